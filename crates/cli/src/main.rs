@@ -1,0 +1,3 @@
+//! The `crealeph` command.
+
+fn main() {}
