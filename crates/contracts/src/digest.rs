@@ -1,0 +1,115 @@
+//! Digests as types: BLAKE3 for content, SHA-256 for the Merkle log. Printed as 64 lower-case hex digits.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+use sha2::Digest as _;
+
+use crate::json::{Kind, Node, push_text};
+use crate::shape::{Shape, scalar_parts, wrong_type};
+use crate::violation::{Code, Report};
+
+macro_rules! digests {
+    ($( $(#[doc = $about:literal])* $name:ident by $hash:expr; )*) => { $(
+        $(#[doc = $about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub struct $name([u8; 32]);
+
+        impl $name {
+            /// The digest of these bytes.
+            pub fn of(bytes: &[u8]) -> Self {
+                let hash: fn(&[u8]) -> [u8; 32] = $hash;
+                $name(hash(bytes))
+            }
+
+            /// A digest computed elsewhere.
+            pub fn from_bytes(bytes: [u8; 32]) -> Self {
+                $name(bytes)
+            }
+
+            /// The 32 bytes.
+            pub fn as_bytes(&self) -> &[u8; 32] {
+                &self.0
+            }
+
+            /// Reads 64 lower-case hex digits.
+            pub fn parse(text: &str) -> Option<Self> {
+                let digits: &[u8; 64] = text.as_bytes().try_into().ok()?;
+                let mut bytes = [0; 32];
+                for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+                    let [high, low] = pair else { return None };
+                    *byte = hex_value(*high)? << 4 | hex_value(*low)?;
+                }
+                Some($name(bytes))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+
+        impl Shape for $name {
+            scalar_parts!();
+            const EXPECTED: &'static str = "a digest of 64 lower-case hex digits";
+
+            fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
+                if node.kind() != Kind::Text {
+                    return wrong_type::<Self>(node, clause, report);
+                }
+                let digest = $name::parse(&node.text_value());
+                if digest.is_none() {
+                    report.at(node, clause, Code::BadForm, || format!("expected {}", Self::EXPECTED));
+                }
+                digest
+            }
+
+            fn write(&self, out: &mut String) {
+                push_text(out, &self.to_string());
+            }
+
+            fn schema() -> Value {
+                json!({ "type": "string", "pattern": "^[0-9a-f]{64}$" })
+            }
+        }
+    )* };
+}
+
+digests! {
+    /// A BLAKE3 digest.
+    Blake3 by |bytes| *blake3::hash(bytes).as_bytes();
+    /// A SHA-256 digest.
+    Sha256 by |bytes| sha2::Sha256::digest(bytes).into();
+}
+
+fn hex_value(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_digests_of_nothing() {
+        let blake3 = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
+        let sha256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(Blake3::of(b"").to_string(), blake3);
+        assert_eq!(Sha256::of(b"").to_string(), sha256);
+        assert_eq!(Blake3::parse(blake3), Some(Blake3::of(b"")));
+    }
+
+    #[test]
+    fn only_64_lower_case_hex_digits_are_read() {
+        let good = "0".repeat(64);
+        assert!(Sha256::parse(&good).is_some());
+        for bad in ["", &"0".repeat(63), &format!("{good}0"), &good.replace('0', "A"), &"é".repeat(32)] {
+            assert!(Sha256::parse(bad).is_none(), "{bad}");
+        }
+    }
+}

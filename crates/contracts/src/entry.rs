@@ -1,0 +1,74 @@
+//! An entry of the ledger as it is exported: the document that snapshots are derived from. Id and sequence number
+//! are its envelope (R4), assigned by the ledger like createdAt (R20).
+
+use crate::instant::Timestamp;
+use crate::json::{JsonObject, Node};
+use crate::scalar::{ClientKey, Count, ExecutionId, LedgerId, Name, RobotId, TenantId};
+use crate::shape::{Set, Shape, object};
+use crate::violation::{Report, Violation};
+
+object! {
+    /// What an entry rests on.
+    Lineage / LineageParts ["entry", "R4"] {
+        /// The entries it depends on.
+        depends_on: Option<Set<LedgerId>> = "dependsOnLedgerIds",
+        /// The execution that made it.
+        execution_id: Option<ExecutionId> = "executionId",
+        /// The execution that this one tries again.
+        rerun_of: Option<ExecutionId> = "rerunOfExecutionId",
+    }
+}
+
+object! {
+    /// One record of the ledger.
+    Entry / EntryParts ["entry", "R4"] {
+        /// Its id.
+        id: LedgerId = "id",
+        /// Its place in the tenant's log.
+        seq: Option<Count> = "seq",
+        /// The tenant.
+        tenant_id: Option<TenantId> = "tenantId",
+        /// The robot.
+        robot_id: RobotId = "robotId",
+        /// The module that made it.
+        module: Option<Name> = "module",
+        /// Where that had it from.
+        source: Option<Name> = "source",
+        /// What it is.
+        kind: Name = "type",
+        /// Its state.
+        state: Option<Name> = "state",
+        /// When the ledger took it.
+        created_at: Timestamp = "createdAt",
+        /// When it was true.
+        observed_at: Option<Timestamp> = "observedAt",
+        /// The thing itself.
+        payload: Option<JsonObject> = "payload",
+        /// What it rests on.
+        lineage: Option<Lineage> = "lineage",
+        /// The key by which its producer knows it.
+        key: Option<ClientKey> = "key",
+    }
+}
+
+impl Entry {
+    /// Reads an entry, or says everything that is wrong with it.
+    pub fn read_from(node: Node<'_>) -> Result<Self, Vec<Violation>> {
+        let mut report = Report::default();
+        let parts = Entry::read(node, "entry", &mut report);
+        match Entry::finish(parts) {
+            Some(entry) if report.is_clean() => Ok(entry),
+            _ => Err(report.into_violations()),
+        }
+    }
+
+    /// The ids it depends on.
+    pub fn depends_on(&self) -> &[LedgerId] {
+        self.lineage.as_ref().and_then(|lineage| lineage.depends_on.as_ref()).map_or(&[], Set::as_slice)
+    }
+
+    /// When it was true: `observedAt`, or where that is absent `createdAt` (R20).
+    pub fn true_at(&self) -> &Timestamp {
+        self.observed_at.as_ref().unwrap_or(&self.created_at)
+    }
+}

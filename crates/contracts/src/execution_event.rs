@@ -1,0 +1,266 @@
+//! ExecutionEvent (builder-execution-v1 §6, §7): one step of an execution, alone and against the ledger's
+//! entries. Whether it may follow the events before it is a decision, made elsewhere.
+
+use serde_json::{Value, json};
+
+use crate::agent_input::{Coherence, ContractVersion};
+use crate::builder::ErrorCode;
+use crate::contract::{Contract, ContractName};
+use crate::instant::{Instant, Timestamp};
+use crate::json::JsonObject;
+use crate::scalar::{Amount, Attempt, ExecutionId, LedgerId, Name, RobotId, TenantId, Text, Version};
+use crate::schema::{has, has_in, when};
+use crate::shape::{Maybe, Set, object, words};
+use crate::violation::{Code, Report};
+
+words! {
+    /// Who writes execution events; it must not vary.
+    AgentBuilder {
+        /// The Builder.
+        AgentBuilder = "agent-builder",
+    }
+}
+
+words! {
+    /// The type of an execution event; it must not vary.
+    ExecutionEventType {
+        /// An execution event.
+        ExecutionEvent = "execution_event",
+    }
+}
+
+words! {
+    /// The states of an execution.
+    ExecutionState {
+        /// Planned, nothing applied outside.
+        Planned = "planned",
+        /// Under way.
+        Running = "running",
+        /// Done.
+        Succeeded = "succeeded",
+        /// Blocked, or gone wrong.
+        Failed = "failed",
+        /// Ended by policy.
+        Cancelled = "cancelled",
+    }
+}
+
+object! {
+    /// Why an execution failed.
+    EventError / EventErrorParts ["execution/6", "R4"] {
+        /// A code.
+        code: Text = "code",
+        /// What went wrong, for a person.
+        message: Text = "message",
+        /// Whether another attempt may help.
+        retryable: bool = "retryable",
+    }
+}
+
+object! {
+    /// What happened.
+    EventPayload / EventPayloadParts ["execution/6", "R4"] {
+        /// The execution.
+        execution_id: ExecutionId = "executionId",
+        /// The version of the workflow.
+        workflow_version: Version = "workflowVersion",
+        /// The version of the agent.
+        agent_version: Version = "agentVersion",
+        /// The version of this contract.
+        execution_contract_version: ContractVersion = "executionContractVersion",
+        /// Which try.
+        attempt: Attempt = "attempt",
+        /// What the plan is for.
+        target: Name = "target",
+        /// What was done.
+        action: Name = "action",
+        /// The snapshot it rests on.
+        snapshot_at: Timestamp = "snapshotAt",
+        /// Whether that snapshot hung together.
+        coherence_status: Coherence = "coherenceStatus",
+        /// Whether it was for drafts only.
+        dry_run: bool = "dryRun",
+        /// What came of it.
+        result: Option<JsonObject> = "result",
+        /// Why it failed.
+        error: Option<EventError> = "error",
+        /// Why it was cancelled.
+        cancel_reason: Option<Text> = "cancelReason",
+        /// What it is called elsewhere.
+        external_refs: Option<JsonObject> = "externalRefs",
+        /// How long it took, in milliseconds.
+        duration_ms: Option<Amount> = "durationMs",
+    }
+}
+
+object! {
+    /// What the event rests on.
+    EventLineage / EventLineageParts ["execution/6", "R4"] {
+        /// The ledger entries.
+        depends_on: Set<LedgerId, 1> = "dependsOnLedgerIds",
+        /// The execution that this one tries again.
+        rerun_of: Option<ExecutionId> = "rerunOfExecutionId",
+    }
+}
+
+object! {
+    /// One step of an execution, as the ledger keeps it.
+    ExecutionEvent / ExecutionEventParts ["execution/6", "R4"] {
+        /// The tenant.
+        tenant_id: TenantId = "tenantId",
+        /// The robot.
+        robot_id: RobotId = "robotId",
+        /// Always `agent-builder`.
+        module: AgentBuilder = "module",
+        /// Always `agent-builder`.
+        source: AgentBuilder = "source",
+        /// Always `execution_event`.
+        kind: ExecutionEventType = "type",
+        /// The state reached.
+        state: ExecutionState = "state",
+        /// When the ledger took it.
+        created_at: Timestamp = "createdAt",
+        /// What happened.
+        payload: EventPayload = "payload",
+        /// What it rests on.
+        lineage: EventLineage = "lineage",
+    }
+}
+
+impl Contract for ExecutionEvent {
+    const NAME: ContractName = ContractName::ExecutionEvent;
+
+    fn rules(parts: &ExecutionEventParts, report: &mut Report) {
+        let payload = &parts.payload;
+        if let (Some(snapshot_at), Some(created_at)) = (&payload.snapshot_at, &parts.created_at)
+            && snapshot_at.instant() > created_at.instant()
+        {
+            report.add(
+                "/payload/snapshotAt",
+                "execution/7",
+                Code::TooLate,
+                format!("snapshotAt must not be after createdAt, {}", created_at.as_str()),
+            );
+        }
+        if let (Maybe::Present(Some(rerun_of)), Some(own)) = (&parts.lineage.rerun_of, &payload.execution_id)
+            && rerun_of == own
+        {
+            report.add(
+                "/lineage/rerunOfExecutionId",
+                "execution/2",
+                Code::SelfReference,
+                "a rerun names another execution than its own; give this one a new executionId",
+            );
+        }
+        if let Some(state) = parts.state {
+            state_rules(state, payload, report);
+        }
+        if payload.coherence_status == Some(Coherence::Stale) {
+            stale_rules(parts, report);
+        }
+    }
+
+    fn schema_rules() -> Vec<Value> {
+        let stale = has_in("payload", "coherenceStatus", json!({ "const": "stale" }));
+        let failed = json!({ "properties": { "state": { "const": "failed" } } });
+        let no_result = json!({ "properties": { "payload": { "properties": { "result": false } } } });
+        let blocked = json!({ "code": { "const": "COHERENCE_BLOCKED" }, "retryable": { "const": false } });
+        vec![
+            when(
+                has("state", json!({ "const": "failed" })),
+                json!({ "properties": { "payload": { "required": ["error"] } } }),
+            ),
+            when(
+                has("state", json!({ "const": "cancelled" })),
+                json!({ "properties": { "payload": { "required": ["cancelReason"] } } }),
+            ),
+            when(has("state", json!({ "enum": ["failed", "cancelled"] })), no_result),
+            when(stale.clone(), failed),
+            when(
+                stale,
+                json!({ "properties": { "payload": { "properties": { "error": { "properties": blocked } } } } }),
+            ),
+        ]
+    }
+}
+
+fn state_rules(state: ExecutionState, payload: &EventPayloadParts, report: &mut Report) {
+    if state == ExecutionState::Failed && !payload.error.is_present() {
+        let message = "a failed event must say why; add `error` with code, message and retryable";
+        report.add("/payload/error", "execution/7", Code::Required, message);
+    }
+    if state == ExecutionState::Cancelled && !payload.cancel_reason.is_present() {
+        let message = "a cancelled event must say why; add `cancelReason`";
+        report.add("/payload/cancelReason", "execution/7", Code::Required, message);
+    }
+    if matches!(state, ExecutionState::Failed | ExecutionState::Cancelled) && payload.result.is_present() {
+        let message = format!("a {state} event has no result; remove it");
+        report.add("/payload/result", "execution/7", Code::Forbidden, message);
+    }
+}
+
+fn stale_rules(parts: &ExecutionEventParts, report: &mut Report) {
+    if let Some(state) = parts.state
+        && state != ExecutionState::Failed
+    {
+        let message = format!("an execution on a stale snapshot can only be `failed`, not `{state}`");
+        report.add("/state", "execution/7", Code::Mismatch, message);
+    }
+    let Some(error) = parts.payload.error.present() else { return };
+    let blocked = ErrorCode::CoherenceBlocked.as_str();
+    if let Some(code) = &error.code
+        && code.as_str() != blocked
+    {
+        let message = format!("the error of a stale execution is `{blocked}`");
+        report.add("/payload/error/code", "execution/7", Code::Mismatch, message);
+    }
+    if error.retryable == Some(true) {
+        let message = "a stale execution is not retryable; send false";
+        report.add("/payload/error/retryable", "execution/7", Code::Mismatch, message);
+    }
+}
+
+/// What an event needs to know of an entry it depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryRef {
+    /// The robot it belongs to, where that is known.
+    pub robot_id: Option<RobotId>,
+    /// When the ledger took it.
+    pub created_at: Instant,
+}
+
+/// Judges an event's lineage against the ledger (§7, R19): every id is an entry of this tenant and robot, created
+/// at or before snapshotAt. `entry` looks an id up *in the event's tenant*, so that another tenant's entry is
+/// as unknown as one that never was.
+pub fn rests_on_ledger(
+    event: &ExecutionEventParts,
+    entry: impl Fn(&TenantId, &LedgerId) -> Option<EntryRef>,
+    report: &mut Report,
+) {
+    let (Some(tenant_id), Some(ids)) = (&event.tenant_id, &event.lineage.depends_on) else { return };
+    for (position, id) in ids.iter().enumerate() {
+        let Some(id) = id else { continue };
+        let pointer = || format!("/lineage/dependsOnLedgerIds/{position}");
+        let Some(found) = entry(tenant_id, id) else {
+            let message =
+                format!("the ledger holds no entry `{id}` of this tenant; depend on entries that exist");
+            report.add(pointer(), "execution/7", Code::UnknownId, message);
+            continue;
+        };
+        if let (Some(theirs), Some(ours)) = (&found.robot_id, &event.robot_id)
+            && theirs != ours
+        {
+            let message = format!("entry `{id}` belongs to another robot; depend on entries of `{ours}`");
+            report.add(pointer(), "R19", Code::UnknownId, message);
+        }
+        if let Some(snapshot_at) = &event.payload.snapshot_at
+            && found.created_at > snapshot_at.instant()
+        {
+            let message = format!(
+                "entry `{id}` was created at {}, after snapshotAt; depend on what the snapshot held",
+                found.created_at
+            );
+            report.add(pointer(), "execution/7", Code::TooLate, message);
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Strict JSON: the one parser every document goes through, the tree it yields, RFC 8785 canonical
+//! text and the small writers used to print documents.
+//!
+//! Invariants: a [`Document`] is I-JSON (R3) unless its parse reported a fault; nothing here recurses
+//! on the input, and every loop is bounded by the input's length.
+
+mod canonical;
+mod document;
+mod fault;
+mod object;
+mod parse;
+mod write;
+
+pub use canonical::{canonical, canonical_bytes, number_text};
+pub use document::{Document, Kind, Node};
+pub use fault::Fault;
+pub use object::JsonObject;
+pub use parse::{Limits, MAX_DEPTH, parse};
+pub use write::{ObjectWriter, pretty, push_number, push_text};

@@ -1,0 +1,704 @@
+//! The strict parser (R3): UTF-8 without BOM, RFC 8259 grammar, no duplicate key, no lone surrogate, no
+//! integer that a double would change, at most [`MAX_DEPTH`] deep, within [`Limits`].
+//!
+//! It goes on after what leaves the structure readable (a duplicate key, a lone surrogate, a number) and
+//! stops at what does not (grammar, depth, size). It never recurses, so no input can exhaust the stack.
+
+use std::borrow::Cow;
+
+use super::Document;
+use super::canonical::number_text;
+use super::document::{Node, Token, TokenKind};
+use super::fault::Fault;
+use crate::violation::{Code, MAX_VIOLATIONS};
+
+/// How deep arrays and objects may nest (R3): 128 passes, 129 does not.
+pub const MAX_DEPTH: usize = 128;
+
+/// The bounds of one parse.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The largest text that is read, in bytes.
+    pub max_bytes: usize,
+}
+
+impl Default for Limits {
+    /// 16 MiB.
+    fn default() -> Self {
+        Limits { max_bytes: 16 << 20 }
+    }
+}
+
+/// Parses a text. The document is absent when a fault made it unreadable; otherwise faults may still
+/// stand beside it, and the text is I-JSON exactly when there are none.
+pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> (Option<Document<'a>>, Vec<Fault>) {
+    let max_bytes = limits.max_bytes.min(u32::MAX as usize / 2);
+    if bytes.len() > max_bytes {
+        let message = format!(
+            "the document has {} bytes and the limit is {max_bytes}; split it, or raise the limit",
+            bytes.len()
+        );
+        return (None, vec![Fault { pointer: String::new(), offset: 0, code: Code::TooLarge, message }]);
+    }
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let offset = error.valid_up_to();
+            let message = format!("byte {offset} is not valid UTF-8; encode the document as UTF-8");
+            return (None, vec![Fault { pointer: String::new(), offset, code: Code::NotUtf8, message }]);
+        }
+    };
+    let mut parser = Parser {
+        text,
+        bytes,
+        pos: 0,
+        tokens: Vec::with_capacity((bytes.len() / 12).clamp(16, 1 << 16)),
+        open: Vec::with_capacity(16),
+        found: Vec::new(),
+    };
+    let outcome = parser.run();
+    let mut faults: Vec<Fault> =
+        parser.found.iter().map(|found| found.resolve(text, &parser.tokens)).collect();
+    match outcome {
+        Ok(()) => (Some(Document { text, tokens: parser.tokens }), faults),
+        Err(stop) => {
+            let (line, column) = line_and_column(text, stop.offset);
+            let last = Node { text, tokens: &parser.tokens, index: parser.tokens.len().saturating_sub(1) };
+            faults.push(Fault {
+                pointer: last.pointer(),
+                offset: stop.offset,
+                code: stop.code,
+                message: format!("{} (line {line}, column {column})", stop.message),
+            });
+            (None, faults)
+        }
+    }
+}
+
+fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    let column = before.get(line_start..).unwrap_or_default().chars().count() + 1;
+    (before.matches('\n').count() + 1, column)
+}
+
+/// Ends the parse: what follows cannot be read with any certainty.
+struct Stop {
+    offset: usize,
+    code: Code,
+    message: Cow<'static, str>,
+}
+
+/// A fault that leaves the structure readable; its pointer is worked out when the parse is over.
+struct Found {
+    token: usize,
+    code: Code,
+}
+
+impl Found {
+    fn resolve(&self, text: &str, tokens: &[Token]) -> Fault {
+        let node = Node { text, tokens, index: self.token };
+        let source = shortened(node.source());
+        let message = match self.code {
+            Code::DuplicateKey => format!("the key {source} stands twice in this object; keep one of them"),
+            Code::LoneSurrogate => {
+                "an escape names half of a surrogate pair; write the whole character or leave it out"
+                    .to_owned()
+            }
+            Code::InexactInteger => {
+                format!("{source} does not fit an IEEE double, its digits would change; send it as a string")
+            }
+            _ => format!("{source} is beyond the largest IEEE double; send it as a string"),
+        };
+        Fault { pointer: node.pointer(), offset: node.span().0, code: self.code.clone(), message }
+    }
+}
+
+fn shortened(source: &str) -> String {
+    match source.char_indices().nth(40) {
+        Some((at, _)) => format!("{}…", source.get(..at).unwrap_or_default()),
+        None => source.to_owned(),
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+    pos: usize,
+    tokens: Vec<Token>,
+    /// The token indexes of the containers that are open, outermost first.
+    open: Vec<u32>,
+    found: Vec<Found>,
+}
+
+impl Parser<'_> {
+    fn run(&mut self) -> Result<(), Stop> {
+        if self.bytes.starts_with(&[0xEF, 0xBB, 0xBF]) {
+            return Err(self.stop(Code::Bom, "the document starts with a byte order mark; remove it"));
+        }
+        loop {
+            if self.value()? {
+                continue;
+            }
+            if self.after_value()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads one scalar or opens one container; true when another value must follow at once.
+    fn value(&mut self) -> Result<bool, Stop> {
+        match self.peek_past_space() {
+            Some(b'"') => self.string()?,
+            Some(b'{') => {
+                self.open(TokenKind::Object)?;
+                if self.peek_past_space() == Some(b'}') {
+                    self.close();
+                } else {
+                    self.key()?;
+                    return Ok(true);
+                }
+            }
+            Some(b'[') => {
+                self.open(TokenKind::Array)?;
+                if self.peek_past_space() == Some(b']') {
+                    self.close();
+                } else {
+                    return Ok(true);
+                }
+            }
+            Some(b'-') if !self.bytes.get(self.pos + 1).is_some_and(u8::is_ascii_digit) => {
+                return Err(self.no_value());
+            }
+            Some(b'-' | b'0'..=b'9') => self.number()?,
+            Some(b't') => self.word("true", TokenKind::True)?,
+            Some(b'f') => self.word("false", TokenKind::False)?,
+            Some(b'n') => self.word("null", TokenKind::Null)?,
+            _ => return Err(self.no_value()),
+        }
+        Ok(false)
+    }
+
+    /// Closes what ends here; true when the document is complete.
+    fn after_value(&mut self) -> Result<bool, Stop> {
+        loop {
+            let next = self.peek_past_space();
+            let Some(&container) = self.open.last() else {
+                return match next {
+                    None => Ok(true),
+                    Some(_) => Err(self
+                        .stop(Code::Syntax, "a second value follows the document; send one document alone")),
+                };
+            };
+            let in_object = self.tokens.get(container as usize).is_some_and(|t| t.kind == TokenKind::Object);
+            match (in_object, next) {
+                (true, Some(b',')) => {
+                    self.pos += 1;
+                    self.key()?;
+                    return Ok(false);
+                }
+                (false, Some(b',')) => {
+                    self.pos += 1;
+                    return Ok(false);
+                }
+                (true, Some(b'}')) | (false, Some(b']')) => self.close(),
+                (_, None) => {
+                    return Err(self.stop(
+                        Code::Syntax,
+                        "the document ends inside an array or object; it was cut off or a bracket is missing",
+                    ));
+                }
+                (true, _) => return Err(self.expected("`,` or `}` after a member")),
+                (false, _) => return Err(self.expected("`,` or `]` after an element")),
+            }
+        }
+    }
+
+    fn open(&mut self, kind: TokenKind) -> Result<(), Stop> {
+        if self.open.len() >= MAX_DEPTH {
+            return Err(
+                self.stop(Code::TooDeep, "arrays and objects nest more than 128 deep; flatten the document")
+            );
+        }
+        self.open.push(self.tokens.len() as u32);
+        let start = self.pos as u32;
+        self.tokens.push(Token { kind, start, end: start + 1, next: 0 });
+        self.pos += 1;
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        self.pos += 1;
+        let next = self.tokens.len() as u32;
+        let Some(container) = self.open.pop() else { return };
+        let Some(token) = self.tokens.get_mut(container as usize) else { return };
+        token.end = self.pos as u32;
+        token.next = next;
+        if token.kind == TokenKind::Object {
+            self.find_duplicates(container as usize, next as usize);
+        }
+    }
+
+    fn push(&mut self, kind: TokenKind, start: usize, end: usize) {
+        let next = self.tokens.len() as u32 + 1;
+        self.tokens.push(Token { kind, start: start as u32, end: end as u32, next });
+    }
+
+    /// A member's key and colon.
+    fn key(&mut self) -> Result<(), Stop> {
+        match self.peek_past_space() {
+            Some(b'"') => self.string()?,
+            Some(b'}') => {
+                return Err(self.stop(Code::Syntax, "a comma stands before `}`; remove it"));
+            }
+            Some(b'\'') => {
+                return Err(
+                    self.stop(Code::Syntax, "a key stands in single quotes; JSON wants double quotes")
+                );
+            }
+            Some(b'/' | b'#') => return Err(self.stop(Code::Syntax, "JSON has no comments; remove it")),
+            Some(_) => return Err(self.expected("a key in double quotes")),
+            None => {
+                return Err(self.stop(Code::Syntax, "the document ends where a key was due; it was cut off"));
+            }
+        }
+        if self.peek_past_space() != Some(b':') {
+            return Err(self.expected("`:` after a key"));
+        }
+        self.pos += 1;
+        Ok(())
+    }
+
+    fn word(&mut self, word: &'static str, kind: TokenKind) -> Result<(), Stop> {
+        let end = self.pos + word.len();
+        if self.bytes.get(self.pos..end) != Some(word.as_bytes()) {
+            return Err(self.no_value());
+        }
+        self.push(kind, self.pos, end);
+        self.pos = end;
+        Ok(())
+    }
+
+    fn string(&mut self) -> Result<(), Stop> {
+        let start = self.pos + 1;
+        let mut escaped = false;
+        self.pos = start;
+        loop {
+            self.pos = plain_end(self.bytes, self.pos);
+            match self.peek() {
+                Some(b'"') => break,
+                Some(b'\\') => {
+                    escaped = true;
+                    self.escape()?;
+                }
+                Some(control) => {
+                    return Err(self.stop(
+                        Code::Syntax,
+                        format!(
+                            "a string holds the control character U+{control:04X}; write it as an escape"
+                        ),
+                    ));
+                }
+                None => {
+                    return Err(self.stop(
+                        Code::Syntax,
+                        "the document ends inside a string; it was cut off or a quote is missing",
+                    ));
+                }
+            }
+        }
+        let kind = if escaped { TokenKind::Escaped } else { TokenKind::Plain };
+        self.push(kind, start, self.pos);
+        self.pos += 1;
+        Ok(())
+    }
+
+    fn escape(&mut self) -> Result<(), Stop> {
+        match self.bytes.get(self.pos + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.pos += 2,
+            Some(b'u') => {
+                let unit = self.unit()?;
+                let after = self.pos;
+                let is_whole = match unit {
+                    0xD800..=0xDBFF if self.bytes.get(after..after + 2) == Some(b"\\u") => {
+                        (0xDC00..0xE000).contains(&self.unit()?)
+                    }
+                    0xD800..=0xDFFF => false,
+                    _ => true,
+                };
+                if !is_whole {
+                    self.pos = after;
+                    self.note(self.tokens.len(), Code::LoneSurrogate);
+                }
+            }
+            _ => {
+                return Err(self.stop(
+                    Code::Syntax,
+                    "a backslash in a string must be followed by one of \" \\ / b f n r t u; write \\\\ for a backslash",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The code unit of the `\uXXXX` that stands here.
+    fn unit(&mut self) -> Result<u16, Stop> {
+        let digits =
+            self.text.get(self.pos + 2..self.pos + 6).filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()));
+        let Some(unit) = digits.and_then(|digits| u16::from_str_radix(digits, 16).ok()) else {
+            return Err(self.stop(Code::Syntax, "\\u must be followed by four hexadecimal digits"));
+        };
+        self.pos += 6;
+        Ok(unit)
+    }
+
+    fn number(&mut self) -> Result<(), Stop> {
+        let start = self.pos;
+        if self.peek() == Some(b'-') {
+            self.pos += 1;
+        }
+        let digits_start = self.pos;
+        self.digits("a digit")?;
+        let digits = self.pos - digits_start;
+        if digits > 1 && self.bytes.get(digits_start) == Some(&b'0') {
+            self.pos = digits_start;
+            return Err(self.stop(Code::Syntax, "a number has a leading zero; remove it"));
+        }
+        let mut kind = TokenKind::Integer;
+        let mut may_overflow = digits > 300;
+        if self.peek() == Some(b'.') {
+            kind = TokenKind::Decimal;
+            self.pos += 1;
+            self.digits("a digit after the decimal point")?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            kind = TokenKind::Decimal;
+            may_overflow = true;
+            self.pos += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.pos += 1;
+            }
+            self.digits("a digit in the exponent")?;
+        }
+        if kind == TokenKind::Integer && digits > 15 {
+            let source = self.text.get(start..self.pos).unwrap_or_default();
+            if !integer_keeps_its_digits(source) {
+                self.note(self.tokens.len(), Code::InexactInteger);
+            }
+        } else if may_overflow {
+            let source = self.text.get(start..self.pos).unwrap_or_default();
+            if !source.parse::<f64>().is_ok_and(f64::is_finite) {
+                self.note(self.tokens.len(), Code::NotFinite);
+            }
+        }
+        self.push(kind, start, self.pos);
+        Ok(())
+    }
+
+    fn digits(&mut self, wanted: &'static str) -> Result<(), Stop> {
+        let start = self.pos;
+        while let Some(b'0'..=b'9') = self.peek() {
+            self.pos += 1;
+        }
+        if self.pos == start { Err(self.expected(wanted)) } else { Ok(()) }
+    }
+
+    /// Notes every key of the object that stands earlier in it too.
+    fn find_duplicates(&mut self, container: usize, end: usize) {
+        const FEW: usize = 16;
+        let mut few = [0usize; FEW];
+        let mut count = 0;
+        let mut any_escaped = false;
+        let mut at = container + 1;
+        while at < end {
+            let Some(key) = self.tokens.get(at) else { break };
+            any_escaped |= key.kind == TokenKind::Escaped;
+            if let Some(slot) = few.get_mut(count) {
+                *slot = at;
+            }
+            count += 1;
+            at = self.tokens.get(at + 1).map_or(end, |value| value.next as usize);
+        }
+        if count <= FEW && !any_escaped {
+            let keys = few.get(..count).unwrap_or_default();
+            for (later, &key) in keys.iter().enumerate().skip(1) {
+                let source = self.key_source(key);
+                let earlier = keys.get(..later).unwrap_or_default();
+                if earlier.iter().any(|&other| self.key_source(other) == source) {
+                    self.note(key, Code::DuplicateKey);
+                }
+            }
+            return;
+        }
+        let root = Node { text: self.text, tokens: &self.tokens, index: container };
+        let mut keys: Vec<(Cow<'_, str>, usize)> =
+            root.members().map(|(key, _)| (key.text_value(), key.index)).collect();
+        keys.sort();
+        let mut repeated: Vec<usize> = keys
+            .windows(2)
+            .filter_map(|pair| match pair {
+                [(first, _), (second, index)] if first == second => Some(*index),
+                _ => None,
+            })
+            .collect();
+        repeated.sort_unstable();
+        for key in repeated {
+            self.note(key, Code::DuplicateKey);
+        }
+    }
+
+    #[inline]
+    fn key_source(&self, index: usize) -> &[u8] {
+        let token = self.tokens.get(index);
+        token.and_then(|token| self.bytes.get(token.start as usize..token.end as usize)).unwrap_or_default()
+    }
+
+    fn note(&mut self, token: usize, code: Code) {
+        if self.found.len() < MAX_VIOLATIONS {
+            self.found.push(Found { token, code });
+        }
+    }
+
+    #[inline]
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.pos).copied()
+    }
+
+    #[inline]
+    fn peek_past_space(&mut self) -> Option<u8> {
+        loop {
+            let byte = self.peek()?;
+            if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
+                return Some(byte);
+            }
+            self.pos += 1;
+        }
+    }
+
+    fn stop(&self, code: Code, message: impl Into<Cow<'static, str>>) -> Stop {
+        Stop { offset: self.pos, code, message: message.into() }
+    }
+
+    fn expected(&self, what: &str) -> Stop {
+        let found = match self.text.get(self.pos..).and_then(|rest| rest.chars().next()) {
+            Some(found) => format!("`{}`", found.escape_debug()),
+            None => "the end of the document".to_owned(),
+        };
+        self.stop(Code::Syntax, format!("expected {what}, found {found}"))
+    }
+
+    /// Says why no value can start here, in the words that help with what people really send.
+    fn no_value(&self) -> Stop {
+        let rest = self.text.get(self.pos..).unwrap_or_default();
+        let starts = |word: &str| rest.starts_with(word);
+        if rest.is_empty() && self.tokens.is_empty() {
+            return self.stop(Code::Syntax, "the document is empty; send a JSON object");
+        }
+        if rest.is_empty() {
+            return self.stop(Code::Syntax, "the document ends where a value was due; it was cut off");
+        }
+        if starts("]") || starts("}") {
+            return self.stop(
+                Code::Syntax,
+                "a value is missing here, or a comma stands before the bracket; remove it",
+            );
+        }
+        if starts("NaN") || starts("Infinity") || starts("-Infinity") || starts("undefined") {
+            let word = rest.split(|c: char| !c.is_ascii_alphabetic() && c != '-').next().unwrap_or_default();
+            return self.stop(
+                Code::Syntax,
+                format!(
+                    "`{word}` is not JSON; send a number, null where it is allowed, or leave the key out"
+                ),
+            );
+        }
+        if starts("'") {
+            return self.stop(Code::Syntax, "a string stands in single quotes; JSON wants double quotes");
+        }
+        if starts("//") || starts("/*") || starts("#") {
+            return self.stop(Code::Syntax, "JSON has no comments; remove it");
+        }
+        if starts("---") || self.tokens.is_empty() && looks_like_yaml(rest) {
+            return self.stop(Code::Syntax, "this looks like YAML; convert it to JSON first");
+        }
+        self.expected("a value")
+    }
+}
+
+fn looks_like_yaml(text: &str) -> bool {
+    let first = text.lines().next().unwrap_or_default();
+    first.split_once(':').is_some_and(|(key, _)| {
+        !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))
+    })
+}
+
+/// Where the run of ordinary string bytes that starts at `from` ends: at a quote, a backslash, a control
+/// character or the end of the text. Looks at eight bytes at a time.
+#[inline]
+fn plain_end(bytes: &[u8], from: usize) -> usize {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGHS: u64 = ONES << 7;
+    let mut at = from;
+    while let Some(chunk) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let word = u64::from_le_bytes(*chunk);
+        let quote = word ^ (ONES * b'"' as u64);
+        let slash = word ^ (ONES * b'\\' as u64);
+        let hits = (quote.wrapping_sub(ONES) & !quote)
+            | (slash.wrapping_sub(ONES) & !slash)
+            | (word.wrapping_sub(ONES * 0x20) & !word);
+        let hits = hits & HIGHS;
+        if hits != 0 {
+            return at + hits.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    while let Some(byte) = bytes.get(at) {
+        if matches!(byte, b'"' | b'\\' | 0..=0x1F) {
+            break;
+        }
+        at += 1;
+    }
+    at
+}
+
+/// Whether an integer survives as a double: exactly representable (R3), or written just as RFC 8785 writes
+/// the double it names, so that canonical text can always be read back.
+fn integer_keeps_its_digits(source: &str) -> bool {
+    match source.parse::<f64>() {
+        Ok(value) if value.is_finite() => format!("{value:.0}") == source || number_text(value) == source,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn codes(text: &str) -> Vec<(String, Code)> {
+        parse(text.as_bytes(), &Limits::default()).1.into_iter().map(|f| (f.pointer, f.code)).collect()
+    }
+
+    fn fault(pointer: &str, code: Code) -> Vec<(String, Code)> {
+        vec![(pointer.to_owned(), code)]
+    }
+
+    #[test]
+    fn reads_every_kind_of_value_back() {
+        let text =
+            r#" {"a": [1, -2.5e3, true, false, null], "b\n\u00e9\ud83d\ude00": {"c": "x\"y"}, "": {} } "#;
+        let (document, faults) = parse(text.as_bytes(), &Limits::default());
+        assert!(faults.is_empty(), "{faults:?}");
+        let document = document.unwrap();
+        let root = document.root();
+        let numbers: Vec<_> = root.member("a").unwrap().elements().map(|n| n.number()).collect();
+        assert_eq!(numbers, [Some(1.0), Some(-2500.0), None, None, None]);
+        let inner = root.member("b\né😀").unwrap().member("c").unwrap();
+        assert_eq!(inner.string().unwrap(), "x\"y");
+        assert_eq!(inner.pointer(), "/b\né😀/c");
+        assert_eq!(root.member("").unwrap().pointer(), "/");
+    }
+
+    #[test]
+    fn duplicate_keys_are_found_at_any_depth_and_in_any_spelling() {
+        assert_eq!(codes(r#"{"a":1,"b":[{"c":1,"c":2}]}"#), fault("/b/0/c", Code::DuplicateKey));
+        assert_eq!(codes(r#"{"a":1,"\u0061":2}"#), fault("/a", Code::DuplicateKey));
+        let many: Vec<String> = (0..40).map(|n| format!("\"k{n}\":{n}")).collect();
+        assert_eq!(codes(&format!("{{{},\"k7\":0}}", many.join(","))), fault("/k7", Code::DuplicateKey));
+        assert_eq!(codes(&format!("{{{}}}", many.join(","))), []);
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_is_found_and_reading_goes_on() {
+        assert_eq!(codes(r#"["\ud800", "\udc00x", "\ud800\ud800", "\ud83d\ude00"]"#).len(), 4);
+        assert_eq!(codes(r#"{"a":"\ud800"}"#), fault("/a", Code::LoneSurrogate));
+    }
+
+    #[test]
+    fn integers_must_keep_their_digits() {
+        for kept in ["9007199254740992", "-9007199254740993000000", "100000000000000000000", "-0"] {
+            let expected = kept == "-9007199254740993000000";
+            assert_eq!(!codes(kept).is_empty(), expected, "{kept}");
+        }
+        assert_eq!(codes("9007199254740993"), fault("", Code::InexactInteger));
+        assert_eq!(codes("295147905179352825856"), []);
+        assert_eq!(codes("295147905179352830000"), [], "the RFC 8785 text of 2^68 can be read back");
+        assert_eq!(codes("1e400"), fault("", Code::NotFinite));
+        assert_eq!(codes(&format!("[{}]", "9".repeat(400))), fault("/0", Code::InexactInteger));
+        assert_eq!(codes(&format!("[{}.5]", "9".repeat(400))), fault("/0", Code::NotFinite));
+        assert_eq!(codes("1e-400"), []);
+    }
+
+    #[test]
+    fn depth_128_passes_and_129_does_not() {
+        let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
+        assert_eq!(codes(&nested(128)), []);
+        assert!(codes(&nested(129)).iter().any(|(_, code)| *code == Code::TooDeep));
+        assert!(codes(&"[".repeat(20_000)).iter().any(|(_, code)| *code == Code::TooDeep));
+    }
+
+    #[test]
+    fn what_is_not_json_is_refused_in_words_that_help() {
+        let cases = [
+            ("", "empty"),
+            ("  \n", "empty"),
+            ("{robotId:1}", "a key in double quotes"),
+            ("{'a':1}", "single quotes"),
+            ("[1,]", "comma"),
+            ("{\"a\":1,}", "comma"),
+            ("{\"a\":NaN}", "`NaN`"),
+            ("{\"a\":undefined}", "`undefined`"),
+            ("[-Infinity]", "`-Infinity`"),
+            ("[-]", "expected a value"),
+            ("[01]", "leading zero"),
+            ("[+1]", "expected a value"),
+            ("[1.]", "after the decimal point"),
+            ("[1e]", "in the exponent"),
+            ("[.5]", "expected a value"),
+            ("\"a\nb\"", "U+000A"),
+            ("\"\\x\"", "backslash"),
+            ("\"\\u12g4\"", "four hexadecimal"),
+            ("\"\\u+123\"", "four hexadecimal"),
+            ("{} {}", "second value"),
+            ("{\"a\":1 // no\n}", "`,` or `}`"),
+            ("[1 2]", "`,` or `]`"),
+            ("{\"a\" 1}", "`:`"),
+            ("[\"abc", "inside a string"),
+            ("[1,2", "inside an array"),
+            ("tenantId: t-1\n", "YAML"),
+            ("---\na: 1\n", "YAML"),
+            ("# note\n{}", "comments"),
+            ("\u{feff}{}", "byte order mark"),
+            ("nul", "expected a value"),
+        ];
+        for (text, expected) in cases {
+            let (document, faults) = parse(text.as_bytes(), &Limits::default());
+            assert!(document.is_none(), "{text:?} was read");
+            let message = &faults.last().unwrap().message;
+            assert!(message.contains(expected), "{text:?}: {message}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_not_text_and_texts_too_long_are_refused() {
+        let (document, faults) = parse(b"{\"a\":\"\xff\"}", &Limits::default());
+        assert!(document.is_none());
+        assert_eq!((faults[0].code.clone(), faults[0].offset), (Code::NotUtf8, 6));
+        let (document, faults) = parse(b"[1,2,3]", &Limits { max_bytes: 6 });
+        assert!(document.is_none());
+        assert_eq!(faults[0].code, Code::TooLarge);
+        assert!(parse(b"[1,2,3]", &Limits { max_bytes: 7 }).1.is_empty());
+    }
+
+    #[test]
+    fn the_fast_scan_of_strings_stops_where_a_slow_one_does() {
+        for filler in 0..24 {
+            for stopper in [b'"', b'\\', 0x00, 0x1F] {
+                let mut bytes = vec![b'\xC3'; filler];
+                bytes.push(stopper);
+                bytes.extend_from_slice(b"\x7f \x80tail and more tail");
+                assert_eq!(plain_end(&bytes, 0), filler, "{stopper}");
+            }
+        }
+        assert_eq!(plain_end(b"no end in sight", 3), 15);
+    }
+}

@@ -1,0 +1,148 @@
+//! Printing JSON: strings with minimal escapes, numbers as RFC 8785 has them, objects member by member.
+
+use std::fmt::Write as _;
+
+use super::document::{Kind, Node};
+
+/// Adds a string with its quotes, escaping only what JSON wants escaped.
+pub fn push_text(out: &mut String, text: &str) {
+    out.push('"');
+    let mut rest = text;
+    while let Some(at) = rest.bytes().position(|b| matches!(b, b'"' | b'\\' | 0..=0x1F)) {
+        let (plain, special) = rest.split_at_checked(at).unwrap_or((rest, ""));
+        out.push_str(plain);
+        let mut chars = special.chars();
+        match chars.next() {
+            Some('"') => out.push_str("\\\""),
+            Some('\\') => out.push_str("\\\\"),
+            Some('\n') => out.push_str("\\n"),
+            Some('\r') => out.push_str("\\r"),
+            Some('\t') => out.push_str("\\t"),
+            Some('\u{8}') => out.push_str("\\b"),
+            Some('\u{c}') => out.push_str("\\f"),
+            Some(control) => {
+                let _ = write!(out, "\\u{:04x}", control as u32);
+            }
+            None => {}
+        }
+        rest = chars.as_str();
+    }
+    out.push_str(rest);
+    out.push('"');
+}
+
+/// Adds a finite double as RFC 8785 writes it.
+pub fn push_number(out: &mut String, value: f64) {
+    out.push_str(ryu_js::Buffer::new().format(value));
+}
+
+/// Writes one object into a string, member by member, in the order given.
+#[derive(Debug)]
+pub struct ObjectWriter<'a> {
+    out: &'a mut String,
+    is_empty: bool,
+}
+
+impl<'a> ObjectWriter<'a> {
+    /// Opens an object at the end of `out`.
+    pub fn new(out: &'a mut String) -> Self {
+        out.push('{');
+        ObjectWriter { out, is_empty: true }
+    }
+
+    /// Adds a key and gives the place where its value is to be written.
+    pub fn key(&mut self, key: &str) -> &mut String {
+        if !self.is_empty {
+            self.out.push(',');
+        }
+        self.is_empty = false;
+        push_text(self.out, key);
+        self.out.push(':');
+        self.out
+    }
+
+    /// Adds a string member.
+    pub fn text(&mut self, key: &str, value: &str) -> &mut Self {
+        push_text(self.key(key), value);
+        self
+    }
+
+    /// Adds a number member.
+    pub fn number(&mut self, key: &str, value: f64) -> &mut Self {
+        push_number(self.key(key), value);
+        self
+    }
+
+    /// Adds a member whose value is an array of strings.
+    pub fn texts<T: AsRef<str>>(&mut self, key: &str, values: impl IntoIterator<Item = T>) -> &mut Self {
+        let out = self.key(key);
+        out.push('[');
+        for (position, value) in values.into_iter().enumerate() {
+            if position > 0 {
+                out.push(',');
+            }
+            push_text(out, value.as_ref());
+        }
+        out.push(']');
+        self
+    }
+
+    /// Adds a member whose value is already JSON text.
+    pub fn raw(&mut self, key: &str, json: &str) -> &mut Self {
+        self.key(key).push_str(json);
+        self
+    }
+
+    /// Closes the object.
+    pub fn end(self) {
+        self.out.push('}');
+    }
+}
+
+/// The value over several lines with two spaces of indent, values as they were sent.
+pub fn pretty(node: Node<'_>) -> String {
+    let mut out = String::with_capacity(node.source().len() * 2);
+    push_pretty(&mut out, node, 0);
+    out
+}
+
+/// Recursion is bounded by the parser's depth limit.
+fn push_pretty(out: &mut String, node: Node<'_>, depth: usize) {
+    let (open, close) = match node.kind() {
+        Kind::Array => ('[', ']'),
+        Kind::Object => ('{', '}'),
+        _ => return out.push_str(node.source()),
+    };
+    out.push(open);
+    let mut is_empty = true;
+    let mut start_line = |out: &mut String, depth: usize| {
+        if !std::mem::take(&mut is_empty) {
+            out.push(',');
+        }
+        push_indent(out, depth + 1);
+    };
+    if node.kind() == Kind::Object {
+        for (key, value) in node.members() {
+            start_line(out, depth);
+            out.push_str(key.source());
+            out.push_str(": ");
+            push_pretty(out, value, depth + 1);
+        }
+    } else {
+        for value in node.elements() {
+            start_line(out, depth);
+            push_pretty(out, value, depth + 1);
+        }
+    }
+    if !is_empty {
+        push_indent(out, depth);
+    }
+    out.push(close);
+}
+
+fn push_indent(out: &mut String, depth: usize) {
+    out.push('\n');
+    for _ in 0..depth {
+        out.push_str("  ");
+    }
+}

@@ -1,0 +1,509 @@
+//! How a value of a contract is read, written and described: one trait, [`Shape`], and the macros that derive
+//! it for objects and words from a single list of fields, so that type, reader, writer and schema cannot part.
+//!
+//! Reading is total: it yields *parts*, every field that could be read, and reports the rest, so that rules
+//! across fields still see what is there (R8). Only a document without violations becomes the whole type.
+
+use serde_json::{Value, json};
+
+use crate::json::{Kind, Node};
+use crate::violation::{Code, Report};
+
+/// A value that some contract describes.
+pub trait Shape: Sized {
+    /// What could be read of it; all of it, when nothing was reported.
+    type Parts: Default + std::fmt::Debug;
+
+    /// What the contract wants here, for a message: `an integer from 1`.
+    const EXPECTED: &'static str;
+
+    /// Whether the key may be absent.
+    const OPTIONAL: bool = false;
+
+    /// Reads what can be read and reports what cannot, under the clause of the object that holds it.
+    fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts;
+
+    /// The whole value, when every part is there.
+    fn finish(parts: Self::Parts) -> Option<Self>;
+
+    /// The parts of a whole value.
+    fn into_parts(self) -> Self::Parts;
+
+    /// Absent, so that its key is not written.
+    fn is_absent(&self) -> bool {
+        false
+    }
+
+    /// Adds the value to `out` as JSON.
+    fn write(&self, out: &mut String);
+
+    /// The JSON Schema of the value.
+    fn schema() -> Value;
+}
+
+/// Reports a value of another kind than the shape's.
+pub(crate) fn wrong_type<T: Shape>(node: Node<'_>, clause: &'static str, report: &mut Report) -> T::Parts {
+    if node.kind() == Kind::Null && T::OPTIONAL {
+        report.at(node, "R5", Code::Null, || "null is not absence; leave the key out".to_owned());
+    } else {
+        report.at(node, clause, Code::WrongType, || {
+            format!("expected {}, found {}", T::EXPECTED, node.kind().described())
+        });
+    }
+    T::Parts::default()
+}
+
+/// Reports a field that is not there.
+pub(crate) fn missing<T: Shape>(object: Node<'_>, key: &str, clause: &'static str, report: &mut Report) {
+    report.add(format!("{}/{key}", object.pointer()), clause, Code::Missing, {
+        format!("`{key}` is missing; add {}", T::EXPECTED)
+    });
+}
+
+/// Reports a key that the contract does not list, with the nearest one that it does (R4).
+pub(crate) fn unknown_key(key: Node<'_>, known: &[&str], clause: &'static str, report: &mut Report) {
+    report.at(key, clause, Code::UnknownKey, || {
+        let name = key.text_value();
+        match nearest(&name, known) {
+            Some(near) => {
+                format!("the key `{}` is not in the contract; did you mean `{near}`?", shown(&name))
+            }
+            None => format!("the key `{}` is not in the contract; remove it", shown(&name)),
+        }
+    });
+}
+
+/// The known word nearest to what was written, if any is near: by case, or by a few letters.
+pub fn nearest<'a>(written: &str, known: &[&'a str]) -> Option<&'a str> {
+    if written.len() > 256 {
+        return None;
+    }
+    let fold = |word: &str| word.to_lowercase().replace(['_', '-'], "");
+    let folded = fold(written);
+    known
+        .iter()
+        .map(|word| (strsim::damerau_levenshtein(&folded, &fold(word)), *word))
+        .filter(|(distance, word)| *distance <= (word.len() / 3).max(1))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, word)| word)
+}
+
+/// A piece of a document as a message shows it: escaped and bounded.
+pub(crate) fn shown(text: &str) -> String {
+    let mut shown: String = text.chars().take(60).flat_map(char::escape_debug).collect();
+    if text.chars().nth(60).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// An optional field as it was read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Maybe<P> {
+    /// The key is not there.
+    #[default]
+    Absent,
+    /// The key is there, with what could be read of its value.
+    Present(P),
+}
+
+impl<P> Maybe<P> {
+    /// What was read, if the key is there.
+    pub fn present(&self) -> Option<&P> {
+        match self {
+            Maybe::Absent => None,
+            Maybe::Present(parts) => Some(parts),
+        }
+    }
+
+    /// Whether the key is there.
+    pub fn is_present(&self) -> bool {
+        matches!(self, Maybe::Present(_))
+    }
+}
+
+impl<T: Shape> Shape for Option<T> {
+    type Parts = Maybe<T::Parts>;
+    const EXPECTED: &'static str = T::EXPECTED;
+    const OPTIONAL: bool = true;
+
+    fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
+        if node.kind() == Kind::Null {
+            wrong_type::<Self>(node, clause, report);
+            return Maybe::Present(T::Parts::default());
+        }
+        Maybe::Present(T::read(node, clause, report))
+    }
+
+    fn finish(parts: Self::Parts) -> Option<Self> {
+        match parts {
+            Maybe::Absent => Some(None),
+            Maybe::Present(parts) => T::finish(parts).map(Some),
+        }
+    }
+
+    fn into_parts(self) -> Self::Parts {
+        self.map_or(Maybe::Absent, |value| Maybe::Present(value.into_parts()))
+    }
+
+    fn is_absent(&self) -> bool {
+        self.is_none()
+    }
+
+    fn write(&self, out: &mut String) {
+        match self {
+            Some(value) => value.write(out),
+            None => out.push_str("null"),
+        }
+    }
+
+    fn schema() -> Value {
+        T::schema()
+    }
+}
+
+impl Shape for bool {
+    scalar_parts!();
+    const EXPECTED: &'static str = "true or false";
+
+    fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
+        node.boolean().or_else(|| wrong_type::<Self>(node, clause, report))
+    }
+
+    fn write(&self, out: &mut String) {
+        out.push_str(if *self { "true" } else { "false" });
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "boolean" })
+    }
+}
+
+/// Reads an array's elements; the places of elements that could not be read are kept.
+fn read_elements<T: Shape>(
+    node: Node<'_>,
+    at_least: usize,
+    expected: &str,
+    clause: &'static str,
+    report: &mut Report,
+) -> Option<Vec<T::Parts>> {
+    if node.kind() != Kind::Array {
+        report.at(node, clause, Code::WrongType, || {
+            format!("expected {expected}, found {}", node.kind().described())
+        });
+        return None;
+    }
+    let elements: Vec<T::Parts> = node.elements().map(|element| T::read(element, clause, report)).collect();
+    if elements.len() < at_least {
+        report.at(node, clause, Code::Empty, || {
+            "the array is empty; it must hold at least one element".to_owned()
+        });
+    }
+    Some(elements)
+}
+
+fn write_elements<T: Shape>(elements: &[T], out: &mut String) {
+    out.push('[');
+    for (position, element) in elements.iter().enumerate() {
+        if position > 0 {
+            out.push(',');
+        }
+        element.write(out);
+    }
+    out.push(']');
+}
+
+fn array_schema<T: Shape>(at_least: usize) -> Value {
+    match at_least {
+        0 => json!({ "type": "array", "items": T::schema() }),
+        least => json!({ "type": "array", "items": T::schema(), "minItems": least }),
+    }
+}
+
+/// An array in its order, with at least `MIN` elements.
+#[derive(Clone, Debug, PartialEq)]
+pub struct List<T, const MIN: usize = 0>(Vec<T>);
+
+impl<T, const MIN: usize> List<T, MIN> {
+    /// The list, if it holds enough.
+    pub fn new(elements: Vec<T>) -> Option<Self> {
+        (elements.len() >= MIN).then_some(List(elements))
+    }
+
+    /// The elements in their order.
+    pub fn as_slice(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        List(Vec::new())
+    }
+}
+
+impl<T> FromIterator<T> for List<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Self {
+        List(elements.into_iter().collect())
+    }
+}
+
+impl<T: Shape, const MIN: usize> Shape for List<T, MIN> {
+    type Parts = Option<Vec<T::Parts>>;
+    const EXPECTED: &'static str = if MIN == 0 { "an array" } else { "an array with at least one element" };
+
+    fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
+        read_elements::<T>(node, MIN, Self::EXPECTED, clause, report)
+    }
+
+    fn finish(parts: Self::Parts) -> Option<Self> {
+        List::new(parts?.into_iter().map(T::finish).collect::<Option<_>>()?)
+    }
+
+    fn into_parts(self) -> Self::Parts {
+        Some(self.0.into_iter().map(T::into_parts).collect())
+    }
+
+    fn write(&self, out: &mut String) {
+        write_elements(&self.0, out);
+    }
+
+    fn schema() -> Value {
+        array_schema::<T>(MIN)
+    }
+}
+
+/// A set (R7): order and repetition do not matter; kept sorted and without repeats.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Set<T, const MIN: usize = 0>(Vec<T>);
+
+impl<T: Ord, const MIN: usize> Set<T, MIN> {
+    /// The set of these elements, if it holds enough.
+    pub fn new(mut elements: Vec<T>) -> Option<Self> {
+        elements.sort();
+        elements.dedup();
+        (elements.len() >= MIN).then_some(Set(elements))
+    }
+
+    /// The elements, sorted.
+    pub fn as_slice(&self) -> &[T] {
+        &self.0
+    }
+
+    /// Whether the set holds the element.
+    pub fn contains(&self, element: &T) -> bool {
+        self.0.binary_search(element).is_ok()
+    }
+}
+
+impl<T> Default for Set<T> {
+    fn default() -> Self {
+        Set(Vec::new())
+    }
+}
+
+impl<T: Shape + Ord, const MIN: usize> Shape for Set<T, MIN> {
+    type Parts = Option<Vec<T::Parts>>;
+    const EXPECTED: &'static str = if MIN == 0 { "an array" } else { "an array with at least one element" };
+
+    fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
+        read_elements::<T>(node, MIN, Self::EXPECTED, clause, report)
+    }
+
+    fn finish(parts: Self::Parts) -> Option<Self> {
+        Set::new(parts?.into_iter().map(T::finish).collect::<Option<_>>()?)
+    }
+
+    fn into_parts(self) -> Self::Parts {
+        Some(self.0.into_iter().map(T::into_parts).collect())
+    }
+
+    fn write(&self, out: &mut String) {
+        write_elements(&self.0, out);
+    }
+
+    fn schema() -> Value {
+        array_schema::<T>(MIN)
+    }
+}
+
+/// The parts of a value that is read whole or not at all.
+macro_rules! scalar_parts {
+    () => {
+        type Parts = Option<Self>;
+
+        fn finish(parts: Option<Self>) -> Option<Self> {
+            parts
+        }
+
+        fn into_parts(self) -> Option<Self> {
+            Some(self)
+        }
+    };
+}
+
+/// Defines a closed object (R4) from its fields: the type, its parts, reader, writer and schema.
+///
+/// `Name / NameParts ["clause of its fields", "clause that closes it"] { field: Type = "key", … }`
+macro_rules! object {
+    (
+        $(#[doc = $about:literal])*
+        $name:ident / $parts:ident [$clause:literal, $closed:literal] {
+            $( $(#[doc = $doc:literal])* $field:ident : $type:ty = $key:literal, )*
+        }
+    ) => {
+        $(#[doc = $about])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $name { $( $(#[doc = $doc])* pub $field: $type, )* }
+
+        #[doc = concat!("What could be read of [`", stringify!($name), "`].")]
+        #[derive(Debug, Default)]
+        pub struct $parts { $( $(#[doc = $doc])* pub $field: <$type as $crate::shape::Shape>::Parts, )* }
+
+        impl $crate::shape::Shape for $name {
+            type Parts = $parts;
+            const EXPECTED: &'static str = concat!("an object with ", $("`", $key, "` ",)*);
+
+            fn read(
+                node: $crate::json::Node<'_>,
+                _: &'static str,
+                report: &mut $crate::violation::Report,
+            ) -> $parts {
+                const KNOWN: &[&str] = &[$($key),*];
+                let mut parts = $parts::default();
+                if node.kind() != $crate::json::Kind::Object {
+                    report.at(node, $clause, $crate::violation::Code::WrongType, || {
+                        format!("expected an object, found {}", node.kind().described())
+                    });
+                    return parts;
+                }
+                $( let mut $field = <$type as $crate::shape::Shape>::OPTIONAL; )*
+                for (key, value) in node.members() {
+                    match &*key.text_value() {
+                        $( $key => {
+                            $field = true;
+                            parts.$field = <$type as $crate::shape::Shape>::read(value, $clause, report);
+                        } )*
+                        _ => $crate::shape::unknown_key(key, KNOWN, $closed, report),
+                    }
+                }
+                $( if !$field {
+                    $crate::shape::missing::<$type>(node, $key, $clause, report);
+                } )*
+                parts
+            }
+
+            fn finish(parts: $parts) -> Option<Self> {
+                Some($name { $( $field: <$type as $crate::shape::Shape>::finish(parts.$field)?, )* })
+            }
+
+            fn into_parts(self) -> $parts {
+                $parts { $( $field: <$type as $crate::shape::Shape>::into_parts(self.$field), )* }
+            }
+
+            fn write(&self, out: &mut String) {
+                let mut object = $crate::json::ObjectWriter::new(out);
+                $( if !<$type as $crate::shape::Shape>::is_absent(&self.$field) {
+                    <$type as $crate::shape::Shape>::write(&self.$field, object.key($key));
+                } )*
+                object.end();
+            }
+
+            fn schema() -> serde_json::Value {
+                $crate::schema::closed_object(
+                    concat!($($about),*),
+                    [$( $crate::schema::Field {
+                        key: $key,
+                        about: concat!($($doc),*),
+                        is_optional: <$type as $crate::shape::Shape>::OPTIONAL,
+                        schema: <$type as $crate::shape::Shape>::schema(),
+                    } ),*],
+                )
+            }
+        }
+    };
+}
+
+/// Defines a word of a fixed list: the enum, its text, reader, writer and schema.
+macro_rules! words {
+    (
+        $(#[doc = $about:literal])*
+        $name:ident { $( $(#[doc = $doc:literal])* $variant:ident = $word:literal, )* }
+    ) => {
+        $(#[doc = $about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum $name { $( $(#[doc = $doc])* $variant, )* }
+
+        impl $name {
+            /// Every word, in the contract's order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// The word.
+            pub fn as_str(self) -> &'static str {
+                match self { $( Self::$variant => $word, )* }
+            }
+
+            /// The variant of a word.
+            pub fn parse(word: &str) -> Option<Self> {
+                match word { $( $word => Some(Self::$variant), )* _ => None }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl $crate::shape::Shape for $name {
+            $crate::shape::scalar_parts!();
+            const EXPECTED: &'static str = $crate::shape::one_of!($($word),*);
+
+            fn read(
+                node: $crate::json::Node<'_>,
+                clause: &'static str,
+                report: &mut $crate::violation::Report,
+            ) -> Option<Self> {
+                if node.kind() != $crate::json::Kind::Text {
+                    return $crate::shape::wrong_type::<Self>(node, clause, report);
+                }
+                let word = node.text_value();
+                let known = Self::parse(&word);
+                if known.is_none() {
+                    $crate::shape::unknown_word(node, &word, &[$($word),*], Self::EXPECTED, clause, report);
+                }
+                known
+            }
+
+            fn write(&self, out: &mut String) {
+                $crate::json::push_text(out, self.as_str());
+            }
+
+            fn schema() -> serde_json::Value {
+                $crate::schema::one_of_words(&[$($word),*])
+            }
+        }
+    };
+}
+
+macro_rules! one_of {
+    ($word:literal) => { concat!("\"", $word, "\"") };
+    ($first:literal $(, $word:literal)*) => { concat!("one of \"", $first, "\"", $(", \"", $word, "\"",)*) };
+}
+
+pub(crate) use {object, one_of, scalar_parts, words};
+
+/// Reports a word that is not in the contract's list.
+pub(crate) fn unknown_word(
+    node: Node<'_>,
+    word: &str,
+    known: &[&str],
+    expected: &str,
+    clause: &'static str,
+    report: &mut Report,
+) {
+    report.at(node, clause, Code::NotAllowed, || match nearest(word, known) {
+        Some(near) => format!("expected {expected}, found \"{}\"; did you mean \"{near}\"?", shown(word)),
+        None => format!("expected {expected}, found \"{}\"", shown(word)),
+    });
+}

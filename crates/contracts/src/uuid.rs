@@ -1,0 +1,74 @@
+//! UUIDs as the contracts use them. They are made elsewhere, where there is a clock; here they are only read.
+
+use serde_json::{Value, json};
+
+use crate::json::{Kind, Node, push_text};
+use crate::shape::{Shape, scalar_parts, wrong_type};
+use crate::violation::{Code, Report};
+
+/// A UUID in its hyphenated lower-case form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Uuid(uuid::Uuid);
+
+impl Uuid {
+    /// Reads the form `0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let parsed = uuid::Uuid::try_parse(text).ok()?;
+        (parsed.hyphenated().to_string() == text).then_some(Uuid(parsed))
+    }
+
+    /// A UUID made elsewhere.
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        Uuid(uuid::Uuid::from_bytes(bytes))
+    }
+
+    /// The version, 7 for the ids the system makes.
+    pub fn version(self) -> usize {
+        self.0.get_version_num()
+    }
+}
+
+impl std::fmt::Display for Uuid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}
+
+impl Shape for Uuid {
+    scalar_parts!();
+    const EXPECTED: &'static str = "a UUID like `0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f`";
+
+    fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
+        if node.kind() != Kind::Text {
+            return wrong_type::<Self>(node, clause, report);
+        }
+        let uuid = Uuid::parse(&node.text_value());
+        if uuid.is_none() {
+            report.at(node, clause, Code::BadForm, || format!("expected {}", Self::EXPECTED));
+        }
+        uuid
+    }
+
+    fn write(&self, out: &mut String) {
+        push_text(out, &self.to_string());
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "string", "pattern": "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_hyphenated_lower_case_form_is_read() {
+        let text = "0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f";
+        let uuid = Uuid::parse(text).unwrap();
+        assert_eq!((uuid.version(), uuid.to_string().as_str()), (7, text));
+        for bad in [&text.to_uppercase(), &text.replace('-', ""), &format!("{{{text}}}"), ""] {
+            assert!(Uuid::parse(bad).is_none(), "{bad}");
+        }
+    }
+}
