@@ -21,7 +21,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Outcome {
         eprintln!("\n=== {target} for {} s", plan.seconds);
         fuzz(root, target, plan.seconds)?;
     }
-    eprintln!("\nfuzz: {} targets found nothing in {} s each", plan.targets.len(), plan.seconds);
+    eprintln!("\nfuzz: nothing found in {} s each: {}", plan.seconds, plan.targets.join(", "));
     Ok(())
 }
 

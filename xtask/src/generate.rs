@@ -43,19 +43,16 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Outcome {
         }
         found.extend(differences);
     }
-    let count = found.len();
     for difference in &found {
-        println!("{difference}");
+        println!("{difference}{}", if only_check { "" } else { ", mended" });
     }
-    if only_check && count > 0 {
-        return Err(Failure::Check(format!(
-            "{count} generated files are not what the code generates; mend them with:\n  cargo xtask generate"
-        )));
+    if only_check && !found.is_empty() {
+        return Err(Failure::Check(
+            "the files listed above are not what the code generates; mend them with:\n  cargo xtask generate"
+                .to_owned(),
+        ));
     }
-    eprintln!(
-        "generate: {}",
-        if count == 0 { "everything is current".to_owned() } else { format!("{count} files written") }
-    );
+    eprintln!("generate: everything is current");
     Ok(())
 }
 

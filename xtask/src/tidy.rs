@@ -89,7 +89,7 @@ fn check(root: &Path) -> Outcome {
         println!("{violation}");
     }
     if !violations.is_empty() {
-        return Err(Failure::Check(format!("tidy found {} violations, listed above", violations.len())));
+        return Err(Failure::Check(format!("violations listed above: {}", violations.len())));
     }
     let seconds = start.elapsed().as_secs_f64();
     eprintln!("tidy: {} rules hold in {} files ({seconds:.2} s)", CHECKS.len(), files.len());

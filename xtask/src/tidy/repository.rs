@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use super::rust_source::RustFile;
 use crate::failure::{Failure, Outcome};
@@ -45,14 +46,21 @@ fn listed(root: &Path) -> Outcome<Vec<u8>> {
     let others = ["ls-files", "-z", "--others", "--exclude-standard"];
     if root.join(".git").exists() {
         // The checkout may belong to someone else, as it does when a container mounts it; listing is safe.
-        let mut command = process::program(root, "git", &["-c", "safe.directory=*"]);
-        return process::capture(command.args(others).arg("--cached"));
+        return process::capture(git(root, &["-c", "safe.directory=*"]).args(others).arg("--cached"));
     }
     // An unpacked archive: an empty repository makes every file that is not ignored a new one.
     let empty = TemporaryFolder::create()?;
-    process::capture(process::program(empty.path(), "git", &["init", "--quiet", "--bare"]).arg("."))?;
-    let mut command = process::program(root, "git", &["--work-tree=.", "--git-dir"]);
-    process::capture(command.arg(empty.path()).args(others))
+    process::capture(&mut git(empty.path(), &["init", "--quiet", "--bare", "."]))?;
+    process::capture(git(root, &["--work-tree=.", "--git-dir"]).arg(empty.path()).args(others))
+}
+
+/// Git in the folder it is started in, also when a hook of another repository started us.
+fn git(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = process::program(folder, "git", arguments);
+    for variable in ["GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"] {
+        command.env_remove(variable);
+    }
+    command
 }
 
 pub(super) struct Repository<'a> {
@@ -202,8 +210,8 @@ mod tests {
         write(root, "deleted.rs", "");
         let expected = [".gitignore", "deep/tracked.rs", "new.rs"];
 
-        process::capture(&mut process::program(root, "git", &["init", "--quiet"])).unwrap();
-        process::capture(&mut process::program(root, "git", &["add", "."])).unwrap();
+        process::capture(&mut git(root, &["init", "--quiet"])).unwrap();
+        process::capture(&mut git(root, &["add", "."])).unwrap();
         write(root, "new.rs", "");
         fs::remove_file(root.join("deleted.rs")).unwrap();
         assert_eq!(paths(root), expected);
