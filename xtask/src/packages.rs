@@ -1,0 +1,130 @@
+//! What the tests need from the machine: Debian packages, which root gets installed, and Rust components.
+//!
+//! Whoever is not root is told the exact command instead; nothing is ever removed or upgraded.
+
+use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::{env, fs};
+
+use crate::failure::{Failure, Outcome};
+use crate::process;
+
+struct Package {
+    /// A program looked for on PATH, or an absolute path that has to exist.
+    provides: &'static str,
+    debian: &'static str,
+    why: &'static str,
+}
+
+const PACKAGES: &[Package] = &[Package {
+    provides: "git",
+    debian: "git",
+    why: "`cargo xtask tidy` asks it which files belong to the project",
+}];
+
+/// Each with the cargo command that shows whether it is there.
+const COMPONENTS: &[(&str, &[&str])] =
+    &[("rustfmt", &["fmt", "--version"]), ("clippy", &["clippy", "--version"])];
+
+/// Sees to it that everything the tests need is there, or says how to get it.
+pub(crate) fn ensure(root: &Path) -> Outcome {
+    components(root)?;
+    let path = env::var_os("PATH").unwrap_or_default();
+    let missing = missing(PACKAGES, &path);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    eprintln!("{}", description(&missing));
+    let apt = is_present("apt-get", &path);
+    if !(apt && is_root()) {
+        return Err(Failure::Missing(format!(
+            "install what is missing, then run this again:\n  {}",
+            advice(&missing)
+        )));
+    }
+    let mut update = process::program(root, "apt-get", &["update"]);
+    process::run(update.env("DEBIAN_FRONTEND", "noninteractive"))?;
+    let mut install = process::program(root, "apt-get", &["install", "-y", "--no-install-recommends"]);
+    install.args(missing.iter().map(|package| package.debian)).env("DEBIAN_FRONTEND", "noninteractive");
+    process::run(&mut install)
+}
+
+fn components(root: &Path) -> Outcome {
+    let absent: Vec<&str> = COMPONENTS
+        .iter()
+        .filter(|(_, probe)| !process::succeeds(&mut process::cargo(root, probe)))
+        .map(|(name, _)| *name)
+        .collect();
+    if absent.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Missing(format!(
+        "Rust components are missing; install them, then run this again:\n  rustup component add {}",
+        absent.join(" ")
+    )))
+}
+
+fn missing<'p>(packages: &'p [Package], path: &OsStr) -> Vec<&'p Package> {
+    packages.iter().filter(|package| !is_present(package.provides, path)).collect()
+}
+
+fn is_present(provides: &str, path: &OsStr) -> bool {
+    if provides.starts_with('/') {
+        return Path::new(provides).exists();
+    }
+    env::split_paths(path).any(|folder| folder.join(provides).is_file())
+}
+
+fn description(missing: &[&Package]) -> String {
+    let mut text = String::from("missing on this machine:");
+    for package in missing {
+        text.push_str(&format!(
+            "\n  {} (Debian package {}): {}",
+            package.provides, package.debian, package.why
+        ));
+    }
+    text
+}
+
+fn advice(missing: &[&Package]) -> String {
+    let names: Vec<&str> = missing.iter().map(|package| package.debian).collect();
+    format!("sudo apt-get install -y --no-install-recommends {}", names.join(" "))
+}
+
+fn is_root() -> bool {
+    // The owner of a process's folder under /proc is the user it runs as.
+    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::temporary::TemporaryFolder;
+
+    const SAMPLE: &[Package] = &[
+        Package { provides: "here", debian: "here-package", why: "it is here" },
+        Package { provides: "gone", debian: "gone-package", why: "it is not" },
+        Package { provides: "/no/such/file", debian: "file-package", why: "nor is this" },
+    ];
+
+    #[test]
+    fn what_is_absent_is_named_with_its_package_reason_and_command() {
+        let folder = TemporaryFolder::create().unwrap();
+        fs::write(folder.path().join("here"), "").unwrap();
+        let missing = missing(SAMPLE, folder.path().as_os_str());
+        let names: Vec<&str> = missing.iter().map(|package| package.provides).collect();
+        assert_eq!(names, ["gone", "/no/such/file"]);
+        assert!(description(&missing).contains("gone (Debian package gone-package): it is not"));
+        assert_eq!(
+            advice(&missing),
+            "sudo apt-get install -y --no-install-recommends gone-package file-package"
+        );
+    }
+
+    #[test]
+    fn an_absolute_path_counts_by_existing() {
+        assert!(is_present("/", OsStr::new("")));
+        assert!(!is_present("/no/such/file", OsStr::new("/")));
+    }
+}

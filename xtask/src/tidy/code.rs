@@ -1,0 +1,160 @@
+//! Rules about Rust code wherever it stands, tests included.
+
+use super::Violation;
+use super::repository::{Repository, file_name};
+use super::rust_source::{self, RustFile};
+
+/// The one folder whose crate may hold `unsafe`, because Linux isolation cannot be set up without it.
+const UNSAFE_FOLDER: &str = "crates/sandbox/";
+
+pub(super) fn glob_reexports(repository: &Repository<'_>) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for file in &repository.rust {
+        let globs = rust_source::imports(&file.code)
+            .into_iter()
+            .filter(|import| import.public && import.path.ends_with('*'));
+        violations.extend(globs.map(|import| {
+            let what = format!("`{}` re-exports whatever is there; name each item", import.path);
+            Violation::new(file.path, import.line, what)
+        }));
+    }
+    violations
+}
+
+pub(super) fn unfinished(repository: &Repository<'_>) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for file in &repository.rust {
+        for call in ["todo!", "unimplemented!"] {
+            let what =
+                format!("`{call}` is a crash waiting to be called; write the code or leave the path out");
+            violations
+                .extend(file.lines(call).into_iter().map(|line| Violation::new(file.path, line, &*what)));
+        }
+        for comment in &file.comments {
+            violations.extend(marked(file.path, comment.line, comment.text));
+        }
+    }
+    let is_hashed = |path: &str| {
+        path.ends_with(".toml") || path.ends_with(".sh") || path.ends_with(".yml") || file_name(path) == "run"
+    };
+    for file in repository.texts.iter().filter(|file| is_hashed(file.path)) {
+        violations.extend(marked(file.path, 1, file.text));
+    }
+    violations
+}
+
+/// Lines of a comment that say something was left undone.
+fn marked(path: &str, first_line: usize, text: &str) -> Vec<Violation> {
+    let marks = ["FIXME", "XXX"];
+    let mut violations = Vec::new();
+    for (number, line) in (first_line..).zip(text.lines()) {
+        let mut words = line.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+        if let Some(mark) = words.find(|word| marks.contains(word)) {
+            let what = format!("{mark} marks a known fault; mend it now or record it as an issue");
+            violations.push(Violation::new(path, number, what));
+        }
+    }
+    violations
+}
+
+pub(super) fn ignored_tests(repository: &Repository<'_>) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for file in &repository.rust {
+        let lines = file.lines("#[ignore").into_iter().chain(conditionally_ignored(file));
+        let what = "an ignored test proves nothing; make it run everywhere or remove it";
+        violations.extend(lines.map(|line| Violation::new(file.path, line, what)));
+    }
+    violations
+}
+
+/// Lines of `#[cfg_attr(…, ignore)]`.
+fn conditionally_ignored(file: &RustFile<'_>) -> Vec<usize> {
+    let mut lines = Vec::new();
+    for start in file.positions("#[cfg_attr(") {
+        let attribute = file.code.iter().skip(start).take_while(|token| token.text != "]");
+        lines.extend(attribute.filter(|token| token.text == "ignore").map(|token| token.line).take(1));
+    }
+    lines
+}
+
+pub(super) fn unsafe_code(repository: &Repository<'_>) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for file in repository.rust.iter().filter(|file| !file.path.starts_with(UNSAFE_FOLDER)) {
+        let what =
+            format!("`unsafe` belongs to {UNSAFE_FOLDER} alone; find a safe way or a crate that offers one");
+        violations
+            .extend(file.lines("unsafe").into_iter().map(|line| Violation::new(file.path, line, &*what)));
+    }
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{fires, silent};
+    use super::*;
+
+    #[test]
+    fn glob_reexports_are_refused() {
+        fires(
+            glob_reexports,
+            "a.rs",
+            2,
+            &[
+                "\npub use a::*;",
+                "\npub(crate) use a::b::*;",
+                "\npub use a::{b, c::*};",
+                "\npub use a :: * ;",
+            ],
+        );
+        silent(
+            glob_reexports,
+            "a.rs",
+            &["use a::*;", "pub use a::b;", "// pub use a::*;", "\"pub use a::*;\""],
+        );
+    }
+
+    #[test]
+    fn unfinished_code_is_refused() {
+        fires(
+            unfinished,
+            "a.rs",
+            2,
+            &["\ntodo!()", "\nunimplemented!(\"x\")", "\n// FIXME later", "\n/// XXX: odd", "/* a\nFIXME */"],
+        );
+        silent(unfinished, "a.rs", &["fn todo() {}", "\"todo!() FIXME\"", "// XXXL is a size"]);
+        fires(unfinished, "Cargo.toml", 1, &["# FIXME\n"]);
+        fires(unfinished, ".ci/run", 2, &["#!/bin/sh\n# XXX\n"]);
+    }
+
+    #[test]
+    fn ignored_tests_are_refused() {
+        fires(
+            ignored_tests,
+            "tests/a.rs",
+            2,
+            &[
+                "\n#[ignore]\nfn a() {}",
+                "\n#[ignore = \"slow\"]",
+                "\n#[cfg_attr(miri, ignore)]",
+                "\n# [ ignore ]",
+            ],
+        );
+        silent(
+            ignored_tests,
+            "tests/a.rs",
+            &["// #[ignore]", "#[cfg_attr(test, derive(Debug))] fn ignore() {}"],
+        );
+    }
+
+    #[test]
+    fn unsafe_code_has_one_home() {
+        fires(
+            unsafe_code,
+            "crates/cli/src/a.rs",
+            2,
+            &["\nunsafe { f() }", "\n#[unsafe(no_mangle)]", "\nunsafe impl A {}"],
+        );
+        silent(unsafe_code, "crates/cli/src/a.rs", &["#![forbid(unsafe_code)]", "// unsafe", "\"unsafe\""]);
+        silent(unsafe_code, "crates/sandbox/src/a.rs", &["unsafe { f() }"]);
+    }
+}
