@@ -196,20 +196,25 @@ impl Shape for Thresholds {
     }
 }
 
-/// The full snapshot as it was sent, with the two facts the policy reads off it. Only what stands at the top
+/// The full snapshot as it was sent, with the facts the policy reads off it. Only what stands at the top
 /// level, where CreAleph itself writes, is read: a payload inside cannot pretend to be lineage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IntelligenceSnapshot {
     object: JsonObject,
     lineage_count: usize,
     outdated: Vec<Box<str>>,
+    partial: Vec<Box<str>>,
 }
 
 impl IntelligenceSnapshot {
     /// Takes a snapshot's object.
     pub fn new(object: JsonObject) -> Self {
-        let (lineage_count, outdated) = object.with(|node| (count_lineage(node), read_outdated(node)));
-        IntelligenceSnapshot { object, lineage_count, outdated }
+        let facts = object.with(read_facts);
+        Self::with_facts(object, facts)
+    }
+
+    fn with_facts(object: JsonObject, (lineage_count, outdated, partial): SnapshotFacts) -> Self {
+        IntelligenceSnapshot { object, lineage_count, outdated, partial }
     }
 
     /// The snapshot as it was sent.
@@ -226,6 +231,18 @@ impl IntelligenceSnapshot {
     pub fn outdated(&self) -> &[Box<str>] {
         &self.outdated
     }
+
+    /// The types that `coherence.partial` lists.
+    pub fn partial(&self) -> &[Box<str>] {
+        &self.partial
+    }
+}
+
+type SnapshotFacts = (usize, Vec<Box<str>>, Vec<Box<str>>);
+
+fn read_facts(snapshot: Node<'_>) -> SnapshotFacts {
+    let coherence = snapshot.member("coherence");
+    (count_lineage(snapshot), read_names(coherence, "outdated"), read_names(coherence, "partial"))
 }
 
 fn count_lineage(snapshot: Node<'_>) -> usize {
@@ -239,12 +256,9 @@ fn count_lineage(snapshot: Node<'_>) -> usize {
     ids.len()
 }
 
-fn read_outdated(snapshot: Node<'_>) -> Vec<Box<str>> {
-    let Some(outdated) = snapshot.member("coherence").and_then(|coherence| coherence.member("outdated"))
-    else {
-        return Vec::new();
-    };
-    outdated.elements().filter_map(Node::string).map(|name| name.into()).collect()
+fn read_names(object: Option<Node<'_>>, key: &str) -> Vec<Box<str>> {
+    let Some(names) = object.and_then(|object| object.member(key)) else { return Vec::new() };
+    names.elements().filter_map(Node::string).map(|name| name.into()).collect()
 }
 
 impl Shape for IntelligenceSnapshot {
@@ -253,11 +267,7 @@ impl Shape for IntelligenceSnapshot {
 
     fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
         let object = JsonObject::from_node(node, clause, report)?;
-        Some(IntelligenceSnapshot {
-            object,
-            lineage_count: count_lineage(node),
-            outdated: read_outdated(node),
-        })
+        Some(Self::with_facts(object, read_facts(node)))
     }
 
     fn write(&self, out: &mut String) {

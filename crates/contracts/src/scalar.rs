@@ -41,6 +41,34 @@ fn identifier_fault(text: &str) -> Option<(Code, &'static str)> {
 #[error("{0}")]
 pub struct IdentifierError(&'static str);
 
+/// A text that stands in the program itself and is legal as an identifier and as a message: printable ASCII, not
+/// blank, at most 256 bytes. Make it in a `const`, so that the compiler does the checking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Literal(&'static str);
+
+impl Literal {
+    /// Takes a text, or does not compile.
+    pub const fn new(text: &'static str) -> Self {
+        let mut rest = text.as_bytes();
+        let mut is_blank = true;
+        while let [byte, tail @ ..] = rest {
+            assert!(byte.is_ascii_graphic() || *byte == b' ', "a literal is printable ASCII");
+            is_blank = is_blank && *byte == b' ';
+            rest = tail;
+        }
+        assert!(
+            !is_blank && text.len() <= MAX_IDENTIFIER_BYTES,
+            "a literal says something, in at most 256 bytes"
+        );
+        Literal(text)
+    }
+
+    /// The text.
+    pub const fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
 macro_rules! identifiers {
     ($( $(#[doc = $about:literal])* $name:ident, )*) => { $(
         $(#[doc = $about])*
@@ -59,6 +87,12 @@ macro_rules! identifiers {
             /// The identifier, byte for byte.
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+        }
+
+        impl From<Literal> for $name {
+            fn from(literal: Literal) -> Self {
+                $name(literal.0.into())
             }
         }
 
@@ -139,6 +173,12 @@ impl Text {
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl From<Literal> for Text {
+    fn from(literal: Literal) -> Self {
+        Text(literal.0.into())
     }
 }
 
@@ -320,4 +360,14 @@ measures! {
     Ratio is "a number from 0 to 1" within (0.0..=1.0), { "type": "number", "minimum": 0, "maximum": 1 };
     /// Any number a threshold may hold.
     Number is "a number" within (f64::MIN..=f64::MAX), { "type": "number" };
+}
+
+impl Amount {
+    /// Nothing.
+    pub const ZERO: Amount = Amount(0.0);
+}
+
+impl Ratio {
+    /// The whole.
+    pub const ONE: Ratio = Ratio(1.0);
 }

@@ -236,6 +236,13 @@ impl<T, const MIN: usize> List<T, MIN> {
     }
 }
 
+impl<T> List<T, 1> {
+    /// A list of one.
+    pub fn one(element: T) -> Self {
+        List(vec![element])
+    }
+}
+
 impl<T> Default for List<T> {
     fn default() -> Self {
         List(Vec::new())

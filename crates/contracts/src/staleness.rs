@@ -51,6 +51,11 @@ impl MaxAge {
         age_nanos.checked_shl(self.halvings).filter(|scaled| scaled >> self.halvings == age_nanos)
     }
 
+    /// The limit in whole nanoseconds, rounded down.
+    pub fn whole_nanos(self) -> u128 {
+        self.numerator.checked_shr(self.halvings).unwrap_or(0)
+    }
+
     /// The limit on its own scale; at most 2^100.
     pub fn numerator(self) -> u128 {
         self.numerator

@@ -186,12 +186,28 @@ impl WorkItem {
     /// The bounds in force for this item.
     pub fn bounds(&self) -> Bounds {
         let said = self.constraints.as_ref();
-        let or = |count: Option<Option<Count>>, default| count.flatten().map_or(default, Count::get);
+        Bounds::filled(
+            said.and_then(|constraints| constraints.max_files),
+            said.and_then(|constraints| constraints.max_tool_ops),
+            said.and_then(|constraints| constraints.max_delta_size),
+            said.and_then(|constraints| constraints.timeout_ms),
+        )
+    }
+}
+
+impl Bounds {
+    /// What is said, and the contract's default for what is not.
+    pub fn filled(
+        max_files: Option<Count>,
+        max_tool_ops: Option<Count>,
+        max_delta_size: Option<Count>,
+        timeout_ms: Option<TimeoutMs>,
+    ) -> Self {
         Bounds {
-            max_files: or(said.map(|c| c.max_files), 10),
-            max_tool_ops: or(said.map(|c| c.max_tool_ops), 50),
-            max_delta_size: or(said.map(|c| c.max_delta_size), 100),
-            timeout_ms: said.and_then(|c| c.timeout_ms).map_or(300_000, TimeoutMs::get),
+            max_files: max_files.map_or(10, Count::get),
+            max_tool_ops: max_tool_ops.map_or(50, Count::get),
+            max_delta_size: max_delta_size.map_or(100, Count::get),
+            timeout_ms: timeout_ms.map_or(300_000, TimeoutMs::get),
         }
     }
 }

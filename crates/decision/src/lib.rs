@@ -1,1 +1,13 @@
-//! The decisions as pure functions.
+//! The decisions of CreAleph as pure functions: what is known and whether it hangs together, what the policy
+//! says, what the gate lets through, which event may follow, what runs when and what a run may leave behind.
+//!
+//! Every decision is a value computed from values read before it. No clock, no I/O, no randomness, no
+//! iteration over unordered maps: the same input gives the same bytes on any machine.
+
+pub mod coherence;
+pub mod execution;
+pub mod gate;
+pub mod judge;
+pub mod policy;
+pub mod snapshot;
+pub mod work;

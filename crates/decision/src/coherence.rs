@@ -1,0 +1,178 @@
+//! Whether what is known hangs together (R18): each artifact must rest on the newest evidence there is.
+
+use crealeph_contracts::agent_input::Coherence;
+use crealeph_contracts::entry::Entry;
+use crealeph_contracts::json::ObjectWriter;
+
+use crate::snapshot::{Facts, Newest, SnapshotType};
+
+/// What is judged, and by what. From configuration, per tenant and robot.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CoherenceRules {
+    /// The types that count as evidence.
+    pub upstream: Vec<SnapshotType>,
+    /// The types that must rest on it; none: everything is coherent.
+    pub judged: Vec<SnapshotType>,
+    /// The states in which an entry does not count.
+    pub uncounted_states: Vec<String>,
+    /// Evidence newer than what was used by no more than this is not yet newer.
+    pub grace_minutes: u32,
+}
+
+impl Default for CoherenceRules {
+    fn default() -> Self {
+        CoherenceRules {
+            upstream: vec![SnapshotType::Signal, SnapshotType::Fusion],
+            judged: vec![SnapshotType::Idea, SnapshotType::Copy, SnapshotType::Playbook],
+            uncounted_states: vec!["draft".to_owned()],
+            grace_minutes: 0,
+        }
+    }
+}
+
+impl CoherenceRules {
+    /// Whether an entry counts, by its state.
+    pub fn counts(&self, entry: &Entry) -> bool {
+        let state = entry.state.as_ref().map(|state| state.as_str());
+        !self.uncounted_states.iter().any(|uncounted| Some(uncounted.as_str()) == state)
+    }
+}
+
+/// Why an artifact does not hang together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// There is none.
+    Missing,
+    /// It names nothing that it rests on.
+    NoLineage,
+    /// It names something that the ledger does not hold.
+    BrokenLineage,
+    /// Evidence of this type is there and older, but was not used.
+    Unused(SnapshotType),
+    /// Evidence of this type is newer than what was used.
+    Overtaken(SnapshotType),
+    /// Evidence of this type is newer than the artifact, which used none.
+    Ignored(SnapshotType),
+}
+
+impl Flaw {
+    fn is_outdated(self) -> bool {
+        matches!(self, Flaw::Overtaken(_) | Flaw::Ignored(_))
+    }
+
+    fn sentence(self, kind: SnapshotType) -> String {
+        let kind = kind.as_str();
+        match self {
+            Flaw::Missing => format!("there is no {kind}"),
+            Flaw::NoLineage => format!("the newest {kind} names nothing that it rests on"),
+            Flaw::BrokenLineage => {
+                format!("the newest {kind} rests on an entry that the ledger does not hold")
+            }
+            Flaw::Unused(evidence) => format!("the newest {kind} does not rest on any {}", evidence.as_str()),
+            Flaw::Overtaken(evidence) => {
+                format!("a {} is newer than the one the newest {kind} rests on", evidence.as_str())
+            }
+            Flaw::Ignored(evidence) => {
+                format!("a {} is newer than the newest {kind}, which rests on none", evidence.as_str())
+            }
+        }
+    }
+}
+
+/// Whether a snapshot hangs together, and what keeps it from it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CoherenceVerdict {
+    /// The status.
+    pub status: Coherence,
+    /// Every flaw, by type, in the order judged.
+    pub flaws: Vec<(SnapshotType, Flaw)>,
+    /// One sentence for a person.
+    pub reason: String,
+}
+
+impl CoherenceVerdict {
+    /// The types that rest on overtaken evidence.
+    pub fn outdated(&self) -> Vec<SnapshotType> {
+        self.types(Flaw::is_outdated)
+    }
+
+    /// The types that are missing or incomplete.
+    pub fn partial(&self) -> Vec<SnapshotType> {
+        self.types(|flaw| !flaw.is_outdated())
+    }
+
+    fn types(&self, is_wanted: impl Fn(Flaw) -> bool) -> Vec<SnapshotType> {
+        let mut types: Vec<_> =
+            self.flaws.iter().filter(|(_, flaw)| is_wanted(*flaw)).map(|(kind, _)| *kind).collect();
+        types.dedup();
+        types
+    }
+
+    /// Adds the verdict to `out` as JSON.
+    pub fn write(&self, out: &mut String) {
+        let mut object = ObjectWriter::new(out);
+        object.text("status", self.status.as_str());
+        object.texts("outdated", self.outdated().into_iter().map(SnapshotType::as_str));
+        object.texts("partial", self.partial().into_iter().map(SnapshotType::as_str));
+        object.text("reason", &self.reason);
+        object.end();
+    }
+}
+
+/// Judges the facts: any type overtaken makes them stale, else any flaw makes them partial.
+pub fn coherence(facts: &Facts, rules: &CoherenceRules) -> CoherenceVerdict {
+    let mut flaws = Vec::new();
+    for &kind in &rules.judged {
+        match facts.newest.get(kind) {
+            None => flaws.push((kind, Flaw::Missing)),
+            Some(artifact) => {
+                flaws.extend(artifact_flaws(kind, artifact, facts, rules).map(|flaw| (kind, flaw)))
+            }
+        }
+    }
+    let is_stale = flaws.iter().any(|(_, flaw)| flaw.is_outdated());
+    let status = match (is_stale, flaws.is_empty()) {
+        (true, _) => Coherence::Stale,
+        (false, false) => Coherence::Partial,
+        (false, true) => Coherence::Coherent,
+    };
+    let decisive = flaws.iter().filter(|(_, flaw)| flaw.is_outdated() == is_stale);
+    let sentences: Vec<String> = decisive.map(|(kind, flaw)| flaw.sentence(*kind)).collect();
+    let reason = match sentences.as_slice() {
+        [] => "everything rests on the newest evidence".to_owned(),
+        sentences => sentences.join("; "),
+    };
+    CoherenceVerdict { status, flaws, reason }
+}
+
+fn artifact_flaws(
+    kind: SnapshotType,
+    artifact: &Newest,
+    facts: &Facts,
+    rules: &CoherenceRules,
+) -> impl Iterator<Item = Flaw> {
+    let grace_nanos = i128::from(rules.grace_minutes) * 60_000_000_000;
+    let mut flaws = Vec::new();
+    if artifact.entry.depends_on().is_empty() {
+        flaws.push(Flaw::NoLineage);
+    } else if artifact.reach.is_broken {
+        flaws.push(Flaw::BrokenLineage);
+    }
+    for &evidence in rules.upstream.iter().filter(|evidence| **evidence != kind) {
+        let Some(newest) = facts.newest.get(evidence) else { continue };
+        match artifact.reach.newest.get(evidence) {
+            Some(used) => {
+                let lead_nanos = newest.place.created_at.nanos_since(used.created_at);
+                let is_within_grace = grace_nanos > 0 && lead_nanos <= grace_nanos;
+                if newest.place > *used && !is_within_grace {
+                    flaws.push(Flaw::Overtaken(evidence));
+                }
+            }
+            None if newest.place > artifact.place => flaws.push(Flaw::Ignored(evidence)),
+            None if flaws.contains(&Flaw::NoLineage) => {}
+            None => flaws.push(Flaw::Unused(evidence)),
+        }
+    }
+    flaws.into_iter()
+}

@@ -1,0 +1,327 @@
+//! What is known of a robot at an instant (R17, R19): the newest counted entry of each type, the newest tasks and
+//! playbooks, what may be depended on, and whether it hangs together. Derived from [`Facts`], which a caller
+//! reads from an index, or [`Facts::from_entries`] gathers from a plain list; the same ledger gives the same bytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crealeph_contracts::entry::Entry;
+use crealeph_contracts::instant::{Instant, Timestamp};
+use crealeph_contracts::json::ObjectWriter;
+use crealeph_contracts::policy_input::LedgerRecency;
+use crealeph_contracts::scalar::{LedgerId, RobotId, TenantId};
+use crealeph_contracts::shape::Shape;
+
+use crate::coherence::{CoherenceRules, CoherenceVerdict, coherence};
+
+/// How many tasks and how many playbooks a snapshot shows.
+pub const MAX_LISTED: usize = 100;
+/// How many ids may be depended on (R19).
+pub const MAX_LINEAGE: usize = 1_000;
+
+/// A type of entry that a snapshot holds the newest of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SnapshotType {
+    /// What was observed.
+    Signal,
+    /// What the signals add up to.
+    Fusion,
+    /// What could be done.
+    Idea,
+    /// The text for it.
+    Copy,
+    /// How others do.
+    Benchmark,
+    /// How it is done.
+    Playbook,
+}
+
+impl SnapshotType {
+    /// All six, in the order they are shown.
+    pub const ALL: [SnapshotType; 6] = [
+        SnapshotType::Signal,
+        SnapshotType::Fusion,
+        SnapshotType::Idea,
+        SnapshotType::Copy,
+        SnapshotType::Benchmark,
+        SnapshotType::Playbook,
+    ];
+
+    /// The entry type.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SnapshotType::Signal => "signal",
+            SnapshotType::Fusion => "fusion",
+            SnapshotType::Idea => "idea",
+            SnapshotType::Copy => "copy",
+            SnapshotType::Benchmark => "benchmark",
+            SnapshotType::Playbook => "playbook",
+        }
+    }
+
+    /// The key under which a snapshot shows it.
+    pub fn shown_as(self) -> &'static str {
+        if self == SnapshotType::Signal { "signals" } else { self.as_str() }
+    }
+
+    /// The key of its timestamp in `ledgerRecency`.
+    pub fn timestamp(self) -> &'static str {
+        match self {
+            SnapshotType::Signal => "signalsAt",
+            SnapshotType::Fusion => "fusionAt",
+            SnapshotType::Idea => "ideaAt",
+            SnapshotType::Copy => "copyAt",
+            SnapshotType::Benchmark => "benchmarkAt",
+            SnapshotType::Playbook => "playbookAt",
+        }
+    }
+
+    /// The type an entry type names, if it is one of the six.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
+/// One value per snapshot type.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PerType<T>([T; 6]);
+
+impl<T> PerType<T> {
+    /// The value of a type.
+    pub fn get(&self, kind: SnapshotType) -> &T {
+        let [signal, fusion, idea, copy, benchmark, playbook] = &self.0;
+        match kind {
+            SnapshotType::Signal => signal,
+            SnapshotType::Fusion => fusion,
+            SnapshotType::Idea => idea,
+            SnapshotType::Copy => copy,
+            SnapshotType::Benchmark => benchmark,
+            SnapshotType::Playbook => playbook,
+        }
+    }
+
+    /// The value of a type, to change it.
+    pub fn get_mut(&mut self, kind: SnapshotType) -> &mut T {
+        let [signal, fusion, idea, copy, benchmark, playbook] = &mut self.0;
+        match kind {
+            SnapshotType::Signal => signal,
+            SnapshotType::Fusion => fusion,
+            SnapshotType::Idea => idea,
+            SnapshotType::Copy => copy,
+            SnapshotType::Benchmark => benchmark,
+            SnapshotType::Playbook => playbook,
+        }
+    }
+}
+
+/// Where an entry stands in its tenant's order: by time, and within a millisecond by sequence number (R20).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// When the ledger took it.
+    pub created_at: Instant,
+    /// Its sequence number.
+    pub seq: u64,
+}
+
+/// What an entry's lineage reaches, followed to the end. Computed once, when the entry is appended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reach {
+    /// The newest entry of each type that it reaches.
+    pub newest: PerType<Option<Place>>,
+    /// Some id on the way is not in the ledger.
+    pub is_broken: bool,
+}
+
+/// The newest counted entry of a type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Newest {
+    /// The entry.
+    pub entry: Entry,
+    /// Where it stands.
+    pub place: Place,
+    /// What it reaches.
+    pub reach: Reach,
+}
+
+/// Everything a snapshot is derived from, for one tenant and robot at one instant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Facts {
+    /// The robot.
+    pub robot_id: RobotId,
+    /// The newest counted entry of each type.
+    pub newest: PerType<Option<Newest>>,
+    /// The newest counted tasks, newest first, at most [`MAX_LISTED`].
+    pub tasks: Vec<Entry>,
+    /// The newest counted playbooks, newest first, at most [`MAX_LISTED`].
+    pub playbooks: Vec<Entry>,
+    /// The ids of the newest entries and what they reach, newest first, at most [`MAX_LINEAGE`].
+    pub lineage: Vec<LedgerId>,
+    /// There were more.
+    pub is_lineage_cut: bool,
+}
+
+/// What a snapshot of one robot is derived from.
+#[derive(Clone, Debug)]
+pub struct Question<'a> {
+    /// The tenant; `None` where the entries name none.
+    pub tenant_id: Option<&'a TenantId>,
+    /// The robot.
+    pub robot_id: &'a RobotId,
+    /// The instant; `None` for everything there is.
+    pub at: Option<Instant>,
+}
+
+impl Facts {
+    /// Gathers the facts from a list of entries, oldest first. An entry without `seq` stands where it is listed.
+    pub fn from_entries(entries: &[Entry], question: &Question<'_>, rules: &CoherenceRules) -> Facts {
+        let mut visible: Vec<(Place, &Entry)> = entries
+            .iter()
+            .enumerate()
+            .map(|(position, entry)| {
+                let seq = entry.seq.map_or(position as u64, |seq| seq.get());
+                (Place { created_at: entry.created_at.instant(), seq }, entry)
+            })
+            .filter(|(place, entry)| {
+                let is_ours = question.tenant_id.is_none() || entry.tenant_id.as_ref() == question.tenant_id;
+                is_ours && question.at.is_none_or(|at| place.created_at <= at)
+            })
+            .collect();
+        visible.sort_by_key(|(place, _)| *place);
+        let index: BTreeMap<&LedgerId, (Place, &Entry)> =
+            visible.iter().map(|(place, entry)| (&entry.id, (*place, *entry))).collect();
+
+        let of_robot = || visible.iter().rev().filter(|(_, entry)| entry.robot_id == *question.robot_id);
+        let counted = |kind: &'static str| {
+            of_robot().filter(move |(_, entry)| entry.kind.as_str() == kind && rules.counts(entry))
+        };
+        let listed = |kind| counted(kind).take(MAX_LISTED).map(|(_, entry)| (*entry).clone()).collect();
+
+        let mut newest = PerType::default();
+        let mut reached = BTreeSet::new();
+        for kind in SnapshotType::ALL {
+            if let Some((place, entry)) = counted(kind.as_str()).next() {
+                let reach = walk(entry, question.robot_id, &index, &mut reached);
+                reached.insert((*place, entry.id.clone()));
+                *newest.get_mut(kind) = Some(Newest { entry: (*entry).clone(), place: *place, reach });
+            }
+        }
+        let is_lineage_cut = reached.len() > MAX_LINEAGE;
+        Facts {
+            robot_id: question.robot_id.clone(),
+            newest,
+            tasks: listed("task"),
+            playbooks: listed("playbook"),
+            lineage: reached.into_iter().rev().take(MAX_LINEAGE).map(|(_, id)| id).collect(),
+            is_lineage_cut,
+        }
+    }
+}
+
+/// Follows an entry's lineage to the end, through this robot's entries; another robot's entry is known but neither
+/// used nor followed (R19). A cycle ends where it started.
+fn walk(
+    from: &Entry,
+    robot_id: &RobotId,
+    index: &BTreeMap<&LedgerId, (Place, &Entry)>,
+    reached: &mut BTreeSet<(Place, LedgerId)>,
+) -> Reach {
+    let mut reach = Reach::default();
+    let mut seen: BTreeSet<&LedgerId> = BTreeSet::new();
+    let mut open: Vec<&LedgerId> = from.depends_on().iter().collect();
+    while let Some(id) = open.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        let Some((place, entry)) = index.get(id) else {
+            reach.is_broken = true;
+            continue;
+        };
+        if entry.robot_id != *robot_id {
+            continue;
+        }
+        reached.insert((*place, (*id).clone()));
+        if let Some(kind) = SnapshotType::parse(entry.kind.as_str()) {
+            let newest = reach.newest.get_mut(kind);
+            *newest = (*newest).max(Some(*place));
+        }
+        open.extend(entry.depends_on());
+    }
+    reach
+}
+
+/// What is known of a robot at an instant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// What it was derived from.
+    pub facts: Facts,
+    /// The createdAt of the newest counted entry.
+    pub snapshot_at: Timestamp,
+    /// Whether it hangs together.
+    pub coherence: CoherenceVerdict,
+}
+
+impl Snapshot {
+    /// Derives the snapshot; `None` where no entry of the six types counts (SNAPSHOT_EMPTY).
+    pub fn derive(facts: Facts, rules: &CoherenceRules) -> Option<Snapshot> {
+        let newest_of_six = SnapshotType::ALL
+            .into_iter()
+            .filter_map(|kind| facts.newest.get(kind).as_ref())
+            .max_by_key(|n| n.place)?;
+        let newest_task = facts.tasks.first().map(|task| &task.created_at);
+        let mut snapshot_at = &newest_of_six.entry.created_at;
+        if let Some(task_at) = newest_task
+            && task_at.instant() > snapshot_at.instant()
+        {
+            snapshot_at = task_at;
+        }
+        let snapshot_at = snapshot_at.clone();
+        let coherence = coherence(&facts, rules);
+        Some(Snapshot { facts, snapshot_at, coherence })
+    }
+
+    /// When each kind of evidence was last true (R20).
+    pub fn recency(&self) -> LedgerRecency {
+        let timestamps = SnapshotType::ALL.into_iter().map(|kind| {
+            let newest = self.facts.newest.get(kind).as_ref();
+            (kind.timestamp().into(), newest.map(|newest| newest.entry.true_at().clone()))
+        });
+        LedgerRecency::new(timestamps.collect())
+    }
+
+    /// The snapshot as JSON: the `intelligenceSnapshot` of the contracts.
+    pub fn to_json(&self) -> String {
+        let mut out = String::with_capacity(4096);
+        let mut object = ObjectWriter::new(&mut out);
+        object.text("robotId", self.facts.robot_id.as_str());
+        object.text("snapshotAt", self.snapshot_at.as_str());
+        self.coherence.write(object.key("coherence"));
+        self.recency().write(object.key("timestamps"));
+        for kind in SnapshotType::ALL {
+            match self.facts.newest.get(kind) {
+                Some(newest) => newest.entry.write(object.key(kind.shown_as())),
+                None => object.key(kind.shown_as()).push_str("null"),
+            }
+        }
+        write_entries(&self.facts.tasks, object.key("tasks"));
+        write_entries(&self.facts.playbooks, object.key("playbooks"));
+        let lineage = object.key("lineage");
+        let mut ids: Vec<&LedgerId> = self.facts.lineage.iter().collect();
+        ids.sort_unstable();
+        let mut lineage = ObjectWriter::new(lineage);
+        lineage.texts("dependsOnLedgerIds", ids);
+        lineage.end();
+        object.end();
+        out
+    }
+}
+
+fn write_entries(entries: &[Entry], out: &mut String) {
+    out.push('[');
+    for (position, entry) in entries.iter().enumerate() {
+        if position > 0 {
+            out.push(',');
+        }
+        entry.write(out);
+    }
+    out.push(']');
+}

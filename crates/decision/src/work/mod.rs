@@ -1,0 +1,9 @@
+//! Work items (agent-run): in which order they run, and what a run may leave behind.
+
+mod admission;
+mod paths;
+mod plan;
+
+pub use admission::{Capsule, Deltas, Denial, admit, run_hash};
+pub use paths::{DeltaClass, PathRules, PathRulesError, PathRulesSource};
+pub use plan::{Blocked, Dependent, Plan, PlanError, plan};
