@@ -1,3 +1,13 @@
-//! The `crealeph` command.
+//! The `crealeph` command: parses arguments, runs one command, turns its end into an exit code.
 
-fn main() {}
+mod commands;
+mod failure;
+mod input;
+mod output;
+mod render;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    commands::run()
+}

@@ -9,6 +9,7 @@ mod document;
 mod fault;
 mod object;
 mod parse;
+mod shallow;
 mod write;
 
 pub use canonical::{canonical, canonical_bytes, number_text};
@@ -16,4 +17,5 @@ pub use document::{Document, Kind, Node};
 pub use fault::Fault;
 pub use object::JsonObject;
 pub use parse::{Limits, MAX_DEPTH, parse};
+pub use shallow::{ShallowError, ShallowMember, shallow_members};
 pub use write::{ObjectWriter, pretty, push_number, push_text};

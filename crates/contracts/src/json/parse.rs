@@ -34,10 +34,7 @@ impl Default for Limits {
 pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> (Option<Document<'a>>, Vec<Fault>) {
     let max_bytes = limits.max_bytes.min(u32::MAX as usize / 2);
     if bytes.len() > max_bytes {
-        let message = format!(
-            "the document has {} bytes and the limit is {max_bytes}; split it, or raise the limit",
-            bytes.len()
-        );
+        let message = format!("the document is longer than {max_bytes} bytes; split it, or raise the limit");
         return (None, vec![Fault { pointer: String::new(), offset: 0, code: Code::TooLarge, message }]);
     }
     let text = match std::str::from_utf8(bytes) {

@@ -1,0 +1,112 @@
+//! One file per command; here they are only listed, parsed and run.
+
+mod completions;
+mod man;
+mod policy;
+mod schema;
+mod snapshot;
+mod validate;
+mod work;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// How a command ended that could do its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// As it should be: exit code 0.
+    Good,
+    /// Judged and refused: exit code 1.
+    Bad,
+    /// Some of it could not be judged: exit code 2.
+    Unjudged,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 valid or done, 1 judged and refused, 2 cannot judge (unreadable input, wrong usage).";
+
+/// Trust what AI agents do: CreAleph decides, agents execute, the ledger remembers.
+#[derive(Debug, Parser)]
+#[command(name = "crealeph", version, about, after_help = EXIT_CODES, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Validate(validate::Validate),
+    Schema(schema::Schema),
+    Policy(policy::Policy),
+    Snapshot(snapshot::SnapshotCommand),
+    Work(work::Work),
+    Completions(completions::Completions),
+    Man(man::Man),
+}
+
+/// The whole command line, for completions and man pages.
+pub(crate) fn command_line() -> clap::Command {
+    Arguments::command()
+}
+
+/// Runs the command that the arguments name.
+pub(crate) fn run() -> ExitCode {
+    let arguments = Arguments::parse();
+    let wants_json = arguments.command.wants_json();
+    let mut output = Output::new();
+    let result = arguments.command.run(&mut output).and_then(|verdict| output.flush().map(|()| verdict));
+    match result {
+        Ok(Verdict::Good) => ExitCode::SUCCESS,
+        Ok(Verdict::Bad) => ExitCode::from(1),
+        Ok(Verdict::Unjudged) => ExitCode::from(2),
+        Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
+        Err(failure) => {
+            report(&failure, wants_json);
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+impl Command {
+    fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        match self {
+            Command::Validate(command) => command.run(output),
+            Command::Schema(command) => command.run(output),
+            Command::Policy(command) => command.run(output),
+            Command::Snapshot(command) => command.run(output),
+            Command::Work(command) => command.run(output),
+            Command::Completions(command) => command.run(output),
+            Command::Man(command) => command.run(output),
+        }
+    }
+
+    fn wants_json(&self) -> bool {
+        match self {
+            Command::Validate(command) => command.wants_json(),
+            Command::Policy(command) => command.wants_json(),
+            Command::Snapshot(command) => command.json,
+            Command::Work(command) => command.wants_json(),
+            Command::Schema(_) | Command::Completions(_) | Command::Man(_) => false,
+        }
+    }
+}
+
+/// Says on standard error why a command failed, and every cause behind it.
+fn report(failure: &Failure, wants_json: bool) {
+    let mut message = failure.to_string();
+    let mut source = std::error::Error::source(failure);
+    while let Some(cause) = source {
+        message.push_str(": ");
+        message.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    if wants_json {
+        eprintln!("{}", serde_json::json!({ "error": { "code": failure.code(), "message": message } }));
+    } else {
+        eprintln!("error: {message}");
+    }
+}

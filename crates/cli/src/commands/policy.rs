@@ -1,0 +1,185 @@
+//! `crealeph policy`: asks the policy engine, for a program or for a person.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use crealeph_contracts::contract::{Valid, to_json};
+use crealeph_contracts::json::{Limits, pretty};
+use crealeph_contracts::policy_output::{Decision, PolicyReason};
+use crealeph_contracts::{PolicyInput, PolicyOutput};
+use crealeph_decision::policy::{Rules, RulesSource, Standing, evaluate, standings};
+
+use super::Verdict;
+use crate::failure::Failure;
+use crate::input::{DEFAULT_MAX_BYTES, Source};
+use crate::output::Output;
+
+const EXAMPLES: &str = "\
+Examples:
+  crealeph policy evaluate input.json
+  crealeph policy explain input.json
+  crealeph policy rules > rules.json
+  crealeph policy evaluate --rules rules.toml input.json
+
+A rules file (every part is optional):
+  [thresholds]
+  min_confidence = 0.5
+  max_staleness_minutes = 1440
+  min_lineage_count = 1
+
+  [actions.\"builder.run\"]
+  needs = [\"signalsAt\", \"fusionAt\"]      # \"ideaAt|copyAt\" for either
+
+  [refresh]
+  fusionAt = [\"fusion.run\"]
+
+  [[examples]]                            # checked whenever the file is loaded
+  name = \"old signals wait\"
+  action = \"builder.run\"
+  ages_minutes = { signalsAt = 2000, fusionAt = 10 }
+  expect = \"DEFER\"
+  rule = \"recency.stale\"
+
+Exit codes: 0 decided (whatever the decision), 1 the input is not a valid policy-input, 2 cannot judge.";
+
+/// Ask the policy engine: ALLOW, BLOCK or DEFER, and why
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Policy {
+    #[command(subcommand)]
+    question: Question,
+}
+
+#[derive(Debug, Subcommand)]
+enum Question {
+    /// Decide, and print the PolicyOutput as JSON
+    Evaluate(Asked),
+    /// Decide, and tell a person rule by rule, and what would change it
+    Explain(Asked),
+    /// Print the rules in force as JSON
+    Rules {
+        /// A file of rules; the built-in ones where absent
+        #[arg(long, value_name = "FILE")]
+        rules: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Asked {
+    /// The PolicyInput; standard input where absent or `-`
+    file: Option<PathBuf>,
+
+    /// A file of rules, TOML; the built-in ones where absent
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+
+    /// Print JSON (evaluate always does)
+    #[arg(long)]
+    json: bool,
+}
+
+impl Policy {
+    pub(super) fn wants_json(&self) -> bool {
+        match &self.question {
+            Question::Evaluate(_) | Question::Rules { .. } => true,
+            Question::Explain(asked) => asked.json,
+        }
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        match self.question {
+            Question::Rules { rules } => output.json(&load_rules(rules)?.to_json())?,
+            Question::Evaluate(asked) => {
+                let (_, answer) = asked.decide()?;
+                output.json(&to_json(&answer))?;
+            }
+            Question::Explain(asked) => {
+                let is_json = asked.json;
+                let (input, answer) = asked.decide()?;
+                match is_json {
+                    true => output.json(&to_json(&answer))?,
+                    false => output.text(&told(&input, &answer))?,
+                }
+            }
+        }
+        Ok(Verdict::Good)
+    }
+}
+
+impl Asked {
+    fn decide(self) -> Result<(Valid<PolicyInput>, PolicyOutput), Failure> {
+        let rules = load_rules(self.rules)?;
+        let source = Source::new(self.file);
+        let bytes = source.read(DEFAULT_MAX_BYTES)?;
+        let input = Valid::<PolicyInput>::parse(&bytes, &Limits::default()).map_err(|violations| {
+            let violations = violations.as_slice().to_vec();
+            Failure::Invalid { name: source.name(), expected: "policy-input", violations }
+        })?;
+        let answer = evaluate(&input, &rules);
+        Ok((input, answer))
+    }
+}
+
+fn load_rules(file: Option<PathBuf>) -> Result<Rules, Failure> {
+    let Some(path) = file else { return Ok(Rules::default()) };
+    let bytes = Source::new(Some(path.clone())).read_bounded(DEFAULT_MAX_BYTES)?;
+    let source: RulesSource = toml::from_slice(&bytes).map_err(|error| Failure::RulesFile {
+        path: path.clone(),
+        why: error.to_string().trim_end().to_owned(),
+    })?;
+    Rules::load(&source).map_err(|source| Failure::Rules { path, source })
+}
+
+fn told(input: &PolicyInput, answer: &PolicyOutput) -> String {
+    let mut out = String::new();
+    let asked = input.requested_action.as_ref().map_or("no action", |action| action.as_str());
+    let confidence = answer.confidence.get();
+    let _ =
+        writeln!(out, "{}: {asked} for robot {}, confidence {confidence}", answer.decision, input.robot_id);
+    let _ = writeln!(out, "at {}, snapshot {}\n", input.evaluated_at.as_str(), input.coherence_status);
+    let reasons = answer.reasons.as_slice();
+    for reason in reasons.iter().filter(|reason| reason.rule_id.as_str() == "engine.error") {
+        let _ = writeln!(out, "  -> {:<28} {}", reason.rule_id, reason.message.as_str());
+    }
+    for (rule, standing) in standings(answer) {
+        let said: Vec<&PolicyReason> =
+            reasons.iter().filter(|reason| reason.rule_id.as_str() == rule).collect();
+        match standing {
+            Standing::Passed => {
+                let _ = writeln!(out, "     {rule:<28} passed");
+            }
+            Standing::NotAsked => {
+                let _ = writeln!(out, "     {rule:<28} not asked");
+            }
+            Standing::Decided => {
+                for reason in said {
+                    let _ = writeln!(out, "  -> {rule:<28} {}", reason.message.as_str());
+                }
+            }
+        }
+    }
+    let lists = [
+        ("allowed", answer.allowed_actions.as_slice()),
+        ("blocked", answer.blocked_actions.as_slice()),
+        ("deferred", answer.deferred_actions.as_slice()),
+    ];
+    out.push('\n');
+    for (name, actions) in lists.into_iter().filter(|(_, actions)| !actions.is_empty()) {
+        let names: Vec<&str> = actions.iter().map(|action| action.as_str()).collect();
+        let _ = writeln!(out, "{name:<9} {}", names.join(", "));
+    }
+    if answer.decision != Decision::Allow {
+        let _ = writeln!(out, "\nWhat would change it:");
+        for reason in reasons {
+            let _ = writeln!(out, "  {}", reason.rule_id);
+            reason.evidence.with(|evidence| {
+                let wanted = evidence.member("toAllow").map(pretty);
+                for line in wanted.as_deref().unwrap_or("nothing a client can do; mend the rules").lines() {
+                    let _ = writeln!(out, "    {line}");
+                }
+            });
+        }
+    }
+    out
+}

@@ -1,0 +1,50 @@
+//! `crealeph schema`: the contracts as JSON Schema 2020-12.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args;
+use crealeph_contracts::contract::ContractName;
+
+use super::Verdict;
+use super::validate::contract_name;
+use crate::failure::Failure;
+use crate::output::Output;
+
+const EXAMPLES: &str = "\
+Examples:
+  crealeph schema agent-output > agent-output.schema.json
+  crealeph schema --all schemas
+
+A schema says all of a contract that a schema can say; `crealeph validate` says the rest.";
+
+/// Print a contract's JSON Schema, or write them all
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Schema {
+    /// The contract
+    #[arg(value_parser = contract_name, required_unless_present = "all")]
+    contract: Option<ContractName>,
+
+    /// Write every contract's schema into this folder, as CONTRACT.schema.json
+    #[arg(long, value_name = "DIR", conflicts_with = "contract")]
+    all: Option<PathBuf>,
+}
+
+impl Schema {
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        if let Some(folder) = self.all {
+            let failure = |path: PathBuf| move |source| Failure::Unwritable { path, source };
+            fs::create_dir_all(&folder).map_err(failure(folder.clone()))?;
+            for contract in ContractName::ALL {
+                let path = folder.join(format!("{contract}.schema.json"));
+                fs::write(&path, contract.schema()).map_err(failure(path.clone()))?;
+                eprintln!("wrote {}", path.display());
+            }
+        }
+        if let Some(contract) = self.contract {
+            output.text(&contract.schema())?;
+        }
+        Ok(Verdict::Good)
+    }
+}

@@ -1,0 +1,176 @@
+//! `crealeph snapshot`: what is known of a robot, and whether it hangs together.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+use crealeph_contracts::entry::Entry;
+use crealeph_contracts::instant::Instant;
+use crealeph_contracts::json::{Limits, parse};
+use crealeph_contracts::scalar::{RobotId, TenantId};
+use crealeph_contracts::violation::Report;
+use crealeph_decision::coherence::CoherenceRules;
+use crealeph_decision::snapshot::{Facts, Question, Snapshot, SnapshotType};
+
+use super::Verdict;
+use crate::failure::Failure;
+use crate::input::{DEFAULT_MAX_BYTES, Line, Source, next_line};
+use crate::output::Output;
+
+/// How many entries a file may hold; a ledger has no such bound.
+const MAX_ENTRIES: usize = 1_000_000;
+
+const EXAMPLES: &str = "\
+Examples:
+  crealeph snapshot --from entries.jsonl
+  crealeph snapshot robot-7 --from entries.jsonl --at 2026-03-04T06:00:00Z --json
+
+An entry is a JSON object with `id`, `robotId`, `type`, `createdAt` and, where it has them, `seq`, `tenantId`,
+`module`, `source`, `state`, `observedAt`, `payload`, `lineage` {\"dependsOnLedgerIds\": […]} and `key`.
+
+Exit codes: 0 derived (whatever the coherence), 1 nothing counts or an entry is not valid, 2 cannot judge.";
+
+/// Derive what is known of a robot, and whether it hangs together
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct SnapshotCommand {
+    /// The robot; may be left out where the entries are of one alone
+    robot: Option<String>,
+
+    /// Entries as JSON Lines, oldest first; `-` for standard input
+    #[arg(long, value_name = "FILE")]
+    from: PathBuf,
+
+    /// The tenant; may be left out where the entries are of one alone
+    #[arg(long)]
+    tenant: Option<String>,
+
+    /// The instant to look at; by default everything there is
+    #[arg(long, value_name = "INSTANT")]
+    at: Option<String>,
+
+    /// Print JSON, as a pipe gets it
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl SnapshotCommand {
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let at = match &self.at {
+            None => None,
+            Some(text) => Some(Instant::parse(text).map_err(|why| Failure::BadInstant(text.clone(), why))?),
+        };
+        let source = Source::new(Some(self.from.clone()));
+        let entries = read_entries(&source)?;
+        let tenants: BTreeSet<Option<&TenantId>> =
+            entries.iter().map(|entry| entry.tenant_id.as_ref()).collect();
+        let tenant_name =
+            |tenant: &Option<&TenantId>| tenant.map_or("(none)", |tenant| tenant.as_str()).to_owned();
+        let tenant = pick(&tenants, self.tenant.as_deref(), tenant_name, "tenants", "--tenant")?;
+        let robots: BTreeSet<&RobotId> = entries
+            .iter()
+            .filter(|entry| entry.tenant_id.as_ref() == tenant)
+            .map(|entry| &entry.robot_id)
+            .collect();
+        let robot = pick(&robots, self.robot.as_deref(), |robot| robot.to_string(), "robots", "ROBOT")?;
+
+        let rules = CoherenceRules::default();
+        let question = Question { tenant_id: tenant, robot_id: robot, at };
+        let facts = Facts::from_entries(&entries, &question, &rules);
+        let snapshot = Snapshot::derive(facts, &rules)
+            .ok_or_else(|| Failure::SnapshotEmpty(robot.as_str().to_owned()))?;
+        if self.json || !output.is_terminal() {
+            output.json(&snapshot.to_json())?;
+        } else {
+            output.text(&told(&snapshot))?;
+        }
+        Ok(Verdict::Good)
+    }
+}
+
+/// The one that is asked for, or the only one there is.
+fn pick<T: Copy>(
+    known: &BTreeSet<T>,
+    asked: Option<&str>,
+    name: impl Fn(&T) -> String,
+    what: &'static str,
+    flag: &'static str,
+) -> Result<T, Failure> {
+    let names = || known.iter().take(20).map(&name).collect::<Vec<_>>().join(", ");
+    let several = || Failure::Several { what, known: names(), flag };
+    let mut candidates = known.iter().filter(|one| asked.is_none_or(|asked| name(one) == asked));
+    match (candidates.next(), candidates.next()) {
+        (Some(one), None) => Ok(*one),
+        (None, _) if asked.is_some() => Err(Failure::SnapshotEmpty(asked.unwrap_or_default().to_owned())),
+        _ => Err(several()),
+    }
+}
+
+fn read_entries(source: &Source) -> Result<Vec<Entry>, Failure> {
+    let mut reader = source.open()?;
+    let mut entries = Vec::new();
+    let mut number = 0usize;
+    loop {
+        number += 1;
+        let line = match next_line(&mut reader, DEFAULT_MAX_BYTES).map_err(|error| source.failure(error))? {
+            Line::End => break,
+            Line::Whole(line) => line,
+            Line::TooLong => {
+                let what = format!("{}, line {number}", source.name());
+                return Err(Failure::TooLarge { what, limit: DEFAULT_MAX_BYTES });
+            }
+        };
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        if entries.len() >= MAX_ENTRIES {
+            return Err(Failure::TooMany { name: source.name(), limit: MAX_ENTRIES, what: "entries" });
+        }
+        let (document, faults) = parse(&line, &Limits::default());
+        let read = match document {
+            Some(document) if faults.is_empty() => Entry::read_from(document.root()),
+            _ => {
+                let mut report = Report::default();
+                faults.into_iter().for_each(|fault| report.add_fault(fault));
+                Err(report.into_violations())
+            }
+        };
+        entries.push(read.map_err(|violations| {
+            let name = format!("{}, line {number}", source.name());
+            Failure::Invalid { name, expected: "entry", violations }
+        })?);
+    }
+    match entries.is_empty() {
+        true => Err(Failure::NoEntries(source.name())),
+        false => Ok(entries),
+    }
+}
+
+fn told(snapshot: &Snapshot) -> String {
+    let mut out = String::new();
+    let facts = &snapshot.facts;
+    let _ = writeln!(out, "Robot {}: {}", facts.robot_id, snapshot.coherence.status);
+    let _ = writeln!(out, "{}", snapshot.coherence.reason);
+    let _ = writeln!(out, "snapshot at {}\n", snapshot.snapshot_at.as_str());
+    for kind in SnapshotType::ALL {
+        match facts.newest.get(kind) {
+            Some(newest) => {
+                let entry = &newest.entry;
+                let _ =
+                    writeln!(out, "  {:<10} {:<26} {}", kind.as_str(), entry.true_at().as_str(), entry.id);
+            }
+            None => {
+                let _ = writeln!(out, "  {:<10} none", kind.as_str());
+            }
+        }
+    }
+    let cut = if facts.is_lineage_cut { " (cut to the newest)" } else { "" };
+    let _ = writeln!(
+        out,
+        "\n{} tasks, {} entries may be depended on{cut}",
+        facts.tasks.len(),
+        facts.lineage.len()
+    );
+    out
+}

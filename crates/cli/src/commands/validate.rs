@@ -1,0 +1,250 @@
+//! `crealeph validate`: judges documents, one by one or as a stream of JSON Lines.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+use clap::Args;
+use crealeph_contracts::contract::ContractName;
+use crealeph_contracts::json::{Document, Limits, ObjectWriter, parse, shallow_members};
+use crealeph_contracts::shape::nearest;
+use crealeph_contracts::violation::Code;
+use crealeph_decision::judge::{Judgement, judge};
+
+use super::Verdict;
+use crate::failure::Failure;
+use crate::input::{DEFAULT_MAX_BYTES, Line, Source, next_line};
+use crate::output::Output;
+use crate::render;
+
+const EXAMPLES: &str = "\
+Contracts: agent-input, agent-output, execution-event, policy-input, policy-output, builder-request,
+builder-response, work-item, run-result, receipt.
+
+Examples:
+  crealeph validate builder-request request.json
+  crealeph validate agent-output answer.json --context context.json   # {\"agentInput\": {…}}
+  my-agent < input.json | crealeph validate agent-output -
+  crealeph validate --batch cases.jsonl > verdicts.jsonl
+
+A context says what the document is judged against:
+  agent-output      agentInput
+  policy-output     policyInput, requiredRecency
+  execution-event   ledger, history, coherencePolicy, terminal
+  work-item         siblings, capsule
+
+A batch line is an object with `contract`, `doc` (or `raw`, the exact text as a string) and optional `context`;
+each line of the output answers the input's line of the same number.
+
+Exit codes: 0 valid, 1 invalid, 2 cannot judge. A batch: 0 every line was judged, 2 some could not be.";
+
+/// Judge a document by its contract, clause by clause
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Validate {
+    /// The contract (see below)
+    #[arg(value_parser = contract_name, required_unless_present = "batch")]
+    contract: Option<ContractName>,
+
+    /// The document; standard input where absent or `-`
+    file: Option<PathBuf>,
+
+    /// What the document is judged against, a JSON object (see below)
+    #[arg(long, value_name = "FILE", conflicts_with = "batch")]
+    context: Option<PathBuf>,
+
+    /// Judge JSON Lines from FILE or standard input, one verdict a line
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", conflicts_with = "contract")]
+    batch: Option<PathBuf>,
+
+    /// Print the verdict as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+
+    /// The longest document that is read, in bytes
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_BYTES)]
+    max_bytes: usize,
+}
+
+/// The contract of a name, or which names there are.
+pub(super) fn contract_name(name: &str) -> Result<ContractName, String> {
+    ContractName::parse(name).ok_or_else(|| {
+        let known: Vec<&str> = ContractName::ALL.iter().map(|contract| contract.as_str()).collect();
+        match nearest(name, &known) {
+            Some(near) => format!("there is no such contract; did you mean `{near}`?"),
+            None => format!("there is no such contract; there are {}", known.join(", ")),
+        }
+    })
+}
+
+impl Validate {
+    pub(super) fn wants_json(&self) -> bool {
+        self.json || self.batch.is_some()
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        match (self.contract, self.batch.clone()) {
+            (_, Some(file)) => self.run_batch(&Source::new(Some(file)), output),
+            (Some(contract), None) => self.run_one(contract, output),
+            // The arguments demand one of the two.
+            (None, None) => Ok(Verdict::Unjudged),
+        }
+    }
+
+    fn run_one(self, contract: ContractName, output: &mut Output) -> Result<Verdict, Failure> {
+        let limits = Limits { max_bytes: self.max_bytes };
+        let source = Source::new(self.file);
+        let bytes = source.read(self.max_bytes)?;
+        let context_bytes = match self.context {
+            Some(file) => Some((Source::new(Some(file.clone())).read_bounded(self.max_bytes)?, file)),
+            None => None,
+        };
+        let context = match &context_bytes {
+            Some((bytes, file)) => Some(context_document(&file.display().to_string(), bytes, &limits)?),
+            None => None,
+        };
+        let judgement = judge(contract, &bytes, context.as_ref().map(Document::root), &limits)?;
+        if self.json {
+            let mut line = String::new();
+            write_verdict(&judgement, &mut line);
+            output.json(&line)?;
+        } else {
+            output.text(&told(&source.name(), contract, &bytes, &judgement))?;
+        }
+        Ok(if judgement.violations.is_empty() { Verdict::Good } else { Verdict::Bad })
+    }
+
+    fn run_batch(&self, source: &Source, output: &mut Output) -> Result<Verdict, Failure> {
+        let limits = Limits { max_bytes: self.max_bytes };
+        // A raw document may be escaped to six times its length, and a context comes beside it.
+        let max_line = self.max_bytes.saturating_mul(8);
+        let mut reader = source.open()?;
+        let mut verdict = Verdict::Good;
+        let mut answer = String::new();
+        let mut number = 0u64;
+        loop {
+            number += 1;
+            answer.clear();
+            let judged = match next_line(&mut reader, max_line).map_err(|error| source.failure(error))? {
+                Line::End => return Ok(verdict),
+                Line::Whole(line) => judge_line(&line, &limits),
+                Line::TooLong => Err(format!("the line is longer than {max_line} bytes; raise --max-bytes")),
+            };
+            match judged {
+                Ok(judgement) => write_verdict(&judgement, &mut answer),
+                Err(why) => {
+                    verdict = Verdict::Unjudged;
+                    write_broken(number, &why, &mut answer);
+                }
+            }
+            output.line(&answer)?;
+            // Whoever sends line by line and waits for each answer gets it.
+            if reader.buffer().is_empty() {
+                output.flush()?;
+            }
+        }
+    }
+}
+
+fn context_document<'a>(name: &str, bytes: &'a [u8], limits: &Limits) -> Result<Document<'a>, Failure> {
+    let (document, faults) = parse(bytes, limits);
+    document.ok_or_else(|| {
+        let mut report = crealeph_contracts::Report::default();
+        faults.into_iter().for_each(|fault| report.add_fault(fault));
+        Failure::Invalid { name: name.to_owned(), expected: "context", violations: report.into_violations() }
+    })
+}
+
+/// Judges one line of a batch; the error says why it cannot be judged.
+fn judge_line(line: &[u8], limits: &Limits) -> Result<Judgement, String> {
+    let members = shallow_members(line).map_err(|error| error.to_string())?;
+    let member = |name: &[u8]| members.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
+    let text = |json: &[u8]| {
+        parse(json, limits).0.and_then(|document| document.root().string().map(Cow::into_owned))
+    };
+    let contract = member(b"\"contract\"").ok_or("`contract` is missing; name the document's contract")?;
+    let contract = text(contract).ok_or("`contract` must be a string")?;
+    let contract = contract_name(&contract).map_err(|why| format!("`{contract}`: {why}"))?;
+    let raw =
+        member(b"\"raw\"").filter(|raw| *raw != b"null").map(|raw| raw_text(raw, limits)).transpose()?;
+    let document = match (&raw, member(b"\"doc\"")) {
+        (Some(raw), _) => raw.as_slice(),
+        (None, Some(document)) => document,
+        (None, None) => {
+            return Err("`doc` is missing; give the document, or its exact text as `raw`".to_owned());
+        }
+    };
+    let context = match member(b"\"context\"") {
+        None => None,
+        Some(context) => {
+            let (document, faults) = parse(context, limits);
+            let why = || faults.iter().map(|fault| fault.message.as_str()).collect::<Vec<_>>().join("; ");
+            Some(document.ok_or_else(|| format!("`context` cannot be read: {}", why()))?)
+        }
+    };
+    judge(contract, document, context.as_ref().map(Document::root), limits).map_err(|error| error.to_string())
+}
+
+/// The exact text that a `raw` member holds. Half of a surrogate pair has no UTF-8; its bytes are put where it stood,
+/// so that the text is judged as what it is.
+fn raw_text(json: &[u8], limits: &Limits) -> Result<Vec<u8>, String> {
+    const REPLACEMENT: &[u8] = "\u{FFFD}".as_bytes();
+    const HALF_A_PAIR: [u8; 3] = [0xED, 0xA0, 0x80];
+    let wide = Limits { max_bytes: limits.max_bytes.saturating_mul(6).saturating_add(2) };
+    let (document, faults) = parse(json, &wide);
+    let Some(text) = document.as_ref().and_then(|document| document.root().string()) else {
+        return Err("`raw` must be a string".to_owned());
+    };
+    let mut bytes = text.into_owned().into_bytes();
+    if faults.iter().any(|fault| fault.code == Code::LoneSurrogate)
+        && let Some(at) = bytes.windows(REPLACEMENT.len()).position(|window| window == REPLACEMENT)
+    {
+        bytes.splice(at..at + REPLACEMENT.len(), HALF_A_PAIR);
+    }
+    Ok(bytes)
+}
+
+fn write_verdict(judgement: &Judgement, out: &mut String) {
+    let mut object = ObjectWriter::new(out);
+    object.raw("valid", if judgement.violations.is_empty() { "true" } else { "false" });
+    match judgement.is_repeat {
+        true => object.text("outcome", "idempotent"),
+        false => object.raw("outcome", "null"),
+    };
+    let list = object.key("violations");
+    list.push('[');
+    for (position, violation) in judgement.violations.iter().enumerate() {
+        if position > 0 {
+            list.push(',');
+        }
+        violation.write(list);
+    }
+    list.push(']');
+    match &judgement.plan {
+        None => object.key("levels").push_str("null"),
+        Some(plan) => super::work::write_levels(plan, object.key("levels")),
+    }
+    object.end();
+}
+
+fn write_broken(number: u64, why: &str, out: &mut String) {
+    let mut object = ObjectWriter::new(out);
+    object.raw("valid", "false").raw("outcome", "null").raw("violations", "[]").raw("levels", "null");
+    let mut error = ObjectWriter::new(object.key("error"));
+    error.text("code", "bad_line").text("message", &format!("line {number} cannot be judged: {why}"));
+    error.end();
+    object.end();
+}
+
+fn told(name: &str, contract: ContractName, bytes: &[u8], judgement: &Judgement) -> String {
+    match judgement.violations.as_slice() {
+        [] if judgement.is_repeat => format!("{name} is a valid {contract}, recorded already: a repeat\n"),
+        [] => format!("{name} is a valid {contract}\n"),
+        violations => {
+            let count = render::counted(violations.len(), "violation");
+            format!(
+                "{name} is not a valid {contract}: {count}\n{}",
+                render::violations(name, bytes, violations)
+            )
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! How a command fails: what failed, on what, what next; a stable code for programs and an exit code for shells.
+
+use std::io;
+use std::path::PathBuf;
+
+use crealeph_contracts::violation::Violation;
+use crealeph_decision::judge::ContextError;
+use crealeph_decision::policy::RulesError;
+use crealeph_decision::work::PlanError;
+
+/// Why a command could not do its work.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("there is no file `{}`; check the path, or give `-` for standard input", .0.display())]
+    NotFound(PathBuf),
+    #[error("`{}` is a directory; name a file in it", .0.display())]
+    IsDirectory(PathBuf),
+    #[error("cannot read `{}`; check its permissions", .path.display())]
+    Unreadable {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot write `{}`; check that the folder exists and has room", .path.display())]
+    Unwritable {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("`{what}` is longer than {limit} bytes; raise the limit with --max-bytes")]
+    TooLarge { what: String, limit: usize },
+    #[error("`{name}` is not a valid {expected}:\n{}", listed(.violations))]
+    Invalid { name: String, expected: &'static str, violations: Vec<Violation> },
+    #[error(transparent)]
+    Context(#[from] ContextError),
+    #[error("`{}` is not a rules file: {why}", .path.display())]
+    RulesFile { path: PathBuf, why: String },
+    #[error("the rules in `{}` cannot be used", .path.display())]
+    Rules {
+        path: PathBuf,
+        #[source]
+        source: RulesError,
+    },
+    #[error("`{0}` is not an instant: {1}")]
+    BadInstant(String, &'static str),
+    #[error("the entries are of several {what}: {known}; say which with {flag}")]
+    Several { what: &'static str, known: String, flag: &'static str },
+    #[error(
+        "SNAPSHOT_EMPTY: no entry of robot `{0}` counts; append a signal, fusion, idea, copy, benchmark or playbook"
+    )]
+    SnapshotEmpty(String),
+    #[error("there is no entry in `{0}`; give entries as JSON Lines")]
+    NoEntries(String),
+    #[error("`{name}` holds more than {limit} {what}; split it")]
+    TooMany { name: String, limit: usize, what: &'static str },
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error("cannot write to standard output")]
+    Output(#[source] io::Error),
+}
+
+impl Failure {
+    /// The stable code.
+    pub(crate) fn code(&self) -> &'static str {
+        match self {
+            Failure::NotFound(_) => "not_found",
+            Failure::IsDirectory(_) => "is_directory",
+            Failure::Unreadable { .. } => "unreadable",
+            Failure::Unwritable { .. } => "unwritable",
+            Failure::TooLarge { .. } | Failure::TooMany { .. } => "too_large",
+            Failure::Invalid { .. } => "invalid",
+            Failure::Context(_) => "bad_context",
+            Failure::RulesFile { .. } | Failure::Rules { .. } => "bad_rules",
+            Failure::BadInstant(..) => "bad_timestamp",
+            Failure::Several { .. } => "ambiguous",
+            Failure::SnapshotEmpty(_) => "SNAPSHOT_EMPTY",
+            Failure::NoEntries(_) => "no_entries",
+            Failure::Plan(PlanError::Cycle(_)) => "cycle",
+            Failure::Plan(PlanError::DuplicateId(_)) => "duplicate_id",
+            Failure::Output(_) => "output",
+        }
+    }
+
+    /// 1 where the input was judged and refused, 2 where it could not be judged.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Invalid { .. } | Failure::Plan(_) | Failure::SnapshotEmpty(_) => 1,
+            _ => 2,
+        }
+    }
+
+    /// Whoever read our output has gone; that is no failure of ours.
+    pub(crate) fn is_closed_pipe(&self) -> bool {
+        matches!(self, Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+fn listed(violations: &[Violation]) -> String {
+    violations.iter().map(|violation| format!("  {violation}")).collect::<Vec<_>>().join("\n")
+}

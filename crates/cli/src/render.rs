@@ -1,0 +1,79 @@
+//! Violations for a person: each with its place in the document shown, readable without colour.
+
+use std::fmt::Write as _;
+
+use crealeph_contracts::json::{Limits, parse};
+use crealeph_contracts::violation::Violation;
+
+/// How much of a line is shown around the place.
+const MAX_WIDTH: usize = 96;
+
+/// Every violation with an excerpt of the document where it stands.
+pub(crate) fn violations(name: &str, bytes: &[u8], violations: &[Violation]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let (document, _) = parse(bytes, &Limits { max_bytes: usize::MAX });
+    let mut out = String::new();
+    for violation in violations {
+        let (start, end) = match (&document, violation.offset) {
+            (_, Some(offset)) => (offset, offset + 1),
+            (Some(document), None) => document.nearest(&violation.pointer).span(),
+            (None, None) => (0, 0),
+        };
+        let place = Place::find(&text, start, end);
+        let _ = writeln!(out, "\n{}: {}", violation.code, violation.message);
+        let pointer = if violation.pointer.is_empty() { "the document" } else { &violation.pointer };
+        let Place { line, column, .. } = place;
+        let _ = writeln!(out, "  at {name}:{line}:{column}, {pointer} ({})", violation.clause);
+        if !place.excerpt.trim().is_empty() {
+            let gutter = " ".repeat(line.to_string().len());
+            let _ = writeln!(out, "  {gutter} |\n  {line} | {}", place.excerpt);
+            let _ = writeln!(out, "  {gutter} | {}{}", " ".repeat(place.indent), "^".repeat(place.width));
+        }
+    }
+    out
+}
+
+struct Place {
+    line: usize,
+    column: usize,
+    excerpt: String,
+    indent: usize,
+    width: usize,
+}
+
+impl Place {
+    /// The line that holds `start..end`, cut to what fits, and where in it the carets go.
+    fn find(text: &str, start: usize, end: usize) -> Place {
+        let start = floor_boundary(text, start);
+        let before = text.get(..start).unwrap_or_default();
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let rest = text.get(line_start..).unwrap_or_default();
+        let line_text = rest.lines().next().unwrap_or_default();
+        let column = before.get(line_start..).unwrap_or_default().chars().count();
+        let marked = text.get(start..floor_boundary(text, end)).unwrap_or_default();
+        let width = marked.lines().next().unwrap_or_default().chars().count();
+        let skipped = column.saturating_sub(MAX_WIDTH / 2);
+        let mut excerpt: String = line_text.chars().skip(skipped).take(MAX_WIDTH).map(visible).collect();
+        let mut indent = column - skipped;
+        if skipped > 0 {
+            excerpt.insert(0, '…');
+            indent += 1;
+        }
+        let width = width.clamp(1, MAX_WIDTH.saturating_sub(indent).max(1));
+        Place { line: before.matches('\n').count() + 1, column: column + 1, excerpt, indent, width }
+    }
+}
+
+/// A character as it can stand in a line: what would move the cursor becomes a blank.
+fn visible(character: char) -> char {
+    if character.is_control() { ' ' } else { character }
+}
+
+fn floor_boundary(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+/// `1 violation`, `2 violations`.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
