@@ -14,9 +14,9 @@ pub(crate) fn violations(name: &str, bytes: &[u8], violations: &[Violation]) -> 
     let (document, _) = parse(bytes, &Limits { max_bytes: usize::MAX });
     let mut out = String::new();
     for violation in violations {
-        let (start, end) = match (&document, violation.offset) {
-            (_, Some(offset)) => (offset, offset + 1),
-            (Some(document), None) => document.nearest(&violation.pointer).span(),
+        let (start, end) = match (violation.span, &document) {
+            (Some(span), _) => span,
+            (None, Some(document)) => document.nearest(&violation.pointer).span(),
             (None, None) => (0, 0),
         };
         let place = Place::find(&text, start, end);

@@ -369,7 +369,7 @@ macro_rules! object {
 
         impl $crate::shape::Shape for $name {
             type Parts = $parts;
-            const EXPECTED: &'static str = concat!("an object with ", $("`", $key, "` ",)*);
+            const EXPECTED: &'static str = $crate::shape::listed!("an object with ", "`", $($key),*);
 
             fn read(
                 node: $crate::json::Node<'_>,
@@ -464,7 +464,7 @@ macro_rules! words {
 
         impl $crate::shape::Shape for $name {
             $crate::shape::scalar_parts!();
-            const EXPECTED: &'static str = $crate::shape::one_of!($($word),*);
+            const EXPECTED: &'static str = $crate::shape::listed!("one of ", "\"", $($word),*);
 
             fn read(
                 node: $crate::json::Node<'_>,
@@ -493,12 +493,15 @@ macro_rules! words {
     };
 }
 
-macro_rules! one_of {
-    ($word:literal) => { concat!("\"", $word, "\"") };
-    ($first:literal $(, $word:literal)*) => { concat!("one of \"", $first, "\"", $(", \"", $word, "\"",)*) };
+/// Quoted words in a row; a list of one word is the word.
+macro_rules! listed {
+    ("one of ", $quote:literal, $word:literal) => { concat!($quote, $word, $quote) };
+    ($lead:literal, $quote:literal, $first:literal $(, $word:literal)*) => {
+        concat!($lead, $quote, $first, $quote, $(", ", $quote, $word, $quote,)*)
+    };
 }
 
-pub(crate) use {object, one_of, scalar_parts, words};
+pub(crate) use {listed, object, scalar_parts, words};
 
 /// Reports a word that is not in the contract's list.
 pub(crate) fn unknown_word(

@@ -176,8 +176,8 @@ pub struct Violation {
     pub code: Code,
     /// What is wrong and what to do, for a person.
     pub message: String,
-    /// The offset in bytes, where the text could not be read and a pointer alone is too coarse.
-    pub offset: Option<usize>,
+    /// Where in the text, in bytes from start to end, if it is known more closely than by the pointer.
+    pub span: Option<(usize, usize)>,
 }
 
 impl Violation {
@@ -243,7 +243,7 @@ impl Report {
 
     /// Adds a violation at a node of the document.
     pub fn at(&mut self, node: Node<'_>, clause: &'static str, code: Code, message: impl FnOnce() -> String) {
-        self.add_with(|| node.pointer(), clause, code, message);
+        self.push(clause, code, || (node.pointer(), message(), Some(node.span())));
     }
 
     /// Adds a violation at a place known by its pointer.
@@ -254,29 +254,28 @@ impl Report {
         code: Code,
         message: impl Into<String>,
     ) {
-        self.add_with(|| pointer.into(), clause, code, || message.into());
+        self.push(clause, code, || (pointer.into(), message.into(), None));
     }
 
-    fn add_with(
+    /// Adds what the parser found.
+    pub fn add_fault(&mut self, fault: Fault) {
+        let Fault { pointer, span, code, message } = fault;
+        self.push("R3", code, || (pointer, message, Some(span)));
+    }
+
+    fn push(
         &mut self,
-        pointer: impl FnOnce() -> String,
         clause: &'static str,
         code: Code,
-        message: impl FnOnce() -> String,
+        rest: impl FnOnce() -> (String, String, Option<(usize, usize)>),
     ) {
         if self.found.len() >= MAX_VIOLATIONS {
             self.omitted += 1;
             return;
         }
         let code = self.refusal.clone().unwrap_or(code);
-        self.found.push(Violation { pointer: pointer(), clause, code, message: message(), offset: None });
-    }
-
-    /// Adds what the parser found.
-    pub fn add_fault(&mut self, fault: Fault) {
-        let Fault { pointer, offset, code, message } = fault;
-        let code = self.refusal.clone().unwrap_or(code);
-        self.found.push(Violation { pointer, clause: "R3", code, message, offset: Some(offset) });
+        let (pointer, message, span) = rest();
+        self.found.push(Violation { pointer, clause, code, message, span });
     }
 
     /// Everything found, oldest first; empty when the document is valid.
@@ -287,7 +286,7 @@ impl Report {
                 clause: "R8",
                 code: self.refusal.unwrap_or(Code::TooMany),
                 message: format!("{} more violations are not listed; mend these first", self.omitted),
-                offset: None,
+                span: None,
             });
         }
         self.found

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use crealeph_contracts::contract::{Valid, to_json};
-use crealeph_contracts::json::{Limits, pretty};
+use crealeph_contracts::json::{Limits, Node};
 use crealeph_contracts::policy_output::{Decision, PolicyReason};
 use crealeph_contracts::{PolicyInput, PolicyOutput};
 use crealeph_decision::policy::{Rules, RulesSource, Standing, evaluate, standings};
@@ -33,6 +33,12 @@ A rules file (every part is optional):
 
   [refresh]
   fusionAt = [\"fusion.run\"]
+
+  [coherence]                             # for `crealeph snapshot --rules`
+  upstream = [\"signal\", \"fusion\"]
+  judged = [\"idea\", \"copy\", \"playbook\"]
+  uncounted_states = [\"draft\"]
+  grace_minutes = 0
 
   [[examples]]                            # checked whenever the file is loaded
   name = \"old signals wait\"
@@ -89,7 +95,7 @@ impl Policy {
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         match self.question {
-            Question::Rules { rules } => output.json(&load_rules(rules)?.to_json())?,
+            Question::Rules { rules } => output.json(&read_rules(rules)?.1.to_json())?,
             Question::Evaluate(asked) => {
                 let (_, answer) = asked.decide()?;
                 output.json(&to_json(&answer))?;
@@ -109,7 +115,7 @@ impl Policy {
 
 impl Asked {
     fn decide(self) -> Result<(Valid<PolicyInput>, PolicyOutput), Failure> {
-        let rules = load_rules(self.rules)?;
+        let (_, rules) = read_rules(self.rules)?;
         let source = Source::new(self.file);
         let bytes = source.read(DEFAULT_MAX_BYTES)?;
         let input = Valid::<PolicyInput>::parse(&bytes, &Limits::default()).map_err(|violations| {
@@ -121,14 +127,16 @@ impl Asked {
     }
 }
 
-fn load_rules(file: Option<PathBuf>) -> Result<Rules, Failure> {
-    let Some(path) = file else { return Ok(Rules::default()) };
+/// Reads a rules file; the built-in rules where there is none.
+pub(super) fn read_rules(file: Option<PathBuf>) -> Result<(RulesSource, Rules), Failure> {
+    let Some(path) = file else { return Ok((RulesSource::default(), Rules::default())) };
     let bytes = Source::new(Some(path.clone())).read_bounded(DEFAULT_MAX_BYTES)?;
     let source: RulesSource = toml::from_slice(&bytes).map_err(|error| Failure::RulesFile {
         path: path.clone(),
         why: error.to_string().trim_end().to_owned(),
     })?;
-    Rules::load(&source).map_err(|source| Failure::Rules { path, source })
+    let rules = Rules::load(&source).map_err(|source| Failure::Rules { path, source })?;
+    Ok((source, rules))
 }
 
 fn told(input: &PolicyInput, answer: &PolicyOutput) -> String {
@@ -173,13 +181,55 @@ fn told(input: &PolicyInput, answer: &PolicyOutput) -> String {
         let _ = writeln!(out, "\nWhat would change it:");
         for reason in reasons {
             let _ = writeln!(out, "  {}", reason.rule_id);
-            reason.evidence.with(|evidence| {
-                let wanted = evidence.member("toAllow").map(pretty);
-                for line in wanted.as_deref().unwrap_or("nothing a client can do; mend the rules").lines() {
-                    let _ = writeln!(out, "    {line}");
-                }
-            });
+            for remedy in reason.evidence.with(remedies) {
+                let _ = writeln!(out, "    {remedy}");
+            }
         }
     }
     out
+}
+
+/// What a reason's `toAllow` asks for, in sentences.
+fn remedies(evidence: Node<'_>) -> Vec<String> {
+    let Some(wanted) = evidence.member("toAllow") else {
+        return vec!["nothing a client can do: the rules must be mended".to_owned()];
+    };
+    let text = |key: &str| wanted.member(key).and_then(Node::string);
+    let number = |key: &str| wanted.member(key).and_then(Node::number);
+    let names = |key: &str| wanted.member(key).map(listed).unwrap_or_default();
+    let run = |actions: Vec<String>| match actions.is_empty() {
+        true => "it comes from outside: append it to the ledger".to_owned(),
+        false => format!("run {}", actions.join(" or ")),
+    };
+    if wanted.member("anyOf").is_some() {
+        let from = text("notBefore").map(|from| format!(" from {from}")).unwrap_or_default();
+        let until = text("notAfter").unwrap_or_default();
+        return vec![format!(
+            "{}{from} to {until}: {}",
+            names("anyOf").join(" or "),
+            run(names("refreshedBy"))
+        )];
+    }
+    if let Some(least) = number("lineageCountAtLeast") {
+        return vec![format!("a snapshot that rests on at least {least} entries")];
+    }
+    if let Some(age) = number("meanAgeMinutesAtMost") {
+        let of = names("of").join(", ");
+        return vec![format!("{of} at most {age} minutes old on average: {}", run(names("refreshedBy")))];
+    }
+    if wanted.member("requestedActionOneOf").is_some() {
+        return vec![format!("request one of {}", names("requestedActionOneOf").join(", "))];
+    }
+    let mut remedies = vec!["a coherent snapshot".to_owned()];
+    for (kind, actions) in wanted.member("refreshedBy").into_iter().flat_map(Node::members) {
+        remedies.push(format!("{} made anew: {}", kind.text_value(), run(listed(actions))));
+    }
+    if evidence.member("orForDrafts").is_some() {
+        remedies.push("or, for drafts by builder.run alone, the threshold allowDraftOnly: 1".to_owned());
+    }
+    remedies
+}
+
+fn listed(array: Node<'_>) -> Vec<String> {
+    array.elements().map(|name| name.text_value().into_owned()).collect()
 }

@@ -10,10 +10,11 @@ use crealeph_contracts::instant::Instant;
 use crealeph_contracts::json::{Limits, parse};
 use crealeph_contracts::scalar::{RobotId, TenantId};
 use crealeph_contracts::violation::Report;
-use crealeph_decision::coherence::CoherenceRules;
+use crealeph_decision::policy::RulesSource;
 use crealeph_decision::snapshot::{Facts, Question, Snapshot, SnapshotType};
 
 use super::Verdict;
+use super::policy::read_rules;
 use crate::failure::Failure;
 use crate::input::{DEFAULT_MAX_BYTES, Line, Source, next_line};
 use crate::output::Output;
@@ -50,6 +51,10 @@ pub(super) struct SnapshotCommand {
     #[arg(long, value_name = "INSTANT")]
     at: Option<String>,
 
+    /// A file of rules whose `[coherence]` counts (see `crealeph policy --help`)
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+
     /// Print JSON, as a pipe gets it
     #[arg(long)]
     pub(super) json: bool,
@@ -61,6 +66,7 @@ impl SnapshotCommand {
             None => None,
             Some(text) => Some(Instant::parse(text).map_err(|why| Failure::BadInstant(text.clone(), why))?),
         };
+        let (RulesSource { coherence: rules, .. }, _) = read_rules(self.rules)?;
         let source = Source::new(Some(self.from.clone()));
         let entries = read_entries(&source)?;
         let tenants: BTreeSet<Option<&TenantId>> =
@@ -75,7 +81,6 @@ impl SnapshotCommand {
             .collect();
         let robot = pick(&robots, self.robot.as_deref(), |robot| robot.to_string(), "robots", "ROBOT")?;
 
-        let rules = CoherenceRules::default();
         let question = Question { tenant_id: tenant, robot_id: robot, at };
         let facts = Facts::from_entries(&entries, &question, &rules);
         let snapshot = Snapshot::derive(facts, &rules)

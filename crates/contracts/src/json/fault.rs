@@ -7,8 +7,8 @@ use crate::violation::Code;
 pub struct Fault {
     /// The JSON Pointer of the value, or of the container that was being read.
     pub pointer: String,
-    /// The offset in bytes.
-    pub offset: usize,
+    /// Where in the text, in bytes from start to end.
+    pub span: (usize, usize),
     /// The stable code.
     pub code: Code,
     /// What is wrong and what to do.

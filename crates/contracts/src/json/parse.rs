@@ -35,14 +35,22 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> (Option<Document<'a>>, Vec
     let max_bytes = limits.max_bytes.min(u32::MAX as usize / 2);
     if bytes.len() > max_bytes {
         let message = format!("the document is longer than {max_bytes} bytes; split it, or raise the limit");
-        return (None, vec![Fault { pointer: String::new(), offset: 0, code: Code::TooLarge, message }]);
+        return (None, vec![Fault { pointer: String::new(), span: (0, 0), code: Code::TooLarge, message }]);
     }
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) => {
             let offset = error.valid_up_to();
             let message = format!("byte {offset} is not valid UTF-8; encode the document as UTF-8");
-            return (None, vec![Fault { pointer: String::new(), offset, code: Code::NotUtf8, message }]);
+            return (
+                None,
+                vec![Fault {
+                    pointer: String::new(),
+                    span: (offset, offset + 1),
+                    code: Code::NotUtf8,
+                    message,
+                }],
+            );
         }
     };
     let mut parser = Parser {
@@ -63,7 +71,7 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> (Option<Document<'a>>, Vec
             let last = Node { text, tokens: &parser.tokens, index: parser.tokens.len().saturating_sub(1) };
             faults.push(Fault {
                 pointer: last.pointer(),
-                offset: stop.offset,
+                span: (stop.offset, stop.offset + 1),
                 code: stop.code,
                 message: format!("{} (line {line}, column {column})", stop.message),
             });
@@ -107,7 +115,7 @@ impl Found {
             }
             _ => format!("{source} is beyond the largest IEEE double; send it as a string"),
         };
-        Fault { pointer: node.pointer(), offset: node.span().0, code: self.code.clone(), message }
+        Fault { pointer: node.pointer(), span: node.span(), code: self.code.clone(), message }
     }
 }
 
@@ -679,7 +687,7 @@ mod tests {
     fn bytes_that_are_not_text_and_texts_too_long_are_refused() {
         let (document, faults) = parse(b"{\"a\":\"\xff\"}", &Limits::default());
         assert!(document.is_none());
-        assert_eq!((faults[0].code.clone(), faults[0].offset), (Code::NotUtf8, 6));
+        assert_eq!((faults[0].code.clone(), faults[0].span), (Code::NotUtf8, (6, 7)));
         let (document, faults) = parse(b"[1,2,3]", &Limits { max_bytes: 6 });
         assert!(document.is_none());
         assert_eq!(faults[0].code, Code::TooLarge);

@@ -154,6 +154,11 @@ impl Question<'_> {
             (Some(action), None) => reasons.push(self.action_unknown(action)?),
             (Some(_), Some(needs)) => self.recency(needs, &mut reasons)?,
         }
+        // One need may be stale and the next missing; the rules are listed in their order all the same.
+        let order = |reason: &PolicyReason| {
+            rule::IN_ORDER.iter().position(|rule| rule.as_str() == reason.rule_id.as_str())
+        };
+        reasons.sort_by_key(order);
         self.lineage(&mut reasons)?;
         self.confidence(&mut reasons)?;
         let mut lists = Lists::default();
@@ -298,7 +303,7 @@ impl Question<'_> {
                 object.number("confidence", confidence).number("minConfidence", least);
                 let mut to_allow = ObjectWriter::new(object.key("toAllow"));
                 to_allow.number("confidenceAtLeast", least);
-                to_allow.number("meanAgeMinutesAtMost", 2.0 * limit * (1.0 - least));
+                to_allow.number("meanAgeMinutesAtMost", limit.min(2.0 * limit * (1.0 - least)));
                 let names = || self.needs.unwrap_or_default().iter().flat_map(Need::alternatives);
                 to_allow.texts("of", names());
                 to_allow.texts("refreshedBy", names().flat_map(|name| self.rules.refreshers(name)));

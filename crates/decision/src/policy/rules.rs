@@ -14,6 +14,7 @@ use crealeph_contracts::scalar::{ActionName, Amount, Ratio};
 use crealeph_contracts::shape::Shape;
 
 use super::evaluate::evaluate;
+use crate::coherence::CoherenceRules;
 
 /// How many actions rules may know.
 const MAX_ACTIONS: usize = 256;
@@ -41,6 +42,9 @@ impl Need {
 #[derive(Clone, Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RulesSource {
+    /// What is judged for coherence, and by what.
+    #[serde(default)]
+    pub coherence: CoherenceRules,
     /// The thresholds in force where a request brings none.
     #[serde(default)]
     pub thresholds: ThresholdsSource,
