@@ -63,11 +63,11 @@ struct Lists {
 
 impl Question<'_> {
     fn stale(&self) -> Option<PolicyOutput> {
-        let outdated = self.input.intelligence_snapshot.outdated();
+        let outdated = known_types(self.input.intelligence_snapshot.outdated());
         let mut lists =
             Lists { blocked: BLOCKED_WHEN_STALE.map(ActionName::from).into(), ..Lists::default() };
         for action in self.rules.actions().filter(|action| !is_blocked_when_stale(action)) {
-            match self.refreshes_any_of(action, outdated) {
+            match self.refreshes_any_of(action, &outdated) {
                 true => lists.allowed.push(action.clone()),
                 false => lists.deferred.push(action.clone()),
             }
@@ -79,26 +79,24 @@ impl Question<'_> {
             lists.blocked.push(action.clone());
         }
         let evidence = JsonObject::build(|object| {
-            object.texts("outdated", outdated);
-            self.write_refreshers(object, outdated);
+            object.texts("outdated", names(&outdated));
+            self.write_refreshers(object, &outdated);
         });
-        let message = match outdated {
-            [] => "the snapshot is stale; refresh what rests on overtaken evidence".to_owned(),
-            types => format!(
-                "the snapshot is stale: {} must be made anew on the newest evidence",
-                types.join(", ")
-            ),
+        let message = match outdated.is_empty() {
+            true => "the snapshot is stale; refresh what rests on overtaken evidence".to_owned(),
+            false => {
+                let types = names(&outdated).join(", ");
+                format!("the snapshot is stale: {types} must be made anew on the newest evidence")
+            }
         };
         let reason = reason(rule::STALE, &message, Severity::Critical, evidence)?;
         self.output(Decision::Block, lists, vec![reason], Freshness::WHOLE)
     }
 
     /// Whether an action would refresh one of the outdated types; where none are named, any of those that can be.
-    fn refreshes_any_of(&self, action: &ActionName, outdated: &[Box<str>]) -> bool {
-        SnapshotType::ALL
-            .into_iter()
-            .filter(|kind| outdated.is_empty() || outdated.iter().any(|name| &**name == kind.as_str()))
-            .any(|kind| self.rules.refreshers(kind.timestamp()).contains(action))
+    fn refreshes_any_of(&self, action: &ActionName, outdated: &[SnapshotType]) -> bool {
+        let types = if outdated.is_empty() { &SnapshotType::ALL } else { outdated };
+        types.iter().any(|kind| self.rules.refreshers(kind.timestamp()).contains(action))
     }
 
     fn partial(&self) -> Option<PolicyOutput> {
@@ -116,20 +114,18 @@ impl Question<'_> {
         {
             lists.deferred.push(action.clone());
         }
+        let missing = known_types(self.input.intelligence_snapshot.partial());
         if may_draft && is_builder && !lists.allowed.is_empty() {
             let evidence = JsonObject::build(|object| {
-                object
-                    .number("allowDraftOnly", 1.0)
-                    .texts("partial", self.input.intelligence_snapshot.partial());
+                object.number("allowDraftOnly", 1.0).texts("partial", names(&missing));
             });
             let message = "the snapshot is partial and drafts are allowed: builder.run may run, as a dry run";
             let reason = reason(rule::DRAFT_ONLY, message, Severity::Info, evidence)?;
             return self.output(Decision::Allow, lists, vec![reason], self.freshness);
         }
-        let missing = self.input.intelligence_snapshot.partial();
         let evidence = JsonObject::build(|object| {
-            object.texts("partial", missing);
-            self.write_refreshers(object, missing);
+            object.texts("partial", names(&missing));
+            self.write_refreshers(object, &missing);
             if !may_draft {
                 object.raw("orForDrafts", "{\"requestedAction\":\"builder.run\",\"allowDraftOnly\":1}");
             }
@@ -138,10 +134,12 @@ impl Question<'_> {
             true => {
                 (rule::DRAFT_ONLY, "the snapshot is partial: only builder.run may run, for drafts".to_owned())
             }
-            false => match missing {
-                [] => (rule::PARTIAL, "the snapshot is partial: complete what is missing".to_owned()),
-                types => (rule::PARTIAL, format!("the snapshot is partial: complete {}", types.join(", "))),
-            },
+            false if missing.is_empty() => {
+                (rule::PARTIAL, "the snapshot is partial: complete what is missing".to_owned())
+            }
+            false => {
+                (rule::PARTIAL, format!("the snapshot is partial: complete {}", names(&missing).join(", ")))
+            }
         };
         let reason = reason(rule, &message, Severity::Warn, evidence)?;
         self.output(Decision::Defer, lists, vec![reason], self.freshness.complement())
@@ -168,7 +166,7 @@ impl Question<'_> {
         }
         lists.allowed.push(self.action?.clone());
         let evidence = JsonObject::build(|object| {
-            for name in self.needs.unwrap_or_default().iter().flat_map(Need::alternatives) {
+            for name in self.needed_timestamps() {
                 if let Some(at) = self.input.ledger_recency.get(name) {
                     object.text(name, at.as_str());
                 }
@@ -177,6 +175,17 @@ impl Question<'_> {
         let message = "the snapshot is coherent and what the action needs is fresh";
         reasons.push(reason(rule::COHERENT, message, Severity::Info, evidence)?);
         self.output(Decision::Allow, lists, reasons, self.freshness)
+    }
+
+    /// Every timestamp the action needs, alternatives too, each once.
+    fn needed_timestamps(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::with_capacity(4);
+        for name in self.needs.unwrap_or_default().iter().flat_map(Need::alternatives) {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        names
     }
 
     fn action_missing(&self) -> Option<PolicyReason> {
@@ -304,9 +313,9 @@ impl Question<'_> {
                 let mut to_allow = ObjectWriter::new(object.key("toAllow"));
                 to_allow.number("confidenceAtLeast", least);
                 to_allow.number("meanAgeMinutesAtMost", limit.min(2.0 * limit * (1.0 - least)));
-                let names = || self.needs.unwrap_or_default().iter().flat_map(Need::alternatives);
-                to_allow.texts("of", names());
-                to_allow.texts("refreshedBy", names().flat_map(|name| self.rules.refreshers(name)));
+                let needed = self.needed_timestamps();
+                to_allow.texts("of", &needed);
+                to_allow.texts("refreshedBy", needed.iter().flat_map(|name| self.rules.refreshers(name)));
                 to_allow.end();
             });
             let message = format!("the evidence is fresh to {confidence}, and {least} is wanted");
@@ -316,14 +325,12 @@ impl Question<'_> {
     }
 
     /// For each type, the actions that would mend it, and what the coherence must become.
-    fn write_refreshers(&self, object: &mut ObjectWriter<'_>, types: &[Box<str>]) {
+    fn write_refreshers(&self, object: &mut ObjectWriter<'_>, types: &[SnapshotType]) {
         let mut to_allow = ObjectWriter::new(object.key("toAllow"));
         to_allow.text("coherenceStatus", Coherence::Coherent.as_str());
         let mut refreshed = ObjectWriter::new(to_allow.key("refreshedBy"));
-        for name in types {
-            if let Some(kind) = SnapshotType::parse(name) {
-                refreshed.texts(name, self.rules.refreshers(kind.timestamp()));
-            }
+        for kind in types {
+            refreshed.texts(kind.as_str(), self.rules.refreshers(kind.timestamp()));
         }
         refreshed.end();
         to_allow.end();
@@ -348,6 +355,15 @@ impl Question<'_> {
             evaluated_at: self.input.evaluated_at.clone(),
         })
     }
+}
+
+/// The snapshot types among names that a client sent: each once, in their order, and nothing else.
+fn known_types(sent: &[Box<str>]) -> Vec<SnapshotType> {
+    SnapshotType::ALL.into_iter().filter(|kind| sent.iter().any(|name| &**name == kind.as_str())).collect()
+}
+
+fn names(types: &[SnapshotType]) -> Vec<&'static str> {
+    types.iter().map(|kind| kind.as_str()).collect()
 }
 
 fn reason(rule: Literal, message: &str, severity: Severity, evidence: JsonObject) -> Option<PolicyReason> {

@@ -1,0 +1,235 @@
+//! Snapshot and coherence (R17–R19): each sentence of the reading as a small ledger, and the laws that hold for all.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test says what it expects"
+)]
+
+use crealeph_contracts::entry::Entry;
+use crealeph_contracts::instant::Instant;
+use crealeph_contracts::json::{Limits, parse};
+use crealeph_contracts::scalar::RobotId;
+use crealeph_decision::coherence::CoherenceRules;
+use crealeph_decision::snapshot::{Facts, MAX_LINEAGE, Question, Snapshot, SnapshotType};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// `id type second [on,on] [state]` lines: a ledger, one entry a line.
+fn ledger(text: &str) -> Vec<Entry> {
+    text.lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .enumerate()
+        .map(|(seq, line)| entry(seq, line))
+        .collect()
+}
+
+fn entry(seq: usize, line: &str) -> Entry {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let second: u32 = words[2].parse().unwrap();
+    let on: Vec<&str> =
+        words.get(3).map(|on| on.split(',').filter(|id| *id != "-").collect()).unwrap_or_default();
+    let document = json!({
+        "id": words[0], "seq": seq, "robotId": words.get(5).unwrap_or(&"r"), "type": words[1],
+        "createdAt": format!("2026-03-04T05:{:02}:{:02}Z", second / 60, second % 60),
+        "state": words.get(4).unwrap_or(&"ready"), "lineage": { "dependsOnLedgerIds": on },
+    });
+    read(&document)
+}
+
+fn read(document: &Value) -> Entry {
+    let text = document.to_string();
+    let (document, faults) = parse(text.as_bytes(), &Limits::default());
+    assert!(faults.is_empty());
+    Entry::read_from(document.unwrap().root()).unwrap()
+}
+
+fn snapshot_at(entries: &[Entry], rules: &CoherenceRules, at: Option<Instant>) -> Option<Snapshot> {
+    let robot_id = RobotId::parse("r").unwrap();
+    let question = Question { tenant_id: None, robot_id: &robot_id, at };
+    Snapshot::derive(Facts::from_entries(entries, &question, rules), rules)
+}
+
+fn snapshot(text: &str) -> Snapshot {
+    snapshot_at(&ledger(text), &CoherenceRules::default(), None).unwrap()
+}
+
+/// `status outdated | partial`.
+fn told(snapshot: &Snapshot) -> String {
+    let names =
+        |types: Vec<SnapshotType>| types.into_iter().map(SnapshotType::as_str).collect::<Vec<_>>().join(",");
+    let coherence = &snapshot.coherence;
+    format!("{} {}|{}", coherence.status, names(coherence.outdated()), names(coherence.partial()))
+}
+
+const COHERENT: &str = "
+    s1 signal 0
+    f1 fusion 1 s1
+    i1 idea 2 f1
+    c1 copy 3 i1
+    p1 playbook 4 i1,f1
+";
+
+#[test]
+fn everything_on_the_newest_evidence_is_coherent() {
+    let snapshot = snapshot(COHERENT);
+    assert_eq!(told(&snapshot), "coherent |");
+    assert_eq!(snapshot.snapshot_at.as_str(), "2026-03-04T05:00:04Z");
+}
+
+#[test]
+fn each_flaw_of_r18() {
+    let cases = [
+        ("s2 signal 9", "stale idea,copy,playbook|"),
+        ("f2 fusion 9 s1", "stale idea,copy,playbook|"),
+        ("b1 benchmark 9", "coherent |"),
+        ("i2 idea 9 f1", "coherent |"),
+        ("i2 idea 9", "partial |idea"),
+        ("i2 idea 9 gone", "partial |idea"),
+        ("i2 idea 9 f1,gone", "partial |idea"),
+        ("i2 idea 9 s1", "partial |idea"),
+        ("c2 copy 9 i1 draft", "coherent |"),
+        ("s2 signal 9 - draft", "coherent |"),
+        ("s2 signal 9 - ready other", "coherent |"),
+        ("s2 signal 3", "stale idea,copy,playbook|"),
+    ];
+    for (line, expected) in cases {
+        assert_eq!(told(&snapshot(&format!("{COHERENT}\n{line}"))), expected, "{line}");
+    }
+    assert_eq!(told(&snapshot("s1 signal 0")), "partial |idea,copy,playbook", "nothing is there yet");
+    assert_eq!(
+        told(&snapshot("s1 signal 0\ni1 idea 1 s1\nc1 copy 2 i1\np1 playbook 3 i1")),
+        "coherent |",
+        "no fusion, not judged"
+    );
+    assert_eq!(
+        told(&snapshot("i1 idea 0\ns1 signal 5\nc1 copy 6 s1\np1 playbook 7 s1")),
+        "stale idea|idea",
+        "newer than what used none"
+    );
+}
+
+#[test]
+fn a_cycle_in_lineage_ends() {
+    let snapshot = snapshot("s1 signal 0\ni1 idea 1 c1,s1\nc1 copy 2 i1\np1 playbook 3 p1,i1");
+    assert_eq!(told(&snapshot), "coherent |");
+}
+
+#[test]
+fn grace_excuses_what_is_a_little_newer() {
+    let entries = ledger(&format!("{COHERENT}\ns2 signal 60"));
+    let with_grace = |grace_minutes| CoherenceRules { grace_minutes, ..CoherenceRules::default() };
+    let status = |rules| told(&snapshot_at(&entries, &rules, None).unwrap());
+    assert_eq!(status(with_grace(0)), "stale idea,copy,playbook|");
+    assert_eq!(status(with_grace(1)), "coherent |", "60 s after the one used is within a minute");
+    let later = ledger(&format!("{COHERENT}\ns2 signal 61"));
+    assert_eq!(told(&snapshot_at(&later, &with_grace(1), None).unwrap()), "stale idea,copy,playbook|");
+}
+
+#[test]
+fn configuration_says_what_is_judged_by_what() {
+    let entries = ledger(&format!("{COHERENT}\ns2 signal 9"));
+    let rules = |upstream: &[SnapshotType], judged: &[SnapshotType]| CoherenceRules {
+        upstream: upstream.to_vec(),
+        judged: judged.to_vec(),
+        ..CoherenceRules::default()
+    };
+    let status = |rules| told(&snapshot_at(&entries, &rules, None).unwrap());
+    assert_eq!(status(rules(&[SnapshotType::Signal], &[])), "coherent |", "none judged");
+    assert_eq!(status(rules(&[SnapshotType::Fusion], &[SnapshotType::Copy])), "coherent |");
+    assert_eq!(status(rules(&[SnapshotType::Signal], &[SnapshotType::Fusion])), "stale fusion|");
+    let counted = CoherenceRules { uncounted_states: vec!["ready".to_owned()], ..CoherenceRules::default() };
+    assert!(snapshot_at(&entries, &counted, None).is_none(), "SNAPSHOT_EMPTY");
+}
+
+#[test]
+fn an_instant_sees_only_what_was_there() {
+    let entries = ledger(&format!("{COHERENT}\ns2 signal 9"));
+    let at = |text: &str| Some(Instant::parse(text).unwrap());
+    let rules = CoherenceRules::default();
+    assert_eq!(told(&snapshot_at(&entries, &rules, at("2026-03-04T05:00:08.999Z")).unwrap()), "coherent |");
+    assert_eq!(
+        told(&snapshot_at(&entries, &rules, at("2026-03-04T05:00:09Z")).unwrap()),
+        "stale idea,copy,playbook|"
+    );
+    assert!(snapshot_at(&entries, &rules, at("2026-03-04T04:59:59Z")).is_none());
+}
+
+#[test]
+fn tasks_count_for_the_instant_but_are_no_evidence() {
+    let with_task = snapshot(&format!("{COHERENT}\nt1 task 9 p1\nx1 run_receipt 30"));
+    assert_eq!(
+        (told(&with_task).as_str(), with_task.snapshot_at.as_str()),
+        ("coherent |", "2026-03-04T05:00:09Z")
+    );
+    assert!(snapshot_at(&ledger("t1 task 9"), &CoherenceRules::default(), None).is_none());
+}
+
+#[test]
+fn recency_is_when_it_was_true_and_order_is_when_it_came() {
+    let mut late = json!({ "id": "s2", "seq": 9, "robotId": "r", "type": "signal", "createdAt": "2026-03-04T05:59:00Z",
+        "observedAt": "2026-03-04T01:00:00Z" });
+    let mut entries = ledger(COHERENT);
+    entries.push(read(&late));
+    let snapshot = snapshot_at(&entries, &CoherenceRules::default(), None).unwrap();
+    assert_eq!(snapshot.recency().get("signalsAt").unwrap().as_str(), "2026-03-04T01:00:00Z");
+    assert_eq!(told(&snapshot), "stale idea,copy,playbook|", "it came last");
+    late["seq"] = json!("x");
+    assert!(
+        Entry::read_from(parse(late.to_string().as_bytes(), &Limits::default()).0.unwrap().root()).is_err()
+    );
+}
+
+#[test]
+fn what_may_be_depended_on_is_bounded_newest_first() {
+    let mut text = String::new();
+    for number in 0..MAX_LINEAGE + 50 {
+        let on = if number == 0 { "-".to_owned() } else { format!("s{}", number - 1) };
+        text.push_str(&format!("s{number} signal {number} {on}\n"));
+    }
+    let snapshot = snapshot(&text);
+    let facts = &snapshot.facts;
+    assert_eq!((facts.lineage.len(), facts.is_lineage_cut), (MAX_LINEAGE, true));
+    assert_eq!(facts.lineage[0].as_str(), format!("s{}", MAX_LINEAGE + 49));
+    assert!(!facts.lineage.iter().any(|id| id.as_str() == "s49"), "the oldest are cut");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The same ledger gives the same bytes, in whatever order its entries are handed over; and an entry of another
+    /// robot changes nothing.
+    #[test]
+    fn a_snapshot_is_a_function_of_the_ledger(
+        steps in proptest::collection::vec((0usize..8, 0u32..40, proptest::collection::vec(0usize..30, 0..3)), 1..30),
+        shuffle in any::<u64>(),
+    ) {
+        let kinds = ["signal", "fusion", "idea", "copy", "benchmark", "playbook", "task", "odd"];
+        let mut second = 0;
+        let mut entries = Vec::new();
+        for (seq, (kind, step, on)) in steps.iter().enumerate() {
+            second += step;
+            let on: Vec<String> = on.iter().map(|id| format!("e{id}")).collect();
+            let on = if on.is_empty() { "-".to_owned() } else { on.join(",") };
+            entries.push(entry(seq, &format!("e{seq} {} {} {on}", kinds[*kind], second.min(3599))));
+        }
+        let rules = CoherenceRules::default();
+        let json = |entries: &[Entry]| snapshot_at(entries, &rules, None).map(|snapshot| snapshot.to_json());
+        let expected = json(&entries);
+        let mut shuffled = entries.clone();
+        let mut state = shuffle;
+        shuffled.sort_by_cached_key(|_| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            state
+        });
+        prop_assert_eq!(&json(&shuffled), &expected);
+        entries.push(entry(99, "z9 signal 3599 - ready other"));
+        prop_assert_eq!(&json(&entries), &expected);
+        if let Some(text) = expected {
+            prop_assert!(parse(text.as_bytes(), &Limits::default()).1.is_empty());
+        }
+    }
+}
