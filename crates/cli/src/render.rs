@@ -8,17 +8,19 @@ use crealeph_contracts::violation::Violation;
 /// How much of a line is shown around the place.
 const MAX_WIDTH: usize = 96;
 
-/// Every violation with an excerpt of the document where it stands.
+/// Every violation with an excerpt of the document where it stands, from top to bottom.
 pub(crate) fn violations(name: &str, bytes: &[u8], violations: &[Violation]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let (document, _) = parse(bytes, &Limits { max_bytes: usize::MAX });
+    let span = |violation: &Violation| match (violation.span, &document) {
+        (Some(span), _) => span,
+        (None, Some(document)) => document.nearest(&violation.pointer).span(),
+        (None, None) => (0, 0),
+    };
+    let mut placed: Vec<_> = violations.iter().map(|violation| (span(violation), violation)).collect();
+    placed.sort_by_key(|((start, _), _)| *start);
     let mut out = String::new();
-    for violation in violations {
-        let (start, end) = match (violation.span, &document) {
-            (Some(span), _) => span,
-            (None, Some(document)) => document.nearest(&violation.pointer).span(),
-            (None, None) => (0, 0),
-        };
+    for ((start, end), violation) in placed {
         let place = Place::find(&text, start, end);
         let _ = writeln!(out, "\n{}: {}", violation.code, violation.message);
         let pointer = if violation.pointer.is_empty() { "the document" } else { &violation.pointer };

@@ -61,22 +61,32 @@ impl Flaw {
         matches!(self, Flaw::Overtaken(_) | Flaw::Ignored(_))
     }
 
-    fn sentence(self, kind: SnapshotType) -> String {
-        let kind = kind.as_str();
+    /// The flaw of these types, as a person reads it.
+    fn sentence(self, types: &[SnapshotType]) -> String {
+        let newest = listed(types, "and");
         match self {
-            Flaw::Missing => format!("there is no {kind}"),
-            Flaw::NoLineage => format!("the newest {kind} names nothing that it rests on"),
+            Flaw::Missing => format!("there is no {}", listed(types, "or")),
+            Flaw::NoLineage => format!("no lineage is given for the newest {newest}"),
             Flaw::BrokenLineage => {
-                format!("the newest {kind} rests on an entry that the ledger does not hold")
+                format!("the lineage of the newest {newest} names an entry the ledger does not hold")
             }
-            Flaw::Unused(evidence) => format!("the newest {kind} does not rest on any {}", evidence.as_str()),
+            Flaw::Unused(evidence) => format!("no {} was used for the newest {newest}", evidence.as_str()),
             Flaw::Overtaken(evidence) => {
-                format!("a {} is newer than the one the newest {kind} rests on", evidence.as_str())
+                format!("a {} is newer than the one used for the newest {newest}", evidence.as_str())
             }
             Flaw::Ignored(evidence) => {
-                format!("a {} is newer than the newest {kind}, which rests on none", evidence.as_str())
+                format!("a {} is newer than the newest {newest}, made without one", evidence.as_str())
             }
         }
+    }
+}
+
+/// `idea`, `idea and copy`, `idea, copy and playbook`.
+fn listed(types: &[SnapshotType], last: &str) -> String {
+    let names: Vec<&str> = types.iter().map(|kind| kind.as_str()).collect();
+    match names.split_last() {
+        Some((end, rest)) if !rest.is_empty() => format!("{} {last} {end}", rest.join(", ")),
+        _ => names.join(""),
     }
 }
 
@@ -137,8 +147,14 @@ pub fn coherence(facts: &Facts, rules: &CoherenceRules) -> CoherenceVerdict {
         (false, false) => Coherence::Partial,
         (false, true) => Coherence::Coherent,
     };
-    let decisive = flaws.iter().filter(|(_, flaw)| flaw.is_outdated() == is_stale);
-    let sentences: Vec<String> = decisive.map(|(kind, flaw)| flaw.sentence(*kind)).collect();
+    let mut decisive: Vec<(Flaw, Vec<SnapshotType>)> = Vec::new();
+    for (kind, flaw) in flaws.iter().filter(|(_, flaw)| flaw.is_outdated() == is_stale) {
+        match decisive.iter_mut().find(|(known, _)| known == flaw) {
+            Some((_, types)) => types.push(*kind),
+            None => decisive.push((*flaw, vec![*kind])),
+        }
+    }
+    let sentences: Vec<String> = decisive.iter().map(|(flaw, types)| flaw.sentence(types)).collect();
     let reason = match sentences.as_slice() {
         [] => "everything rests on the newest evidence".to_owned(),
         sentences => sentences.join("; "),
