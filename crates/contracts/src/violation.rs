@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::json::{Fault, Node, ObjectWriter};
+use crate::json::{Fault, Node, ObjectWriter, Trail};
 
 /// How many violations of one document are listed; the rest are counted.
 pub const MAX_VIOLATIONS: usize = 1000;
@@ -228,12 +228,13 @@ pub struct Report {
     found: Vec<Violation>,
     omitted: usize,
     refusal: Option<Code>,
+    trail: Trail,
 }
 
 impl Report {
     /// An empty report. With a `refusal`, every violation carries that code: the contract's own error code.
     pub fn new(refusal: Option<Code>) -> Self {
-        Report { found: Vec::new(), omitted: 0, refusal }
+        Report { refusal, ..Report::default() }
     }
 
     /// Nothing was found wrong.
@@ -243,7 +244,24 @@ impl Report {
 
     /// Adds a violation at a node of the document.
     pub fn at(&mut self, node: Node<'_>, clause: &'static str, code: Code, message: impl FnOnce() -> String) {
-        self.add_with(|| node.pointer(), clause, code, message);
+        self.add_with(|trail| trail.pointer(node).to_owned(), clause, code, message);
+    }
+
+    /// Adds a violation at the place where a member of the object should stand.
+    pub(crate) fn at_member(
+        &mut self,
+        object: Node<'_>,
+        key: &str,
+        clause: &'static str,
+        code: Code,
+        message: impl FnOnce() -> String,
+    ) {
+        self.add_with(|trail| format!("{}/{key}", trail.pointer(object)), clause, code, message);
+    }
+
+    /// A document that is about to be read may lie where an earlier one lay.
+    pub(crate) fn start_document(&mut self) {
+        self.trail = Trail::default();
     }
 
     /// Adds a violation at a place known by its pointer.
@@ -254,12 +272,12 @@ impl Report {
         code: Code,
         message: impl Into<String>,
     ) {
-        self.add_with(|| pointer.into(), clause, code, || message.into());
+        self.add_with(|_| pointer.into(), clause, code, || message.into());
     }
 
     fn add_with(
         &mut self,
-        pointer: impl FnOnce() -> String,
+        pointer: impl FnOnce(&mut Trail) -> String,
         clause: &'static str,
         code: Code,
         message: impl FnOnce() -> String,
@@ -269,7 +287,8 @@ impl Report {
             return;
         }
         let code = self.refusal.clone().unwrap_or(code);
-        self.found.push(Violation { pointer: pointer(), clause, code, message: message(), offset: None });
+        let pointer = pointer(&mut self.trail);
+        self.found.push(Violation { pointer, clause, code, message: message(), offset: None });
     }
 
     /// Adds what the parser found.

@@ -12,6 +12,7 @@ mod parse;
 mod write;
 
 pub use canonical::{canonical, canonical_bytes, number_text};
+pub(crate) use document::Trail;
 pub use document::{Document, Kind, Node};
 pub use fault::Fault;
 pub use object::JsonObject;
