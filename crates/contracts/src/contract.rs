@@ -169,6 +169,7 @@ pub fn read_text<T: Contract>(bytes: &[u8], limits: &Limits, report: &mut Report
 
 /// Reads a value of a document that is parsed already, and reports everything wrong with it alone.
 pub fn read_node<T: Contract>(node: Node<'_>, report: &mut Report) -> T::Parts {
+    report.start_document();
     let parts = T::read(node, "", report);
     T::rules(&parts, report);
     parts

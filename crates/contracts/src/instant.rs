@@ -4,7 +4,7 @@
 use std::fmt;
 
 use crate::json::{Kind, Node, push_text};
-use crate::shape::{Shape, wrong_type};
+use crate::shape::{Shape, shown, wrong_type};
 use crate::violation::{Code, Report};
 
 const NANOS_PER_SECOND: i128 = 1_000_000_000;
@@ -213,7 +213,7 @@ impl Shape for Timestamp {
             Ok(timestamp) => Some(timestamp),
             Err(advice) => {
                 report.at(node, clause, Code::BadTimestamp, || {
-                    format!("`{}` is not an RFC 3339 timestamp: {advice}", text.escape_debug())
+                    format!("`{}` is not an RFC 3339 timestamp: {advice}", shown(&text))
                 });
                 None
             }

@@ -55,9 +55,8 @@ pub(crate) fn wrong_type<T: Shape>(node: Node<'_>, clause: &'static str, report:
 
 /// Reports a field that is not there.
 pub(crate) fn missing<T: Shape>(object: Node<'_>, key: &str, clause: &'static str, report: &mut Report) {
-    report.add(format!("{}/{key}", object.pointer()), clause, Code::Missing, {
-        format!("`{key}` is missing; add {}", T::EXPECTED)
-    });
+    report
+        .at_member(object, key, clause, Code::Missing, || format!("`{key}` is missing; add {}", T::EXPECTED));
 }
 
 /// Reports a key that the contract does not list, with the nearest one that it does (R4).

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::json::{Fault, Node, ObjectWriter};
+use crate::json::{Fault, Node, ObjectWriter, Trail};
 
 /// How many violations of one document are listed; the rest are counted.
 pub const MAX_VIOLATIONS: usize = 1000;
@@ -228,12 +228,13 @@ pub struct Report {
     found: Vec<Violation>,
     omitted: usize,
     refusal: Option<Code>,
+    trail: Trail,
 }
 
 impl Report {
     /// An empty report. With a `refusal`, every violation carries that code: the contract's own error code.
     pub fn new(refusal: Option<Code>) -> Self {
-        Report { found: Vec::new(), omitted: 0, refusal }
+        Report { refusal, ..Report::default() }
     }
 
     /// Nothing was found wrong.
@@ -243,7 +244,19 @@ impl Report {
 
     /// Adds a violation at a node of the document.
     pub fn at(&mut self, node: Node<'_>, clause: &'static str, code: Code, message: impl FnOnce() -> String) {
-        self.push(clause, code, || (node.pointer(), message(), Some(node.span())));
+        self.push(clause, code, |trail| (trail.pointer(node).to_owned(), message(), Some(node.span())));
+    }
+
+    /// Adds a violation at the place where a member of the object should stand.
+    pub(crate) fn at_member(
+        &mut self,
+        object: Node<'_>,
+        key: &str,
+        clause: &'static str,
+        code: Code,
+        message: impl FnOnce() -> String,
+    ) {
+        self.push(clause, code, |trail| (format!("{}/{key}", trail.pointer(object)), message(), None));
     }
 
     /// Adds a violation at a place known by its pointer.
@@ -254,27 +267,32 @@ impl Report {
         code: Code,
         message: impl Into<String>,
     ) {
-        self.push(clause, code, || (pointer.into(), message.into(), None));
+        self.push(clause, code, |_| (pointer.into(), message.into(), None));
     }
 
     /// Adds what the parser found.
     pub fn add_fault(&mut self, fault: Fault) {
         let Fault { pointer, span, code, message } = fault;
-        self.push("R3", code, || (pointer, message, Some(span)));
+        self.push("R3", code, |_| (pointer, message, Some(span)));
+    }
+
+    /// A document that is about to be read may lie where an earlier one lay.
+    pub(crate) fn start_document(&mut self) {
+        self.trail = Trail::default();
     }
 
     fn push(
         &mut self,
         clause: &'static str,
         code: Code,
-        rest: impl FnOnce() -> (String, String, Option<(usize, usize)>),
+        rest: impl FnOnce(&mut Trail) -> (String, String, Option<(usize, usize)>),
     ) {
         if self.found.len() >= MAX_VIOLATIONS {
             self.omitted += 1;
             return;
         }
         let code = self.refusal.clone().unwrap_or(code);
-        let (pointer, message, span) = rest();
+        let (pointer, message, span) = rest(&mut self.trail);
         self.found.push(Violation { pointer, clause, code, message, span });
     }
 

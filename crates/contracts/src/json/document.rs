@@ -2,6 +2,7 @@
 //! view of one value in it. Strings stay in the source until asked for, so a parse allocates one list.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 /// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,46 +218,115 @@ impl<'a> Node<'a> {
 
     /// The value's JSON Pointer (RFC 6901). Walks from the root: for reporting, not for reading.
     pub fn pointer(self) -> String {
-        let mut pointer = String::new();
-        let mut at = Node { index: 0, ..self };
-        while at.index < self.index {
-            let is_object = at.kind() == Kind::Object;
-            let end = at.end();
-            let mut child = Node { index: at.index + 1, ..self };
-            let mut position = 0usize;
-            let inner = loop {
-                if child.index >= end {
-                    return pointer;
-                }
-                let value = if is_object { Node { index: child.index + 1, ..self } } else { child };
-                let value_end = value.end();
-                if self.index < value_end {
-                    pointer.push('/');
-                    if is_object {
-                        push_segment(&mut pointer, &child.text_value());
-                    } else {
-                        pointer.push_str(&position.to_string());
-                    }
-                    break value;
-                }
-                child = Node { index: value_end, ..self };
-                position += 1;
-            };
-            if inner.index >= self.index {
-                break;
-            }
-            at = inner;
-        }
-        pointer
+        Trail::default().pointer(self).to_owned()
     }
 }
 
-/// Adds one escaped JSON Pointer segment, without its slash.
+/// The way to the value reported last, from where the next one is looked for. Reporting any number of values of
+/// a document in its order walks over it once.
+#[derive(Debug, Default)]
+pub(crate) struct Trail {
+    /// Where the document's tokens lie, to know another document by.
+    address: usize,
+    steps: Vec<Step>,
+    pointer: String,
+}
+
+/// From a container to one of its children: an element, or a member by its key.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    container: usize,
+    child: usize,
+    position: usize,
+    /// The length of the pointer up to here, without the child's segment.
+    length: usize,
+}
+
+impl Trail {
+    /// The JSON Pointer of a value, or of the member whose key it is.
+    pub(crate) fn pointer(&mut self, target: Node<'_>) -> &str {
+        let address = target.tokens.as_ptr() as usize;
+        if self.address != address {
+            *self = Trail { address, ..Trail::default() };
+        }
+        let mut first = self.turn_back(target);
+        while let Some(step) = first.take().and_then(|first| find_child(first, target)) {
+            let at = |index| Node { index, ..target };
+            let is_member = at(step.container).kind() == Kind::Object;
+            self.pointer.push('/');
+            if is_member {
+                push_segment(&mut self.pointer, &at(step.child).text_value());
+            } else {
+                let _ = write!(self.pointer, "{}", step.position);
+            }
+            self.steps.push(step);
+            let container = step.child + usize::from(is_member);
+            if container < target.index {
+                first =
+                    Some(Step { container, child: container + 1, position: 0, length: self.pointer.len() });
+            }
+        }
+        &self.pointer
+    }
+
+    /// Goes back until the way ahead leads to the target; the step to try next, unless it is there.
+    fn turn_back(&mut self, target: Node<'_>) -> Option<Step> {
+        let at = |index| Node { index, ..target };
+        while let Some(step) = self.steps.last().copied() {
+            let value = step.child + usize::from(at(step.container).kind() == Kind::Object);
+            if (step.child..=value).contains(&target.index) {
+                return None;
+            }
+            if (value..at(value).end()).contains(&target.index) {
+                return Some(Step {
+                    container: value,
+                    child: value + 1,
+                    position: 0,
+                    length: self.pointer.len(),
+                });
+            }
+            self.steps.pop();
+            self.pointer.truncate(step.length);
+            if (value..at(step.container).end()).contains(&target.index) {
+                return Some(step);
+            }
+        }
+        (target.index > 0).then_some(Step { container: 0, child: 1, position: 0, length: 0 })
+    }
+}
+
+/// The step to the child that is or holds the target, looked for from `step` on.
+fn find_child(mut step: Step, target: Node<'_>) -> Option<Step> {
+    let at = |index| Node { index, ..target };
+    let end = at(step.container).end();
+    let is_object = at(step.container).kind() == Kind::Object;
+    while step.child < end {
+        let after = at(step.child + usize::from(is_object)).end();
+        if target.index < after {
+            return Some(step);
+        }
+        step.child = after;
+        step.position += 1;
+    }
+    None
+}
+
+/// The longest name a pointer spells out, in bytes, so that a report does not grow with the keys it names.
+const MAX_SEGMENT_BYTES: usize = 256;
+
+/// Adds one escaped JSON Pointer segment, without its slash. A longer name than [`MAX_SEGMENT_BYTES`] is cut and
+/// ends in `…`.
 pub(crate) fn push_segment(pointer: &mut String, name: &str) {
+    let cut = name.len() > MAX_SEGMENT_BYTES;
+    let name =
+        if cut { name.get(..name.floor_char_boundary(MAX_SEGMENT_BYTES)).unwrap_or(name) } else { name };
     if name.contains(['~', '/']) {
         pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
     } else {
         pointer.push_str(name);
+    }
+    if cut {
+        pointer.push('…');
     }
 }
 
@@ -318,4 +388,45 @@ fn unescape(source: &str) -> String {
 fn take_unit(digits: &str) -> (u16, &str) {
     let (unit, rest) = digits.split_at_checked(4).unwrap_or((digits, ""));
     (u16::from_str_radix(unit, 16).unwrap_or(0xFFFD), rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::{Limits, parse};
+
+    #[test]
+    fn a_trail_leads_to_every_value_in_any_order() {
+        let text = r#"{"a":[1,[2,{"b":3,"c/d~e":[[],{}]}],"x",{"":{"f":[0]}}],"g":{},"h":[{"i":1},{"i":2}],"j":null}"#;
+        let document = parse(text.as_bytes(), &Limits::default()).0.unwrap();
+        let node = |index| Node { index, ..document.root() };
+        let count = document.tokens.len();
+        let expected: Vec<String> = (0..count).map(|index| node(index).pointer()).collect();
+        for (index, pointer) in expected.iter().enumerate() {
+            let found = document.nearest(pointer).index;
+            assert!(
+                found == index || found == index + 1,
+                "{pointer} leads to {found}, not {index} or its value"
+            );
+        }
+        assert!(expected.contains(&"/a/1/1/c~1d~0e/1".to_owned()), "{expected:?}");
+        for stride in 1..count {
+            let mut trail = Trail::default();
+            for index in (0..count * stride).map(|step| step * stride % count) {
+                assert_eq!(trail.pointer(node(index)), expected[index]);
+            }
+        }
+        let mut trail = Trail::default();
+        for index in (0..count).rev() {
+            assert_eq!(trail.pointer(node(index)), expected[index]);
+        }
+    }
+
+    #[test]
+    fn a_long_name_is_cut_in_a_pointer() {
+        let text = format!("{{\"{}\":[0]}}", "é".repeat(200));
+        let document = parse(text.as_bytes(), &Limits::default()).0.unwrap();
+        let pointer = Node { index: 3, ..document.root() }.pointer();
+        assert_eq!(pointer, format!("/{}…/0", "é".repeat(128)));
+    }
 }

@@ -13,6 +13,7 @@ mod shallow;
 mod write;
 
 pub use canonical::{canonical, canonical_bytes, number_text};
+pub(crate) use document::Trail;
 pub use document::{Document, Kind, Node};
 pub use fault::Fault;
 pub use object::JsonObject;

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use super::Document;
 use super::canonical::number_text;
-use super::document::{Node, Token, TokenKind};
+use super::document::{Node, Token, TokenKind, Trail};
 use super::fault::Fault;
 use crate::violation::{Code, MAX_VIOLATIONS};
 
@@ -60,10 +60,10 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> (Option<Document<'a>>, Vec
         tokens: Vec::with_capacity((bytes.len() / 12).clamp(16, 1 << 16)),
         open: Vec::with_capacity(16),
         found: Vec::new(),
+        omitted: 0,
     };
     let outcome = parser.run();
-    let mut faults: Vec<Fault> =
-        parser.found.iter().map(|found| found.resolve(text, &parser.tokens)).collect();
+    let mut faults = parser.faults();
     match outcome {
         Ok(()) => (Some(Document { text, tokens: parser.tokens }), faults),
         Err(stop) => {
@@ -101,8 +101,7 @@ struct Found {
 }
 
 impl Found {
-    fn resolve(&self, text: &str, tokens: &[Token]) -> Fault {
-        let node = Node { text, tokens, index: self.token };
+    fn resolve(&self, node: Node<'_>, trail: &mut Trail) -> Fault {
         let source = shortened(node.source());
         let message = match self.code {
             Code::DuplicateKey => format!("the key {source} stands twice in this object; keep one of them"),
@@ -115,7 +114,8 @@ impl Found {
             }
             _ => format!("{source} is beyond the largest IEEE double; send it as a string"),
         };
-        Fault { pointer: node.pointer(), span: node.span(), code: self.code.clone(), message }
+        let pointer = trail.pointer(node).to_owned();
+        Fault { pointer, span: node.span(), code: self.code.clone(), message }
     }
 }
 
@@ -134,9 +134,25 @@ struct Parser<'a> {
     /// The token indexes of the containers that are open, outermost first.
     open: Vec<u32>,
     found: Vec<Found>,
+    /// How many more were found than are listed.
+    omitted: usize,
 }
 
 impl Parser<'_> {
+    /// What was found along the way, in the document's order.
+    fn faults(&mut self) -> Vec<Fault> {
+        self.found.sort_by_key(|found| found.token);
+        let mut trail = Trail::default();
+        let node = |index| Node { text: self.text, tokens: &self.tokens, index };
+        let mut faults: Vec<Fault> =
+            self.found.iter().map(|found| found.resolve(node(found.token), &mut trail)).collect();
+        if self.omitted > 0 {
+            let message = format!("{} more faults like these are not listed; mend these first", self.omitted);
+            faults.push(Fault { pointer: String::new(), span: (0, 0), code: Code::TooMany, message });
+        }
+        faults
+    }
+
     fn run(&mut self) -> Result<(), Stop> {
         if self.bytes.starts_with(&[0xEF, 0xBB, 0xBF]) {
             return Err(self.stop(Code::Bom, "the document starts with a byte order mark; remove it"));
@@ -461,6 +477,8 @@ impl Parser<'_> {
     fn note(&mut self, token: usize, code: Code) {
         if self.found.len() < MAX_VIOLATIONS {
             self.found.push(Found { token, code });
+        } else {
+            self.omitted += 1;
         }
     }
 
@@ -513,7 +531,8 @@ impl Parser<'_> {
             return self.stop(
                 Code::Syntax,
                 format!(
-                    "`{word}` is not JSON; send a number, null where it is allowed, or leave the key out"
+                    "`{}` is not JSON; send a number, null where it is allowed, or leave the key out",
+                    shortened(word)
                 ),
             );
         }
