@@ -205,6 +205,11 @@ impl Facts {
                 *newest.get_mut(kind) = Some(Newest { entry: (*entry).clone(), place: *place, reach });
             }
         }
+        // Nothing newer than the snapshot itself may be depended on, as a draft on the way might be.
+        let kinds = SnapshotType::ALL.map(SnapshotType::as_str).into_iter().chain(["task"]);
+        let snapshot_at =
+            kinds.filter_map(|kind| counted(kind).next()).map(|(place, _)| place.created_at).max();
+        reached.retain(|(place, _)| Some(place.created_at) <= snapshot_at);
         let is_lineage_cut = reached.len() > MAX_LINEAGE;
         Facts {
             robot_id: question.robot_id.clone(),

@@ -184,6 +184,20 @@ fn recency_is_when_it_was_true_and_order_is_when_it_came() {
 }
 
 #[test]
+fn nothing_newer_than_the_snapshot_may_be_depended_on() {
+    let lineage = |text: &str| -> Vec<String> {
+        snapshot(text).facts.lineage.iter().map(|id| id.as_str().to_owned()).collect()
+    };
+    assert_eq!(
+        lineage("s1 signal 0\nd1 idea 5 s1 draft\nc1 copy 3 d1"),
+        ["c1", "s1"],
+        "a draft that came later"
+    );
+    assert_eq!(lineage("s1 signal 0\nd1 idea 2 s1 draft\nc1 copy 3 d1"), ["c1", "d1", "s1"]);
+    assert_eq!(lineage("s1 signal 0 - ready other\nc1 copy 3 s1"), ["c1"], "another robot's entry");
+}
+
+#[test]
 fn what_may_be_depended_on_is_bounded_newest_first() {
     let mut text = String::new();
     for number in 0..MAX_LINEAGE + 50 {
