@@ -4,6 +4,7 @@ mod commands;
 mod failure;
 mod input;
 mod output;
+mod progress;
 mod render;
 
 use std::process::ExitCode;

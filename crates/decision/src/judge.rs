@@ -243,15 +243,11 @@ fn apply_gate(
     let on_partial: &[OnPartial] = match context.get("coherencePolicy") {
         None if is_terminal => OnPartial::ALL,
         None => return Ok(()),
-        Some(node) => {
-            let mut faults = Report::default();
-            let policy = CoherencePolicy::read(node, "builder/3", &mut faults);
-            match policy.on_partial {
-                Some(OnPartial::Block) if faults.is_clean() => &[OnPartial::Block],
-                Some(OnPartial::DraftOnly) if faults.is_clean() => &[OnPartial::DraftOnly],
-                _ => return Err(bad("coherencePolicy", "it breaks builder/3")),
-            }
-        }
+        Some(node) => match CoherencePolicy::read(node, "builder/3", &mut Report::default()).on_partial {
+            Some(OnPartial::Block) => &[OnPartial::Block],
+            Some(OnPartial::DraftOnly) => &[OnPartial::DraftOnly],
+            None => return Err(bad("coherencePolicy", "`on_partial` must be `block` or `draft_only`")),
+        },
     };
     let payload = &event.payload;
     let (Some(state), Some(coherence), Some(is_dry_run)) =

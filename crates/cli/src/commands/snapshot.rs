@@ -18,6 +18,7 @@ use super::policy::read_rules;
 use crate::failure::Failure;
 use crate::input::{DEFAULT_MAX_BYTES, Line, Source, next_line};
 use crate::output::Output;
+use crate::progress::Progress;
 
 /// How many entries a file may hold; a ledger has no such bound.
 const MAX_ENTRIES: usize = 1_000_000;
@@ -68,7 +69,7 @@ impl SnapshotCommand {
         };
         let (RulesSource { coherence: rules, .. }, _) = read_rules(self.rules)?;
         let source = Source::new(Some(self.from.clone()));
-        let entries = read_entries(&source)?;
+        let entries = read_entries(&source, Progress::new("entries read", output))?;
         let tenants: BTreeSet<Option<&TenantId>> =
             entries.iter().map(|entry| entry.tenant_id.as_ref()).collect();
         let tenant_name =
@@ -112,12 +113,13 @@ fn pick<T: Copy>(
     }
 }
 
-fn read_entries(source: &Source) -> Result<Vec<Entry>, Failure> {
+fn read_entries(source: &Source, mut progress: Progress) -> Result<Vec<Entry>, Failure> {
     let mut reader = source.open()?;
     let mut entries = Vec::new();
     let mut number = 0usize;
     loop {
         number += 1;
+        progress.step();
         let line = match next_line(&mut reader, DEFAULT_MAX_BYTES).map_err(|error| source.failure(error))? {
             Line::End => break,
             Line::Whole(line) => line,

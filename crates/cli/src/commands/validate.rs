@@ -14,6 +14,7 @@ use super::Verdict;
 use crate::failure::Failure;
 use crate::input::{DEFAULT_MAX_BYTES, Line, Source, next_line};
 use crate::output::Output;
+use crate::progress::Progress;
 use crate::render;
 
 const EXAMPLES: &str = "\
@@ -121,8 +122,10 @@ impl Validate {
         let mut verdict = Verdict::Good;
         let mut answer = String::new();
         let mut number = 0u64;
+        let mut progress = Progress::new("lines judged", output);
         loop {
             number += 1;
+            progress.step();
             answer.clear();
             let judged = match next_line(&mut reader, max_line).map_err(|error| source.failure(error))? {
                 Line::End => return Ok(verdict),
