@@ -2,7 +2,7 @@
 //! are its envelope (R4), assigned by the ledger like createdAt (R20).
 
 use crate::instant::Timestamp;
-use crate::json::{JsonObject, Node};
+use crate::json::{JsonObject, Limits, Node, parse};
 use crate::scalar::{ClientKey, Count, ExecutionId, LedgerId, Name, RobotId, TenantId};
 use crate::shape::{Set, Shape, object};
 use crate::violation::{Report, Violation};
@@ -48,6 +48,54 @@ object! {
         lineage: Option<Lineage> = "lineage",
         /// The key by which its producer knows it.
         key: Option<ClientKey> = "key",
+    }
+}
+
+object! {
+    /// An entry as its producer hands it over; the ledger adds id, sequence number, tenant and createdAt.
+    Draft / DraftParts ["entry", "R4"] {
+        /// The robot.
+        robot_id: RobotId = "robotId",
+        /// The module that made it.
+        module: Name = "module",
+        /// Where that had it from.
+        source: Name = "source",
+        /// What it is.
+        kind: Name = "type",
+        /// Its state.
+        state: Name = "state",
+        /// The thing itself.
+        payload: JsonObject = "payload",
+        /// What it rests on; an id may be given as `key:` and a client key.
+        lineage: Option<Lineage> = "lineage",
+        /// When it was true.
+        observed_at: Option<Timestamp> = "observedAt",
+        /// The key by which its producer knows it.
+        key: Option<ClientKey> = "key",
+    }
+}
+
+impl Draft {
+    /// Reads a draft, or says everything that is wrong with it.
+    pub fn read_from(node: Node<'_>) -> Result<Self, Vec<Violation>> {
+        let mut report = Report::default();
+        let parts = Draft::read(node, "entry", &mut report);
+        match Draft::finish(parts) {
+            Some(draft) if report.is_clean() => Ok(draft),
+            _ => Err(report.into_violations()),
+        }
+    }
+
+    /// Parses and reads a text, or says everything that is wrong with it.
+    pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Self, Vec<Violation>> {
+        let (document, faults) = parse(bytes, limits);
+        let mut report = Report::default();
+        faults.into_iter().for_each(|fault| report.add_fault(fault));
+        let parts = document.map(|document| Draft::read(document.root(), "entry", &mut report));
+        match parts.and_then(Draft::finish) {
+            Some(draft) if report.is_clean() => Ok(draft),
+            _ => Err(report.into_violations()),
+        }
     }
 }
 

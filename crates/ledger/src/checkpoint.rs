@@ -1,0 +1,44 @@
+//! Signed checkpoints and proofs as texts: C2SP tlog-checkpoint inside a signed note, C2SP tlog-proof for inclusion.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use crealeph_contracts::digest::Sha256;
+
+use crate::keys::Keyring;
+
+/// What a log's name starts with; the rest is random, so that it says nothing about the tenant.
+pub(crate) const ORIGIN_PREFIX: &str = "crealeph-log/";
+
+/// A signed statement of what the log was at one size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The log's name.
+    pub origin: String,
+    /// How many entries it had.
+    pub size: u64,
+    /// The root of its tree.
+    pub root: Sha256,
+    /// The signed note.
+    pub note: String,
+}
+
+impl Checkpoint {
+    /// States and signs.
+    pub(crate) fn sign(origin: &str, size: u64, root: Sha256, keys: &Keyring) -> Checkpoint {
+        let text = format!("{origin}\n{size}\n{}\n", STANDARD.encode(root.as_bytes()));
+        let note = format!("{text}\n{}", keys.sign(origin, &text));
+        Checkpoint { origin: origin.to_owned(), size, root, note }
+    }
+}
+
+/// The text of an inclusion proof: index, path and the checkpoint it leads to.
+pub(crate) fn proof_text(index: u64, path: &[Sha256], checkpoint: &Checkpoint) -> String {
+    let mut text = format!("c2sp.org/tlog-proof@v1\nindex {index}\n");
+    for hash in path {
+        text.push_str(&STANDARD.encode(hash.as_bytes()));
+        text.push('\n');
+    }
+    text.push('\n');
+    text.push_str(&checkpoint.note);
+    text
+}

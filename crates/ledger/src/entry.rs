@@ -1,0 +1,277 @@
+//! An entry as the ledger keeps it: the producer's content in its normal form, and the envelope the ledger adds.
+//!
+//! The canonical text of an entry (RFC 8785) is rebuilt from its columns; its BLAKE3 stands in the leaf record, and
+//! the leaf's hash in the Merkle log. A stored byte that changes changes that hash, so every read can tell.
+
+use std::collections::BTreeSet;
+
+use crealeph_contracts::digest::{Blake3, Sha256};
+use crealeph_contracts::entry::{Draft, Entry, Lineage};
+use crealeph_contracts::instant::Timestamp;
+use crealeph_contracts::json::{JsonObject, Limits, ObjectWriter, parse, push_text};
+use crealeph_contracts::scalar::{ClientKey, Count, ExecutionId, LedgerId, Name, RobotId, TenantId};
+use crealeph_contracts::shape::Set;
+
+use crate::merkle;
+use crate::position::{Millis, Seq};
+
+/// The type whose entries are judged by the execution contract.
+pub const EXECUTION_EVENT: &str = "execution_event";
+
+/// How a lineage names an entry by its client key instead of its id.
+pub const KEY_PREFIX: &str = "key:";
+
+/// What the producer says, normalised: payload canonical, lineage a sorted set, what is empty absent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Content {
+    /// The robot.
+    pub robot_id: RobotId,
+    /// The module that made it.
+    pub module: Name,
+    /// Where that had it from.
+    pub source: Name,
+    /// What it is.
+    pub kind: Name,
+    /// Its state.
+    pub state: Name,
+    /// The payload's RFC 8785 text.
+    pub payload: Box<str>,
+    /// What it depends on; before it is stored an id may be `key:` and a client key.
+    pub depends_on: Vec<LedgerId>,
+    /// The execution that made it.
+    pub execution_id: Option<ExecutionId>,
+    /// The execution that this one tries again.
+    pub rerun_of: Option<ExecutionId>,
+    /// When it was true, as sent.
+    pub observed_at: Option<Timestamp>,
+    /// The key by which its producer knows it.
+    pub key: Option<ClientKey>,
+}
+
+impl Content {
+    /// The normal form of a draft.
+    pub fn of(draft: Draft) -> Content {
+        let (depends_on, execution_id, rerun_of) = match draft.lineage {
+            Some(lineage) => {
+                let ids = lineage.depends_on.map(|ids| ids.as_slice().to_vec()).unwrap_or_default();
+                (ids, lineage.execution_id, lineage.rerun_of)
+            }
+            None => (Vec::new(), None, None),
+        };
+        Content {
+            robot_id: draft.robot_id,
+            module: draft.module,
+            source: draft.source,
+            kind: draft.kind,
+            state: draft.state,
+            payload: draft.payload.canonical().into(),
+            depends_on,
+            execution_id,
+            rerun_of,
+            observed_at: draft.observed_at,
+            key: draft.key,
+        }
+    }
+
+    /// Whether the execution contract judges it.
+    pub fn is_event(&self) -> bool {
+        self.kind.as_str() == EXECUTION_EVENT
+    }
+
+    /// The client keys its lineage names.
+    pub fn key_references(&self) -> impl Iterator<Item = &str> {
+        self.depends_on.iter().filter_map(|id| id.as_str().strip_prefix(KEY_PREFIX))
+    }
+
+    /// Replaces the lineage by the ids it was resolved to.
+    pub(crate) fn resolve(&mut self, ids: BTreeSet<LedgerId>) {
+        self.depends_on = ids.into_iter().collect();
+    }
+
+    fn has_lineage(&self) -> bool {
+        !self.depends_on.is_empty() || self.execution_id.is_some() || self.rerun_of.is_some()
+    }
+
+    /// Adds the lineage, keys in canonical order.
+    pub(crate) fn write_lineage(&self, out: &mut String) {
+        let mut lineage = ObjectWriter::new(out);
+        if !self.depends_on.is_empty() {
+            lineage.texts("dependsOnLedgerIds", &self.depends_on);
+        }
+        if let Some(execution) = &self.execution_id {
+            lineage.text("executionId", execution.as_str());
+        }
+        if let Some(execution) = &self.rerun_of {
+            lineage.text("rerunOfExecutionId", execution.as_str());
+        }
+        lineage.end();
+    }
+}
+
+/// One entry of the ledger.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stored {
+    /// Its id.
+    pub id: LedgerId,
+    /// Its place in the tenant's log.
+    pub seq: Seq,
+    /// The tenant.
+    pub tenant_id: TenantId,
+    /// When the ledger took it.
+    pub created_at: Millis,
+    /// What the producer said.
+    pub content: Content,
+}
+
+impl Stored {
+    /// The entry's RFC 8785 text: the bytes that are hashed, exported and verified.
+    pub fn canonical(&self) -> String {
+        let content = &self.content;
+        let depends_on = ids_text(&content.depends_on);
+        let columns = Columns {
+            created_at: self.created_at,
+            id: self.id.as_str(),
+            key: content.key.as_ref().map(|key| key.as_str()),
+            depends_on: &depends_on,
+            execution_id: content.execution_id.as_ref().map(|id| id.as_str()),
+            rerun_of: content.rerun_of.as_ref().map(|id| id.as_str()),
+            module: content.module.as_str(),
+            observed_at: content.observed_at.as_ref().map(|at| at.as_str()),
+            payload: &content.payload,
+            robot_id: content.robot_id.as_str(),
+            seq: self.seq,
+            source: content.source.as_str(),
+            state: content.state.as_str(),
+            tenant_id: self.tenant_id.as_str(),
+            kind: content.kind.as_str(),
+        };
+        columns.canonical()
+    }
+
+    /// The small canonical record that the Merkle log holds for this entry.
+    pub fn leaf_record(&self) -> String {
+        leaf_record(&Blake3::of(self.canonical().as_bytes()), &self.id, self.seq)
+    }
+
+    /// The hash of the leaf record in the Merkle tree.
+    pub fn leaf_hash(&self) -> Sha256 {
+        merkle::leaf_hash(self.leaf_record().as_bytes())
+    }
+
+    /// The entry as the contracts know it: what snapshots are derived from.
+    pub fn to_entry(&self) -> Entry {
+        let content = &self.content;
+        let lineage = content.has_lineage().then(|| Lineage {
+            depends_on: if content.depends_on.is_empty() {
+                None
+            } else {
+                Set::new(content.depends_on.clone())
+            },
+            execution_id: content.execution_id.clone(),
+            rerun_of: content.rerun_of.clone(),
+        });
+        Entry {
+            id: self.id.clone(),
+            seq: Count::new(self.seq.get()),
+            tenant_id: Some(self.tenant_id.clone()),
+            robot_id: content.robot_id.clone(),
+            module: Some(content.module.clone()),
+            source: Some(content.source.clone()),
+            kind: content.kind.clone(),
+            state: Some(content.state.clone()),
+            created_at: self.created_at.timestamp(),
+            observed_at: content.observed_at.clone(),
+            payload: JsonObject::parse(&content.payload),
+            lineage,
+            key: content.key.clone(),
+        }
+    }
+}
+
+/// An entry's columns as they are stored, trusted or not: what its canonical text is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Columns<'a> {
+    pub created_at: Millis,
+    pub id: &'a str,
+    pub key: Option<&'a str>,
+    /// A JSON array of ids.
+    pub depends_on: &'a str,
+    pub execution_id: Option<&'a str>,
+    pub rerun_of: Option<&'a str>,
+    pub module: &'a str,
+    pub observed_at: Option<&'a str>,
+    pub payload: &'a str,
+    pub robot_id: &'a str,
+    pub seq: Seq,
+    pub source: &'a str,
+    pub state: &'a str,
+    pub tenant_id: &'a str,
+    pub kind: &'a str,
+}
+
+impl Columns<'_> {
+    /// The text; keys in canonical order.
+    pub(crate) fn canonical(&self) -> String {
+        let mut out = String::with_capacity(self.payload.len() + 512);
+        let mut object = ObjectWriter::new(&mut out);
+        object.text("createdAt", &self.created_at.to_string()).text("id", self.id);
+        if let Some(key) = self.key {
+            object.text("key", key);
+        }
+        if self.depends_on != "[]" || self.execution_id.is_some() || self.rerun_of.is_some() {
+            let mut lineage = ObjectWriter::new(object.key("lineage"));
+            if self.depends_on != "[]" {
+                lineage.raw("dependsOnLedgerIds", self.depends_on);
+            }
+            if let Some(execution) = self.execution_id {
+                lineage.text("executionId", execution);
+            }
+            if let Some(execution) = self.rerun_of {
+                lineage.text("rerunOfExecutionId", execution);
+            }
+            lineage.end();
+        }
+        object.text("module", self.module);
+        if let Some(observed_at) = self.observed_at {
+            object.text("observedAt", observed_at);
+        }
+        object.raw("payload", self.payload).text("robotId", self.robot_id);
+        object.raw("seq", &self.seq.to_string()).text("source", self.source);
+        object.text("state", self.state).text("tenantId", self.tenant_id).text("type", self.kind);
+        object.end();
+        out
+    }
+}
+
+/// The ids of a lineage as a JSON array.
+pub(crate) fn ids_text(ids: &[LedgerId]) -> String {
+    let mut out = String::with_capacity(ids.len() * 40 + 2);
+    out.push('[');
+    for (position, id) in ids.iter().enumerate() {
+        if position > 0 {
+            out.push(',');
+        }
+        push_text(&mut out, id.as_str());
+    }
+    out.push(']');
+    out
+}
+
+/// The ids of a lineage, kept as a JSON array.
+pub(crate) fn parse_ids(text: &str) -> Option<Vec<LedgerId>> {
+    if text == "[]" {
+        return Some(Vec::new());
+    }
+    let (document, faults) = parse(text.as_bytes(), &Limits { max_bytes: usize::MAX });
+    let document = document.filter(|_| faults.is_empty())?;
+    document.root().elements().map(|id| LedgerId::parse(&id.string()?).ok()).collect()
+}
+
+/// The leaf record: which entry, where, and the BLAKE3 of its canonical bytes.
+fn leaf_record(entry: &Blake3, id: &LedgerId, seq: Seq) -> String {
+    let mut out = String::with_capacity(160);
+    let mut object = ObjectWriter::new(&mut out);
+    object.text("blake3", &entry.to_string()).text("id", id.as_str()).raw("seq", &seq.to_string());
+    object.end();
+    out
+}

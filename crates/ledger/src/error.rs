@@ -1,0 +1,265 @@
+//! What can go wrong: with the ledger's place (a file, a database), or with a batch that must not be written.
+//!
+//! Every error says what failed, on what and what to do next, and has a stable code.
+
+use crealeph_contracts::scalar::LedgerId;
+use crealeph_contracts::violation::Violation;
+use crealeph_decision::execution;
+
+/// The ledger itself could not do what was asked; nothing was acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LedgerError {
+    /// There is no ledger.
+    #[error("there is no ledger at `{place}`; make one with `crealeph ledger init`")]
+    Missing {
+        /// The file or database.
+        place: String,
+    },
+    /// There is something, but not a ledger.
+    #[error("`{place}` is not a ledger: {reason}; name another place")]
+    Foreign {
+        /// The file or database.
+        place: String,
+        /// What was found.
+        reason: String,
+    },
+    /// A ledger of a later program.
+    #[error(
+        "`{place}` has schema version {found}, and this program knows up to {known}; use a newer crealeph"
+    )]
+    Newer {
+        /// The file or database.
+        place: String,
+        /// Its version.
+        found: u32,
+        /// The newest version known here.
+        known: u32,
+    },
+    /// Something is there already.
+    #[error("`{place}` exists already; nothing was changed")]
+    Exists {
+        /// The file or database.
+        place: String,
+    },
+    /// Someone else holds the write lock.
+    #[error(
+        "`{place}` is locked by another process for more than {wait_ms} ms; find who holds it, or try again"
+    )]
+    Busy {
+        /// The file or database.
+        place: String,
+        /// How long was waited.
+        wait_ms: u64,
+    },
+    /// No room.
+    #[error("the disk of `{place}` is full; free some space and send the batch again")]
+    Full {
+        /// The file or database.
+        place: String,
+    },
+    /// May not be written.
+    #[error("`{place}` cannot be written: {reason}; check the owner and mode of the file and its folder")]
+    ReadOnly {
+        /// The file or database.
+        place: String,
+        /// What the system says.
+        reason: String,
+    },
+    /// What is stored is not what was written.
+    #[error(
+        "`{place}` is damaged: {what}; do not write to it, run `crealeph ledger verify`, restore a backup"
+    )]
+    Damaged {
+        /// The file or database.
+        place: String,
+        /// What does not fit.
+        what: String,
+    },
+    /// Reading or writing failed.
+    #[error(
+        "`{place}` failed: {reason}; what was acknowledged is kept, send the batch again when this is mended"
+    )]
+    Failed {
+        /// The file or database.
+        place: String,
+        /// What the system says.
+        reason: String,
+    },
+    /// The connection broke in the middle of a commit, and could not be made again to ask.
+    #[error(
+        "the connection to `{place}` broke in a commit: {reason}; send the batch again with the same keys to learn its outcome"
+    )]
+    OutcomeUnknown {
+        /// The database.
+        place: String,
+        /// What the system says.
+        reason: String,
+    },
+    /// A question beyond a bound.
+    #[error("{what} is {found} and the limit is {limit}; ask for less, or raise the limit")]
+    Beyond {
+        /// Which bound.
+        what: &'static str,
+        /// What was asked.
+        found: usize,
+        /// What is allowed.
+        limit: usize,
+    },
+    /// A cursor that this ledger did not give out.
+    #[error("`{cursor}` is not a cursor of this ledger; start without one")]
+    BadCursor {
+        /// What was given.
+        cursor: String,
+    },
+    /// More batches are waiting than allowed.
+    #[error("{waiting} batches wait for the writer already; slow down and try again")]
+    Overloaded {
+        /// How many.
+        waiting: usize,
+    },
+    /// The ledger was closed while the batch waited.
+    #[error("the ledger was closed before the batch was written; open it and send the batch again")]
+    Closed,
+    /// The signing keys.
+    #[error("{0}")]
+    Keys(#[from] crate::keys::KeyError),
+    /// An export that must not be imported.
+    #[error(
+        "the export is refused at line {line}: {reason}; nothing after the last whole batch was imported"
+    )]
+    BadExport {
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl LedgerError {
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            LedgerError::Missing { .. } => "ledger_missing",
+            LedgerError::Foreign { .. } => "ledger_foreign",
+            LedgerError::Newer { .. } => "ledger_newer",
+            LedgerError::Exists { .. } => "ledger_exists",
+            LedgerError::Busy { .. } => "ledger_busy",
+            LedgerError::Full { .. } => "ledger_full",
+            LedgerError::ReadOnly { .. } => "ledger_read_only",
+            LedgerError::Damaged { .. } => "ledger_damaged",
+            LedgerError::Failed { .. } => "ledger_failed",
+            LedgerError::OutcomeUnknown { .. } => "ledger_outcome_unknown",
+            LedgerError::Beyond { .. } => "ledger_limit",
+            LedgerError::BadCursor { .. } => "ledger_bad_cursor",
+            LedgerError::Overloaded { .. } => "ledger_overloaded",
+            LedgerError::Closed => "ledger_closed",
+            LedgerError::Keys(_) => "ledger_keys",
+            LedgerError::BadExport { .. } => "ledger_bad_export",
+        }
+    }
+}
+
+/// Why a batch was not written. A batch is written whole or not at all.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum AppendError {
+    /// An entry of the batch must not be written.
+    #[error("entry {position} of the batch: {refusal}")]
+    Refused {
+        /// Which entry, from 0.
+        position: usize,
+        /// Why.
+        #[source]
+        refusal: Refusal,
+    },
+    /// The ledger could not write.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+impl AppendError {
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            AppendError::Refused { refusal, .. } => refusal.code(),
+            AppendError::Ledger(error) => error.code(),
+        }
+    }
+}
+
+/// By which identity an entry was recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// Its client key.
+    Key,
+    /// Its execution, attempt and state.
+    Event,
+}
+
+impl std::fmt::Display for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Identity::Key => "key",
+            Identity::Event => "event identity",
+        })
+    }
+}
+
+/// Why an entry must not be written.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// It breaks its contract.
+    #[error("{}", listed(.0))]
+    Invalid(Vec<Violation>),
+    /// Its lineage names what the tenant's ledger does not hold.
+    #[error("the ledger holds no entry {} of this tenant; depend on entries that exist", quoted(.0))]
+    UnknownLineage(Vec<String>),
+    /// Recorded already, with other content (R10).
+    #[error("IDEMPOTENCY_CONFLICT: entry `{existing}` has this {identity} and differs in {}; send the same content, or a new identity", .differs.join(", "))]
+    Conflict {
+        /// The recorded entry.
+        existing: LedgerId,
+        /// By which identity.
+        identity: Identity,
+        /// The JSON Pointers of what differs.
+        differs: Vec<String>,
+    },
+    /// It may not follow the events before it (R9).
+    #[error("{0}")]
+    Transition(execution::Refusal),
+    /// It is beyond a bound.
+    #[error("{what} is {found} and the limit is {limit}; make it smaller, or raise the limit")]
+    TooLarge {
+        /// Which bound.
+        what: &'static str,
+        /// What was sent.
+        found: usize,
+        /// What is allowed.
+        limit: usize,
+    },
+}
+
+impl Refusal {
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Refusal::Invalid(_) => "invalid_entry",
+            Refusal::UnknownLineage(_) => "unknown_id",
+            Refusal::Conflict { .. } => "IDEMPOTENCY_CONFLICT",
+            Refusal::Transition(
+                execution::Refusal::AttemptLowered { .. } | execution::Refusal::AttemptNotRaised { .. },
+            ) => "attempt_not_increased",
+            Refusal::Transition(_) => "illegal_transition",
+            Refusal::TooLarge { .. } => "too_large",
+        }
+    }
+}
+
+fn listed(violations: &[Violation]) -> String {
+    violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,53 @@
+//! The ids the ledger gives: UUIDs of version 7, the millisecond first, so that neighbours in time are neighbours
+//! in an index. Randomness is drawn here alone, a block at a time.
+
+use crealeph_contracts::scalar::LedgerId;
+use crealeph_contracts::uuid::Uuid;
+
+use crate::error::LedgerError;
+use crate::position::{Millis, Seq};
+
+const BLOCK: usize = 1024;
+
+/// Makes entry ids.
+#[derive(Debug, Default)]
+pub(crate) struct IdSource {
+    random: Vec<[u8; 8]>,
+}
+
+impl IdSource {
+    /// The next id. Within a millisecond ids grow with the sequence number's low 12 bits.
+    pub(crate) fn next(&mut self, at: Millis, seq: Seq) -> Result<LedgerId, LedgerError> {
+        let [t0, t1, t2, t3, t4, t5] = millis_bytes(at);
+        let [.., a0, a1] = seq.get().to_be_bytes();
+        let [b0, b1, b2, b3, b4, b5, b6, b7] = self.random()?;
+        let bytes =
+            [t0, t1, t2, t3, t4, t5, 0x70 | (a0 & 0x0f), a1, 0x80 | (b0 & 0x3f), b1, b2, b3, b4, b5, b6, b7];
+        LedgerId::parse(&Uuid::from_bytes(bytes).to_string()).map_err(|error| failed(&error))
+    }
+
+    fn random(&mut self) -> Result<[u8; 8], LedgerError> {
+        if self.random.is_empty() {
+            let mut block = [0u8; BLOCK];
+            getrandom::fill(&mut block).map_err(|error| failed(&error))?;
+            self.random = block.as_chunks::<8>().0.to_vec();
+        }
+        Ok(self.random.pop().unwrap_or_default())
+    }
+}
+
+fn millis_bytes(at: Millis) -> [u8; 6] {
+    let [_, _, bytes @ ..] = u64::try_from(at.get()).unwrap_or_default().to_be_bytes();
+    bytes
+}
+
+/// 32 random hex digits: the opaque part of a log's name.
+pub(crate) fn random_name() -> Result<String, LedgerError> {
+    let mut bytes = [0u8; 16];
+    getrandom::fill(&mut bytes).map_err(|error| failed(&error))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn failed(error: &dyn std::fmt::Display) -> LedgerError {
+    LedgerError::Failed { place: "the system's random source".to_owned(), reason: error.to_string() }
+}

@@ -1,0 +1,362 @@
+//! The ledger as its users hold it: a cheap handle to share between threads and tasks.
+//!
+//! The interface blocks, because both databases' clients do where it matters and a thread per process is all
+//! the writing needs; [`Ledger::submit`] gives an answer that can be awaited, so an async server blocks nowhere
+//! on a write and wraps reads, which take microseconds to milliseconds, in its own blocking pool.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use crealeph_contracts::entry::Draft;
+use crealeph_contracts::instant::Instant;
+use crealeph_contracts::scalar::{ClientKey, LedgerId, RobotId, TenantId};
+use crealeph_decision::coherence::CoherenceRules;
+use crealeph_decision::snapshot::Facts;
+
+use crate::clock::Clock;
+use crate::entry::{Content, Stored};
+use crate::error::{AppendError, LedgerError, Refusal};
+use crate::follow::{Growth, Watch};
+use crate::limits::Limits;
+use crate::pending::{Answer, Outcome, Pending};
+use crate::plan::Prepared;
+use crate::position::Seq;
+use crate::read::{self, Cursor, Direction, Filter, Lineage, Order, Page};
+use crate::sqlite::Sqlite;
+use crate::store::{Backend, Head, Reads};
+use crate::writer::{self, Job};
+
+/// Where a ledger lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// A SQLite file.
+    File(PathBuf),
+}
+
+impl Location {
+    /// Reads a location as a user writes it.
+    pub fn parse(text: &str) -> Location {
+        Location::File(PathBuf::from(text))
+    }
+
+    /// Where its signing keys are kept unless said otherwise.
+    pub fn default_keys(&self) -> PathBuf {
+        match self {
+            Location::File(file) => {
+                let mut name = file.file_name().unwrap_or_default().to_owned();
+                name.push(".keys");
+                file.with_file_name(name)
+            }
+        }
+    }
+}
+
+/// How a ledger is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The bounds.
+    pub limits: Limits,
+    /// The clock.
+    pub clock: Clock,
+    /// The folder of the signing keys; by default beside the file.
+    pub keys: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { limits: Limits::default(), clock: Clock::system(), keys: None }
+    }
+}
+
+/// An open ledger.
+#[derive(Clone)]
+pub struct Ledger(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub backend: Box<dyn Backend>,
+    pub limits: Limits,
+    pub clock: Clock,
+    pub keys: PathBuf,
+    writers: Mutex<Vec<WritingThread>>,
+    growth: Arc<Growth>,
+    listener: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct WritingThread {
+    jobs: SyncSender<Job>,
+    thread: JoinHandle<()>,
+}
+
+impl fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ledger at {}", self.0.backend.place())
+    }
+}
+
+impl Ledger {
+    /// Makes a new, empty ledger with its first signing key, and opens it.
+    pub fn init(location: &Location, options: Options) -> Result<Ledger, LedgerError> {
+        let keys = options.keys.clone().unwrap_or_else(|| location.default_keys());
+        match location {
+            Location::File(file) => Sqlite::create(file, options.limits.wait_ms)?,
+        }
+        match crate::keys::Keyring::load(&keys) {
+            Ok(_) => {}
+            Err(crate::keys::KeyError::Missing { .. }) => {
+                crate::keys::Keyring::create(&keys)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ledger::open(location, options)
+    }
+
+    /// Opens a ledger that is there.
+    pub fn open(location: &Location, options: Options) -> Result<Ledger, LedgerError> {
+        let keys = options.keys.clone().unwrap_or_else(|| location.default_keys());
+        let backend: Box<dyn Backend> = match location {
+            Location::File(file) => Box::new(Sqlite::open(file, options.limits.wait_ms)?),
+        };
+        Ok(Ledger(Arc::new(Inner {
+            backend,
+            limits: options.limits,
+            clock: options.clock,
+            keys,
+            writers: Mutex::new(Vec::new()),
+            growth: Arc::new(Growth::default()),
+            listener: Mutex::new(None),
+        })))
+    }
+
+    /// The file or database, without secrets.
+    pub fn place(&self) -> &str {
+        self.0.backend.place()
+    }
+
+    /// The bounds it was opened with.
+    pub fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    /// Appends a batch, all of it or nothing, and waits until it is durable.
+    pub fn append(&self, tenant: &TenantId, batch: Vec<Draft>) -> Outcome {
+        let job = |answer| self.job(tenant, batch, answer);
+        let (answer, pending) = Answer::pair();
+        let job = job(answer)?;
+        let sender = self.writing_thread(tenant)?;
+        if sender.send(job).is_err() {
+            return Err(LedgerError::Closed.into());
+        }
+        pending.wait()
+    }
+
+    /// Hands a batch to the writer without waiting; the answer can be awaited. Refused when too many wait already.
+    pub fn submit(&self, tenant: &TenantId, batch: Vec<Draft>) -> Result<Pending, AppendError> {
+        let (answer, pending) = Answer::pair();
+        let job = self.job(tenant, batch, answer)?;
+        match self.writing_thread(tenant)?.try_send(job) {
+            Ok(()) => Ok(pending),
+            Err(TrySendError::Full(_)) => {
+                Err(LedgerError::Overloaded { waiting: self.0.limits.waiting_batches }.into())
+            }
+            Err(TrySendError::Disconnected(_)) => Err(LedgerError::Closed.into()),
+        }
+    }
+
+    /// Makes a batch ready on the caller's thread: normal form, bounds.
+    fn job(&self, tenant: &TenantId, batch: Vec<Draft>, answer: Answer) -> Result<Job, AppendError> {
+        let limits = &self.0.limits;
+        let too_large = |position, what, found, limit| {
+            let refusal = Refusal::TooLarge { what, found, limit };
+            AppendError::Refused { position, refusal }
+        };
+        if batch.len() > limits.batch_entries {
+            return Err(too_large(0, "the batch's number of entries", batch.len(), limits.batch_entries));
+        }
+        let mut bytes = 0;
+        let mut entries = Vec::with_capacity(batch.len());
+        for (position, draft) in batch.into_iter().enumerate() {
+            let content = Content::of(draft);
+            let (payload, ids) = (content.payload.len(), content.depends_on.len());
+            bytes += payload;
+            if payload > limits.payload_bytes {
+                return Err(too_large(
+                    position,
+                    "the payload's size in bytes",
+                    payload,
+                    limits.payload_bytes,
+                ));
+            }
+            if bytes > limits.batch_bytes {
+                return Err(too_large(position, "the batch's size in bytes", bytes, limits.batch_bytes));
+            }
+            if ids > limits.lineage_ids {
+                return Err(too_large(position, "the lineage's number of ids", ids, limits.lineage_ids));
+            }
+            entries.push(Prepared::of(content));
+        }
+        Ok(Job { tenant_id: tenant.clone(), entries, answer })
+    }
+
+    /// The thread that writes for this tenant; the threads are started by the first append.
+    fn writing_thread(&self, tenant: &TenantId) -> Result<SyncSender<Job>, LedgerError> {
+        let inner = &self.0;
+        let mut writers = inner.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = inner.backend.writers().max(1);
+        while writers.len() < count {
+            let writer = inner.backend.writer()?;
+            let (sender, receiver) = sync_channel(inner.limits.waiting_batches.max(1));
+            let (clock, growth) = (inner.clock.clone(), Arc::clone(&inner.growth));
+            let thread = std::thread::Builder::new()
+                .name("ledger-writer".to_owned())
+                .spawn(move || writer::run(writer, &receiver, &clock, &growth))
+                .map_err(|error| self.failed(&error))?;
+            writers.push(WritingThread { jobs: sender, thread });
+        }
+        let hash =
+            tenant.as_str().bytes().fold(0usize, |hash, byte| hash.wrapping_mul(31) ^ usize::from(byte));
+        match writers.get(hash % count) {
+            Some(writer) => Ok(writer.jobs.clone()),
+            None => Err(LedgerError::Closed),
+        }
+    }
+
+    fn failed(&self, error: &dyn fmt::Display) -> LedgerError {
+        LedgerError::Failed { place: self.place().to_owned(), reason: error.to_string() }
+    }
+
+    /// Asks in one consistent view; `None` where the tenant has no log yet.
+    pub(crate) fn ask<T>(
+        &self,
+        tenant: &TenantId,
+        mut question: impl FnMut(&mut dyn Reads, &Head) -> Result<T, LedgerError>,
+    ) -> Result<Option<T>, LedgerError> {
+        let mut answer = None;
+        self.0.backend.read(Some(tenant), &mut |reads| {
+            if let Some(head) = reads.head(tenant)? {
+                answer = Some(question(reads, &head)?);
+            }
+            Ok(())
+        })?;
+        Ok(answer)
+    }
+
+    /// The entry of an id.
+    pub fn get(&self, tenant: &TenantId, id: &LedgerId) -> Result<Option<Stored>, LedgerError> {
+        let found = self.ask(tenant, |reads, head| reads.by_id(head, id))?;
+        Ok(found.flatten().map(|row| row.stored))
+    }
+
+    /// The entry of a client key.
+    pub fn get_by_key(&self, tenant: &TenantId, key: &ClientKey) -> Result<Option<Stored>, LedgerError> {
+        let found = self.ask(tenant, |reads, head| reads.by_key(head, key.as_str()))?;
+        Ok(found.flatten().map(|row| row.stored))
+    }
+
+    /// A page of a list.
+    pub fn list(
+        &self,
+        tenant: &TenantId,
+        filter: &Filter,
+        order: Order,
+        cursor: Option<Cursor>,
+        limit: usize,
+    ) -> Result<Page, LedgerError> {
+        let limits = &self.0.limits;
+        let page =
+            self.ask(tenant, |reads, head| read::list(reads, head, filter, order, cursor, limit, limits))?;
+        Ok(page.unwrap_or(Page { entries: Vec::new(), next: None }))
+    }
+
+    /// What an entry rests on, or what rests on it, within a bound; `None` where there is no such entry.
+    pub fn lineage(
+        &self,
+        tenant: &TenantId,
+        id: &LedgerId,
+        direction: Direction,
+        depth: usize,
+    ) -> Result<Option<Lineage>, LedgerError> {
+        let limits = &self.0.limits;
+        let found =
+            self.ask(tenant, |reads, head| read::lineage(reads, head, id, direction, depth, limits))?;
+        Ok(found.flatten())
+    }
+
+    /// What a snapshot of a robot is derived from, at an instant or now (R17); `None` where the tenant has no log.
+    pub fn facts(
+        &self,
+        tenant: &TenantId,
+        robot: &RobotId,
+        at: Option<Instant>,
+        rules: &CoherenceRules,
+    ) -> Result<Option<Facts>, LedgerError> {
+        self.ask(tenant, |reads, head| read::facts(reads, head, robot, at, rules))
+    }
+
+    /// The place of the newest entry; zero where there is none.
+    pub fn last_seq(&self, tenant: &TenantId) -> Result<Seq, LedgerError> {
+        Ok(self.ask(tenant, |_, head| Ok(head.last_seq()))?.unwrap_or(Seq::ZERO))
+    }
+
+    /// Every tenant that has a log. PostgreSQL shows the program none but the one it asks for.
+    pub fn tenants(&self) -> Result<Vec<TenantId>, LedgerError> {
+        let mut tenants = Vec::new();
+        self.0.backend.read(None, &mut |reads| {
+            tenants = reads.tenants()?;
+            Ok(())
+        })?;
+        Ok(tenants)
+    }
+
+    /// Learns when a tenant's log may have grown, by this process or another; read on from the last place seen.
+    pub fn watch(&self, tenant: &TenantId) -> Watch {
+        let watch = Watch::new(&self.0.growth, tenant);
+        let mut listener = self.0.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        if listener.is_none() {
+            let (weak, growth) = (Arc::downgrade(&self.0), Arc::clone(&self.0.growth));
+            let listen = move || {
+                while growth.wait_for_follower() {
+                    let Some(inner) = weak.upgrade() else { break };
+                    match inner.backend.wait_for_others(1_000) {
+                        Ok(true) => growth.announce_others(),
+                        Ok(false) => {}
+                        // Whoever reads will meet the same trouble and report it.
+                        Err(_) => std::thread::sleep(std::time::Duration::from_secs(1)),
+                    }
+                }
+            };
+            *listener = std::thread::Builder::new().name("ledger-listener".to_owned()).spawn(listen).ok();
+        }
+        watch
+    }
+
+    /// Copies the whole ledger to a new file while it is in use. Keys are not copied.
+    pub fn backup(&self, to: &Path) -> Result<(), LedgerError> {
+        self.0.backend.backup(to)
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.0
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.growth.close();
+        let writers = std::mem::take(self.writers.get_mut().unwrap_or_else(PoisonError::into_inner));
+        for WritingThread { jobs, thread } in writers {
+            drop(jobs);
+            // A writer that panicked has answered nobody; there is nothing left to tell.
+            let _ = thread.join();
+        }
+        // The listener may hold the last reference itself, and then it is the thread that runs this.
+        let listener = self.listener.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(listener) = listener
+            && listener.thread().id() != std::thread::current().id()
+        {
+            let _ = listener.join();
+        }
+    }
+}

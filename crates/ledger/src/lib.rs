@@ -1,0 +1,45 @@
+//! The append-only store everything rests on: one interface, two backends (a SQLite file, PostgreSQL), a Merkle log
+//! per tenant with signed checkpoints and proofs.
+//!
+//! Invariants: nothing enters that its contract refuses, and what is in never changes; a batch is there whole or
+//! not at all, and what was acknowledged survives a crash; one event identity or client key, one entry, under any
+//! number of writers. The ledger knows no policy, no agents and no HTTP; only its writer reads the clock.
+
+mod checkpoint;
+mod clock;
+mod difference;
+mod entry;
+mod error;
+mod follow;
+mod identity;
+mod keys;
+mod ledger;
+mod limits;
+mod log;
+mod merkle;
+mod pending;
+mod plan;
+mod pool;
+mod position;
+mod reach;
+mod read;
+mod sqlite;
+mod store;
+mod transfer;
+mod writer;
+
+pub use checkpoint::Checkpoint;
+pub use clock::Clock;
+pub use entry::{Content, EXECUTION_EVENT, KEY_PREFIX, Stored};
+pub use error::{AppendError, Identity, LedgerError, Refusal};
+pub use follow::{Changed, Watch};
+pub use keys::{KeyError, Keyring};
+pub use ledger::{Ledger, Location, Options};
+pub use limits::Limits;
+pub use log::{Fault, InclusionProof, Stats};
+pub use pending::{Outcome, Pending};
+pub use plan::Appended;
+pub use position::{MAX_SEQ, Millis, Seq};
+pub use reach::Reach;
+pub use read::{Cursor, Direction, Filter, Lineage, Order, Page, Relative, StoredCheckpoint};
+pub use transfer::{Exported, Imported};

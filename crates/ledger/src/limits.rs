@@ -1,0 +1,43 @@
+//! The bounds of the ledger; each can be lowered or raised by whoever opens it, none can be absent.
+
+/// What one call may bring or ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Entries in one batch.
+    pub batch_entries: usize,
+    /// Bytes of one entry's payload, in canonical form.
+    pub payload_bytes: usize,
+    /// Bytes of all payloads of one batch.
+    pub batch_bytes: usize,
+    /// Ids in one entry's lineage.
+    pub lineage_ids: usize,
+    /// Entries on one page.
+    pub page_entries: usize,
+    /// Entries looked at for one page, whether they match or not.
+    pub page_scan: usize,
+    /// Steps a lineage is followed.
+    pub lineage_depth: usize,
+    /// Entries one lineage question returns.
+    pub lineage_entries: usize,
+    /// Batches that may wait for the writer.
+    pub waiting_batches: usize,
+    /// Milliseconds to wait for another process's write or a connection.
+    pub wait_ms: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            batch_entries: 1_000,
+            payload_bytes: 4 << 20,
+            batch_bytes: 16 << 20,
+            lineage_ids: 1_000,
+            page_entries: 1_000,
+            page_scan: 100_000,
+            lineage_depth: 64,
+            lineage_entries: 10_000,
+            waiting_batches: 1_024,
+            wait_ms: 10_000,
+        }
+    }
+}

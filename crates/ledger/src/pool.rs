@@ -1,0 +1,82 @@
+//! A small pool of reading connections: made when needed, kept when idle, never more than a bound.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::error::LedgerError;
+
+/// How many questions are answered side by side.
+const MAX_READERS: usize = 8;
+
+#[derive(Debug)]
+struct State<C> {
+    idle: Vec<C>,
+    in_use: usize,
+}
+
+/// Connections for reading.
+#[derive(Debug)]
+pub(crate) struct Pool<C> {
+    state: Mutex<State<C>>,
+    returned: Condvar,
+}
+
+impl<C> Default for Pool<C> {
+    fn default() -> Self {
+        Pool { state: Mutex::new(State { idle: Vec::new(), in_use: 0 }), returned: Condvar::new() }
+    }
+}
+
+impl<C> Pool<C> {
+    /// Takes an idle connection, or `None` with the right to make one. Waits while all are in use.
+    fn take(&self, wait_ms: u64, busy: impl FnOnce() -> LedgerError) -> Result<Option<C>, LedgerError> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = Duration::from_millis(wait_ms);
+        let waited = self.returned.wait_timeout_while(state, wait, |state| state.in_use >= MAX_READERS);
+        let (mut state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        if timeout.timed_out() && state.in_use >= MAX_READERS {
+            return Err(busy());
+        }
+        state.in_use += 1;
+        Ok(state.idle.pop())
+    }
+
+    fn give_back(&self, connection: Option<C>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.in_use -= 1;
+        state.idle.extend(connection);
+        drop(state);
+        self.returned.notify_one();
+    }
+
+    /// Runs `work` with a connection. One that failed is closed, not kept.
+    pub(crate) fn with<T>(
+        &self,
+        wait_ms: u64,
+        busy: impl FnOnce() -> LedgerError,
+        connect: impl FnOnce() -> Result<C, LedgerError>,
+        work: impl FnOnce(&mut C) -> Result<T, LedgerError>,
+    ) -> Result<T, LedgerError> {
+        let mut taken = Taken { pool: self, connection: self.take(wait_ms, busy)? };
+        let connection = match &mut taken.connection {
+            Some(connection) => connection,
+            empty => empty.insert(connect()?),
+        };
+        let done = work(connection);
+        if done.is_err() {
+            taken.connection = None;
+        }
+        done
+    }
+}
+
+struct Taken<'a, C> {
+    pool: &'a Pool<C>,
+    connection: Option<C>,
+}
+
+impl<C> Drop for Taken<'_, C> {
+    fn drop(&mut self) {
+        self.pool.give_back(self.connection.take());
+    }
+}

@@ -1,0 +1,102 @@
+//! Where an entry stands: its sequence number in the tenant's log, and the millisecond the ledger took it.
+
+use std::fmt;
+
+use crealeph_contracts::instant::{Instant, Timestamp};
+
+/// The most entries one tenant's log can hold: 2^40 − 1, so that tenant and number fit one 63-bit row id.
+pub const MAX_SEQ: u64 = (1 << 40) - 1;
+
+const NANOS_PER_MILLI: i128 = 1_000_000;
+
+/// An entry's place in its tenant's log, from 1; 0 stands before the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Seq(u64);
+
+impl Seq {
+    /// Before the first entry.
+    pub const ZERO: Seq = Seq(0);
+    /// The last place there is.
+    pub const MAX: Seq = Seq(MAX_SEQ);
+
+    /// Takes a number in range.
+    pub fn new(number: u64) -> Option<Self> {
+        (number <= MAX_SEQ).then_some(Seq(number))
+    }
+
+    /// The number.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The place after this one; the last place stays.
+    pub fn next(self) -> Seq {
+        Seq((self.0 + 1).min(MAX_SEQ))
+    }
+
+    /// The place before this one; zero stays.
+    pub fn previous(self) -> Seq {
+        Seq(self.0.saturating_sub(1))
+    }
+
+    /// The entry's leaf in the Merkle tree, counted from 0.
+    pub(crate) fn leaf_index(self) -> u64 {
+        self.0.saturating_sub(1)
+    }
+
+    /// As the databases hold it; the bound of [`MAX_SEQ`] makes the conversion exact.
+    pub(crate) fn as_i64(self) -> i64 {
+        self.0 as i64
+    }
+
+    pub(crate) fn from_i64(number: i64) -> Option<Self> {
+        u64::try_from(number).ok().and_then(Seq::new)
+    }
+}
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Milliseconds since 1970: the precision of the ledger's clock (R20).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Millis(i64);
+
+impl Millis {
+    /// The last millisecond that has four digits for its year.
+    const LAST: i64 = 253_402_300_799_999;
+
+    /// That many milliseconds after 1970, held within the years 0000 to 9999.
+    pub fn new(millis: i64) -> Self {
+        Millis(millis.clamp(-62_167_219_200_000, Self::LAST))
+    }
+
+    /// The number of milliseconds.
+    pub fn get(self) -> i64 {
+        self.0
+    }
+
+    /// The last whole millisecond at or before an instant.
+    pub fn floor(instant: Instant) -> Self {
+        let millis = instant.unix_nanos().div_euclid(NANOS_PER_MILLI);
+        Millis::new(i64::try_from(millis).unwrap_or(Self::LAST))
+    }
+
+    /// The instant.
+    pub fn instant(self) -> Instant {
+        Instant::from_unix_nanos(i128::from(self.0) * NANOS_PER_MILLI)
+    }
+
+    /// As the system writes it (R1).
+    pub fn timestamp(self) -> Timestamp {
+        Timestamp::from(self.instant())
+    }
+}
+
+impl fmt::Display for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.instant().fmt(f)
+    }
+}

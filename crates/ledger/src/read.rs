@@ -1,0 +1,327 @@
+//! What can be asked of the ledger: lists with filters and stable cursors, lineage up and down, the facts a snapshot
+//! is derived from. Written once over [`Reads`], so that both backends answer alike.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crealeph_contracts::digest::Sha256;
+use crealeph_contracts::instant::Instant;
+use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId};
+use crealeph_decision::coherence::CoherenceRules;
+use crealeph_decision::snapshot::{
+    self, Facts, MAX_LINEAGE, MAX_LISTED, Newest, PerType, Place, SnapshotType,
+};
+
+use crate::entry::Stored;
+use crate::error::LedgerError;
+use crate::limits::Limits;
+use crate::position::{Millis, Seq};
+use crate::store::{Head, NewestOf, Reads, Row, Selection, Step};
+
+/// Which entries are wanted; what is absent is not asked about.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Filter {
+    /// Of this robot.
+    pub robot_id: Option<RobotId>,
+    /// Of this type.
+    pub kind: Option<Name>,
+    /// In this state.
+    pub state: Option<Name>,
+    /// By this module.
+    pub module: Option<Name>,
+    /// Of this execution: its events, and what it made.
+    pub execution_id: Option<ExecutionId>,
+    /// Taken at or after this.
+    pub from: Option<Instant>,
+    /// Taken at or before this.
+    pub to: Option<Instant>,
+}
+
+impl Filter {
+    /// Whether an index finds the entries without looking at others.
+    pub(crate) fn is_indexed(&self) -> bool {
+        self.execution_id.is_some()
+            || (self.robot_id.is_some() && self.kind.is_some() && self.state.is_some())
+    }
+}
+
+/// In which order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// As they were taken.
+    #[default]
+    OldestFirst,
+    /// The last one first.
+    NewestFirst,
+}
+
+/// Where a list goes on. Entries never move, so it stays good for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor(Seq);
+
+impl Cursor {
+    /// After (or, newest first, before) this place.
+    pub fn after(seq: Seq) -> Self {
+        Cursor(seq)
+    }
+
+    /// Reads a cursor back from its text.
+    pub fn parse(text: &str) -> Result<Self, LedgerError> {
+        let number = text.strip_prefix("seq-").and_then(|digits| digits.parse().ok());
+        let seq = number.and_then(Seq::new).filter(|seq| format!("seq-{seq}") == text);
+        seq.map(Cursor).ok_or_else(|| LedgerError::BadCursor { cursor: text.chars().take(60).collect() })
+    }
+}
+
+impl std::fmt::Display for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "seq-{}", self.0)
+    }
+}
+
+/// One page of a list. It may hold fewer entries than asked for, even none, and still go on: a page looks at a
+/// bounded number of entries.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    /// The entries, in the order asked for.
+    pub entries: Vec<Stored>,
+    /// Where it goes on; absent at the end.
+    pub next: Option<Cursor>,
+}
+
+/// A checkpoint that the ledger keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredCheckpoint {
+    /// How many entries the log had.
+    pub size: u64,
+    /// The root of its tree.
+    pub root: Sha256,
+    /// The signed note.
+    pub note: String,
+}
+
+/// Which way a lineage is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// To what the entry rests on.
+    Up,
+    /// To what rests on the entry.
+    Down,
+}
+
+/// An entry met on the way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Relative {
+    /// How many steps away, at least 1.
+    pub distance: usize,
+    /// The entry.
+    pub entry: Stored,
+}
+
+/// What a lineage question found, nearest first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lineage {
+    /// The entries.
+    pub entries: Vec<Relative>,
+    /// A bound ended the search before the lineage did.
+    pub is_cut: bool,
+}
+
+pub(crate) fn list(
+    reads: &mut dyn Reads,
+    head: &Head,
+    filter: &Filter,
+    order: Order,
+    cursor: Option<Cursor>,
+    limit: usize,
+    limits: &Limits,
+) -> Result<Page, LedgerError> {
+    if limit == 0 || limit > limits.page_entries {
+        return Err(LedgerError::Beyond {
+            what: "the page's size",
+            found: limit,
+            limit: limits.page_entries,
+        });
+    }
+    let mut low = Seq::ZERO.next();
+    let mut high = head.last_seq();
+    if let Some(to) = filter.to {
+        high = high.min(reads.seq_at(head, Millis::floor(to))?);
+    }
+    if let Some(from) = filter.from {
+        // Taken at whole milliseconds: at or after `from` is after the last millisecond before it.
+        let before = Instant::from_unix_nanos(from.unix_nanos() - 1);
+        low = low.max(reads.seq_at(head, Millis::floor(before))?.next());
+    }
+    let newest_first = order == Order::NewestFirst;
+    match cursor {
+        Some(Cursor(seq)) if newest_first => high = high.min(seq.previous()),
+        Some(Cursor(seq)) => low = low.max(seq.next()),
+        None => {}
+    }
+    let is_plain = *filter == Filter { from: filter.from, to: filter.to, ..Filter::default() };
+    let scan = if filter.is_indexed() || is_plain { u64::MAX } else { limits.page_scan as u64 };
+    let end = if newest_first {
+        low.max(Seq::new(high.get().saturating_sub(scan - 1)).unwrap_or(low))
+    } else {
+        high.min(Seq::new(low.get().saturating_add(scan - 1).min(Seq::MAX.get())).unwrap_or(high))
+    };
+    if low > high {
+        return Ok(Page { entries: Vec::new(), next: None });
+    }
+    let (from, to) = if newest_first { (end, high) } else { (low, end) };
+    let rows = reads.select(head, &Selection { filter, low: from, high: to, newest_first, limit })?;
+    let reached = match rows.last() {
+        Some(last) if rows.len() == limit => last.stored.seq,
+        _ => end,
+    };
+    let is_over = if newest_first { reached <= low } else { reached >= high };
+    let next = (!is_over).then_some(Cursor(reached));
+    Ok(Page { entries: rows.into_iter().map(|row| row.stored).collect(), next })
+}
+
+pub(crate) fn lineage(
+    reads: &mut dyn Reads,
+    head: &Head,
+    id: &LedgerId,
+    direction: Direction,
+    depth: usize,
+    limits: &Limits,
+) -> Result<Option<Lineage>, LedgerError> {
+    if depth > limits.lineage_depth {
+        let limit = limits.lineage_depth;
+        return Err(LedgerError::Beyond { what: "the lineage's depth", found: depth, limit });
+    }
+    let Some(start) = reads.by_id(head, id)? else { return Ok(None) };
+    let mut seen = BTreeSet::from([start.stored.seq]);
+    let mut found: Vec<(usize, Seq)> = Vec::new();
+    let mut level = vec![start.stored.seq];
+    let mut is_cut = false;
+    for distance in 1..=depth {
+        let mut next = Vec::new();
+        for seq in level {
+            let room = limits.lineage_entries.saturating_sub(found.len());
+            let around = match direction {
+                Direction::Up => reads.parents(head, seq)?,
+                Direction::Down => reads.children(head, seq, room + 1)?,
+            };
+            for relative in around {
+                if !seen.insert(relative) {
+                    continue;
+                }
+                if found.len() >= limits.lineage_entries {
+                    is_cut = true;
+                    break;
+                }
+                found.push((distance, relative));
+                next.push(relative);
+            }
+        }
+        level = next;
+        if level.is_empty() {
+            break;
+        }
+    }
+    if !is_cut {
+        for seq in level {
+            let further = match direction {
+                Direction::Up => reads.parents(head, seq)?,
+                Direction::Down => reads.children(head, seq, limits.lineage_entries)?,
+            };
+            is_cut |= further.iter().any(|relative| !seen.contains(relative));
+        }
+    }
+    let seqs: Vec<Seq> = found.iter().map(|(_, seq)| *seq).collect();
+    let mut rows: BTreeMap<Seq, Row> =
+        reads.by_seqs(head, &seqs)?.into_iter().map(|row| (row.stored.seq, row)).collect();
+    let entries = found
+        .into_iter()
+        .filter_map(|(distance, seq)| rows.remove(&seq).map(|row| Relative { distance, entry: row.stored }));
+    Ok(Some(Lineage { entries: entries.collect(), is_cut }))
+}
+
+/// What a snapshot of one robot is derived from (R17): a bounded number of look-ups, whatever the log's length.
+pub(crate) fn facts(
+    reads: &mut dyn Reads,
+    head: &Head,
+    robot: &RobotId,
+    at: Option<Instant>,
+    rules: &CoherenceRules,
+) -> Result<Facts, LedgerError> {
+    let high = match at {
+        Some(at) => reads.seq_at(head, Millis::floor(at))?,
+        None => head.last_seq(),
+    };
+    let mut of_kind = |kind: &'static str, limit: usize| {
+        reads.newest(head, &NewestOf { robot, kind, uncounted: &rules.uncounted_states }, high, limit)
+    };
+    let tasks = of_kind("task", MAX_LISTED)?;
+    let playbooks = of_kind("playbook", MAX_LISTED)?;
+    let mut rows = Vec::new();
+    for kind in SnapshotType::ALL {
+        rows.extend(of_kind(kind.as_str(), 1)?.into_iter().next().map(|row| (kind, row)));
+    }
+    let reached: BTreeSet<Seq> = rows
+        .iter()
+        .flat_map(|(_, row)| SnapshotType::ALL.map(|kind| row.reach.get(kind)))
+        .flatten()
+        .collect();
+    let times: BTreeMap<Seq, Millis> = reads
+        .by_seqs(head, &reached.into_iter().collect::<Vec<_>>())?
+        .into_iter()
+        .map(|row| (row.stored.seq, row.stored.created_at))
+        .collect();
+    let (lineage, is_lineage_cut) = allowed_lineage(reads, head, robot, rows.iter().map(|(_, row)| row))?;
+    let mut newest: PerType<Option<Newest>> = PerType::default();
+    for (kind, row) in rows {
+        let mut reach = snapshot::Reach::default();
+        for upstream in SnapshotType::ALL {
+            let used = row.reach.get(upstream).and_then(|seq| times.get(&seq).map(|at| place(seq, *at)));
+            *reach.newest.get_mut(upstream) = used;
+        }
+        let place = place(row.stored.seq, row.stored.created_at);
+        *newest.get_mut(kind) = Some(Newest { entry: row.stored.to_entry(), place, reach });
+    }
+    Ok(Facts {
+        robot_id: robot.clone(),
+        newest,
+        tasks: tasks.iter().map(|row| row.stored.to_entry()).collect(),
+        playbooks: playbooks.iter().map(|row| row.stored.to_entry()).collect(),
+        lineage,
+        is_lineage_cut,
+    })
+}
+
+fn place(seq: Seq, at: Millis) -> Place {
+    Place { created_at: at.instant(), seq: seq.get() }
+}
+
+/// The newest entries and what they rest on, newest first, at most [`MAX_LINEAGE`] (R19). An entry rests only on
+/// older ones, so taking the newest open one each time meets them in order, and the bound ends the search.
+fn allowed_lineage<'a>(
+    reads: &mut dyn Reads,
+    head: &Head,
+    robot: &RobotId,
+    newest: impl Iterator<Item = &'a Row>,
+) -> Result<(Vec<LedgerId>, bool), LedgerError> {
+    let mut open: BTreeMap<Seq, (LedgerId, Vec<LedgerId>)> = newest
+        .map(|row| (row.stored.seq, (row.stored.id.clone(), row.stored.content.depends_on.clone())))
+        .collect();
+    let mut asked: BTreeSet<LedgerId> = open.values().map(|(id, _)| id.clone()).collect();
+    let mut lineage = Vec::new();
+    while let Some((_, (id, depends_on))) = open.pop_last() {
+        if lineage.len() >= MAX_LINEAGE {
+            return Ok((lineage, true));
+        }
+        lineage.push(id);
+        let unknown: Vec<LedgerId> = depends_on.into_iter().filter(|id| asked.insert(id.clone())).collect();
+        if unknown.is_empty() {
+            continue;
+        }
+        for Step { seq, id, robot_id, depends_on, .. } in reads.steps(head, &unknown)? {
+            if robot_id == *robot {
+                open.insert(seq, (id, depends_on));
+            }
+        }
+    }
+    Ok((lineage, false))
+}

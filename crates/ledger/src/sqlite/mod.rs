@@ -1,0 +1,161 @@
+//! The embedded backend: one SQLite file, in WAL mode, synced on every commit. Several processes may share it; writes
+//! take turns through immediate transactions, reads never wait for them.
+
+mod failure;
+mod read;
+pub(crate) mod rows;
+mod schema;
+mod write;
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crealeph_contracts::scalar::TenantId;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::error::LedgerError;
+use crate::pool::Pool;
+use crate::store::{Backend, Question, Writer};
+use failure::Place;
+
+/// How often another process's writes are looked for, while someone follows.
+const LOOK_MS: u64 = 100;
+
+/// A ledger in a SQLite file.
+#[derive(Debug)]
+pub(crate) struct Sqlite {
+    file: PathBuf,
+    place: Place,
+    wait_ms: u64,
+    readers: Pool<Connection>,
+    /// Sees whether anyone has written; its own connection, because the number is the connection's.
+    watcher: Mutex<Option<(Connection, i64)>>,
+}
+
+impl Sqlite {
+    /// Makes a new file, readable by its owner alone.
+    pub(crate) fn create(file: &Path, wait_ms: u64) -> Result<(), LedgerError> {
+        let place = Place::new(file, wait_ms);
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+        made.map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => LedgerError::ReadOnly {
+                place: place.to_string(),
+                reason: "its folder does not exist".to_owned(),
+            },
+            _ => place.io(&error),
+        })?;
+        let mut connection = connect(file, &place, wait_ms, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        schema::create(&mut connection, &place)
+    }
+
+    /// Opens a file that is there.
+    pub(crate) fn open(file: &Path, wait_ms: u64) -> Result<Sqlite, LedgerError> {
+        let place = Place::new(file, wait_ms);
+        let metadata = fs::metadata(file).map_err(|error| place.io(&error))?;
+        if !metadata.is_file() {
+            let reason = "it is not a file".to_owned();
+            return Err(LedgerError::Foreign { place: place.to_string(), reason });
+        }
+        let mut connection = reader(file, &place, wait_ms)?;
+        schema::check(&mut connection, file, &place)?;
+        drop(connection);
+        let (readers, watcher) = (Pool::default(), Mutex::new(None));
+        Ok(Sqlite { file: file.to_owned(), place, wait_ms, readers, watcher })
+    }
+}
+
+fn connect(file: &Path, place: &Place, wait_ms: u64, flags: OpenFlags) -> Result<Connection, LedgerError> {
+    let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
+    let opened = Connection::open_with_flags(file, flags).and_then(|connection| {
+        connection.busy_timeout(Duration::from_millis(wait_ms))?;
+        connection.set_prepared_statement_cache_capacity(64);
+        connection.pragma_update(None, "cache_size", -16_000)?;
+        Ok(connection)
+    });
+    opened.map_err(|error| place.opening_failure(&error))
+}
+
+/// A connection for reading; where the file or its folder cannot be written, one that does not try.
+fn reader(file: &Path, place: &Place, wait_ms: u64) -> Result<Connection, LedgerError> {
+    match connect(file, place, wait_ms, OpenFlags::SQLITE_OPEN_READ_WRITE) {
+        Err(LedgerError::ReadOnly { .. }) => connect(file, place, wait_ms, OpenFlags::SQLITE_OPEN_READ_ONLY),
+        other => other,
+    }
+}
+
+impl Backend for Sqlite {
+    fn place(&self) -> &str {
+        self.place.as_str()
+    }
+
+    fn writer(&self) -> Result<Box<dyn Writer>, LedgerError> {
+        let connection = connect(&self.file, &self.place, self.wait_ms, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        let failed = |error| self.place.failure(&error);
+        connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
+        Ok(Box::new(write::SqliteWriter { connection, place: self.place.clone() }))
+    }
+
+    /// SQLite has one writer; more threads would only wait for each other.
+    fn writers(&self) -> usize {
+        1
+    }
+
+    fn read(&self, _: Option<&TenantId>, question: Question<'_>) -> Result<(), LedgerError> {
+        let busy = || LedgerError::Busy { place: self.place.to_string(), wait_ms: self.wait_ms };
+        let open = || reader(&self.file, &self.place, self.wait_ms);
+        self.readers.with(self.wait_ms, busy, open, |connection| {
+            let failed = |error| self.place.failure(&error);
+            connection.execute_batch("BEGIN").map_err(failed)?;
+            let answered = question(&mut read::SqliteReads { connection, place: &self.place });
+            let ended = connection.execute_batch("COMMIT").map_err(failed);
+            answered.and(ended)
+        })
+    }
+
+    fn wait_for_others(&self, wait_ms: u64) -> Result<bool, LedgerError> {
+        let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+        let (connection, seen) = match &mut *watcher {
+            Some(watcher) => watcher,
+            empty => empty.insert((reader(&self.file, &self.place, self.wait_ms)?, 0)),
+        };
+        for _ in 0..wait_ms.div_ceil(LOOK_MS) {
+            let version = connection.pragma_query_value(None, "data_version", |row| row.get(0));
+            let version: i64 = version.map_err(|error| self.place.failure(&error))?;
+            if std::mem::replace(seen, version) != version {
+                return Ok(true);
+            }
+            std::thread::sleep(Duration::from_millis(LOOK_MS));
+        }
+        Ok(false)
+    }
+
+    fn backup(&self, to: &Path) -> Result<(), LedgerError> {
+        let target = Place::new(to, self.wait_ms);
+        if to.exists() {
+            return Err(LedgerError::Exists { place: target.to_string() });
+        }
+        let connection = reader(&self.file, &self.place, self.wait_ms)?;
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to);
+        let made = made.map_err(|error| target.io(&error))?;
+        connection
+            .execute("VACUUM INTO ?1", [to.to_string_lossy()])
+            .map_err(|error| target.failure(&error))?;
+        made.sync_all().map_err(|error| target.io(&error))?;
+        if let Some(folder) = to.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| target.io(&error))?;
+        }
+        Ok(())
+    }
+
+    fn check_storage(&self) -> Result<(), LedgerError> {
+        let connection = reader(&self.file, &self.place, self.wait_ms)?;
+        let found = connection.pragma_query_value(None, "integrity_check", |row| row.get::<_, String>(0));
+        match found.map_err(|error| self.place.failure(&error))?.as_str() {
+            "ok" => Ok(()),
+            what => Err(self.place.damaged(what)),
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! The SQLite reader: one read transaction per question, every entry checked against its leaf hash.
+
+use crealeph_contracts::digest::Sha256;
+use crealeph_contracts::scalar::{LedgerId, TenantId};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension as _, params, params_from_iter};
+
+use super::failure::Place;
+use super::rows::{self, ENTRY, HEAD, STEP, row_id, seq_of};
+use crate::error::LedgerError;
+use crate::merkle::{TILE_WIDTH, Tile};
+use crate::position::{Millis, Seq};
+use crate::read::StoredCheckpoint;
+use crate::store::{Head, NewestOf, RawEntry, Reads, Row, Selection, Step};
+
+pub(super) struct SqliteReads<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) place: &'a Place,
+}
+
+impl SqliteReads<'_> {
+    fn failed(&self, error: &rusqlite::Error) -> LedgerError {
+        self.place.failure(error)
+    }
+
+    /// Runs a query and reads each row with `read`.
+    fn all<T>(
+        &self,
+        sql: &str,
+        values: impl rusqlite::Params,
+        mut read: impl FnMut(&rusqlite::Row<'_>) -> Result<T, LedgerError>,
+    ) -> Result<Vec<T>, LedgerError> {
+        let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.failed(&error))?;
+        let mut found = statement.query(values).map_err(|error| self.failed(&error))?;
+        let mut all = Vec::new();
+        while let Some(row) = found.next().map_err(|error| self.failed(&error))? {
+            all.push(read(row)?);
+        }
+        Ok(all)
+    }
+
+    fn entries(
+        &self,
+        head: &Head,
+        sql: &str,
+        values: impl rusqlite::Params,
+    ) -> Result<Vec<Row>, LedgerError> {
+        self.all(sql, values, |row| rows::entry(row, &head.tenant_id, self.place))
+    }
+
+    fn seqs(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<Seq>, LedgerError> {
+        self.all(sql, values, |row| {
+            let row_id: i64 = row.get(0).map_err(|error| self.failed(&error))?;
+            seq_of(row_id).ok_or_else(|| self.place.damaged(format!("row {row_id} has no sequence number")))
+        })
+    }
+
+    /// The states a robot's entries of a type have been in, each found by a jump in the index.
+    fn states(&self, head: &Head, of: &NewestOf<'_>) -> Result<Vec<String>, LedgerError> {
+        let sql = "SELECT state FROM entries WHERE log = ?1 AND robot = ?2 AND kind = ?3 AND state > ?4 \
+                   ORDER BY state LIMIT 1";
+        let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.failed(&error))?;
+        let mut states: Vec<String> = Vec::new();
+        loop {
+            let last = states.last().map_or("", String::as_str);
+            let values = params![head.number, of.robot.as_str(), of.kind, last];
+            let next = statement.query_row(values, |row| row.get(0)).optional();
+            match next.map_err(|error| self.failed(&error))? {
+                Some(state) => states.push(state),
+                None => return Ok(states),
+            }
+        }
+    }
+
+    fn created_at(&self, head: &Head, seq: Seq) -> Result<Option<Millis>, LedgerError> {
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT created_at FROM entries WHERE place = ?1")
+            .map_err(|error| self.failed(&error))?;
+        let found = statement.query_row([row_id(head, seq)], |row| row.get(0)).optional();
+        found.map(|found| found.map(Millis::new)).map_err(|error| self.failed(&error))
+    }
+}
+
+impl Reads for SqliteReads<'_> {
+    fn head(&mut self, tenant: &TenantId) -> Result<Option<Head>, LedgerError> {
+        let sql = format!("SELECT {HEAD} FROM logs WHERE tenant = ?1");
+        let found = self.all(&sql, [tenant.as_str()], |row| rows::head(row, self.place))?;
+        Ok(found.into_iter().next())
+    }
+
+    fn by_seqs(&mut self, head: &Head, seqs: &[Seq]) -> Result<Vec<Row>, LedgerError> {
+        let sql = format!("SELECT {ENTRY} FROM entries WHERE place = ?1");
+        let mut found = Vec::with_capacity(seqs.len());
+        for seq in seqs {
+            found.extend(self.entries(head, &sql, [row_id(head, *seq)])?);
+        }
+        Ok(found)
+    }
+
+    fn by_id(&mut self, head: &Head, id: &LedgerId) -> Result<Option<Row>, LedgerError> {
+        let sql = format!("SELECT {ENTRY} FROM entries WHERE log = ?1 AND id = ?2");
+        Ok(self.entries(head, &sql, params![head.number, id.as_str()])?.into_iter().next())
+    }
+
+    fn by_key(&mut self, head: &Head, key: &str) -> Result<Option<Row>, LedgerError> {
+        let sql = format!("SELECT {ENTRY} FROM entries WHERE log = ?1 AND key = ?2");
+        Ok(self.entries(head, &sql, params![head.number, key])?.into_iter().next())
+    }
+
+    fn select(&mut self, head: &Head, selection: &Selection<'_>) -> Result<Vec<Row>, LedgerError> {
+        let filter = selection.filter;
+        // Where no index gives the order, a `+` keeps SQLite on the range of places, which is bounded.
+        let plus = if filter.is_indexed() { "" } else { "+" };
+        let mut sql = format!("SELECT {ENTRY} FROM entries WHERE place BETWEEN ? AND ?");
+        let mut values: Vec<Value> =
+            vec![row_id(head, selection.low).into(), row_id(head, selection.high).into()];
+        let wanted = [
+            ("robot", filter.robot_id.as_ref().map(|id| id.as_str())),
+            ("kind", filter.kind.as_ref().map(|kind| kind.as_str())),
+            ("state", filter.state.as_ref().map(|state| state.as_str())),
+            ("module", filter.module.as_ref().map(|module| module.as_str())),
+            ("execution", filter.execution_id.as_ref().map(|id| id.as_str())),
+        ];
+        if filter.is_indexed() {
+            sql.push_str(" AND log = ?");
+            values.push(head.number.into());
+        }
+        for (column, wanted) in wanted {
+            if let Some(wanted) = wanted {
+                sql.push_str(&format!(" AND {plus}{column} = ?"));
+                values.push(wanted.to_owned().into());
+            }
+        }
+        sql.push_str(if selection.newest_first { " ORDER BY place DESC" } else { " ORDER BY place" });
+        sql.push_str(" LIMIT ?");
+        values.push((selection.limit as i64).into());
+        self.entries(head, &sql, params_from_iter(values))
+    }
+
+    fn newest(
+        &mut self,
+        head: &Head,
+        of: &NewestOf<'_>,
+        high: Seq,
+        limit: usize,
+    ) -> Result<Vec<Row>, LedgerError> {
+        let sql = "SELECT place FROM entries WHERE log = ?1 AND robot = ?2 AND kind = ?3 AND state = ?4 AND place <= ?5 \
+                   ORDER BY place DESC LIMIT ?6";
+        let mut seqs = Vec::new();
+        for state in self.states(head, of)? {
+            if !of.uncounted.contains(&state) {
+                let high = row_id(head, high);
+                let values = params![head.number, of.robot.as_str(), of.kind, state, high, limit as i64];
+                seqs.extend(self.seqs(sql, values)?);
+            }
+        }
+        seqs.sort_unstable_by(|a, b| b.cmp(a));
+        seqs.truncate(limit);
+        self.by_seqs(head, &seqs)
+    }
+
+    /// Time never goes back within a log, so halving finds the place without an index on time.
+    fn seq_at(&mut self, head: &Head, at: Millis) -> Result<Seq, LedgerError> {
+        if at >= head.last_at {
+            return Ok(head.last_seq());
+        }
+        let (mut before, mut after) = (0, head.last_seq().get());
+        while before < after {
+            let middle = before + (after - before).div_ceil(2);
+            let seq = Seq::new(middle).unwrap_or(Seq::MAX);
+            let created_at = self.created_at(head, seq)?;
+            match created_at {
+                Some(created_at) if created_at <= at => before = middle,
+                Some(_) => after = middle - 1,
+                None => return Err(self.place.damaged(format!("entry {seq} is missing"))),
+            }
+        }
+        Ok(Seq::new(before).unwrap_or(Seq::MAX))
+    }
+
+    fn steps(&mut self, head: &Head, ids: &[LedgerId]) -> Result<Vec<Step>, LedgerError> {
+        let sql = format!("SELECT {STEP} FROM entries WHERE log = ?1 AND id = ?2");
+        let mut steps = Vec::with_capacity(ids.len());
+        for id in ids {
+            steps.extend(
+                self.all(&sql, params![head.number, id.as_str()], |row| rows::step(row, self.place))?,
+            );
+        }
+        Ok(steps)
+    }
+
+    fn children(&mut self, head: &Head, seq: Seq, limit: usize) -> Result<Vec<Seq>, LedgerError> {
+        let sql = "SELECT child FROM edges WHERE parent = ?1 ORDER BY child LIMIT ?2";
+        self.seqs(sql, params![row_id(head, seq), i64::try_from(limit).unwrap_or(i64::MAX)])
+    }
+
+    fn parents(&mut self, head: &Head, seq: Seq) -> Result<Vec<Seq>, LedgerError> {
+        let rows = self.by_seqs(head, &[seq])?;
+        let ids: Vec<LedgerId> = rows.into_iter().flat_map(|row| row.stored.content.depends_on).collect();
+        let mut parents: Vec<Seq> = self.steps(head, &ids)?.into_iter().map(|step| step.seq).collect();
+        parents.sort_unstable();
+        Ok(parents)
+    }
+
+    fn raw(&mut self, head: &Head, low: Seq, high: Seq) -> Result<Vec<RawEntry>, LedgerError> {
+        let sql = format!("SELECT {ENTRY} FROM entries WHERE place BETWEEN ?1 AND ?2 ORDER BY place");
+        let range = [row_id(head, low), row_id(head, high)];
+        self.all(&sql, range, |row| rows::raw(row, &head.tenant_id, self.place))
+    }
+
+    fn has_edge(&mut self, head: &Head, (parent, child): (Seq, Seq)) -> Result<bool, LedgerError> {
+        let sql = "SELECT child FROM edges WHERE parent = ?1 AND child = ?2";
+        Ok(!self.seqs(sql, [row_id(head, parent), row_id(head, child)])?.is_empty())
+    }
+
+    fn edge_count(&mut self, head: &Head) -> Result<u64, LedgerError> {
+        let sql = "SELECT count(*) FROM edges WHERE parent BETWEEN ?1 AND ?2";
+        let range = [row_id(head, Seq::ZERO), row_id(head, Seq::MAX)];
+        let counted = self.connection.query_row(sql, range, |row| row.get::<_, i64>(0));
+        counted.map(|count| count as u64).map_err(|error| self.failed(&error))
+    }
+
+    fn hashes(&mut self, head: &Head, level: u8, from: u64, count: u64) -> Result<Vec<Sha256>, LedgerError> {
+        stored_hashes(self.connection, self.place, head, level, from, count)
+    }
+
+    fn tile(&mut self, head: &Head, level: u8, index: u64) -> Result<Option<Tile>, LedgerError> {
+        let sql = "SELECT root, hashes FROM tiles WHERE log = ?1 AND level = ?2 AND number = ?3";
+        let found = self.all(sql, params![head.number, level, index as i64], |row| {
+            let root: Vec<u8> = row.get(0).map_err(|error| self.failed(&error))?;
+            let hashes: Vec<u8> = row.get(1).map_err(|error| self.failed(&error))?;
+            let (hashes, _) = hashes.as_chunks::<32>();
+            let hashes: Vec<Sha256> = hashes.iter().copied().map(Sha256::from_bytes).collect();
+            match <[u8; 32]>::try_from(root.as_slice()) {
+                Ok(root) if hashes.len() as u64 == TILE_WIDTH => {
+                    Ok(Tile { level, index, hashes, root: Sha256::from_bytes(root) })
+                }
+                _ => Err(self.place.damaged(format!("tile {level}/{index} of `{}` is cut", head.tenant_id))),
+            }
+        })?;
+        Ok(found.into_iter().next())
+    }
+
+    fn checkpoints(&mut self, head: &Head) -> Result<Vec<StoredCheckpoint>, LedgerError> {
+        let sql = "SELECT size, root, note FROM checkpoints WHERE log = ?1 ORDER BY size, note";
+        self.all(sql, [head.number], |row| {
+            let size: i64 = row.get(0).map_err(|error| self.failed(&error))?;
+            let root: Vec<u8> = row.get(1).map_err(|error| self.failed(&error))?;
+            let note: String = row.get(2).map_err(|error| self.failed(&error))?;
+            match (u64::try_from(size), <[u8; 32]>::try_from(root.as_slice())) {
+                (Ok(size), Ok(root)) => Ok(StoredCheckpoint { size, root: Sha256::from_bytes(root), note }),
+                _ => Err(self.place.damaged(format!("a checkpoint of `{}` is cut", head.tenant_id))),
+            }
+        })
+    }
+
+    fn tenants(&mut self) -> Result<Vec<TenantId>, LedgerError> {
+        self.all("SELECT tenant FROM logs ORDER BY number", [], |row| {
+            let tenant: String = row.get(0).map_err(|error| self.failed(&error))?;
+            TenantId::parse(&tenant).map_err(|_| self.place.damaged("a tenant's name cannot be read back"))
+        })
+    }
+}
+
+/// Leaf hashes (level 0) or roots of whole tiles of the level below, `count` of them from `from`.
+pub(super) fn stored_hashes(
+    connection: &Connection,
+    place: &Place,
+    head: &Head,
+    level: u8,
+    from: u64,
+    count: u64,
+) -> Result<Vec<Sha256>, LedgerError> {
+    let failed = |error: rusqlite::Error| place.failure(&error);
+    let (sql, low, high) = match level.checked_sub(1) {
+        None => {
+            let low = row_id(head, Seq::new(from + 1).unwrap_or(Seq::MAX));
+            let high = row_id(head, Seq::new(from + count).unwrap_or(Seq::MAX));
+            let sql = "SELECT leaf FROM entries WHERE place BETWEEN ?3 AND ?4 AND ?1 IS NOT NULL AND ?2 IS NULL \
+                       ORDER BY place";
+            (sql, low, high)
+        }
+        Some(_) => {
+            let sql = "SELECT root FROM tiles WHERE log = ?1 AND level = ?2 AND number BETWEEN ?3 AND ?4 ORDER BY number";
+            (sql, from as i64, (from + count) as i64 - 1)
+        }
+    };
+    let mut statement = connection.prepare_cached(sql).map_err(failed)?;
+    let mut found = statement
+        .query(params![head.number, level.checked_sub(1), low, high])
+        .map_err(|error| place.failure(&error))?;
+    let mut hashes = Vec::with_capacity(count as usize);
+    while let Some(row) = found.next().map_err(|error| place.failure(&error))? {
+        let hash: Vec<u8> = row.get(0).map_err(|error| place.failure(&error))?;
+        let hash = <[u8; 32]>::try_from(hash.as_slice())
+            .map_err(|_| place.damaged(format!("a hash of the log of `{}` is cut", head.tenant_id)))?;
+        hashes.push(Sha256::from_bytes(hash));
+    }
+    if hashes.len() as u64 != count {
+        return Err(place.damaged(format!("hashes of the log of `{}` are missing", head.tenant_id)));
+    }
+    Ok(hashes)
+}

@@ -1,0 +1,238 @@
+//! The SQLite writer: one immediate transaction for a whole group, durable when it returns.
+
+use crealeph_contracts::digest::Sha256;
+use crealeph_contracts::scalar::{LedgerId, TenantId};
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::failure::Place;
+use super::read::stored_hashes;
+use super::rows::{self, ENTRY, HEAD, STEP, row_id};
+use crate::checkpoint::ORIGIN_PREFIX;
+use crate::entry::ids_text;
+use crate::error::LedgerError;
+use crate::identity::random_name;
+use crate::merkle::Frontier;
+use crate::position::Millis;
+use crate::read::StoredCheckpoint;
+use crate::store::{
+    Addition, EventIdentity, Head, Known, Needs, Row, Step, Transaction, Unwritten, Work, Writer,
+};
+
+#[derive(Debug)]
+pub(super) struct SqliteWriter {
+    pub(super) connection: Connection,
+    pub(super) place: Place,
+}
+
+impl Writer for SqliteWriter {
+    fn transact(&mut self, _: Option<&TenantId>, work: Work<'_>) -> Result<(), Unwritten> {
+        let nothing = |error: rusqlite::Error| Unwritten::Nothing(self.place.failure(&error));
+        self.connection.execute_batch("BEGIN IMMEDIATE").map_err(nothing)?;
+        let mut transaction = InSqlite { connection: &self.connection, place: &self.place };
+        let done = work(&mut transaction).and_then(|()| {
+            self.connection.execute_batch("COMMIT").map_err(|error| self.place.failure(&error))
+        });
+        done.map_err(|error| {
+            // A failed statement may have ended the transaction already; then there is nothing to roll back.
+            let _ = self.connection.execute_batch("ROLLBACK");
+            Unwritten::Nothing(error)
+        })
+    }
+
+    fn spans_tenants(&self) -> bool {
+        true
+    }
+
+    /// Other processes see the file's data version change; there is nothing to send.
+    fn announce(&mut self, _: &[TenantId]) {}
+}
+
+struct InSqlite<'a> {
+    connection: &'a Connection,
+    place: &'a Place,
+}
+
+impl InSqlite<'_> {
+    fn failed(&self, error: &rusqlite::Error) -> LedgerError {
+        self.place.failure(error)
+    }
+
+    fn find_head(&self, tenant: &TenantId) -> Result<Option<Head>, LedgerError> {
+        let sql = format!("SELECT {HEAD} FROM logs WHERE tenant = ?1");
+        let mut statement = self.connection.prepare_cached(&sql).map_err(|error| self.failed(&error))?;
+        let mut found = statement.query([tenant.as_str()]).map_err(|error| self.failed(&error))?;
+        let row = found.next().map_err(|error| self.failed(&error))?;
+        row.map(|row| rows::head(row, self.place)).transpose()
+    }
+
+    fn row(&self, head: &Head, sql: &str, values: impl rusqlite::Params) -> Result<Option<Row>, LedgerError> {
+        let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.failed(&error))?;
+        let mut found = statement.query(values).map_err(|error| self.failed(&error))?;
+        let row = found.next().map_err(|error| self.failed(&error))?;
+        row.map(|row| rows::entry(row, &head.tenant_id, self.place)).transpose()
+    }
+
+    fn step(&self, sql: &str, values: impl rusqlite::Params) -> Result<Option<Step>, LedgerError> {
+        let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.failed(&error))?;
+        let mut found = statement.query(values).map_err(|error| self.failed(&error))?;
+        let row = found.next().map_err(|error| self.failed(&error))?;
+        row.map(|row| rows::step(row, self.place)).transpose()
+    }
+
+    fn event(&self, head: &Head, event: &EventIdentity) -> Result<Option<Row>, LedgerError> {
+        let sql = format!(
+            "SELECT {ENTRY} FROM entries WHERE log = ?1 AND execution = ?2 AND robot = ?3 AND attempt = ?4 AND state = ?5"
+        );
+        let EventIdentity { execution, robot, attempt, state } = event;
+        self.row(head, &sql, params![head.number, execution, robot, *attempt as i64, state])
+    }
+
+    /// The newest event of an execution: an attempt never goes down (R9), and within one the last place wins.
+    fn last_event(&self, head: &Head, execution: &str, robot: &str) -> Result<Option<Row>, LedgerError> {
+        let of = "log = ?1 AND execution = ?2 AND robot = ?3 AND attempt IS NOT NULL";
+        let sql = format!(
+            "SELECT {ENTRY} FROM entries INDEXED BY events WHERE {of} AND attempt = \
+             (SELECT max(attempt) FROM entries INDEXED BY events WHERE {of}) ORDER BY place DESC LIMIT 1"
+        );
+        self.row(head, &sql, params![head.number, execution, robot])
+    }
+
+    fn insert_rows(&self, addition: &Addition) -> rusqlite::Result<()> {
+        let sql = format!(
+            "INSERT INTO entries (log, {ENTRY}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, \
+             ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)"
+        );
+        let mut insert = self.connection.prepare_cached(&sql)?;
+        for row in &addition.rows {
+            let stored = &row.stored;
+            let content = &stored.content;
+            let [signal, fusion, idea, copy, benchmark, playbook] = row.reach.columns();
+            insert.execute(params![
+                addition.head.number,
+                row_id(&addition.head, stored.seq),
+                stored.id.as_str(),
+                content.robot_id.as_str(),
+                content.module.as_str(),
+                content.source.as_str(),
+                content.kind.as_str(),
+                content.state.as_str(),
+                stored.created_at.get(),
+                content.observed_at.as_ref().map(|at| at.as_str()),
+                content.key.as_ref().map(|key| key.as_str()),
+                row.execution,
+                row.attempt.map(|attempt| attempt as i64),
+                content.rerun_of.as_ref().map(|id| id.as_str()),
+                row.leaf.as_bytes(),
+                signal,
+                fusion,
+                idea,
+                copy,
+                benchmark,
+                playbook,
+                ids_text(&content.depends_on),
+                &*content.payload,
+            ])?;
+        }
+        Ok(())
+    }
+
+    fn insert_around(&self, addition: &Addition) -> rusqlite::Result<()> {
+        let head = &addition.head;
+        let mut edge = self.connection.prepare_cached("INSERT INTO edges (parent, child) VALUES (?1, ?2)")?;
+        for (parent, child) in &addition.edges {
+            edge.execute([row_id(head, *parent), row_id(head, *child)])?;
+        }
+        let sql = "INSERT INTO tiles (log, level, number, root, hashes) VALUES (?1, ?2, ?3, ?4, ?5)";
+        let mut tile = self.connection.prepare_cached(sql)?;
+        for whole in &addition.tiles {
+            let values = params![
+                head.number,
+                whole.level,
+                whole.index as i64,
+                whole.root.as_bytes(),
+                whole.to_bytes()
+            ];
+            tile.execute(values)?;
+        }
+        let sql = "UPDATE logs SET size = ?2, last_at = ?3, frontier = ?4 WHERE number = ?1";
+        let mut log = self.connection.prepare_cached(sql)?;
+        let size = head.frontier.size() as i64;
+        log.execute(params![head.number, size, head.last_at.get(), head.frontier.to_bytes()])?;
+        Ok(())
+    }
+}
+
+impl Transaction for InSqlite<'_> {
+    fn locked_head(&mut self, tenant: &TenantId) -> Result<Head, LedgerError> {
+        match self.find_head(tenant)? {
+            Some(head) => Ok(head),
+            None => self.create_head(tenant, &format!("{ORIGIN_PREFIX}{}", random_name()?)),
+        }
+    }
+
+    fn create_head(&mut self, tenant: &TenantId, origin: &str) -> Result<Head, LedgerError> {
+        let frontier = Frontier::default();
+        let sql = "INSERT INTO logs (tenant, origin, size, last_at, frontier) VALUES (?1, ?2, 0, ?3, x'')";
+        let last_at = Millis::default();
+        let made = self.connection.execute(sql, params![tenant.as_str(), origin, last_at.get()]);
+        made.map_err(|error| self.failed(&error))?;
+        let number = self.connection.last_insert_rowid();
+        Ok(Head { tenant_id: tenant.clone(), number, origin: origin.to_owned(), last_at, frontier })
+    }
+
+    fn known(&mut self, head: &Head, needs: &Needs) -> Result<Known, LedgerError> {
+        let mut known = Known::default();
+        let by_id = format!("SELECT {STEP} FROM entries WHERE log = ?1 AND id = ?2");
+        for id in &needs.ids {
+            if let Some(step) = self.step(&by_id, params![head.number, id])? {
+                known.steps.insert(id.clone(), step);
+            }
+        }
+        let by_key = format!("SELECT {STEP} FROM entries WHERE log = ?1 AND key = ?2");
+        for key in &needs.key_steps {
+            if let Some(step) = self.step(&by_key, params![head.number, key])? {
+                known.key_steps.insert(key.clone(), step);
+            }
+        }
+        let by_key = format!("SELECT {ENTRY} FROM entries WHERE log = ?1 AND key = ?2");
+        for key in &needs.keys {
+            if let Some(row) = self.row(head, &by_key, params![head.number, key])? {
+                known.keys.insert(key.clone(), row);
+            }
+        }
+        for event in &needs.events {
+            if let Some(row) = self.event(head, event)? {
+                known.events.insert(event.clone(), row);
+            }
+        }
+        for (execution, robot) in &needs.executions {
+            if let Some(row) = self.last_event(head, execution, robot)? {
+                known.last_events.insert((execution.clone(), robot.clone()), row);
+            }
+        }
+        Ok(known)
+    }
+
+    fn hashes(&mut self, head: &Head, level: u8, from: u64, count: u64) -> Result<Vec<Sha256>, LedgerError> {
+        stored_hashes(self.connection, self.place, head, level, from, count)
+    }
+
+    fn add(&mut self, addition: &Addition) -> Result<(), LedgerError> {
+        self.insert_rows(addition)
+            .and_then(|()| self.insert_around(addition))
+            .map_err(|error| self.failed(&error))
+    }
+
+    fn add_checkpoint(&mut self, head: &Head, checkpoint: &StoredCheckpoint) -> Result<(), LedgerError> {
+        let sql = "INSERT OR IGNORE INTO checkpoints (log, size, root, note) VALUES (?1, ?2, ?3, ?4)";
+        let StoredCheckpoint { size, root, note } = checkpoint;
+        let values = params![head.number, *size as i64, root.as_bytes(), note];
+        self.connection.execute(sql, values).map(|_| ()).map_err(|error| self.failed(&error))
+    }
+
+    fn holds(&mut self, head: &Head, id: &LedgerId) -> Result<bool, LedgerError> {
+        let sql = "SELECT 1 FROM entries WHERE log = ?1 AND id = ?2";
+        let found = self.connection.query_row(sql, params![head.number, id.as_str()], |_| Ok(())).optional();
+        found.map(|found| found.is_some()).map_err(|error| self.failed(&error))
+    }
+}

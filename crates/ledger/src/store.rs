@@ -1,0 +1,246 @@
+//! What a backend must offer: one transaction that reads and writes a tenant's log, and consistent reads. Everything
+//! the ledger promises beyond that is decided above, once for both backends.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crealeph_contracts::digest::Sha256;
+use crealeph_contracts::scalar::{LedgerId, RobotId, TenantId};
+
+use crate::entry::Stored;
+use crate::error::LedgerError;
+use crate::merkle::{Frontier, Tile};
+use crate::position::{Millis, Seq};
+use crate::reach::Reach;
+use crate::read::{Filter, StoredCheckpoint};
+
+/// Where a tenant's log stands.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Head {
+    /// The tenant.
+    pub tenant_id: TenantId,
+    /// The backend's own number for it; 0 where it needs none.
+    pub number: i64,
+    /// The opaque name of its log.
+    pub origin: String,
+    /// When the last entry was taken.
+    pub last_at: Millis,
+    /// The tree's right edge, and its size.
+    pub frontier: Frontier,
+}
+
+impl Head {
+    /// The place of the newest entry.
+    pub(crate) fn last_seq(&self) -> Seq {
+        Seq::new(self.frontier.size()).unwrap_or(Seq::MAX)
+    }
+}
+
+/// A stored entry with what the ledger derived from it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Row {
+    /// The entry.
+    pub stored: Stored,
+    /// What its lineage reaches.
+    pub reach: Reach,
+    /// Its leaf in the Merkle log.
+    pub leaf: Sha256,
+    /// Where it belongs to an execution.
+    pub execution: Option<String>,
+    /// For an event, which try.
+    pub attempt: Option<u64>,
+}
+
+/// What a lineage needs to know of an entry.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Step {
+    pub seq: Seq,
+    pub id: LedgerId,
+    pub robot_id: RobotId,
+    pub kind: String,
+    pub created_at: Millis,
+    pub depends_on: Vec<LedgerId>,
+    pub reach: Reach,
+}
+
+/// An entry as it is stored, unchecked: for export and for finding out what is wrong.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RawEntry {
+    pub seq: Seq,
+    /// The text its columns make, canonical unless someone changed them.
+    pub canonical: String,
+    /// The leaf hash stored beside it.
+    pub leaf: Vec<u8>,
+}
+
+/// The identity of an execution event within its tenant.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct EventIdentity {
+    pub execution: String,
+    pub robot: String,
+    pub attempt: u64,
+    pub state: String,
+}
+
+/// What a group of batches has to know of the log before it can be judged.
+#[derive(Debug, Default)]
+pub(crate) struct Needs {
+    /// Entries named by id.
+    pub ids: BTreeSet<String>,
+    /// Entries named by client key, in a lineage.
+    pub key_steps: BTreeSet<String>,
+    /// Client keys of the entries to write.
+    pub keys: BTreeSet<String>,
+    /// Events to write.
+    pub events: BTreeSet<EventIdentity>,
+    /// The executions of those, as (execution, robot).
+    pub executions: BTreeSet<(String, String)>,
+}
+
+/// What the log holds of it.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    pub steps: BTreeMap<String, Step>,
+    pub key_steps: BTreeMap<String, Step>,
+    pub keys: BTreeMap<String, Row>,
+    pub events: BTreeMap<EventIdentity, Row>,
+    /// The newest event of each execution.
+    pub last_events: BTreeMap<(String, String), Row>,
+}
+
+/// What is written for one tenant in one transaction.
+#[derive(Debug)]
+pub(crate) struct Addition {
+    /// The entries, in order; the sequence numbers follow the head's.
+    pub rows: Vec<Row>,
+    /// For each entry the places it depends on.
+    pub edges: Vec<(Seq, Seq)>,
+    /// Tiles that became whole.
+    pub tiles: Vec<Tile>,
+    /// Where the log stands after it.
+    pub head: Head,
+}
+
+/// A transaction that may write.
+pub(crate) trait Transaction {
+    /// The tenant's log, made if it is new, and locked until the transaction ends.
+    fn locked_head(&mut self, tenant: &TenantId) -> Result<Head, LedgerError>;
+    /// Makes a log of that name for a tenant that has none, and locks it.
+    fn create_head(&mut self, tenant: &TenantId, origin: &str) -> Result<Head, LedgerError>;
+    /// What the log holds of what is needed.
+    fn known(&mut self, head: &Head, needs: &Needs) -> Result<Known, LedgerError>;
+    /// Leaf hashes (level 0) or roots of whole tiles of the level below.
+    fn hashes(&mut self, head: &Head, level: u8, from: u64, count: u64) -> Result<Vec<Sha256>, LedgerError>;
+    /// Writes entries and moves the head.
+    fn add(&mut self, addition: &Addition) -> Result<(), LedgerError>;
+    /// Keeps a signed checkpoint.
+    fn add_checkpoint(&mut self, head: &Head, checkpoint: &StoredCheckpoint) -> Result<(), LedgerError>;
+    /// Which of these ids the log holds.
+    fn holds(&mut self, head: &Head, id: &LedgerId) -> Result<bool, LedgerError>;
+}
+
+/// What is done in one transaction; it may be run again from the start.
+pub(crate) type Work<'a> = &'a mut dyn FnMut(&mut dyn Transaction) -> Result<(), LedgerError>;
+
+/// How a transaction ended badly.
+#[derive(Debug)]
+pub(crate) enum Unwritten {
+    /// Nothing of it is there.
+    Nothing(LedgerError),
+    /// The connection broke while it was being committed.
+    #[expect(dead_code, reason = "an embedded database cannot lose its connection; a server can")]
+    Unknown(LedgerError),
+}
+
+/// A connection that writes; one thread owns it.
+pub(crate) trait Writer: Send {
+    /// Runs the work and commits it durably. On an error of the work nothing is kept.
+    fn transact(&mut self, tenant: Option<&TenantId>, work: Work<'_>) -> Result<(), Unwritten>;
+    /// Whether one transaction may span tenants.
+    fn spans_tenants(&self) -> bool;
+    /// Tells other processes that the tenant's log has grown; best effort, after the commit.
+    fn announce(&mut self, tenants: &[TenantId]);
+}
+
+/// Which entries to read, newest or oldest first.
+#[derive(Clone, Debug)]
+pub(crate) struct Selection<'a> {
+    pub filter: &'a Filter,
+    /// The lowest and highest place that may be returned.
+    pub low: Seq,
+    pub high: Seq,
+    pub newest_first: bool,
+    pub limit: usize,
+}
+
+/// A consistent view of the ledger.
+pub(crate) trait Reads {
+    /// The tenant's log, if it has one.
+    fn head(&mut self, tenant: &TenantId) -> Result<Option<Head>, LedgerError>;
+    /// The entries at these places, in no promised order.
+    fn by_seqs(&mut self, head: &Head, seqs: &[Seq]) -> Result<Vec<Row>, LedgerError>;
+    /// The entry of an id.
+    fn by_id(&mut self, head: &Head, id: &LedgerId) -> Result<Option<Row>, LedgerError>;
+    /// The entry of a client key.
+    fn by_key(&mut self, head: &Head, key: &str) -> Result<Option<Row>, LedgerError>;
+    /// Entries by filter and range.
+    fn select(&mut self, head: &Head, selection: &Selection<'_>) -> Result<Vec<Row>, LedgerError>;
+    /// The newest entries of a robot and type at or before a place, in none of the given states.
+    fn newest(
+        &mut self,
+        head: &Head,
+        of: &NewestOf<'_>,
+        high: Seq,
+        limit: usize,
+    ) -> Result<Vec<Row>, LedgerError>;
+    /// The last place taken at or before a time.
+    fn seq_at(&mut self, head: &Head, at: Millis) -> Result<Seq, LedgerError>;
+    /// What lineages need of these ids.
+    fn steps(&mut self, head: &Head, ids: &[LedgerId]) -> Result<Vec<Step>, LedgerError>;
+    /// The places that depend on a place.
+    fn children(&mut self, head: &Head, seq: Seq, limit: usize) -> Result<Vec<Seq>, LedgerError>;
+    /// The places an entry depends on, as the edges have it.
+    fn parents(&mut self, head: &Head, seq: Seq) -> Result<Vec<Seq>, LedgerError>;
+    /// The entries of a range as they are stored, unchecked, in order.
+    fn raw(&mut self, head: &Head, low: Seq, high: Seq) -> Result<Vec<RawEntry>, LedgerError>;
+    /// Whether the log has this edge.
+    fn has_edge(&mut self, head: &Head, edge: (Seq, Seq)) -> Result<bool, LedgerError>;
+    /// How many edges the log has.
+    fn edge_count(&mut self, head: &Head) -> Result<u64, LedgerError>;
+    /// Leaf hashes (level 0) or roots of whole tiles of the level below.
+    fn hashes(&mut self, head: &Head, level: u8, from: u64, count: u64) -> Result<Vec<Sha256>, LedgerError>;
+    /// A whole tile, if it is there.
+    fn tile(&mut self, head: &Head, level: u8, index: u64) -> Result<Option<Tile>, LedgerError>;
+    /// The checkpoints kept, by size.
+    fn checkpoints(&mut self, head: &Head) -> Result<Vec<StoredCheckpoint>, LedgerError>;
+    /// Every tenant; only for whoever owns the database.
+    fn tenants(&mut self) -> Result<Vec<TenantId>, LedgerError>;
+}
+
+/// Which newest entries are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewestOf<'a> {
+    pub robot: &'a RobotId,
+    pub kind: &'a str,
+    pub uncounted: &'a [String],
+}
+
+/// What is asked in one consistent view.
+pub(crate) type Question<'a> = &'a mut dyn FnMut(&mut dyn Reads) -> Result<(), LedgerError>;
+
+/// One place where a ledger lives.
+pub(crate) trait Backend: Send + Sync {
+    /// The place, without secrets, for messages.
+    fn place(&self) -> &str;
+    /// A new writing connection.
+    fn writer(&self) -> Result<Box<dyn Writer>, LedgerError>;
+    /// How many writing threads are worth having.
+    fn writers(&self) -> usize;
+    /// Runs a question in one consistent view.
+    fn read(&self, tenant: Option<&TenantId>, question: Question<'_>) -> Result<(), LedgerError>;
+    /// Waits, up to a bound, until another process may have written; used by one thread while someone follows.
+    fn wait_for_others(&self, wait_ms: u64) -> Result<bool, LedgerError>;
+    /// Copies the whole ledger to a new file while it is in use.
+    fn backup(&self, to: &std::path::Path) -> Result<(), LedgerError>;
+    /// Checks the storage itself.
+    fn check_storage(&self) -> Result<(), LedgerError>;
+}

@@ -1,0 +1,324 @@
+//! Export and import: a tenant's whole log as JSON Lines, streamed, in bounded memory.
+//!
+//! The first line names the log. Then each entry's canonical text with the leaf hash that is stored for it, and each
+//! checkpoint right after the last entry it covers. An import takes only what it would have taken itself, keeps ids,
+//! numbers and times, and goes on where an interrupted one ended.
+
+use std::io::{BufRead, Write};
+
+use crealeph_contracts::digest::Sha256;
+use crealeph_contracts::entry::{Draft, Entry};
+use crealeph_contracts::json::{JsonObject, Limits as JsonLimits, Node, ObjectWriter, canonical, parse};
+use crealeph_contracts::scalar::TenantId;
+
+use crate::entry::Content;
+use crate::error::LedgerError;
+use crate::ledger::Ledger;
+use crate::merkle::complete_tiles;
+use crate::plan::{self, Plan, Prepared, Transferred};
+use crate::position::{Millis, Seq};
+use crate::read::StoredCheckpoint;
+use crate::store::{Addition, Unwritten};
+use crate::writer::InTransaction;
+
+/// What the first line of an export says.
+pub(crate) const FORMAT: &str = "crealeph-ledger-export-v1";
+
+/// Entries read or written in one go.
+const PAGE: u64 = 500;
+/// The longest line of an export.
+const MAX_LINE_BYTES: u64 = 64 << 20;
+
+/// What was exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exported {
+    /// Entries.
+    pub entries: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+}
+
+/// What was imported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// The tenant.
+    pub tenant_id: TenantId,
+    /// Entries that were written.
+    pub entries: u64,
+    /// Entries that were there already, from an import that did not end.
+    pub repeats: u64,
+}
+
+impl Ledger {
+    /// Writes the tenant's log as it is stored, unchecked, up to the newest entry at the time of the call; what others
+    /// append meanwhile is not in it. `None` where the tenant has no log.
+    pub fn export(&self, tenant: &TenantId, out: &mut dyn Write) -> Result<Option<Exported>, LedgerError> {
+        let found = self.ask(tenant, |reads, head| Ok((head.clone(), reads.checkpoints(head)?)))?;
+        let Some((head, mut checkpoints)) = found else { return Ok(None) };
+        checkpoints.retain(|checkpoint| checkpoint.size <= head.frontier.size());
+        let mut checkpoints = checkpoints.into_iter().peekable();
+        let mut exported = Exported { entries: 0, checkpoints: 0 };
+        let mut line = String::new();
+        let mut header = ObjectWriter::new(&mut line);
+        header.text("format", FORMAT).text("origin", &head.origin).text("tenantId", tenant.as_str());
+        header.end();
+        self.write_line(out, &line)?;
+        let mut low = Seq::ZERO;
+        loop {
+            while let Some(checkpoint) = checkpoints.next_if(|checkpoint| checkpoint.size <= low.get()) {
+                line.clear();
+                let mut object = ObjectWriter::new(&mut line);
+                object.text("checkpoint", &checkpoint.note);
+                object.end();
+                self.write_line(out, &line)?;
+                exported.checkpoints += 1;
+            }
+            if low >= head.last_seq() {
+                return Ok(Some(exported));
+            }
+            let next_stop = checkpoints.peek().map_or(u64::MAX, |checkpoint| checkpoint.size);
+            let high = Seq::new((low.get() + PAGE).min(next_stop)).unwrap_or(Seq::MAX).min(head.last_seq());
+            let entries =
+                self.ask(tenant, |reads, head| reads.raw(head, low.next(), high))?.unwrap_or_default();
+            for entry in entries {
+                line.clear();
+                let mut object = ObjectWriter::new(&mut line);
+                let leaf: String = entry.leaf.iter().map(|byte| format!("{byte:02x}")).collect();
+                object.raw("entry", &entry.canonical).text("leaf", &leaf);
+                object.end();
+                self.write_line(out, &line)?;
+                exported.entries += 1;
+            }
+            low = high;
+        }
+    }
+
+    fn write_line(&self, out: &mut dyn Write, line: &str) -> Result<(), LedgerError> {
+        let written = out.write_all(line.as_bytes()).and_then(|()| out.write_all(b"\n"));
+        written.map_err(|error| LedgerError::Failed {
+            place: "the export's target".to_owned(),
+            reason: error.to_string(),
+        })
+    }
+
+    /// Takes an export in. Every entry must be what its leaf hash says and what this ledger would have taken; the
+    /// tenant's log here must be empty or the beginning of the export.
+    pub fn import(&self, input: &mut dyn BufRead) -> Result<Imported, LedgerError> {
+        let mut lines = Lines { input, number: 0 };
+        let header = lines.next()?.ok_or_else(|| lines.refuse("the export is empty"))?;
+        let (tenant_id, origin) = read_header(&header).ok_or_else(|| {
+            lines.refuse(format!("the first line must name the log and the format `{FORMAT}`"))
+        })?;
+        self.take_name(&tenant_id, &origin, &lines)?;
+        let mut imported = Imported { tenant_id, entries: 0, repeats: 0 };
+        let mut batch = Batch::default();
+        while let Some(line) = lines.next()? {
+            match read_line(&line, &imported.tenant_id).map_err(|reason| lines.refuse(reason))? {
+                Line::Entry(entry, leaf) => {
+                    batch.bytes += line.len();
+                    batch.entries.push((*entry, leaf, lines.number));
+                }
+                Line::Checkpoint(checkpoint) => batch.checkpoints.push((checkpoint, lines.number)),
+            }
+            let is_full = batch.entries.len() as u64 >= PAGE || batch.bytes > self.limits().batch_bytes;
+            if is_full || !batch.checkpoints.is_empty() {
+                self.take_batch(std::mem::take(&mut batch), &mut imported, &lines)?;
+            }
+        }
+        self.take_batch(batch, &mut imported, &lines)?;
+        Ok(imported)
+    }
+
+    /// Makes the tenant's log under the export's name, or checks that it has that name.
+    fn take_name(&self, tenant: &TenantId, origin: &str, lines: &Lines<'_>) -> Result<(), LedgerError> {
+        match self.ask(tenant, |_, head| Ok(head.origin.clone()))? {
+            Some(own) if own == origin => Ok(()),
+            Some(own) => {
+                Err(lines.refuse(format!("tenant `{tenant}` has the log `{own}` here, not `{origin}`")))
+            }
+            None => self.write(tenant, &mut |transaction| {
+                transaction.create_head(tenant, origin)?;
+                Ok(())
+            }),
+        }
+    }
+
+    fn take_batch(
+        &self,
+        batch: Batch,
+        imported: &mut Imported,
+        lines: &Lines<'_>,
+    ) -> Result<(), LedgerError> {
+        let tenant = imported.tenant_id.clone();
+        let at = |number: u64, reason: String| LedgerError::BadExport { line: number, reason };
+        let (mut written, mut repeats) = (0, 0);
+        self.write(&tenant, &mut |transaction| {
+            let head = transaction.locked_head(&tenant)?;
+            let size = head.frontier.size();
+            let known_part = batch.entries.iter().take_while(|(entry, ..)| entry.seq.get() <= size).count();
+            for (entry, leaf, number) in batch.entries.iter().take(known_part) {
+                let own = transaction.hashes(&head, 0, entry.seq.leaf_index(), 1)?;
+                if own != [*leaf] {
+                    return Err(at(*number, format!("entry {} is another one here", entry.seq)));
+                }
+            }
+            let fresh: Vec<Transferred> =
+                batch.entries.iter().skip(known_part).map(|(entry, ..)| entry.clone()).collect();
+            let line_of = |position: usize| {
+                batch.entries.get(known_part + position).map_or(lines.number, |(.., number)| *number)
+            };
+            let needs = plan::needs(fresh.iter().map(|entry| &entry.prepared));
+            let known = transaction.known(&head, &needs)?;
+            let planned = plan::plan_transfer(&head, known, &fresh);
+            let Plan { rows, edges, head: after, .. } =
+                planned.map_err(|(position, reason)| at(line_of(position), reason))?;
+            for (position, (row, (_, leaf, _))) in
+                rows.iter().zip(batch.entries.iter().skip(known_part)).enumerate()
+            {
+                if row.leaf != *leaf {
+                    let reason = format!("entry {} is not what its leaf hash says", row.stored.seq);
+                    return Err(at(line_of(position), reason));
+                }
+            }
+            (written, repeats) = (rows.len() as u64, known_part as u64);
+            for (checkpoint, number) in &batch.checkpoints {
+                if checkpoint.size == after.frontier.size() && checkpoint.root != after.frontier.root() {
+                    return Err(at(
+                        *number,
+                        "the checkpoint states another root than the entries have".to_owned(),
+                    ));
+                }
+                transaction.add_checkpoint(&after, checkpoint)?;
+            }
+            if !rows.is_empty() {
+                let leaves: Vec<Sha256> = rows.iter().map(|row| row.leaf).collect();
+                let mut source = InTransaction { transaction, head: &head };
+                let tiles = complete_tiles(size, &leaves, &mut source)?;
+                transaction.add(&Addition { rows, edges, tiles, head: after })?;
+            }
+            Ok(())
+        })?;
+        imported.entries += written;
+        imported.repeats += repeats;
+        Ok(())
+    }
+
+    fn write(&self, tenant: &TenantId, work: crate::store::Work<'_>) -> Result<(), LedgerError> {
+        let mut writer = self.inner().backend.writer()?;
+        writer.transact(Some(tenant), work).map_err(|unwritten| match unwritten {
+            Unwritten::Nothing(error) | Unwritten::Unknown(error) => error,
+        })
+    }
+}
+
+#[derive(Default)]
+struct Batch {
+    entries: Vec<(Transferred, Sha256, u64)>,
+    checkpoints: Vec<(StoredCheckpoint, u64)>,
+    bytes: usize,
+}
+
+struct Lines<'a> {
+    input: &'a mut dyn BufRead,
+    number: u64,
+}
+
+impl Lines<'_> {
+    fn refuse(&self, reason: impl Into<String>) -> LedgerError {
+        LedgerError::BadExport { line: self.number, reason: reason.into() }
+    }
+
+    /// The next line, without its end; a line beyond the bound is refused before it is read whole.
+    fn next(&mut self) -> Result<Option<String>, LedgerError> {
+        self.number += 1;
+        let mut line = String::new();
+        let mut bounded = std::io::Read::take(&mut *self.input, MAX_LINE_BYTES);
+        match bounded.read_line(&mut line) {
+            Ok(0) => Ok(None),
+            Ok(_) if line.ends_with('\n') => {
+                line.pop();
+                Ok(Some(line))
+            }
+            Ok(_) => Err(self.refuse("the line is cut off or too long")),
+            Err(error) => Err(self.refuse(error.to_string())),
+        }
+    }
+}
+
+enum Line {
+    Entry(Box<Transferred>, Sha256),
+    Checkpoint(StoredCheckpoint),
+}
+
+fn document<T>(line: &str, read: impl FnOnce(Node<'_>) -> T) -> Result<T, String> {
+    let (document, faults) = parse(line.as_bytes(), &JsonLimits { max_bytes: MAX_LINE_BYTES as usize });
+    match (document, faults.first()) {
+        (Some(document), None) => Ok(read(document.root())),
+        (_, fault) => Err(fault.map_or("the line is not JSON".to_owned(), |fault| fault.message.clone())),
+    }
+}
+
+fn read_header(line: &str) -> Option<(TenantId, String)> {
+    document(line, |root| {
+        let text = |key| root.member(key).and_then(Node::string);
+        let origin = text("origin").filter(|origin| !origin.is_empty() && origin.len() <= 256)?;
+        let tenant = TenantId::parse(&text("tenantId")?).ok()?;
+        (text("format")? == FORMAT && !origin.contains(['\n', '+', ' ']))
+            .then(|| (tenant, origin.into_owned()))
+    })
+    .ok()
+    .flatten()
+}
+
+fn read_line(line: &str, tenant_id: &TenantId) -> Result<Line, String> {
+    document(line, |root| {
+        if let Some(note) = root.member("checkpoint").and_then(Node::string) {
+            return read_checkpoint(&note)
+                .map(Line::Checkpoint)
+                .ok_or("the checkpoint cannot be read".to_owned());
+        }
+        let node = root.member("entry").ok_or("the line holds neither an entry nor a checkpoint")?;
+        let leaf = root.member("leaf").and_then(Node::string).and_then(|leaf| Sha256::parse(&leaf));
+        let leaf = leaf.ok_or("the line holds no leaf hash")?;
+        if canonical(node) != node.source() {
+            return Err("the entry is not in canonical form".to_owned());
+        }
+        let entry = Entry::read_from(node).map_err(|violations| {
+            violations.first().map_or("the entry cannot be read".to_owned(), ToString::to_string)
+        })?;
+        if entry.tenant_id.as_ref() != Some(tenant_id) {
+            return Err(format!("the entry belongs to another tenant than `{tenant_id}`"));
+        }
+        transferred(entry)
+            .map(|entry| Line::Entry(Box::new(entry), leaf))
+            .ok_or("the entry is incomplete".to_owned())
+    })?
+}
+
+fn transferred(entry: Entry) -> Option<Transferred> {
+    let content = Content::of(Draft {
+        robot_id: entry.robot_id,
+        module: entry.module?,
+        source: entry.source?,
+        kind: entry.kind,
+        state: entry.state?,
+        payload: entry.payload.unwrap_or_else(JsonObject::empty),
+        lineage: entry.lineage,
+        observed_at: entry.observed_at,
+        key: entry.key,
+    });
+    let created_at = Millis::floor(entry.created_at.instant());
+    let is_exact = created_at.to_string() == entry.created_at.as_str();
+    let seq = Seq::new(entry.seq?.get())?;
+    is_exact.then(|| Transferred { prepared: Prepared::of(content), id: entry.id, seq, created_at })
+}
+
+/// Reads size and root off a note; who signed it is for a verifier to say.
+fn read_checkpoint(note: &str) -> Option<StoredCheckpoint> {
+    use base64::Engine as _;
+    let mut lines = note.lines().skip(1);
+    let size = lines.next()?.parse().ok()?;
+    let root = base64::engine::general_purpose::STANDARD.decode(lines.next()?).ok()?;
+    let root = Sha256::from_bytes(root.try_into().ok()?);
+    Some(StoredCheckpoint { size, root, note: note.to_owned() })
+}

@@ -1,0 +1,256 @@
+//! What is read: lists against a plain filter, lineage, the facts of a snapshot against their definition, watching.
+
+use super::{Case, Dice, Fixture, Hands, append, append_one, draft, entry, event, local};
+use crealeph_contracts::Entry;
+use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId};
+use crealeph_decision::coherence::CoherenceRules;
+use crealeph_decision::snapshot::{Facts, Question, Snapshot};
+use crealeph_ledger::{
+    Cursor, Direction, Filter, Ledger, LedgerError, Limits, Millis, Options, Order, Stored,
+};
+use std::time::Duration;
+
+pub(super) const CASES: &[Case] = &[
+    ("lists give what a plain filter gives, page by page", lists),
+    ("a page that looked far enough goes on later", bounded_pages),
+    ("the events of an execution are found", executions),
+    ("lineage is followed up and down within a bound", lineage),
+    ("facts are those of the definition, at any instant", facts),
+    ("a watch wakes when the log grows", watch),
+    ("an empty ledger answers", empty),
+];
+
+fn name(text: &str) -> Name {
+    Name::parse(text).unwrap()
+}
+
+fn robot(text: &str) -> RobotId {
+    RobotId::parse(text).unwrap()
+}
+
+/// Some hundred entries of two robots over a while, each resting on some before it.
+fn varied(ledger: &Ledger, hands: &Hands, seed: u64, count: usize) -> Vec<Stored> {
+    let mut dice = Dice::new(seed);
+    let mut ids: Vec<LedgerId> = Vec::new();
+    for at in 0..count as i64 {
+        hands.set(1_000_000 + at / 3);
+        let kinds = ["signal", "fusion", "idea", "copy", "benchmark", "playbook", "task", "note"];
+        let kind = kinds[dice.below(kinds.len() as u64) as usize];
+        let state = ["final", "draft", "planned"][dice.below(3) as usize];
+        let robot = ["r", "r", "r", "q"][dice.below(4) as usize];
+        let mut on: Vec<String> = Vec::new();
+        for _ in 0..dice.below(4) {
+            if let Some(id) = ids.get(dice.below(ids.len().max(1) as u64) as usize) {
+                on.push(format!("\"{id}\""));
+            }
+        }
+        let execution = if dice.below(5) == 0 { r#","executionId":"e""# } else { "" };
+        let one = draft(&format!(
+            r#"{{"robotId":"{robot}","module":"m{}","source":"s","type":"{kind}","state":"{state}","payload":{{"n":{at}}},
+            "lineage":{{"dependsOnLedgerIds":[{}]{execution}}}}}"#,
+            dice.below(2),
+            on.join(",")
+        ));
+        ids.push(append_one(ledger, one).id);
+    }
+    ids.iter().map(|id| ledger.get(&local(), id).unwrap().unwrap()).collect()
+}
+
+fn fresh(place: &super::Place) -> (Ledger, Hands) {
+    let hands = Hands::at(1_000_000);
+    let options = Options { clock: hands.clock(), ..place.options() };
+    (Ledger::init(&place.location, options).unwrap(), hands)
+}
+
+fn walk(ledger: &Ledger, filter: &Filter, order: Order, limit: usize) -> Vec<Stored> {
+    let mut all = Vec::new();
+    let mut cursor = None;
+    loop {
+        let page = ledger.list(&local(), filter, order, cursor, limit).unwrap();
+        all.extend(page.entries);
+        match page.next {
+            Some(next) => cursor = Some(Cursor::parse(&next.to_string()).unwrap()),
+            None => return all,
+        }
+    }
+}
+
+fn lists(fixture: &dyn Fixture) {
+    let place = fixture.place();
+    let (ledger, hands) = fresh(&place);
+    let all = varied(&ledger, &hands, 7, 120);
+    let instant = |millis: i64| Some(Millis::new(millis).instant());
+    let filters = [
+        Filter::default(),
+        Filter { robot_id: Some(robot("q")), ..Filter::default() },
+        Filter { kind: Some(name("idea")), ..Filter::default() },
+        Filter { state: Some(name("draft")), module: Some(name("m1")), ..Filter::default() },
+        Filter {
+            robot_id: Some(robot("r")),
+            kind: Some(name("task")),
+            state: Some(name("final")),
+            ..Filter::default()
+        },
+        Filter { execution_id: Some(ExecutionId::parse("e").unwrap()), ..Filter::default() },
+        Filter { from: instant(1_000_010), to: instant(1_000_020), ..Filter::default() },
+        Filter { kind: Some(name("copy")), to: instant(1_000_030), ..Filter::default() },
+        Filter { from: instant(2_000_000), ..Filter::default() },
+        Filter { to: instant(5), ..Filter::default() },
+    ];
+    for filter in &filters {
+        let is_in = |entry: &&Stored| {
+            let content = &entry.content;
+            filter.robot_id.as_ref().is_none_or(|robot| content.robot_id == *robot)
+                && filter.kind.as_ref().is_none_or(|kind| content.kind == *kind)
+                && filter.state.as_ref().is_none_or(|state| content.state == *state)
+                && filter.module.as_ref().is_none_or(|module| content.module == *module)
+                && filter.execution_id.as_ref().is_none_or(|id| content.execution_id.as_ref() == Some(id))
+                && filter.from.is_none_or(|from| entry.created_at.instant() >= from)
+                && filter.to.is_none_or(|to| entry.created_at.instant() <= to)
+        };
+        let expected: Vec<Stored> = all.iter().filter(is_in).cloned().collect();
+        let backwards: Vec<Stored> = expected.iter().rev().cloned().collect();
+        for limit in [1, 7, 1_000] {
+            assert_eq!(walk(&ledger, filter, Order::OldestFirst, limit), expected, "{filter:?} by {limit}");
+            assert_eq!(walk(&ledger, filter, Order::NewestFirst, limit), backwards, "{filter:?} by {limit}");
+        }
+    }
+    assert!(matches!(Cursor::parse("seq-01"), Err(LedgerError::BadCursor { .. })));
+}
+
+fn bounded_pages(fixture: &dyn Fixture) {
+    let place = fixture.place();
+    let limits = Limits { page_scan: 10, ..Limits::default() };
+    let ledger = Ledger::init(&place.location, Options { limits, ..place.options() }).unwrap();
+    append_one(&ledger, entry("idea", "{}", ""));
+    append(&ledger, (0..40).map(|_| entry("signal", "{}", "")).collect());
+    append_one(&ledger, entry("idea", "{}", ""));
+    let filter = Filter { kind: Some(name("idea")), ..Filter::default() };
+    let page = ledger.list(&local(), &filter, Order::OldestFirst, None, 5).unwrap();
+    assert_eq!((page.entries.len(), page.next.map(|next| next.to_string())), (1, Some("seq-10".to_owned())));
+    assert_eq!(walk(&ledger, &filter, Order::OldestFirst, 5).len(), 2);
+    assert_eq!(walk(&ledger, &filter, Order::NewestFirst, 5).len(), 2);
+}
+
+fn executions(fixture: &dyn Fixture) {
+    let place = fixture.place();
+    let (ledger, hands) = fresh(&place);
+    hands.set(1_893_456_000_000);
+    let signal = append_one(&ledger, entry("signal", "{}", "")).id;
+    let step = |state: &str, attempt| event("e", state, attempt, "2030-01-01T00:00:00Z", &[&signal], "");
+    append(&ledger, vec![entry("idea", "{}", r#""lineage":{"executionId":"e"}"#), step("planned", 1)]);
+    append(&ledger, vec![step("running", 1), step("failed", 1), step("running", 2)]);
+    let of_execution = Filter { execution_id: Some(ExecutionId::parse("e").unwrap()), ..Filter::default() };
+    assert_eq!(walk(&ledger, &of_execution, Order::OldestFirst, 3).len(), 5);
+    let events = Filter { kind: Some(name("execution_event")), ..of_execution };
+    let states: Vec<String> = walk(&ledger, &events, Order::OldestFirst, 2)
+        .iter()
+        .map(|event| event.content.state.as_str().to_owned())
+        .collect();
+    assert_eq!(states, ["planned", "running", "failed", "running"]);
+}
+
+fn lineage(fixture: &dyn Fixture) {
+    let place = fixture.place();
+    let ledger = place.init();
+    let on = |ids: &[&LedgerId]| {
+        let ids: Vec<String> = ids.iter().map(|id| format!("\"{id}\"")).collect();
+        entry("a", "{}", &format!(r#""lineage":{{"dependsOnLedgerIds":[{}]}}"#, ids.join(",")))
+    };
+    let a = append_one(&ledger, on(&[])).id;
+    let b = append_one(&ledger, on(&[&a])).id;
+    let c = append_one(&ledger, on(&[&a])).id;
+    let d = append_one(&ledger, on(&[&b, &c])).id;
+    let e = append_one(&ledger, on(&[&d, &a])).id;
+    let found = |id: &LedgerId, direction, depth| {
+        let lineage = ledger.lineage(&local(), id, direction, depth).unwrap().unwrap();
+        let entries =
+            lineage.entries.iter().map(|near| (near.distance, near.entry.id.clone())).collect::<Vec<_>>();
+        (entries, lineage.is_cut)
+    };
+    let near = |distance: usize, id: &LedgerId| (distance, id.clone());
+    assert_eq!(
+        found(&e, Direction::Up, 9),
+        (vec![near(1, &a), near(1, &d), near(2, &b), near(2, &c)], false)
+    );
+    assert_eq!(found(&e, Direction::Up, 1), (vec![near(1, &a), near(1, &d)], true));
+    assert_eq!(
+        found(&a, Direction::Down, 9),
+        (vec![near(1, &b), near(1, &c), near(1, &e), near(2, &d)], false)
+    );
+    assert_eq!(found(&a, Direction::Down, 1), (vec![near(1, &b), near(1, &c), near(1, &e)], true));
+    assert_eq!(found(&a, Direction::Up, 9), (vec![], false));
+    assert!(ledger.lineage(&local(), &LedgerId::parse("x").unwrap(), Direction::Up, 1).unwrap().is_none());
+    assert_eq!(ledger.lineage(&local(), &a, Direction::Up, 65).unwrap_err().code(), "ledger_limit");
+}
+
+/// What the ledger reads off its indexes must be what the definition gathers from the whole list.
+fn facts(fixture: &dyn Fixture) {
+    let place = fixture.place();
+    let (ledger, hands) = fresh(&place);
+    let all = varied(&ledger, &hands, 3, 150);
+    let entries: Vec<Entry> = all.iter().map(Stored::to_entry).collect();
+    let rules = [
+        CoherenceRules::default(),
+        CoherenceRules {
+            uncounted_states: vec!["final".to_owned(), "draft".to_owned()],
+            ..CoherenceRules::default()
+        },
+        CoherenceRules { uncounted_states: Vec::new(), ..CoherenceRules::default() },
+    ];
+    let mut derived = 0;
+    for robot_id in [robot("r"), robot("q"), robot("nobody")] {
+        for rules in &rules {
+            for at in [
+                None,
+                Some(0),
+                Some(1_000_000),
+                Some(1_000_007),
+                Some(1_000_025),
+                Some(1_000_049),
+                Some(9_000_000),
+            ] {
+                let at = at.map(|at| Millis::new(at).instant());
+                let tenant = local();
+                let question = Question { tenant_id: Some(&tenant), robot_id: &robot_id, at };
+                let expected = Facts::from_entries(&entries, &question, rules);
+                let found = ledger.facts(&local(), &robot_id, at, rules).unwrap().unwrap();
+                assert_eq!(found, expected, "{robot_id} at {at:?}");
+                let texts =
+                    [found, expected].map(|facts| Snapshot::derive(facts, rules).map(|it| it.to_json()));
+                assert_eq!(texts[0], texts[1]);
+                derived += usize::from(texts[0].is_some());
+            }
+        }
+    }
+    assert!(derived > 20);
+}
+
+fn watch(fixture: &dyn Fixture) {
+    let place = fixture.place();
+    let ledger = place.init();
+    let mut ours = ledger.watch(&local());
+    assert!(!ours.wait(Duration::ZERO));
+    append_one(&ledger, entry("a", "{}", ""));
+    assert!(ours.wait(Duration::from_secs(60)));
+    // Another handle stands for another process: it shares nothing with this one but the database.
+    let other = place.open();
+    let mut theirs = other.watch(&local());
+    while theirs.wait(Duration::from_millis(500)) {}
+    append_one(&ledger, entry("a", "{}", ""));
+    assert!(theirs.wait(Duration::from_secs(60)));
+    while ours.wait(Duration::from_millis(500)) {}
+    drop(ledger);
+    drop(other);
+    assert!(!ours.wait(Duration::from_secs(60)), "a closed ledger lets its followers go");
+}
+
+fn empty(fixture: &dyn Fixture) {
+    let place = fixture.place();
+    let ledger = place.init();
+    assert_eq!(ledger.last_seq(&local()).unwrap().get(), 0);
+    assert!(walk(&ledger, &Filter::default(), Order::NewestFirst, 5).is_empty());
+    assert!(ledger.stats(&local()).unwrap().is_none());
+    assert!(ledger.facts(&local(), &robot("r"), None, &CoherenceRules::default()).unwrap().is_none());
+    assert!(ledger.audit(&local()).unwrap().is_none());
+}

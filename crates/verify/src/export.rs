@@ -1,0 +1,271 @@
+//! Exports, checked line by line in bounded memory: every entry against its leaf, every number against the one before,
+//! every checkpoint against the tree so far. The first thing that is wrong is named, with the entry it is about.
+//!
+//! What was changed together with its leaf hash shows only at the next checkpoint: then the finding names the
+//! entries between the last good checkpoint and the bad one.
+
+use crealeph_contracts::Entry;
+use crealeph_contracts::digest::Sha256;
+use crealeph_contracts::instant::Instant;
+use crealeph_contracts::json::{Limits, Node, parse};
+
+use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::inclusion::leaf_record;
+use crate::note::{NoteError, VerifierKey};
+use crate::tree::{Tree, leaf};
+
+/// The longest line that is read.
+const MAX_LINE_BYTES: usize = 64 << 20;
+const FORMAT: &str = "crealeph-ledger-export-v1";
+
+/// How an export is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Not an export, or not of the log the key is for.
+    Unreadable,
+    /// An entry is not what its leaf says.
+    Changed,
+    /// An entry is not there.
+    Missing,
+    /// Entries stand in another order.
+    Reordered,
+    /// A signature does not fit.
+    Forged,
+    /// Two signed histories that cannot both be true, or a history other than the signed one.
+    Forked,
+    /// The log ends before a checkpoint the user kept.
+    Truncated,
+}
+
+impl Kind {
+    /// The stable code.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::Unreadable => "unreadable",
+            Kind::Changed => "changed",
+            Kind::Missing => "missing",
+            Kind::Reordered => "reordered",
+            Kind::Forged => "forged",
+            Kind::Forked => "forked",
+            Kind::Truncated => "truncated",
+        }
+    }
+}
+
+/// The first thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {what}", .kind.as_str())]
+pub struct Finding {
+    /// How it is wrong.
+    pub kind: Kind,
+    /// The sequence number of the first entry that is, or may be, wrong.
+    pub seq: Option<u64>,
+    /// What is wrong, for a person.
+    pub what: String,
+}
+
+/// What an export was found to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    /// The log's name.
+    pub origin: String,
+    /// The tenant.
+    pub tenant_id: String,
+    /// How many entries.
+    pub entries: u64,
+    /// The root of the recomputed tree.
+    pub root: Sha256,
+    /// How many checkpoints in the export hold.
+    pub checkpoints: u64,
+    /// How many entries a known key has signed for; what comes after them is not covered yet.
+    pub signed_entries: u64,
+}
+
+/// Checks an export as it is read.
+#[derive(Debug)]
+pub struct ExportVerifier {
+    keys: Vec<VerifierKey>,
+    /// Checkpoints the user kept elsewhere, by size.
+    kept: Vec<Checkpoint>,
+    header: Option<(String, String)>,
+    tree: Tree,
+    last_at: Option<Instant>,
+    /// The size of the last checkpoint that held.
+    good: u64,
+    checkpoints: u64,
+}
+
+impl ExportVerifier {
+    /// Checks with keys the user already has, and against checkpoints the user kept, if any.
+    pub fn new(keys: Vec<VerifierKey>, kept: &[&str]) -> Result<Self, Finding> {
+        let mut opened = Vec::new();
+        for note in kept {
+            let checkpoint = Checkpoint::open(note, &keys).map_err(|error| {
+                finding(kind_of(&error), None, format!("the checkpoint you kept: {error}"))
+            })?;
+            opened.push(checkpoint);
+        }
+        opened.sort_by_key(|checkpoint| checkpoint.size);
+        let (tree, last_at) = (Tree::default(), None);
+        let mut verifier =
+            ExportVerifier { keys, kept: opened, header: None, tree, last_at, good: 0, checkpoints: 0 };
+        verifier.check_kept()?;
+        Ok(verifier)
+    }
+
+    /// Checks the next line, without its end.
+    pub fn line(&mut self, line: &str) -> Result<(), Finding> {
+        let next = self.tree.size() + 1;
+        let unreadable = |what: String| finding(Kind::Changed, Some(next), what);
+        let (document, faults) = parse(line.as_bytes(), &Limits { max_bytes: MAX_LINE_BYTES });
+        let document = document.filter(|_| faults.is_empty()).ok_or_else(|| {
+            unreadable(format!(
+                "the line where entry {next} should stand is not JSON; entry {next} was changed"
+            ))
+        })?;
+        let root = document.root();
+        if self.header.is_none() {
+            return self.read_header(root);
+        }
+        if let Some(note) = root.member("checkpoint").and_then(Node::string) {
+            return self.read_checkpoint(&note);
+        }
+        self.read_entry(root)
+    }
+
+    /// Says what the export was found to be.
+    pub fn finish(self) -> Result<Verified, Finding> {
+        let Some((origin, tenant_id)) = self.header else {
+            return Err(finding(Kind::Unreadable, None, "the export is empty".to_owned()));
+        };
+        let entries = self.tree.size();
+        if let Some(kept) = self.kept.iter().find(|kept| kept.size > entries) {
+            let what = format!(
+                "the log ends after entry {entries}, and the checkpoint you kept has {}; entry {} is missing",
+                kept.size,
+                entries + 1
+            );
+            return Err(finding(Kind::Truncated, Some(entries + 1), what));
+        }
+        let (root, checkpoints, signed_entries) = (self.tree.root(), self.checkpoints, self.good);
+        Ok(Verified { origin, tenant_id, entries, root, checkpoints, signed_entries })
+    }
+
+    fn read_header(&mut self, root: Node<'_>) -> Result<(), Finding> {
+        let text = |key| root.member(key).and_then(Node::string);
+        let unreadable = |what: &str| finding(Kind::Unreadable, None, what.to_owned());
+        if text("format").as_deref() != Some(FORMAT) {
+            return Err(unreadable("the first line does not say crealeph-ledger-export-v1"));
+        }
+        let (Some(origin), Some(tenant)) = (text("origin"), text("tenantId")) else {
+            return Err(unreadable("the first line does not name the log and its tenant"));
+        };
+        if let Some(key) = self.keys.first()
+            && !self.keys.iter().any(|key| key.name() == origin)
+        {
+            let what = format!("the export is of the log `{origin}`, and the key is for `{}`", key.name());
+            return Err(finding(Kind::Unreadable, None, what));
+        }
+        self.header = Some((origin.into_owned(), tenant.into_owned()));
+        Ok(())
+    }
+
+    fn read_entry(&mut self, root: Node<'_>) -> Result<(), Finding> {
+        let next = self.tree.size() + 1;
+        let changed = |what: String| finding(Kind::Changed, Some(next), what);
+        let node = root.member("entry").filter(|_| root.members().count() == 2);
+        let node =
+            node.ok_or_else(|| changed(format!("the line of entry {next} is not one of an export")))?;
+        let Some((id, seq, record)) = leaf_record(node) else {
+            return Err(changed(format!("entry {next} is not in canonical form; it was changed")));
+        };
+        if seq > next {
+            let what = format!("entry {next} is missing; entry {seq} (`{id}`) stands in its place");
+            return Err(finding(Kind::Missing, Some(next), what));
+        }
+        if seq < next {
+            let what =
+                format!("entry {seq} (`{id}`) stands where entry {next} should; entries were reordered");
+            return Err(finding(Kind::Reordered, Some(next), what));
+        }
+        let entry = Entry::read_from(node)
+            .map_err(|_| changed(format!("entry {seq} (`{id}`) is not an entry; it was changed")))?;
+        let hash = leaf(record.as_bytes());
+        let stored = root.member("leaf").and_then(Node::string);
+        if stored.as_deref() != Some(hash.to_string().as_str()) {
+            return Err(changed(format!(
+                "entry {seq} (`{id}`) is not what its leaf hash says; it was changed"
+            )));
+        }
+        let tenant = entry.tenant_id.as_ref().map(|tenant| tenant.as_str());
+        if tenant != self.header.as_ref().map(|(_, tenant)| tenant.as_str()) {
+            return Err(changed(format!("entry {seq} (`{id}`) belongs to another tenant")));
+        }
+        let at = entry.created_at.instant();
+        if self.last_at.is_some_and(|last| at < last) {
+            let what = format!("entry {seq} (`{id}`) is older than the one before it");
+            return Err(finding(Kind::Reordered, Some(seq), what));
+        }
+        self.last_at = Some(at);
+        self.tree.add(hash);
+        self.check_kept()
+    }
+
+    /// A checkpoint of the export: signed by a known key, and stating the tree so far.
+    fn read_checkpoint(&mut self, note: &str) -> Result<(), Finding> {
+        if self.keys.is_empty() {
+            return Ok(());
+        }
+        let size = self.tree.size();
+        let checkpoint = match Checkpoint::open(note, &self.keys) {
+            Ok(checkpoint) => checkpoint,
+            // Signed by keys the user does not know, for example newer ones: nothing to check it by.
+            Err(CheckpointError::Note(NoteError::Unsigned { .. })) => return Ok(()),
+            Err(error) => {
+                let what = format!("the checkpoint after entry {size}: {error}");
+                return Err(finding(kind_of(&error), Some(size), what));
+            }
+        };
+        if checkpoint.size != size {
+            let what = format!("a checkpoint of {} entries stands after entry {size}", checkpoint.size);
+            return Err(finding(Kind::Reordered, Some(size + 1), what));
+        }
+        self.compare(&checkpoint, "the checkpoint in the export")?;
+        self.checkpoints += 1;
+        Ok(())
+    }
+
+    /// The checkpoints the user kept, where the tree has come to their size.
+    fn check_kept(&mut self) -> Result<(), Finding> {
+        let size = self.tree.size();
+        let due: Vec<Checkpoint> = self.kept.iter().filter(|kept| kept.size == size).cloned().collect();
+        due.iter().try_for_each(|kept| self.compare(kept, "the checkpoint you kept"))
+    }
+
+    fn compare(&mut self, checkpoint: &Checkpoint, whose: &str) -> Result<(), Finding> {
+        if checkpoint.root == self.tree.root() {
+            self.good = self.good.max(checkpoint.size);
+            return Ok(());
+        }
+        let from = self.good + 1;
+        let what = format!(
+            "{whose} of {} entries states another history: one of the entries {from} to {} was changed together \
+             with its leaf hash, or the log was forked there; entries 1 to {} are as signed",
+            checkpoint.size, checkpoint.size, self.good
+        );
+        Err(finding(Kind::Forked, Some(from), what))
+    }
+}
+
+fn kind_of(error: &CheckpointError) -> Kind {
+    match error {
+        CheckpointError::Note(NoteError::Form(_)) | CheckpointError::Form(_) => Kind::Unreadable,
+        CheckpointError::OtherLog { .. } => Kind::Unreadable,
+        CheckpointError::Note(_) => Kind::Forged,
+    }
+}
+
+fn finding(kind: Kind, seq: Option<u64>, what: String) -> Finding {
+    Finding { kind, seq, what }
+}
