@@ -22,7 +22,8 @@ pub(crate) fn is_non_empty(text: &str) -> bool {
 
 /// What keeps a text from being an identifier, if anything does (R2).
 fn identifier_fault(text: &str) -> Option<(Code, &'static str)> {
-    let is_plain = text.bytes().all(|b| b.is_ascii_graphic());
+    // Looks at every byte, without an early end, so that many are looked at at once.
+    let is_plain = text.bytes().fold(true, |is_plain, byte| is_plain & byte.is_ascii_graphic());
     if text.len() > MAX_IDENTIFIER_BYTES {
         Some((Code::TooLong, "the identifier is longer than 256 bytes; shorten it"))
     } else if is_plain && !text.is_empty() {

@@ -1,7 +1,7 @@
 //! RFC 8785 (JCS): the one text of a document that every machine writes alike, used for sameness and hashes.
 
 use super::document::{Kind, Node};
-use super::write::push_text;
+use super::write::{push_number, push_text};
 
 /// The canonical text of a value: keys sorted by UTF-16 code units, ECMAScript numbers, minimal escapes.
 pub fn canonical(node: Node<'_>) -> String {
@@ -17,7 +17,12 @@ pub fn canonical_bytes(node: Node<'_>) -> Vec<u8> {
 
 /// A double as ECMAScript prints it. Not a number that JSON has: `null`.
 pub fn number_text(value: f64) -> String {
-    if value.is_finite() { ryu_js::Buffer::new().format_finite(value).to_owned() } else { "null".to_owned() }
+    let mut text = String::new();
+    match value.is_finite() {
+        true => push_number(&mut text, value),
+        false => text.push_str("null"),
+    }
+    text
 }
 
 /// Recursion is bounded by the parser's depth limit.
@@ -25,8 +30,7 @@ fn write(out: &mut String, node: Node<'_>) {
     match node.kind() {
         Kind::Null | Kind::Boolean => out.push_str(node.source()),
         Kind::Number => {
-            let value = node.number().unwrap_or_default();
-            out.push_str(ryu_js::Buffer::new().format_finite(value));
+            push_number(out, node.number().unwrap_or_default());
         }
         Kind::Text => push_text(out, &node.text_value()),
         Kind::Array => {

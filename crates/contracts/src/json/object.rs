@@ -15,7 +15,7 @@ impl JsonObject {
 
     /// Builds an object member by member.
     pub fn build(members: impl FnOnce(&mut ObjectWriter<'_>)) -> Self {
-        let mut text = String::with_capacity(96);
+        let mut text = String::with_capacity(256);
         let mut writer = ObjectWriter::new(&mut text);
         members(&mut writer);
         writer.end();

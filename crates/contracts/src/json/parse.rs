@@ -300,18 +300,25 @@ impl Parser<'_> {
         Ok(())
     }
 
+    #[inline]
     fn string(&mut self) -> Result<(), Stop> {
         let start = self.pos + 1;
-        let mut escaped = false;
-        self.pos = start;
+        self.pos = plain_end(self.bytes, start);
+        if self.peek() != Some(b'"') {
+            return self.escaped_string(start);
+        }
+        self.push(TokenKind::Plain, start, self.pos);
+        self.pos += 1;
+        Ok(())
+    }
+
+    /// The rest of a string that holds an escape, or something that a string must not hold.
+    #[inline(never)]
+    fn escaped_string(&mut self, start: usize) -> Result<(), Stop> {
         loop {
-            self.pos = plain_end(self.bytes, self.pos);
             match self.peek() {
                 Some(b'"') => break,
-                Some(b'\\') => {
-                    escaped = true;
-                    self.escape()?;
-                }
+                Some(b'\\') => self.escape()?,
                 Some(control) => {
                     return Err(self.stop(
                         Code::Syntax,
@@ -327,9 +334,9 @@ impl Parser<'_> {
                     ));
                 }
             }
+            self.pos = plain_end(self.bytes, self.pos);
         }
-        let kind = if escaped { TokenKind::Escaped } else { TokenKind::Plain };
-        self.push(kind, start, self.pos);
+        self.push(TokenKind::Escaped, start, self.pos);
         self.pos += 1;
         Ok(())
     }
@@ -426,29 +433,7 @@ impl Parser<'_> {
 
     /// Notes every key of the object that stands earlier in it too.
     fn find_duplicates(&mut self, container: usize, end: usize) {
-        const FEW: usize = 16;
-        let mut few = [0usize; FEW];
-        let mut count = 0;
-        let mut any_escaped = false;
-        let mut at = container + 1;
-        while at < end {
-            let Some(key) = self.tokens.get(at) else { break };
-            any_escaped |= key.kind == TokenKind::Escaped;
-            if let Some(slot) = few.get_mut(count) {
-                *slot = at;
-            }
-            count += 1;
-            at = self.tokens.get(at + 1).map_or(end, |value| value.next as usize);
-        }
-        if count <= FEW && !any_escaped {
-            let keys = few.get(..count).unwrap_or_default();
-            for (later, &key) in keys.iter().enumerate().skip(1) {
-                let source = self.key_source(key);
-                let earlier = keys.get(..later).unwrap_or_default();
-                if earlier.iter().any(|&other| self.key_source(other) == source) {
-                    self.note(key, Code::DuplicateKey);
-                }
-            }
+        if self.keys_differ(container, end) {
             return;
         }
         let root = Node { text: self.text, tokens: &self.tokens, index: container };
@@ -468,10 +453,27 @@ impl Parser<'_> {
         }
     }
 
-    #[inline]
-    fn key_source(&self, index: usize) -> &[u8] {
-        let token = self.tokens.get(index);
-        token.and_then(|token| self.bytes.get(token.start as usize..token.end as usize)).unwrap_or_default()
+    /// Whether a quick look shows that the object's keys all differ: there are few, and no two look alike.
+    fn keys_differ(&self, container: usize, end: usize) -> bool {
+        const FEW: usize = 16;
+        let mut prints = [0; FEW];
+        let mut count = 0;
+        let mut at = container + 1;
+        while at < end {
+            let (Some(key), Some(value)) = (self.tokens.get(at), self.tokens.get(at + 1)) else {
+                return false;
+            };
+            let source = self.bytes.get(key.start as usize..key.end as usize).unwrap_or_default();
+            let print = fingerprint(source);
+            let Some((earlier, [slot, ..])) = prints.split_at_mut_checked(count) else { return false };
+            if key.kind == TokenKind::Escaped || earlier.contains(&print) {
+                return false;
+            }
+            *slot = print;
+            count += 1;
+            at = value.next as usize;
+        }
+        true
     }
 
     fn note(&mut self, token: usize, code: Code) {
@@ -556,10 +558,25 @@ fn looks_like_yaml(text: &str) -> bool {
     })
 }
 
+/// A number that equal keys share and different ones seldom do: made of length, start and end.
+#[inline]
+fn fingerprint(key: &[u8]) -> u64 {
+    let ends = match (key.first_chunk::<8>(), key.last_chunk::<8>()) {
+        (Some(first), Some(last)) => u64::from_le_bytes(*first).rotate_left(5) ^ u64::from_le_bytes(*last),
+        _ => match (key.first_chunk::<4>(), key.last_chunk::<4>()) {
+            (Some(first), Some(last)) => {
+                u64::from(u32::from_le_bytes(*first)) << 24 ^ u64::from(u32::from_le_bytes(*last))
+            }
+            _ => key.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+        },
+    };
+    ends ^ (key.len() as u64) << 56
+}
+
 /// Where the run of ordinary string bytes that starts at `from` ends: at a quote, a backslash, a control
 /// character or the end of the text. Looks at eight bytes at a time.
 #[inline]
-fn plain_end(bytes: &[u8], from: usize) -> usize {
+pub(super) fn plain_end(bytes: &[u8], from: usize) -> usize {
     const ONES: u64 = u64::MAX / 255;
     const HIGHS: u64 = ONES << 7;
     let mut at = from;

@@ -3,13 +3,15 @@
 use std::fmt::Write as _;
 
 use super::document::{Kind, Node};
+use super::parse::plain_end;
 
 /// Adds a string with its quotes, escaping only what JSON wants escaped.
 pub fn push_text(out: &mut String, text: &str) {
     out.push('"');
     let mut rest = text;
-    while let Some(at) = rest.bytes().position(|b| matches!(b, b'"' | b'\\' | 0..=0x1F)) {
-        let (plain, special) = rest.split_at_checked(at).unwrap_or((rest, ""));
+    while let Some((plain, special)) = rest.split_at_checked(plain_end(rest.as_bytes(), 0))
+        && !special.is_empty()
+    {
         out.push_str(plain);
         let mut chars = special.chars();
         match chars.next() {
@@ -33,7 +35,11 @@ pub fn push_text(out: &mut String, text: &str) {
 
 /// Adds a finite double as RFC 8785 writes it.
 pub fn push_number(out: &mut String, value: f64) {
-    out.push_str(ryu_js::Buffer::new().format(value));
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        let _ = write!(out, "{}", value as i64);
+    } else {
+        out.push_str(ryu_js::Buffer::new().format(value));
+    }
 }
 
 /// Writes one object into a string, member by member, in the order given.
