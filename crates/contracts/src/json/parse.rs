@@ -643,6 +643,9 @@ mod tests {
     fn duplicate_keys_are_found_at_any_depth_and_in_any_spelling() {
         assert_eq!(codes(r#"{"a":1,"b":[{"c":1,"c":2}]}"#), fault("/b/0/c", Code::DuplicateKey));
         assert_eq!(codes(r#"{"a":1,"\u0061":2}"#), fault("/a", Code::DuplicateKey));
+        assert_eq!(codes(r#"{"beginningAend-of-it":1,"beginningBend-of-it":2}"#), [], "alike is not equal");
+        let alike = r#"{"beginningAend-of-it":1,"beginningBend-of-it":2,"beginningAend-of-it":3}"#;
+        assert_eq!(codes(alike), fault("/beginningAend-of-it", Code::DuplicateKey));
         let many: Vec<String> = (0..40).map(|n| format!("\"k{n}\":{n}")).collect();
         assert_eq!(codes(&format!("{{{},\"k7\":0}}", many.join(","))), fault("/k7", Code::DuplicateKey));
         assert_eq!(codes(&format!("{{{}}}", many.join(","))), []);
