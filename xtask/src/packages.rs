@@ -28,6 +28,11 @@ const PACKAGES: &[Package] = &[
         debian: "sqlite3",
         why: "the ledger's tests change its file behind its back",
     },
+    Package {
+        provides: "unshare",
+        debian: "util-linux",
+        why: "the ledger's tests fill a small disk of their own",
+    },
 ];
 
 /// Each with the cargo command that shows whether it is there.
