@@ -17,11 +17,23 @@ struct Package {
     why: &'static str,
 }
 
-const PACKAGES: &[Package] = &[Package {
-    provides: "git",
-    debian: "git",
-    why: "`cargo xtask tidy` asks it which files belong to the project",
-}];
+const PACKAGES: &[Package] = &[
+    Package {
+        provides: "git",
+        debian: "git",
+        why: "`cargo xtask tidy` asks it which files belong to the project",
+    },
+    Package {
+        provides: "sqlite3",
+        debian: "sqlite3",
+        why: "the ledger's tests change its file behind its back",
+    },
+    Package {
+        provides: "unshare",
+        debian: "util-linux",
+        why: "the ledger's tests fill a small disk of their own",
+    },
+];
 
 /// Each with the cargo command that shows whether it is there.
 const COMPONENTS: &[(&str, &[&str])] =

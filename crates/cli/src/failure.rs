@@ -7,6 +7,7 @@ use crealeph_contracts::violation::Violation;
 use crealeph_decision::judge::ContextError;
 use crealeph_decision::policy::RulesError;
 use crealeph_decision::work::PlanError;
+use crealeph_ledger::{LedgerError, Refusal};
 
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +56,20 @@ pub(crate) enum Failure {
     TooMany { name: String, limit: usize, what: &'static str },
     #[error(transparent)]
     Plan(#[from] PlanError),
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    #[error("`{name}` is refused, everything before it is written: {refusal}")]
+    Refused { name: String, refusal: Box<Refusal> },
+    #[error("`{name}` is not a {what}: {why}")]
+    BadName { what: &'static str, name: String, why: String },
+    #[error("say which robot: `crealeph snapshot ROBOT`")]
+    RobotMissing,
+    #[error("there is no entry `{name}` of tenant `{tenant}`; check the id and --tenant")]
+    NoEntry { name: String, tenant: String },
+    #[error("`{}` cannot be used: {why}", .path.display())]
+    Configuration { path: PathBuf, why: String },
+    #[error("the public key cannot be used")]
+    VerifierKey(#[source] crealeph_verify::KeyError),
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
 }
@@ -77,6 +92,12 @@ impl Failure {
             Failure::NoEntries(_) => "no_entries",
             Failure::Plan(PlanError::Cycle(_)) => "cycle",
             Failure::Plan(PlanError::DuplicateId(_)) => "duplicate_id",
+            Failure::Ledger(error) => error.code(),
+            Failure::Refused { refusal, .. } => refusal.code(),
+            Failure::BadName { .. } | Failure::RobotMissing => "bad_name",
+            Failure::NoEntry { .. } => "unknown_id",
+            Failure::Configuration { .. } => "bad_configuration",
+            Failure::VerifierKey(_) => "bad_key",
             Failure::Output(_) => "output",
         }
     }
@@ -84,7 +105,12 @@ impl Failure {
     /// 1 where the input was judged and refused, 2 where it could not be judged.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Failure::Invalid { .. } | Failure::Plan(_) | Failure::SnapshotEmpty(_) => 1,
+            Failure::Invalid { .. }
+            | Failure::Plan(_)
+            | Failure::SnapshotEmpty(_)
+            | Failure::Refused { .. }
+            | Failure::NoEntry { .. }
+            | Failure::Ledger(LedgerError::BadExport { .. } | LedgerError::Damaged { .. }) => 1,
             _ => 2,
         }
     }

@@ -46,6 +46,11 @@ impl Output {
         self.line(json)
     }
 
+    /// Where data can be streamed to.
+    pub(crate) fn writer(&mut self) -> &mut dyn Write {
+        &mut self.writer
+    }
+
     /// Sends what was written on its way.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.writer.flush().map_err(Failure::Output)

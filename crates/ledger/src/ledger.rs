@@ -26,7 +26,7 @@ use crate::plan::Prepared;
 use crate::position::Seq;
 use crate::read::{self, Cursor, Direction, Filter, Lineage, Order, Page};
 use crate::sqlite::Sqlite;
-use crate::store::{Backend, Head, Reads};
+use crate::store::{Backend, Head, Reads, Unwritten, Work};
 use crate::writer::{self, Job};
 
 /// Where a ledger lives.
@@ -241,6 +241,14 @@ impl Ledger {
             Ok(())
         })?;
         Ok(answer)
+    }
+
+    /// Writes beside the writing thread, in a transaction of its own: for what is rare.
+    pub(crate) fn write(&self, tenant: &TenantId, work: Work<'_>) -> Result<(), LedgerError> {
+        let mut writer = self.0.backend.writer()?;
+        writer.transact(Some(tenant), work).map_err(|unwritten| match unwritten {
+            Unwritten::Nothing(error) | Unwritten::Unknown(error) => error,
+        })
     }
 
     /// The entry of an id.

@@ -16,7 +16,7 @@ use crate::plan::Prepared;
 use crate::position::{Millis, Seq};
 use crate::reach::Reach;
 use crate::read::StoredCheckpoint;
-use crate::store::{Head, Reads, Row, Selection, Unwritten};
+use crate::store::{Head, Reads, Row, Selection};
 
 /// Entries audited in one go.
 const AUDIT_PAGE: u64 = 500;
@@ -78,8 +78,7 @@ impl Ledger {
     pub fn checkpoint(&self, tenant: &TenantId) -> Result<Checkpoint, LedgerError> {
         let keys = Keyring::load(&self.inner().keys)?;
         let mut signed = None;
-        let mut writer = self.inner().backend.writer()?;
-        let written = writer.transact(Some(tenant), &mut |transaction| {
+        self.write(tenant, &mut |transaction| {
             let head = transaction.locked_head(tenant)?;
             let (size, root) = (head.frontier.size(), head.frontier.root());
             let checkpoint = Checkpoint::sign(&head.origin, size, root, &keys);
@@ -87,12 +86,8 @@ impl Ledger {
             transaction.add_checkpoint(&head, &StoredCheckpoint { size, root, note })?;
             signed = Some(checkpoint);
             Ok(())
-        });
-        match (written, signed) {
-            (Ok(()), Some(checkpoint)) => Ok(checkpoint),
-            (Err(Unwritten::Nothing(error) | Unwritten::Unknown(error)), _) => Err(error),
-            (Ok(()), None) => Err(LedgerError::Closed),
-        }
+        })?;
+        signed.ok_or(LedgerError::Closed)
     }
 
     /// The checkpoints kept, by size.
@@ -105,7 +100,14 @@ impl Ledger {
         let keys = Keyring::load(&self.inner().keys)?;
         let origin = match self.ask(tenant, |_, head| Ok(head.origin.clone()))? {
             Some(origin) => origin,
-            None => self.checkpoint(tenant)?.origin,
+            None => {
+                let mut origin = String::new();
+                self.write(tenant, &mut |transaction| {
+                    origin = transaction.locked_head(tenant)?.origin;
+                    Ok(())
+                })?;
+                origin
+            }
         };
         Ok(keys.verifier_keys(&origin))
     }

@@ -18,7 +18,7 @@ use crate::merkle::complete_tiles;
 use crate::plan::{self, Plan, Prepared, Transferred};
 use crate::position::{Millis, Seq};
 use crate::read::StoredCheckpoint;
-use crate::store::{Addition, Unwritten};
+use crate::store::Addition;
 use crate::writer::InTransaction;
 
 /// What the first line of an export says.
@@ -201,13 +201,6 @@ impl Ledger {
         imported.entries += written;
         imported.repeats += repeats;
         Ok(())
-    }
-
-    fn write(&self, tenant: &TenantId, work: crate::store::Work<'_>) -> Result<(), LedgerError> {
-        let mut writer = self.inner().backend.writer()?;
-        writer.transact(Some(tenant), work).map_err(|unwritten| match unwritten {
-            Unwritten::Nothing(error) | Unwritten::Unknown(error) => error,
-        })
     }
 }
 

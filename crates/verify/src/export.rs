@@ -134,6 +134,11 @@ impl ExportVerifier {
         self.read_entry(root)
     }
 
+    /// How many entries were checked so far.
+    pub fn entries(&self) -> u64 {
+        self.tree.size()
+    }
+
     /// Says what the export was found to be.
     pub fn finish(self) -> Result<Verified, Finding> {
         let Some((origin, tenant_id)) = self.header else {
@@ -227,7 +232,15 @@ impl ExportVerifier {
                 return Err(finding(kind_of(&error), Some(size), what));
             }
         };
-        if checkpoint.size != size {
+        if checkpoint.size > size {
+            let what = format!(
+                "the checkpoint of {} entries stands after entry {size}; entry {} is missing",
+                checkpoint.size,
+                size + 1
+            );
+            return Err(finding(Kind::Missing, Some(size + 1), what));
+        }
+        if checkpoint.size < size {
             let what = format!("a checkpoint of {} entries stands after entry {size}", checkpoint.size);
             return Err(finding(Kind::Reordered, Some(size + 1), what));
         }

@@ -1,6 +1,7 @@
 //! One file per command; here they are only listed, parsed and run.
 
 mod completions;
+mod ledger;
 mod man;
 mod policy;
 mod schema;
@@ -44,6 +45,7 @@ enum Command {
     Policy(policy::Policy),
     Snapshot(snapshot::SnapshotCommand),
     Work(work::Work),
+    Ledger(Box<ledger::LedgerCommand>),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -79,6 +81,7 @@ impl Command {
             Command::Policy(command) => command.run(output),
             Command::Snapshot(command) => command.run(output),
             Command::Work(command) => command.run(output),
+            Command::Ledger(command) => command.run(output),
             Command::Completions(command) => command.run(output),
             Command::Man(command) => command.run(output),
         }
@@ -88,8 +91,9 @@ impl Command {
         match self {
             Command::Validate(command) => command.wants_json(),
             Command::Policy(command) => command.wants_json(),
-            Command::Snapshot(command) => command.json,
+            Command::Snapshot(command) => command.wants_json(),
             Command::Work(command) => command.wants_json(),
+            Command::Ledger(command) => command.wants_json(),
             Command::Schema(_) | Command::Completions(_) | Command::Man(_) => false,
         }
     }

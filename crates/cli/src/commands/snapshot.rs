@@ -10,10 +10,12 @@ use crealeph_contracts::instant::Instant;
 use crealeph_contracts::json::{Limits, parse};
 use crealeph_contracts::scalar::{RobotId, TenantId};
 use crealeph_contracts::violation::Report;
+use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::policy::RulesSource;
 use crealeph_decision::snapshot::{Facts, Question, Snapshot, SnapshotType};
 
 use super::Verdict;
+use super::ledger::{At, Settled};
 use super::policy::read_rules;
 use crate::failure::Failure;
 use crate::input::{DEFAULT_MAX_BYTES, Line, Source, next_line};
@@ -25,6 +27,8 @@ const MAX_ENTRIES: usize = 1_000_000;
 
 const EXAMPLES: &str = "\
 Examples:
+  crealeph snapshot robot-7
+  crealeph snapshot robot-7 --ledger ledger.db --at 2026-03-04T06:00:00Z --json
   crealeph snapshot --from entries.jsonl
   crealeph snapshot robot-7 --from entries.jsonl --at 2026-03-04T06:00:00Z --json
 
@@ -40,13 +44,12 @@ pub(super) struct SnapshotCommand {
     /// The robot; may be left out where the entries are of one alone
     robot: Option<String>,
 
-    /// Entries as JSON Lines, oldest first; `-` for standard input
-    #[arg(long, value_name = "FILE")]
-    from: PathBuf,
+    /// Entries as JSON Lines, oldest first, instead of a ledger; `-` for standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ledger", "keys"])]
+    from: Option<PathBuf>,
 
-    /// The tenant; may be left out where the entries are of one alone
-    #[arg(long)]
-    tenant: Option<String>,
+    #[command(flatten)]
+    at_ledger: At,
 
     /// The instant to look at; by default everything there is
     #[arg(long, value_name = "INSTANT")]
@@ -55,44 +58,78 @@ pub(super) struct SnapshotCommand {
     /// A file of rules whose `[coherence]` counts (see `crealeph policy --help`)
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-
-    /// Print JSON, as a pipe gets it
-    #[arg(long)]
-    pub(super) json: bool,
 }
 
 impl SnapshotCommand {
+    pub(super) fn wants_json(&self) -> bool {
+        self.at_ledger.json
+    }
+
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let at = match &self.at {
             None => None,
             Some(text) => Some(Instant::parse(text).map_err(|why| Failure::BadInstant(text.clone(), why))?),
         };
+        let is_json = self.wants_json() || !output.is_terminal();
         let (RulesSource { coherence: rules, .. }, _) = read_rules(self.rules)?;
-        let source = Source::new(Some(self.from.clone()));
-        let entries = read_entries(&source, Progress::new("entries read", output))?;
-        let tenants: BTreeSet<Option<&TenantId>> =
-            entries.iter().map(|entry| entry.tenant_id.as_ref()).collect();
-        let tenant_name =
-            |tenant: &Option<&TenantId>| tenant.map_or("(none)", |tenant| tenant.as_str()).to_owned();
-        let tenant = pick(&tenants, self.tenant.as_deref(), tenant_name, "tenants", "--tenant")?;
-        let robots: BTreeSet<&RobotId> = entries
-            .iter()
-            .filter(|entry| entry.tenant_id.as_ref() == tenant)
-            .map(|entry| &entry.robot_id)
-            .collect();
-        let robot = pick(&robots, self.robot.as_deref(), |robot| robot.to_string(), "robots", "ROBOT")?;
-
-        let question = Question { tenant_id: tenant, robot_id: robot, at };
-        let facts = Facts::from_entries(&entries, &question, &rules);
-        let snapshot = Snapshot::derive(facts, &rules)
-            .ok_or_else(|| Failure::SnapshotEmpty(robot.as_str().to_owned()))?;
-        if self.json || !output.is_terminal() {
+        let snapshot = match self.from {
+            Some(file) => {
+                let progress = Progress::new("entries read", output);
+                from_file(file, progress, self.at_ledger.tenant(), self.robot.as_deref(), at, &rules)?
+            }
+            None => from_ledger(&self.at_ledger.settle()?, self.robot.as_deref(), at, &rules)?,
+        };
+        if is_json {
             output.json(&snapshot.to_json())?;
         } else {
             output.text(&told(&snapshot))?;
         }
         Ok(Verdict::Good)
     }
+}
+
+fn from_file(
+    file: PathBuf,
+    progress: Progress,
+    asked_tenant: Option<&str>,
+    asked_robot: Option<&str>,
+    at: Option<Instant>,
+    rules: &CoherenceRules,
+) -> Result<Snapshot, Failure> {
+    let source = Source::new(Some(file));
+    let entries = read_entries(&source, progress)?;
+    let tenants: BTreeSet<Option<&TenantId>> = entries.iter().map(|entry| entry.tenant_id.as_ref()).collect();
+    let tenant_name =
+        |tenant: &Option<&TenantId>| tenant.map_or("(none)", |tenant| tenant.as_str()).to_owned();
+    let tenant = pick(&tenants, asked_tenant, tenant_name, "tenants", "--tenant")?;
+    let robots: BTreeSet<&RobotId> = entries
+        .iter()
+        .filter(|entry| entry.tenant_id.as_ref() == tenant)
+        .map(|entry| &entry.robot_id)
+        .collect();
+    let robot = pick(&robots, asked_robot, |robot| robot.to_string(), "robots", "ROBOT")?;
+
+    let question = Question { tenant_id: tenant, robot_id: robot, at };
+    let facts = Facts::from_entries(&entries, &question, rules);
+    Snapshot::derive(facts, rules).ok_or_else(|| Failure::SnapshotEmpty(robot.as_str().to_owned()))
+}
+
+fn from_ledger(
+    ledger: &Settled,
+    robot: Option<&str>,
+    at: Option<Instant>,
+    rules: &CoherenceRules,
+) -> Result<Snapshot, Failure> {
+    let robot = robot.ok_or(Failure::RobotMissing)?;
+    let bad = |why: crealeph_contracts::scalar::IdentifierError| Failure::BadName {
+        what: "robot",
+        name: robot.to_owned(),
+        why: why.to_string(),
+    };
+    let robot = RobotId::parse(robot).map_err(bad)?;
+    let facts = ledger.open()?.facts(&ledger.tenant, &robot, at, rules)?;
+    let snapshot = facts.and_then(|facts| Snapshot::derive(facts, rules));
+    snapshot.ok_or_else(|| Failure::SnapshotEmpty(robot.as_str().to_owned()))
 }
 
 /// The one that is asked for, or the only one there is.

@@ -1,0 +1,202 @@
+//! `crealeph ledger`: the ledger from the command line. Here its arguments and where the ledger is found; what is
+//! written, read and proved stands in a file each.
+
+mod proving;
+mod reading;
+mod writing;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use crealeph_contracts::scalar::TenantId;
+use crealeph_ledger::{Ledger, Location, Options};
+
+use super::Verdict;
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Where the ledger is unless something else is said.
+const DEFAULT_LEDGER: &str = ".crealeph/ledger.db";
+const CONFIGURATION: &str = "crealeph.toml";
+
+const EXAMPLES: &str = "\
+Examples:
+  crealeph ledger init
+  crealeph ledger append entries.jsonl
+  crealeph ledger list --type signal --newest
+  crealeph ledger checkpoint > kept.checkpoint
+  crealeph ledger key > kept.key
+  crealeph ledger verify --key kept.key --checkpoint kept.checkpoint
+  crealeph ledger prove 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f > proof.json
+  crealeph ledger verify-proof proof.json --key kept.key
+
+A line for `append`: {\"robotId\",\"module\",\"source\",\"type\",\"state\",\"payload\"} and, where it has them, `lineage`
+{\"dependsOnLedgerIds\": [\"<id>\" or \"key:<key>\"]}, `observedAt` and `key`. With keys, running it again is safe.
+
+The ledger is the one that --ledger names, else CREALEPH_LEDGER, else `location` under [ledger] in crealeph.toml, else
+.crealeph/ledger.db; --tenant and --keys likewise (CREALEPH_TENANT, CREALEPH_KEYS; `tenant`, `keys`).
+
+Exit codes: 0 done, 1 refused or found wrong, 2 cannot be done.";
+
+/// Keep entries for ever, and prove that nothing was changed
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct LedgerCommand {
+    #[command(flatten)]
+    at: At,
+
+    #[command(subcommand)]
+    action: Action,
+}
+
+/// Which ledger, and whose part of it.
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct At {
+    /// The ledger: a file, or a database as `postgres://…`
+    #[arg(long, global = true, value_name = "LEDGER")]
+    ledger: Option<String>,
+
+    /// The tenant [default: local]
+    #[arg(long, global = true)]
+    tenant: Option<String>,
+
+    /// The folder of the signing keys [default: beside the ledger]
+    #[arg(long, global = true, value_name = "FOLDER")]
+    keys: Option<PathBuf>,
+
+    /// Print JSON, as a pipe gets it
+    #[arg(long, global = true)]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Make a new ledger with its first signing key
+    Init,
+    Append(writing::Append),
+    Import(writing::Import),
+    Backup(writing::Backup),
+    /// State and sign what the log is now, and print the statement
+    Checkpoint,
+    Key(writing::Key),
+    Get(reading::Get),
+    List(reading::List),
+    Tail(reading::Tail),
+    Lineage(reading::LineageOf),
+    /// Tell how large the log is
+    Stats,
+    Export(proving::Export),
+    Verify(proving::Verify),
+    Prove(proving::Prove),
+    VerifyProof(proving::VerifyProof),
+}
+
+impl LedgerCommand {
+    pub(super) fn wants_json(&self) -> bool {
+        self.at.json
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let at = self.at.settle()?;
+        match self.action {
+            Action::Init => writing::init(&at),
+            Action::Append(command) => command.run(&at, output),
+            Action::Import(command) => command.run(&at, output),
+            Action::Backup(command) => command.run(&at, output),
+            Action::Checkpoint => writing::checkpoint(&at, output),
+            Action::Key(command) => command.run(&at, output),
+            Action::Get(command) => command.run(&at, output),
+            Action::List(command) => command.run(&at, output),
+            Action::Tail(command) => command.run(&at, output),
+            Action::Lineage(command) => command.run(&at, output),
+            Action::Stats => reading::stats(&at, output),
+            Action::Export(command) => command.run(&at, output),
+            Action::Verify(command) => command.run(&at, output),
+            Action::Prove(command) => command.run(&at, output),
+            Action::VerifyProof(command) => command.run(output, at.is_json),
+        }
+    }
+}
+
+/// What [`At`] comes to with environment and configuration.
+#[derive(Debug)]
+pub(super) struct Settled {
+    pub(super) location: Location,
+    pub(super) tenant: TenantId,
+    pub(super) keys: PathBuf,
+    pub(super) is_json: bool,
+}
+
+#[derive(Debug, Default, serde::Deserialize)]
+struct Configuration {
+    #[serde(default)]
+    ledger: LedgerTable,
+}
+
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LedgerTable {
+    location: Option<String>,
+    tenant: Option<String>,
+    keys: Option<PathBuf>,
+}
+
+impl At {
+    /// The tenant, where a flag names it.
+    pub(super) fn tenant(&self) -> Option<&str> {
+        self.tenant.as_deref()
+    }
+
+    /// Flag, else environment, else configuration, else the default.
+    pub(super) fn settle(self) -> Result<Settled, Failure> {
+        let LedgerTable { location, tenant, keys } = configured()?;
+        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let location = self.ledger.or_else(|| variable("CREALEPH_LEDGER")).or(location);
+        let location = Location::parse(location.as_deref().unwrap_or(DEFAULT_LEDGER));
+        let tenant = self.tenant.or_else(|| variable("CREALEPH_TENANT")).or(tenant);
+        let tenant = tenant.as_deref().unwrap_or("local");
+        let tenant = TenantId::parse(tenant).map_err(|why| Failure::BadName {
+            what: "tenant",
+            name: tenant.to_owned(),
+            why: why.to_string(),
+        })?;
+        let keys = self.keys.or_else(|| variable("CREALEPH_KEYS").map(PathBuf::from)).or(keys);
+        let keys = keys.unwrap_or_else(|| location.default_keys());
+        Ok(Settled { location, tenant, keys, is_json: self.json })
+    }
+}
+
+fn configured() -> Result<LedgerTable, Failure> {
+    let path = Path::new(CONFIGURATION);
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(LedgerTable::default()),
+        Err(source) => return Err(Failure::Unreadable { path: path.to_owned(), source }),
+    };
+    let configuration: Configuration = toml::from_str(&text)
+        .map_err(|why| Failure::Configuration { path: path.to_owned(), why: why.to_string() })?;
+    Ok(configuration.ledger)
+}
+
+impl Settled {
+    fn options(&self) -> Options {
+        Options { keys: Some(self.keys.clone()), ..Options::default() }
+    }
+
+    pub(super) fn open(&self) -> Result<Ledger, Failure> {
+        Ok(Ledger::open(&self.location, self.options())?)
+    }
+
+    fn is_json(&self, output: &Output) -> bool {
+        self.is_json || !output.is_terminal()
+    }
+}
+
+/// Reads an identifier that was given as an argument.
+fn named<T>(
+    what: &'static str,
+    name: &str,
+    parse: impl Fn(&str) -> Result<T, crealeph_contracts::scalar::IdentifierError>,
+) -> Result<T, Failure> {
+    parse(name).map_err(|why| Failure::BadName { what, name: name.to_owned(), why: why.to_string() })
+}

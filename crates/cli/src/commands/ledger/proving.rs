@@ -1,0 +1,261 @@
+//! The commands that prove and check: export, verify, prove, verify-proof. Checking is done by `crealeph-verify`, which
+//! shares nothing with what wrote the ledger.
+
+use std::fs::OpenOptions;
+use std::io::{BufRead as _, BufWriter, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use crealeph_contracts::json::ObjectWriter;
+use crealeph_contracts::scalar::LedgerId;
+use crealeph_ledger::{Ledger, LedgerError};
+use crealeph_verify::{ExportVerifier, Finding, Verified, VerifierKey, verify_proof};
+
+use super::writing::read_text;
+use super::{Settled, Verdict, named};
+use crate::failure::Failure;
+use crate::input::Source;
+use crate::output::Output;
+
+/// The largest proof file that is read.
+const MAX_PROOF_BYTES: usize = 64 << 20;
+
+/// Print the whole log as JSON Lines: entries, leaf hashes and checkpoints
+#[derive(Debug, Args)]
+pub(super) struct Export {
+    /// A new file to write to; standard output where absent or `-`
+    file: Option<PathBuf>,
+}
+
+impl Export {
+    pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+        let ledger = at.open()?;
+        let exported = match self.file.filter(|file| file.as_os_str() != "-") {
+            None => ledger.export(&at.tenant, &mut output.writer())?,
+            Some(path) => {
+                let unwritable = |source| Failure::Unwritable { path: path.clone(), source };
+                let file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(unwritable)?;
+                let mut writer = BufWriter::new(file);
+                let exported = ledger.export(&at.tenant, &mut writer)?;
+                writer.flush().map_err(unwritable)?;
+                exported
+            }
+        };
+        match exported {
+            Some(exported) => eprintln!("{} entries, {} checkpoints", exported.entries, exported.checkpoints),
+            None => eprintln!("tenant `{}` has no log in `{}` yet", at.tenant, ledger.place()),
+        }
+        Ok(Verdict::Good)
+    }
+}
+
+/// Recompute everything and name the first thing that is wrong
+#[derive(Debug, Args)]
+pub(super) struct Verify {
+    /// An export to check instead of the ledger; `-` for standard input
+    export: Option<PathBuf>,
+    /// A checkpoint that you kept; may be given more than once
+    #[arg(long, value_name = "FILE")]
+    checkpoint: Vec<PathBuf>,
+    /// A file of public keys that you kept [default: the keys beside the ledger]
+    #[arg(long, value_name = "FILE")]
+    key: Vec<PathBuf>,
+}
+
+impl Verify {
+    pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+        let mut keys = read_keys(&self.key)?;
+        let ledger = if self.export.is_some() { None } else { Some(at.open()?) };
+        if keys.is_empty()
+            && let Some(ledger) = &ledger
+        {
+            eprintln!("checking with the keys beside the ledger; give --key to check with one that you kept");
+            for key in ledger.verifier_keys(&at.tenant)? {
+                keys.push(parse_key(&key)?);
+            }
+        }
+        let kept = self.checkpoint.iter().map(|path| read_text(path)).collect::<Result<Vec<_>, _>>()?;
+        let kept: Vec<&str> = kept.iter().map(String::as_str).collect();
+        let verifier = match ExportVerifier::new(keys, &kept) {
+            Ok(verifier) => verifier,
+            Err(finding) => return found(&finding, at, output),
+        };
+        let checked = match &ledger {
+            Some(ledger) => check_ledger(ledger, at, verifier)?,
+            None => check_export(&Source::new(self.export), verifier)?,
+        };
+        let verified = match checked {
+            Ok(verified) => verified,
+            Err(finding) => return found(&finding, at, output),
+        };
+        if let Some(ledger) = &ledger
+            && let Some(fault) = ledger.audit(&at.tenant)?
+        {
+            let kind = crealeph_verify::Kind::Changed;
+            let what = format!("{fault}; the entries themselves are as written");
+            return found(&Finding { kind, seq: fault.seq.map(|seq| seq.get()), what }, at, output);
+        }
+        tell(&verified, at, output)
+    }
+}
+
+fn check_export(source: &Source, mut verifier: ExportVerifier) -> Result<Result<Verified, Finding>, Failure> {
+    for line in source.open()?.lines() {
+        let line = match line {
+            Ok(line) => line,
+            Err(error) => return Err(source.failure(error)),
+        };
+        if let Err(finding) = verifier.line(&line) {
+            return Ok(Err(finding));
+        }
+    }
+    Ok(verifier.finish())
+}
+
+fn check_ledger(
+    ledger: &Ledger,
+    at: &Settled,
+    verifier: ExportVerifier,
+) -> Result<Result<Verified, Finding>, Failure> {
+    let mut lines = LineWriter { verifier, buffer: Vec::new(), finding: None };
+    match ledger.export(&at.tenant, &mut lines) {
+        Ok(Some(_)) => Ok(lines.verifier.finish()),
+        Ok(None) => Err(Failure::NoEntry { name: "the log".to_owned(), tenant: at.tenant.to_string() }),
+        Err(error) => match (lines.finding, error) {
+            (Some(finding), _) => Ok(Err(finding)),
+            (None, error @ LedgerError::Damaged { .. }) => {
+                let kind = crealeph_verify::Kind::Unreadable;
+                let seq = lines.verifier.entries() + 1;
+                let what = format!("{error}; entry {seq} is the first that cannot be read");
+                Ok(Err(Finding { kind, seq: Some(seq), what }))
+            }
+            (None, error) => Err(error.into()),
+        },
+    }
+}
+
+/// Hands an export to the verifier line by line, and stops it at the first finding.
+struct LineWriter {
+    verifier: ExportVerifier,
+    buffer: Vec<u8>,
+    finding: Option<Finding>,
+}
+
+impl Write for LineWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.last() == Some(&b'\n') {
+            self.buffer.pop();
+            let line = String::from_utf8_lossy(&self.buffer).into_owned();
+            self.buffer.clear();
+            if let Err(finding) = self.verifier.line(&line) {
+                self.finding = Some(finding);
+                return Err(std::io::Error::other("found wrong"));
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn found(finding: &Finding, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+    if at.is_json(output) {
+        let mut line = String::new();
+        let mut object = ObjectWriter::new(&mut line);
+        object.raw("ok", "false").text("kind", finding.kind.as_str());
+        if let Some(seq) = finding.seq {
+            object.raw("seq", &seq.to_string());
+        }
+        object.text("message", &finding.what);
+        object.end();
+        output.line(&line)?;
+    } else {
+        output.line(&finding.to_string())?;
+    }
+    Ok(Verdict::Bad)
+}
+
+fn tell(verified: &Verified, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+    let Verified { origin, tenant_id, entries, root, checkpoints, signed_entries } = verified;
+    if at.is_json(output) {
+        let mut line = String::new();
+        let mut object = ObjectWriter::new(&mut line);
+        object.raw("ok", "true").text("tenantId", tenant_id).text("origin", origin);
+        object.raw("entries", &entries.to_string()).text("root", &root.to_string());
+        object.raw("checkpoints", &checkpoints.to_string()).raw("signedEntries", &signed_entries.to_string());
+        object.end();
+        output.line(&line)?;
+    } else {
+        output.line(&format!("{entries} entries of tenant {tenant_id} are as written, root {root}"))?;
+        output.line(&format!(
+            "{checkpoints} checkpoints hold; a known key has signed for {signed_entries} entries"
+        ))?;
+    }
+    Ok(Verdict::Good)
+}
+
+fn read_keys(files: &[PathBuf]) -> Result<Vec<VerifierKey>, Failure> {
+    let mut keys = Vec::new();
+    for file in files {
+        for line in read_text(file)?.lines().filter(|line| !line.trim().is_empty()) {
+            keys.push(parse_key(line)?);
+        }
+    }
+    Ok(keys)
+}
+
+fn parse_key(text: &str) -> Result<VerifierKey, Failure> {
+    VerifierKey::parse(text).map_err(Failure::VerifierKey)
+}
+
+/// Print a proof that an entry is in the log
+#[derive(Debug, Args)]
+pub(super) struct Prove {
+    /// Its id
+    id: String,
+}
+
+impl Prove {
+    pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+        let id = named("id", &self.id, LedgerId::parse)?;
+        let proof = at.open()?.prove(&at.tenant, &id)?;
+        let proof = proof.ok_or_else(|| Failure::NoEntry { name: self.id, tenant: at.tenant.to_string() })?;
+        output.json(&proof.to_json())?;
+        Ok(Verdict::Good)
+    }
+}
+
+/// Check a proof, offline and without a ledger
+#[derive(Debug, Args)]
+pub(super) struct VerifyProof {
+    /// The proof; standard input where absent or `-`
+    file: Option<PathBuf>,
+    /// A file of public keys that you kept
+    #[arg(long, value_name = "FILE", required = true)]
+    key: Vec<PathBuf>,
+}
+
+impl VerifyProof {
+    pub(super) fn run(self, output: &mut Output, is_json: bool) -> Result<Verdict, Failure> {
+        let keys = read_keys(&self.key)?;
+        let bytes = Source::new(self.file).read_bounded(MAX_PROOF_BYTES)?;
+        match verify_proof(&bytes, &keys) {
+            Ok(proven) if is_json || !output.is_terminal() => output.line(&proven.entry)?,
+            Ok(proven) => {
+                let size = proven.checkpoint.size;
+                output.line(&format!(
+                    "entry {} (`{}`) is in the signed log of {size} entries",
+                    proven.seq, proven.id
+                ))?;
+            }
+            Err(error) => {
+                eprintln!("error: {error}");
+                return Ok(Verdict::Bad);
+            }
+        }
+        Ok(Verdict::Good)
+    }
+}

@@ -1,0 +1,237 @@
+//! The commands that read: get, list, tail, lineage, stats.
+
+use std::time::Duration;
+
+use clap::Args;
+use crealeph_contracts::instant::Instant;
+use crealeph_contracts::json::ObjectWriter;
+use crealeph_contracts::scalar::{ClientKey, ExecutionId, LedgerId, Name, RobotId};
+use crealeph_ledger::{Cursor, Direction, Filter, KEY_PREFIX, Ledger, Order, Seq, Stored};
+
+use super::{Settled, Verdict, named};
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// How long `tail` sleeps at most before it looks again; it is woken before that.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+const PAGE: usize = 500;
+
+fn print(entry: &Stored, at: &Settled, output: &mut Output) -> Result<(), Failure> {
+    if at.is_json(output) {
+        return output.line(&entry.canonical());
+    }
+    let content = &entry.content;
+    output.line(&format!(
+        "{:>8}  {}  {:<16} {:<16} {:<10} {}",
+        entry.seq, entry.created_at, content.robot_id, content.kind, content.state, entry.id
+    ))
+}
+
+/// The entry that an argument names: an id, or `key:` and a client key.
+fn find(ledger: &Ledger, at: &Settled, name: &str) -> Result<Stored, Failure> {
+    let found = match name.strip_prefix(KEY_PREFIX) {
+        Some(key) => ledger.get_by_key(&at.tenant, &named("key", key, ClientKey::parse)?)?,
+        None => ledger.get(&at.tenant, &named("id", name, LedgerId::parse)?)?,
+    };
+    found.ok_or_else(|| Failure::NoEntry { name: name.to_owned(), tenant: at.tenant.to_string() })
+}
+
+/// Print an entry
+#[derive(Debug, Args)]
+pub(super) struct Get {
+    /// Its id, or `key:` and its client key
+    id: String,
+}
+
+impl Get {
+    pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+        let entry = find(&at.open()?, at, &self.id)?;
+        output.json(&entry.canonical())?;
+        Ok(Verdict::Good)
+    }
+}
+
+/// Print entries, oldest first, by filter and page
+#[derive(Debug, Args)]
+pub(super) struct List {
+    /// Of this robot
+    #[arg(long)]
+    robot: Option<String>,
+    /// Of this type
+    #[arg(long = "type")]
+    kind: Option<String>,
+    /// In this state
+    #[arg(long)]
+    state: Option<String>,
+    /// By this module
+    #[arg(long)]
+    module: Option<String>,
+    /// Of this execution
+    #[arg(long)]
+    execution: Option<String>,
+    /// Taken at or after this instant
+    #[arg(long, value_name = "INSTANT")]
+    from: Option<String>,
+    /// Taken at or before this instant
+    #[arg(long, value_name = "INSTANT")]
+    to: Option<String>,
+    /// Newest first
+    #[arg(long)]
+    newest: bool,
+    /// How many at most
+    #[arg(long, default_value_t = 100)]
+    limit: usize,
+    /// Go on where an earlier list ended
+    #[arg(long)]
+    cursor: Option<String>,
+}
+
+impl List {
+    pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+        let filter = self.filter()?;
+        let order = if self.newest { Order::NewestFirst } else { Order::OldestFirst };
+        let mut cursor = self.cursor.as_deref().map(Cursor::parse).transpose()?;
+        let ledger = at.open()?;
+        let mut left = self.limit;
+        while left > 0 {
+            let page = ledger.list(&at.tenant, &filter, order, cursor, left.min(PAGE))?;
+            left -= page.entries.len().min(left);
+            for entry in &page.entries {
+                print(entry, at, output)?;
+            }
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        if let Some(cursor) = cursor {
+            eprintln!("there is more: add --cursor {cursor}");
+        }
+        Ok(Verdict::Good)
+    }
+
+    fn filter(&self) -> Result<Filter, Failure> {
+        fn read<T>(
+            what: &'static str,
+            text: Option<&String>,
+            parse: impl Fn(&str) -> Result<T, crealeph_contracts::scalar::IdentifierError>,
+        ) -> Result<Option<T>, Failure> {
+            text.map(|text| named(what, text, parse)).transpose()
+        }
+        let instant = |text: Option<&String>| {
+            text.map(|text| Instant::parse(text).map_err(|why| Failure::BadInstant(text.clone(), why)))
+                .transpose()
+        };
+        Ok(Filter {
+            robot_id: read("robot", self.robot.as_ref(), RobotId::parse)?,
+            kind: read("type", self.kind.as_ref(), Name::parse)?,
+            state: read("state", self.state.as_ref(), Name::parse)?,
+            module: read("module", self.module.as_ref(), Name::parse)?,
+            execution_id: read("execution", self.execution.as_ref(), ExecutionId::parse)?,
+            from: instant(self.from.as_ref())?,
+            to: instant(self.to.as_ref())?,
+        })
+    }
+}
+
+/// Print entries as they are appended, by anyone
+#[derive(Debug, Args)]
+pub(super) struct Tail {
+    /// Start after this sequence number [default: the newest]
+    #[arg(long, value_name = "SEQ")]
+    after: Option<u64>,
+    /// End after this many entries
+    #[arg(long)]
+    limit: Option<u64>,
+}
+
+impl Tail {
+    pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+        let ledger = at.open()?;
+        let mut watch = ledger.watch(&at.tenant);
+        let mut last = match self.after {
+            Some(number) => Seq::new(number).unwrap_or(Seq::MAX),
+            None => ledger.last_seq(&at.tenant)?,
+        };
+        let mut left = self.limit.unwrap_or(u64::MAX);
+        while left > 0 {
+            let limit = usize::try_from(left).unwrap_or(PAGE).min(PAGE);
+            let cursor = Some(Cursor::after(last));
+            let page = ledger.list(&at.tenant, &Filter::default(), Order::OldestFirst, cursor, limit)?;
+            for entry in &page.entries {
+                print(entry, at, output)?;
+                last = entry.seq;
+                left -= 1;
+            }
+            output.flush()?;
+            if page.next.is_none() && left > 0 {
+                watch.wait(LOOK_AGAIN);
+            }
+        }
+        Ok(Verdict::Good)
+    }
+}
+
+/// Print what an entry rests on, or what rests on it
+#[derive(Debug, Args)]
+pub(super) struct LineageOf {
+    /// Its id, or `key:` and its client key
+    id: String,
+    /// What rests on it, instead of what it rests on
+    #[arg(long)]
+    down: bool,
+    /// How many steps
+    #[arg(long, default_value_t = 16)]
+    depth: usize,
+}
+
+impl LineageOf {
+    pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+        let ledger = at.open()?;
+        let entry = find(&ledger, at, &self.id)?;
+        let direction = if self.down { Direction::Down } else { Direction::Up };
+        let Some(lineage) = ledger.lineage(&at.tenant, &entry.id, direction, self.depth)? else {
+            return Ok(Verdict::Good);
+        };
+        for relative in &lineage.entries {
+            if at.is_json(output) {
+                let mut line = String::new();
+                let mut object = ObjectWriter::new(&mut line);
+                object
+                    .raw("distance", &relative.distance.to_string())
+                    .raw("entry", &relative.entry.canonical());
+                object.end();
+                output.line(&line)?;
+            } else {
+                output.text(&format!("{:>3}", relative.distance))?;
+                print(&relative.entry, at, output)?;
+            }
+        }
+        if lineage.is_cut {
+            eprintln!("there is more; raise --depth to see further");
+        }
+        Ok(Verdict::Good)
+    }
+}
+
+pub(super) fn stats(at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+    let ledger = at.open()?;
+    let Some(stats) = ledger.stats(&at.tenant)? else {
+        eprintln!("tenant `{}` has no log in `{}` yet", at.tenant, ledger.place());
+        return Ok(Verdict::Good);
+    };
+    let mut line = String::new();
+    let mut object = ObjectWriter::new(&mut line);
+    object.text("ledger", ledger.place()).text("tenantId", at.tenant.as_str()).text("origin", &stats.origin);
+    object.raw("entries", &stats.entries.to_string()).raw("edges", &stats.edges.to_string());
+    if let Some(last_at) = stats.last_at {
+        object.text("lastAt", &last_at.to_string());
+    }
+    object.text("root", &stats.root.to_string()).raw("checkpoints", &stats.checkpoints.to_string());
+    if let Some(size) = stats.last_checkpoint {
+        object.raw("lastCheckpoint", &size.to_string());
+    }
+    object.end();
+    output.json(&line)?;
+    Ok(Verdict::Good)
+}

@@ -1,0 +1,257 @@
+//! The commands that write: init, append, import, backup, checkpoint, key.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use crealeph_contracts::entry::Draft;
+use crealeph_contracts::json::{Limits, ObjectWriter};
+use crealeph_ledger::{AppendError, Appended, Ledger, Location};
+
+use super::{Settled, Verdict};
+use crate::failure::Failure;
+use crate::input::{DEFAULT_MAX_BYTES, Line, Source, next_line};
+use crate::output::Output;
+use crate::progress::Progress;
+
+/// Lines that are written together at most.
+const BATCH_LINES: usize = 500;
+/// Bytes of lines that are written together at most.
+const BATCH_BYTES: usize = 8 << 20;
+
+pub(super) fn init(at: &Settled) -> Result<Verdict, Failure> {
+    if let Location::File(file) = &at.location
+        && let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty())
+    {
+        std::fs::create_dir_all(folder)
+            .map_err(|source| Failure::Unwritable { path: folder.to_owned(), source })?;
+    }
+    let ledger = Ledger::init(&at.location, at.options())?;
+    eprintln!("made the ledger `{}`, its signing key in `{}`", ledger.place(), at.keys.display());
+    eprintln!(
+        "keep the public key that `crealeph ledger key` prints elsewhere: whoever verifies the log needs it"
+    );
+    Ok(Verdict::Good)
+}
+
+/// Append entries, one JSON object per line, and print a line for each
+#[derive(Debug, Args)]
+pub(super) struct Append {
+    /// The entries as JSON Lines; standard input where absent or `-`
+    file: Option<PathBuf>,
+}
+
+impl Append {
+    pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+        let ledger = at.open()?;
+        let source = Source::new(self.file);
+        let mut reader = source.open()?;
+        let mut tally = Tally { progress: Progress::new("entries appended", output), new: 0, repeats: 0 };
+        let mut batch = Batch::default();
+        let mut number = 0u64;
+        loop {
+            number += 1;
+            let line = next_line(&mut reader, DEFAULT_MAX_BYTES).map_err(|error| source.failure(error))?;
+            let line = match line {
+                Line::End => break,
+                Line::Whole(line) => line,
+                Line::TooLong => {
+                    let what = format!("{}, line {number}", source.name());
+                    batch.write(&ledger, at, &source, output, &mut tally)?;
+                    return Err(Failure::TooLarge { what, limit: DEFAULT_MAX_BYTES });
+                }
+            };
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            match Draft::parse(&line, &Limits { max_bytes: DEFAULT_MAX_BYTES }) {
+                Ok(draft) => batch.push(draft, number, line.len()),
+                Err(violations) => {
+                    batch.write(&ledger, at, &source, output, &mut tally)?;
+                    let name = format!("{}, line {number}", source.name());
+                    return Err(Failure::Invalid { name, expected: "entry", violations });
+                }
+            }
+            // Whoever writes line by line gets an answer line by line.
+            if batch.is_full() || !reader.buffer().contains(&b'\n') {
+                batch.write(&ledger, at, &source, output, &mut tally)?;
+                output.flush()?;
+            }
+        }
+        batch.write(&ledger, at, &source, output, &mut tally)?;
+        let Tally { new, repeats, .. } = tally;
+        eprintln!("{new} appended, {repeats} repeats");
+        Ok(Verdict::Good)
+    }
+}
+
+#[derive(Default)]
+struct Batch {
+    drafts: Vec<Draft>,
+    lines: Vec<u64>,
+    bytes: usize,
+}
+
+impl Batch {
+    fn push(&mut self, draft: Draft, line: u64, bytes: usize) {
+        self.drafts.push(draft);
+        self.lines.push(line);
+        self.bytes += bytes;
+    }
+
+    fn is_full(&self) -> bool {
+        self.drafts.len() >= BATCH_LINES || self.bytes >= BATCH_BYTES
+    }
+
+    /// Writes what is gathered. Where a line is refused, the lines before it are written all the same.
+    fn write(
+        &mut self,
+        ledger: &Ledger,
+        at: &Settled,
+        source: &Source,
+        output: &mut Output,
+        tally: &mut Tally,
+    ) -> Result<(), Failure> {
+        let Batch { drafts, lines, .. } = std::mem::take(self);
+        if drafts.is_empty() {
+            return Ok(());
+        }
+        let refused = match ledger.append(&at.tenant, drafts.clone()) {
+            Ok(appended) => return print_appended(&appended, at, output, tally),
+            Err(AppendError::Refused { position, refusal }) => (position, refusal),
+            Err(AppendError::Ledger(error)) => return Err(error.into()),
+        };
+        let (position, refusal) = refused;
+        let before: Vec<Draft> = drafts.into_iter().take(position).collect();
+        match ledger.append(&at.tenant, before) {
+            Ok(appended) => print_appended(&appended, at, output, tally)?,
+            Err(AppendError::Ledger(error)) => return Err(error.into()),
+            Err(AppendError::Refused { .. }) => {}
+        }
+        output.flush()?;
+        let line = lines.get(position).copied().unwrap_or_default();
+        Err(Failure::Refused { name: format!("{}, line {line}", source.name()), refusal: Box::new(refusal) })
+    }
+}
+
+fn print_appended(
+    appended: &[Appended],
+    at: &Settled,
+    output: &mut Output,
+    tally: &mut Tally,
+) -> Result<(), Failure> {
+    let mut line = String::new();
+    for one in appended {
+        line.clear();
+        if at.is_json(output) {
+            let mut object = ObjectWriter::new(&mut line);
+            object.text("id", one.id.as_str()).raw("seq", &one.seq.to_string());
+            object.text("createdAt", &one.created_at.to_string());
+            object.raw("repeat", if one.is_repeat { "true" } else { "false" });
+            object.end();
+        } else {
+            let repeat = if one.is_repeat { "  repeat" } else { "" };
+            line = format!("{:>8}  {}  {}{repeat}", one.seq, one.created_at, one.id);
+        }
+        output.line(&line)?;
+    }
+    tally.add(appended);
+    Ok(())
+}
+
+/// What came of the lines so far.
+struct Tally {
+    progress: Progress,
+    new: u64,
+    repeats: u64,
+}
+
+impl Tally {
+    fn add(&mut self, appended: &[Appended]) {
+        for one in appended {
+            self.progress.step();
+            if one.is_repeat {
+                self.repeats += 1;
+            } else {
+                self.new += 1;
+            }
+        }
+    }
+}
+
+/// Take an export in, checking every entry; an interrupted import goes on when run again
+#[derive(Debug, Args)]
+pub(super) struct Import {
+    /// The export; standard input where absent or `-`
+    file: Option<PathBuf>,
+}
+
+impl Import {
+    pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+        let ledger = at.open()?;
+        let source = Source::new(self.file);
+        let imported = ledger.import(&mut source.open()?)?;
+        let crealeph_ledger::Imported { tenant_id, entries, repeats } = imported;
+        let mut line = String::new();
+        let mut object = ObjectWriter::new(&mut line);
+        object.text("tenantId", tenant_id.as_str()).raw("imported", &entries.to_string());
+        object.raw("repeats", &repeats.to_string());
+        object.end();
+        output.json(&line)?;
+        Ok(Verdict::Good)
+    }
+}
+
+/// Copy the ledger to a new file while it is in use; keys are not copied
+#[derive(Debug, Args)]
+pub(super) struct Backup {
+    /// The new file
+    to: PathBuf,
+}
+
+impl Backup {
+    pub(super) fn run(self, at: &Settled, _: &mut Output) -> Result<Verdict, Failure> {
+        at.open()?.backup(&self.to)?;
+        eprintln!(
+            "copied to `{}`; the signing keys in `{}` are not part of it",
+            self.to.display(),
+            at.keys.display()
+        );
+        Ok(Verdict::Good)
+    }
+}
+
+pub(super) fn checkpoint(at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+    let checkpoint = at.open()?.checkpoint(&at.tenant)?;
+    output.text(&checkpoint.note)?;
+    Ok(Verdict::Good)
+}
+
+/// Print the public keys that a verifier needs, or add a signing key
+#[derive(Debug, Args)]
+pub(super) struct Key {
+    /// Add a new signing key; older ones go on signing beside it until you remove their files
+    #[arg(long)]
+    rotate: bool,
+}
+
+impl Key {
+    pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+        let ledger = at.open()?;
+        if self.rotate {
+            ledger.rotate_key()?;
+        }
+        for key in ledger.verifier_keys(&at.tenant)? {
+            output.line(&key)?;
+        }
+        Ok(Verdict::Good)
+    }
+}
+
+/// Reads a small text file whole.
+pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
+    let source = Source::new(Some(path.to_owned()));
+    let mut text = String::new();
+    source.open()?.take(1 << 20).read_to_string(&mut text).map_err(|error| source.failure(error))?;
+    Ok(text)
+}

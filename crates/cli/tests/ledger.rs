@@ -1,0 +1,386 @@
+//! The ledger as a user meets it: the commands, and what `verify` says when someone has been at the file. Tampering is
+//! done with the sqlite3 program, as an intruder would.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test says what it expects"
+)]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A folder with a ledger, gone when the test ends.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ledger-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Scratch(path)
+    }
+
+    /// A ledger of `count` entries, each resting on the one before, a checkpoint after every hundred.
+    fn with_entries(name: &str, count: usize) -> Scratch {
+        let scratch = Scratch::new(name);
+        scratch.good(&["init"], "");
+        for from in (0..count).step_by(100) {
+            let lines: String = (from..count.min(from + 100)).map(line).collect();
+            scratch.good(&["append"], &lines);
+            scratch.good(&["checkpoint"], "");
+        }
+        scratch
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_crealeph"));
+        command.arg("ledger").args(args).current_dir(&self.0);
+        command.env_remove("CREALEPH_LEDGER").env_remove("CREALEPH_TENANT").env_remove("CREALEPH_KEYS");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, args: &[&str], stdin: &str) -> (i32, String, String) {
+        ended(self.command(args), stdin)
+    }
+
+    /// Runs a command that must succeed, and gives its standard output.
+    fn good(&self, args: &[&str], stdin: &str) -> String {
+        let (code, stdout, stderr) = self.run(args, stdin);
+        assert_eq!(code, 0, "{args:?}: {stdout}{stderr}");
+        stdout
+    }
+
+    fn write(&self, name: &str, content: &str) {
+        fs::write(self.0.join(name), content).unwrap();
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join(".crealeph/ledger.db")
+    }
+
+    /// Changes the file behind the ledger's back, its triggers put out of the way.
+    fn tamper(&self, sql: &str) {
+        let off = "DROP TRIGGER entries_stay; DROP TRIGGER entries_remain; DROP TRIGGER entries_are_new; \
+                   DROP TRIGGER logs_only_grow; DROP TRIGGER tiles_stay; DROP TRIGGER edges_remain;";
+        let done = Command::new("sqlite3").arg(self.file()).arg(format!("{off} {sql}")).output().unwrap();
+        assert!(done.status.success() && done.stderr.is_empty(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    /// What `verify` finds: the kind, and the entry it names.
+    fn verdict(&self, args: &[&str]) -> (String, u64, String) {
+        let (code, stdout, stderr) = self.run(&[&["verify"], args].concat(), "");
+        assert_eq!(code, 1, "{stdout}{stderr}");
+        let found: Value = serde_json::from_str(&stdout).unwrap();
+        let seq = found["seq"].as_u64().unwrap_or_default();
+        (found["kind"].as_str().unwrap().to_owned(), seq, found["message"].as_str().unwrap().to_owned())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn ended(mut command: Command, stdin: &str) -> (i32, String, String) {
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let bytes = stdin.as_bytes().to_vec();
+    let feeder = std::thread::spawn(move || {
+        let _ = input.write_all(&bytes);
+    });
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    feeder.join().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+/// The line of entry `number`, from 0, which rests on the one before.
+fn line(number: usize) -> String {
+    let kind = ["signal", "fusion", "idea", "copy", "benchmark", "playbook"][number % 6];
+    let on = match number {
+        0 => String::new(),
+        _ => format!(",\"lineage\":{{\"dependsOnLedgerIds\":[\"key:k{}\"]}}", number - 1),
+    };
+    format!(
+        "{{\"robotId\":\"r\",\"module\":\"m\",\"source\":\"s\",\"type\":\"{kind}\",\"state\":\"final\",\
+         \"payload\":{{\"n\":{number}}},\"key\":\"k{number}\"{on}}}\n"
+    )
+}
+
+#[test]
+fn entries_are_appended_once_and_read_back() {
+    let scratch = Scratch::with_entries("append", 8);
+    let again = scratch.good(&["append"], &(0..10).map(line).collect::<String>());
+    let answers: Vec<Value> = again.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let repeats: Vec<bool> = answers.iter().map(|answer| answer["repeat"].as_bool().unwrap()).collect();
+    assert_eq!(repeats, [true, true, true, true, true, true, true, true, false, false]);
+    let got: Value = serde_json::from_str(&scratch.good(&["get", "key:k3"], "")).unwrap();
+    assert_eq!((&got["payload"]["n"], &got["seq"], &got["id"]), (&3.into(), &4.into(), &answers[3]["id"]));
+    assert_eq!(scratch.good(&["list", "--type", "idea"], "").lines().count(), 2);
+    assert_eq!(scratch.good(&["list", "--newest", "--limit", "3"], "").lines().count(), 3);
+    assert_eq!(scratch.good(&["lineage", "key:k3"], "").lines().count(), 3);
+    assert_eq!(scratch.good(&["lineage", "key:k3", "--down", "--depth", "2"], "").lines().count(), 2);
+    assert_eq!(scratch.good(&["tail", "--after", "7", "--limit", "2"], "").lines().count(), 2);
+    let stats: Value = serde_json::from_str(&scratch.good(&["stats"], "")).unwrap();
+    assert_eq!((&stats["entries"], &stats["edges"]), (&10.into(), &9.into()));
+    assert_eq!(scratch.run(&["get", "nothing"], "").0, 1);
+    assert_eq!(scratch.run(&["init"], "").0, 2);
+}
+
+#[test]
+fn a_refused_line_is_named_and_the_lines_before_it_are_kept() {
+    let scratch = Scratch::with_entries("refused", 2);
+    let conflict = line(1).replace("\"n\":1", "\"n\":7");
+    let (code, stdout, stderr) =
+        scratch.run(&["append"], &format!("{}{}{conflict}{}", line(2), line(3), line(4)));
+    assert_eq!((code, stdout.lines().count()), (1, 2), "{stderr}");
+    assert!(
+        stderr.contains("line 3") && stderr.contains("IDEMPOTENCY_CONFLICT") && stderr.contains("/payload/n"),
+        "{stderr}"
+    );
+    let (code, _, stderr) = scratch.run(&["append"], "{\"robotId\":\"r\"}\n");
+    assert!(code == 1 && stderr.contains("line 1") && stderr.contains("`type` is missing"), "{stderr}");
+    let (code, _, stderr) = scratch.run(&["append", "--ledger", "nowhere.db"], &line(0));
+    assert!(code == 2 && stderr.contains("nowhere.db") && stderr.contains("ledger init"), "{stderr}");
+}
+
+#[test]
+fn the_place_comes_from_flag_environment_or_configuration() {
+    let scratch = Scratch::new("place");
+    scratch.write("crealeph.toml", "[ledger]\nlocation = \"a.db\"\ntenant = \"t\"\n");
+    scratch.good(&["init"], "");
+    scratch.good(&["append"], &line(0));
+    assert!(scratch.0.join("a.db").exists() && scratch.0.join("a.db.keys").is_dir());
+    assert!(scratch.good(&["get", "key:k0"], "").contains("\"tenantId\":\"t\""));
+    assert_eq!(scratch.run(&["get", "key:k0", "--tenant", "other"], "").0, 1);
+    let mut command = scratch.command(&["stats"]);
+    command.env("CREALEPH_LEDGER", "b.db");
+    assert!(ended(command, "").2.contains("b.db"));
+}
+
+#[test]
+fn a_snapshot_is_the_same_from_the_ledger_and_from_a_file() {
+    let scratch = Scratch::with_entries("snapshot", 30);
+    scratch.write("entries.jsonl", &scratch.good(&["list"], ""));
+    let snapshot = |args: &[&str]| {
+        let mut command = scratch.command(&[]);
+        command = {
+            let mut plain = Command::new(command.get_program());
+            plain.arg("snapshot").args(args).current_dir(&scratch.0);
+            plain.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            plain
+        };
+        ended(command, "")
+    };
+    let from_ledger = snapshot(&["r", "--json"]);
+    let from_file = snapshot(&["r", "--json", "--from", "entries.jsonl"]);
+    assert_eq!(from_ledger.0, 0, "{}", from_ledger.2);
+    assert_eq!(from_ledger.1, from_file.1);
+    assert!(from_ledger.1.contains("\"signals\""));
+    assert_eq!(snapshot(&["nobody"]).0, 1);
+    assert_eq!(snapshot(&[]).0, 2);
+}
+
+#[test]
+fn tail_shows_what_another_process_appends() {
+    let scratch = Scratch::with_entries("tail", 1);
+    let mut tail = scratch.command(&["tail", "--after", "0", "--limit", "2"]).spawn().unwrap();
+    let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().contains("\"k0\""));
+    scratch.good(&["append"], &line(1));
+    assert!(lines.next().unwrap().unwrap().contains("\"k1\""));
+    assert!(tail.wait().unwrap().success());
+}
+
+#[test]
+fn proofs_are_checked_offline_and_forged_ones_refused() {
+    let scratch = Scratch::with_entries("prove", 300);
+    scratch.write("key", &scratch.good(&["key"], ""));
+    let entry: Value = serde_json::from_str(&scratch.good(&["get", "key:k123"], "")).unwrap();
+    let id = entry["id"].as_str().unwrap().to_owned();
+    let proof = scratch.good(&["prove", &id], "");
+    let elsewhere = Scratch::new("prove-elsewhere");
+    elsewhere.write("key", &fs::read_to_string(scratch.0.join("key")).unwrap());
+    assert!(elsewhere.good(&["verify-proof", "--key", "key"], &proof).contains(&id));
+    // Another entry's proof, another tenant's key, a changed entry.
+    let other: Value = serde_json::from_str(&scratch.good(&["get", "key:k124"], "")).unwrap();
+    let other: Value =
+        serde_json::from_str(&scratch.good(&["prove", other["id"].as_str().unwrap()], "")).unwrap();
+    let mut swapped: Value = serde_json::from_str(&proof).unwrap();
+    swapped["proof"] = other["proof"].clone();
+    assert_eq!(elsewhere.run(&["verify-proof", "--key", "key"], &swapped.to_string()).0, 1);
+    elsewhere.write("other-key", &scratch.good(&["key", "--tenant", "other"], ""));
+    assert_eq!(elsewhere.run(&["verify-proof", "--key", "other-key"], &proof).0, 1);
+    let changed = proof.replace("\"n\":123", "\"n\":124");
+    assert_eq!(elsewhere.run(&["verify-proof", "--key", "key"], &changed).0, 1);
+    assert_eq!(elsewhere.run(&["verify-proof"], &proof).0, 2, "a key is needed");
+}
+
+#[test]
+fn every_single_byte_of_a_proof_counts() {
+    let scratch = Scratch::with_entries("bytes", 20);
+    let key = crealeph_verify::VerifierKey::parse(&scratch.good(&["key"], "")).unwrap();
+    let entry: Value = serde_json::from_str(&scratch.good(&["get", "key:k7"], "")).unwrap();
+    let proof = scratch.good(&["prove", entry["id"].as_str().unwrap()], "").trim_end().to_owned();
+    let keys = [key];
+    let proven = crealeph_verify::verify_proof(proof.as_bytes(), &keys).unwrap();
+    for at in 0..proof.len() {
+        for flip in [1u8, 4, 0x20] {
+            let mut bytes = proof.as_bytes().to_vec();
+            bytes[at] ^= flip;
+            if let Ok(found) = crealeph_verify::verify_proof(&bytes, &keys) {
+                panic!("byte {at} ^ {flip} of the proof was not noticed: {found:?} for {proven:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_export_is_verified_and_imported_elsewhere() {
+    let scratch = Scratch::with_entries("export", 250);
+    scratch.write("key", &scratch.good(&["key"], ""));
+    let export = scratch.good(&["export"], "");
+    scratch.write("export.jsonl", &export);
+    let verified: Value =
+        serde_json::from_str(&scratch.good(&["verify", "export.jsonl", "--key", "key"], "")).unwrap();
+    assert_eq!((&verified["ok"], &verified["entries"]), (&true.into(), &250.into()));
+    assert_eq!((&verified["checkpoints"], &verified["signedEntries"]), (&3.into(), &250.into()));
+    let lines: Vec<&str> = export.lines().collect();
+    let find = |what: &str, lines: &[&str]| {
+        scratch.write("bad.jsonl", &(lines.join("\n") + "\n"));
+        let (kind, seq, message) = scratch.verdict(&["bad.jsonl", "--key", "key"]);
+        assert_eq!(kind, what, "{message}");
+        seq
+    };
+    let without = [&lines[..50], &lines[51..]].concat();
+    assert_eq!(find("missing", &without), 50);
+    let mut swapped = lines.clone();
+    swapped.swap(30, 31);
+    assert_eq!(find("missing", &swapped), 30);
+    let mut twice = lines.clone();
+    twice.insert(31, lines[30]);
+    assert_eq!(find("reordered", &twice), 31);
+    let changed = lines[60].replace("\"n\":59", "\"n\":58");
+    let mut one = lines.clone();
+    one[60] = &changed;
+    assert_eq!(find("changed", &one), 60);
+    let forged: Vec<String> = lines.iter().map(|line| line.replace("\\n200\\n", "\\n199\\n")).collect();
+    assert_eq!(find("forged", &forged.iter().map(String::as_str).collect::<Vec<_>>()), 200);
+    let other = Scratch::new("import");
+    other.good(&["init"], "");
+    other.good(&["import"], &export);
+    assert_eq!(other.good(&["export"], ""), export);
+    assert_eq!(scratch.run(&["import", "--ledger", "nowhere"], &export).0, 2);
+}
+
+#[test]
+fn whatever_is_changed_behind_our_back_is_named() {
+    let changes: [(&str, &str, &str, u64); 15] = [
+        (
+            "payload",
+            "UPDATE entries SET payload = '{\"n\":1000}' WHERE place & 0xffffffff = 42",
+            "changed",
+            42,
+        ),
+        ("blank", "UPDATE entries SET payload = '{\"n\": 41}' WHERE place & 0xffffffff = 42", "changed", 42),
+        ("json", "UPDATE entries SET payload = '{' WHERE place & 0xffffffff = 42", "changed", 42),
+        ("robot", "UPDATE entries SET robot = 'q' WHERE place & 0xffffffff = 7", "changed", 7),
+        ("time", "UPDATE entries SET created_at = created_at + 1 WHERE place & 0xffffffff = 7", "changed", 7),
+        ("key", "UPDATE entries SET key = 'x' WHERE place & 0xffffffff = 7", "changed", 7),
+        ("lineage", "UPDATE entries SET depends_on = '[]' WHERE place & 0xffffffff = 7", "changed", 7),
+        ("leaf", "UPDATE entries SET leaf = zeroblob(32) WHERE place & 0xffffffff = 7", "changed", 7),
+        (
+            "attempt",
+            "UPDATE entries SET attempt = 3, execution = 'x' WHERE place & 0xffffffff = 7",
+            "changed",
+            7,
+        ),
+        ("reach", "UPDATE entries SET reach_signal = 1 WHERE place & 0xffffffff = 50", "changed", 50),
+        ("removed", "DELETE FROM entries WHERE place & 0xffffffff = 99", "missing", 99),
+        ("moved", "UPDATE entries SET place = place + 1000 WHERE place & 0xffffffff = 120", "missing", 120),
+        ("edge", "DELETE FROM edges WHERE child & 0xffffffff = 5", "changed", 5),
+        ("head", "UPDATE logs SET size = 119, frontier = zeroblob(32 * 6)", "truncated", 120),
+        ("end", "DELETE FROM entries WHERE place & 0xffffffff = 120", "missing", 120),
+    ];
+    let pristine = Scratch::with_entries("tamper", 120);
+    let kept = pristine.good(&["checkpoint"], "");
+    for (name, sql, kind, seq) in changes {
+        let scratch = Scratch::new(&format!("tamper-{name}"));
+        copy_folder(&pristine.0, &scratch.0);
+        scratch.write("kept", &kept);
+        scratch.tamper(sql);
+        let (found, at, message) = scratch.verdict(&["--checkpoint", "kept"]);
+        assert_eq!((found.as_str(), at), (kind, seq), "{name}: {message}");
+        assert!(message.contains(&seq.to_string()), "{name}: {message}");
+    }
+}
+
+#[test]
+fn a_rewritten_history_does_not_fit_the_signed_one() {
+    let scratch = Scratch::with_entries("fork", 90);
+    let kept = scratch.good(&["checkpoint"], "");
+    let key = scratch.good(&["key"], "");
+    // Someone with the signing key writes another history under the same name.
+    let header = scratch.good(&["export"], "").lines().next().unwrap().to_owned() + "\n";
+    let forked = Scratch::new("forked");
+    copy_folder(&scratch.0, &forked.0);
+    fs::remove_file(forked.file()).unwrap();
+    forked.good(&["init"], "");
+    fs::remove_file(forked.file()).unwrap();
+    forked.good(&["init", "--tenant", "unused"], "");
+    forked.good(&["import"], &header);
+    forked.good(&["append"], &(0..90).map(|n| line(n).replace("\"s\"", "\"other\"")).collect::<String>());
+    forked.good(&["checkpoint"], "");
+    forked.write("kept", &kept);
+    forked.write("key", &key);
+    assert_eq!(
+        serde_json::from_str::<Value>(&forked.good(&["verify", "--key", "key"], "")).unwrap()["ok"],
+        true
+    );
+    let (kind, seq, _) = forked.verdict(&["--key", "key", "--checkpoint", "kept"]);
+    assert_eq!((kind.as_str(), seq), ("forked", 1));
+    let stranger = Scratch::with_entries("stranger", 1);
+    forked.write("other", &stranger.good(&["checkpoint"], ""));
+    assert_eq!(forked.verdict(&["--key", "key", "--checkpoint", "other"]).0, "forged");
+}
+
+#[test]
+fn a_backup_made_while_others_write_is_whole() {
+    let scratch = Scratch::with_entries("backup", 50);
+    let mut writer = scratch.command(&["append"]).spawn().unwrap();
+    let mut input = writer.stdin.take().unwrap();
+    let feeder = std::thread::spawn(move || {
+        for number in 50..1_000 {
+            input.write_all(line(number).as_bytes()).unwrap();
+        }
+    });
+    scratch.good(&["backup", "copy.db"], "");
+    feeder.join().unwrap();
+    assert!(writer.wait_with_output().unwrap().status.success());
+    let copied = scratch.good(&["verify", "--ledger", "copy.db", "--keys", ".crealeph/ledger.db.keys"], "");
+    assert!(serde_json::from_str::<Value>(&copied).unwrap()["entries"].as_u64().unwrap() >= 50);
+    assert_eq!(scratch.run(&["backup", "copy.db"], "").0, 2);
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    for item in fs::read_dir(from).unwrap() {
+        let item = item.unwrap();
+        let target = to.join(item.file_name());
+        if item.file_type().unwrap().is_dir() {
+            fs::create_dir_all(&target).unwrap();
+            copy_folder(&item.path(), &target);
+        } else {
+            fs::copy(item.path(), &target).unwrap();
+        }
+    }
+}

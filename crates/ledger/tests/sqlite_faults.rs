@@ -1,0 +1,154 @@
+//! A SQLite ledger in trouble: locked, damaged, foreign, of a later program, changed by hand. Each gets a clear word that
+//! names the file, and nothing wrong is ever returned.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+use std::fs;
+use std::path::Path;
+
+use crealeph_contracts::entry::Draft;
+use crealeph_contracts::json::Limits as JsonLimits;
+use crealeph_contracts::scalar::TenantId;
+use crealeph_ledger::{AppendError, Filter, Ledger, LedgerError, Limits, Location, Options, Order};
+use rusqlite::Connection;
+
+fn local() -> TenantId {
+    TenantId::parse("local").unwrap()
+}
+
+fn draft(number: usize) -> Draft {
+    let json = format!(
+        r#"{{"robotId":"r","module":"m","source":"s","type":"signal","state":"final","key":"k{number}",
+        "payload":{{"text":"entry number {number} {}"}}}}"#,
+        "x".repeat(200)
+    );
+    Draft::parse(json.as_bytes(), &JsonLimits::default()).unwrap()
+}
+
+fn filled(file: &Path, count: usize) -> Ledger {
+    let ledger = Ledger::init(&Location::File(file.to_owned()), Options::default()).unwrap();
+    ledger.append(&local(), (0..count).map(draft).collect()).unwrap();
+    ledger
+}
+
+fn open(file: &Path) -> Result<Ledger, LedgerError> {
+    Ledger::open(&Location::File(file.to_owned()), Options::default())
+}
+
+#[test]
+fn a_locked_file_is_named_and_nothing_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ledger.db");
+    drop(filled(&file, 3));
+    let limits = Limits { wait_ms: 100, ..Limits::default() };
+    let ledger =
+        Ledger::open(&Location::File(file.clone()), Options { limits, ..Options::default() }).unwrap();
+    let holder = Connection::open(&file).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let error = ledger.append(&local(), vec![draft(3)]).unwrap_err();
+    assert!(
+        matches!(&error, AppendError::Ledger(LedgerError::Busy { place, wait_ms: 100 }) if place.contains("ledger.db"))
+    );
+    assert_eq!(ledger.last_seq(&local()).unwrap().get(), 3, "reading goes on");
+    holder.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(ledger.append(&local(), vec![draft(3)]).unwrap()[0].seq.get(), 4);
+}
+
+#[test]
+fn the_database_itself_refuses_to_change_or_remove() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ledger.db");
+    let ledger = filled(&file, 600);
+    ledger.checkpoint(&local()).unwrap();
+    let connection = Connection::open(&file).unwrap();
+    let attempts = [
+        "UPDATE entries SET robot = 'x'",
+        "DELETE FROM entries",
+        "REPLACE INTO entries SELECT * FROM entries LIMIT 1",
+        "INSERT OR REPLACE INTO entries (place, log, id, robot, module, source, kind, state, created_at, leaf, depends_on, payload) \
+         SELECT place + 900000, log, id, robot, module, source, kind, state, created_at, leaf, depends_on, payload FROM entries LIMIT 1",
+        "UPDATE tiles SET level = 3",
+        "DELETE FROM tiles",
+        "REPLACE INTO tiles SELECT * FROM tiles LIMIT 1",
+        "UPDATE checkpoints SET size = 1",
+        "DELETE FROM checkpoints",
+        "DELETE FROM logs",
+        "UPDATE logs SET size = size - 1",
+        "UPDATE logs SET origin = 'x'",
+        "REPLACE INTO logs SELECT * FROM logs",
+    ];
+    for sql in attempts {
+        let error = connection.execute(sql, []).unwrap_err().to_string();
+        assert!(error.contains("append-only"), "{sql}: {error}");
+    }
+    assert_eq!(ledger.audit(&local()).unwrap(), None);
+}
+
+#[test]
+fn damage_is_reported_and_never_returned() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ledger.db");
+    drop(filled(&file, 400));
+    let bytes = fs::read(&file).unwrap();
+    let text = b"entry number 123 ";
+    let at = bytes.windows(text.len()).position(|window| window == text).unwrap();
+    let mut changed = bytes.clone();
+    changed[at] ^= 1;
+    fs::write(&file, &changed).unwrap();
+    let ledger = open(&file).unwrap();
+    let page = ledger.list(&local(), &Filter::default(), Order::OldestFirst, None, 1_000);
+    let Err(LedgerError::Damaged { place, what }) = page else { panic!("{page:?}") };
+    assert!(place.contains("ledger.db") && what.contains("entry 124"), "{what}");
+    drop(ledger);
+    // A whole page of rubbish in the middle of the entries.
+    let mut changed = bytes.clone();
+    let start = at / 4096 * 4096;
+    changed[start..start + 4096].fill(0xa5);
+    fs::write(&file, &changed).unwrap();
+    let ledger = open(&file).unwrap();
+    let page = ledger.list(&local(), &Filter::default(), Order::OldestFirst, None, 1_000);
+    assert!(matches!(page, Err(LedgerError::Damaged { .. })), "{page:?}");
+    assert!(matches!(ledger.audit(&local()), Err(LedgerError::Damaged { .. })));
+    drop(ledger);
+    // Cut off.
+    fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
+    let cut = open(&file).and_then(|ledger| ledger.audit(&local()));
+    assert!(matches!(cut, Err(LedgerError::Damaged { .. })), "{cut:?}");
+}
+
+#[test]
+fn what_is_no_ledger_of_ours_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    assert!(matches!(open(&path("none.db")), Err(LedgerError::Missing { .. })));
+    assert!(matches!(open(folder.path()), Err(LedgerError::Foreign { .. })));
+    fs::write(
+        path("text.db"),
+        "just a text that is long enough to be looked at as a database header, and more\n",
+    )
+    .unwrap();
+    assert!(matches!(open(&path("text.db")), Err(LedgerError::Foreign { .. })));
+    Connection::open(path("other.db")).unwrap().execute_batch("CREATE TABLE a (b)").unwrap();
+    assert!(matches!(open(&path("other.db")), Err(LedgerError::Foreign { .. })));
+    fs::write(path("empty.db"), "").unwrap();
+    assert!(matches!(open(&path("empty.db")), Err(LedgerError::Foreign { .. })));
+    drop(filled(&path("new.db"), 1));
+    Connection::open(path("new.db")).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    let newer = open(&path("new.db"));
+    assert!(matches!(&newer, Err(LedgerError::Newer { found: 99, known: 1, .. })), "{newer:?}");
+    assert!(newer.unwrap_err().to_string().contains("use a newer crealeph"));
+    let nowhere = Ledger::init(&Location::File(path("no/folder/ledger.db")), Options::default());
+    assert!(matches!(nowhere, Err(LedgerError::ReadOnly { .. })), "{nowhere:?}");
+}
+
+#[test]
+fn a_backup_is_a_ledger_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = filled(&folder.path().join("ledger.db"), 300);
+    let copy = folder.path().join("copy.db");
+    ledger.backup(&copy).unwrap();
+    assert!(matches!(ledger.backup(&copy), Err(LedgerError::Exists { .. })));
+    let copy = open(&copy).unwrap();
+    assert_eq!(copy.audit(&local()).unwrap(), None);
+    let answers = copy.append(&local(), vec![draft(5), draft(300)]).unwrap();
+    assert_eq!((answers[0].is_repeat, answers[1].seq.get()), (true, 301));
+}
