@@ -31,4 +31,4 @@ pub use redact::{REDACTED, Redactor};
 pub use run::{Cgroups, Config, Output, Sandbox, Stream};
 pub use spec::{Exposure, Grants, HOME, Limits, Mount, Network, Place, SECRETS, Secret, Spec, Stdin};
 pub use state::Swept;
-pub use view::{Change, ChangeKind, View, ViewMode};
+pub use view::{Change, ChangeKind, Entry, View, ViewMode};

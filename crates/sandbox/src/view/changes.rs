@@ -264,7 +264,7 @@ fn compare_directory(
                 delete(&found, &path, depth, list_out)?;
             }
         } else {
-            compare_entry(found, &at, &metadata, &path, depth, list_out)?;
+            compare_entry(found, &at, &metadata, &path, opaque, depth, list_out)?;
         }
     }
     if let (true, Some(merged)) = (opaque, below) {
@@ -283,13 +283,15 @@ fn compare_entry(
     at: &Path,
     metadata: &Metadata,
     path: &Path,
+    parent_opaque: bool,
     depth: usize,
     list_out: &mut ChangeList,
 ) -> Result<(), ReadError> {
     let entry = entry_of(at, metadata)?;
     let next = depth.saturating_add(1);
     if let Entry::Directory { mode } = entry {
-        let opaque = is_opaque(at)?;
+        // Under an opaque directory nothing of the lower layers shows, whatever the marks below it say.
+        let opaque = parent_opaque || is_opaque(at)?;
         return match found {
             Some(Found::Directory(merged, before)) => {
                 if before.permissions().mode() & 0o7777 != mode {

@@ -5,8 +5,10 @@
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata, Permissions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::changes::{
     Access, Change, ChangeKind, ChangeList, Difference, Entry, Found, Merged, ReadError, difference,
@@ -115,8 +117,17 @@ fn copy_entry(entry: &Entry, from: &Path, to: &Path, ids: Option<(u32, u32)>) ->
                 io::copy(&mut source, &mut target)?;
             }
         }
-        // A pipe, socket or device of the original means nothing in a copy.
-        Entry::Special { .. } => return Ok(()),
+        Entry::Special { mode } => {
+            // A pipe or socket is only a name; a device of the original means nothing in a copy.
+            let kind = std::fs::symlink_metadata(from)?.file_type();
+            let kind = match (kind.is_fifo(), kind.is_socket()) {
+                (true, _) => FileType::Fifo,
+                (_, true) => FileType::Socket,
+                _ => return Ok(()),
+            };
+            mknodat(CWD, to, kind, Mode::from_raw_mode(*mode), 0)?;
+            std::fs::set_permissions(to, Permissions::from_mode(*mode))?;
+        }
     }
     match ids {
         Some((uid, gid)) => chown(to, Some(uid), Some(gid)),

@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use changes::{Change, ChangeKind};
+pub use changes::{Change, ChangeKind, Entry};
 use copy::Manifest;
 
 use crate::error::SandboxError;
@@ -101,7 +101,7 @@ impl View {
             return Err(failed(io::Error::from_raw_os_error(libc::ENOTDIR)));
         }
         let folder = state.new_path();
-        std::fs::DirBuilder::new().mode(0o700).create(&folder).map_err(failed)?;
+        make_directory(&folder, 0o700, ids).map_err(failed)?;
         let store = Arc::new(Store { folder, lowers, _below: below, _state: Arc::clone(state) });
         let mode = metadata.permissions().mode() & 0o7777;
         make_directory(&store.upper(), mode, ids).map_err(failed)?;

@@ -15,6 +15,7 @@ mod basics;
 mod exhaustion;
 mod hostile;
 mod network;
+mod views;
 mod world;
 
 use std::os::unix::process::CommandExt;
@@ -29,7 +30,8 @@ const ORDINARY: u32 = 65_531;
 
 fn main() {
     crealeph_sandbox::helper_main_if_requested();
-    let cases: Vec<Case> = [basics::CASES, hostile::CASES, exhaustion::CASES, network::CASES].concat();
+    let cases: Vec<Case> =
+        [basics::CASES, hostile::CASES, exhaustion::CASES, network::CASES, views::CASES].concat();
     if let Ok(name) = std::env::var("SANDBOX_CASE") {
         let case = cases.iter().find(|c| c.0 == name).expect("a known case");
         (case.1)(&World::new());
