@@ -8,8 +8,11 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 use crate::cgroup;
 use crate::error::SandboxError;
@@ -19,6 +22,8 @@ const PREFIX: &str = "owner-";
 const LOCK: &str = "lock";
 const CGROUPS: &str = "cgroups";
 const MAX_OWNERS: u64 = 1 << 20;
+const DYING_TRIES: u32 = 400;
+const DYING_PAUSE: Duration = Duration::from_millis(5);
 
 /// One owner's folder.
 #[derive(Debug)]
@@ -126,9 +131,7 @@ fn sweep_locked(directory: &Path) -> io::Result<Swept> {
             continue;
         }
         let folder = entry.path();
-        if let Ok(lock) = File::open(folder.join(LOCK))
-            && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err()
-        {
+        if !is_free(&folder) {
             continue;
         }
         remove_cgroups(&folder);
@@ -136,6 +139,27 @@ fn sweep_locked(directory: &Path) -> io::Result<Swept> {
         swept.folders = swept.folders.saturating_add(1);
     }
     Ok(swept)
+}
+
+/// Whether nobody holds the folder. The helper of an owner that has just died still does while it ends the
+/// tree, so that much is waited for.
+fn is_free(folder: &Path) -> bool {
+    let Ok(lock) = File::open(folder.join(LOCK)) else { return true };
+    let name = folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let owner =
+        name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()).and_then(|pid| pid.parse().ok());
+    let owner_lives =
+        || owner.and_then(Pid::from_raw).is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH));
+    for _ in 0..DYING_TRIES {
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return true;
+        }
+        if owner_lives() {
+            return false;
+        }
+        std::thread::sleep(DYING_PAUSE);
+    }
+    false
 }
 
 fn remove_cgroups(folder: &Path) {

@@ -15,6 +15,8 @@ mod basics;
 mod exhaustion;
 mod hostile;
 mod network;
+mod real;
+mod sweep;
 mod views;
 mod world;
 
@@ -30,8 +32,17 @@ const ORDINARY: u32 = 65_531;
 
 fn main() {
     crealeph_sandbox::helper_main_if_requested();
-    let cases: Vec<Case> =
-        [basics::CASES, hostile::CASES, exhaustion::CASES, network::CASES, views::CASES].concat();
+    sweep::drive_if_requested();
+    let cases: Vec<Case> = [
+        basics::CASES,
+        hostile::CASES,
+        exhaustion::CASES,
+        network::CASES,
+        real::CASES,
+        sweep::CASES,
+        views::CASES,
+    ]
+    .concat();
     if let Ok(name) = std::env::var("SANDBOX_CASE") {
         let case = cases.iter().find(|c| c.0 == name).expect("a known case");
         (case.1)(&World::new());
@@ -44,7 +55,9 @@ fn main() {
         let Case(name, _) = case;
         if root {
             trials.push(Trial::test(format!("root::{name}"), move || separately(name, None)));
-            trials.push(Trial::test(format!("user::{name}"), move || separately(name, Some(ORDINARY))));
+            if !real::AS_STARTED.contains(&name) {
+                trials.push(Trial::test(format!("user::{name}"), move || separately(name, Some(ORDINARY))));
+            }
         } else {
             trials.push(Trial::test(format!("root::{name}"), || {
                 Err(Failed::from("start these tests as root"))
