@@ -64,6 +64,10 @@ impl State {
         Err(io::Error::other("too many owners of one process"))
     }
 
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     pub(crate) fn lock(&self) -> &File {
         &self.lock
     }
