@@ -7,6 +7,7 @@ use crealeph_contracts::violation::Violation;
 use crealeph_decision::judge::ContextError;
 use crealeph_decision::policy::RulesError;
 use crealeph_decision::work::PlanError;
+use crealeph_sandbox::SandboxError;
 
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +56,10 @@ pub(crate) enum Failure {
     TooMany { name: String, limit: usize, what: &'static str },
     #[error(transparent)]
     Plan(#[from] PlanError),
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    #[error("`{0}` is not {1}")]
+    BadOption(String, &'static str),
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
 }
@@ -77,6 +82,8 @@ impl Failure {
             Failure::NoEntries(_) => "no_entries",
             Failure::Plan(PlanError::Cycle(_)) => "cycle",
             Failure::Plan(PlanError::DuplicateId(_)) => "duplicate_id",
+            Failure::Sandbox(error) => error.code(),
+            Failure::BadOption(..) => "bad_option",
             Failure::Output(_) => "output",
         }
     }

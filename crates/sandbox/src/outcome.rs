@@ -7,6 +7,7 @@ use crate::network::Connection;
 
 /// How a run ended and what it used.
 #[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Outcome {
     /// How the command itself ended.
     pub exit: Exit,
@@ -47,7 +48,7 @@ pub enum Exit {
 }
 
 /// A bounded copy of an output, secrets redacted.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
     /// The first bytes, up to the limit.
     pub bytes: Vec<u8>,
@@ -69,8 +70,21 @@ impl Captured {
     }
 }
 
+impl Serialize for Captured {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct as _;
+        let mut fields = serializer.serialize_struct("Captured", 4)?;
+        fields.serialize_field("text", &self.text())?;
+        fields.serialize_field("totalBytes", &self.total_bytes)?;
+        fields.serialize_field("truncated", &self.truncated())?;
+        fields.serialize_field("redactions", &self.redactions)?;
+        fields.end()
+    }
+}
+
 /// What a run used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Usage {
     /// Wall-clock time, set-up included.
     pub wall_ms: u64,
@@ -84,7 +98,7 @@ pub struct Usage {
 
 /// A limit that was hit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "cut")]
+#[serde(rename_all = "snake_case", rename_all_fields = "camelCase", tag = "cut")]
 pub enum Cut {
     /// The run was ended: wall-clock time.
     WallTime {
@@ -165,6 +179,7 @@ impl std::fmt::Display for Cut {
 
 /// What held a command while it ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Strength {
     /// Full, or reduced.
     pub level: Level,

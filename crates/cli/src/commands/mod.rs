@@ -1,8 +1,10 @@
 //! One file per command; here they are only listed, parsed and run.
 
 mod completions;
+mod doctor;
 mod man;
 mod policy;
+mod sandbox;
 mod schema;
 mod snapshot;
 mod validate;
@@ -44,6 +46,8 @@ enum Command {
     Policy(policy::Policy),
     Snapshot(snapshot::SnapshotCommand),
     Work(work::Work),
+    Sandbox(Box<sandbox::SandboxCommand>),
+    Doctor(doctor::Doctor),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -79,6 +83,8 @@ impl Command {
             Command::Policy(command) => command.run(output),
             Command::Snapshot(command) => command.run(output),
             Command::Work(command) => command.run(output),
+            Command::Sandbox(command) => command.run(output),
+            Command::Doctor(command) => command.run(output),
             Command::Completions(command) => command.run(output),
             Command::Man(command) => command.run(output),
         }
@@ -90,6 +96,8 @@ impl Command {
             Command::Policy(command) => command.wants_json(),
             Command::Snapshot(command) => command.json,
             Command::Work(command) => command.wants_json(),
+            Command::Sandbox(command) => command.wants_json(),
+            Command::Doctor(command) => command.json,
             Command::Schema(_) | Command::Completions(_) | Command::Man(_) => false,
         }
     }

@@ -80,6 +80,7 @@ impl FromStr for Host {
 
 /// One connection the proxy made or refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Connection {
     /// What the command asked for.
     pub target: String,

@@ -9,6 +9,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 use crate::error::SandboxError;
 
 /// The most changes a view may hold.
@@ -17,7 +19,7 @@ const MAX_DEPTH: usize = 512;
 const OPAQUE: &str = "user.overlay.opaque";
 
 /// One path that is not as it was.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Change {
     /// Relative to the view.
     pub path: PathBuf,
@@ -28,7 +30,8 @@ pub struct Change {
 }
 
 /// What happened to a path. A path whose type changed is deleted and then created.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
     /// It is gone.
     Deleted,
@@ -41,7 +44,8 @@ pub enum ChangeKind {
 }
 
 /// What is at a path.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum Entry {
     /// A regular file.
     File {

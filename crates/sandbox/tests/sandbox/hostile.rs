@@ -361,8 +361,8 @@ fn a_link_in_the_workspace_does_not_move_a_mount(world: &World) {
     std::os::unix::fs::symlink("/etc", work.join("into")).unwrap();
     let view = world.sandbox.open_view(&work).unwrap();
     let mut spec = shell("ls /etc; echo TRIED");
-    spec.views.push(Mount { view: &view, at: "/work".into() });
-    spec.grants.read.push(Place { from: granted, at: "/work/into/there".into() });
+    spec.views.push(Mount { view: &view, at: "/project".into() });
+    spec.grants.read.push(Place { from: granted, at: "/project/into/there".into() });
     let error = world.sandbox.run(&spec, &crealeph_sandbox::Cancel::new().unwrap()).unwrap_err();
     assert_eq!(error.code(), "SANDBOX_PATH", "{error}");
 }
