@@ -8,6 +8,7 @@ use crealeph_decision::judge::ContextError;
 use crealeph_decision::policy::RulesError;
 use crealeph_decision::work::PlanError;
 use crealeph_ledger::{LedgerError, Refusal};
+use crealeph_sandbox::SandboxError;
 
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +71,10 @@ pub(crate) enum Failure {
     Configuration { path: PathBuf, why: String },
     #[error("the public key cannot be used")]
     VerifierKey(#[source] crealeph_verify::KeyError),
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    #[error("`{0}` is not {1}")]
+    BadOption(String, &'static str),
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
 }
@@ -98,6 +103,8 @@ impl Failure {
             Failure::NoEntry { .. } => "unknown_id",
             Failure::Configuration { .. } => "bad_configuration",
             Failure::VerifierKey(_) => "bad_key",
+            Failure::Sandbox(error) => error.code(),
+            Failure::BadOption(..) => "bad_option",
             Failure::Output(_) => "output",
         }
     }

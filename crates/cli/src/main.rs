@@ -10,5 +10,6 @@ mod render;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    crealeph_sandbox::helper_main_if_requested();
     commands::run()
 }

@@ -1,9 +1,11 @@
 //! One file per command; here they are only listed, parsed and run.
 
 mod completions;
+mod doctor;
 mod ledger;
 mod man;
 mod policy;
+mod sandbox;
 mod schema;
 mod snapshot;
 mod validate;
@@ -46,6 +48,8 @@ enum Command {
     Snapshot(snapshot::SnapshotCommand),
     Work(work::Work),
     Ledger(Box<ledger::LedgerCommand>),
+    Sandbox(Box<sandbox::SandboxCommand>),
+    Doctor(doctor::Doctor),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -82,6 +86,8 @@ impl Command {
             Command::Snapshot(command) => command.run(output),
             Command::Work(command) => command.run(output),
             Command::Ledger(command) => command.run(output),
+            Command::Sandbox(command) => command.run(output),
+            Command::Doctor(command) => command.run(output),
             Command::Completions(command) => command.run(output),
             Command::Man(command) => command.run(output),
         }
@@ -94,6 +100,8 @@ impl Command {
             Command::Snapshot(command) => command.wants_json(),
             Command::Work(command) => command.wants_json(),
             Command::Ledger(command) => command.wants_json(),
+            Command::Sandbox(command) => command.wants_json(),
+            Command::Doctor(command) => command.json,
             Command::Schema(_) | Command::Completions(_) | Command::Man(_) => false,
         }
     }

@@ -1,0 +1,383 @@
+//! `crealeph sandbox`: runs a command with what it is granted, or says what it would be granted.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use crealeph_sandbox::{
+    Cancel, Change, Config, Exposure, Grants, HOME, Host, Limits, Mount, Network, Outcome, Place, Preset,
+    SECRETS, Sandbox, SandboxError, Secret, Spec, Stdin, Stream, View,
+};
+use serde_json::json;
+
+use super::Verdict;
+use crate::failure::Failure;
+use crate::output::Output;
+
+const EXAMPLES: &str = "\
+Examples:
+  crealeph sandbox run -- python3 -c 'print(1)'
+  crealeph sandbox run --view . --preset rust -- cargo test --offline
+  crealeph sandbox run --host api.example.com:443 --secret API_KEY -- ./agent
+  crealeph sandbox explain --view . --preset node -- npm test
+
+A PATH may be shown elsewhere: `--read data=/input`. Nothing that is not granted is there.
+
+Exit codes: 0 the command ended by itself with 0, 1 it did not, 2 it could not be run.";
+
+/// Run a command with what it is granted and nothing else, or explain the grants
+#[derive(Debug, Args)]
+pub(super) struct SandboxCommand {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    Run(RunCommand),
+    Explain(ExplainCommand),
+}
+
+/// Run a command inside
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+struct RunCommand {
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Say what a command would see and be allowed, and run nothing
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+struct ExplainCommand {
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Debug, Args)]
+struct Options {
+    /// Let it read this file or directory
+    #[arg(long, value_name = "PATH[=INSIDE]")]
+    read: Vec<OsString>,
+    /// Let it write to a copy-on-write view of this directory; the changes are listed, the directory stays as it is
+    #[arg(long, value_name = "DIRECTORY[=INSIDE]")]
+    view: Vec<OsString>,
+    /// The same, and the changes are forgotten
+    #[arg(long, value_name = "DIRECTORY[=INSIDE]")]
+    copy_on_write: Vec<OsString>,
+    /// Give it what a tool needs: python, node, rust, git
+    #[arg(long, value_name = "NAME")]
+    preset: Vec<String>,
+    /// Set a variable, or pass on ours
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    env: Vec<String>,
+    /// Pass on a secret from our environment; it is redacted in what is printed
+    #[arg(long, value_name = "NAME")]
+    secret: Vec<String>,
+    /// Give it a secret from a file, in /run/secrets
+    #[arg(long, value_name = "NAME=PATH")]
+    secret_file: Vec<String>,
+    /// Let it connect to this host and port, through a proxy inside
+    #[arg(long, value_name = "HOST:PORT")]
+    host: Vec<Host>,
+    /// Give it the machine's own network
+    #[arg(long, conflicts_with = "host")]
+    host_network: bool,
+    /// Let it make namespaces of its own
+    #[arg(long)]
+    nested_namespaces: bool,
+    /// Let it trace its own processes
+    #[arg(long)]
+    trace: bool,
+    /// Where it starts, inside; the first view where absent
+    #[arg(long, value_name = "INSIDE")]
+    cwd: Option<PathBuf>,
+    /// Limit on wall-clock time
+    #[arg(long, value_name = "N")]
+    wall_ms: Option<u64>,
+    /// Limit on CPU time
+    #[arg(long, value_name = "N")]
+    cpu_ms: Option<u64>,
+    /// Limit on memory
+    #[arg(long, value_name = "N")]
+    memory_bytes: Option<u64>,
+    /// Limit on processes and threads
+    #[arg(long, value_name = "N")]
+    processes: Option<u32>,
+    /// Limit on one file
+    #[arg(long, value_name = "N")]
+    file_bytes: Option<u64>,
+    /// Limit on open files
+    #[arg(long, value_name = "N")]
+    open_files: Option<u32>,
+    /// Limit on each output
+    #[arg(long, value_name = "N")]
+    output_bytes: Option<u64>,
+    /// Limit on /tmp, /dev/shm and HOME
+    #[arg(long, value_name = "N")]
+    scratch_bytes: Option<u64>,
+    /// Limit on what is written to views
+    #[arg(long, value_name = "N")]
+    disk_bytes: Option<u64>,
+    /// Run with less than full strength where that cannot be had
+    #[arg(long)]
+    accept_reduced: bool,
+    /// Where views are kept while they are open
+    #[arg(long, value_name = "DIRECTORY")]
+    state_dir: Option<PathBuf>,
+    /// Print the outcome as JSON, outputs included
+    #[arg(long)]
+    json: bool,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+impl SandboxCommand {
+    pub(super) fn wants_json(&self) -> bool {
+        match &self.task {
+            Task::Run(command) => command.options.json,
+            Task::Explain(command) => command.options.json,
+        }
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        match self.task {
+            Task::Run(command) => command.options.run(output),
+            Task::Explain(command) => command.options.explain(output),
+        }
+    }
+}
+
+impl Options {
+    fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let mut config = Config::new(state_directory(self.state_dir.clone()));
+        config.accept_reduced = self.accept_reduced;
+        let sandbox = Sandbox::new(config)?;
+        let mut views: Vec<(View, PathBuf)> = Vec::new();
+        for text in &self.view {
+            let place = place(text)?;
+            views.push((sandbox.open_view(&place.from)?, place.at));
+        }
+        let mut spec = self.spec()?;
+        spec.views = views.iter().map(|(view, at)| Mount { view, at: at.clone() }).collect();
+        let cancel = Cancel::new().map_err(Failure::Output)?;
+        let pass_on = |stream: Stream, bytes: &[u8]| {
+            // Whoever closed our output does not stop the command; its changes are still listed.
+            let _ = match stream {
+                Stream::Stdout => std::io::stdout().write_all(bytes).and_then(|()| std::io::stdout().flush()),
+                Stream::Stderr => std::io::stderr().write_all(bytes),
+            };
+        };
+        let outcome = sandbox.run_with_output(&spec, &cancel, (!self.json).then_some(&pass_on))?;
+        let mut changes = Vec::new();
+        for (view, _) in &views {
+            changes.push((view.lower().to_path_buf(), view.changes()?));
+        }
+        let verdict = if outcome.succeeded() { Verdict::Good } else { Verdict::Bad };
+        if self.json {
+            let listed: Vec<_> =
+                changes.iter().map(|(lower, c)| json!({ "directory": lower, "changes": c })).collect();
+            output.json(&json!({ "outcome": outcome, "views": listed }).to_string())?;
+        } else {
+            eprint!("{}", told(&outcome, &changes));
+        }
+        Ok(verdict)
+    }
+
+    fn explain(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let spec = self.spec()?;
+        let views: Vec<Place> = self.view.iter().map(place).collect::<Result<_, _>>()?;
+        let facts = json!({
+            "command": spec.command.iter().map(|w| w.to_string_lossy().into_owned()).collect::<Vec<_>>(),
+            "cwd": spec.cwd.clone().unwrap_or_else(|| HOME.into()),
+            "reads": places(&spec.grants.read),
+            "views": places(&views),
+            "copyOnWrite": places(&spec.grants.copy_on_write),
+            "private": [HOME, "/tmp", "/dev/shm"],
+            "variables": spec.grants.env.keys().map(|k| k.to_string_lossy().into_owned()).collect::<Vec<_>>(),
+            "path": spec.grants.path,
+            "secrets": spec.grants.secrets.iter().map(|s| s.name().to_string_lossy().into_owned()).collect::<Vec<_>>(),
+            "network": match &spec.network {
+                Network::None => json!("none"),
+                Network::Host => json!("host"),
+                Network::Hosts(hosts) => json!(hosts.iter().map(ToString::to_string).collect::<Vec<_>>()),
+            },
+            "nestedNamespaces": spec.grants.nested_namespaces,
+            "trace": spec.grants.trace,
+            "limits": spec.limits,
+        });
+        if self.json || !output.is_terminal() {
+            output.json(&facts.to_string())?;
+        } else {
+            output.text(&explained(&spec, &views))?;
+        }
+        Ok(Verdict::Good)
+    }
+
+    fn spec(&self) -> Result<Spec<'static>, Failure> {
+        let mut grants = Grants::default();
+        for name in &self.preset {
+            grants.merge(name.parse::<Preset>()?.grants()?);
+        }
+        let own = Grants {
+            read: self.read.iter().map(place).collect::<Result<_, _>>()?,
+            copy_on_write: self.copy_on_write.iter().map(place).collect::<Result<_, _>>()?,
+            nested_namespaces: self.nested_namespaces,
+            trace: self.trace,
+            ..Grants::default()
+        };
+        grants.merge(own);
+        for text in &self.env {
+            match text.split_once('=') {
+                Some((name, value)) => grants.env.insert(name.into(), value.into()),
+                None => match std::env::var_os(text) {
+                    Some(value) => grants.env.insert(text.into(), value),
+                    None => {
+                        return Err(Failure::BadOption(
+                            text.clone(),
+                            "set in our environment; write `NAME=VALUE`",
+                        ));
+                    }
+                },
+            };
+        }
+        for name in &self.secret {
+            grants.secrets.push(Secret::from_env(name, Exposure::Variable)?);
+        }
+        for text in &self.secret_file {
+            let parts = text.split_once('=');
+            let (name, path) = parts.ok_or_else(|| {
+                Failure::BadOption(text.clone(), "a secret's name and file; write `NAME=PATH`")
+            })?;
+            grants.secrets.push(Secret::from_file(name, path.as_ref(), Exposure::File)?);
+        }
+        let mut spec = Spec::new(self.command.clone());
+        spec.cwd = match (&self.cwd, self.view.first()) {
+            (Some(cwd), _) => Some(cwd.clone()),
+            (None, Some(view)) => Some(place(view)?.at),
+            (None, None) => None,
+        };
+        spec.grants = grants;
+        spec.limits = self.limits();
+        spec.stdin = Stdin::Inherit;
+        spec.network = match (self.host_network, self.host.is_empty()) {
+            (true, _) => Network::Host,
+            (false, true) => Network::None,
+            (false, false) => Network::Hosts(self.host.clone()),
+        };
+        Ok(spec)
+    }
+
+    fn limits(&self) -> Limits {
+        let usual = Limits::default();
+        Limits {
+            wall_ms: self.wall_ms.unwrap_or(usual.wall_ms),
+            cpu_ms: self.cpu_ms.unwrap_or(usual.cpu_ms),
+            memory_bytes: self.memory_bytes.unwrap_or(usual.memory_bytes),
+            processes: self.processes.unwrap_or(usual.processes),
+            file_bytes: self.file_bytes.unwrap_or(usual.file_bytes),
+            open_files: self.open_files.unwrap_or(usual.open_files),
+            stdout_bytes: self.output_bytes.unwrap_or(usual.stdout_bytes),
+            stderr_bytes: self.output_bytes.unwrap_or(usual.stderr_bytes),
+            scratch_bytes: self.scratch_bytes.unwrap_or(usual.scratch_bytes),
+            disk_bytes: self.disk_bytes.unwrap_or(usual.disk_bytes),
+            grace_ms: usual.grace_ms,
+        }
+    }
+}
+
+/// Where views are kept unless another place is named: with the user's state.
+pub(super) fn state_directory(named: Option<PathBuf>) -> PathBuf {
+    let from =
+        |variable: &str| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    named
+        .or_else(|| from("XDG_STATE_HOME").map(|base| base.join("crealeph/sandbox")))
+        .or_else(|| from("HOME").map(|home| home.join(".local/state/crealeph/sandbox")))
+        .unwrap_or_else(|| std::env::temp_dir().join("crealeph-sandbox"))
+}
+
+/// `PATH` or `PATH=INSIDE`; a relative path is made absolute.
+fn place(text: &OsString) -> Result<Place, Failure> {
+    let bad =
+        |source| Failure::Sandbox(SandboxError::Path { action: "grant", path: PathBuf::from(text), source });
+    let shown = text.to_string_lossy();
+    let (from, at) = match shown.rsplit_once('=') {
+        Some((from, at)) if at.starts_with('/') => (PathBuf::from(from), Some(PathBuf::from(at))),
+        _ => (PathBuf::from(text), None),
+    };
+    let from = from.canonicalize().map_err(bad)?;
+    Ok(Place { at: at.unwrap_or_else(|| from.clone()), from })
+}
+
+fn places(places: &[Place]) -> Vec<serde_json::Value> {
+    places.iter().map(|place| json!({ "path": place.from, "inside": place.at })).collect()
+}
+
+/// What a person is told after a run: what was cut, what changed, what was reached, if it was not full strength.
+fn told(outcome: &Outcome, changes: &[(PathBuf, Vec<Change>)]) -> String {
+    const SHOWN: usize = 50;
+    let mut text = String::new();
+    for cut in &outcome.cuts {
+        let _ = writeln!(text, "sandbox: {cut}");
+    }
+    for connection in &outcome.connections {
+        let _ = writeln!(text, "sandbox: {:?} {}", connection.verdict, connection.target);
+    }
+    for (lower, list) in changes {
+        let _ = writeln!(text, "sandbox: {} changes in the view of {}", list.len(), lower.display());
+        for change in list.iter().take(SHOWN) {
+            let _ = writeln!(text, "  {:?} {}", change.kind, change.path.display());
+        }
+        if list.len() > SHOWN {
+            let _ = writeln!(text, "  and {} more; --json lists them all", list.len() - SHOWN);
+        }
+    }
+    for missing in &outcome.strength.missing {
+        let _ = writeln!(text, "sandbox: reduced, without {}; {}", missing.what, missing.advice);
+    }
+    if !outcome.succeeded() {
+        let _ = writeln!(text, "sandbox: the command ended with {:?}", outcome.exit);
+    }
+    text
+}
+
+fn explained(spec: &Spec<'_>, views: &[Place]) -> String {
+    let mut text = String::new();
+    let _ = writeln!(text, "it starts in {}", spec.cwd.clone().unwrap_or_else(|| HOME.into()).display());
+    let _ = writeln!(text, "it reads the system's programs and libraries, and");
+    let mut list = |what: &str, places: &[Place]| {
+        for place in places {
+            let _ = writeln!(text, "  {what} {} at {}", place.from.display(), place.at.display());
+        }
+    };
+    list("reads", &spec.grants.read);
+    list("writes to a view of", views);
+    list("writes to a forgotten copy of", &spec.grants.copy_on_write);
+    let _ = writeln!(text, "it has a private {HOME}, /tmp and /dev/shm, gone when it ends");
+    for name in spec.grants.env.keys() {
+        let _ = writeln!(text, "it has the variable {}", name.display());
+    }
+    for secret in &spec.grants.secrets {
+        let _ = writeln!(text, "it has the secret {} (files in {SECRETS})", secret.name().display());
+    }
+    let _ = match &spec.network {
+        Network::None => writeln!(text, "it has no network but its own loopback"),
+        Network::Host => writeln!(text, "it has the machine's own network"),
+        Network::Hosts(hosts) => hosts.iter().try_for_each(|host| writeln!(text, "it may connect to {host}")),
+    };
+    let limits = &spec.limits;
+    let _ = writeln!(
+        text,
+        "it may use {} ms, {} ms of CPU, {} bytes of memory, {} processes, {} bytes a file, {} bytes on disk",
+        limits.wall_ms,
+        limits.cpu_ms,
+        limits.memory_bytes,
+        limits.processes,
+        limits.file_bytes,
+        limits.disk_bytes
+    );
+    text
+}

@@ -1,0 +1,34 @@
+//! Ending a run from another thread. Owns one flag with a descriptor to wait on; refuses to be reset: a
+//! cancelled handle stays cancelled.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::{EventfdFlags, eventfd};
+
+/// A handle that ends the runs it was given to. Clones share one flag.
+#[derive(Debug, Clone)]
+pub struct Cancel {
+    flag: Arc<OwnedFd>,
+}
+
+impl Cancel {
+    /// A handle that has not been used.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { flag: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?) })
+    }
+
+    /// Ends every run this handle was given to, now and later.
+    pub fn cancel(&self) {
+        // A full counter means that it was cancelled before.
+        let _ = rustix::io::write(&*self.flag, &1u64.to_ne_bytes());
+    }
+
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.flag.as_fd()
+    }
+}

@@ -1,0 +1,195 @@
+//! cgroup limits where they can be had: v2 with the controllers delegated, or v1. Owns the directories it
+//! makes for a run and removes them; refuses to be needed: where no cgroup can be made the watchdog stands
+//! alone and the record says so.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::outcome::Layer;
+use crate::spec::Limits;
+use crate::state::State;
+
+const V2_MOUNT: &str = "/sys/fs/cgroup";
+const REMOVE_TRIES: u32 = 50;
+
+/// Where this machine lets us make cgroups.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Parents {
+    v2: Option<PathBuf>,
+    v1_memory: Option<PathBuf>,
+    v1_pids: Option<PathBuf>,
+}
+
+impl Parents {
+    /// Finds the cgroups under which ours may go, by trying.
+    pub(crate) fn find(configured: Option<&Path>) -> Self {
+        if let Some(directory) = configured {
+            let usable = v2_is_usable(directory).then(|| directory.to_path_buf());
+            return Self { v2: usable, ..Self::default() };
+        }
+        let Ok(own) = std::fs::read_to_string("/proc/self/cgroup") else { return Self::default() };
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let v1 = |controller: &str| {
+            let path = own.lines().find_map(|line| {
+                let mut parts = line.splitn(3, ':');
+                let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+                controllers.split(',').any(|c| c == controller).then_some(path)
+            })?;
+            let (root, mount) = v1_mount(&mounts, controller)?;
+            let inside = path.strip_prefix(root.trim_end_matches('/')).unwrap_or(path);
+            let directory = Path::new(&mount).join(inside.trim_start_matches('/'));
+            can_make(&directory).then_some(directory)
+        };
+        let v2 = own.lines().find_map(|l| l.strip_prefix("0::")).and_then(|path| {
+            let directory = Path::new(V2_MOUNT).join(path.trim_start_matches('/'));
+            v2_is_usable(&directory).then_some(directory)
+        });
+        if v2.is_some() {
+            return Self { v2, ..Self::default() };
+        }
+        Self { v2: None, v1_memory: v1("memory"), v1_pids: v1("pids") }
+    }
+
+    /// Which kind is in use.
+    pub(crate) fn layer(&self) -> Option<Layer> {
+        if self.v2.is_some() {
+            Some(Layer::CgroupV2)
+        } else {
+            (self.v1_memory.is_some() || self.v1_pids.is_some()).then_some(Layer::CgroupV1)
+        }
+    }
+}
+
+/// Processes below must be allowed beside ours: the controllers are on for the children.
+fn v2_is_usable(directory: &Path) -> bool {
+    let on = std::fs::read_to_string(directory.join("cgroup.subtree_control")).unwrap_or_default();
+    let has = |name: &str| on.split_whitespace().any(|c| c == name);
+    has("memory") && has("pids") && can_make(directory)
+}
+
+fn can_make(directory: &Path) -> bool {
+    let probe =
+        directory.join(format!("crealeph-probe-{}-{:?}", std::process::id(), std::thread::current().id()));
+    std::fs::create_dir(&probe).is_ok() && std::fs::remove_dir(&probe).is_ok()
+}
+
+/// The root within its hierarchy and the mount point of a v1 controller.
+fn v1_mount(mountinfo: &str, controller: &str) -> Option<(String, String)> {
+    mountinfo.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        let mut fields = after.split(' ');
+        let (kind, _, options) = (fields.next()?, fields.next()?, fields.next()?);
+        if kind != "cgroup" || !options.split(',').any(|o| o == controller) {
+            return None;
+        }
+        let mut fields = before.split(' ').skip(3);
+        Some((fields.next()?.to_owned(), fields.next()?.to_owned()))
+    })
+}
+
+/// The cgroups of one run.
+#[derive(Debug)]
+pub(crate) struct Cgroup {
+    directories: Vec<PathBuf>,
+    memory: Option<PathBuf>,
+    layer: Layer,
+}
+
+impl Cgroup {
+    /// Makes them; none where nothing can be made.
+    pub(crate) fn make(parents: &Parents, limits: &Limits, state: &State) -> Option<Self> {
+        let layer = parents.layer()?;
+        let name = state.cgroup_name();
+        let places: Vec<PathBuf> = [&parents.v2, &parents.v1_memory, &parents.v1_pids]
+            .into_iter()
+            .flatten()
+            .map(|parent| parent.join(&name))
+            .collect();
+        state.note_cgroups(&places).ok()?;
+        let mut made = Self { directories: Vec::new(), memory: None, layer };
+        for place in places {
+            std::fs::create_dir(&place).ok()?;
+            made.directories.push(place);
+        }
+        made.limit(parents, limits, &name).ok()?;
+        Some(made)
+    }
+
+    fn limit(&mut self, parents: &Parents, limits: &Limits, name: &str) -> io::Result<()> {
+        // The outer half of the helper and pid 1 are in it too.
+        let tasks = u64::from(limits.processes).saturating_add(2).to_string();
+        let memory = limits.memory_bytes.saturating_add(32 << 20).to_string();
+        if let Some(parent) = &parents.v2 {
+            let at = parent.join(name);
+            std::fs::write(at.join("memory.max"), &memory)?;
+            let _ = std::fs::write(at.join("memory.swap.max"), "0");
+            let _ = std::fs::write(at.join("memory.oom.group"), "0");
+            std::fs::write(at.join("pids.max"), &tasks)?;
+            self.memory = Some(at);
+        }
+        if let Some(parent) = &parents.v1_memory {
+            let at = parent.join(name);
+            std::fs::write(at.join("memory.limit_in_bytes"), &memory)?;
+            let _ = std::fs::write(at.join("memory.memsw.limit_in_bytes"), &memory);
+            self.memory = Some(at);
+        }
+        if let Some(parent) = &parents.v1_pids {
+            std::fs::write(parent.join(name).join("pids.max"), &tasks)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn layer(&self) -> Layer {
+        self.layer
+    }
+
+    /// Whether the kernel counts the memory of the run, shared memory that nobody mapped included.
+    pub(crate) fn counts_memory(&self) -> bool {
+        self.memory.is_some()
+    }
+
+    /// The files a process writes 0 to in order to join.
+    pub(crate) fn joins(&self) -> Vec<PathBuf> {
+        self.directories.iter().map(|d| d.join("cgroup.procs")).collect()
+    }
+
+    /// Whether the kernel ended a process because the memory was used up, and the most that was used.
+    pub(crate) fn memory_seen(&self) -> (bool, u64) {
+        let Some(at) = &self.memory else { return (false, 0) };
+        let read = |file: &str| std::fs::read_to_string(at.join(file)).unwrap_or_default();
+        let kills = |text: &str| {
+            let line = text.lines().find_map(|l| l.strip_prefix("oom_kill "));
+            line.and_then(|n| n.trim().parse::<u64>().ok()).unwrap_or(0)
+        };
+        let peak = |text: String| text.trim().parse::<u64>().unwrap_or(0);
+        if self.layer == Layer::CgroupV2 {
+            (kills(&read("memory.events")) > 0, peak(read("memory.peak")))
+        } else {
+            (kills(&read("memory.oom_control")) > 0, peak(read("memory.max_usage_in_bytes")))
+        }
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        for directory in &self.directories {
+            remove(directory);
+        }
+    }
+}
+
+/// Removes a cgroup, ending what is still in it; gives up after a while, for the next sweep to go on.
+pub(crate) fn remove(directory: &Path) {
+    for _ in 0..REMOVE_TRIES {
+        match std::fs::remove_dir(directory) {
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {}
+            _ => return,
+        }
+        let inside = std::fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
+        for pid in inside.lines().filter_map(|l| l.parse().ok()).filter_map(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,168 @@
+//! What this machine offers a sandbox. Owns the list that `crealeph doctor` shows: each feature, whether it is
+//! there, what it gives and how to get it. Refuses to guess: what can be tried is tried.
+
+use serde::Serialize;
+
+use crate::error::SandboxError;
+use crate::outcome::Layer;
+use crate::sandbox::{Sandbox, refusal};
+use crate::spec::Spec;
+use crate::sys;
+use crate::view::ViewMode;
+use crate::wire::Step;
+
+/// One thing a sandbox can use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Feature {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it works here.
+    pub present: bool,
+    /// Whether full strength needs it.
+    pub needed: bool,
+    /// What it gives.
+    pub gives: &'static str,
+    /// What was found.
+    pub detail: String,
+    /// How to get it, where it is missing.
+    pub advice: Option<String>,
+}
+
+impl Sandbox {
+    /// Tries everything a sandbox can use.
+    ///
+    /// # Errors
+    /// When the state directory cannot be used.
+    pub fn features(&self) -> Result<Vec<Feature>, SandboxError> {
+        let spec = Spec::new(["true"]);
+        let mut request = self.plan(&spec, &[], None)?;
+        request.probe = true;
+        let failure = self.probe(&spec, &request).err();
+        let failed = |steps: &[Step]| failure.as_ref().filter(|f| steps.contains(&f.step));
+        let advice = |steps: &[Step]| {
+            let found = failed(steps).map(refusal);
+            match found {
+                Some(SandboxError::Refused { missing }) => missing.first().map(|m| m.advice.clone()),
+                Some(other) => Some(other.to_string()),
+                None => None,
+            }
+        };
+        let detail = |steps: &[Step], good: &str| {
+            failed(steps).map_or_else(|| good.to_owned(), |f| format!("{}: {}", f.detail, f.source()))
+        };
+        let namespaces = [Step::Namespaces, Step::IdMap, Step::Loopback, Step::Privileges, Step::Request];
+        let root = [Step::RootFileSystem, Step::Proc, Step::Grant];
+        let seccomp = [Step::Seccomp];
+        let kernel = rustix::system::uname();
+        let mut features = vec![Feature {
+            name: "kernel",
+            present: true,
+            needed: true,
+            gives: "Linux 5.12 or newer has every call the sandbox makes",
+            detail: kernel.release().to_string_lossy().into_owned(),
+            advice: None,
+        }];
+        let user = self.runs_as();
+        let groups: [(_, &[Step], _, &str); 3] = [
+            (
+                "namespaces",
+                &namespaces,
+                "processes, mounts, IPC, host name, network and ids of its own",
+                &user,
+            ),
+            (
+                "root_file_system",
+                &root,
+                "nothing of the machine is seen but what is granted",
+                "a private root, /proc and /dev",
+            ),
+            (
+                "seccomp",
+                &seccomp,
+                "closes the kernel's rarely used doors",
+                "the filter compiles and installs",
+            ),
+        ];
+        for (name, steps, gives, good) in groups {
+            let present = failed(steps).is_none();
+            features.push(Feature {
+                name,
+                present,
+                needed: true,
+                gives,
+                detail: detail(steps, good),
+                advice: advice(steps),
+            });
+        }
+        features.push(Feature {
+            name: "watchdog",
+            present: failed(&root).is_none() && failed(&namespaces).is_none(),
+            needed: true,
+            gives: "bounds on the tree's memory, processes, CPU time and disk without cgroups",
+            detail: "sums /proc from inside".to_owned(),
+            advice: advice(&[Step::Proc]),
+        });
+        features.push(landlock());
+        features.push(self.cgroups());
+        features.push(self.overlay()?);
+        Ok(features)
+    }
+
+    fn runs_as(&self) -> String {
+        match self.ids() {
+            Some((uid, gid)) => format!("started as root, runs as {uid}:{gid} outside"),
+            None => format!("started as and runs as uid {} outside", rustix::process::geteuid().as_raw()),
+        }
+    }
+
+    fn cgroups(&self) -> Feature {
+        let layer = self.cgroup_layer();
+        let detail = match layer {
+            Some(Layer::CgroupV2) => "version 2, memory and pids delegated",
+            Some(_) => "version 1, memory or pids",
+            None => "none can be made under our own",
+        };
+        let advice = layer.is_none().then(|| {
+            "run as root, or under a service with `Delegate=memory pids` and name its directory in the configuration".to_owned()
+        });
+        Feature {
+            name: "cgroups",
+            present: layer.is_some(),
+            needed: false,
+            gives: "exact memory and process limits held by the kernel",
+            detail: detail.to_owned(),
+            advice,
+        }
+    }
+
+    fn overlay(&self) -> Result<Feature, SandboxError> {
+        let view = self.open_view(self.state_folder())?;
+        let (present, detail) = match view.mode() {
+            ViewMode::Overlay => (true, "mounts in a user namespace".to_owned()),
+            ViewMode::Copy { why } => (false, why.clone()),
+        };
+        let advice = (!present).then(|| {
+            "needs Linux 5.11 with overlayfs, and a state directory that is not itself on overlayfs; until then views are plain copies".to_owned()
+        });
+        Ok(Feature {
+            name: "overlayfs",
+            present,
+            needed: false,
+            gives: "views whose cost does not grow with the directory",
+            detail,
+            advice,
+        })
+    }
+}
+
+fn landlock() -> Feature {
+    let abi = sys::landlock_abi();
+    Feature {
+        name: "landlock",
+        present: abi > 0,
+        needed: false,
+        gives: "a second, independent hold on what is written and signalled",
+        detail: if abi > 0 { format!("ABI {abi}") } else { "not in this kernel".to_owned() },
+        advice: (abi == 0).then(|| "Linux 5.13 with `landlock` in the `lsm=` boot parameter".to_owned()),
+    }
+}

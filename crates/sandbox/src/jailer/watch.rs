@@ -1,0 +1,304 @@
+//! The watch over the tree, from pid 1 inside, where `/proc` shows the tree and nothing else. Owns the sums
+//! of memory, processes, CPU time and disk, and says when a limit is passed; refuses to guess: what looks
+//! too large on the cheap figure is measured on the exact one before the run is ended.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Dir, FileType, Mode, OFlags, fstatvfs, openat};
+
+use crate::outcome::{Cut, Exit};
+use crate::spec::Limits;
+use crate::sys;
+
+const INTERVAL: Duration = Duration::from_millis(20);
+const SHARED_INTERVAL: Duration = Duration::from_millis(200);
+const DISK_INTERVAL: Duration = Duration::from_secs(5);
+/// A look may take one part in this many of the time.
+const DUTY: u32 = 10;
+/// What a file or directory is charged at least, so that empty ones have a bound too.
+const MIN_CHARGE: u64 = 1024;
+const MAX_DEPTH: usize = 256;
+
+pub(super) enum Verdict {
+    GoOn,
+    End(Cut),
+}
+
+pub(super) struct Watch {
+    limits: Limits,
+    stores: Vec<Store>,
+    scratch: OwnedFd,
+    next: Instant,
+    next_shared: Instant,
+    next_disk: Instant,
+    peak_memory_bytes: u64,
+    peak_processes: u32,
+    cpu_us: u64,
+    hidden_bytes: u64,
+    ticks: u64,
+}
+
+struct Store {
+    upper: OwnedFd,
+    free_bytes: u64,
+    free_inodes: u64,
+    /// What it held before the run and is not charged.
+    before_bytes: u64,
+}
+
+/// A directory that a copy-on-write mount writes to.
+pub(super) struct WrittenTo {
+    pub(super) directory: OwnedFd,
+    pub(super) holds_a_copy: bool,
+}
+
+/// What `/proc/PID/stat` says of one process.
+#[derive(Default)]
+struct Process {
+    pid: u32,
+    cpu_ticks: u64,
+    threads: u32,
+    resident_bytes: u64,
+}
+
+impl Watch {
+    pub(super) fn new(limits: &Limits, stores: Vec<WrittenTo>, scratch: OwnedFd) -> Self {
+        let now = Instant::now();
+        let stores = stores
+            .into_iter()
+            .map(|store| {
+                let upper = store.directory;
+                let (free_bytes, free_inodes) = free(&upper);
+                let before_bytes = if store.holds_a_copy { tree_bytes(&upper, 0, u64::MAX) } else { 0 };
+                Store { upper, free_bytes, free_inodes, before_bytes }
+            })
+            .collect();
+        Self {
+            limits: limits.clone(),
+            stores,
+            scratch,
+            next: now + INTERVAL,
+            next_shared: now + SHARED_INTERVAL,
+            next_disk: now + DISK_INTERVAL,
+            peak_memory_bytes: 0,
+            peak_processes: 1,
+            cpu_us: 0,
+            hidden_bytes: 0,
+            ticks: sys::clock_ticks(),
+        }
+    }
+
+    pub(super) fn until_next_look(&self, now: Instant) -> Duration {
+        self.next.saturating_duration_since(now)
+    }
+
+    pub(super) fn peak_memory_bytes(&self) -> u64 {
+        self.peak_memory_bytes
+    }
+
+    pub(super) fn peak_processes(&self) -> u32 {
+        self.peak_processes
+    }
+
+    pub(super) fn cpu_us(&self) -> u64 {
+        self.cpu_us
+    }
+
+    /// The cut behind the way a command ended, if the kernel ended it for us.
+    pub(super) fn cut_of(&self, exit: Exit) -> Option<Cut> {
+        let (waited_us, _) = sys::children_usage();
+        let out_of_cpu = waited_us / 1000 >= self.limits.cpu_ms;
+        match exit {
+            Exit::Signal(libc::SIGXCPU) => Some(Cut::CpuTime { limit_ms: self.limits.cpu_ms }),
+            Exit::Signal(libc::SIGKILL) if out_of_cpu => Some(Cut::CpuTime { limit_ms: self.limits.cpu_ms }),
+            _ => None,
+        }
+    }
+
+    /// Looks at the whole tree once.
+    pub(super) fn look(&mut self) -> Verdict {
+        let start = Instant::now();
+        let verdict = self.look_now(start);
+        let cost = start.elapsed();
+        self.next = Instant::now() + INTERVAL.max(cost.saturating_mul(DUTY));
+        verdict
+    }
+
+    fn look_now(&mut self, now: Instant) -> Verdict {
+        let processes = processes();
+        let threads = processes.iter().fold(0u32, |sum, p| sum.saturating_add(p.threads));
+        self.peak_processes = self.peak_processes.max(threads);
+
+        let live = processes.iter().fold(0u64, |sum, p| sum.saturating_add(p.cpu_ticks));
+        let live_us = live.saturating_mul(1_000_000) / self.ticks;
+        self.cpu_us = self.cpu_us.max(live_us.saturating_add(sys::children_usage().0));
+        if self.cpu_us / 1000 > self.limits.cpu_ms {
+            return Verdict::End(Cut::CpuTime { limit_ms: self.limits.cpu_ms });
+        }
+
+        if now >= self.next_shared {
+            self.hidden_bytes = hidden_shared_bytes(&processes);
+            let cost = now.elapsed();
+            self.next_shared = Instant::now() + SHARED_INTERVAL.max(cost.saturating_mul(DUTY));
+        }
+        let scratch = used_bytes(&self.scratch);
+        let beside = scratch.saturating_add(self.hidden_bytes);
+        let resident = processes.iter().fold(0u64, |sum, p| sum.saturating_add(p.resident_bytes));
+        let mut memory = resident.saturating_add(beside);
+        if memory > self.limits.memory_bytes {
+            memory = processes
+                .iter()
+                .fold(0u64, |sum, p| sum.saturating_add(exact_bytes(p)))
+                .saturating_add(beside);
+        }
+        self.peak_memory_bytes = self.peak_memory_bytes.max(memory.min(resident.saturating_add(beside)));
+        if memory > self.limits.memory_bytes {
+            return Verdict::End(Cut::Memory { limit_bytes: self.limits.memory_bytes, seen_bytes: memory });
+        }
+        self.look_at_disk(now)
+    }
+
+    /// Measures what was written when the file system has shrunk enough for it to matter, or it is time.
+    fn look_at_disk(&mut self, now: Instant) -> Verdict {
+        let step = (self.limits.disk_bytes / 8).clamp(1 << 20, 256 << 20);
+        let due = now >= self.next_disk;
+        let shrunk = self.stores.iter().any(|store| {
+            let (bytes, inodes) = free(&store.upper);
+            store.free_bytes.saturating_sub(bytes) > step || store.free_inodes.saturating_sub(inodes) > 4096
+        });
+        if self.stores.is_empty() || !(due || shrunk) {
+            return Verdict::GoOn;
+        }
+        let mut seen = 0u64;
+        for store in &mut self.stores {
+            (store.free_bytes, store.free_inodes) = free(&store.upper);
+            let enough = self.limits.disk_bytes.saturating_add(store.before_bytes);
+            seen =
+                seen.saturating_add(tree_bytes(&store.upper, 0, enough).saturating_sub(store.before_bytes));
+        }
+        let cost = now.elapsed();
+        self.next_disk = Instant::now() + DISK_INTERVAL.max(cost.saturating_mul(DUTY));
+        if seen > self.limits.disk_bytes {
+            return Verdict::End(Cut::Disk { limit_bytes: self.limits.disk_bytes, seen_bytes: seen });
+        }
+        Verdict::GoOn
+    }
+}
+
+fn free(at: &OwnedFd) -> (u64, u64) {
+    fstatvfs(at).map_or((0, 0), |v| (v.f_bavail.saturating_mul(v.f_frsize), v.f_favail))
+}
+
+fn used_bytes(at: &OwnedFd) -> u64 {
+    fstatvfs(at).map_or(0, |v| v.f_blocks.saturating_sub(v.f_bfree).saturating_mul(v.f_frsize))
+}
+
+fn processes() -> Vec<Process> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|e| e.file_name().to_str().and_then(|n| n.parse::<u32>().ok()));
+    pids.filter(|pid| *pid != 1).filter_map(process).collect()
+}
+
+fn process(pid: u32) -> Option<Process> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold anything, a closing parenthesis too; the fields follow the last one.
+    let end = stat.iter().rposition(|b| *b == b')')?;
+    let rest = std::str::from_utf8(stat.get(end.checked_add(2)?..)?).ok()?;
+    let fields: Vec<&str> = rest.split(' ').collect();
+    let number = |index: usize| {
+        fields.get(index).and_then(|f| f.trim().parse::<i64>().ok()).unwrap_or(0).max(0).cast_unsigned()
+    };
+    let cpu_ticks = (11..=14).fold(0u64, |sum, index| sum.saturating_add(number(index)));
+    Some(Process {
+        pid,
+        cpu_ticks,
+        threads: u32::try_from(number(17)).unwrap_or(u32::MAX),
+        resident_bytes: number(21).saturating_mul(rustix::param::page_size() as u64),
+    })
+}
+
+/// The anonymous and shared memory of a process, shared pages counted by their share; its resident size
+/// where the kernel does not tell.
+fn exact_bytes(process: &Process) -> u64 {
+    let Ok(text) = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", process.pid)) else {
+        return process.resident_bytes;
+    };
+    let kilobytes = |name: &str| {
+        let line = text.lines().find(|l| l.starts_with(name))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    match (kilobytes("Pss_Anon:"), kilobytes("Pss_Shmem:")) {
+        (Some(anonymous), Some(shared)) => anonymous.saturating_add(shared).saturating_mul(1024),
+        _ => kilobytes("Pss:").map_or(process.resident_bytes, |p| p.saturating_mul(1024)),
+    }
+}
+
+/// Shared anonymous memory that is mapped but not resident in any process: its pages can be filled and then
+/// unmapped from sight, so the mapping's size is charged, once for each object.
+fn hidden_shared_bytes(processes: &[Process]) -> u64 {
+    let mut objects = std::collections::BTreeMap::<u64, u64>::new();
+    let mut resident = 0u64;
+    for process in processes {
+        let Ok(maps) = std::fs::read_to_string(format!("/proc/{}/maps", process.pid)) else { continue };
+        for line in maps.lines() {
+            let mut words = line.split_whitespace();
+            let (Some(range), Some(access), _, _, Some(inode)) =
+                (words.next(), words.next(), words.next(), words.next(), words.next())
+            else {
+                continue;
+            };
+            let name = words.next().unwrap_or_default();
+            let shared = name == "/dev/zero" || name.starts_with("/memfd:") || name.starts_with("/SYSV");
+            if !access.ends_with('s') || !shared {
+                continue;
+            }
+            let Some((low, high)) = range.split_once('-') else { continue };
+            let (Ok(low), Ok(high)) = (u64::from_str_radix(low, 16), u64::from_str_radix(high, 16)) else {
+                continue;
+            };
+            let size = objects.entry(inode.parse().unwrap_or(0)).or_default();
+            *size = (*size).max(high.saturating_sub(low));
+        }
+        resident = resident.saturating_add(shared_resident_bytes(process.pid));
+    }
+    objects.values().fold(0u64, |sum, size| sum.saturating_add(*size)).saturating_sub(resident)
+}
+
+fn shared_resident_bytes(pid: u32) -> u64 {
+    let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return 0 };
+    let line = text.lines().find(|l| l.starts_with("RssShmem:"));
+    let kilobytes = line.and_then(|l| l.split_whitespace().nth(1)).and_then(|n| n.parse::<u64>().ok());
+    kilobytes.unwrap_or(0).saturating_mul(1024)
+}
+
+/// What a tree takes on disk; stops once it is past `enough`. A tree nested past every use counts as too much.
+fn tree_bytes(directory: &OwnedFd, depth: usize, enough: u64) -> u64 {
+    if depth > MAX_DEPTH {
+        return enough.saturating_add(1);
+    }
+    let mut sum = 0u64;
+    let Ok(entries) = Dir::read_from(directory.as_fd()) else { return 0 };
+    for entry in entries.flatten() {
+        let name: &CStr = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        let Ok(stat) = rustix::fs::statat(directory, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) else {
+            continue;
+        };
+        let blocks = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
+        sum = sum.saturating_add(blocks.max(MIN_CHARGE));
+        if FileType::from_raw_mode(stat.st_mode).is_dir() {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            if let Ok(inner) = openat(directory, name, flags, Mode::empty()) {
+                sum = sum.saturating_add(tree_bytes(&inner, depth.saturating_add(1), enough));
+            }
+        }
+        if sum > enough {
+            break;
+        }
+    }
+    sum
+}

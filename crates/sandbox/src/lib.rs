@@ -1,0 +1,39 @@
+//! Linux isolation for agents: a command gets what it is granted, and nothing else. Owns namespaces, the
+//! root file system a command sees, seccomp, Landlock, limits, the egress proxy and copy-on-write views.
+//! Refuses to run at less than full strength unless that was openly accepted.
+//!
+//! [`Sandbox::run`] is blocking and is ended from another thread through [`Cancel`]. When it returns, every
+//! process of the tree is dead. Every binary that uses the crate calls [`helper_main_if_requested`] first
+//! thing in `main`.
+
+mod cancel;
+mod capture;
+mod cgroup;
+mod error;
+mod features;
+mod jailer;
+mod network;
+mod outcome;
+mod preset;
+mod redact;
+mod run;
+mod sandbox;
+mod spec;
+mod state;
+mod sys;
+mod tree;
+mod view;
+mod wire;
+
+pub use cancel::Cancel;
+pub use error::SandboxError;
+pub use features::Feature;
+pub use jailer::helper_main_if_requested;
+pub use network::{Connection, Host, HostError, Verdict};
+pub use outcome::{Captured, Cut, Exit, Layer, Level, Missing, Outcome, Strength, Usage};
+pub use preset::Preset;
+pub use redact::{REDACTED, Redactor};
+pub use sandbox::{Cgroups, Config, Output, Sandbox, Stream};
+pub use spec::{Exposure, Grants, HOME, Limits, Mount, Network, Place, SECRETS, Secret, Spec, Stdin};
+pub use state::Swept;
+pub use view::{Change, ChangeKind, Entry, View, ViewMode};

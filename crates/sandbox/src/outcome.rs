@@ -1,0 +1,233 @@
+//! What a run gives back. Owns the types of the answer; refuses to judge it: a non-zero exit is an outcome,
+//! not an error.
+
+use serde::{Deserialize, Serialize};
+
+use crate::network::Connection;
+
+/// How a run ended and what it used.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcome {
+    /// How the command itself ended.
+    pub exit: Exit,
+    /// What it wrote to standard output.
+    pub stdout: Captured,
+    /// What it wrote to standard error.
+    pub stderr: Captured,
+    /// What it used.
+    pub usage: Usage,
+    /// What was cut off, and why; empty when no limit was hit.
+    pub cuts: Vec<Cut>,
+    /// Every connection the proxy made or refused.
+    pub connections: Vec<Connection>,
+    /// Connections and refusals past the bound of the list.
+    pub connections_left_off: u64,
+    /// What held the command.
+    pub strength: Strength,
+}
+
+impl Outcome {
+    /// Whether the command ended by itself with code 0 and nothing but output was cut.
+    pub fn succeeded(&self) -> bool {
+        self.exit == Exit::Code(0) && !self.cuts.iter().any(Cut::ended_the_run)
+    }
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exit {
+    /// By itself.
+    Code(i32),
+    /// By a signal.
+    Signal(i32),
+    /// It was ended together with its sandbox.
+    #[default]
+    Killed,
+}
+
+/// A bounded copy of an output, secrets redacted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Captured {
+    /// The first bytes, up to the limit.
+    pub bytes: Vec<u8>,
+    /// How many bytes there were, after redaction.
+    pub total_bytes: u64,
+    /// How many secrets were redacted.
+    pub redactions: u64,
+}
+
+impl Captured {
+    /// Whether something was left off.
+    pub fn truncated(&self) -> bool {
+        self.total_bytes > self.bytes.len() as u64
+    }
+
+    /// The bytes as text, what is not UTF-8 replaced.
+    pub fn text(&self) -> std::borrow::Cow<'_, str> {
+        String::from_utf8_lossy(&self.bytes)
+    }
+}
+
+impl Serialize for Captured {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct as _;
+        let mut fields = serializer.serialize_struct("Captured", 4)?;
+        fields.serialize_field("text", &self.text())?;
+        fields.serialize_field("totalBytes", &self.total_bytes)?;
+        fields.serialize_field("truncated", &self.truncated())?;
+        fields.serialize_field("redactions", &self.redactions)?;
+        fields.end()
+    }
+}
+
+/// What a run used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// Wall-clock time, set-up included.
+    pub wall_ms: u64,
+    /// CPU time of the tree.
+    pub cpu_ms: u64,
+    /// The largest memory seen.
+    pub peak_memory_bytes: u64,
+    /// The most processes and threads seen at once.
+    pub peak_processes: u32,
+}
+
+/// A limit that was hit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", rename_all_fields = "camelCase", tag = "cut")]
+pub enum Cut {
+    /// The run was ended: wall-clock time.
+    WallTime {
+        /// The limit.
+        limit_ms: u64,
+    },
+    /// The run was ended: CPU time.
+    CpuTime {
+        /// The limit.
+        limit_ms: u64,
+    },
+    /// The run was ended: memory of the tree.
+    Memory {
+        /// The limit.
+        limit_bytes: u64,
+        /// What was seen.
+        seen_bytes: u64,
+    },
+    /// The run was ended: written to copy-on-write directories.
+    Disk {
+        /// The limit.
+        limit_bytes: u64,
+        /// What was seen.
+        seen_bytes: u64,
+    },
+    /// The run was ended by its caller.
+    Cancelled,
+    /// New processes were refused.
+    Processes {
+        /// The limit.
+        limit: u32,
+    },
+    /// The end of standard output was left off.
+    Stdout {
+        /// The limit.
+        limit_bytes: u64,
+        /// What was written.
+        total_bytes: u64,
+    },
+    /// The end of standard error was left off.
+    Stderr {
+        /// The limit.
+        limit_bytes: u64,
+        /// What was written.
+        total_bytes: u64,
+    },
+}
+
+impl Cut {
+    /// Whether this cut ended the run, rather than refusing or leaving something off.
+    pub fn ended_the_run(&self) -> bool {
+        !matches!(self, Self::Processes { .. } | Self::Stdout { .. } | Self::Stderr { .. })
+    }
+}
+
+impl std::fmt::Display for Cut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::WallTime { limit_ms } => write!(f, "ended after {limit_ms} ms (limit `wall_ms`)"),
+            Self::CpuTime { limit_ms } => write!(f, "ended after {limit_ms} ms of CPU time (limit `cpu_ms`)"),
+            Self::Memory { limit_bytes, seen_bytes } => {
+                write!(f, "ended at {seen_bytes} bytes of memory (limit `memory_bytes` {limit_bytes})")
+            }
+            Self::Disk { limit_bytes, seen_bytes } => {
+                write!(f, "ended at {seen_bytes} bytes written (limit `disk_bytes` {limit_bytes})")
+            }
+            Self::Cancelled => write!(f, "ended because it was cancelled"),
+            Self::Processes { limit } => write!(f, "processes were refused past {limit} (limit `processes`)"),
+            Self::Stdout { limit_bytes, total_bytes } => {
+                write!(f, "standard output kept {limit_bytes} of {total_bytes} bytes (limit `stdout_bytes`)")
+            }
+            Self::Stderr { limit_bytes, total_bytes } => {
+                write!(f, "standard error kept {limit_bytes} of {total_bytes} bytes (limit `stderr_bytes`)")
+            }
+        }
+    }
+}
+
+/// What held a command while it ran.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Strength {
+    /// Full, or reduced.
+    pub level: Level,
+    /// What was in force.
+    pub layers: Vec<Layer>,
+    /// What full strength would have had besides.
+    pub missing: Vec<Missing>,
+    /// Whether the command shared the machine's network, as asked.
+    pub host_network: bool,
+}
+
+/// Full, or less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// Namespaces, no new privileges, seccomp, rlimits and the watchdog, all of them.
+    Full,
+    /// Less than that, openly accepted.
+    Reduced,
+}
+
+/// One thing that holds a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layer {
+    /// User, PID, mount, IPC, UTS, cgroup and network namespaces, and a root file system of its own.
+    Namespaces,
+    /// `no_new_privs`, and no capability.
+    NoNewPrivileges,
+    /// The system call filter.
+    Seccomp,
+    /// Limits the kernel holds for each process.
+    Rlimits,
+    /// The watch over the tree's memory, processes, CPU time and disk.
+    Watchdog,
+    /// Landlock (recorded; not needed for full).
+    Landlock,
+    /// cgroup v1 limits (recorded; not needed for full).
+    CgroupV1,
+    /// cgroup v2 limits (recorded; not needed for full).
+    CgroupV2,
+}
+
+/// Something full strength needs and this machine lacks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// What.
+    pub what: String,
+    /// How to get it.
+    pub advice: String,
+}

@@ -1,0 +1,187 @@
+//! Grants by the name of a tool, so that nobody has to know its paths. Owns where python, node, rust and git
+//! keep what they need; refuses to grant what holds credentials (`.npmrc`, cargo's `credentials.toml`,
+//! git's stored passwords).
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::error::SandboxError;
+use crate::spec::{Grants, HOME, Place};
+
+/// A tool whose grants are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Preset {
+    /// The interpreter that `python3` is on the `PATH`, with its packages; pyenv and virtual environments too.
+    Python,
+    /// The `node` on the `PATH`, with its global packages; npm's cache copy-on-write.
+    Node,
+    /// The rustup toolchains read-only, cargo's registry and git caches copy-on-write.
+    Rust,
+    /// The user's git configuration, without credentials.
+    Git,
+}
+
+impl Preset {
+    /// Every preset, by name.
+    pub const ALL: [(&'static str, Self); 4] =
+        [("python", Self::Python), ("node", Self::Node), ("rust", Self::Rust), ("git", Self::Git)];
+
+    /// What the tool needs on this machine.
+    ///
+    /// # Errors
+    /// When the tool is not on the `PATH`.
+    pub fn grants(self) -> Result<Grants, SandboxError> {
+        let machine = Machine {
+            path: std::env::var_os("PATH").unwrap_or_default(),
+            home: std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default(),
+        };
+        match self {
+            Self::Python => machine.python(),
+            Self::Node => machine.node(),
+            Self::Rust => machine.rust(),
+            Self::Git => machine.git(),
+        }
+    }
+}
+
+impl FromStr for Preset {
+    type Err = SandboxError;
+
+    fn from_str(text: &str) -> Result<Self, SandboxError> {
+        let found = Self::ALL.iter().find(|(name, _)| *name == text).map(|(_, preset)| *preset);
+        found.ok_or_else(|| {
+            let known: Vec<&str> = Self::ALL.iter().map(|(name, _)| *name).collect();
+            SandboxError::InvalidSpec {
+                what: format!("`{text}` is not a preset; known are {}", known.join(", ")),
+            }
+        })
+    }
+}
+
+struct Machine {
+    path: OsString,
+    home: PathBuf,
+}
+
+impl Machine {
+    fn find(&self, program: &str) -> Result<PathBuf, SandboxError> {
+        let found = std::env::split_paths(&self.path)
+            .filter(|d| d.is_absolute())
+            .map(|d| d.join(program))
+            .find(|p| p.is_file() && rustix::fs::access(p, rustix::fs::Access::EXEC_OK).is_ok());
+        found.ok_or_else(|| SandboxError::InvalidSpec {
+            what: format!("`{program}` is not on the PATH; install it or leave its preset off"),
+        })
+    }
+
+    fn home_or(&self, variable: &str, name: &str) -> PathBuf {
+        std::env::var_os(variable)
+            .map(PathBuf::from)
+            .filter(|p| p.is_absolute())
+            .unwrap_or_else(|| self.home.join(name))
+    }
+
+    fn python(&self) -> Result<Grants, SandboxError> {
+        let program = self.find("python3")?;
+        let mut grants = Grants::default();
+        let pyenv = self.home_or("PYENV_ROOT", ".pyenv");
+        if program.starts_with(pyenv.join("shims")) {
+            // The shim only picks a version; the version's own directory is all that is needed.
+            let version =
+                std::env::var("PYENV_VERSION").or_else(|_| std::fs::read_to_string(pyenv.join("version")));
+            let version = version.unwrap_or_default().lines().next().unwrap_or_default().trim().to_owned();
+            let directory = pyenv.join("versions").join(&version);
+            if !version.is_empty() && directory.join("bin/python3").exists() {
+                add_prefix(&mut grants, &directory);
+                return Ok(grants);
+            }
+            let system = Self { path: "/usr/local/bin:/usr/bin:/bin".into(), home: self.home.clone() };
+            system.find("python3")?;
+            return Ok(grants);
+        }
+        add_program(&mut grants, &program);
+        let environment = program.parent().and_then(Path::parent).filter(|d| d.join("pyvenv.cfg").is_file());
+        if let Some(environment) = environment {
+            add_prefix(&mut grants, environment);
+            grants.env.insert("VIRTUAL_ENV".into(), environment.into());
+        }
+        Ok(grants)
+    }
+
+    fn node(&self) -> Result<Grants, SandboxError> {
+        let mut grants = Grants::default();
+        add_program(&mut grants, &self.find("node")?);
+        let cache = self.home_or("npm_config_cache", ".npm");
+        if cache.is_dir() {
+            grants.copy_on_write.push(Place { from: cache, at: Path::new(HOME).join(".npm") });
+        }
+        grants.env.insert("npm_config_update_notifier".into(), "false".into());
+        Ok(grants)
+    }
+
+    fn rust(&self) -> Result<Grants, SandboxError> {
+        let program = self.find("cargo")?;
+        let mut grants = Grants::default();
+        let inside = Path::new(HOME).join(".cargo");
+        let cargo = self.home_or("CARGO_HOME", ".cargo");
+        let rustup = self.home_or("RUSTUP_HOME", ".rustup");
+        if program.starts_with(cargo.join("bin")) {
+            grants.read.push(Place::same(cargo.join("bin")));
+            grants.path.push(cargo.join("bin"));
+            if rustup.is_dir() {
+                grants.read.push(Place::same(&rustup));
+                grants.env.insert("RUSTUP_HOME".into(), rustup.into());
+            }
+        } else {
+            add_program(&mut grants, &program);
+        }
+        for name in ["registry", "git"] {
+            if cargo.join(name).is_dir() {
+                grants.copy_on_write.push(Place { from: cargo.join(name), at: inside.join(name) });
+            }
+        }
+        if cargo.join("config.toml").is_file() {
+            grants.read.push(Place { from: cargo.join("config.toml"), at: inside.join("config.toml") });
+        }
+        grants.env.insert("CARGO_HOME".into(), inside.into());
+        if let Some(toolchain) = std::env::var_os("RUSTUP_TOOLCHAIN") {
+            grants.env.insert("RUSTUP_TOOLCHAIN".into(), toolchain);
+        }
+        Ok(grants)
+    }
+
+    fn git(&self) -> Result<Grants, SandboxError> {
+        let mut grants = Grants::default();
+        add_program(&mut grants, &self.find("git")?);
+        for name in [".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes"] {
+            let file = self.home.join(name);
+            if file.is_file() {
+                grants.read.push(Place { from: file, at: Path::new(HOME).join(name) });
+            }
+        }
+        Ok(grants)
+    }
+}
+
+/// Grants the directory a program is installed in, unless it is one of the system's, which are always there.
+fn add_program(grants: &mut Grants, program: &Path) {
+    let real = program.canonicalize().unwrap_or_else(|_| program.to_path_buf());
+    for path in [program, &real] {
+        if let Some(prefix) = path.parent().filter(|d| d.ends_with("bin")).and_then(Path::parent) {
+            add_prefix(grants, prefix);
+        }
+    }
+}
+
+fn add_prefix(grants: &mut Grants, prefix: &Path) {
+    let system = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/nix/store"];
+    if prefix == Path::new("/") || system.iter().any(|s| prefix.starts_with(s)) {
+        return;
+    }
+    let place = Place::same(prefix);
+    if !grants.read.contains(&place) {
+        grants.read.push(place);
+        grants.path.push(prefix.join("bin"));
+    }
+}

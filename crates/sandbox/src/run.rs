@@ -1,0 +1,422 @@
+//! One run, from the started helper to the outcome. Owns the parent's half: the outputs, the clock, the proxy,
+//! the end. Refuses to return while a process of the tree is alive.
+
+use std::fs::File;
+use std::io::{self, IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+
+use crate::cancel::Cancel;
+use crate::capture::{Capture, Sink};
+use crate::cgroup::Cgroup;
+use crate::error::SandboxError;
+use crate::network::{Connection, Proxy};
+use crate::outcome::{Captured, Cut, Exit, Level, Missing, Outcome, Strength, Usage};
+use crate::redact::Redactor;
+use crate::sandbox::{Output, Stream, refusal};
+use crate::spec::{Network, Spec, Stdin};
+use crate::state::State;
+use crate::wire::{self, HELPER_NAME, Message, Report, Request, TERMINATE};
+
+/// How long the inner half may take to answer once it was told to end.
+const LAST_WORD: Duration = Duration::from_secs(2);
+const KILL: u8 = b'K';
+
+/// A started helper.
+pub(crate) struct Run {
+    helper: Child,
+    control: UnixStream,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+    started: Instant,
+}
+
+/// What is known once everything is dead.
+pub(crate) struct Ended {
+    pub(crate) message: Option<Message>,
+    status: String,
+    cut: Option<Cut>,
+    stdout: Captured,
+    stderr: Captured,
+    connections: Vec<Connection>,
+    connections_left_off: u64,
+    wall: Duration,
+}
+
+impl Run {
+    pub(crate) fn start(state: &State, spec: &Spec<'_>, request: &Request) -> Result<Self, SandboxError> {
+        let failed = |step: &'static str| {
+            move |source: io::Error| SandboxError::Setup { step: step.to_owned(), source }
+        };
+        let started = Instant::now();
+        let stdin = open_stdin(&spec.stdin).map_err(failed("standard input"))?;
+        let (mut control, theirs) = UnixStream::pair().map_err(failed("the control socket"))?;
+        let (stdout, stdout_write) = pipe().map_err(failed("standard output"))?;
+        let (stderr, stderr_write) = pipe().map_err(failed("standard error"))?;
+        let helper = Command::new("/proc/self/exe")
+            .arg0(HELPER_NAME)
+            .env_clear()
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::from(stdout_write))
+            .stderr(Stdio::from(stderr_write))
+            .spawn()
+            .map_err(failed("start the helper"))?;
+        let mut run = Self {
+            helper,
+            control: control.try_clone().map_err(failed("the control socket"))?,
+            stdout,
+            stderr,
+            started,
+        };
+        let sent =
+            send_descriptors(&control, &stdin, state.lock()).and_then(|()| wire::send(&mut control, request));
+        if let Err(error) = sent {
+            let _ = run.control.shutdown(std::net::Shutdown::Both);
+            let _ = run.helper.wait();
+            return Err(failed("send the request")(error));
+        }
+        Ok(run)
+    }
+
+    /// Carries the outputs and the clock until everything is dead.
+    pub(crate) fn attend(
+        mut self,
+        spec: &Spec<'_>,
+        cancel: &Cancel,
+        output: Option<Output<'_>>,
+        redactor: &Redactor,
+    ) -> Result<Ended, SandboxError> {
+        let to_stdout = output.map(|o| move |b: &[u8]| o(Stream::Stdout, b));
+        let to_stderr = output.map(|o| move |b: &[u8]| o(Stream::Stderr, b));
+        let limits = &spec.limits;
+        let mut state = Attending {
+            stdout: Capture::new(
+                limits.stdout_bytes,
+                redactor.clone(),
+                to_stdout.as_ref().map(|s| s as Sink<'_>),
+            ),
+            stderr: Capture::new(
+                limits.stderr_bytes,
+                redactor.clone(),
+                to_stderr.as_ref().map(|s| s as Sink<'_>),
+            ),
+            stdout_open: true,
+            stderr_open: true,
+            inbox: Vec::new(),
+            passed: Vec::new(),
+            proxy: None,
+            message: None,
+            ending: Ending::Running {
+                deadline: self.started.checked_add(Duration::from_millis(limits.wall_ms)),
+            },
+            cut: None,
+            buffer: vec![0u8; 64 << 10],
+        };
+        let attended = self.attend_until_done(spec, cancel, &mut state);
+        // Whatever happened, the tree goes now: the outer half leaves only when it is dead.
+        let _ = self.control.shutdown(std::net::Shutdown::Both);
+        state.drain(&self);
+        let status = self.helper.wait();
+        state.drain(&self);
+        let wall = self.started.elapsed();
+        let (connections, connections_left_off) = state.proxy.map(Proxy::finish).unwrap_or_default();
+        attended.map_err(|source| SandboxError::Setup { step: "attend the run".to_owned(), source })?;
+        Ok(Ended {
+            message: state.message,
+            status: status.map_or_else(|e| e.to_string(), |s| s.to_string()),
+            cut: state.cut,
+            stdout: state.stdout.finish(),
+            stderr: state.stderr.finish(),
+            connections,
+            connections_left_off,
+            wall,
+        })
+    }
+
+    fn attend_until_done(
+        &mut self,
+        spec: &Spec<'_>,
+        cancel: &Cancel,
+        state: &mut Attending<'_>,
+    ) -> io::Result<()> {
+        loop {
+            let timeout = state.ending.deadline().map(|d| d.saturating_duration_since(Instant::now()));
+            let timeout = timeout.map(|t| rustix::event::Timespec {
+                tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: t.subsec_nanos().into(),
+            });
+            let watch = |open: bool| if open { PollFlags::IN } else { PollFlags::empty() };
+            let cancellable = matches!(state.ending, Ending::Running { .. });
+            let mut fds = vec![PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN)];
+            let cancel_at = cancellable.then(|| {
+                fds.push(PollFd::from_borrowed_fd(cancel.as_fd(), PollFlags::IN));
+                fds.len().saturating_sub(1)
+            });
+            if state.stdout_open {
+                fds.push(PollFd::from_borrowed_fd(self.stdout.as_fd(), watch(true)));
+            }
+            if state.stderr_open {
+                fds.push(PollFd::from_borrowed_fd(self.stderr.as_fd(), watch(true)));
+            }
+            match poll(&mut fds, timeout.as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+            let ready = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
+            let (said, cancelled) = (ready(0), cancel_at.is_some_and(ready));
+            drop(fds);
+            state.drain(self);
+            if said && !state.listen(self, spec)? {
+                return Ok(());
+            }
+            if cancelled {
+                state.cut = Some(Cut::Cancelled);
+                state.ending = Ending::Running { deadline: Some(Instant::now()) };
+            }
+            if state.ending.deadline().is_some_and(|d| Instant::now() >= d)
+                && !state.press(&self.control, spec)
+            {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// How far the end of a run has come.
+enum Ending {
+    Running {
+        deadline: Option<Instant>,
+    },
+    /// SIGTERM was sent.
+    Asked {
+        deadline: Option<Instant>,
+    },
+    /// The inner half was told to end everything.
+    Told {
+        deadline: Option<Instant>,
+    },
+}
+
+impl Ending {
+    fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Running { deadline } | Self::Asked { deadline } | Self::Told { deadline } => *deadline,
+        }
+    }
+}
+
+struct Attending<'s> {
+    stdout: Capture<'s>,
+    stderr: Capture<'s>,
+    stdout_open: bool,
+    stderr_open: bool,
+    inbox: Vec<u8>,
+    passed: Vec<OwnedFd>,
+    proxy: Option<Proxy>,
+    message: Option<Message>,
+    ending: Ending,
+    cut: Option<Cut>,
+    buffer: Vec<u8>,
+}
+
+impl Attending<'_> {
+    /// Takes what the outputs hold now, a bounded part at a time so that the clock is looked at.
+    fn drain(&mut self, run: &Run) {
+        for _ in 0..16 {
+            let mut took = false;
+            if self.stdout_open {
+                match rustix::io::read(&run.stdout, &mut self.buffer) {
+                    Ok(0) => self.stdout_open = false,
+                    Ok(read) => {
+                        self.stdout.push(self.buffer.get(..read).unwrap_or_default());
+                        took = true;
+                    }
+                    Err(_) => {}
+                }
+            }
+            if self.stderr_open {
+                match rustix::io::read(&run.stderr, &mut self.buffer) {
+                    Ok(0) => self.stderr_open = false,
+                    Ok(read) => {
+                        self.stderr.push(self.buffer.get(..read).unwrap_or_default());
+                        took = true;
+                    }
+                    Err(_) => {}
+                }
+            }
+            if !took {
+                return;
+            }
+        }
+    }
+
+    /// Takes what the helper says; false once it has said its last word.
+    fn listen(&mut self, run: &Run, spec: &Spec<'_>) -> io::Result<bool> {
+        let read = receive(&run.control, &mut self.buffer, &mut self.passed)?;
+        self.inbox.extend_from_slice(self.buffer.get(..read).unwrap_or_default());
+        while let Some(message) = wire::take::<Message>(&mut self.inbox)? {
+            match message {
+                Message::Listening => {
+                    if let (Some(fd), Network::Hosts(hosts)) = (self.passed.pop(), &spec.network) {
+                        self.proxy = Some(Proxy::start(fd.into(), hosts.clone())?);
+                    }
+                }
+                last => {
+                    self.message = Some(last);
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(read != 0)
+    }
+
+    /// Takes the next step towards the end; false when there is none left but to drop the helper.
+    fn press(&mut self, mut control: &UnixStream, spec: &Spec<'_>) -> bool {
+        let now = Instant::now();
+        let grace = Duration::from_millis(spec.limits.grace_ms);
+        match self.ending {
+            Ending::Running { .. } => {
+                self.cut.get_or_insert(Cut::WallTime { limit_ms: spec.limits.wall_ms });
+                let asked = !grace.is_zero() && control.write_all(&[TERMINATE]).is_ok();
+                let deadline = if asked { now.checked_add(grace) } else { Some(now) };
+                self.ending = Ending::Asked { deadline };
+                true
+            }
+            Ending::Asked { .. } => {
+                self.ending = Ending::Told { deadline: now.checked_add(LAST_WORD) };
+                control.write_all(&[KILL]).is_ok()
+            }
+            Ending::Told { .. } => false,
+        }
+    }
+}
+
+impl Ended {
+    pub(crate) fn into_outcome(
+        self,
+        spec: &Spec<'_>,
+        cgroup: Option<&Cgroup>,
+        redactor: &Redactor,
+    ) -> Result<Outcome, SandboxError> {
+        let (out_of_memory, memory_peak) = cgroup.map(Cgroup::memory_seen).unwrap_or_default();
+        let report = match self.message {
+            Some(Message::Done(report)) => report,
+            Some(Message::Failed(failure)) => return Err(refusal(&failure)),
+            // The kernel may take the helper first when memory runs out; so may we, when time does.
+            _ if self.cut.is_some() || out_of_memory => Report::default(),
+            _ => return Err(SandboxError::HelperLost { status: self.status }),
+        };
+        let limits = &spec.limits;
+        let mut cuts: Vec<Cut> = self.cut.or(report.cut).into_iter().collect();
+        let peak_memory_bytes = report.peak_memory_bytes.max(memory_peak);
+        if out_of_memory && !cuts.iter().any(|c| matches!(c, Cut::Memory { .. })) {
+            cuts.push(Cut::Memory { limit_bytes: limits.memory_bytes, seen_bytes: peak_memory_bytes });
+        }
+        if report.peak_processes >= limits.processes {
+            cuts.push(Cut::Processes { limit: limits.processes });
+        }
+        if self.stdout.truncated() {
+            cuts.push(Cut::Stdout { limit_bytes: limits.stdout_bytes, total_bytes: self.stdout.total_bytes });
+        }
+        if self.stderr.truncated() {
+            cuts.push(Cut::Stderr { limit_bytes: limits.stderr_bytes, total_bytes: self.stderr.total_bytes });
+        }
+        let mut layers = report.layers;
+        layers.extend(cgroup.map(Cgroup::layer));
+        let missing: Vec<Missing> = report
+            .missing
+            .iter()
+            .filter_map(
+                |f| if let SandboxError::Refused { missing } = refusal(f) { Some(missing) } else { None },
+            )
+            .flatten()
+            .collect();
+        let level = if missing.is_empty() { Level::Full } else { Level::Reduced };
+        let mut connections = self.connections;
+        for connection in &mut connections {
+            connection.target = redactor.text(&connection.target);
+        }
+        Ok(Outcome {
+            exit: if cuts.iter().any(Cut::ended_the_run) && matches!(report.exit, Exit::Killed) {
+                Exit::Killed
+            } else {
+                report.exit
+            },
+            stdout: self.stdout,
+            stderr: self.stderr,
+            usage: Usage {
+                wall_ms: u64::try_from(self.wall.as_millis()).unwrap_or(u64::MAX),
+                cpu_ms: report.cpu_us / 1000,
+                peak_memory_bytes,
+                peak_processes: report.peak_processes,
+            },
+            cuts,
+            connections,
+            connections_left_off: self.connections_left_off,
+            strength: Strength {
+                level,
+                layers,
+                missing,
+                host_network: matches!(spec.network, Network::Host),
+            },
+        })
+    }
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    rustix::fs::fcntl_setfl(&read, rustix::fs::OFlags::NONBLOCK)?;
+    Ok((read, write))
+}
+
+fn open_stdin(stdin: &Stdin) -> io::Result<OwnedFd> {
+    match stdin {
+        Stdin::Empty => Ok(File::open("/dev/null")?.into()),
+        Stdin::Inherit => Ok(io::stdin().as_fd().try_clone_to_owned()?),
+        Stdin::Bytes(bytes) => {
+            use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+            let file = memfd_create("stdin", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+            let mut file = File::from(file);
+            file.write_all(bytes)?;
+            fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+            io::Seek::rewind(&mut file)?;
+            Ok(file.into())
+        }
+    }
+}
+
+fn send_descriptors(control: &UnixStream, stdin: &OwnedFd, lock: &File) -> io::Result<()> {
+    let fds = [stdin.as_fd(), lock.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+    sendmsg(control, &[IoSlice::new(b"R")], &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+fn receive(control: &UnixStream, buffer: &mut [u8], passed: &mut Vec<OwnedFd>) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received =
+        match recvmsg(control, &mut [io::IoSliceMut::new(buffer)], &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Ok(received) => received,
+            Err(rustix::io::Errno::CONNRESET) => return Ok(0),
+            Err(e) => return Err(e.into()),
+        };
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            passed.extend(rights);
+        }
+    }
+    Ok(received.bytes)
+}

@@ -1,0 +1,356 @@
+//! Sandboxes and what they are asked: configuration, views, and the plan that a run sends to its helper. Owns
+//! the choice between overlay and copy and the meaning of a failed step; refuses to run what it cannot hold.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::cancel::Cancel;
+use crate::cgroup::{Cgroup, Parents};
+use crate::error::SandboxError;
+use crate::network::Host;
+use crate::outcome::{Layer, Missing, Outcome};
+use crate::redact::Redactor;
+use crate::run::Run;
+use crate::spec::{Exposure, HOME, Mount, Network, Place, Secret, Spec};
+use crate::state::{self, State, Swept};
+use crate::view::{self, Base, View};
+use crate::wire::{Failure, Message, MountPlan, NetworkPlan, Request, SourcePlan, Step};
+
+const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// How sandboxes are made on this machine.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where views are kept while they are open; not on overlayfs, or they become plain copies.
+    pub state_dir: PathBuf,
+    /// Run with what can be had where full strength cannot; the record says so.
+    pub accept_reduced: bool,
+    /// Whether to use cgroups.
+    pub cgroups: Cgroups,
+    /// The uid and gid a command has outside when started as root; of nobody else on the machine.
+    pub unprivileged_ids: (u32, u32),
+    /// Make every view a plain copy.
+    pub always_copy: bool,
+}
+
+impl Config {
+    /// The default configuration, with this state directory.
+    pub fn new(state_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            state_dir: state_dir.into(),
+            accept_reduced: false,
+            cgroups: Cgroups::Auto,
+            // In the range that distributions leave unused, and inside what containers map.
+            unprivileged_ids: (65_532, 65_532),
+            always_copy: false,
+        }
+    }
+}
+
+/// Whether to use cgroups for limits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cgroups {
+    /// Where they can be made under our own.
+    Auto,
+    /// Under this v2 directory, which has the memory and pids controllers on for its children.
+    Under(PathBuf),
+    /// Never; the watchdog stands alone.
+    Off,
+}
+
+/// Which output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// Takes the outputs as they come, redacted and up to the limits, besides the copy in the outcome.
+pub type Output<'s> = &'s (dyn Fn(Stream, &[u8]) + Sync);
+
+/// Runs commands and opens views. One for a process is enough; it may be shared by threads.
+#[derive(Debug)]
+pub struct Sandbox {
+    config: Config,
+    state: Arc<State>,
+    cgroups: Parents,
+    /// Whether overlays work, by the device and owner of the lower directory.
+    overlays: Mutex<BTreeMap<(u64, u32), Option<String>>>,
+}
+
+impl Sandbox {
+    /// Sweeps what earlier owners left and makes a sandbox ready.
+    ///
+    /// # Errors
+    /// When the state directory cannot be used.
+    pub fn new(config: Config) -> Result<Self, SandboxError> {
+        let state = Arc::new(State::open(&config.state_dir)?);
+        let cgroups = match &config.cgroups {
+            Cgroups::Off => Parents::default(),
+            Cgroups::Auto => Parents::find(None),
+            Cgroups::Under(directory) => Parents::find(Some(directory)),
+        };
+        Ok(Self { config, state, cgroups, overlays: Mutex::default() })
+    }
+
+    /// Removes what dead owners left in the state directory; [`Sandbox::new`] does it too.
+    ///
+    /// # Errors
+    /// When something cannot be removed.
+    pub fn sweep(&self) -> Result<Swept, SandboxError> {
+        state::sweep(&self.config.state_dir)
+    }
+
+    /// Opens a copy-on-write view of a directory.
+    ///
+    /// # Errors
+    /// When the directory cannot be read, or a plain copy of it goes past its bounds.
+    pub fn open_view(&self, lower: &Path) -> Result<View, SandboxError> {
+        let lower = canonical(lower)?;
+        let copy = self.why_copy(&lower)?;
+        View::make(&self.state, &Base::Directory(&lower), self.ids(), copy)
+    }
+
+    /// Opens a view on top of another one, which stays as it is.
+    ///
+    /// # Errors
+    /// As [`Sandbox::open_view`]; and when there are too many layers.
+    pub fn open_view_on(&self, below: &View) -> Result<View, SandboxError> {
+        let copy = match below.mode() {
+            view::ViewMode::Overlay => None,
+            view::ViewMode::Copy { why } => Some(why.clone()),
+        };
+        View::make(&self.state, &Base::View(below), self.ids(), copy)
+    }
+
+    /// Runs a command to its end.
+    ///
+    /// # Errors
+    /// When it could not be started as asked; whatever a started command does is an outcome.
+    pub fn run(&self, spec: &Spec<'_>, cancel: &Cancel) -> Result<Outcome, SandboxError> {
+        self.run_with_output(spec, cancel, None)
+    }
+
+    /// [`Sandbox::run`], with the outputs passed on as they come.
+    ///
+    /// # Errors
+    /// As [`Sandbox::run`].
+    pub fn run_with_output(
+        &self,
+        spec: &Spec<'_>,
+        cancel: &Cancel,
+        output: Option<Output<'_>>,
+    ) -> Result<Outcome, SandboxError> {
+        spec.check()?;
+        let mut scratch_views = Vec::new();
+        for place in &spec.grants.copy_on_write {
+            scratch_views.push((self.open_view(&place.from)?, place.at.clone()));
+        }
+        let cgroup = Cgroup::make(&self.cgroups, &spec.limits, &self.state);
+        let request = self.plan(spec, &scratch_views, cgroup.as_ref())?;
+        let redactor = Redactor::new(spec.grants.secrets.iter().map(Secret::value));
+        let run = Run::start(&self.state, spec, &request)?;
+        let ended = run.attend(spec, cancel, output, &redactor);
+        let outcome = ended?.into_outcome(spec, cgroup.as_ref(), &redactor);
+        drop(cgroup);
+        outcome
+    }
+
+    pub(crate) fn cgroup_layer(&self) -> Option<Layer> {
+        self.cgroups.layer()
+    }
+
+    /// A folder of our own, on the file system that views are kept on.
+    pub(crate) fn state_folder(&self) -> &Path {
+        self.state.folder()
+    }
+
+    pub(crate) fn ids(&self) -> Option<(u32, u32)> {
+        rustix::process::geteuid().is_root().then_some(self.config.unprivileged_ids)
+    }
+
+    /// Why a view of `lower` has to be a plain copy; none when an overlay works.
+    fn why_copy(&self, lower: &Path) -> Result<Option<String>, SandboxError> {
+        let failed = |source| SandboxError::Path { action: "open a view of", path: lower.into(), source };
+        if self.config.always_copy {
+            return Ok(Some("the configuration asks for copies".to_owned()));
+        }
+        if view::is_overlay(lower) {
+            return Ok(Some("the directory lies on overlayfs".to_owned()));
+        }
+        if view::is_overlay(&self.config.state_dir) {
+            return Ok(Some("the state directory lies on overlayfs".to_owned()));
+        }
+        let key = view::device(lower).map_err(failed)?;
+        let known = self.overlays.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        if let Some(answer) = known {
+            return Ok(answer);
+        }
+        let answer = match self.try_overlay(lower) {
+            Ok(()) => None,
+            Err(Tried::NoOverlay(why)) => Some(why),
+            Err(Tried::Other(error)) => return Err(error),
+        };
+        self.overlays.lock().unwrap_or_else(PoisonError::into_inner).insert(key, answer.clone());
+        Ok(answer)
+    }
+
+    /// Mounts a view of `lower` once, and runs nothing.
+    fn try_overlay(&self, lower: &Path) -> Result<(), Tried> {
+        let view =
+            View::make(&self.state, &Base::Directory(lower), self.ids(), None).map_err(Tried::Other)?;
+        let spec = Spec { views: vec![Mount { view: &view, at: "/view".into() }], ..Spec::new(["true"]) };
+        let mut request = self.plan(&spec, &[], None).map_err(Tried::Other)?;
+        request.probe = true;
+        match self.probe(&spec, &request) {
+            Ok(()) => Ok(()),
+            Err(failure) if matches!(failure.step, Step::Overlay | Step::IdMap) => {
+                Err(Tried::NoOverlay(format!("overlayfs cannot be mounted on it: {}", failure.source())))
+            }
+            Err(failure) => Err(Tried::Other(refusal(&failure))),
+        }
+    }
+
+    /// Sets everything up and runs nothing.
+    pub(crate) fn probe(&self, spec: &Spec<'_>, request: &Request) -> Result<(), Failure> {
+        let lost = |e: &dyn std::fmt::Display| {
+            Failure::new(Step::Request, e.to_string(), &io::Error::other("the helper"))
+        };
+        let cancel = Cancel::new().map_err(|e| lost(&e))?;
+        let run = Run::start(&self.state, spec, request).map_err(|e| lost(&e))?;
+        let ended = run.attend(spec, &cancel, None, &Redactor::default()).map_err(|e| lost(&e))?;
+        match ended.message {
+            Some(Message::Done(_)) => Ok(()),
+            Some(Message::Failed(failure)) => Err(failure),
+            _ => Err(lost(&"it ended without an answer")),
+        }
+    }
+
+    pub(crate) fn plan(
+        &self,
+        spec: &Spec<'_>,
+        scratch_views: &[(View, PathBuf)],
+        cgroup: Option<&Cgroup>,
+    ) -> Result<Request, SandboxError> {
+        let mut mounts = Vec::new();
+        for Place { from, at } in &spec.grants.read {
+            let path = canonical(from)?.into_os_string();
+            mounts.push(MountPlan { at: at.clone().into_os_string(), source: SourcePlan::Read { path } });
+        }
+        let views = spec.views.iter().map(|m| (m.view, &m.at));
+        for (view, at) in scratch_views.iter().map(|(v, at)| (v, at)).chain(views) {
+            mounts.push(MountPlan { at: at.clone().into_os_string(), source: view.source() });
+        }
+        mounts.sort_by_key(|m| (Path::new(&m.at).components().count(), m.at.clone()));
+        if let Some([first, _]) = mounts.array_windows().find(|[a, b]| a.at == b.at) {
+            let what = format!("`{}` is granted twice; grant it once", first.at.display());
+            return Err(SandboxError::InvalidSpec { what });
+        }
+        let secret_files = spec
+            .grants
+            .secrets
+            .iter()
+            .filter(|s| s.exposure() == Exposure::File)
+            .map(|s| (s.name().to_owned(), s.value().to_vec()))
+            .collect();
+        Ok(Request {
+            command: spec.command.clone(),
+            env: environment(spec),
+            cwd: spec.cwd.clone().map_or_else(|| HOME.into(), PathBuf::into_os_string),
+            limits: spec.limits.clone(),
+            network: match spec.network {
+                Network::None => NetworkPlan::None,
+                Network::Hosts(ref hosts) => {
+                    NetworkPlan::Proxy { bypass_loopback: !hosts.iter().any(Host::is_loopback) }
+                }
+                Network::Host => NetworkPlan::Host,
+            },
+            mounts,
+            secret_files,
+            become_ids: self.ids(),
+            cgroup_joins: cgroup
+                .map(|c| c.joins().into_iter().map(PathBuf::into_os_string).collect())
+                .unwrap_or_default(),
+            memory_is_counted: cgroup.is_some_and(Cgroup::counts_memory),
+            nested_namespaces: spec.grants.nested_namespaces,
+            trace: spec.grants.trace,
+            reduced: self.config.accept_reduced,
+            probe: false,
+        })
+    }
+}
+
+enum Tried {
+    NoOverlay(String),
+    Other(SandboxError),
+}
+
+fn canonical(path: &Path) -> Result<PathBuf, SandboxError> {
+    path.canonicalize().map_err(|source| SandboxError::Path { action: "grant", path: path.into(), source })
+}
+
+fn environment(spec: &Spec<'_>) -> Vec<(OsString, OsString)> {
+    let mut path = OsString::new();
+    for directory in &spec.grants.path {
+        path.push(directory);
+        path.push(":");
+    }
+    path.push(SYSTEM_PATH);
+    let fixed = [
+        ("HOME", HOME),
+        ("USER", "agent"),
+        ("LOGNAME", "agent"),
+        ("SHELL", "/bin/sh"),
+        ("LANG", "C.UTF-8"),
+        ("TMPDIR", "/tmp"),
+    ];
+    let mut env: BTreeMap<OsString, OsString> =
+        fixed.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
+    env.insert("PATH".into(), path);
+    env.extend(spec.grants.env.clone());
+    for secret in spec.grants.secrets.iter().filter(|s| s.exposure() == Exposure::Variable) {
+        use std::os::unix::ffi::OsStringExt as _;
+        env.insert(secret.name().to_owned(), OsString::from_vec(secret.value().to_vec()));
+    }
+    env.into_iter().collect()
+}
+
+/// What a failed step means for the caller.
+pub(crate) fn refusal(failure: &Failure) -> SandboxError {
+    let missing = |what: &str, advice: &str| SandboxError::Refused {
+        missing: vec![Missing {
+            what: format!("{what} ({}: {})", failure.detail, failure.source()),
+            advice: advice.to_owned(),
+        }],
+    };
+    match failure.step {
+        Step::Namespaces | Step::IdMap | Step::Loopback => missing(
+            "user namespaces",
+            "set `user.max_user_namespaces` above 0 and, where the system has them, `kernel.unprivileged_userns_clone` to 1 \
+             and `kernel.apparmor_restrict_unprivileged_userns` to 0; in a container allow them in its seccomp profile",
+        ),
+        Step::Proc => {
+            missing("a /proc of its own", "in a container run with `--security-opt systempaths=unconfined`")
+        }
+        Step::RootFileSystem => {
+            missing("a root file system of its own", "needs Linux 5.12 and mounts in user namespaces")
+        }
+        Step::Seccomp => missing("seccomp", "needs a kernel with CONFIG_SECCOMP_FILTER"),
+        Step::Start => {
+            SandboxError::CannotStart { program: failure.detail.clone(), source: failure.source() }
+        }
+        Step::Grant => SandboxError::Path {
+            action: "show inside the sandbox",
+            path: failure.detail.clone().into(),
+            source: failure.source(),
+        },
+        step => {
+            SandboxError::Setup { step: format!("{step:?}: {}", failure.detail), source: failure.source() }
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! What a caller asks for: the command, what it is granted, its limits. Owns these types and their checks;
+//! refuses a request that is contradictory or without a bound before any process is started.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use crate::error::SandboxError;
+use crate::network::Host;
+use crate::view::View;
+
+/// The home directory a command finds inside: private, writable, gone when it ends.
+pub const HOME: &str = "/home/agent";
+/// Where secrets exposed as files are found inside.
+pub const SECRETS: &str = "/run/secrets";
+
+const MAX_ARGUMENTS: usize = 4096;
+const MAX_ARGUMENT_BYTES: usize = 1 << 20;
+const MAX_PLACES: usize = 256;
+const MAX_STDIN_BYTES: usize = 256 << 20;
+
+/// One command to run and everything it gets.
+#[derive(Debug)]
+pub struct Spec<'v> {
+    /// The program and its arguments; the program is looked up in the `PATH` inside.
+    pub command: Vec<OsString>,
+    /// What it may see.
+    pub grants: Grants,
+    /// What it may use up.
+    pub limits: Limits,
+    /// Where it starts; [`HOME`] when absent.
+    pub cwd: Option<PathBuf>,
+    /// What it reads on standard input.
+    pub stdin: Stdin,
+    /// Which network it has.
+    pub network: Network,
+    /// Copy-on-write views to mount, whose changes outlive the run.
+    pub views: Vec<Mount<'v>>,
+}
+
+impl Spec<'_> {
+    /// A spec with no grant, the default limits, no network and an empty standard input.
+    pub fn new<I: IntoIterator<Item = S>, S: Into<OsString>>(command: I) -> Self {
+        Self {
+            command: command.into_iter().map(Into::into).collect(),
+            grants: Grants::default(),
+            limits: Limits::default(),
+            cwd: None,
+            stdin: Stdin::Empty,
+            network: Network::None,
+            views: Vec::new(),
+        }
+    }
+
+    /// Checks what can be checked without touching the system.
+    pub(crate) fn check(&self) -> Result<(), SandboxError> {
+        let invalid = |what: String| Err(SandboxError::InvalidSpec { what });
+        let Some(program) = self.command.first() else {
+            return invalid("the command is empty; name a program to run".to_owned());
+        };
+        if program.is_empty() {
+            return invalid("the program's name is empty; name a program to run".to_owned());
+        }
+        if self.command.len() > MAX_ARGUMENTS {
+            return invalid(format!(
+                "the command has more than {MAX_ARGUMENTS} arguments; pass them in a file"
+            ));
+        }
+        let environment = self.grants.env.iter().flat_map(|(k, v)| [k, v]);
+        for word in self.command.iter().chain(environment) {
+            if word.len() > MAX_ARGUMENT_BYTES || word.as_bytes().contains(&0) {
+                return invalid(format!(
+                    "an argument or variable holds a NUL or is longer than {MAX_ARGUMENT_BYTES} bytes; \
+                     pass it on standard input or in a file"
+                ));
+            }
+        }
+        for name in self.grants.env.keys() {
+            if name.is_empty() || name.as_bytes().contains(&b'=') {
+                return invalid(format!("`{}` is not a variable's name", name.display()));
+            }
+        }
+        if let Stdin::Bytes(bytes) = &self.stdin
+            && bytes.len() > MAX_STDIN_BYTES
+        {
+            return invalid(format!("standard input is over {MAX_STDIN_BYTES} bytes; grant a file instead"));
+        }
+        let places = self.grants.read.iter().chain(&self.grants.copy_on_write).map(|p| p.at.as_path());
+        let mounts = self.views.iter().map(|m| m.at.as_path());
+        let targets: Vec<&Path> = places.chain(mounts).collect();
+        if targets.len() > MAX_PLACES {
+            return invalid(format!("more than {MAX_PLACES} paths are granted; grant a common parent"));
+        }
+        for at in targets.into_iter().chain(self.cwd.as_deref()) {
+            if !is_plain_absolute(at) {
+                return invalid(format!(
+                    "the path inside `{}` is not absolute or holds `.` or `..`; write it out in full",
+                    at.display()
+                ));
+            }
+        }
+        for secret in &self.grants.secrets {
+            secret.check()?;
+        }
+        self.limits.check()
+    }
+}
+
+fn is_plain_absolute(path: &Path) -> bool {
+    path.is_absolute()
+        && path.components().all(|c| matches!(c, Component::RootDir | Component::Normal(_)))
+        && !path.as_os_str().as_bytes().contains(&0)
+}
+
+/// What a command may see. Nothing else of the machine is there.
+#[derive(Debug, Default, Clone)]
+pub struct Grants {
+    /// Files and directories to read.
+    pub read: Vec<Place>,
+    /// Directories to see as a copy that can be written; what is written is gone when the run ends.
+    pub copy_on_write: Vec<Place>,
+    /// Environment variables.
+    pub env: BTreeMap<OsString, OsString>,
+    /// Directories put before the system's in `PATH`.
+    pub path: Vec<PathBuf>,
+    /// Secrets, redacted wherever output is captured.
+    pub secrets: Vec<Secret>,
+    /// Lets the command make namespaces of its own (Chromium and other sandboxes need that).
+    pub nested_namespaces: bool,
+    /// Lets the command trace its own processes (debuggers).
+    pub trace: bool,
+}
+
+impl Grants {
+    /// Adds what `other` grants; a variable that both set keeps `other`'s value.
+    pub fn merge(&mut self, other: Self) {
+        let add = |to: &mut Vec<Place>, from: Vec<Place>| {
+            for place in from {
+                if !to.contains(&place) {
+                    to.push(place);
+                }
+            }
+        };
+        add(&mut self.read, other.read);
+        add(&mut self.copy_on_write, other.copy_on_write);
+        self.env.extend(other.env);
+        for directory in other.path {
+            if !self.path.contains(&directory) {
+                self.path.push(directory);
+            }
+        }
+        self.secrets.extend(other.secrets);
+        self.nested_namespaces |= other.nested_namespaces;
+        self.trace |= other.trace;
+    }
+}
+
+/// A path of the machine and where it is found inside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The path outside.
+    pub from: PathBuf,
+    /// The path inside.
+    pub at: PathBuf,
+}
+
+impl Place {
+    /// The same path inside as outside.
+    pub fn same(path: impl Into<PathBuf>) -> Self {
+        let from = path.into();
+        Self { at: from.clone(), from }
+    }
+}
+
+/// A value that must not show in anything captured.
+#[derive(Clone)]
+pub struct Secret {
+    name: OsString,
+    value: Vec<u8>,
+    exposure: Exposure,
+}
+
+/// How a command gets to see a secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exposure {
+    /// As the environment variable of that name.
+    Variable,
+    /// As the file of that name in [`SECRETS`].
+    File,
+    /// Not at all: it is only redacted.
+    Hidden,
+}
+
+impl Secret {
+    /// The shortest secret that can be told apart from ordinary output.
+    pub const MIN_BYTES: usize = 6;
+    /// The longest one.
+    pub const MAX_BYTES: usize = 64 << 10;
+
+    /// A secret with this value.
+    pub fn new(name: impl Into<OsString>, value: impl Into<Vec<u8>>, exposure: Exposure) -> Self {
+        Self { name: name.into(), value: value.into(), exposure }
+    }
+
+    /// Takes the value from an environment variable of this process.
+    ///
+    /// # Errors
+    /// When the variable is not set.
+    pub fn from_env(name: impl Into<OsString>, exposure: Exposure) -> Result<Self, SandboxError> {
+        let name = name.into();
+        match std::env::var_os(&name) {
+            Some(value) => Ok(Self::new(name, value.as_bytes(), exposure)),
+            None => Err(SandboxError::InvalidSpec {
+                what: format!("the secret `{}` is not set in the environment; set it", name.display()),
+            }),
+        }
+    }
+
+    /// Takes the value from a file, without the line end at its end.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is too long.
+    pub fn from_file(
+        name: impl Into<OsString>,
+        path: &Path,
+        exposure: Exposure,
+    ) -> Result<Self, SandboxError> {
+        use std::io::Read as _;
+        let failed = |source| SandboxError::Path { action: "read the secret in", path: path.into(), source };
+        let mut value = Vec::new();
+        let file = std::fs::File::open(path).map_err(failed)?;
+        file.take(Self::MAX_BYTES as u64 + 2).read_to_end(&mut value).map_err(failed)?;
+        while matches!(value.last(), Some(b'\n' | b'\r')) {
+            value.pop();
+        }
+        Ok(Self::new(name, value, exposure))
+    }
+
+    /// Its name: of the variable or the file inside.
+    pub fn name(&self) -> &OsStr {
+        &self.name
+    }
+
+    pub(crate) fn value(&self) -> &[u8] {
+        &self.value
+    }
+
+    pub(crate) fn exposure(&self) -> Exposure {
+        self.exposure
+    }
+
+    fn check(&self) -> Result<(), SandboxError> {
+        let name = self.name.as_bytes();
+        let invalid = |what: String| Err(SandboxError::InvalidSpec { what });
+        if name.is_empty() || name.iter().any(|b| matches!(b, 0 | b'=' | b'/')) || name.starts_with(b".") {
+            return invalid(format!("`{}` is not a secret's name", self.name.display()));
+        }
+        if self.value.len() < Self::MIN_BYTES || self.value.len() > Self::MAX_BYTES {
+            return invalid(format!(
+                "the secret `{}` is not {} to {} bytes long, so it cannot be redacted; use a longer one",
+                self.name.display(),
+                Self::MIN_BYTES,
+                Self::MAX_BYTES
+            ));
+        }
+        if self.exposure == Exposure::Variable && self.value.contains(&0) {
+            return invalid(format!(
+                "the secret `{}` holds a NUL and cannot be a variable; expose it as a file",
+                self.name.display()
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Secret")
+            .field("name", &self.name)
+            .field("exposure", &self.exposure)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a command may use up. Every field is a bound; none can be switched off.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Limits {
+    /// Wall-clock time.
+    pub wall_ms: u64,
+    /// CPU time of the whole tree.
+    pub cpu_ms: u64,
+    /// Memory of the whole tree, private tmpfs included.
+    pub memory_bytes: u64,
+    /// Processes and threads at once.
+    pub processes: u32,
+    /// Largest single file.
+    pub file_bytes: u64,
+    /// Open descriptors of one process.
+    pub open_files: u32,
+    /// What is kept of standard output.
+    pub stdout_bytes: u64,
+    /// What is kept of standard error.
+    pub stderr_bytes: u64,
+    /// `/tmp`, `/dev/shm` and HOME together (they live in memory).
+    pub scratch_bytes: u64,
+    /// What may be written to all copy-on-write directories together.
+    pub disk_bytes: u64,
+    /// Between SIGTERM and SIGKILL when time is up or the run is cancelled.
+    pub grace_ms: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            wall_ms: 10 * 60 * 1000,
+            cpu_ms: 20 * 60 * 1000,
+            memory_bytes: 2 << 30,
+            processes: 512,
+            file_bytes: 1 << 30,
+            open_files: 4096,
+            stdout_bytes: 8 << 20,
+            stderr_bytes: 8 << 20,
+            scratch_bytes: 512 << 20,
+            disk_bytes: 4 << 30,
+            grace_ms: 500,
+        }
+    }
+}
+
+impl Limits {
+    fn check(&self) -> Result<(), SandboxError> {
+        const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+        let ranges = [
+            ("wall_ms", self.wall_ms, 1, 7 * DAY_MS),
+            ("cpu_ms", self.cpu_ms, 1, 256 * 7 * DAY_MS),
+            ("memory_bytes", self.memory_bytes, 1 << 20, 1 << 44),
+            ("processes", self.processes.into(), 1, 1 << 20),
+            ("file_bytes", self.file_bytes, 0, 1 << 44),
+            ("open_files", self.open_files.into(), 16, 1 << 20),
+            ("stdout_bytes", self.stdout_bytes, 0, 1 << 30),
+            ("stderr_bytes", self.stderr_bytes, 0, 1 << 30),
+            ("scratch_bytes", self.scratch_bytes, 1 << 16, 1 << 40),
+            ("disk_bytes", self.disk_bytes, 0, 1 << 44),
+            ("grace_ms", self.grace_ms, 0, 10 * 60 * 1000),
+        ];
+        for (name, value, low, high) in ranges {
+            if value < low || value > high {
+                return Err(SandboxError::InvalidSpec {
+                    what: format!("the limit `{name}` is {value}; it must lie between {low} and {high}"),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a command reads on standard input.
+#[derive(Debug, Clone, Default)]
+pub enum Stdin {
+    /// Nothing.
+    #[default]
+    Empty,
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// The standard input of this process, whatever that is.
+    Inherit,
+}
+
+/// Which network a command has.
+#[derive(Debug, Clone, Default)]
+pub enum Network {
+    /// A namespace of its own with loopback alone.
+    #[default]
+    None,
+    /// The same, and a proxy inside that connects to these hosts alone.
+    Hosts(Vec<Host>),
+    /// The machine's own network, openly.
+    Host,
+}
+
+/// A view mounted at a path inside.
+#[derive(Debug)]
+pub struct Mount<'v> {
+    /// The view.
+    pub view: &'v View,
+    /// The path inside.
+    pub at: PathBuf,
+}

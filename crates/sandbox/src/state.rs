@@ -1,0 +1,174 @@
+//! The folder where views live while their owner does. Owns one locked folder for each [`crate::Sandbox`] and
+//! the sweep of those whose owner died; refuses to touch a folder whose lock is held, which a helper that is
+//! still ending a tree holds too.
+
+use std::fs::{DirBuilder, File};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
+use crate::cgroup;
+use crate::error::SandboxError;
+use crate::tree;
+
+const PREFIX: &str = "owner-";
+const LOCK: &str = "lock";
+const CGROUPS: &str = "cgroups";
+const MAX_OWNERS: u64 = 1 << 20;
+const DYING_TRIES: u32 = 400;
+const DYING_PAUSE: Duration = Duration::from_millis(5);
+
+/// One owner's folder.
+#[derive(Debug)]
+pub(crate) struct State {
+    folder: PathBuf,
+    lock: File,
+    next: AtomicU64,
+}
+
+impl State {
+    /// Sweeps what dead owners left and makes a folder of our own.
+    pub(crate) fn open(directory: &Path) -> Result<Self, SandboxError> {
+        let failed = |source| SandboxError::Path {
+            action: "use the sandbox's state directory",
+            path: directory.into(),
+            source,
+        };
+        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
+        let directory = &directory.canonicalize().map_err(failed)?;
+        let guard = guard(directory).map_err(failed)?;
+        sweep_locked(directory).map_err(failed)?;
+        let made = Self::make(directory).map_err(failed);
+        drop(guard);
+        made
+    }
+
+    fn make(directory: &Path) -> io::Result<Self> {
+        for attempt in 0..MAX_OWNERS {
+            let folder = directory.join(format!("{PREFIX}{}-{attempt}", std::process::id()));
+            match DirBuilder::new().mode(0o700).create(&folder) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
+                other => other?,
+            }
+            let lock = File::create(folder.join(LOCK))?;
+            flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+            return Ok(Self { folder, lock, next: AtomicU64::new(0) });
+        }
+        Err(io::Error::other("too many owners of one process"))
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(crate) fn lock(&self) -> &File {
+        &self.lock
+    }
+
+    /// A name no other view of this owner has.
+    pub(crate) fn new_path(&self) -> PathBuf {
+        self.folder.join(format!("view-{}", self.next.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// A name for a cgroup that the sweep can tell, written down before it is made.
+    pub(crate) fn note_cgroups(&self, directories: &[PathBuf]) -> io::Result<()> {
+        let mut file = File::options().append(true).create(true).open(self.folder.join(CGROUPS))?;
+        let lines: String = directories.iter().filter_map(|d| d.to_str()).map(|d| format!("{d}\n")).collect();
+        file.write_all(lines.as_bytes())
+    }
+
+    /// A name for the next cgroup of this owner.
+    pub(crate) fn cgroup_name(&self) -> String {
+        let owner = self.folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        format!("crealeph-{owner}-{}", self.next.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        // Whatever cannot be removed now is swept at the next start.
+        remove_cgroups(&self.folder);
+        let _ = tree::remove(&self.folder);
+    }
+}
+
+/// What a sweep removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Folders of owners that had died.
+    pub folders: u64,
+}
+
+/// Removes what dead owners left under `directory`.
+pub(crate) fn sweep(directory: &Path) -> Result<Swept, SandboxError> {
+    let failed = |source| SandboxError::Path {
+        action: "sweep the sandbox's state directory",
+        path: directory.into(),
+        source,
+    };
+    if !directory.exists() {
+        return Ok(Swept::default());
+    }
+    let _guard = guard(directory).map_err(failed)?;
+    sweep_locked(directory).map_err(failed)
+}
+
+/// Held while folders are made or swept, so that none is taken between its making and its locking.
+fn guard(directory: &Path) -> io::Result<File> {
+    let file = File::options().create(true).truncate(false).write(true).open(directory.join("sweep.lock"))?;
+    flock(file.as_fd(), FlockOperation::LockExclusive)?;
+    Ok(file)
+}
+
+fn sweep_locked(directory: &Path) -> io::Result<Swept> {
+    let mut swept = Swept::default();
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            continue;
+        }
+        let folder = entry.path();
+        if !is_free(&folder) {
+            continue;
+        }
+        remove_cgroups(&folder);
+        tree::remove(&folder)?;
+        swept.folders = swept.folders.saturating_add(1);
+    }
+    Ok(swept)
+}
+
+/// Whether nobody holds the folder. The helper of an owner that has just died still does while it ends the
+/// tree, so that much is waited for.
+fn is_free(folder: &Path) -> bool {
+    let Ok(lock) = File::open(folder.join(LOCK)) else { return true };
+    let name = folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let owner =
+        name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()).and_then(|pid| pid.parse().ok());
+    let owner_lives =
+        || owner.and_then(Pid::from_raw).is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH));
+    for _ in 0..DYING_TRIES {
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return true;
+        }
+        if owner_lives() {
+            return false;
+        }
+        std::thread::sleep(DYING_PAUSE);
+    }
+    false
+}
+
+fn remove_cgroups(folder: &Path) {
+    let Ok(list) = std::fs::read_to_string(folder.join(CGROUPS)) else { return };
+    for line in list.lines().filter(|l| l.contains("/crealeph-")) {
+        cgroup::remove(Path::new(line));
+    }
+}

@@ -1,0 +1,179 @@
+//! Copy-on-write views of a directory. Owns where a view's writes go, how it is mounted, and reading it back
+//! as a list of changes; refuses to touch the directory it is a view of. Dropping a view is a rollback.
+
+mod changes;
+mod copy;
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use changes::{Change, ChangeKind, Entry};
+use copy::Manifest;
+
+use crate::error::SandboxError;
+use crate::state::State;
+use crate::tree;
+use crate::wire::SourcePlan;
+
+/// The most layers a view may have under it.
+pub(crate) const MAX_LAYERS: usize = 16;
+
+/// How a view keeps what is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ViewMode {
+    /// An overlay: what is written goes to a layer of its own, whatever the size of the directory.
+    Overlay,
+    /// A plain copy, and why.
+    Copy {
+        /// Why no overlay could be had.
+        why: String,
+    },
+}
+
+/// A copy-on-write view of a directory, or of another view.
+#[derive(Debug)]
+pub struct View {
+    lower: PathBuf,
+    mode: ViewMode,
+    store: Arc<Store>,
+    manifest: Option<Manifest>,
+}
+
+/// The folder a view writes to; removed when the last view on it goes.
+#[derive(Debug)]
+struct Store {
+    folder: PathBuf,
+    /// What is under it, nearest first.
+    lowers: Vec<PathBuf>,
+    /// The store of the view below, which must stay as long as this one.
+    _below: Option<Arc<Store>>,
+    /// Keeps the owner's folder locked while this is in use.
+    _state: Arc<State>,
+}
+
+impl Store {
+    fn upper(&self) -> PathBuf {
+        self.folder.join("upper")
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // What cannot be removed now is swept at the next start.
+        let _ = tree::remove(&self.folder);
+    }
+}
+
+/// What a new view stands on.
+pub(crate) enum Base<'v> {
+    Directory(&'v Path),
+    View(&'v View),
+}
+
+impl View {
+    /// Makes a view; `ids` are the owner inside when started as root, `copy` why it has to be a plain copy.
+    pub(crate) fn make(
+        state: &Arc<State>,
+        base: &Base<'_>,
+        ids: Option<(u32, u32)>,
+        copy: Option<String>,
+    ) -> Result<Self, SandboxError> {
+        let (lower, lowers, below) = match base {
+            Base::Directory(path) => (path.to_path_buf(), vec![path.to_path_buf()], None),
+            Base::View(view) => {
+                let mut lowers = vec![view.store.upper()];
+                if view.mode == ViewMode::Overlay {
+                    lowers.extend(view.store.lowers.iter().cloned());
+                }
+                (view.lower.clone(), lowers, Some(Arc::clone(&view.store)))
+            }
+        };
+        if lowers.len() > MAX_LAYERS {
+            let what = format!("more than {MAX_LAYERS} layers; publish some of them first");
+            return Err(SandboxError::ViewBound { path: lower, what });
+        }
+        let failed = |source| SandboxError::Path { action: "open a view of", path: lower.clone(), source };
+        let nearest = lowers.first().ok_or_else(|| failed(io::Error::from_raw_os_error(libc::ENOENT)))?;
+        let metadata = std::fs::metadata(nearest).map_err(failed)?;
+        if !metadata.is_dir() {
+            return Err(failed(io::Error::from_raw_os_error(libc::ENOTDIR)));
+        }
+        let folder = state.new_path();
+        make_directory(&folder, 0o700, ids).map_err(failed)?;
+        let store = Arc::new(Store { folder, lowers, _below: below, _state: Arc::clone(state) });
+        let mode = metadata.permissions().mode() & 0o7777;
+        make_directory(&store.upper(), mode, ids).map_err(failed)?;
+        let (mode, manifest) = match copy {
+            None => {
+                make_directory(&store.folder.join("work"), 0o700, ids).map_err(failed)?;
+                (ViewMode::Overlay, None)
+            }
+            Some(why) => {
+                let manifest = copy::copy_layers(&store.lowers, &store.upper(), ids)
+                    .map_err(|e| e.into_error(&lower))?;
+                (ViewMode::Copy { why }, Some(manifest))
+            }
+        };
+        Ok(Self { lower, mode, store, manifest })
+    }
+
+    /// The directory at the bottom.
+    pub fn lower(&self) -> &Path {
+        &self.lower
+    }
+
+    /// How what is written is kept.
+    pub fn mode(&self) -> &ViewMode {
+        &self.mode
+    }
+
+    /// Where the content of a changed file is found, for a path from [`View::changes`].
+    pub fn content(&self, path: &Path) -> PathBuf {
+        self.store.upper().join(path)
+    }
+
+    /// What was changed, relative to what the view stands on, parents before children for what is there and
+    /// children before parents for what is gone.
+    ///
+    /// # Errors
+    /// When the view cannot be read or goes past a bound.
+    pub fn changes(&self) -> Result<Vec<Change>, SandboxError> {
+        let read = match &self.manifest {
+            None => changes::of_overlay(&self.store.lowers, &self.store.upper()),
+            Some(manifest) => manifest.changes(&self.store.lowers, &self.store.upper()),
+        };
+        read.map_err(|e| e.into_error(&self.lower))
+    }
+
+    pub(crate) fn source(&self) -> SourcePlan {
+        match self.mode {
+            ViewMode::Overlay => SourcePlan::Overlay {
+                lowers: self.store.lowers.iter().map(|l| l.clone().into_os_string()).collect(),
+                store: self.store.folder.clone().into_os_string(),
+            },
+            ViewMode::Copy { .. } => SourcePlan::Copy { path: self.store.upper().into_os_string() },
+        }
+    }
+}
+
+fn make_directory(path: &Path, mode: u32, ids: Option<(u32, u32)>) -> io::Result<()> {
+    std::fs::DirBuilder::new().mode(0o700).create(path)?;
+    if let Some((uid, gid)) = ids {
+        std::os::unix::fs::chown(path, Some(uid), Some(gid))?;
+    }
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+}
+
+/// The device a directory lies on, to remember whether overlays work there.
+pub(crate) fn device(path: &Path) -> io::Result<(u64, u32)> {
+    let metadata = std::fs::metadata(path)?;
+    Ok((metadata.dev(), metadata.uid()))
+}
+
+/// Whether a path lies on overlayfs itself.
+pub(crate) fn is_overlay(path: &Path) -> bool {
+    const OVERLAYFS: u64 = 0x794c_7630;
+    rustix::fs::statfs(path).is_ok_and(|s| s.f_type.cast_unsigned() == OVERLAYFS)
+}

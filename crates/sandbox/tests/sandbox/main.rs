@@ -1,0 +1,93 @@
+//! The sandbox against real programs and hostile ones, on the real kernel. Every case runs twice: as root and
+//! as an ordinary user; started by an ordinary user alone, the root half fails and says so. A case that needs
+//! a program the machine lacks fails, it is never skipped.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::exit,
+    reason = "a test: it ends at the first surprise"
+)]
+
+mod basics;
+mod exhaustion;
+mod hostile;
+mod network;
+mod real;
+mod sweep;
+mod views;
+mod world;
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use world::{Case, World};
+
+/// The uid of the ordinary user; nobody's on the machine.
+const ORDINARY: u32 = 65_531;
+
+fn main() {
+    crealeph_sandbox::helper_main_if_requested();
+    sweep::drive_if_requested();
+    let cases: Vec<Case> = [
+        basics::CASES,
+        hostile::CASES,
+        exhaustion::CASES,
+        network::CASES,
+        real::CASES,
+        sweep::CASES,
+        views::CASES,
+    ]
+    .concat();
+    if let Ok(name) = std::env::var("SANDBOX_CASE") {
+        let case = cases.iter().find(|c| c.0 == name).expect("a known case");
+        (case.1)(&World::new());
+        return;
+    }
+    let arguments = Arguments::from_args();
+    let root = rustix_is_root();
+    let mut trials = Vec::new();
+    for case in cases {
+        let Case(name, _) = case;
+        if root {
+            trials.push(Trial::test(format!("root::{name}"), move || separately(name, None)));
+            if !real::AS_STARTED.contains(&name) {
+                trials.push(Trial::test(format!("user::{name}"), move || separately(name, Some(ORDINARY))));
+            }
+        } else {
+            trials.push(Trial::test(format!("root::{name}"), || {
+                Err(Failed::from("start these tests as root"))
+            }));
+            trials.push(Trial::test(format!("user::{name}"), move || separately(name, None)));
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn rustix_is_root() -> bool {
+    std::fs::metadata("/proc/self").map(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0).unwrap()
+}
+
+/// Runs one case in a process of its own, as `uid`.
+fn separately(name: &str, uid: Option<u32>) -> Result<(), Failed> {
+    let mut command = Command::new("/proc/self/exe");
+    command.env("SANDBOX_CASE", name).current_dir("/");
+    if let Some(uid) = uid {
+        command.uid(uid).gid(uid).env("HOME", "/nonexistent");
+    }
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = format!(
+        "{}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Err(Failed::from(text))
+}

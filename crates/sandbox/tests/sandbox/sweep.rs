@@ -1,0 +1,149 @@
+//! What is left when the owner is killed: nothing, after the next start.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crealeph_sandbox::{Cancel, Config, Mount, Sandbox};
+
+use crate::world::{Case, World, processes_with, python};
+
+pub(crate) const CASES: &[Case] = &[
+    Case("killed_at_random_moments", killed_at_random_moments),
+    Case("a_live_owner_is_left_alone", a_live_owner_is_left_alone),
+    Case("the_tree_dies_with_its_owner", the_tree_dies_with_its_owner),
+];
+
+const TIMES: usize = 100;
+
+/// The owner to be killed: opens views and runs a program that leaves daemons, again and again.
+pub(crate) fn drive_if_requested() {
+    let Ok(folder) = std::env::var("SANDBOX_DRIVER") else { return };
+    let folder = Path::new(&folder);
+    let word = std::env::var("SANDBOX_WORD").unwrap();
+    let sandbox = Sandbox::new(Config::new(folder.join("state"))).unwrap();
+    let program = format!(
+        "
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0: time.sleep(1000)
+    os._exit(0)
+open('new', 'w').write('x' * 100000)
+os.makedirs('deep/er/and/deeper')
+os.remove('a')
+print({word:?})
+time.sleep(float(os.environ.get('LONG', '0.02')))"
+    );
+    loop {
+        let view = sandbox.open_view(&folder.join("work")).unwrap();
+        let mut spec = python(&program);
+        spec.command.push(word.clone().into());
+        spec.views.push(Mount { view: &view, at: "/work".into() });
+        spec.cwd = Some("/work".into());
+        if let Ok(long) = std::env::var("SANDBOX_LONG") {
+            spec.grants.env.insert("LONG".into(), long.into());
+        }
+        sandbox.run(&spec, &Cancel::new().unwrap()).unwrap();
+        assert!(!view.changes().unwrap().is_empty());
+    }
+}
+
+fn driver(world: &World, word: &str) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.env_remove("SANDBOX_CASE").env("SANDBOX_DRIVER", &world.folder).env("SANDBOX_WORD", word);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
+    command
+}
+
+fn nothing_is_left(world: &World, word: &str, owner: u32) {
+    let left: Vec<_> = processes_with(word).into_iter().filter(|p| !p.contains("sh -c")).collect();
+    assert!(left.is_empty(), "processes are left: {left:?}");
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let state = world.folder.to_str().unwrap().to_owned();
+    assert!(!mounts.lines().any(|l| l.contains(&state)), "mounts are left: {mounts}");
+    let folders: Vec<_> = std::fs::read_dir(world.folder.join("state"))
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .filter(|n| n != "sweep.lock")
+        .collect();
+    // Ours, and that of the next start.
+    assert_eq!(folders.len(), 2, "folders are left: {folders:?}");
+    for line in std::fs::read_to_string("/proc/self/mountinfo").unwrap().lines() {
+        let Some(mount) = line.split(' ').nth(4).filter(|m| m.contains("cgroup")) else { continue };
+        let left = cgroups_of(Path::new(mount), owner);
+        assert!(left.is_empty(), "cgroups are left: {left:?}");
+    }
+}
+
+/// The cgroups of an owner, three levels down at most.
+fn cgroups_of(directory: &Path, owner: u32) -> Vec<String> {
+    fn walk(directory: &Path, owner: &str, depth: u32, found: &mut Vec<String>) {
+        let Ok(entries) = std::fs::read_dir(directory) else { return };
+        for entry in entries.flatten().filter(|e| e.path().is_dir()) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with(owner) {
+                found.push(entry.path().display().to_string());
+            } else if depth < 3 {
+                walk(&entry.path(), owner, depth + 1, found);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(directory, &format!("crealeph-owner-{owner}-"), 0, &mut found);
+    found
+}
+
+fn killed_at_random_moments(world: &World) {
+    world.directory("work", &[("a", "one"), ("d/b", "two")]);
+    let word = format!("crealeph-killed-{}", std::process::id());
+    // A fixed sequence, so that a failure can be found again.
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    for _ in 0..TIMES {
+        let mut child = driver(world, &word).spawn().unwrap();
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        std::thread::sleep(Duration::from_micros(random % 150_000));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // The next start.
+        let next = Sandbox::new(Config::new(world.folder.join("state"))).unwrap();
+        nothing_is_left(world, &word, child.id());
+        drop(next);
+    }
+    assert_eq!(std::fs::read_to_string(world.folder.join("work/a")).unwrap(), "one");
+}
+
+fn a_live_owner_is_left_alone(world: &World) {
+    let root = world.directory("work", &[("a", "one")]);
+    let view = world.sandbox.open_view(&root).unwrap();
+    let other = Sandbox::new(Config::new(world.folder.join("state"))).unwrap();
+    assert_eq!(other.sweep().unwrap().folders, 0);
+    drop(other);
+    let mut spec = python("open('a', 'w').write('two')");
+    spec.views.push(Mount { view: &view, at: "/work".into() });
+    spec.cwd = Some("/work".into());
+    crate::world::good(&world.run(&spec));
+    assert_eq!(view.changes().unwrap().len(), 1);
+}
+
+/// Even before the next start: the processes go as soon as the owner does.
+fn the_tree_dies_with_its_owner(world: &World) {
+    world.directory("work", &[("a", "one")]);
+    let word = format!("crealeph-orphan-{}", std::process::id());
+    let mut child = driver(world, &word).env("SANDBOX_LONG", "1000").spawn().unwrap();
+    let wait_until = |what: &str, done: &dyn Fn() -> bool| {
+        for _ in 0..1000 {
+            if done() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("{what} did not come: {:?}", processes_with(&word));
+    };
+    wait_until("the daemon", &|| processes_with(&word).len() >= 2);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_until("the end", &|| processes_with(&word).is_empty());
+}
