@@ -17,8 +17,8 @@ const REMOVE_TRIES: u32 = 50;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Parents {
     v2: Option<PathBuf>,
+    /// Processes need no cgroup: the kernel counts them in the sandbox's own user namespace.
     v1_memory: Option<PathBuf>,
-    v1_pids: Option<PathBuf>,
 }
 
 impl Parents {
@@ -48,7 +48,7 @@ impl Parents {
         if v2.is_some() {
             return Self { v2, ..Self::default() };
         }
-        Self { v2: None, v1_memory: v1("memory"), v1_pids: v1("pids") }
+        Self { v2: None, v1_memory: v1("memory") }
     }
 
     /// Which kind is in use.
@@ -56,7 +56,7 @@ impl Parents {
         if self.v2.is_some() {
             Some(Layer::CgroupV2)
         } else {
-            (self.v1_memory.is_some() || self.v1_pids.is_some()).then_some(Layer::CgroupV1)
+            self.v1_memory.is_some().then_some(Layer::CgroupV1)
         }
     }
 }
@@ -101,7 +101,7 @@ impl Cgroup {
     pub(crate) fn make(parents: &Parents, limits: &Limits, state: &State) -> Option<Self> {
         let layer = parents.layer()?;
         let name = state.cgroup_name();
-        let places: Vec<PathBuf> = [&parents.v2, &parents.v1_memory, &parents.v1_pids]
+        let places: Vec<PathBuf> = [&parents.v2, &parents.v1_memory]
             .into_iter()
             .flatten()
             .map(|parent| parent.join(&name))
@@ -133,9 +133,6 @@ impl Cgroup {
             std::fs::write(at.join("memory.limit_in_bytes"), &memory)?;
             let _ = std::fs::write(at.join("memory.memsw.limit_in_bytes"), &memory);
             self.memory = Some(at);
-        }
-        if let Some(parent) = &parents.v1_pids {
-            std::fs::write(parent.join(name).join("pids.max"), &tasks)?;
         }
         Ok(())
     }
