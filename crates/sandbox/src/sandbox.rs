@@ -93,8 +93,8 @@ impl Sandbox {
         let state = Arc::new(State::open(&config.state_dir)?);
         let cgroups = match &config.cgroups {
             Cgroups::Off => Parents::default(),
-            Cgroups::Auto => Parents::find(None),
-            Cgroups::Under(directory) => Parents::find(Some(directory)),
+            Cgroups::Auto => Parents::find(None, &state),
+            Cgroups::Under(directory) => Parents::find(Some(directory), &state),
         };
         Ok(Self { config, state, cgroups, overlays: Mutex::default() })
     }
