@@ -124,7 +124,7 @@ fn what_is_no_ledger_of_ours_is_refused_and_changes_are_noticed() {
 /// failed finds it not there or there whole, and sending it again with its keys tells the truth.
 #[test]
 fn a_killed_server_loses_nothing_that_was_acknowledged() {
-    let mut server = Server::start();
+    let mut server = Server::start_durable();
     let database = server.database();
     let folder = tempfile::tempdir().unwrap();
     let place = Place { location: Location::parse(&server.url(&database)), folder };

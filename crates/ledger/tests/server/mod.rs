@@ -22,13 +22,29 @@ pub struct Server {
     programs: PathBuf,
     process: Option<Child>,
     databases: AtomicUsize,
+    is_durable: bool,
 }
 
 impl Server {
-    /// Makes a new cluster and starts it.
+    /// Makes a new cluster and starts it. It waits for no disk, for tests that kill nothing.
     pub fn start() -> Server {
+        Server::start_with(false)
+    }
+
+    /// Makes a new cluster as one would run it in earnest, and starts it.
+    pub fn start_durable() -> Server {
+        Server::start_with(true)
+    }
+
+    fn start_with(is_durable: bool) -> Server {
         let folder = tempfile::Builder::new().prefix("pg").tempdir().unwrap();
-        let server = Server { folder, programs: programs(), process: None, databases: AtomicUsize::new(0) };
+        let server = Server {
+            folder,
+            programs: programs(),
+            process: None,
+            databases: AtomicUsize::new(0),
+            is_durable,
+        };
         if is_root() {
             let owned = Command::new("chown").arg(USER).arg(server.folder.path()).status().unwrap();
             assert!(owned.success());
@@ -80,6 +96,9 @@ impl Server {
             "-c",
             "log_min_messages=fatal",
         ]);
+        if !self.is_durable {
+            command.args(["-c", "fsync=off", "-c", "full_page_writes=off"]);
+        }
         self.process = Some(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
         for _ in 0..600 {
             if self.try_connect("postgres").is_some() {
