@@ -29,6 +29,11 @@ const PACKAGES: &[Package] = &[
         why: "the ledger's tests change its file behind its back",
     },
     Package {
+        provides: "pg_createcluster",
+        debian: "postgresql",
+        why: "the ledger's tests start a PostgreSQL server of their own",
+    },
+    Package {
         provides: "unshare",
         debian: "util-linux",
         why: "the ledger's tests fill a small disk of their own",
