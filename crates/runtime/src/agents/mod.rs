@@ -1,6 +1,13 @@
 //! Agents by their names: each is called with an AgentInput and answers with an AgentOutput that keeps its contract, or
 //! with the reason why there is none. None of them is trusted.
 
+mod answer;
+mod config;
+pub mod conformance;
+mod example;
+mod process;
+mod table;
+
 use std::collections::BTreeMap;
 
 use crealeph_contracts::contract::Valid;
@@ -8,6 +15,10 @@ use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::scalar::Version;
 use crealeph_contracts::{AgentInput, AgentOutput};
 use crealeph_sandbox::Cancel;
+
+pub use config::{ConfigError, from_command, load};
+pub use example::{Example, answer as example_answer};
+pub use process::Process;
 
 /// What came of calling an agent.
 #[derive(Debug)]
