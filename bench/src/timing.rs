@@ -1,4 +1,4 @@
-//! How contenders are timed: in turns of a few milliseconds, so that whatever disturbs the machine disturbs all of
+//! How contenders are timed: in turns of a millisecond, so that whatever disturbs the machine disturbs all of
 //! them alike; the figure is the best of several medians.
 
 use std::hint::black_box;
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use crate::Outcome;
 
-/// How long one turn of a contender takes.
-const TURN: Duration = Duration::from_millis(4);
+/// How long one turn of a contender takes: short, so that many turns fall between two disturbances.
+const TURN: Duration = Duration::from_millis(1);
 /// How long a contender runs before anything counts.
 const WARM_UP: Duration = Duration::from_millis(300);
 /// How many medians are taken, and of how many turns each.
-const MEDIANS: usize = 7;
+const MEDIANS: usize = 25;
 const TURNS: usize = 9;
 
 /// One way of doing the same work.

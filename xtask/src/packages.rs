@@ -29,6 +29,23 @@ const PACKAGES: &[Package] = &[
         why: "the ledger's tests change its file behind its back",
     },
     Package {
+        provides: "pg_createcluster",
+        debian: "postgresql",
+        why: "the ledger's tests start a PostgreSQL server of their own",
+    },
+    Package {
+        provides: "/usr/bin/python3",
+        debian: "python3",
+        why: "the sandbox's tests run hostile and ordinary programs in it",
+    },
+    Package { provides: "node", debian: "nodejs", why: "the sandbox must let it live" },
+    Package { provides: "npm", debian: "npm", why: "the sandbox must let it install from a cache" },
+    Package {
+        provides: "gcc",
+        debian: "gcc",
+        why: "the sandbox must let a build with several processes live",
+    },
+    Package {
         provides: "unshare",
         debian: "util-linux",
         why: "the ledger's tests fill a small disk of their own",

@@ -24,6 +24,7 @@ use crate::limits::Limits;
 use crate::pending::{Answer, Outcome, Pending};
 use crate::plan::Prepared;
 use crate::position::Seq;
+use crate::postgresql::Postgres;
 use crate::read::{self, Cursor, Direction, Filter, Lineage, Order, Page};
 use crate::sqlite::Sqlite;
 use crate::store::{Backend, Head, Reads, Unwritten, Work};
@@ -34,12 +35,18 @@ use crate::writer::{self, Job};
 pub enum Location {
     /// A SQLite file.
     File(PathBuf),
+    /// A PostgreSQL database, by its connection URL.
+    Postgres(String),
 }
 
 impl Location {
-    /// Reads a location as a user writes it.
+    /// Reads a location as a user writes it: `postgres://…`, else a file.
     pub fn parse(text: &str) -> Location {
-        Location::File(PathBuf::from(text))
+        if text.starts_with("postgres://") || text.starts_with("postgresql://") {
+            Location::Postgres(text.to_owned())
+        } else {
+            Location::File(PathBuf::from(text))
+        }
     }
 
     /// Where its signing keys are kept unless said otherwise.
@@ -50,6 +57,7 @@ impl Location {
                 name.push(".keys");
                 file.with_file_name(name)
             }
+            Location::Postgres(_) => PathBuf::from("crealeph.keys"),
         }
     }
 }
@@ -102,6 +110,7 @@ impl Ledger {
         let keys = options.keys.clone().unwrap_or_else(|| location.default_keys());
         match location {
             Location::File(file) => Sqlite::create(file, options.limits.wait_ms)?,
+            Location::Postgres(url) => Postgres::create(url, options.limits.wait_ms)?,
         }
         match crate::keys::Keyring::load(&keys) {
             Ok(_) => {}
@@ -118,6 +127,7 @@ impl Ledger {
         let keys = options.keys.clone().unwrap_or_else(|| location.default_keys());
         let backend: Box<dyn Backend> = match location {
             Location::File(file) => Box::new(Sqlite::open(file, options.limits.wait_ms)?),
+            Location::Postgres(url) => Box::new(Postgres::open(url, options.limits.wait_ms)?),
         };
         Ok(Ledger(Arc::new(Inner {
             backend,

@@ -7,6 +7,7 @@
 
 mod checkpoint;
 mod clock;
+mod columns;
 mod difference;
 mod entry;
 mod error;
@@ -21,6 +22,7 @@ mod pending;
 mod plan;
 mod pool;
 mod position;
+mod postgresql;
 mod proposed;
 mod reach;
 mod read;

@@ -65,7 +65,6 @@ pub(crate) struct Step {
 /// An entry as it is stored, unchecked: for export and for finding out what is wrong.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RawEntry {
-    pub seq: Seq,
     /// The text its columns make, canonical unless someone changed them.
     pub canonical: String,
     /// The leaf hash stored beside it.
@@ -147,7 +146,6 @@ pub(crate) enum Unwritten {
     /// Nothing of it is there.
     Nothing(LedgerError),
     /// The connection broke while it was being committed.
-    #[expect(dead_code, reason = "an embedded database cannot lose its connection; a server can")]
     Unknown(LedgerError),
 }
 

@@ -17,15 +17,15 @@ const REMOVE_TRIES: u32 = 50;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Parents {
     v2: Option<PathBuf>,
+    /// Processes need no cgroup: the kernel counts them in the sandbox's own user namespace.
     v1_memory: Option<PathBuf>,
-    v1_pids: Option<PathBuf>,
 }
 
 impl Parents {
     /// Finds the cgroups under which ours may go, by trying.
-    pub(crate) fn find(configured: Option<&Path>) -> Self {
+    pub(crate) fn find(configured: Option<&Path>, state: &State) -> Self {
         if let Some(directory) = configured {
-            let usable = v2_is_usable(directory).then(|| directory.to_path_buf());
+            let usable = v2_is_usable(directory, state).then(|| directory.to_path_buf());
             return Self { v2: usable, ..Self::default() };
         }
         let Ok(own) = std::fs::read_to_string("/proc/self/cgroup") else { return Self::default() };
@@ -39,16 +39,16 @@ impl Parents {
             let (root, mount) = v1_mount(&mounts, controller)?;
             let inside = path.strip_prefix(root.trim_end_matches('/')).unwrap_or(path);
             let directory = Path::new(&mount).join(inside.trim_start_matches('/'));
-            can_make(&directory).then_some(directory)
+            can_make(&directory, state).then_some(directory)
         };
         let v2 = own.lines().find_map(|l| l.strip_prefix("0::")).and_then(|path| {
             let directory = Path::new(V2_MOUNT).join(path.trim_start_matches('/'));
-            v2_is_usable(&directory).then_some(directory)
+            v2_is_usable(&directory, state).then_some(directory)
         });
         if v2.is_some() {
             return Self { v2, ..Self::default() };
         }
-        Self { v2: None, v1_memory: v1("memory"), v1_pids: v1("pids") }
+        Self { v2: None, v1_memory: v1("memory") }
     }
 
     /// Which kind is in use.
@@ -56,22 +56,23 @@ impl Parents {
         if self.v2.is_some() {
             Some(Layer::CgroupV2)
         } else {
-            (self.v1_memory.is_some() || self.v1_pids.is_some()).then_some(Layer::CgroupV1)
+            self.v1_memory.is_some().then_some(Layer::CgroupV1)
         }
     }
 }
 
 /// Processes below must be allowed beside ours: the controllers are on for the children.
-fn v2_is_usable(directory: &Path) -> bool {
+fn v2_is_usable(directory: &Path, state: &State) -> bool {
     let on = std::fs::read_to_string(directory.join("cgroup.subtree_control")).unwrap_or_default();
     let has = |name: &str| on.split_whitespace().any(|c| c == name);
-    has("memory") && has("pids") && can_make(directory)
+    has("memory") && has("pids") && can_make(directory, state)
 }
 
-fn can_make(directory: &Path) -> bool {
-    let probe =
-        directory.join(format!("crealeph-probe-{}-{:?}", std::process::id(), std::thread::current().id()));
-    std::fs::create_dir(&probe).is_ok() && std::fs::remove_dir(&probe).is_ok()
+/// Tries; the name is noted first, so that a sweep finds it should we be killed between the two.
+fn can_make(directory: &Path, state: &State) -> bool {
+    let probe = directory.join(state.cgroup_name());
+    let noted = state.note_cgroups(std::slice::from_ref(&probe)).is_ok();
+    noted && std::fs::create_dir(&probe).is_ok() && std::fs::remove_dir(&probe).is_ok()
 }
 
 /// The root within its hierarchy and the mount point of a v1 controller.
@@ -101,7 +102,7 @@ impl Cgroup {
     pub(crate) fn make(parents: &Parents, limits: &Limits, state: &State) -> Option<Self> {
         let layer = parents.layer()?;
         let name = state.cgroup_name();
-        let places: Vec<PathBuf> = [&parents.v2, &parents.v1_memory, &parents.v1_pids]
+        let places: Vec<PathBuf> = [&parents.v2, &parents.v1_memory]
             .into_iter()
             .flatten()
             .map(|parent| parent.join(&name))
@@ -133,9 +134,6 @@ impl Cgroup {
             std::fs::write(at.join("memory.limit_in_bytes"), &memory)?;
             let _ = std::fs::write(at.join("memory.memsw.limit_in_bytes"), &memory);
             self.memory = Some(at);
-        }
-        if let Some(parent) = &parents.v1_pids {
-            std::fs::write(parent.join(name).join("pids.max"), &tasks)?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::outcome::Layer;
 use crate::sandbox::{Sandbox, refusal};
 use crate::spec::Spec;
 use crate::sys;
-use crate::view::ViewMode;
+use crate::view::{View, ViewMode};
 use crate::wire::Step;
 
 /// One thing a sandbox can use.
@@ -104,7 +104,7 @@ impl Sandbox {
         });
         features.push(landlock());
         features.push(self.cgroups());
-        features.push(self.overlay()?);
+        features.push(self.overlay());
         Ok(features)
     }
 
@@ -119,7 +119,7 @@ impl Sandbox {
         let layer = self.cgroup_layer();
         let detail = match layer {
             Some(Layer::CgroupV2) => "version 2, memory and pids delegated",
-            Some(_) => "version 1, memory or pids",
+            Some(_) => "version 1, memory",
             None => "none can be made under our own",
         };
         let advice = layer.is_none().then(|| {
@@ -129,29 +129,29 @@ impl Sandbox {
             name: "cgroups",
             present: layer.is_some(),
             needed: false,
-            gives: "exact memory and process limits held by the kernel",
+            gives: "an exact memory limit held by the kernel",
             detail: detail.to_owned(),
             advice,
         }
     }
 
-    fn overlay(&self) -> Result<Feature, SandboxError> {
-        let view = self.open_view(self.state_folder())?;
-        let (present, detail) = match view.mode() {
-            ViewMode::Overlay => (true, "mounts in a user namespace".to_owned()),
-            ViewMode::Copy { why } => (false, why.clone()),
+    fn overlay(&self) -> Feature {
+        let (present, detail) = match self.open_view(self.state_folder()).as_ref().map(View::mode) {
+            Ok(ViewMode::Overlay) => (true, "mounts in a user namespace".to_owned()),
+            Ok(ViewMode::Copy { why }) => (false, why.clone()),
+            Err(error) => (false, error.to_string()),
         };
         let advice = (!present).then(|| {
             "needs Linux 5.11 with overlayfs, and a state directory that is not itself on overlayfs; until then views are plain copies".to_owned()
         });
-        Ok(Feature {
+        Feature {
             name: "overlayfs",
             present,
             needed: false,
             gives: "views whose cost does not grow with the directory",
             detail,
             advice,
-        })
+        }
     }
 }
 

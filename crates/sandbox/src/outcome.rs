@@ -124,6 +124,11 @@ pub enum Cut {
         /// What was seen.
         seen_bytes: u64,
     },
+    /// The run was ended: directories nested too deep to be measured.
+    Depth {
+        /// The deepest that is measured.
+        limit: u64,
+    },
     /// The run was ended by its caller.
     Cancelled,
     /// New processes were refused.
@@ -165,6 +170,7 @@ impl std::fmt::Display for Cut {
             Self::Disk { limit_bytes, seen_bytes } => {
                 write!(f, "ended at {seen_bytes} bytes written (limit `disk_bytes` {limit_bytes})")
             }
+            Self::Depth { limit } => write!(f, "ended because directories were nested past {limit}"),
             Self::Cancelled => write!(f, "ended because it was cancelled"),
             Self::Processes { limit } => write!(f, "processes were refused past {limit} (limit `processes`)"),
             Self::Stdout { limit_bytes, total_bytes } => {

@@ -26,7 +26,8 @@ const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 pub struct Config {
     /// Where views are kept while they are open; not on overlayfs, or they become plain copies.
     pub state_dir: PathBuf,
-    /// Run with what can be had where full strength cannot; the record says so.
+    /// Run without a `/proc` of its own, and so without the watchdog, where the kernel refuses one (in most
+    /// containers); the record says so. Namespaces and seccomp are never done without.
     pub accept_reduced: bool,
     /// Whether to use cgroups.
     pub cgroups: Cgroups,
@@ -92,8 +93,8 @@ impl Sandbox {
         let state = Arc::new(State::open(&config.state_dir)?);
         let cgroups = match &config.cgroups {
             Cgroups::Off => Parents::default(),
-            Cgroups::Auto => Parents::find(None),
-            Cgroups::Under(directory) => Parents::find(Some(directory)),
+            Cgroups::Auto => Parents::find(None, &state),
+            Cgroups::Under(directory) => Parents::find(Some(directory), &state),
         };
         Ok(Self { config, state, cgroups, overlays: Mutex::default() })
     }
@@ -170,8 +171,13 @@ impl Sandbox {
         self.state.folder()
     }
 
+    /// The ids to take outside. Root of a user namespace that does not have them (a rootless container) is an
+    /// ordinary user outside already and stays it.
     pub(crate) fn ids(&self) -> Option<(u32, u32)> {
-        rustix::process::geteuid().is_root().then_some(self.config.unprivileged_ids)
+        let (uid, gid) = self.config.unprivileged_ids;
+        let can =
+            rustix::process::geteuid().is_root() && is_mapped("uid_map", uid) && is_mapped("gid_map", gid);
+        can.then_some((uid, gid))
     }
 
     /// Why a view of `lower` has to be a plain copy; none when an overlay works.
@@ -283,6 +289,17 @@ impl Sandbox {
             probe: false,
         })
     }
+}
+
+/// Whether our own user namespace has this id.
+fn is_mapped(map: &str, id: u32) -> bool {
+    let Ok(text) = std::fs::read_to_string(Path::new("/proc/self").join(map)) else { return true };
+    text.lines().any(|line| {
+        let mut numbers = line.split_whitespace().map(|n| n.parse::<u64>().unwrap_or(0));
+        let (first, _, count) = (numbers.next(), numbers.next(), numbers.next());
+        let (first, count) = (first.unwrap_or(0), count.unwrap_or(0));
+        (first..first.saturating_add(count)).contains(&u64::from(id))
+    })
 }
 
 enum Tried {

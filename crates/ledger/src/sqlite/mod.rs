@@ -3,7 +3,7 @@
 
 mod failure;
 mod read;
-pub(crate) mod rows;
+mod rows;
 mod schema;
 mod write;
 

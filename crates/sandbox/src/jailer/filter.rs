@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use libc::c_long;
 use seccompiler::{
     BpfProgram, Error, SeccompAction, SeccompCmpArgLen as Length, SeccompCmpOp as Op, SeccompCondition,
-    SeccompFilter, SeccompRule, TargetArch,
+    SeccompFilter, SeccompRule, TargetArch, sock_filter,
 };
 
 /// What a run was granted beyond the ordinary.
@@ -28,50 +28,114 @@ const NEW_NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWCGROUP,
 ];
 
-/// The two filters, in the order they are to be installed.
+/// The two filters, in the order they are to be installed: every call by its number, then those whose arguments
+/// matter. Where both refuse, the answer of the second counts.
 pub(super) fn programs(options: &Options) -> Result<Vec<BpfProgram>, Error> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    let mut allowed: BTreeMap<c_long, Vec<SeccompRule>> =
-        ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
-    #[cfg(target_arch = "x86_64")]
-    allowed.extend(ALLOWED_X86_64.iter().map(|call| (*call, Vec::new())));
-    if options.nested_namespaces {
-        allowed.extend(NAMESPACE_CALLS.iter().map(|call| (*call, Vec::new())));
-    }
-    if options.trace {
-        allowed.extend(TRACE_CALLS.iter().map(|call| (*call, Vec::new())));
-    }
-    if options.unmapped_memory {
-        allowed.extend(SHARED_MEMORY_CALLS.iter().map(|call| (*call, Vec::new())));
-    }
-    let unknown = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
-    let list = SeccompFilter::new(allowed, unknown, SeccompAction::Allow, arch)?;
     let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     let exceptions = SeccompFilter::new(refusals(options)?, SeccompAction::Allow, refused, arch)?;
-    Ok(vec![list.try_into()?, exceptions.try_into()?])
+    Ok(vec![by_number(options), exceptions.try_into()?])
+}
+
+/// A binary search over ranges of call numbers. The kernel tries a filter on every number when it is installed,
+/// so a chain of comparisons would cost a millisecond at every start.
+fn by_number(options: &Options) -> BpfProgram {
+    let ranges = ranges(options);
+    let mut program = vec![
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, ARCH_OFFSET),
+        jump(libc::BPF_JEQ, AUDIT_ARCH, 1, 0),
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_KILL_PROCESS),
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, NUMBER_OFFSET),
+    ];
+    program.extend(search(&ranges));
+    program
+}
+
+const NUMBER_OFFSET: u32 = 0;
+const ARCH_OFFSET: u32 = 4;
+#[cfg(target_arch = "x86_64")]
+const AUDIT_ARCH: u32 = 0xC000_003E;
+#[cfg(target_arch = "aarch64")]
+const AUDIT_ARCH: u32 = 0xC000_00B7;
+#[cfg(target_arch = "riscv64")]
+const AUDIT_ARCH: u32 = 0xC000_00F3;
+
+/// The answers in order of call number, each with the first number it holds for.
+fn ranges(options: &Options) -> Vec<(u32, u32)> {
+    let errno = |code: libc::c_int| libc::SECCOMP_RET_ERRNO | code.cast_unsigned();
+    let mut answers: BTreeMap<c_long, u32> =
+        PRIVILEGED.iter().map(|call| (*call, errno(libc::EPERM))).collect();
+    let mut allow =
+        |calls: &[c_long]| answers.extend(calls.iter().map(|call| (*call, libc::SECCOMP_RET_ALLOW)));
+    allow(ALLOWED);
+    #[cfg(target_arch = "x86_64")]
+    allow(ALLOWED_X86_64);
+    if options.nested_namespaces {
+        allow(NAMESPACE_CALLS);
+    }
+    if options.trace {
+        allow(TRACE_CALLS);
+    }
+    if options.unmapped_memory {
+        allow(SHARED_MEMORY_CALLS);
+    }
+    let unknown = errno(libc::ENOSYS);
+    let mut ranges = vec![(0, unknown)];
+    let mut add = |from: u32, answer: u32| match ranges.last_mut() {
+        Some(last) if last.1 == answer => {}
+        Some(last) if last.0 == from => last.1 = answer,
+        _ => ranges.push((from, answer)),
+    };
+    for (call, answer) in answers {
+        let Ok(number) = u32::try_from(call) else { continue };
+        add(number, answer);
+        add(number.saturating_add(1), unknown);
+    }
+    // Two neighbours may have become alike when a range between them was taken over.
+    ranges.dedup_by(|later, earlier| later.1 == earlier.1);
+    ranges
+}
+
+fn search(ranges: &[(u32, u32)]) -> BpfProgram {
+    let (left, right) = ranges.split_at(ranges.len() / 2);
+    match (left, right) {
+        ([], [(_, answer)]) => vec![statement(libc::BPF_RET | libc::BPF_K, *answer)],
+        (_, [(from, _), ..]) => {
+            let (below, above) = (search(left), search(right));
+            let mut program = match u8::try_from(below.len()) {
+                Ok(skip) => vec![jump(libc::BPF_JGE, *from, skip, 0)],
+                // Past what a conditional jump reaches: an unconditional one goes the way.
+                Err(_) => {
+                    let skip = u32::try_from(below.len()).unwrap_or(u32::MAX);
+                    vec![jump(libc::BPF_JGE, *from, 0, 1), statement(libc::BPF_JMP | libc::BPF_JA, skip)]
+                }
+            };
+            program.extend(below);
+            program.extend(above);
+            program
+        }
+        (_, []) => vec![statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_KILL_PROCESS)],
+    }
+}
+
+fn statement(code: u32, k: u32) -> sock_filter {
+    sock_filter { code: u16::try_from(code).unwrap_or(0), jt: 0, jf: 0, k }
+}
+
+fn jump(comparison: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
+    let code = libc::BPF_JMP | comparison | libc::BPF_K;
+    sock_filter { code: u16::try_from(code).unwrap_or(0), jt, jf, k }
 }
 
 fn refusals(options: &Options) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Error> {
     let mut rules = BTreeMap::new();
-    for call in PRIVILEGED {
-        rules.insert(*call, Vec::new());
-    }
-    if options.nested_namespaces {
-        for call in NAMESPACE_CALLS {
-            rules.remove(call);
-        }
-    } else {
+    if !options.nested_namespaces {
         let mut flags = Vec::new();
         for flag in NEW_NAMESPACES {
             let bit = u64::from(flag.cast_unsigned());
             flags.push(all_of(&[(0, Op::MaskedEq(bit), bit)])?);
         }
         rules.insert(libc::SYS_clone, flags);
-    }
-    if options.trace {
-        for call in TRACE_CALLS {
-            rules.remove(call);
-        }
     }
     let number = |n: libc::c_int| u64::from(n.cast_unsigned());
     let not_among = |index: u8, values: &[libc::c_int]| -> Vec<(u8, Op, u64)> {
@@ -247,3 +311,60 @@ const ALLOWED_X86_64: &[c_long] = calls![
     SYS_readlink SYS_rename SYS_rmdir SYS_select SYS_signalfd SYS_stat SYS_symlink SYS_time SYS_unlink SYS_utime
     SYS_utimes SYS_vfork SYS_get_thread_area SYS_set_thread_area
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a program answers for a call number, by the rules of classic BPF.
+    fn answer(program: &BpfProgram, arch: u32, number: u32) -> u32 {
+        let (mut at, mut value) = (0usize, 0u32);
+        loop {
+            let step = &program[at];
+            at += 1;
+            let code = u32::from(step.code);
+            if code == libc::BPF_LD | libc::BPF_W | libc::BPF_ABS {
+                value = if step.k == ARCH_OFFSET { arch } else { number };
+            } else if code == libc::BPF_RET | libc::BPF_K {
+                return step.k;
+            } else if code == libc::BPF_JMP | libc::BPF_JA {
+                at += step.k as usize;
+            } else {
+                let holds = if code & 0xf0 == libc::BPF_JEQ { value == step.k } else { value >= step.k };
+                at += usize::from(if holds { step.jt } else { step.jf });
+            }
+        }
+    }
+
+    #[test]
+    fn every_call_number_has_its_answer() {
+        for (nested_namespaces, trace, unmapped_memory) in
+            [(false, false, false), (true, true, true), (false, true, false)]
+        {
+            let options = Options { nested_namespaces, trace, unmapped_memory };
+            let program = by_number(&options);
+            let mut allowed: Vec<c_long> = ALLOWED.to_vec();
+            #[cfg(target_arch = "x86_64")]
+            allowed.extend(ALLOWED_X86_64);
+            for (granted, calls) in [
+                (nested_namespaces, NAMESPACE_CALLS),
+                (trace, TRACE_CALLS),
+                (unmapped_memory, SHARED_MEMORY_CALLS),
+            ] {
+                allowed.extend(calls.iter().filter(|_| granted));
+            }
+            for number in (0..2000).chain([0x4000_0000, 0x4000_0027, u32::MAX]) {
+                let expected = if allowed.contains(&c_long::from(number)) {
+                    libc::SECCOMP_RET_ALLOW
+                } else if PRIVILEGED.contains(&c_long::from(number)) {
+                    libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned()
+                } else {
+                    libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned()
+                };
+                assert_eq!(answer(&program, AUDIT_ARCH, number), expected, "{number}");
+            }
+            assert_eq!(answer(&program, 0x4000_0003, 1), libc::SECCOMP_RET_KILL_PROCESS);
+            assert!(program.len() < 1000, "{}", program.len());
+        }
+    }
+}

@@ -53,24 +53,28 @@ fn run(
     let _ = rustix::process::setsid();
     rustix::system::sethostname(b"sandbox")
         .map_err(|e| Failure::new(Step::Namespaces, "the host name", &e.into()))?;
-    if request.network != NetworkPlan::Host {
-        sys::loopback_up().map_err(|e| Failure::new(Step::Loopback, "lo", &e))?;
-    }
-    if let NetworkPlan::Proxy { bypass_loopback } = request.network {
-        offer_listener(control, request, bypass_loopback)
-            .map_err(|e| Failure::new(Step::Loopback, "the proxy's socket", &e))?;
-    }
+    // Takes the kernel a while, which the root file system is built in.
+    let loopback = if request.network == NetworkPlan::Host { None } else { Some(raise_loopback()?) };
     let opened = match opened {
         Some(opened) => opened,
         None => sources::open_all(request, None)?,
     };
     let built = root::build(request, opened)?;
+    if let Some(pid) = loopback {
+        finish_loopback(pid)?;
+    }
+    if let NetworkPlan::Proxy { bypass_loopback } = request.network {
+        offer_listener(control, request, bypass_loopback)
+            .map_err(|e| Failure::new(Step::Loopback, "the proxy's socket", &e))?;
+    }
     let confinement = Confinement::prepare(request, &built.writable)?;
     if request.probe {
         return Ok(Report::default());
     }
     let mut layers = confinement.layers();
-    layers.extend([Layer::Namespaces, Layer::Watchdog]);
+    layers.push(Layer::Namespaces);
+    // Without a /proc there is nothing to watch.
+    layers.extend(built.missing.is_empty().then_some(Layer::Watchdog));
     layers.sort();
     let child = start(request, confinement, stdin)?;
     confine::keep_watch_capabilities().map_err(|e| Failure::new(Step::Privileges, "capabilities", &e))?;
@@ -84,8 +88,29 @@ fn run(
         peak_memory_bytes: watch.peak_memory_bytes().max(largest),
         peak_processes: watch.peak_processes(),
         layers,
-        missing: Vec::new(),
+        missing: built.missing,
     })
+}
+
+/// Brings the loopback up from a process of its own.
+fn raise_loopback() -> Result<Pid, Failure> {
+    match sys::fork().map_err(|e| Failure::new(Step::Loopback, "fork", &e))? {
+        Forked::Parent { pid, .. } => Ok(pid),
+        Forked::Child => {
+            let code = sys::loopback_up().err().map_or(0, |e| e.raw_os_error().unwrap_or(libc::EIO));
+            #[allow(clippy::exit, reason = "this process has done its one thing")]
+            std::process::exit(code);
+        }
+    }
+}
+
+fn finish_loopback(pid: Pid) -> Result<(), Failure> {
+    let failed = |e: io::Error| Failure::new(Step::Loopback, "lo", &e);
+    let ended = rustix::process::waitpid(Some(pid), WaitOptions::empty()).map_err(|e| failed(e.into()))?;
+    match ended.and_then(|(_, status)| status.exit_status()) {
+        Some(0) => Ok(()),
+        code => Err(failed(io::Error::from_raw_os_error(code.unwrap_or(libc::EIO)))),
+    }
 }
 
 /// Opens the proxy's socket in this network namespace and hands it to the parent, which is outside.

@@ -33,6 +33,8 @@ pub(super) struct Built {
     pub(super) scratch: OwnedFd,
     /// Paths inside that may be written, for Landlock.
     pub(super) writable: Vec<OsString>,
+    /// What could not be had and was accepted to be missing.
+    pub(super) missing: Vec<Failure>,
 }
 
 /// Builds the root and moves into it.
@@ -51,16 +53,14 @@ pub(super) fn build(request: &Request, opened: Opened) -> Result<Built, Failure>
     }
     symlinkat("../tmp", &root, "var/tmp").map_err(general("/var/tmp"))?;
 
-    let stage =
-        tmpfs(&[("size", "1m"), ("mode", "0700")], MountAttrFlags::empty()).map_err(general("the stage"))?;
-    let stage_point = target(root.as_fd(), OsStr::new("/.stage"), true)?;
-    attach_at(stage.as_fd(), stage_point.as_fd()).map_err(general("the stage"))?;
-
-    let scratch = scratch(request, root.as_fd(), stage.as_fd())?;
+    let scratch = scratch(request, root.as_fd())?;
     system(root.as_fd(), opened.system, opened.links)?;
     etc(request, root.as_fd()).map_err(|e| Failure::new(Step::RootFileSystem, "/etc", &e))?;
     devices(root.as_fd(), opened.devices)?;
-    processes(root.as_fd())?;
+    let missing = match processes(root.as_fd()) {
+        Err(failure) if request.reduced => vec![failure],
+        made => made.map(|()| Vec::new())?,
+    };
     secrets(request, root.as_fd()).map_err(|e| Failure::new(Step::RootFileSystem, SECRETS, &e))?;
 
     let mut writable: Vec<OsString> =
@@ -80,7 +80,7 @@ pub(super) fn build(request: &Request, opened: Opened) -> Result<Built, Failure>
                 place(root.as_fd(), &bind)?;
             }
             Source::Overlay { at, lowers, store } => {
-                let directory = overlay(root.as_fd(), stage.as_fd(), index, &at, lowers, store)?;
+                let directory = overlay(root.as_fd(), scratch.as_fd(), index, &at, lowers, store)?;
                 stores.push(WrittenTo { directory, holds_a_copy: false });
                 writable.push(at);
             }
@@ -95,7 +95,7 @@ pub(super) fn build(request: &Request, opened: Opened) -> Result<Built, Failure>
     let attributes = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
     sys::mount_setattr(root.as_fd(), false, attributes, 0, None)
         .map_err(|e| Failure::new(Step::RootFileSystem, "make the root read-only", &e))?;
-    Ok(Built { stores, scratch, writable })
+    Ok(Built { stores, scratch, writable, missing })
 }
 
 /// A descriptor of the same directory that can be listed.
@@ -183,15 +183,15 @@ fn target(root: BorrowedFd<'_>, at: &OsStr, is_dir: bool) -> Result<OwnedFd, Fai
     Ok(current)
 }
 
-/// One bounded tmpfs behind `/tmp`, `/dev/shm` and HOME.
-fn scratch(request: &Request, root: BorrowedFd<'_>, stage: BorrowedFd<'_>) -> Result<OwnedFd, Failure> {
+/// One bounded tmpfs behind `/tmp`, `/dev/shm` and HOME. Its own root is where overlays are put together, and is
+/// let go before the command starts.
+fn scratch(request: &Request, root: BorrowedFd<'_>) -> Result<OwnedFd, Failure> {
     let failed = |e: Errno| Failure::new(Step::RootFileSystem, "the private tmpfs", &e.into());
     let size = request.limits.scratch_bytes.to_string();
     let inodes = (request.limits.scratch_bytes / 4096).clamp(1024, 1 << 20).to_string();
     let tree = tmpfs(&[("size", &size), ("nr_inodes", &inodes), ("mode", "0755")], MountAttrFlags::empty())
         .map_err(failed)?;
-    mkdirat(stage, "scratch", Mode::from_raw_mode(0o700)).map_err(failed)?;
-    attach(tree.as_fd(), stage, "scratch").map_err(failed)?;
+    attach(tree.as_fd(), root, STAGE).map_err(failed)?;
     for (name, mode, at) in [("tmp", 0o1777, "/tmp"), ("shm", 0o1777, "/dev/shm"), ("home", 0o755, HOME)] {
         mkdirat(&tree, name, Mode::from_raw_mode(mode)).map_err(failed)?;
         rustix::fs::chmodat(&tree, name, Mode::from_raw_mode(mode), rustix::fs::AtFlags::empty())

@@ -71,7 +71,8 @@ impl Watch {
             .map(|store| {
                 let upper = store.directory;
                 let (free_bytes, free_inodes) = free(&upper);
-                let before_bytes = if store.holds_a_copy { tree_bytes(&upper, 0, u64::MAX) } else { 0 };
+                let before = if store.holds_a_copy { tree_bytes(&upper, 0, u64::MAX) } else { None };
+                let before_bytes = before.unwrap_or(0);
                 Store { upper, free_bytes, free_inodes, before_bytes }
             })
             .collect();
@@ -175,8 +176,10 @@ impl Watch {
         for store in &mut self.stores {
             (store.free_bytes, store.free_inodes) = free(&store.upper);
             let enough = self.limits.disk_bytes.saturating_add(store.before_bytes);
-            seen =
-                seen.saturating_add(tree_bytes(&store.upper, 0, enough).saturating_sub(store.before_bytes));
+            let Some(bytes) = tree_bytes(&store.upper, 0, enough) else {
+                return Verdict::End(Cut::Depth { limit: MAX_DEPTH as u64 });
+            };
+            seen = seen.saturating_add(bytes.saturating_sub(store.before_bytes));
         }
         let cost = now.elapsed();
         self.next_disk = Instant::now() + DISK_INTERVAL.max(cost.saturating_mul(DUTY));
@@ -273,13 +276,13 @@ fn shared_resident_bytes(pid: u32) -> u64 {
     kilobytes.unwrap_or(0).saturating_mul(1024)
 }
 
-/// What a tree takes on disk; stops once it is past `enough`. A tree nested past every use counts as too much.
-fn tree_bytes(directory: &OwnedFd, depth: usize, enough: u64) -> u64 {
+/// What a tree takes on disk; stops once it is past `enough`. None when it is nested too deep to be measured.
+fn tree_bytes(directory: &OwnedFd, depth: usize, enough: u64) -> Option<u64> {
     if depth > MAX_DEPTH {
-        return enough.saturating_add(1);
+        return None;
     }
     let mut sum = 0u64;
-    let Ok(entries) = Dir::read_from(directory.as_fd()) else { return 0 };
+    let Ok(entries) = Dir::read_from(directory.as_fd()) else { return Some(0) };
     for entry in entries.flatten() {
         let name: &CStr = entry.file_name();
         if name == c"." || name == c".." {
@@ -293,12 +296,12 @@ fn tree_bytes(directory: &OwnedFd, depth: usize, enough: u64) -> u64 {
         if FileType::from_raw_mode(stat.st_mode).is_dir() {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             if let Ok(inner) = openat(directory, name, flags, Mode::empty()) {
-                sum = sum.saturating_add(tree_bytes(&inner, depth.saturating_add(1), enough));
+                sum = sum.saturating_add(tree_bytes(&inner, depth.saturating_add(1), enough)?);
             }
         }
         if sum > enough {
             break;
         }
     }
-    sum
+    Some(sum)
 }

@@ -1,6 +1,6 @@
-//! Measures the sandbox against bubblewrap and a bare spawn, and views over small and large trees, in one run:
-//! `cargo run --release -p crealeph-sandbox --example bench_spawn`. The three kinds of spawn take turns, so that
-//! whatever else the machine does falls on all of them alike.
+//! `cargo xtask bench sandbox`: the sandbox against bubblewrap and a bare spawn, and views over small and large
+//! trees, in one run. The kinds of spawn take turns, so that whatever else the machine does falls on all of them alike.
+//! Needs bubblewrap (Debian package `bubblewrap`).
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,0 +1,264 @@
+//! The PostgreSQL reader: one read-only snapshot per question, seeing one tenant's rows.
+
+use crealeph_contracts::digest::Sha256;
+use crealeph_contracts::scalar::{LedgerId, TenantId};
+use postgres::types::ToSql;
+
+use super::rows::{self, ENTRY, HEAD, STEP};
+use super::session::Session;
+use crate::error::LedgerError;
+use crate::merkle::{TILE_WIDTH, Tile};
+use crate::position::{Millis, Seq};
+use crate::read::StoredCheckpoint;
+use crate::store::{Head, NewestOf, RawEntry, Reads, Row, Selection, Step};
+
+pub(super) struct PostgresReads<'a> {
+    pub(super) session: &'a mut Session,
+}
+
+impl PostgresReads<'_> {
+    fn entries(
+        &mut self,
+        head: &Head,
+        sql: &str,
+        values: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, LedgerError> {
+        let found = self.session.query(sql, values)?;
+        found.iter().map(|row| rows::entry(row, &head.tenant_id, &self.session.server)).collect()
+    }
+
+    fn numbers(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<i64>, LedgerError> {
+        let found = self.session.query(sql, values)?;
+        found.iter().map(|row| rows::number(row, 0, &self.session.server)).collect()
+    }
+
+    fn seqs(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Seq>, LedgerError> {
+        let numbers = self.numbers(sql, values)?;
+        Ok(numbers.into_iter().filter_map(Seq::from_i64).collect())
+    }
+
+    /// The states a robot's entries of a type have been in, each found by a jump in the index.
+    fn states(&mut self, head: &Head, of: &NewestOf<'_>) -> Result<Vec<String>, LedgerError> {
+        let sql = "SELECT state FROM entries WHERE tenant = $1 AND robot = $2 AND kind = $3 AND state > $4 \
+                   ORDER BY state LIMIT 1";
+        let mut states: Vec<String> = Vec::new();
+        loop {
+            let last = states.last().cloned().unwrap_or_default();
+            let values: [&(dyn ToSql + Sync); 4] =
+                [&head.tenant_id.as_str(), &of.robot.as_str(), &of.kind, &last];
+            let found = self.session.query(sql, &values)?;
+            let Some(row) = found.first() else { return Ok(states) };
+            states.push(row.try_get(0).map_err(|error| self.session.server.failure(&error))?);
+        }
+    }
+}
+
+impl Reads for PostgresReads<'_> {
+    fn head(&mut self, tenant: &TenantId) -> Result<Option<Head>, LedgerError> {
+        let sql = format!("SELECT {HEAD} FROM logs WHERE tenant = $1");
+        let found = self.session.query(&sql, &[&tenant.as_str()])?;
+        found.first().map(|row| rows::head(row, tenant, &self.session.server)).transpose()
+    }
+
+    fn by_seqs(&mut self, head: &Head, seqs: &[Seq]) -> Result<Vec<Row>, LedgerError> {
+        if seqs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let places: Vec<i64> = seqs.iter().map(|seq| seq.as_i64()).collect();
+        let sql = format!(
+            "SELECT {ENTRY} FROM unnest($2::bigint[]) WITH ORDINALITY AS w (seq, turn) \
+             JOIN entries e ON e.tenant = $1 AND e.seq = w.seq ORDER BY w.turn"
+        );
+        self.entries(head, &sql, &[&head.tenant_id.as_str(), &places])
+    }
+
+    fn by_id(&mut self, head: &Head, id: &LedgerId) -> Result<Option<Row>, LedgerError> {
+        let sql = format!("SELECT {ENTRY} FROM entries e WHERE e.tenant = $1 AND e.id = $2");
+        Ok(self.entries(head, &sql, &[&head.tenant_id.as_str(), &id.as_str()])?.into_iter().next())
+    }
+
+    fn by_key(&mut self, head: &Head, key: &str) -> Result<Option<Row>, LedgerError> {
+        let sql =
+            format!("SELECT {ENTRY} FROM entries e WHERE e.tenant = $1 AND e.key = $2 AND e.key IS NOT NULL");
+        Ok(self.entries(head, &sql, &[&head.tenant_id.as_str(), &key])?.into_iter().next())
+    }
+
+    fn select(&mut self, head: &Head, selection: &Selection<'_>) -> Result<Vec<Row>, LedgerError> {
+        let filter = selection.filter;
+        let (low, high, limit) = (selection.low.as_i64(), selection.high.as_i64(), selection.limit as i64);
+        let tenant = head.tenant_id.as_str();
+        let wanted = [
+            ("robot", filter.robot_id.as_ref().map(|id| id.as_str())),
+            ("kind", filter.kind.as_ref().map(|kind| kind.as_str())),
+            ("state", filter.state.as_ref().map(|state| state.as_str())),
+            ("module", filter.module.as_ref().map(|module| module.as_str())),
+            ("execution", filter.execution_id.as_ref().map(|id| id.as_str())),
+        ];
+        let mut sql =
+            format!("SELECT {ENTRY} FROM entries e WHERE e.tenant = $1 AND e.seq BETWEEN $2 AND $3");
+        let mut values: Vec<&(dyn ToSql + Sync)> = vec![&tenant, &low, &high, &limit];
+        for (column, wanted) in &wanted {
+            if let Some(wanted) = wanted {
+                values.push(wanted);
+                sql.push_str(&format!(" AND e.{column} = ${}", values.len()));
+            }
+        }
+        let direction = if selection.newest_first { "DESC" } else { "ASC" };
+        sql.push_str(&format!(" ORDER BY e.seq {direction} LIMIT $4"));
+        self.entries(head, &sql, &values)
+    }
+
+    fn newest(
+        &mut self,
+        head: &Head,
+        of: &NewestOf<'_>,
+        high: Seq,
+        limit: usize,
+    ) -> Result<Vec<Row>, LedgerError> {
+        let sql = "SELECT seq FROM entries WHERE tenant = $1 AND robot = $2 AND kind = $3 AND state = $4 AND seq <= $5 \
+                   ORDER BY seq DESC LIMIT $6";
+        let tenant = head.tenant_id.as_str();
+        let mut seqs = Vec::new();
+        for state in self.states(head, of)? {
+            if !of.uncounted.contains(&state) {
+                let (high, limit) = (high.as_i64(), limit as i64);
+                let values: [&(dyn ToSql + Sync); 6] =
+                    [&tenant, &of.robot.as_str(), &of.kind, &state, &high, &limit];
+                seqs.extend(self.seqs(sql, &values)?);
+            }
+        }
+        seqs.sort_unstable_by(|a, b| b.cmp(a));
+        seqs.truncate(limit);
+        self.by_seqs(head, &seqs)
+    }
+
+    /// Time never goes back within a log, so halving finds the place without an index on time.
+    fn seq_at(&mut self, head: &Head, at: Millis) -> Result<Seq, LedgerError> {
+        if at >= head.last_at {
+            return Ok(head.last_seq());
+        }
+        let sql = "SELECT created_at FROM entries WHERE tenant = $1 AND seq = $2";
+        let (mut before, mut after) = (0, head.last_seq().get());
+        while before < after {
+            let middle = before + (after - before).div_ceil(2);
+            let found = self.numbers(sql, &[&head.tenant_id.as_str(), &(middle as i64)])?;
+            match found.first() {
+                Some(created_at) if *created_at <= at.get() => before = middle,
+                Some(_) => after = middle - 1,
+                None => return Err(self.session.server.damaged(format!("entry {middle} is missing"))),
+            }
+        }
+        Ok(Seq::new(before).unwrap_or(Seq::MAX))
+    }
+
+    fn steps(&mut self, head: &Head, ids: &[LedgerId]) -> Result<Vec<Step>, LedgerError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids: Vec<&str> = ids.iter().map(|id| id.as_str()).collect();
+        let sql = format!("SELECT {STEP} FROM entries WHERE tenant = $1 AND id = ANY($2)");
+        let found = self.session.query(&sql, &[&head.tenant_id.as_str(), &ids])?;
+        found.iter().map(|row| rows::step(row, &self.session.server)).collect()
+    }
+
+    fn children(&mut self, head: &Head, seq: Seq, limit: usize) -> Result<Vec<Seq>, LedgerError> {
+        let sql = "SELECT child FROM edges WHERE tenant = $1 AND parent = $2 ORDER BY child LIMIT $3";
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.seqs(sql, &[&head.tenant_id.as_str(), &seq.as_i64(), &limit])
+    }
+
+    fn parents(&mut self, head: &Head, seq: Seq) -> Result<Vec<Seq>, LedgerError> {
+        let rows = self.by_seqs(head, &[seq])?;
+        let ids: Vec<LedgerId> = rows.into_iter().flat_map(|row| row.stored.content.depends_on).collect();
+        let mut parents: Vec<Seq> = self.steps(head, &ids)?.into_iter().map(|step| step.seq).collect();
+        parents.sort_unstable();
+        Ok(parents)
+    }
+
+    fn raw(&mut self, head: &Head, low: Seq, high: Seq) -> Result<Vec<RawEntry>, LedgerError> {
+        let sql = format!(
+            "SELECT {ENTRY} FROM entries e WHERE e.tenant = $1 AND e.seq BETWEEN $2 AND $3 ORDER BY e.seq"
+        );
+        let found = self.session.query(&sql, &[&head.tenant_id.as_str(), &low.as_i64(), &high.as_i64()])?;
+        found.iter().map(|row| rows::raw(row, &head.tenant_id, &self.session.server)).collect()
+    }
+
+    fn has_edge(&mut self, head: &Head, (parent, child): (Seq, Seq)) -> Result<bool, LedgerError> {
+        let sql = "SELECT child FROM edges WHERE tenant = $1 AND parent = $2 AND child = $3";
+        Ok(!self.seqs(sql, &[&head.tenant_id.as_str(), &parent.as_i64(), &child.as_i64()])?.is_empty())
+    }
+
+    fn edge_count(&mut self, head: &Head) -> Result<u64, LedgerError> {
+        let sql = "SELECT count(*) FROM edges WHERE tenant = $1";
+        let counted = self.numbers(sql, &[&head.tenant_id.as_str()])?;
+        Ok(counted.first().copied().unwrap_or_default() as u64)
+    }
+
+    fn hashes(&mut self, head: &Head, level: u8, from: u64, count: u64) -> Result<Vec<Sha256>, LedgerError> {
+        stored_hashes(self.session, head, level, from, count)
+    }
+
+    fn tile(&mut self, head: &Head, level: u8, index: u64) -> Result<Option<Tile>, LedgerError> {
+        let sql = "SELECT root, hashes FROM tiles WHERE tenant = $1 AND level = $2 AND number = $3";
+        let values: [&(dyn ToSql + Sync); 3] = [&head.tenant_id.as_str(), &i16::from(level), &(index as i64)];
+        let found = self.session.query(sql, &values)?;
+        let Some(row) = found.first() else { return Ok(None) };
+        let root = rows::hash(row, 0, &self.session.server)?;
+        let bytes: &[u8] = row.try_get(1).map_err(|error| self.session.server.failure(&error))?;
+        let hashes: Vec<Sha256> = bytes.as_chunks::<32>().0.iter().copied().map(Sha256::from_bytes).collect();
+        if hashes.len() as u64 != TILE_WIDTH {
+            return Err(self.session.server.damaged(format!("tile {level}/{index} is cut")));
+        }
+        Ok(Some(Tile { level, index, hashes, root }))
+    }
+
+    fn checkpoints(&mut self, head: &Head) -> Result<Vec<StoredCheckpoint>, LedgerError> {
+        let sql =
+            "SELECT size, root, note FROM checkpoints WHERE tenant = $1 ORDER BY size, note COLLATE \"C\"";
+        let found = self.session.query(sql, &[&head.tenant_id.as_str()])?;
+        let server = &self.session.server;
+        let read = |row: &postgres::Row| {
+            let size = u64::try_from(rows::number(row, 0, server)?).unwrap_or_default();
+            let note = row.try_get(2).map_err(|error| server.failure(&error))?;
+            Ok(StoredCheckpoint { size, root: rows::hash(row, 1, server)?, note })
+        };
+        found.iter().map(read).collect()
+    }
+
+    fn tenants(&mut self) -> Result<Vec<TenantId>, LedgerError> {
+        let found = self.session.query("SELECT tenant FROM logs ORDER BY tenant", &[])?;
+        let server = &self.session.server;
+        let read = |row: &postgres::Row| {
+            let tenant: &str = row.try_get(0).map_err(|error| server.failure(&error))?;
+            TenantId::parse(tenant).map_err(|_| server.damaged("a tenant's name cannot be read back"))
+        };
+        found.iter().map(read).collect()
+    }
+}
+
+/// Leaf hashes (level 0) or roots of whole tiles of the level below, `count` of them from `from`.
+pub(super) fn stored_hashes(
+    session: &mut Session,
+    head: &Head,
+    level: u8,
+    from: u64,
+    count: u64,
+) -> Result<Vec<Sha256>, LedgerError> {
+    let tenant = head.tenant_id.as_str();
+    let found = match level.checked_sub(1) {
+        None => {
+            let sql = "SELECT leaf FROM entries WHERE tenant = $1 AND seq BETWEEN $2 AND $3 ORDER BY seq";
+            session.query(sql, &[&tenant, &(from as i64 + 1), &((from + count) as i64)])?
+        }
+        Some(below) => {
+            let sql = "SELECT root FROM tiles WHERE tenant = $1 AND level = $2 AND number BETWEEN $3 AND $4 \
+                       ORDER BY number";
+            let last = (from + count) as i64 - 1;
+            session.query(sql, &[&tenant, &i16::from(below), &(from as i64), &last])?
+        }
+    };
+    if found.len() as u64 != count {
+        return Err(session.server.damaged(format!("hashes of the log of `{tenant}` are missing")));
+    }
+    found.iter().map(|row| rows::hash(row, 0, &session.server)).collect()
+}

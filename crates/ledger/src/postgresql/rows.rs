@@ -1,0 +1,107 @@
+//! Rows as PostgreSQL hands them over, read back with suspicion.
+
+use crealeph_contracts::digest::Sha256;
+use crealeph_contracts::scalar::TenantId;
+use postgres::Row as SqlRow;
+
+use super::session::Server;
+use crate::columns::{EntryColumns, StepColumns};
+use crate::error::LedgerError;
+use crate::merkle::Frontier;
+use crate::position::{Millis, Seq};
+use crate::store::{Head, RawEntry, Row, Step};
+
+/// The columns of a whole entry, in the order [`entry`] reads them.
+pub(super) const ENTRY: &str = "e.seq, e.id, e.robot, e.module, e.source, e.kind, e.state, e.created_at, \
+    e.observed_at, e.key, e.execution, e.attempt, e.rerun_of, e.leaf, e.reach_signal, e.reach_fusion, e.reach_idea, \
+    e.reach_copy, e.reach_benchmark, e.reach_playbook, e.depends_on, e.payload";
+
+/// The columns of a lineage step, in the order [`step`] reads them; the key last.
+pub(super) const STEP: &str = "seq, id, robot, kind, created_at, reach_signal, reach_fusion, reach_idea, reach_copy, \
+    reach_benchmark, reach_playbook, depends_on, key";
+
+/// The columns of a log, in the order [`head`] reads them.
+pub(super) const HEAD: &str = "origin, size, last_at, frontier";
+
+/// Reads and checks a whole entry.
+pub(super) fn entry(row: &SqlRow, tenant_id: &TenantId, server: &Server) -> Result<Row, LedgerError> {
+    let columns = entry_columns(row).map_err(|error| server.failure(&error))?;
+    columns.checked(tenant_id).ok_or_else(|| {
+        server.damaged(format!("entry {} of tenant `{tenant_id}` is not what was written", columns.seq))
+    })
+}
+
+/// Reads an entry's canonical text from its columns, trusted or not.
+pub(super) fn raw(row: &SqlRow, tenant_id: &TenantId, server: &Server) -> Result<RawEntry, LedgerError> {
+    entry_columns(row).map(|columns| columns.raw(tenant_id)).map_err(|error| server.failure(&error))
+}
+
+fn entry_columns(row: &SqlRow) -> Result<EntryColumns<'_>, postgres::Error> {
+    Ok(EntryColumns {
+        seq: Seq::from_i64(row.try_get(0)?).unwrap_or_default(),
+        id: row.try_get(1)?,
+        robot: row.try_get(2)?,
+        module: row.try_get(3)?,
+        source: row.try_get(4)?,
+        kind: row.try_get(5)?,
+        state: row.try_get(6)?,
+        created_at: row.try_get(7)?,
+        observed_at: row.try_get(8)?,
+        key: row.try_get(9)?,
+        execution: row.try_get(10)?,
+        attempt: row.try_get(11)?,
+        rerun_of: row.try_get(12)?,
+        leaf: row.try_get(13)?,
+        reach: reach(row, 14)?,
+        depends_on: row.try_get(20)?,
+        payload: row.try_get(21)?,
+    })
+}
+
+/// Reads what a lineage needs of an entry.
+pub(super) fn step(row: &SqlRow, server: &Server) -> Result<Step, LedgerError> {
+    let read = || -> Result<StepColumns<'_>, postgres::Error> {
+        Ok(StepColumns {
+            seq: Seq::from_i64(row.try_get(0)?).unwrap_or_default(),
+            id: row.try_get(1)?,
+            robot: row.try_get(2)?,
+            kind: row.try_get(3)?,
+            created_at: row.try_get(4)?,
+            reach: reach(row, 5)?,
+            depends_on: row.try_get(11)?,
+        })
+    };
+    let columns = read().map_err(|error| server.failure(&error))?;
+    columns.step().ok_or_else(|| server.damaged(format!("entry {} cannot be read back", columns.seq)))
+}
+
+fn reach(row: &SqlRow, first: usize) -> Result<[Option<i64>; 6], postgres::Error> {
+    let column = |offset: usize| row.try_get::<_, Option<i64>>(first + offset);
+    Ok([column(0)?, column(1)?, column(2)?, column(3)?, column(4)?, column(5)?])
+}
+
+/// Reads where a log stands.
+pub(super) fn head(row: &SqlRow, tenant_id: &TenantId, server: &Server) -> Result<Head, LedgerError> {
+    let read = || -> Result<(String, i64, i64, Vec<u8>), postgres::Error> {
+        Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?))
+    };
+    let (origin, size, last_at, frontier) = read().map_err(|error| server.failure(&error))?;
+    let frontier = u64::try_from(size).ok().and_then(|size| Frontier::from_bytes(size, &frontier));
+    let frontier = frontier.ok_or_else(|| {
+        server.damaged(format!("the head of the log of tenant `{tenant_id}` cannot be read back"))
+    })?;
+    Ok(Head { tenant_id: tenant_id.clone(), number: 0, origin, last_at: Millis::new(last_at), frontier })
+}
+
+/// Reads a hash from a column.
+pub(super) fn hash(row: &SqlRow, column: usize, server: &Server) -> Result<Sha256, LedgerError> {
+    let bytes: &[u8] = row.try_get(column).map_err(|error| server.failure(&error))?;
+    <[u8; 32]>::try_from(bytes)
+        .map(Sha256::from_bytes)
+        .map_err(|_| server.damaged("a hash of the log is cut"))
+}
+
+/// Reads a number from a column.
+pub(super) fn number(row: &SqlRow, column: usize, server: &Server) -> Result<i64, LedgerError> {
+    row.try_get(column).map_err(|error| server.failure(&error))
+}

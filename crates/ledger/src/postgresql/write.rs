@@ -1,0 +1,334 @@
+//! The PostgreSQL writer: one transaction per tenant, sequenced by the lock on the tenant's log; bounded retries of what
+//! goes away by itself; and a clear word where the answer to a commit was lost.
+
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use crealeph_contracts::digest::Sha256;
+use crealeph_contracts::scalar::{LedgerId, TenantId};
+use postgres::types::ToSql;
+
+use super::read::stored_hashes;
+use super::rows::{self, ENTRY, HEAD, STEP};
+use super::session::{Server, Session};
+use crate::checkpoint::ORIGIN_PREFIX;
+use crate::entry::ids_text;
+use crate::error::LedgerError;
+use crate::identity::random_name;
+use crate::position::Seq;
+use crate::read::StoredCheckpoint;
+use crate::store::{Addition, EventIdentity, Head, Known, Needs, Row, Transaction, Unwritten, Work, Writer};
+
+/// How often a transaction is run again at most.
+const MAX_TRIES: usize = 10;
+/// How long to wait before a connection is tried again.
+const RECONNECT_MS: u64 = 200;
+
+pub(super) struct PostgresWriter {
+    pub(super) server: Server,
+    pub(super) session: Option<Session>,
+    pub(super) notices: SyncSender<()>,
+}
+
+impl PostgresWriter {
+    /// The connection; a lost one is made again, for as long as may be waited.
+    fn session(&mut self) -> Result<&mut Session, LedgerError> {
+        if self.session.as_ref().is_some_and(Session::is_closed) {
+            self.session = None;
+        }
+        if self.session.is_none() {
+            let mut connected = self.server.connect();
+            for _ in 0..self.server.wait_ms / RECONNECT_MS {
+                if connected.is_ok() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(RECONNECT_MS));
+                connected = self.server.connect();
+            }
+            self.session = Some(connected?);
+        }
+        self.session.as_mut().ok_or(LedgerError::Closed)
+    }
+
+    /// Runs the work once. The answer's inner error is one that may go away by itself.
+    fn attempt(
+        &mut self,
+        tenant: Option<&TenantId>,
+        work: Work<'_>,
+    ) -> Result<Result<(), LedgerError>, Unwritten> {
+        let session = self.session().map_err(Unwritten::Nothing)?;
+        session.can_retry = false;
+        let done = match session.begin("ISOLATION LEVEL READ COMMITTED", tenant) {
+            Ok(()) => work(&mut InPostgres { session }),
+            Err(error) => Err(error),
+        };
+        let can_retry = session.can_retry;
+        match done {
+            Ok(()) => match session.run("COMMIT") {
+                Ok(()) => Ok(Ok(())),
+                Err(error) if session.can_retry => {
+                    self.session = None;
+                    Err(Unwritten::Unknown(error))
+                }
+                Err(error) => Err(Unwritten::Nothing(error)),
+            },
+            Err(error) => {
+                if session.is_closed() || session.run("ROLLBACK").is_err() {
+                    self.session = None;
+                }
+                if can_retry { Ok(Err(error)) } else { Err(Unwritten::Nothing(error)) }
+            }
+        }
+    }
+}
+
+impl Writer for PostgresWriter {
+    fn transact(&mut self, tenant: Option<&TenantId>, work: Work<'_>) -> Result<(), Unwritten> {
+        let mut last = LedgerError::Closed;
+        for _ in 0..MAX_TRIES {
+            match self.attempt(tenant, work)? {
+                Ok(()) => return Ok(()),
+                Err(error) => last = error,
+            }
+        }
+        Err(Unwritten::Nothing(last))
+    }
+
+    fn spans_tenants(&self) -> bool {
+        false
+    }
+
+    /// Sent by another thread on another connection, many at once as one: a notification inside the commit would make
+    /// all commits of the database wait for each other.
+    fn announce(&mut self, _: &[TenantId]) {
+        let _ = self.notices.try_send(());
+    }
+}
+
+struct InPostgres<'a> {
+    session: &'a mut Session,
+}
+
+impl InPostgres<'_> {
+    fn rows(
+        &mut self,
+        head: &Head,
+        sql: &str,
+        values: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, LedgerError> {
+        let found = self.session.query(sql, values)?;
+        found.iter().map(|row| rows::entry(row, &head.tenant_id, &self.session.server)).collect()
+    }
+
+    fn find_head(&mut self, tenant: &TenantId) -> Result<Option<Head>, LedgerError> {
+        let sql = format!("SELECT {HEAD} FROM logs WHERE tenant = $1 FOR UPDATE");
+        let found = self.session.query(&sql, &[&tenant.as_str()])?;
+        found.first().map(|row| rows::head(row, tenant, &self.session.server)).transpose()
+    }
+
+    fn known_steps(&mut self, head: &Head, needs: &Needs, known: &mut Known) -> Result<(), LedgerError> {
+        let tenant = head.tenant_id.as_str();
+        if !needs.ids.is_empty() {
+            let ids: Vec<&str> = needs.ids.iter().map(String::as_str).collect();
+            let sql = format!("SELECT {STEP} FROM entries WHERE tenant = $1 AND id = ANY($2)");
+            for row in self.session.query(&sql, &[&tenant, &ids])? {
+                let step = rows::step(&row, &self.session.server)?;
+                known.steps.insert(step.id.as_str().to_owned(), step);
+            }
+        }
+        if !needs.key_steps.is_empty() {
+            let keys: Vec<&str> = needs.key_steps.iter().map(String::as_str).collect();
+            let sql =
+                format!("SELECT {STEP} FROM entries WHERE tenant = $1 AND key = ANY($2) AND key IS NOT NULL");
+            for row in self.session.query(&sql, &[&tenant, &keys])? {
+                let step = rows::step(&row, &self.session.server)?;
+                let key: String = row.try_get(12).map_err(|error| self.session.server.failure(&error))?;
+                known.key_steps.insert(key, step);
+            }
+        }
+        Ok(())
+    }
+
+    fn known_events(&mut self, head: &Head, needs: &Needs, known: &mut Known) -> Result<(), LedgerError> {
+        if needs.events.is_empty() {
+            return Ok(());
+        }
+        let tenant = head.tenant_id.as_str();
+        let column = |of: fn(&EventIdentity) -> &str| needs.events.iter().map(of).collect::<Vec<&str>>();
+        let executions = column(|event| &event.execution);
+        let robots = column(|event| &event.robot);
+        let states = column(|event| &event.state);
+        let attempts: Vec<i64> = needs.events.iter().map(|event| event.attempt as i64).collect();
+        let sql = format!(
+            "SELECT {ENTRY} FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[]) AS w (execution, robot, \
+             attempt, state) JOIN entries e ON e.tenant = $1 AND e.execution = w.execution AND e.robot = w.robot \
+             AND e.attempt = w.attempt AND e.state = w.state AND e.attempt IS NOT NULL"
+        );
+        for row in self.rows(head, &sql, &[&tenant, &executions, &robots, &attempts, &states])? {
+            let event = EventIdentity {
+                execution: row.execution.clone().unwrap_or_default(),
+                robot: row.stored.content.robot_id.as_str().to_owned(),
+                attempt: row.attempt.unwrap_or_default(),
+                state: row.stored.content.state.as_str().to_owned(),
+            };
+            known.events.insert(event, row);
+        }
+        let executions: Vec<&str> =
+            needs.executions.iter().map(|(execution, _)| execution.as_str()).collect();
+        let robots: Vec<&str> = needs.executions.iter().map(|(_, robot)| robot.as_str()).collect();
+        let sql = format!(
+            "SELECT {ENTRY} FROM unnest($2::text[], $3::text[]) AS w (execution, robot) CROSS JOIN LATERAL \
+             (SELECT * FROM entries WHERE tenant = $1 AND execution = w.execution AND robot = w.robot \
+             AND attempt IS NOT NULL ORDER BY attempt DESC, seq DESC LIMIT 1) e"
+        );
+        for row in self.rows(head, &sql, &[&tenant, &executions, &robots])? {
+            let execution = row.execution.clone().unwrap_or_default();
+            let robot = row.stored.content.robot_id.as_str().to_owned();
+            known.last_events.insert((execution, robot), row);
+        }
+        Ok(())
+    }
+
+    fn insert_rows(&mut self, addition: &Addition) -> Result<(), LedgerError> {
+        let stored = || addition.rows.iter().map(|row| &row.stored);
+        let content = || stored().map(|stored| &stored.content);
+        let seqs: Vec<i64> = stored().map(|stored| stored.seq.as_i64()).collect();
+        let ids: Vec<&str> = stored().map(|stored| stored.id.as_str()).collect();
+        let robots: Vec<&str> = content().map(|content| content.robot_id.as_str()).collect();
+        let modules: Vec<&str> = content().map(|content| content.module.as_str()).collect();
+        let sources: Vec<&str> = content().map(|content| content.source.as_str()).collect();
+        let kinds: Vec<&str> = content().map(|content| content.kind.as_str()).collect();
+        let states: Vec<&str> = content().map(|content| content.state.as_str()).collect();
+        let times: Vec<i64> = stored().map(|stored| stored.created_at.get()).collect();
+        let observed: Vec<Option<&str>> =
+            content().map(|content| content.observed_at.as_ref().map(|at| at.as_str())).collect();
+        let keys: Vec<Option<&str>> =
+            content().map(|content| content.key.as_ref().map(|key| key.as_str())).collect();
+        let executions: Vec<Option<&str>> =
+            addition.rows.iter().map(|row| row.execution.as_deref()).collect();
+        let attempts: Vec<Option<i64>> =
+            addition.rows.iter().map(|row| row.attempt.map(|attempt| attempt as i64)).collect();
+        let reruns: Vec<Option<&str>> =
+            content().map(|content| content.rerun_of.as_ref().map(|id| id.as_str())).collect();
+        let leaves: Vec<&[u8]> = addition.rows.iter().map(|row| row.leaf.as_bytes().as_slice()).collect();
+        let mut reach: [Vec<Option<i64>>; 6] = Default::default();
+        for row in &addition.rows {
+            for (column, value) in reach.iter_mut().zip(row.reach.columns()) {
+                column.push(value);
+            }
+        }
+        let [signal, fusion, idea, copy, benchmark, playbook] = &reach;
+        let lineages: Vec<String> = content().map(|content| ids_text(&content.depends_on)).collect();
+        let payloads: Vec<&str> = content().map(|content| &*content.payload).collect();
+        let sql = "INSERT INTO entries (tenant, seq, id, robot, module, source, kind, state, created_at, observed_at, \
+             key, execution, attempt, rerun_of, leaf, reach_signal, reach_fusion, reach_idea, reach_copy, \
+             reach_benchmark, reach_playbook, depends_on, payload) SELECT $1, * FROM unnest($2::bigint[], $3::text[], \
+             $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[], $10::text[], $11::text[], \
+             $12::text[], $13::bigint[], $14::text[], $15::bytea[], $16::bigint[], $17::bigint[], $18::bigint[], \
+             $19::bigint[], $20::bigint[], $21::bigint[], $22::text[], $23::text[])";
+        let tenant = addition.head.tenant_id.as_str();
+        let values: [&(dyn ToSql + Sync); 23] = [
+            &tenant,
+            &seqs,
+            &ids,
+            &robots,
+            &modules,
+            &sources,
+            &kinds,
+            &states,
+            &times,
+            &observed,
+            &keys,
+            &executions,
+            &attempts,
+            &reruns,
+            &leaves,
+            signal,
+            fusion,
+            idea,
+            copy,
+            benchmark,
+            playbook,
+            &lineages,
+            &payloads,
+        ];
+        self.session.execute(sql, &values)
+    }
+}
+
+impl Transaction for InPostgres<'_> {
+    fn locked_head(&mut self, tenant: &TenantId) -> Result<Head, LedgerError> {
+        match self.find_head(tenant)? {
+            Some(head) => Ok(head),
+            None => self.create_head(tenant, &format!("{ORIGIN_PREFIX}{}", random_name()?)),
+        }
+    }
+
+    /// Two processes may make a tenant's first log at once; the second waits, and finds the first one's.
+    fn create_head(&mut self, tenant: &TenantId, origin: &str) -> Result<Head, LedgerError> {
+        let sql = "INSERT INTO logs (tenant, origin, size, last_at, frontier) VALUES ($1, $2, 0, 0, '') \
+                   ON CONFLICT (tenant) DO NOTHING";
+        self.session.execute(sql, &[&tenant.as_str(), &origin])?;
+        let made = self.find_head(tenant)?;
+        made.ok_or_else(|| {
+            self.session.server.damaged(format!("the log of tenant `{tenant}` cannot be made"))
+        })
+    }
+
+    fn known(&mut self, head: &Head, needs: &Needs) -> Result<Known, LedgerError> {
+        let mut known = Known::default();
+        self.known_steps(head, needs, &mut known)?;
+        if !needs.keys.is_empty() {
+            let keys: Vec<&str> = needs.keys.iter().map(String::as_str).collect();
+            let sql = format!(
+                "SELECT {ENTRY} FROM entries e WHERE e.tenant = $1 AND e.key = ANY($2) AND e.key IS NOT NULL"
+            );
+            for row in self.rows(head, &sql, &[&head.tenant_id.as_str(), &keys])? {
+                let key = row.stored.content.key.as_ref().map(|key| key.as_str().to_owned());
+                known.keys.insert(key.unwrap_or_default(), row);
+            }
+        }
+        self.known_events(head, needs, &mut known)?;
+        Ok(known)
+    }
+
+    fn hashes(&mut self, head: &Head, level: u8, from: u64, count: u64) -> Result<Vec<Sha256>, LedgerError> {
+        stored_hashes(self.session, head, level, from, count)
+    }
+
+    fn add(&mut self, addition: &Addition) -> Result<(), LedgerError> {
+        self.insert_rows(addition)?;
+        let head = &addition.head;
+        let tenant = head.tenant_id.as_str();
+        if !addition.edges.is_empty() {
+            let column = |of: fn(&(Seq, Seq)) -> Seq| {
+                addition.edges.iter().map(|edge| of(edge).as_i64()).collect::<Vec<_>>()
+            };
+            let (parents, children) = (column(|edge| edge.0), column(|edge| edge.1));
+            let sql = "INSERT INTO edges (tenant, parent, child) SELECT $1, * FROM unnest($2::bigint[], $3::bigint[])";
+            self.session.execute(sql, &[&tenant, &parents, &children])?;
+        }
+        for tile in &addition.tiles {
+            let sql = "INSERT INTO tiles (tenant, level, number, root, hashes) VALUES ($1, $2, $3, $4, $5)";
+            let (root, hashes) = (tile.root.as_bytes().as_slice(), tile.to_bytes());
+            let values: [&(dyn ToSql + Sync); 5] =
+                [&tenant, &i16::from(tile.level), &(tile.index as i64), &root, &hashes];
+            self.session.execute(sql, &values)?;
+        }
+        let sql = "UPDATE logs SET size = $2, last_at = $3, frontier = $4 WHERE tenant = $1";
+        let size = head.frontier.size() as i64;
+        self.session.execute(sql, &[&tenant, &size, &head.last_at.get(), &head.frontier.to_bytes()])
+    }
+
+    fn add_checkpoint(&mut self, head: &Head, checkpoint: &StoredCheckpoint) -> Result<(), LedgerError> {
+        let sql = "INSERT INTO checkpoints (tenant, size, root, note) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
+        let StoredCheckpoint { size, root, note } = checkpoint;
+        let tenant = head.tenant_id.as_str();
+        self.session.execute(sql, &[&tenant, &(*size as i64), &root.as_bytes().as_slice(), note])
+    }
+
+    fn holds(&mut self, head: &Head, id: &LedgerId) -> Result<bool, LedgerError> {
+        let sql = "SELECT 1 FROM entries WHERE tenant = $1 AND id = $2";
+        Ok(!self.session.query(sql, &[&head.tenant_id.as_str(), &id.as_str()])?.is_empty())
+    }
+}

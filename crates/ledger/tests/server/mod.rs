@@ -1,0 +1,174 @@
+//! A PostgreSQL server of the tests' own: from Debian's package, in a temporary folder, reached through a socket there, run
+//! as another user where the tests are root's (it refuses root), and stopped when it is dropped.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use postgres::{Client, NoTls};
+
+/// Where Debian puts the versions of PostgreSQL.
+const VERSIONS: &str = "/usr/lib/postgresql";
+/// The user that Debian's package makes.
+const USER: &str = "postgres";
+
+pub struct Server {
+    folder: tempfile::TempDir,
+    programs: PathBuf,
+    process: Option<Child>,
+    databases: AtomicUsize,
+    is_durable: bool,
+}
+
+impl Server {
+    /// Makes a new cluster and starts it. It waits for no disk, for tests that kill nothing.
+    pub fn start() -> Server {
+        Server::start_with(false)
+    }
+
+    /// Makes a new cluster as one would run it in earnest, and starts it.
+    pub fn start_durable() -> Server {
+        Server::start_with(true)
+    }
+
+    fn start_with(is_durable: bool) -> Server {
+        let folder = tempfile::Builder::new().prefix("pg").tempdir().unwrap();
+        let server = Server {
+            folder,
+            programs: programs(),
+            process: None,
+            databases: AtomicUsize::new(0),
+            is_durable,
+        };
+        if is_root() {
+            let owned = Command::new("chown").arg(USER).arg(server.folder.path()).status().unwrap();
+            assert!(owned.success());
+        }
+        let mut initdb = server.program("initdb");
+        initdb.args([
+            "--auth=trust",
+            "--no-sync",
+            "--encoding=UTF8",
+            "--locale=C",
+            "--username=postgres",
+            "-D",
+        ]);
+        let made = initdb.arg(server.data()).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let mut server = server;
+        server.run();
+        server
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    fn program(&self, name: &str) -> Command {
+        let program = self.programs.join(name);
+        let mut command = if is_root() {
+            let mut command = Command::new("runuser");
+            command.args(["-u", USER, "--"]).arg(program);
+            command
+        } else {
+            Command::new(program)
+        };
+        command.current_dir(self.folder.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts the server, after a kill as well, and waits until it answers.
+    pub fn run(&mut self) {
+        let log =
+            fs::OpenOptions::new().create(true).append(true).open(self.folder.path().join("log")).unwrap();
+        let mut command = self.program("postgres");
+        command.arg("-D").arg(self.data()).arg("-k").arg(self.folder.path());
+        command.args([
+            "-c",
+            "listen_addresses=",
+            "-c",
+            "max_connections=300",
+            "-c",
+            "log_min_messages=fatal",
+        ]);
+        if !self.is_durable {
+            command.args(["-c", "fsync=off", "-c", "full_page_writes=off"]);
+        }
+        self.process = Some(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
+        for _ in 0..600 {
+            if self.try_connect("postgres").is_some() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        panic!("the server does not answer: {}", fs::read_to_string(self.folder.path().join("log")).unwrap());
+    }
+
+    /// Ends the server as a power cut would, without a word to anyone.
+    pub fn kill(&mut self) {
+        self.signal("-KILL");
+        // The other processes of a killed server end by themselves; a new one refuses to start before that.
+        let pid = self.data().join("postmaster.pid");
+        let _ = fs::remove_file(pid);
+        std::thread::sleep(Duration::from_millis(200));
+    }
+
+    fn signal(&mut self, signal: &str) {
+        let Some(mut process) = self.process.take() else { return };
+        let text = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
+        if let Some(pid) = text.lines().next() {
+            let _ = Command::new("kill").args([signal, pid]).status();
+        }
+        let _ = process.wait();
+    }
+
+    fn try_connect(&self, database: &str) -> Option<Client> {
+        Client::connect(&self.url(database), NoTls).ok()
+    }
+
+    /// A connection as the superuser, who owns everything.
+    pub fn superuser(&self, database: &str) -> Client {
+        self.try_connect(database).unwrap()
+    }
+
+    pub fn url(&self, database: &str) -> String {
+        let socket = self.folder.path().to_str().unwrap().replace('/', "%2F");
+        format!("postgres://postgres@{socket}/{database}")
+    }
+
+    /// A new, empty database.
+    pub fn database(&self) -> String {
+        let name = format!("case{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        self.superuser("postgres").batch_execute(&format!("CREATE DATABASE {name}")).unwrap();
+        name
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Nobody needs what is in it any more, so it need not be written out first.
+        self.signal("-QUIT");
+    }
+}
+
+/// The newest version installed.
+fn programs() -> PathBuf {
+    let mut versions: Vec<(u32, PathBuf)> = fs::read_dir(VERSIONS)
+        .expect("install Debian's package `postgresql`")
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            Some((path.file_name()?.to_str()?.parse().ok()?, path.join("bin")))
+        })
+        .collect();
+    versions.sort();
+    versions.pop().expect("install Debian's package `postgresql`").1
+}
+
+fn is_root() -> bool {
+    fs::metadata(Path::new("/proc/self")).is_ok_and(|own| own.uid() == 0)
+}
