@@ -92,10 +92,12 @@ pub fn check(agent: &dyn Agent, case: &Case, sameness: Sameness, cancel: &Cancel
     };
     let fault = match (is_same, sameness) {
         (true, _) => None,
-        (false, Sameness::Exact) => {
-            Some("two answers to the same input differ; try `--structural` for an agent with a model behind it")
+        (false, Sameness::Exact) => Some(
+            "two answers to the same input differ; try `--structural` for an agent with a model behind it",
+        ),
+        (false, Sameness::Structural) => {
+            Some("two answers to the same input differ in status, types or shape")
         }
-        (false, Sameness::Structural) => Some("two answers to the same input differ in status, types or shape"),
     };
     findings.push(finding(Clause::Stability, fault.map(str::to_owned)));
     findings
@@ -105,13 +107,17 @@ fn unsuccessful(output: &AgentOutput) -> Option<String> {
     if output.status == AgentStatus::Succeeded {
         return None;
     }
-    let said = output.error.as_ref().map(|error| format!(": {} ({})", error.message.as_str(), error.code.as_str()));
+    let said =
+        output.error.as_ref().map(|error| format!(": {} ({})", error.message.as_str(), error.code.as_str()));
     Some(format!("the status is `{}`{}", output.status, said.unwrap_or_default()))
 }
 
 /// An answer without what may differ from call to call.
 fn timeless(output: &AgentOutput) -> (AgentStatus, Vec<(String, String, Vec<String>)>) {
-    (output.status, artifacts(output).map(|a| (a.kind.to_string(), a.payload.canonical(), lineage(a))).collect())
+    (
+        output.status,
+        artifacts(output).map(|a| (a.kind.to_string(), a.payload.canonical(), lineage(a))).collect(),
+    )
 }
 
 /// What two answers of one model have in common: types, each with the names and kinds at the top of its payload.
@@ -119,7 +125,9 @@ fn shape(output: &AgentOutput) -> (AgentStatus, BTreeMap<String, BTreeMap<String
     let mut types = BTreeMap::new();
     for artifact in artifacts(output) {
         let members: BTreeMap<String, &'static str> = artifact.payload.with(|node| {
-            node.members().map(|(name, value)| (name.text_value().into_owned(), value.kind().described())).collect()
+            node.members()
+                .map(|(name, value)| (name.text_value().into_owned(), value.kind().described()))
+                .collect()
         });
         types.entry(artifact.kind.to_string()).or_insert_with(BTreeMap::new).extend(members);
     }
@@ -342,7 +350,10 @@ mod tests {
         let mut other = one.clone();
         let reworded = artifacts(&one).map(|artifact| {
             let payload = artifact.payload.as_str().replace("\"title\":\"", "\"title\":\"Another ");
-            AgentArtifact { payload: JsonObject::parse(&payload).unwrap_or_else(JsonObject::empty), ..artifact.clone() }
+            AgentArtifact {
+                payload: JsonObject::parse(&payload).unwrap_or_else(JsonObject::empty),
+                ..artifact.clone()
+            }
         });
         other.artifacts = crealeph_contracts::shape::List::new(reworded.collect());
         assert_eq!(shape(&one), shape(&other));
