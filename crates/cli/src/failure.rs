@@ -8,6 +8,9 @@ use crealeph_decision::judge::ContextError;
 use crealeph_decision::policy::RulesError;
 use crealeph_decision::work::PlanError;
 use crealeph_ledger::{LedgerError, Refusal};
+use crealeph_runtime::agents::ConfigError;
+use crealeph_runtime::builder::BuildError;
+use crealeph_runtime::review::VerdictError;
 use crealeph_sandbox::SandboxError;
 
 /// Why a command could not do its work.
@@ -72,7 +75,15 @@ pub(crate) enum Failure {
     #[error("the public key cannot be used")]
     VerifierKey(#[source] crealeph_verify::KeyError),
     #[error(transparent)]
+    Build(#[from] BuildError),
+    #[error(transparent)]
+    Review(#[from] VerdictError),
+    #[error("the ledger holds no trace of execution `{0}` of this tenant; check the id and --tenant")]
+    NoExecution(String),
+    #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    #[error(transparent)]
+    Agents(#[from] ConfigError),
     #[error("`{0}` is not {1}")]
     BadOption(String, &'static str),
     #[error("cannot write to standard output")]
@@ -101,7 +112,10 @@ impl Failure {
             Failure::Refused { refusal, .. } => refusal.code(),
             Failure::BadName { .. } | Failure::RobotMissing => "bad_name",
             Failure::NoEntry { .. } => "unknown_id",
-            Failure::Configuration { .. } => "bad_configuration",
+            Failure::Configuration { .. } | Failure::Agents(_) => "bad_configuration",
+            Failure::Build(error) => error.code(),
+            Failure::Review(error) => error.code(),
+            Failure::NoExecution(_) => "unknown_id",
             Failure::VerifierKey(_) => "bad_key",
             Failure::Sandbox(error) => error.code(),
             Failure::BadOption(..) => "bad_option",
@@ -117,6 +131,10 @@ impl Failure {
             | Failure::SnapshotEmpty(_)
             | Failure::Refused { .. }
             | Failure::NoEntry { .. }
+            | Failure::NoExecution(_)
+            | Failure::Review(
+                VerdictError::NoEntry(_) | VerdictError::NotReviewed(_) | VerdictError::Settled { .. },
+            )
             | Failure::Ledger(LedgerError::BadExport { .. } | LedgerError::Damaged { .. }) => 1,
             _ => 2,
         }

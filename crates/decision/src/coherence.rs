@@ -37,6 +37,18 @@ impl CoherenceRules {
         let state = entry.state.as_ref().map(|state| state.as_str());
         !self.uncounted_states.iter().any(|uncounted| Some(uncounted.as_str()) == state)
     }
+
+    /// The rules as JSON, by the names they have in configuration.
+    pub fn to_json(&self) -> String {
+        let names = |types: &[SnapshotType]| types.iter().map(|kind| kind.as_str()).collect::<Vec<_>>();
+        let mut out = String::new();
+        let mut object = ObjectWriter::new(&mut out);
+        object.texts("upstream", names(&self.upstream)).texts("judged", names(&self.judged));
+        object.texts("uncounted_states", &self.uncounted_states);
+        object.raw("grace_minutes", &self.grace_minutes.to_string());
+        object.end();
+        out
+    }
 }
 
 /// Why an artifact does not hang together.

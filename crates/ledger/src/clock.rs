@@ -29,7 +29,8 @@ impl Clock {
         Clock(Arc::new(tell))
     }
 
-    pub(crate) fn now(&self) -> Millis {
+    /// The time it tells.
+    pub fn now(&self) -> Millis {
         (self.0)()
     }
 }

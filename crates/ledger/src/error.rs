@@ -228,6 +228,9 @@ pub enum Refusal {
     /// It may not follow the events before it (R9).
     #[error("{0}")]
     Transition(execution::Refusal),
+    /// The id made for it is another entry's.
+    #[error("the ledger holds an entry `{0}` already; make a new id")]
+    IdTaken(LedgerId),
     /// It is beyond a bound.
     #[error("{what} is {found} and the limit is {limit}; make it smaller, or raise the limit")]
     TooLarge {
@@ -251,6 +254,7 @@ impl Refusal {
                 execution::Refusal::AttemptLowered { .. } | execution::Refusal::AttemptNotRaised { .. },
             ) => "attempt_not_increased",
             Refusal::Transition(_) => "illegal_transition",
+            Refusal::IdTaken(_) => "id_taken",
             Refusal::TooLarge { .. } => "too_large",
         }
     }

@@ -26,6 +26,13 @@ impl IdSource {
         LedgerId::parse(&Uuid::from_bytes(bytes).to_string()).map_err(|error| failed(&error))
     }
 
+    /// An id for an entry whose place is not known yet.
+    pub(crate) fn fresh(at: Millis) -> Result<LedgerId, LedgerError> {
+        let mut source = IdSource::default();
+        let number = u64::from_be_bytes(source.random()?);
+        source.next(at, Seq::new(number & 0xfff).unwrap_or(Seq::ZERO))
+    }
+
     fn random(&mut self) -> Result<[u8; 8], LedgerError> {
         if self.random.is_empty() {
             let mut block = [0u8; BLOCK];

@@ -152,14 +152,15 @@ impl Ledger {
 
     /// Appends a batch, all of it or nothing, and waits until it is durable.
     pub fn append(&self, tenant: &TenantId, batch: Vec<Draft>) -> Outcome {
-        let job = |answer| self.job(tenant, batch, answer);
         let (answer, pending) = Answer::pair();
-        let job = job(answer)?;
-        let sender = self.writing_thread(tenant)?;
-        if sender.send(job).is_err() {
-            return Err(LedgerError::Closed.into());
-        }
+        self.send(self.job(tenant, batch, answer)?)?;
         pending.wait()
+    }
+
+    /// Hands a batch to the writer, waiting for room.
+    pub(crate) fn send(&self, job: Job) -> Result<(), LedgerError> {
+        let sender = self.writing_thread(&job.tenant_id)?;
+        sender.send(job).map_err(|_| LedgerError::Closed)
     }
 
     /// Hands a batch to the writer without waiting; the answer can be awaited. Refused when too many wait already.
@@ -176,7 +177,12 @@ impl Ledger {
     }
 
     /// Makes a batch ready on the caller's thread: normal form, bounds.
-    fn job(&self, tenant: &TenantId, batch: Vec<Draft>, answer: Answer) -> Result<Job, AppendError> {
+    pub(crate) fn job(
+        &self,
+        tenant: &TenantId,
+        batch: Vec<Draft>,
+        answer: Answer,
+    ) -> Result<Job, AppendError> {
         let limits = &self.0.limits;
         let too_large = |position, what, found, limit| {
             let refusal = Refusal::TooLarge { what, found, limit };

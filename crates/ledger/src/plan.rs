@@ -39,12 +39,14 @@ pub(crate) struct Prepared {
     pub content: Content,
     /// Its identity, where it is an execution event that has one.
     pub event: Option<EventIdentity>,
+    /// The id its producer made for it, where it needs to know it beforehand.
+    pub proposed: Option<LedgerId>,
 }
 
 impl Prepared {
     pub(crate) fn of(content: Content) -> Prepared {
         let event = if content.is_event() { event_identity(&content) } else { None };
-        Prepared { content, event }
+        Prepared { content, event, proposed: None }
     }
 }
 
@@ -66,7 +68,10 @@ fn event_identity(content: &Content) -> Option<EventIdentity> {
 /// What has to be known before the batches can be judged.
 pub(crate) fn needs<'a>(entries: impl Iterator<Item = &'a Prepared>) -> Needs {
     let mut needs = Needs::default();
-    for Prepared { content, event } in entries {
+    for Prepared { content, event, proposed } in entries {
+        if let Some(id) = proposed {
+            needs.ids.insert(id.as_str().to_owned());
+        }
         for id in &content.depends_on {
             match id.as_str().strip_prefix(KEY_PREFIX) {
                 Some(key) => needs.key_steps.insert(key.to_owned()),
@@ -195,7 +200,10 @@ impl Plan {
             match view.judge(entry, seq, self.head.last_at) {
                 Ok(Judged::Repeat(answer)) => answers.push(answer),
                 Ok(Judged::New { content, execution, attempt, steps }) => {
-                    let id = ids.next(self.head.last_at, seq)?;
+                    let id = match &entry.proposed {
+                        Some(id) => id.clone(),
+                        None => ids.next(self.head.last_at, seq)?,
+                    };
                     let row = new_row(
                         view.tenant_id,
                         id,
@@ -262,6 +270,11 @@ struct View<'a> {
 
 impl View<'_> {
     fn judge(&self, entry: &Prepared, seq: Seq, at: Millis) -> Result<Judged, Refusal> {
+        if let Some(id) = &entry.proposed
+            && (self.staged.steps.contains_key(id.as_str()) || self.known.steps.contains_key(id.as_str()))
+        {
+            return Err(Refusal::IdTaken(id.clone()));
+        }
         let mut content = entry.content.clone();
         let (steps, unknown) = self.resolve(&mut content);
         if content.is_event() {

@@ -251,6 +251,17 @@ pub(crate) fn facts(
         Some(at) => reads.seq_at(head, Millis::floor(at))?,
         None => head.last_seq(),
     };
+    facts_up_to(reads, head, robot, high, rules)
+}
+
+/// The same, from the entries up to a place.
+pub(crate) fn facts_up_to(
+    reads: &mut dyn Reads,
+    head: &Head,
+    robot: &RobotId,
+    high: Seq,
+    rules: &CoherenceRules,
+) -> Result<Facts, LedgerError> {
     let mut of_kind = |kind: &'static str, limit: usize| {
         reads.newest(head, &NewestOf { robot, kind, uncounted: &rules.uncounted_states }, high, limit)
     };

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 /// A handle that ends the runs it was given to. Clones share one flag.
 #[derive(Debug, Clone)]
@@ -26,6 +26,12 @@ impl Cancel {
     pub fn cancel(&self) {
         // A full counter means that it was cancelled before.
         let _ = rustix::io::write(&*self.flag, &1u64.to_ne_bytes());
+    }
+
+    /// Whether it was used.
+    pub fn is_cancelled(&self) -> bool {
+        let mut fds = [PollFd::from_borrowed_fd(self.as_fd(), PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
     }
 
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {

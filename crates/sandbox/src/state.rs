@@ -84,10 +84,11 @@ impl State {
         file.write_all(lines.as_bytes())
     }
 
-    /// A name for the next cgroup of this owner.
+    /// A name for the next cgroup of this owner; no other owner in this process has it, in whatever directory.
     pub(crate) fn cgroup_name(&self) -> String {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         let owner = self.folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        format!("crealeph-{owner}-{}", self.next.fetch_add(1, Ordering::Relaxed))
+        format!("crealeph-{owner}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -170,5 +171,23 @@ fn remove_cgroups(folder: &Path) {
     let Ok(list) = std::fs::read_to_string(folder.join(CGROUPS)) else { return };
     for line in list.lines().filter(|l| l.contains("/crealeph-")) {
         cgroup::remove(Path::new(line));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
+
+    use super::*;
+
+    #[test]
+    fn owners_in_different_directories_never_share_a_cgroup() {
+        let base = std::env::temp_dir().join(format!("crealeph-state-{}", std::process::id()));
+        let one = State::open(&base.join("one")).unwrap();
+        let other = State::open(&base.join("other")).unwrap();
+        assert_eq!(one.folder().file_name(), other.folder().file_name());
+        assert_ne!(one.cgroup_name(), other.cgroup_name());
+        drop((one, other));
+        std::fs::remove_dir_all(&base).unwrap();
     }
 }

@@ -1,10 +1,13 @@
 //! One file per command; here they are only listed, parsed and run.
 
+mod build;
 mod completions;
 mod doctor;
+mod execution;
 mod ledger;
 mod man;
 mod policy;
+mod review;
 mod sandbox;
 mod schema;
 mod snapshot;
@@ -27,6 +30,8 @@ pub(crate) enum Verdict {
     Bad,
     /// Some of it could not be judged: exit code 2.
     Unjudged,
+    /// With an exit code of the command's own, which its help explains.
+    Exit(u8),
 }
 
 const EXIT_CODES: &str = "\
@@ -48,6 +53,9 @@ enum Command {
     Snapshot(snapshot::SnapshotCommand),
     Work(work::Work),
     Ledger(Box<ledger::LedgerCommand>),
+    Build(Box<build::Build>),
+    Execution(Box<execution::Execution>),
+    Review(Box<review::Review>),
     Sandbox(Box<sandbox::SandboxCommand>),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
@@ -69,6 +77,7 @@ pub(crate) fn run() -> ExitCode {
         Ok(Verdict::Good) => ExitCode::SUCCESS,
         Ok(Verdict::Bad) => ExitCode::from(1),
         Ok(Verdict::Unjudged) => ExitCode::from(2),
+        Ok(Verdict::Exit(code)) => ExitCode::from(code),
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             report(&failure, wants_json);
@@ -86,6 +95,9 @@ impl Command {
             Command::Snapshot(command) => command.run(output),
             Command::Work(command) => command.run(output),
             Command::Ledger(command) => command.run(output),
+            Command::Build(command) => command.run(output),
+            Command::Execution(command) => command.run(output),
+            Command::Review(command) => command.run(output),
             Command::Sandbox(command) => command.run(output),
             Command::Doctor(command) => command.run(output),
             Command::Completions(command) => command.run(output),
@@ -100,6 +112,9 @@ impl Command {
             Command::Snapshot(command) => command.wants_json(),
             Command::Work(command) => command.wants_json(),
             Command::Ledger(command) => command.wants_json(),
+            Command::Build(command) => command.wants_json(),
+            Command::Execution(command) => command.wants_json(),
+            Command::Review(command) => command.wants_json(),
             Command::Sandbox(command) => command.wants_json(),
             Command::Doctor(command) => command.json,
             Command::Schema(_) | Command::Completions(_) | Command::Man(_) => false,

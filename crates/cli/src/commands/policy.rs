@@ -190,7 +190,7 @@ fn told(input: &PolicyInput, answer: &PolicyOutput) -> String {
 }
 
 /// What a reason's `toAllow` asks for, in sentences.
-fn remedies(evidence: Node<'_>) -> Vec<String> {
+pub(super) fn remedies(evidence: Node<'_>) -> Vec<String> {
     let Some(wanted) = evidence.member("toAllow") else {
         return vec!["nothing a client can do: the rules must be mended".to_owned()];
     };

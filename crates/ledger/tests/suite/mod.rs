@@ -3,6 +3,7 @@
 
 mod appending;
 mod concurrency;
+mod proposed;
 mod provable;
 mod reading;
 
@@ -22,6 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.extend_from_slice(appending::CASES);
     cases.extend_from_slice(reading::CASES);
     cases.extend_from_slice(concurrency::CASES);
+    cases.extend_from_slice(proposed::CASES);
     cases.extend_from_slice(provable::CASES);
     cases
 }

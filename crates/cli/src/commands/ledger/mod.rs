@@ -17,7 +17,7 @@ use crate::output::Output;
 
 /// Where the ledger is unless something else is said.
 const DEFAULT_LEDGER: &str = ".crealeph/ledger.db";
-const CONFIGURATION: &str = "crealeph.toml";
+pub(super) const CONFIGURATION: &str = "crealeph.toml";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -187,13 +187,13 @@ impl Settled {
         Ok(Ledger::open(&self.location, self.options())?)
     }
 
-    fn is_json(&self, output: &Output) -> bool {
+    pub(super) fn is_json(&self, output: &Output) -> bool {
         self.is_json || !output.is_terminal()
     }
 }
 
 /// Reads an identifier that was given as an argument.
-fn named<T>(
+pub(super) fn named<T>(
     what: &'static str,
     name: &str,
     parse: impl Fn(&str) -> Result<T, crealeph_contracts::scalar::IdentifierError>,

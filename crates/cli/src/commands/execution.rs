@@ -1,0 +1,297 @@
+//! `crealeph execution`: what became of executions, which rule decided, and whether that still follows.
+
+use std::fmt::Write as _;
+
+use clap::{Args, Subcommand};
+use crealeph_contracts::scalar::{ExecutionId, Name, RobotId};
+use crealeph_decision::builder::Record;
+use crealeph_decision::builder::replay::Check;
+use crealeph_ledger::{Cursor, EXECUTION_EVENT, Filter, Order, Stored};
+use crealeph_runtime::builder::{self, Execution as Found};
+use serde_json::json;
+
+use super::Verdict;
+use super::ledger::{At, Settled, named};
+use super::policy::remedies;
+use crate::failure::Failure;
+use crate::output::Output;
+
+const EXAMPLES: &str = "\
+Examples:
+  crealeph execution list --robot robot-7
+  crealeph execution show 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f
+  crealeph execution why 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f
+  crealeph execution replay 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --attempt 2
+
+`replay` derives the snapshot at the recorded place again, asks policy and gate again under the recorded rules, and says
+whether the recorded verdict follows. It calls no agent and writes nothing.
+
+Exit codes: 0 done, 1 there is no such execution, or a replay that does not follow, 2 cannot be done.";
+
+/// See what became of an execution, why, and whether it follows
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Execution {
+    #[command(flatten)]
+    at: At,
+
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// List events of executions, newest first
+    List {
+        /// Of this robot alone
+        #[arg(long)]
+        robot: Option<String>,
+        /// In this state alone
+        #[arg(long)]
+        state: Option<String>,
+        /// How many
+        #[arg(long, default_value_t = 20)]
+        limit: usize,
+        /// Where the last list ended
+        #[arg(long)]
+        cursor: Option<String>,
+    },
+    /// Show its events, records and artifacts
+    Show(Named),
+    /// Tell which rule decided and what would change it
+    Why(Named),
+    /// Derive its decision again
+    Replay(Named),
+}
+
+#[derive(Debug, Args)]
+struct Named {
+    /// The executionId
+    execution: String,
+    /// The robot, where several have an execution of this id
+    #[arg(long)]
+    robot: Option<String>,
+    /// Of this attempt alone
+    #[arg(long)]
+    attempt: Option<u64>,
+}
+
+impl Execution {
+    pub(super) fn wants_json(&self) -> bool {
+        self.at.json
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let at = self.at.settle()?;
+        match self.task {
+            Task::List { robot, state, limit, cursor } => list(&at, robot, state, limit, cursor, output),
+            Task::Show(named) => show(&at, &named, output),
+            Task::Why(named) => why(&at, &named, output),
+            Task::Replay(named) => replay(&at, &named, output),
+        }
+    }
+}
+
+impl Named {
+    fn find(&self, at: &Settled) -> Result<Found, Failure> {
+        let id = named("execution", &self.execution, ExecutionId::parse)?;
+        let robot = self.robot.as_ref().map(|name| named("robot", name, RobotId::parse)).transpose()?;
+        let found = builder::execution(&at.open()?, &at.tenant, robot.as_ref(), &id)?;
+        found.ok_or_else(|| Failure::NoExecution(self.execution.clone()))
+    }
+
+    /// The records asked for, and a failure where there are none.
+    fn records(&self, at: &Settled) -> Result<Vec<Record>, Failure> {
+        let records = self.find(at)?.records.into_iter().map(|(_, record)| record);
+        let records: Vec<Record> = records
+            .filter(|record| self.attempt.is_none_or(|attempt| record.request.attempt.get() == attempt))
+            .collect();
+        match records.is_empty() {
+            true => Err(Failure::NoExecution(self.execution.clone())),
+            false => Ok(records),
+        }
+    }
+}
+
+fn list(
+    at: &Settled,
+    robot: Option<String>,
+    state: Option<String>,
+    limit: usize,
+    cursor: Option<String>,
+    output: &mut Output,
+) -> Result<Verdict, Failure> {
+    let filter = Filter {
+        robot_id: robot.map(|name| named("robot", &name, RobotId::parse)).transpose()?,
+        state: state.map(|name| named("state", &name, Name::parse)).transpose()?,
+        kind: Some(named("type", EXECUTION_EVENT, Name::parse)?),
+        ..Filter::default()
+    };
+    let cursor = cursor.map(|text| Cursor::parse(&text)).transpose()?;
+    let page = at.open()?.list(&at.tenant, &filter, Order::NewestFirst, cursor, limit)?;
+    let is_json = at.is_json(output);
+    for event in &page.entries {
+        match is_json {
+            true => output.line(&event.canonical())?,
+            false => output.line(&event_line(event))?,
+        }
+    }
+    if page.entries.is_empty() && page.next.is_none() && !is_json {
+        output.line("no execution yet")?;
+    }
+    if let Some(next) = page.next {
+        eprintln!("there may be more: --cursor {next}");
+    }
+    Ok(Verdict::Good)
+}
+
+fn event_line(event: &Stored) -> String {
+    let text = |key: &str| {
+        let payload = event.to_entry().payload?;
+        payload.with(|payload| {
+            let value = payload.member(key)?;
+            Some(value.string().map_or_else(|| value.source().to_owned(), |text| text.into_owned()))
+        })
+    };
+    let field = |key: &str| text(key).unwrap_or_else(|| "-".to_owned());
+    format!(
+        "{}  {:<9} {} attempt {}  robot {}, {} on a {} snapshot",
+        event.created_at,
+        event.content.state,
+        field("executionId"),
+        field("attempt"),
+        event.content.robot_id,
+        field("action"),
+        field("coherenceStatus"),
+    )
+}
+
+fn show(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Failure> {
+    let found = named.find(at)?;
+    if at.is_json(output) {
+        let texts = |entries: &[Stored]| entries.iter().map(Stored::canonical).collect::<Vec<_>>().join(",");
+        let records: Vec<Stored> = found.records.iter().map(|(entry, _)| entry.clone()).collect();
+        output.json(&format!(
+            "{{\"events\":[{}],\"records\":[{}],\"others\":[{}],\"isCut\":{}}}",
+            texts(&found.events),
+            texts(&records),
+            texts(&found.others),
+            found.is_cut
+        ))?;
+        return Ok(Verdict::Good);
+    }
+    for event in &found.events {
+        output.line(&event_line(event))?;
+    }
+    for (_, record) in &found.records {
+        output.line(&format!("  attempt {}: {}", record.request.attempt, record.reason))?;
+    }
+    for entry in &found.others {
+        output.line(&format!("  {:<12} {:<9} {}", entry.content.kind, entry.content.state, entry.id))?;
+    }
+    if found.is_cut {
+        output.line("  and more than is shown")?;
+    }
+    Ok(Verdict::Good)
+}
+
+fn why(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Failure> {
+    let records = named.records(at)?;
+    let Some(record) = records.last() else { return Ok(Verdict::Good) };
+    if at.is_json(output) {
+        let reasons: Vec<serde_json::Value> = record
+            .policy
+            .reasons
+            .as_slice()
+            .iter()
+            .map(|reason| {
+                json!({
+                    "ruleId": reason.rule_id.as_str(),
+                    "message": reason.message.as_str(),
+                    "toChange": reason.evidence.with(remedies),
+                })
+            })
+            .collect();
+        let answer = json!({
+            "executionId": named.execution,
+            "attempt": record.request.attempt.get(),
+            "state": record.answer.state.as_str(),
+            "decision": record.policy.decision.as_str(),
+            "agentRan": record.agent_ran,
+            "reason": record.reason,
+            "rules": reasons,
+        });
+        output.json(&answer.to_string())?;
+        return Ok(Verdict::Good);
+    }
+    output.text(&why_told(record))?;
+    Ok(Verdict::Good)
+}
+
+fn why_told(record: &Record) -> String {
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "Attempt {} ended `{}`: {}",
+        record.request.attempt, record.answer.state, record.reason
+    );
+    let ran = if record.agent_ran { "ran" } else { "did not run" };
+    let _ = writeln!(out, "The policy said {}; the agent {ran}.\n", record.policy.decision);
+    for reason in record.policy.reasons.as_slice() {
+        let _ = writeln!(out, "  {:<28} {}", reason.rule_id, reason.message.as_str());
+    }
+    if record.answer.ok {
+        return out;
+    }
+    let _ = writeln!(out, "\nWhat would change it:");
+    if record.agent_ran {
+        let next = match record.answer.artifacts.as_slice().is_empty() {
+            true => "an agent that answers by its contract; send the request again with a greater attempt",
+            false => "a person's verdict on the drafts: crealeph review list",
+        };
+        let _ = writeln!(out, "  {next}");
+        return out;
+    }
+    for reason in record.policy.reasons.as_slice() {
+        for remedy in reason.evidence.with(remedies) {
+            let _ = writeln!(out, "  {remedy}");
+        }
+    }
+    let _ = writeln!(out, "Then send the request again under a new executionId.");
+    out
+}
+
+fn replay(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Failure> {
+    let records = named.records(at)?;
+    let ledger = at.open()?;
+    let is_json = at.is_json(output);
+    let mut follows = true;
+    for record in &records {
+        let checks = builder::replay(&ledger, &at.tenant, record)?;
+        let is_same = checks.iter().all(Check::is_same);
+        follows &= is_same;
+        let attempt = record.request.attempt.get();
+        if is_json {
+            let checks: Vec<serde_json::Value> = checks
+                .iter()
+                .map(|check| json!({ "what": check.what, "recorded": check.recorded, "derived": check.derived, "same": check.is_same() }))
+                .collect();
+            let answer = json!({ "executionId": named.execution, "attempt": attempt, "follows": is_same, "checks": checks });
+            output.line(&answer.to_string())?;
+            continue;
+        }
+        let word = if is_same { "follows" } else { "does not follow" };
+        output.line(&format!("attempt {attempt}: the recorded verdict {word}"))?;
+        for check in &checks {
+            match check.is_same() {
+                true => output.line(&format!("  same    {}", check.what))?,
+                false => {
+                    output.line(&format!("  differs {}", check.what))?;
+                    output.line(&format!("          recorded {}", check.recorded))?;
+                    output.line(&format!("          derived  {}", check.derived))?;
+                }
+            }
+        }
+    }
+    Ok(if follows { Verdict::Good } else { Verdict::Bad })
+}

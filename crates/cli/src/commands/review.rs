@@ -1,0 +1,158 @@
+//! `crealeph review`: what PARTIAL_REQUIRES_REVIEW asks for, done by a person (R14).
+
+use clap::{Args, Subcommand};
+use crealeph_contracts::scalar::{LedgerId, RobotId, Text};
+use crealeph_decision::builder::review::Opinion;
+use crealeph_ledger::Cursor;
+use crealeph_runtime::review::{VerdictError, settle, waiting};
+use serde_json::json;
+
+use super::Verdict;
+use super::ledger::{At, Settled, named};
+use crate::failure::Failure;
+use crate::output::Output;
+
+const EXAMPLES: &str = "\
+Examples:
+  crealeph review list --robot robot-7
+  crealeph review show 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f
+  crealeph review approve 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --by ana --reason 'fits the brand'
+  crealeph review reject 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --by ana --reason 'wrong audience'
+
+An approval appends the artifact again, in state `planned`, resting on the draft and the review. A draft has one verdict;
+the same again changes nothing.
+
+Exit codes: 0 done, 1 refused: no such draft, or it has another verdict, 2 cannot be done.";
+
+/// Look at the drafts that wait for a person, and approve or reject them
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Review {
+    #[command(flatten)]
+    at: At,
+
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// List drafts without a verdict, newest first
+    List {
+        /// Of this robot alone
+        #[arg(long)]
+        robot: Option<String>,
+        /// How many drafts to look at
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+        /// Where the last list ended
+        #[arg(long)]
+        cursor: Option<String>,
+    },
+    /// Print a draft
+    Show {
+        /// The draft's id
+        artifact: String,
+    },
+    /// Say that a draft may be used
+    Approve(Opined),
+    /// Say that a draft may not be used
+    Reject(Opined),
+}
+
+#[derive(Debug, Args)]
+struct Opined {
+    /// The draft's id
+    artifact: String,
+    /// Why
+    #[arg(long)]
+    reason: String,
+    /// Who says so [default: the user's name]
+    #[arg(long)]
+    by: Option<String>,
+}
+
+impl Review {
+    pub(super) fn wants_json(&self) -> bool {
+        self.at.json
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let at = self.at.settle()?;
+        match self.task {
+            Task::List { robot, limit, cursor } => {
+                list(&at, robot.as_deref(), limit, cursor.as_deref(), output)?
+            }
+            Task::Show { artifact } => {
+                let id = named("artifact", &artifact, LedgerId::parse)?;
+                let entry = at.open()?.get(&at.tenant, &id)?.ok_or(VerdictError::NoEntry(id))?;
+                output.json(&entry.canonical())?;
+            }
+            Task::Approve(opined) => opined.run(&at, Opinion::Approved, output)?,
+            Task::Reject(opined) => opined.run(&at, Opinion::Rejected, output)?,
+        }
+        Ok(Verdict::Good)
+    }
+}
+
+fn list(
+    at: &Settled,
+    robot: Option<&str>,
+    limit: usize,
+    cursor: Option<&str>,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let robot = robot.map(|name| named("robot", name, RobotId::parse)).transpose()?;
+    let cursor = cursor.map(Cursor::parse).transpose()?;
+    let (drafts, next) = waiting(&at.open()?, &at.tenant, robot.as_ref(), cursor, limit)?;
+    let is_json = at.is_json(output);
+    for draft in &drafts {
+        if is_json {
+            output.line(&draft.canonical())?;
+        } else {
+            let content = &draft.content;
+            let execution = content.execution_id.as_ref().map_or("-", |id| id.as_str());
+            let line = format!(
+                "{}  {:<12} {}  robot {}, execution {execution}",
+                draft.id, content.kind, draft.created_at, content.robot_id
+            );
+            output.line(&line)?;
+        }
+    }
+    if drafts.is_empty() && next.is_none() && !is_json {
+        output.line("no draft waits for a review")?;
+    }
+    if let Some(next) = next {
+        eprintln!("there may be more: --cursor {next}");
+    }
+    Ok(())
+}
+
+impl Opined {
+    fn run(self, at: &Settled, opinion: Opinion, output: &mut Output) -> Result<(), Failure> {
+        let id = named("artifact", &self.artifact, LedgerId::parse)?;
+        let who = self.by.or_else(|| std::env::var("USER").ok()).unwrap_or_default();
+        let text = |what: &'static str, text: &str| {
+            Text::new(text).ok_or_else(|| Failure::BadOption(text.to_owned(), what))
+        };
+        let who = text("a name; say who with --by", &who)?;
+        let why = text("a reason; say why with --reason", &self.reason)?;
+        let written = settle(&at.open()?, &at.tenant, &id, opinion, &who, &why)?;
+        let (review, planned) = (written.first(), written.get(1));
+        if at.is_json(output) {
+            let answer = json!({
+                "artifact": id.as_str(),
+                "verdict": opinion.as_str(),
+                "review": review.map(|entry| entry.id.as_str()),
+                "planned": planned.map(|entry| entry.id.as_str()),
+                "idempotent": review.is_some_and(|entry| entry.is_repeat),
+            });
+            return output.json(&answer.to_string());
+        }
+        output.line(&format!("{} {id}", opinion.as_str()))?;
+        match planned {
+            Some(planned) => output.line(&format!("planned as {}", planned.id)),
+            None => Ok(()),
+        }
+    }
+}

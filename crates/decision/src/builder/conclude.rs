@@ -1,0 +1,400 @@
+//! From a decided run and how the agent ended to what is written, in one transaction, and what is answered (R13,
+//! R14). Whatever is wrong with an answer refuses all of it (R16): then only the failed event and its record remain.
+
+use crealeph_contracts::agent_input::{ArtifactType, Coherence, ContractVersion};
+use crealeph_contracts::agent_output::{AgentArtifact, AgentStatus, answers_input};
+use crealeph_contracts::builder::{ArtifactRef, ErrorCode};
+use crealeph_contracts::contract::to_json;
+use crealeph_contracts::entry::{Draft, Lineage};
+use crealeph_contracts::execution_event::{EventError, EventPayload, ExecutionState};
+use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::scalar::{Amount, IdentifierError, LedgerId, Literal, Name, Text};
+use crealeph_contracts::shape::{List, Set, Shape as _};
+use crealeph_contracts::violation::Report;
+use crealeph_contracts::{AgentOutput, BuilderResponse};
+
+use super::decide::{Ready, report};
+use super::{objective, record};
+use crate::gate::{ArtifactState, Gate, Outcome, POLICY_DEFERRED};
+
+/// Who writes artifacts and records (R14).
+pub const BUILDER: Literal = Literal::new("builder");
+const AGENT_BUILDER: Literal = Literal::new("agent-builder");
+const EXECUTION_EVENT: Literal = Literal::new("execution_event");
+/// How long a reason in an event may be.
+const MAX_REASON_BYTES: usize = 16 << 10;
+/// Entries of a run that are no artifacts: two events and the record.
+const OTHER_ENTRIES: usize = 3;
+
+/// What one transaction may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Entries.
+    pub entries: usize,
+    /// Bytes of one payload.
+    pub payload_bytes: usize,
+    /// Bytes of all payloads.
+    pub total_bytes: usize,
+}
+
+/// How the agent ended, if it ran.
+#[derive(Clone, Debug, Default)]
+pub struct Ended<'a> {
+    /// What came of calling it.
+    pub ran: Option<Ran<'a>>,
+    /// How long the attempt took.
+    pub duration_ms: Option<Amount>,
+}
+
+/// What came of calling an agent.
+#[derive(Clone, Debug)]
+pub struct Ran<'a> {
+    /// Its answer, or why there is none.
+    pub answer: Result<&'a AgentOutput, &'a str>,
+    /// Which agent it was, within which walls.
+    pub identity: &'a JsonObject,
+    /// What it wrote besides.
+    pub diagnostics: &'a str,
+    /// How many tokens it used, where it said so.
+    pub tokens_used: Option<f64>,
+}
+
+impl Ended<'_> {
+    /// How many artifacts there are to name, at most.
+    pub fn artifact_count(&self) -> usize {
+        let output = self.ran.as_ref().and_then(|ran| ran.answer.ok());
+        output.and_then(|output| output.artifacts.as_ref()).map_or(0, |artifacts| artifacts.as_slice().len())
+    }
+}
+
+/// What is written, and what is answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conclusion {
+    /// The artifacts, under the ids that were given for them, in their order.
+    pub artifacts: Vec<(LedgerId, Draft)>,
+    /// The events and the record, after the artifacts.
+    pub rest: Vec<Draft>,
+    /// The answer.
+    pub response: BuilderResponse,
+    /// Why it ended so, for a person.
+    pub reason: String,
+}
+
+/// Why no conclusion could be drawn; a fault here, not in what was asked or answered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConcludeError {
+    /// Fewer ids than artifacts.
+    #[error("{given} ids were given for {wanted} artifacts; report this")]
+    TooFewIds {
+        /// How many were given.
+        given: usize,
+        /// How many are wanted.
+        wanted: usize,
+    },
+    /// A name that cannot be one.
+    #[error("an entry of the run has a name that cannot be one; report this")]
+    Name(#[from] IdentifierError),
+    /// A document that was put together here is none.
+    #[error("{0} of the run cannot be written; report this")]
+    Document(&'static str),
+}
+
+/// An artifact that is written.
+#[derive(Clone, Debug)]
+pub(super) struct Made {
+    pub(super) id: LedgerId,
+    pub(super) kind: ArtifactType,
+    pub(super) metadata: String,
+}
+
+/// Draws the conclusion. `ids` are fresh ids, at least as many as [`Ended::artifact_count`].
+pub fn conclude(
+    ready: &Ready,
+    ended: &Ended<'_>,
+    ids: &[LedgerId],
+    room: &Room,
+) -> Result<Conclusion, ConcludeError> {
+    let (outcome, artifacts, state, reason) = judge(ready, ended, room);
+    if ids.len() < artifacts.len() {
+        return Err(ConcludeError::TooFewIds { given: ids.len(), wanted: artifacts.len() });
+    }
+    let reason = record::cut(&reason, MAX_REASON_BYTES);
+    let made: Vec<Made> = artifacts
+        .iter()
+        .zip(ids)
+        .map(|(artifact, id)| Made {
+            id: id.clone(),
+            kind: artifact.kind,
+            metadata: record::metadata(artifact),
+        })
+        .collect();
+    let drafts: Result<Vec<Draft>, ConcludeError> =
+        artifacts.iter().map(|artifact| artifact_draft(ready, artifact, state)).collect();
+    let lineage = event_lineage(ready, artifacts);
+    let response = response(ready, outcome, &made);
+    let mut rest = Vec::with_capacity(OTHER_ENTRIES);
+    if ready.is_retry && outcome != Outcome::Planned {
+        rest.push(event_draft(ready, ExecutionState::Running, base_payload(ready), &lineage)?);
+    }
+    let payload = outcome_payload(ready, outcome, ended.duration_ms, &made, reason)?;
+    rest.push(event_draft(ready, outcome.state(), payload, &lineage)?);
+    rest.push(record_draft(ready, ended, &made, outcome, &lineage, reason, &response)?);
+    let artifacts = made.into_iter().map(|made| made.id).zip(drafts?).collect();
+    Ok(Conclusion { artifacts, rest, response, reason: reason.to_owned() })
+}
+
+/// How the attempt ends, what it leaves in which state, and why.
+fn judge<'a>(
+    ready: &Ready,
+    ended: &Ended<'a>,
+    room: &Room,
+) -> (Outcome, &'a [AgentArtifact], ArtifactState, String) {
+    match ready.gate {
+        Gate::Refuse { outcome } => (outcome, &[], ArtifactState::Draft, refusal_reason(ready)),
+        Gate::Run { outcome, artifacts: state, .. } => match judged_artifacts(ready, ended, room) {
+            Ok(artifacts) => (outcome, artifacts, state, policy_sentence(ready)),
+            Err(reason) => (Outcome::BAD_ANSWER, &[], state, reason),
+        },
+    }
+}
+
+/// The artifacts of an answer that keeps its contract and stays within what it was given; else why not.
+fn judged_artifacts<'a>(
+    ready: &Ready,
+    ended: &Ended<'a>,
+    room: &Room,
+) -> Result<&'a [AgentArtifact], String> {
+    let (Some(ran), Some(input)) = (&ended.ran, &ready.input) else {
+        return Err("the agent was not called".to_owned());
+    };
+    let output = ran.answer.map_err(|why| match why.trim().is_empty() {
+        true => "the agent gave no answer".to_owned(),
+        false => why.to_owned(),
+    })?;
+    if output.status != AgentStatus::Succeeded {
+        return Err(match &output.error {
+            Some(error) => {
+                format!(
+                    "the agent answered `{}`: {}: {}",
+                    output.status,
+                    error.code.as_str(),
+                    error.message.as_str()
+                )
+            }
+            None => format!("the agent answered `{}` and did not say why", output.status),
+        });
+    }
+    let mut report = Report::default();
+    let input = (**input).clone().into_parts();
+    answers_input(&output.clone().into_parts(), &input, &mut report);
+    if !report.is_clean() {
+        let violations: Vec<String> = report.into_violations().iter().map(ToString::to_string).collect();
+        return Err(format!("the agent's answer breaks its contract: {}", violations.join("; ")));
+    }
+    let artifacts = output.artifacts.as_ref().map(List::as_slice).unwrap_or_default();
+    fits(artifacts, room)?;
+    Ok(artifacts)
+}
+
+/// Whether one transaction can hold them.
+fn fits(artifacts: &[AgentArtifact], room: &Room) -> Result<(), String> {
+    let most = room.entries.saturating_sub(OTHER_ENTRIES);
+    if artifacts.len() > most {
+        return Err(format!(
+            "the agent made {} artifacts, and at most {most} can be written",
+            artifacts.len()
+        ));
+    }
+    // The rest of the transaction's room is for the events and the record, which keeps the metadata.
+    let (each, all, most_metadata) = (room.payload_bytes, room.total_bytes / 2, room.payload_bytes / 4);
+    let (mut total, mut metadata) = (0usize, 0usize);
+    for (position, artifact) in artifacts.iter().enumerate() {
+        let bytes = artifact.payload.canonical().len();
+        total = total.saturating_add(bytes);
+        metadata = metadata.saturating_add(record::metadata(artifact).len());
+        if metadata > most_metadata {
+            return Err(format!(
+                "the artifacts' metadata has more than the {most_metadata} bytes that can be written"
+            ));
+        }
+        if bytes > each {
+            return Err(format!("artifact {position} has {bytes} bytes, and at most {each} can be written"));
+        }
+    }
+    match total > all {
+        true => Err(format!("the artifacts have {total} bytes, and at most {all} can be written")),
+        false => Ok(()),
+    }
+}
+
+fn policy_sentence(ready: &Ready) -> String {
+    let reasons = ready.policy.reasons.as_slice().iter();
+    reasons.map(|reason| reason.message.as_str()).collect::<Vec<_>>().join("; ")
+}
+
+/// Why the gate refused: what the snapshot lacks, or what the policy said.
+fn refusal_reason(ready: &Ready) -> String {
+    match ready.coherence.status {
+        Coherence::Coherent => policy_sentence(ready),
+        Coherence::Partial | Coherence::Stale => ready.coherence.reason.clone(),
+    }
+}
+
+/// The union of the artifacts' lineages, or where there are none the allowed lineage (R14).
+fn event_lineage(ready: &Ready, artifacts: &[AgentArtifact]) -> Set<LedgerId> {
+    let union: Vec<LedgerId> =
+        artifacts.iter().flat_map(|artifact| artifact.depends_on.as_slice()).cloned().collect();
+    let ids = if union.is_empty() { ready.lineage.as_slice().to_vec() } else { union };
+    Set::new(ids).unwrap_or_default()
+}
+
+fn artifact_draft(
+    ready: &Ready,
+    artifact: &AgentArtifact,
+    state: ArtifactState,
+) -> Result<Draft, ConcludeError> {
+    const DRAFT: Literal = Literal::new("draft");
+    const PLANNED: Literal = Literal::new("planned");
+    Ok(Draft {
+        robot_id: ready.asked.request.robot_id.clone(),
+        module: Name::from(BUILDER),
+        source: Name::from(BUILDER),
+        kind: Name::parse(artifact.kind.as_str())?,
+        state: Name::from(if state == ArtifactState::Draft { DRAFT } else { PLANNED }),
+        payload: artifact.payload.clone(),
+        lineage: Some(Lineage {
+            depends_on: Set::new(artifact.depends_on.as_slice().to_vec()),
+            execution_id: Some(ready.asked.execution_id.clone()),
+            rerun_of: None,
+        }),
+        observed_at: None,
+        key: None,
+    })
+}
+
+/// What every event of the attempt says.
+fn base_payload(ready: &Ready) -> EventPayload {
+    let request = &ready.asked.request;
+    EventPayload {
+        execution_id: ready.asked.execution_id.clone(),
+        workflow_version: request.workflow_version.clone(),
+        agent_version: request.agent_version.clone(),
+        execution_contract_version: ContractVersion::V1,
+        attempt: request.attempt,
+        target: Name::from(objective::target(request.objective_type)),
+        action: Name::from(objective::action(request.objective_type)),
+        snapshot_at: ready.snapshot_at.clone(),
+        coherence_status: ready.coherence.status,
+        dry_run: request.dry_run,
+        result: None,
+        error: None,
+        cancel_reason: None,
+        external_refs: None,
+        duration_ms: None,
+    }
+}
+
+fn outcome_payload(
+    ready: &Ready,
+    outcome: Outcome,
+    duration_ms: Option<Amount>,
+    made: &[Made],
+    reason: &str,
+) -> Result<EventPayload, ConcludeError> {
+    let mut payload = EventPayload { duration_ms, ..base_payload(ready) };
+    match outcome {
+        Outcome::Planned => {}
+        Outcome::Succeeded => {
+            payload.result = Some(JsonObject::build(|result| {
+                result.raw("artifactCount", &made.len().to_string());
+                result.texts("artifactIds", made.iter().map(|made| made.id.as_str()));
+            }));
+        }
+        Outcome::Failed { code, retryable } => {
+            payload.error = Some(EventError {
+                code: Text::new(code.as_str()).ok_or(ConcludeError::Document("the error"))?,
+                message: Text::new(reason).ok_or(ConcludeError::Document("the error"))?,
+                retryable,
+            });
+        }
+        Outcome::Cancelled { reason } => payload.cancel_reason = Text::new(reason),
+    }
+    Ok(payload)
+}
+
+fn event_draft(
+    ready: &Ready,
+    state: ExecutionState,
+    payload: EventPayload,
+    lineage: &Set<LedgerId>,
+) -> Result<Draft, ConcludeError> {
+    Ok(Draft {
+        robot_id: ready.asked.request.robot_id.clone(),
+        module: Name::from(AGENT_BUILDER),
+        source: Name::from(AGENT_BUILDER),
+        kind: Name::from(EXECUTION_EVENT),
+        state: Name::parse(state.as_str())?,
+        payload: JsonObject::parse(&to_json(&payload)).ok_or(ConcludeError::Document("the event"))?,
+        lineage: Some(Lineage {
+            depends_on: Some(lineage.clone()),
+            execution_id: None,
+            rerun_of: ready.asked.rerun_of.clone(),
+        }),
+        observed_at: None,
+        key: None,
+    })
+}
+
+fn record_draft(
+    ready: &Ready,
+    ended: &Ended<'_>,
+    made: &[Made],
+    outcome: Outcome,
+    lineage: &Set<LedgerId>,
+    reason: &str,
+    response: &BuilderResponse,
+) -> Result<Draft, ConcludeError> {
+    Ok(Draft {
+        robot_id: ready.asked.request.robot_id.clone(),
+        module: Name::from(BUILDER),
+        source: Name::from(BUILDER),
+        kind: Name::from(record::EXECUTION_RECORD),
+        state: Name::parse(outcome.state().as_str())?,
+        payload: record::write(ready, ended, made, reason, response),
+        lineage: Some(Lineage {
+            depends_on: Some(lineage.clone()),
+            execution_id: Some(ready.asked.execution_id.clone()),
+            rerun_of: ready.asked.rerun_of.clone(),
+        }),
+        observed_at: None,
+        key: Some(ready.asked.record_key()?),
+    })
+}
+
+/// The answer to R13's letter.
+fn response(ready: &Ready, outcome: Outcome, made: &[Made]) -> BuilderResponse {
+    let state = outcome.state();
+    let is_deferred = outcome == Outcome::Cancelled { reason: POLICY_DEFERRED };
+    let reason = if is_deferred { policy_sentence(ready) } else { ready.coherence.reason.clone() };
+    let (error, blocking_reason) = match outcome {
+        Outcome::Failed { code: ErrorCode::CoherenceBlocked, .. } => {
+            (None, Some(ErrorCode::CoherenceBlocked))
+        }
+        Outcome::Failed { code, .. } => (Some(code), None),
+        _ => (None, None),
+    };
+    BuilderResponse {
+        ok: matches!(state, ExecutionState::Planned | ExecutionState::Succeeded),
+        execution_id: Some(ready.asked.execution_id.clone()),
+        state,
+        coherence: Some(report(&ready.coherence, &reason)),
+        artifacts: made.iter().map(|made| ArtifactRef { id: made.id.clone(), kind: made.kind }).collect(),
+        error,
+        blocking_reason,
+        idempotent: false,
+    }
+}
+
+#[cfg(test)]
+#[path = "conclude_tests.rs"]
+mod tests;

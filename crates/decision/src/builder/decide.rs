@@ -1,0 +1,368 @@
+//! From a request and what is known to whether the agent runs, and with what (R12, R13, R15, R19, R21). Four answers
+//! need no run and write nothing: SNAPSHOT_EMPTY, MISSING_LINEAGE, and COHERENCE_BLOCKED for a retry on a stale
+//! snapshot, whose event would not be legal (R9). Everything else is [`Ready`] for the gate's way.
+
+use crealeph_contracts::agent_input::{
+    AllowedLineage, ArtifactType, Coherence, ContractVersion, Objective, ObjectiveAction,
+};
+use crealeph_contracts::builder::{CoherenceReport, ErrorCode, OnPartial};
+use crealeph_contracts::contract::{Valid, to_json};
+use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::execution_event::ExecutionState;
+use crealeph_contracts::instant::{Instant, Timestamp};
+use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::policy_input::{IntelligenceSnapshot, RequestedObjective};
+use crealeph_contracts::scalar::{ActionName, LedgerId, Literal, Name, Number, Text, Version};
+use crealeph_contracts::shape::{List, Set};
+use crealeph_contracts::violation::Violations;
+use crealeph_contracts::{AgentInput, BuilderResponse, PolicyInput, PolicyOutput};
+
+use super::lookup::Asked;
+use super::objective::{self, Widened};
+use crate::coherence::{CoherenceRules, CoherenceVerdict};
+use crate::gate::{Gate, gate};
+use crate::policy::{BUILDER_RUN, Rules, evaluate};
+use crate::snapshot::{Snapshot, SnapshotType};
+
+const OUTPUT_SCHEMA: Literal = Literal::new("v1");
+
+/// Everything a run is decided from.
+#[derive(Clone, Debug)]
+pub struct Situation<'a> {
+    /// What is asked.
+    pub asked: &'a Asked,
+    /// An earlier attempt of the execution failed.
+    pub is_retry: bool,
+    /// What is known; `None` where nothing counts.
+    pub snapshot: Option<Snapshot>,
+    /// The place in the ledger up to which that was read.
+    pub seq: u64,
+    /// What the policy goes by.
+    pub rules: &'a Rules,
+    /// What the snapshot's coherence was judged by.
+    pub coherence: &'a CoherenceRules,
+    /// Artifact types that configuration adds.
+    pub widened: &'a Widened,
+    /// When freshness is judged.
+    pub now: Instant,
+}
+
+/// How a run goes on.
+#[derive(Clone, Debug)]
+pub enum Decided {
+    /// It does not; nothing is written.
+    Refused(Box<Refused>),
+    /// By the gate's way.
+    Ready(Box<Ready>),
+}
+
+/// An answer that leaves no trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refused {
+    /// The answer.
+    pub response: BuilderResponse,
+    /// Why, and what would change it, for a person.
+    pub detail: String,
+}
+
+/// A run that was decided; what remains is the agent, where the gate lets it run, and the writing.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// What is asked.
+    pub asked: Asked,
+    /// An earlier attempt of the execution failed.
+    pub is_retry: bool,
+    /// The place in the ledger up to which was read.
+    pub seq: u64,
+    /// The snapshot's own time.
+    pub snapshot_at: Timestamp,
+    /// BLAKE3 of the snapshot's canonical text.
+    pub snapshot_digest: Blake3,
+    /// Whether the snapshot hangs together.
+    pub coherence: CoherenceVerdict,
+    /// What may be depended on.
+    pub lineage: Set<LedgerId, 1>,
+    /// There was more than may be named.
+    pub is_lineage_cut: bool,
+    /// What an agent may make.
+    pub artifact_types: Set<ArtifactType>,
+    /// When freshness was judged.
+    pub evaluated_at: Timestamp,
+    /// BLAKE3 of the canonical PolicyInput.
+    pub policy_input_digest: Blake3,
+    /// The thresholds that were asked with, as JSON.
+    pub thresholds: String,
+    /// The rules in force, as JSON.
+    pub rules: String,
+    /// The coherence rules in force, as JSON.
+    pub coherence_rules: String,
+    /// What the policy said.
+    pub policy: PolicyOutput,
+    /// What the gate said.
+    pub gate: Gate,
+    /// What the agent is given, where it runs.
+    pub input: Option<Valid<AgentInput>>,
+}
+
+/// Why nothing could be decided; a fault in what was read, not in what was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecideError {
+    /// An entry nests so deep that a document that holds it would not be one.
+    #[error("the snapshot of robot `{robot}` nests too deep to be handed on; append flatter payloads")]
+    TooDeep {
+        /// The robot.
+        robot: String,
+    },
+    /// A document that was put together here breaks its contract.
+    #[error("the input for the agent breaks its contract: {0}; report this")]
+    Invalid(Violations),
+    /// A name that the record needs cannot be one.
+    #[error("the snapshot of robot `{robot}` has no lineage to depend on; report this")]
+    NoLineage {
+        /// The robot.
+        robot: String,
+    },
+}
+
+/// Decides.
+pub fn decide(situation: Situation<'_>) -> Result<Decided, DecideError> {
+    let Situation { asked, is_retry, snapshot, seq, rules, coherence, widened, now } = situation;
+    let request = &asked.request;
+    let robot = || request.robot_id.as_str().to_owned();
+    let Some(snapshot) = snapshot else {
+        return Ok(refused(
+            asked,
+            ErrorCode::SnapshotEmpty,
+            None,
+            format!(
+                "no entry of robot `{}` counts; append a signal, fusion, idea, copy, benchmark or playbook, then send the request again",
+                robot()
+            ),
+        ));
+    };
+    let verdict = &snapshot.coherence;
+    if let Some(detail) = missing_lineage(&snapshot) {
+        return Ok(refused(asked, ErrorCode::MissingLineage, Some(report(verdict, &verdict.reason)), detail));
+    }
+    if is_retry && verdict.status == Coherence::Stale {
+        let detail =
+            format!("{}; make it anew, then send the request again: nothing was written", verdict.reason);
+        let report = report(verdict, &verdict.reason);
+        return Ok(refused(asked, ErrorCode::CoherenceBlocked, Some(report), detail));
+    }
+    let object =
+        JsonObject::parse(&snapshot.to_json()).ok_or_else(|| DecideError::TooDeep { robot: robot() })?;
+    let snapshot_digest = Blake3::of(object.canonical().as_bytes());
+    let lineage: Set<LedgerId, 1> =
+        Set::new(snapshot.facts.lineage.clone()).ok_or_else(|| DecideError::NoLineage { robot: robot() })?;
+    let policy_input = policy_input(asked, &snapshot, object.clone(), rules, now);
+    let policy = evaluate(&policy_input, rules);
+    let on_partial = request.coherence_policy.on_partial;
+    let gate = gate(verdict.status, on_partial, request.dry_run, policy.decision);
+    let artifact_types = widened.artifact_types(request.objective_type);
+    let input = match gate {
+        Gate::Refuse { .. } => None,
+        Gate::Run { mode, .. } => Some(AgentInput {
+            tenant_id: asked.tenant_id.clone(),
+            robot_id: request.robot_id.clone(),
+            execution_id: asked.execution_id.clone(),
+            attempt: request.attempt,
+            workflow_version: request.workflow_version.clone(),
+            agent_version: request.agent_version.clone(),
+            boundary_contract_version: ContractVersion::V1,
+            run_mode: mode,
+            snapshot_at: snapshot.snapshot_at.clone(),
+            coherence_status: verdict.status,
+            constraints: request.constraints.clone(),
+            objective: Objective {
+                kind: request.objective_type,
+                action: ObjectiveAction::Plan,
+                payload: request.objective_payload.clone(),
+            },
+            intelligence_snapshot: object,
+            allowed_lineage: AllowedLineage { depends_on: lineage.clone() },
+            allowed_artifact_types: Set::new(artifact_types.as_slice().to_vec())
+                .ok_or_else(|| DecideError::NoLineage { robot: robot() })?,
+            output_schema_version: Version::from(OUTPUT_SCHEMA),
+        }),
+    };
+    let input = input.map(Valid::check).transpose().map_err(DecideError::Invalid)?;
+    Ok(Decided::Ready(Box::new(Ready {
+        asked: asked.clone(),
+        is_retry,
+        seq,
+        snapshot_at: snapshot.snapshot_at.clone(),
+        snapshot_digest,
+        coherence: snapshot.coherence.clone(),
+        lineage,
+        is_lineage_cut: snapshot.facts.is_lineage_cut,
+        artifact_types,
+        evaluated_at: policy_input.evaluated_at.clone(),
+        policy_input_digest: canonical_digest(&policy_input),
+        thresholds: to_json(&policy_input.thresholds),
+        rules: rules.to_json(),
+        coherence_rules: coherence.to_json(),
+        policy,
+        gate,
+        input,
+    })))
+}
+
+/// What is wrong with the lineage, if anything is (R12).
+fn missing_lineage(snapshot: &Snapshot) -> Option<String> {
+    for kind in SnapshotType::ALL {
+        if let Some(newest) = snapshot.facts.newest.get(kind)
+            && newest.reach.is_broken
+        {
+            return Some(format!(
+                "the lineage of the newest {}, `{}`, names an entry the ledger does not hold; restore it, then send the request again",
+                kind.as_str(),
+                newest.entry.id
+            ));
+        }
+    }
+    snapshot.facts.lineage.is_empty().then(|| {
+        "no entry may be depended on; append one that counts, then send the request again".to_owned()
+    })
+}
+
+/// What the policy is asked: `builder.run`, with the rules' thresholds and, where the client takes drafts, R21's.
+fn policy_input(
+    asked: &Asked,
+    snapshot: &Snapshot,
+    object: JsonObject,
+    rules: &Rules,
+    now: Instant,
+) -> PolicyInput {
+    let request = &asked.request;
+    let mut thresholds = rules.thresholds().clone();
+    thresholds.further.retain(|(name, _)| &**name != "allowDraftOnly");
+    if request.coherence_policy.on_partial == OnPartial::DraftOnly {
+        thresholds.further.extend(Number::new(1.0).map(|one| ("allowDraftOnly".into(), one)));
+    }
+    let objective = request.objective_type;
+    PolicyInput {
+        tenant_id: asked.tenant_id.clone(),
+        robot_id: request.robot_id.clone(),
+        policy_contract_version: ContractVersion::V1,
+        evaluated_at: Timestamp::from(now),
+        coherence_status: snapshot.coherence.status,
+        snapshot_at: snapshot.snapshot_at.clone(),
+        intelligence_snapshot: IntelligenceSnapshot::new(object),
+        ledger_recency: snapshot.recency(),
+        requested_action: Some(ActionName::from(BUILDER_RUN)),
+        requested_objective: Name::parse(objective.as_str())
+            .ok()
+            .map(|kind| RequestedObjective { kind, action: Name::from(objective::action(objective)) }),
+        thresholds,
+    }
+}
+
+fn canonical_digest(input: &PolicyInput) -> Blake3 {
+    let text = JsonObject::parse(&to_json(input)).map(|object| object.canonical()).unwrap_or_default();
+    Blake3::of(text.as_bytes())
+}
+
+/// What the answer says of the snapshot.
+pub(super) fn report(verdict: &CoherenceVerdict, reason: &str) -> CoherenceReport {
+    let outdated: Vec<Name> =
+        verdict.outdated().into_iter().filter_map(|kind| Name::parse(kind.as_str()).ok()).collect();
+    CoherenceReport {
+        status: verdict.status,
+        outdated: if outdated.is_empty() { None } else { List::new(outdated) },
+        reason: Text::new(reason),
+    }
+}
+
+/// An answer without a run: `failed`, nothing made.
+pub fn refusal(
+    execution_id: Option<crealeph_contracts::scalar::ExecutionId>,
+    code: ErrorCode,
+    coherence: Option<CoherenceReport>,
+) -> BuilderResponse {
+    let is_gate = code == ErrorCode::CoherenceBlocked;
+    BuilderResponse {
+        ok: false,
+        execution_id,
+        state: ExecutionState::Failed,
+        coherence,
+        artifacts: List::default(),
+        error: (!is_gate).then_some(code),
+        blocking_reason: is_gate.then_some(code),
+        idempotent: false,
+    }
+}
+
+fn refused(asked: &Asked, code: ErrorCode, coherence: Option<CoherenceReport>, detail: String) -> Decided {
+    let response = refusal(Some(asked.execution_id.clone()), code, coherence);
+    Decided::Refused(Box::new(Refused { response, detail }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{self, Known};
+    use super::*;
+    use crate::gate::Outcome;
+
+    fn refused(decided: Decided) -> Refused {
+        match decided {
+            Decided::Refused(refused) => {
+                Valid::check(refused.response.clone()).unwrap();
+                assert!(!refused.detail.is_empty());
+                *refused
+            }
+            Decided::Ready(ready) => panic!("{ready:?}"),
+        }
+    }
+
+    #[test]
+    fn nothing_known_is_snapshot_empty() {
+        let answer = refused(samples::decided(Known::Nothing, false, |text| text));
+        assert_eq!(answer.response.error, Some(ErrorCode::SnapshotEmpty));
+        assert_eq!((answer.response.state, answer.response.coherence), (ExecutionState::Failed, None));
+    }
+
+    #[test]
+    fn a_broken_lineage_is_missing_lineage() {
+        let answer = refused(samples::decided(Known::Broken, false, |text| text));
+        assert_eq!(answer.response.error, Some(ErrorCode::MissingLineage));
+        assert!(answer.response.coherence.is_some() && answer.detail.contains("`copy-1`"), "{answer:?}");
+    }
+
+    #[test]
+    fn a_retry_on_a_stale_snapshot_writes_nothing() {
+        let answer = refused(samples::decided(Known::Stale, true, |text| text));
+        assert_eq!(answer.response.blocking_reason, Some(ErrorCode::CoherenceBlocked));
+        assert_eq!((answer.response.error, answer.response.state), (None, ExecutionState::Failed));
+        let first = samples::ready(Known::Stale, false, |text| text);
+        assert_eq!(first.gate, Gate::Refuse { outcome: Outcome::BLOCKED });
+    }
+
+    #[test]
+    fn the_policy_is_asked_for_drafts_exactly_when_the_client_takes_them() {
+        let ready = samples::ready(Known::Partial, false, |text| text);
+        assert!(!ready.thresholds.contains("allowDraftOnly"), "{}", ready.thresholds);
+        let ready =
+            samples::ready(Known::Partial, false, |text| text.replace("\"block\"}", "\"draft_only\"}"));
+        assert!(ready.thresholds.contains("\"allowDraftOnly\":1"), "{}", ready.thresholds);
+        let input = ready.input.unwrap();
+        assert_eq!(input.run_mode, crealeph_contracts::agent_input::RunMode::DryRun);
+    }
+
+    #[test]
+    fn the_agent_is_given_what_the_readings_say() {
+        let ready = samples::ready(Known::Coherent, false, |text| text);
+        let input = ready.input.unwrap();
+        assert_eq!(input.objective.action, ObjectiveAction::Plan);
+        assert_eq!(input.run_mode, crealeph_contracts::agent_input::RunMode::Execute);
+        assert_eq!(input.allowed_lineage.depends_on, ready.lineage);
+        assert_eq!(input.allowed_artifact_types.as_slice().len(), 2);
+        assert_eq!(input.snapshot_at, ready.snapshot_at);
+    }
+
+    #[test]
+    fn the_same_situation_gives_the_same_bytes() {
+        let texts = [0, 1].map(|_| format!("{:?}", samples::decided(Known::Coherent, false, |text| text)));
+        assert_eq!(texts[0], texts[1]);
+    }
+}

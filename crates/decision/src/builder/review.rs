@@ -1,0 +1,116 @@
+//! A person's verdict on a draft (R14): an entry of type `review`, and on approval the artifact again, as `planned`,
+//! resting on the draft and the review. One verdict per draft: both entries carry keys made of its id.
+
+use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::entry::{Draft, Entry, Lineage};
+use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::scalar::{ClientKey, IdentifierError, LedgerId, Literal, Name, Text};
+use crealeph_contracts::shape::Set;
+
+use super::conclude::BUILDER;
+
+/// The type of a verdict's entry.
+pub const REVIEW: Literal = Literal::new("review");
+
+/// What a person says of a draft.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opinion {
+    /// It may be used.
+    Approved,
+    /// It may not.
+    Rejected,
+}
+
+impl Opinion {
+    /// The state of the review's entry.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Opinion::Approved => "approved",
+            Opinion::Rejected => "rejected",
+        }
+    }
+}
+
+/// Why an entry cannot be reviewed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReviewError {
+    /// Nobody wrote it for review.
+    #[error(
+        "entry `{id}` is a {kind} in state `{state}` by `{module}`; only drafts of the Builder are reviewed"
+    )]
+    NotADraft {
+        /// The entry.
+        id: String,
+        /// Its type.
+        kind: String,
+        /// Its state.
+        state: String,
+        /// Its module.
+        module: String,
+    },
+    /// A name that cannot be one.
+    #[error("the review of `{0}` cannot be written; report this")]
+    Unwritable(String),
+}
+
+impl From<IdentifierError> for ReviewError {
+    fn from(error: IdentifierError) -> Self {
+        ReviewError::Unwritable(error.to_string())
+    }
+}
+
+/// The key of a draft's review.
+pub fn review_key(draft: &LedgerId) -> Result<ClientKey, IdentifierError> {
+    ClientKey::parse(&format!("review:{}", Blake3::of(draft.as_str().as_bytes())))
+}
+
+/// The key of an approved draft's planned artifact.
+pub fn approved_key(draft: &LedgerId) -> Result<ClientKey, IdentifierError> {
+    ClientKey::parse(&format!("approved:{}", Blake3::of(draft.as_str().as_bytes())))
+}
+
+/// What a verdict adds to the ledger, in one transaction.
+pub fn review(draft: &Entry, opinion: Opinion, who: &Text, why: &Text) -> Result<Vec<Draft>, ReviewError> {
+    let word = |name: &Option<Name>| name.as_ref().map_or(String::new(), |name| name.as_str().to_owned());
+    let (state, module) = (word(&draft.state), word(&draft.module));
+    let is_draft = state == "draft" && module == BUILDER.as_str();
+    let Some(payload) = draft.payload.clone().filter(|_| is_draft) else {
+        let (id, kind) = (draft.id.as_str().to_owned(), draft.kind.as_str().to_owned());
+        return Err(ReviewError::NotADraft { id, kind, state, module });
+    };
+    let execution_id = draft.lineage.as_ref().and_then(|lineage| lineage.execution_id.clone());
+    let lineage = |ids: Vec<LedgerId>| {
+        Some(Lineage { depends_on: Set::new(ids), execution_id: execution_id.clone(), rerun_of: None })
+    };
+    let key = review_key(&draft.id)?;
+    let by_key = LedgerId::parse(&format!("key:{key}"))?;
+    let verdict = Draft {
+        robot_id: draft.robot_id.clone(),
+        module: Name::from(REVIEW),
+        source: Name::from(REVIEW),
+        kind: Name::from(REVIEW),
+        state: Name::parse(opinion.as_str())?,
+        payload: JsonObject::build(|object| {
+            object.text("artifactId", draft.id.as_str()).text("artifactType", draft.kind.as_str());
+            object.text("verdict", opinion.as_str()).text("by", who.as_str()).text("reason", why.as_str());
+        }),
+        lineage: lineage(vec![draft.id.clone()]),
+        observed_at: None,
+        key: Some(key),
+    };
+    if opinion == Opinion::Rejected {
+        return Ok(vec![verdict]);
+    }
+    let planned = Draft {
+        robot_id: draft.robot_id.clone(),
+        module: Name::from(BUILDER),
+        source: Name::from(REVIEW),
+        kind: draft.kind.clone(),
+        state: Name::parse("planned")?,
+        payload,
+        lineage: lineage(vec![draft.id.clone(), by_key]),
+        observed_at: draft.observed_at.clone(),
+        key: Some(approved_key(&draft.id)?),
+    };
+    Ok(vec![verdict, planned])
+}

@@ -1,0 +1,74 @@
+//! For a writer that must know more than most: the ids of its entries before they are written, and the place in the
+//! log that what it read belongs to. An id is made here and used once; a client cannot choose one.
+
+use crealeph_contracts::entry::Draft;
+use crealeph_contracts::scalar::{LedgerId, RobotId, TenantId};
+use crealeph_decision::coherence::CoherenceRules;
+use crealeph_decision::snapshot::Facts;
+
+use crate::error::LedgerError;
+use crate::identity::IdSource;
+use crate::ledger::Ledger;
+use crate::pending::{Answer, Outcome};
+use crate::position::{Millis, Seq};
+use crate::read;
+
+/// An id that no entry has yet: a UUID of version 7. Only the ledger makes one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewId(LedgerId);
+
+impl NewId {
+    /// The id.
+    pub fn as_id(&self) -> &LedgerId {
+        &self.0
+    }
+}
+
+/// Where a tenant's log stood when it was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// The place of its newest entry.
+    pub seq: Seq,
+    /// When that was taken.
+    pub at: Millis,
+}
+
+impl Ledger {
+    /// Makes an id for an entry that is to be written.
+    pub fn new_id(&self) -> Result<NewId, LedgerError> {
+        IdSource::fresh(self.now()).map(NewId)
+    }
+
+    /// The time by the ledger's clock.
+    pub fn now(&self) -> Millis {
+        self.inner().clock.now()
+    }
+
+    /// Appends a batch, all of it or nothing, some of it under ids made before; refused where one is taken.
+    pub fn append_as(&self, tenant: &TenantId, batch: Vec<(Option<NewId>, Draft)>) -> Outcome {
+        let (ids, drafts): (Vec<Option<NewId>>, Vec<Draft>) = batch.into_iter().unzip();
+        let (answer, pending) = Answer::pair();
+        let mut job = self.job(tenant, drafts, answer)?;
+        for (entry, id) in job.entries.iter_mut().zip(ids) {
+            entry.proposed = id.map(|NewId(id)| id);
+        }
+        self.send(job)?;
+        pending.wait()
+    }
+
+    /// What a snapshot is derived from, with the place it was read at; up to an earlier place where one is given.
+    /// `None` where the tenant has no log.
+    pub fn facts_up_to(
+        &self,
+        tenant: &TenantId,
+        robot: &RobotId,
+        up_to: Option<Seq>,
+        rules: &CoherenceRules,
+    ) -> Result<Option<(Facts, Position)>, LedgerError> {
+        self.ask(tenant, |reads, head| {
+            let seq = up_to.unwrap_or(head.last_seq()).min(head.last_seq());
+            let facts = read::facts_up_to(reads, head, robot, seq, rules)?;
+            Ok((facts, Position { seq, at: head.last_at }))
+        })
+    }
+}

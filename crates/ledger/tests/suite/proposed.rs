@@ -1,0 +1,55 @@
+//! Ids that are made before the entry is written, and facts with the place they were read at.
+
+use super::{Case, Fixture, append_one, entry, local};
+use crealeph_contracts::scalar::RobotId;
+use crealeph_decision::coherence::CoherenceRules;
+use crealeph_decision::snapshot::SnapshotType;
+use crealeph_ledger::{AppendError, Refusal};
+
+pub(super) const CASES: &[Case] = &[
+    ("an id made before is the entry's, once", ids_made_before),
+    ("facts are told with their place, and again up to an earlier one", facts_with_place),
+];
+
+fn ids_made_before(fixture: &dyn Fixture) {
+    let place = fixture.place();
+    let ledger = place.init();
+    let (first, second) = (ledger.new_id().unwrap(), ledger.new_id().unwrap());
+    assert_ne!(first, second);
+    let on_first = format!(r#""lineage":{{"dependsOnLedgerIds":["{}"]}}"#, first.as_id());
+    let batch = vec![
+        (Some(first.clone()), entry("signal", "{}", "")),
+        (Some(second.clone()), entry("idea", "{}", &on_first)),
+        (None, entry("copy", "{}", &on_first)),
+    ];
+    let written = ledger.append_as(&local(), batch).unwrap();
+    assert_eq!((&written[0].id, &written[1].id), (first.as_id(), second.as_id()));
+    assert!(ledger.get(&local(), second.as_id()).unwrap().is_some());
+    let taken = |batch| match ledger.append_as(&local(), batch) {
+        Err(AppendError::Refused { position, refusal: Refusal::IdTaken(id) }) => (position, id),
+        other => panic!("not refused: {other:?}"),
+    };
+    let again = vec![(None, entry("signal", "{}", "")), (Some(first.clone()), entry("signal", "{}", ""))];
+    assert_eq!(taken(again), (1, first.as_id().clone()));
+    let third = ledger.new_id().unwrap();
+    let twice =
+        vec![(Some(third.clone()), entry("signal", "{}", "")), (Some(third), entry("idea", "{}", ""))];
+    assert_eq!(taken(twice).0, 1);
+    assert_eq!(ledger.last_seq(&local()).unwrap().get(), 3, "a refused batch leaves nothing");
+    assert!(ledger.audit(&local()).unwrap().is_none());
+}
+
+fn facts_with_place(fixture: &dyn Fixture) {
+    let place = fixture.place();
+    let ledger = place.init();
+    let (robot, rules) = (RobotId::parse("r").unwrap(), CoherenceRules::default());
+    assert!(ledger.facts_up_to(&local(), &robot, None, &rules).unwrap().is_none());
+    let first = append_one(&ledger, entry("signal", "{}", ""));
+    let second = append_one(&ledger, entry("signal", "{}", ""));
+    let newest = |up_to| {
+        let (facts, position) = ledger.facts_up_to(&local(), &robot, up_to, &rules).unwrap().unwrap();
+        (facts.newest.get(SnapshotType::Signal).as_ref().unwrap().entry.id.clone(), position.seq)
+    };
+    assert_eq!(newest(None), (second.id, second.seq));
+    assert_eq!(newest(Some(first.seq)), (first.id, first.seq));
+}

@@ -1,0 +1,69 @@
+//! The one judgement that every kind of agent's answer goes through: strictly parsed, whole, and answering its own
+//! input (R16). Owns the sentence that an event carries when there is no answer; it is bounded and says exactly why.
+
+use crealeph_contracts::agent_output::answers_input;
+use crealeph_contracts::json::Limits;
+use crealeph_contracts::shape::Shape as _;
+use crealeph_contracts::{AgentInput, AgentOutput, Valid, Violations};
+
+/// Violations that a reason spells out; the others are counted.
+const SPELT_OUT: usize = 5;
+/// The longest reason, in bytes.
+const MAX_REASON_BYTES: usize = 4096;
+
+/// Judges the text of an answer against its input.
+pub(super) fn judge(
+    text: &[u8],
+    max_bytes: usize,
+    input: &Valid<AgentInput>,
+) -> Result<Valid<AgentOutput>, String> {
+    let written = text.trim_ascii();
+    if written.is_empty() {
+        return Err("the answer is empty; an agent answers with one AgentOutput document".to_owned());
+    }
+    if written.starts_with(b"```") {
+        return Err("the answer is fenced with ```; answer with the bare JSON document".to_owned());
+    }
+    let asked = AgentInput::clone(input).into_parts();
+    Valid::parse_in(text, &Limits { max_bytes }, |output, report| answers_input(output, &asked, report))
+        .map_err(|violations| refused(&violations))
+}
+
+/// How many tokens the artifacts say they took, if any of them says so.
+pub(super) fn tokens_used(output: &AgentOutput) -> Option<f64> {
+    let artifacts = output.artifacts.iter().flat_map(|list| list.as_slice());
+    artifacts
+        .filter_map(|artifact| artifact.metadata.tokens_used)
+        .map(|tokens| tokens.get())
+        .reduce(|a, b| a + b)
+}
+
+/// A reason within its bound.
+pub(super) fn bounded(reason: String) -> String {
+    if reason.len() <= MAX_REASON_BYTES {
+        return reason;
+    }
+    let mut short: String = start(&reason, MAX_REASON_BYTES - '…'.len_utf8()).to_owned();
+    short.push('…');
+    short
+}
+
+/// The last part of a text, in at most `max_bytes`.
+pub(super) fn end(text: &str, max_bytes: usize) -> &str {
+    let from = text.ceil_char_boundary(text.len().saturating_sub(max_bytes));
+    text.get(from..).unwrap_or_default()
+}
+
+fn start(text: &str, max_bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(max_bytes)).unwrap_or_default()
+}
+
+fn refused(violations: &Violations) -> String {
+    let all = violations.as_slice();
+    let told: Vec<String> = all.iter().take(SPELT_OUT).map(ToString::to_string).collect();
+    let mut reason = format!("the answer breaks its contract: {}", told.join("; "));
+    if all.len() > SPELT_OUT {
+        reason.push_str(&format!("; and {} more", all.len() - SPELT_OUT));
+    }
+    bounded(reason)
+}

@@ -1,0 +1,328 @@
+//! The agents of `crealeph.toml`: each table `[agents."planner@1"]` becomes checked settings, and those become agents.
+//! Refuses a table that is not understood to the last key. What the machine lacks (a secret, a program) is found out
+//! when the agent is called, so that one agent's lack does not take the others away.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crealeph_contracts::scalar::Version;
+use crealeph_contracts::shape::nearest;
+use crealeph_sandbox::{Config, Host, Preset, Sandbox, SandboxError};
+use toml::Value;
+
+use super::table::{Table, Wrong, absolute};
+use super::{Agents, Example, Process};
+
+/// The largest configuration that is read, in bytes.
+const MAX_CONFIGURATION_BYTES: u64 = 1 << 20;
+const MAX_AGENTS: usize = 256;
+const MAX_LISTED: usize = 64;
+const HOUR_MS: u64 = 60 * 60 * 1000;
+
+const KINDS: &[&str] = &["process", "example"];
+
+/// Why the agents of a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file is there and cannot be read.
+    #[error("cannot read `{}`; check its permissions", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is too large to be a configuration.
+    #[error("`{}` is larger than {MAX_CONFIGURATION_BYTES} bytes; it is not a configuration", .path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is not TOML.
+    #[error("`{}` is not TOML: {why}", .path.display())]
+    NotToml {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        why: String,
+    },
+    /// A table is not understood.
+    #[error("the agent `{agent}` in `{}` cannot be used: {why}", .path.display())]
+    Agent {
+        /// The file.
+        path: PathBuf,
+        /// The agent's name, as written.
+        agent: String,
+        /// What is wrong and what to do.
+        why: String,
+    },
+    /// The sandbox's state directory cannot be used.
+    #[error("the agents in `{}` have no sandbox to run in", .path.display())]
+    Sandbox {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: SandboxError,
+    },
+}
+
+/// What every kind has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bounds {
+    pub(super) timeout_ms: u64,
+    pub(super) max_output_bytes: u64,
+    pub(super) max_diagnostics_bytes: u64,
+}
+
+/// A program that answers on standard output.
+#[derive(Clone, Debug)]
+pub(super) struct ProcessSettings {
+    /// Program and arguments, as written.
+    pub(super) command: Vec<String>,
+    /// The folder that relative paths start from.
+    pub(super) folder: PathBuf,
+    pub(super) bounds: Bounds,
+    pub(super) read: Vec<PathBuf>,
+    pub(super) presets: Vec<Preset>,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) secrets: Vec<String>,
+    pub(super) secret_files: BTreeMap<String, PathBuf>,
+    pub(super) hosts: Vec<Host>,
+    pub(super) accepts_reduced: bool,
+    pub(super) memory_bytes: u64,
+    pub(super) processes: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Settings {
+    Process(Box<ProcessSettings>),
+    Example(Bounds),
+}
+
+/// Reads the agents of a configuration file; none where there is no file. `state_dir` is where sandboxes keep what
+/// they need while they run.
+///
+/// # Errors
+/// When the file cannot be read or one of its agents is not understood.
+pub fn load(path: &Path, state_dir: &Path) -> Result<Agents, ConfigError> {
+    let Some(text) = read(path)? else { return Ok(Agents::default()) };
+    let document: toml::Table = text.parse().map_err(|why: toml::de::Error| ConfigError::NotToml {
+        path: path.to_owned(),
+        why: why.to_string(),
+    })?;
+    let folder = folder_of(path);
+    let refused =
+        |agent: &str, why: Wrong| ConfigError::Agent { path: path.to_owned(), agent: agent.to_owned(), why };
+    let tables = match document.get("agents") {
+        None => return Ok(Agents::default()),
+        Some(Value::Table(tables)) if tables.len() <= MAX_AGENTS => tables,
+        Some(Value::Table(_)) => {
+            return Err(refused("*", format!("there are more than {MAX_AGENTS}; split them")));
+        }
+        Some(_) => {
+            return Err(refused("*", "`agents` is not a table; write `[agents.\"planner@1\"]`".to_owned()));
+        }
+    };
+    let mut sandboxes = Sandboxes { state_dir, full: None, reduced: None };
+    let mut agents = Agents::default();
+    for (name, table) in tables {
+        let version =
+            Version::parse(name).map_err(|why| refused(name, format!("its name is no version: {why}")))?;
+        let Value::Table(table) = table else {
+            return Err(refused(name, format!("it is not a table; write `[agents.\"{name}\"]`")));
+        };
+        match settings(table, &folder).map_err(|why| refused(name, why))? {
+            Settings::Example(bounds) => {
+                agents.insert(version.clone(), Box::new(Example::new(version, bounds)))
+            }
+            Settings::Process(settings) => {
+                let sandbox = sandboxes
+                    .get(settings.accepts_reduced)
+                    .map_err(|source| ConfigError::Sandbox { path: path.to_owned(), source })?;
+                agents.insert(version.clone(), Box::new(Process::new(version.as_str(), *settings, sandbox)));
+            }
+        }
+    }
+    Ok(agents)
+}
+
+/// Makes an agent of a command that no configuration names, with every setting at its default; relative paths start
+/// from `folder`.
+///
+/// # Errors
+/// When there is no command or the state directory cannot be used.
+pub fn from_command(command: &[String], folder: &Path, state_dir: &Path) -> Result<Process, ConfigError> {
+    let here = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let mut table = toml::Table::new();
+    table.insert("command".to_owned(), Value::Array(command.iter().cloned().map(Value::String).collect()));
+    let settings = process(&Table::new(&table), &here).map_err(|why| ConfigError::Agent {
+        path: here.clone(),
+        agent: command.join(" "),
+        why,
+    })?;
+    let mut sandboxes = Sandboxes { state_dir, full: None, reduced: None };
+    let sandbox = sandboxes.get(false).map_err(|source| ConfigError::Sandbox { path: here, source })?;
+    Ok(Process::new("command", settings, sandbox))
+}
+
+/// One sandbox for all agents of a strength, made when the first needs it.
+struct Sandboxes<'p> {
+    state_dir: &'p Path,
+    full: Option<Arc<Sandbox>>,
+    reduced: Option<Arc<Sandbox>>,
+}
+
+impl Sandboxes<'_> {
+    fn get(&mut self, accepts_reduced: bool) -> Result<Arc<Sandbox>, SandboxError> {
+        let place = if accepts_reduced { &mut self.reduced } else { &mut self.full };
+        if let Some(sandbox) = place {
+            return Ok(Arc::clone(sandbox));
+        }
+        let sandbox = Arc::new(Sandbox::new(Config {
+            accept_reduced: accepts_reduced,
+            ..Config::new(self.state_dir)
+        })?);
+        *place = Some(Arc::clone(&sandbox));
+        Ok(sandbox)
+    }
+}
+
+fn read(path: &Path) -> Result<Option<String>, ConfigError> {
+    let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
+    let file = match std::fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(error)),
+    };
+    let mut text = String::new();
+    file.take(MAX_CONFIGURATION_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
+    match text.len() as u64 > MAX_CONFIGURATION_BYTES {
+        true => Err(ConfigError::TooLarge { path: path.to_owned() }),
+        false => Ok(Some(text)),
+    }
+}
+
+/// The folder a file lies in, in full.
+fn folder_of(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
+}
+
+fn settings(table: &toml::Table, folder: &Path) -> Result<Settings, Wrong> {
+    let table = Table::new(table);
+    let kind =
+        table.text("kind")?.ok_or_else(|| format!("`kind` is missing; it is one of {}", KINDS.join(", ")))?;
+    let settings = match kind {
+        "process" => Settings::Process(Box::new(process(&table, folder)?)),
+        "example" => Settings::Example(bounds(&table)?),
+        other => {
+            return Err(match nearest(other, KINDS) {
+                Some(near) => format!("the kind `{other}` is not known; did you mean `{near}`?"),
+                None => format!("the kind `{other}` is not known; it is one of {}", KINDS.join(", ")),
+            });
+        }
+    };
+    table.finish()?;
+    Ok(settings)
+}
+
+fn bounds(table: &Table<'_>) -> Result<Bounds, Wrong> {
+    Ok(Bounds {
+        timeout_ms: table.number("timeout_ms", 60_000, 1, HOUR_MS)?,
+        max_output_bytes: table.number("max_output_bytes", 4 << 20, 1, 64 << 20)?,
+        max_diagnostics_bytes: table.number("max_diagnostics_bytes", 64 << 10, 0, 8 << 20)?,
+    })
+}
+
+fn process(table: &Table<'_>, folder: &Path) -> Result<ProcessSettings, Wrong> {
+    let command: Vec<String> = table.texts("command", 4096)?.into_iter().map(str::to_owned).collect();
+    if command.first().is_none_or(|program| program.trim().is_empty()) {
+        return Err("`command` names no program; write `command = [\"python3\", \"planner.py\"]`".to_owned());
+    }
+    let presets = table.texts("presets", MAX_LISTED)?;
+    let presets = presets.into_iter().map(|name| name.parse::<Preset>().map_err(|error| error.to_string()));
+    let hosts = table.texts("hosts", MAX_LISTED)?;
+    let hosts = hosts.into_iter().map(|host| host.parse::<Host>().map_err(|error| error.to_string()));
+    let text = |name: &str, value: &Value| {
+        value.as_str().map(str::to_owned).ok_or_else(|| format!("the value of `{name}` is not a text"))
+    };
+    Ok(ProcessSettings {
+        command,
+        folder: folder.to_owned(),
+        bounds: bounds(table)?,
+        read: table.texts("read", MAX_LISTED)?.into_iter().map(|path| absolute(folder, path)).collect(),
+        presets: presets.collect::<Result<_, _>>()?,
+        env: table.entries("env", MAX_LISTED, text)?,
+        secrets: table.texts("secrets", MAX_LISTED)?.into_iter().map(str::to_owned).collect(),
+        secret_files: table.entries("secret_files", MAX_LISTED, |name, value| {
+            text(name, value).map(|path| absolute(folder, &path))
+        })?,
+        hosts: hosts.collect::<Result<_, _>>()?,
+        accepts_reduced: table.flag("accept_reduced")?,
+        memory_bytes: table.number("memory_bytes", 2 << 30, 1 << 20, 1 << 40)?,
+        processes: u32::try_from(table.number("processes", 512, 1, 1 << 16)?).unwrap_or(u32::MAX),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what it expects")]
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Settings, Wrong> {
+        settings(&text.parse().unwrap(), Path::new("/project"))
+    }
+
+    #[test]
+    fn a_process_is_read_with_paths_from_its_file() {
+        let text = "kind = 'process'\ncommand = ['python3', 'planner.py']\nread = ['lib', '../shared/./x']\n\
+                    timeout_ms = 5000\nhosts = ['api.example.com:443']\nsecret_files = { TOKEN = 'token' }";
+        let Settings::Process(process) = read(text).unwrap() else { panic!("a process") };
+        assert_eq!(process.read, [PathBuf::from("/project/lib"), PathBuf::from("/shared/x")]);
+        assert_eq!(process.bounds.timeout_ms, 5000);
+        assert_eq!(process.bounds.max_output_bytes, 4 << 20);
+        assert_eq!(process.secret_files.get("TOKEN").unwrap(), Path::new("/project/token"));
+        assert!(!process.accepts_reduced);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_what_to_do() {
+        let cases = [
+            ("command = ['a']", "`kind` is missing"),
+            ("kind = 'proces'\ncommand = ['a']", "did you mean `process`?"),
+            ("kind = 'telepathy'", "the kind `telepathy` is not known; it is one of process"),
+            ("kind = 'process'", "`command` names no program"),
+            ("kind = 'process'\ncommand = ['']", "`command` names no program"),
+            ("kind = 'process'\ncommand = 'a'", "`command` is not a list of texts"),
+            ("kind = 'process'\ncommand = ['a', 1]", "`command` is not a list of texts"),
+            (
+                "kind = 'process'\ncommand = ['a']\ntimeout = 1",
+                "the key `timeout` is not known here; did you mean `timeout_ms`?",
+            ),
+            (
+                "kind = 'process'\ncommand = ['a']\nzzz = 1",
+                "the key `zzz` is not known here; known are kind, command",
+            ),
+            (
+                "kind = 'process'\ncommand = ['a']\ntimeout_ms = 0",
+                "`timeout_ms` is not a whole number from 1 to 3600000",
+            ),
+            ("kind = 'process'\ncommand = ['a']\ntimeout_ms = '1'", "`timeout_ms` is not a whole number"),
+            ("kind = 'process'\ncommand = ['a']\nhosts = ['nowhere']", "`nowhere` is not a host and port"),
+            ("kind = 'process'\ncommand = ['a']\npresets = ['cobol']", "`cobol` is not a preset"),
+            ("kind = 'process'\ncommand = ['a']\nenv = { A = 1 }", "the value of `A` is not a text"),
+            (
+                "kind = 'process'\ncommand = ['a']\naccept_reduced = 'yes'",
+                "`accept_reduced` is not `true` or `false`",
+            ),
+            ("kind = 'example'\ncommand = ['a']", "the key `command` is not known here"),
+        ];
+        for (text, expected) in cases {
+            let why = read(text).err().unwrap_or_default();
+            assert!(why.contains(expected), "{text}\n{why}");
+        }
+    }
+}

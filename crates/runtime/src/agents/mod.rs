@@ -1,0 +1,61 @@
+//! Agents by their names: each is called with an AgentInput and answers with an AgentOutput that keeps its contract, or
+//! with the reason why there is none. None of them is trusted.
+
+mod answer;
+mod config;
+pub mod conformance;
+mod example;
+mod process;
+mod table;
+
+use std::collections::BTreeMap;
+
+use crealeph_contracts::contract::Valid;
+use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::scalar::Version;
+use crealeph_contracts::{AgentInput, AgentOutput};
+use crealeph_sandbox::Cancel;
+
+pub use config::{ConfigError, from_command, load};
+pub use example::{Example, answer as example_answer};
+pub use process::Process;
+
+/// What came of calling an agent.
+#[derive(Debug)]
+pub struct Call {
+    /// The answer, judged against its input; or why there is none, in words an event can carry.
+    pub answer: Result<Valid<AgentOutput>, String>,
+    /// Which agent it was and within which walls, for the record: name, kind, sandbox strength or `remote`.
+    pub identity: JsonObject,
+    /// What it wrote besides, bounded and with secrets taken out.
+    pub diagnostics: String,
+    /// How many tokens it used, where it said so.
+    pub tokens_used: Option<f64>,
+}
+
+/// One agent, ready to be called.
+pub trait Agent: Send + Sync {
+    /// Calls it and waits, within its own time limit, for a judged answer.
+    fn call(&self, input: &Valid<AgentInput>, cancel: &Cancel) -> Call;
+}
+
+/// The agents that requests may name.
+#[derive(Default)]
+pub struct Agents(BTreeMap<Version, Box<dyn Agent>>);
+
+impl Agents {
+    /// Adds an agent under the version that requests name it by.
+    pub fn insert(&mut self, version: Version, agent: Box<dyn Agent>) {
+        self.0.insert(version, agent);
+    }
+
+    /// The agent of a version.
+    pub fn get(&self, version: &Version) -> Option<&dyn Agent> {
+        self.0.get(version).map(|agent| &**agent)
+    }
+
+    /// Every version there is, sorted.
+    pub fn versions(&self) -> impl Iterator<Item = &Version> {
+        self.0.keys()
+    }
+}

@@ -1,0 +1,304 @@
+//! The orchestrator of builder-v1 (R12): request, snapshot, policy, gate, agent, validation, one transaction, answer. It
+//! decides nothing itself and keeps nothing but the requests in flight. What it writes it writes in one
+//! transaction, so a run that is interrupted anywhere leaves nothing, and the next identical request may run.
+
+mod flight;
+mod recorded;
+
+use std::sync::Arc;
+use std::time::Instant as Stopwatch;
+
+use crealeph_contracts::builder::ErrorCode;
+use crealeph_contracts::contract::{Valid, to_json};
+use crealeph_contracts::json::Limits;
+use crealeph_contracts::scalar::{Amount, ExecutionId, LedgerId, TenantId};
+use crealeph_contracts::{BuilderRequest, BuilderResponse};
+use crealeph_decision::builder::conclude::{ConcludeError, Conclusion};
+use crealeph_decision::builder::decide::{DecideError, refusal};
+use crealeph_decision::builder::{
+    Asked, Decided, Ended, Ran, Ready, Refused, Room, Situation, Verdict, Widened, conclude, decide, lookup,
+};
+use crealeph_decision::coherence::CoherenceRules;
+use crealeph_decision::policy::Rules;
+use crealeph_decision::snapshot::Snapshot;
+use crealeph_ledger::{AppendError, Ledger, LedgerError, NewId, Refusal};
+use crealeph_sandbox::Cancel;
+
+use crate::agents::{Agent, Agents, Call};
+use flight::{Flights, Ticket};
+pub use recorded::{Execution, execution, record_of, replay, snapshot_of};
+
+/// What a Builder goes by.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// What the policy goes by.
+    pub rules: Rules,
+    /// What coherence is judged by.
+    pub coherence: CoherenceRules,
+    /// Artifact types that configuration adds.
+    pub widened: Widened,
+}
+
+/// An answer, and for a person what is behind it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The answer.
+    pub response: BuilderResponse,
+    /// Why it is so, and what would change it.
+    pub detail: String,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum BuildError {
+    /// The caller cancelled; nothing was written.
+    #[error("the run was cancelled and nothing was written; send the request again to run it")]
+    Cancelled,
+    /// The ledger could not be read or written.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The ledger did not take what the run left.
+    #[error("the ledger did not take the run, and nothing was written: {0}")]
+    Unwritten(AppendError),
+    /// What was read cannot be decided on.
+    #[error(transparent)]
+    Undecided(#[from] DecideError),
+    /// What the run left cannot be put together.
+    #[error(transparent)]
+    Unconcluded(#[from] ConcludeError),
+    /// A name that cannot be one.
+    #[error("the run has a name that cannot be one: {0}; report this")]
+    Name(#[from] crealeph_contracts::scalar::IdentifierError),
+}
+
+impl BuildError {
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            BuildError::Cancelled => "cancelled",
+            BuildError::Ledger(error) => error.code(),
+            BuildError::Unwritten(error) => error.code(),
+            BuildError::Undecided(_) | BuildError::Unconcluded(_) | BuildError::Name(_) => "builder_failed",
+        }
+    }
+}
+
+/// A Builder over one ledger; share it between threads.
+pub struct Builder {
+    ledger: Ledger,
+    agents: Agents,
+    settings: Settings,
+    flights: Arc<Flights>,
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Builder over {:?}", self.ledger)
+    }
+}
+
+impl Builder {
+    /// A Builder that writes to this ledger and may call these agents.
+    pub fn new(ledger: Ledger, agents: Agents, settings: Settings) -> Builder {
+        Builder { ledger, agents, settings, flights: Arc::default() }
+    }
+
+    /// Runs a request, given as its document, and waits for the answer. `rerun_of` is the execution that this one tries
+    /// again. An identical request in flight is joined; one that was answered is answered from its record.
+    pub fn run(
+        &self,
+        tenant: &TenantId,
+        request: &[u8],
+        rerun_of: Option<&ExecutionId>,
+        cancel: &Cancel,
+    ) -> Result<Answer, BuildError> {
+        let asked = match self.asked(tenant, request, rerun_of)? {
+            Ok(asked) => asked,
+            Err(refused) => return Ok(refused),
+        };
+        let fingerprint = asked.fingerprint();
+        loop {
+            if cancel.is_cancelled() {
+                return Err(BuildError::Cancelled);
+            }
+            match self.flights.board(&asked, fingerprint) {
+                Ticket::Leads(seat) => {
+                    let outcome = self.lead(&asked, cancel);
+                    seat.land(&outcome);
+                    return outcome;
+                }
+                Ticket::Joins(flight) => {
+                    if let Some(outcome) = flight.wait(cancel) {
+                        return outcome;
+                    }
+                }
+                // Another request of this execution is under way; what it leaves decides about this one.
+                Ticket::Follows(flight) => drop(flight.wait(cancel)),
+            }
+        }
+    }
+
+    /// The request, or the answer to one that is none.
+    fn asked(
+        &self,
+        tenant: &TenantId,
+        request: &[u8],
+        rerun_of: Option<&ExecutionId>,
+    ) -> Result<Result<Asked, Answer>, BuildError> {
+        // The record keeps the request beside everything else it says.
+        let most = self.ledger.limits().payload_bytes / 4;
+        let parsed = Valid::<BuilderRequest>::parse(request, &Limits { max_bytes: most });
+        let request = match parsed {
+            Ok(request) => request,
+            Err(violations) => return Ok(Err(invalid(None, violations.to_string()))),
+        };
+        let made = ExecutionId::parse(self.ledger.new_id()?.as_id().as_str())?;
+        let asked = Asked::new(tenant.clone(), request, made, rerun_of.cloned());
+        if asked.rerun_of.as_ref() == Some(&asked.execution_id) {
+            let detail = "a rerun names another execution than its own; use a new executionId".to_owned();
+            return Ok(Err(invalid(Some(&asked), detail)));
+        }
+        let bytes = canonical_length(&asked.request);
+        if bytes > most {
+            let detail =
+                format!("the request has {bytes} bytes in canonical form, and at most {most} are taken");
+            return Ok(Err(invalid(Some(&asked), detail)));
+        }
+        Ok(Ok(asked))
+    }
+
+    /// Runs a request that nobody else in this process runs.
+    fn lead(&self, asked: &Asked, cancel: &Cancel) -> Result<Answer, BuildError> {
+        let stopwatch = Stopwatch::now();
+        let is_retry = match self.recorded_answer(asked)? {
+            Found::Answer(answer) => return Ok(answer),
+            Found::ToRun { is_retry } => is_retry,
+        };
+        let Some(agent) = self.agents.get(&asked.request.agent_version) else {
+            return Ok(self.unknown_agent(asked));
+        };
+        let ready = match self.decide(asked, is_retry)? {
+            Decided::Ready(ready) => ready,
+            Decided::Refused(refused) => {
+                let Refused { response, detail } = *refused;
+                return Ok(Answer { response, detail });
+            }
+        };
+        let call = ready.input.as_ref().map(|input| agent.call(input, cancel));
+        if cancel.is_cancelled() {
+            return Err(BuildError::Cancelled);
+        }
+        let (conclusion, ids) = self.conclude(&ready, call.as_ref(), stopwatch)?;
+        self.write(asked, conclusion, ids)
+    }
+
+    /// What the ledger says of the execution: an answer, or whether this is a retry (R11, R9).
+    fn recorded_answer(&self, asked: &Asked) -> Result<Found, BuildError> {
+        let (recorded, record) = recorded::recorded(&self.ledger, asked)?;
+        match lookup(&recorded, asked.attempt(), &asked.fingerprint()) {
+            Ok(Verdict::First) => Ok(Found::ToRun { is_retry: false }),
+            Ok(Verdict::Retry) => Ok(Found::ToRun { is_retry: true }),
+            Ok(Verdict::Repeat) => match record {
+                Some(record) => {
+                    let response = BuilderResponse { idempotent: true, ..record.answer.clone().into_inner() };
+                    Ok(Found::Answer(Answer { response, detail: record.reason }))
+                }
+                None => Ok(Found::ToRun { is_retry: false }),
+            },
+            Err(conflict) => {
+                let response =
+                    refusal(Some(asked.execution_id.clone()), ErrorCode::IdempotencyConflict, None);
+                Ok(Found::Answer(Answer { response, detail: conflict.to_string() }))
+            }
+        }
+    }
+
+    fn unknown_agent(&self, asked: &Asked) -> Answer {
+        let known: Vec<String> = self.agents.versions().map(|version| format!("`{version}`")).collect();
+        let known = if known.is_empty() { "none is configured".to_owned() } else { known.join(", ") };
+        let detail = format!("there is no agent `{}`; name one of: {known}", asked.request.agent_version);
+        invalid(Some(asked), detail)
+    }
+
+    fn decide(&self, asked: &Asked, is_retry: bool) -> Result<Decided, BuildError> {
+        let Settings { rules, coherence, widened } = &self.settings;
+        let robot = &asked.request.robot_id;
+        let read = self.ledger.facts_up_to(&asked.tenant_id, robot, None, coherence)?;
+        let (snapshot, position) = match read {
+            Some((facts, position)) => (Snapshot::derive(facts, coherence), position),
+            None => (None, Default::default()),
+        };
+        // The ledger's time never goes back; freshness is not judged by a clock that did.
+        let now = self.ledger.now().max(position.at).instant();
+        let seq = position.seq.get();
+        Ok(decide(Situation { asked, is_retry, snapshot, seq, rules, coherence, widened, now })?)
+    }
+
+    fn conclude(
+        &self,
+        ready: &Ready,
+        call: Option<&Call>,
+        stopwatch: Stopwatch,
+    ) -> Result<(Conclusion, Vec<NewId>), BuildError> {
+        let ran = call.map(|call| Ran {
+            answer: call.answer.as_ref().map(|output| &**output).map_err(String::as_str),
+            identity: &call.identity,
+            diagnostics: &call.diagnostics,
+            tokens_used: call.tokens_used,
+        });
+        let duration_ms = Amount::new((stopwatch.elapsed().as_micros() as f64 / 1_000.0).round());
+        let ended = Ended { ran, duration_ms };
+        let limits = self.ledger.limits();
+        let count = ended.artifact_count().min(limits.batch_entries);
+        let ids: Vec<NewId> = (0..count).map(|_| self.ledger.new_id()).collect::<Result<_, _>>()?;
+        let names: Vec<LedgerId> = ids.iter().map(|id| id.as_id().clone()).collect();
+        let room = Room {
+            entries: limits.batch_entries,
+            payload_bytes: limits.payload_bytes,
+            total_bytes: limits.batch_bytes,
+        };
+        Ok((conclude(ready, &ended, &names, &room)?, ids))
+    }
+
+    /// Writes all of it or nothing. Where another process was first, its answer is the answer.
+    fn write(&self, asked: &Asked, conclusion: Conclusion, ids: Vec<NewId>) -> Result<Answer, BuildError> {
+        let Conclusion { artifacts, rest, response, reason } = conclusion;
+        let artifacts = ids.into_iter().zip(artifacts).map(|(id, (_, draft))| (Some(id), draft));
+        let batch = artifacts.chain(rest.into_iter().map(|draft| (None, draft))).collect();
+        match self.ledger.append_as(&asked.tenant_id, batch) {
+            Ok(_) => Ok(Answer { response, detail: reason }),
+            Err(AppendError::Ledger(error)) => Err(error.into()),
+            Err(
+                error @ AppendError::Refused {
+                    refusal: Refusal::Conflict { .. } | Refusal::Transition(_),
+                    ..
+                },
+            ) => match self.recorded_answer(asked)? {
+                Found::Answer(answer) => Ok(answer),
+                Found::ToRun { .. } => Err(BuildError::Unwritten(error)),
+            },
+            Err(error) => Err(BuildError::Unwritten(error)),
+        }
+    }
+
+    /// The agents that requests may name.
+    pub fn agent(&self, version: &crealeph_contracts::scalar::Version) -> Option<&dyn Agent> {
+        self.agents.get(version)
+    }
+}
+
+/// What the ledger says of a request.
+enum Found {
+    Answer(Answer),
+    ToRun { is_retry: bool },
+}
+
+fn invalid(asked: Option<&Asked>, detail: String) -> Answer {
+    let execution_id = asked.map(|asked| asked.execution_id.clone());
+    Answer { response: refusal(execution_id, ErrorCode::InvalidRequest, None), detail }
+}
+
+fn canonical_length(request: &BuilderRequest) -> usize {
+    let object = crealeph_contracts::json::JsonObject::parse(&to_json(request));
+    object.map_or(usize::MAX, |object| object.canonical().len())
+}

@@ -1,0 +1,111 @@
+//! What the ledger holds of executions: the newest event, the record of an attempt, and whether a recorded decision
+//! follows from what the ledger held then.
+
+use crealeph_contracts::execution_event::ExecutionState;
+use crealeph_contracts::scalar::{ExecutionId, Name, RobotId, TenantId};
+use crealeph_decision::builder::lookup::record_key;
+use crealeph_decision::builder::replay::{self, Check};
+use crealeph_decision::builder::{Asked, EXECUTION_RECORD, Record, Recorded};
+use crealeph_decision::snapshot::Snapshot;
+use crealeph_ledger::{EXECUTION_EVENT, Filter, Ledger, LedgerError, Order, Seq, Stored};
+
+use super::BuildError;
+
+/// How many entries of one execution are read at most.
+const MAX_ENTRIES: usize = 1_000;
+
+/// State and attempt of the execution's newest event, and the record of the asked attempt.
+pub(super) fn recorded(ledger: &Ledger, asked: &Asked) -> Result<(Recorded, Option<Record>), BuildError> {
+    let robot = &asked.request.robot_id;
+    // The event first: whoever writes between the two questions is then found by its record.
+    let filter = Filter {
+        robot_id: Some(robot.clone()),
+        kind: Some(Name::parse(EXECUTION_EVENT)?),
+        execution_id: Some(asked.execution_id.clone()),
+        ..Filter::default()
+    };
+    let page = ledger.list(&asked.tenant_id, &filter, Order::NewestFirst, None, 1)?;
+    let last = page.entries.first().and_then(state_and_attempt);
+    let record = record_of(ledger, &asked.tenant_id, robot, &asked.execution_id, asked.attempt())?;
+    let fingerprint = record.as_ref().map(|record| record.fingerprint);
+    Ok((Recorded { last, fingerprint }, record))
+}
+
+fn state_and_attempt(event: &Stored) -> Option<(ExecutionState, u64)> {
+    let state = ExecutionState::parse(event.content.state.as_str())?;
+    let payload = event.to_entry().payload?;
+    let attempt = payload.with(|payload| payload.member("attempt")?.number())?;
+    Some((state, attempt as u64))
+}
+
+/// The record of an attempt, if the Builder wrote one.
+pub fn record_of(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    robot: &RobotId,
+    execution: &ExecutionId,
+    attempt: u64,
+) -> Result<Option<Record>, BuildError> {
+    let key = record_key(robot.as_str(), execution.as_str(), attempt)?;
+    let entry = ledger.get_by_key(tenant, &key)?;
+    Ok(entry.filter(is_record).and_then(|entry| Record::read(&entry.content.payload)))
+}
+
+fn is_record(entry: &Stored) -> bool {
+    entry.content.kind.as_str() == EXECUTION_RECORD.as_str()
+}
+
+/// Everything the ledger holds of an execution, oldest first.
+#[derive(Clone, Debug)]
+pub struct Execution {
+    /// Its events.
+    pub events: Vec<Stored>,
+    /// Its records, one per attempt.
+    pub records: Vec<(Stored, Record)>,
+    /// What it made, and what people said of it.
+    pub others: Vec<Stored>,
+    /// There is more than is shown.
+    pub is_cut: bool,
+}
+
+/// Reads an execution, of one robot where that is said; `None` where there is no trace of it.
+pub fn execution(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    robot: Option<&RobotId>,
+    execution: &ExecutionId,
+) -> Result<Option<Execution>, LedgerError> {
+    let filter =
+        Filter { robot_id: robot.cloned(), execution_id: Some(execution.clone()), ..Filter::default() };
+    let limit = MAX_ENTRIES.min(ledger.limits().page_entries);
+    let page = ledger.list(tenant, &filter, Order::OldestFirst, None, limit)?;
+    let is_cut = page.next.is_some() && page.entries.len() == limit;
+    let mut found = Execution { events: Vec::new(), records: Vec::new(), others: Vec::new(), is_cut };
+    for entry in page.entries {
+        let record = if is_record(&entry) { Record::read(&entry.content.payload) } else { None };
+        match record {
+            Some(record) => found.records.push((entry, record)),
+            None if entry.content.is_event() => found.events.push(entry),
+            None => found.others.push(entry),
+        }
+    }
+    let is_empty = found.events.is_empty() && found.records.is_empty() && found.others.is_empty();
+    Ok((!is_empty).then_some(found))
+}
+
+/// The snapshot that a record's decision rested on, derived from the ledger as it stood then.
+pub fn snapshot_of(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    record: &Record,
+) -> Result<Option<Snapshot>, LedgerError> {
+    let up_to = Seq::new(record.seq).unwrap_or(Seq::MAX);
+    let facts = ledger.facts_up_to(tenant, &record.request.robot_id, Some(up_to), &record.coherence)?;
+    Ok(facts.and_then(|(facts, _)| Snapshot::derive(facts, &record.coherence)))
+}
+
+/// Derives a recorded decision again from the ledger as it stood then.
+pub fn replay(ledger: &Ledger, tenant: &TenantId, record: &Record) -> Result<Vec<Check>, BuildError> {
+    let snapshot = snapshot_of(ledger, tenant, record)?;
+    Ok(replay::replay(tenant, record, snapshot)?)
+}

@@ -1,0 +1,6 @@
+//! Carries out what was decided: calls agents across their boundary and writes what came of it. It reads the clock; it
+//! decides nothing, prints nothing and parses no arguments.
+
+pub mod agents;
+pub mod builder;
+pub mod review;

@@ -1,0 +1,93 @@
+//! What people say of drafts (R14): which wait, and one verdict each, written with what follows from it in one
+//! transaction.
+
+use crealeph_contracts::scalar::{IdentifierError, LedgerId, Name, RobotId, TenantId, Text};
+use crealeph_decision::builder::conclude::BUILDER;
+use crealeph_decision::builder::review::{Opinion, ReviewError, review, review_key};
+use crealeph_ledger::{AppendError, Appended, Cursor, Filter, Ledger, LedgerError, Order, Refusal, Stored};
+
+/// Why a verdict was not written.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum VerdictError {
+    /// There is no such entry.
+    #[error("the ledger holds no entry `{0}` of this tenant; find drafts with `crealeph review list`")]
+    NoEntry(LedgerId),
+    /// It is none that is reviewed.
+    #[error(transparent)]
+    NotReviewed(#[from] ReviewError),
+    /// Someone has said otherwise already.
+    #[error("draft `{draft}` has a verdict already, entry `{existing}`; a verdict is not changed")]
+    Settled {
+        /// The draft.
+        draft: LedgerId,
+        /// The entry of the verdict.
+        existing: LedgerId,
+    },
+    /// The ledger could not be read or written.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The ledger did not take it.
+    #[error("the ledger did not take the verdict, and nothing was written: {0}")]
+    Unwritten(AppendError),
+    /// A name that cannot be one.
+    #[error("the verdict has a name that cannot be one: {0}; report this")]
+    Name(#[from] IdentifierError),
+}
+
+impl VerdictError {
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            VerdictError::NoEntry(_) => "unknown_id",
+            VerdictError::NotReviewed(_) => "not_a_draft",
+            VerdictError::Settled { .. } => "IDEMPOTENCY_CONFLICT",
+            VerdictError::Ledger(error) => error.code(),
+            VerdictError::Unwritten(error) => error.code(),
+            VerdictError::Name(_) => "bad_name",
+        }
+    }
+}
+
+/// A page of drafts that wait for a verdict, newest first, and where it goes on.
+pub fn waiting(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    robot: Option<&RobotId>,
+    cursor: Option<Cursor>,
+    limit: usize,
+) -> Result<(Vec<Stored>, Option<Cursor>), VerdictError> {
+    let filter = Filter {
+        robot_id: robot.cloned(),
+        module: Some(Name::from(BUILDER)),
+        state: Some(Name::parse("draft")?),
+        ..Filter::default()
+    };
+    let page = ledger.list(tenant, &filter, Order::NewestFirst, cursor, limit)?;
+    let mut drafts = Vec::new();
+    for draft in page.entries {
+        if ledger.get_by_key(tenant, &review_key(&draft.id)?)?.is_none() {
+            drafts.push(draft);
+        }
+    }
+    Ok((drafts, page.next))
+}
+
+/// Writes a verdict on a draft; on approval the planned artifact follows the review in what is returned.
+pub fn settle(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    draft: &LedgerId,
+    opinion: Opinion,
+    who: &Text,
+    why: &Text,
+) -> Result<Vec<Appended>, VerdictError> {
+    let entry = ledger.get(tenant, draft)?.ok_or_else(|| VerdictError::NoEntry(draft.clone()))?;
+    let batch = review(&entry.to_entry(), opinion, who, why)?;
+    ledger.append(tenant, batch).map_err(|error| match error {
+        AppendError::Ledger(error) => error.into(),
+        AppendError::Refused { refusal: Refusal::Conflict { existing, .. }, .. } => {
+            VerdictError::Settled { draft: draft.clone(), existing }
+        }
+        error => VerdictError::Unwritten(error),
+    })
+}

@@ -1,0 +1,29 @@
+//! Agents of every kind against the real sandbox and real sockets: good ones, clumsy ones and hostile ones.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::exit,
+    reason = "a test: it ends at the first surprise"
+)]
+
+mod answers;
+mod grants;
+mod world;
+
+use libtest_mimic::{Arguments, Trial};
+
+fn main() {
+    crealeph_sandbox::helper_main_if_requested();
+    let arguments = Arguments::from_args();
+    let cases = [answers::CASES, grants::CASES].concat();
+    let trials = cases.into_iter().map(|(name, case)| {
+        Trial::test(name, move || {
+            case();
+            Ok(())
+        })
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit();
+}
