@@ -2,6 +2,10 @@
 //! empty ledger, repeats, retries, cancellation and crowds.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "../../ledger/tests/server/mod.rs"]
+mod server;
+
+use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
@@ -16,6 +20,46 @@ use crealeph_ledger::{Clock, Filter, Ledger, Location, Millis, Options, Order, S
 use crealeph_runtime::agents::{Agent, Agents, Call};
 use crealeph_runtime::builder::{Answer, BuildError, Builder, Settings, execution, replay};
 use crealeph_sandbox::Cancel;
+use server::Server;
+
+/// One thing the Builder must do, whatever holds its ledger.
+type Case = (&'static str, fn(&dyn Place));
+
+/// Everything here, for either backend.
+const CASES: &[Case] = &[
+    ("the gate row by row", the_gate_row_by_row),
+    ("from an empty ledger to coherent and back", from_an_empty_ledger_to_coherent_and_back),
+    (
+        "a failed execution is retried with a greater attempt",
+        a_failed_execution_is_retried_with_a_greater_attempt,
+    ),
+    ("a retry on a stale snapshot writes nothing", a_retry_on_a_stale_snapshot_writes_nothing),
+    ("bad requests say what is wrong and leave nothing", bad_requests_say_what_is_wrong_and_leave_nothing),
+    ("a cancelled run writes nothing and may run again", a_cancelled_run_writes_nothing_and_may_run_again),
+    ("a hundred identical requests are one run", a_hundred_identical_requests_are_one_run),
+    (
+        "of several processes the first to write answers for all",
+        of_several_processes_the_first_to_write_answers_for_all,
+    ),
+    ("a hundred different requests are a hundred runs", a_hundred_different_requests_are_a_hundred_runs),
+];
+
+fn check(place: &dyn Place) {
+    for (name, case) in CASES {
+        eprintln!("builder: {name}");
+        case(place);
+    }
+}
+
+#[test]
+fn on_sqlite() {
+    check(&InFiles);
+}
+
+#[test]
+fn on_postgresql() {
+    check(&Server::start());
+}
 
 /// Noon of a day in 2026.
 const NOON: i64 = 1_767_268_800_000;
@@ -73,6 +117,7 @@ struct World {
     builder: Builder,
     agent: Counting,
     hands: Arc<AtomicI64>,
+    location: Location,
     folder: tempfile::TempDir,
 }
 
@@ -80,19 +125,38 @@ fn tenant() -> TenantId {
     TenantId::parse("t").unwrap()
 }
 
-fn world_with(agent: Counting) -> World {
-    let folder = tempfile::tempdir().unwrap();
-    let hands = Arc::new(AtomicI64::new(NOON));
-    let location = Location::File(folder.path().join("ledger.db"));
-    let ledger = Ledger::init(&location, options(&hands)).unwrap();
-    let builder = builder(&ledger, &agent);
-    World { ledger, builder, agent, hands, folder }
+/// Where ledgers can be made.
+trait Place {
+    fn location(&self, folder: &Path) -> Location;
 }
 
-fn options(hands: &Arc<AtomicI64>) -> Options {
+struct InFiles;
+
+impl Place for InFiles {
+    fn location(&self, folder: &Path) -> Location {
+        Location::File(folder.join("ledger.db"))
+    }
+}
+
+impl Place for Server {
+    fn location(&self, _: &Path) -> Location {
+        Location::parse(&self.url(&self.database()))
+    }
+}
+
+fn world_with(place: &dyn Place, agent: Counting) -> World {
+    let folder = tempfile::tempdir().unwrap();
+    let hands = Arc::new(AtomicI64::new(NOON));
+    let location = place.location(folder.path());
+    let ledger = Ledger::init(&location, options(&hands, folder.path())).unwrap();
+    let builder = builder(&ledger, &agent);
+    World { ledger, builder, agent, hands, location, folder }
+}
+
+fn options(hands: &Arc<AtomicI64>, folder: &Path) -> Options {
     let hands = hands.clone();
     let clock = Clock::from_fn(move || Millis::new(hands.load(Ordering::SeqCst)));
-    Options { clock, ..Options::default() }
+    Options { clock, keys: Some(folder.join("keys")), ..Options::default() }
 }
 
 fn builder(ledger: &Ledger, agent: &Counting) -> Builder {
@@ -101,8 +165,8 @@ fn builder(ledger: &Ledger, agent: &Counting) -> Builder {
     Builder::new(ledger.clone(), agents, Settings::default())
 }
 
-fn world() -> World {
-    world_with(Counting::default())
+fn world(place: &dyn Place) -> World {
+    world_with(place, Counting::default())
 }
 
 fn request(execution: &str, on_partial: &str, dry_run: bool, attempt: u64) -> String {
@@ -180,8 +244,7 @@ impl World {
 
 const ALL: [&str; 3] = ["idea", "copy", "playbook"];
 
-#[test]
-fn the_gate_row_by_row() {
+fn the_gate_row_by_row(place: &dyn Place) {
     let drafts = "copy:draft task:draft site_plan:draft";
     let rows: [(&str, &str, bool, ExecutionState, usize, String); 8] = [
         (
@@ -253,7 +316,7 @@ fn the_gate_row_by_row() {
         ),
     ];
     for (known, on_partial, dry_run, state, calls, left) in rows {
-        let world = world();
+        let world = world(place);
         world.know(if known == "partial" { &["idea"] } else { &ALL });
         match known {
             "stale" => drop(world.append("signal", &[])),
@@ -282,9 +345,8 @@ fn the_gate_row_by_row() {
     }
 }
 
-#[test]
-fn from_an_empty_ledger_to_coherent_and_back() {
-    let world = world();
+fn from_an_empty_ledger_to_coherent_and_back(place: &dyn Place) {
+    let world = world(place);
     let empty = world.run(&request("e", "block", false, 1)).response;
     assert_eq!((empty.error, empty.coherence), (Some(ErrorCode::SnapshotEmpty), None));
     assert_eq!(world.left("e"), "");
@@ -316,9 +378,8 @@ fn from_an_empty_ledger_to_coherent_and_back() {
     }
 }
 
-#[test]
-fn a_failed_execution_is_retried_with_a_greater_attempt() {
-    let world = world();
+fn a_failed_execution_is_retried_with_a_greater_attempt(place: &dyn Place) {
+    let world = world(place);
     world.know(&ALL);
     world.agent.failures_left.store(2, Ordering::SeqCst);
     let first = world.run(&request("e", "block", true, 1));
@@ -350,9 +411,8 @@ fn a_failed_execution_is_retried_with_a_greater_attempt() {
     world.replays("e");
 }
 
-#[test]
-fn a_retry_on_a_stale_snapshot_writes_nothing() {
-    let world = world();
+fn a_retry_on_a_stale_snapshot_writes_nothing(place: &dyn Place) {
+    let world = world(place);
     world.know(&ALL);
     world.agent.failures_left.store(1, Ordering::SeqCst);
     world.run(&request("e", "block", false, 1));
@@ -366,9 +426,8 @@ fn a_retry_on_a_stale_snapshot_writes_nothing() {
     assert_eq!((world.left("e"), world.calls()), (left, 1));
 }
 
-#[test]
-fn bad_requests_say_what_is_wrong_and_leave_nothing() {
-    let world = world();
+fn bad_requests_say_what_is_wrong_and_leave_nothing(place: &dyn Place) {
+    let world = world(place);
     world.know(&ALL);
     let good = request("e", "block", false, 1);
     let cases = [
@@ -396,9 +455,8 @@ fn bad_requests_say_what_is_wrong_and_leave_nothing() {
     assert_eq!(crealeph_contracts::uuid::Uuid::parse(made.as_str()).unwrap().version(), 7);
 }
 
-#[test]
-fn a_cancelled_run_writes_nothing_and_may_run_again() {
-    let world = world_with(Counting { cancels: true, ..Counting::default() });
+fn a_cancelled_run_writes_nothing_and_may_run_again(place: &dyn Place) {
+    let world = world_with(place, Counting { cancels: true, ..Counting::default() });
     world.know(&ALL);
     let text = request("e", "block", false, 1);
     let cancelled = world.builder.run(&tenant(), text.as_bytes(), None, &Cancel::new().unwrap());
@@ -435,9 +493,8 @@ fn equal_answers(answers: Vec<BuilderResponse>) {
     assert_eq!(texts.len(), 1, "{texts:?}");
 }
 
-#[test]
-fn a_hundred_identical_requests_are_one_run() {
-    let world = world();
+fn a_hundred_identical_requests_are_one_run(place: &dyn Place) {
+    let world = world(place);
     world.know(&ALL);
     equal_answers(at_once(&[&world.builder], &vec![request("e", "block", false, 1); 100]));
     assert_eq!(world.calls(), 1);
@@ -445,13 +502,16 @@ fn a_hundred_identical_requests_are_one_run() {
     assert_eq!(world.of("e").len(), 5);
 }
 
-#[test]
-fn of_several_processes_the_first_to_write_answers_for_all() {
-    let world = world();
+fn of_several_processes_the_first_to_write_answers_for_all(place: &dyn Place) {
+    let world = world(place);
     world.know(&ALL);
-    let location = Location::File(world.folder.path().join("ledger.db"));
     let others: Vec<Builder> = (0..4)
-        .map(|_| builder(&Ledger::open(&location, options(&world.hands)).unwrap(), &world.agent))
+        .map(|_| {
+            builder(
+                &Ledger::open(&world.location, options(&world.hands, world.folder.path())).unwrap(),
+                &world.agent,
+            )
+        })
         .collect();
     let builders: Vec<&Builder> = others.iter().collect();
     for (execution, dry_run) in [("dry", true), ("planned", false)] {
@@ -462,9 +522,8 @@ fn of_several_processes_the_first_to_write_answers_for_all() {
     assert!(world.ledger.audit(&tenant()).unwrap().is_none());
 }
 
-#[test]
-fn a_hundred_different_requests_are_a_hundred_runs() {
-    let world = world();
+fn a_hundred_different_requests_are_a_hundred_runs(place: &dyn Place) {
+    let world = world(place);
     world.know(&ALL);
     let requests: Vec<String> =
         (0..100).map(|number| request(&format!("e-{number}"), "block", true, 1)).collect();
