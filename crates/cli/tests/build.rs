@@ -155,6 +155,28 @@ fn old_evidence_defers() {
 }
 
 #[test]
+fn a_backtest_lists_what_would_flip() {
+    let scratch = Scratch::new();
+    scratch.append(&known(1, &["idea", "copy", "playbook"], ""));
+    assert_eq!(scratch.build(&request("e-1", "block", true)).0, 0);
+    fs::write(scratch.path().join("same.toml"), "[thresholds]\nmin_confidence = 0.4\n").unwrap();
+    fs::write(scratch.path().join("strict.toml"), "[thresholds]\nmin_lineage_count = 50\n").unwrap();
+    let backtest = |file: &str| scratch.run(&["policy", "backtest", "--thresholds", file], "");
+    let (code, stdout, _) = backtest("same.toml");
+    let totals: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((code, &totals["decisions"], &totals["flips"]), (0, &Value::from(1), &Value::from(0)));
+    let (code, stdout, stderr) = backtest("strict.toml");
+    let first: Value = serde_json::from_str(stdout.lines().next().unwrap()).unwrap();
+    assert_eq!(code, 1, "{stdout}{stderr}");
+    assert_eq!(
+        (&first["flips"][0]["from"], &first["flips"][0]["to"]),
+        (&Value::from("ALLOW"), &Value::from("DEFER"))
+    );
+    let since = ["policy", "backtest", "--thresholds", "strict.toml", "--since", "9999-01-01T00:00:00Z"];
+    assert_eq!(scratch.run(&since, "").0, 0);
+}
+
+#[test]
 fn a_draft_has_one_verdict() {
     let scratch = Scratch::new();
     scratch.append(&known(1, &["idea"], ""));

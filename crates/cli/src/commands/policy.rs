@@ -69,6 +69,7 @@ enum Question {
         #[arg(long, value_name = "FILE")]
         rules: Option<PathBuf>,
     },
+    Backtest(Box<super::backtest::Backtest>),
 }
 
 #[derive(Debug, Args)]
@@ -90,11 +91,13 @@ impl Policy {
         match &self.question {
             Question::Evaluate(_) | Question::Rules { .. } => true,
             Question::Explain(asked) => asked.json,
+            Question::Backtest(command) => command.wants_json(),
         }
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         match self.question {
+            Question::Backtest(command) => return command.run(output),
             Question::Rules { rules } => output.json(&read_rules(rules)?.1.to_json())?,
             Question::Evaluate(asked) => {
                 let (_, answer) = asked.decide()?;

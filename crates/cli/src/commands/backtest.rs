@@ -1,0 +1,134 @@
+//! `crealeph policy backtest`: every recorded decision again under candidate rules, and those that would flip. Streams:
+//! one page of records at a time.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use crealeph_contracts::instant::Instant;
+use crealeph_contracts::scalar::{Name, RobotId};
+use crealeph_decision::builder::replay::{Check, replay_under};
+use crealeph_decision::builder::{EXECUTION_RECORD, Record};
+use crealeph_ledger::{Filter, Order};
+use crealeph_runtime::builder::snapshot_of;
+use serde_json::json;
+
+use super::Verdict;
+use super::ledger::{At, named};
+use super::policy::read_rules;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::progress::Progress;
+
+const PAGE: usize = 200;
+
+const EXAMPLES: &str = "\
+Examples:
+  crealeph policy backtest --thresholds stricter.toml
+  crealeph policy backtest --thresholds stricter.toml --since 2026-03-01T00:00:00Z --json
+
+The file is a rules file (see `crealeph policy --help`); its [coherence] is not asked, since the snapshots are those that were
+recorded. Each decision that would flip is one line, the totals are the last.
+
+Exit codes: 0 nothing flips, 1 something does, 2 cannot be judged.";
+
+/// Decide every recorded run again under other thresholds or rules, and list what flips
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Backtest {
+    /// The candidate rules, TOML
+    #[arg(long, value_name = "FILE")]
+    thresholds: PathBuf,
+
+    /// Only runs recorded at or after this instant
+    #[arg(long, value_name = "INSTANT")]
+    since: Option<String>,
+
+    /// Only runs of this robot
+    #[arg(long)]
+    robot: Option<String>,
+
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Debug, Default)]
+struct Totals {
+    decisions: u64,
+    flips: u64,
+    unreadable: u64,
+}
+
+impl Backtest {
+    pub(super) fn wants_json(&self) -> bool {
+        self.at.json
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let (_, rules) = read_rules(Some(self.thresholds))?;
+        let since =
+            self.since.map(|text| Instant::parse(&text).map_err(|why| Failure::BadInstant(text, why)));
+        let filter = Filter {
+            robot_id: self.robot.map(|name| named("robot", &name, RobotId::parse)).transpose()?,
+            kind: Some(Name::from(EXECUTION_RECORD)),
+            from: since.transpose()?,
+            ..Filter::default()
+        };
+        let at = self.at.settle()?;
+        let (ledger, is_json) = (at.open()?, at.is_json(output));
+        let mut progress = Progress::new("decisions", output);
+        let (mut totals, mut cursor) = (Totals::default(), None);
+        loop {
+            let page = ledger.list(&at.tenant, &filter, Order::OldestFirst, cursor, PAGE)?;
+            for entry in &page.entries {
+                progress.step();
+                let Some(record) = Record::read(&entry.content.payload) else {
+                    totals.unreadable += 1;
+                    continue;
+                };
+                totals.decisions += 1;
+                let snapshot = snapshot_of(&ledger, &at.tenant, &record)?;
+                let checks = replay_under(&at.tenant, &record, snapshot, &rules)
+                    .map_err(crealeph_runtime::builder::BuildError::from)?;
+                let flipped: Vec<&Check> = checks
+                    .iter()
+                    .filter(|check| matches!(check.what, "decision" | "gate") && !check.is_same())
+                    .collect();
+                if !flipped.is_empty() {
+                    totals.flips += 1;
+                    output.line(&told(&record, &flipped, is_json))?;
+                }
+            }
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        drop(progress);
+        let Totals { decisions, flips, unreadable } = totals;
+        output.line(&match is_json {
+            true => json!({ "decisions": decisions, "flips": flips, "unreadable": unreadable }).to_string(),
+            false => {
+                format!("{flips} of {decisions} decisions would flip; {unreadable} records could not be read")
+            }
+        })?;
+        Ok(if flips == 0 { Verdict::Good } else { Verdict::Bad })
+    }
+}
+
+fn told(record: &Record, flipped: &[&Check], is_json: bool) -> String {
+    let execution = record.request.execution_id.as_ref().map_or("-", |id| id.as_str());
+    let (robot, attempt) = (record.request.robot_id.as_str(), record.request.attempt.get());
+    if is_json {
+        let changes: Vec<serde_json::Value> = flipped
+            .iter()
+            .map(|check| json!({ "what": check.what, "from": check.recorded, "to": check.derived }))
+            .collect();
+        return json!({ "executionId": execution, "attempt": attempt, "robotId": robot, "flips": changes })
+            .to_string();
+    }
+    let changes: Vec<String> = flipped
+        .iter()
+        .map(|check| format!("{} from {} to {}", check.what, check.recorded, check.derived))
+        .collect();
+    format!("{execution} attempt {attempt}, robot {robot}: {}", changes.join("; "))
+}
