@@ -11,9 +11,10 @@ use crealeph_contracts::scalar::Version;
 use crealeph_contracts::shape::nearest;
 use crealeph_sandbox::{Config, Host, Preset, Sandbox, SandboxError};
 use toml::Value;
+use ureq::http::{HeaderName, HeaderValue, Uri};
 
 use super::table::{Table, Wrong, absolute};
-use super::{Agents, Example, Process};
+use super::{Agents, Example, Http, Process};
 
 /// The largest configuration that is read, in bytes.
 const MAX_CONFIGURATION_BYTES: u64 = 1 << 20;
@@ -21,7 +22,7 @@ const MAX_AGENTS: usize = 256;
 const MAX_LISTED: usize = 64;
 const HOUR_MS: u64 = 60 * 60 * 1000;
 
-const KINDS: &[&str] = &["process", "example"];
+const KINDS: &[&str] = &["process", "http", "example"];
 
 /// Why the agents of a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -95,8 +96,34 @@ pub(super) struct ProcessSettings {
     pub(super) processes: u32,
 }
 
+/// A server that answers a POST.
+#[derive(Clone, Debug)]
+pub(super) struct HttpSettings {
+    pub(super) url: String,
+    pub(super) headers: BTreeMap<String, String>,
+    pub(super) secret_headers: BTreeMap<String, SecretHeader>,
+    pub(super) bounds: Bounds,
+}
+
+/// The value of a header that must not show.
+#[derive(Clone, Debug)]
+pub(super) struct SecretHeader {
+    pub(super) prefix: String,
+    pub(super) from: SecretSource,
+}
+
+/// Where a secret is kept; it is read when it is needed.
+#[derive(Clone, Debug)]
+pub(super) enum SecretSource {
+    /// In a variable of our environment.
+    Variable(String),
+    /// In a file, without the line end at its end.
+    File(PathBuf),
+}
+
 #[derive(Clone, Debug)]
 enum Settings {
+    Http(HttpSettings),
     Process(Box<ProcessSettings>),
     Example(Bounds),
 }
@@ -136,6 +163,9 @@ pub fn load(path: &Path, state_dir: &Path) -> Result<Agents, ConfigError> {
         match settings(table, &folder).map_err(|why| refused(name, why))? {
             Settings::Example(bounds) => {
                 agents.insert(version.clone(), Box::new(Example::new(version, bounds)))
+            }
+            Settings::Http(settings) => {
+                agents.insert(version.clone(), Box::new(Http::new(version.as_str(), settings)));
             }
             Settings::Process(settings) => {
                 let sandbox = sandboxes
@@ -216,6 +246,7 @@ fn settings(table: &toml::Table, folder: &Path) -> Result<Settings, Wrong> {
         table.text("kind")?.ok_or_else(|| format!("`kind` is missing; it is one of {}", KINDS.join(", ")))?;
     let settings = match kind {
         "process" => Settings::Process(Box::new(process(&table, folder)?)),
+        "http" => Settings::Http(http(&table, folder)?),
         "example" => Settings::Example(bounds(&table)?),
         other => {
             return Err(match nearest(other, KINDS) {
@@ -264,6 +295,70 @@ fn process(table: &Table<'_>, folder: &Path) -> Result<ProcessSettings, Wrong> {
         memory_bytes: table.number("memory_bytes", 2 << 30, 1 << 20, 1 << 40)?,
         processes: u32::try_from(table.number("processes", 512, 1, 1 << 16)?).unwrap_or(u32::MAX),
     })
+}
+
+fn http(table: &Table<'_>, folder: &Path) -> Result<HttpSettings, Wrong> {
+    let url =
+        table.text("url")?.ok_or("`url` is missing; write `url = \"https://agents.example.com/plan\"`")?;
+    check_url(url)?;
+    let headers = table.entries("headers", MAX_LISTED, |name, value| {
+        let text = value.as_str().ok_or_else(|| format!("the value of `{name}` is not a text"))?;
+        check_header(name, Some(text)).map(|()| text.to_owned())
+    })?;
+    let secret_headers = table.entries("secret_headers", MAX_LISTED, |name, value| {
+        check_header(name, None)?;
+        secret_header(name, value, folder)
+    })?;
+    Ok(HttpSettings { url: url.to_owned(), headers, secret_headers, bounds: bounds(table)? })
+}
+
+/// A URL that may be called: over TLS, or in clear to this machine alone.
+fn check_url(url: &str) -> Result<(), Wrong> {
+    let uri: Uri = url.parse().map_err(|error| format!("`url` is not a URL: {error}"))?;
+    let authority = uri.authority().ok_or("`url` names no host; write `https://…`")?;
+    if authority.as_str().contains('@') {
+        return Err("`url` holds credentials, which would be recorded; use `secret_headers`".to_owned());
+    }
+    let host = authority.host().trim_matches(['[', ']']);
+    let is_here =
+        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+    match uri.scheme_str() {
+        Some("https") => Ok(()),
+        Some("http") if is_here => Ok(()),
+        Some("http") => Err("`url` is in clear; only this machine may be called without TLS".to_owned()),
+        _ => Err("`url` does not start with `https://`".to_owned()),
+    }
+}
+
+fn check_header(name: &str, value: Option<&str>) -> Result<(), Wrong> {
+    const OURS: &[&str] = &["host", "content-length", "content-type", "transfer-encoding", "connection"];
+    if HeaderName::from_bytes(name.as_bytes()).is_err() {
+        return Err(format!("`{name}` is not a header's name"));
+    }
+    if OURS.contains(&name.to_ascii_lowercase().as_str()) {
+        return Err(format!("the header `{name}` is set by the call itself; leave it out"));
+    }
+    match value.is_some_and(|value| HeaderValue::from_str(value).is_err()) {
+        true => Err(format!("the value of the header `{name}` holds what a header cannot")),
+        false => Ok(()),
+    }
+}
+
+fn secret_header(name: &str, value: &Value, folder: &Path) -> Result<SecretHeader, Wrong> {
+    let within = |why: Wrong| format!("the secret header `{name}`: {why}");
+    let fields = value.as_table().ok_or_else(|| {
+        format!("the secret header `{name}` is not a table; write `{name} = {{ env = \"TOKEN\" }}`")
+    })?;
+    let fields = Table::new(fields);
+    let from = match (fields.text("env").map_err(within)?, fields.text("file").map_err(within)?) {
+        (Some(variable), None) => SecretSource::Variable(variable.to_owned()),
+        (None, Some(path)) => SecretSource::File(absolute(folder, path)),
+        _ => return Err(within("it names neither `env` nor `file` alone; name one of them".to_owned())),
+    };
+    let prefix = fields.text("prefix").map_err(within)?.unwrap_or_default().to_owned();
+    check_header(name, Some(&prefix))?;
+    fields.finish().map_err(within)?;
+    Ok(SecretHeader { prefix, from })
 }
 
 #[cfg(test)]
@@ -317,6 +412,26 @@ mod tests {
             (
                 "kind = 'process'\ncommand = ['a']\naccept_reduced = 'yes'",
                 "`accept_reduced` is not `true` or `false`",
+            ),
+            ("kind = 'http'", "`url` is missing"),
+            (
+                "kind = 'http'\nurl = 'http://agents.example.com'",
+                "only this machine may be called without TLS",
+            ),
+            ("kind = 'http'\nurl = 'ftp://agents.example.com'", "does not start with `https://`"),
+            ("kind = 'http'\nurl = '/plan'", "names no host"),
+            ("kind = 'http'\nurl = 'https://me:word@example.com'", "holds credentials"),
+            ("kind = 'http'\nurl = 'https://a.b'\nheaders = { Host = 'x' }", "is set by the call itself"),
+            ("kind = 'http'\nurl = 'https://a.b'\nheaders = { 'a b' = 'x' }", "`a b` is not a header's name"),
+            ("kind = 'http'\nurl = 'https://a.b'\nheaders = { a = \"x\\n\" }", "holds what a header cannot"),
+            ("kind = 'http'\nurl = 'https://a.b'\nsecret_headers = { A = 'x' }", "is not a table"),
+            (
+                "kind = 'http'\nurl = 'https://a.b'\nsecret_headers = { A = {} }",
+                "neither `env` nor `file` alone",
+            ),
+            (
+                "kind = 'http'\nurl = 'https://a.b'\nsecret_headers = { A = { env = 'X', pre = 'y' } }",
+                "the secret header `A`: the key `pre`",
             ),
             ("kind = 'example'\ncommand = ['a']", "the key `command` is not known here"),
         ];

@@ -5,6 +5,7 @@ mod answer;
 mod config;
 pub mod conformance;
 mod example;
+mod http;
 mod process;
 mod table;
 
@@ -18,6 +19,7 @@ use crealeph_sandbox::Cancel;
 
 pub use config::{ConfigError, from_command, load};
 pub use example::{Example, answer as example_answer};
+pub use http::Http;
 pub use process::Process;
 
 /// What came of calling an agent.
