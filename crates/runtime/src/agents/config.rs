@@ -7,6 +7,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crealeph_contracts::agent_input::ArtifactType;
 use crealeph_contracts::scalar::Version;
 use crealeph_contracts::shape::nearest;
 use crealeph_sandbox::{Config, Host, Preset, Sandbox, SandboxError};
@@ -14,7 +15,7 @@ use toml::Value;
 use ureq::http::{HeaderName, HeaderValue, Uri};
 
 use super::table::{Table, Wrong, absolute};
-use super::{Agents, Example, Http, Process};
+use super::{Agents, Example, Http, OpenAi, Process};
 
 /// The largest configuration that is read, in bytes.
 const MAX_CONFIGURATION_BYTES: u64 = 1 << 20;
@@ -22,7 +23,7 @@ const MAX_AGENTS: usize = 256;
 const MAX_LISTED: usize = 64;
 const HOUR_MS: u64 = 60 * 60 * 1000;
 
-const KINDS: &[&str] = &["process", "http", "example"];
+const KINDS: &[&str] = &["process", "http", "openai", "example"];
 
 /// Why the agents of a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -105,6 +106,21 @@ pub(super) struct HttpSettings {
     pub(super) bounds: Bounds,
 }
 
+/// A model behind an OpenAI-compatible endpoint.
+#[derive(Clone, Debug)]
+pub(super) struct OpenAiSettings {
+    pub(super) base_url: String,
+    pub(super) model: String,
+    pub(super) instructions: Option<String>,
+    pub(super) headers: BTreeMap<String, String>,
+    pub(super) secret_headers: BTreeMap<String, SecretHeader>,
+    /// A JSON Schema by artifact type.
+    pub(super) schemas: BTreeMap<String, serde_json::Value>,
+    pub(super) max_enum_values: u64,
+    pub(super) max_schema_bytes: u64,
+    pub(super) bounds: Bounds,
+}
+
 /// The value of a header that must not show.
 #[derive(Clone, Debug)]
 pub(super) struct SecretHeader {
@@ -124,6 +140,7 @@ pub(super) enum SecretSource {
 #[derive(Clone, Debug)]
 enum Settings {
     Http(HttpSettings),
+    OpenAi(Box<OpenAiSettings>),
     Process(Box<ProcessSettings>),
     Example(Bounds),
 }
@@ -166,6 +183,9 @@ pub fn load(path: &Path, state_dir: &Path) -> Result<Agents, ConfigError> {
             }
             Settings::Http(settings) => {
                 agents.insert(version.clone(), Box::new(Http::new(version.as_str(), settings)));
+            }
+            Settings::OpenAi(settings) => {
+                agents.insert(version.clone(), Box::new(OpenAi::new(version.as_str(), *settings)));
             }
             Settings::Process(settings) => {
                 let sandbox = sandboxes
@@ -247,6 +267,7 @@ fn settings(table: &toml::Table, folder: &Path) -> Result<Settings, Wrong> {
     let settings = match kind {
         "process" => Settings::Process(Box::new(process(&table, folder)?)),
         "http" => Settings::Http(http(&table, folder)?),
+        "openai" => Settings::OpenAi(Box::new(openai(&table, folder)?)),
         "example" => Settings::Example(bounds(&table)?),
         other => {
             return Err(match nearest(other, KINDS) {
@@ -300,7 +321,61 @@ fn process(table: &Table<'_>, folder: &Path) -> Result<ProcessSettings, Wrong> {
 fn http(table: &Table<'_>, folder: &Path) -> Result<HttpSettings, Wrong> {
     let url =
         table.text("url")?.ok_or("`url` is missing; write `url = \"https://agents.example.com/plan\"`")?;
-    check_url(url)?;
+    check_url("url", url)?;
+    let (headers, secret_headers) = header_tables(table, folder)?;
+    Ok(HttpSettings { url: url.to_owned(), headers, secret_headers, bounds: bounds(table)? })
+}
+
+fn openai(table: &Table<'_>, folder: &Path) -> Result<OpenAiSettings, Wrong> {
+    let url = table
+        .text("base_url")?
+        .ok_or("`base_url` is missing; write `base_url = \"https://api.example.com/v1\"`")?;
+    check_url("base_url", url)?;
+    let model = table.text("model")?.ok_or("`model` is missing; name the model to ask")?;
+    let (headers, mut secret_headers) = header_tables(table, folder)?;
+    let keys = table.entries("key", 2, |name, value| {
+        value.as_str().map(str::to_owned).ok_or_else(|| format!("the value of `{name}` is not a text"))
+    })?;
+    if !keys.is_empty() {
+        let fields = keys.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
+        let header = secret_header("key", &Value::Table(fields), folder)?;
+        secret_headers
+            .insert("authorization".to_owned(), SecretHeader { prefix: "Bearer ".to_owned(), ..header });
+    }
+    Ok(OpenAiSettings {
+        base_url: url.to_owned(),
+        model: model.to_owned(),
+        instructions: table.text("instructions")?.map(str::to_owned),
+        headers,
+        secret_headers,
+        schemas: table.entries("schemas", MAX_LISTED, |name, value| payload_schema(name, value, folder))?,
+        max_enum_values: table.number("max_enum_values", 500, 0, 100_000)?,
+        max_schema_bytes: table.number("max_schema_bytes", 100_000, 0, 16 << 20)?,
+        bounds: bounds(table)?,
+    })
+}
+
+/// Reads the schema of an artifact type's payload.
+fn payload_schema(kind: &str, value: &Value, folder: &Path) -> Result<serde_json::Value, Wrong> {
+    if ArtifactType::parse(kind).is_none() {
+        let known: Vec<&str> = ArtifactType::ALL.iter().map(|kind| kind.as_str()).collect();
+        return Err(format!("`{kind}` is not an artifact type; they are {}", known.join(", ")));
+    }
+    let path = value.as_str().ok_or_else(|| format!("the schema of `{kind}` is not the path of a file"))?;
+    let path = absolute(folder, path);
+    let text = read(&path).map_err(|error| error.to_string())?;
+    let text = text.ok_or_else(|| format!("there is no schema `{}`", path.display()))?;
+    let schema: serde_json::Value = serde_json::from_str(&text)
+        .map_err(|error| format!("the schema `{}` is not JSON: {error}", path.display()))?;
+    match schema.is_object() {
+        true => Ok(schema),
+        false => Err(format!("the schema `{}` is not a JSON object", path.display())),
+    }
+}
+
+type Headers = (BTreeMap<String, String>, BTreeMap<String, SecretHeader>);
+
+fn header_tables(table: &Table<'_>, folder: &Path) -> Result<Headers, Wrong> {
     let headers = table.entries("headers", MAX_LISTED, |name, value| {
         let text = value.as_str().ok_or_else(|| format!("the value of `{name}` is not a text"))?;
         check_header(name, Some(text)).map(|()| text.to_owned())
@@ -309,15 +384,15 @@ fn http(table: &Table<'_>, folder: &Path) -> Result<HttpSettings, Wrong> {
         check_header(name, None)?;
         secret_header(name, value, folder)
     })?;
-    Ok(HttpSettings { url: url.to_owned(), headers, secret_headers, bounds: bounds(table)? })
+    Ok((headers, secret_headers))
 }
 
 /// A URL that may be called: over TLS, or in clear to this machine alone.
-fn check_url(url: &str) -> Result<(), Wrong> {
-    let uri: Uri = url.parse().map_err(|error| format!("`url` is not a URL: {error}"))?;
-    let authority = uri.authority().ok_or("`url` names no host; write `https://…`")?;
+fn check_url(key: &str, url: &str) -> Result<(), Wrong> {
+    let uri: Uri = url.parse().map_err(|error| format!("`{key}` is not a URL: {error}"))?;
+    let authority = uri.authority().ok_or_else(|| format!("`{key}` names no host; write `https://…`"))?;
     if authority.as_str().contains('@') {
-        return Err("`url` holds credentials, which would be recorded; use `secret_headers`".to_owned());
+        return Err(format!("`{key}` holds credentials, which would be recorded; use `secret_headers`"));
     }
     let host = authority.host().trim_matches(['[', ']']);
     let is_here =
@@ -325,8 +400,8 @@ fn check_url(url: &str) -> Result<(), Wrong> {
     match uri.scheme_str() {
         Some("https") => Ok(()),
         Some("http") if is_here => Ok(()),
-        Some("http") => Err("`url` is in clear; only this machine may be called without TLS".to_owned()),
-        _ => Err("`url` does not start with `https://`".to_owned()),
+        Some("http") => Err(format!("`{key}` is in clear; only this machine may be called without TLS")),
+        _ => Err(format!("`{key}` does not start with `https://`")),
     }
 }
 
@@ -432,6 +507,20 @@ mod tests {
             (
                 "kind = 'http'\nurl = 'https://a.b'\nsecret_headers = { A = { env = 'X', pre = 'y' } }",
                 "the secret header `A`: the key `pre`",
+            ),
+            ("kind = 'openai'", "`base_url` is missing"),
+            ("kind = 'openai'\nbase_url = 'https://a.b'", "`model` is missing"),
+            (
+                "kind = 'openai'\nbase_url = 'https://a.b'\nmodel = 'm'\nkey = { envv = 'K' }",
+                "neither `env` nor `file`",
+            ),
+            (
+                "kind = 'openai'\nbase_url = 'https://a.b'\nmodel = 'm'\nschemas = { novel = 'n.json' }",
+                "`novel` is not an artifact type",
+            ),
+            (
+                "kind = 'openai'\nbase_url = 'https://a.b'\nmodel = 'm'\nschemas = { copy = 'n.json' }",
+                "there is no schema `/project/n.json`",
             ),
             ("kind = 'example'\ncommand = ['a']", "the key `command` is not known here"),
         ];

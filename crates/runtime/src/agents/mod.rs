@@ -6,8 +6,10 @@ mod config;
 pub mod conformance;
 mod example;
 mod http;
+mod openai;
 mod process;
 mod table;
+mod transport;
 
 use std::collections::BTreeMap;
 
@@ -20,6 +22,7 @@ use crealeph_sandbox::Cancel;
 pub use config::{ConfigError, from_command, load};
 pub use example::{Example, answer as example_answer};
 pub use http::Http;
+pub use openai::OpenAi;
 pub use process::Process;
 
 /// What came of calling an agent.
