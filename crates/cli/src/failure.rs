@@ -84,6 +84,8 @@ pub(crate) enum Failure {
     Sandbox(#[from] SandboxError),
     #[error(transparent)]
     Agents(#[from] ConfigError),
+    #[error("there is no agent `{name}` in `{}`; known are: {known}", .path.display())]
+    NoAgent { name: String, path: PathBuf, known: String },
     #[error("`{0}` is not {1}")]
     BadOption(String, &'static str),
     #[error("cannot write to standard output")]
@@ -116,6 +118,7 @@ impl Failure {
             Failure::Build(error) => error.code(),
             Failure::Review(error) => error.code(),
             Failure::NoExecution(_) => "unknown_id",
+            Failure::NoAgent { .. } => "unknown_agent",
             Failure::VerifierKey(_) => "bad_key",
             Failure::Sandbox(error) => error.code(),
             Failure::BadOption(..) => "bad_option",

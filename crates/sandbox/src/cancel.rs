@@ -38,3 +38,19 @@ impl Cancel {
         self.flag.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
+
+    use super::*;
+
+    #[test]
+    fn every_clone_learns_of_it_and_it_stays() {
+        let cancel = Cancel::new().unwrap();
+        let clone = cancel.clone();
+        assert!(!clone.is_cancelled());
+        cancel.cancel();
+        assert!(clone.is_cancelled() && clone.is_cancelled() && cancel.is_cancelled());
+    }
+}

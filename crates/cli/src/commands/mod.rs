@@ -1,5 +1,6 @@
 //! One file per command; here they are only listed, parsed and run.
 
+mod agent;
 mod backtest;
 mod build;
 mod completions;
@@ -57,6 +58,7 @@ enum Command {
     Build(Box<build::Build>),
     Execution(Box<execution::Execution>),
     Review(Box<review::Review>),
+    Agent(agent::AgentCommand),
     Sandbox(Box<sandbox::SandboxCommand>),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
@@ -99,6 +101,7 @@ impl Command {
             Command::Build(command) => command.run(output),
             Command::Execution(command) => command.run(output),
             Command::Review(command) => command.run(output),
+            Command::Agent(command) => command.run(output),
             Command::Sandbox(command) => command.run(output),
             Command::Doctor(command) => command.run(output),
             Command::Completions(command) => command.run(output),
@@ -116,6 +119,7 @@ impl Command {
             Command::Build(command) => command.wants_json(),
             Command::Execution(command) => command.wants_json(),
             Command::Review(command) => command.wants_json(),
+            Command::Agent(command) => command.wants_json(),
             Command::Sandbox(command) => command.wants_json(),
             Command::Doctor(command) => command.json,
             Command::Schema(_) | Command::Completions(_) | Command::Man(_) => false,

@@ -7,13 +7,15 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crealeph_contracts::agent_input::ArtifactType;
 use crealeph_contracts::scalar::Version;
 use crealeph_contracts::shape::nearest;
 use crealeph_sandbox::{Config, Host, Preset, Sandbox, SandboxError};
 use toml::Value;
+use ureq::http::{HeaderName, HeaderValue, Uri};
 
 use super::table::{Table, Wrong, absolute};
-use super::{Agents, Example, Process};
+use super::{Agents, Example, Http, OpenAi, Process};
 
 /// The largest configuration that is read, in bytes.
 const MAX_CONFIGURATION_BYTES: u64 = 1 << 20;
@@ -21,7 +23,7 @@ const MAX_AGENTS: usize = 256;
 const MAX_LISTED: usize = 64;
 const HOUR_MS: u64 = 60 * 60 * 1000;
 
-const KINDS: &[&str] = &["process", "example"];
+const KINDS: &[&str] = &["process", "http", "openai", "example"];
 
 /// Why the agents of a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -95,8 +97,50 @@ pub(super) struct ProcessSettings {
     pub(super) processes: u32,
 }
 
+/// A server that answers a POST.
+#[derive(Clone, Debug)]
+pub(super) struct HttpSettings {
+    pub(super) url: String,
+    pub(super) headers: BTreeMap<String, String>,
+    pub(super) secret_headers: BTreeMap<String, SecretHeader>,
+    pub(super) bounds: Bounds,
+}
+
+/// A model behind an OpenAI-compatible endpoint.
+#[derive(Clone, Debug)]
+pub(super) struct OpenAiSettings {
+    pub(super) base_url: String,
+    pub(super) model: String,
+    pub(super) instructions: Option<String>,
+    pub(super) headers: BTreeMap<String, String>,
+    pub(super) secret_headers: BTreeMap<String, SecretHeader>,
+    /// A JSON Schema by artifact type.
+    pub(super) schemas: BTreeMap<String, serde_json::Value>,
+    pub(super) max_enum_values: u64,
+    pub(super) max_schema_bytes: u64,
+    pub(super) bounds: Bounds,
+}
+
+/// The value of a header that must not show.
+#[derive(Clone, Debug)]
+pub(super) struct SecretHeader {
+    pub(super) prefix: String,
+    pub(super) from: SecretSource,
+}
+
+/// Where a secret is kept; it is read when it is needed.
+#[derive(Clone, Debug)]
+pub(super) enum SecretSource {
+    /// In a variable of our environment.
+    Variable(String),
+    /// In a file, without the line end at its end.
+    File(PathBuf),
+}
+
 #[derive(Clone, Debug)]
 enum Settings {
+    Http(HttpSettings),
+    OpenAi(Box<OpenAiSettings>),
     Process(Box<ProcessSettings>),
     Example(Bounds),
 }
@@ -136,6 +180,12 @@ pub fn load(path: &Path, state_dir: &Path) -> Result<Agents, ConfigError> {
         match settings(table, &folder).map_err(|why| refused(name, why))? {
             Settings::Example(bounds) => {
                 agents.insert(version.clone(), Box::new(Example::new(version, bounds)))
+            }
+            Settings::Http(settings) => {
+                agents.insert(version.clone(), Box::new(Http::new(version.as_str(), settings)));
+            }
+            Settings::OpenAi(settings) => {
+                agents.insert(version.clone(), Box::new(OpenAi::new(version.as_str(), *settings)));
             }
             Settings::Process(settings) => {
                 let sandbox = sandboxes
@@ -216,6 +266,8 @@ fn settings(table: &toml::Table, folder: &Path) -> Result<Settings, Wrong> {
         table.text("kind")?.ok_or_else(|| format!("`kind` is missing; it is one of {}", KINDS.join(", ")))?;
     let settings = match kind {
         "process" => Settings::Process(Box::new(process(&table, folder)?)),
+        "http" => Settings::Http(http(&table, folder)?),
+        "openai" => Settings::OpenAi(Box::new(openai(&table, folder)?)),
         "example" => Settings::Example(bounds(&table)?),
         other => {
             return Err(match nearest(other, KINDS) {
@@ -264,6 +316,124 @@ fn process(table: &Table<'_>, folder: &Path) -> Result<ProcessSettings, Wrong> {
         memory_bytes: table.number("memory_bytes", 2 << 30, 1 << 20, 1 << 40)?,
         processes: u32::try_from(table.number("processes", 512, 1, 1 << 16)?).unwrap_or(u32::MAX),
     })
+}
+
+fn http(table: &Table<'_>, folder: &Path) -> Result<HttpSettings, Wrong> {
+    let url =
+        table.text("url")?.ok_or("`url` is missing; write `url = \"https://agents.example.com/plan\"`")?;
+    check_url("url", url)?;
+    let (headers, secret_headers) = header_tables(table, folder)?;
+    Ok(HttpSettings { url: url.to_owned(), headers, secret_headers, bounds: bounds(table)? })
+}
+
+fn openai(table: &Table<'_>, folder: &Path) -> Result<OpenAiSettings, Wrong> {
+    let url = table
+        .text("base_url")?
+        .ok_or("`base_url` is missing; write `base_url = \"https://api.example.com/v1\"`")?;
+    check_url("base_url", url)?;
+    let model = table.text("model")?.ok_or("`model` is missing; name the model to ask")?;
+    let (headers, mut secret_headers) = header_tables(table, folder)?;
+    let keys = table.entries("key", 2, |name, value| {
+        value.as_str().map(str::to_owned).ok_or_else(|| format!("the value of `{name}` is not a text"))
+    })?;
+    if !keys.is_empty() {
+        let fields = keys.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
+        let header = secret_header("key", &Value::Table(fields), folder)?;
+        secret_headers
+            .insert("authorization".to_owned(), SecretHeader { prefix: "Bearer ".to_owned(), ..header });
+    }
+    Ok(OpenAiSettings {
+        base_url: url.to_owned(),
+        model: model.to_owned(),
+        instructions: table.text("instructions")?.map(str::to_owned),
+        headers,
+        secret_headers,
+        schemas: table.entries("schemas", MAX_LISTED, |name, value| payload_schema(name, value, folder))?,
+        max_enum_values: table.number("max_enum_values", 500, 0, 100_000)?,
+        max_schema_bytes: table.number("max_schema_bytes", 100_000, 0, 16 << 20)?,
+        bounds: bounds(table)?,
+    })
+}
+
+/// Reads the schema of an artifact type's payload.
+fn payload_schema(kind: &str, value: &Value, folder: &Path) -> Result<serde_json::Value, Wrong> {
+    if ArtifactType::parse(kind).is_none() {
+        let known: Vec<&str> = ArtifactType::ALL.iter().map(|kind| kind.as_str()).collect();
+        return Err(format!("`{kind}` is not an artifact type; they are {}", known.join(", ")));
+    }
+    let path = value.as_str().ok_or_else(|| format!("the schema of `{kind}` is not the path of a file"))?;
+    let path = absolute(folder, path);
+    let text = read(&path).map_err(|error| error.to_string())?;
+    let text = text.ok_or_else(|| format!("there is no schema `{}`", path.display()))?;
+    let schema: serde_json::Value = serde_json::from_str(&text)
+        .map_err(|error| format!("the schema `{}` is not JSON: {error}", path.display()))?;
+    match schema.is_object() {
+        true => Ok(schema),
+        false => Err(format!("the schema `{}` is not a JSON object", path.display())),
+    }
+}
+
+type Headers = (BTreeMap<String, String>, BTreeMap<String, SecretHeader>);
+
+fn header_tables(table: &Table<'_>, folder: &Path) -> Result<Headers, Wrong> {
+    let headers = table.entries("headers", MAX_LISTED, |name, value| {
+        let text = value.as_str().ok_or_else(|| format!("the value of `{name}` is not a text"))?;
+        check_header(name, Some(text)).map(|()| text.to_owned())
+    })?;
+    let secret_headers = table.entries("secret_headers", MAX_LISTED, |name, value| {
+        check_header(name, None)?;
+        secret_header(name, value, folder)
+    })?;
+    Ok((headers, secret_headers))
+}
+
+/// A URL that may be called: over TLS, or in clear to this machine alone.
+fn check_url(key: &str, url: &str) -> Result<(), Wrong> {
+    let uri: Uri = url.parse().map_err(|error| format!("`{key}` is not a URL: {error}"))?;
+    let authority = uri.authority().ok_or_else(|| format!("`{key}` names no host; write `https://…`"))?;
+    if authority.as_str().contains('@') {
+        return Err(format!("`{key}` holds credentials, which would be recorded; use `secret_headers`"));
+    }
+    let host = authority.host().trim_matches(['[', ']']);
+    let is_here =
+        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+    match uri.scheme_str() {
+        Some("https") => Ok(()),
+        Some("http") if is_here => Ok(()),
+        Some("http") => Err(format!("`{key}` is in clear; only this machine may be called without TLS")),
+        _ => Err(format!("`{key}` does not start with `https://`")),
+    }
+}
+
+fn check_header(name: &str, value: Option<&str>) -> Result<(), Wrong> {
+    const OURS: &[&str] = &["host", "content-length", "content-type", "transfer-encoding", "connection"];
+    if HeaderName::from_bytes(name.as_bytes()).is_err() {
+        return Err(format!("`{name}` is not a header's name"));
+    }
+    if OURS.contains(&name.to_ascii_lowercase().as_str()) {
+        return Err(format!("the header `{name}` is set by the call itself; leave it out"));
+    }
+    match value.is_some_and(|value| HeaderValue::from_str(value).is_err()) {
+        true => Err(format!("the value of the header `{name}` holds what a header cannot")),
+        false => Ok(()),
+    }
+}
+
+fn secret_header(name: &str, value: &Value, folder: &Path) -> Result<SecretHeader, Wrong> {
+    let within = |why: Wrong| format!("the secret header `{name}`: {why}");
+    let fields = value.as_table().ok_or_else(|| {
+        format!("the secret header `{name}` is not a table; write `{name} = {{ env = \"TOKEN\" }}`")
+    })?;
+    let fields = Table::new(fields);
+    let from = match (fields.text("env").map_err(within)?, fields.text("file").map_err(within)?) {
+        (Some(variable), None) => SecretSource::Variable(variable.to_owned()),
+        (None, Some(path)) => SecretSource::File(absolute(folder, path)),
+        _ => return Err(within("it names neither `env` nor `file` alone; name one of them".to_owned())),
+    };
+    let prefix = fields.text("prefix").map_err(within)?.unwrap_or_default().to_owned();
+    check_header(name, Some(&prefix))?;
+    fields.finish().map_err(within)?;
+    Ok(SecretHeader { prefix, from })
 }
 
 #[cfg(test)]
@@ -317,6 +487,40 @@ mod tests {
             (
                 "kind = 'process'\ncommand = ['a']\naccept_reduced = 'yes'",
                 "`accept_reduced` is not `true` or `false`",
+            ),
+            ("kind = 'http'", "`url` is missing"),
+            (
+                "kind = 'http'\nurl = 'http://agents.example.com'",
+                "only this machine may be called without TLS",
+            ),
+            ("kind = 'http'\nurl = 'ftp://agents.example.com'", "does not start with `https://`"),
+            ("kind = 'http'\nurl = '/plan'", "names no host"),
+            ("kind = 'http'\nurl = 'https://me:word@example.com'", "holds credentials"),
+            ("kind = 'http'\nurl = 'https://a.b'\nheaders = { Host = 'x' }", "is set by the call itself"),
+            ("kind = 'http'\nurl = 'https://a.b'\nheaders = { 'a b' = 'x' }", "`a b` is not a header's name"),
+            ("kind = 'http'\nurl = 'https://a.b'\nheaders = { a = \"x\\n\" }", "holds what a header cannot"),
+            ("kind = 'http'\nurl = 'https://a.b'\nsecret_headers = { A = 'x' }", "is not a table"),
+            (
+                "kind = 'http'\nurl = 'https://a.b'\nsecret_headers = { A = {} }",
+                "neither `env` nor `file` alone",
+            ),
+            (
+                "kind = 'http'\nurl = 'https://a.b'\nsecret_headers = { A = { env = 'X', pre = 'y' } }",
+                "the secret header `A`: the key `pre`",
+            ),
+            ("kind = 'openai'", "`base_url` is missing"),
+            ("kind = 'openai'\nbase_url = 'https://a.b'", "`model` is missing"),
+            (
+                "kind = 'openai'\nbase_url = 'https://a.b'\nmodel = 'm'\nkey = { envv = 'K' }",
+                "neither `env` nor `file`",
+            ),
+            (
+                "kind = 'openai'\nbase_url = 'https://a.b'\nmodel = 'm'\nschemas = { novel = 'n.json' }",
+                "`novel` is not an artifact type",
+            ),
+            (
+                "kind = 'openai'\nbase_url = 'https://a.b'\nmodel = 'm'\nschemas = { copy = 'n.json' }",
+                "there is no schema `/project/n.json`",
             ),
             ("kind = 'example'\ncommand = ['a']", "the key `command` is not known here"),
         ];

@@ -269,9 +269,11 @@ fn lineages() -> Vec<Draft> {
             draft.snapshot = r#"{"signals":{"id":"led-900","dependsOnLedgerIds":["led-901"]}}"#.to_owned();
         }),
         Draft::new("the snapshot holds the names of the input's own fields").with(|draft| {
-            draft.snapshot = r#"{"executionId":"exec-900","allowedLineage":{"dependsOnLedgerIds":["led-900"]},
-                "allowedArtifactTypes":["idea"],"snapshotAt":"never","runMode":"execute","coherenceStatus":"stale"}"#
-                .to_owned();
+            draft.snapshot = concat!(
+                r#"{"executionId":"exec-900","allowedLineage":{"dependsOnLedgerIds":["led-900"]},"#,
+                r#""allowedArtifactTypes":["idea"],"snapshotAt":"never","runMode":"execute","coherenceStatus":"stale"}"#
+            )
+            .to_owned();
             draft.payload.clone_from(&draft.snapshot);
             draft.constraints.clone_from(&draft.snapshot);
         }),
@@ -341,6 +343,7 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), cases.len());
         assert!(cases.len() > 40);
+        assert!(cases.iter().all(|case| !case.input.to_json().contains('\n')), "each is one line");
     }
 
     #[test]

@@ -5,8 +5,11 @@ mod answer;
 mod config;
 pub mod conformance;
 mod example;
+mod http;
+mod openai;
 mod process;
 mod table;
+mod transport;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +21,8 @@ use crealeph_sandbox::Cancel;
 
 pub use config::{ConfigError, from_command, load};
 pub use example::{Example, answer as example_answer};
+pub use http::Http;
+pub use openai::OpenAi;
 pub use process::Process;
 
 /// What came of calling an agent.

@@ -11,6 +11,9 @@
 
 mod answers;
 mod grants;
+mod model;
+mod remote;
+mod server;
 mod world;
 
 use libtest_mimic::{Arguments, Trial};
@@ -18,7 +21,7 @@ use libtest_mimic::{Arguments, Trial};
 fn main() {
     crealeph_sandbox::helper_main_if_requested();
     let arguments = Arguments::from_args();
-    let cases = [answers::CASES, grants::CASES].concat();
+    let cases = [answers::CASES, grants::CASES, remote::CASES, model::CASES].concat();
     let trials = cases.into_iter().map(|(name, case)| {
         Trial::test(name, move || {
             case();

@@ -1,0 +1,199 @@
+//! One POST to a server that is not trusted: bounded in time and size, without redirects or proxies, ended when the
+//! request is cancelled. Owns the headers that must not show and takes them out of every reason.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use crealeph_sandbox::{Cancel, Redactor};
+use ureq::http::{HeaderValue, Uri};
+
+use super::config::{Bounds, SecretHeader, SecretSource};
+
+/// How often a call looks whether it was cancelled.
+const LOOK: Duration = Duration::from_millis(20);
+/// What the client may take beyond its own limit before it is given up.
+const LATE: Duration = Duration::from_secs(1);
+const MAX_SECRET_BYTES: u64 = 64 << 10;
+
+/// One address and the headers it is called with.
+#[derive(Debug)]
+pub(super) struct Transport {
+    url: String,
+    headers: BTreeMap<String, String>,
+    secret_headers: BTreeMap<String, SecretHeader>,
+    client: ureq::Agent,
+}
+
+/// The secret headers of one call, and what takes them out of texts.
+pub(super) struct Secrets {
+    headers: Vec<(String, HeaderValue)>,
+    pub(super) redactor: Redactor,
+}
+
+/// When a call has to be over, and how long it had.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadline {
+    at: Instant,
+    timeout_ms: u64,
+}
+
+impl Deadline {
+    pub(super) fn after(timeout_ms: u64) -> Self {
+        Deadline { at: Instant::now() + Duration::from_millis(timeout_ms), timeout_ms }
+    }
+
+    /// What is left of it.
+    pub(super) fn left(self) -> Duration {
+        self.at.saturating_duration_since(Instant::now())
+    }
+
+    pub(super) fn missed(self) -> String {
+        format!("the agent did not answer within {} ms", self.timeout_ms)
+    }
+
+    /// Waits, within the deadline; an error when it is missed or the request cancelled.
+    pub(super) fn wait(self, how_long: Duration, cancel: &Cancel) -> Result<(), String> {
+        if how_long >= self.left() {
+            return Err(self.missed());
+        }
+        let until = Instant::now() + how_long;
+        while let left = until.saturating_duration_since(Instant::now())
+            && !left.is_zero()
+        {
+            if cancel.is_cancelled() {
+                return Err(CANCELLED.to_owned());
+            }
+            std::thread::sleep(left.min(LOOK));
+        }
+        Ok(())
+    }
+}
+
+const CANCELLED: &str = "the agent was left because the request was cancelled";
+
+/// What came back: the body holds at most one byte more than is allowed, so that the reader can tell.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    pub(super) retry_after: Option<Duration>,
+    pub(super) body: Vec<u8>,
+}
+
+impl Transport {
+    pub(super) fn new(
+        url: &str,
+        headers: &BTreeMap<String, String>,
+        secret_headers: &BTreeMap<String, SecretHeader>,
+    ) -> Self {
+        let is_tls = url.parse::<Uri>().is_ok_and(|uri| uri.scheme_str() == Some("https"));
+        let client = ureq::Agent::config_builder()
+            .https_only(is_tls)
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .proxy(None)
+            .user_agent(concat!("crealeph/", env!("CARGO_PKG_VERSION")))
+            .accept("application/json")
+            .build()
+            .new_agent();
+        let (headers, secret_headers) = (headers.clone(), secret_headers.clone());
+        Transport { url: url.to_owned(), headers, secret_headers, client }
+    }
+
+    /// Reads the secret headers, as they are now.
+    pub(super) fn secrets(&self) -> Result<Secrets, String> {
+        let mut headers = Vec::new();
+        let mut values = Vec::new();
+        for (name, header) in &self.secret_headers {
+            let (value, secret) = secret(name, header)?;
+            headers.push((name.clone(), value));
+            values.push(secret);
+        }
+        Ok(Secrets { headers, redactor: Redactor::new(values.iter().map(Vec::as_slice)) })
+    }
+
+    /// Sends the request from a thread of its own, so that the call can end before it does.
+    pub(super) fn post(
+        &self,
+        body: String,
+        secrets: &Secrets,
+        bounds: &Bounds,
+        deadline: Deadline,
+        cancel: &Cancel,
+    ) -> Result<Reply, String> {
+        let mut request = self.client.post(&self.url).content_type("application/json");
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        for (name, value) in &secrets.headers {
+            request = request.header(name, value);
+        }
+        let request = request.config().timeout_global(Some(deadline.left())).build();
+        let max_bytes = bounds.max_output_bytes;
+        let (sender, receiver) = sync_channel(1);
+        let work = move || send(request, &body, max_bytes, &sender);
+        if let Err(error) = std::thread::Builder::new().name("agent-http".to_owned()).spawn(work) {
+            return Err(format!("the agent could not be called: {error}"));
+        }
+        loop {
+            match receiver.recv_timeout(LOOK) {
+                Ok(Err(ureq::Error::Timeout(_))) => return Err(deadline.missed()),
+                Ok(Err(error)) => {
+                    return Err(secrets.redactor.text(&format!("the agent could not be reached: {error}")));
+                }
+                Ok(Ok(reply)) => return Ok(reply),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err("the call of the agent was lost".to_owned());
+                }
+                Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => return Err(CANCELLED.to_owned()),
+                Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline.at + LATE => {
+                    return Err(deadline.missed());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+}
+
+type Request = ureq::RequestBuilder<ureq::typestate::WithBody>;
+
+fn send(request: Request, body: &str, max_bytes: u64, sender: &SyncSender<Result<Reply, ureq::Error>>) {
+    let reply = request.send(body).and_then(|mut response| {
+        let mut bytes = Vec::new();
+        let bound = max_bytes.saturating_add(1);
+        response.body_mut().as_reader().take(bound).read_to_end(&mut bytes).map_err(ureq::Error::from)?;
+        let wait = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
+        let retry_after = wait.and_then(|seconds| seconds.trim().parse().ok()).map(Duration::from_secs);
+        Ok(Reply { status: response.status().as_u16(), retry_after, body: bytes })
+    });
+    // Whoever called may have left already.
+    let _ = sender.try_send(reply);
+}
+
+fn secret(name: &str, header: &SecretHeader) -> Result<(HeaderValue, Vec<u8>), String> {
+    let secret = match &header.from {
+        SecretSource::Variable(variable) => std::env::var_os(variable)
+            .map(|value| value.into_encoded_bytes())
+            .ok_or_else(|| format!("the secret `{variable}` is not set in the environment; set it"))?,
+        SecretSource::File(path) => {
+            let unreadable = |error| format!("cannot read the secret in `{}`: {error}", path.display());
+            let file = std::fs::File::open(path).map_err(unreadable)?;
+            let mut bytes = Vec::new();
+            file.take(MAX_SECRET_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
+            bytes.trim_ascii_end().to_vec()
+        }
+    };
+    if secret.len() < crealeph_sandbox::Secret::MIN_BYTES {
+        return Err(format!(
+            "the secret of the header `{name}` is shorter than {} bytes, so it cannot be redacted; use a longer one",
+            crealeph_sandbox::Secret::MIN_BYTES
+        ));
+    }
+    let whole = [header.prefix.as_bytes(), &secret].concat();
+    let mut value = HeaderValue::from_bytes(&whole)
+        .map_err(|_| format!("the secret of the header `{name}` holds what a header cannot"))?;
+    value.set_sensitive(true);
+    Ok((value, secret))
+}

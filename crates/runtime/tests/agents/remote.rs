@@ -1,0 +1,160 @@
+//! Agents behind a URL, against servers that answer well, badly, slowly and not at all.
+
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::sync::mpsc::channel;
+
+use crealeph_contracts::scalar::Version;
+use crealeph_sandbox::Cancel;
+use serde_json::json;
+
+use crate::server::{Server, reply};
+use crate::world::{Case, World, identity, input, output, reason};
+
+pub(crate) const CASES: &[Case] = &[
+    ("a_server_gets_the_input_and_its_answer_is_judged", good),
+    ("secret_headers_are_sent_and_never_shown", secrets),
+    ("other_statuses_and_redirects_are_refused", statuses),
+    ("broken_answers_say_how", broken),
+    ("answers_too_long_are_not_read_to_their_end", too_long),
+    ("a_server_that_is_slow_or_silent_is_left", slow),
+    ("a_call_to_a_server_can_be_cancelled", cancelled),
+    ("a_server_that_is_not_there_is_told", not_there),
+];
+
+fn good() {
+    let server = Server::saying("200 OK", output().to_string());
+    let call = World::new().call(&format!("{}headers = {{ X-Team = 'planning' }}", server.table()));
+    assert!(call.answer.is_ok(), "{:?}", call.answer);
+    assert_eq!(call.tokens_used, Some(3.0));
+    let url = format!("http://{}/plan", server.address);
+    assert_eq!(identity(&call), json!({ "name": "a@1", "kind": "http", "sandbox": "remote", "url": url }));
+    let [seen] = &server.seen()[..] else { panic!("one request") };
+    assert_eq!(seen.line, "POST /plan?key=in-the-query HTTP/1.1\r\n");
+    assert_eq!(seen.header("content-type"), Some("application/json"));
+    assert_eq!(seen.header("x-team"), Some("planning"));
+    assert_eq!(seen.body, input().to_json());
+    // Another answer than the contract's is refused here as everywhere.
+    let server = Server::saying("200 OK", format!("```json\n{}\n```", output()));
+    assert!(reason(&World::new().call(&server.table())).contains("fenced"));
+}
+
+fn secrets() {
+    let world = World::new();
+    world.write("token", "a-token-in-a-file\n");
+    // It sends back what it should not.
+    let server = Server::new(|seen, stream| {
+        let token = seen.header("authorization").unwrap_or("none").to_owned();
+        reply(stream, "403 Forbidden", "", format!("bad token {token}").as_bytes());
+    });
+    let header = "secret_headers = { Authorization = { file = 'token', prefix = 'Bearer ' } }";
+    let table = format!("{}{header}", server.table());
+    let call = world.call(&table);
+    assert_eq!(server.seen()[0].header("authorization"), Some("Bearer a-token-in-a-file"));
+    assert_eq!(reason(&call), "the agent's server answered with status 403: bad token Bearer [redacted]");
+    assert_eq!(call.diagnostics, "bad token Bearer [redacted]");
+    let mut leaking = output();
+    leaking["artifacts"][0]["payload"]["note"] = json!("a-token-in-a-file");
+    let server = Server::saying("200 OK", leaking.to_string());
+    let table = format!("{}{header}", server.table());
+    let answer = world.call(&table).answer.unwrap().to_json();
+    assert!(answer.contains("[redacted]") && !answer.contains("a-token"), "{answer}");
+    let missing = server.table() + "secret_headers = { A = { env = 'CREALEPH_TEST_NEVER_SET' } }";
+    assert!(reason(&world.call(&missing)).contains("`CREALEPH_TEST_NEVER_SET` is not set"));
+    assert_eq!(server.seen().len(), 1);
+}
+
+fn statuses() {
+    let world = World::new();
+    for (status, body, expected) in [
+        ("500 Internal Server Error", "out of\nmemory", "answered with status 500: out of\\nmemory"),
+        ("503 Service Unavailable", "", "answered with status 503 and nothing else"),
+        ("204 No Content", "", "answered with status 204 and nothing else"),
+        ("404 Not Found", "nothing here", "answered with status 404: nothing here"),
+    ] {
+        let call = world.call(&Server::saying(status, body).table());
+        assert!(reason(&call).ends_with(expected), "{}", reason(&call));
+    }
+    let target = Server::saying("200 OK", output().to_string());
+    for status in ["301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"] {
+        let location = format!("location: http://{}/\r\n", target.address);
+        let server = Server::new(move |_, stream| reply(stream, status, &location, b""));
+        let call = world.call(&server.table());
+        assert!(reason(&call).contains("with a redirect (30"), "{}", reason(&call));
+    }
+    assert_eq!(target.seen().len(), 0);
+}
+
+fn broken() {
+    let world = World::new();
+    for bytes in [
+        "HTTP/1.1 200 OK\r\ncontent-length: 500\r\n\r\n{\"ok\":",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nnot a chunk\r\n",
+        "SSH-2.0-OpenSSH_9.2\r\n\r\n",
+        "HTTP/1.1 20",
+        "",
+    ] {
+        let server = Server::new(move |_, stream| {
+            let _ = stream.write_all(bytes.as_bytes());
+        });
+        let call = world.call(&server.table());
+        assert!(reason(&call).starts_with("the agent could not be reached: "), "{bytes}: {}", reason(&call));
+    }
+    let call = world.call(&Server::saying("200 OK", [b'{', 0xff]).table());
+    assert!(reason(&call).contains("UTF-8"), "{}", reason(&call));
+    // A server in clear where TLS is wanted.
+    let server = Server::saying("200 OK", output().to_string());
+    let call = world.call(&server.table().replace("http://", "https://"));
+    assert!(reason(&call).starts_with("the agent could not be reached: "), "{}", reason(&call));
+}
+
+fn too_long() {
+    let server = Server::new(|_, stream| {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n");
+        // It ends when nobody reads any more.
+        while stream.write_all(&[b' '; 65536]).is_ok() {}
+    });
+    let call = World::new().call(&format!("{}max_output_bytes = 100000", server.table()));
+    let expected =
+        "the answer is longer than the 100000 bytes allowed; shorten it or raise `max_output_bytes`";
+    assert_eq!(reason(&call), expected);
+}
+
+fn slow() {
+    let world = World::new();
+    // It accepts and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("kind = 'http'\nurl = 'http://{}/'\ntimeout_ms = 300", silent.local_addr().unwrap());
+    assert_eq!(reason(&world.call(&url)), "the agent did not answer within 300 ms");
+    // It sends a little, again and again.
+    let server = Server::new(|_, stream| {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n");
+        while stream.write_all(b" ").is_ok() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    });
+    let call = world.call(&format!("{}timeout_ms = 300", server.table()));
+    assert_eq!(reason(&call), "the agent did not answer within 300 ms");
+}
+
+fn cancelled() {
+    let world = World::new();
+    let cancel = Cancel::new().unwrap();
+    let from_server = cancel.clone();
+    let (release, held) = channel::<()>();
+    let server = Server::new(move |_, _| {
+        from_server.cancel();
+        let _ = held.recv();
+    });
+    let agents = world.load(&format!("[agents.\"a@1\"]\n{}", server.table())).unwrap();
+    let call = agents.get(&Version::parse("a@1").unwrap()).unwrap().call(&input(), &cancel);
+    assert_eq!(reason(&call), "the agent was left because the request was cancelled");
+    drop(release);
+}
+
+fn not_there() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let call = World::new().call(&format!("kind = 'http'\nurl = 'http://{address}/'"));
+    assert!(reason(&call).starts_with("the agent could not be reached: "), "{}", reason(&call));
+    assert_eq!(identity(&call)["sandbox"], "remote");
+}
