@@ -1,0 +1,150 @@
+//! The folder `.crealeph`, where this crate keeps its own files. Owns its layout and the lock that keeps a reader of the
+//! whole workspace and a publish apart; refuses a `.crealeph` that is a link.
+//!
+//! ```text
+//! .crealeph/.gitignore     so that git does not see the folder
+//! .crealeph/lock           held shared while a state is read, alone while something is published
+//! .crealeph/state-cache    the stat cache
+//! .crealeph/objects/       contents by their digest
+//! .crealeph/states/        states by their hash
+//! .crealeph/publish/       one folder for each publish that is not over
+//! .crealeph/kept/          what someone wrote at the moment of a publish
+//! .crealeph/temporary/     files on their way to one of the others
+//! ```
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::path::CONTROL;
+
+/// How long a lock is waited for: this often, this long.
+const LOCK_TRIES: u32 = 600;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
+
+/// Numbers temporary files of this process.
+static NEXT_TEMPORARY: AtomicU64 = AtomicU64::new(0);
+
+/// Why `.crealeph` cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// Something in it cannot be read or written.
+    #[error("cannot {action} `{}`; mend its permissions or free space", .path.display())]
+    Io {
+        /// What was to be done.
+        action: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// It is no folder.
+    #[error("`{}` is not a folder; move it away", .0.display())]
+    NotAFolder(PathBuf),
+    /// Someone else holds the lock for too long.
+    #[error("another process is using the workspace `{}`; try again when it is done", .0.display())]
+    Busy(PathBuf),
+}
+
+/// The folder itself.
+#[derive(Debug)]
+pub(crate) struct Control {
+    folder: PathBuf,
+}
+
+impl Control {
+    /// Opens `.crealeph` in a workspace, and makes it if it is not there.
+    pub(crate) fn open(workspace: &Path) -> Result<Self, ControlError> {
+        let folder = workspace.join(CONTROL);
+        make_private(&folder)?;
+        let control = Control { folder };
+        for part in
+            [control.objects(), control.states(), control.publishes(), control.kept(), control.temporaries()]
+        {
+            make_private(&part)?;
+        }
+        let ignore = control.folder.join(".gitignore");
+        if fs::symlink_metadata(&ignore).is_err() {
+            fs::write(&ignore, "*\n").map_err(failed("write", &ignore))?;
+        }
+        Ok(control)
+    }
+
+    pub(crate) fn objects(&self) -> PathBuf {
+        self.folder.join("objects")
+    }
+
+    pub(crate) fn states(&self) -> PathBuf {
+        self.folder.join("states")
+    }
+
+    pub(crate) fn publishes(&self) -> PathBuf {
+        self.folder.join("publish")
+    }
+
+    pub(crate) fn kept(&self) -> PathBuf {
+        self.folder.join("kept")
+    }
+
+    pub(crate) fn cache(&self) -> PathBuf {
+        self.folder.join("state-cache")
+    }
+
+    fn temporaries(&self) -> PathBuf {
+        self.folder.join("temporary")
+    }
+
+    /// A path for a new file, used by nobody else.
+    pub(crate) fn temporary(&self) -> PathBuf {
+        let number = NEXT_TEMPORARY.fetch_add(1, Ordering::Relaxed);
+        self.temporaries().join(format!("{}-{number}", std::process::id()))
+    }
+
+    /// Waits, not for ever, until nothing is being published, and keeps it so while the lock is held.
+    pub(crate) fn lock_to_read(&self) -> Result<Lock, ControlError> {
+        self.lock(File::try_lock_shared)
+    }
+
+    fn lock(&self, try_lock: fn(&File) -> Result<(), TryLockError>) -> Result<Lock, ControlError> {
+        let path = self.folder.join("lock");
+        let opened = File::options().create(true).truncate(false).write(true).open(&path);
+        let file = opened.map_err(failed("open", &path))?;
+        for _ in 0..LOCK_TRIES {
+            match try_lock(&file) {
+                Ok(()) => return Ok(Lock { _file: file }),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+                Err(TryLockError::Error(error)) => return Err(failed("lock", &path)(error)),
+            }
+        }
+        Err(ControlError::Busy(self.folder.parent().unwrap_or(&self.folder).to_owned()))
+    }
+}
+
+/// A lock that ends when it is dropped, or when the process does.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: File,
+}
+
+/// Makes an error of what was to be done, and to what.
+pub(crate) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ControlError {
+    let path = path.to_owned();
+    move |source| ControlError::Io { action, path, source }
+}
+
+/// Makes a folder for this user alone, unless it is there.
+pub(crate) fn make_private(folder: &Path) -> Result<(), ControlError> {
+    match fs::DirBuilder::new().mode(0o700).create(folder) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            match fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_dir()) {
+                true => Ok(()),
+                false => Err(ControlError::NotAFolder(folder.to_owned())),
+            }
+        }
+        Err(error) => Err(failed("make", folder)(error)),
+    }
+}

@@ -1,0 +1,204 @@
+//! Git's index file, versions 2 to 4, as far as paths go. Owns the parse; refuses what does not add up.
+
+use std::collections::BTreeSet;
+
+use super::bitmap;
+
+/// The bytes of an entry before its object id: ten numbers of four.
+const STAT_BYTES: usize = 40;
+const EXTENDED: u16 = 0x4000;
+const NAME_LENGTH: u16 = 0x0fff;
+
+/// What an index says.
+#[derive(Debug)]
+pub(super) struct Index {
+    /// The paths of its entries, in its order.
+    pub(super) paths: Vec<Box<[u8]>>,
+    /// The index it builds on, where it is a split one.
+    pub(super) link: Option<Link>,
+}
+
+/// What a split index says of the one it builds on.
+#[derive(Debug)]
+pub(super) struct Link {
+    /// The checksum the shared index is named by.
+    pub(super) shared: Vec<u8>,
+    /// Which of its entries are gone.
+    pub(super) deleted: BTreeSet<u64>,
+}
+
+pub(super) fn parse(bytes: &[u8], digest_bytes: usize) -> Result<Index, &'static str> {
+    let body_bytes = bytes.len().checked_sub(digest_bytes).ok_or("it is cut short")?;
+    let body = bytes.get(..body_bytes).unwrap_or_default();
+    let mut reader = Reader { rest: body };
+    if reader.take(4)? != b"DIRC" {
+        return Err("it does not start as one");
+    }
+    let version = reader.number()?;
+    if !(2..=4).contains(&version) {
+        return Err("its version is not 2, 3 or 4");
+    }
+    let count = reader.number()?;
+    let mut paths: Vec<Box<[u8]>> = Vec::new();
+    for _ in 0..count {
+        let previous = paths.last().map(AsRef::as_ref).unwrap_or_default();
+        let path = reader.entry(version, digest_bytes, previous)?;
+        paths.push(path);
+    }
+    let link = reader.link(digest_bytes)?;
+    Ok(Index { paths, link })
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], &'static str> {
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or("it is cut short")?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn number(&mut self) -> Result<u32, &'static str> {
+        let bytes = self.take(4)?.try_into().map_err(|_| "it is cut short")?;
+        Ok(u32::from_be_bytes(bytes))
+    }
+
+    fn short(&mut self) -> Result<u16, &'static str> {
+        let bytes = self.take(2)?.try_into().map_err(|_| "it is cut short")?;
+        Ok(u16::from_be_bytes(bytes))
+    }
+
+    /// Bytes up to a NUL, which is taken too.
+    fn until_nul(&mut self) -> Result<&'a [u8], &'static str> {
+        let end = self.rest.iter().position(|byte| *byte == 0).ok_or("a path does not end")?;
+        let taken = self.take(end)?;
+        self.take(1)?;
+        Ok(taken)
+    }
+
+    fn entry(
+        &mut self,
+        version: u32,
+        digest_bytes: usize,
+        previous: &[u8],
+    ) -> Result<Box<[u8]>, &'static str> {
+        let before = self.rest.len();
+        self.take(STAT_BYTES + digest_bytes)?;
+        let flags = self.short()?;
+        if flags & EXTENDED != 0 {
+            self.short()?;
+        }
+        if version == 4 {
+            let drop = self.offset()?;
+            let keep = previous.len().checked_sub(drop).ok_or("a path drops more than there is")?;
+            let mut path = previous.get(..keep).unwrap_or_default().to_vec();
+            path.extend_from_slice(self.until_nul()?);
+            return Ok(path.into_boxed_slice());
+        }
+        let length = usize::from(flags & NAME_LENGTH);
+        let path = if length < usize::from(NAME_LENGTH) {
+            self.take(length)?
+        } else {
+            let end = self.rest.iter().position(|byte| *byte == 0).ok_or("a path does not end")?;
+            self.take(end)?
+        };
+        // One to eight NULs bring the entry to a multiple of eight bytes.
+        let taken = before - self.rest.len();
+        self.take(8 - taken % 8)?;
+        Ok(path.into())
+    }
+
+    /// A number of variable length, as in git's pack offsets.
+    fn offset(&mut self) -> Result<usize, &'static str> {
+        let mut value = 0_usize;
+        for step in 0..5 {
+            let [byte] = *self.take(1)? else { return Err("it is cut short") };
+            if step > 0 {
+                value += 1;
+            }
+            value = value << 7 | usize::from(byte & 0x7f);
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err("a number is too long")
+    }
+
+    /// The `link` extension, if it is there. Others that must be understood are refused.
+    fn link(&mut self, digest_bytes: usize) -> Result<Option<Link>, &'static str> {
+        let mut link = None;
+        while !self.rest.is_empty() {
+            let name = self.take(4)?;
+            let size = self.number()?;
+            let mut inner = Reader { rest: self.take(usize::try_from(size).unwrap_or(usize::MAX))? };
+            match name {
+                b"link" => {
+                    let shared = inner.take(digest_bytes)?.to_vec();
+                    let deleted = if inner.rest.is_empty() {
+                        BTreeSet::new()
+                    } else {
+                        bitmap::read(inner.rest).ok_or("its bitmap does not add up")?.0
+                    };
+                    // An index that builds on none names it with zeros.
+                    if shared.iter().any(|byte| *byte != 0) {
+                        link = Some(Link { shared, deleted });
+                    }
+                }
+                b"sdir" => {}
+                [first, ..] if first.is_ascii_uppercase() => {}
+                _ => return Err("it holds an extension that is not understood"),
+            }
+        }
+        Ok(link)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(paths: &[Box<[u8]>]) -> Vec<String> {
+        paths.iter().map(|path| String::from_utf8(path.to_vec()).unwrap()).collect()
+    }
+
+    #[test]
+    fn indexes_that_git_wrote() {
+        let paths = ["README", "deep/er/x", "src/a.rs", "src/ab.rs", "src/b.rs", "zz"];
+        for bytes in [&include_bytes!("../../tests/index/v2")[..], include_bytes!("../../tests/index/v4")] {
+            let index = parse(bytes, 20).unwrap();
+            assert_eq!(text(&index.paths), paths);
+            assert!(index.link.is_none());
+        }
+        let extended = parse(include_bytes!("../../tests/index/v3"), 20).unwrap();
+        assert!(text(&extended.paths).contains(&"new".to_owned()));
+        assert_eq!(text(&parse(include_bytes!("../../tests/index/sha256"), 32).unwrap().paths), ["a"]);
+    }
+
+    #[test]
+    fn a_split_index_names_what_is_gone_and_what_is_new() {
+        let shared = parse(include_bytes!("../../tests/index/shared"), 20).unwrap();
+        let split = parse(include_bytes!("../../tests/index/split"), 20).unwrap();
+        let link = split.link.unwrap();
+        let gone: Vec<String> = link
+            .deleted
+            .iter()
+            .map(|at| text(&shared.paths)[usize::try_from(*at).unwrap()].clone())
+            .collect();
+        assert_eq!(gone, ["src/b.rs"]);
+        let own: Vec<String> = text(&split.paths).into_iter().filter(|path| !path.is_empty()).collect();
+        assert_eq!(own, ["yy"]);
+    }
+
+    #[test]
+    fn no_cut_of_an_index_panics() {
+        for whole in [&include_bytes!("../../tests/index/v2")[..], include_bytes!("../../tests/index/split")]
+        {
+            for end in 0..whole.len() {
+                // A cut may end between extensions; it must only never panic or run on.
+                let _ = parse(&whole[..end], 20);
+            }
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Which files git tracks. Owns finding the repository a folder belongs to and reading its index; refuses to guess from
+//! an index it cannot read. Nothing in `.git` is ever written.
+
+mod bitmap;
+mod index;
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::path::{GIT, join};
+
+/// The largest index that is read.
+const MAX_INDEX_BYTES: u64 = 1 << 30;
+/// The largest pointer or configuration file that is read.
+const MAX_SMALL_BYTES: u64 = 1 << 20;
+
+/// Why what git tracks cannot be known.
+#[derive(Debug, thiserror::Error)]
+pub enum GitError {
+    /// A file of git's cannot be read.
+    #[error("cannot read git's `{}`; mend its permissions or the repository", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The index is not in a form that is understood.
+    #[error("cannot understand git's index `{}`: {what}; check it with `git status`", .path.display())]
+    Index {
+        /// The index.
+        path: PathBuf,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+/// What one repository tracks, by paths relative to the workspace.
+#[derive(Debug, Default)]
+pub(crate) struct Tracked {
+    /// Sorted by bytes; folders of a sparse index end in `/`.
+    paths: Vec<Box<[u8]>>,
+}
+
+impl Tracked {
+    /// What the repository in `folder` tracks, if one is there. `prefix` is where the folder lies in the workspace.
+    pub(crate) fn in_folder(folder: &Path, prefix: &str) -> Result<Option<Self>, GitError> {
+        let Some(git) = git_folder(folder)? else { return Ok(None) };
+        let paths = entries(&git)?.into_iter().map(|path| {
+            let mut whole = if prefix.is_empty() { Vec::new() } else { join(prefix, "").into_bytes() };
+            whole.extend_from_slice(&path);
+            whole.into_boxed_slice()
+        });
+        Ok(Some(Tracked::sorted(paths.collect())))
+    }
+
+    /// What the repository around a workspace tracks in it: the workspace's own, or one further up.
+    pub(crate) fn around(workspace: &Path) -> Result<Self, GitError> {
+        for folder in workspace.ancestors() {
+            let Some(git) = git_folder(folder)? else { continue };
+            let inner = workspace.strip_prefix(folder).unwrap_or(Path::new(""));
+            let mut prefix = inner.as_os_str().as_bytes().to_vec();
+            if !prefix.is_empty() {
+                prefix.push(b'/');
+            }
+            let within = |path: Box<[u8]>| path.strip_prefix(prefix.as_slice()).map(Into::into);
+            return Ok(Tracked::sorted(entries(&git)?.into_iter().filter_map(within).collect()));
+        }
+        Ok(Tracked::default())
+    }
+
+    fn sorted(mut paths: Vec<Box<[u8]>>) -> Self {
+        paths.sort_unstable();
+        paths.dedup();
+        Tracked { paths }
+    }
+
+    /// Whether this very path is tracked.
+    pub(crate) fn holds(&self, path: &[u8]) -> bool {
+        self.paths.binary_search_by(|held| held.as_ref().cmp(path)).is_ok() || self.in_sparse_folder(path)
+    }
+
+    /// Whether anything under this folder is tracked, or the folder itself (a submodule).
+    pub(crate) fn reaches_into(&self, folder: &[u8]) -> bool {
+        let mut inside = folder.to_vec();
+        inside.push(b'/');
+        let first = self.paths.partition_point(|held| held.as_ref() < inside.as_slice());
+        self.paths.get(first).is_some_and(|held| held.starts_with(&inside)) || self.holds(folder)
+    }
+
+    fn in_sparse_folder(&self, path: &[u8]) -> bool {
+        let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        slashes.into_iter().any(|at| {
+            let folder = path.get(..=at).unwrap_or_default();
+            self.paths.binary_search_by(|held| held.as_ref().cmp(folder)).is_ok()
+        })
+    }
+}
+
+/// Where a repository keeps its own files.
+struct GitFolder {
+    /// Of this working tree.
+    own: PathBuf,
+    /// Shared by all working trees of the repository.
+    shared: PathBuf,
+}
+
+/// The git folder of the repository whose root this folder is: `.git` itself, or what a `.git` file points to.
+fn git_folder(folder: &Path) -> Result<Option<GitFolder>, GitError> {
+    let git = folder.join(GIT);
+    let Ok(metadata) = fs::metadata(&git) else { return Ok(None) };
+    let own = if metadata.is_dir() {
+        git
+    } else {
+        let Some(pointer) = small_file(&git)? else { return Ok(None) };
+        match pointer.strip_prefix("gitdir: ") {
+            Some(target) => folder.join(target.trim_end_matches(['\n', '\r'])),
+            None => return Ok(None),
+        }
+    };
+    if fs::symlink_metadata(own.join("HEAD")).is_err() {
+        return Ok(None);
+    }
+    let shared = match small_file(&own.join("commondir"))? {
+        Some(shared) => own.join(shared.trim_end_matches(['\n', '\r'])),
+        None => own.clone(),
+    };
+    Ok(Some(GitFolder { own, shared }))
+}
+
+/// The paths in a repository's index, those of a shared index included.
+fn entries(git: &GitFolder) -> Result<Vec<Box<[u8]>>, GitError> {
+    let digest_bytes = digest_bytes(git)?;
+    let path = git.own.join("index");
+    let Some(bytes) = whole_file(&path, MAX_INDEX_BYTES)? else { return Ok(Vec::new()) };
+    let parse = |path: &Path, bytes: &[u8]| {
+        index::parse(bytes, digest_bytes).map_err(|what| GitError::Index { path: path.to_owned(), what })
+    };
+    let parsed = parse(&path, &bytes)?;
+    let Some(link) = parsed.link else { return Ok(parsed.paths) };
+    let name: String = link.shared.iter().map(|byte| format!("{byte:02x}")).collect();
+    let shared_path = git.own.join(format!("sharedindex.{name}"));
+    let missing = GitError::Index { path: path.clone(), what: "the shared index it names is not there" };
+    let shared_bytes = whole_file(&shared_path, MAX_INDEX_BYTES)?.ok_or(missing)?;
+    let shared = parse(&shared_path, &shared_bytes)?;
+    let kept = (0_u64..).zip(shared.paths).filter(|(position, _)| !link.deleted.contains(position));
+    // An entry that replaces one of the shared index has no name of its own.
+    let own = parsed.paths.into_iter().filter(|path| !path.is_empty());
+    Ok(kept.map(|(_, path)| path).chain(own).collect())
+}
+
+/// How many bytes an object's id has in this repository.
+fn digest_bytes(git: &GitFolder) -> Result<usize, GitError> {
+    let config = small_file(&git.shared.join("config"))?.unwrap_or_default();
+    let is_sha256 = config.lines().any(|line| {
+        let setting: String = line.chars().filter(|c| !c.is_whitespace()).collect();
+        setting.to_ascii_lowercase().starts_with("objectformat=sha256")
+    });
+    Ok(if is_sha256 { 32 } else { 20 })
+}
+
+fn small_file(path: &Path) -> Result<Option<String>, GitError> {
+    let bytes = whole_file(path, MAX_SMALL_BYTES)?;
+    Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// A file's bytes, or nothing where none is.
+fn whole_file(path: &Path, max_bytes: u64) -> Result<Option<Vec<u8>>, GitError> {
+    let failed = |source| GitError::Io { path: path.to_owned(), source };
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    if !metadata.is_file() || metadata.len() > max_bytes {
+        return Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, "not a file, or too large")));
+    }
+    fs::read(path).map(Some).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tracked(paths: &[&str]) -> Tracked {
+        Tracked::sorted(paths.iter().map(|path| path.as_bytes().into()).collect())
+    }
+
+    #[test]
+    fn what_is_tracked_and_what_lies_above_it() {
+        let tracked = tracked(&["a", "b/c", "b-d", "sub", "sparse/"]);
+        for path in ["a", "b/c", "sub", "sparse/x", "sparse/deep/x"] {
+            assert!(tracked.holds(path.as_bytes()), "{path}");
+        }
+        for path in ["b", "b/d", "a/x", "spars", "c"] {
+            assert!(!tracked.holds(path.as_bytes()), "{path}");
+        }
+        for folder in ["b", "sub", "sparse", "sparse/deep"] {
+            assert!(tracked.reaches_into(folder.as_bytes()), "{folder}");
+        }
+        for folder in ["c", "b-", "b/c/d", "z"] {
+            assert!(!tracked.reaches_into(folder.as_bytes()), "{folder}");
+        }
+    }
+
+    #[test]
+    fn a_git_file_points_to_the_git_folder_and_its_shared_part() {
+        let place = tempfile::tempdir().unwrap();
+        let main = place.path().join("main/.git");
+        let own = main.join("worktrees/w");
+        fs::create_dir_all(&own).unwrap();
+        fs::write(own.join("HEAD"), "ref: refs/heads/w\n").unwrap();
+        fs::write(own.join("commondir"), "../..\n").unwrap();
+        fs::write(main.join("config"), "[extensions]\n\tobjectFormat = sha256\n").unwrap();
+        let tree = place.path().join("w");
+        fs::create_dir(&tree).unwrap();
+        fs::write(tree.join(".git"), "gitdir: ../main/.git/worktrees/w\n").unwrap();
+        let git = git_folder(&tree).unwrap().unwrap();
+        assert_eq!(git.own, tree.join("../main/.git/worktrees/w"));
+        assert_eq!(digest_bytes(&git).unwrap(), 32);
+        assert!(Tracked::in_folder(&tree, "").unwrap().is_some_and(|tracked| tracked.paths.is_empty()));
+        fs::write(tree.join(".git"), "gitdir: nowhere\n").unwrap();
+        assert!(Tracked::in_folder(&tree, "").unwrap().is_none());
+        fs::write(tree.join(".git"), "not a pointer").unwrap();
+        assert!(Tracked::in_folder(&tree, "").unwrap().is_none());
+    }
+
+    #[test]
+    fn an_index_that_cannot_be_read_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        fs::create_dir(place.path().join(".git")).unwrap();
+        fs::write(place.path().join(".git/HEAD"), "x").unwrap();
+        for index in [&b"DIRC"[..], b"DIRC\0\0\0\x09\0\0\0\0aaaaaaaaaaaaaaaaaaaa", b""] {
+            fs::write(place.path().join(".git/index"), index).unwrap();
+            assert!(matches!(Tracked::around(place.path()), Err(GitError::Index { .. })), "{index:?}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Paths in a workspace's state. Owns the one written form a path has; refuses what could mean another file, leave
+//! the workspace, or lie where no state is (`.git`, `.crealeph`).
+
+use std::fmt;
+
+use crealeph_contracts::work_item::WorkspacePath;
+
+/// The names that are never part of a state, at any depth (R26).
+pub(crate) const OUTSIDE_NAMES: [&str; 2] = [GIT, CONTROL];
+/// Git's own folder, or the file that points to it.
+pub(crate) const GIT: &str = ".git";
+/// The folder this crate keeps its own files in.
+pub(crate) const CONTROL: &str = ".crealeph";
+
+/// The longest path in bytes: what one system call takes.
+const MAX_PATH_BYTES: usize = 4095;
+
+/// A file's path relative to the workspace: names joined by `/`, none of them empty, `.` or `..`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TreePath(WorkspacePath);
+
+/// Why a path is none of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PathFault {
+    /// It is empty, absolute, or holds an empty, `.` or `..` name.
+    #[error("is not a plain relative path; name the file by its folders, joined by `/`")]
+    NotPlain,
+    /// It is `.git` or `.crealeph`, or lies under one.
+    #[error("lies in `.git` or `.crealeph`, which are no part of a workspace's state")]
+    Outside,
+    /// It is longer than the system takes.
+    #[error("is longer than 4095 bytes; shorten it")]
+    TooLong,
+    /// It holds a NUL, or nothing but white space.
+    #[error("has a name no receipt can hold (a NUL, or only white space); rename it")]
+    Unspeakable,
+}
+
+impl TreePath {
+    /// Takes a path in its one written form.
+    ///
+    /// # Errors
+    /// When the path is in another form, or where no state is.
+    pub fn parse(path: &str) -> Result<Self, PathFault> {
+        if path.len() > MAX_PATH_BYTES {
+            return Err(PathFault::TooLong);
+        }
+        for name in path.split('/') {
+            if matches!(name, "" | "." | "..") {
+                return Err(PathFault::NotPlain);
+            }
+            if OUTSIDE_NAMES.contains(&name) {
+                return Err(PathFault::Outside);
+            }
+        }
+        WorkspacePath::parse(path).map(TreePath).ok_or(PathFault::Unspeakable)
+    }
+
+    /// The path as text.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// The path as receipts and work items hold it.
+    pub fn as_workspace_path(&self) -> &WorkspacePath {
+        &self.0
+    }
+}
+
+impl fmt::Display for TreePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// `folder/name`, or `name` alone where the folder is the workspace itself.
+pub(crate) fn join(folder: &str, name: &str) -> String {
+    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_one_written_form_is_taken() {
+        for good in ["a", "a/b.c", "ä/ö", " a", "a b", "a\nb", "..a", ".gitignore", "a/.github/b"] {
+            assert_eq!(TreePath::parse(good).as_ref().map(TreePath::as_str), Ok(good));
+        }
+        let bad = [
+            ("", PathFault::NotPlain),
+            ("/a", PathFault::NotPlain),
+            ("a/", PathFault::NotPlain),
+            ("a//b", PathFault::NotPlain),
+            ("./a", PathFault::NotPlain),
+            ("a/../b", PathFault::NotPlain),
+            (".git", PathFault::Outside),
+            ("a/.git/hooks/x", PathFault::Outside),
+            (".crealeph/x", PathFault::Outside),
+            ("a\0", PathFault::Unspeakable),
+            (" ", PathFault::Unspeakable),
+        ];
+        for (path, fault) in bad {
+            assert_eq!(TreePath::parse(path), Err(fault), "{path:?}");
+        }
+        assert_eq!(TreePath::parse(&"a".repeat(4096)), Err(PathFault::TooLong));
+        assert!(TreePath::parse(&"a".repeat(4095)).is_ok());
+    }
+}

@@ -1,0 +1,104 @@
+//! A folder, and what lies beneath it. Owns opening by relative path without ever following a symbolic link, so that
+//! nothing a link points to is read or written, even if a folder becomes a link meanwhile.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+/// An open folder.
+#[derive(Debug)]
+pub(crate) struct Root {
+    path: PathBuf,
+    fd: OwnedFd,
+}
+
+impl Root {
+    /// Opens a folder; links on the way to it are followed, it is the caller's own choice.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let path = std::fs::canonicalize(path)?;
+        let fd =
+            rustix::fs::open(&path, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Root { path, fd })
+    }
+
+    /// Where it is, without links.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path of something beneath, for messages and for what this crate itself owns.
+    pub(crate) fn at(&self, relative: &str) -> PathBuf {
+        if relative.is_empty() { self.path.clone() } else { self.path.join(relative) }
+    }
+
+    /// Opens what is at a path beneath; any symbolic link on the way or at the end is an error (`ELOOP`).
+    pub(crate) fn open_beneath(&self, relative: &str, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+        let relative = if relative.is_empty() { "." } else { relative };
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        match rustix::fs::openat2(&self.fd, relative, flags, mode, how) {
+            // Old kernels and some containers do not have the call.
+            Err(Errno::NOSYS | Errno::PERM) => self.open_by_steps(relative, flags, mode),
+            opened => Ok(opened?),
+        }
+    }
+
+    fn open_by_steps(&self, relative: &str, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+        let (folders, name) = relative.rsplit_once('/').unwrap_or(("", relative));
+        let mut at: Option<OwnedFd> = None;
+        let step = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        for folder in folders.split('/').filter(|folder| !folder.is_empty()) {
+            let from = at.as_ref().map_or(self.fd.as_fd(), |fd| fd.as_fd());
+            at = Some(rustix::fs::openat(from, folder, step, Mode::empty())?);
+        }
+        let from = at.as_ref().map_or(self.fd.as_fd(), |fd| fd.as_fd());
+        Ok(rustix::fs::openat(from, name, flags, mode)?)
+    }
+
+    /// Opens a folder beneath, the root itself for an empty path.
+    pub(crate) fn folder(&self, relative: &str) -> io::Result<OwnedFd> {
+        self.open_beneath(relative, OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty())
+    }
+
+    /// Opens a file for reading; never waits for the other end of a pipe.
+    pub(crate) fn file(&self, relative: &str) -> io::Result<File> {
+        Ok(File::from(self.open_beneath(relative, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())?))
+    }
+}
+
+/// Whether an error says that a path leads nowhere: nothing there, or no folder on the way.
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_link_is_followed_by_either_way_of_opening() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("real/deep")).unwrap();
+        std::fs::write(folder.path().join("real/deep/file"), "x").unwrap();
+        std::os::unix::fs::symlink("real", folder.path().join("link")).unwrap();
+        std::os::unix::fs::symlink("file", folder.path().join("real/deep/alias")).unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let ways: [fn(&Root, &str) -> io::Result<OwnedFd>; 2] = [
+            |root, path| root.open_beneath(path, OFlags::RDONLY, Mode::empty()),
+            |root, path| {
+                root.open_by_steps(path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+            },
+        ];
+        for open in ways {
+            assert!(open(&root, "real/deep/file").is_ok());
+            for link in ["link", "link/deep/file", "real/deep/alias"] {
+                assert!(open(&root, link).is_err_and(|error| is_gone(&error)), "{link}");
+            }
+        }
+    }
+}

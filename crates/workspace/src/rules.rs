@@ -1,0 +1,243 @@
+//! Which paths are ignored (R26). Owns reading ignore files into rules and asking them; refuses every source of rules
+//! but the `.gitignore` files inside the workspace. A file that git tracks is never ignored.
+//!
+//! The rules of one scan are kept, so that they can be asked again later, when the files they came from have changed.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use crate::git::Tracked;
+
+/// The name of an ignore file.
+pub(crate) const IGNORE_FILE: &str = ".gitignore";
+
+/// The rules of one ignore file and, through its parent, of those above it in the same repository.
+#[derive(Debug)]
+pub(crate) struct Level {
+    matcher: Gitignore,
+    /// Where the path relative to the ignore file's folder starts in a path of the workspace.
+    starts_at: usize,
+    parent: Option<Arc<Level>>,
+}
+
+impl Level {
+    /// Reads an ignore file. A line that is no pattern matches nothing, as in git.
+    pub(crate) fn read(text: &[u8], folder: &str, parent: Option<Arc<Level>>) -> Arc<Level> {
+        let mut builder = GitignoreBuilder::new(".");
+        let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
+        for line in String::from_utf8_lossy(text).lines() {
+            let _ = builder.add_line(None, line);
+        }
+        let matcher = builder.build().unwrap_or_else(|_| Gitignore::empty());
+        let starts_at = if folder.is_empty() { 0 } else { folder.len() + 1 };
+        Arc::new(Level { matcher, starts_at, parent })
+    }
+
+    /// What the nearest rule that matches says of this path alone, whatever holds for the folders above it.
+    fn ignores(&self, path: &[u8], is_folder: bool) -> bool {
+        let levels = std::iter::successors(Some(self), |level| level.parent.as_deref());
+        for level in levels {
+            let relative = OsStr::from_bytes(path.get(level.starts_at..).unwrap_or_default());
+            match level.matcher.matched(relative, is_folder) {
+                Match::Ignore(_) => return true,
+                Match::Whitelist(_) => return false,
+                Match::None => {}
+            }
+        }
+        false
+    }
+}
+
+/// What holds in one folder while the tree is walked.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    level: Option<Arc<Level>>,
+    tracked: Arc<Tracked>,
+    /// The folder is ignored; only what git tracks in it counts.
+    only_tracked: bool,
+}
+
+/// What becomes of a path that is met while walking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It counts.
+    Counts,
+    /// It is ignored, but git tracks something in it.
+    OnlyTracked,
+    /// It is ignored.
+    Ignored,
+}
+
+impl Scope {
+    /// What holds at the workspace's root.
+    pub(crate) fn outermost(tracked: Arc<Tracked>) -> Self {
+        Scope { level: None, tracked, only_tracked: false }
+    }
+
+    /// What holds inside a nested repository: its own rules and its own index, nothing from outside.
+    pub(crate) fn repository(&self, tracked: Arc<Tracked>) -> Self {
+        Scope { level: None, tracked, only_tracked: false }
+    }
+
+    /// What holds below an ignore file.
+    pub(crate) fn with_rules(&self, text: &[u8], folder: &str) -> Self {
+        Scope { level: Some(Level::read(text, folder, self.level.clone())), ..self.clone() }
+    }
+
+    /// What holds in a folder that got this verdict.
+    pub(crate) fn below(&self, verdict: Verdict) -> Self {
+        Scope { only_tracked: verdict == Verdict::OnlyTracked, ..self.clone() }
+    }
+
+    /// Whether this folder of the outer repository is itself tracked: a submodule.
+    pub(crate) fn is_submodule(&self, folder: &str) -> bool {
+        self.tracked.holds(folder.as_bytes())
+    }
+
+    /// Whether only what git tracks counts here.
+    pub(crate) fn is_only_tracked(&self) -> bool {
+        self.only_tracked
+    }
+
+    /// Judges a path directly in this folder.
+    pub(crate) fn verdict(&self, path: &[u8], is_folder: bool) -> Verdict {
+        let is_ignored =
+            self.only_tracked || self.level.as_ref().is_some_and(|level| level.ignores(path, is_folder));
+        if !is_ignored {
+            Verdict::Counts
+        } else if is_folder && self.tracked.reaches_into(path) {
+            Verdict::OnlyTracked
+        } else if !is_folder && self.tracked.holds(path) {
+            Verdict::Counts
+        } else {
+            Verdict::Ignored
+        }
+    }
+}
+
+/// What a folder adds to the rules.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FolderRules {
+    /// Its ignore file.
+    pub(crate) text: Option<Box<[u8]>>,
+    /// What the repository tracks whose root it is.
+    pub(crate) repository: Option<Arc<Tracked>>,
+}
+
+/// All rules of a workspace at the time of a scan.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    outermost: Scope,
+    folders: BTreeMap<String, FolderRules>,
+}
+
+impl Rules {
+    pub(crate) fn new(outermost: Scope, folders: BTreeMap<String, FolderRules>) -> Self {
+        Rules { outermost, folders }
+    }
+
+    /// Whether a path is ignored, judged folder by folder as a walk would.
+    pub(crate) fn ignores(&self, path: &str, is_folder: bool) -> bool {
+        let mut scope = self.enter(&self.outermost, "");
+        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
+        for end in ends {
+            let part = path.get(..end).unwrap_or(path);
+            let is_last = end == path.len();
+            let verdict = scope.verdict(part.as_bytes(), !is_last || is_folder);
+            match verdict {
+                Verdict::Ignored => return true,
+                _ if is_last => return false,
+                _ => scope = self.enter(&scope.below(verdict), part),
+            }
+        }
+        false
+    }
+
+    /// What holds in a folder, given what holds above it.
+    fn enter(&self, above: &Scope, folder: &str) -> Scope {
+        let Some(rules) = self.folders.get(folder) else { return above.clone() };
+        let scope = match &rules.repository {
+            Some(tracked) if !above.is_only_tracked() || above.is_submodule(folder) => {
+                above.repository(Arc::clone(tracked))
+            }
+            _ => above.clone(),
+        };
+        match &rules.text {
+            Some(text) => scope.with_rules(text, folder),
+            None => scope,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(files: &[(&str, &str)]) -> Rules {
+        let folders = files.iter().map(|(folder, text)| {
+            let text = Some(text.as_bytes().into());
+            ((*folder).to_owned(), FolderRules { text, repository: None })
+        });
+        Rules::new(Scope::outermost(Arc::new(Tracked::default())), folders.collect())
+    }
+
+    fn check(rules: &Rules, ignored: &[&str], counted: &[&str]) {
+        for path in ignored {
+            assert!(rules.ignores(path, false), "{path} counts");
+        }
+        for path in counted {
+            assert!(!rules.ignores(path, false), "{path} is ignored");
+        }
+    }
+
+    #[test]
+    fn patterns_mean_what_they_mean_in_git() {
+        let text = "# comment\n\n*.log\n!keep.log\n/only-here\nfolder/\na/b\n**/deep/**/x\n\\#hash\n\\!bang\ntrail \nbad[\n[ab]c\nq?\n";
+        check(
+            &rules(&[("", text)]),
+            &[
+                "x.log",
+                "d/x.log",
+                "only-here",
+                "folder/x",
+                "d/folder/y/z",
+                "a/b",
+                "a/b/c",
+                "p/deep/x",
+                "p/deep/q/r/x",
+                "#hash",
+                "!bang",
+                "trail",
+                "ac",
+                "bc",
+                "qz",
+            ],
+            &["keep.log", "d/keep.log", "d/only-here", "folder", "d/a/b", "# comment", "cc", "q", "x.logs"],
+        );
+    }
+
+    #[test]
+    fn the_nearest_ignore_file_wins_and_an_ignored_folder_cannot_be_reopened() {
+        let rules = rules(&[
+            ("", "*.log\nbuild/\n"),
+            ("d", "!*.log\n/local\n"),
+            ("d/e", "*.log\n"),
+            ("build", "!*\n"),
+        ]);
+        check(
+            &rules,
+            &["x.log", "d/e/x.log", "d/local", "build/x", "build/deep/x.log", "d/build/x"],
+            &["d/x.log", "d/e/local", "local", "d/f/x.log"],
+        );
+    }
+
+    #[test]
+    fn a_byte_order_mark_and_carriage_returns_are_no_part_of_a_pattern() {
+        check(&rules(&[("", "\u{feff}a\r\nb\r\n")]), &["a", "b"], &["c"]);
+    }
+}

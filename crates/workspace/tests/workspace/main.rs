@@ -1,0 +1,14 @@
+//! The workspace from outside: through its public interface and real files.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "what a test does not expect is to fail it"
+)]
+
+mod ignoring;
+mod place;
+mod refusing;
+mod scanning;
