@@ -148,3 +148,14 @@ pub(crate) fn make_private(folder: &Path) -> Result<(), ControlError> {
         Err(error) => Err(failed("make", folder)(error)),
     }
 }
+
+/// Makes what was done in a folder durable.
+pub(crate) fn sync_folder(folder: &Path) -> Result<(), ControlError> {
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed("sync", folder))
+}
+
+/// Makes everything that was done on the file system of a folder durable.
+pub(crate) fn sync_file_system(folder: &Path) -> Result<(), ControlError> {
+    let opened = File::open(folder).map_err(failed("open", folder))?;
+    rustix::fs::syncfs(&opened).map_err(|errno| failed("sync", folder)(errno.into()))
+}

@@ -5,21 +5,31 @@
 //! down in `docs/workspace.md`.
 
 mod cache;
+mod capsule;
+mod change;
 mod content;
 mod control;
+mod delta;
 mod git;
+mod kept_state;
 mod node;
 mod path;
 mod rooted;
 mod rules;
 mod scan;
 mod state;
+mod store;
 mod workspace;
 
+pub use capsule::{Capsule, CaptureError, Discarded, ViewChanges};
+pub use change::{Change, ChangeKind, changes_between};
 pub use control::ControlError;
+pub use delta::{DIFF_ALGORITHM, DeltaError, Deltas};
 pub use git::GitError;
+pub use kept_state::KeepError;
 pub use node::Node;
 pub use path::{PathFault, TreePath};
 pub use scan::{Limits, Refusal, RefusalReason, ScanError, Snapshot, Tally};
 pub use state::{FileAndFolder, State, StateHash};
+pub use store::{Store, StoreError};
 pub use workspace::{OpenError, SnapshotError, Workspace};

@@ -65,6 +65,11 @@ impl TreePath {
     pub fn as_workspace_path(&self) -> &WorkspacePath {
         &self.0
     }
+
+    /// The folder it lies in, empty for the workspace itself, and its name there.
+    pub(crate) fn split(&self) -> (&str, &str) {
+        self.as_str().rsplit_once('/').unwrap_or(("", self.as_str()))
+    }
 }
 
 impl fmt::Display for TreePath {

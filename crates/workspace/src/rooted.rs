@@ -6,8 +6,10 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
+
+use crate::path::join;
 
 /// An open folder.
 #[derive(Debug)]
@@ -70,10 +72,33 @@ impl Root {
     }
 }
 
+/// What is under a name in a folder, or nothing.
+pub(crate) fn stat_in(folder: impl AsFd, name: &str) -> io::Result<Option<Stat>> {
+    match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(stat)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
 /// Whether an error says that a path leads nowhere: nothing there, or no folder on the way.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
+}
+
+/// Creates the folders of a relative path beneath a root, as far as they are missing.
+pub(crate) fn make_folders(root: &Root, relative: &str) -> io::Result<()> {
+    let mut above = String::new();
+    for name in relative.split('/').filter(|name| !name.is_empty()) {
+        let folder = root.folder(&above)?;
+        match rustix::fs::mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        above = join(&above, name);
+    }
+    root.folder(relative).map(drop)
 }
 
 #[cfg(test)]

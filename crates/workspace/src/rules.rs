@@ -141,18 +141,44 @@ impl Rules {
         Rules { outermost, folders }
     }
 
+    /// These rules, with ignore files in folders that were not there when they were read.
+    pub(crate) fn with_new_files(&self, files: &BTreeMap<String, Option<Box<[u8]>>>) -> Self {
+        let mut folders = self.folders.clone();
+        for (folder, text) in files {
+            if text.is_some() {
+                folders.entry(folder.clone()).or_default().text.clone_from(text);
+            }
+        }
+        Rules { outermost: self.outermost.clone(), folders }
+    }
+
+    /// The ignore file of a folder, as it was read.
+    pub(crate) fn text(&self, folder: &str) -> Option<&[u8]> {
+        self.folders.get(folder)?.text.as_deref()
+    }
+
+    /// The folders with an ignore file that are this one or lie under it.
+    pub(crate) fn texts_under<'r>(&'r self, folder: &str) -> impl Iterator<Item = &'r str> + use<'r> {
+        let (own, inside) = (folder.to_owned(), format!("{folder}/"));
+        let with_text = self.folders.iter().filter(|(_, rules)| rules.text.is_some());
+        with_text.map(|(name, _)| name.as_str()).filter(move |name| *name == own || name.starts_with(&inside))
+    }
+
     /// Whether a path is ignored, judged folder by folder as a walk would.
-    pub(crate) fn ignores(&self, path: &str, is_folder: bool) -> bool {
+    pub(crate) fn ignores(&self, path: &[u8], is_folder: bool) -> bool {
         let mut scope = self.enter(&self.outermost, "");
-        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
-        for end in ends {
+        let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        for end in slashes.chain([path.len()]) {
             let part = path.get(..end).unwrap_or(path);
             let is_last = end == path.len();
-            let verdict = scope.verdict(part.as_bytes(), !is_last || is_folder);
+            let verdict = scope.verdict(part, !is_last || is_folder);
             match verdict {
                 Verdict::Ignored => return true,
                 _ if is_last => return false,
-                _ => scope = self.enter(&scope.below(verdict), part),
+                _ => {
+                    let below = scope.below(verdict);
+                    scope = std::str::from_utf8(part).map_or(below.clone(), |part| self.enter(&below, part));
+                }
             }
         }
         false
@@ -188,10 +214,10 @@ mod tests {
 
     fn check(rules: &Rules, ignored: &[&str], counted: &[&str]) {
         for path in ignored {
-            assert!(rules.ignores(path, false), "{path} counts");
+            assert!(rules.ignores(path.as_bytes(), false), "{path} counts");
         }
         for path in counted {
-            assert!(!rules.ignores(path, false), "{path} is ignored");
+            assert!(!rules.ignores(path.as_bytes(), false), "{path} is ignored");
         }
     }
 

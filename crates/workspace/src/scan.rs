@@ -19,7 +19,7 @@ use crate::content;
 use crate::git::{GitError, Tracked};
 use crate::node::{Node, stays_inside, target_text};
 use crate::path::{GIT, OUTSIDE_NAMES, PathFault, TreePath, join};
-use crate::rooted::{Root, is_gone};
+use crate::rooted::{Root, is_gone, stat_in};
 use crate::rules::{FolderRules, IGNORE_FILE, Rules, Scope, Verdict};
 use crate::state::{FileAndFolder, State};
 
@@ -145,7 +145,7 @@ impl Snapshot {
 
     /// Whether the rules this state was read by ignore a file.
     pub fn ignores(&self, path: &TreePath) -> bool {
-        self.rules.ignores(path.as_str(), false)
+        self.rules.ignores(path.as_str().as_bytes(), false)
     }
 }
 
@@ -200,6 +200,45 @@ pub(crate) fn scan(
         rules: Arc::new(Rules::new(outermost, listing.folders)),
         tally,
     })
+}
+
+/// A file or link whose content has not been read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unread {
+    File { executable: bool },
+    Link { target: Box<str> },
+}
+
+impl Unread {
+    /// Reads it where it lies.
+    pub(crate) fn read(self, root: &Root, path: &str) -> Result<Node, ScanError> {
+        let failed = |source| ScanError::Io { path: root.at(path), source };
+        match self {
+            Unread::Link { target } => Ok(Node::Symlink { target }),
+            Unread::File { .. } => {
+                let mut file = root.file(path).map_err(failed)?;
+                Ok(read_whole(&mut file).map_err(failed)?.1)
+            }
+        }
+    }
+}
+
+/// What is at a path beneath a root now; nothing where no file or link is.
+pub(crate) fn unread_at(root: &Root, path: &str) -> Result<Result<Option<Unread>, RefusalReason>, ScanError> {
+    let failed = |source| ScanError::Io { path: root.at(path), source };
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let folder = match root.folder(folder) {
+        Ok(folder) => folder,
+        Err(error) if is_gone(&error) => return Ok(Ok(None)),
+        Err(error) => return Err(failed(error)),
+    };
+    let Some(stat) = stat_in(&folder, name).map_err(failed)? else { return Ok(Ok(None)) };
+    let what = what_is(&folder, name.as_bytes(), path, &stat).map_err(failed)?;
+    Ok(what.map(|what| match what {
+        What::Folder => None,
+        What::Link(target) => Some(Unread::Link { target }),
+        What::File => Some(Unread::File { executable: stat.st_mode & OWNER_EXECUTES != 0 }),
+    }))
 }
 
 /// The device cached identities are of; a workspace may hold others, whose clocks are not this one's.

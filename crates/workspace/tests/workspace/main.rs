@@ -8,7 +8,11 @@
     reason = "what a test does not expect is to fail it"
 )]
 
+mod capturing;
+mod comparing;
 mod ignoring;
+mod keeping;
 mod place;
 mod refusing;
 mod scanning;
+mod view;

@@ -1,0 +1,362 @@
+//! What a run changed, frozen (R26, R27). Owns the reading of a copy-on-write view's changes into a capsule, and that a
+//! path is ignored only if the rules before *and* after the run ignore it; refuses what no state can hold. What is
+//! ignored, and what was written to `.git` or `.crealeph`, is discarded.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::change::Change;
+use crate::control::ControlError;
+use crate::node::Node;
+use crate::path::{OUTSIDE_NAMES, TreePath};
+use crate::rooted::Root;
+use crate::rules::{IGNORE_FILE, Rules};
+use crate::scan::{
+    IgnoreFiles, Refusal, RefusalReason, ScanError, Snapshot, Unread, read_ignore_file, unread_at,
+};
+use crate::state::{FileAndFolder, State, StateHash};
+use crate::store::{Source, StoreError};
+use crate::workspace::Workspace;
+
+/// How many discarded and refused paths are told.
+const MAX_TOLD: usize = 100;
+
+/// What a copy-on-write view of a workspace says is not as it was. Folders may be named; only files and links count.
+#[derive(Clone, Debug, Default)]
+pub struct ViewChanges {
+    /// Where the contents of what is there lie, each at its own path.
+    pub folder: PathBuf,
+    /// What is gone, with everything under it. Told before `present` happens.
+    pub gone: Vec<PathBuf>,
+    /// What is new or changed.
+    pub present: Vec<PathBuf>,
+}
+
+/// What was changed, but is not part of the capsule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Discarded {
+    /// Paths written in `.git` or `.crealeph`, the first hundred.
+    pub outside: Vec<String>,
+    /// How many ignored files and links were changed.
+    pub ignored: u64,
+}
+
+/// Why a view's changes cannot be frozen.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// The view holds what no state can.
+    #[error("the run left what no state can hold: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Refused(Vec<Refusal>),
+    /// The view or the workspace cannot be read.
+    #[error(transparent)]
+    Scan(#[from] ScanError),
+    /// The contents cannot be stored.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// `.crealeph` cannot be used.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The view says that a path is a file and a folder.
+    #[error(transparent)]
+    Torn(#[from] FileAndFolder),
+}
+
+/// What a run changed: the paths, and their contents in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capsule {
+    before: StateHash,
+    after: State,
+    changes: Vec<Change>,
+    discarded: Discarded,
+}
+
+impl Capsule {
+    /// The hash of the state the run started from.
+    pub fn before(&self) -> StateHash {
+        self.before
+    }
+
+    /// The state the change leads to, as anyone will read it, if nobody else changes anything.
+    pub fn after(&self) -> &State {
+        &self.after
+    }
+
+    /// The changes, sorted by path. A file that the run hid by ignore rules of its own is here, though not in the state.
+    pub fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    /// What was changed, but is not part of this.
+    pub fn discarded(&self) -> &Discarded {
+        &self.discarded
+    }
+
+    /// A change of some paths, made elsewhere than in a view; the contents must be in the store.
+    ///
+    /// # Errors
+    /// When the changes do not fit the state.
+    pub fn of_changes(before: &State, changes: Vec<Change>) -> Result<Self, FileAndFolder> {
+        let mut entries = before.entries().clone();
+        apply(&mut entries, &changes);
+        let after = State::new(entries)?;
+        Ok(Capsule { before: before.hash(), after, changes, discarded: Discarded::default() })
+    }
+}
+
+fn apply(entries: &mut BTreeMap<TreePath, Node>, changes: &[Change]) {
+    for change in changes {
+        match &change.after {
+            Some(node) => entries.insert(change.path.clone(), node.clone()),
+            None => entries.remove(&change.path),
+        };
+    }
+}
+
+impl Workspace {
+    /// Freezes what a view of this workspace changed since `before` was read; the contents go into the store.
+    ///
+    /// # Errors
+    /// When the view holds what no state can, or something cannot be read or stored.
+    pub fn capture(&self, before: &Snapshot, view: &ViewChanges) -> Result<Capsule, CaptureError> {
+        let folder =
+            Root::open(&view.folder).map_err(|source| ScanError::Io { path: view.folder.clone(), source })?;
+        let mut capture = Capture {
+            workspace: self,
+            before,
+            view: folder,
+            gone: BTreeSet::new(),
+            present: BTreeSet::new(),
+            discarded: Discarded::default(),
+            refusals: Vec::new(),
+        };
+        capture.sort_out(view);
+        let ignore_files = capture.ignore_files()?;
+        let (base, rules) = capture.base(&ignore_files)?;
+        let changes = capture.changes(&base, &rules)?;
+        if !capture.refusals.is_empty() {
+            capture.refusals.sort_by(|one, other| one.path.cmp(&other.path));
+            return Err(CaptureError::Refused(capture.refusals));
+        }
+        let mut entries = base;
+        let seen: Vec<Change> =
+            changes.iter().filter(|change| !ignores(&rules, change.path.as_str())).cloned().collect();
+        apply(&mut entries, &seen);
+        let after = State::new(entries)?;
+        Ok(Capsule { before: before.state.hash(), after, changes, discarded: capture.discarded })
+    }
+}
+
+fn ignores(rules: &Rules, path: &str) -> bool {
+    rules.ignores(path.as_bytes(), false)
+}
+
+struct Capture<'c> {
+    workspace: &'c Workspace,
+    before: &'c Snapshot,
+    view: Root,
+    /// Paths that are gone, with everything under them.
+    gone: BTreeSet<String>,
+    /// Paths that are there.
+    present: BTreeSet<String>,
+    discarded: Discarded,
+    refusals: Vec<Refusal>,
+}
+
+impl Capture<'_> {
+    /// Takes the view's paths as text, apart from those where no state is.
+    fn sort_out(&mut self, view: &ViewChanges) {
+        let paths = view.gone.iter().map(|path| (path, false));
+        for (path, is_present) in paths.chain(view.present.iter().map(|path| (path, true))) {
+            let bytes = path.as_os_str().as_bytes();
+            let is_outside = bytes
+                .split(|byte| *byte == b'/')
+                .any(|name| OUTSIDE_NAMES.iter().any(|outside| outside.as_bytes() == name));
+            if is_outside {
+                if self.discarded.outside.len() < MAX_TOLD {
+                    self.discarded.outside.push(path.to_string_lossy().into_owned());
+                }
+                continue;
+            }
+            match path.to_str() {
+                Some(text) if is_present => drop(self.present.insert(text.to_owned())),
+                Some(text) => drop(self.gone.insert(text.to_owned())),
+                // What was there has a name that is text, so this is new. No rule may hide it that was not there before.
+                None if self.before.rules.ignores(bytes, false) => self.discarded.ignored += 1,
+                None if is_present => self.refuse(&path.to_string_lossy(), RefusalReason::NotUtf8),
+                None => {}
+            }
+        }
+    }
+
+    fn refuse(&mut self, path: &str, reason: RefusalReason) {
+        if self.refusals.len() < MAX_TOLD {
+            self.refusals.push(Refusal { path: path.to_owned(), reason });
+        }
+    }
+
+    /// The ignore files that are not as they were before, as they are now.
+    fn ignore_files(&self) -> Result<IgnoreFiles, ScanError> {
+        let rules = &self.before.rules;
+        let mut files = IgnoreFiles::new();
+        for path in &self.gone {
+            if let Some(folder) = folder_of_ignore_file(path) {
+                files.insert(folder.to_owned(), None);
+            }
+            files.extend(rules.texts_under(path).map(|folder| (folder.to_owned(), None)));
+        }
+        for path in &self.present {
+            if let Some(folder) = folder_of_ignore_file(path) {
+                let max_bytes = self.workspace.limits.max_ignore_file_bytes;
+                files.insert(folder.to_owned(), read_ignore_file(&self.view, path, max_bytes)?);
+            }
+        }
+        files.retain(|folder, text| rules.text(folder) != text.as_deref());
+        Ok(files)
+    }
+
+    /// The state before as the rules after the run see it, and those rules.
+    fn base(
+        &self,
+        ignore_files: &IgnoreFiles,
+    ) -> Result<(BTreeMap<TreePath, Node>, Arc<Rules>), CaptureError> {
+        let before = &self.before.state;
+        if ignore_files.is_empty() {
+            return Ok((before.entries().clone(), Arc::clone(&self.before.rules)));
+        }
+        let _lock = self.workspace.control.lock_to_read()?;
+        let rescan = self.workspace.scan(ignore_files)?;
+        let rules = Arc::new(rescan.rules.with_new_files(ignore_files));
+        // What was seen before stays as it was seen; only what comes to light now is taken as it is now.
+        let mut entries = before.entries().clone();
+        entries.retain(|path, _| !ignores(&rules, path.as_str()));
+        for (path, node) in rescan.state.entries() {
+            if before.get(path).is_none() && ignores(&self.before.rules, path.as_str()) {
+                entries.insert(path.clone(), node.clone());
+            }
+        }
+        Ok((entries, rules))
+    }
+
+    /// The changes that count, with their contents stored.
+    fn changes(
+        &mut self,
+        base: &BTreeMap<TreePath, Node>,
+        rules: &Rules,
+    ) -> Result<Vec<Change>, CaptureError> {
+        let mut after: BTreeMap<TreePath, Option<Unread>> = BTreeMap::new();
+        for path in std::mem::take(&mut self.gone) {
+            self.remove_under(&path, base, &mut after);
+            if let Ok(path) = TreePath::parse(&path) {
+                after.insert(path, None);
+            }
+        }
+        for path in std::mem::take(&mut self.present) {
+            let counts = |rules: &Rules| !ignores(rules, &path);
+            let parsed = TreePath::parse(&path);
+            match unread_at(&self.view, &path)? {
+                Err(_) | Ok(Some(_)) if !counts(&self.before.rules) && !counts(rules) => {
+                    self.discarded.ignored += 1
+                }
+                Err(reason) => self.refuse(&path, reason),
+                Ok(Some(found)) => match parsed {
+                    Err(fault) => self.refuse(&path, RefusalReason::Path(fault)),
+                    Ok(parsed) => {
+                        self.remove_under(&path, base, &mut after);
+                        after.insert(parsed, Some(found));
+                    }
+                },
+                // A folder takes the place of a file; or it is gone again.
+                Ok(None) => {
+                    if let Some(parsed) = parsed.ok().filter(|path| base.contains_key(path)) {
+                        after.entry(parsed).or_insert(None);
+                    }
+                }
+            }
+        }
+        let mut changes = Vec::new();
+        let mut unread = Vec::new();
+        for (path, found) in after {
+            let is_ignored_before = ignores(&self.before.rules, path.as_str());
+            if is_ignored_before && ignores(rules, path.as_str()) {
+                self.discarded.ignored += 1;
+                continue;
+            }
+            let before = match self.before.state.get(&path) {
+                Some(node) => Some(node.clone()),
+                None if is_ignored_before => self.in_place(&path)?,
+                None => None,
+            };
+            unread.push((path, before, found));
+        }
+        let nodes = self.freeze(&unread)?;
+        for ((path, before, _), after) in unread.into_iter().zip(nodes) {
+            if before != after {
+                changes.push(Change { path, before, after });
+            }
+        }
+        Ok(changes)
+    }
+
+    fn remove_under(
+        &self,
+        folder: &str,
+        base: &BTreeMap<TreePath, Node>,
+        after: &mut BTreeMap<TreePath, Option<Unread>>,
+    ) {
+        let inside = format!("{folder}/");
+        let start = TreePath::parse(folder).ok();
+        let from = start.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+        let known = self.before.state.entries();
+        for entries in [known, base] {
+            let above = entries.range((from.clone(), std::ops::Bound::Unbounded)).map(|(path, _)| path);
+            // Names that only start alike lie between a folder's own name and what is in it.
+            let under = above
+                .skip_while(|path| path.as_str() < inside.as_str())
+                .take_while(|path| path.as_str().starts_with(&inside));
+            after.extend(under.map(|path| (path.clone(), None)));
+        }
+    }
+
+    /// What is in the workspace at a path that was ignored when its state was read.
+    fn in_place(&self, path: &TreePath) -> Result<Option<Node>, CaptureError> {
+        let found = unread_at(&self.workspace.root, path.as_str())?;
+        Ok(match found {
+            Ok(Some(found)) => Some(found.read(&self.workspace.root, path.as_str())?),
+            // Something that no state can hold is none to go back to; publishing will not touch it.
+            Ok(None) | Err(_) => None,
+        })
+    }
+
+    /// Stores the contents and tells what each path is now.
+    fn freeze(
+        &self,
+        unread: &[(TreePath, Option<Node>, Option<Unread>)],
+    ) -> Result<Vec<Option<Node>>, CaptureError> {
+        let files = unread.iter().filter(|(_, _, found)| matches!(found, Some(Unread::File { .. })));
+        let sources: Vec<Source<'_>> = files
+            .map(|(path, ..)| Source { root: &self.view, path: path.as_str(), expected: None })
+            .collect();
+        let mut stored = self.workspace.store().put_files(&sources)?.into_iter();
+        let nodes = unread.iter().map(|(_, _, found)| match found {
+            None => None,
+            Some(Unread::Link { target }) => Some(Node::Symlink { target: target.clone() }),
+            Some(Unread::File { executable }) => stored.next().map(|(digest, size_bytes)| Node::File {
+                digest,
+                size_bytes,
+                executable: *executable,
+            }),
+        });
+        Ok(nodes.collect())
+    }
+}
+
+/// The folder whose ignore file this path is.
+fn folder_of_ignore_file(path: &str) -> Option<&str> {
+    match path.rsplit_once('/') {
+        Some((folder, IGNORE_FILE)) => Some(folder),
+        None if path == IGNORE_FILE => Some(""),
+        _ => None,
+    }
+}

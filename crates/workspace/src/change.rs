@@ -1,0 +1,86 @@
+//! The difference between two states, path by path (R27). Owns which kind of change a path went through.
+
+use crealeph_contracts::receipt;
+
+use crate::node::Node;
+use crate::path::TreePath;
+use crate::state::State;
+
+/// One path that is not what it was. At least one of `before` and `after` is there, and they differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Where.
+    pub path: TreePath,
+    /// What was there.
+    pub before: Option<Node>,
+    /// What is there.
+    pub after: Option<Node>,
+}
+
+/// What became of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ChangeKind {
+    /// It is new.
+    Created,
+    /// It is gone.
+    Deleted,
+    /// Its content is another; its executable bit may be, too.
+    Modified,
+    /// Only its executable bit is another.
+    Mode,
+    /// A link points elsewhere.
+    Retargeted,
+    /// A file became a link, or a link a file.
+    Replaced,
+}
+
+impl Change {
+    /// What became of the path.
+    pub fn kind(&self) -> ChangeKind {
+        match (&self.before, &self.after) {
+            (None, _) => ChangeKind::Created,
+            (_, None) => ChangeKind::Deleted,
+            (Some(Node::File { digest: before, .. }), Some(Node::File { digest: after, .. })) => {
+                if before == after { ChangeKind::Mode } else { ChangeKind::Modified }
+            }
+            (Some(Node::Symlink { .. }), Some(Node::Symlink { .. })) => ChangeKind::Retargeted,
+            _ => ChangeKind::Replaced,
+        }
+    }
+
+    /// The word a receipt has for it.
+    pub fn in_receipt(&self) -> receipt::Change {
+        match self.kind() {
+            ChangeKind::Created => receipt::Change::Created,
+            ChangeKind::Deleted => receipt::Change::Deleted,
+            _ => receipt::Change::Modified,
+        }
+    }
+
+    /// Whether the executable bit of a file that stays a file is another.
+    pub(crate) fn changes_mode(&self) -> bool {
+        match (&self.before, &self.after) {
+            (Some(Node::File { executable: before, .. }), Some(Node::File { executable: after, .. })) => {
+                before != after
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What changed from one state to another, sorted by path.
+pub fn changes_between(before: &State, after: &State) -> Vec<Change> {
+    let gone_or_other = before.entries().iter().filter_map(|(path, node)| {
+        let now = after.get(path);
+        (now != Some(node)).then(|| Change {
+            path: path.clone(),
+            before: Some(node.clone()),
+            after: now.cloned(),
+        })
+    });
+    let new = after.entries().iter().filter(|(path, _)| before.get(path).is_none());
+    let new = new.map(|(path, node)| Change { path: path.clone(), before: None, after: Some(node.clone()) });
+    let mut changes: Vec<Change> = gone_or_other.chain(new).collect();
+    changes.sort_by(|one, other| one.path.cmp(&other.path));
+    changes
+}

@@ -1,0 +1,136 @@
+//! Deltas (R28): one per changed hunk of a text file, one per other change. Owns what is text and how it is compared;
+//! refuses nothing, since a delta that is not counted would be a way around a bound.
+//!
+//! A file that was changed is compared line by line when both sides are text: no NUL byte, and at most 32 MiB. Lines end
+//! after a line feed. A created, deleted, retargeted, replaced or binary file is one delta; a changed executable bit is
+//! one more than the hunks of the same file.
+
+use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::receipt::Delta;
+use crealeph_contracts::scalar::Count;
+use imara_diff::{Algorithm, Diff, InternedInput};
+
+use crate::change::{Change, ChangeKind};
+use crate::node::Node;
+use crate::scan::ScanError;
+use crate::store::StoreError;
+use crate::workspace::Workspace;
+
+/// The name of the algorithm, as receipts have it: the histogram algorithm of imara-diff, without post-processing.
+pub const DIFF_ALGORITHM: &str = "imara-diff-0.2/histogram";
+
+/// The largest text that is compared by lines.
+const MAX_TEXT_BYTES: u64 = 32 << 20;
+/// How many deltas are listed; all are counted.
+const MAX_LISTED: usize = 100_000;
+
+/// Why deltas cannot be told.
+#[derive(Debug, thiserror::Error)]
+pub enum DeltaError {
+    /// A content cannot be read from the store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A file of the workspace cannot be read.
+    #[error(transparent)]
+    Scan(#[from] ScanError),
+    /// A content is neither in the store nor in the workspace any more.
+    #[error(
+        "`{0}` is no longer what it was before the run, and that was not kept; keep the state before a run"
+    )]
+    Lost(String),
+}
+
+/// The deltas of a change.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Deltas {
+    /// The deltas, sorted by path and line; at most 100,000.
+    pub listed: Vec<Delta>,
+    /// How many there are.
+    pub total: u64,
+}
+
+impl Deltas {
+    fn push(&mut self, delta: Delta) {
+        self.total += 1;
+        if self.listed.len() < MAX_LISTED {
+            self.listed.push(delta);
+        }
+    }
+}
+
+impl Workspace {
+    /// The deltas of these changes, whose contents are in the store or, before, still in the workspace.
+    ///
+    /// # Errors
+    /// When a content cannot be read.
+    pub fn deltas(&self, changes: &[Change]) -> Result<Deltas, DeltaError> {
+        let mut deltas = Deltas::default();
+        for change in changes {
+            let whole = Delta {
+                path: change.path.as_workspace_path().clone(),
+                line: None,
+                removed: None,
+                added: None,
+            };
+            let hunks = match change.kind() {
+                ChangeKind::Modified => self.hunks(change)?,
+                _ => None,
+            };
+            match hunks {
+                None => deltas.push(whole.clone()),
+                Some(hunks) => hunks.iter().for_each(|hunk| deltas.push(delta_of(hunk, &whole))),
+            }
+            if change.kind() == ChangeKind::Modified && change.changes_mode() {
+                deltas.push(whole);
+            }
+        }
+        Ok(deltas)
+    }
+
+    /// The hunks of a changed file, or nothing where one side is no text.
+    fn hunks(&self, change: &Change) -> Result<Option<Vec<imara_diff::Hunk>>, DeltaError> {
+        let (Some(before), Some(after)) = (&change.before, &change.after) else { return Ok(None) };
+        let Some(before) = self.text(change, before)? else { return Ok(None) };
+        let Some(after) = self.text(change, after)? else { return Ok(None) };
+        Ok(Some(hunks_of(&before, &after)))
+    }
+
+    fn text(&self, change: &Change, node: &Node) -> Result<Option<Vec<u8>>, DeltaError> {
+        let Node::File { digest, size_bytes, .. } = node else { return Ok(None) };
+        if *size_bytes > MAX_TEXT_BYTES {
+            return Ok(None);
+        }
+        let bytes = match self.store().read(digest, MAX_TEXT_BYTES) {
+            Err(StoreError::Missing(_)) => self.bytes_in_place(change, digest)?,
+            read => read?,
+        };
+        Ok((!bytes.contains(&0)).then_some(bytes))
+    }
+
+    /// The bytes of a file of the workspace, if they are still the ones wanted.
+    fn bytes_in_place(&self, change: &Change, digest: &Blake3) -> Result<Vec<u8>, DeltaError> {
+        let path = change.path.as_str();
+        let lost = || DeltaError::Lost(path.to_owned());
+        let file = self.root.file(path).map_err(|_| lost())?;
+        let mut bytes = Vec::new();
+        let mut bounded = std::io::Read::take(file, MAX_TEXT_BYTES + 1);
+        let read = std::io::Read::read_to_end(&mut bounded, &mut bytes);
+        read.map_err(|source| ScanError::Io { path: self.root.at(path), source })?;
+        if Blake3::of(&bytes) == *digest { Ok(bytes) } else { Err(lost()) }
+    }
+}
+
+fn delta_of(hunk: &imara_diff::Hunk, whole: &Delta) -> Delta {
+    let lines = |range: &std::ops::Range<u32>| Count::new(u64::from(range.end.saturating_sub(range.start)));
+    Delta {
+        path: whole.path.clone(),
+        line: Count::new(u64::from(hunk.before.start) + 1),
+        removed: lines(&hunk.before),
+        added: lines(&hunk.after),
+    }
+}
+
+fn hunks_of(before: &[u8], after: &[u8]) -> Vec<imara_diff::Hunk> {
+    let input = InternedInput::new(before, after);
+    Diff::compute(Algorithm::Histogram, &input).hunks().collect()
+}

@@ -1,0 +1,195 @@
+//! States that are kept, to be restored elsewhere. Owns the manifest's form and the restoring; refuses a manifest that is
+//! not of the state it is named by, and a place that is not empty.
+//!
+//! A manifest is `crealeph-state-v1` and a line feed, then for each path, sorted by its bytes,
+//! `<kind> <digest> <size> <path> NUL`, kinds and digests as in the state hash; for a link its target and a NUL follow.
+//! It needs no checksum: the hash of the state it tells must be its name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crealeph_contracts::digest::Blake3;
+use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
+use rustix::fs::{Mode, OFlags};
+
+use crate::control::{ControlError, failed, sync_folder};
+use crate::node::Node;
+use crate::path::TreePath;
+use crate::rooted::{Root, make_folders};
+use crate::state::{State, StateHash};
+use crate::store::{Source, Store, StoreError};
+use crate::workspace::Workspace;
+
+const HEADER: &str = "crealeph-state-v1\n";
+/// More than the manifest of the largest workspace.
+const MAX_MANIFEST_BYTES: u64 = 1 << 30;
+
+/// Why a state cannot be kept or restored.
+#[derive(Debug, thiserror::Error)]
+pub enum KeepError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// `.crealeph` cannot be used.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The state was never kept.
+    #[error("the state `{0}` was not kept in this workspace; name one that was")]
+    Unknown(StateHash),
+    /// The manifest does not tell the state it is named by.
+    #[error("the manifest of the state `{0}` is damaged; restore `.crealeph` from a copy")]
+    Damaged(StateHash),
+    /// The place to restore to holds something.
+    #[error("`{}` is not an empty folder; name one that is empty or not there", .0.display())]
+    NotEmpty(PathBuf),
+    /// The place to restore to cannot be written.
+    #[error("cannot write `{}`; mend its permissions or free space", .path.display())]
+    Place {
+        /// What was to be written.
+        path: PathBuf,
+        /// Why it cannot.
+        source: io::Error,
+    },
+}
+
+impl Workspace {
+    /// The store of contents.
+    pub fn store(&self) -> Store<'_> {
+        Store::new(&self.control)
+    }
+
+    /// Keeps a state of this workspace: every content that is not in the store yet, and the manifest. Durable when this
+    /// returns.
+    ///
+    /// # Errors
+    /// When a file is no longer what the state says, or the store cannot be written.
+    pub fn keep(&self, state: &State) -> Result<(), KeepError> {
+        let store = self.store();
+        let mut seen = BTreeSet::new();
+        let mut sources = Vec::new();
+        for (path, node) in state.entries() {
+            if let Node::File { digest, .. } = node
+                && seen.insert(*digest)
+                && !store.contains(digest)
+            {
+                sources.push(Source { root: &self.root, path: path.as_str(), expected: Some(*digest) });
+            }
+        }
+        store.put_files(&sources)?;
+        let folder = self.control.states();
+        let path = folder.join(state.hash().to_string());
+        if path.exists() {
+            return Ok(());
+        }
+        let temporary = self.control.temporary();
+        let mut file = File::create_new(&temporary).map_err(failed("make", &temporary))?;
+        file.write_all(manifest(state).as_bytes()).map_err(failed("write", &temporary))?;
+        file.sync_all().map_err(failed("sync", &temporary))?;
+        fs::rename(&temporary, &path).map_err(failed("name", &path))?;
+        Ok(sync_folder(&folder)?)
+    }
+
+    /// A state that was kept.
+    ///
+    /// # Errors
+    /// When it was not, or its manifest is damaged.
+    pub fn kept(&self, hash: StateHash) -> Result<State, KeepError> {
+        let path = self.control.states().join(hash.to_string());
+        let size_bytes = match fs::symlink_metadata(&path) {
+            Ok(metadata) => metadata.len(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(KeepError::Unknown(hash)),
+            Err(error) => return Err(failed("read", &path)(error).into()),
+        };
+        if size_bytes > MAX_MANIFEST_BYTES {
+            return Err(KeepError::Damaged(hash));
+        }
+        let bytes = fs::read(&path).map_err(failed("read", &path))?;
+        let text = std::str::from_utf8(&bytes).ok();
+        let state = text.and_then(parse).filter(|state| state.hash() == hash);
+        state.ok_or(KeepError::Damaged(hash))
+    }
+
+    /// Writes a state that was kept into a folder that is empty or not there. The workspace is not touched.
+    ///
+    /// # Errors
+    /// When the state was not kept whole, or the folder cannot be written.
+    pub fn restore(&self, hash: StateHash, into: &Path) -> Result<State, KeepError> {
+        let state = self.kept(hash)?;
+        let unwritable = |path: &Path| {
+            let path = path.to_owned();
+            move |source| KeepError::Place { path, source }
+        };
+        fs::create_dir_all(into).map_err(unwritable(into))?;
+        if fs::read_dir(into).map_err(unwritable(into))?.next().is_some() {
+            return Err(KeepError::NotEmpty(into.to_owned()));
+        }
+        let root = Root::open(into).map_err(unwritable(into))?;
+        let folders: BTreeSet<&str> = state.entries().keys().map(|path| path.split().0).collect();
+        for folder in folders {
+            make_folders(&root, folder).map_err(unwritable(&root.at(folder)))?;
+        }
+        let entries: Vec<(&TreePath, &Node)> = state.entries().iter().collect();
+        entries.par_iter().try_for_each(|(path, node)| {
+            let at = root.at(path.as_str());
+            match node {
+                Node::File { digest, executable, .. } => {
+                    let mode = Mode::from_raw_mode(if *executable { 0o777 } else { 0o666 });
+                    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+                    let file = root.open_beneath(path.as_str(), flags, mode).map_err(unwritable(&at))?;
+                    Ok(self.store().copy_to(digest, &File::from(file), &at)?)
+                }
+                Node::Symlink { target } => {
+                    let (folder, name) = path.split();
+                    let folder = root.folder(folder).map_err(unwritable(&at))?;
+                    let made = rustix::fs::symlinkat(&**target, &folder, name);
+                    made.map_err(|errno| unwritable(&at)(errno.into()))
+                }
+            }
+        })?;
+        Ok(state)
+    }
+}
+
+fn manifest(state: &State) -> String {
+    let mut text = HEADER.to_owned();
+    for (path, node) in state.entries() {
+        let (size_bytes, target) = match node {
+            Node::File { size_bytes, .. } => (*size_bytes, None),
+            Node::Symlink { target } => (target.len() as u64, Some(target)),
+        };
+        text.push_str(&format!("{} {} {size_bytes} {path}\0", node.word(), node.content_digest()));
+        if let Some(target) = target {
+            text.push_str(target);
+            text.push('\0');
+        }
+    }
+    text
+}
+
+fn parse(text: &str) -> Option<State> {
+    let mut rest = text.strip_prefix(HEADER)?;
+    let mut entries = BTreeMap::new();
+    while !rest.is_empty() {
+        let (line, after) = rest.split_once('\0')?;
+        rest = after;
+        let mut parts = line.splitn(4, ' ');
+        let (word, digest) = (parts.next()?, Blake3::parse(parts.next()?)?);
+        let (size_bytes, path) = (parts.next()?.parse().ok()?, TreePath::parse(parts.next()?).ok()?);
+        let node = match word {
+            "file" => Node::File { digest, size_bytes, executable: false },
+            "exec" => Node::File { digest, size_bytes, executable: true },
+            "link" => {
+                let (target, after) = rest.split_once('\0')?;
+                rest = after;
+                Node::Symlink { target: target.into() }
+            }
+            _ => return None,
+        };
+        if entries.insert(path, node).is_some() {
+            return None;
+        }
+    }
+    State::new(entries).ok()
+}

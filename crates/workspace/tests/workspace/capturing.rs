@@ -1,0 +1,240 @@
+//! What of a view's changes counts, what is discarded, and what is refused (R26, R27).
+
+use std::fs;
+
+use crealeph_workspace::{Capsule, CaptureError, ChangeKind, Node};
+use rustix::fs::{CWD, FileType, Mode};
+
+use crate::place::{Place, path};
+use crate::view::View;
+
+/// What a view made of a workspace gives after a test has changed it.
+fn captured(place: &Place, change: impl FnOnce(&View)) -> Result<Capsule, CaptureError> {
+    let workspace = place.workspace();
+    let before = workspace.snapshot().unwrap();
+    let view = View::of(place);
+    change(&view);
+    workspace.capture(&before, &view.changes(place))
+}
+
+fn told(capsule: &Capsule) -> Vec<(String, ChangeKind)> {
+    capsule.changes().iter().map(|change| (change.path.to_string(), change.kind())).collect()
+}
+
+fn expect(capsule: &Capsule, expected: &[(&str, ChangeKind)]) {
+    let expected: Vec<(String, ChangeKind)> =
+        expected.iter().map(|(path, kind)| ((*path).to_owned(), *kind)).collect();
+    assert_eq!(told(capsule), expected);
+}
+
+#[test]
+fn every_kind_of_change() {
+    let place = Place::with(&[
+        ("content", "1"),
+        ("mode", "1"),
+        ("gone", "1"),
+        ("becomes-link", "1"),
+        ("becomes-folder", "1"),
+        ("becomes-file/a", "1"),
+        ("becomes-file/b/c", "1"),
+        ("folder-gone/a", "1"),
+        ("same", "1"),
+    ]);
+    place.link("link", "same");
+    let capsule = captured(&place, |view| {
+        view.place.write("content", "2");
+        view.place.set_mode("mode", 0o755);
+        view.remove("gone");
+        view.remove("becomes-link");
+        view.place.link("becomes-link", "same");
+        view.remove("becomes-folder");
+        view.place.write("becomes-folder/x", "2");
+        view.remove("becomes-file");
+        view.place.write("becomes-file", "2");
+        view.remove("folder-gone");
+        view.remove("link");
+        view.place.link("link", "content");
+        view.place.write("new/deep/file", "");
+        fs::create_dir(view.place.at("empty")).unwrap();
+    })
+    .unwrap();
+    expect(
+        &capsule,
+        &[
+            ("becomes-file", ChangeKind::Created),
+            ("becomes-file/a", ChangeKind::Deleted),
+            ("becomes-file/b/c", ChangeKind::Deleted),
+            ("becomes-folder", ChangeKind::Deleted),
+            ("becomes-folder/x", ChangeKind::Created),
+            ("becomes-link", ChangeKind::Replaced),
+            ("content", ChangeKind::Modified),
+            ("folder-gone/a", ChangeKind::Deleted),
+            ("gone", ChangeKind::Deleted),
+            ("link", ChangeKind::Retargeted),
+            ("mode", ChangeKind::Mode),
+            ("new/deep/file", ChangeKind::Created),
+        ],
+    );
+    let workspace = place.workspace();
+    assert_eq!(capsule.before(), workspace.snapshot().unwrap().state().hash());
+    for change in capsule.changes() {
+        if let Some(Node::File { digest, size_bytes, .. }) = &change.after {
+            assert_eq!(workspace.store().read(digest, 10).unwrap().len() as u64, *size_bytes);
+        }
+    }
+}
+
+#[test]
+fn ignored_changes_are_discarded_and_counted() {
+    let place = Place::with(&[(".gitignore", "target/\n*.log\n"), ("target/a", "1"), ("a.log", "1")]);
+    let capsule = captured(&place, |view| {
+        view.place.write("target/a", "2");
+        view.place.write("target/deep/b", "2");
+        view.remove("a.log");
+        view.place.write("b", "2");
+    })
+    .unwrap();
+    expect(&capsule, &[("b", ChangeKind::Created)]);
+    assert_eq!(capsule.discarded().ignored, 3);
+}
+
+#[test]
+fn what_is_written_to_git_is_discarded_and_told() {
+    let place = Place::with(&[("a", "1"), (".git/HEAD", "x"), (".git/config", "x"), ("sub/.git", "x")]);
+    let capsule = captured(&place, |view| {
+        view.place.write(".git/config", "evil");
+        view.place.write(".git/hooks/pre-commit", "evil");
+        view.remove("sub/.git");
+        view.place.write("d/.git/HEAD", "evil");
+    })
+    .unwrap();
+    expect(&capsule, &[]);
+    let outside = capsule.discarded().outside.join(" ");
+    for path in [".git/config", ".git/hooks/pre-commit", "sub/.git", "d/.git/HEAD"] {
+        assert!(outside.contains(path), "{path} in {outside}");
+    }
+    assert_eq!(capsule.after().hash(), capsule.before());
+}
+
+#[test]
+fn an_ignore_file_edited_to_hide_work_does_not_hide_it() {
+    let place = Place::with(&[(".gitignore", "*.log\n"), ("src/a", "1"), ("untouched", "1")]);
+    let capsule = captured(&place, |view| {
+        view.place.write(".gitignore", "*\n");
+        view.place.write("src/a", "2");
+        view.place.write("hidden", "evil");
+        view.place.write("hidden.log", "evil");
+        view.place.write("own/.gitignore", "*\n");
+        view.place.write("own/hidden", "evil");
+    })
+    .unwrap();
+    expect(
+        &capsule,
+        &[
+            (".gitignore", ChangeKind::Modified),
+            ("hidden", ChangeKind::Created),
+            ("own/.gitignore", ChangeKind::Created),
+            ("own/hidden", ChangeKind::Created),
+            ("src/a", ChangeKind::Modified),
+        ],
+    );
+    assert!(capsule.after().is_empty(), "the rules after the run ignore everything");
+}
+
+#[test]
+fn what_an_ignore_file_no_longer_hides_comes_to_light() {
+    let place = Place::with(&[
+        (".gitignore", "build/\n"),
+        ("build/old", "1"),
+        ("build/.gitignore", "tmp\n"),
+        ("build/changed", "1"),
+        ("build/tmp", "1"),
+    ]);
+    let capsule = captured(&place, |view| {
+        view.remove(".gitignore");
+        view.place.write("build/changed", "2");
+        view.place.write("build/new", "2");
+        view.place.write("build/tmp", "2");
+    })
+    .unwrap();
+    expect(
+        &capsule,
+        &[
+            (".gitignore", ChangeKind::Deleted),
+            ("build/changed", ChangeKind::Modified),
+            ("build/new", ChangeKind::Created),
+        ],
+    );
+    let paths: Vec<&str> = capsule.after().entries().keys().map(|path| path.as_str()).collect();
+    assert_eq!(paths, ["build/.gitignore", "build/changed", "build/new", "build/old"]);
+}
+
+#[test]
+fn deleting_everything_spares_what_is_ignored() {
+    let place = Place::with(&[(".gitignore", "target/\n"), ("target/a", "1"), ("src/a", "1"), ("b", "1")]);
+    let capsule = captured(&place, |view| {
+        [".gitignore", "src", "b", "target"].iter().for_each(|path| view.remove(path));
+    })
+    .unwrap();
+    // Without its rules the folder they hid would count, so its files are gone by the run's own doing.
+    expect(
+        &capsule,
+        &[
+            (".gitignore", ChangeKind::Deleted),
+            ("b", ChangeKind::Deleted),
+            ("src/a", ChangeKind::Deleted),
+            ("target/a", ChangeKind::Deleted),
+        ],
+    );
+    let kept =
+        captured(&place, |view| ["src", "b", "target"].iter().for_each(|path| view.remove(path))).unwrap();
+    expect(&kept, &[("b", ChangeKind::Deleted), ("src/a", ChangeKind::Deleted)]);
+}
+
+#[test]
+fn a_tracked_file_counts_whatever_ignores_it() {
+    let place = Place::with(&[(".gitignore", "gen/\n"), ("gen/tracked", "1"), ("gen/other", "1")]);
+    place.track("", &["gen/tracked"]);
+    let capsule = captured(&place, |view| {
+        view.place.write("gen/tracked", "2");
+        view.place.write("gen/other", "2");
+    })
+    .unwrap();
+    expect(&capsule, &[("gen/tracked", ChangeKind::Modified)]);
+}
+
+#[test]
+fn what_no_state_can_hold_is_refused_by_its_path() {
+    let place = Place::with(&[(".gitignore", "ignored/\n"), ("a", "1")]);
+    let error = captured(&place, |view| {
+        view.place.link("escape", "/etc/passwd");
+        view.place.set_mode("a", 0o4755);
+        fs::create_dir(view.place.at("ignored")).unwrap();
+        for pipe in ["pipe", "ignored/pipe"] {
+            rustix::fs::mknodat(CWD, view.place.at(pipe), FileType::Fifo, Mode::from_raw_mode(0o600), 0)
+                .unwrap();
+        }
+    })
+    .unwrap_err()
+    .to_string();
+    for told in ["`a` has a setuid", "`escape` is a link to `/etc/passwd`", "`pipe` is a FIFO"] {
+        assert!(error.contains(told), "{told} in {error}");
+    }
+    assert!(!error.contains("ignored"), "{error}");
+}
+
+#[test]
+fn nothing_is_read_through_a_link() {
+    let place = Place::with(&[("d/a", "1"), ("e/a", "secret")]);
+    let workspace = place.workspace();
+    let before = workspace.snapshot().unwrap();
+    let view = View::of(&place);
+    view.remove("d");
+    view.place.link("d", "e");
+    let mut changes = view.changes(&place);
+    // A view that names a path behind the link, as a careless one might.
+    changes.present.push("d/a".into());
+    let capsule = workspace.capture(&before, &changes).unwrap();
+    expect(&capsule, &[("d", ChangeKind::Created), ("d/a", ChangeKind::Deleted)]);
+    assert!(matches!(capsule.after().get(&path("d")), Some(Node::Symlink { .. })));
+}

@@ -1,0 +1,116 @@
+//! The store and the states in it: what is put is what comes back, or an error.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crealeph_contracts::digest::Blake3;
+use crealeph_workspace::{KeepError, StoreError, Workspace};
+
+use crate::place::Place;
+
+fn object(place: &Place, digest: &Blake3) -> PathBuf {
+    let name = digest.to_string();
+    let (folder, rest) = name.split_at(2);
+    place.at(".crealeph/objects").join(folder).join(rest)
+}
+
+#[test]
+fn what_is_put_comes_back() {
+    let place = Place::new();
+    let workspace = place.workspace();
+    let store = workspace.store();
+    for bytes in [&b""[..], b"x", &[7; 100_000]] {
+        let digest = store.put(bytes).unwrap();
+        assert_eq!(digest, Blake3::of(bytes));
+        assert_eq!(store.put(bytes).unwrap(), digest);
+        assert!(store.contains(&digest));
+        assert_eq!(store.read(&digest, 100_000).unwrap(), bytes);
+    }
+    let large = Blake3::of(&[7; 100_000]);
+    assert!(matches!(store.read(&large, 99_999), Err(StoreError::TooLarge { .. })));
+    assert!(matches!(store.read(&Blake3::of(b"never"), 1), Err(StoreError::Missing(_))));
+    assert_eq!(fs::read_dir(place.at(".crealeph/temporary")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_damaged_content_is_found() {
+    let place = Place::with(&[("a", "content")]);
+    let workspace = place.workspace();
+    let snapshot = workspace.snapshot().unwrap();
+    workspace.keep(snapshot.state()).unwrap();
+    let digest = Blake3::of(b"content");
+    let stored = object(&place, &digest);
+    fs::remove_file(&stored).unwrap();
+    fs::write(&stored, "kontent").unwrap();
+    assert!(matches!(workspace.store().read(&digest, 10), Err(StoreError::Damaged(_))));
+    let restored = workspace.restore(snapshot.state().hash(), &Place::new().at("into"));
+    assert!(matches!(restored, Err(KeepError::Store(StoreError::Damaged(_)))));
+}
+
+#[test]
+fn a_state_is_restored_anywhere_after_the_workspace_has_moved_on() {
+    let place = Place::with(&[
+        ("a", "1"),
+        ("d/e/f", ""),
+        ("run", "#!"),
+        ("d/same", "1"),
+        (".gitignore", "t\n"),
+        ("t", ""),
+    ]);
+    place.set_mode("run", 0o755);
+    place.link("d/link", "../a");
+    let workspace = place.workspace();
+    let before = workspace.snapshot().unwrap();
+    workspace.keep(before.state()).unwrap();
+    workspace.keep(before.state()).unwrap();
+    fs::remove_dir_all(place.at("d")).unwrap();
+    place.write("a", "2");
+    place.write("b", "3");
+    let elsewhere = Place::new();
+    let restored = workspace.restore(before.state().hash(), &elsewhere.at("deep/into")).unwrap();
+    assert_eq!(&restored, before.state());
+    let copy = Workspace::open(&elsewhere.at("deep/into")).unwrap();
+    assert_eq!(copy.snapshot().unwrap().state(), before.state());
+    let again = workspace.restore(before.state().hash(), &elsewhere.at("deep/into"));
+    assert!(matches!(again, Err(KeepError::NotEmpty(_))));
+    assert_eq!(fs::read_to_string(place.at("a")).unwrap(), "2");
+}
+
+#[test]
+fn a_manifest_must_be_of_its_state() {
+    let place = Place::with(&[("a", "1")]);
+    let workspace = place.workspace();
+    let first = workspace.snapshot().unwrap().state().hash();
+    assert!(matches!(workspace.kept(first), Err(KeepError::Unknown(_))));
+    workspace.keep(workspace.snapshot().unwrap().state()).unwrap();
+    let manifest = place.at(&format!(".crealeph/states/{first}"));
+    let text = fs::read_to_string(&manifest).unwrap();
+    for damaged in [text.replace(" a\0", " b\0"), text.replace("file", "exec"), String::new(), text.repeat(2)]
+    {
+        fs::write(&manifest, damaged).unwrap();
+        assert!(matches!(workspace.kept(first), Err(KeepError::Damaged(_))));
+    }
+}
+
+#[test]
+fn a_file_that_changed_since_it_was_read_is_not_kept_as_what_it_was() {
+    let place = Place::with(&[("a", "1")]);
+    let workspace = place.workspace();
+    let before = workspace.snapshot().unwrap();
+    place.write("a", "2");
+    let kept = workspace.keep(before.state());
+    assert!(matches!(kept, Err(KeepError::Store(StoreError::Changed(path))) if path == "a"));
+    assert_eq!(fs::read_dir(place.at(".crealeph/temporary")).unwrap().count(), 0);
+}
+
+#[test]
+fn many_files_at_once() {
+    let place = Place::new();
+    (0..300).for_each(|number| place.write(&format!("d{}/f{number}", number % 7), &number.to_string()));
+    let workspace = place.workspace();
+    let state = workspace.snapshot().unwrap();
+    workspace.keep(state.state()).unwrap();
+    let elsewhere = Place::new();
+    workspace.restore(state.state().hash(), elsewhere.path()).unwrap();
+    assert_eq!(elsewhere.snapshot().state(), state.state());
+}
