@@ -108,6 +108,11 @@ impl Control {
         self.lock(File::try_lock_shared)
     }
 
+    /// Waits, not for ever, until nobody reads or publishes, and keeps it so while the lock is held.
+    pub(crate) fn lock_to_publish(&self) -> Result<Lock, ControlError> {
+        self.lock(File::try_lock)
+    }
+
     fn lock(&self, try_lock: fn(&File) -> Result<(), TryLockError>) -> Result<Lock, ControlError> {
         let path = self.folder.join("lock");
         let opened = File::options().create(true).truncate(false).write(true).open(&path);
@@ -120,6 +125,21 @@ impl Control {
             }
         }
         Err(ControlError::Busy(self.folder.parent().unwrap_or(&self.folder).to_owned()))
+    }
+
+    /// Removes temporary files of processes that are gone. Only while nobody else uses the workspace.
+    pub(crate) fn sweep(&self, _alone: &Lock) -> Result<(), ControlError> {
+        let folder = self.temporaries();
+        for entry in fs::read_dir(&folder).map_err(failed("read", &folder))? {
+            let path = entry.map_err(failed("read", &folder))?.path();
+            let owner =
+                path.file_name().and_then(|name| name.to_str()?.split_once('-')?.0.parse::<u32>().ok());
+            let is_gone = owner.is_none_or(|id| !Path::new("/proc").join(id.to_string()).exists());
+            if is_gone {
+                fs::remove_file(&path).map_err(failed("remove", &path))?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -83,6 +83,12 @@ pub(crate) fn join(folder: &str, name: &str) -> String {
     if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
 }
 
+/// Every folder above a path, nearest first, without the workspace itself.
+pub(crate) fn folders_above(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(path.rsplit_once('/'), |(folder, _)| folder.rsplit_once('/'))
+        .map(|(folder, _)| folder)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,5 +116,11 @@ mod tests {
         }
         assert_eq!(TreePath::parse(&"a".repeat(4096)), Err(PathFault::TooLong));
         assert!(TreePath::parse(&"a".repeat(4095)).is_ok());
+    }
+
+    #[test]
+    fn the_folders_above_a_path() {
+        assert_eq!(folders_above("a/b/c").collect::<Vec<_>>(), ["a/b", "a"]);
+        assert_eq!(folders_above("a").count(), 0);
     }
 }

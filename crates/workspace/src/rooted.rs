@@ -70,6 +70,16 @@ impl Root {
     pub(crate) fn file(&self, relative: &str) -> io::Result<File> {
         Ok(File::from(self.open_beneath(relative, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())?))
     }
+
+    /// What is at a path beneath, or nothing: also where a folder on the way is gone or no folder.
+    pub(crate) fn stat(&self, relative: &str) -> io::Result<Option<Stat>> {
+        let (folder, name) = relative.rsplit_once('/').unwrap_or(("", relative));
+        match self.folder(folder) {
+            Ok(folder) => stat_in(&folder, name),
+            Err(error) if is_gone(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// What is under a name in a folder, or nothing.
@@ -85,6 +95,11 @@ pub(crate) fn stat_in(folder: impl AsFd, name: &str) -> io::Result<Option<Stat>>
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
+}
+
+/// Whether an error says that something is there already.
+pub(crate) fn is_there(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::EXIST)
 }
 
 /// Creates the folders of a relative path beneath a root, as far as they are missing.
@@ -125,5 +140,7 @@ mod tests {
                 assert!(open(&root, link).is_err_and(|error| is_gone(&error)), "{link}");
             }
         }
+        assert!(root.stat("link/deep/file").unwrap().is_none());
+        assert!(root.stat("link").unwrap().is_some());
     }
 }

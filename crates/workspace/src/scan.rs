@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crealeph_contracts::digest::Blake3;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
-use rustix::fs::{Dir, FileType, Stat};
+use rustix::fs::{Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::cache::{Cache, CacheWriter, Identity};
@@ -239,6 +239,35 @@ pub(crate) fn unread_at(root: &Root, path: &str) -> Result<Result<Option<Unread>
         What::Link(target) => Some(Unread::Link { target }),
         What::File => Some(Unread::File { executable: stat.st_mode & OWNER_EXECUTES != 0 }),
     }))
+}
+
+/// What is under a name in a folder, wherever a link there leads; nothing where it is neither file nor link, or one that
+/// no state can hold.
+pub(crate) fn unread_in(
+    folder: &impl std::os::fd::AsFd,
+    name: &str,
+    stat: &Stat,
+) -> io::Result<Option<Unread>> {
+    let executable = stat.st_mode & OWNER_EXECUTES != 0;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile if stat.st_mode & SET_ID_BITS == 0 => Ok(Some(Unread::File { executable })),
+        FileType::Symlink => match rustix::fs::readlinkat(folder, name, Vec::new()) {
+            Ok(target) => Ok(target_text(&target).map(|target| Unread::Link { target })),
+            Err(Errno::NOENT | Errno::INVAL) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        },
+        _ => Ok(None),
+    }
+}
+
+/// The file under a name in a folder, read whole; nothing where it is no file.
+pub(crate) fn file_at(folder: &impl std::os::fd::AsFd, name: &str) -> io::Result<Option<Node>> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Ok(None);
+    }
+    Ok(Some(read_whole(&mut file)?.1))
 }
 
 /// The device cached identities are of; a workspace may hold others, whose clocks are not this one's.

@@ -36,6 +36,9 @@ pub enum SnapshotError {
     /// The files cannot be read.
     #[error(transparent)]
     Scan(#[from] ScanError),
+    /// A publish was interrupted, so the files are neither before nor after.
+    #[error("publish `{0}` was interrupted; recover the workspace first")]
+    Unsettled(String),
     /// `.crealeph` cannot be used.
     #[error(transparent)]
     Control(#[from] ControlError),
@@ -70,7 +73,10 @@ impl Workspace {
     /// # Errors
     /// When something cannot be read, cannot be part of a state, or goes past a limit.
     pub fn snapshot(&self) -> Result<Snapshot, SnapshotError> {
-        let _lock = self.control.lock_to_read()?;
+        let lock = self.control.lock_to_read()?;
+        if let Some(publish) = self.unsettled(&lock)? {
+            return Err(SnapshotError::Unsettled(publish));
+        }
         Ok(self.scan(&IgnoreFiles::new())?)
     }
 

@@ -105,7 +105,7 @@ fn a_file_that_changed_since_it_was_read_is_not_kept_as_what_it_was() {
 
 #[test]
 fn many_files_at_once() {
-    let place = Place::new();
+    let place = Place::on_disk();
     (0..300).for_each(|number| place.write(&format!("d{}/f{number}", number % 7), &number.to_string()));
     let workspace = place.workspace();
     let state = workspace.snapshot().unwrap();

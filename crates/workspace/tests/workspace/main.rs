@@ -13,6 +13,7 @@ mod comparing;
 mod ignoring;
 mod keeping;
 mod place;
+mod publishing;
 mod refusing;
 mod scanning;
 mod view;

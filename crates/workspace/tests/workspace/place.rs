@@ -11,7 +11,13 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// A place where syncing costs nothing, if there is one.
     pub(crate) fn new() -> Place {
+        Place { folder: tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap() }
+    }
+
+    /// A place where temporary files usually are, which may be a disk.
+    pub(crate) fn on_disk() -> Place {
         Place { folder: tempfile::tempdir().unwrap() }
     }
 

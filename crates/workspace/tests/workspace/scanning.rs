@@ -78,7 +78,8 @@ fn settle(place: &Place) {
 
 #[test]
 fn an_edit_of_the_same_size_and_time_is_found_however_soon_it_comes() {
-    let place = Place::with(&[("a", "0000")]);
+    let place = Place::on_disk();
+    place.write("a", "0000");
     let mut last = place.snapshot().state().hash();
     for round in 1..500 {
         let time = fs::metadata(place.at("a")).unwrap().modified().unwrap();

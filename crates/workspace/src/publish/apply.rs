@@ -1,0 +1,133 @@
+//! Doing the steps of a plan. Owns that nothing is done to a path that someone else changed: what a step displaces is
+//! looked at after it has been displaced, when nobody can change it by its path any more.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use crate::rooted::{Root, is_gone, is_there};
+
+use super::journal::Journal;
+use super::plan::{Plan, Step};
+use super::spot::{Seen, Spot, is_not_empty, is_unsupported};
+use super::{MAX_TOLD, PublishError, fault, io_error};
+
+/// The paths that are not as the plan has them, the first hundred.
+pub(super) fn conflicts(root: &Root, plan: &Plan) -> Result<Vec<String>, PublishError> {
+    let make_way: BTreeSet<&str> = plan
+        .steps
+        .iter()
+        .filter(|step| matches!(step, Step::RemoveFolder { .. } | Step::Delete { .. }))
+        .map(|step| step.path().as_str())
+        .collect();
+    let mut paths = Vec::new();
+    for step in &plan.steps {
+        let path = step.path();
+        let seen =
+            || -> io::Result<Seen> { Spot::at(root, path)?.map_or(Ok(Seen::Nothing), |spot| spot.look()) };
+        let is_as_planned = match step {
+            Step::Delete { before, .. } | Step::Replace { before, .. } => seen().map(|seen| seen.is(before)),
+            Step::Create { .. } if make_way.contains(path.as_str()) => Ok(true),
+            Step::Create { .. } => seen().map(|seen| seen == Seen::Nothing),
+            Step::RemoveFolder { .. } | Step::MakeFolder { .. } => Ok(true),
+        };
+        if !is_as_planned.map_err(io_error("look at", root, path.as_str()))? && paths.len() < MAX_TOLD {
+            paths.push(path.to_string());
+        }
+    }
+    Ok(paths)
+}
+
+/// Does one step. A conflict is found before or right after it; then this step, too, is to be undone.
+pub(super) fn apply(root: &Root, journal: &Journal, plan: &Plan, step: &Step) -> Result<(), PublishError> {
+    let path = step.path().as_str();
+    let conflict = || PublishError::Conflict { paths: vec![path.to_owned()], kept: Vec::new() };
+    let failed = |error: io::Error| match is_unsupported(&error) {
+        true => PublishError::Unsupported(root.at(path)),
+        false => io_error("change", root, path)(error),
+    };
+    let Some(target) = Spot::at(root, step.path()).map_err(failed)? else { return Err(conflict()) };
+    let slot = match step.slot() {
+        Some(slot) => Some(journal.slot(root, plan, slot).map_err(failed)?),
+        None => None,
+    };
+    fault::point("before a step");
+    match (step, slot) {
+        (Step::Delete { before, .. }, Some(slot)) => {
+            if target.is_folder().map_err(failed)? {
+                return Err(conflict());
+            }
+            match target.move_to(&slot) {
+                Err(error) if is_gone(&error) => return Err(conflict()),
+                moved => moved.map_err(failed)?,
+            }
+            fault::point("deleted");
+            if !slot.look().map_err(failed)?.is(before) {
+                return Err(conflict());
+            }
+        }
+        (Step::Replace { before, .. }, Some(slot)) => {
+            match slot.exchange(&target) {
+                Err(error) if is_gone(&error) => return Err(conflict()),
+                exchanged => exchanged.map_err(failed)?,
+            }
+            fault::point("exchanged");
+            if !slot.look().map_err(failed)?.is(before) {
+                return Err(conflict());
+            }
+        }
+        (Step::Create { .. }, Some(slot)) => match slot.move_to(&target) {
+            Err(error) if is_there(&error) => return Err(conflict()),
+            moved => moved.map_err(failed)?,
+        },
+        (Step::RemoveFolder { .. }, _) => match target.remove_folder() {
+            Err(error) if is_gone(&error) || is_not_empty(&error) => return Err(conflict()),
+            removed => removed.map_err(failed)?,
+        },
+        (Step::MakeFolder { .. }, _) => match target.make_folder(0o777) {
+            Err(error) if is_there(&error) => {
+                if !target.is_folder().map_err(failed)? {
+                    return Err(conflict());
+                }
+            }
+            made => {
+                made.map_err(failed)?;
+                // A folder made by root belongs to whom the folder above belongs.
+                if rustix::process::geteuid().is_root()
+                    && let Some(above) = super::stage::nearest_folder(root, path).map_err(failed)?
+                {
+                    target.give_to(&above).map_err(failed)?;
+                }
+            }
+        },
+        _ => {}
+    }
+    fault::point("after a step");
+    Ok(())
+}
+
+/// Makes what was done in the folders of all steps durable.
+pub(super) fn sync_targets(root: &Root, plan: &Plan) -> Result<(), PublishError> {
+    let folders: BTreeSet<&str> = plan.steps.iter().map(|step| step.path().split().0).collect();
+    for folder in folders {
+        match root.folder(folder) {
+            Ok(opened) => {
+                rustix::fs::fsync(&opened).map_err(|errno| io_error("sync", root, folder)(errno.into()))?;
+            }
+            Err(error) if is_gone(&error) => {}
+            Err(error) => return Err(io_error("sync", root, folder)(error)),
+        }
+    }
+    Ok(())
+}
+
+/// Removes the folders that the plan's deletions left empty.
+pub(super) fn remove_emptied(root: &Root, plan: &Plan) {
+    for folder in &plan.emptied {
+        fault::point("before an emptied folder goes");
+        let (above, name) = folder.rsplit_once('/').unwrap_or(("", folder));
+        if let Ok(above) = root.folder(above) {
+            // One that holds something stays; it is no part of the state either way.
+            let _ = rustix::fs::unlinkat(&above, name, rustix::fs::AtFlags::REMOVEDIR);
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Settling what was interrupted, and clearing away what is over. Owns undoing, which can itself be interrupted and done
+//! again; and that nothing someone else wrote is ever removed: it is left in its place or kept beside, and told.
+//!
+//! Whether a step was done is told by its slot: a file or link that was to arrive is no longer in it, one that was to go
+//! away is. What is in a slot is removed only when it is, to the byte, what the plan says it must be.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::node::Node;
+use crate::rooted::{Root, is_gone, is_there};
+
+use super::journal::{Journal, Stage};
+use super::plan::{Plan, Slot, Step};
+use super::spot::{Seen, Spot, is_not_empty};
+use super::{PublishError, apply, fault, io_error};
+
+/// How often undoing a step is tried while someone else changes the same path.
+const TRIES: usize = 8;
+
+/// What became of a publish that was not over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It had not begun; there was nothing to undo.
+    Discarded,
+    /// It was interrupted, and everything it had done was undone.
+    RolledBack,
+    /// It was complete.
+    Published,
+}
+
+/// A content that somebody else wrote at the moment of a publish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The path it was written to.
+    pub path: String,
+    /// Where it is now.
+    pub place: KeptPlace,
+}
+
+/// Where a content is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeptPlace {
+    /// At its own path, where it was written.
+    InPlace,
+    /// In this file under `.crealeph/kept`, because its path holds something else.
+    Beside(PathBuf),
+}
+
+/// A publish that was settled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// Which.
+    pub publish: String,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// What somebody else wrote meanwhile.
+    pub kept: Vec<Kept>,
+}
+
+/// Settles a publish whose owner is gone. Nothing to tell where it is held, or was over and nobody else wrote.
+pub(super) fn settle(root: &Root, journal: Journal) -> Result<Option<Settled>, PublishError> {
+    let publish = journal.id().to_owned();
+    let settled = |outcome, kept| Settled { publish, outcome, kept };
+    match journal.stage() {
+        Some(Stage::Held) => Ok(None),
+        None | Some(Stage::Prepared) => {
+            journal.discard(root)?;
+            Ok(Some(settled(Outcome::Discarded, Vec::new())))
+        }
+        Some(Stage::Applying) => {
+            let plan = journal.plan(Stage::Applying)?;
+            let kept = roll_back(root, &journal, &plan)?;
+            Ok(Some(settled(Outcome::RolledBack, kept)))
+        }
+        Some(stage @ (Stage::Committed | Stage::RolledBack)) => {
+            let plan = journal.plan(stage)?;
+            let outcome = if stage == Stage::Committed { Outcome::Published } else { Outcome::RolledBack };
+            let kept = clear(root, journal, &plan, stage)?;
+            Ok((!kept.is_empty()).then(|| settled(outcome, kept)))
+        }
+    }
+}
+
+/// Undoes every step that was done, last first. What was staged stays in its slot until the publish is cleared away.
+pub(super) fn roll_back(root: &Root, journal: &Journal, plan: &Plan) -> Result<Vec<Kept>, PublishError> {
+    let mut undo = Undo { root, journal, plan, kept: Vec::new() };
+    for step in plan.steps.iter().rev() {
+        fault::point("before undoing");
+        undo.step(step).map_err(io_error("restore", root, step.path().as_str()))?;
+        fault::point("undone");
+    }
+    apply::sync_targets(root, plan)?;
+    journal.sync_slots(root, plan)?;
+    let kept = undo.kept;
+    journal.advance(Stage::Applying, Stage::RolledBack)?;
+    Ok(kept)
+}
+
+/// Removes what a publish that is over left in its slots, apart from what somebody wrote into it. As long as somebody
+/// still has some of it open for writing, all of it stays.
+fn clear(root: &Root, journal: Journal, plan: &Plan, stage: Stage) -> Result<Vec<Kept>, PublishError> {
+    if journal.is_being_written(root, plan) {
+        return Ok(Vec::new());
+    }
+    let mut undo = Undo { root, journal: &journal, plan, kept: Vec::new() };
+    for step in &plan.steps {
+        let expected = match (stage, step) {
+            (Stage::Committed, Step::Delete { before, .. } | Step::Replace { before, .. }) => before,
+            (Stage::RolledBack, Step::Create { after, .. } | Step::Replace { after, .. }) => after,
+            _ => continue,
+        };
+        let Some(slot) = step.slot() else { continue };
+        fault::point("before clearing");
+        undo.clear(step, slot, expected).map_err(io_error("clear", root, step.path().as_str()))?;
+    }
+    let kept = undo.kept;
+    if stage == Stage::Committed {
+        apply::remove_emptied(root, plan);
+    }
+    journal.discard(root)?;
+    Ok(kept)
+}
+
+struct Undo<'u> {
+    root: &'u Root,
+    journal: &'u Journal,
+    plan: &'u Plan,
+    kept: Vec<Kept>,
+}
+
+impl Undo<'_> {
+    fn step(&mut self, step: &Step) -> io::Result<()> {
+        match step {
+            Step::Create { after, slot, .. } => self.create(step, after, *slot),
+            Step::Replace { after, slot, .. } => self.replace(step, after, *slot),
+            Step::Delete { slot, .. } => self.delete(step, *slot),
+            Step::MakeFolder { path } => match Spot::at(self.root, path)? {
+                Some(spot) => match spot.remove_folder() {
+                    // Somebody uses it already, or it was never made.
+                    Err(error) if is_not_empty(&error) || is_gone(&error) => Ok(()),
+                    removed => removed,
+                },
+                None => Ok(()),
+            },
+            Step::RemoveFolder { path, mode } => match Spot::at(self.root, path)? {
+                Some(spot) => match spot.make_folder(*mode) {
+                    Err(error) if is_there(&error) => Ok(()),
+                    made => made,
+                },
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Takes back what was created, into its slot.
+    fn create(&mut self, step: &Step, after: &Node, slot: Slot) -> io::Result<()> {
+        let slot = self.journal.slot(self.root, self.plan, slot)?;
+        if slot.stat()?.is_some() {
+            return Ok(());
+        }
+        let Some(target) = Spot::at(self.root, step.path())? else { return Ok(()) };
+        for _ in 0..TRIES {
+            match target.look()? {
+                Seen::Nothing => return Ok(()),
+                seen if !seen.is(after) => return self.left_in_place(step),
+                _ => {}
+            }
+            fault::point("before taking back");
+            match target.move_to(&slot) {
+                Err(error) if is_gone(&error) => continue,
+                moved => moved?,
+            }
+            fault::point("taken back");
+            if slot.look()?.is(after) {
+                return Ok(());
+            }
+            // Somebody wrote to it in the last moment: it goes back, unless its place is taken again.
+            match slot.move_to(&target) {
+                Err(error) if is_there(&error) => return self.keep_beside(step, &slot),
+                moved => moved?,
+            }
+        }
+        self.left_in_place(step)
+    }
+
+    /// Exchanges back what was exchanged.
+    fn replace(&mut self, step: &Step, after: &Node, number: Slot) -> io::Result<()> {
+        let slot = self.journal.slot(self.root, self.plan, number)?;
+        match slot.look()? {
+            Seen::Nothing => return Ok(()),
+            seen if seen.is(after) => return Ok(()),
+            _ => {}
+        }
+        let Some(target) = Spot::at(self.root, step.path())? else { return self.keep_beside(step, &slot) };
+        for _ in 0..TRIES {
+            match target.look()? {
+                Seen::Nothing => match slot.move_to(&target) {
+                    Err(error) if is_there(&error) => continue,
+                    moved => return moved,
+                },
+                seen if seen.is(after) => {}
+                _ => {
+                    self.left_in_place(step)?;
+                    return self.keep_beside(step, &slot);
+                }
+            }
+            fault::point("before exchanging back");
+            match slot.exchange(&target) {
+                Err(error) if is_gone(&error) => continue,
+                exchanged => exchanged?,
+            }
+            fault::point("exchanged back");
+            if slot.look()?.is(after) {
+                return Ok(());
+            }
+            // Somebody saved in the last moment: what they wrote belongs in its place.
+            match slot.exchange(&target) {
+                Err(error) if is_gone(&error) => return self.keep_beside(step, &slot),
+                exchanged => exchanged?,
+            }
+        }
+        self.left_in_place(step)?;
+        self.keep_beside(step, &slot)
+    }
+
+    /// Puts back what was deleted.
+    fn delete(&mut self, step: &Step, slot: Slot) -> io::Result<()> {
+        let slot = self.journal.slot(self.root, self.plan, slot)?;
+        if slot.stat()?.is_none() {
+            return Ok(());
+        }
+        let Some(target) = Spot::at(self.root, step.path())? else { return self.keep_beside(step, &slot) };
+        fault::point("before putting back");
+        match slot.move_to(&target) {
+            Err(error) if is_there(&error) => {
+                self.left_in_place(step)?;
+                self.keep_beside(step, &slot)
+            }
+            moved => moved,
+        }
+    }
+
+    /// Leaves what is in a slot to be removed if it is what it must be, and keeps it otherwise.
+    fn clear(&mut self, step: &Step, slot: Slot, expected: &Node) -> io::Result<()> {
+        let slot = match self.journal.slot(self.root, self.plan, slot) {
+            Ok(slot) => slot,
+            // The slots were removed already.
+            Err(error) if is_gone(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        match slot.look()? {
+            Seen::Nothing => Ok(()),
+            seen if seen.is(expected) => Ok(()),
+            _ => self.keep_beside(step, &slot),
+        }
+    }
+
+    fn left_in_place(&mut self, step: &Step) -> io::Result<()> {
+        self.kept.push(Kept { path: step.path().to_string(), place: KeptPlace::InPlace });
+        Ok(())
+    }
+
+    /// Moves what is in a slot to where it is kept, under a name of its own.
+    fn keep_beside(&mut self, step: &Step, slot: &Spot) -> io::Result<()> {
+        let Some(number) = step.slot() else { return Ok(()) };
+        let folder = self.journal.kept(self.root, self.plan, number);
+        std::fs::create_dir_all(&folder)?;
+        folder.parent().map_or(Ok(()), |kept| std::fs::File::open(kept)?.sync_all())?;
+        let name = format!("{}-{}", number.number, step.path().split().1);
+        for copy in 0..TRIES {
+            let name = if copy == 0 { name.clone() } else { format!("{name}-{copy}") };
+            let beside = Spot::own(&folder, name.clone())?;
+            match slot.move_to(&beside) {
+                Err(error) if is_there(&error) => continue,
+                moved => moved?,
+            }
+            beside.sync()?;
+            fault::point("kept beside");
+            let place = KeptPlace::Beside(folder.join(name));
+            self.kept.push(Kept { path: step.path().to_string(), place });
+            return Ok(());
+        }
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, "no free name to keep it under"))
+    }
+}
