@@ -12,10 +12,8 @@ use crate::control::ControlError;
 use crate::node::Node;
 use crate::path::{OUTSIDE_NAMES, TreePath};
 use crate::rooted::Root;
-use crate::rules::{IGNORE_FILE, Rules};
-use crate::scan::{
-    IgnoreFiles, Refusal, RefusalReason, ScanError, Snapshot, Unread, read_ignore_file, unread_at,
-};
+use crate::rules::{IGNORE_FILE, IgnoreFiles, Rules};
+use crate::scan::{Refusal, RefusalReason, ScanError, Snapshot, Unread, read_ignore_file, unread_at};
 use crate::state::{FileAndFolder, State, StateHash};
 use crate::store::{Source, StoreError};
 use crate::workspace::Workspace;
@@ -133,7 +131,7 @@ impl Workspace {
         };
         capture.sort_out(view);
         let ignore_files = capture.ignore_files()?;
-        let (base, rules) = capture.base(&ignore_files)?;
+        let (base, rules) = capture.base(ignore_files.as_ref())?;
         let changes = capture.changes(&base, &rules)?;
         if !capture.refusals.is_empty() {
             capture.refusals.sort_by(|one, other| one.path.cmp(&other.path));
@@ -196,35 +194,34 @@ impl Capture<'_> {
         }
     }
 
-    /// The ignore files that are not as they were before, as they are now.
-    fn ignore_files(&self) -> Result<IgnoreFiles, ScanError> {
+    /// The ignore files as they are after the run, if that changes any rule.
+    fn ignore_files(&self) -> Result<Option<IgnoreFiles>, ScanError> {
         let rules = &self.before.rules;
-        let mut files = IgnoreFiles::new();
+        let mut files = IgnoreFiles { texts: BTreeMap::new(), gone: self.gone.clone() };
         for path in &self.gone {
-            if let Some(folder) = folder_of_ignore_file(path) {
-                files.insert(folder.to_owned(), None);
-            }
-            files.extend(rules.texts_under(path).map(|folder| (folder.to_owned(), None)));
+            let own = folder_of_ignore_file(path).into_iter();
+            let all = own.chain(rules.texts_under(path));
+            files.texts.extend(all.map(|folder| (folder.to_owned(), None)));
         }
         for path in &self.present {
             if let Some(folder) = folder_of_ignore_file(path) {
                 let max_bytes = self.workspace.limits.max_ignore_file_bytes;
-                files.insert(folder.to_owned(), read_ignore_file(&self.view, path, max_bytes)?);
+                files.texts.insert(folder.to_owned(), read_ignore_file(&self.view, path, max_bytes)?);
             }
         }
-        files.retain(|folder, text| rules.text(folder) != text.as_deref());
-        Ok(files)
+        let is_other = files.texts.iter().any(|(folder, text)| rules.text(folder) != text.as_deref());
+        Ok(is_other.then_some(files))
     }
 
     /// The state before as the rules after the run see it, and those rules.
     fn base(
         &self,
-        ignore_files: &IgnoreFiles,
+        ignore_files: Option<&IgnoreFiles>,
     ) -> Result<(BTreeMap<TreePath, Node>, Arc<Rules>), CaptureError> {
         let before = &self.before.state;
-        if ignore_files.is_empty() {
+        let Some(ignore_files) = ignore_files else {
             return Ok((before.entries().clone(), Arc::clone(&self.before.rules)));
-        }
+        };
         let _lock = self.workspace.control.lock_to_read()?;
         let rescan = self.workspace.scan(ignore_files)?;
         let rules = Arc::new(rescan.rules.with_new_files(ignore_files));
@@ -253,12 +250,9 @@ impl Capture<'_> {
             }
         }
         for path in std::mem::take(&mut self.present) {
-            let counts = |rules: &Rules| !ignores(rules, &path);
             let parsed = TreePath::parse(&path);
             match unread_at(&self.view, &path)? {
-                Err(_) | Ok(Some(_)) if !counts(&self.before.rules) && !counts(rules) => {
-                    self.discarded.ignored += 1
-                }
+                Err(_) | Ok(Some(_)) if self.discards(rules, &path) => self.discarded.ignored += 1,
                 Err(reason) => self.refuse(&path, reason),
                 Ok(Some(found)) => match parsed {
                     Err(fault) => self.refuse(&path, RefusalReason::Path(fault)),
@@ -278,14 +272,13 @@ impl Capture<'_> {
         let mut changes = Vec::new();
         let mut unread = Vec::new();
         for (path, found) in after {
-            let is_ignored_before = ignores(&self.before.rules, path.as_str());
-            if is_ignored_before && ignores(rules, path.as_str()) {
+            if self.discards(rules, path.as_str()) {
                 self.discarded.ignored += 1;
                 continue;
             }
             let before = match self.before.state.get(&path) {
                 Some(node) => Some(node.clone()),
-                None if is_ignored_before => self.in_place(&path)?,
+                None if ignores(&self.before.rules, path.as_str()) => self.in_place(&path)?,
                 None => None,
             };
             unread.push((path, before, found));
@@ -297,6 +290,13 @@ impl Capture<'_> {
             }
         }
         Ok(changes)
+    }
+
+    /// Whether a path is ignored for this run: by the rules before and after it. An ignore file whose rules are in force
+    /// after the run is part of the change even then: the state after is the one its rules tell.
+    fn discards(&self, rules: &Rules, path: &str) -> bool {
+        let is_in_force = || folder_of_ignore_file(path).is_some_and(|folder| rules.asks(folder));
+        ignores(&self.before.rules, path) && ignores(rules, path) && !is_in_force()
     }
 
     fn remove_under(

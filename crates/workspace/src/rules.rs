@@ -3,7 +3,7 @@
 //!
 //! The rules of one scan are kept, so that they can be asked again later, when the files they came from have changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::git::Tracked;
+use crate::path::folders_above;
 
 /// The name of an ignore file.
 pub(crate) const IGNORE_FILE: &str = ".gitignore";
@@ -120,6 +121,24 @@ impl Scope {
     }
 }
 
+/// Ignore files as they would be, where that is not how they are.
+#[derive(Debug, Default)]
+pub(crate) struct IgnoreFiles {
+    /// Texts by folder, or none.
+    pub(crate) texts: BTreeMap<String, Option<Box<[u8]>>>,
+    /// Paths that would be gone, with every ignore file under them that has no text above.
+    pub(crate) gone: BTreeSet<String>,
+}
+
+impl IgnoreFiles {
+    /// The ignore file a folder would have; nothing where it would be as it is.
+    pub(crate) fn text(&self, folder: &str) -> Option<Option<Box<[u8]>>> {
+        let is_gone =
+            || std::iter::once(folder).chain(folders_above(folder)).any(|path| self.gone.contains(path));
+        self.texts.get(folder).cloned().or_else(|| is_gone().then_some(None))
+    }
+}
+
 /// What a folder adds to the rules.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FolderRules {
@@ -142,9 +161,9 @@ impl Rules {
     }
 
     /// These rules, with ignore files in folders that were not there when they were read.
-    pub(crate) fn with_new_files(&self, files: &BTreeMap<String, Option<Box<[u8]>>>) -> Self {
+    pub(crate) fn with_new_files(&self, files: &IgnoreFiles) -> Self {
         let mut folders = self.folders.clone();
-        for (folder, text) in files {
+        for (folder, text) in &files.texts {
             if text.is_some() {
                 folders.entry(folder.clone()).or_default().text.clone_from(text);
             }
@@ -166,22 +185,38 @@ impl Rules {
 
     /// Whether a path is ignored, judged folder by folder as a walk would.
     pub(crate) fn ignores(&self, path: &[u8], is_folder: bool) -> bool {
+        self.judge(path, is_folder).is_none()
+    }
+
+    /// Whether the ignore file of a folder is asked at all: not in one that is ignored.
+    pub(crate) fn asks(&self, folder: &str) -> bool {
+        let scope = if folder.is_empty() {
+            Some(self.outermost.clone())
+        } else {
+            self.judge(folder.as_bytes(), true)
+        };
+        scope.is_some_and(|scope| !self.enter(&scope, folder).is_only_tracked())
+    }
+
+    /// What holds at a path that counts, as far as the folders above and its own verdict go.
+    fn judge(&self, path: &[u8], is_folder: bool) -> Option<Scope> {
         let mut scope = self.enter(&self.outermost, "");
         let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
         for end in slashes.chain([path.len()]) {
             let part = path.get(..end).unwrap_or(path);
             let is_last = end == path.len();
             let verdict = scope.verdict(part, !is_last || is_folder);
-            match verdict {
-                Verdict::Ignored => return true,
-                _ if is_last => return false,
-                _ => {
-                    let below = scope.below(verdict);
-                    scope = std::str::from_utf8(part).map_or(below.clone(), |part| self.enter(&below, part));
-                }
+            if verdict == Verdict::Ignored {
+                return None;
+            }
+            scope = scope.below(verdict);
+            if let Ok(part) = std::str::from_utf8(part)
+                && !is_last
+            {
+                scope = self.enter(&scope, part);
             }
         }
-        false
+        Some(scope)
     }
 
     /// What holds in a folder, given what holds above it.

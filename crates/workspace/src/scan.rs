@@ -20,7 +20,7 @@ use crate::git::{GitError, Tracked};
 use crate::node::{Node, stays_inside, target_text};
 use crate::path::{GIT, OUTSIDE_NAMES, PathFault, TreePath, join};
 use crate::rooted::{Root, is_gone, stat_in};
-use crate::rules::{FolderRules, IGNORE_FILE, Rules, Scope, Verdict};
+use crate::rules::{FolderRules, IGNORE_FILE, IgnoreFiles, Rules, Scope, Verdict};
 use crate::state::{FileAndFolder, State};
 
 /// How often a file is read again when it changes under the reading.
@@ -148,9 +148,6 @@ impl Snapshot {
         self.rules.ignores(path.as_str().as_bytes(), false)
     }
 }
-
-/// Ignore files as they would be, by folder: their text, or none.
-pub(crate) type IgnoreFiles = BTreeMap<String, Option<Box<[u8]>>>;
 
 /// Where a scan finds and leaves what it knows.
 pub(crate) struct CacheFiles {
@@ -429,8 +426,8 @@ impl Walk<'_> {
                 scope = above.repository(Arc::clone(tracked));
             }
         }
-        rules.text = match self.ignore_files.get(folder) {
-            Some(text) => text.clone(),
+        rules.text = match self.ignore_files.text(folder) {
+            Some(text) => text,
             None if has(IGNORE_FILE) && !scope.is_only_tracked() => self.ignore_file(folder)?,
             None => None,
         };

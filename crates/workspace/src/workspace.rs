@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use crate::control::{Control, ControlError};
 use crate::rooted::Root;
-use crate::scan::{self, CacheFiles, IgnoreFiles, Limits, ScanError, Snapshot};
+use crate::rules::IgnoreFiles;
+use crate::scan::{self, CacheFiles, Limits, ScanError, Snapshot};
 
 /// A folder whose state is read and changed as a whole.
 #[derive(Debug)]
@@ -77,7 +78,7 @@ impl Workspace {
         if let Some(publish) = self.unsettled(&lock)? {
             return Err(SnapshotError::Unsettled(publish));
         }
-        Ok(self.scan(&IgnoreFiles::new())?)
+        Ok(self.scan(&IgnoreFiles::default())?)
     }
 
     /// Reads the state as it would be with other ignore files.

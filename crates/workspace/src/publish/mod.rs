@@ -47,6 +47,16 @@ pub enum PublishError {
         /// What somebody wrote at that very moment.
         kept: Vec<Kept>,
     },
+    /// Where a file or folder is to be, something is that is ignored, or that somebody else put there.
+    #[error(
+        "`{wanted}` cannot be made: `{path}` is in the way, is no part of the change and stays; move it away"
+    )]
+    InTheWay {
+        /// What is to be made.
+        wanted: String,
+        /// What is in the way.
+        path: String,
+    },
     /// The file system lacks what atomic publishing needs.
     #[error("the file system of `{}` cannot exchange files atomically; move the workspace to ext4, xfs, btrfs or tmpfs", .0.display())]
     Unsupported(PathBuf),

@@ -56,8 +56,13 @@ pub(super) fn plan(
         let Some(after) = change.after.clone() else { continue };
         let above = folders_above(path.as_str()).map(str::to_owned).collect::<Vec<_>>();
         for folder in above {
-            if !is_folder(root, &folder).map_err(io_error("look at", root, &folder))? {
-                missing.insert(folder);
+            let there = root.stat(&folder).map_err(io_error("look at", root, &folder))?;
+            match there.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+                Some(FileType::Directory) => {}
+                Some(_) if !deleted.contains(folder.as_str()) => {
+                    return Err(PublishError::InTheWay { wanted: path.to_string(), path: folder });
+                }
+                _ => drop(missing.insert(folder)),
             }
         }
         if is_folder(root, path.as_str()).map_err(io_error("look at", root, path.as_str()))? {
@@ -105,7 +110,7 @@ fn folders_in(
         match below.filter(|_| is_folder(root, &inner).unwrap_or(false)) {
             Some(below) => folders_in(root, &below, deleted, steps)?,
             None if deleted.contains(inner.as_str()) => {}
-            None => return Err(PublishError::Conflict { paths: vec![inner], kept: Vec::new() }),
+            None => return Err(PublishError::InTheWay { wanted: path.to_string(), path: inner }),
         }
     }
     steps.push(Step::RemoveFolder { path: path.clone(), mode });

@@ -192,6 +192,32 @@ fn deleting_everything_spares_what_is_ignored() {
 }
 
 #[test]
+fn rules_that_were_never_asked_do_not_come_into_force_when_they_are_gone() {
+    // What is tracked in an ignored folder counts, but its ignore file is not asked; then all of it is removed.
+    let place = Place::with(&[(".gitignore", "*\n"), ("i/.gitignore", "*\n"), ("i/j", "1")]);
+    place.track("", &[".gitignore", "i/.gitignore"]);
+    let capsule =
+        captured(&place, |view| [".gitignore", "i"].iter().for_each(|path| view.remove(path))).unwrap();
+    let deleted = |path| (path, ChangeKind::Deleted);
+    expect(&capsule, &[deleted(".gitignore"), deleted("i/.gitignore"), deleted("i/j")]);
+}
+
+#[test]
+fn an_ignore_file_in_force_is_published_even_if_it_ignores_itself() {
+    let place = Place::with(&[(".gitignore", "*\n"), ("i/.gitignore", "x\n"), ("i/j", "1")]);
+    let capsule = captured(&place, |view| {
+        view.remove(".gitignore");
+        view.place.write("i/.gitignore", "*\n");
+    })
+    .unwrap();
+    expect(&capsule, &[(".gitignore", ChangeKind::Deleted), ("i/.gitignore", ChangeKind::Modified)]);
+    assert!(capsule.after().is_empty());
+    let workspace = place.workspace();
+    workspace.prepare(&capsule).unwrap().publish().map(drop).unwrap();
+    assert_eq!(workspace.snapshot().unwrap().state(), capsule.after());
+}
+
+#[test]
 fn a_tracked_file_counts_whatever_ignores_it() {
     let place = Place::with(&[(".gitignore", "gen/\n"), ("gen/tracked", "1"), ("gen/other", "1")]);
     place.track("", &["gen/tracked"]);

@@ -109,7 +109,11 @@ proptest! {
         let total = workspace.deltas(capsule.changes()).unwrap().total;
         assert!(total >= capsule.changes().len() as u64);
 
-        workspace.prepare(&capsule).unwrap().discard().unwrap();
+        match workspace.prepare(&capsule).and_then(Prepared::discard) {
+            // An ignored file lies in a folder that is to become a file.
+            Ok(()) | Err(PublishError::InTheWay { .. }) => {}
+            Err(other) => panic!("{other}"),
+        }
         assert_eq!(workspace.snapshot().unwrap().state(), before.state());
         match workspace.prepare(&capsule).and_then(Prepared::publish) {
             Ok(_) => {
@@ -118,8 +122,7 @@ proptest! {
                 workspace.recover().unwrap();
                 assert_eq!(workspace.snapshot().unwrap().state(), capsule.after());
             }
-            // An ignored file lies in a folder that is to become a file.
-            Err(PublishError::Conflict { .. }) => {
+            Err(PublishError::InTheWay { .. }) => {
                 assert_eq!(workspace.snapshot().unwrap().state(), before.state());
             }
             Err(other) => panic!("{other}"),
@@ -216,7 +219,7 @@ fn folders_left_empty_go_and_others_stay() {
 }
 
 #[test]
-fn ignored_files_in_a_folder_that_is_to_be_a_file_are_a_conflict() {
+fn ignored_files_in_a_folder_that_is_to_be_a_file_are_in_the_way() {
     let place = Place::with(&[(".gitignore", "*.log\n"), ("d/a", "1"), ("d/x.log", "precious")]);
     let capsule = captured(&place, |view| {
         view.remove("d");
@@ -224,9 +227,22 @@ fn ignored_files_in_a_folder_that_is_to_be_a_file_are_a_conflict() {
     });
     let workspace = place.workspace();
     let error = workspace.prepare(&capsule).map(drop).unwrap_err();
-    assert!(matches!(&error, PublishError::Conflict { paths, .. } if paths == &["d/x.log"]), "{error}");
+    assert!(matches!(&error, PublishError::InTheWay { path, .. } if path == "d/x.log"), "{error}");
     assert_eq!(fs::read_to_string(place.at("d/x.log")).unwrap(), "precious");
     assert_eq!(workspace.snapshot().unwrap().state().hash(), capsule.before());
+}
+
+#[test]
+fn an_ignored_file_where_a_folder_is_needed_is_in_the_way() {
+    let place = Place::with(&[(".gitignore", "/out\n"), ("out", "precious")]);
+    place.track("", &["out/tracked"]);
+    let capsule = captured(&place, |view| {
+        view.remove("out");
+        view.place.write("out/tracked", "1");
+    });
+    let error = place.workspace().prepare(&capsule).map(drop).unwrap_err();
+    assert!(matches!(&error, PublishError::InTheWay { path, .. } if path == "out"), "{error}");
+    assert_eq!(fs::read_to_string(place.at("out")).unwrap(), "precious");
 }
 
 #[test]
@@ -266,9 +282,13 @@ fn touched_paths_conflict_and_untouched_ones_merge() {
         edit(&place);
         let workspace = place.workspace();
         let before = workspace.snapshot().unwrap();
-        let error = workspace.prepare(&capsule).unwrap().publish().unwrap_err();
-        let PublishError::Conflict { paths, kept } = &error else { panic!("{error}") };
-        assert_eq!((paths.as_slice(), kept.len()), ([told.to_owned()].as_slice(), 0));
+        match workspace.prepare(&capsule).and_then(Prepared::publish).unwrap_err() {
+            PublishError::Conflict { paths, kept } => {
+                assert_eq!((paths.as_slice(), kept.len()), ([told.to_owned()].as_slice(), 0));
+            }
+            PublishError::InTheWay { path, .. } => assert_eq!((told, path.as_str()), ("deep", "deep")),
+            other => panic!("{other}"),
+        }
         assert_eq!(workspace.snapshot().unwrap().state(), before.state(), "{told}");
     }
 }
