@@ -4,7 +4,7 @@ use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::scalar::{LedgerId, TenantId};
 use postgres::types::ToSql;
 
-use super::rows::{self, ENTRY, HEAD, STEP};
+use super::rows::{self, BY_ID, ENTRY, HEAD, STEP, each};
 use super::session::Session;
 use crate::error::LedgerError;
 use crate::merkle::{TILE_WIDTH, Tile};
@@ -65,10 +65,7 @@ impl Reads for PostgresReads<'_> {
             return Ok(Vec::new());
         }
         let places: Vec<i64> = seqs.iter().map(|seq| seq.as_i64()).collect();
-        let sql = format!(
-            "SELECT {ENTRY} FROM unnest($2::bigint[]) WITH ORDINALITY AS w (seq, turn) \
-             JOIN entries e ON e.tenant = $1 AND e.seq = w.seq ORDER BY w.turn"
-        );
+        let sql = each(ENTRY, "bigint", "seq = w.value");
         self.entries(head, &sql, &[&head.tenant_id.as_str(), &places])
     }
 
@@ -156,7 +153,7 @@ impl Reads for PostgresReads<'_> {
             return Ok(Vec::new());
         }
         let ids: Vec<&str> = ids.iter().map(|id| id.as_str()).collect();
-        let sql = format!("SELECT {STEP} FROM entries WHERE tenant = $1 AND id = ANY($2)");
+        let sql = each(STEP, "text", BY_ID);
         let found = self.session.query(&sql, &[&head.tenant_id.as_str(), &ids])?;
         found.iter().map(|row| rows::step(row, &self.session.server)).collect()
     }

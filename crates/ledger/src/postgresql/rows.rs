@@ -17,8 +17,22 @@ pub(super) const ENTRY: &str = "e.seq, e.id, e.robot, e.module, e.source, e.kind
     e.reach_copy, e.reach_benchmark, e.reach_playbook, e.depends_on, e.payload";
 
 /// The columns of a lineage step, in the order [`step`] reads them; the key last.
-pub(super) const STEP: &str = "seq, id, robot, kind, created_at, reach_signal, reach_fusion, reach_idea, reach_copy, \
-    reach_benchmark, reach_playbook, depends_on, key";
+pub(super) const STEP: &str = "e.seq, e.id, e.robot, e.kind, e.created_at, e.reach_signal, e.reach_fusion, \
+    e.reach_idea, e.reach_copy, e.reach_benchmark, e.reach_playbook, e.depends_on, e.key";
+
+/// A statement that finds one entry for each element of `$2`, by an index of tenant and that column. Each element is
+/// looked up by itself, because before a table is analysed the planner takes `= ANY` for a filter and reads the whole log.
+pub(super) fn each(columns: &str, element: &str, condition: &str) -> String {
+    format!(
+        "SELECT {columns} FROM unnest($2::{element}[]) WITH ORDINALITY AS w (value, turn) CROSS JOIN LATERAL \
+         (SELECT * FROM entries WHERE tenant = $1 AND {condition} LIMIT 1) e ORDER BY w.turn"
+    )
+}
+
+/// By id, in [`each`].
+pub(super) const BY_ID: &str = "id = w.value";
+/// By client key, in [`each`].
+pub(super) const BY_KEY: &str = "key = w.value AND key IS NOT NULL";
 
 /// The columns of a log, in the order [`head`] reads them.
 pub(super) const HEAD: &str = "origin, size, last_at, frontier";

@@ -9,7 +9,7 @@ use crealeph_contracts::scalar::{LedgerId, TenantId};
 use postgres::types::ToSql;
 
 use super::read::stored_hashes;
-use super::rows::{self, ENTRY, HEAD, STEP};
+use super::rows::{self, BY_ID, BY_KEY, ENTRY, HEAD, STEP, each};
 use super::session::{Server, Session};
 use crate::checkpoint::ORIGIN_PREFIX;
 use crate::entry::ids_text;
@@ -130,7 +130,7 @@ impl InPostgres<'_> {
         let tenant = head.tenant_id.as_str();
         if !needs.ids.is_empty() {
             let ids: Vec<&str> = needs.ids.iter().map(String::as_str).collect();
-            let sql = format!("SELECT {STEP} FROM entries WHERE tenant = $1 AND id = ANY($2)");
+            let sql = each(STEP, "text", BY_ID);
             for row in self.session.query(&sql, &[&tenant, &ids])? {
                 let step = rows::step(&row, &self.session.server)?;
                 known.steps.insert(step.id.as_str().to_owned(), step);
@@ -138,8 +138,7 @@ impl InPostgres<'_> {
         }
         if !needs.key_steps.is_empty() {
             let keys: Vec<&str> = needs.key_steps.iter().map(String::as_str).collect();
-            let sql =
-                format!("SELECT {STEP} FROM entries WHERE tenant = $1 AND key = ANY($2) AND key IS NOT NULL");
+            let sql = each(STEP, "text", BY_KEY);
             for row in self.session.query(&sql, &[&tenant, &keys])? {
                 let step = rows::step(&row, &self.session.server)?;
                 let key: String = row.try_get(12).map_err(|error| self.session.server.failure(&error))?;
@@ -161,8 +160,8 @@ impl InPostgres<'_> {
         let attempts: Vec<i64> = needs.events.iter().map(|event| event.attempt as i64).collect();
         let sql = format!(
             "SELECT {ENTRY} FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[]) AS w (execution, robot, \
-             attempt, state) JOIN entries e ON e.tenant = $1 AND e.execution = w.execution AND e.robot = w.robot \
-             AND e.attempt = w.attempt AND e.state = w.state AND e.attempt IS NOT NULL"
+             attempt, state) CROSS JOIN LATERAL (SELECT * FROM entries WHERE tenant = $1 AND execution = w.execution \
+             AND robot = w.robot AND attempt = w.attempt AND state = w.state AND attempt IS NOT NULL LIMIT 1) e"
         );
         for row in self.rows(head, &sql, &[&tenant, &executions, &robots, &attempts, &states])? {
             let event = EventIdentity {
@@ -280,9 +279,7 @@ impl Transaction for InPostgres<'_> {
         self.known_steps(head, needs, &mut known)?;
         if !needs.keys.is_empty() {
             let keys: Vec<&str> = needs.keys.iter().map(String::as_str).collect();
-            let sql = format!(
-                "SELECT {ENTRY} FROM entries e WHERE e.tenant = $1 AND e.key = ANY($2) AND e.key IS NOT NULL"
-            );
+            let sql = each(ENTRY, "text", BY_KEY);
             for row in self.rows(head, &sql, &[&head.tenant_id.as_str(), &keys])? {
                 let key = row.stored.content.key.as_ref().map(|key| key.as_str().to_owned());
                 known.keys.insert(key.unwrap_or_default(), row);

@@ -1,0 +1,153 @@
+//! `cargo xtask bench ledger`: our append against plain inserts of the same rows, in one run, durable on both sides; what
+//! single appends, proofs and snapshots cost, and that it does not grow with the log. `--quick` leaves the million out.
+
+mod growth;
+mod plain;
+#[path = "../../../../crates/ledger/tests/server/mod.rs"]
+mod server;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crealeph_bench::Outcome;
+use crealeph_contracts::entry::Draft;
+use crealeph_contracts::json::Limits as JsonLimits;
+use crealeph_contracts::scalar::TenantId;
+use crealeph_ledger::{Ledger, Location, Options};
+
+/// Concurrent writers, and so the size of a batch on the plain side.
+const WRITERS: usize = 64;
+const ROWS: usize = 32_000;
+const SINGLE_COMMITS: usize = 1_500;
+
+fn main() -> Outcome<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [phase, folder] = arguments.as_slice()
+        && phase == "growth"
+    {
+        return growth::run(Path::new(folder));
+    }
+    let folder = tempfile::tempdir()?;
+    println!("## SQLite, synced on every commit, {WRITERS} writers, {ROWS} rows\n");
+    sqlite(folder.path())?;
+    println!("\n## PostgreSQL, synced on every commit, {WRITERS} writers, {ROWS} rows\n");
+    postgresql(folder.path())?;
+    println!("\n## What does not grow with the log (SQLite, one robot)\n");
+    growth::table(folder.path(), arguments.iter().any(|argument| argument == "--quick"))
+}
+
+pub(crate) fn tenant() -> Outcome<TenantId> {
+    Ok(TenantId::parse("local")?)
+}
+
+/// The entry of a number: a payload of some 200 bytes, a key, and the entry before it to rest on.
+pub(crate) fn draft(number: usize) -> Outcome<Draft> {
+    let kind = ["signal", "fusion", "idea", "copy", "benchmark", "playbook", "task", "note"][number % 8];
+    let on = match number.checked_sub(100) {
+        Some(before) => format!(r#","lineage":{{"dependsOnLedgerIds":["key:k{before}"]}}"#),
+        None => String::new(),
+    };
+    let json = format!(
+        r#"{{"robotId":"robot-7","module":"module","source":"source","type":"{kind}","state":"final","key":"k{number}",
+        "payload":{{"number":{number},"text":"{}"}}{on}}}"#,
+        "some words of a payload ".repeat(7)
+    );
+    Draft::parse(json.as_bytes(), &JsonLimits::default()).map_err(|wrong| format!("{wrong:?}").into())
+}
+
+/// Appends one entry at a time from many threads; the rate in entries per second.
+fn concurrent(ledger: &Ledger, rows: usize) -> Outcome<f64> {
+    let tenant = tenant()?;
+    // What a later entry rests on must be there, so the threads share the first hundred.
+    ledger.append(&tenant, (0..100).map(draft).collect::<Outcome<Vec<_>>>()?)?;
+    let mut drafts: Vec<Vec<Draft>> = vec![Vec::new(); WRITERS];
+    for number in 100..rows {
+        // A writer's own entries rest on each other in its order: 100 apart, and 100 apart belong to one writer.
+        let writer = number % 100 % WRITERS;
+        if let Some(own) = drafts.get_mut(writer) {
+            own.push(draft(number)?);
+        }
+    }
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = drafts
+            .into_iter()
+            .map(|own| {
+                let tenant = &tenant;
+                scope.spawn(move || {
+                    own.into_iter().try_for_each(|one| ledger.append(tenant, vec![one]).map(|_| ()))
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .try_for_each(|thread| thread.join().map_err(|_| "a writer panicked")?.map_err(|e| e.to_string()))
+    })
+    .map_err(|error: String| error)?;
+    Ok((rows - 100) as f64 / start.elapsed().as_secs_f64())
+}
+
+/// Single appends, one after the other: the median and the 99th percentile.
+fn latencies(ledger: &Ledger, from: usize, count: usize) -> Outcome<(Duration, Duration)> {
+    let tenant = tenant()?;
+    let mut times = Vec::with_capacity(count);
+    for number in from..from + count {
+        let one = draft(number)?;
+        let start = Instant::now();
+        ledger.append(&tenant, vec![one])?;
+        times.push(start.elapsed());
+    }
+    times.sort();
+    let at = |share: usize| times.get(times.len() * share / 100).copied().unwrap_or_default();
+    Ok((at(50), at(99)))
+}
+
+/// Inclusion paths made per second, over the whole log.
+fn proofs(ledger: &Ledger, count: u64) -> Outcome<f64> {
+    let tenant = tenant()?;
+    let size = ledger.last_seq(&tenant)?.get();
+    let start = Instant::now();
+    for number in 0..count {
+        ledger.inclusion_path(&tenant, number * 7_919 % size, size)?;
+    }
+    Ok(count as f64 / start.elapsed().as_secs_f64())
+}
+
+fn report(ours: f64, batched: f64, single: f64, latency: (Duration, Duration), proofs: f64) {
+    println!("| what | per second | ours is |");
+    println!("|---|---:|---:|");
+    println!("| our append: hashed, indexed, idempotent, Merkle-logged | {ours:.0} | |");
+    println!(
+        "| plain inserts of the same rows, {WRITERS} to a commit | {batched:.0} | {:.2} of it |",
+        ours / batched
+    );
+    println!("| plain inserts, one to a commit | {single:.0} | {:.1} times it |", ours / single);
+    println!("| inclusion proofs | {proofs:.0} | |");
+    println!("\nsingle append: p50 {:.2?}, p99 {:.2?}", latency.0, latency.1);
+}
+
+fn sqlite(folder: &Path) -> Outcome<()> {
+    let file = folder.join("ledger.db");
+    let ledger = Ledger::init(&Location::File(file.clone()), Options::default())?;
+    let ours = concurrent(&ledger, ROWS)?;
+    let latency = latencies(&ledger, ROWS, 500)?;
+    let proofs = proofs(&ledger, 5_000)?;
+    let batched = plain::sqlite(&file, &folder.join("batched.db"), WRITERS, ROWS)?;
+    let single = plain::sqlite(&file, &folder.join("single.db"), 1, SINGLE_COMMITS)?;
+    report(ours, batched, single, latency, proofs);
+    Ok(())
+}
+
+fn postgresql(folder: &Path) -> Outcome<()> {
+    let server = server::Server::start_durable();
+    let database = server.database();
+    let options = Options { keys: Some(folder.join("keys")), ..Options::default() };
+    let ledger = Ledger::init(&Location::parse(&server.url(&database)), options)?;
+    let ours = concurrent(&ledger, ROWS)?;
+    let latency = latencies(&ledger, ROWS, 500)?;
+    let proofs = proofs(&ledger, 2_000)?;
+    let batched = plain::postgresql(&mut server.superuser(&database), WRITERS, ROWS)?;
+    let single = plain::postgresql(&mut server.superuser(&database), 1, SINGLE_COMMITS)?;
+    report(ours, batched, single, latency, proofs);
+    Ok(())
+}
