@@ -40,12 +40,15 @@ pub(crate) fn tenant() -> Outcome<TenantId> {
     Ok(TenantId::parse("local")?)
 }
 
-/// The entry of a number: a payload of some 200 bytes, a key, and the entry before it to rest on.
+/// The entry of a number: a payload of some 200 bytes, a key, and an entry before it to rest on, nine steps deep at most.
 pub(crate) fn draft(number: usize) -> Outcome<Draft> {
-    let kind = ["signal", "fusion", "idea", "copy", "benchmark", "playbook", "task", "note"][number % 8];
+    let kinds = ["signal", "fusion", "idea", "copy", "benchmark", "playbook", "task", "note"];
+    let kind = kinds.get(number % 8).copied().unwrap_or("note");
     let on = match number.checked_sub(100) {
-        Some(before) => format!(r#","lineage":{{"dependsOnLedgerIds":["key:k{before}"]}}"#),
-        None => String::new(),
+        Some(before) if number % 1_000 >= 100 => {
+            format!(r#","lineage":{{"dependsOnLedgerIds":["key:k{before}"]}}"#)
+        }
+        _ => String::new(),
     };
     let json = format!(
         r#"{{"robotId":"robot-7","module":"module","source":"source","type":"{kind}","state":"final","key":"k{number}",
