@@ -30,7 +30,7 @@ const STEPS: &[Step] = &[
         title: "lints",
         work: Work::Cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]),
     },
-    Step { title: "tests", work: Work::Cargo(&["test", "--workspace", "--locked"]) },
+    Step { title: "tests", work: Work::Cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]) },
     Step {
         title: "generated files",
         work: Work::Task { name: "generate", arguments: &["--check"], run: generate::run },
