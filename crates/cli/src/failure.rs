@@ -88,6 +88,18 @@ pub(crate) enum Failure {
     NoAgent { name: String, path: PathBuf, known: String },
     #[error("`{0}` is not {1}")]
     BadOption(String, &'static str),
+    #[error("`{}` is not empty; name a new or an empty folder", .0.display())]
+    NotEmpty(PathBuf),
+    #[error(
+        "the demo did not go as told: `{command}` ended with exit code {code}, and {expected} were told; \
+         try it yourself in `{}`",
+        .folder.display()
+    )]
+    Demo { command: String, folder: PathBuf, expected: String, code: i32 },
+    #[error(
+        "`{0}` in CREALEPH_OUTPUT is not known; say `text` for a person or `json` for a program, or unset it"
+    )]
+    BadReader(String),
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
 }
@@ -121,7 +133,8 @@ impl Failure {
             Failure::NoAgent { .. } => "unknown_agent",
             Failure::VerifierKey(_) => "bad_key",
             Failure::Sandbox(error) => error.code(),
-            Failure::BadOption(..) => "bad_option",
+            Failure::BadOption(..) | Failure::BadReader(_) | Failure::NotEmpty(_) => "bad_option",
+            Failure::Demo { .. } => "demo_failed",
             Failure::Output(_) => "output",
         }
     }
@@ -133,6 +146,7 @@ impl Failure {
             | Failure::Plan(_)
             | Failure::SnapshotEmpty(_)
             | Failure::Refused { .. }
+            | Failure::Demo { .. }
             | Failure::NoEntry { .. }
             | Failure::NoExecution(_)
             | Failure::Review(

@@ -35,7 +35,7 @@ impl Doctor {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let sandbox = Sandbox::new(Config::new(state_directory(self.state_dir)))?;
         let features = sandbox.features()?;
-        if self.json || !output.is_terminal() {
+        if self.json || !output.is_for_person() {
             let json = serde_json::to_string(&features).map_err(|error| Failure::Output(error.into()))?;
             output.json(&json)?;
         } else {

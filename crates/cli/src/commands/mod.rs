@@ -4,6 +4,7 @@ mod agent;
 mod backtest;
 mod build;
 mod completions;
+mod demo;
 mod doctor;
 mod execution;
 mod ledger;
@@ -61,6 +62,7 @@ enum Command {
     Agent(agent::AgentCommand),
     Sandbox(Box<sandbox::SandboxCommand>),
     Doctor(doctor::Doctor),
+    Demo(demo::Demo),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -74,8 +76,10 @@ pub(crate) fn command_line() -> clap::Command {
 pub(crate) fn run() -> ExitCode {
     let arguments = Arguments::parse();
     let wants_json = arguments.command.wants_json();
-    let mut output = Output::new();
-    let result = arguments.command.run(&mut output).and_then(|verdict| output.flush().map(|()| verdict));
+    let result = Output::new().and_then(|mut output| {
+        let verdict = arguments.command.run(&mut output)?;
+        output.flush().map(|()| verdict)
+    });
     match result {
         Ok(Verdict::Good) => ExitCode::SUCCESS,
         Ok(Verdict::Bad) => ExitCode::from(1),
@@ -104,6 +108,7 @@ impl Command {
             Command::Agent(command) => command.run(output),
             Command::Sandbox(command) => command.run(output),
             Command::Doctor(command) => command.run(output),
+            Command::Demo(command) => command.run(output),
             Command::Completions(command) => command.run(output),
             Command::Man(command) => command.run(output),
         }
@@ -122,7 +127,7 @@ impl Command {
             Command::Agent(command) => command.wants_json(),
             Command::Sandbox(command) => command.wants_json(),
             Command::Doctor(command) => command.json,
-            Command::Schema(_) | Command::Completions(_) | Command::Man(_) => false,
+            Command::Schema(_) | Command::Demo(_) | Command::Completions(_) | Command::Man(_) => false,
         }
     }
 }

@@ -209,7 +209,7 @@ impl Options {
             "trace": spec.grants.trace,
             "limits": spec.limits,
         });
-        if self.json || !output.is_terminal() {
+        if self.json || !output.is_for_person() {
             output.json(&facts.to_string())?;
         } else {
             output.text(&explained(&spec, &views))?;

@@ -70,7 +70,7 @@ impl SnapshotCommand {
             None => None,
             Some(text) => Some(Instant::parse(text).map_err(|why| Failure::BadInstant(text.clone(), why))?),
         };
-        let is_json = self.wants_json() || !output.is_terminal();
+        let is_json = self.wants_json() || !output.is_for_person();
         let (RulesSource { coherence: rules, .. }, _) = read_rules(self.rules)?;
         let snapshot = match self.from {
             Some(file) => {

@@ -58,7 +58,7 @@ impl Work {
         let items = read_items(&Source::new(command.file))?;
         let dependents: Vec<Dependent> = items.iter().map(Dependent::from).collect();
         let plan = plan(&dependents, |_| false)?;
-        if command.json || !output.is_terminal() {
+        if command.json || !output.is_for_person() {
             let mut json = String::new();
             write_plan(&plan, &mut json);
             output.json(&json)?;

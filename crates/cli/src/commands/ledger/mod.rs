@@ -188,7 +188,7 @@ impl Settled {
     }
 
     pub(super) fn is_json(&self, output: &Output) -> bool {
-        self.is_json || !output.is_terminal()
+        self.is_json || !output.is_for_person()
     }
 }
 
