@@ -88,6 +88,8 @@ pub(crate) enum Failure {
     NoAgent { name: String, path: PathBuf, known: String },
     #[error("`{0}` is not {1}")]
     BadOption(String, &'static str),
+    #[error("`{}` is there already and nothing was written; move it away, or begin in another folder", .0.display())]
+    Taken(PathBuf),
     #[error("`{}` is not empty; name a new or an empty folder", .0.display())]
     NotEmpty(PathBuf),
     #[error(
@@ -133,7 +135,8 @@ impl Failure {
             Failure::NoAgent { .. } => "unknown_agent",
             Failure::VerifierKey(_) => "bad_key",
             Failure::Sandbox(error) => error.code(),
-            Failure::BadOption(..) | Failure::BadReader(_) | Failure::NotEmpty(_) => "bad_option",
+            Failure::BadOption(..) | Failure::BadReader(_) => "bad_option",
+            Failure::Taken(_) | Failure::NotEmpty(_) => "taken",
             Failure::Demo { .. } => "demo_failed",
             Failure::Output(_) => "output",
         }

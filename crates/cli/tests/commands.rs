@@ -403,6 +403,50 @@ fn schemas_completions_and_man_pages_are_written() {
 }
 
 #[test]
+fn committed_files_are_what_the_program_writes() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for (command, committed) in [(["schema", "--all"], "schemas"), (["man", "--markdown"], "docs/reference")]
+    {
+        let fresh = Scratch::new("fresh");
+        assert_eq!(crealeph(&[command[0], command[1], fresh.0.to_str().unwrap()], b"").code, 0);
+        assert_eq!(
+            files(&fresh.0),
+            files(&root.join(committed)),
+            "mend {committed} with: cargo xtask generate"
+        );
+    }
+}
+
+/// The files of a folder, and what is in them.
+fn files(folder: &Path) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap())
+        .map(|file| (file.file_name().into_string().unwrap(), fs::read_to_string(file.path()).unwrap()))
+        .collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn a_pipe_that_a_person_reads_gets_text() {
+    let plan = |reader: &str| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_crealeph"));
+        command.args(["snapshot", "--from", "examples/entries.jsonl"]).current_dir(root);
+        let output = command.env("CREALEPH_OUTPUT", reader).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    assert!(plan("text").1.starts_with("Robot shop-17: stale\n"));
+    for reader in ["", "json"] {
+        assert!(serde_json::from_str::<Value>(&plan(reader).1).is_ok());
+    }
+    let (code, said) = plan("yaml");
+    assert_eq!(code, 2);
+    assert!(said.contains("`yaml` in CREALEPH_OUTPUT is not known"), "{said}");
+}
+
+#[test]
 fn help_and_version() {
     let version = crealeph(&["--version"], b"");
     assert_eq!((version.code, version.stdout.trim()), (0, concat!("crealeph ", env!("CARGO_PKG_VERSION"))));

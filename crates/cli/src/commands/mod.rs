@@ -7,6 +7,7 @@ mod completions;
 mod demo;
 mod doctor;
 mod execution;
+mod init;
 mod ledger;
 mod man;
 mod policy;
@@ -50,6 +51,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(init::Init),
     Validate(validate::Validate),
     Schema(schema::Schema),
     Policy(policy::Policy),
@@ -96,6 +98,7 @@ pub(crate) fn run() -> ExitCode {
 impl Command {
     fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         match self {
+            Command::Init(command) => command.run(output),
             Command::Validate(command) => command.run(output),
             Command::Schema(command) => command.run(output),
             Command::Policy(command) => command.run(output),
@@ -127,7 +130,11 @@ impl Command {
             Command::Agent(command) => command.wants_json(),
             Command::Sandbox(command) => command.wants_json(),
             Command::Doctor(command) => command.json,
-            Command::Schema(_) | Command::Demo(_) | Command::Completions(_) | Command::Man(_) => false,
+            Command::Init(_)
+            | Command::Schema(_)
+            | Command::Demo(_)
+            | Command::Completions(_)
+            | Command::Man(_) => false,
         }
     }
 }
