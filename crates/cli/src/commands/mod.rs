@@ -20,7 +20,7 @@ mod work;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::failure::Failure;
 use crate::output::Output;
@@ -43,7 +43,7 @@ Exit codes: 0 valid or done, 1 judged and refused, 2 cannot judge (unreadable in
 
 /// Trust what AI agents do: CreAleph decides, agents execute, the ledger remembers.
 #[derive(Debug, Parser)]
-#[command(name = "crealeph", version, about, after_help = EXIT_CODES, arg_required_else_help = true)]
+#[command(name = "crealeph", version, after_help = EXIT_CODES, arg_required_else_help = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -69,14 +69,34 @@ enum Command {
     Man(man::Man),
 }
 
-/// The whole command line, for completions and man pages.
+/// The whole command line, its help wrapped to whatever width there is.
 pub(crate) fn command_line() -> clap::Command {
-    Arguments::command()
+    reflowed(Arguments::command())
+}
+
+/// Joins the lines of each paragraph of the help's end, so that they are broken where the reader's screen ends; what is
+/// indented stays as it is.
+fn reflowed(command: clap::Command) -> clap::Command {
+    let help = command.get_after_help().map(ToString::to_string);
+    let command = command.mut_subcommands(reflowed);
+    let Some(help) = help else { return command };
+    let mut text = String::new();
+    let mut is_open = false;
+    for line in help.lines() {
+        let is_prose = !line.is_empty() && !line.starts_with(' ');
+        if !text.is_empty() {
+            text.push(if is_open && is_prose { ' ' } else { '\n' });
+        }
+        text.push_str(line);
+        is_open = is_prose && !line.ends_with(':');
+    }
+    command.after_help(text)
 }
 
 /// Runs the command that the arguments name.
 pub(crate) fn run() -> ExitCode {
-    let arguments = Arguments::parse();
+    let matches = command_line().get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let wants_json = arguments.command.wants_json();
     let result = Output::new().and_then(|mut output| {
         let verdict = arguments.command.run(&mut output)?;
