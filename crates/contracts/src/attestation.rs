@@ -135,7 +135,7 @@ object! {
         /// The workspace, by the name its keys sign under.
         workspace: Name = "workspace",
         /// The ids of the keys that sign this statement, in the order of the signatures.
-        signers: List<Name, 1> = "signers",
+        signers: List<Name> = "signers",
         /// What was asked for; absent where levels were reconciled.
         work_item: Option<WorkItem> = "work_item",
         /// How much was allowed; absent where levels were reconciled.
@@ -157,7 +157,7 @@ object! {
         /// Which version of the statement.
         kind: StatementType = "_type",
         /// The receipt, then every file that the run left, then the commit if there is one.
-        subject: List<Subject, 1> = "subject",
+        subject: List<Subject> = "subject",
         /// Which predicate.
         predicate_type: PredicateType = "predicateType",
         /// The predicate.
