@@ -4,3 +4,4 @@
 pub mod agents;
 pub mod builder;
 pub mod review;
+pub mod work;

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use crealeph_sandbox::{
     Cancel, Change, ChangeKind, Config, Exit, Exposure, Grants, HOME, Host, Limits, Mount, Network, Outcome,
-    Place, Preset, SECRETS, Sandbox, SandboxError, Secret, Seed, Spec, Stdin, Stream, Verdict as Reached, View,
+    Place, Preset, SECRETS, Sandbox, SandboxError, Secret, Seed, Spec, Stdin, Stream, Verdict as Reached,
+    View,
 };
 use serde_json::json;
 
