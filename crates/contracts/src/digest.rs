@@ -1,4 +1,5 @@
-//! Digests as types: BLAKE3 for content, SHA-256 for the Merkle log. Printed as 64 lower-case hex digits.
+//! Digests as types: BLAKE3 for content, SHA-256 for the Merkle log, git's name of a content for those who ask git.
+//! Printed as lower-case hex digits.
 
 use std::fmt;
 
@@ -83,6 +84,101 @@ digests! {
     Sha256 by |bytes| sha2::Sha256::digest(bytes).into();
 }
 
+/// The name git has for an object: 40 or 64 lower-case hex digits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GitHash(Box<str>);
+
+impl GitHash {
+    /// Takes 40 or 64 lower-case hex digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_one = matches!(text.len(), 40 | 64) && text.bytes().all(|digit| hex_value(digit).is_some());
+        is_one.then(|| GitHash(text.into()))
+    }
+
+    /// The digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Shape for GitHash {
+    scalar_parts!();
+    const EXPECTED: &'static str = "a git hash of 40 or 64 lower-case hex digits";
+
+    fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
+        if node.kind() != Kind::Text {
+            return wrong_type::<Self>(node, clause, report);
+        }
+        let hash = GitHash::parse(&node.text_value());
+        if hash.is_none() {
+            report.at(node, clause, Code::BadForm, || format!("expected {}", Self::EXPECTED));
+        }
+        hash
+    }
+
+    fn write(&self, out: &mut String) {
+        push_text(out, &self.0);
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "string", "pattern": "^(?:[0-9a-f]{40}|[0-9a-f]{64})$" })
+    }
+}
+
+/// One content under every name that somebody may know it by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContentDigests {
+    /// Ours.
+    pub blake3: Blake3,
+    /// Everybody's.
+    pub sha256: Sha256,
+    /// Git's, with SHA-1: the digest of `blob`, a space, the length, NUL and the content.
+    pub git_blob: GitHash,
+}
+
+impl ContentDigests {
+    /// The digests of these bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut hasher = ContentHasher::new(bytes.len() as u64);
+        hasher.update(bytes);
+        hasher.finish()
+    }
+}
+
+/// Reads a content piece by piece into its digests.
+#[derive(Clone, Debug)]
+pub struct ContentHasher {
+    blake3: blake3::Hasher,
+    sha256: sha2::Sha256,
+    git_blob: sha1::Sha1,
+}
+
+impl ContentHasher {
+    /// Starts with a content of this length; one of another length gets another `git_blob`.
+    pub fn new(length: u64) -> Self {
+        let mut git_blob = sha1::Sha1::new();
+        git_blob.update(format!("blob {length}\0"));
+        ContentHasher { blake3: blake3::Hasher::new(), sha256: sha2::Sha256::new(), git_blob }
+    }
+
+    /// Adds the next piece.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.blake3.update(bytes);
+        self.sha256.update(bytes);
+        self.git_blob.update(bytes);
+    }
+
+    /// The digests.
+    pub fn finish(self) -> ContentDigests {
+        let git_blob: String = self.git_blob.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        ContentDigests {
+            blake3: Blake3(*self.blake3.finalize().as_bytes()),
+            sha256: Sha256(self.sha256.finalize().into()),
+            git_blob: GitHash(git_blob.into()),
+        }
+    }
+}
+
 fn hex_value(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),
@@ -102,6 +198,17 @@ mod tests {
         assert_eq!(Blake3::of(b"").to_string(), blake3);
         assert_eq!(Sha256::of(b"").to_string(), sha256);
         assert_eq!(Blake3::parse(blake3), Some(Blake3::of(b"")));
+    }
+
+    #[test]
+    fn one_content_under_three_names() {
+        let digests = ContentDigests::of(b"hello\n");
+        assert_eq!(digests.git_blob.as_str(), "ce013625030ba8dba906f756967f9e9ca394464a", "git hash-object");
+        assert_eq!((digests.blake3, digests.sha256), (Blake3::of(b"hello\n"), Sha256::of(b"hello\n")));
+        assert_eq!(GitHash::parse(digests.git_blob.as_str()), Some(digests.git_blob));
+        for bad in ["", &"a".repeat(41), &"G".repeat(40)] {
+            assert_eq!(GitHash::parse(bad), None);
+        }
     }
 
     #[test]

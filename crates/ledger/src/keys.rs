@@ -114,14 +114,24 @@ impl Keyring {
         lines
     }
 
+    /// The signatures of a message that is no note, one for each key, oldest first. Whoever asks sees to it that the
+    /// message cannot be taken for a note's text.
+    pub fn signatures(&self, message: &[u8]) -> Vec<[u8; 64]> {
+        self.keys.iter().map(|key| key.sign(message).to_bytes()).collect()
+    }
+
+    /// What a verifier knows each key by, oldest first: name and key id, joined by `+`.
+    pub fn key_ids(&self, name: &str) -> Vec<String> {
+        self.keys.iter().map(|key| shown_id(name, &key.verifying_key().to_bytes())).collect()
+    }
+
     /// The public keys as a verifier takes them, oldest first: name, key id and key, joined by `+`.
     pub fn verifier_keys(&self, name: &str) -> Vec<String> {
         let keys = self.keys.iter().map(|key| {
             let public = key.verifying_key().to_bytes();
-            let id: String = key_id(name, &public).iter().map(|byte| format!("{byte:02x}")).collect();
             let mut typed = vec![ED25519];
             typed.extend_from_slice(&public);
-            format!("{name}+{id}+{}", STANDARD.encode(typed))
+            format!("{}+{}", shown_id(name, &public), STANDARD.encode(typed))
         });
         keys.collect()
     }
@@ -134,6 +144,11 @@ fn key_id(name: &str, public: &[u8; 32]) -> [u8; 4] {
     bytes.extend_from_slice(public);
     let [a, b, c, d, ..] = *Sha256::of(&bytes).as_bytes();
     [a, b, c, d]
+}
+
+fn shown_id(name: &str, public: &[u8; 32]) -> String {
+    let id: String = key_id(name, public).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{name}+{id}")
 }
 
 fn key_files(folder: &Path) -> Result<Vec<PathBuf>, KeyError> {
@@ -212,6 +227,9 @@ mod tests {
         let first = Keyring::create(folder.path()).unwrap().verifier_keys("log");
         let both = Keyring::create(folder.path()).unwrap().verifier_keys("log");
         assert_eq!((both.len(), &both[..1]), (2, first.as_slice()));
+        let keys = Keyring::load(folder.path()).unwrap();
+        assert_eq!((keys.signatures(b"message").len(), keys.key_ids("log").len()), (2, 2));
+        assert!(both.iter().zip(keys.key_ids("log")).all(|(key, id)| key.starts_with(&format!("{id}+"))));
         for _ in 2..MAX_KEYS {
             Keyring::create(folder.path()).unwrap();
         }

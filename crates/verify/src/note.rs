@@ -66,6 +66,18 @@ impl VerifierKey {
     pub fn name(&self) -> &str {
         &self.name
     }
+
+    /// What its signatures are known by: name and key id, joined by `+`.
+    pub(crate) fn id_text(&self) -> String {
+        let id: String = self.id.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{}+{id}", self.name)
+    }
+
+    /// Whether it has signed a message.
+    pub(crate) fn has_signed(&self, message: &[u8], signature: &[u8]) -> bool {
+        let signature = Signature::from_slice(signature);
+        signature.is_ok_and(|signature| self.key.verify_strict(message, &signature).is_ok())
+    }
 }
 
 fn is_name(name: &str) -> bool {

@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::digest::{Blake3, ContentDigests, ContentHasher};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use crate::content;
@@ -170,6 +170,23 @@ impl<'w> Store<'w> {
             true => Ok(bytes),
             false => Err(StoreError::Damaged(*digest)),
         }
+    }
+
+    /// A content's digests under every name it has, checked.
+    ///
+    /// # Errors
+    /// When it is not there or damaged.
+    pub fn digests(&self, digest: &Blake3) -> Result<ContentDigests, StoreError> {
+        let (mut file, path) = self.open(digest)?;
+        let size_bytes = file.metadata().map_err(failed("read", &path))?.len();
+        let mut hasher = ContentHasher::new(size_bytes);
+        let read = content::each_chunk(&mut file, size_bytes, |chunk| {
+            hasher.update(chunk);
+            Ok(())
+        });
+        read.map_err(failed("read", &path))?;
+        let digests = hasher.finish();
+        if digests.blake3 == *digest { Ok(digests) } else { Err(StoreError::Damaged(*digest)) }
     }
 
     /// Copies a content into an empty file open for reading and writing; what arrived is checked.

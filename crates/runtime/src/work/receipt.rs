@@ -1,10 +1,16 @@
-//! Receipts of work runs (R31, R32): from the plain facts of a run to the document that proves it. Owns the sealing: the
-//! receipt's hash, its place in the workspace's chain, and the ledger entry; writes nothing itself.
+//! Receipts of work runs (R31, R32): from the plain facts of a run to the documents that prove it. Owns the sealing: the
+//! receipt's hash, its place in the workspace's chain, the signed statement of the same facts, the replay script and the
+//! ledger entry. Reads the contents that changed, and writes nothing.
+
+mod script;
+mod signer;
+mod statement;
 
 use std::path::PathBuf;
 
+use crealeph_contracts::attestation::{Admission, RECEIPT_NAME, SandboxFacts, StatedBounds};
 use crealeph_contracts::contract::{Valid, to_json};
-use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::digest::{Blake3, GitHash};
 use crealeph_contracts::entry::{Draft, Lineage};
 use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::json::JsonObject;
@@ -20,8 +26,9 @@ use crealeph_contracts::uuid::Uuid;
 use crealeph_contracts::violation::Violations;
 use crealeph_contracts::work_item::AgentId;
 use crealeph_contracts::{Receipt, WorkItem};
-use crealeph_ledger::Keyring;
-use crealeph_workspace::Change;
+use crealeph_workspace::{Change, Store, StoreError};
+
+pub use signer::{Signer, SignerError};
 
 /// The type of a receipt's entry.
 pub const RUN_RECEIPT: Literal = Literal::new("run_receipt");
@@ -29,7 +36,11 @@ const MODULE: Literal = Literal::new("work");
 const SUCCEEDED: Literal = Literal::new("succeeded");
 const FAILED: Literal = Literal::new("failed");
 /// The receipt's file in a run's folder.
-pub const RECEIPT_FILE: &str = "RECEIPT.json";
+pub const RECEIPT_FILE: &str = RECEIPT_NAME;
+/// The signed statement beside it.
+pub const ENVELOPE_FILE: &str = "RECEIPT.dsse.json";
+/// The work item beside it.
+pub const ITEM_FILE: &str = "work-item.json";
 
 /// Deltas by class (R28).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -87,6 +98,16 @@ pub struct Facts {
     pub test_log: Option<String>,
     /// The walls around the agent.
     pub strength: SandboxStrength,
+    /// Which walls those were; none where no agent was started.
+    pub sandbox: Option<SandboxFacts>,
+    /// How much it was allowed; none where a level's merge is told.
+    pub bounds: Option<StatedBounds>,
+    /// What admission said; none where the run never came to it.
+    pub admission: Option<Admission>,
+    /// The hashes of the receipts that a merge rests on.
+    pub merged: Vec<Blake3>,
+    /// The branch and the commit that the change was delivered to, where it was.
+    pub commit: Option<(String, GitHash)>,
     /// Connections made and refused.
     pub connections: Vec<Connection>,
     /// Written to `.git` or `.crealeph` and discarded.
@@ -121,19 +142,26 @@ pub enum SealError {
     /// A name that cannot be one.
     #[error("the receipt has a name that cannot be one; report this")]
     Name(#[from] IdentifierError),
+    /// A content that changed is not in the store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
-/// Seals facts into a receipt with its hash and its place in the chain.
+/// Seals facts into a receipt with its hash and its place in the chain, and signs it.
 ///
 /// # Errors
-/// When the facts break the receipt's contract.
-pub fn seal(facts: &Facts, _keys: &Keyring) -> Result<Sealed, SealError> {
+/// When the facts break the receipt's contract, or a content that changed is not in the store.
+pub fn seal(facts: &Facts, signer: &Signer, store: Store<'_>) -> Result<Sealed, SealError> {
     let artifacts = facts.changes.iter().map(|change| ReceiptArtifact {
         path: change.path.as_workspace_path().clone(),
         change: change.in_receipt(),
         hash: change.after.as_ref().map(crealeph_workspace::Node::content_digest),
     });
     let is_success = facts.status == RunStatus::Success;
+    let script = (is_success && facts.item.is_some()).then(|| script::replay(facts));
+    let own_proof = script.iter().filter_map(|(name, text)| {
+        Some(ProofArtifact { path: Text::new(name)?, hash: Blake3::of(text.as_bytes()) })
+    });
     let mut receipt = Receipt {
         id: facts.id,
         work_item_id: facts.item.as_ref().map(|item| item.id.clone()),
@@ -147,7 +175,7 @@ pub fn seal(facts: &Facts, _keys: &Keyring) -> Result<Sealed, SealError> {
         toolchain_version: Version::parse(concat!("crealeph-", env!("CARGO_PKG_VERSION")))?,
         diff_algorithm: Some(Name::parse(facts.diff_algorithm)?),
         artifacts: artifacts.collect(),
-        proof_artifacts: facts.proof_artifacts.iter().cloned().collect(),
+        proof_artifacts: facts.proof_artifacts.iter().cloned().chain(own_proof).collect(),
         delta_o: facts.deltas.others.iter().cloned().collect(),
         delta_pi: facts.deltas.projections.iter().cloned().collect(),
         delta_lambda: facts.deltas.laws.iter().cloned().collect(),
@@ -164,13 +192,17 @@ pub fn seal(facts: &Facts, _keys: &Keyring) -> Result<Sealed, SealError> {
     };
     receipt.receipt_hash = receipt.content_hash();
     let receipt = Valid::check(receipt)?;
-    let text = to_json(&*receipt);
-    let script = is_success.then(|| format!("replay-{}.sh", facts.agent_id));
-    let mut files = vec![(RECEIPT_FILE.to_owned(), text.clone().into_bytes(), false)];
-    if let Some(name) = &script {
-        let text =
-            "#!/usr/bin/env bash\nset -euo pipefail\nexec crealeph work replay \"$(dirname \"$0\")\"\n";
-        files.push((name.clone(), text.as_bytes().to_vec(), true));
+    let text = receipt.to_canonical();
+    let envelope = signer.envelope(&statement::of(facts, &receipt, &text, signer, store)?);
+    let mut files = vec![
+        (RECEIPT_FILE.to_owned(), text.clone().into_bytes(), false),
+        (ENVELOPE_FILE.to_owned(), envelope.clone().into_bytes(), false),
+    ];
+    if let Some(item) = &facts.item {
+        files.push((ITEM_FILE.to_owned(), to_json(item).into_bytes(), false));
+    }
+    if let Some((name, text)) = &script {
+        files.push((name.clone(), text.clone().into_bytes(), true));
     }
     let lineage = (!facts.lineage.is_empty()).then(|| Lineage {
         depends_on: Set::new(facts.lineage.clone()),
@@ -184,11 +216,11 @@ pub fn seal(facts: &Facts, _keys: &Keyring) -> Result<Sealed, SealError> {
         kind: RUN_RECEIPT.into(),
         state: if is_success { SUCCEEDED.into() } else { FAILED.into() },
         payload: JsonObject::build(|object| {
-            object.raw("receipt", &text);
+            object.raw("envelope", &envelope).raw("receipt", &text);
         }),
         lineage,
         observed_at: None,
         key: Some(ClientKey::parse(&format!("run_receipt:{}", facts.id))?),
     };
-    Ok(Sealed { receipt, files, proof_script: script, entry })
+    Ok(Sealed { receipt, files, proof_script: script.map(|(name, _)| name), entry })
 }

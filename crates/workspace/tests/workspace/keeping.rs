@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::digest::{Blake3, ContentDigests};
 use crealeph_workspace::{KeepError, StoreError, Workspace};
 
 use crate::place::Place;
@@ -25,6 +25,7 @@ fn what_is_put_comes_back() {
         assert_eq!(store.put(bytes).unwrap(), digest);
         assert!(store.contains(&digest));
         assert_eq!(store.read(&digest, 100_000).unwrap(), bytes);
+        assert_eq!(store.digests(&digest).unwrap(), ContentDigests::of(bytes));
     }
     let large = Blake3::of(&[7; 100_000]);
     assert!(matches!(store.read(&large, 99_999), Err(StoreError::TooLarge { .. })));

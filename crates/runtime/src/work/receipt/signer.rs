@@ -1,0 +1,138 @@
+//! Who signs a workspace's receipts: its keys, and the name they sign under. Owns the DSSE envelope; a secret never leaves
+//! the keyring.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use crealeph_contracts::attestation::PAYLOAD_TYPE;
+use crealeph_contracts::json::ObjectWriter;
+use crealeph_contracts::scalar::Name;
+use crealeph_ledger::{KeyError, Keyring};
+
+const NAME_PREFIX: &str = "crealeph-workspace/";
+const NAME_FILE: &str = "name";
+/// Longer than any name that is written here.
+const MAX_NAME_BYTES: usize = 128;
+
+/// The keys of a workspace and the name they sign under.
+#[derive(Debug)]
+pub struct Signer {
+    name: Name,
+    keys: Keyring,
+}
+
+/// Why a workspace cannot sign.
+#[derive(Debug, thiserror::Error)]
+pub enum SignerError {
+    /// Its keys.
+    #[error(transparent)]
+    Keys(#[from] KeyError),
+    /// Its name.
+    #[error("cannot read or make the workspace's name `{}`; mend its permissions", .path.display())]
+    Name {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// What stands there is no name.
+    #[error("`{}` does not hold a workspace's name; restore it from a copy, since the receipts are signed under it", .0.display())]
+    Damaged(PathBuf),
+}
+
+impl Signer {
+    /// The signer of the workspace whose `.crealeph` this is, with the keys of a folder. The first name and the first
+    /// key are made where there are none.
+    ///
+    /// # Errors
+    /// When name or keys cannot be read or made, or others can read the keys.
+    pub fn open(control: &Path, keys: &Path) -> Result<Self, SignerError> {
+        let name = name_of(control)?;
+        let keys = match Keyring::load(keys) {
+            Err(KeyError::Missing { .. }) => Keyring::create(keys)?,
+            loaded => loaded?,
+        };
+        Ok(Signer { name, keys })
+    }
+
+    /// Adds a key, which signs from now on beside the others.
+    ///
+    /// # Errors
+    /// When the key cannot be made.
+    pub fn rotate(control: &Path, keys: &Path) -> Result<Self, SignerError> {
+        Ok(Signer { name: name_of(control)?, keys: Keyring::create(keys)? })
+    }
+
+    /// The name that the keys sign under.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// The public keys as a verifier takes them, oldest first.
+    pub fn verifier_keys(&self) -> Vec<String> {
+        self.keys.verifier_keys(self.name.as_str())
+    }
+
+    /// What the signatures are known by, in their order.
+    pub(super) fn key_ids(&self) -> Vec<String> {
+        self.keys.key_ids(self.name.as_str())
+    }
+
+    /// A statement in a DSSE envelope, canonical, signed by every key.
+    pub(super) fn envelope(&self, statement: &str) -> String {
+        let signatures = self.keys.signatures(&pre_authentication(PAYLOAD_TYPE, statement));
+        let mut text = String::new();
+        let mut object = ObjectWriter::new(&mut text);
+        object.text("payload", &STANDARD.encode(statement)).text("payloadType", PAYLOAD_TYPE);
+        let list = object.key("signatures");
+        for (position, (id, signature)) in self.key_ids().iter().zip(signatures).enumerate() {
+            list.push(if position == 0 { '[' } else { ',' });
+            let mut entry = ObjectWriter::new(list);
+            entry.text("keyid", id).text("sig", &STANDARD.encode(signature));
+            entry.end();
+        }
+        list.push(']');
+        object.end();
+        text
+    }
+}
+
+/// What DSSE signs: lengths before contents, so that nothing can be taken for something else.
+fn pre_authentication(kind: &str, body: &str) -> Vec<u8> {
+    format!("DSSEv1 {} {kind} {} {body}", kind.len(), body.len()).into_bytes()
+}
+
+/// The name of a workspace: made once, random, so that it says nothing about it.
+fn name_of(control: &Path) -> Result<Name, SignerError> {
+    let path = control.join(NAME_FILE);
+    let failed = |source| SignerError::Name { path: path.clone(), source };
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => make_name(control, &path).map_err(failed)?,
+        Err(error) => return Err(failed(error)),
+    };
+    let name = text.trim_end();
+    let is_one = name.starts_with(NAME_PREFIX) && name.len() <= MAX_NAME_BYTES;
+    let is_plain = !name.contains(|c: char| c.is_whitespace() || c == '+');
+    Name::parse(name).ok().filter(|_| is_one && is_plain).ok_or(SignerError::Damaged(path))
+}
+
+fn make_name(control: &Path, path: &Path) -> io::Result<String> {
+    let mut random = [0u8; 16];
+    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+    let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let text = format!("{NAME_PREFIX}{digits}\n");
+    let temporary = control.join(format!("{NAME_FILE}.{digits}"));
+    let mut file = fs::File::create_new(&temporary)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    let named = fs::hard_link(&temporary, path);
+    fs::remove_file(&temporary)?;
+    match named {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => fs::read_to_string(path),
+        named => named.map(|()| text),
+    }
+}

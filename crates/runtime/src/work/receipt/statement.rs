@@ -1,0 +1,59 @@
+//! The facts of a run as an in-toto Statement: the receipt, and every file it left under the names others know it by.
+
+use crealeph_contracts::Receipt;
+use crealeph_contracts::attestation::{
+    DigestSet, PredicateType, RECEIPT_NAME, Statement, StatementType, Subject, WorkRun,
+};
+use crealeph_contracts::digest::ContentDigests;
+use crealeph_contracts::scalar::{Name, Text};
+use crealeph_workspace::{Node, Store};
+
+use super::signer::Signer;
+use super::{Facts, SealError};
+
+/// The canonical statement.
+pub(super) fn of(
+    facts: &Facts,
+    receipt: &Receipt,
+    text: &str,
+    signer: &Signer,
+    store: Store<'_>,
+) -> Result<String, SealError> {
+    let own = Text::new(RECEIPT_NAME).map(|name| Subject { name, digest: digests(text.as_bytes()) });
+    let mut subjects: Vec<Subject> = own.into_iter().collect();
+    for change in &facts.changes {
+        let digest = match &change.after {
+            None => continue,
+            Some(Node::File { digest, .. }) => store.digests(digest)?.into(),
+            Some(Node::Symlink { target }) => digests(target.as_bytes()),
+        };
+        subjects.extend(Text::new(change.path.as_str()).map(|name| Subject { name, digest }));
+    }
+    if let Some((branch, commit)) = &facts.commit {
+        let digest =
+            DigestSet { blake3: None, git_blob: None, git_commit: Some(commit.clone()), sha256: None };
+        subjects.extend(Text::new(branch).map(|name| Subject { name, digest }));
+    }
+    let signers = signer.key_ids().iter().map(|id| Name::parse(id)).collect::<Result<_, _>>()?;
+    let predicate = WorkRun {
+        workspace: signer.name().clone(),
+        signers,
+        work_item: facts.item.clone(),
+        bounds: facts.bounds.clone(),
+        admission: facts.admission.clone(),
+        sandbox: facts.sandbox.clone(),
+        merged: (!facts.merged.is_empty()).then(|| facts.merged.iter().copied().collect()),
+        receipt: receipt.clone(),
+    };
+    let statement = Statement {
+        kind: StatementType::V1,
+        subject: subjects.into_iter().collect(),
+        predicate_type: PredicateType::WorkRunV1,
+        predicate,
+    };
+    Ok(statement.to_canonical())
+}
+
+fn digests(bytes: &[u8]) -> DigestSet {
+    ContentDigests::of(bytes).into()
+}

@@ -1,0 +1,201 @@
+//! The state of a workspace as an outsider computes it, from the published form: the Merkle hash over paths, kinds and
+//! contents, and the manifest that a kept state is written in. Both are told in `docs/workspace.md`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crealeph_contracts::Receipt;
+use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::receipt::Change;
+
+use crate::export::{Finding, Kind};
+
+const TREE_HEADER: &str = "crealeph-tree-v1\n";
+const MANIFEST_HEADER: &str = "crealeph-state-v1\n";
+const IGNORE_FILE: &str = ".gitignore";
+/// How many folders within folders are followed.
+const MAX_DEPTH: usize = 1000;
+
+/// What is at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateEntry {
+    /// `file`, `exec` or `link`.
+    pub kind: Box<str>,
+    /// The BLAKE3 of its content.
+    pub digest: Blake3,
+}
+
+/// A state: what is at each path.
+pub type StateEntries = BTreeMap<String, StateEntry>;
+
+/// The hash of a state.
+pub fn state_hash(entries: &StateEntries) -> Blake3 {
+    let mut root = Folder::default();
+    for (path, entry) in entries {
+        let mut folder = &mut root;
+        let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+        for part in above.split('/').filter(|part| !part.is_empty()).take(MAX_DEPTH) {
+            folder = folder.folders.entry(part).or_default();
+        }
+        folder.files.insert(name, entry);
+    }
+    root.digest()
+}
+
+#[derive(Default)]
+struct Folder<'e> {
+    files: BTreeMap<&'e str, &'e StateEntry>,
+    folders: BTreeMap<&'e str, Folder<'e>>,
+}
+
+impl Folder<'_> {
+    fn digest(&self) -> Blake3 {
+        let files = self.files.iter().map(|(name, entry)| (*name, &*entry.kind, entry.digest));
+        let folders = self.folders.iter().map(|(name, folder)| (*name, "tree", folder.digest()));
+        let mut all: Vec<(&str, &str, Blake3)> = files.chain(folders).collect();
+        all.sort_unstable();
+        let mut text = TREE_HEADER.to_owned();
+        for (name, kind, digest) in all {
+            text.push_str(&format!("{kind} {digest} {name}\0"));
+        }
+        Blake3::of(text.as_bytes())
+    }
+}
+
+/// Reads a manifest that is to be of this state.
+///
+/// # Errors
+/// When it is no manifest, or of another state.
+pub fn read_manifest(text: &str, expected: &Blake3) -> Result<StateEntries, Finding> {
+    let entries = manifest_entries(text);
+    let entries = entries.ok_or_else(|| finding(format!("the manifest of the state {expected} is not one")))?;
+    match state_hash(&entries) == *expected {
+        true => Ok(entries),
+        false => Err(finding(format!("the manifest of the state {expected} is of another state"))),
+    }
+}
+
+fn manifest_entries(text: &str) -> Option<StateEntries> {
+    let mut rest = text.strip_prefix(MANIFEST_HEADER)?;
+    let mut entries = StateEntries::new();
+    while !rest.is_empty() {
+        let (line, after) = rest.split_once('\0')?;
+        rest = after;
+        let mut parts = line.splitn(4, ' ');
+        let (kind, digest) = (parts.next()?, Blake3::parse(parts.next()?)?);
+        let (_, path) = (parts.next()?.parse::<u64>().ok()?, parts.next()?);
+        match kind {
+            "file" | "exec" => {}
+            "link" => {
+                let (target, after) = rest.split_once('\0')?;
+                rest = after;
+                (Blake3::of(target.as_bytes()) == digest).then_some(())?;
+            }
+            _ => return None,
+        }
+        let entry = StateEntry { kind: kind.into(), digest };
+        entries.insert(path.to_owned(), entry).is_none().then_some(())?;
+    }
+    Some(entries)
+}
+
+/// Checks what a receipt says of its files against the state after it: every file it left is there with that content, and
+/// every file it deleted is not.
+///
+/// # Errors
+/// Every file that is not as the receipt says, named.
+pub fn check_artifacts(
+    receipt: &Receipt,
+    mut found: impl FnMut(&str) -> Option<Blake3>,
+) -> Result<(), Finding> {
+    let mut wrong = Vec::new();
+    for artifact in receipt.artifacts.as_slice() {
+        let path = artifact.path.as_str();
+        match (artifact.change, found(path)) {
+            (Change::Deleted, Some(_)) => wrong.push(format!("`{path}` was deleted by the run, and is there")),
+            (Change::Deleted, None) => {}
+            (_, None) => wrong.push(format!("`{path}` is not there")),
+            (_, digest) if digest == artifact.hash => {}
+            _ => wrong.push(format!("`{path}` is not what the run left")),
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(finding(wrong.join("; "))) }
+}
+
+/// Checks a receipt against the two states it names: they differ in exactly the files that the receipt lists. Where the
+/// run changed ignore rules (R26), files may besides have come into the state or gone out of it as they were.
+///
+/// # Errors
+/// Every file that changed and is not in the receipt, or is in it and is something else.
+pub fn check_states(receipt: &Receipt, before: &StateEntries, after: &StateEntries) -> Result<(), Finding> {
+    let artifacts = receipt.artifacts.as_slice();
+    let changes_rules = artifacts.iter().any(|it| it.path.as_str().rsplit('/').next() == Some(IGNORE_FILE));
+    check_artifacts(receipt, |path| match after.get(path) {
+        None if changes_rules => artifacts.iter().find(|it| it.path.as_str() == path)?.hash,
+        entry => entry.map(|entry| entry.digest),
+    })?;
+    let listed: BTreeSet<&str> = artifacts.iter().map(|it| it.path.as_str()).collect();
+    let paths = before.keys().chain(after.keys().filter(|path| !before.contains_key(*path)));
+    let is_unexplained = |path: &&String| match (before.get(*path), after.get(*path)) {
+        (one, other) if one == other => false,
+        (None, _) | (_, None) if changes_rules => false,
+        _ => !listed.contains(path.as_str()),
+    };
+    let unlisted: Vec<String> = paths.filter(is_unexplained).map(|path| format!("`{path}`")).collect();
+    match unlisted.is_empty() {
+        true => Ok(()),
+        false => {
+            let paths = unlisted.join(", ");
+            Err(finding(format!("the states differ in {paths}, which the receipt does not list")))
+        }
+    }
+}
+
+fn finding(what: String) -> Finding {
+    Finding { kind: Kind::Changed, seq: None, what }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(files: &[(&str, &str, &str)]) -> StateEntries {
+        let entry = |kind: &str, content: &str| StateEntry {
+            kind: kind.into(),
+            digest: Blake3::of(content.as_bytes()),
+        };
+        files.iter().map(|(path, kind, content)| ((*path).to_owned(), entry(kind, content))).collect()
+    }
+
+    /// The table in `docs/workspace.md`.
+    #[test]
+    fn the_published_state_hashes() {
+        for (files, hash) in [
+            (&[][..], "5ea38b19775b0473459ace1528d87208b85b9cabfcd94098c874395662c28532"),
+            (&[("a", "file", "")][..], "6595fe7db34c0438be634e1985a0553004fccf2726cc5e961df160ba0bb167ab"),
+            (&[("a", "exec", "")][..], "a3647affd54ae124968bb32a6e875b60894d109fc036ebe58a991c9b911d5ef4"),
+        ] {
+            assert_eq!(state_hash(&entries(files)).to_string(), hash);
+        }
+    }
+
+    #[test]
+    fn a_manifest_is_of_one_state_alone() {
+        let state = entries(&[("a/b", "file", "one"), ("l", "link", "a/b")]);
+        let hash = state_hash(&state);
+        let digest = |content: &str| Blake3::of(content.as_bytes());
+        let text = format!(
+            "crealeph-state-v1\nfile {} 3 a/b\0link {} 3 l\0a/b\0",
+            digest("one"),
+            digest("a/b")
+        );
+        assert_eq!(read_manifest(&text, &hash).unwrap(), state);
+        let mut survivors = 0;
+        for at in 0..text.len() {
+            let mut bytes = text.clone().into_bytes();
+            bytes[at] ^= 1;
+            let changed = String::from_utf8(bytes).unwrap();
+            survivors += usize::from(read_manifest(&changed, &hash).is_ok());
+        }
+        assert_eq!(survivors, 2, "only the sizes, which the hash of a state does not cover");
+    }
+}
