@@ -169,3 +169,23 @@ fn doctor_names_every_feature() {
     ];
     assert_eq!(names, expected);
 }
+
+#[test]
+fn a_hidden_file_is_not_in_the_view_and_a_seed_is_in_home() {
+    let scratch = Scratch::new("hide");
+    let project = scratch.project();
+    let hidden = format!("{project}/.env");
+    std::fs::write(&hidden, "KEY=1").unwrap();
+    let seed = format!("{project}/a=/home/agent/.config/a");
+    let run = |more: &[&str]| {
+        let mut arguments = vec!["sandbox", "run", "--view", &project, "--seed", &seed];
+        arguments.extend(more);
+        arguments.extend(["--", "sh", "-c", "ls -A; cat ~/.config/a"]);
+        scratch.crealeph(&arguments)
+    };
+    assert_eq!(text(&run(&[]).stdout), ".env\na\none\n");
+    assert_eq!(text(&run(&["--hide", &hidden]).stdout), "a\none\n");
+    let refused = run(&["--hide", "/etc/passwd"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(text(&refused.stderr).contains("`/etc/passwd`"), "{refused:?}");
+}

@@ -3,9 +3,14 @@
 
 use crate::outcome::Captured;
 use crate::redact::{RedactedStream, Redactor};
+use crate::sandbox::{Output, Stream};
 
 /// Takes what is kept, as it comes.
-pub(crate) type Sink<'s> = &'s (dyn Fn(&[u8]) + Sync);
+#[derive(Clone, Copy)]
+pub(crate) struct Sink<'s> {
+    pub(crate) output: Output<'s>,
+    pub(crate) stream: Stream,
+}
 
 pub(crate) struct Capture<'s> {
     limit: usize,
@@ -47,7 +52,7 @@ impl<'s> Capture<'s> {
         let part = settled.get(..room.min(settled.len())).unwrap_or_default();
         self.kept.extend_from_slice(part);
         if let (Some(sink), false) = (self.sink, part.is_empty()) {
-            sink(part);
+            (sink.output)(sink.stream, part);
         }
         self.total_bytes = self.total_bytes.saturating_add(settled.len() as u64);
         settled.clear();

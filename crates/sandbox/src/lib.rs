@@ -34,6 +34,8 @@ pub use outcome::{Captured, Cut, Exit, Layer, Level, Missing, Outcome, Strength,
 pub use preset::Preset;
 pub use redact::{REDACTED, Redactor};
 pub use sandbox::{Cgroups, Config, Output, Sandbox, Stream};
-pub use spec::{Exposure, Grants, HOME, Limits, Mount, Network, Place, SECRETS, Secret, Spec, Stdin};
+pub use spec::{
+    Exposure, Grants, HOME, Limits, Mount, Network, Place, SECRETS, Secret, Seed, Spec, Stdin, TRACE_CHANNEL,
+};
 pub use state::Swept;
 pub use view::{Change, ChangeKind, Entry, View, ViewMode};

@@ -15,6 +15,8 @@ pub struct Outcome {
     pub stdout: Captured,
     /// What it wrote to standard error.
     pub stderr: Captured,
+    /// What it wrote to the trace channel, if it had one.
+    pub trace: Captured,
     /// What it used.
     pub usage: Usage,
     /// What was cut off, and why; empty when no limit was hit.
@@ -150,12 +152,22 @@ pub enum Cut {
         /// What was written.
         total_bytes: u64,
     },
+    /// The end of the trace was left off.
+    Trace {
+        /// The limit.
+        limit_bytes: u64,
+        /// What was written.
+        total_bytes: u64,
+    },
 }
 
 impl Cut {
     /// Whether this cut ended the run, rather than refusing or leaving something off.
     pub fn ended_the_run(&self) -> bool {
-        !matches!(self, Self::Processes { .. } | Self::Stdout { .. } | Self::Stderr { .. })
+        !matches!(
+            self,
+            Self::Processes { .. } | Self::Stdout { .. } | Self::Stderr { .. } | Self::Trace { .. }
+        )
     }
 }
 
@@ -178,6 +190,9 @@ impl std::fmt::Display for Cut {
             }
             Self::Stderr { limit_bytes, total_bytes } => {
                 write!(f, "standard error kept {limit_bytes} of {total_bytes} bytes (limit `stderr_bytes`)")
+            }
+            Self::Trace { limit_bytes, total_bytes } => {
+                write!(f, "the trace kept {limit_bytes} of {total_bytes} bytes (limit `trace_bytes`)")
             }
         }
     }

@@ -21,7 +21,40 @@ pub struct Redactor {
 #[derive(Debug, Clone)]
 struct Patterns {
     automaton: AhoCorasick,
-    longest: usize,
+    forms: Vec<Form>,
+}
+
+/// One form a secret is looked for in.
+#[derive(Debug, Clone)]
+struct Form {
+    bytes: Vec<u8>,
+    /// For each length of a beginning, the longest shorter beginning that it ends with.
+    borders: Vec<usize>,
+}
+
+impl Form {
+    fn new(bytes: Vec<u8>) -> Self {
+        let mut form = Self { bytes, borders: vec![0, 0] };
+        for end in 1..form.bytes.len() {
+            let longer = form.extend(form.borders.last().copied().unwrap_or(0), form.bytes.get(end));
+            form.borders.push(longer);
+        }
+        form
+    }
+
+    /// How much of this form has been seen after one more byte, when `seen` of it was before.
+    fn extend(&self, mut seen: usize, byte: Option<&u8>) -> usize {
+        while self.bytes.get(seen) != byte && seen > 0 {
+            seen = self.borders.get(seen).copied().unwrap_or(0);
+        }
+        if self.bytes.get(seen) == byte { seen.saturating_add(1) } else { 0 }
+    }
+
+    /// How much at the end of `text` may be the beginning of this form.
+    fn begun_in(&self, text: &[u8]) -> usize {
+        let tail = text.len().saturating_sub(self.bytes.len().saturating_sub(1));
+        text.get(tail..).unwrap_or_default().iter().fold(0, |seen, byte| self.extend(seen, Some(byte)))
+    }
 }
 
 impl Redactor {
@@ -31,13 +64,13 @@ impl Redactor {
         for secret in secrets {
             add_forms(secret, &mut forms);
         }
-        let longest = forms.iter().map(Vec::len).max().unwrap_or(0);
-        if longest == 0 {
+        if forms.is_empty() {
             return Self::default();
         }
         // The only error is more patterns than an automaton can number.
         let automaton = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&forms);
-        Self { patterns: automaton.ok().map(|automaton| Patterns { automaton, longest }) }
+        let forms = forms.into_iter().map(Form::new).collect();
+        Self { patterns: automaton.ok().map(|automaton| Patterns { automaton, forms }) }
     }
 
     /// The text without the secrets.
@@ -55,12 +88,14 @@ impl Redactor {
 pub(crate) struct RedactedStream {
     redactor: Redactor,
     pending: Vec<u8>,
+    /// Line ends that stood right before what is pending.
+    line_ends: usize,
     redactions: u64,
 }
 
 impl RedactedStream {
     pub(crate) fn new(redactor: Redactor) -> Self {
-        Self { redactor, pending: Vec::new(), redactions: 0 }
+        Self { redactor, pending: Vec::new(), line_ends: 0, redactions: 0 }
     }
 
     pub(crate) fn redactions(&self) -> u64 {
@@ -86,9 +121,9 @@ impl RedactedStream {
     fn settle(&mut self, last: bool, out: &mut Vec<u8>) {
         let Some(patterns) = &self.redactor.patterns else { return };
         // Matching is done without line ends, so that a wrapped form is found too; `origin` leads back.
-        let (joined, origin) = join_lines(&self.pending);
-        let settled =
-            if last { joined.len() } else { joined.len().saturating_sub(patterns.longest.saturating_sub(1)) };
+        let (joined, origin) = join_lines(&self.pending, self.line_ends);
+        let begun = patterns.forms.iter().map(|form| form.begun_in(&joined)).max().unwrap_or(0);
+        let settled = if last { joined.len() } else { joined.len().saturating_sub(begun) };
         let mut emitted = 0usize;
         let mut reached = 0usize;
         for found in patterns.automaton.find_iter(&joined) {
@@ -113,18 +148,24 @@ impl RedactedStream {
         };
         let keep_from = keep_from.max(emitted);
         out.extend_from_slice(self.pending.get(emitted..keep_from).unwrap_or_default());
-        self.pending.drain(..keep_from.min(self.pending.len()));
+        for byte in self.pending.drain(..keep_from.min(self.pending.len())) {
+            self.line_ends = line_ends_after(self.line_ends, byte);
+        }
     }
+}
+
+fn line_ends_after(before: usize, byte: u8) -> usize {
+    if matches!(byte, b'\n' | b'\r') { before.saturating_add(1) } else { 0 }
 }
 
 /// The bytes without single line ends (`\n`, `\r\n`), and where each one stood. A longer run of line ends
 /// is kept past its second byte, so that no stream can grow what is held back without end.
-fn join_lines(bytes: &[u8]) -> (Vec<u8>, Vec<usize>) {
+fn join_lines(bytes: &[u8], line_ends_before: usize) -> (Vec<u8>, Vec<usize>) {
     let mut joined = Vec::with_capacity(bytes.len());
     let mut origin = Vec::with_capacity(bytes.len());
-    let mut run = 0usize;
+    let mut run = line_ends_before;
     for (index, byte) in bytes.iter().enumerate() {
-        run = if matches!(byte, b'\n' | b'\r') { run.saturating_add(1) } else { 0 };
+        run = line_ends_after(run, *byte);
         if run == 0 || run > 2 {
             joined.push(*byte);
             origin.push(index);
@@ -135,7 +176,7 @@ fn join_lines(bytes: &[u8]) -> (Vec<u8>, Vec<usize>) {
 
 fn add_forms(secret: &[u8], forms: &mut BTreeSet<Vec<u8>>) {
     let mut add = |form: Vec<u8>| {
-        let (form, _) = join_lines(&form);
+        let (form, _) = join_lines(&form, 0);
         if form.len() >= MIN_PATTERN_BYTES {
             forms.insert(form);
         }
@@ -215,6 +256,29 @@ mod tests {
     }
 
     #[test]
+    fn only_what_may_be_the_start_of_a_secret_is_held_back() {
+        let mut stream = RedactedStream::new(Redactor::new([b"correct horse".as_slice()]));
+        let mut out = Vec::new();
+        stream.push(b"{\"tool\":\"read\"}\n", &mut out);
+        assert_eq!(out, b"{\"tool\":\"read\"}\n");
+        stream.push(b"the correct", &mut out);
+        stream.push(b" horsf, cor", &mut out);
+        assert_eq!(out, b"{\"tool\":\"read\"}\nthe correct horsf, ");
+        stream.push(b"rect\n horse", &mut out);
+        assert!(out.ends_with(b"horsf, [redacted]"), "{}", String::from_utf8_lossy(&out));
+    }
+
+    #[test]
+    fn a_secret_that_begins_with_line_ends_is_found_in_pieces() {
+        let redactor = Redactor::new([b"\n\n\nabcdefgh".as_slice()]);
+        for cut in 0..11 {
+            let (one, two) = b"\n\n\nabcdefgh".split_at(cut);
+            let text = String::from_utf8(through(&redactor, &[b"x", one, two, b"y"])).unwrap();
+            assert!(!text.contains("abcdefgh"), "{cut}: {text:?}");
+        }
+    }
+
+    #[test]
     fn what_is_held_back_is_bounded() {
         let redactor = Redactor::new([b"0123456789abcdef".as_slice()]);
         let mut stream = RedactedStream::new(redactor);
@@ -256,6 +320,26 @@ mod tests {
             let out = through(&redactor, &pieces);
             prop_assert!(!out.windows(shown.len()).any(|w| w == shown), "{}", String::from_utf8_lossy(&out));
             prop_assert_eq!(out.clone(), through(&redactor, &[&whole]), "the split must not matter");
+        }
+
+        #[test]
+        fn secrets_that_share_their_letters_are_found_alike_in_any_split(
+            secrets in proptest::collection::vec("[ab]{6,9}", 1..4),
+            text in "[ab\n]{0,80}",
+            cuts in proptest::collection::vec(0..80usize, 0..8),
+        ) {
+            let redactor = Redactor::new(secrets.iter().map(String::as_bytes));
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|c| c % (text.len() + 1)).collect();
+            cuts.sort_unstable();
+            let mut pieces = Vec::new();
+            let mut rest = text.as_bytes();
+            for cut in cuts {
+                let (piece, next) = rest.split_at(cut - (text.len() - rest.len()));
+                pieces.push(piece);
+                rest = next;
+            }
+            pieces.push(rest);
+            prop_assert_eq!(through(&redactor, &pieces), through(&redactor, &[text.as_bytes()]));
         }
 
         #[test]

@@ -1,6 +1,7 @@
 //! One run, from the started helper to the outcome. Owns the parent's half: the outputs, the clock, the proxy,
 //! the end. Refuses to return while a process of the tree is alive.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
 use std::mem::MaybeUninit;
@@ -36,8 +37,8 @@ const KILL: u8 = b'K';
 pub(crate) struct Run {
     helper: Child,
     control: UnixStream,
-    stdout: OwnedFd,
-    stderr: OwnedFd,
+    stdout: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
     started: Instant,
 }
 
@@ -48,6 +49,7 @@ pub(crate) struct Ended {
     cut: Option<Cut>,
     stdout: Captured,
     stderr: Captured,
+    trace: Captured,
     connections: Vec<Connection>,
     connections_left_off: u64,
     wall: Duration,
@@ -74,8 +76,8 @@ impl Run {
         let mut run = Self {
             helper,
             control: control.try_clone().map_err(failed("the control socket"))?,
-            stdout,
-            stderr,
+            stdout: Some(stdout),
+            stderr: Some(stderr),
             started,
         };
         let sent =
@@ -96,24 +98,21 @@ impl Run {
         output: Option<Output<'_>>,
         redactor: &Redactor,
     ) -> Result<Ended, SandboxError> {
-        let to_stdout = output.map(|o| move |b: &[u8]| o(Stream::Stdout, b));
-        let to_stderr = output.map(|o| move |b: &[u8]| o(Stream::Stderr, b));
+        let reading = |stream: Stream, limit_bytes: u64, from: Option<OwnedFd>| Reading {
+            from,
+            capture: Capture::new(
+                limit_bytes,
+                redactor.clone(),
+                output.map(|output| Sink { output, stream }),
+            ),
+        };
         let limits = &spec.limits;
         let mut state = Attending {
-            stdout: Capture::new(
-                limits.stdout_bytes,
-                redactor.clone(),
-                to_stdout.as_ref().map(|s| s as Sink<'_>),
-            ),
-            stderr: Capture::new(
-                limits.stderr_bytes,
-                redactor.clone(),
-                to_stderr.as_ref().map(|s| s as Sink<'_>),
-            ),
-            stdout_open: true,
-            stderr_open: true,
+            stdout: reading(Stream::Stdout, limits.stdout_bytes, self.stdout.take()),
+            stderr: reading(Stream::Stderr, limits.stderr_bytes, self.stderr.take()),
+            trace: reading(Stream::Trace, limits.trace_bytes, None),
             inbox: Vec::new(),
-            passed: Vec::new(),
+            passed: VecDeque::new(),
             proxy: None,
             message: None,
             ending: Ending::Running {
@@ -125,9 +124,9 @@ impl Run {
         let attended = self.attend_until_done(spec, cancel, &mut state);
         // Whatever happened, the tree goes now: the outer half leaves only when it is dead.
         let _ = self.control.shutdown(std::net::Shutdown::Both);
-        state.drain(&self);
+        state.drain();
         let status = self.helper.wait();
-        state.drain(&self);
+        state.drain();
         let wall = self.started.elapsed();
         let (connections, connections_left_off) = state.proxy.map(Proxy::finish).unwrap_or_default();
         attended.map_err(|source| SandboxError::Setup { step: "attend the run".to_owned(), source })?;
@@ -135,8 +134,9 @@ impl Run {
             message: state.message,
             status: status.map_or_else(|e| e.to_string(), |s| s.to_string()),
             cut: state.cut,
-            stdout: state.stdout.finish(),
-            stderr: state.stderr.finish(),
+            stdout: state.stdout.capture.finish(),
+            stderr: state.stderr.capture.finish(),
+            trace: state.trace.capture.finish(),
             connections,
             connections_left_off,
             wall,
@@ -155,19 +155,14 @@ impl Run {
                 tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
                 tv_nsec: t.subsec_nanos().into(),
             });
-            let watch = |open: bool| if open { PollFlags::IN } else { PollFlags::empty() };
             let cancellable = matches!(state.ending, Ending::Running { .. });
             let mut fds = vec![PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN)];
             let cancel_at = cancellable.then(|| {
                 fds.push(PollFd::from_borrowed_fd(cancel.as_fd(), PollFlags::IN));
                 fds.len().saturating_sub(1)
             });
-            if state.stdout_open {
-                fds.push(PollFd::from_borrowed_fd(self.stdout.as_fd(), watch(true)));
-            }
-            if state.stderr_open {
-                fds.push(PollFd::from_borrowed_fd(self.stderr.as_fd(), watch(true)));
-            }
+            let open = state.readings().into_iter().filter_map(|reading| reading.from.as_ref());
+            fds.extend(open.map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)));
             match poll(&mut fds, timeout.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(e) => return Err(e.into()),
@@ -175,7 +170,7 @@ impl Run {
             let ready = |index: usize| fds.get(index).is_some_and(|fd| !fd.revents().is_empty());
             let (said, cancelled) = (ready(0), cancel_at.is_some_and(ready));
             drop(fds);
-            state.drain(self);
+            state.drain();
             if said && !state.listen(self, spec)? {
                 return Ok(());
             }
@@ -216,12 +211,11 @@ impl Ending {
 }
 
 struct Attending<'s> {
-    stdout: Capture<'s>,
-    stderr: Capture<'s>,
-    stdout_open: bool,
-    stderr_open: bool,
+    stdout: Reading<'s>,
+    stderr: Reading<'s>,
+    trace: Reading<'s>,
     inbox: Vec<u8>,
-    passed: Vec<OwnedFd>,
+    passed: VecDeque<OwnedFd>,
     proxy: Option<Proxy>,
     message: Option<Message>,
     ending: Ending,
@@ -229,32 +223,42 @@ struct Attending<'s> {
     buffer: Vec<u8>,
 }
 
+/// One output and what is kept of it.
+struct Reading<'s> {
+    /// None before it is there, and once it is at its end.
+    from: Option<OwnedFd>,
+    capture: Capture<'s>,
+}
+
+impl Reading<'_> {
+    /// Takes what is there now; false when that was nothing.
+    fn take(&mut self, buffer: &mut [u8]) -> bool {
+        let Some(from) = &self.from else { return false };
+        match rustix::io::read(from, &mut *buffer) {
+            Ok(0) => {
+                self.from = None;
+                false
+            }
+            Ok(read) => {
+                self.capture.push(buffer.get(..read).unwrap_or_default());
+                true
+            }
+            Err(_) => false,
+        }
+    }
+}
+
 impl Attending<'_> {
+    fn readings(&self) -> [&Reading<'_>; 3] {
+        [&self.stdout, &self.stderr, &self.trace]
+    }
+
     /// Takes what the outputs hold now, a bounded part at a time so that the clock is looked at.
-    fn drain(&mut self, run: &Run) {
+    fn drain(&mut self) {
         for _ in 0..16 {
-            let mut took = false;
-            if self.stdout_open {
-                match rustix::io::read(&run.stdout, &mut self.buffer) {
-                    Ok(0) => self.stdout_open = false,
-                    Ok(read) => {
-                        self.stdout.push(self.buffer.get(..read).unwrap_or_default());
-                        took = true;
-                    }
-                    Err(_) => {}
-                }
-            }
-            if self.stderr_open {
-                match rustix::io::read(&run.stderr, &mut self.buffer) {
-                    Ok(0) => self.stderr_open = false,
-                    Ok(read) => {
-                        self.stderr.push(self.buffer.get(..read).unwrap_or_default());
-                        took = true;
-                    }
-                    Err(_) => {}
-                }
-            }
-            if !took {
+            let outputs = [&mut self.stdout, &mut self.stderr, &mut self.trace];
+            let took = outputs.map(|reading| reading.take(&mut self.buffer));
+            if took == [false; 3] {
                 return;
             }
         }
@@ -267,10 +271,11 @@ impl Attending<'_> {
         while let Some(message) = wire::take::<Message>(&mut self.inbox)? {
             match message {
                 Message::Listening => {
-                    if let (Some(fd), Network::Hosts(hosts)) = (self.passed.pop(), &spec.network) {
+                    if let (Some(fd), Network::Hosts(hosts)) = (self.passed.pop_front(), &spec.network) {
                         self.proxy = Some(Proxy::start(fd.into(), hosts.clone())?);
                     }
                 }
+                Message::Tracing => self.trace.from = self.passed.pop_front(),
                 last => {
                     self.message = Some(last);
                     return Ok(false);
@@ -331,6 +336,9 @@ impl Ended {
         if self.stderr.truncated() {
             cuts.push(Cut::Stderr { limit_bytes: limits.stderr_bytes, total_bytes: self.stderr.total_bytes });
         }
+        if self.trace.truncated() {
+            cuts.push(Cut::Trace { limit_bytes: limits.trace_bytes, total_bytes: self.trace.total_bytes });
+        }
         let mut layers = report.layers;
         layers.extend(cgroup.map(Cgroup::layer));
         let missing: Vec<Missing> = report
@@ -354,6 +362,7 @@ impl Ended {
             },
             stdout: self.stdout,
             stderr: self.stderr,
+            trace: self.trace,
             usage: Usage {
                 wall_ms: u64::try_from(self.wall.as_millis()).unwrap_or(u64::MAX),
                 cpu_ms: report.cpu_us / 1000,
@@ -404,7 +413,7 @@ fn send_descriptors(control: &UnixStream, stdin: &OwnedFd, lock: &File) -> io::R
     Ok(())
 }
 
-fn receive(control: &UnixStream, buffer: &mut [u8], passed: &mut Vec<OwnedFd>) -> io::Result<usize> {
+fn receive(control: &UnixStream, buffer: &mut [u8], passed: &mut VecDeque<OwnedFd>) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let received =

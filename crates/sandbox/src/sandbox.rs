@@ -16,8 +16,8 @@ use crate::redact::Redactor;
 use crate::run::Run;
 use crate::spec::{Exposure, HOME, Mount, Network, Place, Secret, Spec};
 use crate::state::{self, State, Swept};
-use crate::view::{self, Base, View};
-use crate::wire::{Failure, Message, MountPlan, NetworkPlan, Request, SourcePlan, Step};
+use crate::view::{self, Base, Hidden, View};
+use crate::wire::{Failure, Message, MountPlan, NetworkPlan, Request, SeedPlan, SourcePlan, Step};
 
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -69,9 +69,12 @@ pub enum Stream {
     Stdout,
     /// Standard error.
     Stderr,
+    /// The trace channel.
+    Trace,
 }
 
-/// Takes the outputs as they come, redacted and up to the limits, besides the copy in the outcome.
+/// Takes the outputs as they come, redacted and up to the limits, besides the copy in the outcome. It runs between
+/// two looks at the clock, so it should not take long; it may end the run through a [`Cancel`] of its own.
 pub type Output<'s> = &'s (dyn Fn(Stream, &[u8]) + Sync);
 
 /// Runs commands and opens views. One for a process is enough; it may be shared by threads.
@@ -112,9 +115,20 @@ impl Sandbox {
     /// # Errors
     /// When the directory cannot be read, or a plain copy of it goes past its bounds.
     pub fn open_view(&self, lower: &Path) -> Result<View, SandboxError> {
+        self.open_view_hiding(lower, &[])
+    }
+
+    /// Opens a view that does not show these files and directories, named relative to `lower`. Inside they are
+    /// not there: something else may be made in their place, which is then a change like any other. A
+    /// directory that is deleted inside is a deleted directory, whatever was hidden in it.
+    ///
+    /// # Errors
+    /// As [`Sandbox::open_view`]; and when a hidden path leads through a symbolic link.
+    pub fn open_view_hiding(&self, lower: &Path, hidden: &[PathBuf]) -> Result<View, SandboxError> {
         let lower = canonical(lower)?;
+        let hidden = Hidden::new(&lower, hidden)?;
         let copy = self.why_copy(&lower)?;
-        View::make(&self.state, &Base::Directory(&lower), self.ids(), copy)
+        View::make(&self.state, &Base::Directory(&lower, &hidden), self.ids(), copy)
     }
 
     /// Opens a view on top of another one, which stays as it is.
@@ -208,8 +222,8 @@ impl Sandbox {
 
     /// Mounts a view of `lower` once, and runs nothing.
     fn try_overlay(&self, lower: &Path) -> Result<(), Tried> {
-        let view =
-            View::make(&self.state, &Base::Directory(lower), self.ids(), None).map_err(Tried::Other)?;
+        let base = Base::Directory(lower, &Hidden::default());
+        let view = View::make(&self.state, &base, self.ids(), None).map_err(Tried::Other)?;
         let spec = Spec { views: vec![Mount { view: &view, at: "/view".into() }], ..Spec::new(["true"]) };
         let mut request = self.plan(&spec, &[], None).map_err(Tried::Other)?;
         request.probe = true;
@@ -278,6 +292,10 @@ impl Sandbox {
             },
             mounts,
             secret_files,
+            seeds: (spec.grants.seeds.iter().cloned())
+                .map(|seed| SeedPlan { at: seed.at.into_os_string(), content: seed.content, mode: seed.mode })
+                .collect(),
+            trace_channel: spec.trace_channel,
             become_ids: self.ids(),
             cgroup_joins: cgroup
                 .map(|c| c.joins().into_iter().map(PathBuf::into_os_string).collect())

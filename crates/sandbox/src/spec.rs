@@ -1,7 +1,7 @@
 //! What a caller asks for: the command, what it is granted, its limits. Owns these types and their checks;
 //! refuses a request that is contradictory or without a bound before any process is started.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -14,11 +14,14 @@ use crate::view::View;
 pub const HOME: &str = "/home/agent";
 /// Where secrets exposed as files are found inside.
 pub const SECRETS: &str = "/run/secrets";
+/// Where a command that has a trace channel writes to it: a pipe, of which every line reaches us as it is written.
+pub const TRACE_CHANNEL: &str = "/run/trace";
 
 const MAX_ARGUMENTS: usize = 4096;
 const MAX_ARGUMENT_BYTES: usize = 1 << 20;
 const MAX_PLACES: usize = 256;
 const MAX_STDIN_BYTES: usize = 256 << 20;
+const MAX_SEED_BYTES: usize = 8 << 20;
 
 /// One command to run and everything it gets.
 #[derive(Debug)]
@@ -37,6 +40,9 @@ pub struct Spec<'v> {
     pub network: Network,
     /// Copy-on-write views to mount, whose changes outlive the run.
     pub views: Vec<Mount<'v>>,
+    /// Whether there is a pipe at [`TRACE_CHANNEL`] to write to. Unlike an output it is a path, so that any process of
+    /// the tree finds it by name; a writer waits when it writes faster than is read, so nothing is lost.
+    pub trace_channel: bool,
 }
 
 impl Spec<'_> {
@@ -50,6 +56,7 @@ impl Spec<'_> {
             stdin: Stdin::Empty,
             network: Network::None,
             views: Vec::new(),
+            trace_channel: false,
         }
     }
 
@@ -86,6 +93,7 @@ impl Spec<'_> {
         {
             return invalid(format!("standard input is over {MAX_STDIN_BYTES} bytes; grant a file instead"));
         }
+        self.check_seeds()?;
         let places = self.grants.read.iter().chain(&self.grants.copy_on_write).map(|p| p.at.as_path());
         let mounts = self.views.iter().map(|m| m.at.as_path());
         let targets: Vec<&Path> = places.chain(mounts).collect();
@@ -105,6 +113,30 @@ impl Spec<'_> {
         }
         self.limits.check()
     }
+
+    fn check_seeds(&self) -> Result<(), SandboxError> {
+        let invalid = |what: String| Err(SandboxError::InvalidSpec { what });
+        let bytes = self.grants.seeds.iter().fold(0usize, |sum, seed| sum.saturating_add(seed.content.len()));
+        if bytes > MAX_SEED_BYTES {
+            return invalid(format!(
+                "the seeds are over {MAX_SEED_BYTES} bytes together; grant the files instead"
+            ));
+        }
+        let mut places = BTreeSet::new();
+        for Seed { at, .. } in &self.grants.seeds {
+            let private = ["/tmp", HOME].iter().any(|place| at.starts_with(place) && at != Path::new(place));
+            if !(is_plain_absolute(at) && private) {
+                return invalid(format!(
+                    "the seed `{}` is not a path below {HOME} or /tmp; elsewhere grant the file",
+                    at.display()
+                ));
+            }
+            if !places.insert(at) {
+                return invalid(format!("`{}` is seeded twice; seed it once", at.display()));
+            }
+        }
+        Ok(())
+    }
 }
 
 fn is_plain_absolute(path: &Path) -> bool {
@@ -120,6 +152,8 @@ pub struct Grants {
     pub read: Vec<Place>,
     /// Directories to see as a copy that can be written; what is written is gone when the run ends.
     pub copy_on_write: Vec<Place>,
+    /// Files to find at the start in HOME or `/tmp`; a command may change them, for they are its own.
+    pub seeds: Vec<Seed>,
     /// Environment variables.
     pub env: BTreeMap<OsString, OsString>,
     /// Directories put before the system's in `PATH`.
@@ -144,6 +178,7 @@ impl Grants {
         };
         add(&mut self.read, other.read);
         add(&mut self.copy_on_write, other.copy_on_write);
+        self.seeds.extend(other.seeds);
         self.env.extend(other.env);
         for directory in other.path {
             if !self.path.contains(&directory) {
@@ -170,6 +205,57 @@ impl Place {
     pub fn same(path: impl Into<PathBuf>) -> Self {
         let from = path.into();
         Self { at: from.clone(), from }
+    }
+}
+
+/// A file that is there at the start, in a private place.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Seed {
+    /// The path inside, below [`HOME`] or `/tmp`.
+    pub at: PathBuf,
+    /// What it holds.
+    pub content: Vec<u8>,
+    /// Its permission bits.
+    pub mode: u32,
+}
+
+impl Seed {
+    /// A file with this content that its owner alone may read.
+    pub fn new(at: impl Into<PathBuf>, content: impl Into<Vec<u8>>) -> Self {
+        Self { at: at.into(), content: content.into(), mode: 0o600 }
+    }
+
+    /// A copy of a file of the machine, as it is now.
+    ///
+    /// # Errors
+    /// When it cannot be read, is no regular file or is too long.
+    pub fn from_file(path: &Path, at: impl Into<PathBuf>) -> Result<Self, SandboxError> {
+        use std::io::{Error, ErrorKind, Read as _};
+        use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+        let failed = |source| SandboxError::Path { action: "seed a sandbox with", path: path.into(), source };
+        // A pipe must not be waited for.
+        let mut options = std::fs::File::options();
+        let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(failed(Error::new(
+                ErrorKind::InvalidInput,
+                "it is not a regular file; name each file",
+            )));
+        }
+        let mut content = Vec::new();
+        file.take(MAX_SEED_BYTES as u64 + 1).read_to_end(&mut content).map_err(failed)?;
+        if content.len() > MAX_SEED_BYTES {
+            let what = format!("it is over {MAX_SEED_BYTES} bytes; grant it instead");
+            return Err(failed(Error::new(ErrorKind::FileTooLarge, what)));
+        }
+        Ok(Self { at: at.into(), content, mode: metadata.permissions().mode() & 0o777 })
+    }
+}
+
+impl std::fmt::Debug for Seed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Seed").field("at", &self.at).field("mode", &self.mode).finish_non_exhaustive()
     }
 }
 
@@ -302,6 +388,8 @@ pub struct Limits {
     pub stdout_bytes: u64,
     /// What is kept of standard error.
     pub stderr_bytes: u64,
+    /// What is kept of the trace channel, and passed on.
+    pub trace_bytes: u64,
     /// `/tmp`, `/dev/shm` and HOME together (they live in memory).
     pub scratch_bytes: u64,
     /// What may be written to all copy-on-write directories together.
@@ -321,6 +409,7 @@ impl Default for Limits {
             open_files: 4096,
             stdout_bytes: 8 << 20,
             stderr_bytes: 8 << 20,
+            trace_bytes: 32 << 20,
             scratch_bytes: 512 << 20,
             disk_bytes: 4 << 30,
             grace_ms: 500,
@@ -340,6 +429,7 @@ impl Limits {
             ("open_files", self.open_files.into(), 16, 1 << 20),
             ("stdout_bytes", self.stdout_bytes, 0, 1 << 30),
             ("stderr_bytes", self.stderr_bytes, 0, 1 << 30),
+            ("trace_bytes", self.trace_bytes, 0, 1 << 30),
             ("scratch_bytes", self.scratch_bytes, 1 << 16, 1 << 40),
             ("disk_bytes", self.disk_bytes, 0, 1 << 44),
             ("grace_ms", self.grace_ms, 0, 10 * 60 * 1000),

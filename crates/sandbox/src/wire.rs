@@ -27,6 +27,8 @@ pub(crate) struct Request {
     /// Parents before children.
     pub mounts: Vec<MountPlan>,
     pub secret_files: Vec<(OsString, Vec<u8>)>,
+    pub seeds: Vec<SeedPlan>,
+    pub trace_channel: bool,
     /// The ids to take outside, when started as root.
     pub become_ids: Option<(u32, u32)>,
     /// Files to write our pid to.
@@ -67,11 +69,20 @@ pub(crate) enum SourcePlan {
     Copy { path: OsString },
 }
 
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct SeedPlan {
+    pub at: OsString,
+    pub content: Vec<u8>,
+    pub mode: u32,
+}
+
 /// What the helper says.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Message {
     /// A descriptor comes along: the proxy's listening socket.
     Listening,
+    /// A descriptor comes along: our end of the trace channel.
+    Tracing,
     /// The command has ended, and how.
     Done(Report),
     /// A step failed; nothing was run.

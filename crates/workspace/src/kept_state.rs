@@ -66,6 +66,12 @@ impl Workspace {
     /// # Errors
     /// When a file is no longer what the state says, or the store cannot be written.
     pub fn keep(&self, state: &State) -> Result<(), KeepError> {
+        let folder = self.control.states();
+        let path = folder.join(state.hash().to_string());
+        // A manifest has its name only after all its contents have theirs, and neither is ever removed.
+        if path.exists() {
+            return Ok(());
+        }
         let store = self.store();
         let mut seen = BTreeSet::new();
         let mut sources = Vec::new();
@@ -78,11 +84,6 @@ impl Workspace {
             }
         }
         store.put_files(&sources)?;
-        let folder = self.control.states();
-        let path = folder.join(state.hash().to_string());
-        if path.exists() {
-            return Ok(());
-        }
         let temporary = self.control.temporary();
         let mut file = File::create_new(&temporary).map_err(failed("make", &temporary))?;
         file.write_all(manifest(state).as_bytes()).map_err(failed("write", &temporary))?;
@@ -117,6 +118,19 @@ impl Workspace {
     /// When the state was not kept whole, or the folder cannot be written.
     pub fn restore(&self, hash: StateHash, into: &Path) -> Result<State, KeepError> {
         let state = self.kept(hash)?;
+        self.lay_out(state.entries(), into)?;
+        Ok(state)
+    }
+
+    /// Writes files and links, whose contents are in the store, into a folder that is empty or not there.
+    ///
+    /// # Errors
+    /// When a content is not in the store, or the folder cannot be written.
+    pub fn lay_out<'n>(
+        &self,
+        nodes: impl IntoIterator<Item = (&'n TreePath, &'n Node)>,
+        into: &Path,
+    ) -> Result<(), KeepError> {
         let unwritable = |path: &Path| {
             let path = path.to_owned();
             move |source| KeepError::Place { path, source }
@@ -126,11 +140,11 @@ impl Workspace {
             return Err(KeepError::NotEmpty(into.to_owned()));
         }
         let root = Root::open(into).map_err(unwritable(into))?;
-        let folders: BTreeSet<&str> = state.entries().keys().map(|path| path.split().0).collect();
+        let entries: Vec<(&TreePath, &Node)> = nodes.into_iter().collect();
+        let folders: BTreeSet<&str> = entries.iter().map(|(path, _)| path.split().0).collect();
         for folder in folders {
             make_folders(&root, folder).map_err(unwritable(&root.at(folder)))?;
         }
-        let entries: Vec<(&TreePath, &Node)> = state.entries().iter().collect();
         entries.par_iter().try_for_each(|(path, node)| {
             let at = root.at(path.as_str());
             match node {
@@ -147,8 +161,7 @@ impl Workspace {
                     made.map_err(|errno| unwritable(&at)(errno.into()))
                 }
             }
-        })?;
-        Ok(state)
+        })
     }
 }
 

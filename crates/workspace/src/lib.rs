@@ -20,6 +20,7 @@ mod rules;
 mod scan;
 mod state;
 mod store;
+mod unified;
 mod workspace;
 
 pub use capsule::{Capsule, CaptureError, Discarded, ViewChanges};

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use crealeph_sandbox::{
     Cancel, Change, Config, Exposure, Grants, HOME, Host, Limits, Mount, Network, Outcome, Place, Preset,
-    SECRETS, Sandbox, SandboxError, Secret, Spec, Stdin, Stream, View,
+    SECRETS, Sandbox, SandboxError, Secret, Seed, Spec, Stdin, Stream, View,
 };
 use serde_json::json;
 
@@ -67,6 +67,12 @@ struct Options {
     /// The same, and the changes are forgotten
     #[arg(long, value_name = "DIRECTORY[=INSIDE]")]
     copy_on_write: Vec<OsString>,
+    /// Leave this file or directory out of the view it lies in
+    #[arg(long, value_name = "PATH")]
+    hide: Vec<PathBuf>,
+    /// Put a copy of this file into its HOME or /tmp, for it to keep and change
+    #[arg(long, value_name = "FILE=INSIDE")]
+    seed: Vec<OsString>,
     /// Give it what a tool needs: python, node, rust, git
     #[arg(long, value_name = "NAME")]
     preset: Vec<String>,
@@ -157,9 +163,10 @@ impl Options {
         config.accept_reduced = self.accept_reduced;
         let sandbox = Sandbox::new(config)?;
         let mut views: Vec<(View, PathBuf)> = Vec::new();
-        for text in &self.view {
-            let place = place(text)?;
-            views.push((sandbox.open_view(&place.from)?, place.at));
+        let places: Vec<Place> = self.view.iter().map(place).collect::<Result<_, _>>()?;
+        let hidden = self.hidden(&places)?;
+        for (place, hidden) in places.into_iter().zip(hidden) {
+            views.push((sandbox.open_view_hiding(&place.from, &hidden)?, place.at));
         }
         let mut spec = self.spec()?;
         spec.views = views.iter().map(|(view, at)| Mount { view, at: at.clone() }).collect();
@@ -169,6 +176,7 @@ impl Options {
             let _ = match stream {
                 Stream::Stdout => std::io::stdout().write_all(bytes).and_then(|()| std::io::stdout().flush()),
                 Stream::Stderr => std::io::stderr().write_all(bytes),
+                Stream::Trace => Ok(()),
             };
         };
         let outcome = sandbox.run_with_output(&spec, &cancel, (!self.json).then_some(&pass_on))?;
@@ -187,14 +195,41 @@ impl Options {
         Ok(verdict)
     }
 
+    /// What each view leaves out, relative to it. A path that no view would have shown is a mistake.
+    fn hidden(&self, views: &[Place]) -> Result<Vec<Vec<PathBuf>>, Failure> {
+        let mut hidden = vec![Vec::new(); views.len()];
+        for path in &self.hide {
+            let absolute = std::path::absolute(path).map_err(Failure::Output)?;
+            // Not the path itself, which may be a link that is to be hidden.
+            let parent = absolute.parent().and_then(|parent| parent.canonicalize().ok());
+            let real = parent.zip(absolute.file_name()).map(|(parent, name)| parent.join(name));
+            let real = real.unwrap_or(absolute);
+            let mut is_shown = false;
+            for (view, list) in views.iter().zip(&mut hidden) {
+                if let Ok(relative) = real.strip_prefix(&view.from) {
+                    list.push(relative.to_path_buf());
+                    is_shown = true;
+                }
+            }
+            if !is_shown {
+                let path = path.display().to_string();
+                return Err(Failure::BadOption(path, "inside a view; name a path in one"));
+            }
+        }
+        Ok(hidden)
+    }
+
     fn explain(self, output: &mut Output) -> Result<Verdict, Failure> {
         let spec = self.spec()?;
         let views: Vec<Place> = self.view.iter().map(place).collect::<Result<_, _>>()?;
+        self.hidden(&views)?;
         let facts = json!({
             "command": spec.command.iter().map(|w| w.to_string_lossy().into_owned()).collect::<Vec<_>>(),
             "cwd": spec.cwd.clone().unwrap_or_else(|| HOME.into()),
             "reads": places(&spec.grants.read),
             "views": places(&views),
+            "hidden": self.hide,
+            "seeds": spec.grants.seeds.iter().map(|seed| &seed.at).collect::<Vec<_>>(),
             "copyOnWrite": places(&spec.grants.copy_on_write),
             "private": [HOME, "/tmp", "/dev/shm"],
             "variables": spec.grants.env.keys().map(|k| k.to_string_lossy().into_owned()).collect::<Vec<_>>(),
@@ -212,7 +247,7 @@ impl Options {
         if self.json || !output.is_terminal() {
             output.json(&facts.to_string())?;
         } else {
-            output.text(&explained(&spec, &views))?;
+            output.text(&explained(&spec, &views, &self.hide))?;
         }
         Ok(Verdict::Good)
     }
@@ -222,7 +257,13 @@ impl Options {
         for name in &self.preset {
             grants.merge(name.parse::<Preset>()?.grants()?);
         }
+        let mut seeds = Vec::new();
+        for text in &self.seed {
+            let place = place(text)?;
+            seeds.push(Seed::from_file(&place.from, place.at)?);
+        }
         let own = Grants {
+            seeds,
             read: self.read.iter().map(place).collect::<Result<_, _>>()?,
             copy_on_write: self.copy_on_write.iter().map(place).collect::<Result<_, _>>()?,
             nested_namespaces: self.nested_namespaces,
@@ -282,6 +323,7 @@ impl Options {
             open_files: self.open_files.unwrap_or(usual.open_files),
             stdout_bytes: self.output_bytes.unwrap_or(usual.stdout_bytes),
             stderr_bytes: self.output_bytes.unwrap_or(usual.stderr_bytes),
+            trace_bytes: usual.trace_bytes,
             scratch_bytes: self.scratch_bytes.unwrap_or(usual.scratch_bytes),
             disk_bytes: self.disk_bytes.unwrap_or(usual.disk_bytes),
             grace_ms: usual.grace_ms,
@@ -344,7 +386,7 @@ fn told(outcome: &Outcome, changes: &[(PathBuf, Vec<Change>)]) -> String {
     text
 }
 
-fn explained(spec: &Spec<'_>, views: &[Place]) -> String {
+fn explained(spec: &Spec<'_>, views: &[Place], hidden: &[PathBuf]) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "it starts in {}", spec.cwd.clone().unwrap_or_else(|| HOME.into()).display());
     let _ = writeln!(text, "it reads the system's programs and libraries, and");
@@ -356,6 +398,12 @@ fn explained(spec: &Spec<'_>, views: &[Place]) -> String {
     list("reads", &spec.grants.read);
     list("writes to a view of", views);
     list("writes to a forgotten copy of", &spec.grants.copy_on_write);
+    for path in hidden {
+        let _ = writeln!(text, "it does not see {}", path.display());
+    }
+    for seed in &spec.grants.seeds {
+        let _ = writeln!(text, "it finds a copy of a file at {}", seed.at.display());
+    }
     let _ = writeln!(text, "it has a private {HOME}, /tmp and /dev/shm, gone when it ends");
     for name in spec.grants.env.keys() {
         let _ = writeln!(text, "it has the variable {}", name.display());

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::io::{self, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
@@ -67,6 +67,10 @@ fn run(
         offer_listener(control, request, bypass_loopback)
             .map_err(|e| Failure::new(Step::Loopback, "the proxy's socket", &e))?;
     }
+    if let Some(channel) = &built.trace_channel {
+        hand_over(control, channel.as_fd(), &Message::Tracing)
+            .map_err(|e| Failure::new(Step::Request, "the trace channel", &e))?;
+    }
     let confinement = Confinement::prepare(request, &built.writable)?;
     if request.probe {
         return Ok(Report::default());
@@ -116,13 +120,7 @@ fn finish_loopback(pid: Pid) -> Result<(), Failure> {
 /// Opens the proxy's socket in this network namespace and hands it to the parent, which is outside.
 fn offer_listener(control: &mut UnixStream, request: &mut Request, bypass_loopback: bool) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, PROXY_PORT))?;
-    let bytes = wire::encode(&Message::Listening)?;
-    let fds = [listener.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-    let sent = sendmsg(&*control, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL)?;
-    control.write_all(bytes.get(sent..).unwrap_or_default())?;
+    hand_over(control, listener.as_fd(), &Message::Listening)?;
     let address = OsString::from(format!("http://127.0.0.1:{PROXY_PORT}"));
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"] {
         request.env.push((name.into(), address.clone()));
@@ -133,6 +131,17 @@ fn offer_listener(control: &mut UnixStream, request: &mut Request, bypass_loopba
         }
     }
     Ok(())
+}
+
+/// Gives the parent a descriptor, and says which.
+fn hand_over(control: &mut UnixStream, fd: BorrowedFd<'_>, message: &Message) -> io::Result<()> {
+    let bytes = wire::encode(message)?;
+    let fds = [fd];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+    let sent = sendmsg(&*control, &[IoSlice::new(&bytes)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    control.write_all(bytes.get(sent..).unwrap_or_default())
 }
 
 /// Starts the command; a failure before or in its exec comes back over a pipe.

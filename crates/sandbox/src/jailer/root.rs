@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, mkdirat, openat, symlinkat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mkdirat, mknodat, openat, symlinkat};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
@@ -19,9 +19,9 @@ use rustix::mount::{
 use super::INSIDE_ID;
 use super::sources::{Bind, Opened, Source};
 use super::watch::WrittenTo;
-use crate::spec::{HOME, SECRETS};
+use crate::spec::{HOME, SECRETS, TRACE_CHANNEL};
 use crate::sys;
-use crate::wire::{Failure, NetworkPlan, Request, Step};
+use crate::wire::{Failure, NetworkPlan, Request, SeedPlan, Step};
 
 const STAGE: &str = ".stage";
 
@@ -31,6 +31,8 @@ pub(super) struct Built {
     pub(super) stores: Vec<WrittenTo>,
     /// The private tmpfs behind `/tmp`, `/dev/shm` and HOME.
     pub(super) scratch: OwnedFd,
+    /// Our end of the trace channel.
+    pub(super) trace_channel: Option<OwnedFd>,
     /// Paths inside that may be written, for Landlock.
     pub(super) writable: Vec<OsString>,
     /// What could not be had and was accepted to be missing.
@@ -62,9 +64,16 @@ pub(super) fn build(request: &Request, opened: Opened) -> Result<Built, Failure>
         made => made.map(|()| Vec::new())?,
     };
     secrets(request, root.as_fd()).map_err(|e| Failure::new(Step::RootFileSystem, SECRETS, &e))?;
+    for seed in &request.seeds {
+        plant(seed, root.as_fd())?;
+    }
+    let trace_channel = request.trace_channel.then(|| trace_channel(root.as_fd())).transpose()?;
 
-    let mut writable: Vec<OsString> =
-        ["/tmp", "/dev", "/proc", HOME].into_iter().map(OsString::from).collect();
+    let mut writable: Vec<OsString> = ["/tmp", "/dev", "/proc", HOME]
+        .into_iter()
+        .chain(trace_channel.is_some().then_some(TRACE_CHANNEL))
+        .map(OsString::from)
+        .collect();
     let mut stores = Vec::new();
     for (index, source) in opened.mounts.into_iter().enumerate() {
         match source {
@@ -95,7 +104,7 @@ pub(super) fn build(request: &Request, opened: Opened) -> Result<Built, Failure>
     let attributes = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
     sys::mount_setattr(root.as_fd(), false, attributes, 0, None)
         .map_err(|e| Failure::new(Step::RootFileSystem, "make the root read-only", &e))?;
-    Ok(Built { stores, scratch, writable, missing })
+    Ok(Built { stores, scratch, trace_channel, writable, missing })
 }
 
 /// A descriptor of the same directory that can be listed.
@@ -263,6 +272,26 @@ fn secrets(request: &Request, root: BorrowedFd<'_>) -> io::Result<()> {
         write_file(root, &path, value, 0o400)?;
     }
     Ok(())
+}
+
+/// Writes a seed to its private place, which nothing was mounted on yet.
+fn plant(seed: &SeedPlan, root: BorrowedFd<'_>) -> Result<(), Failure> {
+    let at = Path::new(&seed.at);
+    let failed = |e: io::Error| Failure::new(Step::Grant, at.to_string_lossy(), &e);
+    let (Some(directory), Some(name)) = (at.parent(), at.file_name()) else {
+        return Err(failed(io::ErrorKind::InvalidInput.into()));
+    };
+    let directory = target(root, directory.as_os_str(), true)?;
+    write_file(directory.as_fd(), name, &seed.content, seed.mode).map_err(failed)
+}
+
+/// Makes the pipe and opens it for both directions, so that a writer never finds it closed and we never its end.
+fn trace_channel(root: BorrowedFd<'_>) -> Result<OwnedFd, Failure> {
+    let failed = |e: Errno| Failure::new(Step::RootFileSystem, TRACE_CHANNEL, &e.into());
+    let name = TRACE_CHANNEL.trim_start_matches('/');
+    mknodat(root, name, FileType::Fifo, Mode::from_raw_mode(0o222), 0).map_err(failed)?;
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    openat(root, name, flags, Mode::empty()).map_err(failed)
 }
 
 fn devices(root: BorrowedFd<'_>, binds: Vec<Bind>) -> Result<(), Failure> {

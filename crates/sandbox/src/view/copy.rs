@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
+use super::Hidden;
 use super::changes::{
     Access, Change, ChangeKind, ChangeList, Difference, Entry, Found, Merged, ReadError, difference,
     entry_of, with_access,
@@ -43,61 +44,72 @@ fn stamp(metadata: &Metadata) -> (u64, i64, i64) {
 /// Copies what the layers show together into `to`, which is there and empty.
 pub(super) fn copy_layers(
     lowers: &[PathBuf],
+    hidden: &Hidden,
     to: &Path,
     ids: Option<(u32, u32)>,
 ) -> Result<Manifest, ReadError> {
-    let mut manifest = Manifest::default();
-    let merged = Merged { layers: lowers.to_vec() };
-    copy_directory(&merged, to, Path::new(""), ids, 0, &mut manifest)?;
+    let mut copying = Copying { hidden, ids, manifest: Manifest::default() };
+    copying.directory(&Merged { layers: lowers.to_vec() }, to, Path::new(""), 0)?;
+    let mut manifest = copying.manifest;
     manifest.restamp(to)?;
     Ok(manifest)
 }
 
-fn copy_directory(
-    from: &Merged,
-    to: &Path,
-    relative: &Path,
+struct Copying<'h> {
+    hidden: &'h Hidden,
     ids: Option<(u32, u32)>,
-    depth: usize,
-    manifest: &mut Manifest,
-) -> Result<(), ReadError> {
-    if depth > MAX_DEPTH {
-        return Err(ReadError::Bound(format!(
-            "directories more than {MAX_DEPTH} deep; they cannot be copied"
-        )));
-    }
-    for name in from.names()? {
-        let Some(found) = from.look_up(&name)? else { continue };
-        let (path, at) = (relative.join(&name), to.join(&name));
-        if manifest.entries.len() >= MAX_ENTRIES {
+    manifest: Manifest,
+}
+
+impl Copying<'_> {
+    fn directory(
+        &mut self,
+        from: &Merged,
+        to: &Path,
+        relative: &Path,
+        depth: usize,
+    ) -> Result<(), ReadError> {
+        if depth > MAX_DEPTH {
             return Err(ReadError::Bound(format!(
-                "more than {MAX_ENTRIES} entries to copy; use a file system with overlayfs"
+                "directories more than {MAX_DEPTH} deep; they cannot be copied"
             )));
         }
-        let (original_at, metadata, inner) = match &found {
-            Found::Directory(merged, metadata) => {
-                (merged.layers.first().cloned().unwrap_or_default(), metadata, Some(merged))
+        for name in from.names()? {
+            let (path, at) = (relative.join(&name), to.join(&name));
+            if self.hidden.covers(&path) {
+                continue;
             }
-            Found::Other(path, metadata) => (path.clone(), metadata, None),
-        };
-        let entry = entry_of(&original_at, metadata)?;
-        manifest.bytes = manifest.bytes.saturating_add(metadata.len());
-        if manifest.bytes > MAX_BYTES {
-            return Err(ReadError::Bound(format!(
-                "more than {MAX_BYTES} bytes to copy; use a file system with overlayfs"
-            )));
+            let Some(found) = from.look_up(&name)? else { continue };
+            if self.manifest.entries.len() >= MAX_ENTRIES {
+                return Err(ReadError::Bound(format!(
+                    "more than {MAX_ENTRIES} entries to copy; use a file system with overlayfs"
+                )));
+            }
+            let (original_at, metadata, inner) = match &found {
+                Found::Directory(merged, metadata) => {
+                    (merged.layers.first().cloned().unwrap_or_default(), metadata, Some(merged))
+                }
+                Found::Other(path, metadata) => (path.clone(), metadata, None),
+            };
+            let entry = entry_of(&original_at, metadata)?;
+            self.manifest.bytes = self.manifest.bytes.saturating_add(metadata.len());
+            if self.manifest.bytes > MAX_BYTES {
+                return Err(ReadError::Bound(format!(
+                    "more than {MAX_BYTES} bytes to copy; use a file system with overlayfs"
+                )));
+            }
+            copy_entry(&entry, &original_at, &at, self.ids)?;
+            if let Some(inner) = inner {
+                self.directory(inner, &at, &path, depth.saturating_add(1))?;
+            }
+            if let Entry::File { mode, .. } | Entry::Directory { mode } = entry {
+                std::fs::set_permissions(&at, Permissions::from_mode(mode))?;
+            }
+            let copied = Copied { entry, stamp: (0, 0, 0), original: stamp(metadata), original_at };
+            self.manifest.entries.insert(path, copied);
         }
-        copy_entry(&entry, &original_at, &at, ids)?;
-        if let Some(inner) = inner {
-            copy_directory(inner, &at, &path, ids, depth.saturating_add(1), manifest)?;
-        }
-        if let Entry::File { mode, .. } | Entry::Directory { mode } = entry {
-            std::fs::set_permissions(&at, Permissions::from_mode(mode))?;
-        }
-        let copied = Copied { entry, stamp: (0, 0, 0), original: stamp(metadata), original_at };
-        manifest.entries.insert(path, copied);
+        Ok(())
     }
-    Ok(())
 }
 
 fn copy_entry(entry: &Entry, from: &Path, to: &Path, ids: Option<(u32, u32)>) -> io::Result<()> {

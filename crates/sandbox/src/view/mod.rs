@@ -3,6 +3,7 @@
 
 mod changes;
 mod copy;
+mod hide;
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -11,6 +12,7 @@ use std::sync::Arc;
 
 pub use changes::{Change, ChangeKind, Entry};
 use copy::Manifest;
+pub(crate) use hide::Hidden;
 
 use crate::error::SandboxError;
 use crate::state::State;
@@ -68,7 +70,7 @@ impl Drop for Store {
 
 /// What a new view stands on.
 pub(crate) enum Base<'v> {
-    Directory(&'v Path),
+    Directory(&'v Path, &'v Hidden),
     View(&'v View),
 }
 
@@ -80,14 +82,15 @@ impl View {
         ids: Option<(u32, u32)>,
         copy: Option<String>,
     ) -> Result<Self, SandboxError> {
-        let (lower, lowers, below) = match base {
-            Base::Directory(path) => (path.to_path_buf(), vec![path.to_path_buf()], None),
+        let nothing = Hidden::default();
+        let (lower, mut lowers, below, hidden) = match base {
+            Base::Directory(path, hidden) => (path.to_path_buf(), vec![path.to_path_buf()], None, *hidden),
             Base::View(view) => {
                 let mut lowers = vec![view.store.upper()];
                 if view.mode == ViewMode::Overlay {
                     lowers.extend(view.store.lowers.iter().cloned());
                 }
-                (view.lower.clone(), lowers, Some(Arc::clone(&view.store)))
+                (view.lower.clone(), lowers, Some(Arc::clone(&view.store)), &nothing)
             }
         };
         if lowers.len() > MAX_LAYERS {
@@ -102,6 +105,11 @@ impl View {
         }
         let folder = state.new_path();
         make_directory(&folder, 0o700, ids).map_err(failed)?;
+        if copy.is_none() && !hidden.is_empty() {
+            let layer = folder.join("hidden");
+            hidden.make_layer(&lower, &layer, ids).map_err(failed)?;
+            lowers.insert(0, layer);
+        }
         let store = Arc::new(Store { folder, lowers, _below: below, _state: Arc::clone(state) });
         let mode = metadata.permissions().mode() & 0o7777;
         make_directory(&store.upper(), mode, ids).map_err(failed)?;
@@ -111,7 +119,7 @@ impl View {
                 (ViewMode::Overlay, None)
             }
             Some(why) => {
-                let manifest = copy::copy_layers(&store.lowers, &store.upper(), ids)
+                let manifest = copy::copy_layers(&store.lowers, hidden, &store.upper(), ids)
                     .map_err(|e| e.into_error(&lower))?;
                 (ViewMode::Copy { why }, Some(manifest))
             }

@@ -18,6 +18,7 @@ mod network;
 mod real;
 mod sweep;
 mod views;
+mod work;
 mod world;
 
 use std::os::unix::process::CommandExt;
@@ -41,6 +42,7 @@ fn main() {
         real::CASES,
         sweep::CASES,
         views::CASES,
+        work::CASES,
     ]
     .concat();
     if let Ok(name) = std::env::var("SANDBOX_CASE") {
