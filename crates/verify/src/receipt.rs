@@ -130,7 +130,8 @@ fn check_statement(statement: &Statement, receipt: &Receipt, bytes: &[u8]) -> Re
         }
     }
     if let Some(more) = subjects.find(|subject| subject.digest.git_commit.is_none()) {
-        let what = format!("the statement has a subject that the receipt does not know: `{}`", more.name.as_str());
+        let what =
+            format!("the statement has a subject that the receipt does not know: `{}`", more.name.as_str());
         return Err(changed(what));
     }
     let item: Option<&WorkItem> = predicate.work_item.as_ref();
@@ -140,7 +141,9 @@ fn check_statement(statement: &Statement, receipt: &Receipt, bytes: &[u8]) -> Re
     if let Some(sandbox) = &predicate.sandbox
         && sandbox.strength != receipt.sandbox_strength
     {
-        return Err(changed("the statement and the receipt disagree about the sandbox's strength".to_owned()));
+        return Err(changed(
+            "the statement and the receipt disagree about the sandbox's strength".to_owned(),
+        ));
     }
     Ok(())
 }

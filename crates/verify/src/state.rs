@@ -67,7 +67,8 @@ impl Folder<'_> {
 /// When it is no manifest, or of another state.
 pub fn read_manifest(text: &str, expected: &Blake3) -> Result<StateEntries, Finding> {
     let entries = manifest_entries(text);
-    let entries = entries.ok_or_else(|| finding(format!("the manifest of the state {expected} is not one")))?;
+    let entries =
+        entries.ok_or_else(|| finding(format!("the manifest of the state {expected} is not one")))?;
     match state_hash(&entries) == *expected {
         true => Ok(entries),
         false => Err(finding(format!("the manifest of the state {expected} is of another state"))),
@@ -111,7 +112,9 @@ pub fn check_artifacts(
     for artifact in receipt.artifacts.as_slice() {
         let path = artifact.path.as_str();
         match (artifact.change, found(path)) {
-            (Change::Deleted, Some(_)) => wrong.push(format!("`{path}` was deleted by the run, and is there")),
+            (Change::Deleted, Some(_)) => {
+                wrong.push(format!("`{path}` was deleted by the run, and is there"))
+            }
             (Change::Deleted, None) => {}
             (_, None) => wrong.push(format!("`{path}` is not there")),
             (_, digest) if digest == artifact.hash => {}
@@ -183,11 +186,8 @@ mod tests {
         let state = entries(&[("a/b", "file", "one"), ("l", "link", "a/b")]);
         let hash = state_hash(&state);
         let digest = |content: &str| Blake3::of(content.as_bytes());
-        let text = format!(
-            "crealeph-state-v1\nfile {} 3 a/b\0link {} 3 l\0a/b\0",
-            digest("one"),
-            digest("a/b")
-        );
+        let text =
+            format!("crealeph-state-v1\nfile {} 3 a/b\0link {} 3 l\0a/b\0", digest("one"), digest("a/b"));
         assert_eq!(read_manifest(&text, &hash).unwrap(), state);
         let mut survivors = 0;
         for at in 0..text.len() {
