@@ -11,6 +11,7 @@ use crealeph_ledger::{LedgerError, Refusal};
 use crealeph_runtime::agents::ConfigError;
 use crealeph_runtime::builder::BuildError;
 use crealeph_runtime::review::VerdictError;
+use crealeph_runtime::work::receipt::SignerError;
 use crealeph_sandbox::SandboxError;
 
 /// Why a command could not do its work.
@@ -75,6 +76,8 @@ pub(crate) enum Failure {
     #[error("the public key cannot be used")]
     VerifierKey(#[source] crealeph_verify::KeyError),
     #[error(transparent)]
+    Signer(#[from] SignerError),
+    #[error(transparent)]
     Build(#[from] BuildError),
     #[error(transparent)]
     Review(#[from] VerdictError),
@@ -119,7 +122,7 @@ impl Failure {
             Failure::Review(error) => error.code(),
             Failure::NoExecution(_) => "unknown_id",
             Failure::NoAgent { .. } => "unknown_agent",
-            Failure::VerifierKey(_) => "bad_key",
+            Failure::VerifierKey(_) | Failure::Signer(_) => "bad_key",
             Failure::Sandbox(error) => error.code(),
             Failure::BadOption(..) => "bad_option",
             Failure::Output(_) => "output",

@@ -20,5 +20,5 @@ pub use export::{ExportVerifier, Finding, Kind, Verified};
 pub use inclusion::{ProofError, ProvenEntry, verify_proof};
 pub use note::{KeyError, NoteError, VerifierKey};
 pub use receipt::{MAX_RECEIPT_BYTES, VerifiedReceipt, read_receipt, verify_receipt};
-pub use state::{StateEntries, StateEntry, check_artifacts, check_states, read_manifest, state_hash};
+pub use state::{StateEntries, StateEntry, check_artifacts, check_states, read_state, state_hash};
 pub use tree::{verify_consistency, verify_inclusion};

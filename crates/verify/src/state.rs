@@ -11,6 +11,9 @@ use crate::export::{Finding, Kind};
 
 const TREE_HEADER: &str = "crealeph-tree-v1\n";
 const MANIFEST_HEADER: &str = "crealeph-state-v1\n";
+const DIFFERENCE_HEADER: &str = "crealeph-state-difference-v1\n";
+/// How many differences lead to a whole manifest at most.
+const MAX_DIFFERENCES: usize = 1000;
 const IGNORE_FILE: &str = ".gitignore";
 /// How many folders within folders are followed.
 const MAX_DEPTH: usize = 1000;
@@ -61,28 +64,54 @@ impl Folder<'_> {
     }
 }
 
-/// Reads a manifest that is to be of this state.
+/// Reads a kept state. `load` gives the manifest that is kept under a hash.
 ///
 /// # Errors
-/// When it is no manifest, or of another state.
-pub fn read_manifest(text: &str, expected: &Blake3) -> Result<StateEntries, Finding> {
-    let entries = manifest_entries(text);
-    let entries =
-        entries.ok_or_else(|| finding(format!("the manifest of the state {expected} is not one")))?;
-    match state_hash(&entries) == *expected {
+/// When a manifest is not there, is none, or is of another state.
+pub fn read_state(
+    hash: &Blake3,
+    mut load: impl FnMut(&Blake3) -> Option<String>,
+) -> Result<StateEntries, Finding> {
+    let damaged = || finding(format!("the manifest of the state {hash} is not one"));
+    let (mut differences, mut at) = (Vec::new(), *hash);
+    let mut entries = loop {
+        let text = load(&at).ok_or_else(|| Finding {
+            kind: Kind::Missing,
+            seq: None,
+            what: format!("the manifest of the state {at} is not there"),
+        })?;
+        if let Some(lines) = text.strip_prefix(MANIFEST_HEADER) {
+            break manifest_lines(lines, StateEntries::new()).ok_or_else(damaged)?;
+        }
+        let difference = text.strip_prefix(DIFFERENCE_HEADER).and_then(|text| text.split_once('\n'));
+        let (base, lines) = difference.ok_or_else(damaged)?;
+        at = Blake3::parse(base).ok_or_else(damaged)?;
+        differences.push(lines.to_owned());
+        if differences.len() > MAX_DIFFERENCES {
+            return Err(damaged());
+        }
+    };
+    for lines in differences.iter().rev() {
+        entries = manifest_lines(lines, entries).ok_or_else(damaged)?;
+    }
+    match state_hash(&entries) == *hash {
         true => Ok(entries),
-        false => Err(finding(format!("the manifest of the state {expected} is of another state"))),
+        false => Err(finding(format!("the manifest of the state {hash} is of another state"))),
     }
 }
 
-fn manifest_entries(text: &str) -> Option<StateEntries> {
-    let mut rest = text.strip_prefix(MANIFEST_HEADER)?;
-    let mut entries = StateEntries::new();
+/// Applies the lines of a manifest to what is there already.
+fn manifest_lines(mut rest: &str, mut entries: StateEntries) -> Option<StateEntries> {
     while !rest.is_empty() {
         let (line, after) = rest.split_once('\0')?;
         rest = after;
-        let mut parts = line.splitn(4, ' ');
-        let (kind, digest) = (parts.next()?, Blake3::parse(parts.next()?)?);
+        let (kind, line) = line.split_once(' ')?;
+        if kind == "gone" {
+            entries.remove(line)?;
+            continue;
+        }
+        let mut parts = line.splitn(3, ' ');
+        let digest = Blake3::parse(parts.next()?)?;
         let (_, path) = (parts.next()?.parse::<u64>().ok()?, parts.next()?);
         match kind {
             "file" | "exec" => {}
@@ -93,8 +122,7 @@ fn manifest_entries(text: &str) -> Option<StateEntries> {
             }
             _ => return None,
         }
-        let entry = StateEntry { kind: kind.into(), digest };
-        entries.insert(path.to_owned(), entry).is_none().then_some(())?;
+        entries.insert(path.to_owned(), StateEntry { kind: kind.into(), digest });
     }
     Some(entries)
 }
@@ -181,21 +209,39 @@ mod tests {
         }
     }
 
+    fn digest(content: &str) -> Blake3 {
+        Blake3::of(content.as_bytes())
+    }
+
     #[test]
     fn a_manifest_is_of_one_state_alone() {
         let state = entries(&[("a/b", "file", "one"), ("l", "link", "a/b")]);
         let hash = state_hash(&state);
-        let digest = |content: &str| Blake3::of(content.as_bytes());
-        let text =
-            format!("crealeph-state-v1\nfile {} 3 a/b\0link {} 3 l\0a/b\0", digest("one"), digest("a/b"));
-        assert_eq!(read_manifest(&text, &hash).unwrap(), state);
+        let one = format!("file {} 3 a/b\0link {} 3 l\0a/b\0", digest("one"), digest("a/b"));
+        let text = format!("crealeph-state-v1\n{one}");
+        assert_eq!(read_state(&hash, |_| Some(text.clone())).unwrap(), state);
         let mut survivors = 0;
         for at in 0..text.len() {
             let mut bytes = text.clone().into_bytes();
             bytes[at] ^= 1;
             let changed = String::from_utf8(bytes).unwrap();
-            survivors += usize::from(read_manifest(&changed, &hash).is_ok());
+            survivors += usize::from(read_state(&hash, |_| Some(changed.clone())).is_ok());
         }
         assert_eq!(survivors, 2, "only the sizes, which the hash of a state does not cover");
+        assert_eq!(read_state(&hash, |_| None).unwrap_err().kind, Kind::Missing);
+    }
+
+    #[test]
+    fn a_state_may_be_told_by_its_difference() {
+        let base = entries(&[("a", "file", "one"), ("b", "file", "two")]);
+        let state = entries(&[("a", "exec", "one"), ("c", "file", "three")]);
+        let (base_hash, hash) = (state_hash(&base), state_hash(&state));
+        let whole = format!("crealeph-state-v1\nfile {} 3 a\0file {} 3 b\0", digest("one"), digest("two"));
+        let lines = format!("exec {} 3 a\0gone b\0file {} 5 c\0", digest("one"), digest("three"));
+        let difference = format!("crealeph-state-difference-v1\n{base_hash}\n{lines}");
+        let load = |at: &Blake3| Some(if *at == hash { difference.clone() } else { whole.clone() });
+        assert_eq!(read_state(&hash, load).unwrap(), state);
+        let endless = |at: &Blake3| Some(format!("crealeph-state-difference-v1\n{at}\n"));
+        assert_eq!(read_state(&hash, endless).unwrap_err().kind, Kind::Changed);
     }
 }

@@ -11,6 +11,8 @@ use clap::{Args, Subcommand};
 use crealeph_contracts::scalar::TenantId;
 use crealeph_ledger::{Ledger, Location, Options};
 
+pub(super) use proving::read_keys;
+
 use super::Verdict;
 use crate::failure::Failure;
 use crate::output::Output;

@@ -197,7 +197,8 @@ fn tell(verified: &Verified, at: &Settled, output: &mut Output) -> Result<Verdic
     Ok(Verdict::Good)
 }
 
-fn read_keys(files: &[PathBuf]) -> Result<Vec<VerifierKey>, Failure> {
+/// The public keys in some files, one a line.
+pub(in crate::commands) fn read_keys(files: &[PathBuf]) -> Result<Vec<VerifierKey>, Failure> {
     let mut keys = Vec::new();
     for file in files {
         for line in read_text(file)?.lines().filter(|line| !line.trim().is_empty()) {

@@ -58,6 +58,17 @@ impl Signer {
         Ok(Signer { name, keys })
     }
 
+    /// The signer that is there already.
+    ///
+    /// # Errors
+    /// When there is none, or others can read the keys.
+    pub fn known(control: &Path, keys: &Path) -> Result<Self, SignerError> {
+        let path = control.join(NAME_FILE);
+        let text =
+            fs::read_to_string(&path).map_err(|source| SignerError::Name { path: path.clone(), source })?;
+        Ok(Signer { name: parse_name(&text).ok_or(SignerError::Damaged(path))?, keys: Keyring::load(keys)? })
+    }
+
     /// Adds a key, which signs from now on beside the others.
     ///
     /// # Errors
@@ -114,10 +125,14 @@ fn name_of(control: &Path) -> Result<Name, SignerError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => make_name(control, &path).map_err(failed)?,
         Err(error) => return Err(failed(error)),
     };
+    parse_name(&text).ok_or(SignerError::Damaged(path))
+}
+
+fn parse_name(text: &str) -> Option<Name> {
     let name = text.trim_end();
     let is_one = name.starts_with(NAME_PREFIX) && name.len() <= MAX_NAME_BYTES;
     let is_plain = !name.contains(|c: char| c.is_whitespace() || c == '+');
-    Name::parse(name).ok().filter(|_| is_one && is_plain).ok_or(SignerError::Damaged(path))
+    Name::parse(name).ok().filter(|_| is_one && is_plain)
 }
 
 fn make_name(control: &Path, path: &Path) -> io::Result<String> {

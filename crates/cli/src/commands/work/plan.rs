@@ -1,9 +1,9 @@
-//! `crealeph work`: plans work items.
+//! `crealeph work plan`: what can run side by side, and what is blocked.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::Args;
 use crealeph_contracts::WorkItem;
 use crealeph_contracts::contract::read_node;
 use crealeph_contracts::json::{Kind, Limits, ObjectWriter, parse, push_text};
@@ -11,7 +11,7 @@ use crealeph_contracts::shape::Shape;
 use crealeph_contracts::violation::{Code, Report, Violation};
 use crealeph_decision::work::{Dependent, Plan, plan};
 
-use super::Verdict;
+use crate::commands::Verdict;
 use crate::failure::Failure;
 use crate::input::{DEFAULT_MAX_BYTES, Source};
 use crate::output::Output;
@@ -23,42 +23,24 @@ Examples:
 
 Exit codes: 0 planned, 1 an item is not valid, ids repeat, or dependencies form a cycle, 2 cannot judge.";
 
-/// Plan work items
-#[derive(Debug, Args)]
-pub(super) struct Work {
-    #[command(subcommand)]
-    task: Task,
-}
-
-#[derive(Debug, Subcommand)]
-enum Task {
-    Plan(PlanCommand),
-}
-
 /// Print what can run side by side, level by level, and what is blocked
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-struct PlanCommand {
+pub(super) struct PlanCommand {
     /// A JSON array of work items; standard input where absent or `-`
     file: Option<PathBuf>,
 
     /// Print JSON, as a pipe gets it
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
-impl Work {
-    pub(super) fn wants_json(&self) -> bool {
-        let Task::Plan(command) = &self.task;
-        command.json
-    }
-
+impl PlanCommand {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let Task::Plan(command) = self.task;
-        let items = read_items(&Source::new(command.file))?;
+        let items = read_items(&Source::new(self.file))?;
         let dependents: Vec<Dependent> = items.iter().map(Dependent::from).collect();
         let plan = plan(&dependents, |_| false)?;
-        if command.json || !output.is_terminal() {
+        if self.json || !output.is_terminal() {
             let mut json = String::new();
             write_plan(&plan, &mut json);
             output.json(&json)?;
@@ -105,7 +87,7 @@ fn read_items(source: &Source) -> Result<Vec<WorkItem>, Failure> {
 }
 
 /// Adds the levels to `out`: an array of arrays of ids.
-pub(super) fn write_levels(plan: &Plan, out: &mut String) {
+pub(in crate::commands) fn write_levels(plan: &Plan, out: &mut String) {
     out.push('[');
     for (position, level) in plan.levels.iter().enumerate() {
         if position > 0 {

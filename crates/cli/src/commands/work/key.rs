@@ -1,0 +1,55 @@
+//! `crealeph work key`: the public keys that an outsider needs to check this workspace's receipts.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use crealeph_runtime::work::receipt::Signer;
+
+use crate::commands::Verdict;
+use crate::commands::ledger::At;
+use crate::failure::Failure;
+use crate::output::Output;
+
+const EXAMPLES: &str = "\
+Examples:
+  crealeph work key > kept.key
+  crealeph work verify RECEIPT.json --key kept.key
+
+Hand the public keys to whoever is to check receipts, by a way they trust. After --rotate they need the new one too;
+older keys go on signing beside it until you remove their files.
+
+Exit codes: 0 printed, 2 cannot be done.";
+
+/// Print the public keys that check this workspace's receipts, or add a signing key
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Key {
+    /// Add a new signing key
+    #[arg(long)]
+    rotate: bool,
+
+    /// The workspace
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    workspace: PathBuf,
+
+    #[command(flatten)]
+    at: At,
+}
+
+impl Key {
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let keys = self.at.settle()?.keys;
+        let control = control(&self.workspace);
+        let signer = match self.rotate {
+            true => Signer::rotate(&control, &keys)?,
+            false => Signer::open(&control, &keys)?,
+        };
+        signer.verifier_keys().iter().try_for_each(|key| output.line(key))?;
+        Ok(Verdict::Good)
+    }
+}
+
+/// Where a workspace keeps its own files.
+pub(super) fn control(workspace: &Path) -> PathBuf {
+    workspace.join(".crealeph")
+}

@@ -1,0 +1,45 @@
+//! `crealeph work`: work items, their runs and what proves them. One file per task; here they are only listed.
+
+mod key;
+mod plan;
+mod verify;
+
+use clap::{Args, Subcommand};
+
+use super::Verdict;
+use crate::failure::Failure;
+use crate::output::Output;
+
+pub(super) use plan::write_levels;
+
+/// Plan work items, and prove what their runs did
+#[derive(Debug, Args)]
+pub(super) struct Work {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    Plan(plan::PlanCommand),
+    Verify(verify::Verify),
+    Key(key::Key),
+}
+
+impl Work {
+    pub(super) fn wants_json(&self) -> bool {
+        match &self.task {
+            Task::Plan(command) => command.json,
+            Task::Verify(command) => command.wants_json(),
+            Task::Key(_) => false,
+        }
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        match self.task {
+            Task::Plan(command) => command.run(output),
+            Task::Verify(command) => command.run(output),
+            Task::Key(command) => command.run(output),
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! `crealeph work verify`: a receipt, checked as an outsider would. All judging is done by `crealeph-verify`; here files are
+//! found, read and told about.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use crealeph_contracts::attestation::Subject;
+use crealeph_contracts::digest::{Blake3, ContentDigests, ContentHasher};
+use crealeph_contracts::json::ObjectWriter;
+use crealeph_runtime::work::receipt::{ENVELOPE_FILE, RECEIPT_FILE, Signer};
+use crealeph_verify::{
+    Finding, Kind, MAX_RECEIPT_BYTES, ReceiptChain, VerifiedReceipt, VerifierKey, check_artifacts,
+    check_states, read_state, verify_receipt,
+};
+
+use super::key::control;
+use crate::commands::Verdict;
+use crate::commands::ledger::{At, read_keys};
+use crate::failure::Failure;
+use crate::input::Source;
+use crate::output::Output;
+
+/// More than an envelope around the largest receipt.
+const MAX_ENVELOPE_BYTES: usize = 4 * MAX_RECEIPT_BYTES;
+const MAX_MANIFEST_BYTES: u64 = 1 << 30;
+const MAX_RUNS: usize = 1_000_000;
+
+const EXAMPLES: &str = "\
+Examples:
+  crealeph work verify .crealeph/runs/0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --key kept.key
+  crealeph work verify exported/ --key kept.key
+  crealeph work verify RECEIPT.json --key kept.key --alone --workspace ~/clone
+
+Checked are: the signature of the statement beside the receipt (RECEIPT.dsse.json), with a key that you already have; that
+the receipt is the signed one, byte by byte; its contract and hash; the chain of all receipts of the workspace, from the
+first one on; the files it names, against the states that were stored or, with --workspace, against files.
+
+Exit codes: 0 everything holds, 1 something is wrong and is named, 2 cannot judge.";
+
+/// Check a receipt as an outsider would, and name what is wrong
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Verify {
+    /// A receipt, or the folder of its run
+    receipt: PathBuf,
+
+    /// A file of public keys that you kept; may be given more than once [default: the keys of the workspace]
+    #[arg(long, value_name = "FILE")]
+    key: Vec<PathBuf>,
+
+    /// The folder of the runs whose receipts form the chain [default: the folder the receipt's run lies in]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "alone")]
+    chain: Option<PathBuf>,
+
+    /// The hash of a receipt that you kept, which must be in the chain; may be given more than once
+    #[arg(long, value_name = "HASH", conflicts_with = "alone")]
+    head: Vec<String>,
+
+    /// Check this receipt by itself, without the chain
+    #[arg(long)]
+    alone: bool,
+
+    /// Check the files in this folder instead of the stored states
+    #[arg(long, value_name = "DIR")]
+    workspace: Option<PathBuf>,
+
+    #[command(flatten)]
+    at: At,
+}
+
+/// What a receipt was found to be.
+struct Checked {
+    verified: VerifiedReceipt,
+    /// Its place in the chain and the chain's length.
+    chain: Option<(usize, usize)>,
+    artifacts: Against,
+}
+
+/// What the files were checked against.
+enum Against {
+    Nothing,
+    States,
+    Files,
+    /// There are files, and nothing to check them against.
+    Unchecked,
+}
+
+/// A file cannot be read, or something in it is wrong.
+enum Stop {
+    Failure(Failure),
+    Finding(Finding),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Stop::Failure(failure)
+    }
+}
+
+impl From<Finding> for Stop {
+    fn from(finding: Finding) -> Self {
+        Stop::Finding(finding)
+    }
+}
+
+impl Verify {
+    pub(super) fn wants_json(&self) -> bool {
+        self.at.json
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let is_json = self.at.json || !output.is_terminal();
+        match self.check() {
+            Ok(checked) => tell(&checked, is_json, output),
+            Err(Stop::Finding(finding)) => tell_finding(&finding, is_json, output),
+            Err(Stop::Failure(failure)) => Err(failure),
+        }
+    }
+
+    fn check(self) -> Result<Checked, Stop> {
+        let file = if self.receipt.is_dir() { self.receipt.join(RECEIPT_FILE) } else { self.receipt };
+        let folder = fs::canonicalize(&file).ok().and_then(|file| file.parent().map(Path::to_owned));
+        let folder = folder.ok_or_else(|| Failure::NotFound(file.clone()))?;
+        let mut keys = read_keys(&self.key)?;
+        if keys.is_empty() {
+            eprintln!(
+                "checking with the keys of the workspace itself; give --key to check with one that you kept"
+            );
+            let keyring = self.at.settle()?.keys;
+            let place = control(self.workspace.as_deref().unwrap_or(Path::new(".")));
+            for key in Signer::known(&place, &keyring).map_err(Failure::from)?.verifier_keys() {
+                keys.push(VerifierKey::parse(&key).map_err(Failure::VerifierKey)?);
+            }
+        }
+        let verified = read_and_verify(&file, &keys)?;
+        let chain = match self.alone {
+            true => None,
+            false => {
+                let runs = self.chain.or_else(|| folder.parent().map(Path::to_owned)).unwrap_or_default();
+                Some(check_chain(&runs, &verified, &self.head, &keys)?)
+            }
+        };
+        let artifacts = match &self.workspace {
+            _ if verified.receipt.artifacts.as_slice().is_empty() => Against::Nothing,
+            Some(workspace) => check_files(&verified, workspace)?,
+            None => check_stored(&verified, &folder)?,
+        };
+        Ok(Checked { verified, chain, artifacts })
+    }
+}
+
+fn read_and_verify(file: &Path, keys: &[VerifierKey]) -> Result<VerifiedReceipt, Stop> {
+    let envelope = file.with_file_name(ENVELOPE_FILE);
+    let receipt = Source::new(Some(file.to_owned())).read_bounded(MAX_RECEIPT_BYTES)?;
+    let envelope = Source::new(Some(envelope)).read_bounded(MAX_ENVELOPE_BYTES)?;
+    Ok(verify_receipt(&receipt, &envelope, keys)?)
+}
+
+/// Every receipt of the workspace by itself, and all of them as one chain that this receipt is in.
+fn check_chain(
+    runs: &Path,
+    verified: &VerifiedReceipt,
+    heads: &[String],
+    keys: &[VerifierKey],
+) -> Result<(usize, usize), Stop> {
+    let unreadable = |source| Failure::Unreadable { path: runs.to_owned(), source };
+    let mut folders: Vec<PathBuf> = Vec::new();
+    for entry in fs::read_dir(runs).map_err(unreadable)? {
+        let file = entry.map_err(unreadable)?.path().join(RECEIPT_FILE);
+        if file.is_file() {
+            folders.push(file);
+        }
+        if folders.len() > MAX_RUNS {
+            let name = runs.display().to_string();
+            return Err(Failure::TooMany { name, limit: MAX_RUNS, what: "runs" }.into());
+        }
+    }
+    folders.sort();
+    let mut chain = ReceiptChain::default();
+    for file in &folders {
+        let one = read_and_verify(file, keys).map_err(|stop| match stop {
+            Stop::Finding(finding) => {
+                let what = format!("the receipt `{}`: {}", file.display(), finding.what);
+                Stop::Finding(Finding { what, ..finding })
+            }
+            stop => stop,
+        })?;
+        let (name, own) = (&one.statement.predicate.workspace, &verified.statement.predicate.workspace);
+        if name != own {
+            let what = format!("the receipt `{}` is of `{name}`, and the chain is of `{own}`", file.display());
+            return Err(Finding { kind: Kind::Forked, seq: None, what }.into());
+        }
+        chain.add(&one.receipt)?;
+    }
+    let own = verified.receipt.receipt_hash;
+    let mut kept = vec![own];
+    for head in heads {
+        let parsed = Blake3::parse(head);
+        kept.push(
+            parsed.ok_or_else(|| Failure::BadOption(head.clone(), "a hash of 64 lower-case hex digits"))?,
+        );
+    }
+    let ids = chain.verify(&kept)?;
+    let id = verified.receipt.id.to_string();
+    let place = ids.iter().position(|one| *one == id).map_or(0, |at| at + 1);
+    Ok((place, ids.len()))
+}
+
+/// The files of a folder, now.
+fn check_files(verified: &VerifiedReceipt, workspace: &Path) -> Result<Against, Stop> {
+    let mut failure = None;
+    let checked = check_artifacts(&verified.receipt, |path| {
+        let found = digests_at(&workspace.join(path)).unwrap_or_else(|error| {
+            failure = Some(error);
+            None
+        });
+        let subject = subject_of(verified, path);
+        // All names of a content must lead to the same one; where they do not, its BLAKE3 is shown to be another.
+        match (found, subject) {
+            (Some(found), Some(subject)) if subject.digest != found.clone().into() => {
+                Some(Blake3::of(found.sha256.as_bytes()))
+            }
+            (found, _) => found.map(|found| found.blake3),
+        }
+    });
+    match failure {
+        Some(failure) => Err(failure.into()),
+        None => Ok(checked.map(|()| Against::Files)?),
+    }
+}
+
+/// The states before and after as they were stored, and the stored contents.
+fn check_stored(verified: &VerifiedReceipt, folder: &Path) -> Result<Against, Stop> {
+    let places = [Some(folder), folder.parent().and_then(Path::parent)];
+    let Some(store) = places.into_iter().flatten().find(|place| place.join("states").is_dir()) else {
+        return Ok(Against::Unchecked);
+    };
+    let receipt = &verified.receipt;
+    let mut load = |hash: &Blake3| {
+        let path = store.join("states").join(hash.to_string());
+        let mut text = String::new();
+        let file = File::open(path).ok()?;
+        file.take(MAX_MANIFEST_BYTES).read_to_string(&mut text).ok().map(|_| text)
+    };
+    let after = match read_state(&receipt.after_hash, &mut load) {
+        Err(finding) if finding.kind == Kind::Missing => return Ok(Against::Unchecked),
+        after => after?,
+    };
+    let before = read_state(&receipt.before_hash, &mut load)?;
+    check_states(receipt, &before, &after)?;
+    for artifact in receipt.artifacts.as_slice() {
+        let path = artifact.path.as_str();
+        let is_link = after.get(path).is_some_and(|entry| &*entry.kind == "link");
+        let Some(hash) = artifact.hash.filter(|_| !is_link) else { continue };
+        let name = hash.to_string();
+        let (first, rest) = name.split_at_checked(2).unwrap_or_default();
+        let found = digests_at(&store.join("objects").join(first).join(rest))?.map(Into::into);
+        if found.as_ref() != subject_of(verified, path).map(|subject| &subject.digest) {
+            let what = format!("the stored content of `{path}` is not what the receipt says, or is gone");
+            return Err(Finding { kind: Kind::Changed, seq: None, what }.into());
+        }
+    }
+    Ok(Against::States)
+}
+
+fn subject_of<'v>(verified: &'v VerifiedReceipt, path: &str) -> Option<&'v Subject> {
+    let mut files = verified.statement.subject.as_slice().iter().skip(1);
+    files.find(|subject| subject.name.as_str() == path)
+}
+
+/// The digests of a file, or of a link's target; none where neither is.
+fn digests_at(path: &Path) -> Result<Option<ContentDigests>, Failure> {
+    let unreadable = |source| Failure::Unreadable { path: path.to_owned(), source };
+    let metadata = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if is_gone(&error) => return Ok(None),
+        Err(error) => return Err(unreadable(error)),
+    };
+    if metadata.is_symlink() {
+        let target = fs::read_link(path).map_err(unreadable)?;
+        return Ok(Some(ContentDigests::of(target.as_os_str().as_encoded_bytes())));
+    }
+    if !metadata.is_file() {
+        return Ok(None);
+    }
+    let mut file = File::open(path).map_err(unreadable)?;
+    let mut hasher = ContentHasher::new(metadata.len());
+    let mut buffer = vec![0; 128 << 10];
+    loop {
+        match file.read(&mut buffer).map_err(unreadable)? {
+            0 => return Ok(Some(hasher.finish())),
+            count => hasher.update(buffer.get(..count).unwrap_or_default()),
+        }
+    }
+}
+
+fn is_gone(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
+}
+
+fn tell(checked: &Checked, is_json: bool, output: &mut Output) -> Result<Verdict, Failure> {
+    let Checked { verified, chain, artifacts } = checked;
+    let receipt = &verified.receipt;
+    let files = receipt.artifacts.as_slice().len();
+    let against = match artifacts {
+        Against::Nothing => "nothing",
+        Against::States => "states",
+        Against::Files => "files",
+        Against::Unchecked => "unchecked",
+    };
+    if is_json {
+        let mut line = String::new();
+        let mut object = ObjectWriter::new(&mut line);
+        object.raw("ok", "true").text("id", &receipt.id.to_string()).text("status", receipt.status.as_str());
+        object.text("receiptHash", &receipt.receipt_hash.to_string());
+        object.texts("signers", &verified.known_signers).texts("otherSigners", &verified.other_signers);
+        if let Some((place, length)) = chain {
+            object.raw("place", &place.to_string()).raw("chainLength", &length.to_string());
+        }
+        object.raw("files", &files.to_string()).text("filesCheckedAgainst", against);
+        object.end();
+        output.line(&line)?;
+    } else {
+        output.line(&format!("receipt {} by {}: {}", receipt.id, receipt.agent_id, receipt.status))?;
+        output.line(&format!("  signed by  {}", verified.known_signers.join(", ")))?;
+        output.line(&format!("  hash       {}", receipt.receipt_hash))?;
+        output.line(&match chain {
+            Some((place, length)) => {
+                format!("  chain      receipt {place} of {length}, whole from the first one on")
+            }
+            None => "  chain      not checked".to_owned(),
+        })?;
+        output.line(&match artifacts {
+            Against::Nothing => "  files      none were changed".to_owned(),
+            Against::States => format!("  files      {files}, as in the stored states"),
+            Against::Files => format!("  files      {files}, as they are there"),
+            Against::Unchecked => {
+                format!("  files      {files}, not checked: no state is stored here; give --workspace")
+            }
+        })?;
+    }
+    Ok(Verdict::Good)
+}
+
+fn tell_finding(finding: &Finding, is_json: bool, output: &mut Output) -> Result<Verdict, Failure> {
+    if is_json {
+        let mut line = String::new();
+        let mut object = ObjectWriter::new(&mut line);
+        object.raw("ok", "false").text("kind", finding.kind.as_str());
+        if let Some(place) = finding.seq {
+            object.raw("place", &place.to_string());
+        }
+        object.text("message", &finding.what);
+        object.end();
+        output.line(&line)?;
+    } else {
+        output.line(&finding.to_string())?;
+    }
+    Ok(Verdict::Bad)
+}
