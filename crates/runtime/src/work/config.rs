@@ -46,7 +46,7 @@ pub struct WorkConfig {
 
 /// What a command may see, beside the workspace.
 #[derive(Clone, Debug, Default)]
-pub struct Granted {
+pub(super) struct Granted {
     pub(super) env: BTreeMap<String, String>,
     pub(super) secrets: Vec<String>,
     pub(super) secret_files: BTreeMap<String, PathBuf>,
@@ -76,6 +76,8 @@ pub struct WorkAgent {
     pub(super) max_tokens: Option<f64>,
     pub(super) max_cost: Option<f64>,
     pub(super) paths: PathRules,
+    /// The same as they were written, for the record.
+    pub(super) path_source: PathRulesSource,
     pub(super) test: Granted,
     pub(super) test_timeout_ms: u64,
     pub(super) accepts_reduced: bool,
@@ -140,7 +142,7 @@ fn agent(name: &str, table: &toml::Table, folder: &Path) -> Result<WorkAgent, Wr
         true => table.texts("hide", MAX_LISTED)?,
         false => HIDDEN.to_vec(),
     };
-    let paths = path_rules(&table.subtable("paths")?.unwrap_or_default())
+    let path_source = path_rules(&table.subtable("paths")?.unwrap_or_default())
         .map_err(|why| format!("in `paths`, {why}"))?;
     let test = table.subtable("test")?.unwrap_or_default();
     let test_table = Table::new(&test);
@@ -156,7 +158,8 @@ fn agent(name: &str, table: &toml::Table, folder: &Path) -> Result<WorkAgent, Wr
         hide: globs("hide", &hide)?,
         max_tokens: table.amount("max_tokens")?,
         max_cost: table.amount("max_cost")?,
-        paths,
+        paths: PathRules::load(&path_source).map_err(|why| why.to_string())?,
+        path_source,
         test,
         test_timeout_ms: table.number("test_timeout_ms", 5 * 60 * 1000, 1, 24 * HOUR_MS)?,
         accepts_reduced: table.flag("accept_reduced")?,
@@ -170,7 +173,7 @@ fn agent(name: &str, table: &toml::Table, folder: &Path) -> Result<WorkAgent, Wr
 }
 
 /// What may be changed, and how much of each class (R28).
-fn path_rules(table: &toml::Table) -> Result<PathRules, Wrong> {
+fn path_rules(table: &toml::Table) -> Result<PathRulesSource, Wrong> {
     let table = Table::new(table);
     let usual = PathRulesSource::default();
     let list = |key, usual: Vec<String>| match table.has(key) {
@@ -194,7 +197,7 @@ fn path_rules(table: &toml::Table) -> Result<PathRules, Wrong> {
         max_others: limit("max_others")?,
     };
     table.finish()?;
-    PathRules::load(&source).map_err(|why| why.to_string())
+    Ok(source)
 }
 
 /// A list of program and arguments, or one text for the shell.

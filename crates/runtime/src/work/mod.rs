@@ -1,10 +1,15 @@
 //! Work runs (agent-run): an agent changes a workspace under hard bounds and either succeeds whole or leaves no trace.
 
+mod branch;
+mod commit;
 mod config;
 mod confine;
 mod counts;
+mod engine;
 mod guard;
+mod hold;
 mod interrupt;
+mod levels;
 mod paths;
 mod prompt;
 pub mod receipt;
@@ -18,7 +23,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crealeph_contracts::instant::{Instant, Timestamp};
 
 pub use config::{WorkAgent, WorkConfig};
+pub use engine::{Recovered, Setup, Work, WorkError};
+pub use hold::{Opinion, Waits};
 pub use interrupt::Interrupt;
+pub use levels::{Options, Publish, Reported, Told};
+pub use paths::OutsideWorkspace;
+pub use run::Step;
+pub use store::RunsError;
 
 /// The time, as the system writes it (R1).
 fn now() -> Timestamp {

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crealeph_contracts::WorkItem;
+use crealeph_contracts::attestation::{Admission, SandboxFacts};
 use crealeph_contracts::contract::to_json;
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::receipt::{Connection, SandboxStrength};
-use crealeph_contracts::scalar::Name;
+use crealeph_contracts::scalar::{Count, Name, Text};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::work::{self, DeltaClass, admit, run_hash};
 use crealeph_sandbox::{
@@ -74,6 +75,10 @@ pub(super) struct Ran {
     pub(super) trace: Trace,
     pub(super) tested: Option<Tested>,
     pub(super) strength: SandboxStrength,
+    /// What held the agent; none where it was never started.
+    pub(super) sandbox: Option<SandboxFacts>,
+    /// What admission said; none where it was not asked.
+    pub(super) admission: Option<Admission>,
     pub(super) connections: Vec<Connection>,
     pub(super) diff: String,
     pub(super) stdout: Vec<u8>,
@@ -138,6 +143,8 @@ impl Room<'_> {
                 true => SandboxStrength::Reduced,
                 false => SandboxStrength::Full,
             },
+            sandbox: None,
+            admission: None,
             connections: Vec::new(),
             diff: String::new(),
             stdout: Vec::new(),
@@ -204,6 +211,7 @@ impl Room<'_> {
             Level::Full => SandboxStrength::Full,
             Level::Reduced => SandboxStrength::Reduced,
         };
+        ran.sandbox = Some(sandbox_facts(&outcome, ran.strength));
         ran.connections = connections(&outcome);
         let ended = ended(&outcome, passed, ran.item.bounds().timeout_ms, self.interrupt);
         let frozen = self.freeze(ran, base, &view);
@@ -272,9 +280,19 @@ impl Room<'_> {
                 others: ran.delta_count.saturating_sub(known),
             },
         };
-        let earlier = earlier(&run_hash(&ran.before, &capsule.after().hash().digest(), &ran.item));
-        admit(&judged, &ran.item.bounds(), Some(&self.agent.paths), earlier.as_deref())
-            .map_err(|denial| Ending::Denied(denial.reason().to_owned()))?;
+        let hash = run_hash(&ran.before, &capsule.after().hash().digest(), &ran.item);
+        let earlier = earlier(&hash);
+        let verdict = admit(&judged, &ran.item.bounds(), Some(&self.agent.paths), earlier.as_deref());
+        let count = |number: u64| Count::new(number).unwrap_or(Count::ZERO);
+        ran.admission = Some(Admission {
+            admitted: verdict.is_ok(),
+            reason: verdict.as_ref().err().and_then(|denial| Text::new(denial.reason())),
+            files_touched: count(own.len() as u64),
+            tool_ops: count(ran.trace.count),
+            delta_size: count(ran.delta_count),
+            run_hash: Some(hash),
+        });
+        verdict.map_err(|denial| Ending::Denied(denial.reason().to_owned()))?;
         let root = self.workspace.path();
         let missing = paths::missing(ran.item.output_files.as_ref(), root, capsule.after(), |_| false);
         if !missing.is_empty() {
@@ -378,6 +396,16 @@ fn ended(
         }
         Exit::Killed => Err(Ending::Failed(format!("the agent was killed{quoted}"))),
     }
+}
+
+/// What held the agent, as a statement has it.
+fn sandbox_facts(outcome: &Outcome, strength: SandboxStrength) -> SandboxFacts {
+    let layers = outcome.strength.layers.iter().filter_map(|layer| {
+        let name = serde_json::to_value(layer).ok()?;
+        Name::parse(name.as_str()?).ok()
+    });
+    let missing = outcome.strength.missing.iter().filter_map(|missing| Text::new(&missing.what));
+    SandboxFacts { strength, layers: layers.collect(), missing: missing.collect() }
 }
 
 /// The connections as a receipt has them, the first thousand.

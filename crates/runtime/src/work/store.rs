@@ -127,6 +127,8 @@ impl Runs {
                 _ => {}
             }
         }
+        // A sweep must not take it between its making and its locking.
+        let _lock = lock(&folder)?;
         let path = owners.join(&owner);
         let alive = File::create(&path).map_err(failed("make", &path))?;
         alive.lock().map_err(failed("lock", &path))?;
@@ -162,11 +164,7 @@ impl Runs {
 
     /// Waits until nobody else settles anything, and keeps it so.
     pub(super) fn lock(&self) -> Result<Locked<'_>, RunsError> {
-        let path = self.folder.join(LOCK);
-        let opened = File::options().create(true).truncate(false).write(true).mode(0o600).open(&path);
-        let lock = opened.map_err(failed("open", &path))?;
-        lock.lock().map_err(failed("lock", &path))?;
-        Ok(Locked { runs: self, _lock: lock })
+        Ok(Locked { runs: self, _lock: lock(&self.folder)? })
     }
 
     /// Everything that happened so far. A line that was being written when its process ended does not count.
@@ -280,6 +278,14 @@ impl Locked<'_> {
     }
 }
 
+fn lock(folder: &Path) -> Result<File, RunsError> {
+    let path = folder.join(LOCK);
+    let opened = File::options().create(true).truncate(false).write(true).mode(0o600).open(&path);
+    let lock = opened.map_err(failed("open", &path))?;
+    lock.lock().map_err(failed("lock", &path))?;
+    Ok(lock)
+}
+
 fn sync(folder: &Path) -> Result<(), RunsError> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed("sync", folder))
 }
@@ -287,7 +293,6 @@ fn sync(folder: &Path) -> Result<(), RunsError> {
 /// A run that was started, as the journal tells it.
 #[derive(Clone, Debug)]
 pub(super) struct Begun {
-    pub(super) item: String,
     pub(super) batch: String,
     pub(super) owner: String,
     pub(super) at: String,
@@ -329,8 +334,8 @@ impl History {
         match event {
             Event::Began { batch, .. } => drop(self.open.insert(batch)),
             Event::Ended { batch, .. } => drop(self.open.remove(&batch)),
-            Event::Started { run, item, batch, owner, at, before } => {
-                self.begun.insert(run, Begun { item, batch, owner, at, before });
+            Event::Started { run, batch, owner, at, before, .. } => {
+                self.begun.insert(run, Begun { batch, owner, at, before });
             }
             Event::Prepared { run, publish, finished } => {
                 self.prepared.insert(run, (publish, *finished));

@@ -20,31 +20,31 @@ const MAX_CALLS: usize = 10_000;
 
 /// One thing that was reported.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reported {
+pub(super) struct Reported {
     /// A tool call, if it is one.
-    pub call: Option<ToolCall>,
+    pub(super) call: Option<ToolCall>,
     /// How many tokens more were used.
-    pub tokens: Option<f64>,
+    pub(super) tokens: Option<f64>,
     /// How many dollars more were spent.
-    pub cost_usd: Option<f64>,
+    pub(super) cost_usd: Option<f64>,
 }
 
 /// What was reported so far.
 #[derive(Clone, Debug, Default)]
-pub struct Trace {
+pub(super) struct Trace {
     /// The calls, the first ten thousand.
-    pub calls: Vec<ToolCall>,
+    pub(super) calls: Vec<ToolCall>,
     /// How many there were.
-    pub count: u64,
+    pub(super) count: u64,
     /// Tokens, if any were reported.
-    pub tokens: Option<f64>,
+    pub(super) tokens: Option<f64>,
     /// Dollars, if any were reported.
-    pub cost_usd: Option<f64>,
+    pub(super) cost_usd: Option<f64>,
 }
 
 impl Trace {
     /// Takes one more report.
-    pub fn add(&mut self, reported: Reported) {
+    pub(super) fn add(&mut self, reported: Reported) {
         if let Some(call) = reported.call {
             self.count += 1;
             if self.calls.len() < MAX_CALLS {
@@ -63,13 +63,13 @@ impl Trace {
 
 /// Bytes on their way to lines.
 #[derive(Debug, Default)]
-pub struct Lines {
+pub(super) struct Lines {
     pending: Vec<u8>,
 }
 
 impl Lines {
     /// Takes bytes as they come, and hands on every line that is complete.
-    pub fn push(&mut self, bytes: &[u8], mut line: impl FnMut(&str)) {
+    pub(super) fn push(&mut self, bytes: &[u8], mut line: impl FnMut(&str)) {
         for chunk in bytes.split_inclusive(|byte| *byte == b'\n') {
             let free = MAX_LINE_BYTES.saturating_sub(self.pending.len());
             self.pending.extend_from_slice(chunk.get(..chunk.len().min(free)).unwrap_or_default());
@@ -80,7 +80,7 @@ impl Lines {
     }
 
     /// Hands on what is left when there is no more.
-    pub fn end(&mut self, mut line: impl FnMut(&str)) {
+    pub(super) fn end(&mut self, mut line: impl FnMut(&str)) {
         let bytes = std::mem::take(&mut self.pending);
         let text = String::from_utf8_lossy(&bytes);
         if !text.trim().is_empty() {
@@ -90,7 +90,7 @@ impl Lines {
 }
 
 /// Reads a line of the trace channel.
-pub fn read_line(line: &str) -> Reported {
+pub(super) fn read_line(line: &str) -> Reported {
     let Ok(Value::Object(members)) = serde_json::from_str::<Value>(line) else {
         return Reported { call: Some(unknown()), tokens: None, cost_usd: None };
     };
@@ -112,7 +112,7 @@ fn call(members: &Map<String, Value>) -> ToolCall {
 }
 
 /// The input of a call as a receipt can hold it: an object, within a bound.
-pub fn input(value: &Value) -> JsonObject {
+pub(super) fn input(value: &Value) -> JsonObject {
     let text = match value {
         Value::Object(_) => value.to_string(),
         other => Value::Object(Map::from_iter([("value".to_owned(), other.clone())])).to_string(),
@@ -120,7 +120,11 @@ pub fn input(value: &Value) -> JsonObject {
     let length = text.len();
     let kept =
         Some(text).filter(|text| text.len() <= MAX_INPUT_BYTES).and_then(|text| JsonObject::parse(&text));
-    kept.unwrap_or_else(|| JsonObject::build(|object| drop(object.number("leftOutBytes", length as f64))))
+    kept.unwrap_or_else(|| {
+        JsonObject::build(|object| {
+            object.number("leftOutBytes", length as f64);
+        })
+    })
 }
 
 fn unknown() -> ToolCall {
