@@ -12,6 +12,7 @@ use crealeph_runtime::agents::ConfigError;
 use crealeph_runtime::builder::BuildError;
 use crealeph_runtime::review::VerdictError;
 use crealeph_runtime::work::receipt::SignerError;
+use crealeph_runtime::work::replay::ReplayError;
 use crealeph_sandbox::SandboxError;
 
 /// Why a command could not do its work.
@@ -78,6 +79,8 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Signer(#[from] SignerError),
     #[error(transparent)]
+    Replay(#[from] ReplayError),
+    #[error(transparent)]
     Build(#[from] BuildError),
     #[error(transparent)]
     Review(#[from] VerdictError),
@@ -123,6 +126,7 @@ impl Failure {
             Failure::NoExecution(_) => "unknown_id",
             Failure::NoAgent { .. } => "unknown_agent",
             Failure::VerifierKey(_) | Failure::Signer(_) => "bad_key",
+            Failure::Replay(_) => "bad_run",
             Failure::Sandbox(error) => error.code(),
             Failure::BadOption(..) => "bad_option",
             Failure::Output(_) => "output",
@@ -138,6 +142,7 @@ impl Failure {
             | Failure::Refused { .. }
             | Failure::NoEntry { .. }
             | Failure::NoExecution(_)
+            | Failure::Replay(ReplayError::OtherStart { .. } | ReplayError::NotAReceipt(_))
             | Failure::Review(
                 VerdictError::NoEntry(_) | VerdictError::NotReviewed(_) | VerdictError::Settled { .. },
             )

@@ -13,6 +13,7 @@ mod levels;
 mod paths;
 mod prompt;
 pub mod receipt;
+pub mod replay;
 mod run;
 mod store;
 mod tests_run;

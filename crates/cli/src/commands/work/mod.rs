@@ -2,6 +2,7 @@
 
 mod key;
 mod plan;
+mod replay;
 mod verify;
 
 use clap::{Args, Subcommand};
@@ -24,6 +25,8 @@ enum Task {
     Plan(plan::PlanCommand),
     Verify(verify::Verify),
     Key(key::Key),
+    Replay(replay::Replay),
+    Export(replay::Export),
 }
 
 impl Work {
@@ -31,7 +34,8 @@ impl Work {
         match &self.task {
             Task::Plan(command) => command.json,
             Task::Verify(command) => command.wants_json(),
-            Task::Key(_) => false,
+            Task::Key(_) | Task::Export(_) => false,
+            Task::Replay(command) => command.json,
         }
     }
 
@@ -40,6 +44,8 @@ impl Work {
             Task::Plan(command) => command.run(output),
             Task::Verify(command) => command.run(output),
             Task::Key(command) => command.run(output),
+            Task::Replay(command) => command.run(output),
+            Task::Export(command) => command.run(output),
         }
     }
 }
