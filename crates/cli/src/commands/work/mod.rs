@@ -1,7 +1,12 @@
 //! `crealeph work`: work items, their runs and what proves them. One file per task; here they are only listed.
 
+mod display;
 mod key;
+mod place;
 mod plan;
+mod run;
+mod signals;
+mod told;
 mod verify;
 
 use clap::{Args, Subcommand};
@@ -12,7 +17,7 @@ use crate::output::Output;
 
 pub(super) use plan::write_levels;
 
-/// Plan work items, and prove what their runs did
+/// Run work items under hard bounds, and prove what their runs did
 #[derive(Debug, Args)]
 pub(super) struct Work {
     #[command(subcommand)]
@@ -21,6 +26,7 @@ pub(super) struct Work {
 
 #[derive(Debug, Subcommand)]
 enum Task {
+    Run(Box<run::Run>),
     Plan(plan::PlanCommand),
     Verify(verify::Verify),
     Key(key::Key),
@@ -29,6 +35,7 @@ enum Task {
 impl Work {
     pub(super) fn wants_json(&self) -> bool {
         match &self.task {
+            Task::Run(command) => command.wants_json(),
             Task::Plan(command) => command.json,
             Task::Verify(command) => command.wants_json(),
             Task::Key(_) => false,
@@ -37,6 +44,7 @@ impl Work {
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         match self.task {
+            Task::Run(command) => command.run(output),
             Task::Plan(command) => command.run(output),
             Task::Verify(command) => command.run(output),
             Task::Key(command) => command.run(output),

@@ -189,7 +189,8 @@ fn check_chain(
         })?;
         let (name, own) = (&one.statement.predicate.workspace, &verified.statement.predicate.workspace);
         if name != own {
-            let what = format!("the receipt `{}` is of `{name}`, and the chain is of `{own}`", file.display());
+            let what =
+                format!("the receipt `{}` is of `{name}`, and the chain is of `{own}`", file.display());
             return Err(Finding { kind: Kind::Forked, seq: None, what }.into());
         }
         chain.add(&one.receipt)?;
