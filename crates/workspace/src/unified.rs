@@ -57,7 +57,13 @@ impl Workspace {
         let input = InternedInput::new(before.as_str(), after.as_str());
         let diff = Diff::compute(Algorithm::Histogram, &input);
         let printer = BasicLineDiffPrinter(&input.interner);
-        let _ = write!(out, "{}", diff.unified_diff(&printer, UnifiedDiffConfig::default(), &input));
+        let text = diff.unified_diff(&printer, UnifiedDiffConfig::default(), &input).to_string();
+        // A side without lines starts before the first one.
+        match (before.is_empty(), after.is_empty()) {
+            (true, _) => out.push_str(&text.replacen("@@ -1,0 ", "@@ -0,0 ", 1)),
+            (_, true) => out.push_str(&text.replacen(" +1,0 @@", " +0,0 @@", 1)),
+            _ => out.push_str(&text),
+        }
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crealeph_contracts::RunResult;
 use crealeph_contracts::contract::Valid;
 use crealeph_workspace::{
-    Capsule, Change, KeepError, PublishError, Snapshot, StoreError, TreePath, ViewChanges,
+    Capsule, Change, HeldId, KeepError, PublishError, Snapshot, StoreError, TreePath, ViewChanges,
 };
 
 use super::branch::Branch;
@@ -57,12 +57,13 @@ pub(super) struct Ready {
 
 impl Ready {
     /// What lands when it is published.
-    pub(super) fn landing(&self) -> Landing {
+    pub(super) fn landing(&self, publish: &HeldId) -> Landing {
         Landing {
             before: self.snapshot.state().hash().digest(),
             after: self.capsule.after().hash().digest(),
             changes: self.capsule.changes().to_vec(),
             commit: None,
+            publish: publish.as_str().to_owned(),
         }
     }
 }
@@ -125,15 +126,14 @@ impl Work {
             Ok(prepared) => prepared,
             Err(error) => return Ok(Err(unpublished(&error))),
         };
-        let landing = ready.landing();
+        let landing = ready.landing(&prepared.id());
         if merging.is_held {
             let publish = prepared.hold()?;
             let waits = self.hold(locked, ran, agent, &merging.batch, &landing, publish.as_str())?;
             return Ok(Ok(Concluded::Held(waits)));
         }
-        let id = prepared.id();
         let publish = || Ok(prepared.publish().map(drop)?);
-        match self.land(locked, ran, agent, &merging.batch, &landing, id.as_str(), publish) {
+        match self.land(locked, ran, agent, &merging.batch, &landing, publish) {
             Ok(result) => {
                 let item = ran.item.id.to_string();
                 merging.touched.extend(landing.changes.into_iter().map(|change| (change.path, item.clone())));
@@ -263,9 +263,9 @@ impl Work {
             after: after.after().hash().digest(),
             changes: own.clone(),
             commit: Some((branch.name.clone(), commit.clone())),
+            publish: format!("branch:{}:{}", branch.name, commit.as_str()),
         };
-        let id = format!("branch:{}:{}", branch.name, commit.as_str());
-        let landed = self.land(locked, ran, agent, &merging.batch, &landing, &id, || branch.advance(&commit));
+        let landed = self.land(locked, ran, agent, &merging.batch, &landing, || branch.advance(&commit));
         let result = match landed {
             Err(error @ WorkError::Git { .. }) => {
                 return Ok(Err(Ending::Failed(format!("Conflict: {error}"))));

@@ -13,9 +13,14 @@ pub(super) struct Counts {
 pub(super) fn read(output: &str) -> Option<Counts> {
     let plain = without_colours(output);
     let lines: Vec<&str> = plain.lines().map(str::trim).collect();
-    let readers: [fn(&[&str]) -> Option<Counts>; 8] =
-        [cargo, nextest, by_words, unittest, labelled, ctest, go, tap];
-    readers.into_iter().find_map(|read| read(&lines))
+    cargo(&lines)
+        .or_else(|| nextest(&lines))
+        .or_else(|| by_words(&lines))
+        .or_else(|| unittest(&lines))
+        .or_else(|| labelled(&lines))
+        .or_else(|| ctest(&lines))
+        .or_else(|| go(&lines))
+        .or_else(|| tap(&lines))
 }
 
 /// `test result: ok. 3 passed; 1 failed; …`, one for each binary.
@@ -159,11 +164,10 @@ fn go(lines: &[&str]) -> Option<Counts> {
 /// node's own summary, else every `ok` and `not ok`.
 fn tap(lines: &[&str]) -> Option<Counts> {
     let summary = |word: &str| {
-        let line = lines.iter().rev().find_map(|line| {
+        lines.iter().rev().find_map(|line| {
             let rest = line.strip_prefix("# ").or_else(|| line.strip_prefix("ℹ "))?;
             rest.strip_prefix(word)?.trim().parse::<u64>().ok()
-        });
-        line
+        })
     };
     if let (Some(passed), Some(failed)) = (summary("pass "), summary("fail ")) {
         return Some(Counts { passed, failed });

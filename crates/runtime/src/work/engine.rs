@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use crealeph_contracts::attestation::StatedBounds;
 use crealeph_contracts::contract::Valid;
-use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::digest::{Blake3, GitHash};
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::json::{Limits, push_text};
@@ -16,6 +16,7 @@ use crealeph_contracts::scalar::{
     Amount, Count, LedgerId, Literal, Name, RobotId, TenantId, Text, TimeoutMs,
 };
 use crealeph_contracts::uuid::Uuid;
+use crealeph_contracts::work_item::AgentId;
 use crealeph_contracts::{Receipt, RunResult, WorkItem};
 use crealeph_ledger::{AppendError, Ledger, LedgerError};
 use crealeph_sandbox::{Config, Sandbox, SandboxError};
@@ -150,6 +151,31 @@ pub enum WorkError {
     },
 }
 
+impl WorkError {
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            WorkError::Open(_) | WorkError::Snapshot(_) | WorkError::Publish(_) | WorkError::Keep(_) => {
+                "workspace"
+            }
+            WorkError::Runs(RunsError::Unknown(_)) => "unknown_run",
+            WorkError::Runs(_) | WorkError::Damaged(_) => "runs",
+            WorkError::Seal(_) | WorkError::Signer(_) => "receipt",
+            WorkError::Sandbox(error) => error.code(),
+            WorkError::Ledger(error) => error.code(),
+            WorkError::Unrecorded(error) => error.code(),
+            WorkError::Outside(_) => "outside_workspace",
+            WorkError::NoAgent { .. } => "unknown_agent",
+            WorkError::Overlap { .. } => "overlap",
+            WorkError::Plan(_) => "bad_plan",
+            WorkError::NotHeld(_) => "not_held",
+            WorkError::Git { .. } => "git",
+            WorkError::Random(_) => "random",
+            WorkError::Policy { .. } => "policy",
+        }
+    }
+}
+
 /// Work in one workspace.
 #[derive(Debug)]
 pub struct Work {
@@ -187,7 +213,9 @@ pub(super) struct Landing {
     pub(super) before: Blake3,
     pub(super) after: Blake3,
     pub(super) changes: Vec<Change>,
-    pub(super) commit: Option<(String, crealeph_contracts::digest::GitHash)>,
+    pub(super) commit: Option<(String, GitHash)>,
+    /// By which name the journal knows whether it landed.
+    pub(super) publish: String,
 }
 
 impl Work {
@@ -221,6 +249,24 @@ impl Work {
     /// The handle that ends everything.
     pub fn interrupt(&self) -> &Interrupt {
         &self.interrupt
+    }
+
+    /// The names of the agents there are.
+    pub fn agent_names(&self) -> Vec<String> {
+        self.config.agents.keys().cloned().collect()
+    }
+
+    /// The agent_id of an agent.
+    pub fn agent_id(&self, name: &str) -> Option<AgentId> {
+        self.config.agents.get(name).map(|agent| agent.agent_id)
+    }
+
+    /// An id for a task that has none.
+    ///
+    /// # Errors
+    /// When the system has no randomness.
+    pub fn new_task_id(&self) -> Result<String, WorkError> {
+        Ok(new_id()?.to_string())
     }
 
     /// The workspace.
@@ -441,7 +487,6 @@ impl Work {
         agent: &WorkAgent,
         batch: &str,
         landing: &Landing,
-        publish_id: &str,
         publish: impl FnOnce() -> Result<(), WorkError>,
     ) -> Result<Valid<RunResult>, WorkError> {
         let previous = self.runs.history()?.head();
@@ -454,7 +499,7 @@ impl Work {
         locked.write(&run, &files(ran, &sealed, &result))?;
         locked.add(&Event::Prepared {
             run: run.clone(),
-            publish: publish_id.to_owned(),
+            publish: landing.publish.clone(),
             finished: finished.clone(),
         })?;
         publish()?;

@@ -1,6 +1,8 @@
 //! Changes that wait for a person: kept durably, whole, until somebody approves or rejects them; tested again where the
 //! workspace has moved meanwhile. Owns what is written down of a held run, and its verdict.
 
+use std::collections::BTreeMap;
+
 use crealeph_contracts::attestation::{Admission, SandboxFacts};
 use crealeph_contracts::contract::{Valid, to_json};
 use crealeph_contracts::entry::Draft;
@@ -136,13 +138,14 @@ impl Work {
         let snapshot = self.workspace.snapshot()?;
         let has_moved = snapshot.state().hash() != before;
         let (landing, prepared) = if has_moved {
+            drop(held);
             let base = self.workspace.kept(before)?;
             let capsule = match Capsule::of_changes(&base, changes) {
                 Ok(capsule) => capsule,
                 Err(error) => return Ok(Err(Ending::Failed(error.to_string()))),
             };
             ran.before = before.digest();
-            let ready = match self.ready(ran, &room, capsule, &Default::default())? {
+            let ready = match self.ready(ran, &room, capsule, &BTreeMap::new())? {
                 Ok(ready) => ready,
                 Err(ending) => return Ok(Err(ending)),
             };
@@ -150,17 +153,19 @@ impl Work {
                 Ok(prepared) => prepared,
                 Err(error) => return Ok(Err(unpublished(&error))),
             };
-            (ready.landing(), prepared)
+            (ready.landing(&prepared.id()), prepared)
         } else {
-            let landing =
-                Landing { before: before.digest(), after: held.after().digest(), changes, commit: None };
-            // Taken up a second time: the first goes out of use without being discarded.
-            drop(held);
-            (landing, self.workspace.resume(&HeldId::new(&waiting.publish))?)
+            let landing = Landing {
+                before: before.digest(),
+                after: held.after().digest(),
+                changes,
+                commit: None,
+                publish: waiting.publish.clone(),
+            };
+            (landing, held)
         };
-        let id = prepared.id();
         let publish = || Ok(prepared.publish().map(drop)?);
-        match self.land(locked, ran, agent, &waiting.batch, &landing, id.as_str(), publish) {
+        match self.land(locked, ran, agent, &waiting.batch, &landing, publish) {
             Ok(result) => {
                 if has_moved {
                     self.workspace.resume(&HeldId::new(&waiting.publish))?.discard()?;

@@ -103,8 +103,6 @@ pub enum Told {
     },
     /// The items of a level are being committed.
     Committing,
-    /// An item is over.
-    Over(Reported),
 }
 
 /// One item of a level, ready to run.
@@ -115,7 +113,8 @@ struct Job<'j> {
 }
 
 impl Work {
-    /// Runs items, level by level. Everything that is wrong with the list is found before anything runs.
+    /// Runs items, level by level; what became of each is handed to `over` as soon as it is known. Everything that is
+    /// wrong with the list is found before anything runs.
     ///
     /// # Errors
     /// When the list cannot be run as it is, or what became of it cannot be written.
@@ -124,6 +123,7 @@ impl Work {
         items: &[WorkItem],
         options: &Options,
         told: &(dyn Fn(Told) + Sync),
+        over: &mut dyn FnMut(&Reported),
     ) -> Result<Vec<Reported>, WorkError> {
         let root = self.workspace.path();
         let mut agents = BTreeMap::new();
@@ -159,6 +159,7 @@ impl Work {
         let mut course = Course {
             work: self,
             told,
+            over,
             agents,
             known,
             merging,
@@ -179,6 +180,39 @@ impl Work {
             self.runs.lock()?.add(&Event::Ended { batch, at })?;
         }
         Ok(course.reported)
+    }
+
+    /// Runs the items of a level, some at a time; what they came to stands in the same order.
+    fn side_by_side(
+        &self,
+        ready: &[Job<'_>],
+        base: &Base<'_>,
+        (batch, jobs): (&str, usize),
+        told: &(dyn Fn(Told) + Sync),
+    ) -> Result<Vec<Ran>, WorkError> {
+        let history = self.history()?;
+        let before = base.snapshot.state().hash().digest();
+        let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+        let one = |job: &Job<'_>| {
+            let item = job.item.id.to_string();
+            let told = |step| told(Told::Step { item: item.clone(), step });
+            self.start(&job.id, job.item, batch, before)?;
+            let earlier = |hash: &Blake3| history.with_run_hash(hash).map(str::to_owned);
+            Ok::<Ran, WorkError>(self.room(job.agent, &job.id, &told)?.run(job.id, job.item, base, &earlier))
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..jobs.min(ready.len()) {
+                scope.spawn(|| {
+                    while let at = next.fetch_add(1, Ordering::Relaxed)
+                        && let Some(job) = ready.get(at)
+                    {
+                        let ran = one(job);
+                        done.lock().unwrap_or_else(PoisonError::into_inner).insert(at, ran);
+                    }
+                });
+            }
+        });
+        done.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
     }
 
     /// Where an item of this agent runs.
@@ -223,6 +257,7 @@ impl Work {
 struct Course<'c> {
     work: &'c Work,
     told: &'c (dyn Fn(Told) + Sync),
+    over: &'c mut dyn FnMut(&Reported),
     agents: BTreeMap<&'c ItemId, &'c WorkAgent>,
     /// What is known of an interrupted call with the same list.
     known: History,
@@ -257,7 +292,7 @@ impl<'c> Course<'c> {
         let snapshot = self.work.workspace.snapshot()?;
         let accumulated = self.merging.accumulated.clone();
         let base = Base { snapshot: &snapshot, changes: &accumulated };
-        let ran = self.side_by_side(&ready, &base, jobs)?;
+        let ran = self.work.side_by_side(&ready, &base, (&self.merging.batch, jobs), self.told)?;
         (self.told)(Told::Committing);
         let mut merged = Vec::new();
         for (job, ran) in ready.iter().zip(ran) {
@@ -307,35 +342,6 @@ impl<'c> Course<'c> {
         }
         let line = String::from_utf8_lossy(&line).into_owned();
         Ok(Some(Reported::Finished { item: item.id.to_string(), line, status, is_earlier: true }))
-    }
-
-    /// Runs the items of a level, some at a time; what they came to stands in the same order.
-    fn side_by_side(&self, ready: &[Job<'_>], base: &Base<'_>, jobs: usize) -> Result<Vec<Ran>, WorkError> {
-        let history = self.work.history()?;
-        let before = base.snapshot.state().hash().digest();
-        let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
-        let one = |job: &Job<'_>| {
-            let item = job.item.id.to_string();
-            let told = |step| (self.told)(Told::Step { item: item.clone(), step });
-            self.work.start(&job.id, job.item, &self.merging.batch, before)?;
-            let earlier = |hash: &Blake3| history.with_run_hash(hash).map(str::to_owned);
-            Ok::<Ran, WorkError>(
-                self.work.room(job.agent, &job.id, &told)?.run(job.id, job.item, base, &earlier),
-            )
-        };
-        std::thread::scope(|scope| {
-            for _ in 0..jobs.min(ready.len()) {
-                scope.spawn(|| {
-                    while let at = next.fetch_add(1, Ordering::Relaxed)
-                        && let Some(job) = ready.get(at)
-                    {
-                        let ran = one(job);
-                        done.lock().unwrap_or_else(PoisonError::into_inner).insert(at, ran);
-                    }
-                });
-            }
-        });
-        done.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
     }
 
     /// The receipt over the receipts that a level merged.
@@ -428,7 +434,7 @@ impl<'c> Course<'c> {
     }
 
     fn report(&mut self, reported: Reported) {
-        (self.told)(Told::Over(reported.clone()));
+        (self.over)(&reported);
         self.reported.push(reported);
     }
 }

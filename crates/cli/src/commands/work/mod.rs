@@ -1,8 +1,13 @@
 //! `crealeph work`: work items, their runs and what proves them. One file per task; here they are only listed.
 
+mod display;
 mod key;
+mod place;
 mod plan;
 mod replay;
+mod run;
+mod signals;
+mod told;
 mod verify;
 
 use clap::{Args, Subcommand};
@@ -13,7 +18,7 @@ use crate::output::Output;
 
 pub(super) use plan::write_levels;
 
-/// Plan work items, and prove what their runs did
+/// Run work items under hard bounds, and prove what their runs did
 #[derive(Debug, Args)]
 pub(super) struct Work {
     #[command(subcommand)]
@@ -22,6 +27,7 @@ pub(super) struct Work {
 
 #[derive(Debug, Subcommand)]
 enum Task {
+    Run(Box<run::Run>),
     Plan(plan::PlanCommand),
     Verify(verify::Verify),
     Key(key::Key),
@@ -32,6 +38,7 @@ enum Task {
 impl Work {
     pub(super) fn wants_json(&self) -> bool {
         match &self.task {
+            Task::Run(command) => command.wants_json(),
             Task::Plan(command) => command.json,
             Task::Verify(command) => command.wants_json(),
             Task::Key(_) | Task::Export(_) => false,
@@ -41,6 +48,7 @@ impl Work {
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         match self.task {
+            Task::Run(command) => command.run(output),
             Task::Plan(command) => command.run(output),
             Task::Verify(command) => command.run(output),
             Task::Key(command) => command.run(output),
