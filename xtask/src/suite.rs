@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::failure::{Failure, Outcome};
-use crate::{packages, process, tidy};
+use crate::{packages, process, tidy, tools};
 
 struct Step {
     title: &'static str,
@@ -45,6 +45,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Outcome {
     let start = Instant::now();
     eprintln!("{}", plan(STEPS));
     packages::ensure(root)?;
+    tools::ensure(root)?;
     run_steps(root, STEPS)?;
     eprintln!("\nall {} steps passed in {}", STEPS.len(), elapsed(start.elapsed()));
     Ok(())

@@ -11,7 +11,9 @@ use crealeph_ledger::{LedgerError, Refusal};
 use crealeph_runtime::agents::ConfigError;
 use crealeph_runtime::builder::BuildError;
 use crealeph_runtime::review::VerdictError;
+use crealeph_runtime::work::WorkError;
 use crealeph_runtime::work::receipt::SignerError;
+use crealeph_runtime::work::replay::ReplayError;
 use crealeph_sandbox::SandboxError;
 
 /// Why a command could not do its work.
@@ -78,6 +80,8 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Signer(#[from] SignerError),
     #[error(transparent)]
+    Replay(#[from] ReplayError),
+    #[error(transparent)]
     Build(#[from] BuildError),
     #[error(transparent)]
     Review(#[from] VerdictError),
@@ -87,6 +91,8 @@ pub(crate) enum Failure {
     Sandbox(#[from] SandboxError),
     #[error(transparent)]
     Agents(#[from] ConfigError),
+    #[error(transparent)]
+    Work(#[from] WorkError),
     #[error("there is no agent `{name}` in `{}`; known are: {known}", .path.display())]
     NoAgent { name: String, path: PathBuf, known: String },
     #[error("`{0}` is not {1}")]
@@ -136,7 +142,9 @@ impl Failure {
             Failure::Review(error) => error.code(),
             Failure::NoExecution(_) => "unknown_id",
             Failure::NoAgent { .. } => "unknown_agent",
+            Failure::Work(error) => error.code(),
             Failure::VerifierKey(_) | Failure::Signer(_) => "bad_key",
+            Failure::Replay(_) => "bad_run",
             Failure::Sandbox(error) => error.code(),
             Failure::BadOption(..) | Failure::BadReader(_) => "bad_option",
             Failure::Taken(_) | Failure::NotEmpty(_) => "taken",
@@ -150,11 +158,19 @@ impl Failure {
         match self {
             Failure::Invalid { .. }
             | Failure::Plan(_)
+            | Failure::Work(
+                WorkError::Plan(_)
+                | WorkError::Outside(_)
+                | WorkError::Overlap { .. }
+                | WorkError::Policy { .. }
+                | WorkError::NotHeld(_),
+            )
             | Failure::SnapshotEmpty(_)
             | Failure::Refused { .. }
             | Failure::Demo { .. }
             | Failure::NoEntry { .. }
             | Failure::NoExecution(_)
+            | Failure::Replay(ReplayError::OtherStart { .. } | ReplayError::NotAReceipt(_))
             | Failure::Review(
                 VerdictError::NoEntry(_) | VerdictError::NotReviewed(_) | VerdictError::Settled { .. },
             )

@@ -368,6 +368,16 @@ impl Amount {
     pub const ZERO: Amount = Amount(0.0);
 }
 
+impl Count {
+    /// None.
+    pub const ZERO: Count = Count(0);
+}
+
+impl TimeoutMs {
+    /// The shortest there is.
+    pub const LEAST: TimeoutMs = TimeoutMs(1);
+}
+
 impl Ratio {
     /// The whole.
     pub const ONE: Ratio = Ratio(1.0);

@@ -95,7 +95,7 @@ impl Workspace {
         Ok(Some(hunks_of(&before, &after)))
     }
 
-    fn text(&self, change: &Change, node: &Node) -> Result<Option<Vec<u8>>, DeltaError> {
+    pub(crate) fn text(&self, change: &Change, node: &Node) -> Result<Option<Vec<u8>>, DeltaError> {
         let Node::File { digest, size_bytes, .. } = node else { return Ok(None) };
         if *size_bytes > MAX_TEXT_BYTES {
             return Ok(None);

@@ -49,7 +49,7 @@ pub(super) fn bounded(reason: String) -> String {
 }
 
 /// The last part of a text, in at most `max_bytes`.
-pub(super) fn end(text: &str, max_bytes: usize) -> &str {
+pub(crate) fn end(text: &str, max_bytes: usize) -> &str {
     let from = text.ceil_char_boundary(text.len().saturating_sub(max_bytes));
     text.get(from..).unwrap_or_default()
 }

@@ -239,7 +239,8 @@ impl Sandboxes<'_> {
     }
 }
 
-fn read(path: &Path) -> Result<Option<String>, ConfigError> {
+/// Reads a configuration file within its bound; nothing where there is none.
+pub(crate) fn read(path: &Path) -> Result<Option<String>, ConfigError> {
     let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
     let file = match std::fs::File::open(path) {
         Ok(file) => file,
@@ -255,7 +256,7 @@ fn read(path: &Path) -> Result<Option<String>, ConfigError> {
 }
 
 /// The folder a file lies in, in full.
-fn folder_of(path: &Path) -> PathBuf {
+pub(crate) fn folder_of(path: &Path) -> PathBuf {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }

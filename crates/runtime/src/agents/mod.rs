@@ -1,14 +1,14 @@
 //! Agents by their names: each is called with an AgentInput and answers with an AgentOutput that keeps its contract, or
 //! with the reason why there is none. None of them is trusted.
 
-mod answer;
-mod config;
+pub(crate) mod answer;
+pub(crate) mod config;
 pub mod conformance;
 mod example;
 mod http;
 mod openai;
-mod process;
-mod table;
+pub(crate) mod process;
+pub(crate) mod table;
 mod transport;
 
 use std::collections::BTreeMap;

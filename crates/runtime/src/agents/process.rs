@@ -70,7 +70,7 @@ impl Process {
         }
         let mut command = settings.command.clone();
         if let Some(program) = command.first_mut() {
-            self.grant_program(program, &mut grants)?;
+            grant_program(&settings.folder, program, &mut grants)?;
         }
         for word in settings.command.iter().skip(1) {
             let path = absolute(&settings.folder, word);
@@ -97,27 +97,6 @@ impl Process {
             spec.network = Network::Hosts(settings.hosts.clone());
         }
         Ok(spec)
-    }
-
-    /// Makes the program that the command names readable inside, wherever it is installed.
-    fn grant_program(&self, program: &mut String, grants: &mut Grants) -> Result<(), SandboxError> {
-        if program.contains('/') {
-            let path = absolute(&self.settings.folder, program);
-            grant(grants, &path);
-            *program = path.to_string_lossy().into_owned();
-            return Ok(());
-        }
-        if let Some((_, preset)) = INTERPRETERS.iter().find(|(name, _)| name == program) {
-            grants.merge(preset.grants()?);
-            return Ok(());
-        }
-        if let Some(path) = on_path(program)
-            && !is_system(&path)
-        {
-            grant(grants, &path);
-            grants.path.extend(path.parent().map(Path::to_owned));
-        }
-        Ok(())
     }
 
     fn limits(&self) -> Limits {
@@ -193,8 +172,34 @@ impl Process {
     }
 }
 
+/// Makes the program that a command names readable inside, wherever it is installed; a path is made absolute from
+/// `folder`.
+pub(crate) fn grant_program(
+    folder: &Path,
+    program: &mut String,
+    grants: &mut Grants,
+) -> Result<(), SandboxError> {
+    if program.contains('/') {
+        let path = absolute(folder, program);
+        grant(grants, &path);
+        *program = path.to_string_lossy().into_owned();
+        return Ok(());
+    }
+    if let Some((_, preset)) = INTERPRETERS.iter().find(|(name, _)| name == program) {
+        grants.merge(preset.grants()?);
+        return Ok(());
+    }
+    if let Some(path) = on_path(program)
+        && !is_system(&path)
+    {
+        grant(grants, &path);
+        grants.path.extend(path.parent().map(Path::to_owned));
+    }
+    Ok(())
+}
+
 /// Grants a path, once, unless the system's own folders have it.
-fn grant(grants: &mut Grants, path: &Path) {
+pub(crate) fn grant(grants: &mut Grants, path: &Path) {
     let place = Place::same(path);
     let is_there = grants.read.iter().any(|granted| place.at.starts_with(&granted.at));
     if !is_there && !is_system(path) {
@@ -212,7 +217,8 @@ fn on_path(program: &str) -> Option<PathBuf> {
     folders.into_iter().map(|folder| folder.join(OsStr::new(program))).find(|file| file.is_file())
 }
 
-fn with_causes(error: &dyn std::error::Error) -> String {
+/// An error and everything behind it.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

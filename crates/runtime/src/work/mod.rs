@@ -1,3 +1,42 @@
 //! Work runs (agent-run): an agent changes a workspace under hard bounds and either succeeds whole or leaves no trace.
 
+mod branch;
+mod commit;
+mod config;
+mod confine;
+mod counts;
+mod engine;
+mod guard;
+mod hold;
+mod interrupt;
+mod levels;
+mod paths;
+mod prompt;
 pub mod receipt;
+pub mod replay;
+mod run;
+mod store;
+mod tests_run;
+mod trace;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crealeph_contracts::instant::{Instant, Timestamp};
+
+pub use config::{WorkAgent, WorkConfig};
+pub use engine::{Recovered, Setup, Work, WorkError};
+pub use hold::{Opinion, Waits};
+pub use interrupt::Interrupt;
+pub use levels::{Options, Publish, Reported, Told};
+pub use paths::OutsideWorkspace;
+pub use run::Step;
+pub use store::RunsError;
+
+/// The time, as the system writes it (R1).
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // Whole milliseconds, as they are written.
+    Timestamp::from(Instant::from_unix_nanos(
+        i128::try_from(since.as_millis()).unwrap_or_default() * 1_000_000,
+    ))
+}

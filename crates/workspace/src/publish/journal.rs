@@ -229,6 +229,11 @@ pub(super) fn is_held(control: &Control, id: &str) -> bool {
     stage_in(&control.publishes().join(id)) == Some(Stage::Held)
 }
 
+/// Whether a publish is complete.
+pub(super) fn is_committed(control: &Control, id: &str) -> bool {
+    stage_in(&control.publishes().join(id)) == Some(Stage::Committed)
+}
+
 /// The publish that was interrupted in its steps, if there is one. Only while nobody publishes.
 pub(super) fn interrupted(control: &Control, _quiet: &Lock) -> Result<Option<String>, ControlError> {
     let publishes = control.publishes();

@@ -182,6 +182,11 @@ impl Workspace {
         Ok(held)
     }
 
+    /// Whether a publish was complete when its process ended. Known until the next publish or recovery clears it away.
+    pub fn was_published(&self, id: &HeldId) -> bool {
+        journal::is_committed(&self.control, id.as_str())
+    }
+
     /// Takes up a change that was held.
     ///
     /// # Errors
@@ -229,6 +234,11 @@ impl Workspace {
 }
 
 impl Prepared<'_> {
+    /// The name of this publish.
+    pub fn id(&self) -> HeldId {
+        HeldId(self.journal.as_ref().map(|journal| journal.id().to_owned()).unwrap_or_default())
+    }
+
     /// The state it was made from.
     pub fn before(&self) -> StateHash {
         self.plan.before

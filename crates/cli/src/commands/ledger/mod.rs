@@ -151,10 +151,22 @@ impl At {
 
     /// Flag, else environment, else configuration, else the default.
     pub(super) fn settle(self) -> Result<Settled, Failure> {
-        let LedgerTable { location, tenant, keys } = configured()?;
+        self.settle_with(Path::new(CONFIGURATION), Path::new(""))
+    }
+
+    /// The same for a folder: its own configuration, and what a relative path there leads to.
+    pub(super) fn settle_with(self, configuration: &Path, folder: &Path) -> Result<Settled, Failure> {
+        let LedgerTable { location, tenant, keys } = configured(configuration)?;
+        let inside = |location: String| match Location::parse(&location) {
+            Location::File(file) => folder.join(file).to_string_lossy().into_owned(),
+            Location::Postgres(_) => location,
+        };
+        let location = location.map(inside);
+        let keys = keys.map(|keys| folder.join(keys));
+        let usual = inside(DEFAULT_LEDGER.to_owned());
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let location = self.ledger.or_else(|| variable("CREALEPH_LEDGER")).or(location);
-        let location = Location::parse(location.as_deref().unwrap_or(DEFAULT_LEDGER));
+        let location = Location::parse(location.as_deref().unwrap_or(&usual));
         let tenant = self.tenant.or_else(|| variable("CREALEPH_TENANT")).or(tenant);
         let tenant = tenant.as_deref().unwrap_or("local");
         let tenant = TenantId::parse(tenant).map_err(|why| Failure::BadName {
@@ -168,8 +180,7 @@ impl At {
     }
 }
 
-fn configured() -> Result<LedgerTable, Failure> {
-    let path = Path::new(CONFIGURATION);
+fn configured(path: &Path) -> Result<LedgerTable, Failure> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(LedgerTable::default()),
@@ -187,6 +198,20 @@ impl Settled {
 
     pub(super) fn open(&self) -> Result<Ledger, Failure> {
         Ok(Ledger::open(&self.location, self.options())?)
+    }
+
+    /// Opens the ledger; a file that is not there is made, with its first signing key.
+    pub(super) fn open_or_init(&self) -> Result<Ledger, Failure> {
+        match &self.location {
+            Location::File(file) if !file.exists() => {
+                match Ledger::init(&self.location, self.options()) {
+                    // Somebody else was faster.
+                    Err(_) if file.exists() => self.open(),
+                    made => Ok(made?),
+                }
+            }
+            _ => self.open(),
+        }
     }
 
     pub(super) fn is_json(&self, output: &Output) -> bool {

@@ -52,7 +52,7 @@ impl PlanCommand {
 }
 
 /// Reads an array of work items; everything wrong with any of them is said at once.
-fn read_items(source: &Source) -> Result<Vec<WorkItem>, Failure> {
+pub(super) fn read_items(source: &Source) -> Result<Vec<WorkItem>, Failure> {
     let bytes = source.read(DEFAULT_MAX_BYTES)?;
     let mut report = Report::default();
     let (document, faults) = parse(&bytes, &Limits::default());

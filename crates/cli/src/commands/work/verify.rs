@@ -187,6 +187,12 @@ fn check_chain(
             }
             stop => stop,
         })?;
+        let (name, own) = (&one.statement.predicate.workspace, &verified.statement.predicate.workspace);
+        if name != own {
+            let what =
+                format!("the receipt `{}` is of `{name}`, and the chain is of `{own}`", file.display());
+            return Err(Finding { kind: Kind::Forked, seq: None, what }.into());
+        }
         chain.add(&one.receipt)?;
     }
     let own = verified.receipt.receipt_hash;

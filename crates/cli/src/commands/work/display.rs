@@ -1,0 +1,145 @@
+//! Work as it goes on, for a person who looks at it: level, items, time, tool operations, tokens. Drawn on standard error,
+//! only where that is a terminal; wiped before anything else is printed.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{IsTerminal as _, Write as _, stderr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crealeph_runtime::work::{Step, Told};
+
+const EVERY: Duration = Duration::from_millis(200);
+/// How many items are shown at once.
+const MAX_SHOWN: usize = 16;
+
+/// The lines that are drawn and drawn again.
+pub(super) struct Display {
+    shared: Option<Arc<Shared>>,
+    ticker: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    is_over: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    heading: String,
+    items: BTreeMap<String, Item>,
+    drawn: usize,
+}
+
+struct Item {
+    since: Instant,
+    doing: &'static str,
+    tool_ops: u64,
+    tokens: Option<f64>,
+    files: Option<usize>,
+}
+
+impl Display {
+    /// Starts to show, where somebody looks.
+    pub(super) fn start() -> Self {
+        let shared = stderr().is_terminal().then(Arc::<Shared>::default);
+        let ticker = shared.as_ref().map(|shared| {
+            let shared = Arc::clone(shared);
+            std::thread::spawn(move || {
+                while !shared.is_over.load(Ordering::Relaxed) {
+                    shared.state().draw();
+                    std::thread::sleep(EVERY);
+                }
+            })
+        });
+        Display { shared, ticker: Mutex::new(ticker) }
+    }
+
+    /// Takes what is told.
+    pub(super) fn take(&self, told: &Told) {
+        let Some(shared) = &self.shared else { return };
+        let mut state = shared.state();
+        match told {
+            Told::Level { number, of, items } => {
+                state.items.clear();
+                state.heading = format!("level {} of {of}, {} items", number + 1, items.len());
+            }
+            Told::Committing => state.heading.push_str(", committing"),
+            Told::Step { item, step } => {
+                let item = state.items.entry(item.clone()).or_insert_with(|| Item {
+                    since: Instant::now(),
+                    doing: "",
+                    tool_ops: 0,
+                    tokens: None,
+                    files: None,
+                });
+                match step {
+                    Step::Working { tool_ops, tokens } => {
+                        (item.doing, item.tool_ops, item.tokens) = ("working", *tool_ops, *tokens);
+                    }
+                    Step::Judging { files } => (item.doing, item.files) = ("judging", Some(*files)),
+                    Step::Testing => item.doing = "testing",
+                }
+            }
+        }
+    }
+
+    /// Wipes the lines, so that something else can be printed.
+    pub(super) fn clear(&self) {
+        if let Some(shared) = &self.shared {
+            shared.state().wipe();
+        }
+    }
+
+    /// Wipes the lines for good.
+    pub(super) fn end(&self) {
+        let Some(shared) = &self.shared else { return };
+        shared.is_over.store(true, Ordering::Relaxed);
+        if let Some(ticker) = self.ticker.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = ticker.join();
+        }
+        shared.state().wipe();
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn wipe(&mut self) {
+        let mut text = String::new();
+        for _ in 0..std::mem::take(&mut self.drawn) {
+            text.push_str("\x1b[1A\x1b[2K");
+        }
+        let _ = stderr().write_all(text.as_bytes());
+    }
+
+    fn draw(&mut self) {
+        if self.heading.is_empty() {
+            return;
+        }
+        self.wipe();
+        let mut text = format!("{}\n", self.heading);
+        for (name, item) in self.items.iter().take(MAX_SHOWN) {
+            let name: String = name.chars().filter(|c| !c.is_control()).take(32).collect();
+            let seconds = item.since.elapsed().as_secs();
+            let _ =
+                write!(text, "  {name:<32} {:<8} {seconds:>4} s  {:>4} tool ops", item.doing, item.tool_ops);
+            if let Some(files) = item.files {
+                let _ = write!(text, "  {files} files");
+            }
+            if let Some(tokens) = item.tokens {
+                let _ = write!(text, "  {tokens} tokens");
+            }
+            text.push('\n');
+        }
+        self.drawn = text.matches('\n').count();
+        let _ = stderr().write_all(text.as_bytes());
+    }
+}

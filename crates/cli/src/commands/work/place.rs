@@ -1,0 +1,103 @@
+//! Where work is done: the workspace, its configuration and its ledger, as the flags of every `work` command name them.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use crealeph_contracts::scalar::{LedgerId, RobotId};
+use crealeph_runtime::work::{Recovered, Setup, Work, WorkConfig};
+
+use crate::commands::ledger::{At, CONFIGURATION, Settled};
+use crate::commands::sandbox::state_directory;
+use crate::failure::Failure;
+
+/// Which workspace.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Place {
+    /// The workspace
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    workspace: PathBuf,
+
+    /// The configuration [default: crealeph.toml in the workspace, else here]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) at: At,
+}
+
+/// What the runs are bound to.
+#[derive(Debug, Default)]
+pub(super) struct Bound {
+    pub(super) robot: Option<RobotId>,
+    pub(super) lineage: Vec<LedgerId>,
+}
+
+impl Place {
+    /// The workspace's folder, in full.
+    pub(super) fn folder(&self) -> Result<PathBuf, Failure> {
+        let folder = &self.workspace;
+        folder.canonicalize().map_err(|_| Failure::NotFound(folder.clone()))
+    }
+
+    /// The configuration file.
+    pub(super) fn config(&self) -> Result<PathBuf, Failure> {
+        if let Some(config) = &self.config {
+            return Ok(config.clone());
+        }
+        let inside = self.folder()?.join(CONFIGURATION);
+        let here = Path::new(CONFIGURATION);
+        Ok(if !inside.exists() && here.exists() { here.to_owned() } else { inside })
+    }
+
+    /// The ledger and whose part of it.
+    pub(super) fn settle(&self) -> Result<Settled, Failure> {
+        self.at.clone().settle_with(&self.config()?, &self.folder()?)
+    }
+
+    /// Opens everything.
+    pub(super) fn open(&self, bound: Bound) -> Result<Work, Failure> {
+        let settled = self.settle()?;
+        let workspace = self.folder()?;
+        let config = WorkConfig::load(&self.config()?)?;
+        // The ledger lies in `.crealeph`, which the workspace makes with the right permissions.
+        drop(crealeph_workspace::Workspace::open(&workspace).map_err(|error| Failure::Work(error.into()))?);
+        let ledger = settled.open_or_init()?;
+        let setup = Setup {
+            workspace,
+            config,
+            state_dir: state_directory(None),
+            ledger,
+            keys: settled.keys,
+            tenant: settled.tenant,
+            robot: bound.robot,
+            lineage: bound.lineage,
+        };
+        let (work, recovered) = Work::open(setup)?;
+        tell(&recovered);
+        Ok(work)
+    }
+}
+
+/// Says on standard error what an earlier process had left.
+fn tell(recovered: &Recovered) {
+    for run in &recovered.completed {
+        eprintln!("run {run} had landed when its process ended; its receipt is written now");
+    }
+    for run in &recovered.interrupted {
+        eprintln!("run {run} was interrupted and left nothing; its receipt says so");
+    }
+    if recovered.undone > 0 {
+        eprintln!("{} interrupted publish(es) undone", recovered.undone);
+    }
+    for (path, beside) in &recovered.kept {
+        match beside {
+            None => eprintln!("`{path}` was written by someone else meanwhile and stays as it is"),
+            Some(beside) => {
+                eprintln!(
+                    "`{path}` was written by someone else meanwhile; that is kept in `{}`",
+                    beside.display()
+                );
+            }
+        }
+    }
+}

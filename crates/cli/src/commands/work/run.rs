@@ -1,0 +1,235 @@
+//! `crealeph work run`: runs work items, or one task, and says what became of them.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use crealeph_contracts::WorkItem;
+use crealeph_contracts::json::ObjectWriter;
+use crealeph_contracts::run_result::RunStatus;
+use crealeph_contracts::scalar::{Amount, Count, ItemId, TimeoutMs};
+use crealeph_contracts::shape::Set;
+use crealeph_contracts::work_item::{Budget, Complexity, Constraints};
+use crealeph_runtime::work::{Options, Publish, Reported, Work};
+
+use super::display::Display;
+use super::place::{Bound, Place};
+use super::plan::read_items;
+use crate::commands::Verdict;
+use crate::failure::Failure;
+use crate::input::Source;
+use crate::output::Output;
+
+const EXAMPLES: &str = "\
+Examples:
+  crealeph work run items.json
+  crealeph work run items.json --workspace ~/project --jobs 4 --json
+  crealeph work run items.json --publish branch:agents/monday
+  crealeph work run items.json --hold
+  crealeph work run --agent claude \"Fix the flaky parser test\" --test \"cargo test\"
+
+An item goes to the agent of crealeph.toml with its agent_id:
+  [work.agents.fixer]
+  agent_id = \"agent-1\"
+  command = [\"python3\", \"fixer.py\"]
+
+A pipe gets JSON Lines: one RunResult a line, with the item's id beside it. An item that was not run has a line too, with
+the status `blocked`, `not_run` or `held` and what it waits for. After an interrupt, the same command goes on where it
+stopped.
+
+Exit codes: 0 all succeeded, 1 some did not, 2 cannot be done (nothing was run), 3 the rest succeeded and some changes wait
+for a verdict, 130 interrupted.";
+
+/// Run work items: each under its bounds, and either whole or without a trace
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Run {
+    /// A JSON array of work items (`-` for standard input), or with --agent one task in words
+    what: String,
+
+    /// Give everything to this agent of the configuration; without a file of items, the task is one item
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+
+    /// How many items at a time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    jobs: Option<u16>,
+
+    /// Where changes go: `tree`, or `branch:NAME` for one commit per item with the working tree untouched
+    #[arg(long, value_name = "WHERE", default_value = "tree")]
+    publish: String,
+
+    /// Keep changes durably until `crealeph work approve` or `reject`
+    #[arg(long)]
+    hold: bool,
+
+    /// For a task: the command that verifies it
+    #[arg(long, value_name = "COMMAND")]
+    test: Option<String>,
+
+    /// For a task: how many files may change
+    #[arg(long, value_name = "N")]
+    max_files: Option<u64>,
+
+    /// For a task: how many tool operations may be used
+    #[arg(long, value_name = "N")]
+    max_tool_ops: Option<u64>,
+
+    /// For a task: how many deltas the change may have
+    #[arg(long, value_name = "N")]
+    max_delta_size: Option<u64>,
+
+    /// For a task: how long it may take
+    #[arg(long, value_name = "N")]
+    timeout_ms: Option<u64>,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Run {
+    pub(super) fn wants_json(&self) -> bool {
+        self.place.at.json
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let publish = publish(&self.publish, self.hold)?;
+        let items = match self.is_task() {
+            true => None,
+            false => Some(read_items(&Source::new(Some(PathBuf::from(&self.what))))?),
+        };
+        let work = self.place.open(Bound::default())?;
+        let items = match items {
+            Some(items) => items,
+            None => vec![self.task(&work)?],
+        };
+        let options = Options {
+            jobs: self.jobs.map_or_else(default_jobs, usize::from),
+            publish,
+            is_held: self.hold,
+            agent: self.agent.clone(),
+        };
+        run_items(&work, &items, &options, self.place.at.json, output)
+    }
+
+    /// With --agent, words that name no file are a task.
+    fn is_task(&self) -> bool {
+        self.agent.is_some() && self.what != "-" && !PathBuf::from(&self.what).is_file()
+    }
+
+    fn task(&self, work: &Work) -> Result<WorkItem, Failure> {
+        let name = self.agent.as_deref().unwrap_or_default();
+        let agent_id = work.agent_id(name).ok_or_else(|| Failure::NoAgent {
+            name: name.to_owned(),
+            path: self.place.config().unwrap_or_default(),
+            known: work.agent_names().join(", "),
+        })?;
+        let count = |value: Option<u64>, flag: &'static str| {
+            value.map(|value| Count::new(value).ok_or_else(|| too_large(value, flag))).transpose()
+        };
+        let timeout_ms = self.timeout_ms.map(|value| {
+            TimeoutMs::new(value).ok_or_else(|| too_large(value, "a time limit from 1 ms for --timeout-ms"))
+        });
+        let constraints = Constraints {
+            max_files: count(self.max_files, "a count for --max-files")?,
+            max_tool_ops: count(self.max_tool_ops, "a count for --max-tool-ops")?,
+            max_delta_size: count(self.max_delta_size, "a count for --max-delta-size")?,
+            timeout_ms: timeout_ms.transpose()?,
+        };
+        let id = format!("task-{}", work.new_task_id()?);
+        Ok(WorkItem {
+            id: ItemId::parse(&id).map_err(|why| Failure::BadName {
+                what: "task",
+                name: id,
+                why: why.to_string(),
+            })?,
+            agent_id,
+            description: self.what.as_str().into(),
+            dependencies: Set::default(),
+            constraints: Some(constraints),
+            budget: Budget { time_estimate_ms: Amount::ZERO, complexity: Complexity::Medium },
+            input_files: None,
+            output_files: None,
+            test_command: self.test.as_deref().map(Into::into),
+        })
+    }
+}
+
+fn too_large(value: u64, what: &'static str) -> Failure {
+    Failure::BadOption(value.to_string(), what)
+}
+
+fn default_jobs() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from).min(8)
+}
+
+fn publish(text: &str, is_held: bool) -> Result<Publish, Failure> {
+    match text.strip_prefix("branch:") {
+        None if text == "tree" => Ok(Publish::Tree),
+        Some(name) if !name.is_empty() && !is_held => Ok(Publish::Branch(name.to_owned())),
+        Some(_) if is_held => Err(Failure::BadOption(
+            text.to_owned(),
+            "held: a branch waits for its merge by itself; leave --hold out",
+        )),
+        _ => Err(Failure::BadOption(text.to_owned(), "`tree` or `branch:NAME` for --publish")),
+    }
+}
+
+/// Runs items and prints what becomes of each as soon as it is known.
+pub(super) fn run_items(
+    work: &Work,
+    items: &[WorkItem],
+    options: &Options,
+    wants_json: bool,
+    output: &mut Output,
+) -> Result<Verdict, Failure> {
+    super::signals::interrupt_on_signals(work.interrupt())?;
+    let is_json = wants_json || !output.is_terminal();
+    let display = Display::start();
+    let mut failure = None;
+    let mut over = |reported: &Reported| {
+        display.clear();
+        let text = if is_json { as_line(reported) } else { super::told::in_words(reported) };
+        let printed = output.line(&text).and_then(|()| output.flush());
+        // Whoever closed our output does not stop the work.
+        failure = failure.take().or(printed.err());
+    };
+    let reported = work.run(items, options, &|told| display.take(&told), &mut over);
+    display.end();
+    let reported = reported?;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    if work.interrupt().is_used() {
+        eprintln!("interrupted; the same command goes on where this one stopped");
+        return Ok(Verdict::Exit(130));
+    }
+    let is_success = |one: &Reported| matches!(one, Reported::Finished { status: RunStatus::Success, .. });
+    let is_held = |one: &Reported| matches!(one, Reported::Held(_));
+    Ok(match reported.iter().all(is_success) {
+        true => Verdict::Good,
+        false if reported.iter().all(|one| is_success(one) || is_held(one)) => Verdict::Exit(3),
+        false => Verdict::Bad,
+    })
+}
+
+/// What became of an item, as a pipe gets it.
+fn as_line(reported: &Reported) -> String {
+    let mut text = String::new();
+    let mut object = ObjectWriter::new(&mut text);
+    match reported {
+        Reported::Finished { line, .. } => return line.clone(),
+        Reported::Held(waits) => {
+            object.text("id", &waits.item).text("status", "held").text("run", &waits.run);
+            object.text("since", &waits.since);
+        }
+        Reported::Blocked { item, waits_for } => {
+            object.text("id", item).text("status", "blocked").texts("waits_for", waits_for);
+        }
+        Reported::NotRun { item, waits_for } => {
+            object.text("id", item).text("status", "not_run").texts("waits_for", waits_for);
+            object.text("error", &format!("not run: {} did not succeed", super::told::listed(waits_for)));
+        }
+    }
+    object.end();
+    text
+}

@@ -1,0 +1,62 @@
+//! What became of work items, for a person.
+
+use std::fmt::Write as _;
+
+use crealeph_runtime::work::Reported;
+use serde_json::Value;
+
+/// What became of an item, in a few lines.
+pub(super) fn in_words(reported: &Reported) -> String {
+    match reported {
+        Reported::Finished { line, is_earlier, .. } => {
+            let result: Value = serde_json::from_str(line).unwrap_or_default();
+            let earlier = if *is_earlier { " (by the call before)" } else { "" };
+            finished(&result, earlier)
+        }
+        Reported::Held(waits) => {
+            let (item, run, since) = (&waits.item, &waits.run, &waits.since);
+            format!(
+                "{item}: held since {since}\n  look     crealeph work diff {run}\n  verdict  crealeph work approve {run} --reason …, or reject"
+            )
+        }
+        Reported::Blocked { item, waits_for } => format!("{item}: blocked, waits for {}", listed(waits_for)),
+        Reported::NotRun { item, waits_for } => {
+            format!("{item}: not run, {} did not succeed", listed(waits_for))
+        }
+    }
+}
+
+/// A RunResult with its item's id, in a few lines.
+pub(super) fn finished(result: &Value, note: &str) -> String {
+    let text = |key: &str| result.get(key).and_then(Value::as_str).unwrap_or_default();
+    let metric = |key: &str| result.pointer(&format!("/metrics/{key}")).and_then(Value::as_f64);
+    let mut out = format!("{}: {}{note}", text("id"), text("status"));
+    for key in ["error", "denial_reason"] {
+        if !text(key).is_empty() {
+            let _ = write!(out, "\n  why      {}", text(key));
+        }
+    }
+    for (key, sign) in [("created_files", '+'), ("modified_files", '~'), ("deleted_files", '-')] {
+        for path in result.get(key).and_then(Value::as_array).into_iter().flatten() {
+            let _ = write!(out, "\n  {sign} {}", path.as_str().unwrap_or_default());
+        }
+    }
+    let _ = write!(
+        out,
+        "\n  took     {:.1} s, {} files, {} deltas, {} tool operations",
+        metric("execution_time_ms").unwrap_or(0.0) / 1000.0,
+        metric("files_touched").unwrap_or(0.0),
+        metric("delta_size").unwrap_or(0.0),
+        metric("tool_ops_count").unwrap_or(0.0),
+    );
+    if let (Some(passed), Some(failed)) = (metric("tests_passed"), metric("tests_failed")) {
+        let _ = write!(out, "\n  tests    {passed} passed, {failed} failed");
+    }
+    let _ = write!(out, "\n  receipt  {}", text("receipt_path"));
+    out
+}
+
+/// `` `a`, `b` ``.
+pub(super) fn listed(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,207 @@
+//! Our own checking: every byte, every field, the chain, the files.
+
+use std::fs;
+
+use crealeph_runtime::work::receipt::{ENVELOPE_FILE, RECEIPT_FILE};
+use crealeph_verify::{Kind, read_receipt, verify_receipt};
+
+use crate::world::{World, change_some};
+
+#[test]
+fn a_receipt_with_any_byte_changed_is_refused() {
+    let mut world = World::new();
+    let (folder, _) = world.run(change_some);
+    let keys = world.verifier_keys();
+    let receipt = fs::read(folder.join(RECEIPT_FILE)).unwrap();
+    let envelope = fs::read(folder.join(ENVELOPE_FILE)).unwrap();
+    verify_receipt(&receipt, &envelope, &keys).unwrap();
+    for at in 0..receipt.len() {
+        for changed in changes_at(&receipt, at) {
+            assert!(read_receipt(&changed).is_err(), "byte {at} alone");
+        }
+        let finding = verify_receipt(&flipped(&receipt, at, 1), &envelope, &keys).unwrap_err();
+        assert_eq!(finding.kind, Kind::Changed, "byte {at}: {finding}");
+    }
+    for at in 0..envelope.len() {
+        let changed = flipped(&envelope, at, [0x01, 0x20, 0x80][at % 3]);
+        assert!(verify_receipt(&receipt, &changed, &keys).is_err(), "byte {at} of the envelope");
+    }
+    for at in (0..envelope.len()).step_by(17) {
+        for changed in changes_at(&envelope, at) {
+            assert!(verify_receipt(&receipt, &changed, &keys).is_err(), "byte {at} of the envelope");
+        }
+    }
+}
+
+fn flipped(bytes: &[u8], at: usize, flip: u8) -> Vec<u8> {
+    let mut changed = bytes.to_vec();
+    changed[at] ^= flip;
+    changed
+}
+
+/// One bit or another flipped, the byte left out, one put before it.
+fn changes_at(bytes: &[u8], at: usize) -> Vec<Vec<u8>> {
+    let (mut longer, mut shorter) = (bytes.to_vec(), bytes.to_vec());
+    longer.insert(at, b' ');
+    shorter.remove(at);
+    [0x01, 0x20, 0x80].iter().map(|flip| flipped(bytes, at, *flip)).chain([longer, shorter]).collect()
+}
+
+#[test]
+fn whose_signatures_stand_there_is_signed_too() {
+    let mut world = World::new();
+    world.rotate();
+    world.rotate();
+    let (folder, _) = world.run(change_some);
+    let keys = world.verifier_keys();
+    let receipt = fs::read(folder.join(RECEIPT_FILE)).unwrap();
+    let envelope = fs::read_to_string(folder.join(ENVELOPE_FILE)).unwrap();
+    assert_eq!(verify_receipt(&receipt, envelope.as_bytes(), &keys).unwrap().known_signers.len(), 2);
+    // A known signer that is made unknown, and one that is left out.
+    let start = envelope.rfind(r#"{"keyid""#).unwrap();
+    for at in start..envelope.len() {
+        let changed = flipped(envelope.as_bytes(), at, 1);
+        assert!(verify_receipt(&receipt, &changed, &keys).is_err(), "byte {at} of the second signature");
+    }
+    let alone = format!("{}]}}", &envelope[..start - 1]);
+    let finding = verify_receipt(&receipt, alone.as_bytes(), &keys).unwrap_err();
+    assert!(finding.what.contains("exactly the keys"), "{finding}");
+}
+
+#[test]
+fn what_was_changed_is_named() {
+    let mut world = World::new();
+    let (folder, sealed) = world.run(change_some);
+    let file = folder.join(RECEIPT_FILE);
+    let run = folder.to_str().unwrap();
+    let text = fs::read_to_string(&file).unwrap();
+    let id = sealed.receipt.id.to_string();
+    let (code, told) = world.verify(&[run]);
+    assert_eq!((code, told["ok"].as_bool(), told["id"].as_str()), (0, Some(true), Some(&*id)), "{told}");
+    for (from, to, field) in [
+        ("\"cost_usd\":0.0125", "\"cost_usd\":0.0025", "`cost_usd`"),
+        ("models.example", "models.exemple", "`connections`"),
+        ("\"full\"", "\"reduced\"", "`sandbox_strength`"),
+        ("\"deleted\"", "\"created\"", "`artifacts`"),
+        ("\"status\":", "\"statos\":", "`status`, `statos`"),
+    ] {
+        assert!(text.contains(from), "{text}");
+        fs::write(&file, text.replace(from, to)).unwrap();
+        let (code, told) = world.verify(&[run]);
+        assert_eq!((code, told["kind"].as_str()), (1, Some("changed")), "{told}");
+        assert!(told["message"].as_str().unwrap().contains(field), "{told}");
+    }
+    fs::write(&file, format!("{text}\n")).unwrap();
+    assert!(world.verify(&[run]).1["message"].as_str().unwrap().contains("canonical"));
+}
+
+#[test]
+fn only_a_key_that_is_known_counts() {
+    let (mut world, mut other) = (World::new(), World::new());
+    let (folder, _) = world.run(change_some);
+    let run = folder.to_str().unwrap();
+    fs::write(world.at("own.key"), world.signer().verifier_keys().join("\n")).unwrap();
+    fs::write(world.at("other.key"), other.signer().verifier_keys().join("\n")).unwrap();
+    assert_eq!(world.verify(&[run, "--key", "own.key"]).0, 0);
+    let (code, told) = world.verify(&[run, "--key", "other.key"]);
+    assert_eq!((code, told["kind"].as_str()), (1, Some("forged")), "{told}");
+    // Another workspace's envelope, signed by a key that is known too, does not fit this receipt.
+    let (foreign, _) = other.run(|folder| fs::write(folder.join("other"), "other").unwrap());
+    fs::copy(foreign.join(ENVELOPE_FILE), folder.join(ENVELOPE_FILE)).unwrap();
+    let (code, told) = world.verify(&[run, "--key", "own.key", "--key", "other.key"]);
+    assert_eq!((code, told["kind"].as_str()), (1, Some("changed")), "{told}");
+}
+
+#[test]
+fn after_a_rotation_both_keys_check_and_printing_shows_no_secret() {
+    let mut world = World::new();
+    let first = world.signer().verifier_keys();
+    let (old, _) = world.run(|_| ());
+    let rotated = world.crealeph(&["work", "key", "--rotate"]);
+    let printed = String::from_utf8(rotated.stdout).unwrap();
+    assert_eq!(printed.lines().count(), 2, "{printed}");
+    let (new, _) = world.run(change_some);
+    fs::write(world.at("first.key"), &first[0]).unwrap();
+    fs::write(world.at("second.key"), printed.lines().nth(1).unwrap()).unwrap();
+    assert_eq!(world.verify(&[new.to_str().unwrap(), "--key", "first.key"]).0, 0);
+    assert_eq!(world.verify(&[new.to_str().unwrap(), "--key", "second.key", "--alone"]).0, 0);
+    assert_eq!(world.verify(&[old.to_str().unwrap(), "--key", "second.key", "--alone"]).0, 1);
+    for file in fs::read_dir(world.at(".crealeph/ledger.db.keys")).unwrap() {
+        let secret = fs::read_to_string(file.unwrap().path()).unwrap();
+        assert!(!printed.contains(secret.lines().nth(1).unwrap()));
+    }
+}
+
+#[test]
+fn the_chain_is_checked_from_the_first_receipt_on() {
+    let mut world = World::new();
+    let (first, _) = world.run(change_some);
+    let (second, _) = world.failure();
+    let (third, sealed) = world.run(|folder| fs::write(folder.join("b"), "b").unwrap());
+    let run = third.to_str().unwrap();
+    let (code, told) = world.verify(&[run]);
+    assert_eq!((code, told["place"].as_u64(), told["chainLength"].as_u64()), (0, Some(3), Some(3)), "{told}");
+    // A gap.
+    let aside = world.at("aside");
+    fs::rename(&second, &aside).unwrap();
+    let (code, told) = world.verify(&[run]);
+    assert_eq!(
+        (code, told["kind"].as_str(), told["place"].as_u64()),
+        (1, Some("missing"), Some(2)),
+        "{told}"
+    );
+    fs::rename(&aside, &second).unwrap();
+    // A receipt of the chain that was changed.
+    let file = first.join(RECEIPT_FILE);
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("Edit", "Exit")).unwrap();
+    let (code, told) = world.verify(&[run]);
+    assert!(code == 1 && told["message"].as_str().unwrap().contains("`tool_trace`"), "{told}");
+    fs::write(&file, text).unwrap();
+    // The end that somebody remembers.
+    let head = sealed.receipt.receipt_hash.to_string();
+    fs::rename(&third, &aside).unwrap();
+    let (code, told) = world.verify(&[second.to_str().unwrap(), "--head", &head]);
+    assert_eq!((code, told["kind"].as_str()), (1, Some("truncated")), "{told}");
+    // A fork: another third receipt, as good as the first one in every other way.
+    world.rewind(&second);
+    let (fork, _) = world.run(|folder| fs::write(folder.join("c"), "c").unwrap());
+    fs::rename(&aside, &third).unwrap();
+    let (code, told) = world.verify(&[fork.to_str().unwrap()]);
+    assert_eq!((code, told["kind"].as_str(), told["place"].as_u64()), (1, Some("forked"), Some(3)), "{told}");
+}
+
+#[test]
+fn a_file_that_is_not_what_the_run_left_is_named() {
+    let mut world = World::new();
+    let (folder, sealed) = world.run(change_some);
+    let run = folder.to_str().unwrap();
+    let (code, told) = world.verify(&[run]);
+    assert_eq!((code, told["filesCheckedAgainst"].as_str()), (0, Some("states")), "{told}");
+    let (code, told) = world.verify(&[run, "--workspace", "."]);
+    assert_eq!((code, told["filesCheckedAgainst"].as_str()), (0, Some("files")), "{told}");
+    fs::write(world.at("new/a"), "other").unwrap();
+    fs::write(world.at("gone.txt"), "back").unwrap();
+    let (code, told) = world.verify(&[run, "--workspace", "."]);
+    let message = told["message"].as_str().unwrap();
+    assert!(code == 1 && message.contains("`new/a` is not what") && message.contains("`gone.txt`"), "{told}");
+    assert_eq!(world.verify(&[run]).0, 0, "the stored states are still what they were");
+    // A stored content, then a stored state.
+    let hash = sealed.receipt.artifacts.as_slice().iter().find_map(|it| it.hash).unwrap().to_string();
+    let object = world.at(".crealeph/objects").join(&hash[..2]).join(&hash[2..]);
+    let content = fs::read(&object).unwrap();
+    replace(&object, b"other");
+    let (code, told) = world.verify(&[run]);
+    assert!(code == 1 && told["message"].as_str().unwrap().contains("`kept.txt`"), "{told}");
+    replace(&object, &content);
+    let state = world.at(".crealeph/states").join(sealed.receipt.before_hash.to_string());
+    let manifest = fs::read_to_string(&state).unwrap();
+    replace(&state, manifest.replace("kept.txt", "kepp.txt").as_bytes());
+    let (code, told) = world.verify(&[run]);
+    assert!(code == 1 && told["message"].as_str().unwrap().contains("of another state"), "{told}");
+}
+
+fn replace(path: &std::path::Path, bytes: &[u8]) {
+    fs::remove_file(path).unwrap();
+    fs::write(path, bytes).unwrap();
+}

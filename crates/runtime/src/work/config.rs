@@ -1,0 +1,279 @@
+//! The agents for work in `crealeph.toml`: each table `[work.agents.<name>]` becomes checked settings. Refuses a table that
+//! is not understood to the last key; the nearest known one is named.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use crealeph_contracts::shape::nearest;
+use crealeph_contracts::work_item::AgentId;
+use crealeph_decision::work::{PathRules, PathRulesSource};
+use crealeph_sandbox::{Host, Preset};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use toml::Value;
+
+use super::prompt::Prompt;
+use crate::agents::ConfigError;
+use crate::agents::config::{folder_of, read};
+use crate::agents::table::{Table, Wrong, absolute};
+
+const MAX_AGENTS: usize = 256;
+const MAX_LISTED: usize = 256;
+const HOUR_MS: u64 = 60 * 60 * 1000;
+/// What an agent and its tests never see unless the configuration says otherwise: environment files and private keys.
+const HIDDEN: &[&str] = &[
+    "**/.env*",
+    "**/*.pem",
+    "**/*.key",
+    "**/*.p12",
+    "**/*.pfx",
+    "**/*.jks",
+    "**/*.keystore",
+    "**/id_rsa",
+    "**/id_dsa",
+    "**/id_ecdsa",
+    "**/id_ed25519",
+    "**/.netrc",
+    "**/.npmrc",
+    "**/.pypirc",
+];
+
+/// Everything `[work]` says.
+#[derive(Debug, Default)]
+pub struct WorkConfig {
+    /// The agents by name.
+    pub agents: BTreeMap<String, WorkAgent>,
+}
+
+/// What a command may see, beside the workspace.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Granted {
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) secrets: Vec<String>,
+    pub(super) secret_files: BTreeMap<String, PathBuf>,
+    /// Files of this machine, and where they are found below HOME.
+    pub(super) home: Vec<(PathBuf, PathBuf)>,
+    pub(super) presets: Vec<Preset>,
+    pub(super) read: Vec<PathBuf>,
+    pub(super) caches: Vec<PathBuf>,
+    /// No network where empty.
+    pub(super) hosts: Vec<Host>,
+}
+
+/// One agent for work.
+#[derive(Clone, Debug)]
+pub struct WorkAgent {
+    /// Its name in the configuration.
+    pub name: String,
+    /// The agent of work items that it is.
+    pub agent_id: AgentId,
+    /// Program and arguments, as written.
+    pub(super) command: Vec<String>,
+    /// The folder that relative paths start from.
+    pub(super) folder: PathBuf,
+    pub(super) prompt: Prompt,
+    pub(super) granted: Granted,
+    pub(super) hide: GlobSet,
+    pub(super) max_tokens: Option<f64>,
+    pub(super) max_cost: Option<f64>,
+    pub(super) paths: PathRules,
+    /// The same as they were written, for the record.
+    pub(super) path_source: PathRulesSource,
+    pub(super) test: Granted,
+    pub(super) test_timeout_ms: u64,
+    pub(super) accepts_reduced: bool,
+    pub(super) memory_bytes: u64,
+    pub(super) processes: u32,
+    pub(super) disk_bytes: u64,
+    pub(super) output_bytes: u64,
+}
+
+impl WorkConfig {
+    /// Reads the agents for work of a configuration file; none where there is no file.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or something under `[work]` is not understood.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let Some(text) = read(path)? else { return Ok(WorkConfig::default()) };
+        let document: toml::Table = text.parse().map_err(|why: toml::de::Error| ConfigError::NotToml {
+            path: path.to_owned(),
+            why: why.to_string(),
+        })?;
+        let refused = |agent: &str, why: Wrong| ConfigError::Agent {
+            path: path.to_owned(),
+            agent: agent.to_owned(),
+            why,
+        };
+        let Some(work) = document.get("work") else { return Ok(WorkConfig::default()) };
+        let work = work
+            .as_table()
+            .ok_or_else(|| refused("*", "`work` is not a table; write `[work.agents.NAME]`".to_owned()))?;
+        let table = Table::new(work);
+        let folder = folder_of(path);
+        let agents = table.entries("agents", MAX_AGENTS, |name, value| {
+            let table = value
+                .as_table()
+                .ok_or_else(|| format!("`{name}` is not a table; write `[work.agents.{name}]`"))?;
+            agent(name, table, &folder).map_err(|why| format!("`{name}`: {why}"))
+        });
+        let agents = agents.map_err(|why| refused("work", why))?;
+        table.finish().map_err(|why| refused("work", why))?;
+        Ok(WorkConfig { agents })
+    }
+
+    /// The agents that an id names.
+    pub fn of(&self, id: AgentId) -> impl Iterator<Item = &WorkAgent> {
+        self.agents.values().filter(move |agent| agent.agent_id == id)
+    }
+}
+
+fn agent(name: &str, table: &toml::Table, folder: &Path) -> Result<WorkAgent, Wrong> {
+    let table = Table::new(table);
+    let agent_id = table.text("agent_id")?.ok_or("`agent_id` is missing; write `agent_id = \"agent-1\"`")?;
+    let agent_id = AgentId::parse(agent_id).ok_or_else(|| {
+        let known: Vec<&str> = AgentId::ALL.iter().map(|id| id.as_str()).collect();
+        match nearest(agent_id, &known) {
+            Some(near) => format!("the agent_id `{agent_id}` is not known; did you mean `{near}`?"),
+            None => format!("the agent_id `{agent_id}` is not known; they are {}", known.join(", ")),
+        }
+    })?;
+    let command = command(&table)?;
+    let prompt = Prompt::parse(table.text("prompt")?.unwrap_or("{description}"))?;
+    let hide = match table.has("hide") {
+        true => table.texts("hide", MAX_LISTED)?,
+        false => HIDDEN.to_vec(),
+    };
+    let path_source = path_rules(&table.subtable("paths")?.unwrap_or_default())
+        .map_err(|why| format!("in `paths`, {why}"))?;
+    let test = table.subtable("test")?.unwrap_or_default();
+    let test_table = Table::new(&test);
+    let test = granted(&test_table, folder)?;
+    test_table.finish().map_err(|why| format!("in `test`, {why}"))?;
+    let settings = WorkAgent {
+        name: name.to_owned(),
+        agent_id,
+        command,
+        folder: folder.to_owned(),
+        prompt,
+        granted: granted(&table, folder)?,
+        hide: globs("hide", &hide)?,
+        max_tokens: table.amount("max_tokens")?,
+        max_cost: table.amount("max_cost")?,
+        paths: PathRules::load(&path_source).map_err(|why| why.to_string())?,
+        path_source,
+        test,
+        test_timeout_ms: table.number("test_timeout_ms", 5 * 60 * 1000, 1, 24 * HOUR_MS)?,
+        accepts_reduced: table.flag("accept_reduced")?,
+        memory_bytes: table.number("memory_bytes", 4 << 30, 1 << 20, 1 << 40)?,
+        processes: u32::try_from(table.number("processes", 1024, 1, 1 << 16)?).unwrap_or(u32::MAX),
+        disk_bytes: table.number("disk_bytes", 4 << 30, 0, 1 << 44)?,
+        output_bytes: table.number("max_output_bytes", 8 << 20, 1, 1 << 30)?,
+    };
+    table.finish()?;
+    Ok(settings)
+}
+
+/// What may be changed, and how much of each class (R28).
+fn path_rules(table: &toml::Table) -> Result<PathRulesSource, Wrong> {
+    let table = Table::new(table);
+    let usual = PathRulesSource::default();
+    let list = |key, usual: Vec<String>| match table.has(key) {
+        true => Ok(table.texts(key, MAX_LISTED)?.into_iter().map(str::to_owned).collect()),
+        false => Ok::<Vec<String>, Wrong>(usual),
+    };
+    let limit = |key| match table.has(key) {
+        true => table.number(key, 0, 0, u64::MAX).map(Some),
+        false => Ok(None),
+    };
+    let source = PathRulesSource {
+        allowed: table.has("allowed").then(|| list("allowed", Vec::new())).transpose()?,
+        denied: list("denied", usual.denied)?,
+        allow_laws: table.flag("allow_laws")?,
+        laws: list("laws", usual.laws)?,
+        invariants: list("invariants", usual.invariants)?,
+        projections: list("projections", usual.projections)?,
+        max_laws: limit("max_laws")?,
+        max_invariants: limit("max_invariants")?,
+        max_projections: limit("max_projections")?,
+        max_others: limit("max_others")?,
+    };
+    table.finish()?;
+    Ok(source)
+}
+
+/// A list of program and arguments, or one text for the shell.
+fn command(table: &Table<'_>) -> Result<Vec<String>, Wrong> {
+    let command: Vec<String> = match table.is_text("command") {
+        true => {
+            let line = table.text("command")?.unwrap_or_default();
+            ["/bin/sh", "-c", line].map(str::to_owned).to_vec()
+        }
+        false => table.texts("command", 4096)?.into_iter().map(str::to_owned).collect(),
+    };
+    match command.first().is_none_or(|program| program.trim().is_empty()) {
+        true => Err("`command` names no program; write `command = [\"python3\", \"agent.py\"]`".to_owned()),
+        false => Ok(command),
+    }
+}
+
+fn granted(table: &Table<'_>, folder: &Path) -> Result<Granted, Wrong> {
+    let presets = table.texts("presets", MAX_LISTED)?;
+    let presets = presets.into_iter().map(|name| name.parse::<Preset>().map_err(|error| error.to_string()));
+    let text = |name: &str, value: &Value| {
+        value.as_str().map(str::to_owned).ok_or_else(|| format!("the value of `{name}` is not a text"))
+    };
+    let place = |path: &str| at_home(path).unwrap_or_else(|| absolute(folder, path));
+    Ok(Granted {
+        env: table.entries("env", MAX_LISTED, text)?,
+        secrets: table.texts("secrets", MAX_LISTED)?.into_iter().map(str::to_owned).collect(),
+        secret_files: table
+            .entries("secret_files", MAX_LISTED, |name, value| text(name, value).map(|path| place(&path)))?,
+        home: table.texts("home", MAX_LISTED)?.into_iter().map(|path| seeded(path, folder)).collect(),
+        presets: presets.collect::<Result<_, _>>()?,
+        read: table.texts("read", MAX_LISTED)?.into_iter().map(place).collect(),
+        caches: table.texts("caches", MAX_LISTED)?.into_iter().map(place).collect(),
+        hosts: network(table)?,
+    })
+}
+
+/// `"none"`, or a list of hosts.
+fn network(table: &Table<'_>) -> Result<Vec<Host>, Wrong> {
+    if table.is_text("network") {
+        return match table.text("network")? {
+            Some("none") | None => Ok(Vec::new()),
+            Some(other) => Err(format!(
+                "`network` is `{other}`; it is `\"none\"` or a list of hosts like `[\"api.example.com:443\"]`"
+            )),
+        };
+    }
+    let hosts = table.texts("network", MAX_LISTED)?;
+    hosts.into_iter().map(|host| host.parse::<Host>().map_err(|error| error.to_string())).collect()
+}
+
+/// `~/a/b` is found at `a/b` below HOME, any other file under its name.
+fn seeded(path: &str, folder: &Path) -> (PathBuf, PathBuf) {
+    match (path.strip_prefix("~/"), at_home(path)) {
+        (Some(inside), Some(from)) => (from, PathBuf::from(inside)),
+        _ => {
+            let from = absolute(folder, path);
+            let name = from.file_name().map(PathBuf::from).unwrap_or_default();
+            (from, name)
+        }
+    }
+}
+
+fn at_home(path: &str) -> Option<PathBuf> {
+    let home = std::env::var_os("HOME").map(PathBuf::from)?;
+    path.strip_prefix("~/").map(|inside| absolute(&home, inside))
+}
+
+fn globs(key: &str, globs: &[&str]) -> Result<GlobSet, Wrong> {
+    let mut set = GlobSetBuilder::new();
+    for glob in globs {
+        let built = GlobBuilder::new(glob).literal_separator(true).build();
+        set.add(
+            built
+                .map_err(|error| format!("`{key}` holds the glob `{glob}`, which cannot be read: {error}"))?,
+        );
+    }
+    set.build().map_err(|error| format!("the globs of `{key}` cannot be used: {error}"))
+}

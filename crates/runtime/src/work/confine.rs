@@ -1,0 +1,148 @@
+//! What a command of a work run finds inside the sandbox: the view of the workspace at its own path, the grants of the
+//! configuration, and nothing else. Owns the making of the request and which paths of the workspace are hidden.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crealeph_sandbox::{Exposure, Grants, HOME, Limits, Network, Place, SandboxError, Secret, Seed, Spec};
+use globset::GlobSet;
+
+use super::config::{Granted, WorkAgent};
+use crate::agents::process::{grant, grant_program};
+use crate::agents::table::absolute;
+
+/// How many hidden paths there may be.
+const MAX_HIDDEN: usize = 10_000;
+const MAX_DEPTH: usize = 200;
+/// Never in a view: the store of the workspace, with receipts, keys and the ledger.
+const CONTROL: &str = ".crealeph";
+const GIT: &str = ".git";
+
+/// The grants of a table of the configuration. What lies in the workspace is in the view already.
+pub(super) fn grants(granted: &Granted, workspace: &Path) -> Result<Grants, SandboxError> {
+    let mut grants = Grants::default();
+    for preset in &granted.presets {
+        grants.merge(preset.grants()?);
+    }
+    let outside = |paths: &[PathBuf]| {
+        paths.iter().filter(|path| !path.starts_with(workspace)).cloned().collect::<Vec<_>>()
+    };
+    outside(&granted.read).iter().for_each(|path| grant(&mut grants, path));
+    grants.copy_on_write.extend(outside(&granted.caches).into_iter().map(Place::same));
+    for (from, inside) in &granted.home {
+        grants.seeds.push(Seed::from_file(from, Path::new(HOME).join(inside))?);
+    }
+    grants.env.extend(granted.env.iter().map(|(name, value)| (name.into(), value.into())));
+    for name in &granted.secrets {
+        grants.secrets.push(Secret::from_env(name, Exposure::Variable)?);
+    }
+    for (name, path) in &granted.secret_files {
+        grants.secrets.push(Secret::from_file(name, path, Exposure::File)?);
+    }
+    git_directories(workspace).iter().for_each(|path| grant(&mut grants, path));
+    Ok(grants)
+}
+
+/// The request for an agent: its command with `{prompt}` filled in, its program and scripts readable.
+pub(super) fn agent_spec(
+    agent: &WorkAgent,
+    prompt: &str,
+    workspace: &Path,
+) -> Result<Spec<'static>, SandboxError> {
+    let mut grants = grants(&agent.granted, workspace)?;
+    let mut command: Vec<String> =
+        agent.command.iter().map(|word| word.replace("{prompt}", prompt)).collect();
+    let (program, words) = match command.split_first_mut() {
+        Some((program, words)) => (program, words),
+        None => return Ok(Spec::new(command)),
+    };
+    if absolute(&agent.folder, program).starts_with(workspace) && program.contains('/') {
+        *program = absolute(&agent.folder, program).to_string_lossy().into_owned();
+    } else {
+        grant_program(&agent.folder, program, &mut grants)?;
+    }
+    for word in words {
+        let path = absolute(&agent.folder, word);
+        let is_script = !word.is_empty() && path.is_file();
+        if is_script && !path.starts_with(workspace) {
+            grant(&mut grants, &path);
+        }
+        // The command starts in the workspace, whatever folder its words are relative to.
+        if is_script && !Path::new(word.as_str()).is_absolute() {
+            *word = path.to_string_lossy().into_owned();
+        }
+    }
+    let mut spec = Spec::new(command);
+    spec.grants = grants;
+    spec.network = network(&agent.granted);
+    spec.cwd = Some(workspace.to_owned());
+    Ok(spec)
+}
+
+pub(super) fn network(granted: &Granted) -> Network {
+    match granted.hosts.is_empty() {
+        true => Network::None,
+        false => Network::Hosts(granted.hosts.clone()),
+    }
+}
+
+pub(super) fn limits(agent: &WorkAgent, wall_ms: u64) -> Limits {
+    let usual = Limits::default();
+    Limits {
+        wall_ms,
+        cpu_ms: usual.cpu_ms.max(wall_ms.saturating_mul(8)),
+        memory_bytes: agent.memory_bytes,
+        processes: agent.processes,
+        file_bytes: agent.disk_bytes.max(1),
+        disk_bytes: agent.disk_bytes,
+        stdout_bytes: agent.output_bytes,
+        stderr_bytes: agent.output_bytes,
+        ..usual
+    }
+}
+
+/// The paths of the workspace that a view must not show, relative to it: `.crealeph`, and what the globs name.
+///
+/// # Errors
+/// When the workspace cannot be listed, or more is hidden than can be.
+pub(super) fn hidden(workspace: &Path, hide: &GlobSet) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![(PathBuf::new(), 0)];
+    while let Some((folder, depth)) = folders.pop() {
+        for entry in std::fs::read_dir(workspace.join(&folder))? {
+            let entry = entry?;
+            let path = folder.join(entry.file_name());
+            if entry.file_name() == CONTROL || hide.is_match(&path) {
+                found.push(path);
+            } else if entry.file_type()?.is_dir() && entry.file_name() != GIT && depth < MAX_DEPTH {
+                folders.push((path, depth + 1));
+            }
+            if found.len() > MAX_HIDDEN {
+                let what =
+                    format!("more than {MAX_HIDDEN} paths are hidden; name a folder above them in `hide`");
+                return Err(io::Error::other(what));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The git directory that a `.git` file leads to, and the one it shares, where they lie outside the workspace: worktrees
+/// and submodules need them to be readable.
+fn git_directories(workspace: &Path) -> Vec<PathBuf> {
+    let own = std::fs::read_to_string(workspace.join(GIT)).ok();
+    let own = own.as_deref().and_then(|text| text.strip_prefix("gitdir:"));
+    let Some(own) = own.map(|path| absolute(workspace, path.trim())) else { return Vec::new() };
+    let common = std::fs::read_to_string(own.join("commondir")).ok();
+    let common = common.map(|path| absolute(&own, path.trim()));
+    let mut found: Vec<PathBuf> = common.into_iter().chain([own]).filter(|path| path.is_dir()).collect();
+    found.retain(|path| !path.starts_with(workspace));
+    found
+}
+
+/// The variables by which a command finds what it was given.
+pub(super) fn variables(pairs: &[(&str, &str)]) -> BTreeMap<std::ffi::OsString, std::ffi::OsString> {
+    pairs.iter().map(|(name, value)| (name.into(), value.into())).collect()
+}

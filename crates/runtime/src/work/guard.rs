@@ -1,0 +1,115 @@
+//! The guard over a running agent: counts what it reports as it comes, and ends the run the moment a bound is passed.
+//! Owns the counting and the reason; files and deltas are judged at the end, on what really changed.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crealeph_sandbox::{Cancel, Stream};
+
+use super::trace::{Lines, Reported, Trace, read_line};
+
+/// What may be reported at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Reportable {
+    pub(super) tool_ops: u64,
+    pub(super) tokens: Option<f64>,
+    pub(super) cost_usd: Option<f64>,
+}
+
+/// Watches one run.
+pub(super) struct Guard<'g> {
+    bounds: Reportable,
+    cancel: Cancel,
+    counted: Mutex<Counted>,
+    told: &'g (dyn Fn(&Trace) + Sync),
+}
+
+#[derive(Default)]
+struct Counted {
+    lines: Lines,
+    trace: Trace,
+    reason: Option<String>,
+}
+
+impl<'g> Guard<'g> {
+    /// A guard that ends the run through `cancel` and tells every step to `told`.
+    pub(super) fn new(bounds: Reportable, cancel: Cancel, told: &'g (dyn Fn(&Trace) + Sync)) -> Self {
+        Guard { bounds, cancel, counted: Mutex::default(), told }
+    }
+
+    /// Takes what the agent writes.
+    pub(super) fn take(&self, stream: Stream, bytes: &[u8]) {
+        if stream != Stream::Trace {
+            return;
+        }
+        let mut counted = self.counted();
+        let Counted { lines, trace, reason } = &mut *counted;
+        lines.push(bytes, |line| self.count(trace, reason, read_line(line)));
+    }
+
+    fn count(&self, trace: &mut Trace, reason: &mut Option<String>, reported: Reported) {
+        trace.add(reported);
+        (self.told)(trace);
+        if reason.is_none()
+            && let Some(passed) = self.bounds.passed(trace)
+        {
+            *reason = Some(passed);
+            self.cancel.cancel();
+        }
+    }
+
+    /// What was reported in all, and the bound that was passed, if one was.
+    pub(super) fn finish(self) -> (Trace, Option<String>) {
+        let mut counted = self.counted();
+        let Counted { lines, trace, reason } = &mut *counted;
+        lines.end(|line| self.count(trace, reason, read_line(line)));
+        // The run may have gone on while it was being ended: the reason tells the count as it is.
+        let reason = reason.take().and_then(|_| self.bounds.passed(trace));
+        (std::mem::take(trace), reason)
+    }
+
+    fn counted(&self) -> MutexGuard<'_, Counted> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reportable {
+    /// The bound that is passed, in the contract's wording.
+    fn passed(&self, trace: &Trace) -> Option<String> {
+        let over = |what: &str, count: f64, limit: Option<f64>| {
+            let limit = limit.filter(|limit| count > *limit)?;
+            Some(format!("Exceeded max {what}: {count} > {limit}"))
+        };
+        match trace.count > self.tool_ops {
+            true => Some(format!("Exceeded max tool ops: {} > {}", trace.count, self.tool_ops)),
+            false => over("tokens", trace.tokens.unwrap_or(0.0), self.tokens)
+                .or_else(|| over("cost", trace.cost_usd.unwrap_or(0.0), self.cost_usd)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(bounds: Reportable, text: &str) -> (bool, Option<String>) {
+        let cancel = Cancel::new().unwrap();
+        let guard = Guard::new(bounds, cancel.clone(), &|_| ());
+        guard.take(Stream::Trace, text.as_bytes());
+        guard.take(Stream::Stdout, b"{\"tool\":\"not the trace\"}\n");
+        let is_stopped = cancel.is_cancelled();
+        (is_stopped, guard.finish().1)
+    }
+
+    #[test]
+    fn the_run_is_stopped_when_a_bound_is_passed_and_not_before() {
+        let bounds = Reportable { tool_ops: 2, tokens: Some(100.0), cost_usd: Some(0.5) };
+        let call = "{\"tool\":\"t\"}\n";
+        assert_eq!(after(bounds, &call.repeat(2)), (false, None));
+        assert_eq!(after(bounds, &call.repeat(3)), (true, Some("Exceeded max tool ops: 3 > 2".to_owned())));
+        assert_eq!(after(bounds, "{\"tokens_used\":100}\n"), (false, None));
+        let tokens = after(bounds, "{\"tokens_used\":60}\n{\"tokens_used\":60}\n");
+        assert_eq!(tokens, (true, Some("Exceeded max tokens: 120 > 100".to_owned())));
+        let cost = after(bounds, "{\"cost_usd\":0.75}\n");
+        assert_eq!(cost, (true, Some("Exceeded max cost: 0.75 > 0.5".to_owned())));
+    }
+}

@@ -1,0 +1,283 @@
+//! Changes that wait for a person: kept durably, whole, until somebody approves or rejects them; tested again where the
+//! workspace has moved meanwhile. Owns what is written down of a held run, and its verdict.
+
+use std::collections::BTreeMap;
+
+use crealeph_contracts::attestation::{Admission, SandboxFacts};
+use crealeph_contracts::contract::{Valid, to_json};
+use crealeph_contracts::entry::Draft;
+use crealeph_contracts::json::{JsonObject, Limits, Node, ObjectWriter, parse};
+use crealeph_contracts::scalar::{ClientKey, Literal, Name};
+use crealeph_contracts::shape::Shape;
+use crealeph_contracts::violation::Report;
+use crealeph_contracts::{Receipt, RunResult, WorkItem};
+use crealeph_workspace::{Capsule, HeldId, PublishError};
+
+use super::commit::{Concluded, unpublished};
+use super::config::WorkAgent;
+use super::counts::Counts;
+use super::engine::{DIFF_FILE, Landing, Work, WorkError};
+use super::receipt::{Deltas, ITEM_FILE, SealError};
+use super::run::{Ending, Ran};
+use super::store::{Event, Locked, Waiting};
+use super::tests_run::Tested;
+use super::trace::Trace;
+
+const HELD_FILE: &str = "held.json";
+const VERDICT: Literal = Literal::new("run_verdict");
+const MODULE: Literal = Literal::new("work");
+const PERSON: Literal = Literal::new("person");
+const APPROVED: Literal = Literal::new("approved");
+const REJECTED: Literal = Literal::new("rejected");
+
+/// A run that waits for a verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waits {
+    /// The run.
+    pub run: String,
+    /// Its item.
+    pub item: String,
+    /// Since when.
+    pub since: String,
+    /// How many files it changes.
+    pub files: usize,
+}
+
+/// What a person says of a held run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opinion {
+    /// Whether it may land.
+    pub is_approved: bool,
+    /// Who says so.
+    pub who: String,
+    /// Why.
+    pub why: String,
+}
+
+impl Work {
+    /// Writes down a run whose change is held.
+    pub(super) fn hold(
+        &self,
+        locked: &Locked<'_>,
+        ran: &Ran,
+        agent: &WorkAgent,
+        batch: &str,
+        landing: &Landing,
+        publish: &str,
+    ) -> Result<Waits, WorkError> {
+        let run = ran.id.to_string();
+        let facts = self.facts(ran, agent, Some(landing), None);
+        let receipt = self.unsealed(&facts)?;
+        let files = [
+            (ITEM_FILE.to_owned(), to_json(&ran.item).into_bytes(), false),
+            (HELD_FILE.to_owned(), written(ran, &receipt, agent).into_bytes(), false),
+            (DIFF_FILE.to_owned(), ran.diff.clone().into_bytes(), false),
+            ("stdout.txt".to_owned(), ran.stdout.clone(), false),
+            ("stderr.txt".to_owned(), ran.stderr.clone(), false),
+        ];
+        locked.write(&run, &files)?;
+        let (item, at) = (ran.item.id.to_string(), super::now().as_str().to_owned());
+        locked.add(&Event::Held {
+            run: run.clone(),
+            item: item.clone(),
+            batch: batch.to_owned(),
+            publish: publish.to_owned(),
+            at: at.clone(),
+        })?;
+        Ok(Waits { run, item, since: at, files: landing.changes.len() })
+    }
+
+    /// Carries out a verdict on a held run: it lands, or it is thrown away.
+    ///
+    /// # Errors
+    /// When no such run waits, or something cannot be written.
+    pub fn decide(&self, run: &str, opinion: &Opinion) -> Result<(WorkItem, Valid<RunResult>), WorkError> {
+        let locked = self.runs.lock()?;
+        let history = self.history()?;
+        let waiting = history.held.get(run).ok_or_else(|| WorkError::NotHeld(run.to_owned()))?.clone();
+        let (mut ran, agent_name) = self.held_run(run)?;
+        let is_known = self.config.agents.contains_key(&agent_name);
+        let agent = self.agent_for(&ran.item, is_known.then_some(agent_name.as_str()))?;
+        locked.add(&Event::Judged {
+            run: run.to_owned(),
+            approved: opinion.is_approved,
+            who: opinion.who.clone(),
+            why: opinion.why.clone(),
+            at: super::now().as_str().to_owned(),
+        })?;
+        let verdict = self.verdict(run, &ran.item, opinion)?;
+        self.ledger.append(&self.tenant, vec![verdict]).map_err(WorkError::Unrecorded)?;
+        let ending = match opinion.is_approved {
+            true => match self.approve(&locked, &mut ran, agent, &waiting)? {
+                Ok(Concluded::Finished(result)) => return Ok((ran.item, *result)),
+                Ok(Concluded::Held(_)) => Ending::Interrupted,
+                Err(ending) => ending,
+            },
+            false => Ending::Failed(format!("Rejected by {}: {}", opinion.who, opinion.why)),
+        };
+        ran.ending = ending;
+        let result = self.close(&locked, &ran, agent, &waiting.batch)?;
+        let publish = HeldId::new(&waiting.publish);
+        if self.workspace.held()?.contains(&publish) {
+            self.workspace.resume(&publish)?.discard()?;
+        }
+        Ok((ran.item, result))
+    }
+
+    fn approve(
+        &self,
+        locked: &Locked<'_>,
+        ran: &mut Ran,
+        agent: &WorkAgent,
+        waiting: &Waiting,
+    ) -> Result<Result<Concluded, Ending>, WorkError> {
+        let held = self.workspace.resume(&HeldId::new(&waiting.publish))?;
+        let changes = held.changes();
+        let room = self.room(agent, &ran.id, &|_| ())?;
+        let before = held.before();
+        let snapshot = self.workspace.snapshot()?;
+        let has_moved = snapshot.state().hash() != before;
+        let (landing, prepared) = if has_moved {
+            drop(held);
+            let base = self.workspace.kept(before)?;
+            let capsule = match Capsule::of_changes(&base, changes) {
+                Ok(capsule) => capsule,
+                Err(error) => return Ok(Err(Ending::Failed(error.to_string()))),
+            };
+            ran.before = before.digest();
+            let ready = match self.ready(ran, &room, capsule, &BTreeMap::new())? {
+                Ok(ready) => ready,
+                Err(ending) => return Ok(Err(ending)),
+            };
+            let prepared = match self.workspace.prepare(&ready.capsule) {
+                Ok(prepared) => prepared,
+                Err(error) => return Ok(Err(unpublished(&error))),
+            };
+            (ready.landing(&prepared.id()), prepared)
+        } else {
+            let landing = Landing {
+                before: before.digest(),
+                after: held.after().digest(),
+                changes,
+                commit: None,
+                publish: waiting.publish.clone(),
+            };
+            (landing, held)
+        };
+        let publish = || Ok(prepared.publish().map(drop)?);
+        match self.land(locked, ran, agent, &waiting.batch, &landing, publish) {
+            Ok(result) => {
+                if has_moved {
+                    self.workspace.resume(&HeldId::new(&waiting.publish))?.discard()?;
+                }
+                Ok(Ok(Concluded::Finished(Box::new(result))))
+            }
+            Err(WorkError::Publish(error)) if !matches!(error, PublishError::Unsettled { .. }) => {
+                Ok(Err(unpublished(&error)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The ledger entry of a verdict: who, why, on which run.
+    fn verdict(&self, run: &str, item: &WorkItem, opinion: &Opinion) -> Result<Draft, WorkError> {
+        let name = |error| WorkError::Seal(SealError::Name(error));
+        Ok(Draft {
+            robot_id: self.robot(),
+            module: MODULE.into(),
+            source: PERSON.into(),
+            kind: VERDICT.into(),
+            state: Name::from(if opinion.is_approved { APPROVED } else { REJECTED }),
+            payload: JsonObject::build(|object| {
+                object.text("run", run).text("item", item.id.as_str());
+                object.text("who", &opinion.who).text("why", &opinion.why);
+            }),
+            lineage: None,
+            observed_at: None,
+            key: Some(ClientKey::parse(&format!("run_verdict:{run}")).map_err(name)?),
+        })
+    }
+
+    /// A held run as it was, and the name of its agent.
+    fn held_run(&self, run: &str) -> Result<(Ran, String), WorkError> {
+        let damaged = || WorkError::Damaged(self.runs.folder(run).join(HELD_FILE));
+        let file = |name: &str| Ok::<_, WorkError>(self.runs.read(run, name)?.unwrap_or_default());
+        let limits = Limits { max_bytes: usize::MAX };
+        let item = Valid::<WorkItem>::parse(&file(ITEM_FILE)?, &limits).map_err(|_| damaged())?;
+        let bytes = file(HELD_FILE)?;
+        let (document, _) = parse(&bytes, &limits);
+        let document = document.ok_or_else(damaged)?;
+        let root = document.root();
+        let receipt: Receipt = part(root, "receipt").ok_or_else(damaged)?;
+        let number = |key: &str| root.member(key).and_then(|node| node.number());
+        let trace = Trace {
+            calls: receipt.tool_trace.as_slice().to_vec(),
+            count: number("toolOps").unwrap_or(0.0) as u64,
+            tokens: receipt.tokens_used.map(|tokens| tokens.get()),
+            cost_usd: receipt.cost_usd.map(|cost| cost.get()),
+        };
+        let counts = number("testsPassed").zip(number("testsFailed"));
+        let tested = receipt.test_log.as_deref().map(|output| Tested {
+            fault: None,
+            output: output.to_owned(),
+            counts: counts.map(|(passed, failed)| Counts { passed: passed as u64, failed: failed as u64 }),
+        });
+        let text = |key: &str| root.member(key).and_then(|node| node.string());
+        let ran = Ran {
+            id: receipt.id,
+            item: item.into_inner(),
+            command: text("command")
+                .map(|command| command.split('\n').map(str::to_owned).collect())
+                .unwrap_or_default(),
+            started_at: receipt.started_at,
+            finished_at: receipt.finished_at,
+            execution_ms: number("executionMs").unwrap_or(0.0),
+            ending: Ending::Admitted,
+            before: receipt.before_hash,
+            capsule: None,
+            deltas: Deltas {
+                others: receipt.delta_o.as_slice().to_vec(),
+                projections: receipt.delta_pi.as_slice().to_vec(),
+                laws: receipt.delta_lambda.as_slice().to_vec(),
+                invariants: receipt.delta_q.as_slice().to_vec(),
+            },
+            delta_count: number("deltaSize").unwrap_or(0.0) as u64,
+            trace,
+            tested,
+            strength: receipt.sandbox_strength,
+            sandbox: part::<SandboxFacts>(root, "sandbox"),
+            admission: part::<Admission>(root, "admission"),
+            connections: receipt.connections.as_slice().to_vec(),
+            diff: String::from_utf8_lossy(&file(DIFF_FILE)?).into_owned(),
+            stdout: file("stdout.txt")?,
+            stderr: file("stderr.txt")?,
+        };
+        Ok((ran, text("agent").unwrap_or_default().into_owned()))
+    }
+}
+
+/// A member of an object as the contract's type.
+fn part<T: Shape>(root: Node<'_>, key: &str) -> Option<T> {
+    let mut report = Report::default();
+    T::finish(T::read(root.member(key)?, "held", &mut report)).filter(|_| report.is_clean())
+}
+
+fn written(ran: &Ran, receipt: &Receipt, agent: &WorkAgent) -> String {
+    let mut text = String::new();
+    let mut object = ObjectWriter::new(&mut text);
+    object.text("agent", &agent.name).text("command", &ran.command.join("\n"));
+    object.raw("receipt", &to_json(receipt));
+    if let Some(sandbox) = &ran.sandbox {
+        object.raw("sandbox", &to_json(sandbox));
+    }
+    if let Some(admission) = &ran.admission {
+        object.raw("admission", &to_json(admission));
+    }
+    object.number("executionMs", ran.execution_ms).number("toolOps", ran.trace.count as f64);
+    object.number("deltaSize", ran.delta_count as f64);
+    if let Some(counts) = ran.tested.as_ref().and_then(|tested| tested.counts) {
+        object.number("testsPassed", counts.passed as f64).number("testsFailed", counts.failed as f64);
+    }
+    object.end();
+    text
+}

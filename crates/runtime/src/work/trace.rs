@@ -1,0 +1,170 @@
+//! What an agent reports while it works (R27): tool calls, tokens and cost, as JSON lines. Owns the meaning of a line and
+//! the bounds on what is kept; a line that cannot be read still counts as something that was done.
+//!
+//! A line is an object with `tool` (or `name`), and where it has them `input`, `at`, `tokens_used` and `cost_usd`. One with
+//! `tokens_used` or `cost_usd` alone tells what was used since the last such line.
+
+use crealeph_contracts::instant::Timestamp;
+use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::receipt::ToolCall;
+use crealeph_contracts::scalar::{Literal, Name};
+use serde_json::{Map, Value};
+
+const UNKNOWN: Literal = Literal::new("unknown");
+/// The longest line that is held; the rest of a longer one is left out.
+const MAX_LINE_BYTES: usize = 1 << 20;
+/// The largest input of a tool call that is kept.
+const MAX_INPUT_BYTES: usize = 16 << 10;
+/// How many tool calls are kept; all are counted.
+const MAX_CALLS: usize = 10_000;
+
+/// One thing that was reported.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Reported {
+    /// A tool call, if it is one.
+    pub(super) call: Option<ToolCall>,
+    /// How many tokens more were used.
+    pub(super) tokens: Option<f64>,
+    /// How many dollars more were spent.
+    pub(super) cost_usd: Option<f64>,
+}
+
+/// What was reported so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trace {
+    /// The calls, the first ten thousand.
+    pub(super) calls: Vec<ToolCall>,
+    /// How many there were.
+    pub(super) count: u64,
+    /// Tokens, if any were reported.
+    pub(super) tokens: Option<f64>,
+    /// Dollars, if any were reported.
+    pub(super) cost_usd: Option<f64>,
+}
+
+impl Trace {
+    /// Takes one more report.
+    pub(super) fn add(&mut self, reported: Reported) {
+        if let Some(call) = reported.call {
+            self.count += 1;
+            if self.calls.len() < MAX_CALLS {
+                self.calls.push(call);
+            }
+        }
+        let add = |sum: &mut Option<f64>, more: Option<f64>| {
+            if let Some(more) = more {
+                *sum = Some(sum.unwrap_or(0.0) + more);
+            }
+        };
+        add(&mut self.tokens, reported.tokens);
+        add(&mut self.cost_usd, reported.cost_usd);
+    }
+}
+
+/// Bytes on their way to lines.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    pending: Vec<u8>,
+}
+
+impl Lines {
+    /// Takes bytes as they come, and hands on every line that is complete.
+    pub(super) fn push(&mut self, bytes: &[u8], mut line: impl FnMut(&str)) {
+        for chunk in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let free = MAX_LINE_BYTES.saturating_sub(self.pending.len());
+            self.pending.extend_from_slice(chunk.get(..chunk.len().min(free)).unwrap_or_default());
+            if chunk.ends_with(b"\n") {
+                self.end(&mut line);
+            }
+        }
+    }
+
+    /// Hands on what is left when there is no more.
+    pub(super) fn end(&mut self, mut line: impl FnMut(&str)) {
+        let bytes = std::mem::take(&mut self.pending);
+        let text = String::from_utf8_lossy(&bytes);
+        if !text.trim().is_empty() {
+            line(text.trim());
+        }
+    }
+}
+
+/// Reads a line of the trace channel.
+pub(super) fn read_line(line: &str) -> Reported {
+    let Ok(Value::Object(members)) = serde_json::from_str::<Value>(line) else {
+        return Reported { call: Some(unknown()), tokens: None, cost_usd: None };
+    };
+    let amount = |key: &str| members.get(key).and_then(Value::as_f64).filter(|value| *value >= 0.0);
+    let (tokens, cost_usd) = (amount("tokens_used"), amount("cost_usd"));
+    let is_usage_alone = members.keys().all(|key| key == "tokens_used" || key == "cost_usd");
+    let call = (!is_usage_alone || members.is_empty()).then(|| call(&members));
+    Reported { call, tokens, cost_usd }
+}
+
+fn call(members: &Map<String, Value>) -> ToolCall {
+    let text = |key: &str| members.get(key).and_then(Value::as_str);
+    let tool = text("tool").or_else(|| text("name")).and_then(|name| Name::parse(name).ok());
+    ToolCall {
+        at: text("at").and_then(|at| Timestamp::parse(at).ok()),
+        tool: tool.unwrap_or_else(|| UNKNOWN.into()),
+        input: members.get("input").map(input),
+    }
+}
+
+/// The input of a call as a receipt can hold it: an object, within a bound.
+pub(super) fn input(value: &Value) -> JsonObject {
+    let text = match value {
+        Value::Object(_) => value.to_string(),
+        other => Value::Object(Map::from_iter([("value".to_owned(), other.clone())])).to_string(),
+    };
+    let length = text.len();
+    let kept =
+        Some(text).filter(|text| text.len() <= MAX_INPUT_BYTES).and_then(|text| JsonObject::parse(&text));
+    kept.unwrap_or_else(|| {
+        JsonObject::build(|object| {
+            object.number("leftOutBytes", length as f64);
+        })
+    })
+}
+
+fn unknown() -> ToolCall {
+    ToolCall { at: None, tool: UNKNOWN.into(), input: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trace(text: &str) -> Trace {
+        let (mut trace, mut lines) = (Trace::default(), Lines::default());
+        // In small pieces, as a pipe may deliver them.
+        for piece in text.as_bytes().chunks(7) {
+            lines.push(piece, |line| trace.add(read_line(line)));
+        }
+        lines.end(|line| trace.add(read_line(line)));
+        trace
+    }
+
+    #[test]
+    fn tool_calls_tokens_and_cost_are_told_apart() {
+        let trace = trace(
+            "{\"tool\":\"Edit\",\"input\":{\"path\":\"a\"}}\n\n{\"name\":\"Bash\",\"input\":\"ls\",\"tokens_used\":5}\n\
+             {\"tokens_used\":7,\"cost_usd\":0.5}\n{\"cost_usd\":0.25}\nnot json\n{\"tool\":\"Last\"}",
+        );
+        let tools: Vec<&str> = trace.calls.iter().map(|call| call.tool.as_str()).collect();
+        assert_eq!(tools, ["Edit", "Bash", "unknown", "Last"]);
+        assert_eq!((trace.count, trace.tokens, trace.cost_usd), (4, Some(12.0), Some(0.75)));
+        assert_eq!(trace.calls[1].input.as_ref().unwrap().as_str(), r#"{"value":"ls"}"#);
+    }
+
+    #[test]
+    fn what_is_too_large_is_left_out_and_still_counts() {
+        let long =
+            format!("{{\"tool\":\"Write\",\"input\":{{\"text\":\"{}\"}}}}\n", "x".repeat(MAX_INPUT_BYTES));
+        let huge = format!("{{\"tool\":\"Write\",\"input\":\"{}\"}}\n", "x".repeat(MAX_LINE_BYTES));
+        let trace = trace(&(long + &huge));
+        assert_eq!(trace.count, 2);
+        assert!(trace.calls[0].input.as_ref().unwrap().as_str().contains("leftOutBytes"));
+        assert_eq!(trace.calls[1].tool.as_str(), "unknown");
+    }
+}
