@@ -161,7 +161,7 @@ fn options(hands: &Arc<AtomicI64>, folder: &Path) -> Options {
 
 fn builder(ledger: &Ledger, agent: &Counting) -> Builder {
     let mut agents = Agents::default();
-    agents.insert(Version::parse("a1").unwrap(), Box::new(agent.clone()));
+    agents.insert(Version::parse("a1").unwrap(), "{}".to_owned(), Box::new(agent.clone()));
     Builder::new(ledger.clone(), agents, Settings::default())
 }
 
@@ -324,7 +324,7 @@ fn the_gate_row_by_row(place: &dyn Place) {
             "failing" => world.agent.failures_left.store(1, Ordering::SeqCst),
             _ => {}
         }
-        let Answer { response, detail } = world.run(&request("e", on_partial, dry_run, 1));
+        let Answer { response, detail, .. } = world.run(&request("e", on_partial, dry_run, 1));
         let row = format!("{known} {on_partial} {dry_run}");
         assert_eq!((response.state, world.calls()), (state, calls), "{row}");
         assert_eq!(world.left("e"), left, "{row}");
