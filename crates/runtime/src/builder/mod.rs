@@ -3,11 +3,12 @@
 //! transaction, so a run that is interrupted anywhere leaves nothing, and the next identical request may run.
 
 mod flight;
+mod held;
 mod recorded;
 mod settings;
 
 use std::sync::Arc;
-use std::time::Instant as Stopwatch;
+use std::time::{Duration, Instant as Stopwatch};
 
 use crealeph_contracts::builder::ErrorCode;
 use crealeph_contracts::contract::{Valid, to_json};
@@ -25,6 +26,7 @@ use crealeph_sandbox::Cancel;
 
 use crate::agents::{Agents, Call};
 use flight::{Flights, Ticket};
+use held::Held;
 pub use recorded::{Execution, execution, record_of, replay, snapshot_of};
 pub use settings::{Scopes, Settings};
 
@@ -89,7 +91,11 @@ pub struct Builder {
     agents: Agents,
     scopes: Scopes,
     flights: Arc<Flights>,
+    lease_time: Duration,
 }
+
+/// How long the work on an execution of a process that died is nobody's.
+const LEASE_TIME: Duration = Duration::from_secs(10);
 
 impl std::fmt::Debug for Builder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -100,7 +106,14 @@ impl std::fmt::Debug for Builder {
 impl Builder {
     /// A Builder that writes to this ledger and may call these agents.
     pub fn new(ledger: Ledger, agents: Agents, scopes: impl Into<Scopes>) -> Builder {
-        Builder { ledger, agents, scopes: scopes.into(), flights: Arc::default() }
+        let scopes = scopes.into();
+        Builder { ledger, agents, scopes, flights: Arc::default(), lease_time: LEASE_TIME }
+    }
+
+    /// The same, with another time after which the work of a process that died may be taken up.
+    #[must_use]
+    pub fn with_lease_time(self, lease_time: Duration) -> Builder {
+        Builder { lease_time, ..self }
     }
 
     /// Runs a request, given as its document, and waits for the answer. `rerun_of` is the execution that this one tries
@@ -169,30 +182,52 @@ impl Builder {
 
     /// Runs a request that nobody else in this process runs.
     fn lead(&self, asked: &Asked, cancel: &Cancel) -> Result<Answer, BuildError> {
+        loop {
+            if cancel.is_cancelled() {
+                return Err(BuildError::Cancelled);
+            }
+            if let Some(answer) = self.try_to_lead(asked, cancel)? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// Runs it once; `None` where another process was at it meanwhile, and what it left decides about this one.
+    fn try_to_lead(&self, asked: &Asked, cancel: &Cancel) -> Result<Option<Answer>, BuildError> {
         let stopwatch = Stopwatch::now();
         let is_retry = match self.recorded_answer(asked)? {
-            Found::Answer(answer) => return Ok(answer),
+            Found::Answer(answer) => return Ok(Some(answer)),
             Found::ToRun { is_retry } => is_retry,
         };
         let settings = self.scopes.of(&asked.tenant_id, &asked.request.robot_id);
         let version = &asked.request.agent_version;
         let Some(agent) = self.agents.get(version).filter(|_| settings.allows(version)) else {
-            return Ok(self.unknown_agent(asked, settings));
+            return Ok(Some(self.unknown_agent(asked, settings)));
         };
         let ready = match self.decide(asked, is_retry, settings)? {
             Decided::Ready(ready) => ready,
             Decided::Refused(refused) => {
                 let Refused { response, detail } = *refused;
-                return Ok(Answer { response, detail, agent: None });
+                return Ok(Some(Answer { response, detail, agent: None }));
             }
         };
-        let call = ready.input.as_ref().map(|input| agent.call(input, cancel));
+        let Some(input) = &ready.input else {
+            let concluded = self.conclude(&ready, None, stopwatch)?;
+            return self.write(asked, concluded, None);
+        };
+        let Some(held) = Held::take(&self.ledger, asked, self.lease_time, cancel)? else { return Ok(None) };
+        // Whoever had it before may have answered since it was looked up.
+        match self.recorded_answer(asked)? {
+            Found::Answer(answer) => return Ok(Some(answer)),
+            Found::ToRun { is_retry: is_retry_now } if is_retry_now != is_retry => return Ok(None),
+            Found::ToRun { .. } => {}
+        }
+        let call = agent.call(input, cancel);
         if cancel.is_cancelled() {
             return Err(BuildError::Cancelled);
         }
-        let (conclusion, ids) = self.conclude(&ready, call.as_ref(), stopwatch)?;
-        let agent = Called { version: version.clone(), ran: call.is_some() };
-        self.write(asked, conclusion, ids, agent)
+        let concluded = self.conclude(&ready, Some(&call), stopwatch)?;
+        self.write(asked, concluded, Some(held))
     }
 
     /// What the ledger says of the execution: an answer, or whether this is a retry (R11, R9).
@@ -270,19 +305,25 @@ impl Builder {
         Ok((conclude(ready, &ended, &names, &room)?, ids))
     }
 
-    /// Writes all of it or nothing. Where another process was first, its answer is the answer.
+    /// Writes all of it or nothing. Where another process was first, its answer is the answer; `None` where it is at
+    /// work still.
     fn write(
         &self,
         asked: &Asked,
-        conclusion: Conclusion,
-        ids: Vec<NewId>,
-        agent: Called,
-    ) -> Result<Answer, BuildError> {
-        let Conclusion { artifacts, rest, response, reason } = conclusion;
+        concluded: (Conclusion, Vec<NewId>),
+        held: Option<Held<'_>>,
+    ) -> Result<Option<Answer>, BuildError> {
+        let (Conclusion { artifacts, rest, response, reason }, ids) = concluded;
         let artifacts = ids.into_iter().zip(artifacts).map(|(id, (_, draft))| (Some(id), draft));
         let batch = artifacts.chain(rest.into_iter().map(|draft| (None, draft))).collect();
-        match self.ledger.append_as(&asked.tenant_id, batch) {
-            Ok(_) => Ok(Answer { response, detail: reason, agent: Some(agent) }),
+        let agent = Called { version: asked.request.agent_version.clone(), ran: held.is_some() };
+        let written = match held {
+            Some(held) => held.append(batch),
+            None => self.ledger.append_as(&asked.tenant_id, batch),
+        };
+        match written {
+            Ok(_) => Ok(Some(Answer { response, detail: reason, agent: Some(agent) })),
+            Err(AppendError::Ledger(LedgerError::LeaseLost { .. })) => Ok(None),
             Err(AppendError::Ledger(error)) => Err(error.into()),
             Err(
                 error @ AppendError::Refused {
@@ -290,7 +331,7 @@ impl Builder {
                     ..
                 },
             ) => match self.recorded_answer(asked)? {
-                Found::Answer(answer) => Ok(answer),
+                Found::Answer(answer) => Ok(Some(answer)),
                 Found::ToRun { .. } => Err(BuildError::Unwritten(error)),
             },
             Err(error) => Err(BuildError::Unwritten(error)),
