@@ -5,16 +5,18 @@ use std::path::PathBuf;
 
 use crealeph_contracts::violation::Violation;
 use crealeph_decision::judge::ContextError;
-use crealeph_decision::policy::RulesError;
 use crealeph_decision::work::PlanError;
 use crealeph_ledger::{LedgerError, Refusal};
-use crealeph_runtime::agents::ConfigError;
 use crealeph_runtime::builder::BuildError;
+use crealeph_runtime::configuration::{ConfigError, RulesFileError};
 use crealeph_runtime::review::VerdictError;
+use crealeph_runtime::robot::StatusError;
 use crealeph_runtime::work::WorkError;
 use crealeph_runtime::work::receipt::SignerError;
 use crealeph_runtime::work::replay::ReplayError;
 use crealeph_sandbox::SandboxError;
+
+use crate::interrupt::INTERRUPTED;
 
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -41,14 +43,8 @@ pub(crate) enum Failure {
     Invalid { name: String, expected: &'static str, violations: Vec<Violation> },
     #[error(transparent)]
     Context(#[from] ContextError),
-    #[error("`{}` is not a rules file: {why}", .path.display())]
-    RulesFile { path: PathBuf, why: String },
-    #[error("the rules in `{}` cannot be used", .path.display())]
-    Rules {
-        path: PathBuf,
-        #[source]
-        source: RulesError,
-    },
+    #[error(transparent)]
+    Rules(#[from] RulesFileError),
     #[error("`{0}` is not an instant: {1}")]
     BadInstant(String, &'static str),
     #[error("the entries are of several {what}: {known}; say which with {flag}")]
@@ -73,8 +69,6 @@ pub(crate) enum Failure {
     RobotMissing,
     #[error("there is no entry `{name}` of tenant `{tenant}`; check the id and --tenant")]
     NoEntry { name: String, tenant: String },
-    #[error("`{}` cannot be used: {why}", .path.display())]
-    Configuration { path: PathBuf, why: String },
     #[error("the public key cannot be used")]
     VerifierKey(#[source] crealeph_verify::KeyError),
     #[error(transparent)]
@@ -85,12 +79,18 @@ pub(crate) enum Failure {
     Build(#[from] BuildError),
     #[error(transparent)]
     Review(#[from] VerdictError),
+    #[error(transparent)]
+    Robot(#[from] StatusError),
+    #[error("interrupted; nothing was written")]
+    Interrupted,
+    #[error("the program cannot be told of signals")]
+    Signals(#[source] io::Error),
     #[error("the ledger holds no trace of execution `{0}` of this tenant; check the id and --tenant")]
     NoExecution(String),
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
     #[error(transparent)]
-    Agents(#[from] ConfigError),
+    Configuration(#[from] ConfigError),
     #[error(transparent)]
     Work(#[from] WorkError),
     #[error("there is no agent `{name}` in `{}`; known are: {known}", .path.display())]
@@ -126,7 +126,7 @@ impl Failure {
             Failure::TooLarge { .. } | Failure::TooMany { .. } => "too_large",
             Failure::Invalid { .. } => "invalid",
             Failure::Context(_) => "bad_context",
-            Failure::RulesFile { .. } | Failure::Rules { .. } => "bad_rules",
+            Failure::Rules(_) | Failure::Configuration(ConfigError::Rules(_)) => "bad_rules",
             Failure::BadInstant(..) => "bad_timestamp",
             Failure::Several { .. } => "ambiguous",
             Failure::SnapshotEmpty(_) => "SNAPSHOT_EMPTY",
@@ -137,9 +137,12 @@ impl Failure {
             Failure::Refused { refusal, .. } => refusal.code(),
             Failure::BadName { .. } | Failure::RobotMissing => "bad_name",
             Failure::NoEntry { .. } => "unknown_id",
-            Failure::Configuration { .. } | Failure::Agents(_) => "bad_configuration",
+            Failure::Configuration(_) => "bad_configuration",
             Failure::Build(error) => error.code(),
             Failure::Review(error) => error.code(),
+            Failure::Robot(error) => error.code(),
+            Failure::Interrupted => "cancelled",
+            Failure::Signals(_) => "signals",
             Failure::NoExecution(_) => "unknown_id",
             Failure::NoAgent { .. } => "unknown_agent",
             Failure::Work(error) => error.code(),
@@ -153,7 +156,7 @@ impl Failure {
         }
     }
 
-    /// 1 where the input was judged and refused, 2 where it could not be judged.
+    /// 1 where the input was judged and refused, 2 where it could not be judged, 130 where somebody interrupted.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Failure::Invalid { .. }
@@ -175,6 +178,7 @@ impl Failure {
                 VerdictError::NoEntry(_) | VerdictError::NotReviewed(_) | VerdictError::Settled { .. },
             )
             | Failure::Ledger(LedgerError::BadExport { .. } | LedgerError::Damaged { .. }) => 1,
+            Failure::Interrupted | Failure::Build(BuildError::Cancelled) => INTERRUPTED,
             _ => 2,
         }
     }

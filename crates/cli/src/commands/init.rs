@@ -6,9 +6,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use crealeph_runtime::configuration::FILE;
 
 use super::Verdict;
-use super::ledger::CONFIGURATION;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -69,7 +69,7 @@ impl Init {
         let command = format!("[\"{interpreter}\", \"{path}\"]");
         let configuration = TEMPLATE.replace("{command}", &command);
         let files = [
-            (CONFIGURATION, configuration.as_str()),
+            (FILE, configuration.as_str()),
             (path, agent),
             ("entries.jsonl", ENTRIES),
             ("request.json", REQUEST),

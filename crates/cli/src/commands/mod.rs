@@ -10,8 +10,10 @@ mod execution;
 mod init;
 mod ledger;
 mod man;
+mod on_ledger;
 mod policy;
 mod review;
+mod robot;
 mod sandbox;
 mod schema;
 mod snapshot;
@@ -22,6 +24,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use self::on_ledger::OnLedger;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -59,8 +62,15 @@ enum Command {
     Work(work::Work),
     Ledger(Box<ledger::LedgerCommand>),
     Build(Box<build::Build>),
-    Execution(Box<execution::Execution>),
-    Review(Box<review::Review>),
+    /// See what became of an execution, why, and whether it follows
+    #[command(after_help = execution::EXAMPLES)]
+    Execution(Box<OnLedger<execution::ExecutionTask>>),
+    /// Look at the drafts that wait for a person, and approve or reject them
+    #[command(after_help = review::EXAMPLES)]
+    Review(Box<OnLedger<review::ReviewTask>>),
+    /// See how a robot stands, and what would help
+    #[command(after_help = robot::EXAMPLES)]
+    Robot(Box<OnLedger<robot::RobotTask>>),
     Agent(agent::AgentCommand),
     Sandbox(Box<sandbox::SandboxCommand>),
     Doctor(doctor::Doctor),
@@ -128,6 +138,7 @@ impl Command {
             Command::Build(command) => command.run(output),
             Command::Execution(command) => command.run(output),
             Command::Review(command) => command.run(output),
+            Command::Robot(command) => command.run(output),
             Command::Agent(command) => command.run(output),
             Command::Sandbox(command) => command.run(output),
             Command::Doctor(command) => command.run(output),
@@ -147,6 +158,7 @@ impl Command {
             Command::Build(command) => command.wants_json(),
             Command::Execution(command) => command.wants_json(),
             Command::Review(command) => command.wants_json(),
+            Command::Robot(command) => command.wants_json(),
             Command::Agent(command) => command.wants_json(),
             Command::Sandbox(command) => command.wants_json(),
             Command::Doctor(command) => command.json,

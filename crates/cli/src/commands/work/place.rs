@@ -1,12 +1,13 @@
 //! Where work is done: the workspace, its configuration and its ledger, as the flags of every `work` command name them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use crealeph_contracts::scalar::{LedgerId, RobotId};
+use crealeph_runtime::configuration::{Configuration, FILE};
 use crealeph_runtime::work::{Recovered, Setup, Work, WorkConfig};
 
-use crate::commands::ledger::{At, CONFIGURATION, Settled};
+use crate::commands::ledger::{At, Settled};
 use crate::commands::sandbox::state_directory;
 use crate::failure::Failure;
 
@@ -16,10 +17,6 @@ pub(super) struct Place {
     /// The workspace
     #[arg(long, value_name = "DIR", default_value = ".")]
     workspace: PathBuf,
-
-    /// The configuration [default: crealeph.toml in the workspace, else here]
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
 
     #[command(flatten)]
     pub(super) at: At,
@@ -39,26 +36,23 @@ impl Place {
         folder.canonicalize().map_err(|_| Failure::NotFound(folder.clone()))
     }
 
-    /// The configuration file.
-    pub(super) fn config(&self) -> Result<PathBuf, Failure> {
-        if let Some(config) = &self.config {
-            return Ok(config.clone());
-        }
-        let inside = self.folder()?.join(CONFIGURATION);
-        let here = Path::new(CONFIGURATION);
-        Ok(if !inside.exists() && here.exists() { here.to_owned() } else { inside })
+    /// The configuration: the one that is named, else the workspace's, else the one here.
+    pub(super) fn configuration(&self) -> Result<Configuration, Failure> {
+        let inside = self.folder()?.join(FILE);
+        let named = self.at.config().or_else(|| inside.exists().then_some(inside.as_path()));
+        Ok(Configuration::find(named)?)
     }
 
     /// The ledger and whose part of it.
     pub(super) fn settle(&self) -> Result<Settled, Failure> {
-        self.at.clone().settle_with(&self.config()?, &self.folder()?)
+        self.at.clone().settle_with(self.configuration()?, &self.folder()?)
     }
 
     /// Opens everything.
     pub(super) fn open(&self, bound: Bound) -> Result<Work, Failure> {
         let settled = self.settle()?;
         let workspace = self.folder()?;
-        let config = WorkConfig::load(&self.config()?)?;
+        let config = WorkConfig::read(&settled.configuration)?;
         // The ledger lies in `.crealeph`, which the workspace makes with the right permissions.
         drop(crealeph_workspace::Workspace::open(&workspace).map_err(|error| Failure::Work(error.into()))?);
         let ledger = settled.open_or_init()?;

@@ -118,11 +118,14 @@ impl Run {
 
     fn task(&self, work: &Work) -> Result<WorkItem, Failure> {
         let name = self.agent.as_deref().unwrap_or_default();
-        let agent_id = work.agent_id(name).ok_or_else(|| Failure::NoAgent {
-            name: name.to_owned(),
-            path: self.place.config().unwrap_or_default(),
-            known: work.agent_names().join(", "),
-        })?;
+        let Some(agent_id) = work.agent_id(name) else {
+            let (name, known) = (name.to_owned(), work.agent_names().join(", "));
+            return Err(Failure::NoAgent {
+                name,
+                path: self.place.configuration()?.path().to_owned(),
+                known,
+            });
+        };
         let count = |value: Option<u64>, flag: &'static str| {
             value.map(|value| Count::new(value).ok_or_else(|| too_large(value, flag))).transpose()
         };
@@ -183,7 +186,7 @@ pub(super) fn run_items(
     output: &mut Output,
 ) -> Result<Verdict, Failure> {
     super::signals::interrupt_on_signals(work.interrupt())?;
-    let is_json = wants_json || !output.is_terminal();
+    let is_json = wants_json || !output.is_for_person();
     let display = Display::start();
     let mut failure = None;
     let mut over = |reported: &Reported| {
