@@ -20,9 +20,27 @@ pub(crate) const CASES: &[Case] = &[
     Case("presets_compose", presets_compose),
 ];
 
-/// The toolchain belongs to who started the tests; an ordinary user may not even see it.
-pub(crate) const AS_STARTED: &[&str] =
+/// These use toolchains that may lie in the home of who started the tests, where an ordinary user sees nothing.
+pub(crate) const WITH_TOOLCHAINS: &[&str] =
     &["cargo_builds_with_a_copied_registry", "presets_compose", "python_preset"];
+
+/// This program again as an ordinary user, for whom our toolchains are mounted in a home of its own.
+pub(crate) fn with_toolchains(uid: u32) -> Command {
+    const SCRIPT: &str = r#"
+set -e
+home=$(mktemp -d /tmp/crealeph-home-XXXXXX)
+trap 'umount -Rl "$home"; rmdir "$home"' EXIT
+mount -t tmpfs -o mode=755 none "$home"
+for name in .cargo .rustup .pyenv; do
+    if [ -d "$HOME/$name" ]; then mkdir "$home/$name"; mount --bind "$HOME/$name" "$home/$name"; fi
+done
+PATH=$(echo "$PATH" | sed "s|$HOME/|$home/|g")
+HOME=$home setpriv --reuid="$1" --regid="$1" --clear-groups "$2"
+"#;
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", SCRIPT, "sh"]).arg(uid.to_string()).arg(std::env::current_exe().unwrap());
+    command
+}
 
 fn a_shell_pipeline(world: &World) {
     let text = good(&world.shell("seq 1 1000 | awk '{ s += $1 } END { print s }' | tr '0' 'o'; find /usr/bin -name 'sh*' | sort | head -1 | xargs ls; tar cf - -C /etc hosts | gzip | gunzip | tar tf -"));
