@@ -16,6 +16,7 @@ mod exhaustion;
 mod hostile;
 mod network;
 mod real;
+mod reduced;
 mod sweep;
 mod views;
 mod work;
@@ -40,6 +41,7 @@ fn main() {
         exhaustion::CASES,
         network::CASES,
         real::CASES,
+        reduced::CASES,
         sweep::CASES,
         views::CASES,
         work::CASES,

@@ -24,18 +24,19 @@ pub(crate) const CASES: &[Case] = &[
 pub(crate) const WITH_TOOLCHAINS: &[&str] =
     &["cargo_builds_with_a_copied_registry", "presets_compose", "python_preset"];
 
-/// This program again as an ordinary user, for whom our toolchains are mounted in a home of its own.
+/// This program again as an ordinary user, who sees our toolchains where they are and nothing else of our home.
 pub(crate) fn with_toolchains(uid: u32) -> Command {
     const SCRIPT: &str = r#"
 set -e
-home=$(mktemp -d /tmp/crealeph-home-XXXXXX)
-trap 'umount -Rl "$home"; rmdir "$home"' EXIT
+home=$(mktemp -d)
 mount -t tmpfs -o mode=755 none "$home"
 for name in .cargo .rustup .pyenv; do
     if [ -d "$HOME/$name" ]; then mkdir "$home/$name"; mount --bind "$HOME/$name" "$home/$name"; fi
 done
-PATH=$(echo "$PATH" | sed "s|$HOME/|$home/|g")
-HOME=$home setpriv --reuid="$1" --regid="$1" --clear-groups "$2"
+mount --rbind "$home" "$HOME"
+umount -l "$home"
+rmdir "$home"
+exec setpriv --reuid="$1" --regid="$1" --clear-groups "$2"
 "#;
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", SCRIPT, "sh"]).arg(uid.to_string()).arg(std::env::current_exe().unwrap());
@@ -52,10 +53,13 @@ fn python_preset(world: &World) {
     let mut spec = Spec::new([
         "python3",
         "-c",
-        "import sys, ssl, json, sqlite3, multiprocessing; print(sys.version_info[0]); p = multiprocessing.Pool(2); print(p.map(abs, [-1, -2]))",
+        "import sys, ssl, json, sqlite3, multiprocessing; print(sys.base_prefix); p = multiprocessing.Pool(2); print(p.map(abs, [-1, -2]))",
     ]);
     spec.grants.merge(Preset::Python.grants().unwrap());
-    assert_eq!(good(&world.run(&spec)), "3\n[1, 2]");
+    let outside =
+        Command::new("python3").args(["-c", "import sys; print(sys.base_prefix)"]).output().unwrap();
+    let expected = format!("{}[1, 2]", String::from_utf8(outside.stdout).unwrap());
+    assert_eq!(good(&world.run(&spec)), expected);
 }
 
 fn node_lives(world: &World) {
