@@ -116,6 +116,18 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// What failed, and every cause behind it.
+    pub(crate) fn message(&self) -> String {
+        let mut message = self.to_string();
+        let mut source = std::error::Error::source(self);
+        while let Some(cause) = source {
+            message.push_str(": ");
+            message.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        message
+    }
+
     /// The stable code.
     pub(crate) fn code(&self) -> &'static str {
         match self {

@@ -3,6 +3,7 @@
 //! - Its `sh` blocks are one shell session, run in order by `sh -eu` in a new folder with `crealeph` on the PATH. A comment
 //!   that opens with `<!-- sh` is run in its place too, for what a reader has and a test has not. `sh no-test` blocks,
 //!   which need what no test has (a clone over the network, a model's provider), are not run.
+//!   A command that ends with `|| echo "exit $?"` must fail.
 //! - Each `$ crealeph …` of a `console` block is run in the repository's root and prints exactly what stands below it.
 //!
 //! Filter by a document's name: `cargo test -p crealeph-cli --test docs -- docs/ledger.md`.
@@ -29,6 +30,10 @@ use libtest_mimic::{Arguments, Failed, Trial};
 const HANG_SECONDS: &str = "600";
 /// Stands before the line number of each block in what a session prints.
 const MARK: char = '\u{1e}';
+/// Stands in the script where a block ends.
+const END: &str = "# the block ends";
+/// How a document shows that a command fails; it must.
+const TOLD_TO_FAIL: &str = "|| echo \"exit $?\"";
 /// What a document calls the database that it is given.
 const DATABASE: &str = "DATABASE_URL";
 
@@ -58,12 +63,15 @@ fn markdown(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Every document of a folder but the contracts, which are not ours to hold to rules.
+/// Every document of a folder but the contracts themselves, which are not ours to hold to rules.
 fn all_markdown(folder: &Path) -> Vec<PathBuf> {
     let mut found = markdown(folder);
+    if folder.ends_with("contracts") {
+        found.retain(|path| path.ends_with("README.md") || path.ends_with("readings.md"));
+    }
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() && path.file_name().is_some_and(|name| name != "contracts" && name != "target") {
+        if path.is_dir() && path.file_name().is_some_and(|name| name != "target" && name != "node_modules") {
             found.extend(all_markdown(&path));
         }
     }
@@ -124,7 +132,10 @@ impl Document {
                     }
                     opened => opened,
                 },
-                Block::Script { end } if text == end => Block::Prose,
+                Block::Script { end } if text == end => {
+                    step = END.to_owned();
+                    Block::Prose
+                }
                 Block::Session | Block::Other if text == "```" => Block::Prose,
                 Block::Script { .. } => {
                     step = text.to_owned();
@@ -202,13 +213,22 @@ fn run_script(root: &Path, script: &str) -> Result<(), String> {
     }
     command.stdin(Stdio::null()).stdout(printed.try_clone().unwrap()).stderr(printed);
     let status = command.status().unwrap();
-    if status.success() {
-        return Ok(());
-    }
     let printed = String::from_utf8_lossy(&fs::read(at("printed")).unwrap()).into_owned();
-    let block = printed.rsplit(MARK).next().unwrap();
-    let (line, printed) = block.split_once('\n').unwrap_or((block, ""));
-    Err(format!("{line}: the block ends with {status}; it printed:\n{printed}"))
+    let blocks: Vec<(&str, &str)> =
+        printed.split(MARK).skip(1).map(|block| block.split_once('\n').unwrap_or((block, ""))).collect();
+    if !status.success() {
+        let (line, printed) = blocks.last().copied().unwrap_or(("1", &printed));
+        return Err(format!("{line}: the block ends with {status}; it printed:\n{printed}"));
+    }
+    for (line, printed) in blocks {
+        let block = script.lines().skip(line.parse().unwrap()).take_while(|text| *text != END);
+        let told = block.filter(|text| text.ends_with(TOLD_TO_FAIL)).count();
+        let failed = printed.lines().filter(|text| text.starts_with("exit ")).count();
+        if told != failed {
+            return Err(format!("{line}: {told} commands are told to fail and {failed} do:\n{printed}"));
+        }
+    }
+    Ok(())
 }
 
 fn run_session(root: &Path, command: &str) -> String {
@@ -239,6 +259,11 @@ const SELF_TESTS: &[(&str, fn())] = &[
         for text in ["```sh notest\n", "```shell\n", "  ```sh\n", "```bash\n", "    crealeph doctor\n"] {
             assert!(fault(text).starts_with("sample.md:1: "), "{text}");
         }
+    }),
+    ("a command that is told to fail must", || {
+        assert!(judge(Path::new("/"), "sample.md", "```sh\nfalse || echo \"exit $?\"\n```\n").is_ok());
+        let fault = fault("```sh\ntrue || echo \"exit $?\"\n```\n");
+        assert!(fault.starts_with("sample.md:1: 1 commands are told to fail and 0 do"), "{fault}");
     }),
     ("a session that prints something else is refused", || {
         let fault = fault("```console\n$ crealeph --version\ncrealeph 0\n```\n");

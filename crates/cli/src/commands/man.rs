@@ -1,4 +1,6 @@
-//! `crealeph man`: the manual pages.
+//! `crealeph man`: the manual pages, and the reference in `docs/`.
+
+mod codes;
 
 use std::fs;
 use std::path::PathBuf;
@@ -24,7 +26,7 @@ pub(super) struct Man {
     /// The folder to write them into
     dir: Option<PathBuf>,
 
-    /// Write every command's help into this folder, as one page `commands.md`
+    /// Write the reference into this folder: `commands.md`, every command's help, and `codes.md`
     #[arg(long, value_name = "DIR", conflicts_with = "dir")]
     markdown: Option<PathBuf>,
 }
@@ -32,10 +34,12 @@ pub(super) struct Man {
 impl Man {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         if let Some(folder) = self.markdown {
-            let path = folder.join("commands.md");
-            let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&path, reference()));
-            written.map_err(|source| Failure::Unwritable { path: path.clone(), source })?;
-            eprintln!("wrote {}", path.display());
+            for (name, page) in [("commands.md", commands()), ("codes.md", codes::page(&program()))] {
+                let path = folder.join(name);
+                let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&path, page));
+                written.map_err(|source| Failure::Unwritable { path: path.clone(), source })?;
+                eprintln!("wrote {}", path.display());
+            }
             return Ok(Verdict::Good);
         }
         let Some(folder) = self.dir else {
@@ -52,12 +56,16 @@ impl Man {
     }
 }
 
-/// The help of every command on one page.
-fn reference() -> String {
-    let mut page = "# Commands\n\nThe help of every command, as `--help` prints it. Written by `cargo xtask generate`.\n".to_owned();
+fn program() -> clap::Command {
     let mut program = super::command_line().term_width(REFERENCE_COLUMNS);
     program.build();
-    describe(&mut program, "crealeph", &mut page);
+    program
+}
+
+/// The help of every command on one page.
+fn commands() -> String {
+    let mut page = "# Commands\n\nThe help of every command, as `--help` prints it. Written by `cargo xtask generate`.\n".to_owned();
+    describe(&mut program(), "crealeph", &mut page);
     page
 }
 

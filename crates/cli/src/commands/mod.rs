@@ -161,7 +161,7 @@ impl Command {
             Command::Robot(command) => command.wants_json(),
             Command::Agent(command) => command.wants_json(),
             Command::Sandbox(command) => command.wants_json(),
-            Command::Doctor(command) => command.json,
+            Command::Doctor(command) => command.wants_json(),
             Command::Init(_)
             | Command::Schema(_)
             | Command::Demo(_)
@@ -173,13 +173,7 @@ impl Command {
 
 /// Says on standard error why a command failed, and every cause behind it.
 fn report(failure: &Failure, wants_json: bool) {
-    let mut message = failure.to_string();
-    let mut source = std::error::Error::source(failure);
-    while let Some(cause) = source {
-        message.push_str(": ");
-        message.push_str(&cause.to_string());
-        source = cause.source();
-    }
+    let message = failure.message();
     if wants_json {
         eprintln!("{}", serde_json::json!({ "error": { "code": failure.code(), "message": message } }));
     } else {
