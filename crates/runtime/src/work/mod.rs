@@ -11,11 +11,13 @@ mod hold;
 mod interrupt;
 mod levels;
 mod paths;
+mod presets;
 mod prompt;
 pub mod receipt;
 pub mod replay;
 mod run;
 mod store;
+mod stream;
 mod tests_run;
 mod trace;
 
