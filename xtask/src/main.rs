@@ -14,6 +14,7 @@ mod process;
 mod suite;
 mod temporary;
 mod tidy;
+mod tools;
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -46,6 +47,12 @@ const TASKS: &[Task] = &[
         arguments: "[--check]",
         about: "rewrite the committed generated files, or say which are out of date",
         run: generate::run,
+    },
+    Task {
+        name: "tools",
+        arguments: "",
+        about: "fetch what the tests need from PyPI and npm into target/tools",
+        run: tools::run,
     },
     Task {
         name: "bench",

@@ -38,6 +38,11 @@ const PACKAGES: &[Package] = &[
         debian: "python3",
         why: "the sandbox's tests run hostile and ordinary programs in it",
     },
+    Package {
+        provides: "pip3",
+        debian: "python3-pip",
+        why: "receipts are checked with implementations from PyPI",
+    },
     Package { provides: "node", debian: "nodejs", why: "the sandbox must let it live" },
     Package { provides: "npm", debian: "npm", why: "the sandbox must let it install from a cache" },
     Package {

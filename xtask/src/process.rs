@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::failure::{Failure, Outcome};
 
@@ -23,6 +24,29 @@ pub(crate) fn run(command: &mut Command) -> Outcome {
         return Ok(());
     }
     Err(Failure::Program { command: shown(command), status: status.to_string(), details: String::new() })
+}
+
+/// Runs to the end with output passed through; ended when it takes longer than this.
+pub(crate) fn run_within(command: &mut Command, patience: Duration) -> Outcome {
+    let start = Instant::now();
+    let failed = |command: &Command, source| Failure::Start { command: shown(command), source };
+    let mut child = command.stdin(Stdio::null()).spawn().map_err(|source| failed(command, source))?;
+    loop {
+        match child.try_wait().map_err(|source| failed(command, source))? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => {
+                let (command, status) = (shown(command), status.to_string());
+                return Err(Failure::Program { command, status, details: String::new() });
+            }
+            None if start.elapsed() > patience => {
+                let _ = child.kill();
+                let _ = child.wait();
+                let status = format!("ended after {} s", patience.as_secs());
+                return Err(Failure::Program { command: shown(command), status, details: String::new() });
+            }
+            None => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
 }
 
 /// Runs to the end and returns stdout; stderr becomes part of the failure.
@@ -69,6 +93,14 @@ mod tests {
     fn an_absent_program_is_named() {
         let mut command = program(Path::new("/"), "no-such-program-here", &[]);
         assert!(run(&mut command).unwrap_err().to_string().contains("`no-such-program-here`"));
+    }
+
+    #[test]
+    fn a_program_that_takes_too_long_is_ended() {
+        let mut command = program(Path::new("/"), "sleep", &["600"]);
+        let failure = run_within(&mut command, Duration::from_millis(1)).unwrap_err().to_string();
+        assert!(failure.contains("ended after 0 s"), "{failure}");
+        assert!(run_within(&mut program(Path::new("/"), "true", &[]), Duration::from_secs(600)).is_ok());
     }
 
     #[test]

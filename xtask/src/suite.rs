@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::failure::{Failure, Outcome};
-use crate::{generate, packages, process, tidy};
+use crate::{generate, packages, process, tidy, tools};
 
 struct Step {
     title: &'static str,
@@ -49,6 +49,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Outcome {
     let start = Instant::now();
     eprintln!("{}", plan(STEPS));
     packages::ensure(root)?;
+    tools::ensure(root)?;
     run_steps(root, STEPS)?;
     eprintln!("\nall {} steps passed in {}", STEPS.len(), elapsed(start.elapsed()));
     Ok(())

@@ -13,6 +13,7 @@ use crealeph_runtime::builder::BuildError;
 use crealeph_runtime::review::VerdictError;
 use crealeph_runtime::work::WorkError;
 use crealeph_runtime::work::receipt::SignerError;
+use crealeph_runtime::work::replay::ReplayError;
 use crealeph_sandbox::SandboxError;
 
 /// Why a command could not do its work.
@@ -79,6 +80,8 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Signer(#[from] SignerError),
     #[error(transparent)]
+    Replay(#[from] ReplayError),
+    #[error(transparent)]
     Build(#[from] BuildError),
     #[error(transparent)]
     Review(#[from] VerdictError),
@@ -127,6 +130,7 @@ impl Failure {
             Failure::NoAgent { .. } => "unknown_agent",
             Failure::Work(error) => error.code(),
             Failure::VerifierKey(_) | Failure::Signer(_) => "bad_key",
+            Failure::Replay(_) => "bad_run",
             Failure::Sandbox(error) => error.code(),
             Failure::BadOption(..) => "bad_option",
             Failure::Output(_) => "output",
@@ -149,6 +153,7 @@ impl Failure {
             | Failure::Refused { .. }
             | Failure::NoEntry { .. }
             | Failure::NoExecution(_)
+            | Failure::Replay(ReplayError::OtherStart { .. } | ReplayError::NotAReceipt(_))
             | Failure::Review(
                 VerdictError::NoEntry(_) | VerdictError::NotReviewed(_) | VerdictError::Settled { .. },
             )

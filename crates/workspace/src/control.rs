@@ -73,6 +73,11 @@ impl Control {
         Ok(control)
     }
 
+    /// A folder with the same layout, wherever it is; nothing is made.
+    pub(crate) fn at(folder: &Path) -> Self {
+        Control { folder: folder.to_owned() }
+    }
+
     pub(crate) fn objects(&self) -> PathBuf {
         self.folder.join("objects")
     }

@@ -3,18 +3,21 @@
 //!
 //! A manifest is `crealeph-state-v1` and a line feed, then for each path, sorted by its bytes,
 //! `<kind> <digest> <size> <path> NUL`, kinds and digests as in the state hash; for a link its target and a NUL follow.
-//! It needs no checksum: the hash of the state it tells must be its name.
+//! It needs no checksum: the hash of the state it tells must be its name. A state that differs little from one that is
+//! kept already is written as the difference: `crealeph-state-difference-v1`, a line feed, the other state's hash, a line
+//! feed, then the lines of what is new or other, and `gone <path> NUL` for what is not there any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crealeph_contracts::digest::Blake3;
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use rustix::fs::{Mode, OFlags};
 
-use crate::control::{ControlError, failed, sync_folder};
+use crate::change::{Change, changes_between};
+use crate::control::{Control, ControlError, failed, sync_folder};
 use crate::node::Node;
 use crate::path::TreePath;
 use crate::rooted::{Root, make_folders};
@@ -23,6 +26,9 @@ use crate::store::{Source, Store, StoreError};
 use crate::workspace::Workspace;
 
 const HEADER: &str = "crealeph-state-v1\n";
+const DIFFERENCE_HEADER: &str = "crealeph-state-difference-v1\n";
+/// After this many differences a state is written whole again.
+const MAX_DIFFERENCES: usize = 64;
 /// More than the manifest of the largest workspace.
 const MAX_MANIFEST_BYTES: u64 = 1 << 30;
 
@@ -66,6 +72,47 @@ impl Workspace {
     /// # Errors
     /// When a file is no longer what the state says, or the store cannot be written.
     pub fn keep(&self, state: &State) -> Result<(), KeepError> {
+        self.keep_as(state, state.entries().iter(), || manifest(state))
+    }
+
+    /// Keeps the state that a change of a kept state leads to, as the difference between the two, so that what it costs
+    /// goes by the change. Contents that the store has not yet are taken from the workspace.
+    ///
+    /// # Errors
+    /// When a file is no longer what the state says, or the store cannot be written.
+    pub fn keep_after(&self, before: &State, after: &State) -> Result<(), KeepError> {
+        if self.differences_to_whole(before.hash()) >= MAX_DIFFERENCES {
+            return self.keep(after);
+        }
+        let changes = changes_between(before, after);
+        let new = changes.iter().filter_map(|change| Some((&change.path, change.after.as_ref()?)));
+        self.keep_as(after, new, || difference(before.hash(), &changes))
+    }
+
+    /// How many differences lead from a kept state to one that is written whole; more than any bound where it is not kept.
+    fn differences_to_whole(&self, hash: StateHash) -> usize {
+        let mut hash = hash.to_string();
+        for count in 0..=MAX_DIFFERENCES {
+            let mut start = [0; DIFFERENCE_HEADER.len() + 64];
+            let read =
+                File::open(self.control.states().join(&hash)).and_then(|mut file| file.read(&mut start));
+            let Ok(length) = read else { break };
+            let text =
+                start.get(..length).and_then(|start| std::str::from_utf8(start).ok()).unwrap_or_default();
+            match text.strip_prefix(DIFFERENCE_HEADER) {
+                None => return count,
+                Some(base) => base.clone_into(&mut hash),
+            }
+        }
+        usize::MAX
+    }
+
+    fn keep_as<'n>(
+        &self,
+        state: &State,
+        nodes: impl Iterator<Item = (&'n TreePath, &'n Node)>,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), KeepError> {
         let folder = self.control.states();
         let path = folder.join(state.hash().to_string());
         // A manifest has its name only after all its contents have theirs, and neither is ever removed.
@@ -75,7 +122,7 @@ impl Workspace {
         let store = self.store();
         let mut seen = BTreeSet::new();
         let mut sources = Vec::new();
-        for (path, node) in state.entries() {
+        for (path, node) in nodes {
             if let Node::File { digest, .. } = node
                 && seen.insert(*digest)
                 && !store.contains(digest)
@@ -86,7 +133,7 @@ impl Workspace {
         store.put_files(&sources)?;
         let temporary = self.control.temporary();
         let mut file = File::create_new(&temporary).map_err(failed("make", &temporary))?;
-        file.write_all(manifest(state).as_bytes()).map_err(failed("write", &temporary))?;
+        file.write_all(text().as_bytes()).map_err(failed("write", &temporary))?;
         file.sync_all().map_err(failed("sync", &temporary))?;
         fs::rename(&temporary, &path).map_err(failed("name", &path))?;
         Ok(sync_folder(&folder)?)
@@ -97,19 +144,7 @@ impl Workspace {
     /// # Errors
     /// When it was not, or its manifest is damaged.
     pub fn kept(&self, hash: StateHash) -> Result<State, KeepError> {
-        let path = self.control.states().join(hash.to_string());
-        let size_bytes = match fs::symlink_metadata(&path) {
-            Ok(metadata) => metadata.len(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(KeepError::Unknown(hash)),
-            Err(error) => return Err(failed("read", &path)(error).into()),
-        };
-        if size_bytes > MAX_MANIFEST_BYTES {
-            return Err(KeepError::Damaged(hash));
-        }
-        let bytes = fs::read(&path).map_err(failed("read", &path))?;
-        let text = std::str::from_utf8(&bytes).ok();
-        let state = text.and_then(parse).filter(|state| state.hash() == hash);
-        state.ok_or(KeepError::Damaged(hash))
+        kept_in(&self.control, hash)
     }
 
     /// Writes a state that was kept into a folder that is empty or not there. The workspace is not touched.
@@ -131,64 +166,131 @@ impl Workspace {
         nodes: impl IntoIterator<Item = (&'n TreePath, &'n Node)>,
         into: &Path,
     ) -> Result<(), KeepError> {
-        let unwritable = |path: &Path| {
-            let path = path.to_owned();
-            move |source| KeepError::Place { path, source }
-        };
-        fs::create_dir_all(into).map_err(unwritable(into))?;
-        if fs::read_dir(into).map_err(unwritable(into))?.next().is_some() {
-            return Err(KeepError::NotEmpty(into.to_owned()));
-        }
-        let root = Root::open(into).map_err(unwritable(into))?;
-        let entries: Vec<(&TreePath, &Node)> = nodes.into_iter().collect();
-        let folders: BTreeSet<&str> = entries.iter().map(|(path, _)| path.split().0).collect();
-        for folder in folders {
-            make_folders(&root, folder).map_err(unwritable(&root.at(folder)))?;
-        }
-        entries.par_iter().try_for_each(|(path, node)| {
-            let at = root.at(path.as_str());
-            match node {
-                Node::File { digest, executable, .. } => {
-                    let mode = Mode::from_raw_mode(if *executable { 0o777 } else { 0o666 });
-                    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-                    let file = root.open_beneath(path.as_str(), flags, mode).map_err(unwritable(&at))?;
-                    Ok(self.store().copy_to(digest, &File::from(file), &at)?)
-                }
-                Node::Symlink { target } => {
-                    let (folder, name) = path.split();
-                    let folder = root.folder(folder).map_err(unwritable(&at))?;
-                    let made = rustix::fs::symlinkat(&**target, &folder, name);
-                    made.map_err(|errno| unwritable(&at)(errno.into()))
-                }
-            }
-        })
+        lay_out_from(&self.control, nodes, into)
     }
 }
 
-fn manifest(state: &State) -> String {
+/// A state that is kept in a folder of states.
+pub(crate) fn kept_in(control: &Control, hash: StateHash) -> Result<State, KeepError> {
+    let damaged = || KeepError::Damaged(hash);
+    let mut differences: Vec<String> = Vec::new();
+    let mut at = hash;
+    let mut entries = loop {
+        let text = read_manifest(control, at)?.ok_or(KeepError::Unknown(at))?;
+        if let Some(lines) = text.strip_prefix(HEADER) {
+            break apply_lines(lines, BTreeMap::new()).ok_or_else(damaged)?;
+        }
+        let (base, lines) = text
+            .strip_prefix(DIFFERENCE_HEADER)
+            .and_then(|text| text.split_once('\n'))
+            .ok_or_else(damaged)?;
+        at = StateHash::from_digest(Blake3::parse(base).ok_or_else(damaged)?);
+        differences.push(lines.to_owned());
+        if differences.len() > MAX_DIFFERENCES + 1 {
+            return Err(damaged());
+        }
+    };
+    for lines in differences.iter().rev() {
+        entries = apply_lines(lines, entries).ok_or_else(damaged)?;
+    }
+    State::new(entries).ok().filter(|state| state.hash() == hash).ok_or_else(damaged)
+}
+
+fn read_manifest(control: &Control, hash: StateHash) -> Result<Option<String>, KeepError> {
+    let path = control.states().join(hash.to_string());
+    let size_bytes = match fs::symlink_metadata(&path) {
+        Ok(metadata) => metadata.len(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed("read", &path)(error).into()),
+    };
+    if size_bytes > MAX_MANIFEST_BYTES {
+        return Err(KeepError::Damaged(hash));
+    }
+    let bytes = fs::read(&path).map_err(failed("read", &path))?;
+    String::from_utf8(bytes).map(Some).map_err(|_| KeepError::Damaged(hash))
+}
+
+/// Writes files and links, whose contents are in a store, into a folder that is empty or not there.
+pub(crate) fn lay_out_from<'n>(
+    control: &Control,
+    nodes: impl IntoIterator<Item = (&'n TreePath, &'n Node)>,
+    into: &Path,
+) -> Result<(), KeepError> {
+    let unwritable = |path: &Path| {
+        let path = path.to_owned();
+        move |source| KeepError::Place { path, source }
+    };
+    fs::create_dir_all(into).map_err(unwritable(into))?;
+    if fs::read_dir(into).map_err(unwritable(into))?.next().is_some() {
+        return Err(KeepError::NotEmpty(into.to_owned()));
+    }
+    let root = Root::open(into).map_err(unwritable(into))?;
+    let entries: Vec<(&TreePath, &Node)> = nodes.into_iter().collect();
+    let folders: BTreeSet<&str> = entries.iter().map(|(path, _)| path.split().0).collect();
+    for folder in folders {
+        make_folders(&root, folder).map_err(unwritable(&root.at(folder)))?;
+    }
+    entries.par_iter().try_for_each(|(path, node)| {
+        let at = root.at(path.as_str());
+        match node {
+            Node::File { digest, executable, .. } => {
+                let mode = Mode::from_raw_mode(if *executable { 0o777 } else { 0o666 });
+                let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+                let file = root.open_beneath(path.as_str(), flags, mode).map_err(unwritable(&at))?;
+                Ok(Store::new(control).copy_to(digest, &File::from(file), &at)?)
+            }
+            Node::Symlink { target } => {
+                let (folder, name) = path.split();
+                let folder = root.folder(folder).map_err(unwritable(&at))?;
+                let made = rustix::fs::symlinkat(&**target, &folder, name);
+                made.map_err(|errno| unwritable(&at)(errno.into()))
+            }
+        }
+    })
+}
+
+/// The manifest of a state, whole.
+pub(crate) fn manifest(state: &State) -> String {
     let mut text = HEADER.to_owned();
-    for (path, node) in state.entries() {
-        let (size_bytes, target) = match node {
-            Node::File { size_bytes, .. } => (*size_bytes, None),
-            Node::Symlink { target } => (target.len() as u64, Some(target)),
-        };
-        text.push_str(&format!("{} {} {size_bytes} {path}\0", node.word(), node.content_digest()));
-        if let Some(target) = target {
-            text.push_str(target);
-            text.push('\0');
+    state.entries().iter().for_each(|(path, node)| push_line(&mut text, path, node));
+    text
+}
+
+fn difference(base: StateHash, changes: &[Change]) -> String {
+    let mut text = format!("{DIFFERENCE_HEADER}{base}\n");
+    for change in changes {
+        match &change.after {
+            Some(node) => push_line(&mut text, &change.path, node),
+            None => text.push_str(&format!("gone {}\0", change.path)),
         }
     }
     text
 }
 
-fn parse(text: &str) -> Option<State> {
-    let mut rest = text.strip_prefix(HEADER)?;
-    let mut entries = BTreeMap::new();
+fn push_line(text: &mut String, path: &TreePath, node: &Node) {
+    let (size_bytes, target) = match node {
+        Node::File { size_bytes, .. } => (*size_bytes, None),
+        Node::Symlink { target } => (target.len() as u64, Some(target)),
+    };
+    text.push_str(&format!("{} {} {size_bytes} {path}\0", node.word(), node.content_digest()));
+    if let Some(target) = target {
+        text.push_str(target);
+        text.push('\0');
+    }
+}
+
+/// Applies the lines of a manifest to what is there already.
+fn apply_lines(mut rest: &str, mut entries: BTreeMap<TreePath, Node>) -> Option<BTreeMap<TreePath, Node>> {
     while !rest.is_empty() {
         let (line, after) = rest.split_once('\0')?;
         rest = after;
-        let mut parts = line.splitn(4, ' ');
-        let (word, digest) = (parts.next()?, Blake3::parse(parts.next()?)?);
+        let (word, line) = line.split_once(' ')?;
+        if word == "gone" {
+            entries.remove(&TreePath::parse(line).ok()?)?;
+            continue;
+        }
+        let mut parts = line.splitn(3, ' ');
+        let digest = Blake3::parse(parts.next()?)?;
         let (size_bytes, path) = (parts.next()?.parse().ok()?, TreePath::parse(parts.next()?).ok()?);
         let node = match word {
             "file" => Node::File { digest, size_bytes, executable: false },
@@ -200,9 +302,7 @@ fn parse(text: &str) -> Option<State> {
             }
             _ => return None,
         };
-        if entries.insert(path, node).is_some() {
-            return None;
-        }
+        entries.insert(path, node);
     }
-    State::new(entries).ok()
+    Some(entries)
 }

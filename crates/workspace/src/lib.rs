@@ -4,6 +4,7 @@
 //! Starts no process and knows nothing of ledgers, agents or policy. What it guarantees, and what it cannot, is written
 //! down in `docs/workspace.md`.
 
+mod archive;
 mod cache;
 mod capsule;
 mod change;
@@ -23,6 +24,7 @@ mod store;
 mod unified;
 mod workspace;
 
+pub use archive::{Archive, copy_state, state_of_everything, state_without_cache};
 pub use capsule::{Capsule, CaptureError, Discarded, ViewChanges};
 pub use change::{Change, ChangeKind, changes_between};
 pub use control::ControlError;

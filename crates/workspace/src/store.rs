@@ -206,7 +206,7 @@ impl<'w> Store<'w> {
         }
     }
 
-    fn path(&self, digest: &Blake3) -> PathBuf {
+    pub(crate) fn path(&self, digest: &Blake3) -> PathBuf {
         let name = digest.to_string();
         let (folder, rest) = name.split_at_checked(2).unwrap_or(("", &name));
         self.control.objects().join(folder).join(rest)

@@ -11,4 +11,5 @@
 
 mod checking;
 mod outsiders;
+mod replaying;
 mod world;

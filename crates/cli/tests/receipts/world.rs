@@ -1,5 +1,6 @@
 //! A workspace with runs that were sealed, without any agent: the facts are made up, everything else is real.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -90,8 +91,11 @@ impl World {
         let sealed = seal(facts, &self.signer(), self.workspace.store()).unwrap();
         let folder = self.at(".crealeph/runs").join(facts.id.to_string());
         std::fs::create_dir_all(&folder).unwrap();
-        for (name, bytes, _) in &sealed.files {
-            std::fs::write(folder.join(name), bytes).unwrap();
+        for (name, bytes, is_executable) in &sealed.files {
+            let mode = if *is_executable { 0o755 } else { 0o644 };
+            let mut options = std::fs::File::options();
+            let file = std::os::unix::fs::OpenOptionsExt::mode(options.write(true).create_new(true), mode);
+            file.open(folder.join(name)).unwrap().write_all(bytes).unwrap();
         }
         self.previous = Some(sealed.receipt.receipt_hash);
         (folder, sealed)

@@ -175,7 +175,11 @@ impl Work {
                 tested_on = now;
                 continue;
             }
-            match self.workspace.keep(snapshot.state()) {
+            let kept = self
+                .workspace
+                .keep(snapshot.state())
+                .and_then(|()| self.workspace.keep_after(snapshot.state(), capsule.after()));
+            match kept {
                 Ok(()) => return Ok(Ok(Ready { snapshot, capsule })),
                 // Somebody saved a file at this very moment.
                 Err(KeepError::Store(StoreError::Changed(_) | StoreError::Source { .. })) => {}
@@ -242,7 +246,11 @@ impl Work {
             (Ok(before), Ok(after)) => (before, after),
             (Err(ending), _) | (_, Err(ending)) => return Ok(Err(ending)),
         };
-        match self.workspace.keep(before.after()) {
+        let kept = self
+            .workspace
+            .keep(before.after())
+            .and_then(|()| self.workspace.keep_after(before.after(), after.after()));
+        match kept {
             Err(KeepError::Store(error)) => return Ok(Err(Ending::Failed(format!("Conflict: {error}")))),
             kept => kept?,
         }

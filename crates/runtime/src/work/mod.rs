@@ -14,6 +14,7 @@ mod levels;
 mod paths;
 mod prompt;
 pub mod receipt;
+pub mod replay;
 mod run;
 mod store;
 mod tests_run;

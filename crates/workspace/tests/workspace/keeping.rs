@@ -4,7 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use crealeph_contracts::digest::{Blake3, ContentDigests};
-use crealeph_workspace::{KeepError, StoreError, Workspace};
+use crealeph_workspace::{
+    Archive, KeepError, StoreError, Workspace, state_of_everything, state_without_cache,
+};
 
 use crate::place::Place;
 
@@ -114,4 +116,53 @@ fn many_files_at_once() {
     let elsewhere = Place::new();
     workspace.restore(state.state().hash(), elsewhere.path()).unwrap();
     assert_eq!(elsewhere.snapshot().state(), state.state());
+}
+
+#[test]
+fn a_state_is_kept_by_its_difference_and_comes_back_whole() {
+    let place = Place::with(&[("a", "one"), ("b/c", "two")]);
+    let workspace = place.workspace();
+    let mut before = workspace.snapshot().unwrap();
+    workspace.keep(before.state()).unwrap();
+    // More differences than are chained before a state is written whole again.
+    for turn in 0..70 {
+        fs::write(place.at("a"), format!("turn {turn}")).unwrap();
+        let _ = fs::remove_file(place.at(&format!("new-{}", turn % 3)));
+        fs::write(place.at(&format!("new-{}", (turn + 1) % 3)), "new").unwrap();
+        let after = workspace.snapshot().unwrap();
+        workspace.keep_after(before.state(), after.state()).unwrap();
+        assert_eq!(workspace.kept(after.state().hash()).unwrap(), *after.state(), "turn {turn}");
+        before = after;
+    }
+    let texts: Vec<String> = fs::read_dir(place.at(".crealeph/states"))
+        .unwrap()
+        .map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap())
+        .collect();
+    let whole = texts.iter().filter(|text| text.starts_with("crealeph-state-v1\n")).count();
+    assert!((2..5).contains(&whole), "{whole} of {} are whole", texts.len());
+}
+
+#[test]
+fn an_archive_replays_one_state_into_another() {
+    let place = Place::with(&[("a", "one"), ("d/e/f", "deep"), ("x", "gone")]);
+    let workspace = place.workspace();
+    let before = workspace.snapshot().unwrap();
+    workspace.keep(before.state()).unwrap();
+    fs::remove_file(place.at("x")).unwrap();
+    fs::remove_dir_all(place.at("d/e")).unwrap();
+    fs::write(place.at("d/e"), "a file where a folder was").unwrap();
+    std::os::unix::fs::symlink("a", place.at("l")).unwrap();
+    let after = workspace.snapshot().unwrap();
+    workspace.keep_after(before.state(), after.state()).unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let (exported, tree) = (scratch.path().join("exported"), scratch.path().join("tree"));
+    let archive = Archive::open(&place.at(".crealeph")).unwrap();
+    archive.export(&[before.state().hash(), after.state().hash()], &exported).unwrap();
+    let archive = Archive::open(&exported).unwrap();
+    archive.restore(before.state(), &tree).unwrap();
+    assert_eq!(state_of_everything(&tree).unwrap(), *before.state());
+    archive.advance(before.state(), after.state(), &tree).unwrap();
+    assert_eq!(state_of_everything(&tree).unwrap(), *after.state());
+    assert_eq!(state_without_cache(&place.at("")).unwrap().state(), after.state());
+    assert!(Archive::open(&tree).is_none());
 }

@@ -5,6 +5,7 @@ mod display;
 mod key;
 mod place;
 mod plan;
+mod replay;
 mod run;
 mod signals;
 mod status;
@@ -40,6 +41,8 @@ enum Task {
     Plan(plan::PlanCommand),
     Verify(verify::Verify),
     Key(key::Key),
+    Replay(replay::Replay),
+    Export(replay::Export),
 }
 
 impl Work {
@@ -52,7 +55,8 @@ impl Work {
             Task::Recover(command) => command.wants_json(),
             Task::Plan(command) => command.json,
             Task::Verify(command) => command.wants_json(),
-            Task::Diff(_) | Task::Key(_) => false,
+            Task::Diff(_) | Task::Key(_) | Task::Export(_) => false,
+            Task::Replay(command) => command.json,
         }
     }
 
@@ -68,6 +72,8 @@ impl Work {
             Task::Plan(command) => command.run(output),
             Task::Verify(command) => command.run(output),
             Task::Key(command) => command.run(output),
+            Task::Replay(command) => command.run(output),
+            Task::Export(command) => command.run(output),
         }
     }
 }

@@ -1,0 +1,158 @@
+//! `crealeph work replay` and `crealeph work export`: a success once more, in a scratch folder, here or on another machine.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use crealeph_contracts::json::ObjectWriter;
+use crealeph_runtime::work::replay::{Recorded, Replayed};
+
+use super::key::control;
+use crate::commands::Verdict;
+use crate::failure::Failure;
+use crate::output::Output;
+
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  crealeph work replay 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f
+  crealeph work replay exported/runs/0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --on ~/fresh-clone
+
+The state before the run is restored in a scratch folder, the recorded change is applied to it, and the hash of what
+comes of it is compared with the receipt. The workspace is not touched. Whether the receipt itself is to be believed is
+for `crealeph work verify`.
+
+Exit codes: 0 the same state, 1 another one, with the files that differ, 2 cannot be replayed.";
+
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  crealeph work export 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f exported
+  tar -czf run.tar.gz exported
+
+The folder holds what another machine needs to check and to replay the run, beside the `crealeph` program itself: the run
+with its replay script, the receipts of the whole chain, the states before and after with their contents.
+
+Exit codes: 0 exported, 2 cannot be done.";
+
+/// Which run.
+#[derive(Debug, Args)]
+struct Which {
+    /// A run of the workspace, or the folder of an exported one
+    run: PathBuf,
+
+    /// The workspace
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    workspace: PathBuf,
+}
+
+impl Which {
+    fn recorded(&self) -> Result<Recorded, Failure> {
+        let own = control(&self.workspace).join("runs").join(&self.run);
+        Ok(Recorded::open(if own.is_dir() { &own } else { &self.run })?)
+    }
+}
+
+/// Replay a run that succeeded, in a scratch folder, and compare the hash
+#[derive(Debug, Args)]
+#[command(after_help = REPLAY_EXAMPLES)]
+pub(super) struct Replay {
+    #[command(flatten)]
+    which: Which,
+
+    /// Start from the files in this folder, a fresh clone for example, instead of the recorded contents
+    #[arg(long, value_name = "DIR")]
+    on: Option<PathBuf>,
+
+    /// Print nothing but the hash of the state that comes of it, and leave comparing to the caller
+    #[arg(long)]
+    print_hash: bool,
+
+    /// Print JSON, as a pipe gets it
+    #[arg(long, conflicts_with = "print_hash")]
+    pub(super) json: bool,
+}
+
+impl Replay {
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let recorded = self.which.recorded()?;
+        let scratch = Scratch::new()?;
+        let tree = scratch.0.join("tree");
+        recorded.restore(self.on.as_deref(), &tree)?;
+        let replayed = recorded.replay(&tree)?;
+        if self.print_hash {
+            output.line(&replayed.state.to_string())?;
+            return Ok(Verdict::Good);
+        }
+        self.tell(&recorded, &replayed, output)
+    }
+
+    fn tell(
+        &self,
+        recorded: &Recorded,
+        replayed: &Replayed,
+        output: &mut Output,
+    ) -> Result<Verdict, Failure> {
+        let is_same = replayed.state == replayed.expected;
+        let id = recorded.receipt.id;
+        if self.json || !output.is_terminal() {
+            let mut line = String::new();
+            let mut object = ObjectWriter::new(&mut line);
+            object.raw("ok", if is_same { "true" } else { "false" }).text("run", &id.to_string());
+            object
+                .text("stateHash", &replayed.state.to_string())
+                .text("expected", &replayed.expected.to_string());
+            object.texts("differing", &replayed.differing);
+            object.end();
+            output.line(&line)?;
+        } else if is_same {
+            output
+                .line(&format!("run {id} replayed: the state is {}, as the receipt says", replayed.state))?;
+        } else {
+            let (state, expected) = (replayed.state, replayed.expected);
+            output.line(&format!("run {id} gives the state {state}, and the receipt says {expected}"))?;
+            for path in &replayed.differing {
+                output.line(&format!("  differs: {path}"))?;
+            }
+        }
+        Ok(if is_same { Verdict::Good } else { Verdict::Bad })
+    }
+}
+
+/// Write a run with everything that checking and replaying it needs into a folder
+#[derive(Debug, Args)]
+#[command(after_help = EXPORT_EXAMPLES)]
+pub(super) struct Export {
+    #[command(flatten)]
+    which: Which,
+
+    /// A folder that is not there yet
+    into: PathBuf,
+}
+
+impl Export {
+    pub(super) fn run(self, _: &mut Output) -> Result<Verdict, Failure> {
+        self.which.recorded()?.export(&self.into)?;
+        eprintln!("exported to `{}`", self.into.display());
+        Ok(Verdict::Good)
+    }
+}
+
+/// A folder that is removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Self, Failure> {
+        let mut random = [0u8; 8];
+        let unwritable = |source| Failure::Unwritable { path: std::env::temp_dir(), source };
+        getrandom::fill(&mut random).map_err(|error| unwritable(std::io::Error::other(error.to_string())))?;
+        let name = format!("crealeph-replay-{:016x}", u64::from_le_bytes(random));
+        let path = std::env::temp_dir().join(name);
+        let mut builder = std::fs::DirBuilder::new();
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700).create(&path).map_err(unwritable)?;
+        Ok(Scratch(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(Path::new(&self.0));
+    }
+}

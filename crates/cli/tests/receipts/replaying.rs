@@ -1,0 +1,125 @@
+//! Replays: the script of a run in its workspace, and of an exported run where the workspace is not.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::world::{World, change_some};
+
+const SCRIPT: &str = "replay-agent-3.sh";
+
+fn git(folder: &Path, arguments: &[&str]) {
+    let ran = Command::new("git")
+        .args(["-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "init.defaultBranch=main"])
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
+}
+
+/// The script as somebody else runs it: elsewhere, with nothing but the program.
+fn replay(run: &Path, arguments: &[&str]) -> Output {
+    Command::new(run.join(SCRIPT))
+        .args(arguments)
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("CREALEPH", env!("CARGO_BIN_EXE_crealeph"))
+        .current_dir("/")
+        .output()
+        .unwrap()
+}
+
+fn told(ran: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr))
+}
+
+/// A repository with a commit, a clone of it, a run on it, and the run exported.
+fn exported() -> (World, PathBuf, PathBuf, PathBuf) {
+    let mut world = World::new();
+    let folder = world.folder.path().to_owned();
+    fs::write(folder.join(".gitignore"), "built/\n").unwrap();
+    std::os::unix::fs::symlink("kept.txt", folder.join("link")).unwrap();
+    git(&folder, &["init", "-q"]);
+    git(&folder, &["add", "-A"]);
+    git(&folder, &["commit", "-qm", "before"]);
+    let elsewhere = tempfile::tempdir().unwrap().keep();
+    let clone = elsewhere.join("clone");
+    git(&elsewhere, &["clone", "-q", folder.to_str().unwrap(), clone.to_str().unwrap()]);
+    let (run, _) = world.run(change_some);
+    let exported = elsewhere.join("exported");
+    let id = run.file_name().unwrap().to_str().unwrap().to_owned();
+    let ran = world.crealeph(&["work", "export", &id, exported.to_str().unwrap()]);
+    assert!(ran.status.success(), "{}", told(&ran));
+    (world, elsewhere, clone, exported.join("runs").join(id))
+}
+
+#[test]
+fn a_replay_gives_the_same_hash_and_leaves_the_workspace_alone() {
+    let mut world = World::new();
+    let (run, sealed) = world.run(change_some);
+    fs::write(world.at("kept.txt"), "a person went on").unwrap();
+    let before = world.workspace.snapshot().unwrap().state().hash();
+    let ran = replay(&run, &[]);
+    let hash = sealed.receipt.after_hash.to_string();
+    assert!(ran.status.success() && told(&ran).contains(&hash), "{}", told(&ran));
+    assert_eq!(world.workspace.snapshot().unwrap().state().hash(), before);
+}
+
+#[test]
+fn an_exported_run_replays_without_its_workspace_and_on_a_fresh_clone() {
+    let (world, elsewhere, clone, run) = exported();
+    let workspace = world.folder.path().to_owned();
+    drop(world);
+    assert!(!workspace.exists());
+    let ran = replay(&run, &[]);
+    assert!(ran.status.success(), "{}", told(&ran));
+    let ran = replay(&run, &["--on", clone.to_str().unwrap()]);
+    assert!(ran.status.success(), "{}", told(&ran));
+    assert!(!clone.join(".crealeph").exists() && clone.join("gone.txt").exists(), "the clone was touched");
+    // A file of the clone that is not what it was; what git ignores does not matter.
+    fs::create_dir(clone.join("built")).unwrap();
+    fs::write(clone.join("built/x"), "x").unwrap();
+    assert!(replay(&run, &["--on", clone.to_str().unwrap()]).status.success());
+    fs::write(clone.join("kept.txt"), "one\nother\n").unwrap();
+    let ran = replay(&run, &["--on", clone.to_str().unwrap()]);
+    assert!(!ran.status.success() && told(&ran).contains("`kept.txt` differs"), "{}", told(&ran));
+    fs::remove_dir_all(elsewhere).unwrap();
+}
+
+#[test]
+fn an_export_can_be_verified_and_what_was_changed_in_it_is_found() {
+    let (world, elsewhere, _, run) = exported();
+    let key = elsewhere.join("kept.key");
+    fs::write(&key, world.signer().verifier_keys().join("\n")).unwrap();
+    let (run_text, key) = (run.to_str().unwrap(), key.to_str().unwrap());
+    let (code, said) = world.verify(&[run_text, "--key", key]);
+    assert_eq!((code, said["filesCheckedAgainst"].as_str()), (0, Some("states")), "{said}");
+    // A recorded content is not what it was.
+    let hash = crealeph_contracts::digest::Blake3::of(b"one\n2\n").to_string();
+    let object = run.join("../../objects").join(&hash[..2]).join(&hash[2..]);
+    fs::write(&object, "one\n3\n").unwrap();
+    let ran = replay(&run, &[]);
+    assert!(!ran.status.success() && told(&ran).contains(&hash), "{}", told(&ran));
+    assert_eq!(world.verify(&[run_text, "--key", key]).0, 1);
+    fs::write(&object, "one\n2\n").unwrap();
+    assert!(replay(&run, &[]).status.success());
+    // So is the receipt.
+    let receipt = run.join("RECEIPT.json");
+    let text = fs::read_to_string(&receipt).unwrap();
+    fs::write(&receipt, text.replace("Edit", "Exit")).unwrap();
+    assert!(!replay(&run, &[]).status.success());
+    fs::remove_dir_all(elsewhere).unwrap();
+}
+
+#[test]
+fn a_failure_has_nothing_to_replay_and_an_export_overwrites_nothing() {
+    let mut world = World::new();
+    let (failed, _) = world.failure();
+    assert!(!failed.join(SCRIPT).exists());
+    let ran = world.crealeph(&["work", "replay", failed.to_str().unwrap()]);
+    assert!(ran.status.code() == Some(2) && told(&ran).contains("succeeded"), "{}", told(&ran));
+    let (run, _) = world.run(change_some);
+    let ran = world.crealeph(&["work", "export", run.to_str().unwrap(), "new"]);
+    assert!(ran.status.code() == Some(2) && told(&ran).contains("is there already"), "{}", told(&ran));
+}

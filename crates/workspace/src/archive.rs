@@ -1,0 +1,210 @@
+//! States and contents read where they lie: in a workspace's `.crealeph`, or in an export of a run that was made of it. Owns
+//! replaying one state into another in a scratch folder; writes nothing into the archive, and makes exports that hold
+//! exactly what the named states need.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::change::changes_between;
+use crate::control::Control;
+use crate::kept_state::{KeepError, kept_in, lay_out_from, manifest};
+use crate::node::Node;
+use crate::path::{TreePath, join};
+use crate::rooted::Root;
+use crate::rules::IgnoreFiles;
+use crate::scan::{Limits, Refusal, RefusalReason, ScanError, Snapshot, scan, unread_at};
+use crate::state::{State, StateHash};
+use crate::store::Store;
+
+/// A folder with `states` and `objects` in it.
+#[derive(Debug)]
+pub struct Archive {
+    control: Control,
+}
+
+impl Archive {
+    /// The archive in a folder; none where the folder holds no states.
+    pub fn open(folder: &Path) -> Option<Self> {
+        let control = Control::at(folder);
+        (control.states().is_dir() && control.objects().is_dir()).then_some(Archive { control })
+    }
+
+    /// A state that was kept.
+    ///
+    /// # Errors
+    /// When it was not, or its manifest is damaged.
+    pub fn kept(&self, hash: StateHash) -> Result<State, KeepError> {
+        kept_in(&self.control, hash)
+    }
+
+    /// Writes a state that was kept into a folder that is empty or not there.
+    ///
+    /// # Errors
+    /// When the state was not kept whole, or the folder cannot be written.
+    pub fn restore(&self, state: &State, into: &Path) -> Result<(), KeepError> {
+        lay_out_from(&self.control, state.entries(), into)
+    }
+
+    /// Turns a folder that holds one state into another that was kept, file by file.
+    ///
+    /// # Errors
+    /// When a content is not here, or the folder cannot be written.
+    pub fn advance(&self, from: &State, to: &State, folder: &Path) -> Result<(), KeepError> {
+        let changes = changes_between(from, to);
+        for change in &changes {
+            if change.before.is_some() {
+                let path = folder.join(change.path.as_str());
+                fs::remove_file(&path).map_err(|source| KeepError::Place { path, source })?;
+            }
+        }
+        for change in &changes {
+            let Some(node) = &change.after else { continue };
+            let path = folder.join(change.path.as_str());
+            remove_empty_folders(&path);
+            if let Some(parent) = path.parent() {
+                let failed = |source| KeepError::Place { path: parent.to_owned(), source };
+                fs::create_dir_all(parent).map_err(failed)?;
+            }
+            self.write(&path, node)?;
+        }
+        Ok(())
+    }
+
+    fn write(&self, path: &Path, node: &Node) -> Result<(), KeepError> {
+        let failed = |source| KeepError::Place { path: path.to_owned(), source };
+        match node {
+            Node::Symlink { target } => std::os::unix::fs::symlink(&**target, path).map_err(failed),
+            Node::File { digest, executable, .. } => {
+                let file =
+                    File::options().read(true).write(true).create_new(true).open(path).map_err(failed)?;
+                Store::new(&self.control).copy_to(digest, &file, path)?;
+                let mode = fs::Permissions::from_mode(if *executable { 0o755 } else { 0o644 });
+                file.set_permissions(mode).map_err(failed)
+            }
+        }
+    }
+
+    /// Writes some states, each whole, and every content they need into a folder that is not there yet.
+    ///
+    /// # Errors
+    /// When a state was not kept whole, or the folder cannot be written.
+    pub fn export(&self, states: &[StateHash], into: &Path) -> Result<(), KeepError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| KeepError::Place { path, source }
+        };
+        let target = Control::at(into);
+        for folder in [target.states(), target.objects()] {
+            fs::create_dir_all(&folder).map_err(failed(&folder))?;
+        }
+        let (from, to) = (Store::new(&self.control), Store::new(&target));
+        let mut done = BTreeSet::new();
+        for hash in states {
+            let state = self.kept(*hash)?;
+            for node in state.entries().values() {
+                let Node::File { digest, .. } = node else { continue };
+                if !done.insert(*digest) {
+                    continue;
+                }
+                let path = to.path(digest);
+                if let Some(parent) = path.parent() {
+                    fs::create_dir_all(parent).map_err(failed(parent))?;
+                }
+                let file = File::options().read(true).write(true).create_new(true).open(&path);
+                from.copy_to(digest, &file.map_err(failed(&path))?, &path)?;
+            }
+            let path = target.states().join(hash.to_string());
+            fs::write(&path, manifest(&state)).map_err(failed(&path))?;
+        }
+        Ok(())
+    }
+}
+
+/// Folders without a file, where a file is to be.
+fn remove_empty_folders(path: &Path) {
+    if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+            remove_empty_folders(&entry.path());
+        }
+        // One that is not empty stays, and what is to be written there says so.
+        let _ = fs::remove_dir(path);
+    }
+}
+
+/// The state of a folder in which everything counts: no rules, no repository, no `.crealeph`.
+///
+/// # Errors
+/// When something cannot be read or cannot be part of a state.
+pub fn state_of_everything(folder: &Path) -> Result<State, ScanError> {
+    let mut entries = BTreeMap::new();
+    everything(&open(folder)?, "", Limits::default().max_depth, &mut entries)?;
+    Ok(State::new(entries)?)
+}
+
+fn everything(
+    root: &Root,
+    folder: &str,
+    depth_left: usize,
+    entries: &mut BTreeMap<TreePath, Node>,
+) -> Result<(), ScanError> {
+    let failed = |source| ScanError::Io { path: root.at(folder), source };
+    for entry in fs::read_dir(root.at(folder)).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let name = entry.file_name();
+        let refused = |reason| {
+            let path = join(folder, &name.to_string_lossy());
+            ScanError::Refused(vec![Refusal { path, reason }])
+        };
+        let path = join(folder, name.to_str().ok_or_else(|| refused(RefusalReason::NotUtf8))?);
+        if entry.file_type().map_err(failed)?.is_dir() {
+            let depth_left = depth_left.checked_sub(1).ok_or_else(|| ScanError::TooMuch {
+                path: path.clone(),
+                what: "folders within folders",
+                limit: Limits::default().max_depth as u64,
+                setting: "max_depth",
+            })?;
+            everything(root, &path, depth_left, entries)?;
+            continue;
+        }
+        if let Some(found) = unread_at(root, &path)?.map_err(refused)? {
+            let node = found.read(root, &path)?;
+            entries
+                .insert(TreePath::parse(&path).map_err(|fault| refused(RefusalReason::Path(fault)))?, node);
+        }
+    }
+    Ok(())
+}
+
+/// The state of a folder by the rules of workspaces, without making it one: nothing is written there.
+///
+/// # Errors
+/// When something cannot be read or cannot be part of a state.
+pub fn state_without_cache(folder: &Path) -> Result<Snapshot, ScanError> {
+    scan(&open(folder)?, &Limits::default(), &IgnoreFiles::default(), None)
+}
+
+/// Copies the files of a state from the folder it was read from into an empty one.
+///
+/// # Errors
+/// When a file cannot be read or written.
+pub fn copy_state(state: &State, from: &Path, into: &Path) -> Result<(), KeepError> {
+    for (path, node) in state.entries() {
+        let (source, target) = (from.join(path.as_str()), into.join(path.as_str()));
+        let failed = |error: io::Error| KeepError::Place { path: target.clone(), source: error };
+        if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent).map_err(failed)?;
+        }
+        match node {
+            Node::Symlink { target: to } => std::os::unix::fs::symlink(&**to, &target).map_err(failed)?,
+            Node::File { .. } => drop(fs::copy(&source, &target).map_err(failed)?),
+        }
+    }
+    Ok(())
+}
+
+fn open(folder: &Path) -> Result<Root, ScanError> {
+    Root::open(folder).map_err(|source| ScanError::Io { path: PathBuf::from(folder), source })
+}

@@ -1,0 +1,144 @@
+//! `cargo xtask tools`: what the tests need from PyPI and npm, at fixed versions, in `target/tools`. The test command runs it
+//! first; what is there already is not fetched again, and fetching has a bound in time.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::failure::{Failure, Outcome};
+use crate::process;
+
+/// Longer than either takes on a slow connection.
+const PATIENCE: Duration = Duration::from_secs(15 * 60);
+
+struct Tools {
+    /// The folder under `target/tools`.
+    folder: &'static str,
+    /// What is in it, as its installer takes it.
+    packages: &'static [&'static str],
+    why: &'static str,
+    install: fn(&Path, &[&str]) -> Vec<Command>,
+}
+
+const TOOLS: &[Tools] = &[
+    Tools {
+        folder: "python",
+        packages: &["in-toto-attestation==0.9.3", "securesystemslib==1.6.0", "cryptography==50.0.2"],
+        why: "receipts are checked with implementations that are not ours",
+        install: |folder, packages| {
+            let mut pip = Command::new("python3");
+            pip.args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--root-user-action=ignore",
+                "--target",
+            ]);
+            pip.arg(folder).args(packages);
+            vec![pip]
+        },
+    },
+    Tools {
+        folder: "agents",
+        packages: &["@anthropic-ai/claude-code@2.1.197", "@openai/codex@0.166.0"],
+        why: "the presets for agents are tested with the agents themselves",
+        install: |folder, packages| {
+            let mut npm = Command::new("npm");
+            npm.args([
+                "install",
+                "--no-audit",
+                "--no-fund",
+                "--loglevel=error",
+                "--ignore-scripts",
+                "--prefix",
+            ]);
+            npm.arg(folder).args(packages);
+            // What its install script does, and all it does.
+            let mut claude = Command::new("node");
+            claude.arg(folder.join("node_modules/@anthropic-ai/claude-code/install.cjs"));
+            vec![npm, claude]
+        },
+    },
+];
+
+pub(crate) fn run(root: &Path, arguments: &[String]) -> Outcome {
+    match arguments.first() {
+        None => ensure(root),
+        Some(unknown) => {
+            Err(Failure::Usage(format!("`cargo xtask tools` takes no arguments, and `{unknown}` is one")))
+        }
+    }
+}
+
+/// Sees to it that everything is there.
+pub(crate) fn ensure(root: &Path) -> Outcome {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    TOOLS.iter().try_for_each(|tools| ensure_one(&target.join("tools"), tools))
+}
+
+/// Installs beside what is there and puts it in its place when it is whole; a file in it says what it holds.
+fn ensure_one(folder: &Path, tools: &Tools) -> Outcome {
+    let place = folder.join(tools.folder);
+    let wanted = tools.packages.join("\n");
+    let label = |place: &Path| place.join("installed.txt");
+    if fs::read_to_string(label(&place)).is_ok_and(|there| there == wanted) {
+        return Ok(());
+    }
+    eprintln!("fetching {}: {}", tools.packages.join(", "), tools.why);
+    let fresh = folder.join(format!("{}.new", tools.folder));
+    for old in [&fresh, &place] {
+        match fs::remove_dir_all(old) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Failure::file("remove", old)(error));
+            }
+            _ => {}
+        }
+    }
+    fs::create_dir_all(&fresh).map_err(Failure::file("create", &fresh))?;
+    for mut command in (tools.install)(&fresh, tools.packages) {
+        process::run_within(&mut command, PATIENCE)?;
+    }
+    fs::write(label(&fresh), wanted).map_err(Failure::file("write", &fresh))?;
+    fs::rename(&fresh, &place).map_err(Failure::file("rename", &fresh))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::temporary::TemporaryFolder;
+
+    const ONCE: Tools = Tools {
+        folder: "sample",
+        packages: &["one@1"],
+        why: "a test",
+        install: |folder, packages| {
+            let mut command = Command::new("mkdir");
+            command.args(packages.iter().map(|package| folder.join(package)));
+            vec![command]
+        },
+    };
+
+    #[test]
+    fn what_is_there_is_not_fetched_again_and_another_version_is() {
+        let folder = TemporaryFolder::create().unwrap();
+        let there = folder.path().join("sample/one@1");
+        ensure_one(folder.path(), &ONCE).unwrap();
+        assert!(there.is_dir());
+        fs::remove_dir(&there).unwrap();
+        ensure_one(folder.path(), &ONCE).unwrap();
+        assert!(!there.exists(), "nothing was installed a second time");
+        ensure_one(folder.path(), &Tools { packages: &["one@2"], ..ONCE }).unwrap();
+        assert!(folder.path().join("sample/one@2").is_dir());
+    }
+
+    #[test]
+    fn a_failed_installation_leaves_nothing_that_looks_whole() {
+        let folder = TemporaryFolder::create().unwrap();
+        let fails = Tools { install: |_, _| vec![Command::new("false")], ..ONCE };
+        assert!(ensure_one(folder.path(), &fails).is_err());
+        assert!(!folder.path().join("sample").exists());
+    }
+}
