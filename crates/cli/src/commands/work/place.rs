@@ -56,6 +56,11 @@ impl Place {
 
     /// Opens everything.
     pub(super) fn open(&self, bound: Bound) -> Result<Work, Failure> {
+        Ok(self.open_telling(bound)?.0)
+    }
+
+    /// The same, with what an earlier process had left.
+    pub(super) fn open_telling(&self, bound: Bound) -> Result<(Work, Recovered), Failure> {
         let settled = self.settle()?;
         let workspace = self.folder()?;
         let config = WorkConfig::load(&self.config()?)?;
@@ -74,7 +79,7 @@ impl Place {
         };
         let (work, recovered) = Work::open(setup)?;
         tell(&recovered);
-        Ok(work)
+        Ok((work, recovered))
     }
 }
 
