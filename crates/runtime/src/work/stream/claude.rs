@@ -17,7 +17,7 @@ const MAX_OPEN: usize = 64;
 
 /// What was read so far.
 #[derive(Debug, Default)]
-pub struct Stream {
+pub(in crate::work) struct Stream {
     /// The tokens of the last messages; a message comes in several events, each with its usage so far.
     open: Vec<(String, f64)>,
     /// The tokens of all messages.

@@ -20,7 +20,7 @@ const MAX_ITEMS: usize = 100_000;
 
 /// What was read so far.
 #[derive(Debug, Default)]
-pub struct Stream {
+pub(in crate::work) struct Stream {
     seen: BTreeSet<String>,
     tokens: Growing,
 }

@@ -11,7 +11,7 @@ use super::trace::Reported;
 
 /// Whose stream it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub(super) enum Format {
     /// Claude Code's `--output-format stream-json`.
     Claude,
     /// `codex exec --json`.
@@ -20,12 +20,12 @@ pub enum Format {
 
 impl Format {
     /// Every format, by name.
-    pub const ALL: [(&'static str, Self); 2] = [("claude", Self::Claude), ("codex", Self::Codex)];
+    pub(super) const ALL: [(&'static str, Self); 2] = [("claude", Self::Claude), ("codex", Self::Codex)];
 }
 
 /// Reads one stream.
 #[derive(Debug)]
-pub enum Reader {
+pub(super) enum Reader {
     /// Of Claude Code.
     Claude(claude::Stream),
     /// Of Codex.
@@ -34,7 +34,7 @@ pub enum Reader {
 
 impl Reader {
     /// A reader at the start of a stream.
-    pub fn new(format: Format) -> Self {
+    pub(super) fn new(format: Format) -> Self {
         match format {
             Format::Claude => Reader::Claude(claude::Stream::default()),
             Format::Codex => Reader::Codex(codex::Stream::default()),
@@ -42,7 +42,7 @@ impl Reader {
     }
 
     /// What one more line reports.
-    pub fn line(&mut self, line: &str) -> Vec<Reported> {
+    pub(super) fn line(&mut self, line: &str) -> Vec<Reported> {
         let Ok(event) = serde_json::from_str::<Value>(line) else { return Vec::new() };
         match self {
             Reader::Claude(stream) => stream.event(&event),
