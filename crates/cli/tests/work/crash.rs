@@ -63,7 +63,7 @@ fn newest_success(world: &World) -> Value {
     let status = world.crealeph(&["work", "status", "--limit", "100000"]);
     let text = String::from_utf8(status.stdout).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let newest = lines.filter(|line| line["status"] == "success").last().unwrap();
+    let newest = lines.rev().find(|line| line["status"] == "success").unwrap();
     let shown = world.crealeph(&["work", "show", newest["run"].as_str().unwrap()]);
     serde_json::from_slice(&shown.stdout).unwrap()
 }

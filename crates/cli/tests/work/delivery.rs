@@ -97,7 +97,7 @@ fn a_branch_gets_one_commit_per_item_and_the_tree_stays() {
     assert_eq!(log.lines().collect::<Vec<_>>(), expected);
     assert_eq!(world.git(&["show", "agents/work:c.txt"]), "one\ntwo\nthree\na\n");
     assert_eq!(world.git(&["ls-tree", "agents/work", "a.txt", "link"]).matches("100755").count(), 1);
-    assert_eq!(world.git(&["ls-tree", "-r", "--name-only", "agents/work"]).contains("src/b.txt"), false);
+    assert!(!world.git(&["ls-tree", "-r", "--name-only", "agents/work"]).contains("src/b.txt"));
 }
 
 #[test]
