@@ -11,7 +11,9 @@ use crealeph_sandbox::{Host, Preset};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use toml::Value;
 
+use super::presets;
 use super::prompt::Prompt;
+use super::stream::Format;
 use crate::configuration::{ConfigError, Configuration, Table, Wrong, absolute};
 
 const MAX_AGENTS: usize = 256;
@@ -66,6 +68,10 @@ pub struct WorkAgent {
     pub agent_id: AgentId,
     /// Program and arguments, as written.
     pub(super) command: Vec<String>,
+    /// How its standard output is read into the trace, where it is.
+    pub(super) stream: Option<Format>,
+    /// Not from the configuration: reached by its name alone.
+    pub(super) is_built_in: bool,
     /// The folder that relative paths start from.
     pub(super) folder: PathBuf,
     pub(super) prompt: Prompt,
@@ -86,21 +92,28 @@ pub struct WorkAgent {
 }
 
 impl WorkConfig {
-    /// Reads the agents for work of a configuration.
+    /// Reads the agents for work of a configuration, and those that are known by name where it has none of that name.
     ///
     /// # Errors
     /// When something under `[work]` is not understood.
     pub fn read(configuration: &Configuration) -> Result<Self, ConfigError> {
-        let Some(section) = configuration.section("work")? else { return Ok(WorkConfig::default()) };
+        let none = toml::Table::new();
+        let section = configuration.section("work")?.unwrap_or(&none);
         let read = || {
             let table = Table::new(section);
-            let agents = table.entries("agents", MAX_AGENTS, |name, value| {
+            let mut agents = table.entries("agents", MAX_AGENTS, |name, value| {
                 let table = value
                     .as_table()
                     .ok_or_else(|| format!("`{name}` is not a table; write `[work.agents.{name}]`"))?;
                 agent(name, table, configuration.folder()).map_err(|why| format!("`{name}`: {why}"))
             })?;
             table.finish()?;
+            for (name, table) in presets::all() {
+                if !agents.contains_key(name) {
+                    let built_in = agent(name, &table, configuration.folder())?;
+                    agents.insert(name.to_owned(), WorkAgent { is_built_in: true, ..built_in });
+                }
+            }
             Ok(WorkConfig { agents })
         };
         read().map_err(|why| configuration.wrong("work", why))
@@ -108,11 +121,12 @@ impl WorkConfig {
 
     /// The agents that an id names.
     pub fn of(&self, id: AgentId) -> impl Iterator<Item = &WorkAgent> {
-        self.agents.values().filter(move |agent| agent.agent_id == id)
+        self.agents.values().filter(move |agent| agent.agent_id == id && !agent.is_built_in)
     }
 }
 
 fn agent(name: &str, table: &toml::Table, folder: &Path) -> Result<WorkAgent, Wrong> {
+    let table = &presets::expanded(table)?;
     let table = Table::new(table);
     let agent_id = table.text("agent_id")?.ok_or("`agent_id` is missing; write `agent_id = \"agent-1\"`")?;
     let agent_id = AgentId::parse(agent_id).ok_or_else(|| {
@@ -123,6 +137,7 @@ fn agent(name: &str, table: &toml::Table, folder: &Path) -> Result<WorkAgent, Wr
         }
     })?;
     let command = command(&table)?;
+    let stream = table.text("stream")?.map(stream).transpose()?;
     let prompt = Prompt::parse(table.text("prompt")?.unwrap_or("{description}"))?;
     let hide = match table.has("hide") {
         true => table.texts("hide", MAX_LISTED)?,
@@ -138,6 +153,8 @@ fn agent(name: &str, table: &toml::Table, folder: &Path) -> Result<WorkAgent, Wr
         name: name.to_owned(),
         agent_id,
         command,
+        stream,
+        is_built_in: false,
         folder: folder.to_owned(),
         prompt,
         granted: granted(&table, folder)?,
@@ -183,6 +200,14 @@ fn path_rules(table: Table<'_>) -> Result<PathRulesSource, Wrong> {
     };
     table.finish()?;
     Ok(source)
+}
+
+fn stream(name: &str) -> Result<Format, Wrong> {
+    let found = Format::ALL.iter().find(|(known, _)| *known == name).map(|(_, format)| *format);
+    found.ok_or_else(|| {
+        let known: Vec<&str> = Format::ALL.iter().map(|(name, _)| *name).collect();
+        format!("`stream` is `{name}`; the streams that can be read are {}", known.join(", "))
+    })
 }
 
 /// A list of program and arguments, or one text for the shell.
@@ -246,7 +271,7 @@ fn seeded(path: &str, folder: &Path) -> (PathBuf, PathBuf) {
     }
 }
 
-fn at_home(path: &str) -> Option<PathBuf> {
+pub(super) fn at_home(path: &str) -> Option<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from)?;
     path.strip_prefix("~/").map(|inside| absolute(&home, inside))
 }

@@ -94,7 +94,8 @@ pub(super) fn limits(agent: &WorkAgent, wall_ms: u64) -> Limits {
         cpu_ms: usual.cpu_ms.max(wall_ms.saturating_mul(8)),
         memory_bytes: agent.memory_bytes,
         processes: agent.processes,
-        file_bytes: agent.disk_bytes.max(1),
+        // One large file is ended by the bound on all that is written, not cut off where nobody notices.
+        file_bytes: usual.file_bytes.max(agent.disk_bytes),
         disk_bytes: agent.disk_bytes,
         stdout_bytes: agent.output_bytes,
         stderr_bytes: agent.output_bytes,

@@ -10,13 +10,13 @@ use crealeph_contracts::json::{JsonObject, Limits, Node, ObjectWriter, parse};
 use crealeph_contracts::scalar::{ClientKey, Literal, Name};
 use crealeph_contracts::shape::Shape;
 use crealeph_contracts::violation::Report;
-use crealeph_contracts::{Receipt, RunResult, WorkItem};
+use crealeph_contracts::{Receipt, WorkItem};
 use crealeph_workspace::{Capsule, HeldId, PublishError};
 
 use super::commit::{Concluded, unpublished};
 use super::config::WorkAgent;
 use super::counts::Counts;
-use super::engine::{DIFF_FILE, Landing, Work, WorkError};
+use super::engine::{DIFF_FILE, Landing, Work, WorkError, line};
 use super::receipt::{Deltas, ITEM_FILE, SealError};
 use super::run::{Ending, Ran};
 use super::store::{Event, Locked, Waiting};
@@ -87,11 +87,12 @@ impl Work {
         Ok(Waits { run, item, since: at, files: landing.changes.len() })
     }
 
-    /// Carries out a verdict on a held run: it lands, or it is thrown away.
+    /// Carries out a verdict on a held run: it lands, or it is thrown away. Gives the RunResult with its item's id, and
+    /// whether it landed.
     ///
     /// # Errors
     /// When no such run waits, or something cannot be written.
-    pub fn decide(&self, run: &str, opinion: &Opinion) -> Result<(WorkItem, Valid<RunResult>), WorkError> {
+    pub fn decide(&self, run: &str, opinion: &Opinion) -> Result<(String, bool), WorkError> {
         let locked = self.runs.lock()?;
         let history = self.history()?;
         let waiting = history.held.get(run).ok_or_else(|| WorkError::NotHeld(run.to_owned()))?.clone();
@@ -109,7 +110,7 @@ impl Work {
         self.ledger.append(&self.tenant, vec![verdict]).map_err(WorkError::Unrecorded)?;
         let ending = match opinion.is_approved {
             true => match self.approve(&locked, &mut ran, agent, &waiting)? {
-                Ok(Concluded::Finished(result)) => return Ok((ran.item, *result)),
+                Ok(Concluded::Finished(result)) => return Ok((line(&ran.item, &result), true)),
                 Ok(Concluded::Held(_)) => Ending::Interrupted,
                 Err(ending) => ending,
             },
@@ -121,7 +122,7 @@ impl Work {
         if self.workspace.held()?.contains(&publish) {
             self.workspace.resume(&publish)?.discard()?;
         }
-        Ok((ran.item, result))
+        Ok((line(&ran.item, &result), false))
     }
 
     fn approve(

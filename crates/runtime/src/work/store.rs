@@ -104,7 +104,8 @@ fn failed<'p>(action: &'static str, path: &'p Path) -> impl Fn(io::Error) -> Run
 pub(super) struct Runs {
     folder: PathBuf,
     owner: String,
-    _alive: File,
+    /// Locked as long as this process may run something.
+    alive: Option<File>,
 }
 
 /// The journal while nobody else writes to it.
@@ -132,7 +133,12 @@ impl Runs {
         let path = owners.join(&owner);
         let alive = File::create(&path).map_err(failed("make", &path))?;
         alive.lock().map_err(failed("lock", &path))?;
-        Ok(Runs { folder, owner, _alive: alive })
+        Ok(Runs { folder, owner, alive: Some(alive) })
+    }
+
+    /// The runs of a workspace, to be looked at.
+    pub(super) fn reader(workspace: &Path) -> Self {
+        Runs { folder: workspace.join(".crealeph/runs"), owner: String::new(), alive: None }
     }
 
     pub(super) fn owner(&self) -> &str {
@@ -197,7 +203,9 @@ impl Runs {
 
 impl Drop for Runs {
     fn drop(&mut self) {
-        let _ = fs::remove_file(self.folder.join(OWNERS).join(&self.owner));
+        if self.alive.is_some() {
+            let _ = fs::remove_file(self.folder.join(OWNERS).join(&self.owner));
+        }
     }
 }
 
@@ -293,6 +301,7 @@ fn sync(folder: &Path) -> Result<(), RunsError> {
 /// A run that was started, as the journal tells it.
 #[derive(Clone, Debug)]
 pub(super) struct Begun {
+    pub(super) item: String,
     pub(super) batch: String,
     pub(super) owner: String,
     pub(super) at: String,
@@ -334,8 +343,8 @@ impl History {
         match event {
             Event::Began { batch, .. } => drop(self.open.insert(batch)),
             Event::Ended { batch, .. } => drop(self.open.remove(&batch)),
-            Event::Started { run, batch, owner, at, before, .. } => {
-                self.begun.insert(run, Begun { batch, owner, at, before });
+            Event::Started { run, item, batch, owner, at, before } => {
+                self.begun.insert(run, Begun { item, batch, owner, at, before });
             }
             Event::Prepared { run, publish, finished } => {
                 self.prepared.insert(run, (publish, *finished));

@@ -1,5 +1,6 @@
 //! `crealeph work`: work items, their runs and what proves them. One file per task; here they are only listed.
 
+mod decide;
 mod display;
 mod key;
 mod place;
@@ -7,6 +8,7 @@ mod plan;
 mod replay;
 mod run;
 mod signals;
+mod status;
 mod told;
 mod verify;
 
@@ -28,6 +30,14 @@ pub(super) struct Work {
 #[derive(Debug, Subcommand)]
 enum Task {
     Run(Box<run::Run>),
+    Status(status::Status),
+    Show(status::Show),
+    Diff(status::Diff),
+    /// Let a held change land: tested again where the workspace has moved
+    Approve(decide::Decide),
+    /// Throw a held change away
+    Reject(decide::Decide),
+    Recover(decide::Recover),
     Plan(plan::PlanCommand),
     Verify(verify::Verify),
     Key(key::Key),
@@ -39,16 +49,26 @@ impl Work {
     pub(super) fn wants_json(&self) -> bool {
         match &self.task {
             Task::Run(command) => command.wants_json(),
+            Task::Status(command) => command.wants_json(),
+            Task::Show(command) => command.wants_json(),
+            Task::Approve(command) | Task::Reject(command) => command.wants_json(),
+            Task::Recover(command) => command.wants_json(),
             Task::Plan(command) => command.json,
             Task::Verify(command) => command.wants_json(),
-            Task::Key(_) | Task::Export(_) => false,
-            Task::Replay(command) => command.json,
+            Task::Diff(_) | Task::Key(_) | Task::Export(_) => false,
+            Task::Replay(command) => command.wants_json(),
         }
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         match self.task {
             Task::Run(command) => command.run(output),
+            Task::Status(command) => command.run(output),
+            Task::Show(command) => command.run(output),
+            Task::Diff(command) => command.run(output),
+            Task::Approve(command) => command.run(true, output),
+            Task::Reject(command) => command.run(false, output),
+            Task::Recover(command) => command.run(output),
             Task::Plan(command) => command.run(output),
             Task::Verify(command) => command.run(output),
             Task::Key(command) => command.run(output),

@@ -1,9 +1,10 @@
 //! Where work is done: the workspace, its configuration and its ledger, as the flags of every `work` command name them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use crealeph_contracts::scalar::{LedgerId, RobotId};
+use crealeph_ledger::Location;
 use crealeph_runtime::configuration::{Configuration, FILE};
 use crealeph_runtime::work::{Recovered, Setup, Work, WorkConfig};
 
@@ -48,10 +49,35 @@ impl Place {
         self.at.clone().settle_with(self.configuration()?, &self.folder()?)
     }
 
+    /// Opens a scratch folder with the agents of this workspace and nothing else of it: a ledger and keys of its own.
+    pub(super) fn open_scratch(&self, folder: &Path) -> Result<Work, Failure> {
+        let ledger = folder.join(".crealeph/ledger.db");
+        let settled = Settled {
+            keys: folder.join(".crealeph/keys"),
+            location: Location::File(ledger),
+            ..self.settle()?
+        };
+        Ok(self.open_at(folder.to_owned(), settled, Bound::default())?.0)
+    }
+
     /// Opens everything.
     pub(super) fn open(&self, bound: Bound) -> Result<Work, Failure> {
-        let settled = self.settle()?;
-        let workspace = self.folder()?;
+        Ok(self.open_telling(bound)?.0)
+    }
+
+    /// The same, with what an earlier process had left.
+    pub(super) fn open_telling(&self, bound: Bound) -> Result<(Work, Recovered), Failure> {
+        let opened = self.open_at(self.folder()?, self.settle()?, bound)?;
+        tell(&opened.1);
+        Ok(opened)
+    }
+
+    fn open_at(
+        &self,
+        workspace: PathBuf,
+        settled: Settled,
+        bound: Bound,
+    ) -> Result<(Work, Recovered), Failure> {
         let config = WorkConfig::read(&settled.configuration)?;
         // The ledger lies in `.crealeph`, which the workspace makes with the right permissions.
         drop(crealeph_workspace::Workspace::open(&workspace).map_err(|error| Failure::Work(error.into()))?);
@@ -66,9 +92,7 @@ impl Place {
             robot: bound.robot,
             lineage: bound.lineage,
         };
-        let (work, recovered) = Work::open(setup)?;
-        tell(&recovered);
-        Ok(work)
+        Ok(Work::open(setup)?)
     }
 }
 

@@ -1,0 +1,159 @@
+//! `crealeph work status`, `show` and `diff`: runs, to be looked at.
+
+use clap::Args;
+use crealeph_contracts::json::ObjectWriter;
+use crealeph_runtime::work::{Inspect, Summary, WorkError};
+
+use super::place::Place;
+use crate::commands::Verdict;
+use crate::failure::Failure;
+use crate::output::Output;
+
+const EXAMPLES: &str = "\
+Examples:
+  crealeph work status
+  crealeph work show 0190a6f0 --diff
+  crealeph work diff fix-parser
+
+A run is named by its id, by the start of it, or by its item, whose newest run is meant.
+
+Exit codes: 0 shown, 2 cannot be shown.";
+
+/// List the runs of the workspace: what is over, what is held, what goes on
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Status {
+    /// Only the newest so many
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    limit: usize,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Show what became of a run
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Show {
+    /// The run
+    run: String,
+
+    /// Print what it changed, or what of it was discarded
+    #[arg(long)]
+    diff: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Print what a run changed, or what of it was discarded
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Diff {
+    /// The run
+    run: String,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Status {
+    pub(super) fn wants_json(&self) -> bool {
+        self.place.at.json
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let inspect = open(&self.place)?;
+        let all = inspect.all();
+        let is_json = self.place.at.json || !output.is_for_person();
+        let shown = all.get(all.len().saturating_sub(self.limit)..).unwrap_or_default();
+        for summary in shown {
+            match is_json {
+                true => output.line(&as_json(summary))?,
+                false => output.line(&format!(
+                    "{}  {:<12} {}  {}",
+                    summary.run,
+                    summary.state.as_str(),
+                    summary.at,
+                    summary.item.as_deref().unwrap_or("(merge of a level)")
+                ))?,
+            }
+        }
+        if shown.is_empty() && !is_json {
+            output.line("no run yet")?;
+        }
+        if shown.len() < all.len() {
+            eprintln!("{} older ones left out; see --limit", all.len() - shown.len());
+        }
+        Ok(Verdict::Good)
+    }
+}
+
+impl Show {
+    pub(super) fn wants_json(&self) -> bool {
+        self.place.at.json
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let inspect = open(&self.place)?;
+        let summary = inspect.find(&self.run).map_err(WorkError::from)?;
+        if self.diff {
+            return print_diff(&inspect, &summary, output);
+        }
+        let result = inspect.result(&summary.run).map_err(WorkError::from)?;
+        let is_json = self.place.at.json || !output.is_for_person();
+        match result {
+            Some(line) if is_json => output.line(&line)?,
+            Some(line) => {
+                let value = serde_json::from_str(&line).unwrap_or_default();
+                output.line(&super::told::finished(&value, ""))?;
+            }
+            None => output.line(&as_json(&summary))?,
+        }
+        if let (Some(verdict), false) = (&summary.verdict, is_json) {
+            let word = if verdict.is_approved { "approved" } else { "rejected" };
+            output
+                .line(&format!("  verdict  {word} by {} at {}: {}", verdict.who, verdict.at, verdict.why))?;
+        }
+        Ok(Verdict::Good)
+    }
+}
+
+impl Diff {
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let inspect = open(&self.place)?;
+        let summary = inspect.find(&self.run).map_err(WorkError::from)?;
+        print_diff(&inspect, &summary, output)
+    }
+}
+
+fn print_diff(inspect: &Inspect, summary: &Summary, output: &mut Output) -> Result<Verdict, Failure> {
+    let diff = inspect.diff(&summary.run).map_err(WorkError::from)?.unwrap_or_default();
+    output.text(&diff)?;
+    if diff.is_empty() {
+        eprintln!("run {} changed nothing", summary.run);
+    }
+    Ok(Verdict::Good)
+}
+
+pub(super) fn open(place: &Place) -> Result<Inspect, Failure> {
+    Ok(Inspect::open(&place.folder()?).map_err(WorkError::from)?)
+}
+
+fn as_json(summary: &Summary) -> String {
+    let mut text = String::new();
+    let mut object = ObjectWriter::new(&mut text);
+    object.text("run", &summary.run);
+    if let Some(item) = &summary.item {
+        object.text("id", item);
+    }
+    object.text("status", summary.state.as_str()).text("at", &summary.at);
+    if let Some(verdict) = &summary.verdict {
+        let mut inner = ObjectWriter::new(object.key("verdict"));
+        inner.text("verdict", if verdict.is_approved { "approved" } else { "rejected" });
+        inner.text("who", &verdict.who).text("why", &verdict.why).text("at", &verdict.at);
+        inner.end();
+    }
+    object.end();
+    text
+}

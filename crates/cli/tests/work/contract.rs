@@ -1,0 +1,262 @@
+//! The contract's test clauses and its error table, row by row.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::world::{World, item, item_with};
+
+#[test]
+fn a_success_changes_the_workspace_and_tells_all_of_it() {
+    let world = World::new();
+    let before = world.state();
+    let script = "printf 'four\\n' >> a.txt; printf new > c.txt; rm src/b.txt; chmod +x c.txt";
+    let line = world.run_one(item("w", script));
+    assert_eq!(line["status"], "success");
+    let root = world.root().canonicalize().unwrap();
+    let absolute = |path: &str| root.join(path);
+    assert_eq!(line["modified_files"], json!([absolute("a.txt")]));
+    assert_eq!(line["created_files"], json!([absolute("c.txt")]));
+    assert_eq!(line["deleted_files"], json!([absolute("src/b.txt")]));
+    assert_eq!(line["output_hash"], world.state());
+    assert_ne!(line["output_hash"], before);
+    assert_eq!(line["metrics"]["files_touched"], 3);
+    assert_eq!(line["metrics"]["delta_size"], 3);
+    let hash = blake3_of(&world, "c.txt");
+    assert_eq!(line["artifact_hashes"][absolute("c.txt").to_str().unwrap()], hash);
+    assert_eq!(line["artifact_hashes"].as_object().unwrap().len(), 2);
+    assert_eq!(world.read("a.txt"), "one\ntwo\nthree\nfour\n");
+    let receipt = world.receipt(&line);
+    assert_eq!((&receipt["before_hash"], &receipt["after_hash"]), (&json!(before), &line["output_hash"]));
+    assert_eq!(receipt["sandbox_strength"], "full");
+    assert_eq!(receipt["tool_trace"], json!([]), "an agent that reports nothing has an empty trace");
+}
+
+fn blake3_of(world: &World, path: &str) -> String {
+    crealeph_contracts::digest::Blake3::of(world.read(path).as_bytes()).to_string()
+}
+
+#[test]
+fn clause_1_a_failing_run_leaves_the_state_as_it_was() {
+    let world = World::new();
+    let before = world.state();
+    let line = world.run_one(item("w", "echo x >> a.txt; rm -rf src; exit 3"));
+    assert_eq!(line["status"], "failure");
+    assert!(line["error"].as_str().unwrap().contains("exit code 3"), "{line}");
+    assert_eq!(world.state(), before);
+    assert_eq!(line["output_hash"], before);
+    let receipt = world.receipt(&line);
+    assert_eq!((&receipt["status"], &receipt["artifacts"]), (&json!("failed"), &json!([])));
+}
+
+#[test]
+fn clause_2_more_files_than_allowed_are_denied_in_the_contracts_words() {
+    let world = World::new();
+    let before = world.state();
+    let two = "echo x > x; echo y > y";
+    let line = world.run_one(item_with("w", two, json!({ "constraints": { "max_files": 1 } })));
+    assert_eq!(line["status"], "denied");
+    assert_eq!(line["denial_reason"], "Exceeded max files: 2 > 1");
+    assert_eq!((world.state(), line["metrics"]["files_touched"].as_u64()), (before, Some(2)));
+    let line = world.run_one(item_with("w", two, json!({ "constraints": { "max_files": 2 } })));
+    assert_eq!(line["status"], "success");
+}
+
+#[test]
+fn a_larger_delta_than_allowed_and_laws_are_denied() {
+    let world = World::new();
+    let script = "sed -i 's/one/1/; s/three/3/' a.txt; echo x > x";
+    let line = world.run_one(item_with("w", script, json!({ "constraints": { "max_delta_size": 2 } })));
+    assert_eq!(line["denial_reason"], "Exceeded max delta size: 3 > 2");
+    let line = world.run_one(item("w", "mkdir -p .github; echo x > .github/ci.yml; echo y > y"));
+    assert_eq!(line["denial_reason"], "Denied path: .github/ci.yml");
+}
+
+#[test]
+fn the_guard_stops_an_agent_that_reports_too_many_tool_operations() {
+    let world = World::new();
+    // Without the guard it would go on for ten minutes.
+    let script =
+        "for i in 1 2 3 4 5; do echo '{\"tool\":\"t\"}' >> $CREALEPH_TRACE; done; echo x > x; sleep 600";
+    let start = Instant::now();
+    let constraints = json!({ "constraints": { "max_tool_ops": 4, "timeout_ms": 900_000 } });
+    let line = world.run_one(item_with("w", script, constraints));
+    assert_eq!(line["status"], "denied");
+    assert_eq!(line["denial_reason"], "Exceeded max tool ops: 5 > 4");
+    assert_eq!(line["metrics"]["tool_ops_count"], 5);
+    assert!(start.elapsed() < Duration::from_secs(300), "it was awaited");
+    assert!(!world.at("x").exists());
+}
+
+#[test]
+fn tokens_and_cost_stop_a_run_too() {
+    let world = World::with(
+        "[work.agents.one]\nagent_id = \"agent-1\"\ncommand = \"sh -c \\\"$(cat $CREALEPH_PROMPT)\\\"\"\nmax_tokens = 100\nmax_cost = 0.5\n",
+    );
+    let report = |line: &str| format!("echo '{line}' >> $CREALEPH_TRACE; sleep 600");
+    let line = world.run_one(item("w", &report(r#"{"tokens_used":101}"#)));
+    assert_eq!(line["denial_reason"], "Exceeded max tokens: 101 > 100");
+    let line = world.run_one(item("w", &report(r#"{"cost_usd":0.75}"#)));
+    assert_eq!(line["denial_reason"], "Exceeded max cost: 0.75 > 0.5");
+    let receipt = world.receipt(&line);
+    assert_eq!(receipt["cost_usd"], 0.75);
+}
+
+#[test]
+fn error_table_test_failure() {
+    let world = World::new();
+    let before = world.state();
+    let test = "echo '2 failed, 3 passed in 0.12s'; exit 1";
+    let line = world.run_one(item_with("w", "echo x > x", json!({ "test_command": test })));
+    assert_eq!(line["status"], "failure");
+    assert!(line["error"].as_str().unwrap().starts_with("Tests failed"), "{line}");
+    assert!(line["test_output"].as_str().unwrap().contains("2 failed"));
+    assert_eq!(line["metrics"]["tests_passed"], 3);
+    assert_eq!(line["metrics"]["tests_failed"], 2);
+    assert_eq!(world.state(), before);
+    // Fix and retry.
+    let test = json!({ "test_command": "grep -q x x && echo '1 passed in 0.01s'" });
+    let line = world.run_one(item_with("w", "echo x > x", test));
+    assert_eq!((&line["status"], &line["metrics"]["tests_passed"]), (&json!("success"), &json!(1)));
+}
+
+#[test]
+fn error_table_timeout() {
+    let world = World::new();
+    let before = world.state();
+    let script = "echo x > x; (while :; do echo y >> y; done) & trap '' TERM; sleep 600";
+    let start = Instant::now();
+    let line = world.run_one(item_with("w", script, json!({ "constraints": { "timeout_ms": 1500 } })));
+    assert_eq!(line["status"], "timeout");
+    assert!(line["error"].as_str().unwrap().contains("1500 ms"), "{line}");
+    assert!(start.elapsed() < Duration::from_secs(300));
+    assert_eq!(world.state(), before);
+}
+
+#[test]
+fn error_table_tool_error() {
+    let world = World::with("[work.agents.one]\nagent_id = \"agent-1\"\ncommand = [\"no-such-program\"]\n");
+    let line = world.run_one(item("w", ""));
+    assert_eq!(line["status"], "failure");
+    assert!(line["error"].as_str().unwrap().contains("no-such-program"), "{line}");
+}
+
+#[test]
+fn error_table_dependency_missing_blocks_until_it_is_there() {
+    let world = World::new();
+    let waiting = item_with("second", "echo 2 > two", json!({ "dependencies": ["first"] }));
+    let ran = world.run(std::slice::from_ref(&waiting), &[]);
+    assert_eq!((ran.code, &ran.of("second")["status"]), (1, &json!("blocked")));
+    assert_eq!(ran.of("second")["waits_for"], json!(["first"]));
+    assert!(!world.at("two").exists());
+    world.run_one(item("first", "echo 1 > one"));
+    assert_eq!(world.run_one(waiting)["status"], "success");
+}
+
+#[test]
+fn missing_inputs_and_outputs_are_failures_that_say_so() {
+    let world = World::new();
+    world.write(".gitignore", "ignored\n");
+    let line =
+        world.run_one(item_with("w", "echo x > x", json!({ "input_files": ["a.txt", "no/such.txt"] })));
+    assert_eq!(line["error"], "Missing input files: no/such.txt");
+    assert!(!world.at("x").exists());
+    let outputs = json!({ "output_files": ["x", "ignored", "y"] });
+    let line = world.run_one(item_with("w", "echo x > x; echo i > ignored", outputs));
+    assert_eq!(line["error"], "Missing output files: ignored, y");
+    let root = world.root().canonicalize().unwrap();
+    let inside = root.join("sub/../x").to_str().unwrap().to_owned();
+    let outputs = json!({ "output_files": [inside], "input_files": ["src"] });
+    assert_eq!(world.run_one(item_with("w", "echo x > x", outputs))["status"], "success");
+    let ran = world.run(&[item_with("w", "true", json!({ "output_files": ["/elsewhere/x"] }))], &[]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("/elsewhere/x") && ran.lines.is_empty(), "{}", ran.stderr);
+}
+
+#[test]
+fn the_same_run_again_is_a_duplicate() {
+    let world = World::new();
+    let first = world.run_one(item("w", "true"));
+    assert_eq!(first["status"], "success");
+    let again = world.run_one(item("w", "true"));
+    assert_eq!(again["status"], "denied");
+    let expected = format!("Duplicate run: {}", first["receipt_id"].as_str().unwrap());
+    assert_eq!(again["denial_reason"], expected);
+}
+
+#[test]
+fn what_tests_write_is_discarded_and_what_was_ignored_is_not_tested() {
+    let world = World::new();
+    world.write(".gitignore", "build/\n");
+    world.write("build/kept", "kept");
+    let before = world.state();
+    let line = world.run_one(item_with(
+        "w",
+        "echo x > x; echo made > build/made",
+        json!({ "test_command": "test -e build/kept && test ! -e build/made && echo t > t && rm a.txt" }),
+    ));
+    assert_eq!(line["status"], "success", "{line}");
+    assert!(world.at("a.txt").exists() && !world.at("t").exists() && !world.at("build/made").exists());
+    assert_ne!(world.state(), before);
+}
+
+#[test]
+fn one_task_in_words() {
+    let world = World::new();
+    let arguments = ["work", "run", "--agent", "two", "echo done > done.txt", "--test", "test -s done.txt"];
+    let ran = crate::world::ran(&world.crealeph(&arguments));
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(ran.lines[0]["status"], "success");
+    assert_eq!(world.receipt(&ran.lines[0])["agent_id"], "agent-2");
+    assert_eq!(world.read("done.txt"), "done\n");
+    let ran = crate::world::ran(&world.crealeph(&["work", "run", "--agent", "tow", "x"]));
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("known are: one, three, two"), "{}", ran.stderr);
+}
+
+#[test]
+fn the_agent_finds_its_item_and_nothing_that_is_hidden() {
+    let world = World::new();
+    world.init_git();
+    world.write(".env", "TOKEN=1\n");
+    world.write("deploy/server.key", "key\n");
+    let script = "cmp - $CREALEPH_WORK_ITEM && test ! -e .crealeph && test ! -e .env && test ! -e deploy/server.key \
+                  && test -e .git/HEAD && git log --oneline | grep -q start && echo x > .git/hooks/post-commit \
+                  && echo ok > ok.txt";
+    let line = world.run_one(item("w", script));
+    assert_eq!(line["status"], "success", "{line}");
+    assert_eq!(line["created_files"].as_array().unwrap().len(), 1);
+    assert!(!world.at(".git/hooks/post-commit").exists());
+    assert_eq!(world.read(".env"), "TOKEN=1\n");
+}
+
+#[test]
+fn a_configuration_that_is_not_understood_names_the_nearest_key() {
+    let wrong = [
+        ("agent_id = \"agent-1\"\ncommand = [\"true\"]\nmax_token = 1", "did you mean `max_tokens`?"),
+        ("agent_id = \"agent1\"\ncommand = [\"true\"]", "did you mean `agent-1`?"),
+        ("agent_id = \"agent-1\"\ncommand = []", "names no program"),
+        ("agent_id = \"agent-1\"\ncommand = [\"true\"]\npaths = { alowed = [] }", "did you mean `allowed`?"),
+        ("agent_id = \"agent-1\"\ncommand = [\"true\"]\ntest = { netwrk = [] }", "did you mean `network`?"),
+        (
+            "agent_id = \"agent-1\"\ncommand = [\"true\"]\nprompt = \"{descripton}\"",
+            "did you mean `{description}`?",
+        ),
+        ("agent_id = \"agent-1\"\ncommand = [\"true\"]\nnetwork = \"some\"", "it is `\"none\"` or a list"),
+        ("agent_id = \"agent-1\"\ncommand = [\"true\"]\nhide = [\"[\"]", "cannot be read"),
+    ];
+    for (table, expected) in wrong {
+        let world = World::with(&format!("[work.agents.one]\n{table}\n"));
+        let ran = world.run(&[item("w", "true")], &[]);
+        assert_eq!(ran.code, 2, "{table}");
+        assert!(ran.stderr.contains(expected), "{table}: {}", ran.stderr);
+    }
+    let world = World::with(AGENTS_TWICE);
+    let ran = world.run(&[item("w", "true")], &[]);
+    assert!(ran.code == 2 && ran.stderr.contains("both have this agent_id"), "{}", ran.stderr);
+    let ran = world.run(&[item_with("w", "true", json!({ "agent_id": "agent-9" }))], &[]);
+    assert!(ran.code == 2 && ran.stderr.contains("agent-9"), "{}", ran.stderr);
+}
+
+const AGENTS_TWICE: &str = "[work.agents.a]\nagent_id = \"agent-1\"\ncommand = [\"true\"]\n\
+                            [work.agents.b]\nagent_id = \"agent-1\"\ncommand = [\"true\"]\n";

@@ -1,0 +1,114 @@
+//! Where changes go: into the tree, onto a branch, or to a person first.
+
+use serde_json::{Value, json};
+
+use crate::world::{World, item, item_with, ran};
+
+fn held(world: &World, script: &str, more: Value) -> String {
+    let ran = world.run(&[item_with("w", script, more)], &["--hold"]);
+    assert_eq!((ran.code, &ran.of("w")["status"]), (3, &json!("held")), "{}", ran.stderr);
+    ran.of("w")["run"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_held_change_lands_when_it_is_approved() {
+    let world = World::new();
+    let before = world.state();
+    let run =
+        held(&world, "echo x >> a.txt; echo n > n; rm src/b.txt", json!({ "test_command": "test -e n" }));
+    assert_eq!(world.state(), before);
+    let shown = String::from_utf8(world.crealeph(&["work", "diff", "w"]).stdout).unwrap();
+    assert!(shown.contains("+x\n") && shown.contains("deleted file"), "{shown}");
+    // It waits through anything that other commands settle.
+    world.run_one(item("other", "echo o > other"));
+    let approved = ran(&world.crealeph(&["work", "approve", &run, "--reason", "good"]));
+    assert_eq!(approved.code, 0, "{}", approved.stderr);
+    let line = &approved.lines[0];
+    assert_eq!((&line["status"], &line["output_hash"]), (&json!("success"), &json!(world.state())));
+    world.check(line);
+    assert_eq!(world.read("a.txt"), "one\ntwo\nthree\nx\n");
+    assert!(world.at("n").exists() && world.at("other").exists() && !world.at("src/b.txt").exists());
+    let again = world.crealeph(&["work", "approve", &run, "--reason", "good"]);
+    assert_eq!(again.status.code(), Some(1));
+    let entries =
+        String::from_utf8(world.crealeph(&["ledger", "list", "--type", "run_verdict"]).stdout).unwrap();
+    let entry: Value = serde_json::from_str(entries.lines().next().unwrap()).unwrap();
+    assert_eq!((&entry["state"], &entry["payload"]["who"]), (&json!("approved"), &json!("ana")));
+    assert_eq!(entry["payload"]["why"], "good");
+}
+
+#[test]
+fn a_rejected_change_leaves_nothing_but_its_receipt() {
+    let world = World::new();
+    let before = world.state();
+    let run = held(&world, "echo x >> a.txt", json!({}));
+    let arguments = ["work", "reject", &run, "--by", "ben", "--reason", "wrong place"];
+    let rejected = ran(&world.crealeph(&arguments));
+    assert_eq!(rejected.code, 0, "{}", rejected.stderr);
+    assert_eq!(rejected.lines[0]["status"], "failure");
+    assert_eq!(rejected.lines[0]["error"], "Rejected by ben: wrong place");
+    world.check(&rejected.lines[0]);
+    assert_eq!(world.state(), before);
+}
+
+#[test]
+fn a_held_change_is_tested_again_where_the_tree_has_moved() {
+    let world = World::new();
+    let run = held(&world, "echo l > left", json!({ "test_command": "test ! -e right" }));
+    world.write("right", "r");
+    let approved = ran(&world.crealeph(&["work", "approve", &run, "--reason", "good"]));
+    assert_eq!((approved.code, &approved.lines[0]["status"]), (1, &json!("failure")), "{}", approved.stderr);
+    assert!(approved.lines[0]["error"].as_str().unwrap().contains("Tests failed"));
+    assert!(!world.at("left").exists());
+    let run = held(&world, "echo z >> a.txt", json!({}));
+    world.write("a.txt", "edited\n");
+    let approved = ran(&world.crealeph(&["work", "approve", &run, "--reason", "good"]));
+    assert!(approved.lines[0]["error"].as_str().unwrap().contains("Conflict"), "{}", approved.lines[0]);
+    assert_eq!(world.read("a.txt"), "edited\n");
+}
+
+#[test]
+fn a_branch_gets_one_commit_per_item_and_the_tree_stays() {
+    let world = World::new();
+    world.init_git();
+    let head = world.git(&["rev-parse", "HEAD"]);
+    let items = [
+        item("a", "echo a >> a.txt; chmod +x a.txt"),
+        item("b", "rm src/b.txt; ln -s a.txt link"),
+        item_with(
+            "c",
+            "cat a.txt > c.txt; test ! -e src/b.txt",
+            json!({ "dependencies": ["a", "b"], "test_command": "tail -1 c.txt | grep -q a" }),
+        ),
+    ];
+    let ran = world.run(&items, &["--publish", "branch:agents/work"]);
+    assert_eq!(ran.code, 0, "{} {:?}", ran.stderr, ran.lines);
+    ran.lines.iter().for_each(|line| world.check(line));
+    assert_eq!(world.git(&["status", "--porcelain"]), "");
+    assert_eq!(world.git(&["rev-parse", "HEAD"]), head);
+    assert_eq!(world.read("a.txt"), "one\ntwo\nthree\n");
+    let log = world.git(&[
+        "log",
+        "--format=%(trailers:key=CreAleph-Receipt,valueonly,separator=)",
+        "main..agents/work",
+    ]);
+    let expected: Vec<&str> =
+        ran.lines.iter().rev().map(|line| line["receipt_id"].as_str().unwrap()).collect();
+    assert_eq!(log.lines().collect::<Vec<_>>(), expected);
+    assert_eq!(world.git(&["show", "agents/work:c.txt"]), "one\ntwo\nthree\na\n");
+    assert_eq!(world.git(&["ls-tree", "agents/work", "a.txt", "link"]).matches("100755").count(), 1);
+    assert!(!world.git(&["ls-tree", "-r", "--name-only", "agents/work"]).contains("src/b.txt"));
+}
+
+#[test]
+fn a_branch_never_carries_what_is_not_committed() {
+    let world = World::new();
+    world.init_git();
+    world.write("a.txt", "not committed\n");
+    let ran =
+        world.run(&[item("a", "echo a >> a.txt"), item("b", "echo b > b.new")], &["--publish", "branch:x"]);
+    assert_eq!(ran.of("a")["status"], "failure");
+    assert!(ran.of("a")["error"].as_str().unwrap().contains("commit it first"), "{}", ran.of("a"));
+    assert_eq!(ran.of("b")["status"], "success");
+    assert_eq!(world.read("a.txt"), "not committed\n");
+}

@@ -1,0 +1,16 @@
+//! `crealeph work run` as a user meets it: real agents (scripts), the real sandbox, the real workspace.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test says what it expects"
+)]
+
+mod contract;
+mod crash;
+mod delivery;
+mod fire;
+mod many;
+mod world;
