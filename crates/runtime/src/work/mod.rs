@@ -17,6 +17,7 @@ pub mod receipt;
 pub mod replay;
 mod run;
 mod store;
+mod tasks;
 mod tests_run;
 mod trace;
 
@@ -33,6 +34,7 @@ pub use levels::{Options, Publish, Reported, Told};
 pub use paths::OutsideWorkspace;
 pub use run::Step;
 pub use store::RunsError;
+pub use tasks::{TasksError, from_tasks};
 
 /// The time, as the system writes it (R1).
 fn now() -> Timestamp {

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use crealeph_contracts::scalar::{LedgerId, RobotId};
 use crealeph_runtime::work::{Recovered, Setup, Work, WorkConfig};
 
 use crate::commands::ledger::{At, CONFIGURATION, Settled};
@@ -23,13 +22,6 @@ pub(super) struct Place {
 
     #[command(flatten)]
     pub(super) at: At,
-}
-
-/// What the runs are bound to.
-#[derive(Debug, Default)]
-pub(super) struct Bound {
-    pub(super) robot: Option<RobotId>,
-    pub(super) lineage: Vec<LedgerId>,
 }
 
 impl Place {
@@ -55,12 +47,12 @@ impl Place {
     }
 
     /// Opens everything.
-    pub(super) fn open(&self, bound: Bound) -> Result<Work, Failure> {
-        Ok(self.open_telling(bound)?.0)
+    pub(super) fn open(&self) -> Result<Work, Failure> {
+        Ok(self.open_telling()?.0)
     }
 
     /// The same, with what an earlier process had left.
-    pub(super) fn open_telling(&self, bound: Bound) -> Result<(Work, Recovered), Failure> {
+    pub(super) fn open_telling(&self) -> Result<(Work, Recovered), Failure> {
         let settled = self.settle()?;
         let workspace = self.folder()?;
         let config = WorkConfig::load(&self.config()?)?;
@@ -74,8 +66,6 @@ impl Place {
             ledger,
             keys: settled.keys,
             tenant: settled.tenant,
-            robot: bound.robot,
-            lineage: bound.lineage,
         };
         let (work, recovered) = Work::open(setup)?;
         tell(&recovered);
