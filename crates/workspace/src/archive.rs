@@ -12,7 +12,7 @@ use crate::change::changes_between;
 use crate::control::Control;
 use crate::kept_state::{KeepError, kept_in, lay_out_from, manifest};
 use crate::node::Node;
-use crate::path::{TreePath, join};
+use crate::path::{OUTSIDE_NAMES, TreePath, join};
 use crate::rooted::Root;
 use crate::rules::IgnoreFiles;
 use crate::scan::{Limits, Refusal, RefusalReason, ScanError, Snapshot, scan, unread_at};
@@ -134,7 +134,7 @@ fn remove_empty_folders(path: &Path) {
     }
 }
 
-/// The state of a folder in which everything counts: no rules, no repository, no `.crealeph`.
+/// The state of a folder in which everything counts that can, whatever rules or repositories lie there.
 ///
 /// # Errors
 /// When something cannot be read or cannot be part of a state.
@@ -154,6 +154,9 @@ fn everything(
     for entry in fs::read_dir(root.at(folder)).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let name = entry.file_name();
+        if OUTSIDE_NAMES.iter().any(|outside| name == *outside) {
+            continue;
+        }
         let refused = |reason| {
             let path = join(folder, &name.to_string_lossy());
             ScanError::Refused(vec![Refusal { path, reason }])

@@ -178,11 +178,11 @@ fn a_file_that_is_not_what_the_run_left_is_named() {
     let run = folder.to_str().unwrap();
     let (code, told) = world.verify(&[run]);
     assert_eq!((code, told["filesCheckedAgainst"].as_str()), (0, Some("states")), "{told}");
-    let (code, told) = world.verify(&[run, "--workspace", "."]);
+    let (code, told) = world.verify(&[run, "--files", "."]);
     assert_eq!((code, told["filesCheckedAgainst"].as_str()), (0, Some("files")), "{told}");
     fs::write(world.at("new/a"), "other").unwrap();
     fs::write(world.at("gone.txt"), "back").unwrap();
-    let (code, told) = world.verify(&[run, "--workspace", "."]);
+    let (code, told) = world.verify(&[run, "--files", "."]);
     let message = told["message"].as_str().unwrap();
     assert!(code == 1 && message.contains("`new/a` is not what") && message.contains("`gone.txt`"), "{told}");
     assert_eq!(world.verify(&[run]).0, 0, "the stored states are still what they were");

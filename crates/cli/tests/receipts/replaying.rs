@@ -123,3 +123,34 @@ fn a_failure_has_nothing_to_replay_and_an_export_overwrites_nothing() {
     let ran = world.crealeph(&["work", "export", run.to_str().unwrap(), "new"]);
     assert!(ran.status.code() == Some(2) && told(&ran).contains("is there already"), "{}", told(&ran));
 }
+
+#[test]
+fn an_agent_that_does_the_same_again_gives_the_same_hash() {
+    for (command, is_same) in [("echo more >> kept.txt", true), ("head -c 16 /dev/urandom > random", false)] {
+        let world = World::new();
+        let elsewhere = tempfile::tempdir().unwrap();
+        fs::set_permissions(world.folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .unwrap();
+        let state = elsewhere.path().join("state");
+        let config = format!("[work.agents.a]\nagent_id = \"agent-3\"\ncommand = \"{command}\"\n");
+        fs::write(world.at("crealeph.toml"), config).unwrap();
+        let program = env!("CARGO_BIN_EXE_crealeph");
+        let mut crealeph = Command::new(program);
+        crealeph.current_dir(world.folder.path()).env("XDG_STATE_HOME", &state);
+        let ran = crealeph.args(["work", "run", "--json", "--agent", "a", "Do it"]).output().unwrap();
+        let result: serde_json::Value =
+            serde_json::from_slice(&ran.stdout).unwrap_or_else(|_| panic!("{}", told(&ran)));
+        assert_eq!(result["status"], "success", "{result}");
+        let script = result["proof_script"].as_str().unwrap();
+        let after = world.workspace.snapshot().unwrap().state().hash();
+        let again = |arguments: &[&str]| {
+            let mut command = Command::new(script);
+            command.args(arguments).env("CREALEPH", program).env("XDG_STATE_HOME", &state);
+            command.current_dir(world.folder.path()).output().unwrap()
+        };
+        assert!(again(&[]).status.success(), "{}", told(&again(&[])));
+        let ran = again(&["--rerun"]);
+        assert_eq!(ran.status.success(), is_same, "{}", told(&ran));
+        assert_eq!(world.workspace.snapshot().unwrap().state().hash(), after, "the workspace was touched");
+    }
+}

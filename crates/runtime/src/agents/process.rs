@@ -211,7 +211,8 @@ fn is_system(path: &Path) -> bool {
     SYSTEM.iter().any(|folder| path.starts_with(folder))
 }
 
-fn on_path(program: &str) -> Option<PathBuf> {
+/// Where a program on the `PATH` is.
+pub(crate) fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = std::env::split_paths(&path).filter(|folder| folder.is_absolute()).collect();
     folders.into_iter().map(|folder| folder.join(OsStr::new(program))).find(|file| file.is_file())

@@ -11,7 +11,9 @@ use crealeph_sandbox::{Host, Preset};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use toml::Value;
 
+use super::presets;
 use super::prompt::Prompt;
+use super::stream::Format;
 use crate::agents::ConfigError;
 use crate::agents::config::{folder_of, read};
 use crate::agents::table::{Table, Wrong, absolute};
@@ -68,6 +70,10 @@ pub struct WorkAgent {
     pub agent_id: AgentId,
     /// Program and arguments, as written.
     pub(super) command: Vec<String>,
+    /// How its standard output is read into the trace, where it is.
+    pub(super) stream: Option<Format>,
+    /// Not from the configuration: reached by its name alone.
+    pub(super) is_built_in: bool,
     /// The folder that relative paths start from.
     pub(super) folder: PathBuf,
     pub(super) prompt: Prompt,
@@ -88,11 +94,27 @@ pub struct WorkAgent {
 }
 
 impl WorkConfig {
-    /// Reads the agents for work of a configuration file; none where there is no file.
+    /// Reads the agents for work of a configuration file, and those that are known by name where it has none of that name.
     ///
     /// # Errors
     /// When the file cannot be read, or something under `[work]` is not understood.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let mut config = WorkConfig::configured(path)?;
+        for (name, table) in presets::all() {
+            if !config.agents.contains_key(name) {
+                let built_in = agent(name, &table, &folder_of(path)).map_err(|why| ConfigError::Agent {
+                    path: path.to_owned(),
+                    agent: name.to_owned(),
+                    why,
+                })?;
+                config.agents.insert(name.to_owned(), WorkAgent { is_built_in: true, ..built_in });
+            }
+        }
+        Ok(config)
+    }
+
+    /// The agents of a configuration file alone; none where there is no file.
+    fn configured(path: &Path) -> Result<Self, ConfigError> {
         let Some(text) = read(path)? else { return Ok(WorkConfig::default()) };
         let document: toml::Table = text.parse().map_err(|why: toml::de::Error| ConfigError::NotToml {
             path: path.to_owned(),
@@ -122,11 +144,12 @@ impl WorkConfig {
 
     /// The agents that an id names.
     pub fn of(&self, id: AgentId) -> impl Iterator<Item = &WorkAgent> {
-        self.agents.values().filter(move |agent| agent.agent_id == id)
+        self.agents.values().filter(move |agent| agent.agent_id == id && !agent.is_built_in)
     }
 }
 
 fn agent(name: &str, table: &toml::Table, folder: &Path) -> Result<WorkAgent, Wrong> {
+    let table = &presets::expanded(table)?;
     let table = Table::new(table);
     let agent_id = table.text("agent_id")?.ok_or("`agent_id` is missing; write `agent_id = \"agent-1\"`")?;
     let agent_id = AgentId::parse(agent_id).ok_or_else(|| {
@@ -137,6 +160,7 @@ fn agent(name: &str, table: &toml::Table, folder: &Path) -> Result<WorkAgent, Wr
         }
     })?;
     let command = command(&table)?;
+    let stream = table.text("stream")?.map(stream).transpose()?;
     let prompt = Prompt::parse(table.text("prompt")?.unwrap_or("{description}"))?;
     let hide = match table.has("hide") {
         true => table.texts("hide", MAX_LISTED)?,
@@ -152,6 +176,8 @@ fn agent(name: &str, table: &toml::Table, folder: &Path) -> Result<WorkAgent, Wr
         name: name.to_owned(),
         agent_id,
         command,
+        stream,
+        is_built_in: false,
         folder: folder.to_owned(),
         prompt,
         granted: granted(&table, folder)?,
@@ -198,6 +224,14 @@ fn path_rules(table: &toml::Table) -> Result<PathRulesSource, Wrong> {
     };
     table.finish()?;
     Ok(source)
+}
+
+fn stream(name: &str) -> Result<Format, Wrong> {
+    let found = Format::ALL.iter().find(|(known, _)| *known == name).map(|(_, format)| *format);
+    found.ok_or_else(|| {
+        let known: Vec<&str> = Format::ALL.iter().map(|(name, _)| *name).collect();
+        format!("`stream` is `{name}`; the streams that can be read are {}", known.join(", "))
+    })
 }
 
 /// A list of program and arguments, or one text for the shell.
@@ -261,7 +295,7 @@ fn seeded(path: &str, folder: &Path) -> (PathBuf, PathBuf) {
     }
 }
 
-fn at_home(path: &str) -> Option<PathBuf> {
+pub(super) fn at_home(path: &str) -> Option<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from)?;
     path.strip_prefix("~/").map(|inside| absolute(&home, inside))
 }

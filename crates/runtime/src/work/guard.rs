@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crealeph_sandbox::{Cancel, Stream};
 
+use super::stream::{Format, Reader};
 use super::trace::{Lines, Reported, Trace, read_line};
 
 /// What may be reported at most.
@@ -26,24 +27,36 @@ pub(super) struct Guard<'g> {
 #[derive(Default)]
 struct Counted {
     lines: Lines,
+    /// The agent's own event stream on its standard output, where it has one that is known.
+    event_lines: Lines,
+    events: Option<Reader>,
     trace: Trace,
     reason: Option<String>,
 }
 
 impl<'g> Guard<'g> {
     /// A guard that ends the run through `cancel` and tells every step to `told`.
-    pub(super) fn new(bounds: Reportable, cancel: Cancel, told: &'g (dyn Fn(&Trace) + Sync)) -> Self {
-        Guard { bounds, cancel, counted: Mutex::default(), told }
+    pub(super) fn new(
+        bounds: Reportable,
+        stream: Option<Format>,
+        cancel: Cancel,
+        told: &'g (dyn Fn(&Trace) + Sync),
+    ) -> Self {
+        let counted = Counted { events: stream.map(Reader::new), ..Counted::default() };
+        Guard { bounds, cancel, counted: Mutex::new(counted), told }
     }
 
     /// Takes what the agent writes.
     pub(super) fn take(&self, stream: Stream, bytes: &[u8]) {
-        if stream != Stream::Trace {
-            return;
-        }
         let mut counted = self.counted();
-        let Counted { lines, trace, reason } = &mut *counted;
-        lines.push(bytes, |line| self.count(trace, reason, read_line(line)));
+        let Counted { lines, event_lines, events, trace, reason } = &mut *counted;
+        match (stream, events) {
+            (Stream::Trace, _) => lines.push(bytes, |line| self.count(trace, reason, read_line(line))),
+            (Stream::Stdout, Some(events)) => event_lines.push(bytes, |line| {
+                events.line(line).into_iter().for_each(|reported| self.count(trace, reason, reported));
+            }),
+            _ => {}
+        }
     }
 
     fn count(&self, trace: &mut Trace, reason: &mut Option<String>, reported: Reported) {
@@ -60,8 +73,13 @@ impl<'g> Guard<'g> {
     /// What was reported in all, and the bound that was passed, if one was.
     pub(super) fn finish(self) -> (Trace, Option<String>) {
         let mut counted = self.counted();
-        let Counted { lines, trace, reason } = &mut *counted;
+        let Counted { lines, event_lines, events, trace, reason } = &mut *counted;
         lines.end(|line| self.count(trace, reason, read_line(line)));
+        if let Some(events) = events {
+            event_lines.end(|line| {
+                events.line(line).into_iter().for_each(|reported| self.count(trace, reason, reported));
+            });
+        }
         // The run may have gone on while it was being ended: the reason tells the count as it is.
         let reason = reason.take().and_then(|_| self.bounds.passed(trace));
         (std::mem::take(trace), reason)
@@ -92,8 +110,9 @@ mod tests {
     use super::*;
 
     fn after(bounds: Reportable, text: &str) -> (bool, Option<String>) {
+        let stream = None;
         let cancel = Cancel::new().unwrap();
-        let guard = Guard::new(bounds, cancel.clone(), &|_| ());
+        let guard = Guard::new(bounds, stream, cancel.clone(), &|_| ());
         guard.take(Stream::Trace, text.as_bytes());
         guard.take(Stream::Stdout, b"{\"tool\":\"not the trace\"}\n");
         let is_stopped = cancel.is_cancelled();
@@ -111,5 +130,20 @@ mod tests {
         assert_eq!(tokens, (true, Some("Exceeded max tokens: 120 > 100".to_owned())));
         let cost = after(bounds, "{\"cost_usd\":0.75}\n");
         assert_eq!(cost, (true, Some("Exceeded max cost: 0.75 > 0.5".to_owned())));
+    }
+
+    #[test]
+    fn a_known_event_stream_counts_like_the_trace() {
+        let bounds = Reportable { tool_ops: 1, tokens: None, cost_usd: None };
+        let cancel = Cancel::new().unwrap();
+        let guard = Guard::new(bounds, Some(Format::Codex), cancel.clone(), &|_| ());
+        let item = |id: u32| {
+            format!("{{\"type\":\"item.started\",\"item\":{{\"id\":\"{id}\",\"type\":\"web_search\"}}}}\n")
+        };
+        guard.take(Stream::Stdout, item(1).as_bytes());
+        assert!(!cancel.is_cancelled());
+        guard.take(Stream::Stdout, item(2).as_bytes());
+        assert!(cancel.is_cancelled());
+        assert_eq!(guard.finish().1.as_deref(), Some("Exceeded max tool ops: 2 > 1"));
     }
 }

@@ -201,7 +201,7 @@ impl Room<'_> {
             tokens: self.agent.max_tokens,
             cost_usd: self.agent.max_cost,
         };
-        let guard = Guard::new(bounds, cancel.clone(), &told);
+        let guard = Guard::new(bounds, self.agent.stream, cancel.clone(), &told);
         let outcome =
             self.sandbox.run_with_output(&spec, &cancel, Some(&|stream, bytes| guard.take(stream, bytes)));
         let (trace, passed) = guard.finish();

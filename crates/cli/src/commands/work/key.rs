@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use crealeph_runtime::work::receipt::Signer;
 
+use super::place::Place;
 use crate::commands::Verdict;
-use crate::commands::ledger::At;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -28,18 +28,14 @@ pub(super) struct Key {
     #[arg(long)]
     rotate: bool,
 
-    /// The workspace
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    workspace: PathBuf,
-
     #[command(flatten)]
-    at: At,
+    place: Place,
 }
 
 impl Key {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let keys = self.at.settle()?.keys;
-        let control = control(&self.workspace);
+        let keys = self.place.settle()?.keys;
+        let control = control(&self.place.folder()?);
         let signer = match self.rotate {
             true => Signer::rotate(&control, &keys)?,
             false => Signer::open(&control, &keys)?,

@@ -59,7 +59,7 @@ impl Work {
             Task::Plan(command) => command.json,
             Task::Verify(command) => command.wants_json(),
             Task::Diff(_) | Task::Key(_) | Task::Export(_) => false,
-            Task::Replay(command) => command.json,
+            Task::Replay(command) => command.wants_json(),
         }
     }
 

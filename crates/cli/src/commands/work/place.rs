@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use crealeph_ledger::Location;
 use crealeph_runtime::work::{Recovered, Setup, Work, WorkConfig};
 
 use crate::commands::ledger::{At, CONFIGURATION, Settled};
@@ -46,6 +47,18 @@ impl Place {
         self.at.clone().settle_with(&self.config()?, &self.folder()?)
     }
 
+    /// Opens a scratch folder with the agents of this workspace and nothing else of it: a ledger and keys of its own.
+    pub(super) fn open_scratch(&self, folder: &Path) -> Result<Work, Failure> {
+        let ledger = folder.join(".crealeph/ledger.db");
+        let settled = Settled {
+            keys: folder.join(".crealeph/keys"),
+            location: Location::File(ledger),
+            tenant: self.settle()?.tenant,
+            is_json: false,
+        };
+        Ok(self.open_at(folder.to_owned(), settled)?.0)
+    }
+
     /// Opens everything.
     pub(super) fn open(&self) -> Result<Work, Failure> {
         Ok(self.open_telling()?.0)
@@ -53,8 +66,12 @@ impl Place {
 
     /// The same, with what an earlier process had left.
     pub(super) fn open_telling(&self) -> Result<(Work, Recovered), Failure> {
-        let settled = self.settle()?;
-        let workspace = self.folder()?;
+        let opened = self.open_at(self.folder()?, self.settle()?)?;
+        tell(&opened.1);
+        Ok(opened)
+    }
+
+    fn open_at(&self, workspace: PathBuf, settled: Settled) -> Result<(Work, Recovered), Failure> {
         let config = WorkConfig::load(&self.config()?)?;
         // The ledger lies in `.crealeph`, which the workspace makes with the right permissions.
         drop(crealeph_workspace::Workspace::open(&workspace).map_err(|error| Failure::Work(error.into()))?);
@@ -67,9 +84,7 @@ impl Place {
             keys: settled.keys,
             tenant: settled.tenant,
         };
-        let (work, recovered) = Work::open(setup)?;
-        tell(&recovered);
-        Ok((work, recovered))
+        Ok(Work::open(setup)?)
     }
 }
 

@@ -4,9 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use crealeph_contracts::json::ObjectWriter;
+use crealeph_contracts::shape::Set;
 use crealeph_runtime::work::replay::{Recorded, Replayed};
+use crealeph_runtime::work::{Options, Publish, Reported};
 
 use super::key::control;
+use super::place::Place;
 use crate::commands::Verdict;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -17,7 +20,8 @@ Examples:
   crealeph work replay exported/runs/0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --on ~/fresh-clone
 
 The state before the run is restored in a scratch folder, the recorded change is applied to it, and the hash of what
-comes of it is compared with the receipt. The workspace is not touched. Whether the receipt itself is to be believed is
+comes of it is compared with the receipt. With --rerun the agent is run again instead, which gives the same state only
+where the agent does the same again. The workspace is not touched. Whether the receipt itself is to be believed is
 for `crealeph work verify`.
 
 Exit codes: 0 the same state, 1 another one, with the files that differ, 2 cannot be replayed.";
@@ -38,14 +42,13 @@ struct Which {
     /// A run of the workspace, or the folder of an exported one
     run: PathBuf,
 
-    /// The workspace
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    workspace: PathBuf,
+    #[command(flatten)]
+    place: Place,
 }
 
 impl Which {
     fn recorded(&self) -> Result<Recorded, Failure> {
-        let own = control(&self.workspace).join("runs").join(&self.run);
+        let own = control(&self.place.folder()?).join("runs").join(&self.run);
         Ok(Recorded::open(if own.is_dir() { &own } else { &self.run })?)
     }
 }
@@ -61,27 +64,55 @@ pub(super) struct Replay {
     #[arg(long, value_name = "DIR")]
     on: Option<PathBuf>,
 
+    /// Run the agent of the configuration again, instead of applying what it did
+    #[arg(long)]
+    rerun: bool,
+
+    /// With --rerun: the agent, where it is not the one with the item's agent_id
+    #[arg(long, value_name = "NAME", requires = "rerun")]
+    agent: Option<String>,
+
     /// Print nothing but the hash of the state that comes of it, and leave comparing to the caller
     #[arg(long)]
     print_hash: bool,
-
-    /// Print JSON, as a pipe gets it
-    #[arg(long, conflicts_with = "print_hash")]
-    pub(super) json: bool,
 }
 
 impl Replay {
+    pub(super) fn wants_json(&self) -> bool {
+        self.which.place.at.json
+    }
+
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let recorded = self.which.recorded()?;
         let scratch = Scratch::new()?;
         let tree = scratch.0.join("tree");
         recorded.restore(self.on.as_deref(), &tree)?;
-        let replayed = recorded.replay(&tree)?;
+        let replayed = match self.rerun {
+            true => self.run_again(&recorded, &tree)?,
+            false => recorded.replay(&tree)?,
+        };
         if self.print_hash {
             output.line(&replayed.state.to_string())?;
             return Ok(Verdict::Good);
         }
         self.tell(&recorded, &replayed, output)
+    }
+
+    /// The same item once more, by an agent, in the scratch folder as a workspace of its own.
+    fn run_again(&self, recorded: &Recorded, tree: &Path) -> Result<Replayed, Failure> {
+        let mut item = recorded.item()?;
+        // What it depended on has been done: it is in the state it starts from.
+        item.dependencies = Set::default();
+        let work = self.which.place.open_scratch(tree)?;
+        let agent = self.agent.clone();
+        let options = Options { jobs: 1, publish: Publish::Tree, is_held: false, agent };
+        for reported in work.run(&[item], &options, &|_| (), &mut |_| ())? {
+            if let Reported::Finished { line, .. } = &reported {
+                eprintln!("{line}");
+            }
+        }
+        drop(work);
+        Ok(recorded.compare(tree)?)
     }
 
     fn tell(
@@ -92,7 +123,7 @@ impl Replay {
     ) -> Result<Verdict, Failure> {
         let is_same = replayed.state == replayed.expected;
         let id = recorded.receipt.id;
-        if self.json || !output.is_terminal() {
+        if self.which.place.at.json || !output.is_terminal() {
             let mut line = String::new();
             let mut object = ObjectWriter::new(&mut line);
             object.raw("ok", if is_same { "true" } else { "false" }).text("run", &id.to_string());

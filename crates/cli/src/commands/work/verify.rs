@@ -16,8 +16,9 @@ use crealeph_verify::{
 };
 
 use super::key::control;
+use super::place::Place;
 use crate::commands::Verdict;
-use crate::commands::ledger::{At, read_keys};
+use crate::commands::ledger::read_keys;
 use crate::failure::Failure;
 use crate::input::Source;
 use crate::output::Output;
@@ -30,12 +31,12 @@ const MAX_RUNS: usize = 1_000_000;
 const EXAMPLES: &str = "\
 Examples:
   crealeph work verify .crealeph/runs/0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --key kept.key
-  crealeph work verify exported/ --key kept.key
-  crealeph work verify RECEIPT.json --key kept.key --alone --workspace ~/clone
+  crealeph work verify exported/runs/0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --key kept.key
+  crealeph work verify RECEIPT.json --key kept.key --alone --files ~/clone
 
 Checked are: the signature of the statement beside the receipt (RECEIPT.dsse.json), with a key that you already have; that
 the receipt is the signed one, byte by byte; its contract and hash; the chain of all receipts of the workspace, from the
-first one on; the files it names, against the states that were stored or, with --workspace, against files.
+first one on; the files it names, against the states that were stored or, with --files, against a folder.
 
 Exit codes: 0 everything holds, 1 something is wrong and is named, 2 cannot judge.";
 
@@ -64,10 +65,10 @@ pub(super) struct Verify {
 
     /// Check the files in this folder instead of the stored states
     #[arg(long, value_name = "DIR")]
-    workspace: Option<PathBuf>,
+    files: Option<PathBuf>,
 
     #[command(flatten)]
-    at: At,
+    place: Place,
 }
 
 /// What a receipt was found to be.
@@ -107,11 +108,11 @@ impl From<Finding> for Stop {
 
 impl Verify {
     pub(super) fn wants_json(&self) -> bool {
-        self.at.json
+        self.place.at.json
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let is_json = self.at.json || !output.is_terminal();
+        let is_json = self.place.at.json || !output.is_terminal();
         match self.check() {
             Ok(checked) => tell(&checked, is_json, output),
             Err(Stop::Finding(finding)) => tell_finding(&finding, is_json, output),
@@ -128,9 +129,9 @@ impl Verify {
             eprintln!(
                 "checking with the keys of the workspace itself; give --key to check with one that you kept"
             );
-            let keyring = self.at.settle()?.keys;
-            let place = control(self.workspace.as_deref().unwrap_or(Path::new(".")));
-            for key in Signer::known(&place, &keyring).map_err(Failure::from)?.verifier_keys() {
+            let keyring = self.place.settle()?.keys;
+            let own = control(&self.place.folder()?);
+            for key in Signer::known(&own, &keyring).map_err(Failure::from)?.verifier_keys() {
                 keys.push(VerifierKey::parse(&key).map_err(Failure::VerifierKey)?);
             }
         }
@@ -142,9 +143,9 @@ impl Verify {
                 Some(check_chain(&runs, &verified, &self.head, &keys)?)
             }
         };
-        let artifacts = match &self.workspace {
+        let artifacts = match &self.files {
             _ if verified.receipt.artifacts.as_slice().is_empty() => Against::Nothing,
-            Some(workspace) => check_files(&verified, workspace)?,
+            Some(files) => check_files(&verified, files)?,
             None => check_stored(&verified, &folder)?,
         };
         Ok(Checked { verified, chain, artifacts })
@@ -210,10 +211,10 @@ fn check_chain(
 }
 
 /// The files of a folder, now.
-fn check_files(verified: &VerifiedReceipt, workspace: &Path) -> Result<Against, Stop> {
+fn check_files(verified: &VerifiedReceipt, folder: &Path) -> Result<Against, Stop> {
     let mut failure = None;
     let checked = check_artifacts(&verified.receipt, |path| {
-        let found = digests_at(&workspace.join(path)).unwrap_or_else(|error| {
+        let found = digests_at(&folder.join(path)).unwrap_or_else(|error| {
             failure = Some(error);
             None
         });
@@ -338,7 +339,7 @@ fn tell(checked: &Checked, is_json: bool, output: &mut Output) -> Result<Verdict
             Against::States => format!("  files      {files}, as in the stored states"),
             Against::Files => format!("  files      {files}, as they are there"),
             Against::Unchecked => {
-                format!("  files      {files}, not checked: no state is stored here; give --workspace")
+                format!("  files      {files}, not checked: no state is stored here; give --files")
             }
         })?;
     }

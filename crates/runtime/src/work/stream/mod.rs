@@ -1,0 +1,139 @@
+//! The event streams of known agents, read line by line into the same trace that the trace channel is read into (R27).
+//! Pure: a line and what was read so far give what is reported. A line that is not understood reports nothing; these
+//! streams are the agents' own words, and they say new things with every version.
+
+mod claude;
+mod codex;
+
+use serde_json::Value;
+
+use super::trace::Reported;
+
+/// Whose stream it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// Claude Code's `--output-format stream-json`.
+    Claude,
+    /// `codex exec --json`.
+    Codex,
+}
+
+impl Format {
+    /// Every format, by name.
+    pub(super) const ALL: [(&'static str, Self); 2] = [("claude", Self::Claude), ("codex", Self::Codex)];
+}
+
+/// Reads one stream.
+#[derive(Debug)]
+pub(super) enum Reader {
+    /// Of Claude Code.
+    Claude(claude::Stream),
+    /// Of Codex.
+    Codex(codex::Stream),
+}
+
+impl Reader {
+    /// A reader at the start of a stream.
+    pub(super) fn new(format: Format) -> Self {
+        match format {
+            Format::Claude => Reader::Claude(claude::Stream::default()),
+            Format::Codex => Reader::Codex(codex::Stream::default()),
+        }
+    }
+
+    /// What one more line reports.
+    pub(super) fn line(&mut self, line: &str) -> Vec<Reported> {
+        let Ok(event) = serde_json::from_str::<Value>(line) else { return Vec::new() };
+        match self {
+            Reader::Claude(stream) => stream.event(&event),
+            Reader::Codex(stream) => stream.event(&event),
+        }
+    }
+}
+
+/// A total that grows, told as what it grew by.
+#[derive(Clone, Copy, Debug, Default)]
+struct Growing(f64);
+
+impl Growing {
+    /// What was added since the last time, if anything.
+    fn to(&mut self, total: f64) -> Option<f64> {
+        let more = total - self.0;
+        (more.is_finite() && more > 0.0).then(|| {
+            self.0 = total;
+            more
+        })
+    }
+}
+
+/// The sum of the numbers under some keys.
+fn sum(value: &Value, keys: &[&str]) -> f64 {
+    keys.iter().filter_map(|key| value.get(key)?.as_f64()).filter(|number| *number >= 0.0).sum()
+}
+
+fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::trace::Trace;
+    use super::*;
+
+    /// A stream as the agent wrote it, shortened.
+    fn trace(format: Format, lines: &[&str]) -> Trace {
+        let (mut reader, mut trace) = (Reader::new(format), Trace::default());
+        lines.iter().flat_map(|line| reader.line(line)).for_each(|reported| trace.add(reported));
+        trace
+    }
+
+    fn tools(trace: &Trace) -> Vec<(&str, &str)> {
+        let input = |call: &crealeph_contracts::receipt::ToolCall| {
+            call.input.as_ref().map_or("", |input| Box::leak(input.as_str().to_owned().into_boxed_str()))
+        };
+        trace.calls.iter().map(|call| (call.tool.as_str(), input(call))).collect()
+    }
+
+    #[test]
+    fn claude_reports_tools_tokens_as_they_come_and_the_cost_at_the_end() {
+        let lines = [
+            r#"{"type":"system","subtype":"init","tools":["Bash"]}"#,
+            r#"{"type":"assistant","message":{"id":"m1","content":[{"type":"text","text":"I will."},{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"ls"}}],"usage":{"input_tokens":100,"cache_read_input_tokens":50,"output_tokens":1}}}"#,
+            r#"{"type":"assistant","message":{"id":"m1","content":[{"type":"tool_use","id":"t2","name":"Edit","input":{"file_path":"a"}}],"usage":{"input_tokens":100,"cache_read_input_tokens":50,"output_tokens":7}}}"#,
+            r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1"}]}}"#,
+            r#"{"type":"assistant","message":{"id":"m2","content":[{"type":"text","text":"Done."}],"usage":{"input_tokens":200,"output_tokens":1}}}"#,
+        ];
+        let running = trace(Format::Claude, &lines);
+        assert_eq!(tools(&running), [("Bash", r#"{"command":"ls"}"#), ("Edit", r#"{"file_path":"a"}"#)]);
+        assert_eq!((running.tokens, running.cost_usd), (Some(358.0), None));
+        let end = r#"{"type":"result","total_cost_usd":0.5,"usage":{"input_tokens":300,"cache_read_input_tokens":50,"output_tokens":25},"modelUsage":{"a":{"inputTokens":300,"outputTokens":25,"cacheReadInputTokens":50},"b":{"inputTokens":9,"outputTokens":1}}}"#;
+        let all: Vec<&str> = lines.into_iter().chain([end, "not json", "[]", r#"{"type":"new"}"#]).collect();
+        let ended = trace(Format::Claude, &all);
+        assert_eq!((ended.count, ended.tokens, ended.cost_usd), (2, Some(385.0), Some(0.5)));
+    }
+
+    #[test]
+    fn codex_reports_each_item_once_and_tokens_by_turn() {
+        let lines = [
+            r#"{"type":"thread.started","thread_id":"x"}"#,
+            r#"{"type":"item.completed","item":{"id":"i0","type":"error","message":"no metadata"}}"#,
+            r#"{"type":"item.completed","item":{"id":"i1","type":"reasoning","text":"hm"}}"#,
+            r#"{"type":"item.started","item":{"id":"i2","type":"command_execution","command":"ls","aggregated_output":"","exit_code":null,"status":"in_progress"}}"#,
+            r#"{"type":"item.completed","item":{"id":"i2","type":"command_execution","command":"ls","aggregated_output":"a\n","exit_code":0,"status":"completed"}}"#,
+            r#"{"type":"item.completed","item":{"id":"i3","type":"file_change","changes":[{"path":"a","kind":"add"}],"status":"completed"}}"#,
+            r#"{"type":"item.started","item":{"id":"i4","type":"mcp_tool_call","server":"s","tool":"t","arguments":{"q":1},"status":"in_progress"}}"#,
+            r#"{"type":"item.completed","item":{"id":"i5","type":"agent_message","text":"Done."}}"#,
+            r#"{"type":"turn.completed","usage":{"input_tokens":200,"cached_input_tokens":20,"output_tokens":40,"reasoning_output_tokens":5}}"#,
+        ];
+        let trace = trace(Format::Codex, &lines);
+        assert_eq!(
+            tools(&trace),
+            [
+                ("command_execution", r#"{"command":"ls"}"#),
+                ("file_change", r#"{"changes":[{"kind":"add","path":"a"}]}"#),
+                ("s.t", r#"{"arguments":{"q":1}}"#),
+            ]
+        );
+        assert_eq!((trace.tokens, trace.cost_usd), (Some(240.0), None));
+    }
+}
