@@ -11,9 +11,9 @@ use crealeph_runtime::builder::BuildError;
 use crealeph_runtime::configuration::{ConfigError, RulesFileError};
 use crealeph_runtime::review::VerdictError;
 use crealeph_runtime::robot::StatusError;
-use crealeph_runtime::work::WorkError;
 use crealeph_runtime::work::receipt::SignerError;
 use crealeph_runtime::work::replay::ReplayError;
+use crealeph_runtime::work::{TasksError, WorkError};
 use crealeph_sandbox::SandboxError;
 
 use crate::interrupt::INTERRUPTED;
@@ -93,6 +93,8 @@ pub(crate) enum Failure {
     Configuration(#[from] ConfigError),
     #[error(transparent)]
     Work(#[from] WorkError),
+    #[error(transparent)]
+    Tasks(#[from] TasksError),
     #[error("there is no agent `{name}` in `{}`; known are: {known}", .path.display())]
     NoAgent { name: String, path: PathBuf, known: String },
     #[error("`{0}` is not {1}")]
@@ -158,6 +160,9 @@ impl Failure {
             Failure::NoExecution(_) => "unknown_id",
             Failure::NoAgent { .. } => "unknown_agent",
             Failure::Work(error) => error.code(),
+            Failure::Tasks(TasksError::Ledger(error)) => error.code(),
+            Failure::Tasks(TasksError::None(_)) => "unknown_id",
+            Failure::Tasks(TasksError::Task(_)) => "invalid",
             Failure::VerifierKey(_) | Failure::Signer(_) => "bad_key",
             Failure::Replay(_) => "bad_run",
             Failure::Sandbox(error) => error.code(),
@@ -173,6 +178,7 @@ impl Failure {
         match self {
             Failure::Invalid { .. }
             | Failure::Plan(_)
+            | Failure::Tasks(TasksError::None(_) | TasksError::Task(_))
             | Failure::Work(
                 WorkError::Plan(_)
                 | WorkError::Outside(_)

@@ -55,10 +55,6 @@ pub struct Setup {
     pub keys: PathBuf,
     /// Whose part of the ledger.
     pub tenant: TenantId,
-    /// The robot the runs are bound to.
-    pub robot: Option<RobotId>,
-    /// The ledger entries the items came from.
-    pub lineage: Vec<LedgerId>,
 }
 
 /// Why work cannot be done; what a run came to is no error.
@@ -141,6 +137,16 @@ pub enum WorkError {
     /// The system's random source failed.
     #[error("no id can be made: {0}")]
     Random(String),
+    /// The items belong to several robots.
+    #[error("item `{item}` is a task of robot `{own}`, and the others are of `{robot}`; run them apart")]
+    Robots {
+        /// The item.
+        item: String,
+        /// Its robot.
+        own: String,
+        /// The robot of the others.
+        robot: String,
+    },
     /// What the policy said.
     #[error("the policy did not allow `work.run` for robot `{robot}`: {why}")]
     Policy {
@@ -171,6 +177,7 @@ impl WorkError {
             WorkError::NotHeld(_) => "not_held",
             WorkError::Git { .. } => "git",
             WorkError::Random(_) => "random",
+            WorkError::Robots { .. } => "several_robots",
             WorkError::Policy { .. } => "policy",
         }
     }
@@ -189,8 +196,8 @@ pub struct Work {
     pub(super) ledger: Ledger,
     signer: Signer,
     pub(super) tenant: TenantId,
+    /// The robot that the runs are bound to.
     pub(super) robot: Option<RobotId>,
-    pub(super) lineage: Vec<LedgerId>,
 }
 
 /// What was settled of an earlier process's work.
@@ -239,8 +246,7 @@ impl Work {
             ledger: setup.ledger,
             signer,
             tenant: setup.tenant,
-            robot: setup.robot,
-            lineage: setup.lineage,
+            robot: None,
         };
         let recovered = work.recover()?;
         Ok((work, recovered))
@@ -418,6 +424,7 @@ impl Work {
         previous: Option<Blake3>,
     ) -> Facts {
         let (status, error) = told(&ran.ending);
+        let (robot, lineage) = self.bound_to(Some(&ran.item));
         let amount = |value: Option<f64>| value.and_then(Amount::new);
         let is_success = landing.is_some();
         Facts {
@@ -453,9 +460,17 @@ impl Work {
                 .map(|capsule| capsule.discarded().outside.clone())
                 .unwrap_or_default(),
             previous,
-            robot: self.robot.clone().unwrap_or_else(|| NO_ROBOT.into()),
-            lineage: self.lineage.clone(),
+            robot,
+            lineage,
         }
+    }
+
+    /// The robot that a receipt names, and the entries it rests on. What cannot be read now is left out: a receipt is
+    /// written all the same.
+    pub(super) fn bound_to(&self, item: Option<&WorkItem>) -> (RobotId, Vec<LedgerId>) {
+        let origin = item.and_then(|item| self.origin(&item.id).ok().flatten());
+        let robot = || self.robot.clone().unwrap_or_else(|| NO_ROBOT.into());
+        origin.map_or_else(|| (robot(), Vec::new()), |(robot, id)| (robot, vec![id]))
     }
 
     /// Writes the outcome of a run that changed nothing.
@@ -544,6 +559,7 @@ impl Work {
         let before = Blake3::parse(&begun.before).ok_or_else(damaged)?;
         let started_at = Timestamp::parse(&begun.at).map_err(|_| damaged())?;
         let finished_at = super::now();
+        let (robot, lineage) = self.bound_to(Some(&item));
         let facts = Facts {
             id,
             agent_id: item.agent_id,
@@ -577,8 +593,8 @@ impl Work {
             connections: Vec::new(),
             discarded: Vec::new(),
             previous: self.runs.history()?.head(),
-            robot: self.robot.clone().unwrap_or_else(|| NO_ROBOT.into()),
-            lineage: Vec::new(),
+            robot,
+            lineage,
         };
         let sealed = seal(&facts, &self.signer, self.workspace.store())?;
         let mut all = sealed.files.clone();
@@ -642,11 +658,6 @@ impl Work {
         let receipt = Valid::<Receipt>::parse(&bytes, &Limits { max_bytes: usize::MAX })
             .map_err(|_| WorkError::Damaged(self.runs.folder(run).join(RECEIPT_FILE)))?;
         Ok(Some((receipt, Blake3::of(&bytes))))
-    }
-
-    /// The robot that receipts name.
-    pub(super) fn robot(&self) -> RobotId {
-        self.robot.clone().unwrap_or_else(|| NO_ROBOT.into())
     }
 }
 

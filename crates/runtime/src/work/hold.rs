@@ -184,7 +184,7 @@ impl Work {
     fn verdict(&self, run: &str, item: &WorkItem, opinion: &Opinion) -> Result<Draft, WorkError> {
         let name = |error| WorkError::Seal(SealError::Name(error));
         Ok(Draft {
-            robot_id: self.robot(),
+            robot_id: self.bound_to(Some(item)).0,
             module: MODULE.into(),
             source: PERSON.into(),
             kind: VERDICT.into(),

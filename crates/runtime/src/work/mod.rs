@@ -19,6 +19,7 @@ pub mod replay;
 mod run;
 mod store;
 mod stream;
+mod tasks;
 mod tests_run;
 mod trace;
 
@@ -35,6 +36,7 @@ pub use levels::{Options, Publish, Reported, Told};
 pub use paths::OutsideWorkspace;
 pub use run::Step;
 pub use store::RunsError;
+pub use tasks::{TasksError, from_tasks};
 
 /// The time, as the system writes it (R1).
 fn now() -> Timestamp {

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use crealeph_contracts::scalar::{LedgerId, RobotId};
 use crealeph_ledger::Location;
 use crealeph_runtime::configuration::{Configuration, FILE};
 use crealeph_runtime::work::{Recovered, Setup, Work, WorkConfig};
@@ -21,13 +20,6 @@ pub(super) struct Place {
 
     #[command(flatten)]
     pub(super) at: At,
-}
-
-/// What the runs are bound to.
-#[derive(Debug, Default)]
-pub(super) struct Bound {
-    pub(super) robot: Option<RobotId>,
-    pub(super) lineage: Vec<LedgerId>,
 }
 
 impl Place {
@@ -57,27 +49,22 @@ impl Place {
             location: Location::File(ledger),
             ..self.settle()?
         };
-        Ok(self.open_at(folder.to_owned(), settled, Bound::default())?.0)
+        Ok(self.open_at(folder.to_owned(), settled)?.0)
     }
 
     /// Opens everything.
-    pub(super) fn open(&self, bound: Bound) -> Result<Work, Failure> {
-        Ok(self.open_telling(bound)?.0)
+    pub(super) fn open(&self) -> Result<Work, Failure> {
+        Ok(self.open_telling()?.0)
     }
 
     /// The same, with what an earlier process had left.
-    pub(super) fn open_telling(&self, bound: Bound) -> Result<(Work, Recovered), Failure> {
-        let opened = self.open_at(self.folder()?, self.settle()?, bound)?;
+    pub(super) fn open_telling(&self) -> Result<(Work, Recovered), Failure> {
+        let opened = self.open_at(self.folder()?, self.settle()?)?;
         tell(&opened.1);
         Ok(opened)
     }
 
-    fn open_at(
-        &self,
-        workspace: PathBuf,
-        settled: Settled,
-        bound: Bound,
-    ) -> Result<(Work, Recovered), Failure> {
+    fn open_at(&self, workspace: PathBuf, settled: Settled) -> Result<(Work, Recovered), Failure> {
         let config = WorkConfig::read(&settled.configuration)?;
         // The ledger lies in `.crealeph`, which the workspace makes with the right permissions.
         drop(crealeph_workspace::Workspace::open(&workspace).map_err(|error| Failure::Work(error.into()))?);
@@ -89,8 +76,6 @@ impl Place {
             ledger,
             keys: settled.keys,
             tenant: settled.tenant,
-            robot: bound.robot,
-            lineage: bound.lineage,
         };
         Ok(Work::open(setup)?)
     }

@@ -6,15 +6,17 @@ use clap::Args;
 use crealeph_contracts::WorkItem;
 use crealeph_contracts::json::ObjectWriter;
 use crealeph_contracts::run_result::RunStatus;
-use crealeph_contracts::scalar::{Amount, Count, ItemId, TimeoutMs};
+use crealeph_contracts::scalar::{Amount, Count, ItemId, RobotId, TimeoutMs};
 use crealeph_contracts::shape::Set;
 use crealeph_contracts::work_item::{Budget, Complexity, Constraints};
 use crealeph_runtime::work::{Options, Publish, Reported, Work};
 
 use super::display::Display;
-use super::place::{Bound, Place};
+use super::place::Place;
 use super::plan::read_items;
 use crate::commands::Verdict;
+use crate::commands::ledger::named;
+use crate::commands::policy::read_rules;
 use crate::failure::Failure;
 use crate::input::Source;
 use crate::output::Output;
@@ -62,6 +64,14 @@ pub(super) struct Run {
     #[arg(long)]
     hold: bool,
 
+    /// The robot that the runs are bound to [default: the one whose tasks the items are]; the policy decides `work.run`
+    #[arg(long)]
+    robot: Option<String>,
+
+    /// A file of rules for that decision, TOML; the built-in ones where absent
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+
     /// For a task: the command that verifies it
     #[arg(long, value_name = "COMMAND")]
     test: Option<String>,
@@ -97,11 +107,14 @@ impl Run {
             true => None,
             false => Some(read_items(&Source::new(Some(PathBuf::from(&self.what))))?),
         };
-        let work = self.place.open(Bound::default())?;
+        let mut work = self.place.open()?;
         let items = match items {
             Some(items) => items,
             None => vec![self.task(&work)?],
         };
+        let robot = self.robot.as_deref().map(|name| named("robot", name, RobotId::parse)).transpose()?;
+        let (source, rules) = read_rules(self.rules.clone())?;
+        work.bind(&items, robot, &rules, &source.coherence)?;
         let options = Options {
             jobs: self.jobs.map_or_else(default_jobs, usize::from),
             publish,
