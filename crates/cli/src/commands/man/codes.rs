@@ -47,6 +47,7 @@ const ERRORS: &[(&str, &str)] = &[
     ("policy", "the policy of the robot that the work is bound to does not allow it"),
     ("random", "the system gave no random numbers"),
     ("signals", "the program cannot be told of Ctrl-C, so nothing was begun"),
+    ("no_program", "a program that is needed is not on the PATH, and is named"),
     ("demo_failed", "a step of the demo did not go as told"),
     ("SNAPSHOT_EMPTY", "nothing that counts is known of the robot yet; append entries"),
     ("IDEMPOTENCY_CONFLICT", "recorded already with other content; send the same again, or a new identity"),
