@@ -42,40 +42,56 @@ pub fn helper_main_if_requested() {
     }
 }
 
-/// Forks an outer half for every set of descriptors that comes, until the parent is gone.
+/// Keeps one fork waiting for the descriptors of a run, which becomes its outer half, until the parent is gone: a run
+/// finds a process that is ready, and the next one is made meanwhile.
 fn main() -> i32 {
     let Ok(socket) = sys::take_stdin() else { return 125 };
     let socket = UnixStream::from(socket);
     // It must keep no directory of the machine busy.
     let _ = rustix::process::chdir("/");
     sys::ignore_ended_children(true);
-    while let Ok(passed) = receive_descriptors(&socket) {
-        let Ok([control, stdout, stderr, stdin, lock, life]) = <[OwnedFd; DESCRIPTORS]>::try_from(passed)
-        else {
-            continue;
-        };
+    loop {
+        let Ok((taken, take)) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC) else { return 125 };
         match sys::fork() {
             Ok(Forked::Child) => {
-                drop(socket);
-                sys::ignore_ended_children(false);
-                if rustix::stdio::dup2_stdout(&stdout).is_err()
-                    || rustix::stdio::dup2_stderr(&stderr).is_err()
-                {
-                    return 125;
-                }
-                drop((stdout, stderr));
-                // The lock is held for as long as this process lives, so that a sweep never takes a folder from
-                // under a tree that is still dying.
-                return outer_main(UnixStream::from(control), stdin, vec![lock, life]);
+                drop(taken);
+                return wait_for_a_run(socket, take);
             }
             Ok(Forked::Parent { .. }) => {}
-            Err(e) => {
-                let failure = Failure::new(Step::Request, "fork", &e);
-                let _ = wire::send(&mut UnixStream::from(control), &Message::Failed(failure));
-            }
+            Err(e) => return refuse_a_run(&socket, &e),
+        }
+        drop(take);
+        if std::fs::File::from(taken).read_exact(&mut [0u8; 1]).is_err() {
+            return 0;
         }
     }
-    0
+}
+
+fn wait_for_a_run(socket: UnixStream, take: OwnedFd) -> i32 {
+    let Some([control, stdout, stderr, stdin, lock, life]) = receive_run(&socket) else { return 0 };
+    drop(socket);
+    let _ = std::fs::File::from(take).write_all(b"t");
+    sys::ignore_ended_children(false);
+    if rustix::stdio::dup2_stdout(&stdout).is_err() || rustix::stdio::dup2_stderr(&stderr).is_err() {
+        return 125;
+    }
+    drop((stdout, stderr));
+    // The lock is held for as long as this process lives, so that a sweep never takes a folder from under a tree
+    // that is still dying.
+    outer_main(UnixStream::from(control), stdin, vec![lock, life])
+}
+
+/// Tells the next run why there is no process for it; whoever comes after it finds us gone and starts anew.
+fn refuse_a_run(socket: &UnixStream, error: &io::Error) -> i32 {
+    if let Some([control, ..]) = receive_run(socket) {
+        let failure = Failure::new(Step::Request, "fork", error);
+        let _ = wire::send(&mut UnixStream::from(control), &Message::Failed(failure));
+    }
+    125
+}
+
+fn receive_run(socket: &UnixStream) -> Option<[OwnedFd; DESCRIPTORS]> {
+    receive_descriptors(socket).ok().and_then(|passed| passed.try_into().ok())
 }
 
 fn outer_main(mut control: UnixStream, stdin: OwnedFd, mut held: Vec<OwnedFd>) -> i32 {
