@@ -5,16 +5,18 @@ use std::path::PathBuf;
 
 use crealeph_contracts::violation::Violation;
 use crealeph_decision::judge::ContextError;
-use crealeph_decision::policy::RulesError;
 use crealeph_decision::work::PlanError;
 use crealeph_ledger::{LedgerError, Refusal};
-use crealeph_runtime::agents::ConfigError;
 use crealeph_runtime::builder::BuildError;
+use crealeph_runtime::configuration::{ConfigError, RulesFileError};
 use crealeph_runtime::review::VerdictError;
+use crealeph_runtime::robot::StatusError;
 use crealeph_runtime::work::receipt::SignerError;
 use crealeph_runtime::work::replay::ReplayError;
 use crealeph_runtime::work::{TasksError, WorkError};
 use crealeph_sandbox::SandboxError;
+
+use crate::interrupt::INTERRUPTED;
 
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -41,14 +43,8 @@ pub(crate) enum Failure {
     Invalid { name: String, expected: &'static str, violations: Vec<Violation> },
     #[error(transparent)]
     Context(#[from] ContextError),
-    #[error("`{}` is not a rules file: {why}", .path.display())]
-    RulesFile { path: PathBuf, why: String },
-    #[error("the rules in `{}` cannot be used", .path.display())]
-    Rules {
-        path: PathBuf,
-        #[source]
-        source: RulesError,
-    },
+    #[error(transparent)]
+    Rules(#[from] RulesFileError),
     #[error("`{0}` is not an instant: {1}")]
     BadInstant(String, &'static str),
     #[error("the entries are of several {what}: {known}; say which with {flag}")]
@@ -73,8 +69,6 @@ pub(crate) enum Failure {
     RobotMissing,
     #[error("there is no entry `{name}` of tenant `{tenant}`; check the id and --tenant")]
     NoEntry { name: String, tenant: String },
-    #[error("`{}` cannot be used: {why}", .path.display())]
-    Configuration { path: PathBuf, why: String },
     #[error("the public key cannot be used")]
     VerifierKey(#[source] crealeph_verify::KeyError),
     #[error(transparent)]
@@ -85,12 +79,18 @@ pub(crate) enum Failure {
     Build(#[from] BuildError),
     #[error(transparent)]
     Review(#[from] VerdictError),
+    #[error(transparent)]
+    Robot(#[from] StatusError),
+    #[error("interrupted; nothing was written")]
+    Interrupted,
+    #[error("the program cannot be told of signals")]
+    Signals(#[source] io::Error),
     #[error("the ledger holds no trace of execution `{0}` of this tenant; check the id and --tenant")]
     NoExecution(String),
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
     #[error(transparent)]
-    Agents(#[from] ConfigError),
+    Configuration(#[from] ConfigError),
     #[error(transparent)]
     Work(#[from] WorkError),
     #[error(transparent)]
@@ -99,11 +99,37 @@ pub(crate) enum Failure {
     NoAgent { name: String, path: PathBuf, known: String },
     #[error("`{0}` is not {1}")]
     BadOption(String, &'static str),
+    #[error("`{}` is there already and nothing was written; move it away, or begin in another folder", .0.display())]
+    Taken(PathBuf),
+    #[error("`{}` is not empty; name a new or an empty folder", .0.display())]
+    NotEmpty(PathBuf),
+    #[error(
+        "the demo did not go as told: `{command}` ended with exit code {code}, and {expected} were told; \
+         try it yourself in `{}`",
+        .folder.display()
+    )]
+    Demo { command: String, folder: PathBuf, expected: String, code: i32 },
+    #[error(
+        "`{0}` in CREALEPH_OUTPUT is not known; say `text` for a person or `json` for a program, or unset it"
+    )]
+    BadReader(String),
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
 }
 
 impl Failure {
+    /// What failed, and every cause behind it.
+    pub(crate) fn message(&self) -> String {
+        let mut message = self.to_string();
+        let mut source = std::error::Error::source(self);
+        while let Some(cause) = source {
+            message.push_str(": ");
+            message.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        message
+    }
+
     /// The stable code.
     pub(crate) fn code(&self) -> &'static str {
         match self {
@@ -114,7 +140,7 @@ impl Failure {
             Failure::TooLarge { .. } | Failure::TooMany { .. } => "too_large",
             Failure::Invalid { .. } => "invalid",
             Failure::Context(_) => "bad_context",
-            Failure::RulesFile { .. } | Failure::Rules { .. } => "bad_rules",
+            Failure::Rules(_) | Failure::Configuration(ConfigError::Rules(_)) => "bad_rules",
             Failure::BadInstant(..) => "bad_timestamp",
             Failure::Several { .. } => "ambiguous",
             Failure::SnapshotEmpty(_) => "SNAPSHOT_EMPTY",
@@ -125,9 +151,12 @@ impl Failure {
             Failure::Refused { refusal, .. } => refusal.code(),
             Failure::BadName { .. } | Failure::RobotMissing => "bad_name",
             Failure::NoEntry { .. } => "unknown_id",
-            Failure::Configuration { .. } | Failure::Agents(_) => "bad_configuration",
+            Failure::Configuration(_) => "bad_configuration",
             Failure::Build(error) => error.code(),
             Failure::Review(error) => error.code(),
+            Failure::Robot(error) => error.code(),
+            Failure::Interrupted => "cancelled",
+            Failure::Signals(_) => "signals",
             Failure::NoExecution(_) => "unknown_id",
             Failure::NoAgent { .. } => "unknown_agent",
             Failure::Work(error) => error.code(),
@@ -137,12 +166,14 @@ impl Failure {
             Failure::VerifierKey(_) | Failure::Signer(_) => "bad_key",
             Failure::Replay(_) => "bad_run",
             Failure::Sandbox(error) => error.code(),
-            Failure::BadOption(..) => "bad_option",
+            Failure::BadOption(..) | Failure::BadReader(_) => "bad_option",
+            Failure::Taken(_) | Failure::NotEmpty(_) => "taken",
+            Failure::Demo { .. } => "demo_failed",
             Failure::Output(_) => "output",
         }
     }
 
-    /// 1 where the input was judged and refused, 2 where it could not be judged.
+    /// 1 where the input was judged and refused, 2 where it could not be judged, 130 where somebody interrupted.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Failure::Invalid { .. }
@@ -157,6 +188,7 @@ impl Failure {
             )
             | Failure::SnapshotEmpty(_)
             | Failure::Refused { .. }
+            | Failure::Demo { .. }
             | Failure::NoEntry { .. }
             | Failure::NoExecution(_)
             | Failure::Replay(ReplayError::OtherStart { .. } | ReplayError::NotAReceipt(_))
@@ -164,6 +196,7 @@ impl Failure {
                 VerdictError::NoEntry(_) | VerdictError::NotReviewed(_) | VerdictError::Settled { .. },
             )
             | Failure::Ledger(LedgerError::BadExport { .. } | LedgerError::Damaged { .. }) => 1,
+            Failure::Interrupted | Failure::Build(BuildError::Cancelled) => INTERRUPTED,
             _ => 2,
         }
     }

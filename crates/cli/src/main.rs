@@ -3,6 +3,7 @@
 mod commands;
 mod failure;
 mod input;
+mod interrupt;
 mod output;
 mod progress;
 mod render;

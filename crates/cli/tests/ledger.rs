@@ -148,6 +148,16 @@ fn a_refused_line_is_named_and_the_lines_before_it_are_kept() {
         stderr.contains("line 3") && stderr.contains("IDEMPOTENCY_CONFLICT") && stderr.contains("/payload/n"),
         "{stderr}"
     );
+    let forged = line(5).replace("\"key\":\"", "\"key\":\"execution_record:");
+    let (code, stdout, stderr) = scratch.run(&["append"], &format!("{}{conflict}{forged}", line(4)));
+    assert_eq!((code, stdout.lines().count()), (1, 1), "{stderr}");
+    assert!(
+        stderr.contains("line 2") && stderr.contains("IDEMPOTENCY_CONFLICT"),
+        "the first is named: {stderr}"
+    );
+    let (code, stdout, stderr) = scratch.run(&["append"], &format!("{}{forged}", line(5)));
+    assert_eq!((code, stdout.lines().count()), (1, 1), "{stderr}");
+    assert!(stderr.contains("line 2") && stderr.contains("is reserved"), "{stderr}");
     let (code, _, stderr) = scratch.run(&["append"], "{\"robotId\":\"r\"}\n");
     assert!(code == 1 && stderr.contains("line 1") && stderr.contains("`type` is missing"), "{stderr}");
     let (code, _, stderr) = scratch.run(&["append", "--ledger", "nowhere.db"], &line(0));

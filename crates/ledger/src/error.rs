@@ -124,6 +124,15 @@ pub enum LedgerError {
     /// The signing keys.
     #[error("{0}")]
     Keys(#[from] crate::keys::KeyError),
+    /// A lease that someone else has taken since, or that was released.
+    #[error("the lease `{name}` is {}; nothing was written, take it again and look at what was done meanwhile",
+        .holder.as_ref().map_or("held no more".to_owned(), |holder| format!("`{holder}`'s now")))]
+    LeaseLost {
+        /// What was held.
+        name: String,
+        /// Who holds it, where someone does.
+        holder: Option<String>,
+    },
     /// An export that must not be imported.
     #[error(
         "the export is refused at line {line}: {reason}; nothing after the last whole batch was imported"
@@ -155,6 +164,7 @@ impl LedgerError {
             LedgerError::Overloaded { .. } => "ledger_overloaded",
             LedgerError::Closed => "ledger_closed",
             LedgerError::Keys(_) => "ledger_keys",
+            LedgerError::LeaseLost { .. } => "lease_lost",
             LedgerError::BadExport { .. } => "ledger_bad_export",
         }
     }
@@ -231,6 +241,16 @@ pub enum Refusal {
     /// The id made for it is another entry's.
     #[error("the ledger holds an entry `{0}` already; make a new id")]
     IdTaken(LedgerId),
+    /// It pretends to be what only CreAleph writes.
+    #[error(
+        "the {member} `{value}` is reserved for what CreAleph writes itself; use another {member}, see `reserved` in docs/ledger.md"
+    )]
+    Reserved {
+        /// `type` or `key`.
+        member: &'static str,
+        /// What it holds.
+        value: String,
+    },
     /// It is beyond a bound.
     #[error("{what} is {found} and the limit is {limit}; make it smaller, or raise the limit")]
     TooLarge {
@@ -255,6 +275,7 @@ impl Refusal {
             ) => "attempt_not_increased",
             Refusal::Transition(_) => "illegal_transition",
             Refusal::IdTaken(_) => "id_taken",
+            Refusal::Reserved { .. } => "reserved",
             Refusal::TooLarge { .. } => "too_large",
         }
     }

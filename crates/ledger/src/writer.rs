@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvError};
 
 use crealeph_contracts::digest::Sha256;
-use crealeph_contracts::scalar::TenantId;
+use crealeph_contracts::scalar::{LedgerId, Name, TenantId};
 
 use crate::clock::Clock;
 use crate::error::{AppendError, LedgerError};
 use crate::follow::Growth;
 use crate::identity::IdSource;
+use crate::lease::{self, Token};
 use crate::merkle::{TileSource, complete_tiles};
 use crate::pending::{Answer, Outcome};
 use crate::plan::{self, Plan, Prepared};
@@ -29,7 +30,17 @@ const OUTCOME_QUESTIONS: usize = 5;
 pub(crate) struct Job {
     pub tenant_id: TenantId,
     pub entries: Vec<Prepared>,
+    pub fence: Option<Fence>,
     pub answer: Answer,
+}
+
+/// The lease that a batch is written under.
+#[derive(Debug)]
+pub(crate) struct Fence {
+    pub name: Name,
+    pub token: Token,
+    /// It is released with the batch.
+    pub is_last: bool,
 }
 
 impl Job {
@@ -84,7 +95,9 @@ fn next_group(jobs: &Receiver<Job>, left_over: &mut Option<Job>) -> Result<Vec<J
 struct Share {
     outcomes: Vec<Outcome>,
     /// The first id written, by which a broken commit can be recognised later.
-    witness: Option<crealeph_contracts::scalar::LedgerId>,
+    witness: Option<LedgerId>,
+    /// A lease was released.
+    has_released: bool,
 }
 
 /// Writes in one transaction and answers everyone; returns the tenants whose logs have grown.
@@ -116,7 +129,7 @@ fn write_together(
     match written {
         Ok(()) => {
             for ((tenant, jobs), share) in tenants.into_iter().zip(shares) {
-                if share.witness.is_some() {
+                if share.witness.is_some() || share.has_released {
                     grown.push(tenant);
                 }
                 answers.extend(jobs.into_iter().zip(share.outcomes));
@@ -141,10 +154,18 @@ fn write_share(
     ids: &mut IdSource,
 ) -> Result<Share, LedgerError> {
     let head = transaction.locked_head(tenant)?;
-    let needs = plan::needs(jobs.iter().flat_map(|job| &job.entries));
+    let lost = lost_leases(transaction, tenant, jobs)?;
+    let held = || jobs.iter().zip(&lost).map(|(job, lost)| if lost.is_some() { &[] } else { &*job.entries });
+    let needs = plan::needs(held().flatten());
     let known = transaction.known(&head, &needs)?;
-    let batches: Vec<&[Prepared]> = jobs.iter().map(|job| job.entries.as_slice()).collect();
-    let Plan { outcomes, rows, edges, head: after } = plan::plan(&head, known, &batches, clock.now(), ids)?;
+    let batches: Vec<&[Prepared]> = held().collect();
+    let Plan { mut outcomes, rows, edges, head: after } =
+        plan::plan(&head, known, &batches, clock.now(), ids)?;
+    for (outcome, lost) in outcomes.iter_mut().zip(lost) {
+        if let Some(error) = lost {
+            *outcome = Err(error.into());
+        }
+    }
     let witness = rows.first().map(|row| row.stored.id.clone());
     if witness.is_some() {
         let leaves: Vec<Sha256> = rows.iter().map(|row| row.leaf).collect();
@@ -152,7 +173,34 @@ fn write_share(
         let tiles = complete_tiles(head.frontier.size(), &leaves, &mut source)?;
         transaction.add(&Addition { rows, edges, tiles, head: after })?;
     }
-    Ok(Share { outcomes, witness })
+    let mut has_released = false;
+    for (job, outcome) in jobs.iter().zip(&outcomes) {
+        if let Some(Fence { name, token, is_last: true }) = &job.fence
+            && outcome.is_ok()
+        {
+            transaction.drop_lease(tenant, name, *token)?;
+            has_released = true;
+        }
+    }
+    Ok(Share { outcomes, witness, has_released })
+}
+
+/// For each batch, why it may not be written, where its lease is another's by now.
+fn lost_leases(
+    transaction: &mut dyn Transaction,
+    tenant: &TenantId,
+    jobs: &[Job],
+) -> Result<Vec<Option<LedgerError>>, LedgerError> {
+    let mut lost = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        lost.push(match &job.fence {
+            Some(Fence { name, token, .. }) => {
+                lease::current(transaction.lease(tenant, name)?, name, *token).err()
+            }
+            None => None,
+        });
+    }
+    Ok(lost)
 }
 
 /// Finds out, by the first id written, whether a commit that broke in the middle took place after all. The log's

@@ -6,7 +6,8 @@ mod suite;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crealeph_ledger::{AppendError, Filter, Ledger, LedgerError, Limits, Location, Options, Order};
+use crealeph_contracts::scalar::Name;
+use crealeph_ledger::{AppendError, Claim, Filter, Ledger, LedgerError, Limits, Location, Options, Order};
 use server::Server;
 use suite::{Fixture, Place, append, append_one, entry, local, tenant};
 
@@ -32,6 +33,9 @@ fn the_role_the_program_uses_meets_walls() {
     append(&ledger, (0..300).map(|n| entry("signal", &format!("{{\"n\":{n}}}"), "")).collect());
     ledger.append(&tenant("other"), vec![entry("signal", "{}", r#""key":"theirs""#)]).unwrap();
     ledger.checkpoint(&local()).unwrap();
+    let name = Name::parse("work").unwrap();
+    let lease = ledger.take_lease(&local(), &name, &name, std::time::Duration::from_secs(60)).unwrap();
+    assert!(matches!(lease, Claim::Taken(_)), "{lease:?}");
     // The program names every tenant in its statements as well, so ask without that, as a faulty statement would.
     let mut client = server.superuser(&database);
     client.batch_execute("SET ROLE crealeph_ledger; SET search_path = crealeph").unwrap();
@@ -39,7 +43,7 @@ fn the_role_the_program_uses_meets_walls() {
         client.query_one("SELECT rolsuper, rolbypassrls FROM pg_roles WHERE rolname = current_user", &[]);
     let role = role.unwrap();
     assert_eq!((role.get::<_, bool>(0), role.get::<_, bool>(1)), (false, false));
-    let tables = ["logs", "entries", "tiles", "checkpoints", "edges"];
+    let tables = ["logs", "entries", "tiles", "checkpoints", "edges", "leases", "lease_tokens"];
     let count = |client: &mut postgres::Client, table: &str| -> i64 {
         client.query_one(&format!("SELECT count(*) FROM {table}"), &[]).unwrap().get(0)
     };
@@ -48,7 +52,7 @@ fn the_role_the_program_uses_meets_walls() {
     }
     client.batch_execute("BEGIN; SET LOCAL crealeph.tenant = 'other'").unwrap();
     assert_eq!((count(&mut client, "logs"), count(&mut client, "entries")), (1, 1));
-    assert_eq!(count(&mut client, "tiles"), 0);
+    assert_eq!((count(&mut client, "tiles"), count(&mut client, "leases")), (0, 0));
     let own = "SELECT count(*) FROM entries WHERE tenant = 'local'";
     assert_eq!(
         client.query_one(own, &[]).unwrap().get::<_, i64>(0),
@@ -72,6 +76,7 @@ fn the_role_the_program_uses_meets_walls() {
         "DELETE FROM entries",
         "TRUNCATE entries",
         "UPDATE logs SET origin = 'x'",
+        "DELETE FROM lease_tokens",
     ] {
         assert!(client.batch_execute(sql).is_err(), "{sql}");
     }
@@ -81,6 +86,7 @@ fn the_role_the_program_uses_meets_walls() {
         "DELETE FROM tiles",
         "TRUNCATE checkpoints",
         "UPDATE logs SET size = 0",
+        "DELETE FROM lease_tokens",
     ] {
         let error = client.batch_execute(sql).unwrap_err();
         assert!(error.as_db_error().unwrap().message().contains("append-only"), "{sql}: {error:?}");
@@ -108,8 +114,8 @@ fn what_is_no_ledger_of_ours_is_refused_and_changes_are_noticed() {
     append(&ledger, (0..5).map(|n| entry("signal", &format!("{{\"n\":{n}}}"), "")).collect());
     let mut client = server.superuser(&database);
     client.batch_execute("UPDATE crealeph.version SET version = 9").unwrap();
-    assert!(matches!(open(), Err(LedgerError::Newer { found: 9, known: 1, .. })));
-    client.batch_execute("UPDATE crealeph.version SET version = 1").unwrap();
+    assert!(matches!(open(), Err(LedgerError::Newer { found: 9, known: 2, .. })));
+    client.batch_execute("UPDATE crealeph.version SET version = 2").unwrap();
     client
         .batch_execute("SET session_replication_role = replica; UPDATE crealeph.entries SET payload = '{}' WHERE seq = 3")
         .unwrap();

@@ -149,7 +149,10 @@ impl Cgroup {
 
     /// The files a process writes 0 to in order to join.
     pub(crate) fn joins(&self) -> Vec<PathBuf> {
-        self.directories.iter().map(|d| d.join("cgroup.procs")).collect()
+        // A single thread that moves itself does not wait until every processor of the machine has noticed,
+        // which takes `cgroup.procs` some ten milliseconds. Version 2 moves whole processes alone.
+        let file = if self.layer == Layer::CgroupV1 { "tasks" } else { "cgroup.procs" };
+        self.directories.iter().map(|d| d.join(file)).collect()
     }
 
     /// Whether the kernel ended a process because the memory was used up, and the most that was used.

@@ -2,6 +2,7 @@
 //! nothing and cannot pass row-level security; the tenant is set for each transaction, and where it is not, nothing
 //! is seen. A tenant's appends take turns on the lock of its log; different tenants' do not.
 
+mod leases;
 mod read;
 mod rows;
 mod session;
@@ -22,7 +23,7 @@ use crate::store::{Backend, Question, Writer};
 use session::{Server, Session};
 
 /// Each step brings a database from its index to the next version.
-const MIGRATIONS: &[&str] = &[include_str!("schema-1.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema-1.sql"), include_str!("schema-2.sql")];
 const VERSION: u32 = MIGRATIONS.len() as u32;
 /// The oldest server that works: 15.
 const MIN_SERVER: i32 = 150_000;

@@ -1,16 +1,18 @@
 //! The PostgreSQL reader: one read-only snapshot per question, seeing one tenant's rows.
 
 use crealeph_contracts::digest::Sha256;
-use crealeph_contracts::scalar::{LedgerId, TenantId};
+use crealeph_contracts::scalar::{LedgerId, Name, TenantId};
 use postgres::types::ToSql;
 
+use super::leases::{self, Lock};
 use super::rows::{self, BY_ID, ENTRY, HEAD, STEP, each};
 use super::session::Session;
+use crate::clock::Clock;
 use crate::error::LedgerError;
 use crate::merkle::{TILE_WIDTH, Tile};
 use crate::position::{Millis, Seq};
 use crate::read::StoredCheckpoint;
-use crate::store::{Head, NewestOf, RawEntry, Reads, Row, Selection, Step};
+use crate::store::{Head, LeaseRow, NewestOf, RawEntry, Reads, Row, Selection, Step};
 
 pub(super) struct PostgresReads<'a> {
     pub(super) session: &'a mut Session,
@@ -220,6 +222,14 @@ impl Reads for PostgresReads<'_> {
             Ok(StoredCheckpoint { size, root: rows::hash(row, 1, server)?, note })
         };
         found.iter().map(read).collect()
+    }
+
+    fn lease(&mut self, tenant: &TenantId, name: &Name) -> Result<Option<LeaseRow>, LedgerError> {
+        leases::find(self.session, tenant, name, Lock::None)
+    }
+
+    fn time(&mut self, _: &Clock) -> Result<Millis, LedgerError> {
+        leases::time(self.session)
     }
 
     fn tenants(&mut self) -> Result<Vec<TenantId>, LedgerError> {

@@ -5,19 +5,24 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use crealeph_contracts::digest::Sha256;
-use crealeph_contracts::scalar::{LedgerId, TenantId};
+use crealeph_contracts::scalar::{LedgerId, Name, TenantId};
 use postgres::types::ToSql;
 
+use super::leases::{self, Lock};
 use super::read::stored_hashes;
 use super::rows::{self, BY_ID, BY_KEY, ENTRY, HEAD, STEP, each};
 use super::session::{Server, Session};
 use crate::checkpoint::ORIGIN_PREFIX;
+use crate::clock::Clock;
 use crate::entry::ids_text;
 use crate::error::LedgerError;
 use crate::identity::random_name;
-use crate::position::Seq;
+use crate::lease::Token;
+use crate::position::{Millis, Seq};
 use crate::read::StoredCheckpoint;
-use crate::store::{Addition, EventIdentity, Head, Known, Needs, Row, Transaction, Unwritten, Work, Writer};
+use crate::store::{
+    Addition, EventIdentity, Head, Known, LeaseRow, Needs, Row, Transaction, Unwritten, Work, Writer,
+};
 
 /// How often a transaction is run again at most.
 const MAX_TRIES: usize = 10;
@@ -327,5 +332,29 @@ impl Transaction for InPostgres<'_> {
     fn holds(&mut self, head: &Head, id: &LedgerId) -> Result<bool, LedgerError> {
         let sql = "SELECT 1 FROM entries WHERE tenant = $1 AND id = $2";
         Ok(!self.session.query(sql, &[&head.tenant_id.as_str(), &id.as_str()])?.is_empty())
+    }
+
+    fn time(&mut self, _: &Clock) -> Result<Millis, LedgerError> {
+        leases::time(self.session)
+    }
+
+    fn lease(&mut self, tenant: &TenantId, name: &Name) -> Result<Option<LeaseRow>, LedgerError> {
+        leases::find(self.session, tenant, name, Lock::Row)
+    }
+
+    fn next_token(&mut self, tenant: &TenantId) -> Result<Token, LedgerError> {
+        leases::next_token(self.session, tenant)
+    }
+
+    fn put_lease(&mut self, tenant: &TenantId, lease: &LeaseRow) -> Result<(), LedgerError> {
+        leases::put(self.session, tenant, lease)
+    }
+
+    fn drop_lease(&mut self, tenant: &TenantId, name: &Name, token: Token) -> Result<(), LedgerError> {
+        leases::remove(self.session, tenant, name, token)
+    }
+
+    fn forget_leases(&mut self, tenant: &TenantId, before: Millis) -> Result<(), LedgerError> {
+        leases::forget(self.session, tenant, before)
     }
 }

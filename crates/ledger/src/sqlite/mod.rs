@@ -2,6 +2,7 @@
 //! take turns through immediate transactions, reads never wait for them.
 
 mod failure;
+mod leases;
 mod read;
 mod rows;
 mod schema;

@@ -1,17 +1,19 @@
 //! The SQLite reader: one read transaction per question, every entry checked against its leaf hash.
 
 use crealeph_contracts::digest::Sha256;
-use crealeph_contracts::scalar::{LedgerId, TenantId};
+use crealeph_contracts::scalar::{LedgerId, Name, TenantId};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params, params_from_iter};
 
 use super::failure::Place;
+use super::leases;
 use super::rows::{self, ENTRY, HEAD, STEP, row_id, seq_of};
+use crate::clock::Clock;
 use crate::error::LedgerError;
 use crate::merkle::{TILE_WIDTH, Tile};
 use crate::position::{Millis, Seq};
 use crate::read::StoredCheckpoint;
-use crate::store::{Head, NewestOf, RawEntry, Reads, Row, Selection, Step};
+use crate::store::{Head, LeaseRow, NewestOf, RawEntry, Reads, Row, Selection, Step};
 
 pub(super) struct SqliteReads<'a> {
     pub(super) connection: &'a Connection,
@@ -253,6 +255,14 @@ impl Reads for SqliteReads<'_> {
                 _ => Err(self.place.damaged(format!("a checkpoint of `{}` is cut", head.tenant_id))),
             }
         })
+    }
+
+    fn lease(&mut self, tenant: &TenantId, name: &Name) -> Result<Option<LeaseRow>, LedgerError> {
+        leases::find(self.connection, self.place, tenant, name)
+    }
+
+    fn time(&mut self, clock: &Clock) -> Result<Millis, LedgerError> {
+        Ok(clock.now())
     }
 
     fn tenants(&mut self) -> Result<Vec<TenantId>, LedgerError> {

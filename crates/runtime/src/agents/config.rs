@@ -3,7 +3,6 @@
 //! when the agent is called, so that one agent's lack does not take the others away.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,61 +13,14 @@ use crealeph_sandbox::{Config, Host, Preset, Sandbox, SandboxError};
 use toml::Value;
 use ureq::http::{HeaderName, HeaderValue, Uri};
 
-use super::table::{Table, Wrong, absolute};
-use super::{Agents, Example, Http, OpenAi, Process};
+use super::{Agent, Agents, Example, Http, OpenAi, Process};
+use crate::configuration::{ConfigError, Configuration, Table, Wrong, absolute, read_text};
 
-/// The largest configuration that is read, in bytes.
-const MAX_CONFIGURATION_BYTES: u64 = 1 << 20;
 const MAX_AGENTS: usize = 256;
 const MAX_LISTED: usize = 64;
 const HOUR_MS: u64 = 60 * 60 * 1000;
 
 const KINDS: &[&str] = &["process", "http", "openai", "example"];
-
-/// Why the agents of a configuration cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file is there and cannot be read.
-    #[error("cannot read `{}`; check its permissions", .path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The file is too large to be a configuration.
-    #[error("`{}` is larger than {MAX_CONFIGURATION_BYTES} bytes; it is not a configuration", .path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file is not TOML.
-    #[error("`{}` is not TOML: {why}", .path.display())]
-    NotToml {
-        /// The file.
-        path: PathBuf,
-        /// Where and why.
-        why: String,
-    },
-    /// A table is not understood.
-    #[error("the agent `{agent}` in `{}` cannot be used: {why}", .path.display())]
-    Agent {
-        /// The file.
-        path: PathBuf,
-        /// The agent's name, as written.
-        agent: String,
-        /// What is wrong and what to do.
-        why: String,
-    },
-    /// The sandbox's state directory cannot be used.
-    #[error("the agents in `{}` have no sandbox to run in", .path.display())]
-    Sandbox {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: SandboxError,
-    },
-}
 
 /// What every kind has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,30 +97,20 @@ enum Settings {
     Example(Bounds),
 }
 
-/// Reads the agents of a configuration file; none where there is no file. `state_dir` is where sandboxes keep what
-/// they need while they run.
+/// Reads the agents of a configuration. `state_dir` is where sandboxes keep what they need while they run.
 ///
 /// # Errors
-/// When the file cannot be read or one of its agents is not understood.
-pub fn load(path: &Path, state_dir: &Path) -> Result<Agents, ConfigError> {
-    let Some(text) = read(path)? else { return Ok(Agents::default()) };
-    let document: toml::Table = text.parse().map_err(|why: toml::de::Error| ConfigError::NotToml {
-        path: path.to_owned(),
-        why: why.to_string(),
-    })?;
-    let folder = folder_of(path);
-    let refused =
-        |agent: &str, why: Wrong| ConfigError::Agent { path: path.to_owned(), agent: agent.to_owned(), why };
-    let tables = match document.get("agents") {
-        None => return Ok(Agents::default()),
-        Some(Value::Table(tables)) if tables.len() <= MAX_AGENTS => tables,
-        Some(Value::Table(_)) => {
-            return Err(refused("*", format!("there are more than {MAX_AGENTS}; split them")));
-        }
-        Some(_) => {
-            return Err(refused("*", "`agents` is not a table; write `[agents.\"planner@1\"]`".to_owned()));
-        }
+/// When one of them is not understood.
+pub fn load(configuration: &Configuration, state_dir: &Path) -> Result<Agents, ConfigError> {
+    let refused = |agent: &str, why: Wrong| ConfigError::Agent {
+        path: configuration.path().to_owned(),
+        agent: agent.to_owned(),
+        why,
     };
+    let Some(tables) = configuration.section("agents")? else { return Ok(Agents::default()) };
+    if tables.len() > MAX_AGENTS {
+        return Err(refused("*", format!("there are more than {MAX_AGENTS}; split them")));
+    }
     let mut sandboxes = Sandboxes { state_dir, full: None, reduced: None };
     let mut agents = Agents::default();
     for (name, table) in tables {
@@ -177,23 +119,19 @@ pub fn load(path: &Path, state_dir: &Path) -> Result<Agents, ConfigError> {
         let Value::Table(table) = table else {
             return Err(refused(name, format!("it is not a table; write `[agents.\"{name}\"]`")));
         };
-        match settings(table, &folder).map_err(|why| refused(name, why))? {
-            Settings::Example(bounds) => {
-                agents.insert(version.clone(), Box::new(Example::new(version, bounds)))
-            }
-            Settings::Http(settings) => {
-                agents.insert(version.clone(), Box::new(Http::new(version.as_str(), settings)));
-            }
-            Settings::OpenAi(settings) => {
-                agents.insert(version.clone(), Box::new(OpenAi::new(version.as_str(), *settings)));
-            }
+        let settings = settings(table, configuration.folder()).map_err(|why| refused(name, why))?;
+        let agent: Box<dyn Agent> = match settings {
+            Settings::Example(bounds) => Box::new(Example::new(version.clone(), bounds)),
+            Settings::Http(settings) => Box::new(Http::new(name, settings)),
+            Settings::OpenAi(settings) => Box::new(OpenAi::new(name, *settings)),
             Settings::Process(settings) => {
-                let sandbox = sandboxes
-                    .get(settings.accepts_reduced)
-                    .map_err(|source| ConfigError::Sandbox { path: path.to_owned(), source })?;
-                agents.insert(version.clone(), Box::new(Process::new(version.as_str(), *settings, sandbox)));
+                let sandbox = sandboxes.get(settings.accepts_reduced).map_err(|source| {
+                    ConfigError::Sandbox { path: configuration.path().to_owned(), source }
+                })?;
+                Box::new(Process::new(name, *settings, sandbox))
             }
-        }
+        };
+        agents.insert(version, serde_json::to_string(table).unwrap_or_default(), agent);
     }
     Ok(agents)
 }
@@ -237,28 +175,6 @@ impl Sandboxes<'_> {
         *place = Some(Arc::clone(&sandbox));
         Ok(sandbox)
     }
-}
-
-/// Reads a configuration file within its bound; nothing where there is none.
-pub(crate) fn read(path: &Path) -> Result<Option<String>, ConfigError> {
-    let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
-    let file = match std::fs::File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unreadable(error)),
-    };
-    let mut text = String::new();
-    file.take(MAX_CONFIGURATION_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
-    match text.len() as u64 > MAX_CONFIGURATION_BYTES {
-        true => Err(ConfigError::TooLarge { path: path.to_owned() }),
-        false => Ok(Some(text)),
-    }
-}
-
-/// The folder a file lies in, in full.
-pub(crate) fn folder_of(path: &Path) -> PathBuf {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }
 
 fn settings(table: &toml::Table, folder: &Path) -> Result<Settings, Wrong> {
@@ -364,7 +280,7 @@ fn payload_schema(kind: &str, value: &Value, folder: &Path) -> Result<serde_json
     }
     let path = value.as_str().ok_or_else(|| format!("the schema of `{kind}` is not the path of a file"))?;
     let path = absolute(folder, path);
-    let text = read(&path).map_err(|error| error.to_string())?;
+    let text = read_text(&path).map_err(|error| error.to_string())?;
     let text = text.ok_or_else(|| format!("there is no schema `{}`", path.display()))?;
     let schema: serde_json::Value = serde_json::from_str(&text)
         .map_err(|error| format!("the schema `{}` is not JSON: {error}", path.display()))?;

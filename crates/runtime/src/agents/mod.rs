@@ -8,7 +8,6 @@ mod example;
 mod http;
 mod openai;
 pub(crate) mod process;
-pub(crate) mod table;
 mod transport;
 
 use std::collections::BTreeMap;
@@ -19,7 +18,7 @@ use crealeph_contracts::scalar::Version;
 use crealeph_contracts::{AgentInput, AgentOutput};
 use crealeph_sandbox::Cancel;
 
-pub use config::{ConfigError, from_command, load};
+pub use config::{from_command, load};
 pub use example::{Example, answer as example_answer};
 pub use http::Http;
 pub use openai::OpenAi;
@@ -46,17 +45,29 @@ pub trait Agent: Send + Sync {
 
 /// The agents that requests may name.
 #[derive(Default)]
-pub struct Agents(BTreeMap<Version, Box<dyn Agent>>);
+pub struct Agents(BTreeMap<Version, Named>);
+
+struct Named {
+    /// What the configuration says of it, as JSON.
+    definition: String,
+    agent: Box<dyn Agent>,
+}
 
 impl Agents {
-    /// Adds an agent under the version that requests name it by.
-    pub fn insert(&mut self, version: Version, agent: Box<dyn Agent>) {
-        self.0.insert(version, agent);
+    /// Adds an agent under the version that requests name it by; `definition` is what the configuration says of it, as
+    /// JSON, without any secret.
+    pub fn insert(&mut self, version: Version, definition: String, agent: Box<dyn Agent>) {
+        self.0.insert(version, Named { definition, agent });
     }
 
     /// The agent of a version.
     pub fn get(&self, version: &Version) -> Option<&dyn Agent> {
-        self.0.get(version).map(|agent| &**agent)
+        self.0.get(version).map(|named| &*named.agent)
+    }
+
+    /// What the configuration says of the agent of a version, as JSON.
+    pub fn definition(&self, version: &Version) -> Option<&str> {
+        self.0.get(version).map(|named| named.definition.as_str())
     }
 
     /// Every version there is, sorted.

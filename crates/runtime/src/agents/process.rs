@@ -15,8 +15,8 @@ use crealeph_sandbox::{
 
 use super::answer::{bounded, end, judge, tokens_used};
 use super::config::ProcessSettings;
-use super::table::absolute;
 use super::{Agent, Call};
+use crate::configuration::absolute;
 
 /// How much of standard error a reason quotes, in bytes.
 const QUOTED_BYTES: usize = 800;

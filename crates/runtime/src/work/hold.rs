@@ -107,7 +107,7 @@ impl Work {
             at: super::now().as_str().to_owned(),
         })?;
         let verdict = self.verdict(run, &ran.item, opinion)?;
-        self.ledger.append(&self.tenant, vec![verdict]).map_err(WorkError::Unrecorded)?;
+        self.ledger.append_as(&self.tenant, vec![(None, verdict)]).map_err(WorkError::Unrecorded)?;
         let ending = match opinion.is_approved {
             true => match self.approve(&locked, &mut ran, agent, &waiting)? {
                 Ok(Concluded::Finished(result)) => return Ok((line(&ran.item, &result), true)),

@@ -4,6 +4,7 @@
 //!
 //! parent ── control socket ── outer half (this file) ── inner half, pid 1 inside (`init`) ── the command
 
+mod bare;
 mod confine;
 mod filter;
 mod init;
@@ -22,7 +23,7 @@ use rustix::process::{Pid, Signal, WaitOptions, pidfd_send_signal, waitpid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::sys::{self, Forked};
-use crate::wire::{self, Failure, HELPER_NAME, Message, NetworkPlan, Request, Step};
+use crate::wire::{self, BarePlan, Failure, HELPER_NAME, Message, NetworkPlan, Request, Step};
 
 /// The uid and gid a command has inside.
 pub(crate) const INSIDE_ID: u32 = 1000;
@@ -57,7 +58,7 @@ fn outer(control: &mut UnixStream) -> Result<(), Failure> {
     rustix::process::umask(rustix::fs::Mode::empty());
     let mut passed =
         receive_descriptors(control).map_err(|e| Failure::new(Step::Request, "descriptors", &e))?;
-    let request: Request =
+    let mut request: Request =
         wire::receive(control).map_err(|e| Failure::new(Step::Request, "the request", &e))?;
     if passed.is_empty() {
         return Err(Failure::new(Step::Request, "standard input", &io::Error::other("it was not passed")));
@@ -68,6 +69,9 @@ fn outer(control: &mut UnixStream) -> Result<(), Failure> {
 
     for path in &request.cgroup_joins {
         std::fs::write(path, "0").map_err(|e| Failure::new(Step::Cgroup, path.to_string_lossy(), &e))?;
+    }
+    if let Some(plan) = request.bare.clone() {
+        return without_namespaces(control, request, &plan, stdin);
     }
     // Root opens what is granted from outside, since the inner half may not walk there.
     let opened = match request.become_ids {
@@ -80,10 +84,7 @@ fn outer(control: &mut UnixStream) -> Result<(), Failure> {
 
     let (gate_read, gate_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
         .map_err(|e| Failure::new(Step::Request, "pipe", &e.into()))?;
-    let flags = namespaces(&request);
-    let forked = sys::clone_into_namespaces(flags).map_err(|e| {
-        Failure::new(Step::Namespaces, "user, pid, mount, ipc, uts and network namespaces", &e)
-    })?;
+    let forked = clone(&mut request)?;
     let (pid, pidfd) = match forked {
         Forked::Child => {
             drop(gate_write);
@@ -115,6 +116,34 @@ fn outer(control: &mut UnixStream) -> Result<(), Failure> {
     ended.map_err(|e| Failure::new(Step::Watch, "the inner half", &e))
 }
 
+fn without_namespaces(
+    control: &mut UnixStream,
+    mut request: Request,
+    plan: &BarePlan,
+    stdin: OwnedFd,
+) -> Result<(), Failure> {
+    if request.become_ids.is_some() {
+        set_thread_groups(&[]).map_err(|e| Failure::new(Step::Privileges, "groups", &e.into()))?;
+    }
+    let report = bare::run(control, &mut request, plan, stdin)?;
+    wire::send(control, &Message::Done(report)).map_err(|e| Failure::new(Step::Watch, "the report", &e))
+}
+
+/// Starts the inner half; without a network namespace where none can be had, that was accepted, and no network was
+/// asked for, since then every socket can be refused instead.
+fn clone(request: &mut Request) -> Result<Forked, Failure> {
+    let flags = namespaces(request);
+    let failed = |what: &str, e: &io::Error| Failure::new(Step::Namespaces, what, e);
+    sys::clone_into_namespaces(flags).or_else(|e| {
+        let all = failed("user, pid, mount, ipc, uts and network namespaces", &e);
+        if !(request.reduced && request.network == NetworkPlan::None) {
+            return Err(all);
+        }
+        request.no_network = Some(failed("a network namespace", &e));
+        sys::clone_into_namespaces(flags & !libc::CLONE_NEWNET).map_err(|_| all)
+    })
+}
+
 fn namespaces(request: &Request) -> libc::c_int {
     let network = if request.network == NetworkPlan::Host { 0 } else { libc::CLONE_NEWNET };
     libc::CLONE_NEWUSER
@@ -132,7 +161,7 @@ fn map_ids(pid: Pid, become_ids: Option<(u32, u32)>) -> Result<(), Failure> {
         become_ids.unwrap_or((rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()));
     let proc = |file: &str| format!("/proc/{}/{file}", pid.as_raw_nonzero());
     let write = |file: &str, text: String| {
-        std::fs::write(proc(file), text).map_err(|e| Failure::new(Step::IdMap, file.to_owned(), &e))
+        std::fs::write(proc(file), text).map_err(|e| Failure::new(Step::Namespaces, file.to_owned(), &e))
     };
     write("setgroups", "deny".to_owned())?;
     write("uid_map", format!("{INSIDE_ID} {uid} 1"))?;

@@ -244,7 +244,7 @@ impl VerifyProof {
         let keys = read_keys(&self.key)?;
         let bytes = Source::new(self.file).read_bounded(MAX_PROOF_BYTES)?;
         match verify_proof(&bytes, &keys) {
-            Ok(proven) if is_json || !output.is_terminal() => output.line(&proven.entry)?,
+            Ok(proven) if is_json || !output.is_for_person() => output.line(&proven.entry)?,
             Ok(proven) => {
                 let size = proven.checkpoint.size;
                 output.line(&format!(

@@ -112,22 +112,22 @@ impl Batch {
         output: &mut Output,
         tally: &mut Tally,
     ) -> Result<(), Failure> {
-        let Batch { drafts, lines, .. } = std::mem::take(self);
-        if drafts.is_empty() {
-            return Ok(());
+        let Batch { mut drafts, lines, .. } = std::mem::take(self);
+        let mut refused = None;
+        while !drafts.is_empty() {
+            match ledger.append(&at.tenant, drafts.clone()) {
+                Ok(appended) => {
+                    print_appended(&appended, at, output, tally)?;
+                    break;
+                }
+                Err(AppendError::Refused { position, refusal }) => {
+                    drafts.truncate(position);
+                    refused = Some((position, refusal));
+                }
+                Err(AppendError::Ledger(error)) => return Err(error.into()),
+            }
         }
-        let refused = match ledger.append(&at.tenant, drafts.clone()) {
-            Ok(appended) => return print_appended(&appended, at, output, tally),
-            Err(AppendError::Refused { position, refusal }) => (position, refusal),
-            Err(AppendError::Ledger(error)) => return Err(error.into()),
-        };
-        let (position, refusal) = refused;
-        let before: Vec<Draft> = drafts.into_iter().take(position).collect();
-        match ledger.append(&at.tenant, before) {
-            Ok(appended) => print_appended(&appended, at, output, tally)?,
-            Err(AppendError::Ledger(error)) => return Err(error.into()),
-            Err(AppendError::Refused { .. }) => {}
-        }
+        let Some((position, refusal)) = refused else { return Ok(()) };
         output.flush()?;
         let line = lines.get(position).copied().unwrap_or_default();
         Err(Failure::Refused { name: format!("{}, line {line}", source.name()), refusal: Box::new(refusal) })

@@ -64,7 +64,7 @@ impl Decide {
         let work = self.place.open()?;
         let opinion = Opinion { is_approved, who, why: self.reason };
         let (line, has_landed) = work.decide(&run, &opinion)?;
-        match self.place.at.json || !output.is_terminal() {
+        match self.place.at.json || !output.is_for_person() {
             true => output.line(&line)?,
             false => {
                 let value = serde_json::from_str(&line).unwrap_or_default();
@@ -82,7 +82,7 @@ impl Recover {
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let (_, recovered) = self.place.open_telling()?;
-        let is_json = self.place.at.json || !output.is_terminal();
+        let is_json = self.place.at.json || !output.is_for_person();
         if is_json {
             let kept: Vec<_> = recovered
                 .kept

@@ -65,7 +65,7 @@ impl Status {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let inspect = open(&self.place)?;
         let all = inspect.all();
-        let is_json = self.place.at.json || !output.is_terminal();
+        let is_json = self.place.at.json || !output.is_for_person();
         let shown = all.get(all.len().saturating_sub(self.limit)..).unwrap_or_default();
         for summary in shown {
             match is_json {
@@ -101,7 +101,7 @@ impl Show {
             return print_diff(&inspect, &summary, output);
         }
         let result = inspect.result(&summary.run).map_err(WorkError::from)?;
-        let is_json = self.place.at.json || !output.is_terminal();
+        let is_json = self.place.at.json || !output.is_for_person();
         match result {
             Some(line) if is_json => output.line(&line)?,
             Some(line) => {
