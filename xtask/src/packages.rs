@@ -44,6 +44,11 @@ const PACKAGES: &[Package] = &[
         debian: "python3-pip",
         why: "receipts are checked with implementations from PyPI",
     },
+    Package {
+        provides: "openssl",
+        debian: "openssl",
+        why: "the agents' tests make a certificate for a server of their own",
+    },
     Package { provides: "node", debian: "nodejs", why: "the sandbox must let it live" },
     Package { provides: "npm", debian: "npm", why: "the sandbox must let it install from a cache" },
     Package {

@@ -31,6 +31,8 @@ pub(crate) enum Failure {
         #[source]
         source: io::Error,
     },
+    #[error("`{}` is not UTF-8 text; check that it is the file you mean", .0.display())]
+    NotText(PathBuf),
     #[error("cannot write `{}`; check that the folder exists and has room", .path.display())]
     Unwritable {
         path: PathBuf,
@@ -41,6 +43,8 @@ pub(crate) enum Failure {
     TooLarge { what: String, limit: usize },
     #[error("`{name}` is not a valid {expected}:\n{}", listed(.violations))]
     Invalid { name: String, expected: &'static str, violations: Vec<Violation> },
+    #[error("`{name}` is not a context:\n{}", listed(.violations))]
+    NoContext { name: String, violations: Vec<Violation> },
     #[error(transparent)]
     Context(#[from] ContextError),
     #[error(transparent)]
@@ -50,7 +54,8 @@ pub(crate) enum Failure {
     #[error("the entries are of several {what}: {known}; say which with {flag}")]
     Several { what: &'static str, known: String, flag: &'static str },
     #[error(
-        "SNAPSHOT_EMPTY: no entry of robot `{0}` counts; append a signal, fusion, idea, copy, benchmark or playbook"
+        "SNAPSHOT_EMPTY: no entry of robot `{0}` counts; append a signal, fusion, idea, copy, benchmark or playbook, \
+         or check the robot and --tenant"
     )]
     SnapshotEmpty(String),
     #[error("there is no entry in `{0}`; give entries as JSON Lines")]
@@ -69,6 +74,12 @@ pub(crate) enum Failure {
     RobotMissing,
     #[error("there is no entry `{name}` of tenant `{tenant}`; check the id and --tenant")]
     NoEntry { name: String, tenant: String },
+    #[error("tenant `{tenant}` has nothing in `{place}` yet; append something, or check --tenant")]
+    NoLog { tenant: String, place: String },
+    #[error("`{name}` proves nothing: {why}")]
+    Unproven { name: String, why: String },
+    #[error("`{}` holds no public key; keep what `crealeph ledger key` prints", .0.display())]
+    NoKey(PathBuf),
     #[error("the public key cannot be used")]
     VerifierKey(#[source] crealeph_verify::KeyError),
     #[error(transparent)]
@@ -95,11 +106,11 @@ pub(crate) enum Failure {
     Work(#[from] WorkError),
     #[error(transparent)]
     Tasks(#[from] TasksError),
-    #[error("there is no agent `{name}` in `{}`; known are: {known}", .path.display())]
+    #[error("there is no agent `{name}` in `{}`; {}", .path.display(), choice(.known))]
     NoAgent { name: String, path: PathBuf, known: String },
     #[error("`{0}` is not {1}")]
     BadOption(String, &'static str),
-    #[error("`{}` is there already and nothing was written; move it away, or begin in another folder", .0.display())]
+    #[error("`{}` is there already and nothing was written; move it away, or name another place", .0.display())]
     Taken(PathBuf),
     #[error("`{}` is not empty; name a new or an empty folder", .0.display())]
     NotEmpty(PathBuf),
@@ -113,7 +124,10 @@ pub(crate) enum Failure {
         "`{0}` in CREALEPH_OUTPUT is not known; say `text` for a person or `json` for a program, or unset it"
     )]
     BadReader(String),
-    #[error("cannot write to standard output")]
+    /// The arguments, told by their parser.
+    #[error("{0}")]
+    Usage(String),
+    #[error("cannot write to standard output; make room, or send it elsewhere")]
     Output(#[source] io::Error),
 }
 
@@ -136,10 +150,11 @@ impl Failure {
             Failure::NotFound(_) => "not_found",
             Failure::IsDirectory(_) => "is_directory",
             Failure::Unreadable { .. } => "unreadable",
+            Failure::NotText(_) => "not_text",
             Failure::Unwritable { .. } => "unwritable",
             Failure::TooLarge { .. } | Failure::TooMany { .. } => "too_large",
             Failure::Invalid { .. } => "invalid",
-            Failure::Context(_) => "bad_context",
+            Failure::NoContext { .. } | Failure::Context(_) => "bad_context",
             Failure::Rules(_) | Failure::Configuration(ConfigError::Rules(_)) => "bad_rules",
             Failure::BadInstant(..) => "bad_timestamp",
             Failure::Several { .. } => "ambiguous",
@@ -151,6 +166,9 @@ impl Failure {
             Failure::Refused { refusal, .. } => refusal.code(),
             Failure::BadName { .. } | Failure::RobotMissing => "bad_name",
             Failure::NoEntry { .. } => "unknown_id",
+            Failure::NoLog { .. } => "no_log",
+            Failure::Unproven { .. } => "unproven",
+            Failure::Usage(_) => "usage",
             Failure::Configuration(_) => "bad_configuration",
             Failure::Build(error) => error.code(),
             Failure::Review(error) => error.code(),
@@ -163,7 +181,7 @@ impl Failure {
             Failure::Tasks(TasksError::Ledger(error)) => error.code(),
             Failure::Tasks(TasksError::None(_)) => "unknown_id",
             Failure::Tasks(TasksError::Task(_)) => "invalid",
-            Failure::VerifierKey(_) | Failure::Signer(_) => "bad_key",
+            Failure::VerifierKey(_) | Failure::Signer(_) | Failure::NoKey(_) => "bad_key",
             Failure::Replay(_) => "bad_run",
             Failure::Sandbox(error) => error.code(),
             Failure::BadOption(..) | Failure::BadReader(_) => "bad_option",
@@ -190,6 +208,7 @@ impl Failure {
             | Failure::Refused { .. }
             | Failure::Demo { .. }
             | Failure::NoEntry { .. }
+            | Failure::Unproven { .. }
             | Failure::NoExecution(_)
             | Failure::Replay(ReplayError::OtherStart { .. } | ReplayError::NotAReceipt(_))
             | Failure::Review(
@@ -205,6 +224,10 @@ impl Failure {
     pub(crate) fn is_closed_pipe(&self) -> bool {
         matches!(self, Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
+}
+
+fn choice(known: &str) -> String {
+    if known.is_empty() { "it names none".to_owned() } else { format!("known are: {known}") }
 }
 
 fn listed(violations: &[Violation]) -> String {

@@ -14,6 +14,7 @@ pub(crate) const READER: &str = "CREALEPH_OUTPUT";
 pub(crate) struct Output {
     writer: BufWriter<StdoutLock<'static>>,
     is_for_person: bool,
+    outlives_reader: bool,
 }
 
 impl Output {
@@ -27,7 +28,11 @@ impl Output {
             Some("json") => false,
             _ => return Err(Failure::BadReader(reader.to_string_lossy().into_owned())),
         };
-        Ok(Output { writer: BufWriter::with_capacity(64 << 10, stdout), is_for_person })
+        Ok(Output {
+            writer: BufWriter::with_capacity(64 << 10, stdout),
+            is_for_person,
+            outlives_reader: false,
+        })
     }
 
     /// A person is looking.
@@ -35,9 +40,22 @@ impl Output {
         self.is_for_person
     }
 
+    /// What is printed only tells of work that must be done to its end: go on when nobody reads it any more.
+    pub(crate) fn outlive_reader(&mut self) {
+        self.outlives_reader = true;
+    }
+
     /// Writes text.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
-        self.writer.write_all(text.as_bytes()).map_err(Failure::Output)
+        let written = self.writer.write_all(text.as_bytes());
+        self.done(written)
+    }
+
+    fn done(&self, written: io::Result<()>) -> Result<(), Failure> {
+        match written.map_err(Failure::Output) {
+            Err(failure) if failure.is_closed_pipe() && self.outlives_reader => Ok(()),
+            done => done,
+        }
     }
 
     /// Writes a line.
@@ -63,6 +81,7 @@ impl Output {
 
     /// Sends what was written on its way.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
-        self.writer.flush().map_err(Failure::Output)
+        let written = self.writer.flush();
+        self.done(written)
     }
 }

@@ -39,6 +39,7 @@ fn passes(args: &[&str], file: &str) {
     assert_eq!(code, 0, "{report}");
     let inputs = report["inputs"].as_array().unwrap().len();
     assert!(inputs > 40);
+    assert_eq!(report["clauses"].as_array().unwrap().len(), 7);
     for clause in report["clauses"].as_array().unwrap() {
         assert_eq!(clause["kept"], json!(inputs), "{clause}");
     }
@@ -83,18 +84,22 @@ fn a_bad_agent_is_told_by_clause() {
     let (code, report) = check(&scratch, &command);
     assert_eq!(code, 1);
     let expected = json!([
-        { "clause": "answer", "inputs": 2, "kept": 1 },
+        { "clause": "bounds", "inputs": 2, "kept": 2 },
+        { "clause": "R1-R6", "inputs": 2, "kept": 2 },
+        { "clause": "boundary/5", "inputs": 2, "kept": 2 },
+        { "clause": "boundary/6", "inputs": 2, "kept": 1 },
+        { "clause": "R16", "inputs": 2, "kept": 2 },
         { "clause": "success", "inputs": 1, "kept": 1 },
-        { "clause": "stability", "inputs": 1, "kept": 0 },
+        { "clause": "boundary/7", "inputs": 1, "kept": 0 },
     ]);
     assert_eq!(report["clauses"], expected, "{report}");
     let ran = crealeph(&scratch, &[&["agent", "check", "--structural"], &command[..]].concat(), "");
     let text = String::from_utf8(ran.stdout).unwrap();
     assert_eq!(ran.status.code(), Some(1));
-    assert!(text.contains("answer: kept on 1 of 2 inputs"), "{text}");
+    assert!(text.contains("boundary/6  kept on 1 of 2 inputs"), "{text}");
     assert!(text.contains("`led-900` is not in the input's allowedLineage"), "{text}");
     assert!(text.contains("    on: one allowed id\n"), "{text}");
-    assert!(text.contains("stability: kept on 1 of 1 inputs"), "{text}");
+    assert!(text.contains("boundary/7  kept on 1 of 1 inputs"), "{text}");
     assert!(text.contains("1 of 2 inputs have no answer to judge further"), "{text}");
 }
 
@@ -115,4 +120,44 @@ fn the_example_agent_is_a_program_that_respects_staleness() {
     let ran = crealeph(&scratch, &["agent", "example"], "{}");
     assert_eq!(ran.status.code(), Some(1));
     assert!(String::from_utf8(ran.stderr).unwrap().contains("`standard input` is not a valid agent-input"));
+}
+
+#[test]
+fn each_way_to_fail_is_told_under_its_own_clause() {
+    let scratch = Scratch::new();
+    let good = "{'ok': True, 'executionId': given['executionId'], 'status': 'succeeded', 'artifacts': [{'type': \
+        given['allowedArtifactTypes'][0], 'payload': {}, 'dependsOnLedgerIds': given['allowedLineage']['dependsOnLedgerIds'][:1], \
+        'metadata': {'generatedAt': given['snapshotAt']}}]}";
+    for (change, clause, judged) in [
+        ("sys.exit(3)", "bounds", 1),
+        ("print('{'); sys.exit()", "R1-R6", 2),
+        ("good['extra'] = 1", "boundary/6", 5),
+        ("good['artifacts'][0]['extra'] = 1", "R4", 5),
+        ("good['artifacts'][0].pop('metadata')", "boundary/5", 5),
+        ("good['artifacts'][0]['type'] = 'poem'", "boundary/5", 5),
+        ("good['executionId'] = 'e-other'", "R16", 5),
+        ("good['ok'] = False", "R16", 5),
+        (
+            "good = {**good, 'ok': False, 'status': 'failed', 'artifacts': [], 'error': {'code': 'X', 'message': 'no'}}",
+            "success",
+            7,
+        ),
+    ] {
+        let program = format!(
+            "import json, sys\ngiven = json.load(sys.stdin)\ngood = {good}\n{change}\nprint(json.dumps(good))\n"
+        );
+        scratch.write("agent.py", &program);
+        let (code, report) = check(&scratch, &["--case", "one allowed id", "--", "python3", "agent.py"]);
+        assert_eq!(code, 1, "{change}");
+        let clauses = report["clauses"].as_array().unwrap();
+        let broken: Vec<&str> = clauses
+            .iter()
+            .filter(|clause| clause["kept"] != clause["inputs"])
+            .map(|clause| clause["clause"].as_str().unwrap())
+            .collect();
+        let expected = if clause == "R4" { "boundary/5" } else { clause };
+        assert_eq!(broken, [expected], "{change}: {report}");
+        let count = clauses.iter().filter(|clause| clause["inputs"] == 1).count();
+        assert_eq!(count, judged, "{change}: {report}");
+    }
 }

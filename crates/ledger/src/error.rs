@@ -122,7 +122,7 @@ pub enum LedgerError {
     #[error("the ledger was closed before the batch was written; open it and send the batch again")]
     Closed,
     /// The signing keys.
-    #[error("{0}")]
+    #[error(transparent)]
     Keys(#[from] crate::keys::KeyError),
     /// A lease that someone else has taken since, or that was released.
     #[error("the lease `{name}` is {}; nothing was written, take it again and look at what was done meanwhile",

@@ -32,7 +32,7 @@ pub enum SandboxError {
         source: io::Error,
     },
     /// Something named in the request cannot be used.
-    #[error("cannot {action} `{}`", .path.display())]
+    #[error("cannot {action} `{}`; check that it is there and may be used", .path.display())]
     Path {
         /// What was tried.
         action: &'static str,

@@ -218,7 +218,7 @@ fn told(kit: &[Case], findings: &[Vec<Finding>]) -> String {
         let broken: usize = faults.values().map(Vec::len).sum();
         let _ = writeln!(
             text,
-            "{}: kept on {} of {inputs} inputs ({})",
+            "{:<11} kept on {} of {inputs} inputs: {}",
             clause.as_str(),
             inputs - broken,
             clause.asks()

@@ -105,8 +105,11 @@ fn reflowed(command: clap::Command) -> clap::Command {
 
 /// Runs the command that the arguments name.
 pub(crate) fn run() -> ExitCode {
-    let matches = command_line().get_matches();
-    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let parsed = command_line().try_get_matches();
+    let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
+        Ok(arguments) => arguments,
+        Err(error) => return not_run(&error),
+    };
     let wants_json = arguments.command.wants_json();
     let result = Output::new().and_then(|mut output| {
         let verdict = arguments.command.run(&mut output)?;
@@ -123,6 +126,25 @@ pub(crate) fn run() -> ExitCode {
             ExitCode::from(failure.exit_code())
         }
     }
+}
+
+/// Help, a version, or arguments that are not understood; these are told as JSON where the rest would be.
+fn not_run(error: &clap::Error) -> ExitCode {
+    let wants_json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
+    let failure = if wants_json && error.use_stderr() {
+        let message = error.render().to_string();
+        Failure::Usage(message.trim_start_matches("error: ").trim_end().to_owned())
+    } else {
+        match error.print().and_then(|()| std::io::Write::flush(&mut std::io::stdout())) {
+            Ok(()) => return ExitCode::from(if error.use_stderr() { 2 } else { 0 }),
+            Err(lost) => Failure::Output(lost),
+        }
+    };
+    if failure.is_closed_pipe() {
+        return ExitCode::SUCCESS;
+    }
+    report(&failure, wants_json);
+    ExitCode::from(failure.exit_code())
 }
 
 impl Command {

@@ -173,13 +173,19 @@ impl Options {
         let mut spec = self.spec()?;
         spec.views = views.iter().map(|(view, at)| Mount { view, at: at.clone() }).collect();
         let cancel = Cancel::new().map_err(Failure::Output)?;
+        let lost = std::sync::OnceLock::new();
         let pass_on = |stream: Stream, bytes: &[u8]| {
             // Whoever closed our output does not stop the command; its changes are still listed.
-            let _ = match stream {
+            let passed = match stream {
                 Stream::Stdout => std::io::stdout().write_all(bytes).and_then(|()| std::io::stdout().flush()),
                 Stream::Stderr => std::io::stderr().write_all(bytes),
                 Stream::Trace => Ok(()),
             };
+            if let Err(error) = passed
+                && error.kind() != std::io::ErrorKind::BrokenPipe
+            {
+                let _ = lost.set(error);
+            }
         };
         let outcome = sandbox.run_with_output(&spec, &cancel, (!self.json).then_some(&pass_on))?;
         let mut changes = Vec::new();
@@ -194,7 +200,10 @@ impl Options {
         } else {
             eprint!("{}", told(&outcome, &changes));
         }
-        Ok(verdict)
+        match lost.into_inner() {
+            Some(error) => Err(Failure::Output(error)),
+            None => Ok(verdict),
+        }
     }
 
     /// What each view leaves out, relative to it. A path that no view would have shown is a mistake.

@@ -53,9 +53,17 @@ pub(super) struct ProcessSettings {
 #[derive(Clone, Debug)]
 pub(super) struct HttpSettings {
     pub(super) url: String,
+    pub(super) via: Via,
+    pub(super) bounds: Bounds,
+}
+
+/// How a server is called.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Via {
     pub(super) headers: BTreeMap<String, String>,
     pub(super) secret_headers: BTreeMap<String, SecretHeader>,
-    pub(super) bounds: Bounds,
+    /// The certificates that its own must rest on, in place of the usual ones.
+    pub(super) ca_file: Option<PathBuf>,
 }
 
 /// A model behind an OpenAI-compatible endpoint.
@@ -64,8 +72,7 @@ pub(super) struct OpenAiSettings {
     pub(super) base_url: String,
     pub(super) model: String,
     pub(super) instructions: Option<String>,
-    pub(super) headers: BTreeMap<String, String>,
-    pub(super) secret_headers: BTreeMap<String, SecretHeader>,
+    pub(super) via: Via,
     /// A JSON Schema by artifact type.
     pub(super) schemas: BTreeMap<String, serde_json::Value>,
     pub(super) max_enum_values: u64,
@@ -239,8 +246,7 @@ fn http(table: &Table<'_>, folder: &Path) -> Result<HttpSettings, Wrong> {
     let url =
         table.text("url")?.ok_or("`url` is missing; write `url = \"https://agents.example.com/plan\"`")?;
     check_url("url", url)?;
-    let (headers, secret_headers) = header_tables(table, folder)?;
-    Ok(HttpSettings { url: url.to_owned(), headers, secret_headers, bounds: bounds(table)? })
+    Ok(HttpSettings { url: url.to_owned(), via: via(table, folder)?, bounds: bounds(table)? })
 }
 
 fn openai(table: &Table<'_>, folder: &Path) -> Result<OpenAiSettings, Wrong> {
@@ -249,22 +255,21 @@ fn openai(table: &Table<'_>, folder: &Path) -> Result<OpenAiSettings, Wrong> {
         .ok_or("`base_url` is missing; write `base_url = \"https://api.example.com/v1\"`")?;
     check_url("base_url", url)?;
     let model = table.text("model")?.ok_or("`model` is missing; name the model to ask")?;
-    let (headers, mut secret_headers) = header_tables(table, folder)?;
+    let mut via = via(table, folder)?;
     let keys = table.entries("key", 2, |name, value| {
         value.as_str().map(str::to_owned).ok_or_else(|| format!("the value of `{name}` is not a text"))
     })?;
     if !keys.is_empty() {
         let fields = keys.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
         let header = secret_header("key", &Value::Table(fields), folder)?;
-        secret_headers
+        via.secret_headers
             .insert("authorization".to_owned(), SecretHeader { prefix: "Bearer ".to_owned(), ..header });
     }
     Ok(OpenAiSettings {
         base_url: url.to_owned(),
         model: model.to_owned(),
         instructions: table.text("instructions")?.map(str::to_owned),
-        headers,
-        secret_headers,
+        via,
         schemas: table.entries("schemas", MAX_LISTED, |name, value| payload_schema(name, value, folder))?,
         max_enum_values: table.number("max_enum_values", 500, 0, 100_000)?,
         max_schema_bytes: table.number("max_schema_bytes", 100_000, 0, 16 << 20)?,
@@ -290,9 +295,7 @@ fn payload_schema(kind: &str, value: &Value, folder: &Path) -> Result<serde_json
     }
 }
 
-type Headers = (BTreeMap<String, String>, BTreeMap<String, SecretHeader>);
-
-fn header_tables(table: &Table<'_>, folder: &Path) -> Result<Headers, Wrong> {
+fn via(table: &Table<'_>, folder: &Path) -> Result<Via, Wrong> {
     let headers = table.entries("headers", MAX_LISTED, |name, value| {
         let text = value.as_str().ok_or_else(|| format!("the value of `{name}` is not a text"))?;
         check_header(name, Some(text)).map(|()| text.to_owned())
@@ -301,7 +304,8 @@ fn header_tables(table: &Table<'_>, folder: &Path) -> Result<Headers, Wrong> {
         check_header(name, None)?;
         secret_header(name, value, folder)
     })?;
-    Ok((headers, secret_headers))
+    let ca_file = table.text("ca_file")?.map(|path| absolute(folder, path));
+    Ok(Via { headers, secret_headers, ca_file })
 }
 
 /// A URL that may be called: over TLS, or in clear to this machine alone.

@@ -27,14 +27,29 @@ pub use process::Process;
 /// What came of calling an agent.
 #[derive(Debug)]
 pub struct Call {
-    /// The answer, judged against its input; or why there is none, in words an event can carry.
-    pub answer: Result<Valid<AgentOutput>, String>,
+    /// The answer, judged against its input; or why there is none.
+    pub answer: Result<Valid<AgentOutput>, NoAnswer>,
     /// Which agent it was and within which walls, for the record: name, kind, sandbox strength or `remote`.
     pub identity: JsonObject,
     /// What it wrote besides, bounded and with secrets taken out.
     pub diagnostics: String,
     /// How many tokens it used, where it said so.
     pub tokens_used: Option<f64>,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoAnswer {
+    /// The reason, in words an event can carry.
+    pub reason: String,
+    /// The clauses that what it said breaks; none where it said nothing that could be judged.
+    pub clauses: Vec<&'static str>,
+}
+
+impl From<String> for NoAnswer {
+    fn from(reason: String) -> Self {
+        NoAnswer { reason, clauses: Vec::new() }
+    }
 }
 
 /// One agent, ready to be called.

@@ -286,7 +286,7 @@ impl Builder {
         stopwatch: Stopwatch,
     ) -> Result<(Conclusion, Vec<NewId>), BuildError> {
         let ran = call.map(|call| Ran {
-            answer: call.answer.as_ref().map(|output| &**output).map_err(String::as_str),
+            answer: call.answer.as_ref().map(|output| &**output).map_err(|none| none.reason.as_str()),
             identity: &call.identity,
             diagnostics: &call.diagnostics,
             tokens_used: call.tokens_used,

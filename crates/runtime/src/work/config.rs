@@ -97,18 +97,24 @@ impl WorkConfig {
     /// # Errors
     /// When something under `[work]` is not understood.
     pub fn read(configuration: &Configuration) -> Result<Self, ConfigError> {
-        let folder = configuration.folder();
-        let section = configuration.section("work")?;
+        let none = toml::Table::new();
+        let section = configuration.section("work")?.unwrap_or(&none);
         let read = || {
-            let mut config =
-                section.map_or_else(|| Ok(WorkConfig::default()), |table| configured(table, folder))?;
+            let table = Table::new(section);
+            let mut agents = table.entries("agents", MAX_AGENTS, |name, value| {
+                let table = value
+                    .as_table()
+                    .ok_or_else(|| format!("`{name}` is not a table; write `[work.agents.{name}]`"))?;
+                agent(name, table, configuration.folder()).map_err(|why| format!("`{name}`: {why}"))
+            })?;
+            table.finish()?;
             for (name, table) in presets::all() {
-                if !config.agents.contains_key(name) {
-                    let built_in = agent(name, &table, folder)?;
-                    config.agents.insert(name.to_owned(), WorkAgent { is_built_in: true, ..built_in });
+                if !agents.contains_key(name) {
+                    let built_in = agent(name, &table, configuration.folder())?;
+                    agents.insert(name.to_owned(), WorkAgent { is_built_in: true, ..built_in });
                 }
             }
-            Ok(config)
+            Ok(WorkConfig { agents })
         };
         read().map_err(|why| configuration.wrong("work", why))
     }
@@ -117,19 +123,6 @@ impl WorkConfig {
     pub fn of(&self, id: AgentId) -> impl Iterator<Item = &WorkAgent> {
         self.agents.values().filter(move |agent| agent.agent_id == id && !agent.is_built_in)
     }
-}
-
-/// What the section `[work]` says.
-fn configured(section: &toml::Table, folder: &Path) -> Result<WorkConfig, Wrong> {
-    let table = Table::new(section);
-    let agents = table.entries("agents", MAX_AGENTS, |name, value| {
-        let table = value
-            .as_table()
-            .ok_or_else(|| format!("`{name}` is not a table; write `[work.agents.{name}]`"))?;
-        agent(name, table, folder).map_err(|why| format!("`{name}`: {why}"))
-    })?;
-    table.finish()?;
-    Ok(WorkConfig { agents })
 }
 
 fn agent(name: &str, table: &toml::Table, folder: &Path) -> Result<WorkAgent, Wrong> {

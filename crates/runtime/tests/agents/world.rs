@@ -57,7 +57,7 @@ impl World {
 
 /// The reason why a call has no answer.
 pub(crate) fn reason(call: &Call) -> &str {
-    call.answer.as_ref().expect_err("no answer")
+    &call.answer.as_ref().expect_err("no answer").reason
 }
 
 /// The identity of a call.

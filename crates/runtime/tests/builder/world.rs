@@ -42,7 +42,7 @@ impl Agent for Counting {
         let fails =
             self.failures_left.try_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         let answer = match fails {
-            Ok(_) => Err("it ended with code 3".to_owned()),
+            Ok(_) => Err("it ended with code 3".to_owned().into()),
             Err(_) => Ok(answer_to(input)),
         };
         let identity = JsonObject::parse(r#"{"name":"a1","kind":"test"}"#).unwrap();

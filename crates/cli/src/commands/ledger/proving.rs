@@ -30,10 +30,14 @@ pub(super) struct Export {
 impl Export {
     pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
         let ledger = at.open()?;
+        require_log(&ledger, at)?;
         let exported = match self.file.filter(|file| file.as_os_str() != "-") {
             None => ledger.export(&at.tenant, &mut output.writer())?,
             Some(path) => {
-                let unwritable = |source| Failure::Unwritable { path: path.clone(), source };
+                let unwritable = |source: std::io::Error| match source.kind() {
+                    std::io::ErrorKind::AlreadyExists => Failure::Taken(path.clone()),
+                    _ => Failure::Unwritable { path: path.clone(), source },
+                };
                 let file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(unwritable)?;
                 let mut writer = BufWriter::new(file);
                 let exported = ledger.export(&at.tenant, &mut writer)?;
@@ -41,11 +45,18 @@ impl Export {
                 exported
             }
         };
-        match exported {
-            Some(exported) => eprintln!("{} entries, {} checkpoints", exported.entries, exported.checkpoints),
-            None => eprintln!("tenant `{}` has no log in `{}` yet", at.tenant, ledger.place()),
+        if let Some(exported) = exported {
+            eprintln!("entries: {}, checkpoints: {}", exported.entries, exported.checkpoints);
         }
         Ok(Verdict::Good)
+    }
+}
+
+/// A tenant that has nothing is most often a misspelt one.
+fn require_log(ledger: &Ledger, at: &Settled) -> Result<(), Failure> {
+    match ledger.stats(&at.tenant)? {
+        Some(_) => Ok(()),
+        None => Err(Failure::NoLog { tenant: at.tenant.to_string(), place: ledger.place().to_owned() }),
     }
 }
 
@@ -66,6 +77,9 @@ impl Verify {
     pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
         let mut keys = read_keys(&self.key)?;
         let ledger = if self.export.is_some() { None } else { Some(at.open()?) };
+        if let Some(ledger) = &ledger {
+            require_log(ledger, at)?;
+        }
         if keys.is_empty()
             && let Some(ledger) = &ledger
         {
@@ -120,7 +134,7 @@ fn check_ledger(
     let mut lines = LineWriter { verifier, buffer: Vec::new(), finding: None };
     match ledger.export(&at.tenant, &mut lines) {
         Ok(Some(_)) => Ok(lines.verifier.finish()),
-        Ok(None) => Err(Failure::NoEntry { name: "the log".to_owned(), tenant: at.tenant.to_string() }),
+        Ok(None) => Err(Failure::NoLog { tenant: at.tenant.to_string(), place: ledger.place().to_owned() }),
         Err(error) => match (lines.finding, error) {
             (Some(finding), _) => Ok(Err(finding)),
             (None, error @ LedgerError::Damaged { .. }) => {
@@ -201,8 +215,13 @@ fn tell(verified: &Verified, at: &Settled, output: &mut Output) -> Result<Verdic
 pub(in crate::commands) fn read_keys(files: &[PathBuf]) -> Result<Vec<VerifierKey>, Failure> {
     let mut keys = Vec::new();
     for file in files {
+        let before = keys.len();
         for line in read_text(file)?.lines().filter(|line| !line.trim().is_empty()) {
             keys.push(parse_key(line)?);
+        }
+        // Going on with other keys than those that were kept would prove nothing.
+        if keys.len() == before {
+            return Err(Failure::NoKey(file.clone()));
         }
     }
     Ok(keys)
@@ -242,7 +261,8 @@ pub(super) struct VerifyProof {
 impl VerifyProof {
     pub(super) fn run(self, output: &mut Output, is_json: bool) -> Result<Verdict, Failure> {
         let keys = read_keys(&self.key)?;
-        let bytes = Source::new(self.file).read_bounded(MAX_PROOF_BYTES)?;
+        let source = Source::new(self.file);
+        let bytes = source.read_bounded(MAX_PROOF_BYTES)?;
         match verify_proof(&bytes, &keys) {
             Ok(proven) if is_json || !output.is_for_person() => output.line(&proven.entry)?,
             Ok(proven) => {
@@ -252,10 +272,7 @@ impl VerifyProof {
                     proven.seq, proven.id
                 ))?;
             }
-            Err(error) => {
-                eprintln!("error: {error}");
-                return Ok(Verdict::Bad);
-            }
+            Err(error) => return Err(Failure::Unproven { name: source.name(), why: error.to_string() }),
         }
         Ok(Verdict::Good)
     }

@@ -1,6 +1,6 @@
 //! The commands that write: init, append, import, backup, checkpoint, key.
 
-use std::io::Read as _;
+use std::io::{BufRead as _, Read as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -46,6 +46,7 @@ impl Append {
         let ledger = at.open()?;
         let source = Source::new(self.file);
         let mut reader = source.open()?;
+        output.outlive_reader();
         let mut tally = Tally { progress: Progress::new("entries appended", output), new: 0, repeats: 0 };
         let mut batch = Batch::default();
         let mut number = 0u64;
@@ -190,7 +191,10 @@ impl Import {
     pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
         let ledger = at.open()?;
         let source = Source::new(self.file);
-        let imported = ledger.import(&mut source.open()?)?;
+        let mut reader = source.open()?;
+        // What cannot be read at all is told as any file that cannot.
+        reader.fill_buf().map_err(|error| source.failure(error))?;
+        let imported = ledger.import(&mut reader)?;
         let crealeph_ledger::Imported { tenant_id, entries, repeats } = imported;
         let mut line = String::new();
         let mut object = ObjectWriter::new(&mut line);
