@@ -20,11 +20,16 @@ pub(crate) const INTERRUPTED: u8 = 130;
 pub(crate) fn cancel() -> Result<Cancel, Failure> {
     let cancel = Cancel::new().map_err(Failure::Signals)?;
     let used = cancel.clone();
-    on_signals(move |count, signal| match count {
-        0 => used.cancel(),
-        _ => end_by(signal),
-    })?;
+    at_first(move || used.cancel())?;
     Ok(cancel)
+}
+
+/// Does something at the first signal.
+pub(crate) fn at_first(act: impl Fn() + Send + 'static) -> Result<(), Failure> {
+    on_signals(move |count, signal| match count {
+        0 => act(),
+        _ => end_by(signal),
+    })
 }
 
 /// Removes a folder before a signal ends the program.

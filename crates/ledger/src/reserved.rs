@@ -5,11 +5,11 @@
 use crealeph_contracts::entry::Draft;
 
 /// The types of the entries that only CreAleph writes.
-pub const RESERVED_TYPES: &[&str] = &["execution_record", "review", "run_receipt"];
+pub const RESERVED_TYPES: &[&str] = &["execution_record", "review", "run_receipt", "run_verdict"];
 
 /// How the keys begin that only CreAleph gives; `crealeph:` is kept for what is to come.
 pub const RESERVED_KEYS: &[&str] =
-    &["approved:", "crealeph:", "execution_record:", "review:", "run_receipt:"];
+    &["approved:", "crealeph:", "execution_record:", "review:", "run_receipt:", "run_verdict:"];
 
 /// What a draft has that only CreAleph may give: the member, and what it holds.
 pub(crate) fn reserved_in(draft: &Draft) -> Option<(&'static str, String)> {

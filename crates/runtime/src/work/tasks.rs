@@ -5,13 +5,12 @@ use crealeph_contracts::WorkItem;
 use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::scalar::{ExecutionId, ItemId, LedgerId, Literal, Name, RobotId, TenantId};
 use crealeph_contracts::work_item::AgentId;
-use crealeph_decision::coherence::CoherenceRules;
-use crealeph_decision::policy::Rules;
 use crealeph_decision::snapshot::Snapshot;
 use crealeph_decision::work::{NotAllowed, Task, TaskError, items_of_tasks, may_run};
 use crealeph_ledger::{Filter, Ledger, LedgerError, Order};
 
 use super::engine::{Work, WorkError};
+use crate::builder::{Scopes, Settings};
 
 const TASK: Literal = Literal::new("task");
 const DRAFT: &str = "draft";
@@ -70,8 +69,7 @@ impl Work {
         &mut self,
         items: &[WorkItem],
         named: Option<RobotId>,
-        rules: &Rules,
-        coherence: &CoherenceRules,
+        scopes: &Scopes,
     ) -> Result<(), WorkError> {
         let mut robot = named;
         for item in items {
@@ -88,6 +86,7 @@ impl Work {
             }
         }
         let Some(robot) = robot else { return Ok(()) };
+        let Settings { rules, coherence, .. } = scopes.of(&self.tenant, &robot);
         let read = self.ledger.facts_up_to(&self.tenant, &robot, None, coherence)?;
         let (snapshot, position) = match read {
             Some((facts, position)) => (Snapshot::derive(facts, coherence), position),

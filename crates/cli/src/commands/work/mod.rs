@@ -8,7 +8,6 @@ mod place;
 mod plan;
 mod replay;
 mod run;
-mod signals;
 mod status;
 mod told;
 mod verify;

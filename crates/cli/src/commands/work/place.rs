@@ -43,10 +43,9 @@ impl Place {
 
     /// Opens a scratch folder with the agents of this workspace and nothing else of it: a ledger and keys of its own.
     pub(super) fn open_scratch(&self, folder: &Path) -> Result<Work, Failure> {
-        let ledger = folder.join(".crealeph/ledger.db");
         let settled = Settled {
             keys: folder.join(".crealeph/keys"),
-            location: Location::File(ledger),
+            location: Location::File(folder.join(".crealeph/ledger.db")),
             ..self.settle()?
         };
         Ok(self.open_at(folder.to_owned(), settled)?.0)

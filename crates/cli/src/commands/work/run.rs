@@ -9,6 +9,7 @@ use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::scalar::{Amount, Count, ItemId, RobotId, TimeoutMs};
 use crealeph_contracts::shape::Set;
 use crealeph_contracts::work_item::{Budget, Complexity, Constraints};
+use crealeph_runtime::builder::Scopes;
 use crealeph_runtime::work::{Options, Publish, Reported, Work};
 
 use super::display::Display;
@@ -19,6 +20,7 @@ use crate::commands::ledger::named;
 use crate::commands::policy::read_rules;
 use crate::failure::Failure;
 use crate::input::Source;
+use crate::interrupt;
 use crate::output::Output;
 
 const EXAMPLES: &str = "\
@@ -68,7 +70,7 @@ pub(super) struct Run {
     #[arg(long)]
     robot: Option<String>,
 
-    /// A file of rules for that decision, TOML; the built-in ones where absent
+    /// A file of rules for that decision, TOML; those of the configuration or the built-in ones where absent
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
 
@@ -113,8 +115,9 @@ impl Run {
             None => vec![self.task(&work)?],
         };
         let robot = self.robot.as_deref().map(|name| named("robot", name, RobotId::parse)).transpose()?;
-        let (source, rules) = read_rules(self.rules.clone())?;
-        work.bind(&items, robot, &rules, &source.coherence)?;
+        let rules = self.rules.clone().map(|file| read_rules(Some(file)).map(|(source, _)| source));
+        let scopes = Scopes::load(&self.place.configuration()?, rules.transpose()?)?;
+        work.bind(&items, robot, &scopes)?;
         let options = Options {
             jobs: self.jobs.map_or_else(default_jobs, usize::from),
             publish,
@@ -198,7 +201,11 @@ pub(super) fn run_items(
     wants_json: bool,
     output: &mut Output,
 ) -> Result<Verdict, Failure> {
-    super::signals::interrupt_on_signals(work.interrupt())?;
+    let interrupt = work.interrupt().clone();
+    interrupt::at_first(move || {
+        eprintln!("\ninterrupting; once more ends it at once");
+        interrupt.interrupt();
+    })?;
     let is_json = wants_json || !output.is_for_person();
     let display = Display::start();
     let mut failure = None;
@@ -217,7 +224,7 @@ pub(super) fn run_items(
     }
     if work.interrupt().is_used() {
         eprintln!("interrupted; the same command goes on where this one stopped");
-        return Ok(Verdict::Exit(130));
+        return Ok(Verdict::Exit(interrupt::INTERRUPTED));
     }
     let is_success = |one: &Reported| matches!(one, Reported::Finished { status: RunStatus::Success, .. });
     let is_held = |one: &Reported| matches!(one, Reported::Held(_));

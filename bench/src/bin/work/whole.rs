@@ -1,0 +1,71 @@
+//! A whole run as a user has it: an agent changes ten files, the change is judged, published, sealed and recorded.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crealeph_bench::Outcome;
+use crealeph_contracts::json::Limits;
+use crealeph_contracts::scalar::TenantId;
+use crealeph_contracts::{Valid, WorkItem};
+use crealeph_ledger::{Ledger, Location, Options as LedgerOptions};
+use crealeph_runtime::work::{Options, Publish, Reported, Setup, Work, WorkConfig};
+use crealeph_sandbox::{Cancel, Config, Sandbox, Spec};
+
+use crate::{median, time};
+
+const ROUNDS: usize = 7;
+
+pub(crate) struct Whole {
+    pub(crate) all: Duration,
+    pub(crate) agent: Duration,
+}
+
+pub(crate) fn race(folder: &Path, tree: &Path) -> Outcome<Whole> {
+    let config = folder.join("crealeph.toml");
+    let command = "for n in 0 1 2 3 4 5 6 7 8 9; do echo \\\"$(cat $CREALEPH_PROMPT)\\\" >> part-0/module-0/file-$n.txt; done";
+    std::fs::write(&config, format!("[work.agents.a]\nagent_id = \"agent-1\"\ncommand = \"{command}\"\n"))?;
+    let control = tree.join(".crealeph");
+    let (location, keys) = (Location::File(control.join("ledger.db")), control.join("keys"));
+    let options = LedgerOptions { keys: Some(keys.clone()), ..LedgerOptions::default() };
+    let setup = Setup {
+        workspace: tree.to_owned(),
+        config: WorkConfig::load(&config)?,
+        state_dir: folder.join("state"),
+        ledger: Ledger::init(&location, options)?,
+        keys,
+        tenant: TenantId::parse("local")?,
+        robot: None,
+        lineage: Vec::new(),
+    };
+    let (work, _) = Work::open(setup)?;
+    let sandbox = Sandbox::new(Config::new(folder.join("state")))?;
+    let (mut all, mut agents) = (Vec::new(), Vec::new());
+    for round in 0..=ROUNDS {
+        let item = format!(
+            r#"{{"id":"i{round}","agent_id":"agent-1","description":"line {round}","dependencies":[],"budget":{{"time_estimate_ms":1,"complexity":"low"}}}}"#
+        );
+        let item = Valid::<WorkItem>::parse(item.as_bytes(), &Limits::default())
+            .map_err(|wrong| format!("{wrong:?}"))?;
+        let options = Options { jobs: 1, publish: Publish::Tree, is_held: false, agent: None };
+        let (took, reported) =
+            time(|| Ok(work.run(&[item.into_inner()], &options, &|_| (), &mut |_| ())?))?;
+        let is_success = matches!(reported.first(), Some(Reported::Finished { line, .. }) if line.contains("\"status\":\"success\""));
+        assert!(is_success, "{reported:?}");
+        let (spawn, _) = time(|| {
+            Ok(sandbox.run(
+                &Spec::new([
+                    "/bin/sh",
+                    "-c",
+                    "for n in 0 1 2 3 4 5 6 7 8 9; do echo \"$(cat /etc/hostname)\"; done",
+                ]),
+                &Cancel::new()?,
+            )?)
+        })?;
+        // The first one keeps the whole state before it, once for all.
+        if round > 0 {
+            all.push(took);
+            agents.push(spawn);
+        }
+    }
+    Ok(Whole { all: median(all), agent: median(agents) })
+}
