@@ -132,16 +132,21 @@ impl Workspace {
         capture.sort_out(view);
         let ignore_files = capture.ignore_files()?;
         let (base, rules) = capture.base(ignore_files.as_ref())?;
-        let changes = capture.changes(&base, &rules)?;
+        let changes = capture.changes(base.as_ref().unwrap_or(before.state.entries()), &rules)?;
         if !capture.refusals.is_empty() {
             capture.refusals.sort_by(|one, other| one.path.cmp(&other.path));
             return Err(CaptureError::Refused(capture.refusals));
         }
-        let mut entries = base;
         let seen: Vec<Change> =
             changes.iter().filter(|change| !ignores(&rules, change.path.as_str())).cloned().collect();
-        apply(&mut entries, &seen);
-        let after = State::new(entries)?;
+        let after = match (base, seen.is_empty()) {
+            (None, true) => before.state.clone(),
+            (base, _) => {
+                let mut entries = base.unwrap_or_else(|| before.state.entries().clone());
+                apply(&mut entries, &seen);
+                State::new(entries)?
+            }
+        };
         Ok(Capsule { before: before.state.hash(), after, changes, discarded: capture.discarded })
     }
 }
@@ -213,14 +218,14 @@ impl Capture<'_> {
         Ok(is_other.then_some(files))
     }
 
-    /// The state before as the rules after the run see it, and those rules.
+    /// The state before as the rules after the run see it, where that is another, and those rules.
     fn base(
         &self,
         ignore_files: Option<&IgnoreFiles>,
-    ) -> Result<(BTreeMap<TreePath, Node>, Arc<Rules>), CaptureError> {
+    ) -> Result<(Option<BTreeMap<TreePath, Node>>, Arc<Rules>), CaptureError> {
         let before = &self.before.state;
         let Some(ignore_files) = ignore_files else {
-            return Ok((before.entries().clone(), Arc::clone(&self.before.rules)));
+            return Ok((None, Arc::clone(&self.before.rules)));
         };
         let _lock = self.workspace.control.lock_to_read()?;
         let rescan = self.workspace.scan(ignore_files)?;
@@ -233,7 +238,7 @@ impl Capture<'_> {
                 entries.insert(path.clone(), node.clone());
             }
         }
-        Ok((entries, rules))
+        Ok((Some(entries), rules))
     }
 
     /// The changes that count, with their contents stored.
