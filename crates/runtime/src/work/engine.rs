@@ -348,7 +348,8 @@ impl Work {
     }
 
     fn record(&self, locked: &Locked<'_>, run: &str, entry: Draft) -> Result<(), WorkError> {
-        let appended = self.ledger.append_as(&self.tenant, vec![(None, entry)]).map_err(WorkError::Unrecorded)?;
+        let appended =
+            self.ledger.append_as(&self.tenant, vec![(None, entry)]).map_err(WorkError::Unrecorded)?;
         let entry = appended.first().map(|entry| entry.id.to_string()).unwrap_or_default();
         Ok(locked.add(&Event::Recorded { run: run.to_owned(), entry })?)
     }
