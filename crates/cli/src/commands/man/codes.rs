@@ -45,6 +45,7 @@ const ERRORS: &[(&str, &str)] = &[
     ("git", "git could not be asked or did not do what was wanted"),
     ("several_robots", "the items are bound to several robots; run each robot's by themselves"),
     ("policy", "the policy of the robot that the work is bound to does not allow it"),
+    ("several_robots", "work items of one run come from plans for several robots; run them apart"),
     ("random", "the system gave no random numbers"),
     ("signals", "the program cannot be told of Ctrl-C, so nothing was begun"),
     ("no_program", "a program that is needed is not on the PATH, and is named"),
