@@ -25,6 +25,7 @@ mod pool;
 mod position;
 mod postgresql;
 mod proposed;
+mod queue;
 mod reach;
 mod read;
 mod reserved;
