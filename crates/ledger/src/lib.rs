@@ -32,6 +32,7 @@ mod reserved;
 mod sqlite;
 mod store;
 mod transfer;
+mod view;
 mod writer;
 
 pub use checkpoint::Checkpoint;
@@ -52,3 +53,4 @@ pub use reach::Reach;
 pub use read::{Cursor, Direction, Filter, Lineage, Order, Page, Relative, StoredCheckpoint};
 pub use reserved::{RESERVED_KEYS, RESERVED_TYPES};
 pub use transfer::{Exported, Imported};
+pub use view::View;

@@ -261,6 +261,11 @@ pub(crate) trait Backend: Send + Sync {
     fn place(&self) -> &str;
     /// A new writing connection.
     fn writer(&self) -> Result<Box<dyn Writer>, LedgerError>;
+
+    /// A connection for writing leases alone. They need not be durable where every holder dies with the machine.
+    fn lease_writer(&self) -> Result<Box<dyn Writer>, LedgerError> {
+        self.writer()
+    }
     /// How many writing threads are worth having.
     fn writers(&self) -> usize;
     /// Runs a question in one consistent view.
