@@ -112,6 +112,8 @@ pub(crate) enum Failure {
     BadOption(String, &'static str),
     #[error("`{}` is there already and nothing was written; move it away, or name another place", .0.display())]
     Taken(PathBuf),
+    #[error("there is no `{0}` on the PATH; install it, on Debian with `apt install {0}`")]
+    NoProgram(&'static str),
     #[error("`{}` is not empty; name a new or an empty folder", .0.display())]
     NotEmpty(PathBuf),
     #[error(
@@ -187,6 +189,7 @@ impl Failure {
             Failure::BadOption(..) | Failure::BadReader(_) => "bad_option",
             Failure::Taken(_) | Failure::NotEmpty(_) => "taken",
             Failure::Demo { .. } => "demo_failed",
+            Failure::NoProgram(_) => "no_program",
             Failure::Output(_) => "output",
         }
     }

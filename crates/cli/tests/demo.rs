@@ -25,13 +25,31 @@ fn the_story_goes_as_told_in_80_columns() {
     let output = demo(&folder);
     let told = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(0), "{told}{}", String::from_utf8_lossy(&output.stderr));
-    for passage in ["Robot shop-17: coherent", "COHERENCE_BLOCKED", "run ideator.run", "changed: entry 1"] {
-        assert!(told.contains(passage), "`{passage}` is not in:\n{told}");
+    let unwrapped = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    for passage in [
+        ": success",
+        "Denied path: .github/workflows/ci.yml",
+        "collector.example:443 refused",
+        "Tests failed",
+        "whole from the first one on",
+        "as the receipt says",
+        "Robot shop-17: coherent",
+        "COHERENCE_BLOCKED",
+        "run ideator.run",
+        "changed: entry 1",
+    ] {
+        assert!(unwrapped.contains(passage), "`{passage}` is not in:\n{told}");
     }
     assert!(!told.contains('\x1b'), "nobody sees colours in a pipe");
     for line in told.lines().filter(|line| !line.starts_with("$ ")) {
         assert!(line.chars().count() <= 80, "wider than 80 columns: {line}");
     }
+    let shop = folder.join("shop");
+    assert!(
+        fs::read_to_string(shop.join("price.sh")).unwrap().contains("450"),
+        "the careful agent's change is there"
+    );
+    assert!(fs::read_to_string(shop.join(".github/workflows/ci.yml")).unwrap().starts_with("on: push"));
     // What it showed can be typed again where it says.
     let again = Command::new(folder.join("bin/crealeph"))
         .args(["execution", "list"])

@@ -86,7 +86,8 @@ fn a_file_that_cannot_be_read_is_named_alike_by_every_command() {
 /// What is wrong with how a command fails, as text and as JSON.
 fn judged(folder: &Path, line: &str, exit: i32, code: &str, says: &str) -> Option<String> {
     let plain = shell(folder, line);
-    let takes_json = !line.contains("policy rules") && !line.contains("schema") && !line.contains(" init");
+    let takes_json =
+        !line.contains("policy rules") && !line.contains("schema") && !line.contains("crealeph init");
     let told = if takes_json { shell(folder, &format!("{line} --json")) } else { shell(folder, line) };
     let error: Option<Value> = told.stderr.lines().last().and_then(|line| serde_json::from_str(line).ok());
     let error = error.unwrap_or_default()["error"].clone();
@@ -238,6 +239,53 @@ fn each_mistake_has_its_answer() {
             }
             false => judged(folder.path(), line, exit, code, says),
         });
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn a_misspelt_name_in_the_configuration_is_answered_with_the_nearest() {
+    let folder = project();
+    let path = folder.path().join("crealeph.toml");
+    let good = std::fs::read_to_string(&path).unwrap();
+    // A section that there is not concerns everybody; a key, whoever reads its section.
+    let everybody = [
+        "ledger list",
+        "ledger init --ledger other",
+        "snapshot shop-17",
+        "build request.json",
+        "execution list",
+        "review list",
+        "robot status shop-17",
+        "policy backtest --thresholds empty",
+        "agent check planner@1",
+        "work run items.json",
+    ];
+    let mut cases: Vec<(&str, &str, &str)> =
+        everybody.iter().map(|line| ("[bulder]", *line, "did you mean `builder`?")).collect();
+    cases.extend([
+        (
+            "[ledger]\nlocaton = 'x'",
+            "ledger list",
+            "[ledger]: the key `locaton` is not known here; did you mean `location`?",
+        ),
+        (
+            "[builder]\nrule = 'x'",
+            "build request.json",
+            "[builder]: the key `rule` is not known here; did you mean `rules`?",
+        ),
+        ("[tenants.a]\nrobot = {}", "build request.json", "did you mean `robots`?"),
+        ("[agents.'b@1']\nkind = 'exmple'", "build request.json", "did you mean `example`?"),
+        ("[agents.'b@1']\nkind = 'example'\ntimeout = 1", "agent check b@1", "did you mean `timeout_ms`?"),
+        ("[work.agent.a]", "work run items.json", "did you mean `agents`?"),
+        ("[work.agents.a]\nagent_id = 'agent-1'\ncomand = 'x'", "work run items.json", "`command`"),
+        ("not toml", "ledger list", "`crealeph.toml` is not TOML"),
+    ]);
+    let mut faults = Vec::new();
+    for (text, line, says) in cases {
+        std::fs::write(&path, format!("{good}\n{text}\n")).unwrap();
+        let line = format!("echo '[]' > items.json; crealeph {line}");
+        faults.extend(judged(folder.path(), &line, 2, "bad_configuration", says));
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

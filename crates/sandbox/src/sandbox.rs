@@ -15,6 +15,7 @@ use crate::outcome::{Layer, Missing, Outcome};
 use crate::redact::Redactor;
 use crate::run::Run;
 use crate::spec::{Exposure, HOME, Mount, Network, Place, Secret, Spec};
+use crate::starter::Starter;
 use crate::state::{self, Scratch, State, Swept};
 use crate::view::{self, Base, Hidden, View};
 use crate::wire::{BarePlan, Failure, Message, MountPlan, NetworkPlan, Request, SeedPlan, SourcePlan, Step};
@@ -83,6 +84,7 @@ pub struct Sandbox {
     config: Config,
     state: Arc<State>,
     cgroups: Parents,
+    starter: Starter,
     /// Whether overlays work, by the device and owner of the lower directory.
     overlays: Mutex<BTreeMap<(u64, u32), Option<String>>>,
     /// Why runs have no namespaces, once that was tried; only ever tried where `reduced` is accepted.
@@ -107,6 +109,7 @@ impl Sandbox {
             config,
             state,
             cgroups,
+            starter: Starter::default(),
             overlays: Mutex::default(),
             no_namespaces: OnceLock::new(),
             reachable: Mutex::default(),
@@ -188,7 +191,7 @@ impl Sandbox {
                 Some(BarePlan { scratch: made.path().as_os_str().to_owned(), missing: missing.clone() });
         }
         let redactor = Redactor::new(spec.grants.secrets.iter().map(Secret::value));
-        let run = Run::start(&state, spec, &request)?;
+        let run = Run::start(&self.starter, &state, spec, &request)?;
         let ended = run.attend(spec, cancel, output, &redactor);
         let outcome = ended?.into_outcome(spec, cgroup.as_ref(), &redactor);
         drop((cgroup, scratch));
@@ -292,7 +295,7 @@ impl Sandbox {
             Failure::new(Step::Request, e.to_string(), &io::Error::other("the helper"))
         };
         let cancel = Cancel::new().map_err(|e| lost(&e))?;
-        let run = Run::start(&self.state, spec, request).map_err(|e| lost(&e))?;
+        let run = Run::start(&self.starter, &self.state, spec, request).map_err(|e| lost(&e))?;
         let ended = run.attend(spec, &cancel, None, &Redactor::default()).map_err(|e| lost(&e))?;
         match ended.message {
             Some(Message::Done(_)) => Ok(()),

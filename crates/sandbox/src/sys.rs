@@ -142,6 +142,12 @@ pub(crate) fn children_usage() -> (u64, u64) {
     (cpu_us, usage.ru_maxrss.cast_unsigned().saturating_mul(1024))
 }
 
+/// Whether children that end are let go without anybody waiting for them.
+pub(crate) fn ignore_ended_children(ignore: bool) {
+    // SAFETY: both are dispositions, not functions of ours.
+    let _ = unsafe { libc::signal(libc::SIGCHLD, if ignore { libc::SIG_IGN } else { libc::SIG_DFL }) };
+}
+
 /// Sends `signal` to every process this one may signal, itself excepted: for pid 1 of a namespace alone.
 pub(crate) fn kill_all(signal: libc::c_int) {
     // SAFETY: in a PID namespace of our own, -1 reaches its members alone.

@@ -11,6 +11,9 @@ use crate::spec::Limits;
 
 /// The argv[0] under which the binary is the helper.
 pub(crate) const HELPER_NAME: &str = "crealeph-sandbox-helper";
+/// What the helper gets for each run: the control socket, standard output, error and input, the lock of the state
+/// folder, and the end of a pipe that it keeps open for as long as it lives.
+pub(crate) const DESCRIPTORS: usize = 6;
 /// Written by the parent: ask the tree to end.
 pub(crate) const TERMINATE: u8 = b'T';
 

@@ -1,21 +1,25 @@
 //! The stat cache: the digest of a file that has not changed since it was last read. Owns when an entry may be believed;
 //! refuses to believe one that could have changed unseen.
 //!
-//! An entry holds for a file with the same inode, size, modification and change time. Times have a grain: a file that
+//! An entry holds for a file with the same inode, size, modification and change time, under whatever name: a name is no part
+//! of a file's content. Times have a grain: a file that
 //! was written again within the grain in which it was read looks unchanged. So an entry whose times are not older than
 //! the start of the scan that wrote the cache is never believed; the start is told by the clock of the workspace's own
 //! file system. The cache is replaced as a whole and carries a checksum; one that is torn or damaged is no cache.
 
 use std::collections::HashMap;
 use std::fs;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crealeph_contracts::digest::Blake3;
 use rustix::fs::Stat;
 
-const HEADER: &[u8] = b"crealeph-cache-v1\n";
+const HEADER: &[u8] = b"crealeph-cache-v2\n";
 const DIGEST_BYTES: usize = 32;
+/// Two numbers, two times and a digest.
+const ENTRY_BYTES: usize = 8 + 8 + 12 + 12 + DIGEST_BYTES;
 /// More than the cache of the largest workspace; a larger file is none of ours.
 const MAX_BYTES: u64 = 1 << 30;
 
@@ -55,7 +59,28 @@ impl Identity {
 /// The digests of files as the last scan saw them.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
-    entries: HashMap<Box<str>, (Identity, Blake3)>,
+    /// By inode, which is part of the identity: a file system has handed them out one by one, so they are spread as they are.
+    entries: HashMap<u64, (Identity, Blake3), BuildHasherDefault<InodeHasher>>,
+    /// How many it was written with: names of one file count each, and so do those that cannot be believed.
+    written: usize,
+}
+
+#[derive(Default)]
+struct InodeHasher(u64);
+
+impl Hasher for InodeHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // The map takes its places from the low bits and its tags from the high ones.
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 impl Cache {
@@ -75,10 +100,11 @@ impl Cache {
         let mut reader = Reader(body.strip_prefix(HEADER)?);
         let started = reader.time()?;
         let count = usize::try_from(reader.u64()?).ok()?;
-        let mut entries = HashMap::with_capacity(count.min(bytes.len() / 64));
+        if reader.0.len() != count.checked_mul(ENTRY_BYTES)? {
+            return None;
+        }
+        let mut entries = HashMap::with_capacity_and_hasher(count, BuildHasherDefault::default());
         for _ in 0..count {
-            let length = usize::try_from(reader.u64()?).ok()?;
-            let path = std::str::from_utf8(reader.take(length)?).ok()?;
             let identity = Identity {
                 inode: reader.u64()?,
                 size_bytes: reader.u64()?,
@@ -87,19 +113,19 @@ impl Cache {
             };
             let digest = Blake3::from_bytes(reader.take(DIGEST_BYTES)?.try_into().ok()?);
             if identity.is_older_than(started) {
-                entries.insert(path.into(), (identity, digest));
+                entries.insert(identity.inode, (identity, digest));
             }
         }
-        reader.0.is_empty().then_some(Cache { entries })
+        reader.0.is_empty().then_some(Cache { entries, written: count })
     }
 
     /// The digest of a file, if it is still the one that was read.
-    pub(crate) fn digest(&self, path: &str, identity: &Identity) -> Option<Blake3> {
-        self.entries.get(path).filter(|(known, _)| known == identity).map(|(_, digest)| *digest)
+    pub(crate) fn digest(&self, identity: &Identity) -> Option<Blake3> {
+        self.entries.get(&identity.inode).filter(|(known, _)| known == identity).map(|(_, digest)| *digest)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+    pub(crate) fn written(&self) -> usize {
+        self.written
     }
 }
 
@@ -121,13 +147,12 @@ impl CacheWriter {
     }
 
     /// Writes the entries and puts the cache in place. It is not made durable: a torn one is known by its checksum.
-    pub(crate) fn finish(mut self, entries: &[(&str, Identity, Blake3)]) -> io::Result<()> {
-        let mut bytes = HEADER.to_vec();
+    pub(crate) fn finish(mut self, entries: &[(Identity, Blake3)]) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(entries.len() * ENTRY_BYTES + 128);
+        bytes.extend_from_slice(HEADER);
         push_time(&mut bytes, self.started);
         bytes.extend_from_slice(&(entries.len() as u64).to_le_bytes());
-        for (path, identity, digest) in entries {
-            bytes.extend_from_slice(&(path.len() as u64).to_le_bytes());
-            bytes.extend_from_slice(path.as_bytes());
+        for (identity, digest) in entries {
             bytes.extend_from_slice(&identity.inode.to_le_bytes());
             bytes.extend_from_slice(&identity.size_bytes.to_le_bytes());
             push_time(&mut bytes, identity.modified);
@@ -185,7 +210,7 @@ mod tests {
         let path = place.join("cache");
         let mut writer = CacheWriter::start(path.clone(), place.join("new")).unwrap();
         writer.started = FileTime(100, 5);
-        writer.finish(&[("a/b", identity(changed), Blake3::of(b"x"))]).unwrap();
+        writer.finish(&[(identity(changed), Blake3::of(b"x"))]).unwrap();
         path
     }
 
@@ -194,12 +219,12 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         for (changed, is_believed) in [(99, true), (100, false), (101, false)] {
             let cache = Cache::read(&written(place.path(), changed));
-            let found = cache.digest("a/b", &identity(changed));
+            let found = cache.digest(&identity(changed));
             assert_eq!(found.is_some(), is_believed, "{changed}");
         }
         let cache = Cache::read(&written(place.path(), 99));
-        assert_eq!(cache.digest("a/b", &identity(98)), None);
-        assert_eq!(cache.digest("a/c", &identity(99)), None);
+        assert_eq!(cache.digest(&identity(98)), None);
+        assert_eq!(cache.digest(&Identity { inode: 8, ..identity(99) }), None);
     }
 
     #[test]
@@ -207,7 +232,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = written(place.path(), 99);
         let whole = fs::read(&path).unwrap();
-        assert_eq!(Cache::read(&path).len(), 1);
+        assert_eq!(Cache::read(&path).written(), 1);
         for end in 0..whole.len() {
             assert!(Cache::parse(&whole[..end]).is_none(), "{end}");
         }
@@ -216,6 +241,6 @@ mod tests {
             damaged[at] ^= 1;
             assert!(Cache::parse(&damaged).is_none(), "{at}");
         }
-        assert_eq!(Cache::read(&place.path().join("none")).len(), 0);
+        assert_eq!(Cache::read(&place.path().join("none")).written(), 0);
     }
 }

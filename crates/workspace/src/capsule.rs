@@ -21,6 +21,9 @@ use crate::workspace::Workspace;
 /// How many discarded and refused paths are told.
 const MAX_TOLD: usize = 100;
 
+/// What a state holds.
+type Entries = BTreeMap<TreePath, Node>;
+
 /// What a copy-on-write view of a workspace says is not as it was. Folders may be named; only files and links count.
 #[derive(Clone, Debug, Default)]
 pub struct ViewChanges {
@@ -103,7 +106,7 @@ impl Capsule {
     }
 }
 
-fn apply(entries: &mut BTreeMap<TreePath, Node>, changes: &[Change]) {
+fn apply(entries: &mut Entries, changes: &[Change]) {
     for change in changes {
         match &change.after {
             Some(node) => entries.insert(change.path.clone(), node.clone()),
@@ -132,16 +135,21 @@ impl Workspace {
         capture.sort_out(view);
         let ignore_files = capture.ignore_files()?;
         let (base, rules) = capture.base(ignore_files.as_ref())?;
-        let changes = capture.changes(&base, &rules)?;
+        let changes = capture.changes(base.as_ref().unwrap_or(before.state.entries()), &rules)?;
         if !capture.refusals.is_empty() {
             capture.refusals.sort_by(|one, other| one.path.cmp(&other.path));
             return Err(CaptureError::Refused(capture.refusals));
         }
-        let mut entries = base;
         let seen: Vec<Change> =
             changes.iter().filter(|change| !ignores(&rules, change.path.as_str())).cloned().collect();
-        apply(&mut entries, &seen);
-        let after = State::new(entries)?;
+        let after = match (base, seen.is_empty()) {
+            (None, true) => before.state.clone(),
+            (base, _) => {
+                let mut entries = base.unwrap_or_else(|| before.state.entries().clone());
+                apply(&mut entries, &seen);
+                State::new(entries)?
+            }
+        };
         Ok(Capsule { before: before.state.hash(), after, changes, discarded: capture.discarded })
     }
 }
@@ -213,14 +221,14 @@ impl Capture<'_> {
         Ok(is_other.then_some(files))
     }
 
-    /// The state before as the rules after the run see it, and those rules.
+    /// The state before as the rules after the run see it, where that is another, and those rules.
     fn base(
         &self,
         ignore_files: Option<&IgnoreFiles>,
-    ) -> Result<(BTreeMap<TreePath, Node>, Arc<Rules>), CaptureError> {
+    ) -> Result<(Option<Entries>, Arc<Rules>), CaptureError> {
         let before = &self.before.state;
         let Some(ignore_files) = ignore_files else {
-            return Ok((before.entries().clone(), Arc::clone(&self.before.rules)));
+            return Ok((None, Arc::clone(&self.before.rules)));
         };
         let _lock = self.workspace.control.lock_to_read()?;
         let rescan = self.workspace.scan(ignore_files)?;
@@ -233,15 +241,11 @@ impl Capture<'_> {
                 entries.insert(path.clone(), node.clone());
             }
         }
-        Ok((entries, rules))
+        Ok((Some(entries), rules))
     }
 
     /// The changes that count, with their contents stored.
-    fn changes(
-        &mut self,
-        base: &BTreeMap<TreePath, Node>,
-        rules: &Rules,
-    ) -> Result<Vec<Change>, CaptureError> {
+    fn changes(&mut self, base: &Entries, rules: &Rules) -> Result<Vec<Change>, CaptureError> {
         let mut after: BTreeMap<TreePath, Option<Unread>> = BTreeMap::new();
         for path in std::mem::take(&mut self.gone) {
             self.remove_under(&path, base, &mut after);
@@ -299,12 +303,7 @@ impl Capture<'_> {
         ignores(&self.before.rules, path) && ignores(rules, path) && !is_in_force()
     }
 
-    fn remove_under(
-        &self,
-        folder: &str,
-        base: &BTreeMap<TreePath, Node>,
-        after: &mut BTreeMap<TreePath, Option<Unread>>,
-    ) {
+    fn remove_under(&self, folder: &str, base: &Entries, after: &mut BTreeMap<TreePath, Option<Unread>>) {
         let inside = format!("{folder}/");
         let start = TreePath::parse(folder).ok();
         let from = start.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crealeph_contracts::digest::Blake3;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use rayon::slice::ParallelSliceMut;
 use rustix::fs::{Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
@@ -163,9 +164,15 @@ pub(crate) fn scan(
     cache_files: Option<CacheFiles>,
 ) -> Result<Snapshot, ScanError> {
     // The cache is started before anything is looked at. That it cannot be written is no reason not to read.
-    let cache = cache_files.as_ref().map(|files| Cache::read(&files.path)).unwrap_or_default();
-    let writer = cache_files.and_then(|files| CacheWriter::start(files.path, files.temporary).ok());
-    let outermost = Scope::outermost(Arc::new(Tracked::around(root.path())?));
+    let writer = match &cache_files {
+        Some(files) => CacheWriter::start(files.path.clone(), files.temporary.clone()).ok(),
+        None => None,
+    };
+    let (cache, tracked) = rayon::join(
+        || cache_files.as_ref().map(|files| Cache::read(&files.path)).unwrap_or_default(),
+        || Tracked::around(root.path()),
+    );
+    let outermost = Scope::outermost(Arc::new(tracked?));
     let walk = Walk { root, limits, ignore_files, count: AtomicUsize::new(0) };
     let mut listing = walk.folder("", &outermost, 0)?;
     if !listing.refusals.is_empty() {
@@ -176,20 +183,23 @@ pub(crate) fn scan(
     let reading = Reading { root, cache: &cache, device: device(root)? };
     let read: Vec<Option<Known>> =
         listing.found.into_par_iter().map(|found| reading.node(found)).collect::<Result<_, _>>()?;
-    let read: Vec<Known> = read.into_iter().flatten().collect();
+    let mut read: Vec<Known> = read.into_iter().flatten().collect();
+    read.par_sort_unstable_by(|one, other| one.path.cmp(&other.path));
     let mut tally = Tally { entries: read.len(), ..Tally::default() };
-    let mut cached: Vec<(&str, Identity, Blake3)> = Vec::new();
+    let mut known_files = 0;
     for known in &read {
-        if known.was_read {
+        if let (Node::File { size_bytes, .. }, true) = (&known.node, known.was_read) {
             tally.read_files += 1;
+            tally.read_bytes += size_bytes;
         }
-        if let Node::File { digest, size_bytes, .. } = &known.node {
-            tally.read_bytes += if known.was_read { *size_bytes } else { 0 };
-            cached.extend(known.identity.map(|identity| (known.path.as_str(), identity, *digest)));
-        }
+        known_files += usize::from(known.identity.is_some());
     }
-    if let Some(writer) = writer.filter(|_| tally.read_files > 0 || cached.len() != cache.len()) {
-        let _ = writer.finish(&cached);
+    if let Some(writer) = writer.filter(|_| tally.read_files > 0 || known_files != cache.written()) {
+        let digests = read.iter().filter_map(|known| match (&known.node, known.identity) {
+            (Node::File { digest, .. }, Some(identity)) => Some((identity, *digest)),
+            _ => None,
+        });
+        let _ = writer.finish(&digests.collect::<Vec<_>>());
     }
     let entries = read.into_iter().map(|known| (known.path, known.node)).collect();
     Ok(Snapshot {
@@ -554,7 +564,7 @@ impl Reading<'_> {
         };
         let identity = Identity::of(&stat);
         let is_here = self.device == Some(stat.st_dev);
-        if let Some(digest) = self.cache.digest(path.as_str(), &identity).filter(|_| is_here) {
+        if let Some(digest) = self.cache.digest(&identity).filter(|_| is_here) {
             let node = file_node(digest, &stat, identity.size_bytes);
             return Ok(Some(Known { path, node, identity: Some(identity), was_read: false }));
         }

@@ -24,6 +24,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use crealeph_contracts::digest::Blake3;
 
@@ -62,7 +63,8 @@ pub struct FileAndFolder(pub String);
 /// Everything in a workspace that counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
-    entries: BTreeMap<TreePath, Node>,
+    /// Shared: a state is handed on more often than it is made.
+    entries: Arc<BTreeMap<TreePath, Node>>,
     hash: StateHash,
 }
 
@@ -73,7 +75,7 @@ impl State {
     /// When a path is a file and a folder at once.
     pub fn new(entries: BTreeMap<TreePath, Node>) -> Result<Self, FileAndFolder> {
         let hash = hash_of(&entries)?;
-        Ok(State { entries, hash })
+        Ok(State { entries: Arc::new(entries), hash })
     }
 
     /// The state hash.
@@ -136,9 +138,17 @@ impl Folder<'_> {
 
 fn hash_of(entries: &BTreeMap<TreePath, Node>) -> Result<StateHash, FileAndFolder> {
     let mut open = vec![Folder { name: "", lines: Vec::new() }];
+    let mut last_folder = "";
     for (path, node) in entries {
-        let mut names: Vec<&str> = path.as_str().split('/').collect();
-        let name = names.pop().unwrap_or_default();
+        let (folder, name) = path.split();
+        if folder == last_folder {
+            if let Some(folder) = open.last_mut() {
+                folder.lines.push((name, node.word(), node.content_digest()));
+            }
+            continue;
+        }
+        last_folder = folder;
+        let names: Vec<&str> = folder.split('/').filter(|name| !name.is_empty()).collect();
         // Sorted paths meet each folder once: close those this path is not in, open those it needs.
         let shared =
             open.iter().skip(1).zip(&names).take_while(|(folder, name)| folder.name == **name).count();

@@ -25,7 +25,10 @@ impl<'t> Table<'t> {
     }
 
     fn value(&self, key: &'static str) -> Option<&'t Value> {
-        self.known.borrow_mut().push(key);
+        let mut known = self.known.borrow_mut();
+        if !known.contains(&key) {
+            known.push(key);
+        }
         self.values.get(key)
     }
 

@@ -128,6 +128,8 @@ impl WorkConfig {
 fn agent(name: &str, table: &toml::Table, folder: &Path) -> Result<WorkAgent, Wrong> {
     let table = &presets::expanded(table)?;
     let table = Table::new(table);
+    // Taken out above, and known all the same.
+    table.has("preset");
     let agent_id = table.text("agent_id")?.ok_or("`agent_id` is missing; write `agent_id = \"agent-1\"`")?;
     let agent_id = AgentId::parse(agent_id).ok_or_else(|| {
         let known: Vec<&str> = AgentId::ALL.iter().map(|id| id.as_str()).collect();

@@ -1,6 +1,6 @@
-//! The helper: this same binary, re-executed, single-threaded. Owns the outer half (open what is granted,
-//! start the inner half in new namespaces, map its ids, end it when the parent goes) and refuses to outlive
-//! the parent: it leaves only after every process of the tree is dead.
+//! The helper: this same binary, re-executed once, single-threaded, and forked for every run. Owns the outer half (open
+//! what is granted, start the inner half in new namespaces, map its ids, end it when the parent goes) and
+//! refuses to outlive the parent: it leaves only after every process of the tree is dead.
 //!
 //! parent ── control socket ── outer half (this file) ── inner half, pid 1 inside (`init`) ── the command
 
@@ -23,7 +23,7 @@ use rustix::process::{Pid, Signal, WaitOptions, pidfd_send_signal, waitpid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::sys::{self, Forked};
-use crate::wire::{self, BarePlan, Failure, HELPER_NAME, Message, NetworkPlan, Request, Step};
+use crate::wire::{self, BarePlan, DESCRIPTORS, Failure, HELPER_NAME, Message, NetworkPlan, Request, Step};
 
 /// The uid and gid a command has inside.
 pub(crate) const INSIDE_ID: u32 = 1000;
@@ -42,10 +42,60 @@ pub fn helper_main_if_requested() {
     }
 }
 
+/// Keeps one fork waiting for the descriptors of a run, which becomes its outer half, until the parent is gone: a run
+/// finds a process that is ready, and the next one is made meanwhile.
 fn main() -> i32 {
-    let Ok(control) = sys::take_stdin() else { return 125 };
-    let mut control = UnixStream::from(control);
-    match outer(&mut control) {
+    let Ok(socket) = sys::take_stdin() else { return 125 };
+    let socket = UnixStream::from(socket);
+    // It must keep no directory of the machine busy.
+    let _ = rustix::process::chdir("/");
+    sys::ignore_ended_children(true);
+    loop {
+        let Ok((taken, take)) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC) else { return 125 };
+        match sys::fork() {
+            Ok(Forked::Child) => {
+                drop(taken);
+                return wait_for_a_run(socket, take);
+            }
+            Ok(Forked::Parent { .. }) => {}
+            Err(e) => return refuse_a_run(&socket, &e),
+        }
+        drop(take);
+        if std::fs::File::from(taken).read_exact(&mut [0u8; 1]).is_err() {
+            return 0;
+        }
+    }
+}
+
+fn wait_for_a_run(socket: UnixStream, take: OwnedFd) -> i32 {
+    let Some([control, stdout, stderr, stdin, lock, life]) = receive_run(&socket) else { return 0 };
+    drop(socket);
+    let _ = std::fs::File::from(take).write_all(b"t");
+    sys::ignore_ended_children(false);
+    if rustix::stdio::dup2_stdout(&stdout).is_err() || rustix::stdio::dup2_stderr(&stderr).is_err() {
+        return 125;
+    }
+    drop((stdout, stderr));
+    // The lock is held for as long as this process lives, so that a sweep never takes a folder from under a tree
+    // that is still dying.
+    outer_main(UnixStream::from(control), stdin, vec![lock, life])
+}
+
+/// Tells the next run why there is no process for it; whoever comes after it finds us gone and starts anew.
+fn refuse_a_run(socket: &UnixStream, error: &io::Error) -> i32 {
+    if let Some([control, ..]) = receive_run(socket) {
+        let failure = Failure::new(Step::Request, "fork", error);
+        let _ = wire::send(&mut UnixStream::from(control), &Message::Failed(failure));
+    }
+    125
+}
+
+fn receive_run(socket: &UnixStream) -> Option<[OwnedFd; DESCRIPTORS]> {
+    receive_descriptors(socket).ok().and_then(|passed| passed.try_into().ok())
+}
+
+fn outer_main(mut control: UnixStream, stdin: OwnedFd, mut held: Vec<OwnedFd>) -> i32 {
+    match outer(&mut control, stdin, &mut held) {
         Ok(()) => 0,
         Err(failure) => {
             let _ = wire::send(&mut control, &Message::Failed(failure));
@@ -54,19 +104,10 @@ fn main() -> i32 {
     }
 }
 
-fn outer(control: &mut UnixStream) -> Result<(), Failure> {
+fn outer(control: &mut UnixStream, stdin: OwnedFd, held: &mut Vec<OwnedFd>) -> Result<(), Failure> {
     rustix::process::umask(rustix::fs::Mode::empty());
-    let mut passed =
-        receive_descriptors(control).map_err(|e| Failure::new(Step::Request, "descriptors", &e))?;
     let mut request: Request =
         wire::receive(control).map_err(|e| Failure::new(Step::Request, "the request", &e))?;
-    if passed.is_empty() {
-        return Err(Failure::new(Step::Request, "standard input", &io::Error::other("it was not passed")));
-    }
-    // The rest of `passed` are locks: held for as long as this process lives, so that a sweep never takes
-    // a folder from under a tree that is still dying.
-    let stdin = passed.remove(0);
-
     for path in &request.cgroup_joins {
         std::fs::write(path, "0").map_err(|e| Failure::new(Step::Cgroup, path.to_string_lossy(), &e))?;
     }
@@ -88,7 +129,7 @@ fn outer(control: &mut UnixStream) -> Result<(), Failure> {
     let (pid, pidfd) = match forked {
         Forked::Child => {
             drop(gate_write);
-            drop(passed);
+            held.clear();
             let mut go = [0u8; 1];
             let opened_gate = std::fs::File::from(gate_read).read_exact(&mut go);
             let code = match opened_gate {

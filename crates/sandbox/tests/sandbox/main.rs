@@ -52,7 +52,9 @@ fn main() {
         (case.1)(&World::new());
         return;
     }
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // Most of the time a case waits for a limit to be hit.
+    arguments.test_threads.get_or_insert(2 * std::thread::available_parallelism().map_or(1, usize::from));
     let root = rustix_is_root();
     let mut trials = Vec::new();
     for case in cases {

@@ -1,6 +1,6 @@
 //! The second act: what is known decides what may be done, a newer fact takes that back, and the past cannot be rewritten.
 
-use super::stage::{Ending, Stage};
+use super::stage::{Stage, done, refused};
 use crate::failure::Failure;
 
 const CONFIGURATION: &str = r#"[agents."example@1"]     # built in; `crealeph agent --help` has the other kinds
@@ -19,14 +19,6 @@ const REQUEST: &str = r#"{
   "attempt": 1
 }
 "#;
-
-const fn done(says: &'static str) -> Ending {
-    Ending { code: 0, says }
-}
-
-const fn refused(says: &'static str) -> Ending {
-    Ending { code: 1, says }
-}
 
 pub(super) fn play(stage: &mut Stage<'_>) -> Result<(), Failure> {
     stage.file("crealeph.toml", CONFIGURATION)?;

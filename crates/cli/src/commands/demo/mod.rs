@@ -1,6 +1,7 @@
 //! `crealeph demo`: the whole idea, told on real parts. Every step is a command that a user could type; it is shown, run by
 //! a shell in a folder of the demo's own, and must end as the story says, or the demo fails and says where.
 
+mod bounds;
 mod decisions;
 mod stage;
 
@@ -8,8 +9,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crealeph_sandbox::{Config, Sandbox};
+
 use self::stage::Stage;
 use super::Verdict;
+use super::sandbox::state_directory;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -33,7 +37,19 @@ pub(super) struct Demo {
 
 impl Demo {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let features = Sandbox::new(Config::new(state_directory(None)))?.features()?;
+        let missing: Vec<&str> =
+            features.iter().filter(|it| it.needed && !it.present).map(|it| it.name).collect();
         let mut stage = Stage::open(self.folder, output)?;
+        if !missing.is_empty() {
+            stage.say(&format!(
+                "This machine lacks {} for the full sandbox (`crealeph doctor` says how to get it). The demo accepts the \
+                 weaker one openly, as `accept_reduced = true` does, and its receipts say so.",
+                missing.join(", ")
+            ))?;
+        }
+        stage.title("A coding agent under bounds")?;
+        bounds::play(&mut stage.act("shop")?, !missing.is_empty())?;
         stage.title("Decisions on evidence")?;
         decisions::play(&mut stage.act("decisions")?)?;
         stage.end()?;

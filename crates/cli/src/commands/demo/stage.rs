@@ -18,6 +18,18 @@ pub(super) struct Ending {
     pub(super) code: i32,
     /// What must stand in its output.
     pub(super) says: &'static str,
+    /// What must not, unless it is empty.
+    pub(super) lacks: &'static str,
+}
+
+/// The command does its work.
+pub(super) const fn done(says: &'static str) -> Ending {
+    Ending { code: 0, says, lacks: "" }
+}
+
+/// The command says no.
+pub(super) const fn refused(says: &'static str) -> Ending {
+    Ending { code: 1, says, lacks: "" }
 }
 
 /// A folder to play in, and whoever looks on.
@@ -61,8 +73,23 @@ impl<'a> Stage<'a> {
         let folder = self.root.display().to_string();
         self.title("Now you")?;
         self.say(&format!(
-            "Everything is still there: {folder}\nIts bin folder holds this program, so that the commands above can be typed as they stand."
+            "Everything is still there: {folder}\n\
+             Its bin folder holds this program, so that the commands above can be typed as they stand, in shop and in \
+             decisions. Remove the folder when you are done.\n\n\
+             What to try next:\n\
+             \x20 crealeph init                             a first agent of your own\n\
+             \x20 crealeph work run --agent claude 'TASK'   a coding agent, in your repository\n\
+             \x20 crealeph doctor                           what this machine offers\n\
+             \x20 docs/README.md                            tutorials and the rest"
         ))
+    }
+
+    /// Fails unless a program is there.
+    pub(super) fn needs(&self, program: &'static str) -> Result<(), Failure> {
+        match self.shell(&format!("command -v {program}"))?.0 {
+            0 => Ok(()),
+            _ => Err(Failure::NoProgram(program)),
+        }
     }
 
     /// Names what comes.
@@ -98,7 +125,8 @@ impl<'a> Stage<'a> {
             self.output.line(&format!("  … and {} lines more", lines.len() - MAX_LINES))?;
         }
         self.output.flush()?;
-        if code == ending.code && printed.contains(ending.says) {
+        let is_clean = ending.lacks.is_empty() || !printed.contains(ending.lacks);
+        if code == ending.code && printed.contains(ending.says) && is_clean {
             return Ok(printed);
         }
         Err(Failure::Demo {

@@ -107,6 +107,9 @@ impl Show {
             Some(line) => {
                 let value = serde_json::from_str(&line).unwrap_or_default();
                 output.line(&super::told::finished(&value, ""))?;
+                if let Some(receipt) = inspect.receipt(&summary.run).map_err(WorkError::from)? {
+                    output.line(&super::told::walls(&serde_json::from_str(&receipt).unwrap_or_default()))?;
+                }
             }
             None => output.line(&as_json(&summary))?,
         }
