@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{World, item, item_with};
 
@@ -198,6 +198,19 @@ fn what_tests_write_is_discarded_and_what_was_ignored_is_not_tested() {
     assert_eq!(line["status"], "success", "{line}");
     assert!(world.at("a.txt").exists() && !world.at("t").exists() && !world.at("build/made").exists());
     assert_ne!(world.state(), before);
+}
+
+#[test]
+fn a_change_too_large_for_a_ledger_entry_is_named_there() {
+    let world = World::new();
+    let script = "i=0; while [ $i -lt 6000 ]; do echo $i > file-with-a-rather-long-name-$i; i=$((i+1)); done";
+    let bounds = json!({ "constraints": { "max_files": 10_000, "max_delta_size": 10_000 } });
+    let line = world.run_one(item_with("w", script, bounds));
+    assert_eq!((&line["status"], &line["metrics"]["files_touched"]), (&json!("success"), &json!(6000)));
+    let listed = world.crealeph(&["ledger", "list", "--type", "run_receipt"]);
+    let entry: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!(entry["payload"]["receiptId"], line["receipt_id"]);
+    assert_eq!(entry["payload"]["receiptHash"], world.receipt(&line)["receipt_hash"]);
 }
 
 #[test]

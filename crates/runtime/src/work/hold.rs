@@ -16,7 +16,8 @@ use crealeph_workspace::{Capsule, HeldId, PublishError};
 use super::commit::{Concluded, unpublished};
 use super::config::WorkAgent;
 use super::counts::Counts;
-use super::engine::{DIFF_FILE, Landing, Work, WorkError, line};
+use super::engine::{Work, WorkError};
+use super::outcome::{DIFF_FILE, Landing, line};
 use super::receipt::{Deltas, ITEM_FILE, SealError};
 use super::run::{Ending, Ran};
 use super::store::{Event, Locked, Waiting};
@@ -216,6 +217,7 @@ impl Work {
             count: number("toolOps").unwrap_or(0.0) as u64,
             tokens: receipt.tokens_used.map(|tokens| tokens.get()),
             cost_usd: receipt.cost_usd.map(|cost| cost.get()),
+            kept_bytes: 0,
         };
         let counts = number("testsPassed").zip(number("testsFailed"));
         let tested = receipt.test_log.as_deref().map(|output| Tested {

@@ -11,6 +11,7 @@ mod hold;
 mod inspect;
 mod interrupt;
 mod levels;
+mod outcome;
 mod paths;
 mod presets;
 mod prompt;
