@@ -20,11 +20,18 @@ struct Generated {
     cargo: &'static [&'static str],
 }
 
-const GENERATED: &[Generated] = &[Generated {
-    folder: "schemas",
-    extension: "json",
-    cargo: &["run", "--quiet", "--locked", "--package", "crealeph-cli", "--", "schema", "--all"],
-}];
+const GENERATED: &[Generated] = &[
+    Generated {
+        folder: "schemas",
+        extension: "json",
+        cargo: &["run", "--quiet", "--locked", "--package", "crealeph-cli", "--", "schema", "--all"],
+    },
+    Generated {
+        folder: "docs/reference",
+        extension: "md",
+        cargo: &["run", "--quiet", "--locked", "--package", "crealeph-cli", "--", "man", "--markdown"],
+    },
+];
 
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Outcome {
     let only_check = match arguments {

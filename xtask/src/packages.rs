@@ -28,10 +28,16 @@ const PACKAGES: &[Package] = &[
         debian: "sqlite3",
         why: "the ledger's tests change its file behind its back",
     },
+    Package { provides: "jq", debian: "jq", why: "the documents read answers with it, and are run" },
     Package {
         provides: "pg_createcluster",
         debian: "postgresql",
         why: "the ledger's tests start a PostgreSQL server of their own",
+    },
+    Package {
+        provides: "openssl",
+        debian: "openssl",
+        why: "the ledger's tests make certificates for a PostgreSQL server of their own",
     },
     Package {
         provides: "/usr/bin/python3",
@@ -42,6 +48,11 @@ const PACKAGES: &[Package] = &[
         provides: "pip3",
         debian: "python3-pip",
         why: "receipts are checked with implementations from PyPI",
+    },
+    Package {
+        provides: "openssl",
+        debian: "openssl",
+        why: "the agents' tests make a certificate for a server of their own",
     },
     Package { provides: "node", debian: "nodejs", why: "the sandbox must let it live" },
     Package { provides: "npm", debian: "npm", why: "the sandbox must let it install from a cache" },

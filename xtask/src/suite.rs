@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::failure::{Failure, Outcome};
-use crate::{generate, packages, process, tidy, tools};
+use crate::{packages, process, tidy, tools};
 
 struct Step {
     title: &'static str,
@@ -31,10 +31,6 @@ const STEPS: &[Step] = &[
         work: Work::Cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]),
     },
     Step { title: "tests", work: Work::Cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]) },
-    Step {
-        title: "generated files",
-        work: Work::Task { name: "generate", arguments: &["--check"], run: generate::run },
-    },
 ];
 
 const DURATION: &str = "a few minutes the first time, when everything is compiled; about a minute after that";

@@ -5,16 +5,18 @@ use std::path::PathBuf;
 
 use crealeph_contracts::violation::Violation;
 use crealeph_decision::judge::ContextError;
-use crealeph_decision::policy::RulesError;
 use crealeph_decision::work::PlanError;
 use crealeph_ledger::{LedgerError, Refusal};
-use crealeph_runtime::agents::ConfigError;
 use crealeph_runtime::builder::BuildError;
+use crealeph_runtime::configuration::{ConfigError, RulesFileError};
 use crealeph_runtime::review::VerdictError;
-use crealeph_runtime::work::WorkError;
+use crealeph_runtime::robot::StatusError;
 use crealeph_runtime::work::receipt::SignerError;
 use crealeph_runtime::work::replay::ReplayError;
+use crealeph_runtime::work::{TasksError, WorkError};
 use crealeph_sandbox::SandboxError;
+
+use crate::interrupt::INTERRUPTED;
 
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +31,8 @@ pub(crate) enum Failure {
         #[source]
         source: io::Error,
     },
+    #[error("`{}` is not UTF-8 text; check that it is the file you mean", .0.display())]
+    NotText(PathBuf),
     #[error("cannot write `{}`; check that the folder exists and has room", .path.display())]
     Unwritable {
         path: PathBuf,
@@ -39,22 +43,19 @@ pub(crate) enum Failure {
     TooLarge { what: String, limit: usize },
     #[error("`{name}` is not a valid {expected}:\n{}", listed(.violations))]
     Invalid { name: String, expected: &'static str, violations: Vec<Violation> },
+    #[error("`{name}` is not a context:\n{}", listed(.violations))]
+    NoContext { name: String, violations: Vec<Violation> },
     #[error(transparent)]
     Context(#[from] ContextError),
-    #[error("`{}` is not a rules file: {why}", .path.display())]
-    RulesFile { path: PathBuf, why: String },
-    #[error("the rules in `{}` cannot be used", .path.display())]
-    Rules {
-        path: PathBuf,
-        #[source]
-        source: RulesError,
-    },
+    #[error(transparent)]
+    Rules(#[from] RulesFileError),
     #[error("`{0}` is not an instant: {1}")]
     BadInstant(String, &'static str),
     #[error("the entries are of several {what}: {known}; say which with {flag}")]
     Several { what: &'static str, known: String, flag: &'static str },
     #[error(
-        "SNAPSHOT_EMPTY: no entry of robot `{0}` counts; append a signal, fusion, idea, copy, benchmark or playbook"
+        "SNAPSHOT_EMPTY: no entry of robot `{0}` counts; append a signal, fusion, idea, copy, benchmark or playbook, \
+         or check the robot and --tenant"
     )]
     SnapshotEmpty(String),
     #[error("there is no entry in `{0}`; give entries as JSON Lines")]
@@ -73,8 +74,12 @@ pub(crate) enum Failure {
     RobotMissing,
     #[error("there is no entry `{name}` of tenant `{tenant}`; check the id and --tenant")]
     NoEntry { name: String, tenant: String },
-    #[error("`{}` cannot be used: {why}", .path.display())]
-    Configuration { path: PathBuf, why: String },
+    #[error("tenant `{tenant}` has nothing in `{place}` yet; append something, or check --tenant")]
+    NoLog { tenant: String, place: String },
+    #[error("`{name}` proves nothing: {why}")]
+    Unproven { name: String, why: String },
+    #[error("`{}` holds no public key; keep what `crealeph ledger key` prints", .0.display())]
+    NoKey(PathBuf),
     #[error("the public key cannot be used")]
     VerifierKey(#[source] crealeph_verify::KeyError),
     #[error(transparent)]
@@ -85,34 +90,74 @@ pub(crate) enum Failure {
     Build(#[from] BuildError),
     #[error(transparent)]
     Review(#[from] VerdictError),
+    #[error(transparent)]
+    Robot(#[from] StatusError),
+    #[error("interrupted; nothing was written")]
+    Interrupted,
+    #[error("the program cannot be told of signals")]
+    Signals(#[source] io::Error),
     #[error("the ledger holds no trace of execution `{0}` of this tenant; check the id and --tenant")]
     NoExecution(String),
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
     #[error(transparent)]
-    Agents(#[from] ConfigError),
+    Configuration(#[from] ConfigError),
     #[error(transparent)]
     Work(#[from] WorkError),
-    #[error("there is no agent `{name}` in `{}`; known are: {known}", .path.display())]
+    #[error(transparent)]
+    Tasks(#[from] TasksError),
+    #[error("there is no agent `{name}` in `{}`; {}", .path.display(), choice(.known))]
     NoAgent { name: String, path: PathBuf, known: String },
     #[error("`{0}` is not {1}")]
     BadOption(String, &'static str),
-    #[error("cannot write to standard output")]
+    #[error("`{}` is there already and nothing was written; move it away, or name another place", .0.display())]
+    Taken(PathBuf),
+    #[error("there is no `{0}` on the PATH; install it, on Debian with `apt install {0}`")]
+    NoProgram(&'static str),
+    #[error("`{}` is not empty; name a new or an empty folder", .0.display())]
+    NotEmpty(PathBuf),
+    #[error(
+        "the demo did not go as told: `{command}` ended with exit code {code}, and {expected} were told; \
+         try it yourself in `{}`",
+        .folder.display()
+    )]
+    Demo { command: String, folder: PathBuf, expected: String, code: i32 },
+    #[error(
+        "`{0}` in CREALEPH_OUTPUT is not known; say `text` for a person or `json` for a program, or unset it"
+    )]
+    BadReader(String),
+    /// The arguments, told by their parser.
+    #[error("{0}")]
+    Usage(String),
+    #[error("cannot write to standard output; make room, or send it elsewhere")]
     Output(#[source] io::Error),
 }
 
 impl Failure {
+    /// What failed, and every cause behind it.
+    pub(crate) fn message(&self) -> String {
+        let mut message = self.to_string();
+        let mut source = std::error::Error::source(self);
+        while let Some(cause) = source {
+            message.push_str(": ");
+            message.push_str(&cause.to_string());
+            source = cause.source();
+        }
+        message
+    }
+
     /// The stable code.
     pub(crate) fn code(&self) -> &'static str {
         match self {
             Failure::NotFound(_) => "not_found",
             Failure::IsDirectory(_) => "is_directory",
             Failure::Unreadable { .. } => "unreadable",
+            Failure::NotText(_) => "not_text",
             Failure::Unwritable { .. } => "unwritable",
             Failure::TooLarge { .. } | Failure::TooMany { .. } => "too_large",
             Failure::Invalid { .. } => "invalid",
-            Failure::Context(_) => "bad_context",
-            Failure::RulesFile { .. } | Failure::Rules { .. } => "bad_rules",
+            Failure::NoContext { .. } | Failure::Context(_) => "bad_context",
+            Failure::Rules(_) | Failure::Configuration(ConfigError::Rules(_)) => "bad_rules",
             Failure::BadInstant(..) => "bad_timestamp",
             Failure::Several { .. } => "ambiguous",
             Failure::SnapshotEmpty(_) => "SNAPSHOT_EMPTY",
@@ -123,25 +168,38 @@ impl Failure {
             Failure::Refused { refusal, .. } => refusal.code(),
             Failure::BadName { .. } | Failure::RobotMissing => "bad_name",
             Failure::NoEntry { .. } => "unknown_id",
-            Failure::Configuration { .. } | Failure::Agents(_) => "bad_configuration",
+            Failure::NoLog { .. } => "no_log",
+            Failure::Unproven { .. } => "unproven",
+            Failure::Usage(_) => "usage",
+            Failure::Configuration(_) => "bad_configuration",
             Failure::Build(error) => error.code(),
             Failure::Review(error) => error.code(),
+            Failure::Robot(error) => error.code(),
+            Failure::Interrupted => "cancelled",
+            Failure::Signals(_) => "signals",
             Failure::NoExecution(_) => "unknown_id",
             Failure::NoAgent { .. } => "unknown_agent",
             Failure::Work(error) => error.code(),
-            Failure::VerifierKey(_) | Failure::Signer(_) => "bad_key",
+            Failure::Tasks(TasksError::Ledger(error)) => error.code(),
+            Failure::Tasks(TasksError::None(_)) => "unknown_id",
+            Failure::Tasks(TasksError::Task(_)) => "invalid",
+            Failure::VerifierKey(_) | Failure::Signer(_) | Failure::NoKey(_) => "bad_key",
             Failure::Replay(_) => "bad_run",
             Failure::Sandbox(error) => error.code(),
-            Failure::BadOption(..) => "bad_option",
+            Failure::BadOption(..) | Failure::BadReader(_) => "bad_option",
+            Failure::Taken(_) | Failure::NotEmpty(_) => "taken",
+            Failure::Demo { .. } => "demo_failed",
+            Failure::NoProgram(_) => "no_program",
             Failure::Output(_) => "output",
         }
     }
 
-    /// 1 where the input was judged and refused, 2 where it could not be judged.
+    /// 1 where the input was judged and refused, 2 where it could not be judged, 130 where somebody interrupted.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Failure::Invalid { .. }
             | Failure::Plan(_)
+            | Failure::Tasks(TasksError::None(_) | TasksError::Task(_))
             | Failure::Work(
                 WorkError::Plan(_)
                 | WorkError::Outside(_)
@@ -151,13 +209,16 @@ impl Failure {
             )
             | Failure::SnapshotEmpty(_)
             | Failure::Refused { .. }
+            | Failure::Demo { .. }
             | Failure::NoEntry { .. }
+            | Failure::Unproven { .. }
             | Failure::NoExecution(_)
             | Failure::Replay(ReplayError::OtherStart { .. } | ReplayError::NotAReceipt(_))
             | Failure::Review(
                 VerdictError::NoEntry(_) | VerdictError::NotReviewed(_) | VerdictError::Settled { .. },
             )
             | Failure::Ledger(LedgerError::BadExport { .. } | LedgerError::Damaged { .. }) => 1,
+            Failure::Interrupted | Failure::Build(BuildError::Cancelled) => INTERRUPTED,
             _ => 2,
         }
     }
@@ -166,6 +227,10 @@ impl Failure {
     pub(crate) fn is_closed_pipe(&self) -> bool {
         matches!(self, Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
+}
+
+fn choice(known: &str) -> String {
+    if known.is_empty() { "it names none".to_owned() } else { format!("known are: {known}") }
 }
 
 fn listed(violations: &[Violation]) -> String {

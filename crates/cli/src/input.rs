@@ -69,6 +69,7 @@ impl Source {
         match error.kind() {
             io::ErrorKind::NotFound => Failure::NotFound(path),
             io::ErrorKind::IsADirectory => Failure::IsDirectory(path),
+            io::ErrorKind::InvalidData => Failure::NotText(path),
             _ => Failure::Unreadable { path, source: error },
         }
     }

@@ -22,7 +22,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// Counts `what`, shown where it can be.
     pub(crate) fn new(what: &'static str, output: &Output) -> Self {
-        let is_shown = stderr().is_terminal() && !output.is_terminal();
+        let is_shown = stderr().is_terminal() && !output.is_for_person();
         Progress { what, next: is_shown.then(|| Instant::now() + FIRST), count: 0, is_drawn: false }
     }
 

@@ -9,14 +9,10 @@
     reason = "a test says what it expects"
 )]
 
-use std::fs;
-use std::io::Write as _;
-use std::path::Path;
-use std::process::{Command, Stdio};
+mod scratch;
 
+use scratch::{Scratch, known, line, request};
 use serde_json::Value;
-
-struct Scratch(tempfile::TempDir);
 
 const CONFIGURATION: &str = "
 [agents.\"example@1\"]
@@ -26,77 +22,13 @@ kind = \"example\"
 artifact_types = { site_plan = [\"copy\"] }
 ";
 
-impl Scratch {
-    fn new() -> Scratch {
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        fs::write(folder.path().join("crealeph.toml"), CONFIGURATION).unwrap();
-        fs::create_dir(folder.path().join(".crealeph")).unwrap();
-        let scratch = Scratch(folder);
-        assert_eq!(scratch.run(&["ledger", "init"], "").0, 0);
-        scratch
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    fn run(&self, args: &[&str], stdin: &str) -> (i32, String, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_crealeph"));
-        command.args(args).current_dir(self.path());
-        for variable in ["CREALEPH_LEDGER", "CREALEPH_TENANT", "CREALEPH_KEYS"] {
-            command.env_remove(variable);
-        }
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        child.stdin.take().unwrap().write_all(stdin.as_bytes()).unwrap();
-        let output = child.wait_with_output().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-    }
-
-    fn json(&self, args: &[&str], stdin: &str) -> (i32, Value) {
-        let (code, stdout, stderr) = self.run(args, stdin);
-        let value = serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}"));
-        (code, value)
-    }
-
-    fn append(&self, lines: &[String]) {
-        let (code, _, stderr) = self.run(&["ledger", "append"], &lines.join("\n"));
-        assert_eq!(code, 0, "{stderr}");
-    }
-
-    fn build(&self, request: &str) -> (i32, Value) {
-        self.json(&["build", "-"], request)
-    }
-}
-
-fn line(kind: &str, key: &str, on: &[&str], more: &str) -> String {
-    let ids: Vec<String> = on.iter().map(|key| format!("\"key:{key}\"")).collect();
-    format!(
-        r#"{{"robotId":"r","module":"m","source":"s","type":"{kind}","state":"final","payload":{{"text":"x"}},"key":"{key}","lineage":{{"dependsOnLedgerIds":[{}]}}{more}}}"#,
-        ids.join(",")
-    )
-}
-
-/// Evidence and what rests on it, under keys that end with `number`.
-fn known(number: usize, artifacts: &[&str], more: &str) -> Vec<String> {
-    let (signal, fusion) = (format!("signal-{number}"), format!("fusion-{number}"));
-    let mut lines = vec![line("signal", &signal, &[], more), line("fusion", &fusion, &[&signal], more)];
-    for kind in artifacts {
-        lines.push(line(kind, &format!("{kind}-{number}"), &[&signal, &fusion], ""));
-    }
-    lines
-}
-
-fn request(execution: &str, on_partial: &str, dry_run: bool) -> String {
-    format!(
-        r#"{{"robotId":"r","objective_type":"landing_plan","objective_payload":{{}},"constraints":{{}},"coherence_policy":{{"on_stale":"block","on_partial":"{on_partial}"}},"dryRun":{dry_run},"workflowVersion":"w1","agentVersion":"example@1","attempt":1,"executionId":"{execution}"}}"#
-    )
+fn scratch() -> Scratch {
+    Scratch::with_ledger(CONFIGURATION)
 }
 
 #[test]
 fn from_an_empty_ledger_to_a_plan() {
-    let scratch = Scratch::new();
+    let scratch = scratch();
     let (code, answer) = scratch.build(&request("e-1", "block", true));
     assert_eq!((code, &answer["error"]), (1, &Value::from("SNAPSHOT_EMPTY")));
 
@@ -143,7 +75,7 @@ fn from_an_empty_ledger_to_a_plan() {
 
 #[test]
 fn old_evidence_defers() {
-    let scratch = Scratch::new();
+    let scratch = scratch();
     let observed = r#","observedAt":"2020-01-01T00:00:00Z""#;
     scratch.append(&known(1, &["idea", "copy", "playbook"], observed));
     let (code, answer) = scratch.build(&request("e-1", "block", false));
@@ -156,11 +88,11 @@ fn old_evidence_defers() {
 
 #[test]
 fn a_backtest_lists_what_would_flip() {
-    let scratch = Scratch::new();
+    let scratch = scratch();
     scratch.append(&known(1, &["idea", "copy", "playbook"], ""));
     assert_eq!(scratch.build(&request("e-1", "block", true)).0, 0);
-    fs::write(scratch.path().join("same.toml"), "[thresholds]\nmin_confidence = 0.4\n").unwrap();
-    fs::write(scratch.path().join("strict.toml"), "[thresholds]\nmin_lineage_count = 50\n").unwrap();
+    scratch.write("same.toml", "[thresholds]\nmin_confidence = 0.4\n");
+    scratch.write("strict.toml", "[thresholds]\nmin_lineage_count = 50\n");
     let backtest = |file: &str| scratch.run(&["policy", "backtest", "--thresholds", file], "");
     let (code, stdout, _) = backtest("same.toml");
     let totals: Value = serde_json::from_str(&stdout).unwrap();
@@ -178,7 +110,7 @@ fn a_backtest_lists_what_would_flip() {
 
 #[test]
 fn a_draft_has_one_verdict() {
-    let scratch = Scratch::new();
+    let scratch = scratch();
     scratch.append(&known(1, &["idea"], ""));
     let (_, answer) = scratch.build(&request("e-1", "draft_only", false));
     let draft = |number: usize| answer["artifacts"][number]["id"].as_str().unwrap().to_owned();
@@ -208,9 +140,151 @@ fn a_draft_has_one_verdict() {
 
 #[test]
 fn a_configuration_that_cannot_be_used_says_why() {
-    let scratch = Scratch::new();
-    let wrong = CONFIGURATION.replace("\"copy\"", "\"poem\"");
-    fs::write(scratch.path().join("crealeph.toml"), wrong).unwrap();
-    let (code, _, stderr) = scratch.run(&["build", "-"], &request("e", "block", true));
-    assert!(code == 2 && stderr.contains("`poem`"), "{stderr}");
+    let scratch = scratch();
+    for (from, to, expected) in [
+        ("\"copy\"", "\"poem\"", "[builder]: the artifact type `poem` is not known here"),
+        ("artifact_types", "artifact_tipes", "did you mean `artifact_types`?"),
+        ("[builder]", "[bilder]", "the section `bilder` is not known here; did you mean `builder`?"),
+        ("[builder]", "[ledger]\nlocatoin = \"x\"\n[builder]", "did you mean `location`?"),
+        (
+            "[builder]",
+            "[tenants.local.robots.r.builder]\nagents = [\"nobody\"]\n[builder]",
+            "the agent `nobody`",
+        ),
+    ] {
+        scratch.write("crealeph.toml", &CONFIGURATION.replace(from, to));
+        let (code, _, stderr) = scratch.run(&["build", "-"], &request("e", "block", true));
+        assert!(code == 2 && stderr.contains(expected), "{stderr}");
+    }
+}
+
+#[test]
+fn a_robot_goes_by_its_own_tables_and_the_record_says_by_which() {
+    let scratch = scratch();
+    scratch.know();
+    let version = |execution: &str| {
+        let (_, shown) = scratch.json(&["execution", "show", execution], "");
+        shown["records"][0]["payload"]["configurationVersion"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(scratch.build(&request("e-1", "block", true)).0, 0);
+    assert_eq!(scratch.build(&request("e-2", "block", true)).0, 0);
+    assert_eq!(version("e-1"), version("e-2"));
+    let tables = "[tenants.local.robots.r.builder]\nthresholds = { min_lineage_count = 50 }\n";
+    scratch.write("crealeph.toml", &format!("{CONFIGURATION}{tables}"));
+    let (code, answer) = scratch.build(&request("e-3", "block", true));
+    assert_eq!((code, &answer["state"]), (3, &Value::from("cancelled")));
+    assert_ne!(version("e-1"), version("e-3"));
+    let other = tables.replace("robots.r.", "robots.q.");
+    scratch.write("crealeph.toml", &format!("{CONFIGURATION}{other}"));
+    assert_eq!(scratch.build(&request("e-4", "block", true)).0, 0);
+    assert_eq!(version("e-1"), version("e-4"), "another robot's table changes nothing here");
+    scratch.write("elsewhere.toml", &format!("{CONFIGURATION}{tables}"));
+    let elsewhere = ["build", "-", "--config", "elsewhere.toml"];
+    assert_eq!(scratch.json(&elsewhere, &request("e-5", "block", true)).0, 3);
+    scratch.write("lax.toml", "[thresholds]\nmin_lineage_count = 1\n");
+    let lax = [&elsewhere[..], &["--rules", "lax.toml"]].concat();
+    assert_eq!(scratch.json(&lax, &request("e-6", "block", true)).0, 0);
+    let none = tables.replace("thresholds = { min_lineage_count = 50 }", "agents = []");
+    scratch.write("crealeph.toml", &format!("{CONFIGURATION}{none}"));
+    let (code, _, stderr) = scratch.run(&["build", "-"], &request("e-7", "block", true));
+    assert!(code == 6 && stderr.contains("there is no agent `example@1`"), "{stderr}");
+}
+
+#[test]
+fn a_request_can_be_made_of_flags() {
+    let scratch = scratch();
+    scratch.know();
+    let flags = ["build", "--robot", "r", "--objective", "landing_plan", "--agent", "example@1"];
+    let build = |more: &[&str]| scratch.run(&[&flags[..], more].concat(), "");
+    let (code, stdout, _) = build(&["--dry-run", "--payload", r#"{"goal":"sell"}"#]);
+    let answer: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((code, &answer["state"]), (0, &Value::from("succeeded")));
+    let execution = answer["executionId"].as_str().unwrap();
+    let (_, shown) = scratch.json(&["execution", "show", execution], "");
+    let request = &shown["records"][0]["payload"]["request"];
+    assert_eq!(request["objective_payload"]["goal"], "sell");
+    assert_eq!((&request["attempt"], &request["dryRun"]), (&Value::from(1), &Value::from(true)));
+    let named = ["--execution-id", "e-1", "--on-partial", "draft_only", "--workflow", "w9"];
+    let (_, first, _) = build(&named);
+    let (_, again, _) = build(&named);
+    assert!(
+        first.contains("\"idempotent\":false") && again.contains("\"idempotent\":true"),
+        "{first}{again}"
+    );
+    for (more, expected_code, words) in [
+        (&["--payload", "[]"][..], 2, "`[]` is not a JSON object"),
+        (&["--attempt", "0"][..], 6, "attempt"),
+        (&["--on-partial", "maybe"][..], 6, "on_partial"),
+        (&["request.json"][..], 2, "cannot be used with"),
+    ] {
+        let (code, _, stderr) = build(more);
+        assert!(code == expected_code && stderr.contains(words), "{more:?}: {code} {stderr}");
+    }
+    let (code, _, stderr) = scratch.run(&["build", "--robot", "r"], "");
+    assert!(code == 2 && stderr.contains("--objective"), "{stderr}");
+}
+
+#[test]
+fn an_export_is_enough_to_replay_and_to_ask_other_rules() {
+    let scratch = scratch();
+    scratch.know();
+    assert_eq!(scratch.build(&request("e-1", "block", true)).0, 0);
+    assert_eq!(scratch.run(&["ledger", "export", "log.jsonl"], "").0, 0);
+    std::fs::remove_dir_all(scratch.path().join(".crealeph")).unwrap();
+    let from = ["--from", "log.jsonl"];
+    let ask = |args: &[&str]| scratch.json(&[args, &from[..]].concat(), "");
+    let (code, replayed) = ask(&["execution", "replay", "e-1"]);
+    assert_eq!((code, &replayed["follows"]), (0, &Value::from(true)), "{replayed}");
+    assert_eq!(ask(&["execution", "why", "e-1"]).1["decision"], "ALLOW");
+    assert_eq!(ask(&["execution", "show", "e-1"]).1["events"].as_array().unwrap().len(), 1);
+    scratch.write("strict.toml", "[thresholds]\nmin_lineage_count = 50\n");
+    let backtest = [&["policy", "backtest", "--thresholds", "strict.toml"][..], &from[..]].concat();
+    assert_eq!(scratch.run(&backtest, "").0, 1);
+    // What was changed since is not what the hashes say, and is not asked.
+    let log = std::fs::read_to_string(scratch.path().join("log.jsonl")).unwrap();
+    scratch.write("log.jsonl", &log.replacen("\"decision\":\"ALLOW\"", "\"decision\":\"DEFER\"", 1));
+    let (code, _, stderr) = scratch.run(&[&["execution", "replay", "e-1"][..], &from[..]].concat(), "");
+    assert!(code == 1 && stderr.contains("is not what its leaf hash says"), "{stderr}");
+    let (code, _, stderr) = scratch.run(&["execution", "replay", "e-1", "--from", "absent.jsonl"], "");
+    assert!(code == 2 && stderr.contains("there is no file `absent.jsonl`"), "{stderr}");
+}
+
+#[test]
+fn a_robots_status_says_what_would_help_in_which_order() {
+    let scratch = scratch();
+    let status = || scratch.json(&["robot", "status", "r"], "").1;
+    let made = |status: &Value| -> Vec<String> {
+        let steps = status["steps"].as_array().unwrap();
+        steps.iter().map(|step| step["make"].as_str().unwrap().to_owned()).collect()
+    };
+    let empty = status();
+    assert_eq!(empty["coherence"], Value::Null);
+    assert_eq!(made(&empty), ["signal", "fusion", "idea", "copy", "benchmark", "playbook"]);
+    scratch.append(&known(1, &["idea"], ""));
+    scratch.build(&request("e-1", "draft_only", false));
+    let partial = status();
+    assert_eq!(partial["coherence"]["status"], "partial");
+    assert_eq!(made(&partial), ["copy", "benchmark", "playbook"]);
+    assert_eq!(partial["steps"][0]["byAnyOf"], serde_json::json!(["copywriter.run"]));
+    let modules = partial["modules"].as_array().unwrap();
+    let builder = modules.iter().find(|module| module["module"] == "agent-builder").unwrap();
+    assert_eq!(
+        (&builder["state"], &builder["why"]),
+        (&Value::from("cancelled"), &Value::from("PARTIAL_REQUIRES_REVIEW"))
+    );
+    assert!(partial["draftsWaiting"].as_u64().unwrap() > 0);
+    for kind in ["copy", "playbook"] {
+        scratch.append(&[line(kind, &format!("{kind}-1"), &["signal-1", "fusion-1"], "")]);
+    }
+    let coherent = status();
+    assert_eq!((made(&coherent).len(), &coherent["coherence"]["status"]), (0, &Value::from("coherent")));
+    scratch.append(&[line("signal", "signal-2", &[], "")]);
+    let stale = status();
+    assert_eq!(stale["coherence"]["status"], "stale");
+    let is = |name: &str| {
+        let actions = stale["actions"].as_array().unwrap();
+        actions.iter().find(|action| action["action"] == name).unwrap()["is"].as_str().unwrap().to_owned()
+    };
+    assert_eq!((is("builder.run"), is("ideator.run")), ("blocked".to_owned(), "allowed".to_owned()));
+    assert_eq!(made(&stale)[..2], ["idea", "copy"]);
 }

@@ -9,6 +9,7 @@
     reason = "a test says what it expects"
 )]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -400,6 +401,46 @@ fn schemas_completions_and_man_pages_are_written() {
     let pages = scratch.0.join("man");
     assert_eq!(crealeph(&["man", pages.to_str().unwrap()], b"").code, 0);
     assert!(pages.join("crealeph-validate.1").is_file());
+}
+
+#[test]
+fn committed_files_are_what_the_program_writes() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for (command, committed) in [(["schema", "--all"], "schemas"), (["man", "--markdown"], "docs/reference")]
+    {
+        let fresh = Scratch::new("fresh");
+        assert_eq!(crealeph(&[command[0], command[1], fresh.0.to_str().unwrap()], b"").code, 0);
+        let (fresh, kept) = (files(&fresh.0), files(&root.join(committed)));
+        let other: Vec<&String> = fresh.symmetric_difference(&kept).map(|(name, _)| name).collect();
+        assert!(other.is_empty(), "mend {other:?} of {committed} with: cargo xtask generate");
+    }
+}
+
+/// The files of a folder, and what is in them.
+fn files(folder: &Path) -> BTreeSet<(String, String)> {
+    fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap())
+        .map(|file| (file.file_name().into_string().unwrap(), fs::read_to_string(file.path()).unwrap()))
+        .collect()
+}
+
+#[test]
+fn a_pipe_that_a_person_reads_gets_text() {
+    let plan = |reader: &str| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_crealeph"));
+        command.args(["snapshot", "--from", "examples/entries.jsonl"]).current_dir(root);
+        let output = command.env("CREALEPH_OUTPUT", reader).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    assert!(plan("text").1.starts_with("Robot shop-17: stale\n"));
+    for reader in ["", "json"] {
+        assert!(serde_json::from_str::<Value>(&plan(reader).1).is_ok());
+    }
+    let (code, said) = plan("yaml");
+    assert_eq!(code, 2);
+    assert!(said.contains("`yaml` in CREALEPH_OUTPUT is not known"), "{said}");
 }
 
 #[test]

@@ -148,6 +148,16 @@ fn a_refused_line_is_named_and_the_lines_before_it_are_kept() {
         stderr.contains("line 3") && stderr.contains("IDEMPOTENCY_CONFLICT") && stderr.contains("/payload/n"),
         "{stderr}"
     );
+    let forged = line(5).replace("\"key\":\"", "\"key\":\"execution_record:");
+    let (code, stdout, stderr) = scratch.run(&["append"], &format!("{}{conflict}{forged}", line(4)));
+    assert_eq!((code, stdout.lines().count()), (1, 1), "{stderr}");
+    assert!(
+        stderr.contains("line 2") && stderr.contains("IDEMPOTENCY_CONFLICT"),
+        "the first is named: {stderr}"
+    );
+    let (code, stdout, stderr) = scratch.run(&["append"], &format!("{}{forged}", line(5)));
+    assert_eq!((code, stdout.lines().count()), (1, 1), "{stderr}");
+    assert!(stderr.contains("line 2") && stderr.contains("is reserved"), "{stderr}");
     let (code, _, stderr) = scratch.run(&["append"], "{\"robotId\":\"r\"}\n");
     assert!(code == 1 && stderr.contains("line 1") && stderr.contains("`type` is missing"), "{stderr}");
     let (code, _, stderr) = scratch.run(&["append", "--ledger", "nowhere.db"], &line(0));
@@ -276,6 +286,18 @@ fn an_export_is_verified_and_imported_elsewhere() {
     assert_eq!(find("changed", &one), 60);
     let forged: Vec<String> = lines.iter().map(|line| line.replace("\\n200\\n", "\\n199\\n")).collect();
     assert_eq!(find("forged", &forged.iter().map(String::as_str).collect::<Vec<_>>()), 200);
+    // Whoever brings a key learns who signed before the entries are taken.
+    let signed = Scratch::new("import-signed");
+    signed.good(&["init"], "");
+    signed.write("key", &scratch.good(&["key"], ""));
+    signed.write("stranger", &signed.good(&["key", "--tenant", "t"], ""));
+    signed.write("forged.jsonl", &(forged.join("\n") + "\n"));
+    let (code, _, stderr) = signed.run(&["import", "forged.jsonl", "--key", "key"], "");
+    assert!(code == 1 && stderr.contains("forged"), "{stderr}");
+    let (code, _, stderr) = signed.run(&["import", "--key", "stranger"], &export);
+    assert!(code == 1 && stderr.contains("the key is for"), "{stderr}");
+    let imported: Value = serde_json::from_str(&signed.good(&["import", "--key", "key"], &export)).unwrap();
+    assert_eq!((&imported["signedEntries"], imported["imported"].as_u64() > Some(0)), (&250.into(), true));
     let other = Scratch::new("import");
     other.good(&["init"], "");
     other.good(&["import"], &export);

@@ -74,7 +74,7 @@ impl Flaw {
     }
 
     /// The flaw of these types, as a person reads it.
-    fn sentence(self, types: &[SnapshotType]) -> String {
+    pub(crate) fn sentence(self, types: &[SnapshotType]) -> String {
         let newest = listed(types, "and");
         match self {
             Flaw::Missing => format!("there is no {}", listed(types, "or")),

@@ -13,6 +13,7 @@ use crealeph_contracts::instant::Instant;
 use crealeph_contracts::json::{Limits, parse};
 use crealeph_contracts::scalar::RobotId;
 use crealeph_decision::coherence::CoherenceRules;
+use crealeph_decision::policy::{Rules, RulesSource, way_to_run};
 use crealeph_decision::snapshot::{Facts, MAX_LINEAGE, Question, Snapshot, SnapshotType};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -246,4 +247,49 @@ proptest! {
             prop_assert!(parse(text.as_bytes(), &Limits::default()).1.is_empty());
         }
     }
+}
+
+/// What must be made before the Builder may run, `type` or `type:action|action`, in order.
+fn way(text: &str, at_second: u32) -> String {
+    let entries = ledger(text);
+    let rules = CoherenceRules::default();
+    let now = Instant::parse(&format!("2026-03-04T05:{:02}:{:02}Z", at_second / 60, at_second % 60)).unwrap();
+    let snapshot = snapshot_at(&entries, &rules, None);
+    let policy: RulesSource =
+        serde_json::from_str(r#"{"thresholds":{"max_staleness_minutes":10,"min_confidence":0.1}}"#).unwrap();
+    let steps = way_to_run(snapshot.as_ref(), &Rules::load(&policy).unwrap(), &rules, now);
+    let words = steps.iter().map(|step| {
+        assert!(!step.because.is_empty());
+        let by: Vec<&str> = step.by.iter().map(|action| action.as_str()).collect();
+        if by.is_empty() {
+            step.kind.as_str().to_owned()
+        } else {
+            format!("{}:{}", step.kind.as_str(), by.join("|"))
+        }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_way_to_a_run_makes_first_what_the_rest_rests_on() {
+    let all = "s signal 1\nf fusion 2 s\ni idea 3 s,f\nc copy 4 s,f\nb benchmark 5\np playbook 6 s,f";
+    let playbook = "playbook:playbooks.v1.run|playbooks.v2.run";
+    let anew = format!("idea:ideator.run copy:copywriter.run {playbook}");
+    assert_eq!(way(all, 10), "", "nothing is in the way");
+    let nothing = format!(
+        "signal fusion:fusion.run idea:ideator.run copy:copywriter.run benchmark:competitors.run_insights {playbook}"
+    );
+    assert_eq!(way("", 10), nothing);
+    assert_eq!(way(&all.replace("c copy 4 s,f\n", ""), 10), "copy:copywriter.run");
+    let unbenchmarked = all.replace("b benchmark 5\n", "").replace("p playbook 6 s,f", "");
+    assert_eq!(way(&unbenchmarked, 10), format!("benchmark:competitors.run_insights {playbook}"));
+    assert_eq!(
+        way(&format!("{all}\nn signal 7"), 10),
+        anew,
+        "a newer signal outdates what rests on the old one"
+    );
+    let newer_fusion = format!("{all}\nn fusion 7 s");
+    assert_eq!(way(&newer_fusion, 10), anew);
+    // Everything is too old: new evidence first, then all that rests on it.
+    assert_eq!(way(all, 3_000), nothing);
 }

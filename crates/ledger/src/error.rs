@@ -76,6 +76,16 @@ pub enum LedgerError {
         /// What does not fit.
         what: String,
     },
+    /// The other side of an encrypted connection is not who it should be.
+    #[error(
+        "the connection to `{place}` is not to be trusted: {reason}; name the certificates to trust with `sslrootcert=FILE` and the host as its certificate does"
+    )]
+    Untrusted {
+        /// The database.
+        place: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// Reading or writing failed.
     #[error(
         "`{place}` failed: {reason}; what was acknowledged is kept, send the batch again when this is mended"
@@ -122,8 +132,17 @@ pub enum LedgerError {
     #[error("the ledger was closed before the batch was written; open it and send the batch again")]
     Closed,
     /// The signing keys.
-    #[error("{0}")]
+    #[error(transparent)]
     Keys(#[from] crate::keys::KeyError),
+    /// A lease that someone else has taken since, or that was released.
+    #[error("the lease `{name}` is {}; nothing was written, take it again and look at what was done meanwhile",
+        .holder.as_ref().map_or("held no more".to_owned(), |holder| format!("`{holder}`'s now")))]
+    LeaseLost {
+        /// What was held.
+        name: String,
+        /// Who holds it, where someone does.
+        holder: Option<String>,
+    },
     /// An export that must not be imported.
     #[error(
         "the export is refused at line {line}: {reason}; nothing after the last whole batch was imported"
@@ -148,6 +167,7 @@ impl LedgerError {
             LedgerError::Full { .. } => "ledger_full",
             LedgerError::ReadOnly { .. } => "ledger_read_only",
             LedgerError::Damaged { .. } => "ledger_damaged",
+            LedgerError::Untrusted { .. } => "ledger_untrusted",
             LedgerError::Failed { .. } => "ledger_failed",
             LedgerError::OutcomeUnknown { .. } => "ledger_outcome_unknown",
             LedgerError::Beyond { .. } => "ledger_limit",
@@ -155,6 +175,7 @@ impl LedgerError {
             LedgerError::Overloaded { .. } => "ledger_overloaded",
             LedgerError::Closed => "ledger_closed",
             LedgerError::Keys(_) => "ledger_keys",
+            LedgerError::LeaseLost { .. } => "lease_lost",
             LedgerError::BadExport { .. } => "ledger_bad_export",
         }
     }
@@ -231,6 +252,16 @@ pub enum Refusal {
     /// The id made for it is another entry's.
     #[error("the ledger holds an entry `{0}` already; make a new id")]
     IdTaken(LedgerId),
+    /// It pretends to be what only CreAleph writes.
+    #[error(
+        "the {member} `{value}` is reserved for what CreAleph writes itself; use another {member}, see `reserved` in docs/ledger.md"
+    )]
+    Reserved {
+        /// `type` or `key`.
+        member: &'static str,
+        /// What it holds.
+        value: String,
+    },
     /// It is beyond a bound.
     #[error("{what} is {found} and the limit is {limit}; make it smaller, or raise the limit")]
     TooLarge {
@@ -255,6 +286,7 @@ impl Refusal {
             ) => "attempt_not_increased",
             Refusal::Transition(_) => "illegal_transition",
             Refusal::IdTaken(_) => "id_taken",
+            Refusal::Reserved { .. } => "reserved",
             Refusal::TooLarge { .. } => "too_large",
         }
     }

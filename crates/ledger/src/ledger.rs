@@ -23,11 +23,13 @@ use crate::follow::{Growth, Watch};
 use crate::limits::Limits;
 use crate::pending::{Answer, Outcome, Pending};
 use crate::plan::Prepared;
+use crate::pool::Pool;
 use crate::position::Seq;
 use crate::postgresql::Postgres;
 use crate::read::{self, Cursor, Direction, Filter, Lineage, Order, Page};
+use crate::reserved::reserved_in;
 use crate::sqlite::Sqlite;
-use crate::store::{Backend, Head, Reads, Unwritten, Work};
+use crate::store::{Backend, Head, Reads, Unwritten, Work, Writer};
 use crate::writer::{self, Job};
 
 /// Where a ledger lives.
@@ -62,6 +64,9 @@ impl Location {
     }
 }
 
+/// How many idle connections for rare writes are kept.
+const SPARE_WRITERS: usize = 2;
+
 /// How a ledger is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -88,7 +93,10 @@ pub(crate) struct Inner {
     pub limits: Limits,
     pub clock: Clock,
     pub keys: PathBuf,
+    leasing: Pool<Box<dyn Writer>>,
     writers: Mutex<Vec<WritingThread>>,
+    /// Idle connections for what is written beside the writing threads.
+    spare: Mutex<Vec<Box<dyn Writer>>>,
     growth: Arc<Growth>,
     listener: Mutex<Option<JoinHandle<()>>>,
 }
@@ -129,12 +137,15 @@ impl Ledger {
             Location::File(file) => Box::new(Sqlite::open(file, options.limits.wait_ms)?),
             Location::Postgres(url) => Box::new(Postgres::open(url, options.limits.wait_ms)?),
         };
+        let leasing = Pool::of(backend.writers());
         Ok(Ledger(Arc::new(Inner {
             backend,
+            leasing,
             limits: options.limits,
             clock: options.clock,
             keys,
             writers: Mutex::new(Vec::new()),
+            spare: Mutex::new(Vec::new()),
             growth: Arc::new(Growth::default()),
             listener: Mutex::new(None),
         })))
@@ -150,8 +161,9 @@ impl Ledger {
         &self.0.limits
     }
 
-    /// Appends a batch, all of it or nothing, and waits until it is durable.
+    /// Appends a batch, all of it or nothing, and waits until it is durable. What only CreAleph writes is refused.
     pub fn append(&self, tenant: &TenantId, batch: Vec<Draft>) -> Outcome {
+        unreserved(&batch)?;
         let (answer, pending) = Answer::pair();
         self.send(self.job(tenant, batch, answer)?)?;
         pending.wait()
@@ -165,6 +177,7 @@ impl Ledger {
 
     /// Hands a batch to the writer without waiting; the answer can be awaited. Refused when too many wait already.
     pub fn submit(&self, tenant: &TenantId, batch: Vec<Draft>) -> Result<Pending, AppendError> {
+        unreserved(&batch)?;
         let (answer, pending) = Answer::pair();
         let job = self.job(tenant, batch, answer)?;
         match self.writing_thread(tenant)?.try_send(job) {
@@ -213,7 +226,7 @@ impl Ledger {
             }
             entries.push(Prepared::of(content));
         }
-        Ok(Job { tenant_id: tenant.clone(), entries, answer })
+        Ok(Job { tenant_id: tenant.clone(), entries, fence: None, answer })
     }
 
     /// The thread that writes for this tenant; the threads are started by the first append.
@@ -239,7 +252,7 @@ impl Ledger {
         }
     }
 
-    fn failed(&self, error: &dyn fmt::Display) -> LedgerError {
+    pub(crate) fn failed(&self, error: &dyn fmt::Display) -> LedgerError {
         LedgerError::Failed { place: self.place().to_owned(), reason: error.to_string() }
     }
 
@@ -261,10 +274,45 @@ impl Ledger {
 
     /// Writes beside the writing thread, in a transaction of its own: for what is rare.
     pub(crate) fn write(&self, tenant: &TenantId, work: Work<'_>) -> Result<(), LedgerError> {
-        let mut writer = self.0.backend.writer()?;
+        let mut writer = self.spare_writer()?;
         writer.transact(Some(tenant), work).map_err(|unwritten| match unwritten {
             Unwritten::Nothing(error) | Unwritten::Unknown(error) => error,
-        })
+        })?;
+        let mut spare = self.0.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < SPARE_WRITERS {
+            spare.push(writer);
+        }
+        Ok(())
+    }
+
+    fn spare_writer(&self) -> Result<Box<dyn Writer>, LedgerError> {
+        let idle = self.0.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        idle.map_or_else(|| self.0.backend.writer(), Ok)
+    }
+
+    /// Wakes whoever follows a tenant, here and in other processes.
+    pub(crate) fn announce(&self, tenant: &TenantId) {
+        let tenants = [tenant.clone()];
+        self.0.growth.announce(&tenants);
+        if let Some(writer) = self.0.spare.lock().unwrap_or_else(PoisonError::into_inner).last_mut() {
+            writer.announce(&tenants);
+        }
+    }
+
+    /// Writes what only leases are: on a connection that is kept for it, since that happens for every piece of work.
+    pub(crate) fn write_lease(&self, tenant: &TenantId, work: Work<'_>) -> Result<(), LedgerError> {
+        let Inner { backend, leasing, limits, .. } = &*self.0;
+        let busy = || LedgerError::Busy { place: self.place().to_owned(), wait_ms: limits.wait_ms };
+        leasing.with(
+            limits.wait_ms,
+            busy,
+            || backend.lease_writer(),
+            |writer| {
+                writer.transact(Some(tenant), work).map_err(|unwritten| match unwritten {
+                    Unwritten::Nothing(error) | Unwritten::Unknown(error) => error,
+                })
+            },
+        )
     }
 
     /// The entry of an id.
@@ -363,6 +411,17 @@ impl Ledger {
 
     pub(crate) fn inner(&self) -> &Inner {
         &self.0
+    }
+}
+
+/// Refuses what only CreAleph writes.
+fn unreserved(batch: &[Draft]) -> Result<(), AppendError> {
+    let mut found = batch.iter().map(reserved_in).enumerate();
+    match found.find_map(|(position, reserved)| Some((position, reserved?))) {
+        Some((position, (member, value))) => {
+            Err(AppendError::Refused { position, refusal: Refusal::Reserved { member, value } })
+        }
+        None => Ok(()),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::identity::IdSource;
 use crate::ledger::Ledger;
 use crate::pending::{Answer, Outcome};
 use crate::position::{Millis, Seq};
-use crate::read;
+use crate::writer::Fence;
 
 /// An id that no entry has yet: a UUID of version 7. Only the ledger makes one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,11 +44,22 @@ impl Ledger {
         self.inner().clock.now()
     }
 
-    /// Appends a batch, all of it or nothing, some of it under ids made before; refused where one is taken.
+    /// Appends a batch of CreAleph's own, all of it or nothing, some of it under ids made before; refused where one is
+    /// taken. Reserved types and keys may be written this way alone.
     pub fn append_as(&self, tenant: &TenantId, batch: Vec<(Option<NewId>, Draft)>) -> Outcome {
+        self.append_fenced(tenant, batch, None)
+    }
+
+    pub(crate) fn append_fenced(
+        &self,
+        tenant: &TenantId,
+        batch: Vec<(Option<NewId>, Draft)>,
+        fence: Option<Fence>,
+    ) -> Outcome {
         let (ids, drafts): (Vec<Option<NewId>>, Vec<Draft>) = batch.into_iter().unzip();
         let (answer, pending) = Answer::pair();
         let mut job = self.job(tenant, drafts, answer)?;
+        job.fence = fence;
         for (entry, id) in job.entries.iter_mut().zip(ids) {
             entry.proposed = id.map(|NewId(id)| id);
         }
@@ -65,10 +76,6 @@ impl Ledger {
         up_to: Option<Seq>,
         rules: &CoherenceRules,
     ) -> Result<Option<(Facts, Position)>, LedgerError> {
-        self.ask(tenant, |reads, head| {
-            let seq = up_to.unwrap_or(head.last_seq()).min(head.last_seq());
-            let facts = read::facts_up_to(reads, head, robot, seq, rules)?;
-            Ok((facts, Position { seq, at: head.last_at }))
-        })
+        self.view(tenant, |view| view.facts_up_to(robot, up_to, rules))
     }
 }

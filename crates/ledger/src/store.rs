@@ -4,10 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crealeph_contracts::digest::Sha256;
-use crealeph_contracts::scalar::{LedgerId, RobotId, TenantId};
+use crealeph_contracts::scalar::{LedgerId, Name, RobotId, TenantId};
 
+use crate::clock::Clock;
 use crate::entry::Stored;
 use crate::error::LedgerError;
+use crate::lease::Token;
 use crate::merkle::{Frontier, Tile};
 use crate::position::{Millis, Seq};
 use crate::reach::Reach;
@@ -119,6 +121,16 @@ pub(crate) struct Addition {
     pub head: Head,
 }
 
+/// A lease as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LeaseRow {
+    pub name: Name,
+    pub holder: Name,
+    pub token: Token,
+    pub until: Millis,
+    pub ttl_ms: i64,
+}
+
 /// A transaction that may write.
 pub(crate) trait Transaction {
     /// The tenant's log, made if it is new, and locked until the transaction ends.
@@ -133,8 +145,20 @@ pub(crate) trait Transaction {
     fn add(&mut self, addition: &Addition) -> Result<(), LedgerError>;
     /// Keeps a signed checkpoint.
     fn add_checkpoint(&mut self, head: &Head, checkpoint: &StoredCheckpoint) -> Result<(), LedgerError>;
-    /// Which of these ids the log holds.
+    /// Whether the log holds this id.
     fn holds(&mut self, head: &Head, id: &LedgerId) -> Result<bool, LedgerError>;
+    /// The time that leases go by: the server's where several machines share one, else the ledger's own.
+    fn time(&mut self, clock: &Clock) -> Result<Millis, LedgerError>;
+    /// A lease, locked until the transaction ends.
+    fn lease(&mut self, tenant: &TenantId, name: &Name) -> Result<Option<LeaseRow>, LedgerError>;
+    /// The tenant's next fencing token; whoever asks too waits until the transaction ends.
+    fn next_token(&mut self, tenant: &TenantId) -> Result<Token, LedgerError>;
+    /// Writes a lease, over the one of that name.
+    fn put_lease(&mut self, tenant: &TenantId, lease: &LeaseRow) -> Result<(), LedgerError>;
+    /// Removes a lease, if it still has that token.
+    fn drop_lease(&mut self, tenant: &TenantId, name: &Name, token: Token) -> Result<(), LedgerError>;
+    /// Removes the tenant's leases that ended before a time.
+    fn forget_leases(&mut self, tenant: &TenantId, before: Millis) -> Result<(), LedgerError>;
 }
 
 /// What is done in one transaction; it may be run again from the start.
@@ -182,16 +206,19 @@ pub(crate) trait Reads {
     fn by_key(&mut self, head: &Head, key: &str) -> Result<Option<Row>, LedgerError>;
     /// Entries by filter and range.
     fn select(&mut self, head: &Head, selection: &Selection<'_>) -> Result<Vec<Row>, LedgerError>;
-    /// The newest entries of a robot and type at or before a place, in none of the given states.
-    fn newest(
+    /// The first state after one, of those that a robot's entries of a type have been in: a jump in the index.
+    fn state_after(&mut self, head: &Head, of: &Of<'_>, state: &str) -> Result<Option<String>, LedgerError>;
+    /// The last places, at or before one, of a robot's entries of a type in a state.
+    fn places(
         &mut self,
         head: &Head,
-        of: &NewestOf<'_>,
+        of: &Of<'_>,
+        state: &str,
         high: Seq,
         limit: usize,
-    ) -> Result<Vec<Row>, LedgerError>;
-    /// The last place taken at or before a time.
-    fn seq_at(&mut self, head: &Head, at: Millis) -> Result<Seq, LedgerError>;
+    ) -> Result<Vec<Seq>, LedgerError>;
+    /// When the entry at a place was taken.
+    fn created_at(&mut self, head: &Head, seq: Seq) -> Result<Millis, LedgerError>;
     /// What lineages need of these ids.
     fn steps(&mut self, head: &Head, ids: &[LedgerId]) -> Result<Vec<Step>, LedgerError>;
     /// The places that depend on a place.
@@ -210,16 +237,19 @@ pub(crate) trait Reads {
     fn tile(&mut self, head: &Head, level: u8, index: u64) -> Result<Option<Tile>, LedgerError>;
     /// The checkpoints kept, by size.
     fn checkpoints(&mut self, head: &Head) -> Result<Vec<StoredCheckpoint>, LedgerError>;
+    /// A lease.
+    fn lease(&mut self, tenant: &TenantId, name: &Name) -> Result<Option<LeaseRow>, LedgerError>;
+    /// The time that leases go by.
+    fn time(&mut self, clock: &Clock) -> Result<Millis, LedgerError>;
     /// Every tenant; only for whoever owns the database.
     fn tenants(&mut self) -> Result<Vec<TenantId>, LedgerError>;
 }
 
-/// Which newest entries are asked for.
+/// A robot's entries of a type.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NewestOf<'a> {
+pub(crate) struct Of<'a> {
     pub robot: &'a RobotId,
     pub kind: &'a str,
-    pub uncounted: &'a [String],
 }
 
 /// What is asked in one consistent view.
@@ -231,6 +261,11 @@ pub(crate) trait Backend: Send + Sync {
     fn place(&self) -> &str;
     /// A new writing connection.
     fn writer(&self) -> Result<Box<dyn Writer>, LedgerError>;
+
+    /// A connection for writing leases alone. They need not be durable where every holder dies with the machine.
+    fn lease_writer(&self) -> Result<Box<dyn Writer>, LedgerError> {
+        self.writer()
+    }
     /// How many writing threads are worth having.
     fn writers(&self) -> usize;
     /// Runs a question in one consistent view.

@@ -1,10 +1,13 @@
 //! The conformance suite on SQLite.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod suite;
 
-use crealeph_ledger::Location;
-use suite::{Fixture, Place};
+use std::time::Duration;
+
+use crealeph_contracts::scalar::Name;
+use crealeph_ledger::{Claim, Ledger, Location, Options};
+use suite::{Fixture, Hands, Place};
 
 struct SqliteFixture;
 
@@ -18,4 +21,21 @@ impl Fixture for SqliteFixture {
 #[test]
 fn conformance_on_sqlite() {
     suite::run(&SqliteFixture);
+}
+
+/// SQLite has no clock of its own, so leases go by the ledger's, which may fall back.
+#[test]
+fn a_clock_that_falls_back_keeps_no_dead_holders_lease() {
+    let place = SqliteFixture.place();
+    let hands = Hands::at(1_000_000_000);
+    let options = || Options { clock: hands.clock(), ..place.options() };
+    let ledger = Ledger::init(&place.location, options()).unwrap();
+    let work = Name::parse("work").unwrap();
+    let take = || ledger.take_lease(&suite::local(), &work, &work, Duration::from_secs(10)).unwrap();
+    let Claim::Taken(first) = take() else { panic!("nobody has it") };
+    hands.set(1_000_000_000 - 5_000);
+    assert!(matches!(take(), Claim::Held(_)), "a small step is survived");
+    hands.set(0);
+    let Claim::Taken(second) = take() else { panic!("held for as long as the clock is behind") };
+    assert!(second.token() > first.token());
 }

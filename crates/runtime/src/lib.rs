@@ -3,5 +3,7 @@
 
 pub mod agents;
 pub mod builder;
+pub mod configuration;
 pub mod review;
+pub mod robot;
 pub mod work;

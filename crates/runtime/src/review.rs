@@ -83,7 +83,8 @@ pub fn settle(
 ) -> Result<Vec<Appended>, VerdictError> {
     let entry = ledger.get(tenant, draft)?.ok_or_else(|| VerdictError::NoEntry(draft.clone()))?;
     let batch = review(&entry.to_entry(), opinion, who, why)?;
-    ledger.append(tenant, batch).map_err(|error| match error {
+    let batch = batch.into_iter().map(|draft| (None, draft)).collect();
+    ledger.append_as(tenant, batch).map_err(|error| match error {
         AppendError::Ledger(error) => error.into(),
         AppendError::Refused { refusal: Refusal::Conflict { existing, .. }, .. } => {
             VerdictError::Settled { draft: draft.clone(), existing }

@@ -149,7 +149,10 @@ impl Cgroup {
 
     /// The files a process writes 0 to in order to join.
     pub(crate) fn joins(&self) -> Vec<PathBuf> {
-        self.directories.iter().map(|d| d.join("cgroup.procs")).collect()
+        // A single thread that moves itself does not wait until every processor of the machine has noticed,
+        // which takes `cgroup.procs` some ten milliseconds. Version 2 moves whole processes alone.
+        let file = if self.layer == Layer::CgroupV1 { "tasks" } else { "cgroup.procs" };
+        self.directories.iter().map(|d| d.join(file)).collect()
     }
 
     /// Whether the kernel ended a process because the memory was used up, and the most that was used.
@@ -179,6 +182,7 @@ impl Drop for Cgroup {
 
 /// Removes a cgroup, ending what is still in it; gives up after a while, for the next sweep to go on.
 pub(crate) fn remove(directory: &Path) {
+    let mut pause = Duration::from_micros(200);
     for _ in 0..REMOVE_TRIES {
         match std::fs::remove_dir(directory) {
             Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {}
@@ -188,6 +192,59 @@ pub(crate) fn remove(directory: &Path) {
         for pid in inside.lines().filter_map(|l| l.parse().ok()).filter_map(rustix::process::Pid::from_raw) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
-        std::thread::sleep(Duration::from_millis(10));
+        // Most often it is a process that is all but gone.
+        std::thread::sleep(pause);
+        pause = pause.saturating_mul(2).min(Duration::from_millis(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
+
+    use super::*;
+
+    /// Against a folder that looks like a delegated v2 group: the machines that run this have their controllers in v1.
+    #[test]
+    fn version_2_is_limited_joined_and_read() {
+        let base = std::env::temp_dir().join(format!("crealeph-cgroup-{}", std::process::id()));
+        let group = base.join("group");
+        std::fs::create_dir_all(&group).unwrap();
+        let state = State::open(&base.join("state")).unwrap();
+        for (controllers, expected) in
+            [("cpu memory\n", None), ("cpu pids\n", None), ("cpu memory pids\n", Some(Layer::CgroupV2))]
+        {
+            std::fs::write(group.join("cgroup.subtree_control"), controllers).unwrap();
+            assert_eq!(Parents::find(Some(&group), &state).layer(), expected, "{controllers}");
+        }
+        let parents = Parents::find(Some(&group), &state);
+        let limits = Limits { memory_bytes: 64 << 20, processes: 7, ..Limits::default() };
+        let made = Cgroup::make(&parents, &limits, &state).unwrap();
+        let [join] = <[PathBuf; 1]>::try_from(made.joins()).unwrap();
+        let own = join.parent().unwrap();
+        assert_eq!(
+            (join.file_name().unwrap(), own.parent().unwrap()),
+            ("cgroup.procs".as_ref(), group.as_path())
+        );
+        let read = |name: &str| std::fs::read_to_string(own.join(name)).unwrap();
+        assert_eq!(read("memory.max"), ((64u64 << 20) + (32 << 20)).to_string());
+        assert_eq!((read("memory.swap.max").as_str(), read("pids.max").as_str()), ("0", "9"));
+        assert_eq!(made.memory_seen(), (false, 0));
+        std::fs::write(own.join("memory.events"), "low 0\nmax 12\noom 1\noom_kill 2\n").unwrap();
+        std::fs::write(own.join("memory.peak"), "4096\n").unwrap();
+        assert_eq!(made.memory_seen(), (true, 4096));
+        drop((made, state));
+        std::fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[test]
+    fn the_mount_of_a_v1_controller_is_found() {
+        let mountinfo = "\
+30 28 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+31 28 0:27 /docker/x /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+32 28 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,memory\n";
+        let found = v1_mount(mountinfo, "memory");
+        assert_eq!(found, Some(("/docker/x".to_owned(), "/sys/fs/cgroup/memory".to_owned())));
+        assert_eq!(v1_mount(mountinfo, "pids"), None);
     }
 }

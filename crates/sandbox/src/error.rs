@@ -32,7 +32,7 @@ pub enum SandboxError {
         source: io::Error,
     },
     /// Something named in the request cannot be used.
-    #[error("cannot {action} `{}`", .path.display())]
+    #[error("cannot {action} `{}`; check that it is there and may be used", .path.display())]
     Path {
         /// What was tried.
         action: &'static str,
@@ -50,11 +50,8 @@ pub enum SandboxError {
         source: io::Error,
     },
     /// The helper process ended without an answer.
-    #[error("the sandbox helper ended without an answer ({status}); the command may not have run")]
-    HelperLost {
-        /// How the helper ended.
-        status: String,
-    },
+    #[error("the sandbox helper ended without an answer; the command may not have run: run it again")]
+    HelperLost,
     /// A bound on a view was hit.
     #[error("the view at `{}` goes past its bound: {what}", .path.display())]
     ViewBound {
@@ -74,7 +71,7 @@ impl SandboxError {
             Self::CannotStart { .. } => "SANDBOX_CANNOT_START",
             Self::Path { .. } => "SANDBOX_PATH",
             Self::Setup { .. } => "SANDBOX_SETUP",
-            Self::HelperLost { .. } => "SANDBOX_HELPER_LOST",
+            Self::HelperLost => "SANDBOX_HELPER_LOST",
             Self::ViewBound { .. } => "SANDBOX_VIEW_BOUND",
         }
     }

@@ -19,6 +19,7 @@ mod redact;
 mod run;
 mod sandbox;
 mod spec;
+mod starter;
 mod state;
 mod sys;
 mod tree;

@@ -3,19 +3,14 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, IoSlice, Write};
+use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
-};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use crate::cancel::Cancel;
 use crate::capture::{Capture, Sink};
@@ -26,8 +21,9 @@ use crate::outcome::{Captured, Cut, Exit, Level, Missing, Outcome, Strength, Usa
 use crate::redact::Redactor;
 use crate::sandbox::{Output, Stream, refusal};
 use crate::spec::{Network, Spec, Stdin};
+use crate::starter::Starter;
 use crate::state::State;
-use crate::wire::{self, HELPER_NAME, Message, Report, Request, TERMINATE};
+use crate::wire::{self, Message, Report, Request, TERMINATE};
 
 /// How long the inner half may take to answer once it was told to end.
 const LAST_WORD: Duration = Duration::from_secs(2);
@@ -35,8 +31,9 @@ const KILL: u8 = b'K';
 
 /// A started helper.
 pub(crate) struct Run {
-    helper: Child,
     control: UnixStream,
+    /// At its end once the outer half is gone.
+    life: OwnedFd,
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
     started: Instant,
@@ -45,7 +42,6 @@ pub(crate) struct Run {
 /// What is known once everything is dead.
 pub(crate) struct Ended {
     pub(crate) message: Option<Message>,
-    status: String,
     cut: Option<Cut>,
     stdout: Captured,
     stderr: Captured,
@@ -56,7 +52,12 @@ pub(crate) struct Ended {
 }
 
 impl Run {
-    pub(crate) fn start(state: &State, spec: &Spec<'_>, request: &Request) -> Result<Self, SandboxError> {
+    pub(crate) fn start(
+        starter: &Starter,
+        state: &State,
+        spec: &Spec<'_>,
+        request: &Request,
+    ) -> Result<Self, SandboxError> {
         let failed = |step: &'static str| {
             move |source: io::Error| SandboxError::Setup { step: step.to_owned(), source }
         };
@@ -65,29 +66,32 @@ impl Run {
         let (mut control, theirs) = UnixStream::pair().map_err(failed("the control socket"))?;
         let (stdout, stdout_write) = pipe().map_err(failed("standard output"))?;
         let (stderr, stderr_write) = pipe().map_err(failed("standard error"))?;
-        let helper = Command::new("/proc/self/exe")
-            .arg0(HELPER_NAME)
-            .env_clear()
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::from(stdout_write))
-            .stderr(Stdio::from(stderr_write))
-            .spawn()
-            .map_err(failed("start the helper"))?;
-        let mut run = Self {
-            helper,
-            control: control.try_clone().map_err(failed("the control socket"))?,
-            stdout: Some(stdout),
-            stderr: Some(stderr),
-            started,
-        };
-        let sent =
-            send_descriptors(&control, &stdin, state.lock()).and_then(|()| wire::send(&mut control, request));
+        let (life, life_write) = pipe().map_err(failed("the pipe of its life"))?;
+        // The request waits in the socket; should it be too long for that, the helper is there to take it.
+        let fds = [
+            theirs.as_fd(),
+            stdout_write.as_fd(),
+            stderr_write.as_fd(),
+            stdin.as_fd(),
+            state.lock().as_fd(),
+            life_write.as_fd(),
+        ];
+        starter.start(&fds).map_err(failed("start the helper"))?;
+        drop((theirs, stdout_write, stderr_write, life_write));
+        let sent = wire::send(&mut control, request);
+        let run = Self { control, life, stdout: Some(stdout), stderr: Some(stderr), started };
         if let Err(error) = sent {
-            let _ = run.control.shutdown(std::net::Shutdown::Both);
-            let _ = run.helper.wait();
+            run.end();
             return Err(failed("send the request")(error));
         }
         Ok(run)
+    }
+
+    /// Lets the control socket go, on which the outer half ends the tree and itself, and waits for that.
+    fn end(&self) {
+        let _ = self.control.shutdown(std::net::Shutdown::Both);
+        let mut fds = [PollFd::from_borrowed_fd(self.life.as_fd(), PollFlags::IN)];
+        while poll(&mut fds, None) == Err(rustix::io::Errno::INTR) {}
     }
 
     /// Carries the outputs and the clock until everything is dead.
@@ -123,16 +127,14 @@ impl Run {
         };
         let attended = self.attend_until_done(spec, cancel, &mut state);
         // Whatever happened, the tree goes now: the outer half leaves only when it is dead.
-        let _ = self.control.shutdown(std::net::Shutdown::Both);
         state.drain();
-        let status = self.helper.wait();
+        self.end();
         state.drain();
         let wall = self.started.elapsed();
         let (connections, connections_left_off) = state.proxy.map(Proxy::finish).unwrap_or_default();
         attended.map_err(|source| SandboxError::Setup { step: "attend the run".to_owned(), source })?;
         Ok(Ended {
             message: state.message,
-            status: status.map_or_else(|e| e.to_string(), |s| s.to_string()),
             cut: state.cut,
             stdout: state.stdout.capture.finish(),
             stderr: state.stderr.capture.finish(),
@@ -319,7 +321,7 @@ impl Ended {
             Some(Message::Failed(failure)) => return Err(refusal(&failure)),
             // The kernel may take the helper first when memory runs out; so may we, when time does.
             _ if self.cut.is_some() || out_of_memory => Report::default(),
-            _ => return Err(SandboxError::HelperLost { status: self.status }),
+            _ => return Err(SandboxError::HelperLost),
         };
         let limits = &spec.limits;
         let mut cuts: Vec<Cut> = self.cut.or(report.cut).into_iter().collect();
@@ -402,15 +404,6 @@ fn open_stdin(stdin: &Stdin) -> io::Result<OwnedFd> {
             Ok(file.into())
         }
     }
-}
-
-fn send_descriptors(control: &UnixStream, stdin: &OwnedFd, lock: &File) -> io::Result<()> {
-    let fds = [stdin.as_fd(), lock.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-    sendmsg(control, &[IoSlice::new(b"R")], &mut ancillary, SendFlags::NOSIGNAL)?;
-    Ok(())
 }
 
 fn receive(control: &UnixStream, buffer: &mut [u8], passed: &mut VecDeque<OwnedFd>) -> io::Result<usize> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::cancel::Cancel;
 use crate::cgroup::{Cgroup, Parents};
@@ -15,9 +15,10 @@ use crate::outcome::{Layer, Missing, Outcome};
 use crate::redact::Redactor;
 use crate::run::Run;
 use crate::spec::{Exposure, HOME, Mount, Network, Place, Secret, Spec};
-use crate::state::{self, State, Swept};
+use crate::starter::Starter;
+use crate::state::{self, Scratch, State, Swept};
 use crate::view::{self, Base, Hidden, View};
-use crate::wire::{Failure, Message, MountPlan, NetworkPlan, Request, SeedPlan, SourcePlan, Step};
+use crate::wire::{BarePlan, Failure, Message, MountPlan, NetworkPlan, Request, SeedPlan, SourcePlan, Step};
 
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -26,8 +27,8 @@ const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 pub struct Config {
     /// Where views are kept while they are open; not on overlayfs, or they become plain copies.
     pub state_dir: PathBuf,
-    /// Run without a `/proc` of its own, and so without the watchdog, where the kernel refuses one (in most
-    /// containers); the record says so. Namespaces and seccomp are never done without.
+    /// Run with what this machine gives where it does not give all of full strength; the record says what was missing.
+    /// Without namespaces, Landlock and seccomp are the least that is asked for; nothing runs without those.
     pub accept_reduced: bool,
     /// Whether to use cgroups.
     pub cgroups: Cgroups,
@@ -83,8 +84,13 @@ pub struct Sandbox {
     config: Config,
     state: Arc<State>,
     cgroups: Parents,
+    starter: Starter,
     /// Whether overlays work, by the device and owner of the lower directory.
     overlays: Mutex<BTreeMap<(u64, u32), Option<String>>>,
+    /// Why runs have no namespaces, once that was tried; only ever tried where `reduced` is accepted.
+    no_namespaces: OnceLock<Option<Failure>>,
+    /// Where an unprivileged user finds what nothing can be mounted for.
+    reachable: Mutex<Option<Arc<State>>>,
 }
 
 impl Sandbox {
@@ -99,7 +105,15 @@ impl Sandbox {
             Cgroups::Auto => Parents::find(None, &state),
             Cgroups::Under(directory) => Parents::find(Some(directory), &state),
         };
-        Ok(Self { config, state, cgroups, overlays: Mutex::default() })
+        Ok(Self {
+            config,
+            state,
+            cgroups,
+            starter: Starter::default(),
+            overlays: Mutex::default(),
+            no_namespaces: OnceLock::new(),
+            reachable: Mutex::default(),
+        })
     }
 
     /// Removes what dead owners left in the state directory; [`Sandbox::new`] does it too.
@@ -128,7 +142,7 @@ impl Sandbox {
         let lower = canonical(lower)?;
         let hidden = Hidden::new(&lower, hidden)?;
         let copy = self.why_copy(&lower)?;
-        View::make(&self.state, &Base::Directory(&lower, &hidden), self.ids(), copy)
+        View::make(&self.state()?, &Base::Directory(&lower, &hidden), self.ids(), copy)
     }
 
     /// Opens a view on top of another one, which stays as it is.
@@ -140,7 +154,7 @@ impl Sandbox {
             view::ViewMode::Overlay => None,
             view::ViewMode::Copy { why } => Some(why.clone()),
         };
-        View::make(&self.state, &Base::View(below), self.ids(), copy)
+        View::make(&self.state()?, &Base::View(below), self.ids(), copy)
     }
 
     /// Runs a command to its end.
@@ -167,13 +181,49 @@ impl Sandbox {
             scratch_views.push((self.open_view(&place.from)?, place.at.clone()));
         }
         let cgroup = Cgroup::make(&self.cgroups, &spec.limits, &self.state);
-        let request = self.plan(spec, &scratch_views, cgroup.as_ref())?;
+        let mut request = self.plan(spec, &scratch_views, cgroup.as_ref())?;
+        let state = self.state()?;
+        let mut scratch = None;
+        if let Some(missing) = self.without_namespaces() {
+            check_without_namespaces(spec, missing)?;
+            let made = scratch.insert(Scratch::make(&state, self.ids())?);
+            request.bare =
+                Some(BarePlan { scratch: made.path().as_os_str().to_owned(), missing: missing.clone() });
+        }
         let redactor = Redactor::new(spec.grants.secrets.iter().map(Secret::value));
-        let run = Run::start(&self.state, spec, &request)?;
+        let run = Run::start(&self.starter, &state, spec, &request)?;
         let ended = run.attend(spec, cancel, output, &redactor);
         let outcome = ended?.into_outcome(spec, cgroup.as_ref(), &redactor);
-        drop(cgroup);
+        drop((cgroup, scratch));
         outcome
+    }
+
+    /// Why runs have no namespaces, where that was accepted.
+    fn without_namespaces(&self) -> Option<&Failure> {
+        if !self.config.accept_reduced {
+            return None;
+        }
+        let tried = self.no_namespaces.get_or_init(|| {
+            let spec = Spec::new(["true"]);
+            let mut request = self.plan(&spec, &[], None).ok()?;
+            request.probe = true;
+            self.probe(&spec, &request).err().filter(Failure::lacks_namespaces)
+        });
+        tried.as_ref()
+    }
+
+    /// Where views and private places are kept.
+    fn state(&self) -> Result<Arc<State>, SandboxError> {
+        // The user that a command of root's runs as has to walk there by itself when nothing is mounted.
+        if self.without_namespaces().is_none() || self.ids().is_none() {
+            return Ok(Arc::clone(&self.state));
+        }
+        let mut reachable = self.reachable.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(state) = &*reachable {
+            return Ok(Arc::clone(state));
+        }
+        let state = Arc::new(State::open_reachable(&std::env::temp_dir().join("crealeph-sandbox"))?);
+        Ok(Arc::clone(reachable.insert(state)))
     }
 
     pub(crate) fn cgroup_layer(&self) -> Option<Layer> {
@@ -199,6 +249,9 @@ impl Sandbox {
         let failed = |source| SandboxError::Path { action: "open a view of", path: lower.into(), source };
         if self.config.always_copy {
             return Ok(Some("the configuration asks for copies".to_owned()));
+        }
+        if self.without_namespaces().is_some() {
+            return Ok(Some("nothing can be mounted on this machine".to_owned()));
         }
         if view::is_overlay(lower) {
             return Ok(Some("the directory lies on overlayfs".to_owned()));
@@ -242,7 +295,7 @@ impl Sandbox {
             Failure::new(Step::Request, e.to_string(), &io::Error::other("the helper"))
         };
         let cancel = Cancel::new().map_err(|e| lost(&e))?;
-        let run = Run::start(&self.state, spec, request).map_err(|e| lost(&e))?;
+        let run = Run::start(&self.starter, &self.state, spec, request).map_err(|e| lost(&e))?;
         let ended = run.attend(spec, &cancel, None, &Redactor::default()).map_err(|e| lost(&e))?;
         match ended.message {
             Some(Message::Done(_)) => Ok(()),
@@ -304,8 +357,28 @@ impl Sandbox {
             nested_namespaces: spec.grants.nested_namespaces,
             trace: spec.grants.trace,
             reduced: self.config.accept_reduced,
+            no_network: None,
+            bare: None,
             probe: false,
         })
+    }
+}
+
+/// What needs a mount or a network namespace cannot be had without.
+fn check_without_namespaces(spec: &Spec<'_>, missing: &Failure) -> Result<(), SandboxError> {
+    if matches!(spec.network, Network::Hosts(_)) {
+        return Err(refusal(missing));
+    }
+    let private = |place: &&Place| ["/tmp", HOME].iter().any(|p| place.at.starts_with(p));
+    let moved = spec.grants.read.iter().find(|place| place.at != place.from && !private(place));
+    match moved {
+        Some(Place { at, .. }) => Err(SandboxError::InvalidSpec {
+            what: format!(
+                "nothing can be shown at `{}` on a machine without namespaces; grant it at its own path",
+                at.display()
+            ),
+        }),
+        None => Ok(()),
     }
 }
 
@@ -372,9 +445,10 @@ pub(crate) fn refusal(failure: &Failure) -> SandboxError {
         Step::Proc => {
             missing("a /proc of its own", "in a container run with `--security-opt systempaths=unconfined`")
         }
-        Step::RootFileSystem => {
-            missing("a root file system of its own", "needs Linux 5.12 and mounts in user namespaces")
-        }
+        Step::RootFileSystem => missing(
+            "a root file system of its own",
+            "needs Linux 5.12 and mounts in user namespaces; in a container allow them in its seccomp profile",
+        ),
         Step::Seccomp => missing("seccomp", "needs a kernel with CONFIG_SECCOMP_FILTER"),
         Step::Start => {
             SandboxError::CannotStart { program: failure.detail.clone(), source: failure.source() }

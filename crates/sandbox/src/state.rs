@@ -2,10 +2,10 @@
 //! the sweep of those whose owner died; refuses to touch a folder whose lock is held, which a helper that is
 //! still ending a tree holds too.
 
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, Permissions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -48,6 +48,29 @@ impl State {
         let made = Self::make(directory).map_err(failed);
         drop(guard);
         made
+    }
+
+    /// The same in a directory that other users can walk through, which nobody else may have made.
+    pub(crate) fn open_reachable(directory: &Path) -> Result<Self, SandboxError> {
+        let failed = |source| SandboxError::Path {
+            action: "use for sandboxes without mounts",
+            path: directory.into(),
+            source,
+        };
+        match DirBuilder::new().mode(0o711).create(directory) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(failed(e)),
+            _ => {}
+        }
+        let metadata = std::fs::symlink_metadata(directory).map_err(failed)?;
+        if !metadata.is_dir() || metadata.uid() != rustix::process::geteuid().as_raw() {
+            let what = "it is there and somebody else's; remove it";
+            return Err(failed(io::Error::new(io::ErrorKind::PermissionDenied, what)));
+        }
+        let state = Self::open(directory)?;
+        for path in [directory, state.folder()] {
+            std::fs::set_permissions(path, Permissions::from_mode(0o711)).map_err(failed)?;
+        }
+        Ok(state)
     }
 
     fn make(directory: &Path) -> io::Result<Self> {
@@ -96,6 +119,39 @@ impl Drop for State {
     fn drop(&mut self) {
         // Whatever cannot be removed now is swept at the next start.
         remove_cgroups(&self.folder);
+        let _ = tree::remove(&self.folder);
+    }
+}
+
+/// A folder for the private places of one run; removed with it.
+pub(crate) struct Scratch {
+    folder: PathBuf,
+}
+
+impl Scratch {
+    /// Makes one that belongs to `ids`.
+    pub(crate) fn make(state: &State, ids: Option<(u32, u32)>) -> Result<Self, SandboxError> {
+        let scratch = Self { folder: state.new_path() };
+        let failed = |source| SandboxError::Path {
+            action: "make the private places in",
+            path: scratch.folder.clone(),
+            source,
+        };
+        DirBuilder::new().mode(0o700).create(&scratch.folder).map_err(failed)?;
+        if let Some((uid, gid)) = ids {
+            chown(&scratch.folder, Some(uid), Some(gid)).map_err(failed)?;
+        }
+        Ok(scratch)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.folder
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed now is swept at the next start.
         let _ = tree::remove(&self.folder);
     }
 }

@@ -36,11 +36,22 @@ pub(crate) fn clone_into_namespaces(flags: libc::c_int) -> io::Result<Forked> {
     let result = unsafe {
         libc::syscall(libc::SYS_clone3, std::ptr::from_mut(&mut args), size_of::<libc::clone_args>())
     };
-    let raw = check(result)?;
+    let raw = match check(result) {
+        // The filter of a container hides this call, since it cannot see its flags, and allows the older one.
+        Err(e) if e.raw_os_error() == Some(libc::ENOSYS) => check(old_clone(flags, &mut pidfd))?,
+        other => other?,
+    };
     let Some(pid) = i32::try_from(raw).ok().and_then(Pid::from_raw) else { return Ok(Forked::Child) };
     // SAFETY: the kernel stored a fresh descriptor in `pidfd`, which nobody else owns.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     Ok(Forked::Parent { pid, pidfd })
+}
+
+fn old_clone(flags: libc::c_int, pidfd: &mut libc::c_int) -> libc::c_long {
+    let flags = libc::c_long::from(flags | libc::CLONE_PIDFD | libc::SIGCHLD);
+    let none: libc::c_long = 0;
+    // SAFETY: as above; the third argument is where the kernel stores the pidfd, the others are not used.
+    unsafe { libc::syscall(libc::SYS_clone, flags, none, std::ptr::from_mut(pidfd), none, none) }
 }
 
 /// `fork` in a single-threaded process.
@@ -131,7 +142,13 @@ pub(crate) fn children_usage() -> (u64, u64) {
     (cpu_us, usage.ru_maxrss.cast_unsigned().saturating_mul(1024))
 }
 
-/// Sends `signal` to every process this one may signal, itself excepted.
+/// Whether children that end are let go without anybody waiting for them.
+pub(crate) fn ignore_ended_children(ignore: bool) {
+    // SAFETY: both are dispositions, not functions of ours.
+    let _ = unsafe { libc::signal(libc::SIGCHLD, if ignore { libc::SIG_IGN } else { libc::SIG_DFL }) };
+}
+
+/// Sends `signal` to every process this one may signal, itself excepted: for pid 1 of a namespace alone.
 pub(crate) fn kill_all(signal: libc::c_int) {
     // SAFETY: in a PID namespace of our own, -1 reaches its members alone.
     let _ = unsafe { libc::kill(-1, signal) };
@@ -166,6 +183,16 @@ pub(crate) fn drop_capabilities() -> io::Result<()> {
     };
     rustix::thread::set_capabilities(None, none)?;
     Ok(())
+}
+
+/// Whether the kernel takes filters that answer with an error.
+pub(crate) fn has_seccomp() -> bool {
+    let action: u32 = libc::SECCOMP_RET_ERRNO;
+    // SAFETY: the call reads one number and changes nothing.
+    let result = unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, std::ptr::from_ref(&action))
+    };
+    result == 0
 }
 
 /// The version of Landlock the kernel offers; 0 where it has none.

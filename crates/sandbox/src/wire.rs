@@ -11,6 +11,9 @@ use crate::spec::Limits;
 
 /// The argv[0] under which the binary is the helper.
 pub(crate) const HELPER_NAME: &str = "crealeph-sandbox-helper";
+/// What the helper gets for each run: the control socket, standard output, error and input, the lock of the state
+/// folder, and the end of a pipe that it keeps open for as long as it lives.
+pub(crate) const DESCRIPTORS: usize = 6;
 /// Written by the parent: ask the tree to end.
 pub(crate) const TERMINATE: u8 = b'T';
 
@@ -39,8 +42,21 @@ pub(crate) struct Request {
     pub trace: bool,
     /// Run with what can be had.
     pub reduced: bool,
+    /// Why there is no network namespace, where that was accepted.
+    pub no_network: Option<Failure>,
+    /// Run without namespaces.
+    pub bare: Option<BarePlan>,
     /// Only try: set everything up, run nothing.
     pub probe: bool,
+}
+
+/// How to run without namespaces.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct BarePlan {
+    /// A folder for the private places; of the user the command runs as.
+    pub scratch: OsString,
+    /// Why there are no namespaces.
+    pub missing: Failure,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,6 +146,14 @@ pub(crate) enum Step {
 impl Failure {
     pub(crate) fn new(step: Step, detail: impl Into<String>, error: &io::Error) -> Self {
         Self { step, detail: detail.into(), errno: error.raw_os_error().unwrap_or(0) }
+    }
+
+    /// Whether it says that this machine gives us no namespaces or no mounts in them.
+    pub(crate) fn lacks_namespaces(&self) -> bool {
+        let denied =
+            [libc::EPERM, libc::EACCES, libc::ENOSYS, libc::ENOSPC, libc::EUSERS, libc::EINVAL, libc::ENODEV];
+        matches!(self.step, Step::Namespaces | Step::RootFileSystem | Step::Loopback)
+            && denied.contains(&self.errno)
     }
 
     pub(crate) fn source(&self) -> io::Error {

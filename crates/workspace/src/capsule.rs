@@ -21,6 +21,9 @@ use crate::workspace::Workspace;
 /// How many discarded and refused paths are told.
 const MAX_TOLD: usize = 100;
 
+/// What a state holds.
+type Entries = BTreeMap<TreePath, Node>;
+
 /// What a copy-on-write view of a workspace says is not as it was. Folders may be named; only files and links count.
 #[derive(Clone, Debug, Default)]
 pub struct ViewChanges {
@@ -103,7 +106,7 @@ impl Capsule {
     }
 }
 
-fn apply(entries: &mut BTreeMap<TreePath, Node>, changes: &[Change]) {
+fn apply(entries: &mut Entries, changes: &[Change]) {
     for change in changes {
         match &change.after {
             Some(node) => entries.insert(change.path.clone(), node.clone()),
@@ -222,7 +225,7 @@ impl Capture<'_> {
     fn base(
         &self,
         ignore_files: Option<&IgnoreFiles>,
-    ) -> Result<(Option<BTreeMap<TreePath, Node>>, Arc<Rules>), CaptureError> {
+    ) -> Result<(Option<Entries>, Arc<Rules>), CaptureError> {
         let before = &self.before.state;
         let Some(ignore_files) = ignore_files else {
             return Ok((None, Arc::clone(&self.before.rules)));
@@ -242,11 +245,7 @@ impl Capture<'_> {
     }
 
     /// The changes that count, with their contents stored.
-    fn changes(
-        &mut self,
-        base: &BTreeMap<TreePath, Node>,
-        rules: &Rules,
-    ) -> Result<Vec<Change>, CaptureError> {
+    fn changes(&mut self, base: &Entries, rules: &Rules) -> Result<Vec<Change>, CaptureError> {
         let mut after: BTreeMap<TreePath, Option<Unread>> = BTreeMap::new();
         for path in std::mem::take(&mut self.gone) {
             self.remove_under(&path, base, &mut after);
@@ -304,12 +303,7 @@ impl Capture<'_> {
         ignores(&self.before.rules, path) && ignores(rules, path) && !is_in_force()
     }
 
-    fn remove_under(
-        &self,
-        folder: &str,
-        base: &BTreeMap<TreePath, Node>,
-        after: &mut BTreeMap<TreePath, Option<Unread>>,
-    ) {
+    fn remove_under(&self, folder: &str, base: &Entries, after: &mut BTreeMap<TreePath, Option<Unread>>) {
         let inside = format!("{folder}/");
         let start = TreePath::parse(folder).ok();
         let from = start.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);

@@ -16,13 +16,14 @@ use crealeph_contracts::shape::Shape as _;
 use crealeph_contracts::{AgentInput, Code, Report};
 use crealeph_runtime::agents::conformance::{Case, Clause, Finding, Sameness, cases, check};
 use crealeph_runtime::agents::{Agent, example_answer, from_command, load};
-use crealeph_sandbox::Cancel;
+use crealeph_runtime::configuration::Configuration;
 use serde_json::json;
 
 use super::Verdict;
 use super::sandbox::state_directory;
 use crate::failure::Failure;
 use crate::input::{DEFAULT_MAX_BYTES, Source};
+use crate::interrupt;
 use crate::output::Output;
 
 const EXAMPLES: &str = "\
@@ -57,9 +58,9 @@ struct Check {
     /// The agent's name in the configuration
     #[arg(required_unless_present_any = ["command", "inputs"], conflicts_with = "command")]
     name: Option<String>,
-    /// The configuration
-    #[arg(long, value_name = "FILE", default_value = "crealeph.toml")]
-    config: PathBuf,
+    /// The configuration [default: crealeph.toml]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Let two answers differ in their words, not in status, types and shape: for agents with a model behind
     #[arg(long)]
     structural: bool,
@@ -130,12 +131,13 @@ impl Check {
         let state = state_directory(None);
         let findings = if self.command.is_empty() {
             let name = self.name.unwrap_or_default();
-            let agents = load(&self.config, &state)?;
+            let configuration = Configuration::find(self.config.as_deref())?;
+            let agents = load(&configuration, &state)?;
             let known = || agents.versions().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             let found = Version::parse(&name).ok().and_then(|version| agents.get(&version));
             let agent = found.ok_or_else(|| Failure::NoAgent {
                 name: name.clone(),
-                path: self.config.clone(),
+                path: configuration.path().to_owned(),
                 known: known(),
             })?;
             check_all(agent, &kit, sameness, self.jobs)?
@@ -159,14 +161,15 @@ fn check_all(
     sameness: Sameness,
     jobs: u8,
 ) -> Result<Vec<Vec<Finding>>, Failure> {
-    let cancel = Cancel::new().map_err(Failure::Output)?;
+    let cancel = interrupt::cancel()?;
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let found = Mutex::new(BTreeMap::new());
     let is_watched = std::io::stderr().is_terminal();
     std::thread::scope(|scope| {
         for _ in 0..jobs {
             scope.spawn(|| {
-                while let at = next.fetch_add(1, Ordering::Relaxed)
+                while !cancel.is_cancelled()
+                    && let at = next.fetch_add(1, Ordering::Relaxed)
                     && let Some(case) = kit.get(at)
                 {
                     let findings = check(agent, case, sameness, &cancel);
@@ -181,6 +184,9 @@ fn check_all(
     });
     if is_watched {
         let _ = write!(std::io::stderr(), "\r\x1b[K");
+    }
+    if cancel.is_cancelled() {
+        return Err(Failure::Interrupted);
     }
     Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect())
 }
@@ -212,7 +218,7 @@ fn told(kit: &[Case], findings: &[Vec<Finding>]) -> String {
         let broken: usize = faults.values().map(Vec::len).sum();
         let _ = writeln!(
             text,
-            "{}: kept on {} of {inputs} inputs ({})",
+            "{:<11} kept on {} of {inputs} inputs: {}",
             clause.as_str(),
             inputs - broken,
             clause.asks()

@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::Verdict;
 use super::ledger::{At, named};
+use super::on_ledger::Opened;
 use super::policy::read_rules;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -38,6 +39,10 @@ pub(super) struct Backtest {
     /// The candidate rules, TOML
     #[arg(long, value_name = "FILE")]
     thresholds: PathBuf,
+
+    /// An export (`crealeph ledger export`) to read instead of a ledger
+    #[arg(long, value_name = "EXPORT")]
+    from: Option<PathBuf>,
 
     /// Only runs recorded at or after this instant
     #[arg(long, value_name = "INSTANT")]
@@ -74,11 +79,12 @@ impl Backtest {
             ..Filter::default()
         };
         let at = self.at.settle()?;
-        let (ledger, is_json) = (at.open()?, at.is_json(output));
+        let Opened { ledger, tenant, .. } = &Opened::new(&at, self.from.as_deref(), output)?;
+        let is_json = at.is_json(output);
         let mut progress = Progress::new("decisions", output);
         let (mut totals, mut cursor) = (Totals::default(), None);
         loop {
-            let page = ledger.list(&at.tenant, &filter, Order::OldestFirst, cursor, PAGE)?;
+            let page = ledger.list(tenant, &filter, Order::OldestFirst, cursor, PAGE)?;
             for entry in &page.entries {
                 progress.step();
                 let Some(record) = Record::read(&entry.content.payload) else {
@@ -86,8 +92,8 @@ impl Backtest {
                     continue;
                 };
                 totals.decisions += 1;
-                let snapshot = snapshot_of(&ledger, &at.tenant, &record)?;
-                let checks = replay_under(&at.tenant, &record, snapshot, &rules)
+                let snapshot = snapshot_of(ledger, tenant, &record)?;
+                let checks = replay_under(tenant, &record, snapshot, &rules)
                     .map_err(crealeph_runtime::builder::BuildError::from)?;
                 let flipped: Vec<&Check> = checks
                     .iter()

@@ -1,30 +1,30 @@
 //! `crealeph build`: asks the Builder for a plan.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use crealeph_contracts::BuilderResponse;
-use crealeph_contracts::agent_input::{ArtifactType, ObjectiveType};
 use crealeph_contracts::builder::ErrorCode;
 use crealeph_contracts::contract::to_json;
 use crealeph_contracts::execution_event::ExecutionState;
+use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::scalar::ExecutionId;
-use crealeph_decision::builder::Widened;
 use crealeph_runtime::agents;
-use crealeph_runtime::builder::{Answer, Builder, Settings};
-use crealeph_sandbox::Cancel;
+use crealeph_runtime::builder::{Answer, Builder, Called, Scopes};
 
 use super::Verdict;
-use super::ledger::{At, CONFIGURATION, named};
+use super::ledger::{At, named};
 use super::policy::read_rules;
 use super::sandbox::state_directory;
 use crate::failure::Failure;
 use crate::input::{DEFAULT_MAX_BYTES, Source};
+use crate::interrupt;
 use crate::output::Output;
 
 const EXAMPLES: &str = "\
 Examples:
+  crealeph build --robot robot-7 --objective landing_plan --agent example@1 --dry-run
   crealeph build request.json
   crealeph build request.json --rerun-of 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f
   crealeph build - --json < request.json
@@ -33,52 +33,106 @@ A request is a BuilderRunRequest (`crealeph schema builder-request`); its `agent
   [agents.\"example@1\"]
   kind = \"example\"
 
-  [builder]                               # every part is optional
-  rules = \"rules.toml\"                    # see `crealeph policy --help`
+  [builder]                                 # every part is optional
+  rules = \"rules.toml\"                      # see `crealeph policy --help`
+  thresholds = { min_confidence = 0.6 }     # over those of the rules; `coherence` likewise
   artifact_types = { site_plan = [\"copy\"] } # allowed beside the built-in ones
+  agents = [\"example@1\"]                    # those that may be named; all where absent
+
+  [tenants.acme.builder]                    # the same keys, for one tenant
+  [tenants.acme.robots.\"robot-7\".builder]  # and for one robot
 
 The same request again gives the recorded answer, with `idempotent: true`, and calls no agent. Ctrl-C ends the run and
 writes nothing.
 
 Exit codes: 0 done (planned or succeeded), 1 refused by the gate, or nothing is known yet, 2 cannot be done (ledger,
 configuration, wrong usage), 3 deferred by the policy, 4 drafts wait for a review, 5 the agent failed or its answer
-was invalid, 6 bad request: invalid, or the executionId is taken.";
+was invalid, 6 bad request: invalid, or the executionId is taken, 130 interrupted.";
 
 /// Ask the Builder for a plan: it decides, the agent executes, the ledger remembers
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Build {
     /// The BuilderRunRequest; `-` for standard input
-    request: PathBuf,
+    #[arg(required_unless_present = "robot")]
+    request: Option<PathBuf>,
 
     /// The execution that this one tries again
     #[arg(long, value_name = "EXECUTION")]
     rerun_of: Option<String>,
 
-    /// A file of rules, TOML; those of the configuration or the built-in ones where absent
+    /// A file of rules, TOML, instead of what the configuration says of rules, thresholds and coherence
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
 
-    /// The configuration
-    #[arg(long, value_name = "FILE", default_value = CONFIGURATION)]
-    config: PathBuf,
-
     #[command(flatten)]
     at: At,
+
+    #[command(flatten)]
+    fields: Fields,
 }
 
-#[derive(Debug, Default, serde::Deserialize)]
-struct Configuration {
-    #[serde(default)]
-    builder: BuilderTable,
+/// A request in place of a document.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "A request without a document")]
+struct Fields {
+    /// The robot
+    #[arg(long, conflicts_with = "request", requires_all = ["objective", "agent"])]
+    robot: Option<String>,
+    /// What to plan: campaign_plan, landing_plan, seo_cluster, paid_media_plan or site_plan
+    #[arg(long, value_name = "TYPE", requires = "robot")]
+    objective: Option<String>,
+    /// The agent's name in the configuration
+    #[arg(long, value_name = "NAME", requires = "robot")]
+    agent: Option<String>,
+    /// The objective's payload
+    #[arg(long, value_name = "JSON", requires = "robot", default_value = "{}")]
+    payload: String,
+    /// What the plan has to keep to
+    #[arg(long, value_name = "JSON", requires = "robot", default_value = "{}")]
+    constraints: String,
+    /// On a partial snapshot: block or draft_only
+    #[arg(long, value_name = "POLICY", requires = "robot", default_value = "block")]
+    on_partial: String,
+    /// Make drafts alone
+    #[arg(long, requires = "robot")]
+    dry_run: bool,
+    /// The executionId; a new one is made where absent
+    #[arg(long, value_name = "ID", requires = "robot")]
+    execution_id: Option<String>,
+    /// Which try of the execution this is
+    #[arg(long, value_name = "N", requires = "robot", default_value_t = 1)]
+    attempt: u64,
+    /// The version of the workflow
+    #[arg(long, value_name = "VERSION", requires = "robot", default_value = "v1")]
+    workflow: String,
 }
 
-#[derive(Debug, Default, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BuilderTable {
-    rules: Option<PathBuf>,
-    #[serde(default)]
-    artifact_types: std::collections::BTreeMap<String, Vec<String>>,
+impl Fields {
+    /// The document; the Builder judges it like any other.
+    fn document(&self) -> Result<String, Failure> {
+        let object = |text: &str| {
+            JsonObject::parse(text).ok_or_else(|| Failure::BadOption(text.to_owned(), "a JSON object"))
+        };
+        let (payload, constraints) = (object(&self.payload)?, object(&self.constraints)?);
+        let policy = JsonObject::build(|policy| {
+            policy.text("on_stale", "block").text("on_partial", &self.on_partial);
+        });
+        let document = JsonObject::build(|request| {
+            request.text("robotId", self.robot.as_deref().unwrap_or_default());
+            request.text("objective_type", self.objective.as_deref().unwrap_or_default());
+            request.raw("objective_payload", payload.as_str()).raw("constraints", constraints.as_str());
+            request.raw("coherence_policy", policy.as_str());
+            request.raw("dryRun", if self.dry_run { "true" } else { "false" });
+            request.text("workflowVersion", &self.workflow);
+            request.text("agentVersion", self.agent.as_deref().unwrap_or_default());
+            request.raw("attempt", &self.attempt.to_string());
+            if let Some(id) = &self.execution_id {
+                request.text("executionId", id);
+            }
+        });
+        Ok(document.as_str().to_owned())
+    }
 }
 
 impl Build {
@@ -90,14 +144,18 @@ impl Build {
         let at = self.at.settle()?;
         let is_json = at.is_json(output);
         let rerun_of = self.rerun_of.map(|name| named("execution", &name, ExecutionId::parse)).transpose()?;
-        let request = Source::new(Some(self.request)).read_bounded(DEFAULT_MAX_BYTES)?;
-        let settings = settings(&self.config, self.rules)?;
-        let agents = agents::load(&self.config, &state_directory(None))?;
-        let cancel = Cancel::new().map_err(|source| Failure::Unreadable {
-            path: PathBuf::from("a descriptor of the system"),
-            source,
-        })?;
-        let builder = Builder::new(at.open()?, agents, settings);
+        let rules = match self.rules {
+            Some(file) => Some(read_rules(Some(file))?.0),
+            None => None,
+        };
+        let scopes = Scopes::load(&at.configuration, rules)?;
+        let agents = agents::load(&at.configuration, &state_directory(None))?;
+        let request = match self.request {
+            Some(path) => Source::new(Some(path)).read_bounded(DEFAULT_MAX_BYTES)?,
+            None => self.fields.document()?.into_bytes(),
+        };
+        let cancel = interrupt::cancel()?;
+        let builder = Builder::new(at.open()?, agents, scopes);
         let answer = builder.run(&at.tenant, &request, rerun_of.as_ref(), &cancel)?;
         if is_json {
             output.json(&to_json(&answer.response))?;
@@ -109,30 +167,6 @@ impl Build {
         }
         Ok(Verdict::Exit(exit_code(&answer.response)))
     }
-}
-
-/// What `[builder]` says, and what a flag says instead.
-fn settings(config: &Path, rules: Option<PathBuf>) -> Result<Settings, Failure> {
-    let wrong = |why: String| Failure::Configuration { path: config.to_owned(), why };
-    let text = match std::fs::read_to_string(config) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(source) => return Err(Failure::Unreadable { path: config.to_owned(), source }),
-    };
-    let Configuration { builder } = toml::from_str(&text).map_err(|why| wrong(why.to_string()))?;
-    let beside = |path: PathBuf| config.parent().map_or(path.clone(), |folder| folder.join(path));
-    let (source, rules) = read_rules(rules.or_else(|| builder.rules.map(beside)))?;
-    let mut widened = Widened::default();
-    for (objective, types) in &builder.artifact_types {
-        let objective = ObjectiveType::parse(objective)
-            .ok_or_else(|| wrong(format!("`{objective}` under artifact_types is no objective type")))?;
-        for kind in types {
-            let kind = ArtifactType::parse(kind)
-                .ok_or_else(|| wrong(format!("`{kind}` under artifact_types is no artifact type")))?;
-            widened.add(objective, [kind]);
-        }
-    }
-    Ok(Settings { rules, coherence: source.coherence, widened })
 }
 
 fn exit_code(response: &BuilderResponse) -> u8 {
@@ -149,7 +183,7 @@ fn exit_code(response: &BuilderResponse) -> u8 {
 
 /// The run as a short story.
 fn told(answer: &Answer) -> String {
-    let Answer { response, detail } = answer;
+    let Answer { response, detail, agent } = answer;
     let mut out = String::new();
     let execution = response.execution_id.as_ref().map_or("(none)", |id| id.as_str());
     let before = if response.idempotent { ", answered before" } else { "" };
@@ -171,6 +205,9 @@ fn told(answer: &Answer) -> String {
         let _ = writeln!(out, "  code       {code}");
     }
     let _ = writeln!(out, "  why        {detail}");
+    if let Some(Called { version, ran }) = agent {
+        let _ = writeln!(out, "  agent      {version} {}", if *ran { "ran" } else { "was not called" });
+    }
     for artifact in response.artifacts.as_slice() {
         let _ = writeln!(out, "  artifact   {:<12} {}", artifact.kind.as_str(), artifact.id);
     }

@@ -1,24 +1,45 @@
-//! `crealeph doctor`: what this machine offers, what it gives, how to get what is missing.
+//! `crealeph doctor`: is everything here that is needed, and how to get what is missing. It looks at the machine, the
+//! configuration, the ledger, its keys, the clock and the disks; each finding stands alone, so that one fault hides no other.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use crealeph_ledger::{Keyring, Ledger, LedgerError, Location, Millis, Order};
+use crealeph_runtime::agents;
+use crealeph_runtime::builder::Scopes;
+use crealeph_runtime::configuration::{ConfigError, Configuration};
+use crealeph_runtime::work::WorkConfig;
 use crealeph_sandbox::{Config, Feature, Sandbox};
+use serde::Serialize;
 
 use super::Verdict;
+use super::ledger::{At, Settled};
 use super::sandbox::state_directory;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::render::counted;
 
 const EXAMPLES: &str = "\
 Examples:
   crealeph doctor
-  crealeph doctor --json | jq '.[] | select(.present | not)'
+  crealeph doctor --json | jq '.[] | select(.needed and (.present | not))'
 
-Exit codes: 0 a sandbox runs at full strength here, 1 it does not, 2 cannot tell.";
+Looks at what a sandbox can use, crealeph.toml, the ledger and its newest entries (`crealeph ledger verify` looks at
+all), the signing keys, the clock and the disks.
 
-/// Show what this machine offers a sandbox, and how to get what is missing
+Exit codes: 0 everything needed is there, 1 something is missing or wrong and is named, 2 cannot tell.";
+
+/// So many of the newest entries are compared with their hashes.
+const NEWEST_ENTRIES: usize = 1000;
+const MIN_FREE_BYTES: u64 = 256 << 20;
+const MIN_FREE_FILES: u64 = 1000;
+/// When this program was written, and a day by which it will not be in use: a clock beyond them is wrong.
+const SANE_MS: std::ops::Range<i64> = 1_767_225_600_000..4_102_444_800_000;
+
+/// Check that everything is here that is needed, and say how to get what is missing
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Doctor {
@@ -26,38 +47,259 @@ pub(super) struct Doctor {
     #[arg(long, value_name = "DIRECTORY")]
     state_dir: Option<PathBuf>,
 
-    /// Print JSON, as a pipe gets it
-    #[arg(long)]
-    pub(super) json: bool,
+    #[command(flatten)]
+    at: At,
 }
 
-impl Doctor {
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let sandbox = Sandbox::new(Config::new(state_directory(self.state_dir)))?;
-        let features = sandbox.features()?;
-        if self.json || !output.is_terminal() {
-            let json = serde_json::to_string(&features).map_err(|error| Failure::Output(error.into()))?;
-            output.json(&json)?;
-        } else {
-            output.text(&told(&features))?;
-        }
-        let full = features.iter().all(|feature| feature.present || !feature.needed);
-        Ok(if full { Verdict::Good } else { Verdict::Bad })
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    name: &'static str,
+    /// Whether it is there, and as it should be.
+    present: bool,
+    /// Whether something does not work without it.
+    needed: bool,
+    gives: &'static str,
+    detail: String,
+    advice: Option<String>,
+}
+
+impl From<Feature> for Finding {
+    fn from(feature: Feature) -> Self {
+        let Feature { name, present, needed, gives, detail, advice } = feature;
+        Finding { name, present, needed, gives, detail, advice }
     }
 }
 
-fn told(features: &[Feature]) -> String {
+/// What is looked at, and what for.
+#[derive(Clone, Copy)]
+struct Subject {
+    name: &'static str,
+    gives: &'static str,
+}
+
+impl Subject {
+    fn good(self, detail: impl Into<String>) -> Finding {
+        self.finding(true, true, detail, None)
+    }
+
+    fn bad(self, detail: impl Into<String>, advice: impl Into<String>) -> Finding {
+        self.finding(false, true, detail, Some(advice.into()))
+    }
+
+    /// Not there, and nothing is wrong with that.
+    fn not_yet(self, detail: impl Into<String>, advice: impl Into<String>) -> Finding {
+        self.finding(false, false, detail, Some(advice.into()))
+    }
+
+    /// A message of ours says what is wrong, and after the last `;` what to do.
+    fn wrong(self, message: &str) -> Finding {
+        match message.rsplit_once("; ") {
+            Some((detail, advice)) => self.bad(detail, advice),
+            None => self.bad(message, "mend that, then ask again"),
+        }
+    }
+
+    fn finding(
+        self,
+        present: bool,
+        needed: bool,
+        detail: impl Into<String>,
+        advice: Option<String>,
+    ) -> Finding {
+        Finding { name: self.name, present, needed, gives: self.gives, detail: detail.into(), advice }
+    }
+}
+
+const CONFIGURATION: Subject =
+    Subject { name: "configuration", gives: "says where the ledger is and what agents are granted" };
+const LEDGER: Subject = Subject { name: "ledger", gives: "remembers evidence and decisions" };
+const KEYS: Subject = Subject { name: "keys", gives: "sign what the ledger states" };
+const CLOCK: Subject = Subject { name: "clock", gives: "tells how old evidence is" };
+const LEDGER_DISK: Subject = Subject { name: "ledger_disk", gives: "room for what is appended" };
+const STATE_DISK: Subject = Subject { name: "state_disk", gives: "room for views while they are open" };
+
+impl Doctor {
+    pub(super) fn wants_json(&self) -> bool {
+        self.at.json
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let is_json = self.wants_json() || !output.is_for_person();
+        let state = state_directory(self.state_dir);
+        let sandbox = Sandbox::new(Config::new(state.clone()))?;
+        let mut findings: Vec<Finding> = sandbox.features()?.into_iter().map(Finding::from).collect();
+        match self.at.settle() {
+            Ok(at) => findings.extend(looked_at(&at, &state)),
+            Err(failure) => findings.push(CONFIGURATION.wrong(&failure.message())),
+        }
+        findings.push(disk(STATE_DISK, &state));
+        if is_json {
+            let json = serde_json::to_string(&findings).map_err(|error| Failure::Output(error.into()))?;
+            output.json(&json)?;
+        } else {
+            output.text(&told(&findings))?;
+        }
+        let is_well = findings.iter().all(|finding| finding.present || !finding.needed);
+        Ok(if is_well { Verdict::Good } else { Verdict::Bad })
+    }
+}
+
+fn looked_at(at: &Settled, state: &Path) -> Vec<Finding> {
+    let mut findings = vec![configuration(&at.configuration, state)];
+    let (ledger, newest) = match at.open() {
+        Ok(ledger) => ledger_found(&ledger, at),
+        Err(Failure::Ledger(LedgerError::Missing { place })) => {
+            (LEDGER.not_yet(format!("there is none at `{place}`"), "run `crealeph ledger init`"), None)
+        }
+        Err(failure) => (LEDGER.wrong(&failure.message()), None),
+    };
+    let is_made = ledger.present || ledger.needed;
+    findings.push(ledger);
+    findings.push(keys(&at.keys, is_made));
+    findings.push(clock(now(), newest));
+    if let Location::File(file) = &at.location {
+        findings.push(disk(LEDGER_DISK, file));
+    }
+    findings
+}
+
+fn configuration(configuration: &Configuration, state: &Path) -> Finding {
+    let path = configuration.path();
+    if !path.exists() {
+        return CONFIGURATION.not_yet(
+            format!("there is no `{}` here, so everything is as built in", path.display()),
+            "run `crealeph init`",
+        );
+    }
+    let read = || {
+        let agents = agents::load(configuration, state)?.versions().count();
+        Scopes::load(configuration, None)?;
+        Ok((agents, WorkConfig::read(configuration)?.agents.len()))
+    };
+    match read() {
+        Ok((agents, workers)) => CONFIGURATION.good(format!(
+            "{}, {}, {} for work",
+            path.display(),
+            counted(agents, "agent"),
+            counted(workers, "agent")
+        )),
+        Err::<_, ConfigError>(error) => CONFIGURATION.wrong(&Failure::from(error).message()),
+    }
+}
+
+/// The ledger, and when its newest entry was taken.
+fn ledger_found(ledger: &Ledger, at: &Settled) -> (Finding, Option<Millis>) {
+    let place = ledger.place();
+    let stats = match ledger.stats(&at.tenant) {
+        Ok(Some(stats)) => stats,
+        Ok(None) => return (LEDGER.good(format!("{place}, tenant `{}` has no entry yet", at.tenant)), None),
+        Err(error) => return (LEDGER.wrong(&error.to_string()), None),
+    };
+    let newest = ledger.list(&at.tenant, &Default::default(), Order::NewestFirst, None, NEWEST_ENTRIES);
+    let finding = match newest {
+        Ok(page) => {
+            let looked_at = page.entries.len();
+            let (entries, tenant) = (stats.entries, &at.tenant);
+            LEDGER.good(format!(
+                "{place}, entries of tenant `{tenant}`: {entries}, newest {looked_at} as written"
+            ))
+        }
+        Err(error) => LEDGER.wrong(&error.to_string()),
+    };
+    (finding, stats.last_at)
+}
+
+fn keys(folder: &Path, is_made: bool) -> Finding {
+    let shown = folder.display();
+    if !is_made && !folder.exists() {
+        return KEYS.not_yet(format!("there are none in `{shown}`"), "run `crealeph ledger init`");
+    }
+    let mode = match std::fs::metadata(folder) {
+        Ok(metadata) => metadata.permissions().mode() & 0o777,
+        Err(error) => {
+            let advice = "name the folder with --keys, or restore it: without it nothing can be signed";
+            return KEYS.bad(format!("`{shown}`: {error}"), advice);
+        }
+    };
+    if mode & 0o077 != 0 {
+        return KEYS
+            .bad(format!("`{shown}` is open to others (mode {mode:03o})"), format!("chmod 700 {shown}"));
+    }
+    match Keyring::load(folder) {
+        Ok(ring) => {
+            KEYS.good(format!("{} in {shown}, for their owner alone", counted(ring.key_ids("").len(), "key")))
+        }
+        Err(error) => KEYS.wrong(&error.to_string()),
+    }
+}
+
+fn now() -> Millis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Millis::new(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+fn clock(now: Millis, newest: Option<Millis>) -> Finding {
+    let advice = "set the clock, for example with `timedatectl set-ntp true`";
+    match newest {
+        _ if !SANE_MS.contains(&now.get()) => CLOCK.bad(format!("it says {now}"), advice),
+        Some(newest) if now < newest => {
+            let detail = format!("it says {now}, before the newest entry of {newest}");
+            CLOCK.bad(detail, format!("{advice}; until then new entries are dated like the newest"))
+        }
+        _ => CLOCK.good(now.to_string()),
+    }
+}
+
+/// Room where `path` is or will be.
+fn disk(subject: Subject, path: &Path) -> Finding {
+    let here = if path.is_absolute() { PathBuf::new() } else { PathBuf::from(".") };
+    let path = here.join(path);
+    let found = path.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("/"));
+    let shown = found.display();
+    let room = match rustix::fs::statvfs(found) {
+        Ok(room) => room,
+        Err(error) => return subject.bad(format!("`{shown}`: {error}"), "check that it can be read"),
+    };
+    let free_bytes = room.f_bavail.saturating_mul(room.f_frsize);
+    let detail = format!("{} MiB free at {shown}", free_bytes >> 20);
+    // A file system that counts no files says that it has none at all.
+    if free_bytes < MIN_FREE_BYTES {
+        subject.bad(detail, format!("free some: {} MiB or more", MIN_FREE_BYTES >> 20))
+    } else if room.f_files > 0 && room.f_favail < MIN_FREE_FILES {
+        subject.bad(format!("{detail}, but room for {} files alone", room.f_favail), "remove files")
+    } else {
+        subject.good(detail)
+    }
+}
+
+fn told(findings: &[Finding]) -> String {
     let mut text = String::new();
-    for feature in features {
-        let state = match (feature.present, feature.needed) {
+    for finding in findings {
+        let state = match (finding.present, finding.needed) {
             (true, _) => "yes",
-            (false, true) => "MISSING",
+            (false, true) => "FAULT",
             (false, false) => "no",
         };
-        let _ = writeln!(text, "{:<17} {state:<8} {} ({})", feature.name, feature.gives, feature.detail);
-        if let Some(advice) = &feature.advice {
-            let _ = writeln!(text, "{:26} to get it: {advice}", "");
+        let _ = writeln!(text, "{:<17} {state:<8} {} ({})", finding.name, finding.gives, finding.detail);
+        let how = if finding.needed { "to mend it" } else { "to get it" };
+        if let Some(advice) = &finding.advice {
+            let _ = writeln!(text, "{:26} {how}: {advice}", "");
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_cannot_be_right_is_found() {
+        let (then, now) = (Millis::new(SANE_MS.start), Millis::new(SANE_MS.start + 1));
+        assert!(clock(now, None).present && clock(now, Some(then)).present && clock(now, Some(now)).present);
+        let behind = clock(then, Some(now));
+        assert!(!behind.present && behind.detail.contains("before the newest entry"), "{behind:?}");
+        assert!(!clock(Millis::new(0), None).present && !clock(Millis::new(SANE_MS.end), None).present);
+    }
 }

@@ -1,6 +1,7 @@
 //! `crealeph execution`: what became of executions, which rule decided, and whether that still follows.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use crealeph_contracts::scalar::{ExecutionId, Name, RobotId};
@@ -11,36 +12,28 @@ use crealeph_runtime::builder::{self, Execution as Found};
 use serde_json::json;
 
 use super::Verdict;
-use super::ledger::{At, Settled, named};
+use super::ledger::{Settled, named};
+use super::on_ledger::{Opened, Task};
 use super::policy::remedies;
 use crate::failure::Failure;
 use crate::output::Output;
 
-const EXAMPLES: &str = "\
+pub(super) const EXAMPLES: &str = "\
 Examples:
   crealeph execution list --robot robot-7
   crealeph execution show 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f
   crealeph execution why 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f
   crealeph execution replay 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --attempt 2
+  crealeph ledger export log.jsonl && crealeph execution replay e-1 --from log.jsonl
 
 `replay` derives the snapshot at the recorded place again, asks policy and gate again under the recorded rules, and says
-whether the recorded verdict follows. It calls no agent and writes nothing.
+whether the recorded verdict follows. It calls no agent and writes nothing. With --from it needs no ledger
+but an export, whose every entry is checked against its hash; who signed it is for `crealeph ledger verify` to say.
 
 Exit codes: 0 done, 1 there is no such execution, or a replay that does not follow, 2 cannot be done.";
 
-/// See what became of an execution, why, and whether it follows
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub(super) struct Execution {
-    #[command(flatten)]
-    at: At,
-
-    #[command(subcommand)]
-    task: Task,
-}
-
 #[derive(Debug, Subcommand)]
-enum Task {
+pub(super) enum ExecutionTask {
     /// List events of executions, newest first
     List {
         /// Of this robot alone
@@ -65,7 +58,7 @@ enum Task {
 }
 
 #[derive(Debug, Args)]
-struct Named {
+pub(super) struct Named {
     /// The executionId
     execution: String,
     /// The robot, where several have an execution of this id
@@ -74,35 +67,39 @@ struct Named {
     /// Of this attempt alone
     #[arg(long)]
     attempt: Option<u64>,
+    /// An export (`crealeph ledger export`) to read instead of a ledger
+    #[arg(long, value_name = "EXPORT")]
+    from: Option<PathBuf>,
 }
 
-impl Execution {
-    pub(super) fn wants_json(&self) -> bool {
-        self.at.json
-    }
-
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let at = self.at.settle()?;
-        match self.task {
-            Task::List { robot, state, limit, cursor } => list(&at, robot, state, limit, cursor, output),
-            Task::Show(named) => show(&at, &named, output),
-            Task::Why(named) => why(&at, &named, output),
-            Task::Replay(named) => replay(&at, &named, output),
+impl Task for ExecutionTask {
+    fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+        match self {
+            ExecutionTask::List { robot, state, limit, cursor } => {
+                list(at, robot, state, limit, cursor, output)
+            }
+            ExecutionTask::Show(named) => show(at, &named, output),
+            ExecutionTask::Why(named) => why(at, &named, output),
+            ExecutionTask::Replay(named) => replay(at, &named, output),
         }
     }
 }
 
 impl Named {
-    fn find(&self, at: &Settled) -> Result<Found, Failure> {
+    fn open(&self, at: &Settled, output: &Output) -> Result<Opened, Failure> {
+        Opened::new(at, self.from.as_deref(), output)
+    }
+
+    fn find(&self, opened: &Opened) -> Result<Found, Failure> {
         let id = named("execution", &self.execution, ExecutionId::parse)?;
         let robot = self.robot.as_ref().map(|name| named("robot", name, RobotId::parse)).transpose()?;
-        let found = builder::execution(&at.open()?, &at.tenant, robot.as_ref(), &id)?;
+        let found = builder::execution(&opened.ledger, &opened.tenant, robot.as_ref(), &id)?;
         found.ok_or_else(|| Failure::NoExecution(self.execution.clone()))
     }
 
     /// The records asked for, and a failure where there are none.
-    fn records(&self, at: &Settled) -> Result<Vec<Record>, Failure> {
-        let records = self.find(at)?.records.into_iter().map(|(_, record)| record);
+    fn records(&self, opened: &Opened) -> Result<Vec<Record>, Failure> {
+        let records = self.find(opened)?.records.into_iter().map(|(_, record)| record);
         let records: Vec<Record> = records
             .filter(|record| self.attempt.is_none_or(|attempt| record.request.attempt.get() == attempt))
             .collect();
@@ -167,7 +164,7 @@ fn event_line(event: &Stored) -> String {
 }
 
 fn show(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Failure> {
-    let found = named.find(at)?;
+    let found = named.find(&named.open(at, output)?)?;
     if at.is_json(output) {
         let texts = |entries: &[Stored]| entries.iter().map(Stored::canonical).collect::<Vec<_>>().join(",");
         let records: Vec<Stored> = found.records.iter().map(|(entry, _)| entry.clone()).collect();
@@ -196,7 +193,7 @@ fn show(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Fai
 }
 
 fn why(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Failure> {
-    let records = named.records(at)?;
+    let records = named.records(&named.open(at, output)?)?;
     let Some(record) = records.last() else { return Ok(Verdict::Good) };
     if at.is_json(output) {
         let reasons: Vec<serde_json::Value> = record
@@ -262,12 +259,12 @@ fn why_told(record: &Record) -> String {
 }
 
 fn replay(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Failure> {
-    let records = named.records(at)?;
-    let ledger = at.open()?;
+    let opened = named.open(at, output)?;
+    let records = named.records(&opened)?;
     let is_json = at.is_json(output);
     let mut follows = true;
     for record in &records {
-        let checks = builder::replay(&ledger, &at.tenant, record)?;
+        let checks = builder::replay(&opened.ledger, &opened.tenant, record)?;
         let is_same = checks.iter().all(Check::is_same);
         follows &= is_same;
         let attempt = record.request.attempt.get();

@@ -4,12 +4,16 @@ mod agent;
 mod backtest;
 mod build;
 mod completions;
+mod demo;
 mod doctor;
 mod execution;
+mod init;
 mod ledger;
 mod man;
+mod on_ledger;
 mod policy;
 mod review;
+mod robot;
 mod sandbox;
 mod schema;
 mod snapshot;
@@ -18,8 +22,9 @@ mod work;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use self::on_ledger::OnLedger;
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -41,7 +46,7 @@ Exit codes: 0 valid or done, 1 judged and refused, 2 cannot judge (unreadable in
 
 /// Trust what AI agents do: CreAleph decides, agents execute, the ledger remembers.
 #[derive(Debug, Parser)]
-#[command(name = "crealeph", version, about, after_help = EXIT_CODES, arg_required_else_help = true)]
+#[command(name = "crealeph", version, after_help = EXIT_CODES, arg_required_else_help = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -49,6 +54,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(init::Init),
     Validate(validate::Validate),
     Schema(schema::Schema),
     Policy(policy::Policy),
@@ -56,26 +62,59 @@ enum Command {
     Work(work::Work),
     Ledger(Box<ledger::LedgerCommand>),
     Build(Box<build::Build>),
-    Execution(Box<execution::Execution>),
-    Review(Box<review::Review>),
+    /// See what became of an execution, why, and whether it follows
+    #[command(after_help = execution::EXAMPLES)]
+    Execution(Box<OnLedger<execution::ExecutionTask>>),
+    /// Look at the drafts that wait for a person, and approve or reject them
+    #[command(after_help = review::EXAMPLES)]
+    Review(Box<OnLedger<review::ReviewTask>>),
+    /// See how a robot stands, and what would help
+    #[command(after_help = robot::EXAMPLES)]
+    Robot(Box<OnLedger<robot::RobotTask>>),
     Agent(agent::AgentCommand),
     Sandbox(Box<sandbox::SandboxCommand>),
     Doctor(doctor::Doctor),
+    Demo(demo::Demo),
     Completions(completions::Completions),
     Man(man::Man),
 }
 
-/// The whole command line, for completions and man pages.
+/// The whole command line, its help wrapped to whatever width there is.
 pub(crate) fn command_line() -> clap::Command {
-    Arguments::command()
+    reflowed(Arguments::command())
+}
+
+/// Joins the lines of each paragraph of the help's end, so that they are broken where the reader's screen ends; what is
+/// indented stays as it is.
+fn reflowed(command: clap::Command) -> clap::Command {
+    let help = command.get_after_help().map(ToString::to_string);
+    let command = command.mut_subcommands(reflowed);
+    let Some(help) = help else { return command };
+    let mut text = String::new();
+    let mut is_open = false;
+    for line in help.lines() {
+        let is_prose = !line.is_empty() && !line.starts_with(' ');
+        if !text.is_empty() {
+            text.push(if is_open && is_prose { ' ' } else { '\n' });
+        }
+        text.push_str(line);
+        is_open = is_prose && !line.ends_with(':');
+    }
+    command.after_help(text)
 }
 
 /// Runs the command that the arguments name.
 pub(crate) fn run() -> ExitCode {
-    let arguments = Arguments::parse();
+    let parsed = command_line().try_get_matches();
+    let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
+        Ok(arguments) => arguments,
+        Err(error) => return not_run(&error),
+    };
     let wants_json = arguments.command.wants_json();
-    let mut output = Output::new();
-    let result = arguments.command.run(&mut output).and_then(|verdict| output.flush().map(|()| verdict));
+    let result = Output::new().and_then(|mut output| {
+        let verdict = arguments.command.run(&mut output)?;
+        output.flush().map(|()| verdict)
+    });
     match result {
         Ok(Verdict::Good) => ExitCode::SUCCESS,
         Ok(Verdict::Bad) => ExitCode::from(1),
@@ -89,9 +128,29 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
+/// Help, a version, or arguments that are not understood; these are told as JSON where the rest would be.
+fn not_run(error: &clap::Error) -> ExitCode {
+    let wants_json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
+    let failure = if wants_json && error.use_stderr() {
+        let message = error.render().to_string();
+        Failure::Usage(message.trim_start_matches("error: ").trim_end().to_owned())
+    } else {
+        match error.print().and_then(|()| std::io::Write::flush(&mut std::io::stdout())) {
+            Ok(()) => return ExitCode::from(if error.use_stderr() { 2 } else { 0 }),
+            Err(lost) => Failure::Output(lost),
+        }
+    };
+    if failure.is_closed_pipe() {
+        return ExitCode::SUCCESS;
+    }
+    report(&failure, wants_json);
+    ExitCode::from(failure.exit_code())
+}
+
 impl Command {
     fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         match self {
+            Command::Init(command) => command.run(output),
             Command::Validate(command) => command.run(output),
             Command::Schema(command) => command.run(output),
             Command::Policy(command) => command.run(output),
@@ -101,9 +160,11 @@ impl Command {
             Command::Build(command) => command.run(output),
             Command::Execution(command) => command.run(output),
             Command::Review(command) => command.run(output),
+            Command::Robot(command) => command.run(output),
             Command::Agent(command) => command.run(output),
             Command::Sandbox(command) => command.run(output),
             Command::Doctor(command) => command.run(output),
+            Command::Demo(command) => command.run(output),
             Command::Completions(command) => command.run(output),
             Command::Man(command) => command.run(output),
         }
@@ -119,23 +180,22 @@ impl Command {
             Command::Build(command) => command.wants_json(),
             Command::Execution(command) => command.wants_json(),
             Command::Review(command) => command.wants_json(),
+            Command::Robot(command) => command.wants_json(),
             Command::Agent(command) => command.wants_json(),
             Command::Sandbox(command) => command.wants_json(),
-            Command::Doctor(command) => command.json,
-            Command::Schema(_) | Command::Completions(_) | Command::Man(_) => false,
+            Command::Doctor(command) => command.wants_json(),
+            Command::Init(_)
+            | Command::Schema(_)
+            | Command::Demo(_)
+            | Command::Completions(_)
+            | Command::Man(_) => false,
         }
     }
 }
 
 /// Says on standard error why a command failed, and every cause behind it.
 fn report(failure: &Failure, wants_json: bool) {
-    let mut message = failure.to_string();
-    let mut source = std::error::Error::source(failure);
-    while let Some(cause) = source {
-        message.push_str(": ");
-        message.push_str(&cause.to_string());
-        source = cause.source();
-    }
+    let message = failure.message();
     if wants_json {
         eprintln!("{}", serde_json::json!({ "error": { "code": failure.code(), "message": message } }));
     } else {

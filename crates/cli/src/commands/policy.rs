@@ -9,6 +9,7 @@ use crealeph_contracts::json::{Limits, Node};
 use crealeph_contracts::policy_output::{Decision, PolicyReason};
 use crealeph_contracts::{PolicyInput, PolicyOutput};
 use crealeph_decision::policy::{Rules, RulesSource, Standing, evaluate, standings};
+use crealeph_runtime::configuration::rules_of;
 
 use super::Verdict;
 use crate::failure::Failure;
@@ -134,12 +135,7 @@ impl Asked {
 pub(super) fn read_rules(file: Option<PathBuf>) -> Result<(RulesSource, Rules), Failure> {
     let Some(path) = file else { return Ok((RulesSource::default(), Rules::default())) };
     let bytes = Source::new(Some(path.clone())).read_bounded(DEFAULT_MAX_BYTES)?;
-    let source: RulesSource = toml::from_slice(&bytes).map_err(|error| Failure::RulesFile {
-        path: path.clone(),
-        why: error.to_string().trim_end().to_owned(),
-    })?;
-    let rules = Rules::load(&source).map_err(|source| Failure::Rules { path, source })?;
-    Ok((source, rules))
+    Ok(rules_of(&path, &bytes)?)
 }
 
 fn told(input: &PolicyInput, answer: &PolicyOutput) -> String {

@@ -8,11 +8,12 @@ use crealeph_runtime::review::{VerdictError, settle, waiting};
 use serde_json::json;
 
 use super::Verdict;
-use super::ledger::{At, Settled, named};
+use super::ledger::{Settled, named};
+use super::on_ledger::Task;
 use crate::failure::Failure;
 use crate::output::Output;
 
-const EXAMPLES: &str = "\
+pub(super) const EXAMPLES: &str = "\
 Examples:
   crealeph review list --robot robot-7
   crealeph review show 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f
@@ -24,19 +25,8 @@ the same again changes nothing.
 
 Exit codes: 0 done, 1 refused: no such draft, or it has another verdict, 2 cannot be done.";
 
-/// Look at the drafts that wait for a person, and approve or reject them
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub(super) struct Review {
-    #[command(flatten)]
-    at: At,
-
-    #[command(subcommand)]
-    task: Task,
-}
-
 #[derive(Debug, Subcommand)]
-enum Task {
+pub(super) enum ReviewTask {
     /// List drafts without a verdict, newest first
     List {
         /// Of this robot alone
@@ -61,7 +51,7 @@ enum Task {
 }
 
 #[derive(Debug, Args)]
-struct Opined {
+pub(super) struct Opined {
     /// The draft's id
     artifact: String,
     /// Why
@@ -72,24 +62,19 @@ struct Opined {
     by: Option<String>,
 }
 
-impl Review {
-    pub(super) fn wants_json(&self) -> bool {
-        self.at.json
-    }
-
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let at = self.at.settle()?;
-        match self.task {
-            Task::List { robot, limit, cursor } => {
-                list(&at, robot.as_deref(), limit, cursor.as_deref(), output)?
+impl Task for ReviewTask {
+    fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+        match self {
+            ReviewTask::List { robot, limit, cursor } => {
+                list(at, robot.as_deref(), limit, cursor.as_deref(), output)?
             }
-            Task::Show { artifact } => {
+            ReviewTask::Show { artifact } => {
                 let id = named("artifact", &artifact, LedgerId::parse)?;
                 let entry = at.open()?.get(&at.tenant, &id)?.ok_or(VerdictError::NoEntry(id))?;
                 output.json(&entry.canonical())?;
             }
-            Task::Approve(opined) => opined.run(&at, Opinion::Approved, output)?,
-            Task::Reject(opined) => opined.run(&at, Opinion::Rejected, output)?,
+            ReviewTask::Approve(opined) => opined.run(at, Opinion::Approved, output)?,
+            ReviewTask::Reject(opined) => opined.run(at, Opinion::Rejected, output)?,
         }
         Ok(Verdict::Good)
     }

@@ -7,20 +7,22 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use crealeph_sandbox::{
-    Cancel, Change, Config, Exposure, Grants, HOME, Host, Limits, Mount, Network, Outcome, Place, Preset,
-    SECRETS, Sandbox, SandboxError, Secret, Seed, Spec, Stdin, Stream, View,
+    Cancel, Change, ChangeKind, Config, Exit, Exposure, Grants, HOME, Host, Limits, Mount, Network, Outcome,
+    Place, Preset, SECRETS, Sandbox, SandboxError, Secret, Seed, Spec, Stdin, Stream, Verdict as Reached,
+    View,
 };
 use serde_json::json;
 
 use super::Verdict;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::render::counted;
 
 const EXAMPLES: &str = "\
 Examples:
   crealeph sandbox run -- python3 -c 'print(1)'
   crealeph sandbox run --view . --preset rust -- cargo test --offline
-  crealeph sandbox run --host api.example.com:443 --secret API_KEY -- ./agent
+  crealeph sandbox run --view . --host api.example.com:443 --secret API_KEY -- ./agent
   crealeph sandbox explain --view . --preset node -- npm test
 
 A PATH may be shown elsewhere: `--read data=/input`. Nothing that is not granted is there.
@@ -171,13 +173,19 @@ impl Options {
         let mut spec = self.spec()?;
         spec.views = views.iter().map(|(view, at)| Mount { view, at: at.clone() }).collect();
         let cancel = Cancel::new().map_err(Failure::Output)?;
+        let lost = std::sync::OnceLock::new();
         let pass_on = |stream: Stream, bytes: &[u8]| {
             // Whoever closed our output does not stop the command; its changes are still listed.
-            let _ = match stream {
+            let passed = match stream {
                 Stream::Stdout => std::io::stdout().write_all(bytes).and_then(|()| std::io::stdout().flush()),
                 Stream::Stderr => std::io::stderr().write_all(bytes),
                 Stream::Trace => Ok(()),
             };
+            if let Err(error) = passed
+                && error.kind() != std::io::ErrorKind::BrokenPipe
+            {
+                let _ = lost.set(error);
+            }
         };
         let outcome = sandbox.run_with_output(&spec, &cancel, (!self.json).then_some(&pass_on))?;
         let mut changes = Vec::new();
@@ -192,7 +200,10 @@ impl Options {
         } else {
             eprint!("{}", told(&outcome, &changes));
         }
-        Ok(verdict)
+        match lost.into_inner() {
+            Some(error) => Err(Failure::Output(error)),
+            None => Ok(verdict),
+        }
     }
 
     /// What each view leaves out, relative to it. A path that no view would have shown is a mistake.
@@ -244,7 +255,7 @@ impl Options {
             "trace": spec.grants.trace,
             "limits": spec.limits,
         });
-        if self.json || !output.is_terminal() {
+        if self.json || !output.is_for_person() {
             output.json(&facts.to_string())?;
         } else {
             output.text(&explained(&spec, &views, &self.hide))?;
@@ -366,12 +377,28 @@ fn told(outcome: &Outcome, changes: &[(PathBuf, Vec<Change>)]) -> String {
         let _ = writeln!(text, "sandbox: {cut}");
     }
     for connection in &outcome.connections {
-        let _ = writeln!(text, "sandbox: {:?} {}", connection.verdict, connection.target);
+        let became = match connection.verdict {
+            Reached::Connected => "connected to",
+            Reached::NotGranted => "refused, since it is not granted (--host):",
+            Reached::PrivateAddress => "refused, since it leads to a private address:",
+            Reached::Unresolved => "found no address of",
+            Reached::Unreachable => "could not reach",
+            Reached::Malformed => "refused what the proxy does not understand:",
+            Reached::TooMany => "refused, since too many are open at once:",
+        };
+        let _ = writeln!(text, "sandbox: {became} {}", connection.target);
     }
     for (lower, list) in changes {
-        let _ = writeln!(text, "sandbox: {} changes in the view of {}", list.len(), lower.display());
+        let count = counted(list.len(), "change");
+        let _ = writeln!(text, "sandbox: {count} in the view of {}", lower.display());
         for change in list.iter().take(SHOWN) {
-            let _ = writeln!(text, "  {:?} {}", change.kind, change.path.display());
+            let became = match change.kind {
+                ChangeKind::Deleted => "deleted",
+                ChangeKind::Created => "created",
+                ChangeKind::Modified => "modified",
+                ChangeKind::Mode => "mode of",
+            };
+            let _ = writeln!(text, "  {became} {}", change.path.display());
         }
         if list.len() > SHOWN {
             let _ = writeln!(text, "  and {} more; --json lists them all", list.len() - SHOWN);
@@ -381,7 +408,12 @@ fn told(outcome: &Outcome, changes: &[(PathBuf, Vec<Change>)]) -> String {
         let _ = writeln!(text, "sandbox: reduced, without {}; {}", missing.what, missing.advice);
     }
     if !outcome.succeeded() {
-        let _ = writeln!(text, "sandbox: the command ended with {:?}", outcome.exit);
+        let ended = match outcome.exit {
+            Exit::Code(code) => format!("ended with exit code {code}"),
+            Exit::Signal(signal) => format!("was ended by signal {signal}"),
+            Exit::Killed => "was ended with its sandbox".to_owned(),
+        };
+        let _ = writeln!(text, "sandbox: the command {ended}");
     }
     text
 }

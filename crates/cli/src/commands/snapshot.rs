@@ -13,9 +13,10 @@ use crealeph_contracts::violation::Report;
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::policy::RulesSource;
 use crealeph_decision::snapshot::{Facts, Question, Snapshot, SnapshotType};
+use crealeph_runtime::builder::Scopes;
 
 use super::Verdict;
-use super::ledger::{At, Settled};
+use super::ledger::{At, Settled, named};
 use super::policy::read_rules;
 use crate::failure::Failure;
 use crate::input::{DEFAULT_MAX_BYTES, Line, Source, next_line};
@@ -55,7 +56,7 @@ pub(super) struct SnapshotCommand {
     #[arg(long, value_name = "INSTANT")]
     at: Option<String>,
 
-    /// A file of rules whose `[coherence]` counts (see `crealeph policy --help`)
+    /// A file of rules whose `[coherence]` counts, instead of the configuration's (see `crealeph policy --help`)
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
 }
@@ -70,14 +71,18 @@ impl SnapshotCommand {
             None => None,
             Some(text) => Some(Instant::parse(text).map_err(|why| Failure::BadInstant(text.clone(), why))?),
         };
-        let is_json = self.wants_json() || !output.is_terminal();
-        let (RulesSource { coherence: rules, .. }, _) = read_rules(self.rules)?;
+        let is_json = self.wants_json() || !output.is_for_person();
+        let rules = match self.rules {
+            Some(file) => Some(read_rules(Some(file))?.0),
+            None => None,
+        };
         let snapshot = match self.from {
             Some(file) => {
                 let progress = Progress::new("entries read", output);
+                let rules = rules.unwrap_or_default().coherence;
                 from_file(file, progress, self.at_ledger.tenant(), self.robot.as_deref(), at, &rules)?
             }
-            None => from_ledger(&self.at_ledger.settle()?, self.robot.as_deref(), at, &rules)?,
+            None => from_ledger(&self.at_ledger.settle()?, self.robot.as_deref(), at, rules)?,
         };
         if is_json {
             output.json(&snapshot.to_json())?;
@@ -118,15 +123,11 @@ fn from_ledger(
     ledger: &Settled,
     robot: Option<&str>,
     at: Option<Instant>,
-    rules: &CoherenceRules,
+    rules: Option<RulesSource>,
 ) -> Result<Snapshot, Failure> {
-    let robot = robot.ok_or(Failure::RobotMissing)?;
-    let bad = |why: crealeph_contracts::scalar::IdentifierError| Failure::BadName {
-        what: "robot",
-        name: robot.to_owned(),
-        why: why.to_string(),
-    };
-    let robot = RobotId::parse(robot).map_err(bad)?;
+    let robot = named("robot", robot.ok_or(Failure::RobotMissing)?, RobotId::parse)?;
+    let scopes = Scopes::load(&ledger.configuration, rules)?;
+    let rules = &scopes.of(&ledger.tenant, &robot).coherence;
     let facts = ledger.open()?.facts(&ledger.tenant, &robot, at, rules)?;
     let snapshot = facts.and_then(|facts| Snapshot::derive(facts, rules));
     snapshot.ok_or_else(|| Failure::SnapshotEmpty(robot.as_str().to_owned()))

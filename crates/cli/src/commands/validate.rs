@@ -153,7 +153,7 @@ fn context_document<'a>(name: &str, bytes: &'a [u8], limits: &Limits) -> Result<
     document.ok_or_else(|| {
         let mut report = crealeph_contracts::Report::default();
         faults.into_iter().for_each(|fault| report.add_fault(fault));
-        Failure::Invalid { name: name.to_owned(), expected: "context", violations: report.into_violations() }
+        Failure::NoContext { name: name.to_owned(), violations: report.into_violations() }
     })
 }
 

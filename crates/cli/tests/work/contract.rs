@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{World, item, item_with};
 
@@ -201,6 +201,19 @@ fn what_tests_write_is_discarded_and_what_was_ignored_is_not_tested() {
 }
 
 #[test]
+fn a_change_too_large_for_a_ledger_entry_is_named_there() {
+    let world = World::new();
+    let script = "i=0; while [ $i -lt 6000 ]; do echo $i > file-with-a-rather-long-name-$i; i=$((i+1)); done";
+    let bounds = json!({ "constraints": { "max_files": 10_000, "max_delta_size": 10_000 } });
+    let line = world.run_one(item_with("w", script, bounds));
+    assert_eq!((&line["status"], &line["metrics"]["files_touched"]), (&json!("success"), &json!(6000)));
+    let listed = world.crealeph(&["ledger", "list", "--type", "run_receipt"]);
+    let entry: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!(entry["payload"]["receiptId"], line["receipt_id"]);
+    assert_eq!(entry["payload"]["receiptHash"], world.receipt(&line)["receipt_hash"]);
+}
+
+#[test]
 fn one_task_in_words() {
     let world = World::new();
     let arguments = ["work", "run", "--agent", "two", "echo done > done.txt", "--test", "test -s done.txt"];
@@ -211,7 +224,7 @@ fn one_task_in_words() {
     assert_eq!(world.read("done.txt"), "done\n");
     let ran = crate::world::ran(&world.crealeph(&["work", "run", "--agent", "tow", "x"]));
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("known are: one, three, two"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("known are: claude, codex, one, three, two"), "{}", ran.stderr);
 }
 
 #[test]

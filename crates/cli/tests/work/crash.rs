@@ -26,6 +26,7 @@ fn killed_at_any_moment_the_state_is_before_or_after() {
     let mut landed = 0;
     for attempt in 0..kills() {
         let before = world.state();
+        let prepared = count_prepared(&world);
         let path = world.items(&[item_with(&format!("w{attempt}"), change, constraints.clone())]);
         let mut child = world
             .command(&["work", "run", &path])
@@ -34,9 +35,17 @@ fn killed_at_any_moment_the_state_is_before_or_after() {
             .spawn()
             .unwrap();
         // Spread without repeating: the fractional parts of multiples of the golden ratio.
-        let moment_us = whole_us * ((attempt * 618_034) % 1_000_000) / 1_000_000;
-        std::thread::sleep(Duration::from_micros(moment_us));
-        signal(child.id(), "KILL");
+        let share = (attempt * 618_034) % 1_000_000;
+        match attempt % 2 {
+            // Anywhere between the start and the end.
+            0 => std::thread::sleep(Duration::from_micros(whole_us * share * 3 / 2_000_000)),
+            // In the short time in which the change lands.
+            _ => {
+                wait_until_prepared(&world, &mut child, prepared);
+                std::thread::sleep(Duration::from_micros(share * 120_000 / 1_000_000));
+            }
+        }
+        child.kill().unwrap();
         child.wait().unwrap();
         let recovered = world.crealeph(&["work", "recover"]);
         assert!(recovered.status.success(), "{}", String::from_utf8_lossy(&recovered.stderr));
@@ -56,6 +65,18 @@ fn killed_at_any_moment_the_state_is_before_or_after() {
     println!("{landed} of {} had landed", kills());
     let leftovers: Vec<_> = fs::read_dir(world.at(".crealeph/runs/owners")).unwrap().collect();
     assert!(leftovers.is_empty(), "{leftovers:?}");
+}
+
+/// How often a change was about to land.
+fn count_prepared(world: &World) -> usize {
+    world.read(".crealeph/runs/journal.jsonl").matches("{\"event\":\"prepared\"").count()
+}
+
+/// Waits until a change is about to land, or the process is over.
+fn wait_until_prepared(world: &World, child: &mut std::process::Child, before: usize) {
+    while count_prepared(world) == before && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// The result of the newest successful run.

@@ -13,4 +13,5 @@ mod crash;
 mod delivery;
 mod fire;
 mod many;
+mod tasks;
 mod world;

@@ -69,8 +69,10 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> (Option<Document<'a>>, Vec
         Err(stop) => {
             let (line, column) = line_and_column(text, stop.offset);
             let last = Node { text, tokens: &parser.tokens, index: parser.tokens.len().saturating_sub(1) };
+            // What follows the whole document belongs to no value in it.
+            let pointer = if parser.open.is_empty() { String::new() } else { last.pointer() };
             faults.push(Fault {
-                pointer: last.pointer(),
+                pointer,
                 span: (stop.offset, stop.offset + 1),
                 code: stop.code,
                 message: format!("{} (line {line}, column {column})", stop.message),
@@ -720,6 +722,12 @@ mod tests {
             let message = &faults.last().unwrap().message;
             assert!(message.contains(expected), "{text:?}: {message}");
         }
+    }
+
+    #[test]
+    fn what_follows_the_document_belongs_to_no_value_in_it() {
+        assert_eq!(codes("{\"a\":{\"b\":1}} {}"), fault("", Code::Syntax));
+        assert_eq!(codes("{\"a\":{\"b\":1 2}}"), fault("/a/b", Code::Syntax));
     }
 
     #[test]

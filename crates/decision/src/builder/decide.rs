@@ -3,7 +3,7 @@
 //! snapshot, whose event would not be legal (R9). Everything else is [`Ready`] for the gate's way.
 
 use crealeph_contracts::agent_input::{
-    AllowedLineage, ArtifactType, Coherence, ContractVersion, Objective, ObjectiveAction,
+    AllowedLineage, ArtifactType, Coherence, ContractVersion, Objective, ObjectiveAction, ObjectiveType,
 };
 use crealeph_contracts::builder::{CoherenceReport, ErrorCode, OnPartial};
 use crealeph_contracts::contract::{Valid, to_json};
@@ -12,7 +12,7 @@ use crealeph_contracts::execution_event::ExecutionState;
 use crealeph_contracts::instant::{Instant, Timestamp};
 use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::policy_input::{IntelligenceSnapshot, RequestedObjective};
-use crealeph_contracts::scalar::{ActionName, LedgerId, Literal, Name, Number, Text, Version};
+use crealeph_contracts::scalar::{ActionName, LedgerId, Literal, Name, Number, TenantId, Text, Version};
 use crealeph_contracts::shape::{List, Set};
 use crealeph_contracts::violation::Violations;
 use crealeph_contracts::{AgentInput, BuilderResponse, PolicyInput, PolicyOutput};
@@ -43,6 +43,8 @@ pub struct Situation<'a> {
     pub coherence: &'a CoherenceRules,
     /// Artifact types that configuration adds.
     pub widened: &'a Widened,
+    /// The version of the configuration in force.
+    pub configuration: Blake3,
     /// When freshness is judged.
     pub now: Instant,
 }
@@ -85,7 +87,9 @@ pub struct Ready {
     /// There was more than may be named.
     pub is_lineage_cut: bool,
     /// What an agent may make.
-    pub artifact_types: Set<ArtifactType>,
+    pub artifact_types: Set<ArtifactType, 1>,
+    /// The version of the configuration in force.
+    pub configuration: Blake3,
     /// When freshness was judged.
     pub evaluated_at: Timestamp,
     /// BLAKE3 of the canonical PolicyInput.
@@ -116,17 +120,18 @@ pub enum DecideError {
     /// A document that was put together here breaks its contract.
     #[error("the input for the agent breaks its contract: {0}; report this")]
     Invalid(Violations),
-    /// A name that the record needs cannot be one.
-    #[error("the snapshot of robot `{robot}` has no lineage to depend on; report this")]
-    NoLineage {
-        /// The robot.
-        robot: String,
+    /// An objective for which nothing may be made.
+    #[error("no type of artifact is allowed for `{objective}`; report this")]
+    NoArtifactTypes {
+        /// The objective.
+        objective: ObjectiveType,
     },
 }
 
 /// Decides.
 pub fn decide(situation: Situation<'_>) -> Result<Decided, DecideError> {
-    let Situation { asked, is_retry, snapshot, seq, rules, coherence, widened, now } = situation;
+    let Situation { asked, is_retry, snapshot, seq, rules, coherence, widened, configuration, now } =
+        situation;
     let request = &asked.request;
     let robot = || request.robot_id.as_str().to_owned();
     let Some(snapshot) = snapshot else {
@@ -141,9 +146,13 @@ pub fn decide(situation: Situation<'_>) -> Result<Decided, DecideError> {
         ));
     };
     let verdict = &snapshot.coherence;
-    if let Some(detail) = missing_lineage(&snapshot) {
-        return Ok(refused(asked, ErrorCode::MissingLineage, Some(report(verdict, &verdict.reason)), detail));
-    }
+    let lineage = match lineage(&snapshot) {
+        Ok(lineage) => lineage,
+        Err(detail) => {
+            let report = report(verdict, &verdict.reason);
+            return Ok(refused(asked, ErrorCode::MissingLineage, Some(report), detail));
+        }
+    };
     if is_retry && verdict.status == Coherence::Stale {
         let detail =
             format!("{}; make it anew, then send the request again: nothing was written", verdict.reason);
@@ -153,13 +162,13 @@ pub fn decide(situation: Situation<'_>) -> Result<Decided, DecideError> {
     let object =
         JsonObject::parse(&snapshot.to_json()).ok_or_else(|| DecideError::TooDeep { robot: robot() })?;
     let snapshot_digest = Blake3::of(object.canonical().as_bytes());
-    let lineage: Set<LedgerId, 1> =
-        Set::new(snapshot.facts.lineage.clone()).ok_or_else(|| DecideError::NoLineage { robot: robot() })?;
     let policy_input = policy_input(asked, &snapshot, object.clone(), rules, now);
     let policy = evaluate(&policy_input, rules);
     let on_partial = request.coherence_policy.on_partial;
     let gate = gate(verdict.status, on_partial, request.dry_run, policy.decision);
-    let artifact_types = widened.artifact_types(request.objective_type);
+    let objective = request.objective_type;
+    let artifact_types = Set::new(widened.artifact_types(objective).as_slice().to_vec())
+        .ok_or(DecideError::NoArtifactTypes { objective })?;
     let input = match gate {
         Gate::Refuse { .. } => None,
         Gate::Run { mode, .. } => Some(AgentInput {
@@ -181,8 +190,7 @@ pub fn decide(situation: Situation<'_>) -> Result<Decided, DecideError> {
             },
             intelligence_snapshot: object,
             allowed_lineage: AllowedLineage { depends_on: lineage.clone() },
-            allowed_artifact_types: Set::new(artifact_types.as_slice().to_vec())
-                .ok_or_else(|| DecideError::NoLineage { robot: robot() })?,
+            allowed_artifact_types: artifact_types.clone(),
             output_schema_version: Version::from(OUTPUT_SCHEMA),
         }),
     };
@@ -197,6 +205,7 @@ pub fn decide(situation: Situation<'_>) -> Result<Decided, DecideError> {
         lineage,
         is_lineage_cut: snapshot.facts.is_lineage_cut,
         artifact_types,
+        configuration,
         evaluated_at: policy_input.evaluated_at.clone(),
         policy_input_digest: canonical_digest(&policy_input),
         thresholds: to_json(&policy_input.thresholds),
@@ -208,20 +217,20 @@ pub fn decide(situation: Situation<'_>) -> Result<Decided, DecideError> {
     })))
 }
 
-/// What is wrong with the lineage, if anything is (R12).
-fn missing_lineage(snapshot: &Snapshot) -> Option<String> {
+/// What may be depended on, or what is wrong with it (R12).
+fn lineage(snapshot: &Snapshot) -> Result<Set<LedgerId, 1>, String> {
     for kind in SnapshotType::ALL {
         if let Some(newest) = snapshot.facts.newest.get(kind)
             && newest.reach.is_broken
         {
-            return Some(format!(
+            return Err(format!(
                 "the lineage of the newest {}, `{}`, names an entry the ledger does not hold; restore it, then send the request again",
                 kind.as_str(),
                 newest.entry.id
             ));
         }
     }
-    snapshot.facts.lineage.is_empty().then(|| {
+    Set::new(snapshot.facts.lineage.clone()).ok_or_else(|| {
         "no entry may be depended on; append one that counts, then send the request again".to_owned()
     })
 }
@@ -235,25 +244,40 @@ fn policy_input(
     now: Instant,
 ) -> PolicyInput {
     let request = &asked.request;
+    let objective = request.objective_type;
+    let mut input =
+        policy_question(&asked.tenant_id, snapshot, object, rules, ActionName::from(BUILDER_RUN), now);
+    if request.coherence_policy.on_partial == OnPartial::DraftOnly {
+        input.thresholds.further.extend(Number::new(1.0).map(|one| ("allowDraftOnly".into(), one)));
+    }
+    input.requested_objective = Name::parse(objective.as_str())
+        .ok()
+        .map(|kind| RequestedObjective { kind, action: Name::from(objective::action(objective)) });
+    input
+}
+
+/// The question whether an action may run on a snapshot, `object` being its document, under the rules' own thresholds.
+pub fn policy_question(
+    tenant: &TenantId,
+    snapshot: &Snapshot,
+    object: JsonObject,
+    rules: &Rules,
+    action: ActionName,
+    now: Instant,
+) -> PolicyInput {
     let mut thresholds = rules.thresholds().clone();
     thresholds.further.retain(|(name, _)| &**name != "allowDraftOnly");
-    if request.coherence_policy.on_partial == OnPartial::DraftOnly {
-        thresholds.further.extend(Number::new(1.0).map(|one| ("allowDraftOnly".into(), one)));
-    }
-    let objective = request.objective_type;
     PolicyInput {
-        tenant_id: asked.tenant_id.clone(),
-        robot_id: request.robot_id.clone(),
+        tenant_id: tenant.clone(),
+        robot_id: snapshot.facts.robot_id.clone(),
         policy_contract_version: ContractVersion::V1,
         evaluated_at: Timestamp::from(now),
         coherence_status: snapshot.coherence.status,
         snapshot_at: snapshot.snapshot_at.clone(),
         intelligence_snapshot: IntelligenceSnapshot::new(object),
         ledger_recency: snapshot.recency(),
-        requested_action: Some(ActionName::from(BUILDER_RUN)),
-        requested_objective: Name::parse(objective.as_str())
-            .ok()
-            .map(|kind| RequestedObjective { kind, action: Name::from(objective::action(objective)) }),
+        requested_action: Some(action),
+        requested_objective: None,
         thresholds,
     }
 }

@@ -5,8 +5,8 @@ use crealeph_contracts::BuilderRequest;
 use crealeph_contracts::contract::{Valid, to_json};
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::execution_event::ExecutionState;
-use crealeph_contracts::json::{JsonObject, ObjectWriter, push_text};
-use crealeph_contracts::scalar::{ClientKey, ExecutionId, IdentifierError, TenantId};
+use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::scalar::{ClientKey, ExecutionId, IdentifierError, Name, TenantId};
 
 /// A request with everything that is not in its document: whose it is, and the execution it names or was given.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,16 +56,24 @@ impl Asked {
     pub fn record_key(&self) -> Result<ClientKey, IdentifierError> {
         record_key(self.request.robot_id.as_str(), self.execution_id.as_str(), self.attempt())
     }
+
+    /// The name under which one process at a time is at work on this execution.
+    pub fn lease_name(&self) -> Result<Name, IdentifierError> {
+        let identity = JsonObject::build(|object| {
+            object
+                .text("execution", self.execution_id.as_str())
+                .text("robot", self.request.robot_id.as_str());
+        });
+        Name::parse(&format!("execution:{}", Blake3::of(identity.as_str().as_bytes())))
+    }
 }
 
 /// The key of the record of an attempt; keys are a tenant's own.
 pub fn record_key(robot: &str, execution: &str, attempt: u64) -> Result<ClientKey, IdentifierError> {
-    let mut identity = String::new();
-    let mut object = ObjectWriter::new(&mut identity);
-    push_text(object.key("execution"), execution);
-    object.raw("attempt", &attempt.to_string()).text("robot", robot);
-    object.end();
-    ClientKey::parse(&format!("execution_record:{}", Blake3::of(identity.as_bytes())))
+    let identity = JsonObject::build(|object| {
+        object.text("execution", execution).raw("attempt", &attempt.to_string()).text("robot", robot);
+    });
+    ClientKey::parse(&format!("execution_record:{}", Blake3::of(identity.as_str().as_bytes())))
 }
 
 /// What the ledger holds of an execution.

@@ -40,6 +40,7 @@ pub(super) fn write(
         if let Some(rerun_of) = &asked.rerun_of {
             object.text("rerunOfExecutionId", rerun_of.as_str());
         }
+        object.text("configurationVersion", &ready.configuration.to_string());
         write_snapshot(ready, object);
         write_policy(ready, object);
         write_gate(ready, object);
@@ -126,6 +127,8 @@ pub struct Record {
     pub rerun_of: Option<ExecutionId>,
     /// An earlier attempt had failed.
     pub is_retry: bool,
+    /// The version of the configuration that was in force.
+    pub configuration: Blake3,
     /// The place in the ledger up to which was read.
     pub seq: u64,
     /// The digest of the snapshot.
@@ -165,6 +168,7 @@ impl Record {
                     None => None,
                 },
                 is_retry: record.member("isRetry")?.boolean()?,
+                configuration: digest(record.member("configurationVersion"))?,
                 seq: seq as u64,
                 snapshot_digest: digest(snapshot.member("digest"))?,
                 evaluated_at: Instant::parse(&text(policy.member("evaluatedAt"))?).ok()?,

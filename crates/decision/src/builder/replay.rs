@@ -65,6 +65,7 @@ pub fn replay_under(
         rules,
         coherence: &record.coherence,
         widened: &widened,
+        configuration: record.configuration,
         now: record.evaluated_at,
     })?;
     let ready = match decided {

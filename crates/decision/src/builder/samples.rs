@@ -1,6 +1,7 @@
 //! Small snapshots and requests that the tests of this folder share.
 
 use crealeph_contracts::contract::Valid;
+use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::entry::Entry;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::json::{Limits, parse};
@@ -80,6 +81,7 @@ pub(super) fn decided(known: Known, is_retry: bool, change: impl Fn(String) -> S
         rules: &rules,
         coherence: &coherence,
         widened: &widened,
+        configuration: Blake3::of(b"configuration"),
         now: Instant::parse(now).unwrap(),
     })
     .unwrap()

@@ -6,9 +6,11 @@ use crealeph_contracts::scalar::Literal;
 mod confidence;
 mod evaluate;
 mod rules;
+mod way;
 
 pub use evaluate::{Standing, evaluate, standings};
 pub use rules::{ActionSource, Example, Rules, RulesError, RulesSource, ThresholdsSource};
+pub use way::{Step, way_to_run};
 
 /// The ids of the rules, in the order they are asked (R22).
 pub mod rule {

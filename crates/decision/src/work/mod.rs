@@ -3,7 +3,11 @@
 mod admission;
 mod paths;
 mod plan;
+mod policy;
+mod tasks;
 
 pub use admission::{Capsule, Deltas, Denial, admit, run_hash};
 pub use paths::{DeltaClass, PathRules, PathRulesError, PathRulesSource};
 pub use plan::{Blocked, Dependent, Plan, PlanError, plan};
+pub use policy::{NotAllowed, WORK_RUN, may_run};
+pub use tasks::{Task, TaskError, items_of_tasks};

@@ -2,9 +2,11 @@
 //! nothing and cannot pass row-level security; the tenant is set for each transaction, and where it is not, nothing
 //! is seen. A tenant's appends take turns on the lock of its log; different tenants' do not.
 
+mod leases;
 mod read;
 mod rows;
 mod session;
+mod tls;
 mod write;
 
 use std::path::Path;
@@ -22,7 +24,7 @@ use crate::store::{Backend, Question, Writer};
 use session::{Server, Session};
 
 /// Each step brings a database from its index to the next version.
-const MIGRATIONS: &[&str] = &[include_str!("schema-1.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema-1.sql"), include_str!("schema-2.sql")];
 const VERSION: u32 = MIGRATIONS.len() as u32;
 /// The oldest server that works: 15.
 const MIN_SERVER: i32 = 150_000;
@@ -139,9 +141,11 @@ impl Backend for Postgres {
         self.readers.with(wait_ms, busy, connect, |session| {
             let mode = "ISOLATION LEVEL REPEATABLE READ READ ONLY";
             // A connection that lay idle may be gone, for example with a server that was started again.
-            if session.is_closed() || session.begin(mode, tenant).is_err() {
+            session.begin(mode, tenant);
+            if session.is_closed() || session.open().is_err() {
                 *session = self.server.connect()?;
-                session.begin(mode, tenant)?;
+                session.begin(mode, tenant);
+                session.open()?;
             }
             let answered = question(&mut read::PostgresReads { session });
             let ended = session.run("COMMIT");

@@ -1,21 +1,24 @@
 //! The SQLite writer: one immediate transaction for a whole group, durable when it returns.
 
 use crealeph_contracts::digest::Sha256;
-use crealeph_contracts::scalar::{LedgerId, TenantId};
+use crealeph_contracts::scalar::{LedgerId, Name, TenantId};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::failure::Place;
+use super::leases;
 use super::read::stored_hashes;
 use super::rows::{self, ENTRY, HEAD, STEP, row_id};
 use crate::checkpoint::ORIGIN_PREFIX;
+use crate::clock::Clock;
 use crate::entry::ids_text;
 use crate::error::LedgerError;
 use crate::identity::random_name;
+use crate::lease::Token;
 use crate::merkle::Frontier;
 use crate::position::Millis;
 use crate::read::StoredCheckpoint;
 use crate::store::{
-    Addition, EventIdentity, Head, Known, Needs, Row, Step, Transaction, Unwritten, Work, Writer,
+    Addition, EventIdentity, Head, Known, LeaseRow, Needs, Row, Step, Transaction, Unwritten, Work, Writer,
 };
 
 #[derive(Debug)]
@@ -234,5 +237,29 @@ impl Transaction for InSqlite<'_> {
         let sql = "SELECT 1 FROM entries WHERE log = ?1 AND id = ?2";
         let found = self.connection.query_row(sql, params![head.number, id.as_str()], |_| Ok(())).optional();
         found.map(|found| found.is_some()).map_err(|error| self.failed(&error))
+    }
+
+    fn time(&mut self, clock: &Clock) -> Result<Millis, LedgerError> {
+        Ok(clock.now())
+    }
+
+    fn lease(&mut self, tenant: &TenantId, name: &Name) -> Result<Option<LeaseRow>, LedgerError> {
+        leases::find(self.connection, self.place, tenant, name)
+    }
+
+    fn next_token(&mut self, tenant: &TenantId) -> Result<Token, LedgerError> {
+        leases::next_token(self.connection, tenant).map_err(|error| self.failed(&error))
+    }
+
+    fn put_lease(&mut self, tenant: &TenantId, lease: &LeaseRow) -> Result<(), LedgerError> {
+        leases::put(self.connection, tenant, lease).map_err(|error| self.failed(&error))
+    }
+
+    fn drop_lease(&mut self, tenant: &TenantId, name: &Name, token: Token) -> Result<(), LedgerError> {
+        leases::remove(self.connection, tenant, name, token).map_err(|error| self.failed(&error))
+    }
+
+    fn forget_leases(&mut self, tenant: &TenantId, before: Millis) -> Result<(), LedgerError> {
+        leases::forget(self.connection, tenant, before).map_err(|error| self.failed(&error))
     }
 }

@@ -3,6 +3,7 @@
 
 mod appending;
 mod concurrency;
+mod leases;
 mod proposed;
 mod provable;
 mod reading;
@@ -24,6 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.extend_from_slice(reading::CASES);
     cases.extend_from_slice(concurrency::CASES);
     cases.extend_from_slice(proposed::CASES);
+    cases.extend_from_slice(leases::CASES);
     cases.extend_from_slice(provable::CASES);
     cases
 }

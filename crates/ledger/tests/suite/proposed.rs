@@ -1,13 +1,15 @@
-//! Ids that are made before the entry is written, and facts with the place they were read at.
+//! For CreAleph's own entries: ids that are made before the entry is written, what nobody else may write, and facts with
+//! the place they were read at.
 
-use super::{Case, Fixture, append_one, entry, local};
+use super::{Case, Fixture, append_one, entry, event, local};
 use crealeph_contracts::scalar::RobotId;
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::snapshot::SnapshotType;
-use crealeph_ledger::{AppendError, Refusal};
+use crealeph_ledger::{AppendError, RESERVED_KEYS, RESERVED_TYPES, Refusal};
 
 pub(super) const CASES: &[Case] = &[
     ("an id made before is the entry's, once", ids_made_before),
+    ("what only CreAleph writes is refused from outside", reserved),
     ("facts are told with their place, and again up to an earlier one", facts_with_place),
 ];
 
@@ -37,6 +39,35 @@ fn ids_made_before(fixture: &dyn Fixture) {
     assert_eq!(taken(twice).0, 1);
     assert_eq!(ledger.last_seq(&local()).unwrap().get(), 3, "a refused batch leaves nothing");
     assert!(ledger.audit(&local()).unwrap().is_none());
+}
+
+fn reserved(fixture: &dyn Fixture) {
+    let place = fixture.place();
+    let ledger = place.init();
+    let signal = append_one(&ledger, entry("signal", "{}", ""));
+    let kinds = RESERVED_TYPES.iter().map(|kind| (entry(kind, "{}", ""), *kind));
+    let keys = RESERVED_KEYS.iter().map(|prefix| {
+        let key = format!("\"key\":\"{prefix}x\"");
+        (entry("signal", "{}", &key), *prefix)
+    });
+    for (forged, named) in kinds.chain(keys) {
+        let batch = vec![entry("signal", "{}", ""), forged.clone()];
+        for refused in [
+            ledger.append(&local(), batch.clone()),
+            ledger.submit(&local(), batch).and_then(|pending| pending.wait()),
+        ] {
+            let Err(AppendError::Refused { position: 1, refusal }) = refused else {
+                panic!("{named} was taken: {refused:?}");
+            };
+            assert_eq!(refusal.code(), "reserved");
+            assert!(refusal.to_string().contains(named), "{refusal}");
+        }
+        ledger.append_as(&local(), vec![(None, forged)]).unwrap();
+    }
+    // Events are anyone's to write, judged by their contract, and so are keys that only look alike.
+    let at = signal.created_at.to_string();
+    append_one(&ledger, event("e", "planned", 1, &at, &[&signal.id], ""));
+    append_one(&ledger, entry("signal", "{}", r#""key":"reviews:x""#));
 }
 
 fn facts_with_place(fixture: &dyn Fixture) {

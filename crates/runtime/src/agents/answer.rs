@@ -6,8 +6,12 @@ use crealeph_contracts::json::Limits;
 use crealeph_contracts::shape::Shape as _;
 use crealeph_contracts::{AgentInput, AgentOutput, Valid, Violations};
 
+use super::NoAnswer;
+
 /// Violations that a reason spells out; the others are counted.
 const SPELT_OUT: usize = 5;
+/// The clause of what is no JSON document at all.
+const NOT_A_DOCUMENT: &str = "R3";
 /// The longest reason, in bytes.
 const MAX_REASON_BYTES: usize = 4096;
 
@@ -16,13 +20,15 @@ pub(super) fn judge(
     text: &[u8],
     max_bytes: usize,
     input: &Valid<AgentInput>,
-) -> Result<Valid<AgentOutput>, String> {
+) -> Result<Valid<AgentOutput>, NoAnswer> {
+    let no_document =
+        |reason: &str| Err(NoAnswer { reason: reason.to_owned(), clauses: vec![NOT_A_DOCUMENT] });
     let written = text.trim_ascii();
     if written.is_empty() {
-        return Err("the answer is empty; an agent answers with one AgentOutput document".to_owned());
+        return no_document("the answer is empty; an agent answers with one AgentOutput document");
     }
     if written.starts_with(b"```") {
-        return Err("the answer is fenced with ```; answer with the bare JSON document".to_owned());
+        return no_document("the answer is fenced with ```; answer with the bare JSON document");
     }
     let asked = AgentInput::clone(input).into_parts();
     Valid::parse_in(text, &Limits { max_bytes }, |output, report| answers_input(output, &asked, report))
@@ -58,12 +64,15 @@ fn start(text: &str, max_bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(max_bytes)).unwrap_or_default()
 }
 
-fn refused(violations: &Violations) -> String {
+fn refused(violations: &Violations) -> NoAnswer {
     let all = violations.as_slice();
     let told: Vec<String> = all.iter().take(SPELT_OUT).map(ToString::to_string).collect();
     let mut reason = format!("the answer breaks its contract: {}", told.join("; "));
     if all.len() > SPELT_OUT {
         reason.push_str(&format!("; and {} more", all.len() - SPELT_OUT));
     }
-    bounded(reason)
+    let mut clauses: Vec<&'static str> = all.iter().map(|violation| violation.clause).collect();
+    clauses.sort_unstable();
+    clauses.dedup();
+    NoAnswer { reason: bounded(reason), clauses }
 }

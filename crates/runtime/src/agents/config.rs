@@ -3,7 +3,6 @@
 //! when the agent is called, so that one agent's lack does not take the others away.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,61 +13,14 @@ use crealeph_sandbox::{Config, Host, Preset, Sandbox, SandboxError};
 use toml::Value;
 use ureq::http::{HeaderName, HeaderValue, Uri};
 
-use super::table::{Table, Wrong, absolute};
-use super::{Agents, Example, Http, OpenAi, Process};
+use super::{Agent, Agents, Example, Http, OpenAi, Process};
+use crate::configuration::{ConfigError, Configuration, Table, Wrong, absolute, read_text};
 
-/// The largest configuration that is read, in bytes.
-const MAX_CONFIGURATION_BYTES: u64 = 1 << 20;
 const MAX_AGENTS: usize = 256;
 const MAX_LISTED: usize = 64;
 const HOUR_MS: u64 = 60 * 60 * 1000;
 
 const KINDS: &[&str] = &["process", "http", "openai", "example"];
-
-/// Why the agents of a configuration cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file is there and cannot be read.
-    #[error("cannot read `{}`; check its permissions", .path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The file is too large to be a configuration.
-    #[error("`{}` is larger than {MAX_CONFIGURATION_BYTES} bytes; it is not a configuration", .path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file is not TOML.
-    #[error("`{}` is not TOML: {why}", .path.display())]
-    NotToml {
-        /// The file.
-        path: PathBuf,
-        /// Where and why.
-        why: String,
-    },
-    /// A table is not understood.
-    #[error("the agent `{agent}` in `{}` cannot be used: {why}", .path.display())]
-    Agent {
-        /// The file.
-        path: PathBuf,
-        /// The agent's name, as written.
-        agent: String,
-        /// What is wrong and what to do.
-        why: String,
-    },
-    /// The sandbox's state directory cannot be used.
-    #[error("the agents in `{}` have no sandbox to run in", .path.display())]
-    Sandbox {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: SandboxError,
-    },
-}
 
 /// What every kind has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,9 +53,17 @@ pub(super) struct ProcessSettings {
 #[derive(Clone, Debug)]
 pub(super) struct HttpSettings {
     pub(super) url: String,
+    pub(super) via: Via,
+    pub(super) bounds: Bounds,
+}
+
+/// How a server is called.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Via {
     pub(super) headers: BTreeMap<String, String>,
     pub(super) secret_headers: BTreeMap<String, SecretHeader>,
-    pub(super) bounds: Bounds,
+    /// The certificates that its own must rest on, in place of the usual ones.
+    pub(super) ca_file: Option<PathBuf>,
 }
 
 /// A model behind an OpenAI-compatible endpoint.
@@ -112,8 +72,7 @@ pub(super) struct OpenAiSettings {
     pub(super) base_url: String,
     pub(super) model: String,
     pub(super) instructions: Option<String>,
-    pub(super) headers: BTreeMap<String, String>,
-    pub(super) secret_headers: BTreeMap<String, SecretHeader>,
+    pub(super) via: Via,
     /// A JSON Schema by artifact type.
     pub(super) schemas: BTreeMap<String, serde_json::Value>,
     pub(super) max_enum_values: u64,
@@ -145,30 +104,20 @@ enum Settings {
     Example(Bounds),
 }
 
-/// Reads the agents of a configuration file; none where there is no file. `state_dir` is where sandboxes keep what
-/// they need while they run.
+/// Reads the agents of a configuration. `state_dir` is where sandboxes keep what they need while they run.
 ///
 /// # Errors
-/// When the file cannot be read or one of its agents is not understood.
-pub fn load(path: &Path, state_dir: &Path) -> Result<Agents, ConfigError> {
-    let Some(text) = read(path)? else { return Ok(Agents::default()) };
-    let document: toml::Table = text.parse().map_err(|why: toml::de::Error| ConfigError::NotToml {
-        path: path.to_owned(),
-        why: why.to_string(),
-    })?;
-    let folder = folder_of(path);
-    let refused =
-        |agent: &str, why: Wrong| ConfigError::Agent { path: path.to_owned(), agent: agent.to_owned(), why };
-    let tables = match document.get("agents") {
-        None => return Ok(Agents::default()),
-        Some(Value::Table(tables)) if tables.len() <= MAX_AGENTS => tables,
-        Some(Value::Table(_)) => {
-            return Err(refused("*", format!("there are more than {MAX_AGENTS}; split them")));
-        }
-        Some(_) => {
-            return Err(refused("*", "`agents` is not a table; write `[agents.\"planner@1\"]`".to_owned()));
-        }
+/// When one of them is not understood.
+pub fn load(configuration: &Configuration, state_dir: &Path) -> Result<Agents, ConfigError> {
+    let refused = |agent: &str, why: Wrong| ConfigError::Agent {
+        path: configuration.path().to_owned(),
+        agent: agent.to_owned(),
+        why,
     };
+    let Some(tables) = configuration.section("agents")? else { return Ok(Agents::default()) };
+    if tables.len() > MAX_AGENTS {
+        return Err(refused("*", format!("there are more than {MAX_AGENTS}; split them")));
+    }
     let mut sandboxes = Sandboxes { state_dir, full: None, reduced: None };
     let mut agents = Agents::default();
     for (name, table) in tables {
@@ -177,23 +126,19 @@ pub fn load(path: &Path, state_dir: &Path) -> Result<Agents, ConfigError> {
         let Value::Table(table) = table else {
             return Err(refused(name, format!("it is not a table; write `[agents.\"{name}\"]`")));
         };
-        match settings(table, &folder).map_err(|why| refused(name, why))? {
-            Settings::Example(bounds) => {
-                agents.insert(version.clone(), Box::new(Example::new(version, bounds)))
-            }
-            Settings::Http(settings) => {
-                agents.insert(version.clone(), Box::new(Http::new(version.as_str(), settings)));
-            }
-            Settings::OpenAi(settings) => {
-                agents.insert(version.clone(), Box::new(OpenAi::new(version.as_str(), *settings)));
-            }
+        let settings = settings(table, configuration.folder()).map_err(|why| refused(name, why))?;
+        let agent: Box<dyn Agent> = match settings {
+            Settings::Example(bounds) => Box::new(Example::new(version.clone(), bounds)),
+            Settings::Http(settings) => Box::new(Http::new(name, settings)),
+            Settings::OpenAi(settings) => Box::new(OpenAi::new(name, *settings)),
             Settings::Process(settings) => {
-                let sandbox = sandboxes
-                    .get(settings.accepts_reduced)
-                    .map_err(|source| ConfigError::Sandbox { path: path.to_owned(), source })?;
-                agents.insert(version.clone(), Box::new(Process::new(version.as_str(), *settings, sandbox)));
+                let sandbox = sandboxes.get(settings.accepts_reduced).map_err(|source| {
+                    ConfigError::Sandbox { path: configuration.path().to_owned(), source }
+                })?;
+                Box::new(Process::new(name, *settings, sandbox))
             }
-        }
+        };
+        agents.insert(version, serde_json::to_string(table).unwrap_or_default(), agent);
     }
     Ok(agents)
 }
@@ -237,28 +182,6 @@ impl Sandboxes<'_> {
         *place = Some(Arc::clone(&sandbox));
         Ok(sandbox)
     }
-}
-
-/// Reads a configuration file within its bound; nothing where there is none.
-pub(crate) fn read(path: &Path) -> Result<Option<String>, ConfigError> {
-    let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
-    let file = match std::fs::File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unreadable(error)),
-    };
-    let mut text = String::new();
-    file.take(MAX_CONFIGURATION_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
-    match text.len() as u64 > MAX_CONFIGURATION_BYTES {
-        true => Err(ConfigError::TooLarge { path: path.to_owned() }),
-        false => Ok(Some(text)),
-    }
-}
-
-/// The folder a file lies in, in full.
-pub(crate) fn folder_of(path: &Path) -> PathBuf {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }
 
 fn settings(table: &toml::Table, folder: &Path) -> Result<Settings, Wrong> {
@@ -323,8 +246,7 @@ fn http(table: &Table<'_>, folder: &Path) -> Result<HttpSettings, Wrong> {
     let url =
         table.text("url")?.ok_or("`url` is missing; write `url = \"https://agents.example.com/plan\"`")?;
     check_url("url", url)?;
-    let (headers, secret_headers) = header_tables(table, folder)?;
-    Ok(HttpSettings { url: url.to_owned(), headers, secret_headers, bounds: bounds(table)? })
+    Ok(HttpSettings { url: url.to_owned(), via: via(table, folder)?, bounds: bounds(table)? })
 }
 
 fn openai(table: &Table<'_>, folder: &Path) -> Result<OpenAiSettings, Wrong> {
@@ -333,22 +255,21 @@ fn openai(table: &Table<'_>, folder: &Path) -> Result<OpenAiSettings, Wrong> {
         .ok_or("`base_url` is missing; write `base_url = \"https://api.example.com/v1\"`")?;
     check_url("base_url", url)?;
     let model = table.text("model")?.ok_or("`model` is missing; name the model to ask")?;
-    let (headers, mut secret_headers) = header_tables(table, folder)?;
+    let mut via = via(table, folder)?;
     let keys = table.entries("key", 2, |name, value| {
         value.as_str().map(str::to_owned).ok_or_else(|| format!("the value of `{name}` is not a text"))
     })?;
     if !keys.is_empty() {
         let fields = keys.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
         let header = secret_header("key", &Value::Table(fields), folder)?;
-        secret_headers
+        via.secret_headers
             .insert("authorization".to_owned(), SecretHeader { prefix: "Bearer ".to_owned(), ..header });
     }
     Ok(OpenAiSettings {
         base_url: url.to_owned(),
         model: model.to_owned(),
         instructions: table.text("instructions")?.map(str::to_owned),
-        headers,
-        secret_headers,
+        via,
         schemas: table.entries("schemas", MAX_LISTED, |name, value| payload_schema(name, value, folder))?,
         max_enum_values: table.number("max_enum_values", 500, 0, 100_000)?,
         max_schema_bytes: table.number("max_schema_bytes", 100_000, 0, 16 << 20)?,
@@ -364,7 +285,7 @@ fn payload_schema(kind: &str, value: &Value, folder: &Path) -> Result<serde_json
     }
     let path = value.as_str().ok_or_else(|| format!("the schema of `{kind}` is not the path of a file"))?;
     let path = absolute(folder, path);
-    let text = read(&path).map_err(|error| error.to_string())?;
+    let text = read_text(&path).map_err(|error| error.to_string())?;
     let text = text.ok_or_else(|| format!("there is no schema `{}`", path.display()))?;
     let schema: serde_json::Value = serde_json::from_str(&text)
         .map_err(|error| format!("the schema `{}` is not JSON: {error}", path.display()))?;
@@ -374,9 +295,7 @@ fn payload_schema(kind: &str, value: &Value, folder: &Path) -> Result<serde_json
     }
 }
 
-type Headers = (BTreeMap<String, String>, BTreeMap<String, SecretHeader>);
-
-fn header_tables(table: &Table<'_>, folder: &Path) -> Result<Headers, Wrong> {
+fn via(table: &Table<'_>, folder: &Path) -> Result<Via, Wrong> {
     let headers = table.entries("headers", MAX_LISTED, |name, value| {
         let text = value.as_str().ok_or_else(|| format!("the value of `{name}` is not a text"))?;
         check_header(name, Some(text)).map(|()| text.to_owned())
@@ -385,7 +304,8 @@ fn header_tables(table: &Table<'_>, folder: &Path) -> Result<Headers, Wrong> {
         check_header(name, None)?;
         secret_header(name, value, folder)
     })?;
-    Ok((headers, secret_headers))
+    let ca_file = table.text("ca_file")?.map(|path| absolute(folder, path));
+    Ok(Via { headers, secret_headers, ca_file })
 }
 
 /// A URL that may be called: over TLS, or in clear to this machine alone.

@@ -8,13 +8,21 @@ use crealeph_contracts::json::{JsonObject, Limits, ObjectWriter};
 use crealeph_contracts::{AgentInput, Valid};
 use crealeph_sandbox::Cancel;
 
-use super::Agent;
+use super::{Agent, NoAnswer};
 
 /// What an agent is checked against, by the clause it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Clause {
-    /// One whole AgentOutput that keeps the contract alone and against its input (agent-boundary-v1 §5, §6; R16).
-    Answer,
+    /// It comes to an end by itself, within its time and its output's bound.
+    Bounds,
+    /// What it says is one JSON document (R1–R6).
+    Document,
+    /// With the fields of an AgentOutput and no others (agent-boundary-v1 §5).
+    Fields,
+    /// That keeps to what it was given: types, lineage, execution (§6).
+    Limits,
+    /// And does not contradict itself (R16).
+    Consistency,
     /// An input that may be worked on is worked on: the status is `succeeded`.
     Success,
     /// Two calls with the same input are answered alike (§7: no memory).
@@ -23,23 +31,53 @@ pub enum Clause {
 
 impl Clause {
     /// Every clause, in order.
-    pub const ALL: [Clause; 3] = [Clause::Answer, Clause::Success, Clause::Stability];
+    pub const ALL: [Clause; 7] = [
+        Clause::Bounds,
+        Clause::Document,
+        Clause::Fields,
+        Clause::Limits,
+        Clause::Consistency,
+        Clause::Success,
+        Clause::Stability,
+    ];
+
+    /// The clauses that each answer is judged by.
+    const OF_AN_ANSWER: [Clause; 5] =
+        [Clause::Bounds, Clause::Document, Clause::Fields, Clause::Limits, Clause::Consistency];
+
+    /// The clause of a violation.
+    fn of_violation(clause: &str) -> Clause {
+        match clause {
+            "boundary/5" | "R4" => Clause::Fields,
+            "boundary/6" => Clause::Limits,
+            "R16" => Clause::Consistency,
+            _ => Clause::Document,
+        }
+    }
 
     /// Its name, for programs.
     pub fn as_str(self) -> &'static str {
         match self {
-            Clause::Answer => "answer",
+            Clause::Bounds => "bounds",
+            Clause::Document => "R1-R6",
+            Clause::Fields => "boundary/5",
+            Clause::Limits => "boundary/6",
+            Clause::Consistency => "R16",
             Clause::Success => "success",
-            Clause::Stability => "stability",
+            Clause::Stability => "boundary/7",
         }
     }
 
     /// What it asks, for a person.
     pub fn asks(self) -> &'static str {
         match self {
-            Clause::Answer => "every answer is one AgentOutput that keeps the contract, within its bounds",
+            Clause::Bounds => "it ends by itself, within its time and size",
+            Clause::Document => "what it says is one JSON document",
+            Clause::Fields => "with the fields of an AgentOutput, and no others",
+            Clause::Limits => "that keeps to the types and ids it was given",
+            Clause::Consistency => "and does not contradict itself or its input",
             Clause::Success => "every input here can be worked on, so its status is `succeeded`",
-            Clause::Stability => "the same input is answered alike twice",
+            Clause::Stability => "the same input is answered alike twice: no memory",
         }
     }
 }
@@ -76,13 +114,16 @@ pub fn check(agent: &dyn Agent, case: &Case, sameness: Sameness, cancel: &Cancel
     let finding = |clause, fault| Finding { clause, fault };
     let first = match agent.call(&case.input, cancel).answer {
         Ok(first) => first,
-        Err(reason) => return vec![finding(Clause::Answer, Some(reason))],
+        Err(none) => return broken(&none),
     };
-    let mut findings = vec![finding(Clause::Answer, None), finding(Clause::Success, unsuccessful(&first))];
+    let mut findings: Vec<Finding> =
+        Clause::OF_AN_ANSWER.into_iter().map(|clause| finding(clause, None)).collect();
+    findings.push(finding(Clause::Success, unsuccessful(&first)));
     let second = match agent.call(&case.input, cancel).answer {
         Ok(second) => second,
-        Err(reason) => {
-            findings.push(finding(Clause::Stability, Some(format!("the second call failed: {reason}"))));
+        Err(none) => {
+            let fault = format!("the second call failed: {}", none.reason);
+            findings.push(finding(Clause::Stability, Some(fault)));
             return findings;
         }
     };
@@ -101,6 +142,24 @@ pub fn check(agent: &dyn Agent, case: &Case, sameness: Sameness, cancel: &Cancel
     };
     findings.push(finding(Clause::Stability, fault.map(str::to_owned)));
     findings
+}
+
+/// What there is to say where there is no answer: the clauses it breaks, and those it keeps as far as they can be
+/// judged. What did not end well has said nothing, and what is no document has no fields.
+fn broken(none: &NoAnswer) -> Vec<Finding> {
+    let broken: Vec<Clause> = match none.clauses.as_slice() {
+        [] => vec![Clause::Bounds],
+        clauses => clauses.iter().map(|clause| Clause::of_violation(clause)).collect(),
+    };
+    let last_judged = match broken.iter().min() {
+        Some(first @ (Clause::Bounds | Clause::Document)) => *first,
+        _ => Clause::Consistency,
+    };
+    Clause::OF_AN_ANSWER
+        .into_iter()
+        .filter(|clause| *clause <= last_judged)
+        .map(|clause| Finding { clause, fault: broken.contains(&clause).then(|| none.reason.clone()) })
+        .collect()
 }
 
 fn unsuccessful(output: &AgentOutput) -> Option<String> {

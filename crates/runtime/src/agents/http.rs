@@ -9,7 +9,7 @@ use crealeph_sandbox::{Cancel, Redactor};
 use super::answer::{bounded, judge, tokens_used};
 use super::config::{Bounds, HttpSettings};
 use super::transport::{Deadline, Reply, Transport};
-use super::{Agent, Call};
+use super::{Agent, Call, NoAnswer};
 
 /// How much of a refusal's body a reason quotes, in characters.
 const QUOTED: usize = 300;
@@ -26,7 +26,7 @@ impl Agent for Http {
     fn call(&self, input: &Valid<AgentInput>, cancel: &Cancel) -> Call {
         let bounds = &self.settings.bounds;
         let (answer, diagnostics) = match self.transport.secrets() {
-            Err(why) => (Err(bounded(why)), String::new()),
+            Err(why) => (Err(bounded(why).into()), String::new()),
             Ok(secrets) => {
                 let sent = self.transport.post(
                     input.to_json(),
@@ -39,8 +39,11 @@ impl Agent for Http {
                     Ok(Reply { status: 200, body, .. }) => {
                         (self.judged(body, &secrets.redactor, input), String::new())
                     }
-                    Ok(reply) => refused(&reply, bounds, &secrets.redactor),
-                    Err(why) => (Err(bounded(why)), String::new()),
+                    Ok(reply) => {
+                        let (reason, diagnostics) = refused(&reply, bounds, &secrets.redactor);
+                        (Err(reason.into()), diagnostics)
+                    }
+                    Err(why) => (Err(bounded(why).into()), String::new()),
                 }
             }
         };
@@ -58,7 +61,7 @@ impl Agent for Http {
 
 impl Http {
     pub(super) fn new(name: &str, settings: HttpSettings) -> Self {
-        let transport = Transport::new(&settings.url, &settings.headers, &settings.secret_headers);
+        let transport = Transport::new(&settings.url, &settings.via);
         Http { name: name.to_owned(), settings, transport }
     }
 
@@ -67,12 +70,12 @@ impl Http {
         body: Vec<u8>,
         redactor: &Redactor,
         input: &Valid<AgentInput>,
-    ) -> Result<Valid<AgentOutput>, String> {
+    ) -> Result<Valid<AgentOutput>, NoAnswer> {
         let most = self.settings.bounds.max_output_bytes;
         if body.len() as u64 > most {
-            return Err(format!(
+            return Err(NoAnswer::from(format!(
                 "the answer is longer than the {most} bytes allowed; shorten it or raise `max_output_bytes`"
-            ));
+            )));
         }
         let body = match std::str::from_utf8(&body) {
             Ok(text) => redactor.text(text).into_bytes(),
@@ -84,7 +87,7 @@ impl Http {
 }
 
 /// What a status other than 200 means: the reason, and the diagnostics.
-pub(super) fn refused<T>(reply: &Reply, bounds: &Bounds, redactor: &Redactor) -> (Result<T, String>, String) {
+pub(super) fn refused(reply: &Reply, bounds: &Bounds, redactor: &Redactor) -> (String, String) {
     let Reply { status, body, .. } = reply;
     let most = usize::try_from(bounds.max_diagnostics_bytes).unwrap_or(usize::MAX);
     let text = redactor.text(&String::from_utf8_lossy(body));
@@ -100,5 +103,5 @@ pub(super) fn refused<T>(reply: &Reply, bounds: &Bounds, redactor: &Redactor) ->
         }
         _ => format!("the agent's server answered with status {status}: {quoted}"),
     };
-    (Err(bounded(reason)), diagnostics)
+    (bounded(reason), diagnostics)
 }

@@ -8,7 +8,6 @@ mod example;
 mod http;
 mod openai;
 pub(crate) mod process;
-pub(crate) mod table;
 mod transport;
 
 use std::collections::BTreeMap;
@@ -19,7 +18,7 @@ use crealeph_contracts::scalar::Version;
 use crealeph_contracts::{AgentInput, AgentOutput};
 use crealeph_sandbox::Cancel;
 
-pub use config::{ConfigError, from_command, load};
+pub use config::{from_command, load};
 pub use example::{Example, answer as example_answer};
 pub use http::Http;
 pub use openai::OpenAi;
@@ -28,14 +27,29 @@ pub use process::Process;
 /// What came of calling an agent.
 #[derive(Debug)]
 pub struct Call {
-    /// The answer, judged against its input; or why there is none, in words an event can carry.
-    pub answer: Result<Valid<AgentOutput>, String>,
+    /// The answer, judged against its input; or why there is none.
+    pub answer: Result<Valid<AgentOutput>, NoAnswer>,
     /// Which agent it was and within which walls, for the record: name, kind, sandbox strength or `remote`.
     pub identity: JsonObject,
     /// What it wrote besides, bounded and with secrets taken out.
     pub diagnostics: String,
     /// How many tokens it used, where it said so.
     pub tokens_used: Option<f64>,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoAnswer {
+    /// The reason, in words an event can carry.
+    pub reason: String,
+    /// The clauses that what it said breaks; none where it said nothing that could be judged.
+    pub clauses: Vec<&'static str>,
+}
+
+impl From<String> for NoAnswer {
+    fn from(reason: String) -> Self {
+        NoAnswer { reason, clauses: Vec::new() }
+    }
 }
 
 /// One agent, ready to be called.
@@ -46,17 +60,29 @@ pub trait Agent: Send + Sync {
 
 /// The agents that requests may name.
 #[derive(Default)]
-pub struct Agents(BTreeMap<Version, Box<dyn Agent>>);
+pub struct Agents(BTreeMap<Version, Named>);
+
+struct Named {
+    /// What the configuration says of it, as JSON.
+    definition: String,
+    agent: Box<dyn Agent>,
+}
 
 impl Agents {
-    /// Adds an agent under the version that requests name it by.
-    pub fn insert(&mut self, version: Version, agent: Box<dyn Agent>) {
-        self.0.insert(version, agent);
+    /// Adds an agent under the version that requests name it by; `definition` is what the configuration says of it, as
+    /// JSON, without any secret.
+    pub fn insert(&mut self, version: Version, definition: String, agent: Box<dyn Agent>) {
+        self.0.insert(version, Named { definition, agent });
     }
 
     /// The agent of a version.
     pub fn get(&self, version: &Version) -> Option<&dyn Agent> {
-        self.0.get(version).map(|agent| &**agent)
+        self.0.get(version).map(|named| &*named.agent)
+    }
+
+    /// What the configuration says of the agent of a version, as JSON.
+    pub fn definition(&self, version: &Version) -> Option<&str> {
+        self.0.get(version).map(|named| named.definition.as_str())
     }
 
     /// Every version there is, sorted.

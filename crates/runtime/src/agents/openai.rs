@@ -18,7 +18,7 @@ use super::answer::{bounded, judge};
 use super::config::{Bounds, OpenAiSettings};
 use super::http::refused;
 use super::transport::{Deadline, Reply, Secrets, Transport};
-use super::{Agent, Call};
+use super::{Agent, Call, NoAnswer};
 
 /// How often a rate limit is waited out, at most.
 const MAX_WAITS: usize = 10;
@@ -41,14 +41,14 @@ pub struct OpenAi {
 }
 
 /// A judged answer with the tokens it took, or why there is none.
-type Answered = (Result<Valid<AgentOutput>, String>, Option<f64>);
+type Answered = (Result<Valid<AgentOutput>, NoAnswer>, Option<f64>);
 
 impl Agent for OpenAi {
     fn call(&self, input: &Valid<AgentInput>, cancel: &Cancel) -> Call {
         let mut notes = Vec::new();
         let (answer, tokens_used) = self.ask(input, cancel, &mut notes);
         Call {
-            answer: answer.map_err(bounded),
+            answer: answer.map_err(|none| NoAnswer { reason: bounded(none.reason), ..none }),
             identity: JsonObject::build(|object| {
                 object.text("name", &self.name).text("kind", "openai").text("sandbox", "remote");
                 object.text("url", &self.settings.base_url).text("model", &self.settings.model);
@@ -62,31 +62,30 @@ impl Agent for OpenAi {
 impl OpenAi {
     pub(super) fn new(name: &str, settings: OpenAiSettings) -> Self {
         let url = format!("{}/chat/completions", settings.base_url.trim_end_matches('/'));
-        let transport = Transport::new(&url, &settings.headers, &settings.secret_headers);
+        let transport = Transport::new(&url, &settings.via);
         OpenAi { name: name.to_owned(), settings, transport }
     }
 
     fn ask(&self, input: &Valid<AgentInput>, cancel: &Cancel, notes: &mut Vec<String>) -> Answered {
         let secrets = match self.transport.secrets() {
             Ok(secrets) => secrets,
-            Err(why) => return (Err(why), None),
+            Err(why) => return (Err(why.into()), None),
         };
         let body = self.request(input, notes);
         let reply = match self.send(&body, &secrets, cancel, notes) {
             Ok(reply) => reply,
-            Err(why) => return (Err(why), None),
+            Err(why) => return (Err(why.into()), None),
         };
         if reply.status != 200 {
-            let (answer, said) = refused(&reply, &self.settings.bounds, &secrets.redactor);
+            let (reason, said) = refused(&reply, &self.settings.bounds, &secrets.redactor);
             notes.push(said);
-            return (answer, None);
+            return (Err(reason.into()), None);
         }
         let most = self.settings.bounds.max_output_bytes;
         if reply.body.len() as u64 > most {
-            return (
-                Err(format!("the answer is longer than the {most} bytes allowed; raise `max_output_bytes`")),
-                None,
-            );
+            let reason =
+                format!("the answer is longer than the {most} bytes allowed; raise `max_output_bytes`");
+            return (Err(reason.into()), None);
         }
         let text = secrets.redactor.text(&String::from_utf8_lossy(&reply.body));
         match serde_json::from_str::<Completion<'_>>(&text) {
@@ -95,7 +94,9 @@ impl OpenAi {
                     completion.usage.as_ref().map(|usage| usage.total_tokens).filter(|tokens| *tokens >= 0.0);
                 (completion.answer(input, &self.settings.bounds), tokens)
             }
-            Err(error) => (Err(format!("the server's answer is not a chat completion: {error}")), None),
+            Err(error) => {
+                (Err(format!("the server's answer is not a chat completion: {error}").into()), None)
+            }
         }
     }
 
@@ -264,7 +265,15 @@ struct Made<'a> {
 }
 
 impl Completion<'_> {
-    fn answer(&self, input: &Valid<AgentInput>, bounds: &Bounds) -> Result<Valid<AgentOutput>, String> {
+    fn answer(&self, input: &Valid<AgentInput>, bounds: &Bounds) -> Result<Valid<AgentOutput>, NoAnswer> {
+        let content: Content<'_> = serde_json::from_str(self.text()?)
+            .map_err(|error| format!("the model's answer is not as asked: {error}"))?;
+        let document = self.document(&content, input)?;
+        judge(document.as_bytes(), usize::try_from(bounds.max_output_bytes).unwrap_or(usize::MAX), input)
+    }
+
+    /// What the model wrote, if it came to an end with it.
+    fn text(&self) -> Result<&str, String> {
         let choice = self.choices.first().ok_or("the server's answer holds no choice")?;
         if let Some(refusal) = &choice.message.refusal {
             return Err(format!("the model refused: {}", quoted(refusal)));
@@ -277,14 +286,10 @@ impl Completion<'_> {
             _ => {}
         }
         let text = choice.message.content.as_deref().unwrap_or_default();
-        let text = unfenced(text);
-        if text.is_empty() {
-            return Err("the model's answer is empty".to_owned());
+        match unfenced(text) {
+            "" => Err("the model's answer is empty".to_owned()),
+            text => Ok(text),
         }
-        let content: Content<'_> = serde_json::from_str(text)
-            .map_err(|error| format!("the model's answer is not as asked: {error}"))?;
-        let document = self.document(&content, input)?;
-        judge(document.as_bytes(), usize::try_from(bounds.max_output_bytes).unwrap_or(usize::MAX), input)
     }
 
     /// The AgentOutput that the model's answer comes to.

@@ -15,8 +15,8 @@ use crealeph_sandbox::{
 
 use super::answer::{bounded, end, judge, tokens_used};
 use super::config::ProcessSettings;
-use super::table::absolute;
-use super::{Agent, Call};
+use super::{Agent, Call, NoAnswer};
+use crate::configuration::absolute;
 
 /// How much of standard error a reason quotes, in bytes.
 const QUOTED_BYTES: usize = 800;
@@ -48,7 +48,7 @@ impl Agent for Process {
                 }
             }
             Err(error) => Call {
-                answer: Err(bounded(format!("the agent could not be run: {}", with_causes(&error)))),
+                answer: Err(bounded(format!("the agent could not be run: {}", with_causes(&error))).into()),
                 identity: self.identity(None),
                 diagnostics: String::new(),
                 tokens_used: None,
@@ -113,7 +113,14 @@ impl Process {
         }
     }
 
-    fn answer(&self, outcome: &Outcome, input: &Valid<AgentInput>) -> Result<Valid<AgentOutput>, String> {
+    fn answer(&self, outcome: &Outcome, input: &Valid<AgentInput>) -> Result<Valid<AgentOutput>, NoAnswer> {
+        self.ended_well(outcome)?;
+        let max_bytes = usize::try_from(self.settings.bounds.max_output_bytes).unwrap_or(usize::MAX);
+        judge(&outcome.stdout.bytes, max_bytes, input)
+    }
+
+    /// Whether it came to its end by itself and within its bounds; else how it did not.
+    fn ended_well(&self, outcome: &Outcome) -> Result<(), String> {
         let bounds = &self.settings.bounds;
         let stderr = outcome.stderr.text();
         let quoted = match stderr.trim() {
@@ -148,8 +155,7 @@ impl Process {
             }
             Exit::Killed => return Err(bounded(format!("the agent was killed{quoted}"))),
         }
-        let max_bytes = usize::try_from(bounds.max_output_bytes).unwrap_or(usize::MAX);
-        judge(&outcome.stdout.bytes, max_bytes, input)
+        Ok(())
     }
 
     fn identity(&self, strength: Option<&Strength>) -> JsonObject {

@@ -1,29 +1,31 @@
 //! One POST to a server that is not trusted: bounded in time and size, without redirects or proxies, ended when the
 //! request is cancelled. Owns the headers that must not show and takes them out of every reason.
 
-use std::collections::BTreeMap;
 use std::io::Read as _;
+use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crealeph_sandbox::{Cancel, Redactor};
 use ureq::http::{HeaderValue, Uri};
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
-use super::config::{Bounds, SecretHeader, SecretSource};
+use super::config::{Bounds, SecretHeader, SecretSource, Via};
 
 /// How often a call looks whether it was cancelled.
 const LOOK: Duration = Duration::from_millis(20);
 /// What the client may take beyond its own limit before it is given up.
 const LATE: Duration = Duration::from_secs(1);
 const MAX_SECRET_BYTES: u64 = 64 << 10;
+const MAX_CERTIFICATE_BYTES: u64 = 4 << 20;
 
 /// One address and the headers it is called with.
 #[derive(Debug)]
 pub(super) struct Transport {
     url: String,
-    headers: BTreeMap<String, String>,
-    secret_headers: BTreeMap<String, SecretHeader>,
-    client: ureq::Agent,
+    via: Via,
+    /// Or why nothing can be called.
+    client: Result<ureq::Agent, String>,
 }
 
 /// The secret headers of one call, and what takes them out of texts.
@@ -82,13 +84,19 @@ pub(super) struct Reply {
 }
 
 impl Transport {
-    pub(super) fn new(
-        url: &str,
-        headers: &BTreeMap<String, String>,
-        secret_headers: &BTreeMap<String, SecretHeader>,
-    ) -> Self {
+    pub(super) fn new(url: &str, via: &Via) -> Self {
+        let roots = match &via.ca_file {
+            Some(file) => certificates(file),
+            None => Ok(RootCerts::WebPki),
+        };
+        let client = roots.map(|roots| Transport::client(url, roots));
+        Transport { url: url.to_owned(), via: via.clone(), client }
+    }
+
+    fn client(url: &str, roots: RootCerts) -> ureq::Agent {
         let is_tls = url.parse::<Uri>().is_ok_and(|uri| uri.scheme_str() == Some("https"));
-        let client = ureq::Agent::config_builder()
+        ureq::Agent::config_builder()
+            .tls_config(TlsConfig::builder().root_certs(roots).build())
             .https_only(is_tls)
             .http_status_as_error(false)
             .max_redirects(0)
@@ -97,16 +105,14 @@ impl Transport {
             .user_agent(concat!("crealeph/", env!("CARGO_PKG_VERSION")))
             .accept("application/json")
             .build()
-            .new_agent();
-        let (headers, secret_headers) = (headers.clone(), secret_headers.clone());
-        Transport { url: url.to_owned(), headers, secret_headers, client }
+            .new_agent()
     }
 
     /// Reads the secret headers, as they are now.
     pub(super) fn secrets(&self) -> Result<Secrets, String> {
         let mut headers = Vec::new();
         let mut values = Vec::new();
-        for (name, header) in &self.secret_headers {
+        for (name, header) in &self.via.secret_headers {
             let (value, secret) = secret(name, header)?;
             headers.push((name.clone(), value));
             values.push(secret);
@@ -123,8 +129,9 @@ impl Transport {
         deadline: Deadline,
         cancel: &Cancel,
     ) -> Result<Reply, String> {
-        let mut request = self.client.post(&self.url).content_type("application/json");
-        for (name, value) in &self.headers {
+        let client = self.client.as_ref().map_err(String::clone)?;
+        let mut request = client.post(&self.url).content_type("application/json");
+        for (name, value) in &self.via.headers {
             request = request.header(name, value);
         }
         for (name, value) in &secrets.headers {
@@ -165,11 +172,39 @@ fn send(request: Request, body: &str, max_bytes: u64, sender: &SyncSender<Result
         let bound = max_bytes.saturating_add(1);
         response.body_mut().as_reader().take(bound).read_to_end(&mut bytes).map_err(ureq::Error::from)?;
         let wait = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
-        let retry_after = wait.and_then(|seconds| seconds.trim().parse().ok()).map(Duration::from_secs);
+        let retry_after = wait.and_then(|text| wait_of(text.trim(), SystemTime::now()));
         Ok(Reply { status: response.status().as_u16(), retry_after, body: bytes })
     });
     // Whoever called may have left already.
     let _ = sender.try_send(reply);
+}
+
+/// How long `Retry-After` asks to wait: seconds, or until a date.
+fn wait_of(text: &str, now: SystemTime) -> Option<Duration> {
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let until = httpdate::parse_http_date(text).ok()?;
+    Some(until.duration_since(now).unwrap_or_default())
+}
+
+/// The certificates of a file.
+fn certificates(file: &Path) -> Result<RootCerts, String> {
+    let shown = file.display();
+    let unreadable = |error| format!("cannot read the certificates in `{shown}`: {error}");
+    let mut text = Vec::new();
+    let opened = std::fs::File::open(file).map_err(unreadable)?;
+    opened.take(MAX_CERTIFICATE_BYTES).read_to_end(&mut text).map_err(unreadable)?;
+    let items = parse_pem(&text).filter_map(|item| match item {
+        Ok(PemItem::Certificate(certificate)) => Some(Ok(certificate)),
+        Ok(_) => None,
+        Err(error) => Some(Err(format!("`{shown}` holds what is no certificate: {error}"))),
+    });
+    let certificates: Vec<Certificate<'static>> = items.collect::<Result<_, _>>()?;
+    match certificates.is_empty() {
+        true => Err(format!("`{shown}` holds no certificate in PEM form; name the file of your authority")),
+        false => Ok(RootCerts::new_with_certs(&certificates)),
+    }
 }
 
 fn secret(name: &str, header: &SecretHeader) -> Result<(HeaderValue, Vec<u8>), String> {
@@ -196,4 +231,31 @@ fn secret(name: &str, header: &SecretHeader) -> Result<(HeaderValue, Vec<u8>), S
         .map_err(|_| format!("the secret of the header `{name}` holds what a header cannot"))?;
     value.set_sensitive(true);
     Ok((value, secret))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    #[test]
+    fn a_server_says_how_long_to_wait_in_seconds_or_by_a_date() {
+        // Sun, 06 Nov 1994 08:49:37 GMT
+        let now = UNIX_EPOCH + Duration::from_secs(784_111_777);
+        for (text, seconds) in [
+            ("0", Some(0)),
+            ("120", Some(120)),
+            ("Sun, 06 Nov 1994 08:49:47 GMT", Some(10)),
+            ("Sunday, 06-Nov-94 08:49:47 GMT", Some(10)),
+            ("Sun Nov  6 08:49:47 1994", Some(10)),
+            ("Sun, 06 Nov 1994 08:00:00 GMT", Some(0)),
+            ("-1", None),
+            ("1.5", None),
+            ("soon", None),
+            ("", None),
+        ] {
+            assert_eq!(wait_of(text, now), seconds.map(Duration::from_secs), "{text}");
+        }
+    }
 }

@@ -3,41 +3,33 @@
 //! transaction, so a run that is interrupted anywhere leaves nothing, and the next identical request may run.
 
 mod flight;
+mod held;
 mod recorded;
+mod settings;
 
 use std::sync::Arc;
-use std::time::Instant as Stopwatch;
+use std::time::{Duration, Instant as Stopwatch};
 
 use crealeph_contracts::builder::ErrorCode;
 use crealeph_contracts::contract::{Valid, to_json};
 use crealeph_contracts::json::Limits;
-use crealeph_contracts::scalar::{Amount, ExecutionId, LedgerId, TenantId};
+use crealeph_contracts::scalar::{Amount, ExecutionId, LedgerId, TenantId, Version};
 use crealeph_contracts::{BuilderRequest, BuilderResponse};
 use crealeph_decision::builder::conclude::{ConcludeError, Conclusion};
 use crealeph_decision::builder::decide::{DecideError, refusal};
 use crealeph_decision::builder::{
-    Asked, Decided, Ended, Ran, Ready, Refused, Room, Situation, Verdict, Widened, conclude, decide, lookup,
+    Asked, Decided, Ended, Ran, Ready, Refused, Room, Situation, Verdict, conclude, decide, lookup,
 };
-use crealeph_decision::coherence::CoherenceRules;
-use crealeph_decision::policy::Rules;
-use crealeph_decision::snapshot::Snapshot;
-use crealeph_ledger::{AppendError, Ledger, LedgerError, NewId, Refusal};
+use crealeph_decision::snapshot::{Facts, Snapshot};
+use crealeph_ledger::{AppendError, Ledger, LedgerError, NewId, Position, Refusal};
 use crealeph_sandbox::Cancel;
 
-use crate::agents::{Agent, Agents, Call};
+use crate::agents::{Agents, Call};
 use flight::{Flights, Ticket};
+use held::Held;
+use recorded::Seen;
 pub use recorded::{Execution, execution, record_of, replay, snapshot_of};
-
-/// What a Builder goes by.
-#[derive(Clone, Debug, Default)]
-pub struct Settings {
-    /// What the policy goes by.
-    pub rules: Rules,
-    /// What coherence is judged by.
-    pub coherence: CoherenceRules,
-    /// Artifact types that configuration adds.
-    pub widened: Widened,
-}
+pub use settings::{Scopes, Settings};
 
 /// An answer, and for a person what is behind it.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +38,17 @@ pub struct Answer {
     pub response: BuilderResponse,
     /// Why it is so, and what would change it.
     pub detail: String,
+    /// Which agent it was about; `None` where it did not come to that.
+    pub agent: Option<Called>,
+}
+
+/// An agent, and whether it was called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Called {
+    /// The version that the request names.
+    pub version: Version,
+    /// It ran.
+    pub ran: bool,
 }
 
 /// Why there is no answer.
@@ -87,9 +90,13 @@ impl BuildError {
 pub struct Builder {
     ledger: Ledger,
     agents: Agents,
-    settings: Settings,
+    scopes: Scopes,
     flights: Arc<Flights>,
+    lease_time: Duration,
 }
+
+/// How long the work on an execution of a process that died is nobody's.
+const LEASE_TIME: Duration = Duration::from_secs(10);
 
 impl std::fmt::Debug for Builder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -99,8 +106,15 @@ impl std::fmt::Debug for Builder {
 
 impl Builder {
     /// A Builder that writes to this ledger and may call these agents.
-    pub fn new(ledger: Ledger, agents: Agents, settings: Settings) -> Builder {
-        Builder { ledger, agents, settings, flights: Arc::default() }
+    pub fn new(ledger: Ledger, agents: Agents, scopes: impl Into<Scopes>) -> Builder {
+        let scopes = scopes.into();
+        Builder { ledger, agents, scopes, flights: Arc::default(), lease_time: LEASE_TIME }
+    }
+
+    /// The same, with another time after which the work of a process that died may be taken up.
+    #[must_use]
+    pub fn with_lease_time(self, lease_time: Duration) -> Builder {
+        Builder { lease_time, ..self }
     }
 
     /// Runs a request, given as its document, and waits for the answer. `rerun_of` is the execution that this one tries
@@ -169,69 +183,109 @@ impl Builder {
 
     /// Runs a request that nobody else in this process runs.
     fn lead(&self, asked: &Asked, cancel: &Cancel) -> Result<Answer, BuildError> {
+        loop {
+            if cancel.is_cancelled() {
+                return Err(BuildError::Cancelled);
+            }
+            if let Some(answer) = self.try_to_lead(asked, cancel)? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// Runs it once; `None` where another process was at it meanwhile, and what it left decides about this one.
+    fn try_to_lead(&self, asked: &Asked, cancel: &Cancel) -> Result<Option<Answer>, BuildError> {
         let stopwatch = Stopwatch::now();
-        let is_retry = match self.recorded_answer(asked)? {
-            Found::Answer(answer) => return Ok(answer),
+        let settings = self.scopes.of(&asked.tenant_id, &asked.request.robot_id);
+        let (found, facts) = self.look(asked, Some(settings))?;
+        let is_retry = match found {
+            Found::Answer(answer) => return Ok(Some(answer)),
             Found::ToRun { is_retry } => is_retry,
         };
-        let Some(agent) = self.agents.get(&asked.request.agent_version) else {
-            return Ok(self.unknown_agent(asked));
+        let version = &asked.request.agent_version;
+        let Some(agent) = self.agents.get(version).filter(|_| settings.allows(version)) else {
+            return Ok(Some(self.unknown_agent(asked, settings)));
         };
-        let ready = match self.decide(asked, is_retry)? {
+        let ready = match self.decide(asked, is_retry, settings, facts)? {
             Decided::Ready(ready) => ready,
             Decided::Refused(refused) => {
                 let Refused { response, detail } = *refused;
-                return Ok(Answer { response, detail });
+                return Ok(Some(Answer { response, detail, agent: None }));
             }
         };
-        let call = ready.input.as_ref().map(|input| agent.call(input, cancel));
+        let Some(input) = &ready.input else {
+            let concluded = self.conclude(&ready, None, stopwatch)?;
+            return self.write(asked, concluded, None);
+        };
+        let Some(held) = Held::take(&self.ledger, asked, self.lease_time, cancel)? else { return Ok(None) };
+        // Whoever had it before may have answered since it was looked up.
+        match self.look(asked, None)?.0 {
+            Found::Answer(answer) => return Ok(Some(answer)),
+            Found::ToRun { is_retry: is_retry_now } if is_retry_now != is_retry => return Ok(None),
+            Found::ToRun { .. } => {}
+        }
+        let call = agent.call(input, cancel);
         if cancel.is_cancelled() {
             return Err(BuildError::Cancelled);
         }
-        let (conclusion, ids) = self.conclude(&ready, call.as_ref(), stopwatch)?;
-        self.write(asked, conclusion, ids)
+        let concluded = self.conclude(&ready, Some(&call), stopwatch)?;
+        self.write(asked, concluded, Some(held))
     }
 
-    /// What the ledger says of the execution: an answer, or whether this is a retry (R11, R9).
-    fn recorded_answer(&self, asked: &Asked) -> Result<Found, BuildError> {
-        let (recorded, record) = recorded::recorded(&self.ledger, asked)?;
-        match lookup(&recorded, asked.attempt(), &asked.fingerprint()) {
-            Ok(Verdict::First) => Ok(Found::ToRun { is_retry: false }),
-            Ok(Verdict::Retry) => Ok(Found::ToRun { is_retry: true }),
-            Ok(Verdict::Repeat) => match record {
-                Some(record) => {
-                    let response = BuilderResponse { idempotent: true, ..record.answer.clone().into_inner() };
-                    Ok(Found::Answer(Answer { response, detail: record.reason }))
-                }
-                None => Ok(Found::ToRun { is_retry: false }),
-            },
-            Err(conflict) => {
-                let response =
-                    refusal(Some(asked.execution_id.clone()), ErrorCode::IdempotencyConflict, None);
-                Ok(Found::Answer(Answer { response, detail: conflict.to_string() }))
+    /// What the ledger says of the execution: an answer, or whether this is a retry (R11, R9); and, with settings, what
+    /// the decision rests on.
+    fn look(
+        &self,
+        asked: &Asked,
+        settings: Option<&Settings>,
+    ) -> Result<(Found, Option<(Facts, Position)>), BuildError> {
+        let Seen { recorded, record, facts } =
+            recorded::seen(&self.ledger, asked, settings.map(|settings| &settings.coherence))?;
+        let found = match (lookup(&recorded, asked.attempt(), &asked.fingerprint()), record) {
+            (Ok(Verdict::Repeat), Some(record)) => {
+                let response = BuilderResponse { idempotent: true, ..record.answer.clone().into_inner() };
+                let version = record.request.agent_version.clone();
+                let agent = Some(Called { version, ran: record.agent_ran });
+                Found::Answer(Answer { response, detail: record.reason, agent })
             }
-        }
+            (Ok(verdict), _) => Found::ToRun { is_retry: verdict == Verdict::Retry },
+            (Err(conflict), _) => {
+                let execution_id = Some(asked.execution_id.clone());
+                let response = refusal(execution_id, ErrorCode::IdempotencyConflict, None);
+                Found::Answer(Answer { response, detail: conflict.to_string(), agent: None })
+            }
+        };
+        Ok((found, facts))
     }
 
-    fn unknown_agent(&self, asked: &Asked) -> Answer {
-        let known: Vec<String> = self.agents.versions().map(|version| format!("`{version}`")).collect();
+    fn unknown_agent(&self, asked: &Asked, settings: &Settings) -> Answer {
+        let known = self.agents.versions().filter(|version| settings.allows(version));
+        let known: Vec<String> = known.map(|version| format!("`{version}`")).collect();
         let known = if known.is_empty() { "none is configured".to_owned() } else { known.join(", ") };
         let detail = format!("there is no agent `{}`; name one of: {known}", asked.request.agent_version);
         invalid(Some(asked), detail)
     }
 
-    fn decide(&self, asked: &Asked, is_retry: bool) -> Result<Decided, BuildError> {
-        let Settings { rules, coherence, widened } = &self.settings;
-        let robot = &asked.request.robot_id;
-        let read = self.ledger.facts_up_to(&asked.tenant_id, robot, None, coherence)?;
-        let (snapshot, position) = match read {
+    fn decide(
+        &self,
+        asked: &Asked,
+        is_retry: bool,
+        settings: &Settings,
+        facts: Option<(Facts, Position)>,
+    ) -> Result<Decided, BuildError> {
+        let Settings { rules, coherence, widened, .. } = settings;
+        let (snapshot, position) = match facts {
             Some((facts, position)) => (Snapshot::derive(facts, coherence), position),
             None => (None, Default::default()),
         };
         // The ledger's time never goes back; freshness is not judged by a clock that did.
         let now = self.ledger.now().max(position.at).instant();
         let seq = position.seq.get();
-        Ok(decide(Situation { asked, is_retry, snapshot, seq, rules, coherence, widened, now })?)
+        let definition = self.agents.definition(&asked.request.agent_version).unwrap_or_default();
+        let configuration = settings.version(definition);
+        let situation =
+            Situation { asked, is_retry, snapshot, seq, rules, coherence, widened, configuration, now };
+        Ok(decide(situation)?)
     }
 
     fn conclude(
@@ -241,7 +295,7 @@ impl Builder {
         stopwatch: Stopwatch,
     ) -> Result<(Conclusion, Vec<NewId>), BuildError> {
         let ran = call.map(|call| Ran {
-            answer: call.answer.as_ref().map(|output| &**output).map_err(String::as_str),
+            answer: call.answer.as_ref().map(|output| &**output).map_err(|none| none.reason.as_str()),
             identity: &call.identity,
             diagnostics: &call.diagnostics,
             tokens_used: call.tokens_used,
@@ -260,30 +314,37 @@ impl Builder {
         Ok((conclude(ready, &ended, &names, &room)?, ids))
     }
 
-    /// Writes all of it or nothing. Where another process was first, its answer is the answer.
-    fn write(&self, asked: &Asked, conclusion: Conclusion, ids: Vec<NewId>) -> Result<Answer, BuildError> {
-        let Conclusion { artifacts, rest, response, reason } = conclusion;
+    /// Writes all of it or nothing. Where another process was first, its answer is the answer; `None` where it is at
+    /// work still.
+    fn write(
+        &self,
+        asked: &Asked,
+        concluded: (Conclusion, Vec<NewId>),
+        held: Option<Held<'_>>,
+    ) -> Result<Option<Answer>, BuildError> {
+        let (Conclusion { artifacts, rest, response, reason }, ids) = concluded;
         let artifacts = ids.into_iter().zip(artifacts).map(|(id, (_, draft))| (Some(id), draft));
         let batch = artifacts.chain(rest.into_iter().map(|draft| (None, draft))).collect();
-        match self.ledger.append_as(&asked.tenant_id, batch) {
-            Ok(_) => Ok(Answer { response, detail: reason }),
+        let agent = Called { version: asked.request.agent_version.clone(), ran: held.is_some() };
+        let written = match held {
+            Some(held) => held.append(batch),
+            None => self.ledger.append_as(&asked.tenant_id, batch),
+        };
+        match written {
+            Ok(_) => Ok(Some(Answer { response, detail: reason, agent: Some(agent) })),
+            Err(AppendError::Ledger(LedgerError::LeaseLost { .. })) => Ok(None),
             Err(AppendError::Ledger(error)) => Err(error.into()),
             Err(
                 error @ AppendError::Refused {
                     refusal: Refusal::Conflict { .. } | Refusal::Transition(_),
                     ..
                 },
-            ) => match self.recorded_answer(asked)? {
-                Found::Answer(answer) => Ok(answer),
+            ) => match self.look(asked, None)?.0 {
+                Found::Answer(answer) => Ok(Some(answer)),
                 Found::ToRun { .. } => Err(BuildError::Unwritten(error)),
             },
             Err(error) => Err(BuildError::Unwritten(error)),
         }
-    }
-
-    /// The agents that requests may name.
-    pub fn agent(&self, version: &crealeph_contracts::scalar::Version) -> Option<&dyn Agent> {
-        self.agents.get(version)
     }
 }
 
@@ -295,7 +356,7 @@ enum Found {
 
 fn invalid(asked: Option<&Asked>, detail: String) -> Answer {
     let execution_id = asked.map(|asked| asked.execution_id.clone());
-    Answer { response: refusal(execution_id, ErrorCode::InvalidRequest, None), detail }
+    Answer { response: refusal(execution_id, ErrorCode::InvalidRequest, None), detail, agent: None }
 }
 
 fn canonical_length(request: &BuilderRequest) -> usize {

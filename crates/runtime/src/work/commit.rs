@@ -11,8 +11,9 @@ use crealeph_workspace::{
 
 use super::branch::Branch;
 use super::config::WorkAgent;
-use super::engine::{Landing, Work, WorkError};
+use super::engine::{Work, WorkError};
 use super::hold::Waits;
+use super::outcome::Landing;
 use super::run::{Base, Ending, Ran, Room, own_changes};
 use super::store::Locked;
 use crate::agents::process::with_causes;

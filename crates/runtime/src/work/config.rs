@@ -14,9 +14,7 @@ use toml::Value;
 use super::presets;
 use super::prompt::Prompt;
 use super::stream::Format;
-use crate::agents::ConfigError;
-use crate::agents::config::{folder_of, read};
-use crate::agents::table::{Table, Wrong, absolute};
+use crate::configuration::{ConfigError, Configuration, Table, Wrong, absolute};
 
 const MAX_AGENTS: usize = 256;
 const MAX_LISTED: usize = 256;
@@ -94,52 +92,31 @@ pub struct WorkAgent {
 }
 
 impl WorkConfig {
-    /// Reads the agents for work of a configuration file, and those that are known by name where it has none of that name.
+    /// Reads the agents for work of a configuration, and those that are known by name where it has none of that name.
     ///
     /// # Errors
-    /// When the file cannot be read, or something under `[work]` is not understood.
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let mut config = WorkConfig::configured(path)?;
-        for (name, table) in presets::all() {
-            if !config.agents.contains_key(name) {
-                let built_in = agent(name, &table, &folder_of(path)).map_err(|why| ConfigError::Agent {
-                    path: path.to_owned(),
-                    agent: name.to_owned(),
-                    why,
-                })?;
-                config.agents.insert(name.to_owned(), WorkAgent { is_built_in: true, ..built_in });
+    /// When something under `[work]` is not understood.
+    pub fn read(configuration: &Configuration) -> Result<Self, ConfigError> {
+        let none = toml::Table::new();
+        let section = configuration.section("work")?.unwrap_or(&none);
+        let read = || {
+            let table = Table::new(section);
+            let mut agents = table.entries("agents", MAX_AGENTS, |name, value| {
+                let table = value
+                    .as_table()
+                    .ok_or_else(|| format!("`{name}` is not a table; write `[work.agents.{name}]`"))?;
+                agent(name, table, configuration.folder()).map_err(|why| format!("`{name}`: {why}"))
+            })?;
+            table.finish()?;
+            for (name, table) in presets::all() {
+                if !agents.contains_key(name) {
+                    let built_in = agent(name, &table, configuration.folder())?;
+                    agents.insert(name.to_owned(), WorkAgent { is_built_in: true, ..built_in });
+                }
             }
-        }
-        Ok(config)
-    }
-
-    /// The agents of a configuration file alone; none where there is no file.
-    fn configured(path: &Path) -> Result<Self, ConfigError> {
-        let Some(text) = read(path)? else { return Ok(WorkConfig::default()) };
-        let document: toml::Table = text.parse().map_err(|why: toml::de::Error| ConfigError::NotToml {
-            path: path.to_owned(),
-            why: why.to_string(),
-        })?;
-        let refused = |agent: &str, why: Wrong| ConfigError::Agent {
-            path: path.to_owned(),
-            agent: agent.to_owned(),
-            why,
+            Ok(WorkConfig { agents })
         };
-        let Some(work) = document.get("work") else { return Ok(WorkConfig::default()) };
-        let work = work
-            .as_table()
-            .ok_or_else(|| refused("*", "`work` is not a table; write `[work.agents.NAME]`".to_owned()))?;
-        let table = Table::new(work);
-        let folder = folder_of(path);
-        let agents = table.entries("agents", MAX_AGENTS, |name, value| {
-            let table = value
-                .as_table()
-                .ok_or_else(|| format!("`{name}` is not a table; write `[work.agents.{name}]`"))?;
-            agent(name, table, &folder).map_err(|why| format!("`{name}`: {why}"))
-        });
-        let agents = agents.map_err(|why| refused("work", why))?;
-        table.finish().map_err(|why| refused("work", why))?;
-        Ok(WorkConfig { agents })
+        read().map_err(|why| configuration.wrong("work", why))
     }
 
     /// The agents that an id names.
@@ -151,6 +128,8 @@ impl WorkConfig {
 fn agent(name: &str, table: &toml::Table, folder: &Path) -> Result<WorkAgent, Wrong> {
     let table = &presets::expanded(table)?;
     let table = Table::new(table);
+    // Taken out above, and known all the same.
+    table.has("preset");
     let agent_id = table.text("agent_id")?.ok_or("`agent_id` is missing; write `agent_id = \"agent-1\"`")?;
     let agent_id = AgentId::parse(agent_id).ok_or_else(|| {
         let known: Vec<&str> = AgentId::ALL.iter().map(|id| id.as_str()).collect();
@@ -166,10 +145,10 @@ fn agent(name: &str, table: &toml::Table, folder: &Path) -> Result<WorkAgent, Wr
         true => table.texts("hide", MAX_LISTED)?,
         false => HIDDEN.to_vec(),
     };
-    let path_source = path_rules(&table.subtable("paths")?.unwrap_or_default())
-        .map_err(|why| format!("in `paths`, {why}"))?;
-    let test = table.subtable("test")?.unwrap_or_default();
-    let test_table = Table::new(&test);
+    let none = toml::Table::new();
+    let paths = table.table("paths")?.unwrap_or(Table::new(&none));
+    let path_source = path_rules(paths).map_err(|why| format!("in `paths`, {why}"))?;
+    let test_table = table.table("test")?.unwrap_or(Table::new(&none));
     let test = granted(&test_table, folder)?;
     test_table.finish().map_err(|why| format!("in `test`, {why}"))?;
     let settings = WorkAgent {
@@ -182,8 +161,8 @@ fn agent(name: &str, table: &toml::Table, folder: &Path) -> Result<WorkAgent, Wr
         prompt,
         granted: granted(&table, folder)?,
         hide: globs("hide", &hide)?,
-        max_tokens: table.amount("max_tokens")?,
-        max_cost: table.amount("max_cost")?,
+        max_tokens: table.decimal("max_tokens", 0.0, f64::INFINITY)?,
+        max_cost: table.decimal("max_cost", 0.0, f64::INFINITY)?,
         paths: PathRules::load(&path_source).map_err(|why| why.to_string())?,
         path_source,
         test,
@@ -199,8 +178,7 @@ fn agent(name: &str, table: &toml::Table, folder: &Path) -> Result<WorkAgent, Wr
 }
 
 /// What may be changed, and how much of each class (R28).
-fn path_rules(table: &toml::Table) -> Result<PathRulesSource, Wrong> {
-    let table = Table::new(table);
+fn path_rules(table: Table<'_>) -> Result<PathRulesSource, Wrong> {
     let usual = PathRulesSource::default();
     let list = |key, usual: Vec<String>| match table.has(key) {
         true => Ok(table.texts(key, MAX_LISTED)?.into_iter().map(str::to_owned).collect()),

@@ -10,7 +10,7 @@ use globset::GlobSet;
 
 use super::config::{Granted, WorkAgent};
 use crate::agents::process::{grant, grant_program};
-use crate::agents::table::absolute;
+use crate::configuration::absolute;
 
 /// How many hidden paths there may be.
 const MAX_HIDDEN: usize = 10_000;

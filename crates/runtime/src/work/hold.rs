@@ -16,7 +16,8 @@ use crealeph_workspace::{Capsule, HeldId, PublishError};
 use super::commit::{Concluded, unpublished};
 use super::config::WorkAgent;
 use super::counts::Counts;
-use super::engine::{DIFF_FILE, Landing, Work, WorkError, line};
+use super::engine::{Work, WorkError};
+use super::outcome::{DIFF_FILE, Landing, line};
 use super::receipt::{Deltas, ITEM_FILE, SealError};
 use super::run::{Ending, Ran};
 use super::store::{Event, Locked, Waiting};
@@ -107,7 +108,7 @@ impl Work {
             at: super::now().as_str().to_owned(),
         })?;
         let verdict = self.verdict(run, &ran.item, opinion)?;
-        self.ledger.append(&self.tenant, vec![verdict]).map_err(WorkError::Unrecorded)?;
+        self.ledger.append_as(&self.tenant, vec![(None, verdict)]).map_err(WorkError::Unrecorded)?;
         let ending = match opinion.is_approved {
             true => match self.approve(&locked, &mut ran, agent, &waiting)? {
                 Ok(Concluded::Finished(result)) => return Ok((line(&ran.item, &result), true)),
@@ -184,7 +185,7 @@ impl Work {
     fn verdict(&self, run: &str, item: &WorkItem, opinion: &Opinion) -> Result<Draft, WorkError> {
         let name = |error| WorkError::Seal(SealError::Name(error));
         Ok(Draft {
-            robot_id: self.robot(),
+            robot_id: self.bound_to(Some(item)).0,
             module: MODULE.into(),
             source: PERSON.into(),
             kind: VERDICT.into(),
@@ -216,6 +217,7 @@ impl Work {
             count: number("toolOps").unwrap_or(0.0) as u64,
             tokens: receipt.tokens_used.map(|tokens| tokens.get()),
             cost_usd: receipt.cost_usd.map(|cost| cost.get()),
+            kept_bytes: 0,
         };
         let counts = number("testsPassed").zip(number("testsFailed"));
         let tested = receipt.test_log.as_deref().map(|output| Tested {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::engine::{DIFF_FILE, RESULT_FILE};
+use super::outcome::{DIFF_FILE, RESULT_FILE};
 use super::receipt::{ITEM_FILE, RECEIPT_FILE};
 use super::store::{History, Runs, RunsError};
 

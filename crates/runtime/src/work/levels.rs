@@ -20,8 +20,9 @@ use crealeph_workspace::{DIFF_ALGORITHM, Snapshot, changes_between};
 use super::branch::Branch;
 use super::commit::{Concluded, Delivery, Merging};
 use super::config::WorkAgent;
-use super::engine::{RESULT_FILE, Work, WorkError, line, new_id};
+use super::engine::{Work, WorkError, new_id};
 use super::hold::Waits;
+use super::outcome::{RESULT_FILE, line};
 use super::paths;
 use super::receipt::{Deltas, Facts, RECEIPT_FILE};
 use super::run::{Base, Ran, Room, Step};
@@ -376,8 +377,8 @@ impl<'c> Course<'c> {
             connections: Vec::new(),
             discarded: Vec::new(),
             previous: self.work.history()?.head(),
-            robot: self.work.robot(),
-            lineage: self.work.lineage.clone(),
+            robot: self.work.bound_to(None).0,
+            lineage: Vec::new(),
         };
         let mut states = Vec::new();
         for run in merged {
@@ -385,6 +386,11 @@ impl<'c> Course<'c> {
             facts.merged.push(receipt.receipt_hash);
             let path = format!("{run}/{RECEIPT_FILE}");
             facts.proof_artifacts.extend(Text::new(&path).map(|path| ProofArtifact { path, hash: file }));
+            if let Some(item) = &receipt.work_item_id
+                && let Some((_, task)) = self.work.origin(item)?
+            {
+                facts.lineage.push(task);
+            }
             for (own, all) in [
                 (&receipt.delta_o, &mut facts.deltas.others),
                 (&receipt.delta_pi, &mut facts.deltas.projections),

@@ -11,6 +11,7 @@ mod hold;
 mod inspect;
 mod interrupt;
 mod levels;
+mod outcome;
 mod paths;
 mod presets;
 mod prompt;
@@ -19,6 +20,7 @@ pub mod replay;
 mod run;
 mod store;
 mod stream;
+mod tasks;
 mod tests_run;
 mod trace;
 
@@ -35,6 +37,7 @@ pub use levels::{Options, Publish, Reported, Told};
 pub use paths::OutsideWorkspace;
 pub use run::Step;
 pub use store::RunsError;
+pub use tasks::{TasksError, from_tasks};
 
 /// The time, as the system writes it (R1).
 fn now() -> Timestamp {

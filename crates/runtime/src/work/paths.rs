@@ -8,7 +8,7 @@ use crealeph_contracts::shape::List;
 use crealeph_contracts::work_item::WorkspacePath;
 use crealeph_workspace::State;
 
-use crate::agents::table::absolute;
+use crate::configuration::absolute;
 
 /// A path of an item that does not lie in the workspace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

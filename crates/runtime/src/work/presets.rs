@@ -13,7 +13,7 @@ use toml::Value;
 
 use super::config::at_home;
 use crate::agents::process::on_path;
-use crate::agents::table::Wrong;
+use crate::configuration::Wrong;
 
 /// One agent that is known by name.
 struct Known {

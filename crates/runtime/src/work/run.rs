@@ -1,6 +1,7 @@
 //! One run of a work item in a view of its own: the agent under guard, what it really changed, admission, tests. Owns the
 //! order of these steps and what each failure means; touches nothing outside the view.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -14,7 +15,8 @@ use crealeph_contracts::scalar::{Count, Name, Text};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::work::{self, DeltaClass, admit, run_hash};
 use crealeph_sandbox::{
-    ChangeKind, Cut, Exit, HOME, Level, Mount, Outcome, Sandbox, Seed, Stdin, TRACE_CHANNEL, Verdict, View,
+    ChangeKind, Cut, Entry, Exit, HOME, Level, Mount, Outcome, Sandbox, Seed, Stdin, TRACE_CHANNEL, Verdict,
+    View,
 };
 use crealeph_workspace::{Capsule, CaptureError, Change, Snapshot, ViewChanges, Workspace};
 
@@ -228,6 +230,7 @@ impl Room<'_> {
             Ending::Failed(format!("what the agent changed could not be read: {}", with_causes(error)))
         };
         let changes = view.changes().map_err(|error| failed(&error))?;
+        make_readable(view, &changes);
         let (gone, present): (Vec<_>, Vec<_>) =
             changes.into_iter().partition(|change| change.kind == ChangeKind::Deleted);
         let list = |changes: Vec<crealeph_sandbox::Change>| {
@@ -360,6 +363,20 @@ pub(super) fn own_changes(capsule: &Capsule, base: &Base<'_>) -> Vec<Change> {
     let mut own: Vec<Change> = changes.chain(undone).collect();
     own.sort_by(|one, other| one.path.cmp(&other.path));
     own
+}
+
+/// Gives an ordinary user back the right to read what an agent took it from. Which bits a state knows does not change.
+fn make_readable(view: &View, changes: &[crealeph_sandbox::Change]) {
+    for change in changes {
+        if let Entry::File { mode, .. } = change.entry
+            && change.kind != ChangeKind::Deleted
+            && mode & 0o400 == 0
+        {
+            // What cannot be read is told when it is read.
+            let readable = std::fs::Permissions::from_mode(mode | 0o400);
+            let _ = std::fs::set_permissions(view.content(&change.path), readable);
+        }
+    }
 }
 
 /// What the agent's own end means.

@@ -15,6 +15,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::uuid::Uuid;
 
 /// The most that a journal may hold.
 const MAX_JOURNAL_BYTES: u64 = 1 << 30;
@@ -242,28 +243,30 @@ impl Locked<'_> {
         sync(&self.runs.folder)
     }
 
-    /// Writes the files of a run in place of whatever its folder holds; durable when this returns.
+    /// Writes the files of a run in place of whatever its folder holds; durable when this returns. Each file is there
+    /// whole, the old one or the new one, at every moment.
     pub(super) fn write(&self, run: &str, files: &[RunFile]) -> Result<(), RunsError> {
         let folder = self.runs.folder(run);
-        match fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(failed("remove", &folder)(error));
+        match fs::DirBuilder::new().mode(0o700).create(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed("make", &folder)(error));
             }
             _ => {}
         }
-        fs::DirBuilder::new().mode(0o700).create(&folder).map_err(failed("make", &folder))?;
-        self.add_files(run, files)
-    }
-
-    /// Adds files to a run's folder.
-    pub(super) fn add_files(&self, run: &str, files: &[RunFile]) -> Result<(), RunsError> {
-        let folder = self.runs.folder(run);
         for (name, bytes, is_executable) in files {
-            let path = folder.join(name);
+            let (path, new) = (folder.join(name), folder.join(format!(".{name}.new")));
             let mode = if *is_executable { 0o700 } else { 0o600 };
-            let opened = File::options().create(true).truncate(true).write(true).mode(mode).open(&path);
-            let mut file = opened.map_err(failed("make", &path))?;
-            file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed("write", &path))?;
+            let opened = File::options().create(true).truncate(true).write(true).mode(mode).open(&new);
+            let mut file = opened.map_err(failed("make", &new))?;
+            file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed("write", &new))?;
+            fs::rename(&new, &path).map_err(failed("name", &path))?;
+        }
+        for entry in fs::read_dir(&folder).map_err(failed("read", &folder))? {
+            let path = entry.map_err(failed("read", &folder))?.path();
+            let is_one = |(name, ..): &RunFile| path.file_name().is_some_and(|own| own == name.as_str());
+            if !files.iter().any(is_one) {
+                fs::remove_file(&path).map_err(failed("remove", &path))?;
+            }
         }
         sync(&folder)?;
         sync(&self.runs.folder)
@@ -280,6 +283,15 @@ impl Locked<'_> {
                 let path = entry.path();
                 let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
                 removed.map_err(failed("remove", &path))?;
+            }
+        }
+        // A folder that the journal does not know was on its way when its process ended.
+        let history = self.runs.history()?;
+        for entry in fs::read_dir(&self.runs.folder).map_err(failed("read", &self.runs.folder))? {
+            let path = entry.map_err(failed("read", &self.runs.folder))?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if Uuid::parse(name).is_some() && !history.knows(name) {
+                fs::remove_dir_all(&path).map_err(failed("remove", &path))?;
             }
         }
         Ok(())
@@ -334,6 +346,7 @@ pub(super) struct History {
     pub(super) recorded: BTreeMap<String, String>,
     /// Lists that were begun and not ended.
     pub(super) open: BTreeSet<String>,
+    runs: BTreeSet<String>,
     by_run_hash: BTreeMap<String, String>,
     succeeded: BTreeSet<String>,
 }
@@ -344,6 +357,7 @@ impl History {
             Event::Began { batch, .. } => drop(self.open.insert(batch)),
             Event::Ended { batch, .. } => drop(self.open.remove(&batch)),
             Event::Started { run, item, batch, owner, at, before } => {
+                self.runs.insert(run.clone());
                 self.begun.insert(run, Begun { item, batch, owner, at, before });
             }
             Event::Prepared { run, publish, finished } => {
@@ -357,6 +371,7 @@ impl History {
                 self.judged.insert(run, (approved, who, why, at));
             }
             Event::Finished(finished) => {
+                self.runs.insert(finished.run.clone());
                 self.begun.remove(&finished.run);
                 self.prepared.remove(&finished.run);
                 self.held.remove(&finished.run);
@@ -370,6 +385,11 @@ impl History {
             }
             Event::Recorded { run, entry } => drop(self.recorded.insert(run, entry)),
         }
+    }
+
+    /// Whether a run was ever started.
+    fn knows(&self, run: &str) -> bool {
+        self.runs.contains(run)
     }
 
     /// The newest receipt's hash.

@@ -15,6 +15,8 @@ const UNKNOWN: Literal = Literal::new("unknown");
 const MAX_LINE_BYTES: usize = 1 << 20;
 /// The largest input of a tool call that is kept.
 const MAX_INPUT_BYTES: usize = 16 << 10;
+/// How much of all inputs together is kept.
+const MAX_INPUTS_BYTES: usize = 256 << 10;
 /// How many tool calls are kept; all are counted.
 const MAX_CALLS: usize = 10_000;
 
@@ -40,13 +42,20 @@ pub(super) struct Trace {
     pub(super) tokens: Option<f64>,
     /// Dollars, if any were reported.
     pub(super) cost_usd: Option<f64>,
+    /// How much the kept inputs are together.
+    pub(super) kept_bytes: usize,
 }
 
 impl Trace {
     /// Takes one more report.
     pub(super) fn add(&mut self, reported: Reported) {
-        if let Some(call) = reported.call {
+        if let Some(mut call) = reported.call {
             self.count += 1;
+            let bytes = call.input.as_ref().map_or(0, |input| input.as_str().len());
+            match self.kept_bytes + bytes <= MAX_INPUTS_BYTES {
+                true => self.kept_bytes += bytes,
+                false => call.input = Some(left_out(bytes)),
+            }
             if self.calls.len() < MAX_CALLS {
                 self.calls.push(call);
             }
@@ -120,10 +129,13 @@ pub(super) fn input(value: &Value) -> JsonObject {
     let length = text.len();
     let kept =
         Some(text).filter(|text| text.len() <= MAX_INPUT_BYTES).and_then(|text| JsonObject::parse(&text));
-    kept.unwrap_or_else(|| {
-        JsonObject::build(|object| {
-            object.number("leftOutBytes", length as f64);
-        })
+    kept.unwrap_or_else(|| left_out(length))
+}
+
+/// What stands for an input that is too large to be kept.
+fn left_out(bytes: usize) -> JsonObject {
+    JsonObject::build(|object| {
+        object.number("leftOutBytes", bytes as f64);
     })
 }
 

@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use crealeph_runtime::agents::{Agent as _, from_command};
+use crealeph_runtime::configuration::Configuration;
 use crealeph_sandbox::Cancel;
 
 use crate::world::{Case, World, identity, input, output, reason};
@@ -83,9 +84,10 @@ fn configurations() {
     let versions: Vec<String> = agents.unwrap().versions().map(ToString::to_string).collect();
     assert_eq!(versions, ["a@1", "b@1"]);
     assert_eq!(world.load("").unwrap().versions().count(), 0);
-    let absent = crealeph_runtime::agents::load(&world.path().join("absent.toml"), world.path());
-    assert_eq!(absent.unwrap().versions().count(), 0);
+    let absent = Configuration::find(Some(&world.path().join("absent.toml"))).unwrap_err().to_string();
+    assert!(absent.contains("absent.toml`; check the path"), "{absent}");
     for (text, expected) in [
+        ("[agent.'a@1']\nkind = 'example'", "the section `agent` is not known here; did you mean `agents`?"),
         ("agents = 1", "`agents` is not a table"),
         ("[agents]\n'a@1' = 1", "the agent `a@1`"),
         ("[agents.'']\nkind = 'example'", "its name is no version"),

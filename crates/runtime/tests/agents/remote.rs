@@ -1,6 +1,6 @@
 //! Agents behind a URL, against servers that answer well, badly, slowly and not at all.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, Write as _};
 use std::net::TcpListener;
 use std::sync::mpsc::channel;
 
@@ -20,6 +20,7 @@ pub(crate) const CASES: &[Case] = &[
     ("a_server_that_is_slow_or_silent_is_left", slow),
     ("a_call_to_a_server_can_be_cancelled", cancelled),
     ("a_server_that_is_not_there_is_told", not_there),
+    ("a_server_of_ones_own_authority_is_believed_by_its_certificate", own_authority),
 ];
 
 fn good() {
@@ -157,4 +158,76 @@ fn not_there() {
     let call = World::new().call(&format!("kind = 'http'\nurl = 'http://{address}/'"));
     assert!(reason(&call).starts_with("the agent could not be reached: "), "{}", reason(&call));
     assert_eq!(identity(&call)["sandbox"], "remote");
+}
+
+/// An HTTPS server in Python with a certificate of its own, ended when it is dropped.
+struct Tls(std::process::Child, String);
+
+impl Tls {
+    fn start(world: &World) -> Tls {
+        let folder = world.path();
+        let certificate = |name: &str, more: &[&str]| {
+            let mut openssl = std::process::Command::new("openssl");
+            openssl.args([
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+                "-nodes",
+            ]);
+            openssl.args(["-days", "2", "-subj", "/CN=here", "-out", &format!("{name}.pem")]);
+            openssl.args(["-keyout", &format!("{name}.key")]).args(more).current_dir(folder);
+            let made = openssl.output().expect("install Debian's package `openssl`");
+            assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        };
+        certificate("ca", &[]);
+        let names = "subjectAltName=DNS:localhost,IP:127.0.0.1";
+        let by_ca = ["-CA", "ca.pem", "-CAkey", "ca.key", "-addext", "basicConstraints=critical,CA:FALSE"];
+        certificate("own", &[&by_ca[..], &["-addext", names]].concat());
+        world.write("answer.json", &output().to_string());
+        world.write(
+            "server.py",
+            "import http.server, ssl\nclass Answer(http.server.BaseHTTPRequestHandler):\n    def do_POST(self):\n        \
+             self.rfile.read(int(self.headers['content-length']))\n        body = open('answer.json', 'rb').read()\n        \
+             self.send_response(200)\n        self.send_header('content-length', str(len(body)))\n        \
+             self.end_headers()\n        self.wfile.write(body)\n    def log_message(self, *words):\n        pass\n\
+             server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Answer)\n\
+             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)\ncontext.load_cert_chain('own.pem', 'own.key')\n\
+             server.socket = context.wrap_socket(server.socket, server_side=True)\n\
+             print(server.server_address[1], flush=True)\nserver.serve_forever()\n",
+        );
+        let mut python = std::process::Command::new("python3");
+        let mut child =
+            python.arg("server.py").current_dir(folder).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut port = String::new();
+        std::io::BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut port).unwrap();
+        Tls(child, format!("kind = 'http'\nurl = 'https://127.0.0.1:{}/'\n", port.trim()))
+    }
+}
+
+impl Drop for Tls {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn own_authority() {
+    let world = World::new();
+    let server = Tls::start(&world);
+    let call = world.call(&format!("{}ca_file = 'ca.pem'", server.1));
+    assert!(call.answer.is_ok(), "{:?}", call.answer);
+    // Nobody vouches for it among the usual authorities.
+    let call = world.call(&server.1);
+    assert!(reason(&call).starts_with("the agent could not be reached: "), "{}", reason(&call));
+    for (text, expected) in [(None, "cannot read the certificates"), (Some("words"), "holds no certificate")]
+    {
+        if let Some(text) = text {
+            world.write("other.pem", text);
+        }
+        let call = world.call(&format!("{}ca_file = 'other.pem'", server.1));
+        assert!(reason(&call).contains(expected), "{}", reason(&call));
+    }
 }

@@ -5,7 +5,8 @@ use std::path::Path;
 use crealeph_contracts::json::Limits;
 use crealeph_contracts::scalar::Version;
 use crealeph_contracts::{AgentInput, Valid};
-use crealeph_runtime::agents::{Agents, Call, ConfigError, load};
+use crealeph_runtime::agents::{Agents, Call, load};
+use crealeph_runtime::configuration::{ConfigError, Configuration};
 use crealeph_sandbox::Cancel;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -37,7 +38,7 @@ impl World {
     /// Loads a configuration of these tables.
     pub(crate) fn load(&self, configuration: &str) -> Result<Agents, ConfigError> {
         self.write("crealeph.toml", configuration);
-        load(&self.path().join("crealeph.toml"), &self.path().join("state"))
+        load(&Configuration::find(Some(&self.path().join("crealeph.toml")))?, &self.path().join("state"))
     }
 
     /// Calls the one agent `a@1` of a table.
@@ -56,7 +57,7 @@ impl World {
 
 /// The reason why a call has no answer.
 pub(crate) fn reason(call: &Call) -> &str {
-    call.answer.as_ref().expect_err("no answer")
+    &call.answer.as_ref().expect_err("no answer").reason
 }
 
 /// The identity of a call.

@@ -19,29 +19,52 @@ use seccompiler::BpfProgram;
 use super::filter;
 use crate::outcome::Layer;
 use crate::sys;
-use crate::wire::{Failure, Request, Step};
+use crate::wire::{Failure, NetworkPlan, Request, Step};
 
 /// Everything that can be made ready before the command's process exists.
 pub(super) struct Confinement {
+    /// None where the kernel has no filters and that was accepted.
     filters: Vec<BpfProgram>,
     landlock: Option<RulesetCreated>,
 }
 
 impl Confinement {
-    pub(super) fn prepare(request: &Request, writable: &[OsString]) -> Result<Self, Failure> {
+    /// `readable` are the only paths to read; none where the root shows nothing else.
+    pub(super) fn prepare(
+        request: &Request,
+        readable: Option<&[OsString]>,
+        writable: &[OsString],
+    ) -> Result<Self, Failure> {
+        let bare = request.bare.is_some();
         let filters = filter::programs(&filter::Options {
             nested_namespaces: request.nested_namespaces,
             trace: request.trace,
             unmapped_memory: request.memory_is_counted,
+            sockets: request.network == NetworkPlan::Host || !(bare || request.no_network.is_some()),
+            own_processes: !bare,
         })
         .map_err(|e| Failure::new(Step::Seccomp, e.to_string(), &io::Error::other("the filter")))?;
         // Landlock forbids every mount, so it cannot hold a command that was granted namespaces of its own.
-        let landlock = if request.nested_namespaces { None } else { ruleset(writable) };
-        Ok(Self { filters, landlock })
+        let landlock = if request.nested_namespaces && !bare { None } else { ruleset(readable, writable) };
+        if bare && landlock.is_none() {
+            return Err(Failure::new(Step::Landlock, "the ruleset", &io::Error::other("landlock")));
+        }
+        let mut made = Self { filters, landlock };
+        if !sys::has_seccomp() {
+            made.filters.clear();
+        }
+        Ok(made)
+    }
+
+    /// What full strength would have besides.
+    pub(super) fn missing(&self) -> Option<Failure> {
+        let error = io::Error::from_raw_os_error(libc::ENOSYS);
+        self.filters.is_empty().then(|| Failure::new(Step::Seccomp, "the filter", &error))
     }
 
     pub(super) fn layers(&self) -> Vec<Layer> {
-        let mut layers = vec![Layer::NoNewPrivileges, Layer::Seccomp, Layer::Rlimits];
+        let mut layers = vec![Layer::NoNewPrivileges, Layer::Rlimits];
+        layers.extend((!self.filters.is_empty()).then_some(Layer::Seccomp));
         layers.extend(self.landlock.is_some().then_some(Layer::Landlock));
         layers
     }
@@ -132,17 +155,16 @@ fn find_program(request: &Request) -> Result<PathBuf, Failure> {
 
 fn limits(request: &Request) -> Result<(), Failure> {
     let limits = &request.limits;
+    // Counted in this user namespace alone: the tree's processes and threads, and pid 1. Without one, whatever else
+    // the user runs counts too.
+    let others = if request.bare.is_some() { super::watch::own_threads() } else { 1 };
+    let processes = u64::from(limits.processes).saturating_add(others);
     let seconds = limits.cpu_ms.div_ceil(1000).max(1);
     let values = [
         (Resource::Cpu, seconds, seconds.saturating_add(1)),
         (Resource::Fsize, limits.file_bytes, limits.file_bytes),
         (Resource::Nofile, limits.open_files.into(), limits.open_files.into()),
-        // Counted in this user namespace alone: the tree's processes and threads, and pid 1.
-        (
-            Resource::Nproc,
-            u64::from(limits.processes).saturating_add(1),
-            u64::from(limits.processes).saturating_add(1),
-        ),
+        (Resource::Nproc, processes, processes),
         (Resource::Core, 0, 0),
         (Resource::Memlock, 8 << 20, 8 << 20),
         (Resource::Msgqueue, 819_200, 819_200),
@@ -158,9 +180,9 @@ fn limits(request: &Request) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reading and executing everywhere (the root shows nothing that was not granted), writing where it was
-/// granted, and no signal or abstract socket out of the sandbox. None where the kernel has no Landlock.
-fn ruleset(writable: &[OsString]) -> Option<RulesetCreated> {
+/// Reading and executing everywhere where the root shows nothing that was not granted, else in the named
+/// places; writing where it was granted, and no signal or abstract socket out of the sandbox. None where the kernel has no Landlock.
+fn ruleset(readable: Option<&[OsString]>, writable: &[OsString]) -> Option<RulesetCreated> {
     let abi = ABI::V6;
     let all = AccessFs::from_all(abi);
     let mut created = Ruleset::default()
@@ -169,7 +191,11 @@ fn ruleset(writable: &[OsString]) -> Option<RulesetCreated> {
         .and_then(|r| r.scope(Scope::Signal))
         .and_then(Ruleset::create)
         .ok()?;
-    created = created.add_rule(PathBeneath::new(PathFd::new("/").ok()?, AccessFs::from_read(abi))).ok()?;
+    let everything = [OsString::from("/")];
+    for path in readable.unwrap_or(&everything) {
+        let rule = PathBeneath::new(PathFd::new(path).ok()?, AccessFs::from_read(abi));
+        created = created.add_rule(rule).ok()?;
+    }
     for path in writable {
         created = created.add_rule(PathBeneath::new(PathFd::new(path).ok()?, all)).ok()?;
     }

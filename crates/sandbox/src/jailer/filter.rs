@@ -16,6 +16,10 @@ pub(super) struct Options {
     pub(super) trace: bool,
     /// Shared memory that no process has mapped is counted by a cgroup, so it may be made.
     pub(super) unmapped_memory: bool,
+    /// There is a network namespace, or the machine's own network was granted.
+    pub(super) sockets: bool,
+    /// There is a PID namespace: whoever can be seen is of the tree.
+    pub(super) own_processes: bool,
 }
 
 const NEW_NAMESPACES: [libc::c_int; 7] = [
@@ -152,7 +156,8 @@ fn refusals(options: &Options) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Err
         conditions.extend(not_among(2, &known));
         sockets.push(all_of(&conditions)?);
     }
-    rules.insert(libc::SYS_socket, sockets);
+    // Without rules it is refused whatever its arguments.
+    rules.insert(libc::SYS_socket, if options.sockets { sockets } else { Vec::new() });
     rules.insert(libc::SYS_socketpair, vec![all_of(&not_among(0, &[libc::AF_UNIX]))?]);
     // Typing into a terminal that others read.
     let terminal = [libc::TIOCSTI, libc::TIOCLINUX];
@@ -162,16 +167,18 @@ fn refusals(options: &Options) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Err
     }
     rules.insert(libc::SYS_ioctl, typing);
     rules.insert(libc::SYS_personality, vec![all_of(&not_among(0, &[0, 8, 0x2_0000, 0x2_0008, -1]))?]);
-    // Limits and scheduling of other processes, pid 1 before all.
+    // Limits and scheduling of other processes.
     rules.insert(libc::SYS_prlimit64, vec![all_of(&[(0, Op::Ne, 0)])?]);
-    rules.insert(libc::SYS_setpriority, vec![all_of(&[(1, Op::Eq, 1)])?, all_of(&[(0, Op::Eq, 2)])?]);
+    // Pid 1 is the one process that is not the tree's; without a namespace all but the caller may be.
+    let others = |index: u8| if options.own_processes { (index, Op::Eq, 1) } else { (index, Op::Ne, 0) };
+    rules.insert(libc::SYS_setpriority, vec![all_of(&[others(1)])?, all_of(&[(0, Op::Eq, 2)])?]);
     for call in [
         libc::SYS_sched_setaffinity,
         libc::SYS_sched_setscheduler,
         libc::SYS_sched_setparam,
         libc::SYS_sched_setattr,
     ] {
-        rules.insert(call, vec![all_of(&[(0, Op::Eq, 1)])?]);
+        rules.insert(call, vec![all_of(&[others(0)])?]);
     }
     Ok(rules)
 }
@@ -341,7 +348,8 @@ mod tests {
         for (nested_namespaces, trace, unmapped_memory) in
             [(false, false, false), (true, true, true), (false, true, false)]
         {
-            let options = Options { nested_namespaces, trace, unmapped_memory };
+            let options =
+                Options { nested_namespaces, trace, unmapped_memory, sockets: true, own_processes: true };
             let program = by_number(&options);
             let mut allowed: Vec<c_long> = ALLOWED.to_vec();
             #[cfg(target_arch = "x86_64")]

@@ -16,7 +16,7 @@ use rustix::process::{Pid, WaitOptions, wait};
 
 use super::confine::{self, Confinement};
 use super::sources::{self, Opened};
-use super::watch::{Verdict, Watch};
+use super::watch::{Members, Verdict, Watch};
 use super::{INSIDE_ID, become_user, root};
 use crate::network::PROXY_PORT;
 use crate::outcome::{Cut, Exit, Layer};
@@ -54,7 +54,8 @@ fn run(
     rustix::system::sethostname(b"sandbox")
         .map_err(|e| Failure::new(Step::Namespaces, "the host name", &e.into()))?;
     // Takes the kernel a while, which the root file system is built in.
-    let loopback = if request.network == NetworkPlan::Host { None } else { Some(raise_loopback()?) };
+    let is_own = request.network != NetworkPlan::Host && request.no_network.is_none();
+    let loopback = if is_own { Some(raise_loopback()?) } else { None };
     let opened = match opened {
         Some(opened) => opened,
         None => sources::open_all(request, None)?,
@@ -71,18 +72,27 @@ fn run(
         hand_over(control, channel.as_fd(), &Message::Tracing)
             .map_err(|e| Failure::new(Step::Request, "the trace channel", &e))?;
     }
-    let confinement = Confinement::prepare(request, &built.writable)?;
+    let confinement = Confinement::prepare(request, None, &built.writable)?;
+    let mut missing = built.missing;
+    // Without a /proc there is nothing to watch.
+    let watched = missing.is_empty();
+    missing.extend(request.no_network.clone());
+    if let Some(failure) = confinement.missing() {
+        if !request.reduced {
+            return Err(failure);
+        }
+        missing.push(failure);
+    }
     if request.probe {
         return Ok(Report::default());
     }
     let mut layers = confinement.layers();
     layers.push(Layer::Namespaces);
-    // Without a /proc there is nothing to watch.
-    layers.extend(built.missing.is_empty().then_some(Layer::Watchdog));
+    layers.extend(watched.then_some(Layer::Watchdog));
     layers.sort();
-    let child = start(request, confinement, stdin)?;
+    let child = start(request, confinement, stdin, |_| Ok(()))?;
     confine::keep_watch_capabilities().map_err(|e| Failure::new(Step::Privileges, "capabilities", &e))?;
-    let mut watch = Watch::new(&request.limits, built.stores, built.scratch);
+    let mut watch = Watch::new(&request.limits, built.stores, Some(built.scratch), Members::Namespace);
     let (exit, cut) = attend(control, child, &mut watch);
     let (cpu_us, largest) = sys::children_usage();
     Ok(Report {
@@ -92,7 +102,7 @@ fn run(
         peak_memory_bytes: watch.peak_memory_bytes().max(largest),
         peak_processes: watch.peak_processes(),
         layers,
-        missing: built.missing,
+        missing,
     })
 }
 
@@ -134,7 +144,7 @@ fn offer_listener(control: &mut UnixStream, request: &mut Request, bypass_loopba
 }
 
 /// Gives the parent a descriptor, and says which.
-fn hand_over(control: &mut UnixStream, fd: BorrowedFd<'_>, message: &Message) -> io::Result<()> {
+pub(super) fn hand_over(control: &mut UnixStream, fd: BorrowedFd<'_>, message: &Message) -> io::Result<()> {
     let bytes = wire::encode(message)?;
     let fds = [fd];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -144,8 +154,13 @@ fn hand_over(control: &mut UnixStream, fd: BorrowedFd<'_>, message: &Message) ->
     control.write_all(bytes.get(sent..).unwrap_or_default())
 }
 
-/// Starts the command; a failure before or in its exec comes back over a pipe.
-fn start(request: &Request, confinement: Confinement, stdin: OwnedFd) -> Result<Child, Failure> {
+/// Starts the command, after its process has settled in; a failure before or in its exec comes back over a pipe.
+pub(super) fn start(
+    request: &Request,
+    confinement: Confinement,
+    stdin: OwnedFd,
+    settle: impl FnOnce(&Request) -> Result<(), Failure>,
+) -> Result<Child, Failure> {
     let failed = |e: io::Error| Failure::new(Step::Start, "fork", &e);
     // The command's process sets its own out-of-memory score, which takes a dumpable process; nothing that
     // is not ours runs before its exec.
@@ -155,7 +170,7 @@ fn start(request: &Request, confinement: Confinement, stdin: OwnedFd) -> Result<
     let (pid, pidfd) = match sys::fork().map_err(failed)? {
         Forked::Child => {
             drop(read);
-            let failure = confinement.execute(request, &stdin);
+            let failure = settle(request).err().unwrap_or_else(|| confinement.execute(request, &stdin));
             let _ = wire::send(&mut std::fs::File::from(write), &failure);
             #[allow(clippy::exit, reason = "a failed exec must not go on as a second pid 1")]
             std::process::exit(127);
@@ -175,13 +190,13 @@ fn start(request: &Request, confinement: Confinement, stdin: OwnedFd) -> Result<
     }
 }
 
-struct Child {
+pub(super) struct Child {
     pid: Pid,
     pidfd: OwnedFd,
 }
 
 /// Waits for the command, for a word from the parent, and for the watch's next look.
-fn attend(control: &mut UnixStream, child: Child, watch: &mut Watch) -> (Exit, Option<Cut>) {
+pub(super) fn attend(control: &mut UnixStream, child: Child, watch: &mut Watch) -> (Exit, Option<Cut>) {
     loop {
         let timeout = watch.until_next_look(Instant::now());
         let timeout = rustix::event::Timespec {
@@ -211,7 +226,7 @@ fn attend(control: &mut UnixStream, child: Child, watch: &mut Watch) -> (Exit, O
         if parent.contains(PollFlags::IN) {
             let mut word = [0u8; 1];
             match control.read(&mut word) {
-                Ok(1) if word == [TERMINATE] => sys::kill_all(libc::SIGTERM),
+                Ok(1) if word == [TERMINATE] => watch.terminate(),
                 _ => return (Exit::Killed, None),
             }
         }

@@ -1,9 +1,10 @@
-//! The helper: this same binary, re-executed, single-threaded. Owns the outer half (open what is granted,
-//! start the inner half in new namespaces, map its ids, end it when the parent goes) and refuses to outlive
-//! the parent: it leaves only after every process of the tree is dead.
+//! The helper: this same binary, re-executed once, single-threaded, and forked for every run. Owns the outer half (open
+//! what is granted, start the inner half in new namespaces, map its ids, end it when the parent goes) and
+//! refuses to outlive the parent: it leaves only after every process of the tree is dead.
 //!
 //! parent ── control socket ── outer half (this file) ── inner half, pid 1 inside (`init`) ── the command
 
+mod bare;
 mod confine;
 mod filter;
 mod init;
@@ -22,7 +23,7 @@ use rustix::process::{Pid, Signal, WaitOptions, pidfd_send_signal, waitpid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::sys::{self, Forked};
-use crate::wire::{self, Failure, HELPER_NAME, Message, NetworkPlan, Request, Step};
+use crate::wire::{self, BarePlan, DESCRIPTORS, Failure, HELPER_NAME, Message, NetworkPlan, Request, Step};
 
 /// The uid and gid a command has inside.
 pub(crate) const INSIDE_ID: u32 = 1000;
@@ -41,10 +42,60 @@ pub fn helper_main_if_requested() {
     }
 }
 
+/// Keeps one fork waiting for the descriptors of a run, which becomes its outer half, until the parent is gone: a run
+/// finds a process that is ready, and the next one is made meanwhile.
 fn main() -> i32 {
-    let Ok(control) = sys::take_stdin() else { return 125 };
-    let mut control = UnixStream::from(control);
-    match outer(&mut control) {
+    let Ok(socket) = sys::take_stdin() else { return 125 };
+    let socket = UnixStream::from(socket);
+    // It must keep no directory of the machine busy.
+    let _ = rustix::process::chdir("/");
+    sys::ignore_ended_children(true);
+    loop {
+        let Ok((taken, take)) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC) else { return 125 };
+        match sys::fork() {
+            Ok(Forked::Child) => {
+                drop(taken);
+                return wait_for_a_run(socket, take);
+            }
+            Ok(Forked::Parent { .. }) => {}
+            Err(e) => return refuse_a_run(&socket, &e),
+        }
+        drop(take);
+        if std::fs::File::from(taken).read_exact(&mut [0u8; 1]).is_err() {
+            return 0;
+        }
+    }
+}
+
+fn wait_for_a_run(socket: UnixStream, take: OwnedFd) -> i32 {
+    let Some([control, stdout, stderr, stdin, lock, life]) = receive_run(&socket) else { return 0 };
+    drop(socket);
+    let _ = std::fs::File::from(take).write_all(b"t");
+    sys::ignore_ended_children(false);
+    if rustix::stdio::dup2_stdout(&stdout).is_err() || rustix::stdio::dup2_stderr(&stderr).is_err() {
+        return 125;
+    }
+    drop((stdout, stderr));
+    // The lock is held for as long as this process lives, so that a sweep never takes a folder from under a tree
+    // that is still dying.
+    outer_main(UnixStream::from(control), stdin, vec![lock, life])
+}
+
+/// Tells the next run why there is no process for it; whoever comes after it finds us gone and starts anew.
+fn refuse_a_run(socket: &UnixStream, error: &io::Error) -> i32 {
+    if let Some([control, ..]) = receive_run(socket) {
+        let failure = Failure::new(Step::Request, "fork", error);
+        let _ = wire::send(&mut UnixStream::from(control), &Message::Failed(failure));
+    }
+    125
+}
+
+fn receive_run(socket: &UnixStream) -> Option<[OwnedFd; DESCRIPTORS]> {
+    receive_descriptors(socket).ok().and_then(|passed| passed.try_into().ok())
+}
+
+fn outer_main(mut control: UnixStream, stdin: OwnedFd, mut held: Vec<OwnedFd>) -> i32 {
+    match outer(&mut control, stdin, &mut held) {
         Ok(()) => 0,
         Err(failure) => {
             let _ = wire::send(&mut control, &Message::Failed(failure));
@@ -53,21 +104,15 @@ fn main() -> i32 {
     }
 }
 
-fn outer(control: &mut UnixStream) -> Result<(), Failure> {
+fn outer(control: &mut UnixStream, stdin: OwnedFd, held: &mut Vec<OwnedFd>) -> Result<(), Failure> {
     rustix::process::umask(rustix::fs::Mode::empty());
-    let mut passed =
-        receive_descriptors(control).map_err(|e| Failure::new(Step::Request, "descriptors", &e))?;
-    let request: Request =
+    let mut request: Request =
         wire::receive(control).map_err(|e| Failure::new(Step::Request, "the request", &e))?;
-    if passed.is_empty() {
-        return Err(Failure::new(Step::Request, "standard input", &io::Error::other("it was not passed")));
-    }
-    // The rest of `passed` are locks: held for as long as this process lives, so that a sweep never takes
-    // a folder from under a tree that is still dying.
-    let stdin = passed.remove(0);
-
     for path in &request.cgroup_joins {
         std::fs::write(path, "0").map_err(|e| Failure::new(Step::Cgroup, path.to_string_lossy(), &e))?;
+    }
+    if let Some(plan) = request.bare.clone() {
+        return without_namespaces(control, request, &plan, stdin);
     }
     // Root opens what is granted from outside, since the inner half may not walk there.
     let opened = match request.become_ids {
@@ -80,14 +125,11 @@ fn outer(control: &mut UnixStream) -> Result<(), Failure> {
 
     let (gate_read, gate_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
         .map_err(|e| Failure::new(Step::Request, "pipe", &e.into()))?;
-    let flags = namespaces(&request);
-    let forked = sys::clone_into_namespaces(flags).map_err(|e| {
-        Failure::new(Step::Namespaces, "user, pid, mount, ipc, uts and network namespaces", &e)
-    })?;
+    let forked = clone(&mut request)?;
     let (pid, pidfd) = match forked {
         Forked::Child => {
             drop(gate_write);
-            drop(passed);
+            held.clear();
             let mut go = [0u8; 1];
             let opened_gate = std::fs::File::from(gate_read).read_exact(&mut go);
             let code = match opened_gate {
@@ -115,6 +157,34 @@ fn outer(control: &mut UnixStream) -> Result<(), Failure> {
     ended.map_err(|e| Failure::new(Step::Watch, "the inner half", &e))
 }
 
+fn without_namespaces(
+    control: &mut UnixStream,
+    mut request: Request,
+    plan: &BarePlan,
+    stdin: OwnedFd,
+) -> Result<(), Failure> {
+    if request.become_ids.is_some() {
+        set_thread_groups(&[]).map_err(|e| Failure::new(Step::Privileges, "groups", &e.into()))?;
+    }
+    let report = bare::run(control, &mut request, plan, stdin)?;
+    wire::send(control, &Message::Done(report)).map_err(|e| Failure::new(Step::Watch, "the report", &e))
+}
+
+/// Starts the inner half; without a network namespace where none can be had, that was accepted, and no network was
+/// asked for, since then every socket can be refused instead.
+fn clone(request: &mut Request) -> Result<Forked, Failure> {
+    let flags = namespaces(request);
+    let failed = |what: &str, e: &io::Error| Failure::new(Step::Namespaces, what, e);
+    sys::clone_into_namespaces(flags).or_else(|e| {
+        let all = failed("user, pid, mount, ipc, uts and network namespaces", &e);
+        if !(request.reduced && request.network == NetworkPlan::None) {
+            return Err(all);
+        }
+        request.no_network = Some(failed("a network namespace", &e));
+        sys::clone_into_namespaces(flags & !libc::CLONE_NEWNET).map_err(|_| all)
+    })
+}
+
 fn namespaces(request: &Request) -> libc::c_int {
     let network = if request.network == NetworkPlan::Host { 0 } else { libc::CLONE_NEWNET };
     libc::CLONE_NEWUSER
@@ -132,7 +202,7 @@ fn map_ids(pid: Pid, become_ids: Option<(u32, u32)>) -> Result<(), Failure> {
         become_ids.unwrap_or((rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()));
     let proc = |file: &str| format!("/proc/{}/{file}", pid.as_raw_nonzero());
     let write = |file: &str, text: String| {
-        std::fs::write(proc(file), text).map_err(|e| Failure::new(Step::IdMap, file.to_owned(), &e))
+        std::fs::write(proc(file), text).map_err(|e| Failure::new(Step::Namespaces, file.to_owned(), &e))
     };
     write("setgroups", "deny".to_owned())?;
     write("uid_map", format!("{INSIDE_ID} {uid} 1"))?;

@@ -20,10 +20,10 @@ use crate::sys::{self, Forked};
 use crate::wire::{Failure, Request, SourcePlan, Step};
 
 /// System directories shown read-only where they exist; a symbolic link is shown as one.
-const SYSTEM: [&str; 9] =
+pub(super) const SYSTEM: [&str; 9] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/etc/alternatives"];
 /// Parts of `/etc` that programs need and that hold nothing private.
-const ETC: [&str; 8] = [
+pub(super) const ETC: [&str; 8] = [
     "/etc/ld.so.cache",
     "/etc/ssl/certs",
     "/etc/ssl/openssl.cnf",
@@ -33,7 +33,8 @@ const ETC: [&str; 8] = [
     "/etc/crypto-policies",
     "/etc/localtime",
 ];
-const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+pub(super) const DEVICES: [&str; 6] =
+    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
 /// A detached mount and where it goes.
 pub(super) struct Bind {
@@ -125,6 +126,9 @@ fn bind(path: &OsStr, at: OsString, attributes: u64) -> Result<Option<Bind>, Fai
     let tree = match open_tree(CWD, path, flags) {
         Ok(tree) => tree,
         Err(rustix::io::Errno::NOENT) => return Ok(None),
+        Err(e @ (rustix::io::Errno::PERM | rustix::io::Errno::NOSYS)) => {
+            return Err(Failure::new(Step::RootFileSystem, "mounts", &e.into()));
+        }
         Err(e) => return Err(failed(e.into())),
     };
     let stat = rustix::fs::fstat(&tree).map_err(|e| failed(e.into()))?;

@@ -2,11 +2,14 @@
 //! of memory, processes, CPU time and disk, and says when a limit is passed; refuses to guess: what looks
 //! too large on the cheap figure is measured on the exact one before the run is ended.
 
+use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Dir, FileType, Mode, OFlags, fstatvfs, openat};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::outcome::{Cut, Exit};
 use crate::spec::Limits;
@@ -29,7 +32,9 @@ pub(super) enum Verdict {
 pub(super) struct Watch {
     limits: Limits,
     stores: Vec<Store>,
-    scratch: OwnedFd,
+    /// A tmpfs, whose pages are memory.
+    scratch: Option<OwnedFd>,
+    members: Members,
     next: Instant,
     next_shared: Instant,
     next_disk: Instant,
@@ -58,13 +63,19 @@ pub(super) struct WrittenTo {
 #[derive(Default)]
 struct Process {
     pid: u32,
+    parent: u32,
     cpu_ticks: u64,
     threads: u32,
     resident_bytes: u64,
 }
 
 impl Watch {
-    pub(super) fn new(limits: &Limits, stores: Vec<WrittenTo>, scratch: OwnedFd) -> Self {
+    pub(super) fn new(
+        limits: &Limits,
+        stores: Vec<WrittenTo>,
+        scratch: Option<OwnedFd>,
+        members: Members,
+    ) -> Self {
         let now = Instant::now();
         let stores = stores
             .into_iter()
@@ -80,6 +91,7 @@ impl Watch {
             limits: limits.clone(),
             stores,
             scratch,
+            members,
             next: now + INTERVAL,
             next_shared: now + SHARED_INTERVAL,
             next_disk: now + DISK_INTERVAL,
@@ -107,6 +119,19 @@ impl Watch {
         self.cpu_us
     }
 
+    /// Asks every process of the tree to end.
+    pub(super) fn terminate(&self) {
+        match self.members {
+            Members::Namespace => sys::kill_all(libc::SIGTERM),
+            Members::Descendants => {
+                for pid in self.members.pids().into_iter().filter_map(|pid| Pid::from_raw(pid.cast_signed()))
+                {
+                    let _ = kill_process(pid, Signal::TERM);
+                }
+            }
+        }
+    }
+
     /// The cut behind the way a command ended, if the kernel ended it for us.
     pub(super) fn cut_of(&self, exit: Exit) -> Option<Cut> {
         let (waited_us, _) = sys::children_usage();
@@ -128,7 +153,7 @@ impl Watch {
     }
 
     fn look_now(&mut self, now: Instant) -> Verdict {
-        let processes = processes();
+        let processes = self.members.processes();
         let threads = processes.iter().fold(0u32, |sum, p| sum.saturating_add(p.threads));
         self.peak_processes = self.peak_processes.max(threads);
 
@@ -144,7 +169,7 @@ impl Watch {
             let cost = now.elapsed();
             self.next_shared = Instant::now() + SHARED_INTERVAL.max(cost.saturating_mul(DUTY));
         }
-        let scratch = used_bytes(&self.scratch);
+        let scratch = self.scratch.as_ref().map_or(0, used_bytes);
         let beside = scratch.saturating_add(self.hidden_bytes);
         let resident = processes.iter().fold(0u64, |sum, p| sum.saturating_add(p.resident_bytes));
         let mut memory = resident.saturating_add(beside);
@@ -198,10 +223,57 @@ fn used_bytes(at: &OwnedFd) -> u64 {
     fstatvfs(at).map_or(0, |v| v.f_blocks.saturating_sub(v.f_bfree).saturating_mul(v.f_frsize))
 }
 
+/// Which processes are the tree.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Members {
+    /// All that `/proc` shows but ourselves, pid 1.
+    Namespace,
+    /// Our descendants; those that lost their parent are our children.
+    Descendants,
+}
+
+impl Members {
+    pub(super) fn pids(self) -> Vec<u32> {
+        self.processes().into_iter().map(|process| process.pid).collect()
+    }
+
+    fn processes(self) -> Vec<Process> {
+        let all = processes();
+        match self {
+            Self::Namespace => all.into_iter().filter(|process| process.pid != 1).collect(),
+            Self::Descendants => descendants(all),
+        }
+    }
+}
+
+fn descendants(all: Vec<Process>) -> Vec<Process> {
+    let mut parents = BTreeSet::from([std::process::id()]);
+    let (mut found, mut rest) = (Vec::new(), all);
+    loop {
+        let (children, others): (Vec<_>, Vec<_>) =
+            rest.into_iter().partition(|process| parents.contains(&process.parent));
+        if children.is_empty() {
+            return found;
+        }
+        parents.extend(children.iter().map(|process| process.pid));
+        found.extend(children);
+        rest = others;
+    }
+}
+
 fn processes() -> Vec<Process> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|e| e.file_name().to_str().and_then(|n| n.parse::<u32>().ok()));
-    pids.filter(|pid| *pid != 1).filter_map(process).collect()
+    pids.filter_map(process).collect()
+}
+
+/// The threads that the user of this process runs on the machine.
+pub(super) fn own_threads() -> u64 {
+    let user = rustix::process::geteuid().as_raw();
+    let is_own = |process: &Process| {
+        std::fs::metadata(format!("/proc/{}", process.pid)).is_ok_and(|metadata| metadata.uid() == user)
+    };
+    processes().iter().filter(|process| is_own(process)).map(|process| u64::from(process.threads)).sum()
 }
 
 fn process(pid: u32) -> Option<Process> {
@@ -216,6 +288,7 @@ fn process(pid: u32) -> Option<Process> {
     let cpu_ticks = (11..=14).fold(0u64, |sum, index| sum.saturating_add(number(index)));
     Some(Process {
         pid,
+        parent: u32::try_from(number(1)).unwrap_or(0),
         cpu_ticks,
         threads: u32::try_from(number(17)).unwrap_or(u32::MAX),
         resident_bytes: number(21).saturating_mul(rustix::param::page_size() as u64),

@@ -21,8 +21,6 @@ pub(crate) const CASES: &[Case] = &[
     Case("loopback_is_up_inside", loopback_is_up_inside),
     Case("a_view_takes_the_writes", a_view_takes_the_writes),
     Case("usage_is_measured", usage_is_measured),
-    Case("refused_without_namespaces", refused_without_namespaces),
-    Case("refused_without_proc_unless_reduced", refused_without_proc_unless_reduced),
 ];
 
 fn exit_and_outputs(world: &World) {
@@ -189,65 +187,4 @@ while time.process_time() < end: pass";
     assert!(outcome.usage.wall_ms >= outcome.usage.cpu_ms / 2, "{:?}", outcome.usage);
     assert!(outcome.usage.peak_memory_bytes >= 190 << 20, "{:?}", outcome.usage);
     assert!(outcome.usage.peak_processes >= 1, "{:?}", outcome.usage);
-}
-
-/// Runs `name` of this file again where `prepare` has taken something away.
-fn again(name: &str, unshare: &str, prepare: &str) {
-    let this = std::env::current_exe().unwrap();
-    let script = format!("{prepare} && exec \"$0\"");
-    let output = std::process::Command::new("unshare")
-        .args([unshare, "sh", "-c", &script])
-        .arg(this)
-        .env("SANDBOX_CASE", name)
-        .env("SANDBOX_AGAIN", "1")
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
-
-fn is_again() -> bool {
-    std::env::var_os("SANDBOX_AGAIN").is_some()
-}
-
-fn refused_without_namespaces(world: &World) {
-    if !is_again() {
-        return again("refused_without_namespaces", "-Ur", "echo 0 >/proc/sys/user/max_user_namespaces");
-    }
-    let error = world.sandbox.run(&shell("true"), &Cancel::new().unwrap()).unwrap_err();
-    assert_eq!(error.code(), "SANDBOX_REFUSED", "{error:?}");
-    assert!(error.to_string().contains("user.max_user_namespaces"), "{error}");
-    // No configuration does without them.
-    let reduced = World::with(|config| config.accept_reduced = true);
-    assert_eq!(
-        reduced.sandbox.run(&shell("true"), &Cancel::new().unwrap()).unwrap_err().code(),
-        "SANDBOX_REFUSED"
-    );
-    let features = world.sandbox.features().unwrap();
-    let namespaces = features.iter().find(|f| f.name == "namespaces").unwrap();
-    assert!(!namespaces.present && namespaces.needed && namespaces.advice.is_some(), "{namespaces:?}");
-}
-
-/// As in most containers: part of /proc is covered, so the kernel allows no other.
-fn refused_without_proc_unless_reduced(world: &World) {
-    if !is_again() {
-        return again("refused_without_proc_unless_reduced", "-Urm", "mount -t tmpfs none /proc/fs");
-    }
-    let error = world.sandbox.run(&shell("true"), &Cancel::new().unwrap()).unwrap_err();
-    assert_eq!(error.code(), "SANDBOX_REFUSED", "{error:?}");
-    assert!(error.to_string().contains("/proc"), "{error}");
-    let reduced = World::with(|config| config.accept_reduced = true);
-    let outcome = reduced.run(&shell("ls /proc; echo lives"));
-    assert_eq!(good(&outcome), "lives");
-    assert_eq!(outcome.strength.level, Level::Reduced);
-    assert!(!outcome.strength.layers.contains(&Layer::Watchdog));
-    assert_eq!(outcome.strength.missing.len(), 1, "{:?}", outcome.strength);
-    // What the clock and the kernel hold, they still hold.
-    let mut spec = shell("sleep 100");
-    spec.limits.wall_ms = 300;
-    assert_eq!(reduced.run(&spec).cuts, [Cut::WallTime { limit_ms: 300 }]);
 }

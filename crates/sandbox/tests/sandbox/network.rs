@@ -2,13 +2,15 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
+use std::process::{Command, Stdio};
 
-use crealeph_sandbox::{Host, Network, Outcome, Verdict};
+use crealeph_sandbox::{Exit, Host, Network, Outcome, Spec, Verdict};
 
 use crate::world::{Case, World, good, python};
 
 pub(crate) const CASES: &[Case] = &[
     Case("no_network_at_all", no_network_at_all),
+    Case("no_postgresql_outside", no_postgresql_outside),
     Case("a_granted_host_is_reached", a_granted_host_is_reached),
     Case("nothing_else_is_reached", nothing_else_is_reached),
     Case("a_name_that_leads_to_loopback", a_name_that_leads_to_loopback),
@@ -76,6 +78,84 @@ print('TRIED')"
     assert_eq!(good(&world.run(&python(&program))), "TRIED");
     udp.set_nonblocking(true).unwrap();
     assert!(udp.recv(&mut [0u8; 16]).is_err(), "a datagram came out");
+}
+
+/// A PostgreSQL server that lets everybody in, over TCP and over its socket.
+struct PostgreSql {
+    programs: std::path::PathBuf,
+    sockets: std::path::PathBuf,
+    port: u16,
+    process: std::process::Child,
+}
+
+impl PostgreSql {
+    fn start(world: &World) -> Self {
+        let mut programs: Vec<_> = std::fs::read_dir("/usr/lib/postgresql")
+            .expect("install Debian's package `postgresql`")
+            .map(|version| version.unwrap().path().join("bin"))
+            .collect();
+        programs.sort();
+        let programs = programs.pop().unwrap();
+        let sockets = world.directory("postgresql", &[]);
+        // It wants to be a user that the system knows, and not root: to it we are `nobody`.
+        let program = |name: &str| {
+            let mut command = Command::new("unshare");
+            command.args(["--user", "--map-user=65534", "--map-group=65534"]).arg(programs.join(name));
+            command.current_dir(&sockets).stdin(Stdio::null()).stdout(Stdio::null());
+            command
+        };
+        let data = sockets.join("data");
+        let mut initialise = program("initdb");
+        initialise.args(["--auth=trust", "--no-sync", "--locale=C", "--username=postgres", "-D"]).arg(&data);
+        let made = initialise.output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let mut server = program("postgres");
+        server.arg("-D").arg(&data).arg("-k").arg(&sockets).args(["-F", "-p", &port.to_string()]);
+        server.args(["-c", "listen_addresses=127.0.0.1", "-c", "log_min_messages=fatal"]);
+        let process = server.spawn().unwrap();
+        let server = Self { programs, sockets, port, process };
+        for place in ["127.0.0.1", server.sockets.to_str().unwrap()] {
+            let mut tries = 0;
+            while !server.ask(place).output().unwrap().status.success() {
+                tries += 1;
+                assert!(tries < 600, "the server does not answer at {place}");
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+        }
+        server
+    }
+
+    fn ask(&self, place: &str) -> Command {
+        let mut command = Command::new(self.programs.join("psql"));
+        command.args(["-h", place, "-p", &self.port.to_string(), "-U", "postgres", "-Atc", "select 6 * 7"]);
+        command
+    }
+}
+
+impl Drop for PostgreSql {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn no_postgresql_outside(world: &World) {
+    let server = PostgreSql::start(world);
+    let sockets = server.sockets.to_str().unwrap();
+    for place in ["127.0.0.1", "localhost", "::1", sockets, &format!("/proc/1/root{sockets}")] {
+        let asked = server.ask(place);
+        let words = std::iter::once(asked.get_program()).chain(asked.get_args()).map(ToOwned::to_owned);
+        let mut spec = Spec::new(words);
+        let outcome = world.run(&spec);
+        assert_eq!(outcome.exit, Exit::Code(2), "{place}: {outcome:?}");
+        assert_eq!(outcome.stdout.text(), "");
+        // Nor through a proxy that was opened for somebody else.
+        spec.network = hosts(&["example.com:5432".to_owned()]);
+        assert_eq!(world.run(&spec).exit, Exit::Code(2));
+    }
 }
 
 fn a_granted_host_is_reached(world: &World) {

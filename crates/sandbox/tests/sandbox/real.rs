@@ -20,9 +20,28 @@ pub(crate) const CASES: &[Case] = &[
     Case("presets_compose", presets_compose),
 ];
 
-/// The toolchain belongs to who started the tests; an ordinary user may not even see it.
-pub(crate) const AS_STARTED: &[&str] =
+/// These use toolchains that may lie in the home of who started the tests, where an ordinary user sees nothing.
+pub(crate) const WITH_TOOLCHAINS: &[&str] =
     &["cargo_builds_with_a_copied_registry", "presets_compose", "python_preset"];
+
+/// This program again as an ordinary user, who sees our toolchains where they are and nothing else of our home.
+pub(crate) fn with_toolchains(uid: u32) -> Command {
+    const SCRIPT: &str = r#"
+set -e
+home=$(mktemp -d)
+mount -t tmpfs -o mode=755 none "$home"
+for name in .cargo .rustup .pyenv; do
+    if [ -d "$HOME/$name" ]; then mkdir "$home/$name"; mount --bind "$HOME/$name" "$home/$name"; fi
+done
+mount --rbind "$home" "$HOME"
+umount -l "$home"
+rmdir "$home"
+exec setpriv --reuid="$1" --regid="$1" --clear-groups "$2"
+"#;
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", SCRIPT, "sh"]).arg(uid.to_string()).arg(std::env::current_exe().unwrap());
+    command
+}
 
 fn a_shell_pipeline(world: &World) {
     let text = good(&world.shell("seq 1 1000 | awk '{ s += $1 } END { print s }' | tr '0' 'o'; find /usr/bin -name 'sh*' | sort | head -1 | xargs ls; tar cf - -C /etc hosts | gzip | gunzip | tar tf -"));
@@ -34,10 +53,13 @@ fn python_preset(world: &World) {
     let mut spec = Spec::new([
         "python3",
         "-c",
-        "import sys, ssl, json, sqlite3, multiprocessing; print(sys.version_info[0]); p = multiprocessing.Pool(2); print(p.map(abs, [-1, -2]))",
+        "import sys, ssl, json, sqlite3, multiprocessing; print(sys.base_prefix); p = multiprocessing.Pool(2); print(p.map(abs, [-1, -2]))",
     ]);
     spec.grants.merge(Preset::Python.grants().unwrap());
-    assert_eq!(good(&world.run(&spec)), "3\n[1, 2]");
+    let outside =
+        Command::new("python3").args(["-c", "import sys; print(sys.base_prefix)"]).output().unwrap();
+    let expected = format!("{}[1, 2]", String::from_utf8(outside.stdout).unwrap());
+    assert_eq!(good(&world.run(&spec)), expected);
 }
 
 fn node_lives(world: &World) {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use crealeph_contracts::scalar::TenantId;
 use crealeph_ledger::{Ledger, Location, Options};
+use crealeph_runtime::configuration::{ConfigError, Configuration, Table, absolute};
 
 pub(super) use proving::read_keys;
 
@@ -19,7 +20,6 @@ use crate::output::Output;
 
 /// Where the ledger is unless something else is said.
 const DEFAULT_LEDGER: &str = ".crealeph/ledger.db";
-pub(super) const CONFIGURATION: &str = "crealeph.toml";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -65,6 +65,10 @@ pub(super) struct At {
     /// The folder of the signing keys [default: beside the ledger]
     #[arg(long, global = true, value_name = "FOLDER")]
     keys: Option<PathBuf>,
+
+    /// The configuration [default: crealeph.toml, where there is one]
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
 
     /// Print JSON, as a pipe gets it
     #[arg(long, global = true)]
@@ -126,19 +130,14 @@ pub(super) struct Settled {
     pub(super) location: Location,
     pub(super) tenant: TenantId,
     pub(super) keys: PathBuf,
+    pub(super) configuration: Configuration,
     pub(super) is_json: bool,
 }
 
-#[derive(Debug, Default, serde::Deserialize)]
-struct Configuration {
-    #[serde(default)]
-    ledger: LedgerTable,
-}
-
-#[derive(Debug, Default, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
+/// What `[ledger]` says.
+#[derive(Debug, Default)]
 struct LedgerTable {
-    location: Option<String>,
+    location: Option<Location>,
     tenant: Option<String>,
     keys: Option<PathBuf>,
 }
@@ -151,22 +150,22 @@ impl At {
 
     /// Flag, else environment, else configuration, else the default.
     pub(super) fn settle(self) -> Result<Settled, Failure> {
-        self.settle_with(Path::new(CONFIGURATION), Path::new(""))
+        let configuration = Configuration::find(self.config.as_deref())?;
+        self.settle_with(configuration, Path::new(""))
     }
 
-    /// The same for a folder: its own configuration, and what a relative path there leads to.
-    pub(super) fn settle_with(self, configuration: &Path, folder: &Path) -> Result<Settled, Failure> {
-        let LedgerTable { location, tenant, keys } = configured(configuration)?;
-        let inside = |location: String| match Location::parse(&location) {
-            Location::File(file) => folder.join(file).to_string_lossy().into_owned(),
-            Location::Postgres(_) => location,
-        };
-        let location = location.map(inside);
-        let keys = keys.map(|keys| folder.join(keys));
-        let usual = inside(DEFAULT_LEDGER.to_owned());
+    /// The configuration that a flag names.
+    pub(super) fn config(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
+    /// The same for a folder, with its configuration.
+    pub(super) fn settle_with(self, configuration: Configuration, folder: &Path) -> Result<Settled, Failure> {
+        let LedgerTable { location, tenant, keys } = configured(&configuration)?;
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let location = self.ledger.or_else(|| variable("CREALEPH_LEDGER")).or(location);
-        let location = Location::parse(location.as_deref().unwrap_or(&usual));
+        let named = self.ledger.or_else(|| variable("CREALEPH_LEDGER"));
+        let named = named.map(|text| Location::parse(&text)).or(location);
+        let location = named.unwrap_or_else(|| Location::File(folder.join(DEFAULT_LEDGER)));
         let tenant = self.tenant.or_else(|| variable("CREALEPH_TENANT")).or(tenant);
         let tenant = tenant.as_deref().unwrap_or("local");
         let tenant = TenantId::parse(tenant).map_err(|why| Failure::BadName {
@@ -176,19 +175,25 @@ impl At {
         })?;
         let keys = self.keys.or_else(|| variable("CREALEPH_KEYS").map(PathBuf::from)).or(keys);
         let keys = keys.unwrap_or_else(|| location.default_keys());
-        Ok(Settled { location, tenant, keys, is_json: self.json })
+        Ok(Settled { location, tenant, keys, configuration, is_json: self.json })
     }
 }
 
-fn configured(path: &Path) -> Result<LedgerTable, Failure> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(LedgerTable::default()),
-        Err(source) => return Err(Failure::Unreadable { path: path.to_owned(), source }),
+fn configured(configuration: &Configuration) -> Result<LedgerTable, ConfigError> {
+    let Some(section) = configuration.section("ledger")? else { return Ok(LedgerTable::default()) };
+    let read = || {
+        let table = Table::new(section);
+        let beside = |path: &str| absolute(configuration.folder(), path);
+        let location = table.text("location")?.map(|text| match Location::parse(text) {
+            Location::File(_) => Location::File(beside(text)),
+            database => database,
+        });
+        let tenant = table.text("tenant")?.map(str::to_owned);
+        let keys = table.text("keys")?.map(beside);
+        table.finish()?;
+        Ok(LedgerTable { location, tenant, keys })
     };
-    let configuration: Configuration = toml::from_str(&text)
-        .map_err(|why| Failure::Configuration { path: path.to_owned(), why: why.to_string() })?;
-    Ok(configuration.ledger)
+    read().map_err(|why| configuration.wrong("ledger", why))
 }
 
 impl Settled {
@@ -215,7 +220,7 @@ impl Settled {
     }
 
     pub(super) fn is_json(&self, output: &Output) -> bool {
-        self.is_json || !output.is_terminal()
+        self.is_json || !output.is_for_person()
     }
 }
 

@@ -2,13 +2,13 @@
 //! shares nothing with what wrote the ledger.
 
 use std::fs::OpenOptions;
-use std::io::{BufRead as _, BufWriter, Write};
+use std::io::{BufRead, BufWriter, Read, Write};
 use std::path::PathBuf;
 
 use clap::Args;
 use crealeph_contracts::json::ObjectWriter;
 use crealeph_contracts::scalar::LedgerId;
-use crealeph_ledger::{Ledger, LedgerError};
+use crealeph_ledger::{Imported, Ledger, LedgerError};
 use crealeph_verify::{ExportVerifier, Finding, Verified, VerifierKey, verify_proof};
 
 use super::writing::read_text;
@@ -19,6 +19,8 @@ use crate::output::Output;
 
 /// The largest proof file that is read.
 const MAX_PROOF_BYTES: usize = 64 << 20;
+/// The longest line of an export that is read.
+const MAX_LINE_BYTES: u64 = 64 << 20;
 
 /// Print the whole log as JSON Lines: entries, leaf hashes and checkpoints
 #[derive(Debug, Args)]
@@ -30,10 +32,14 @@ pub(super) struct Export {
 impl Export {
     pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
         let ledger = at.open()?;
+        require_log(&ledger, at)?;
         let exported = match self.file.filter(|file| file.as_os_str() != "-") {
             None => ledger.export(&at.tenant, &mut output.writer())?,
             Some(path) => {
-                let unwritable = |source| Failure::Unwritable { path: path.clone(), source };
+                let unwritable = |source: std::io::Error| match source.kind() {
+                    std::io::ErrorKind::AlreadyExists => Failure::Taken(path.clone()),
+                    _ => Failure::Unwritable { path: path.clone(), source },
+                };
                 let file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(unwritable)?;
                 let mut writer = BufWriter::new(file);
                 let exported = ledger.export(&at.tenant, &mut writer)?;
@@ -41,11 +47,24 @@ impl Export {
                 exported
             }
         };
-        match exported {
-            Some(exported) => eprintln!("{} entries, {} checkpoints", exported.entries, exported.checkpoints),
-            None => eprintln!("tenant `{}` has no log in `{}` yet", at.tenant, ledger.place()),
+        if let Some(exported) = exported {
+            eprintln!("entries: {}, checkpoints: {}", exported.entries, exported.checkpoints);
+            let unsigned = exported.entries.saturating_sub(exported.covered);
+            if unsigned > 0 {
+                eprintln!(
+                    "not covered by any checkpoint: the last {unsigned}; `crealeph ledger checkpoint` signs for them"
+                );
+            }
         }
         Ok(Verdict::Good)
+    }
+}
+
+/// A tenant that has nothing is most often a misspelt one.
+fn require_log(ledger: &Ledger, at: &Settled) -> Result<(), Failure> {
+    match ledger.stats(&at.tenant)? {
+        Some(_) => Ok(()),
+        None => Err(Failure::NoLog { tenant: at.tenant.to_string(), place: ledger.place().to_owned() }),
     }
 }
 
@@ -66,6 +85,9 @@ impl Verify {
     pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
         let mut keys = read_keys(&self.key)?;
         let ledger = if self.export.is_some() { None } else { Some(at.open()?) };
+        if let Some(ledger) = &ledger {
+            require_log(ledger, at)?;
+        }
         if keys.is_empty()
             && let Some(ledger) = &ledger
         {
@@ -120,7 +142,7 @@ fn check_ledger(
     let mut lines = LineWriter { verifier, buffer: Vec::new(), finding: None };
     match ledger.export(&at.tenant, &mut lines) {
         Ok(Some(_)) => Ok(lines.verifier.finish()),
-        Ok(None) => Err(Failure::NoEntry { name: "the log".to_owned(), tenant: at.tenant.to_string() }),
+        Ok(None) => Err(Failure::NoLog { tenant: at.tenant.to_string(), place: ledger.place().to_owned() }),
         Err(error) => match (lines.finding, error) {
             (Some(finding), _) => Ok(Err(finding)),
             (None, error @ LedgerError::Damaged { .. }) => {
@@ -131,6 +153,56 @@ fn check_ledger(
             }
             (None, error) => Err(error.into()),
         },
+    }
+}
+
+/// Takes an export in while an outsider's eyes see every line first: a finding ends the import at that line.
+pub(super) fn import_checked(
+    ledger: &Ledger,
+    input: &mut dyn BufRead,
+    keys: Vec<VerifierKey>,
+) -> Result<(Imported, Verified), Failure> {
+    let wrong = |finding: Finding| LedgerError::BadExport {
+        line: finding.seq.map_or(1, |seq| seq + 1),
+        reason: finding.to_string(),
+    };
+    let verifier = ExportVerifier::new(keys, &[]).map_err(wrong)?;
+    let mut checked = Checked { input, verifier, line: Vec::new(), read: 0 };
+    let imported = ledger.import(&mut checked)?;
+    Ok((imported, checked.verifier.finish().map_err(wrong)?))
+}
+
+/// An export whose lines the verifier has seen before anyone reads them.
+struct Checked<'a> {
+    input: &'a mut dyn BufRead,
+    verifier: ExportVerifier,
+    line: Vec<u8>,
+    read: usize,
+}
+
+impl Read for Checked<'_> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.fill_buf()?.read(out)?;
+        self.consume(read);
+        Ok(read)
+    }
+}
+
+impl BufRead for Checked<'_> {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        if self.read >= self.line.len() {
+            (self.line, self.read) = (Vec::new(), 0);
+            Read::take(&mut *self.input, MAX_LINE_BYTES).read_until(b'\n', &mut self.line)?;
+            if let Some(line) = self.line.strip_suffix(b"\n") {
+                let line = String::from_utf8_lossy(line);
+                self.verifier.line(&line).map_err(|finding| std::io::Error::other(finding.to_string()))?;
+            }
+        }
+        Ok(self.line.get(self.read..).unwrap_or_default())
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.read += count;
     }
 }
 
@@ -201,8 +273,13 @@ fn tell(verified: &Verified, at: &Settled, output: &mut Output) -> Result<Verdic
 pub(in crate::commands) fn read_keys(files: &[PathBuf]) -> Result<Vec<VerifierKey>, Failure> {
     let mut keys = Vec::new();
     for file in files {
+        let before = keys.len();
         for line in read_text(file)?.lines().filter(|line| !line.trim().is_empty()) {
             keys.push(parse_key(line)?);
+        }
+        // Going on with other keys than those that were kept would prove nothing.
+        if keys.len() == before {
+            return Err(Failure::NoKey(file.clone()));
         }
     }
     Ok(keys)
@@ -242,9 +319,10 @@ pub(super) struct VerifyProof {
 impl VerifyProof {
     pub(super) fn run(self, output: &mut Output, is_json: bool) -> Result<Verdict, Failure> {
         let keys = read_keys(&self.key)?;
-        let bytes = Source::new(self.file).read_bounded(MAX_PROOF_BYTES)?;
+        let source = Source::new(self.file);
+        let bytes = source.read_bounded(MAX_PROOF_BYTES)?;
         match verify_proof(&bytes, &keys) {
-            Ok(proven) if is_json || !output.is_terminal() => output.line(&proven.entry)?,
+            Ok(proven) if is_json || !output.is_for_person() => output.line(&proven.entry)?,
             Ok(proven) => {
                 let size = proven.checkpoint.size;
                 output.line(&format!(
@@ -252,10 +330,7 @@ impl VerifyProof {
                     proven.seq, proven.id
                 ))?;
             }
-            Err(error) => {
-                eprintln!("error: {error}");
-                return Ok(Verdict::Bad);
-            }
+            Err(error) => return Err(Failure::Unproven { name: source.name(), why: error.to_string() }),
         }
         Ok(Verdict::Good)
     }

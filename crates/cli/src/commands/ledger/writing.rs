@@ -1,6 +1,6 @@
 //! The commands that write: init, append, import, backup, checkpoint, key.
 
-use std::io::Read as _;
+use std::io::{BufRead as _, Read as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -8,6 +8,7 @@ use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::{Limits, ObjectWriter};
 use crealeph_ledger::{AppendError, Appended, Ledger, Location};
 
+use super::proving::{import_checked, read_keys};
 use super::{Settled, Verdict};
 use crate::failure::Failure;
 use crate::input::{DEFAULT_MAX_BYTES, Line, Source, next_line};
@@ -46,6 +47,7 @@ impl Append {
         let ledger = at.open()?;
         let source = Source::new(self.file);
         let mut reader = source.open()?;
+        output.outlive_reader();
         let mut tally = Tally { progress: Progress::new("entries appended", output), new: 0, repeats: 0 };
         let mut batch = Batch::default();
         let mut number = 0u64;
@@ -112,22 +114,22 @@ impl Batch {
         output: &mut Output,
         tally: &mut Tally,
     ) -> Result<(), Failure> {
-        let Batch { drafts, lines, .. } = std::mem::take(self);
-        if drafts.is_empty() {
-            return Ok(());
+        let Batch { mut drafts, lines, .. } = std::mem::take(self);
+        let mut refused = None;
+        while !drafts.is_empty() {
+            match ledger.append(&at.tenant, drafts.clone()) {
+                Ok(appended) => {
+                    print_appended(&appended, at, output, tally)?;
+                    break;
+                }
+                Err(AppendError::Refused { position, refusal }) => {
+                    drafts.truncate(position);
+                    refused = Some((position, refusal));
+                }
+                Err(AppendError::Ledger(error)) => return Err(error.into()),
+            }
         }
-        let refused = match ledger.append(&at.tenant, drafts.clone()) {
-            Ok(appended) => return print_appended(&appended, at, output, tally),
-            Err(AppendError::Refused { position, refusal }) => (position, refusal),
-            Err(AppendError::Ledger(error)) => return Err(error.into()),
-        };
-        let (position, refusal) = refused;
-        let before: Vec<Draft> = drafts.into_iter().take(position).collect();
-        match ledger.append(&at.tenant, before) {
-            Ok(appended) => print_appended(&appended, at, output, tally)?,
-            Err(AppendError::Ledger(error)) => return Err(error.into()),
-            Err(AppendError::Refused { .. }) => {}
-        }
+        let Some((position, refusal)) = refused else { return Ok(()) };
         output.flush()?;
         let line = lines.get(position).copied().unwrap_or_default();
         Err(Failure::Refused { name: format!("{}, line {line}", source.name()), refusal: Box::new(refusal) })
@@ -184,18 +186,37 @@ impl Tally {
 pub(super) struct Import {
     /// The export; standard input where absent or `-`
     file: Option<PathBuf>,
+    /// A file of public keys that you kept: every checkpoint must be signed by one of them
+    #[arg(long, value_name = "FILE")]
+    key: Vec<PathBuf>,
 }
 
 impl Import {
     pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
         let ledger = at.open()?;
         let source = Source::new(self.file);
-        let imported = ledger.import(&mut source.open()?)?;
+        let mut input = source.open()?;
+        // What cannot be read at all is told as any file that cannot.
+        input.fill_buf().map_err(|error| source.failure(error))?;
+        let (imported, signed) = if self.key.is_empty() {
+            eprintln!("who signed the export is not checked; give --key with a key that you kept");
+            (ledger.import(&mut input)?, None)
+        } else {
+            let (imported, verified) = import_checked(&ledger, &mut input, read_keys(&self.key)?)?;
+            if verified.signed_entries < verified.entries {
+                let unsigned = verified.entries - verified.signed_entries;
+                eprintln!("the last {unsigned} entries are covered by no signature");
+            }
+            (imported, Some(verified.signed_entries))
+        };
         let crealeph_ledger::Imported { tenant_id, entries, repeats } = imported;
         let mut line = String::new();
         let mut object = ObjectWriter::new(&mut line);
         object.text("tenantId", tenant_id.as_str()).raw("imported", &entries.to_string());
         object.raw("repeats", &repeats.to_string());
+        if let Some(signed) = signed {
+            object.raw("signedEntries", &signed.to_string());
+        }
         object.end();
         output.json(&line)?;
         Ok(Verdict::Good)

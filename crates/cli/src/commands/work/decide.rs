@@ -4,7 +4,7 @@ use clap::Args;
 use crealeph_runtime::work::{Opinion, WorkError};
 use serde_json::json;
 
-use super::place::{Bound, Place};
+use super::place::Place;
 use crate::commands::Verdict;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -61,10 +61,10 @@ impl Decide {
             }
         }
         let run = super::status::open(&self.place)?.find(&self.run).map_err(WorkError::from)?.run;
-        let work = self.place.open(Bound::default())?;
+        let work = self.place.open()?;
         let opinion = Opinion { is_approved, who, why: self.reason };
         let (line, has_landed) = work.decide(&run, &opinion)?;
-        match self.place.at.json || !output.is_terminal() {
+        match self.place.at.json || !output.is_for_person() {
             true => output.line(&line)?,
             false => {
                 let value = serde_json::from_str(&line).unwrap_or_default();
@@ -81,8 +81,8 @@ impl Recover {
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let (_, recovered) = self.place.open_telling(Bound::default())?;
-        let is_json = self.place.at.json || !output.is_terminal();
+        let (_, recovered) = self.place.open_telling()?;
+        let is_json = self.place.at.json || !output.is_for_person();
         if is_json {
             let kept: Vec<_> = recovered
                 .kept

@@ -2,12 +2,12 @@
 
 mod decide;
 mod display;
+mod from_tasks;
 mod key;
 mod place;
 mod plan;
 mod replay;
 mod run;
-mod signals;
 mod status;
 mod told;
 mod verify;
@@ -30,6 +30,7 @@ pub(super) struct Work {
 #[derive(Debug, Subcommand)]
 enum Task {
     Run(Box<run::Run>),
+    FromTasks(from_tasks::FromTasks),
     Status(status::Status),
     Show(status::Show),
     Diff(status::Diff),
@@ -49,6 +50,7 @@ impl Work {
     pub(super) fn wants_json(&self) -> bool {
         match &self.task {
             Task::Run(command) => command.wants_json(),
+            Task::FromTasks(command) => command.wants_json(),
             Task::Status(command) => command.wants_json(),
             Task::Show(command) => command.wants_json(),
             Task::Approve(command) | Task::Reject(command) => command.wants_json(),
@@ -63,6 +65,7 @@ impl Work {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         match self.task {
             Task::Run(command) => command.run(output),
+            Task::FromTasks(command) => command.run(output),
             Task::Status(command) => command.run(output),
             Task::Show(command) => command.run(output),
             Task::Diff(command) => command.run(output),

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use crealeph_contracts::scalar::{LedgerId, RobotId};
 use crealeph_ledger::Location;
+use crealeph_runtime::configuration::{Configuration, FILE};
 use crealeph_runtime::work::{Recovered, Setup, Work, WorkConfig};
 
-use crate::commands::ledger::{At, CONFIGURATION, Settled};
+use crate::commands::ledger::{At, Settled};
 use crate::commands::sandbox::state_directory;
 use crate::failure::Failure;
 
@@ -18,19 +18,8 @@ pub(super) struct Place {
     #[arg(long, value_name = "DIR", default_value = ".")]
     workspace: PathBuf,
 
-    /// The configuration [default: crealeph.toml in the workspace, else here]
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-
     #[command(flatten)]
     pub(super) at: At,
-}
-
-/// What the runs are bound to.
-#[derive(Debug, Default)]
-pub(super) struct Bound {
-    pub(super) robot: Option<RobotId>,
-    pub(super) lineage: Vec<LedgerId>,
 }
 
 impl Place {
@@ -40,52 +29,42 @@ impl Place {
         folder.canonicalize().map_err(|_| Failure::NotFound(folder.clone()))
     }
 
-    /// The configuration file.
-    pub(super) fn config(&self) -> Result<PathBuf, Failure> {
-        if let Some(config) = &self.config {
-            return Ok(config.clone());
-        }
-        let inside = self.folder()?.join(CONFIGURATION);
-        let here = Path::new(CONFIGURATION);
-        Ok(if !inside.exists() && here.exists() { here.to_owned() } else { inside })
+    /// The configuration: the one that is named, else the workspace's, else the one here.
+    pub(super) fn configuration(&self) -> Result<Configuration, Failure> {
+        let inside = self.folder()?.join(FILE);
+        let named = self.at.config().or_else(|| inside.exists().then_some(inside.as_path()));
+        Ok(Configuration::find(named)?)
     }
 
     /// The ledger and whose part of it.
     pub(super) fn settle(&self) -> Result<Settled, Failure> {
-        self.at.clone().settle_with(&self.config()?, &self.folder()?)
+        self.at.clone().settle_with(self.configuration()?, &self.folder()?)
     }
 
     /// Opens a scratch folder with the agents of this workspace and nothing else of it: a ledger and keys of its own.
     pub(super) fn open_scratch(&self, folder: &Path) -> Result<Work, Failure> {
-        let ledger = folder.join(".crealeph/ledger.db");
         let settled = Settled {
             keys: folder.join(".crealeph/keys"),
-            location: Location::File(ledger),
-            tenant: self.settle()?.tenant,
-            is_json: false,
+            location: Location::File(folder.join(".crealeph/ledger.db")),
+            ..self.settle()?
         };
-        Ok(self.open_at(folder.to_owned(), settled, Bound::default())?.0)
+        Ok(self.open_at(folder.to_owned(), settled)?.0)
     }
 
     /// Opens everything.
-    pub(super) fn open(&self, bound: Bound) -> Result<Work, Failure> {
-        Ok(self.open_telling(bound)?.0)
+    pub(super) fn open(&self) -> Result<Work, Failure> {
+        Ok(self.open_telling()?.0)
     }
 
     /// The same, with what an earlier process had left.
-    pub(super) fn open_telling(&self, bound: Bound) -> Result<(Work, Recovered), Failure> {
-        let opened = self.open_at(self.folder()?, self.settle()?, bound)?;
+    pub(super) fn open_telling(&self) -> Result<(Work, Recovered), Failure> {
+        let opened = self.open_at(self.folder()?, self.settle()?)?;
         tell(&opened.1);
         Ok(opened)
     }
 
-    fn open_at(
-        &self,
-        workspace: PathBuf,
-        settled: Settled,
-        bound: Bound,
-    ) -> Result<(Work, Recovered), Failure> {
-        let config = WorkConfig::load(&self.config()?)?;
+    fn open_at(&self, workspace: PathBuf, settled: Settled) -> Result<(Work, Recovered), Failure> {
+        let config = WorkConfig::read(&settled.configuration)?;
         // The ledger lies in `.crealeph`, which the workspace makes with the right permissions.
         drop(crealeph_workspace::Workspace::open(&workspace).map_err(|error| Failure::Work(error.into()))?);
         let ledger = settled.open_or_init()?;
@@ -96,8 +75,6 @@ impl Place {
             ledger,
             keys: settled.keys,
             tenant: settled.tenant,
-            robot: bound.robot,
-            lineage: bound.lineage,
         };
         Ok(Work::open(setup)?)
     }

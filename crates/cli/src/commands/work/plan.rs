@@ -40,7 +40,7 @@ impl PlanCommand {
         let items = read_items(&Source::new(self.file))?;
         let dependents: Vec<Dependent> = items.iter().map(Dependent::from).collect();
         let plan = plan(&dependents, |_| false)?;
-        if self.json || !output.is_terminal() {
+        if self.json || !output.is_for_person() {
             let mut json = String::new();
             write_plan(&plan, &mut json);
             output.json(&json)?;

@@ -123,7 +123,7 @@ impl Replay {
     ) -> Result<Verdict, Failure> {
         let is_same = replayed.state == replayed.expected;
         let id = recorded.receipt.id;
-        if self.which.place.at.json || !output.is_terminal() {
+        if self.which.place.at.json || !output.is_for_person() {
             let mut line = String::new();
             let mut object = ObjectWriter::new(&mut line);
             object.raw("ok", if is_same { "true" } else { "false" }).text("run", &id.to_string());

@@ -6,17 +6,21 @@ use clap::Args;
 use crealeph_contracts::WorkItem;
 use crealeph_contracts::json::ObjectWriter;
 use crealeph_contracts::run_result::RunStatus;
-use crealeph_contracts::scalar::{Amount, Count, ItemId, TimeoutMs};
+use crealeph_contracts::scalar::{Amount, Count, ItemId, RobotId, TimeoutMs};
 use crealeph_contracts::shape::Set;
 use crealeph_contracts::work_item::{Budget, Complexity, Constraints};
+use crealeph_runtime::builder::Scopes;
 use crealeph_runtime::work::{Options, Publish, Reported, Work};
 
 use super::display::Display;
-use super::place::{Bound, Place};
+use super::place::Place;
 use super::plan::read_items;
 use crate::commands::Verdict;
+use crate::commands::ledger::named;
+use crate::commands::policy::read_rules;
 use crate::failure::Failure;
 use crate::input::Source;
+use crate::interrupt;
 use crate::output::Output;
 
 const EXAMPLES: &str = "\
@@ -62,6 +66,14 @@ pub(super) struct Run {
     #[arg(long)]
     hold: bool,
 
+    /// The robot that the runs are bound to [default: the one whose tasks the items are]; the policy decides `work.run`
+    #[arg(long)]
+    robot: Option<String>,
+
+    /// A file of rules for that decision, TOML; those of the configuration or the built-in ones where absent
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+
     /// For a task: the command that verifies it
     #[arg(long, value_name = "COMMAND")]
     test: Option<String>,
@@ -97,11 +109,15 @@ impl Run {
             true => None,
             false => Some(read_items(&Source::new(Some(PathBuf::from(&self.what))))?),
         };
-        let work = self.place.open(Bound::default())?;
+        let mut work = self.place.open()?;
         let items = match items {
             Some(items) => items,
             None => vec![self.task(&work)?],
         };
+        let robot = self.robot.as_deref().map(|name| named("robot", name, RobotId::parse)).transpose()?;
+        let rules = self.rules.clone().map(|file| read_rules(Some(file)).map(|(source, _)| source));
+        let scopes = Scopes::load(&self.place.configuration()?, rules.transpose()?)?;
+        work.bind(&items, robot, &scopes)?;
         let options = Options {
             jobs: self.jobs.map_or_else(default_jobs, usize::from),
             publish,
@@ -118,11 +134,14 @@ impl Run {
 
     fn task(&self, work: &Work) -> Result<WorkItem, Failure> {
         let name = self.agent.as_deref().unwrap_or_default();
-        let agent_id = work.agent_id(name).ok_or_else(|| Failure::NoAgent {
-            name: name.to_owned(),
-            path: self.place.config().unwrap_or_default(),
-            known: work.agent_names().join(", "),
-        })?;
+        let Some(agent_id) = work.agent_id(name) else {
+            let (name, known) = (name.to_owned(), work.agent_names().join(", "));
+            return Err(Failure::NoAgent {
+                name,
+                path: self.place.configuration()?.path().to_owned(),
+                known,
+            });
+        };
         let count = |value: Option<u64>, flag: &'static str| {
             value.map(|value| Count::new(value).ok_or_else(|| too_large(value, flag))).transpose()
         };
@@ -182,8 +201,12 @@ pub(super) fn run_items(
     wants_json: bool,
     output: &mut Output,
 ) -> Result<Verdict, Failure> {
-    super::signals::interrupt_on_signals(work.interrupt())?;
-    let is_json = wants_json || !output.is_terminal();
+    let interrupt = work.interrupt().clone();
+    interrupt::at_first(move || {
+        eprintln!("\ninterrupting; once more ends it at once");
+        interrupt.interrupt();
+    })?;
+    let is_json = wants_json || !output.is_for_person();
     let display = Display::start();
     let mut failure = None;
     let mut over = |reported: &Reported| {
@@ -201,7 +224,7 @@ pub(super) fn run_items(
     }
     if work.interrupt().is_used() {
         eprintln!("interrupted; the same command goes on where this one stopped");
-        return Ok(Verdict::Exit(130));
+        return Ok(Verdict::Exit(interrupt::INTERRUPTED));
     }
     let is_success = |one: &Reported| matches!(one, Reported::Finished { status: RunStatus::Success, .. });
     let is_held = |one: &Reported| matches!(one, Reported::Held(_));

@@ -65,7 +65,7 @@ impl Status {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let inspect = open(&self.place)?;
         let all = inspect.all();
-        let is_json = self.place.at.json || !output.is_terminal();
+        let is_json = self.place.at.json || !output.is_for_person();
         let shown = all.get(all.len().saturating_sub(self.limit)..).unwrap_or_default();
         for summary in shown {
             match is_json {
@@ -101,12 +101,15 @@ impl Show {
             return print_diff(&inspect, &summary, output);
         }
         let result = inspect.result(&summary.run).map_err(WorkError::from)?;
-        let is_json = self.place.at.json || !output.is_terminal();
+        let is_json = self.place.at.json || !output.is_for_person();
         match result {
             Some(line) if is_json => output.line(&line)?,
             Some(line) => {
                 let value = serde_json::from_str(&line).unwrap_or_default();
                 output.line(&super::told::finished(&value, ""))?;
+                if let Some(receipt) = inspect.receipt(&summary.run).map_err(WorkError::from)? {
+                    output.line(&super::told::walls(&serde_json::from_str(&receipt).unwrap_or_default()))?;
+                }
             }
             None => output.line(&as_json(&summary))?,
         }

@@ -1,6 +1,7 @@
 //! What became of work items, for a person.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use crealeph_runtime::work::Reported;
 use serde_json::Value;
@@ -38,7 +39,7 @@ pub(super) fn finished(result: &Value, note: &str) -> String {
     }
     for (key, sign) in [("created_files", '+'), ("modified_files", '~'), ("deleted_files", '-')] {
         for path in result.get(key).and_then(Value::as_array).into_iter().flatten() {
-            let _ = write!(out, "\n  {sign} {}", path.as_str().unwrap_or_default());
+            let _ = write!(out, "\n  {sign} {}", from_here(path.as_str().unwrap_or_default()));
         }
     }
     let _ = write!(
@@ -52,8 +53,27 @@ pub(super) fn finished(result: &Value, note: &str) -> String {
     if let (Some(passed), Some(failed)) = (metric("tests_passed"), metric("tests_failed")) {
         let _ = write!(out, "\n  tests    {passed} passed, {failed} failed");
     }
-    let _ = write!(out, "\n  receipt  {}", text("receipt_path"));
+    let _ = write!(out, "\n  receipt  {}", from_here(text("receipt_path")));
     out
+}
+
+/// Within which walls a run took place, as its receipt has it.
+pub(super) fn walls(receipt: &Value) -> String {
+    let strength = receipt.get("sandbox_strength").and_then(Value::as_str).unwrap_or("unknown");
+    let mut out = format!("  sandbox  {strength}");
+    for connection in receipt.get("connections").and_then(Value::as_array).into_iter().flatten() {
+        let host = connection.get("host").and_then(Value::as_str).unwrap_or_default();
+        let is_allowed = connection.get("allowed").and_then(Value::as_bool).unwrap_or_default();
+        let _ = write!(out, "\n  network  {host} {}", if is_allowed { "reached" } else { "refused" });
+    }
+    out
+}
+
+/// A path as it is typed in the folder the program was started in.
+fn from_here(path: &str) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    let inside = Path::new(path).strip_prefix(here).unwrap_or(Path::new(path));
+    inside.display().to_string()
 }
 
 /// `` `a`, `b` ``.

@@ -112,7 +112,7 @@ impl Verify {
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let is_json = self.place.at.json || !output.is_terminal();
+        let is_json = self.place.at.json || !output.is_for_person();
         match self.check() {
             Ok(checked) => tell(&checked, is_json, output),
             Err(Stop::Finding(finding)) => tell_finding(&finding, is_json, output),

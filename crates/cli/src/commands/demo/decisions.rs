@@ -1,0 +1,80 @@
+//! The second act: what is known decides what may be done, a newer fact takes that back, and the past cannot be rewritten.
+
+use super::stage::{Stage, done, refused};
+use crate::failure::Failure;
+
+const CONFIGURATION: &str = r#"[agents."example@1"]     # built in; `crealeph agent --help` has the other kinds
+kind = "example"
+"#;
+
+const REQUEST: &str = r#"{
+  "robotId": "shop-17",
+  "objective_type": "landing_plan",
+  "objective_payload": { "page": "spring sale" },
+  "constraints": { "language": "en" },
+  "coherence_policy": { "on_stale": "block", "on_partial": "draft_only" },
+  "dryRun": false,
+  "workflowVersion": "1",
+  "agentVersion": "example@1",
+  "attempt": 1
+}
+"#;
+
+pub(super) fn play(stage: &mut Stage<'_>) -> Result<(), Failure> {
+    stage.file("crealeph.toml", CONFIGURATION)?;
+    stage.file("request.json", REQUEST)?;
+    stage.say("A shop is watched. A signal arrives, and four programs draw conclusions; each names what it rests on.")?;
+    stage.file("monday.jsonl", &[signal("monday", 1180), conclusions("monday")].concat())?;
+    stage.run("crealeph ledger init", &done("made the ledger"))?;
+    stage.run("crealeph ledger append monday.jsonl", &done("5 appended"))?;
+    stage.say("Does what is known hang together?")?;
+    stage.run("crealeph snapshot shop-17", &done("Robot shop-17: coherent"))?;
+    stage.say("It does, so an agent may plan on it. Its answer is judged before anything is written.")?;
+    stage.run("crealeph build request.json", &done("decision   allowed"))?;
+    stage.say("On Tuesday the visits break down. Nobody has drawn a conclusion from that yet.")?;
+    stage.file("tuesday.jsonl", &signal("tuesday", 310))?;
+    stage.run("crealeph ledger append tuesday.jsonl", &done("1 appended"))?;
+    let printed = stage.run("crealeph build request.json", &refused("COHERENCE_BLOCKED"))?;
+    stage.say("The same request is blocked now, and no agent was called. What would change that?")?;
+    let why = printed.lines().rev().find_map(|line| line.split_once("crealeph execution why "));
+    let execution = why.map_or("", |(_, execution)| execution.trim());
+    stage.run(&format!("crealeph execution why {execution}"), &done("coherence.stale"))?;
+    stage.say("So the conclusions are drawn again, from the newest signal.")?;
+    stage.file("wednesday.jsonl", &conclusions("tuesday"))?;
+    stage.run("crealeph ledger append wednesday.jsonl", &done("4 appended"))?;
+    stage.run("crealeph build request.json", &done("decision   allowed"))?;
+    stage.say("Would the old refusal be given again, from what was known then?")?;
+    stage.run(&format!("crealeph execution replay {execution}"), &done("follows"))?;
+    stage.say(
+        "Every decision above is in the ledger. Somebody who may write its file now makes Monday look better: one \
+         digit, behind the program's back.",
+    )?;
+    stage.run("crealeph ledger verify", &done("are as written"))?;
+    stage.run("sed -i 's/\"visits\":1180/\"visits\":9180/' .crealeph/ledger.db", &done(""))?;
+    stage.run("crealeph ledger verify", &refused("changed: entry 1"))?;
+    Ok(())
+}
+
+fn signal(day: &str, visits: u32) -> String {
+    entry("signal", "scout", day, &format!(r#"{{"visits":{visits}}}"#), &[])
+}
+
+/// What rests on the day's signal.
+fn conclusions(day: &str) -> String {
+    [
+        entry("fusion", "fusion", day, r#"{"trend":"known"}"#, &["signal"]),
+        entry("idea", "ideator", day, r#"{"title":"Spring sale"}"#, &["signal", "fusion"]),
+        entry("copy", "copywriter", day, r#"{"headline":"Fresh for spring"}"#, &["idea"]),
+        entry("playbook", "playbooks", day, r#"{"steps":4}"#, &["idea"]),
+    ]
+    .concat()
+}
+
+fn entry(kind: &str, module: &str, day: &str, payload: &str, on: &[&str]) -> String {
+    let lineage: Vec<String> = on.iter().map(|kind| format!(r#""key:{kind}-{day}""#)).collect();
+    let lineage = lineage.join(",");
+    format!(
+        r#"{{"key":"{kind}-{day}","robotId":"shop-17","module":"{module}","source":"demo","type":"{kind}","state":"final","payload":{payload},"lineage":{{"dependsOnLedgerIds":[{lineage}]}}}}
+"#
+    )
+}

@@ -1,0 +1,172 @@
+//! The page of exit codes, error codes and violation codes. The exit codes come from each command's help; that no code of
+//! the program is missing here, and none here is missing there, is held by `tests/codes.rs`.
+
+use std::fmt::Write as _;
+
+/// The codes of errors, in `{"error":{"code"}}` with `--json`.
+const ERRORS: &[(&str, &str)] = &[
+    ("not_found", "a file is not there; check the path"),
+    ("is_directory", "a directory was named where a file is wanted"),
+    ("unreadable", "a file cannot be read; check its permissions"),
+    ("not_text", "a file that must be text is not UTF-8"),
+    ("unwritable", "a file cannot be written; check that the folder exists and has room"),
+    ("output", "standard output cannot be written, a full disk for example"),
+    ("taken", "a file or folder is in the way, and nothing was written"),
+    ("usage", "the arguments are not understood; `--help` has them"),
+    ("bad_option", "the value of a flag or variable is not one of those known"),
+    ("bad_name", "an identifier given as an argument is not one"),
+    ("bad_timestamp", "an instant given as an argument is not RFC 3339"),
+    ("ambiguous", "the entries are of several tenants or robots; say which"),
+    ("too_large", "something is beyond a bound, which is named; make it smaller or raise the bound"),
+    ("invalid", "a document breaks its contract; the violations are listed"),
+    ("bad_context", "the file of `--context` cannot be used"),
+    ("bad_rules", "a rules file cannot be used, or its examples do not hold"),
+    ("bad_configuration", "`crealeph.toml` cannot be used; the key, section or agent is named"),
+    ("bad_key", "a public or signing key cannot be used"),
+    ("no_entries", "a file of entries holds none"),
+    ("cycle", "work items depend on each other in a circle, which is named"),
+    ("duplicate_id", "two work items have one id"),
+    ("unknown_id", "the ledger holds no such entry or execution of this tenant"),
+    ("no_log", "the tenant has nothing in this ledger yet; check `--tenant`"),
+    ("unproven", "a proof does not hold"),
+    ("unknown_agent", "the configuration names no such agent; those known are listed"),
+    ("not_a_draft", "the entry is no draft that waits for a review"),
+    ("cancelled", "the run was cancelled, and nothing was written"),
+    ("builder_failed", "the Builder came to no end that its contracts allow; nothing was written"),
+    ("bad_plan", "work items cannot be planned: ids repeat, or dependencies form a cycle"),
+    ("overlap", "two items of one level say that they write one file"),
+    ("outside_workspace", "a path of a work item leaves the workspace"),
+    ("workspace", "the workspace cannot be read, published to or recovered"),
+    ("runs", "what is kept of earlier runs under `.crealeph` cannot be used"),
+    ("unknown_run", "no run of this workspace has such an id"),
+    ("not_held", "the run does not wait for an approval"),
+    ("bad_run", "a run cannot be replayed from what was given"),
+    ("receipt", "a receipt could not be made or signed"),
+    ("git", "git could not be asked or did not do what was wanted"),
+    ("several_robots", "the items are bound to several robots; run each robot's by themselves"),
+    ("policy", "the policy of the robot that the work is bound to does not allow it"),
+    ("several_robots", "work items of one run come from plans for several robots; run them apart"),
+    ("random", "the system gave no random numbers"),
+    ("signals", "the program cannot be told of Ctrl-C, so nothing was begun"),
+    ("no_program", "a program that is needed is not on the PATH, and is named"),
+    ("demo_failed", "a step of the demo did not go as told"),
+    ("SNAPSHOT_EMPTY", "nothing that counts is known of the robot yet; append entries"),
+    ("IDEMPOTENCY_CONFLICT", "recorded already with other content; send the same again, or a new identity"),
+    ("invalid_entry", "an entry breaks its contract"),
+    ("illegal_transition", "an event may not follow the one recorded before it"),
+    ("attempt_not_increased", "an event's attempt is not greater than the one before"),
+    ("id_taken", "the id made for an entry is another's; try again"),
+    ("reserved", "entries of this type are written by the program alone"),
+    ("lease_lost", "another process took over in the meantime, and nothing was written; ask again"),
+    ("ledger_missing", "there is no ledger; `crealeph ledger init` makes one"),
+    ("ledger_exists", "there is a ledger already, and nothing was changed"),
+    ("ledger_foreign", "the file or database is no ledger"),
+    ("ledger_newer", "the ledger was made by a later program; use that"),
+    ("ledger_busy", "another process holds the lock for too long; nothing is lost, try again"),
+    ("ledger_full", "the disk is full; what was acknowledged is kept"),
+    ("ledger_read_only", "the ledger cannot be written; check owner and mode"),
+    ("ledger_damaged", "what is stored is not what was written; verify, and restore a backup"),
+    ("ledger_failed", "reading or writing failed; what was acknowledged is kept"),
+    ("ledger_outcome_unknown", "the connection broke in a commit; send the batch again with the same keys"),
+    ("ledger_limit", "a question is beyond a bound, which is named"),
+    ("ledger_bad_cursor", "the cursor is not one of this ledger; start without one"),
+    ("ledger_overloaded", "too many batches wait; slow down and try again"),
+    ("ledger_closed", "the ledger was closed before the batch was written"),
+    ("ledger_keys", "the signing keys cannot be used; the file is named"),
+    ("ledger_bad_export", "the export cannot be imported from a line on, which is named"),
+    ("SANDBOX_INVALID_REQUEST", "what is asked of the sandbox contradicts itself"),
+    (
+        "SANDBOX_REFUSED",
+        "the sandbox has not its full strength here, and less was not accepted; see `crealeph doctor`",
+    ),
+    ("SANDBOX_CANNOT_START", "the program cannot be started inside; grant the directory it lives in"),
+    ("SANDBOX_PATH", "a path that is granted cannot be used"),
+    ("SANDBOX_SETUP", "the sandbox could not be set up; see `crealeph doctor`"),
+    ("SANDBOX_HELPER_LOST", "the sandbox's helper ended without an answer; the program may not have run"),
+    ("SANDBOX_VIEW_BOUND", "a view holds more than its bound"),
+];
+
+/// The codes of violations, in what `crealeph validate` reports.
+const VIOLATIONS: &[(&str, &str)] = &[
+    ("not_utf8", "the text is not UTF-8"),
+    ("bom", "the text starts with a byte order mark"),
+    ("syntax", "the text is not JSON"),
+    ("too_large", "the text is longer than the limit"),
+    ("too_deep", "arrays and objects nest deeper than 128"),
+    ("duplicate_key", "a key stands twice in one object"),
+    ("lone_surrogate", "an escape names half of a surrogate pair"),
+    ("inexact_integer", "an integer would change its digits as a double; send a string"),
+    ("not_finite", "a number is beyond the largest double"),
+    ("missing", "a field that must be there is not"),
+    ("unknown_key", "a key that the contract does not list; the nearest is named"),
+    ("wrong_type", "a value of another kind than the contract wants"),
+    ("null", "null where a field may only be absent"),
+    ("empty", "a string, array or set that must hold something holds nothing"),
+    ("too_long", "longer than its bound"),
+    ("control_character", "a control character in an identifier"),
+    ("not_allowed", "a word that is not one of the contract's"),
+    ("out_of_range", "a number outside its range"),
+    ("bad_timestamp", "not an RFC 3339 instant"),
+    ("bad_form", "not the text form that its type wants: a digest, a UUID, a path"),
+    ("outside_workspace", "a path that leaves the workspace"),
+    ("forbidden", "present although another field forbids it"),
+    ("required", "absent although another field demands it"),
+    ("mismatch", "against the value of another field"),
+    ("context_mismatch", "against the value of the document it answers"),
+    ("self_reference", "a document names itself where it must name another"),
+    ("unknown_id", "an id that the context does not hold"),
+    ("too_late", "later than it may be"),
+    ("not_listed", "an entry that a rule demands is not in the list, or one is that it does not allow"),
+    ("decision_not_permitted", "a decision that the rules do not permit"),
+    ("illegal_transition", "a state that may not follow the one before"),
+    ("attempt_not_increased", "an attempt that is lower than, or does not exceed, the one before"),
+    ("gate_refused", "an outcome that the gate does not permit"),
+    ("duplicate_id", "two work items of one id"),
+    ("cycle", "dependencies that lead back to where they started"),
+    ("too_many", "more violations than are listed"),
+    ("INVALID_REQUEST", "every violation of a Builder request"),
+    ("COHERENCE_BLOCKED", "an input to execute on a stale snapshot"),
+    ("IDEMPOTENCY_CONFLICT", "an event that is recorded otherwise"),
+];
+
+const PREFACE: &str = "\
+# Exit codes and error codes
+
+Codes are stable: none is ever reused for something else. With `--json` an error is one line on standard error,
+`{\"error\":{\"code\":\"…\",\"message\":\"…\"}}`; the message says what failed, on what, and what to do next, and may be
+reworded. Written by `cargo xtask generate`.
+
+## Exit codes
+
+";
+
+/// The page, given the whole command line.
+pub(super) fn page(program: &clap::Command) -> String {
+    let mut page = PREFACE.to_owned();
+    page.push_str("| command | exit codes |\n|---|---|\n");
+    exits(program, "crealeph", &mut page);
+    page.push_str(
+        "\nA command that is not listed has those of the command it belongs to. A closed pipe is no failure.\n",
+    );
+    table(&mut page, "Error codes", ERRORS);
+    table(&mut page, "Violation codes", VIOLATIONS);
+    page.push_str("\nA work run that is denied has the denial reason itself as its code: its wording is the contract's.\n");
+    page
+}
+
+fn exits(command: &clap::Command, name: &str, page: &mut String) {
+    let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    if let Some(exits) = help.lines().find_map(|line| line.strip_prefix("Exit codes: ")) {
+        let _ = writeln!(page, "| `{name}` | {} |", exits.trim_end_matches('.'));
+    }
+    for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
+        exits(inner, &format!("{name} {}", inner.get_name()), page);
+    }
+}
+
+fn table(page: &mut String, title: &str, codes: &[(&str, &str)]) {
+    let _ = writeln!(page, "\n## {title}\n\n| code | meaning |\n|---|---|");
+    for (code, meaning) in codes {
+        let _ = writeln!(page, "| `{code}` | {meaning} |");
+    }
+}

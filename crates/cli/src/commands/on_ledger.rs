@@ -1,0 +1,98 @@
+//! What commands over a ledger share: where it is, whose part of it, and one of several tasks. A task may read from an
+//! export instead, which is taken into a ledger of its own that is gone when the command ends.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+use clap::{Args, Subcommand};
+use crealeph_contracts::scalar::TenantId;
+use crealeph_ledger::{Ledger, Location, Options};
+
+use super::Verdict;
+use super::ledger::{At, Settled};
+use crate::failure::Failure;
+use crate::input::Source;
+use crate::interrupt::remove_before_end;
+use crate::output::Output;
+use crate::progress::Progress;
+
+/// One of the things that a command does.
+pub(super) trait Task: Subcommand {
+    fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure>;
+}
+
+/// A command that does one of several things over a ledger.
+#[derive(Debug, Args)]
+pub(super) struct OnLedger<T: Task> {
+    #[command(flatten)]
+    at: At,
+
+    #[command(subcommand)]
+    task: T,
+}
+
+impl<T: Task> OnLedger<T> {
+    pub(super) fn wants_json(&self) -> bool {
+        self.at.json
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        self.task.run(&self.at.settle()?, output)
+    }
+}
+
+/// A ledger to read from; one that was made for this is removed afterwards.
+pub(super) struct Opened {
+    pub(super) ledger: Ledger,
+    pub(super) tenant: TenantId,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Opened {
+    /// The export, where one is named, else the ledger in use.
+    pub(super) fn new(at: &Settled, export: Option<&Path>, output: &Output) -> Result<Opened, Failure> {
+        match export {
+            None => Ok(Opened { ledger: at.open()?, tenant: at.tenant.clone(), _folder: None }),
+            Some(export) => Opened::import(export, Progress::new("entries read", output)),
+        }
+    }
+
+    fn import(export: &Path, progress: Progress) -> Result<Opened, Failure> {
+        let unwritable = |source| Failure::Unwritable { path: std::env::temp_dir(), source };
+        let folder = tempfile::Builder::new().prefix("crealeph-").tempdir().map_err(unwritable)?;
+        remove_before_end(folder.path().to_owned())?;
+        let source = Source::new(Some(export.to_owned()));
+        let file = File::open(export).map_err(|error| source.failure(error))?;
+        let location = Location::File(folder.path().join("ledger.db"));
+        let ledger = Ledger::init(&location, Options::default())?;
+        let mut lines = Counted { inner: BufReader::new(file), progress };
+        let imported = ledger.import(&mut lines)?;
+        Ok(Opened { ledger, tenant: imported.tenant_id, _folder: Some(folder) })
+    }
+}
+
+/// Counts lines while they are read.
+struct Counted<R> {
+    inner: R,
+    progress: Progress,
+}
+
+impl<R: BufRead> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.inner.read(buffer)
+    }
+}
+
+impl<R: BufRead> BufRead for Counted<R> {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        self.inner.fill_buf()
+    }
+
+    fn consume(&mut self, amount: usize) {
+        let read = self.inner.fill_buf().unwrap_or_default();
+        let ends = read.iter().take(amount).filter(|byte| **byte == b'\n').count();
+        (0..ends).for_each(|_| self.progress.step());
+        self.inner.consume(amount);
+    }
+}

@@ -1,0 +1,228 @@
+//! `crealeph robot`: how a robot stands and what to do next.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use clap::Subcommand;
+use crealeph_contracts::PolicyOutput;
+use crealeph_contracts::instant::Instant;
+use crealeph_contracts::json::Node;
+use crealeph_contracts::scalar::{ActionName, RobotId};
+use crealeph_decision::snapshot::SnapshotType;
+use crealeph_ledger::Stored;
+use crealeph_runtime::builder::Scopes;
+use crealeph_runtime::robot::{Status, status};
+use serde_json::{Value, json};
+
+use super::Verdict;
+use super::ledger::{Settled, named};
+use super::on_ledger::Task;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::render::counted;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  crealeph robot status robot-7
+  crealeph robot status robot-7 --json | jq '.steps'
+
+Steps are what must be made before the Builder may run, first things first.
+
+Exit codes: 0 told, whatever the status, 2 cannot be done.";
+
+#[derive(Debug, Subcommand)]
+pub(super) enum RobotTask {
+    /// Tell its coherence, what exists and how old it is, what ran last, what is blocked and what would help
+    Status {
+        /// The robot
+        robot: String,
+    },
+}
+
+impl Task for RobotTask {
+    fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+        let RobotTask::Status { robot } = self;
+        let robot = named("robot", &robot, RobotId::parse)?;
+        let scopes = Scopes::load(&at.configuration, None)?;
+        let status = status(&at.open()?, &at.tenant, &robot, scopes.of(&at.tenant, &robot))?;
+        match at.is_json(output) {
+            true => output.json(&as_json(&status).to_string())?,
+            false => output.text(&told(&status))?,
+        }
+        Ok(Verdict::Good)
+    }
+}
+
+fn age_minutes(now: Instant, at: Instant) -> f64 {
+    (now.nanos_since(at) as f64 / 60e9 * 10.0).round() / 10.0
+}
+
+fn as_json(status: &Status) -> Value {
+    let known: Vec<Value> = SnapshotType::ALL
+        .into_iter()
+        .filter_map(|kind| {
+            let newest = status.snapshot.as_ref()?.facts.newest.get(kind).as_ref()?;
+            let at = newest.entry.true_at();
+            let age = age_minutes(status.at, at.instant());
+            Some(json!({ "type": kind.as_str(), "id": newest.entry.id.as_str(), "at": at.as_str(), "ageMinutes": age }))
+        })
+        .collect();
+    let coherence = status.snapshot.as_ref().map(|snapshot| {
+        let names =
+            |types: Vec<SnapshotType>| types.into_iter().map(SnapshotType::as_str).collect::<Vec<_>>();
+        let verdict = &snapshot.coherence;
+        json!({
+            "status": verdict.status.as_str(),
+            "outdated": names(verdict.outdated()),
+            "partial": names(verdict.partial()),
+            "reason": verdict.reason,
+        })
+    });
+    let modules: Vec<Value> = status
+        .modules
+        .iter()
+        .map(|entry| {
+            let content = &entry.content;
+            json!({
+                "module": content.module.as_str(), "type": content.kind.as_str(), "state": content.state.as_str(),
+                "id": entry.id.as_str(), "at": entry.created_at.to_string(), "why": why(entry),
+            })
+        })
+        .collect();
+    let actions: Vec<Value> = status
+        .actions
+        .iter()
+        .map(|(action, answer)| {
+            let reasons = answer.reasons.as_slice().iter();
+            let reasons: Vec<Value> = reasons
+                .map(
+                    |reason| json!({ "ruleId": reason.rule_id.as_str(), "message": reason.message.as_str() }),
+                )
+                .collect();
+            json!({ "action": action.as_str(), "is": standing(action, answer), "reasons": reasons })
+        })
+        .collect();
+    let steps: Vec<Value> = status
+        .steps
+        .iter()
+        .map(|step| {
+            let by: Vec<&str> = step.by.iter().map(|action| action.as_str()).collect();
+            json!({ "make": step.kind.as_str(), "byAnyOf": by, "because": step.because })
+        })
+        .collect();
+    json!({
+        "tenantId": status.tenant_id.as_str(), "robotId": status.robot_id.as_str(), "at": status.at.to_string(), "coherence": coherence, "known": known, "modules": modules,
+        "draftsWaiting": status.drafts, "actions": actions, "steps": steps,
+    })
+}
+
+/// The error or reason of an execution's event.
+fn why(event: &Stored) -> Option<String> {
+    let payload = event.content.is_event().then(|| event.to_entry().payload)??;
+    payload.with(|payload| {
+        let code = payload.member("error").and_then(|error| error.member("code"));
+        let why = code.or_else(|| payload.member("cancelReason"))?;
+        Some(Node::string(why)?.into_owned())
+    })
+}
+
+fn told(status: &Status) -> String {
+    let mut out = String::new();
+    let robot = &status.robot_id;
+    match &status.snapshot {
+        None => {
+            let _ = writeln!(out, "Robot {robot}: nothing is known");
+        }
+        Some(snapshot) => {
+            let _ = writeln!(out, "Robot {robot}: {}", snapshot.coherence.status);
+            let _ = writeln!(out, "{}\n\nKnown:", snapshot.coherence.reason);
+            for kind in SnapshotType::ALL {
+                let _ = match snapshot.facts.newest.get(kind) {
+                    Some(newest) => writeln!(
+                        out,
+                        "  {:<10} {:<10} {}",
+                        kind.as_str(),
+                        age(age_minutes(status.at, newest.entry.true_at().instant())),
+                        newest.entry.id
+                    ),
+                    None => writeln!(out, "  {:<10} none", kind.as_str()),
+                };
+            }
+        }
+    }
+    if !status.modules.is_empty() {
+        let _ = writeln!(out, "\nLast outcome of each module:");
+    }
+    for entry in &status.modules {
+        let content = &entry.content;
+        let why = why(entry).map(|why| format!(", {why}")).unwrap_or_default();
+        let since = age(age_minutes(status.at, entry.created_at.instant()));
+        let _ = writeln!(
+            out,
+            "  {:<16} {} {}{why} ({since})",
+            content.module.as_str(),
+            content.kind,
+            content.state
+        );
+    }
+    if status.drafts > 0 {
+        let _ = writeln!(
+            out,
+            "\n{} waiting: crealeph review list --robot {robot}",
+            counted(status.drafts, "draft")
+        );
+    }
+    told_actions(status, &mut out);
+    let _ = writeln!(out, "\nWhat would help, in this order:");
+    for (number, step) in status.steps.iter().enumerate() {
+        let by: Vec<&str> = step.by.iter().map(|action| action.as_str()).collect();
+        let how = match by.is_empty() {
+            true => format!("append a new {} (it comes from outside)", step.kind.as_str()),
+            false => format!("{} for a new {}", by.join(" or "), step.kind.as_str()),
+        };
+        let _ = writeln!(out, "  {}. {how}: {}", number + 1, step.because);
+    }
+    let _ = writeln!(out, "  {}. crealeph build --robot {robot} …", status.steps.len() + 1);
+    out
+}
+
+/// The actions by what they are, and within that by why.
+fn told_actions(status: &Status, out: &mut String) {
+    for word in [BLOCKED, DEFERRED, ALLOWED] {
+        let mut by_reason: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for (action, answer) in
+            status.actions.iter().filter(|(action, answer)| standing(action, answer) == word)
+        {
+            let reasons = answer.reasons.as_slice().iter().filter(|_| word != ALLOWED);
+            let why: Vec<&str> = reasons.map(|reason| reason.message.as_str()).collect();
+            by_reason.entry(why.join("; ")).or_default().push(action.as_str());
+        }
+        for (why, actions) in by_reason {
+            let because = if why.is_empty() { String::new() } else { format!(", {why}") };
+            let _ = writeln!(out, "\nActions that are {word}{because}:\n  {}", actions.join(", "));
+        }
+    }
+}
+
+const BLOCKED: &str = "blocked";
+const DEFERRED: &str = "deferred";
+const ALLOWED: &str = "allowed";
+
+/// In which of the policy's lists an action stands; a stale robot is blocked, and yet may refresh what is outdated.
+fn standing(action: &ActionName, answer: &PolicyOutput) -> &'static str {
+    match () {
+        () if answer.allowed_actions.as_slice().contains(action) => ALLOWED,
+        () if answer.blocked_actions.as_slice().contains(action) => BLOCKED,
+        () => DEFERRED,
+    }
+}
+
+/// An age as a person says it.
+fn age(minutes: f64) -> String {
+    match minutes {
+        minutes if minutes < 1.0 => "just now".to_owned(),
+        minutes if minutes < 120.0 => format!("{minutes:.0} min"),
+        minutes if minutes < 2880.0 => format!("{:.0} h", minutes / 60.0),
+        minutes => format!("{:.0} days", minutes / 1440.0),
+    }
+}

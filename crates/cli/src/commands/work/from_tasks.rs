@@ -1,0 +1,56 @@
+//! `crealeph work from-tasks`: what a Builder planned, as work items.
+
+use clap::Args;
+use crealeph_contracts::contract::to_json;
+use crealeph_contracts::scalar::ExecutionId;
+use crealeph_contracts::work_item::AgentId;
+use crealeph_runtime::work::from_tasks;
+
+use super::place::Place;
+use crate::commands::Verdict;
+use crate::commands::ledger::named;
+use crate::failure::Failure;
+use crate::output::Output;
+
+const EXAMPLES: &str = "\
+Examples:
+  crealeph work from-tasks 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f > items.json
+  crealeph work from-tasks 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f | crealeph work run -
+
+Each item keeps the id of its task's ledger entry, so the receipt of its run names where it came from, and the run is bound
+to the task's robot: the policy decides `work.run` before anything starts.
+
+Exit codes: 0 printed, 1 there is no task, or one cannot be a work item, 2 cannot be done.";
+
+/// Print the tasks that a Builder run planned as work items
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct FromTasks {
+    /// The execution
+    execution: String,
+
+    /// The agent_id of tasks that name none
+    #[arg(long, value_name = "AGENT", default_value = "agent-1")]
+    agent_id: String,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+impl FromTasks {
+    pub(super) fn wants_json(&self) -> bool {
+        self.place.at.json
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let settled = self.place.settle()?;
+        let execution = named("execution", &self.execution, ExecutionId::parse)?;
+        let agent = AgentId::parse(&self.agent_id).ok_or_else(|| {
+            Failure::BadOption(self.agent_id.clone(), "an agent_id, `agent-0` to `agent-9`")
+        })?;
+        let items = from_tasks(&settled.open()?, &settled.tenant, &execution, agent)?;
+        let items: Vec<String> = items.iter().map(to_json).collect();
+        output.json(&format!("[{}]", items.join(",")))?;
+        Ok(Verdict::Good)
+    }
+}

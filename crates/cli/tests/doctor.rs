@@ -1,0 +1,125 @@
+//! `crealeph doctor` finds each thing that can be wrong, says how to mend it, and is content once that is done.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test says what it expects"
+)]
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+fn shell(folder: &Path, line: &str) -> (i32, String, String) {
+    let programs = Path::new(env!("CARGO_BIN_EXE_crealeph")).parent().unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", line])
+        .current_dir(folder)
+        .env("PATH", path)
+        .env("XDG_STATE_HOME", folder.join("state"));
+    let output = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// Exit code and findings.
+fn doctor(folder: &Path) -> (i32, Vec<Value>) {
+    let (code, printed, said) = shell(folder, "crealeph doctor --json");
+    let findings: Value = serde_json::from_str(&printed).unwrap_or_else(|_| panic!("{printed}{said}"));
+    (code, findings.as_array().unwrap().clone())
+}
+
+fn finding<'f>(findings: &'f [Value], name: &str) -> &'f Value {
+    findings.iter().find(|finding| finding["name"] == name).expect(name)
+}
+
+#[test]
+fn nothing_is_wrong_where_nothing_is_yet_nor_after_the_first_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, findings) = doctor(folder.path());
+    assert_eq!(code, 0, "{findings:?}");
+    for (name, advice) in [
+        ("configuration", "crealeph init"),
+        ("ledger", "crealeph ledger init"),
+        ("keys", "crealeph ledger init"),
+    ] {
+        let finding = finding(&findings, name);
+        assert_eq!((&finding["present"], &finding["needed"]), (&false.into(), &false.into()), "{finding}");
+        assert!(finding["advice"].as_str().unwrap().contains(advice), "{finding}");
+    }
+    assert!(!folder.path().join(".crealeph").exists(), "looking makes nothing");
+
+    shell(folder.path(), "crealeph init && crealeph ledger init && crealeph ledger append entries.jsonl");
+    let (code, findings) = doctor(folder.path());
+    assert_eq!(code, 0, "{findings:?}");
+    for name in ["configuration", "ledger", "keys", "clock", "ledger_disk", "state_disk"] {
+        assert_eq!(finding(&findings, name)["present"], true, "{name}");
+    }
+    assert!(finding(&findings, "ledger")["detail"].as_str().unwrap().contains("newest 5 as written"));
+}
+
+#[test]
+fn each_fault_is_found_with_what_to_do() {
+    // What breaks it, which finding, what it says, what it advises.
+    let cases = [
+        ("chmod 755 .crealeph/ledger.db.keys", "keys", "open to others (mode 755)", "chmod 700"),
+        ("chmod 644 .crealeph/ledger.db.keys/*", "keys", "can be read by others (mode 644)", "chmod 600"),
+        ("rm -r .crealeph/ledger.db.keys", "keys", "No such file", "restore it"),
+        ("echo nonsense > .crealeph/ledger.db", "ledger", "is not a ledger", "name another place"),
+        (
+            "sed -i 's/\"visits\":1180/\"visits\":9180/' .crealeph/ledger.db",
+            "ledger",
+            "is damaged",
+            "restore a backup",
+        ),
+        (
+            "sed -i 's/^timeout_ms/timeout/' crealeph.toml",
+            "configuration",
+            "`timeout` is not known",
+            "timeout_ms",
+        ),
+        ("echo '[bad' >> crealeph.toml", "configuration", "TOML", ""),
+    ];
+    for (breaking, name, detail, advice) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        shell(folder.path(), "crealeph init && crealeph ledger init && crealeph ledger append entries.jsonl");
+        let (code, _, said) = shell(folder.path(), breaking);
+        assert_eq!(code, 0, "{breaking}: {said}");
+        let (code, findings) = doctor(folder.path());
+        assert_eq!(code, 1, "{breaking}: {findings:?}");
+        let found = finding(&findings, name);
+        let told = format!("{} {}", found["detail"], found["advice"]);
+        assert_eq!(found["present"], false, "{breaking}: {found}");
+        assert!(told.contains(detail) && told.contains(advice), "{breaking}: {found}");
+        let mut others = findings.iter().filter(|other| other["name"] != name && other["needed"] == true);
+        let harmed = others.find(|other| other["present"] == false);
+        assert_eq!(harmed, None, "{breaking} does no harm to anything else");
+    }
+}
+
+#[test]
+fn a_disk_without_room_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "mkdir small && unshare --mount --map-root-user sh -c \
+                'mount -t tmpfs -o size=1m none small && crealeph doctor --json --ledger small/ledger.db'";
+    let (code, printed, said) = shell(folder.path(), line);
+    let findings: Value = serde_json::from_str(&printed).unwrap_or_else(|_| panic!("{printed}{said}"));
+    let found = finding(findings.as_array().unwrap(), "ledger_disk");
+    assert_eq!((code, &found["present"]), (1, &false.into()), "{found}");
+    assert!(found["detail"].as_str().unwrap().contains("MiB free at"), "{found}");
+}
+
+#[test]
+fn a_person_reads_a_line_for_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, printed, _) =
+        shell(folder.path(), "CREALEPH_OUTPUT=text crealeph doctor --ledger /no/such/place");
+    assert_eq!(code, 0, "{printed}");
+    assert!(printed.contains("\nledger            no "), "{printed}");
+    assert!(printed.contains("to get it: run `crealeph ledger init`"), "{printed}");
+}

@@ -1,0 +1,65 @@
+//! Leases in SQLite. An immediate transaction excludes every other writer, so a row needs no lock of its own.
+
+use crealeph_contracts::scalar::{Name, TenantId};
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::failure::Place;
+use crate::error::LedgerError;
+use crate::lease::Token;
+use crate::position::Millis;
+use crate::store::LeaseRow;
+
+pub(super) fn find(
+    connection: &Connection,
+    place: &Place,
+    tenant: &TenantId,
+    name: &Name,
+) -> Result<Option<LeaseRow>, LedgerError> {
+    let sql = "SELECT holder, token, until, ttl FROM leases WHERE tenant = ?1 AND name = ?2";
+    let found = connection.prepare_cached(sql).and_then(|mut statement| {
+        let read = |row: &rusqlite::Row<'_>| {
+            Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?, row.get::<_, i64>(3)?))
+        };
+        statement.query_row([tenant.as_str(), name.as_str()], read).optional()
+    });
+    let found = found.map_err(|error| place.failure(&error))?;
+    found
+        .map(|(holder, token, until, ttl_ms)| {
+            let holder = Name::parse(&holder).map_err(|_| {
+                place.damaged(format!("the holder of the lease `{name}` cannot be read back"))
+            })?;
+            let (token, until) = (Token::new(token), Millis::new(until));
+            Ok(LeaseRow { name: name.clone(), holder, token, until, ttl_ms })
+        })
+        .transpose()
+}
+
+pub(super) fn next_token(connection: &Connection, tenant: &TenantId) -> rusqlite::Result<Token> {
+    let sql = "INSERT INTO lease_tokens (tenant, last) VALUES (?1, 1) \
+               ON CONFLICT (tenant) DO UPDATE SET last = last + 1 RETURNING last";
+    connection.query_row(sql, [tenant.as_str()], |row| row.get(0)).map(Token::new)
+}
+
+pub(super) fn put(connection: &Connection, tenant: &TenantId, lease: &LeaseRow) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO leases (tenant, name, holder, token, until, ttl) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
+               ON CONFLICT (tenant, name) DO UPDATE SET holder = ?3, token = ?4, until = ?5, ttl = ?6";
+    let LeaseRow { name, holder, token, until, ttl_ms } = lease;
+    let values =
+        params![tenant.as_str(), name.as_str(), holder.as_str(), token.as_i64(), until.get(), ttl_ms];
+    connection.execute(sql, values).map(|_| ())
+}
+
+pub(super) fn remove(
+    connection: &Connection,
+    tenant: &TenantId,
+    name: &Name,
+    token: Token,
+) -> rusqlite::Result<()> {
+    let sql = "DELETE FROM leases WHERE tenant = ?1 AND name = ?2 AND token = ?3";
+    connection.execute(sql, params![tenant.as_str(), name.as_str(), token.as_i64()]).map(|_| ())
+}
+
+pub(super) fn forget(connection: &Connection, tenant: &TenantId, before: Millis) -> rusqlite::Result<()> {
+    let sql = "DELETE FROM leases WHERE tenant = ?1 AND until < ?2";
+    connection.execute(sql, params![tenant.as_str(), before.get()]).map(|_| ())
+}

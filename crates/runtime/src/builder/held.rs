@@ -1,0 +1,78 @@
+//! Work on one execution is held by one process at a time, across processes and machines: a lease of the ledger, renewed
+//! while the agent runs, given back however the run ends. A process that dies gives it back when its time is over.
+
+use std::time::Duration;
+
+use crealeph_contracts::entry::Draft;
+use crealeph_contracts::scalar::Name;
+use crealeph_decision::builder::Asked;
+use crealeph_ledger::{AppendError, Claim, Heartbeat, Lease, Ledger, LedgerError, NewId, Outcome};
+use crealeph_sandbox::Cancel;
+
+use super::BuildError;
+
+/// How often someone who waits looks whether to stop waiting.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// An execution that is ours to work on, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Held<'l> {
+    ledger: &'l Ledger,
+    lease: Lease,
+    is_given_back: bool,
+    heartbeat: Option<Heartbeat>,
+}
+
+impl<'l> Held<'l> {
+    /// Takes the execution; `None` after someone else had it, and has it no longer: look again at what is recorded.
+    pub(super) fn take(
+        ledger: &'l Ledger,
+        asked: &Asked,
+        ttl: Duration,
+        cancel: &Cancel,
+    ) -> Result<Option<Held<'l>>, BuildError> {
+        let name = asked.lease_name()?;
+        let holder = Name::parse(&format!("process {}", std::process::id()))?;
+        match ledger.take_lease(&asked.tenant_id, &name, &holder, ttl)? {
+            Claim::Taken(lease) => {
+                let mut held = Held { ledger, lease, is_given_back: false, heartbeat: None };
+                held.heartbeat = Some(ledger.keep_lease(&held.lease)?);
+                Ok(Some(held))
+            }
+            Claim::Held(_) => {
+                wait(ledger, asked, &name, cancel)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Writes all of it or nothing, and only while it is ours; the transaction that writes gives it back.
+    pub(super) fn append(mut self, batch: Vec<(Option<NewId>, Draft)>) -> Outcome {
+        let outcome = self.ledger.append_and_release(&self.lease, batch);
+        self.is_given_back =
+            matches!(outcome, Ok(_) | Err(AppendError::Ledger(LedgerError::LeaseLost { .. })));
+        outcome
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        drop(self.heartbeat.take());
+        if !self.is_given_back {
+            // Where this fails, its time is over soon.
+            let _ = self.ledger.release_lease(&self.lease);
+        }
+    }
+}
+
+fn wait(ledger: &Ledger, asked: &Asked, name: &Name, cancel: &Cancel) -> Result<(), BuildError> {
+    // Watched before it is asked again: what is given back in between is not missed.
+    let mut watch = ledger.watch(&asked.tenant_id);
+    while let Some(holder) = ledger.lease_holder(&asked.tenant_id, name)? {
+        if cancel.is_cancelled() {
+            return Err(BuildError::Cancelled);
+        }
+        watch.wait(holder.remaining.min(LOOK));
+    }
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! Where the two worlds meet (R32): tasks that a Builder planned become work items, their runs are bound to the robot, and
+//! the policy decides about `work.run` before anything starts.
+
+use crealeph_contracts::WorkItem;
+use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::scalar::{ExecutionId, ItemId, LedgerId, Literal, Name, RobotId, TenantId};
+use crealeph_contracts::work_item::AgentId;
+use crealeph_decision::snapshot::Snapshot;
+use crealeph_decision::work::{NotAllowed, Task, TaskError, items_of_tasks, may_run};
+use crealeph_ledger::{Filter, Ledger, LedgerError, Order};
+
+use super::engine::{Work, WorkError};
+use crate::builder::{Scopes, Settings};
+
+const TASK: Literal = Literal::new("task");
+const DRAFT: &str = "draft";
+/// How many entries of an execution are looked at.
+const MAX_TASKS: usize = 1_000;
+
+/// Why an execution gives no work items.
+#[derive(Debug, thiserror::Error)]
+pub enum TasksError {
+    /// The ledger cannot be read.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// It made no task that may be worked on.
+    #[error(
+        "execution `{0}` made no task that is more than a draft; approve drafts with `crealeph review`, or check the id and --tenant"
+    )]
+    None(ExecutionId),
+    /// A task is no work item.
+    #[error(transparent)]
+    Task(#[from] TaskError),
+}
+
+/// The tasks of an execution as work items, oldest first. A draft is none: it waits for its review.
+///
+/// # Errors
+/// When there is none, or one cannot be an item.
+pub fn from_tasks(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    execution: &ExecutionId,
+    agent: AgentId,
+) -> Result<Vec<WorkItem>, TasksError> {
+    let filter =
+        Filter { execution_id: Some(execution.clone()), kind: Some(Name::from(TASK)), ..Filter::default() };
+    let page = ledger.list(tenant, &filter, Order::OldestFirst, None, MAX_TASKS)?;
+    let planned = page.entries.iter().filter(|entry| entry.content.state.as_str() != DRAFT);
+    let tasks: Vec<Task> = planned
+        .filter_map(|entry| {
+            let payload = JsonObject::parse(&entry.content.payload)?;
+            Some(Task { id: entry.id.clone(), payload })
+        })
+        .collect();
+    match tasks.is_empty() {
+        true => Err(TasksError::None(execution.clone())),
+        false => Ok(items_of_tasks(&tasks, agent)?),
+    }
+}
+
+impl Work {
+    /// Binds the runs of these items to a robot: the one that is named, or the one whose tasks they are; and asks the
+    /// policy. Items that come from nowhere need no evidence.
+    ///
+    /// # Errors
+    /// When the items belong to several robots, or the policy does not allow it.
+    pub fn bind(
+        &mut self,
+        items: &[WorkItem],
+        named: Option<RobotId>,
+        scopes: &Scopes,
+    ) -> Result<(), WorkError> {
+        let mut robot = named;
+        for item in items {
+            let Some((own, _)) = self.origin(&item.id)? else { continue };
+            match &robot {
+                Some(robot) if *robot != own => {
+                    return Err(WorkError::Robots {
+                        item: item.id.to_string(),
+                        own: own.to_string(),
+                        robot: robot.to_string(),
+                    });
+                }
+                _ => robot = Some(own),
+            }
+        }
+        let Some(robot) = robot else { return Ok(()) };
+        let Settings { rules, coherence, .. } = scopes.of(&self.tenant, &robot);
+        let read = self.ledger.facts_up_to(&self.tenant, &robot, None, coherence)?;
+        let (snapshot, position) = match read {
+            Some((facts, position)) => (Snapshot::derive(facts, coherence), position),
+            None => (None, Default::default()),
+        };
+        // The ledger's time never goes back; freshness is not judged by a clock that did.
+        let now = self.ledger.now().max(position.at).instant();
+        may_run(&self.tenant, &robot, snapshot.as_ref(), rules, now)
+            .map_err(|NotAllowed(why)| WorkError::Policy { robot: robot.to_string(), why })?;
+        self.robot = Some(robot);
+        Ok(())
+    }
+
+    /// The task that an item came from, and its robot.
+    pub(super) fn origin(&self, item: &ItemId) -> Result<Option<(RobotId, LedgerId)>, WorkError> {
+        let Ok(id) = LedgerId::parse(item.as_str()) else { return Ok(None) };
+        let entry = self.ledger.get(&self.tenant, &id)?;
+        let task = entry.filter(|entry| entry.content.kind == Name::from(TASK));
+        Ok(task.map(|entry| (entry.content.robot_id, id)))
+    }
+}

@@ -1,0 +1,222 @@
+//! A run without namespaces, where they cannot be had and that was accepted. Owns what still holds: Landlock shows the
+//! system's directories and what was granted, the filter refuses every socket, and limits, watch and an
+//! unprivileged user are as ever. Refuses to run without Landlock and seccomp, for then nothing would hold.
+//!
+//! Nothing can be mounted, so the private places and the copies of views lie where the caller made them. Every path of
+//! the request (program, arguments, variables, working directory) that names a place inside is led there.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown, symlink};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
+
+use super::confine::Confinement;
+use super::watch::{Members, Watch, WrittenTo};
+use super::{become_user, init, sources};
+use crate::outcome::Layer;
+use crate::spec::{HOME, SECRETS, TRACE_CHANNEL};
+use crate::sys;
+use crate::wire::{BarePlan, Failure, Message, NetworkPlan, Report, Request, SourcePlan, Step};
+
+/// How long the processes of the tree may take to die.
+const DYING: Duration = Duration::from_secs(10);
+
+pub(super) fn run(
+    control: &mut UnixStream,
+    request: &mut Request,
+    plan: &BarePlan,
+    stdin: OwnedFd,
+) -> Result<Report, Failure> {
+    if sys::landlock_abi() == 0 || !sys::has_seccomp() {
+        return Err(plan.missing.clone());
+    }
+    let places = Places::new(request, plan);
+    let trace_channel = request.trace_channel.then(|| places.trace_channel(request)).transpose()?;
+    if let Some(channel) = &trace_channel {
+        init::hand_over(control, channel.as_fd(), &Message::Tracing)
+            .map_err(|e| Failure::new(Step::Request, "the trace channel", &e))?;
+    }
+    let mut stores = vec![WrittenTo { directory: directory(&places.scratch)?, holds_a_copy: false }];
+    let (mut readable, mut writable) = (readable(request), vec![places.scratch.clone().into_os_string()]);
+    for mount in &request.mounts {
+        match &mount.source {
+            SourcePlan::Read { path } => readable.push(path.clone()),
+            SourcePlan::Copy { path } => {
+                stores.push(WrittenTo { directory: directory(Path::new(path))?, holds_a_copy: true });
+                writable.push(path.clone());
+            }
+            SourcePlan::Overlay { .. } => return Err(plan.missing.clone()),
+        }
+    }
+    writable.extend(sources::DEVICES.map(OsString::from));
+    let confinement = Confinement::prepare(request, Some(&readable), &writable)?;
+    let mut layers = confinement.layers();
+    layers.push(Layer::Watchdog);
+    layers.sort();
+    places.lead(request);
+    if request.probe {
+        return Ok(Report::default());
+    }
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(|e| Failure::new(Step::Watch, "adopt orphans", &e.into()))?;
+    let settle = |request: &Request| {
+        if let Some((uid, gid)) = request.become_ids {
+            become_user(uid, gid).map_err(|e| Failure::new(Step::Privileges, "the unprivileged user", &e))?;
+        }
+        let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+        places.furnish(request)
+    };
+    let started = init::start(request, confinement, stdin, settle);
+    let report = started.map(|child| {
+        let mut watch = Watch::new(&request.limits, stores, None, Members::Descendants);
+        let (exit, cut) = init::attend(control, child, &mut watch);
+        (exit, cut, watch)
+    });
+    end_descendants();
+    let (exit, cut, watch) = report?;
+    let (cpu_us, largest) = sys::children_usage();
+    Ok(Report {
+        exit,
+        cut,
+        cpu_us: cpu_us.max(watch.cpu_us()),
+        peak_memory_bytes: watch.peak_memory_bytes().max(largest),
+        peak_processes: watch.peak_processes(),
+        layers,
+        missing: vec![plan.missing.clone()],
+    })
+}
+
+/// Ends every process of the tree; those that were left by their parents are our children by now.
+fn end_descendants() {
+    let until = Instant::now() + DYING;
+    while Instant::now() < until {
+        while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+        let members = Members::Descendants.pids();
+        if members.is_empty() {
+            return;
+        }
+        // Stopped first, so that none makes another while the rest is ended.
+        for signal in [Signal::STOP, Signal::KILL] {
+            for pid in members.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
+                let _ = kill_process(pid, signal);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn directory(path: &Path) -> Result<OwnedFd, Failure> {
+    open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|e| Failure::new(Step::Grant, path.to_string_lossy(), &e.into()))
+}
+
+/// The system's directories, as they are.
+fn readable(request: &Request) -> Vec<OsString> {
+    let hosts = (request.network == NetworkPlan::Host).then_some("/etc/resolv.conf");
+    let names = ["/etc/passwd", "/etc/group", "/etc/hosts", "/etc/nsswitch.conf", "/proc"];
+    let system = sources::SYSTEM.into_iter().chain(sources::ETC).chain(names).chain(hosts);
+    system.filter(|path| Path::new(path).exists()).map(OsString::from).collect()
+}
+
+/// Where the places inside really are.
+struct Places {
+    scratch: PathBuf,
+    by_inside: BTreeMap<PathBuf, PathBuf>,
+}
+
+impl Places {
+    fn new(request: &Request, plan: &BarePlan) -> Self {
+        let scratch = PathBuf::from(&plan.scratch);
+        let private = [(HOME, "home"), ("/tmp", "tmp"), (SECRETS, "secrets"), (TRACE_CHANNEL, "trace")];
+        let mut by_inside: BTreeMap<PathBuf, PathBuf> =
+            private.into_iter().map(|(inside, name)| (inside.into(), scratch.join(name))).collect();
+        for mount in &request.mounts {
+            let (SourcePlan::Copy { path } | SourcePlan::Read { path }) = &mount.source else { continue };
+            by_inside.insert(PathBuf::from(&mount.at), path.into());
+        }
+        Self { scratch, by_inside }
+    }
+
+    /// Where a path inside really is.
+    fn real(&self, path: &Path) -> PathBuf {
+        let found = path.ancestors().find_map(|inside| self.by_inside.get_key_value(inside));
+        match found.and_then(|(inside, real)| Some((real, path.strip_prefix(inside).ok()?))) {
+            Some((real, rest)) if rest.as_os_str().is_empty() => real.clone(),
+            Some((real, rest)) => real.join(rest),
+            None => path.to_path_buf(),
+        }
+    }
+
+    /// Leads every word of the request that is a path inside, or a list of them, to the real one.
+    fn lead(&self, request: &mut Request) {
+        let word = |word: &mut OsString| {
+            let parts: Vec<OsString> = (word.as_bytes().split(|byte| *byte == b':'))
+                .map(|part| Path::new(OsStr::from_bytes(part)))
+                .map(|part| if part.is_absolute() { self.real(part).into() } else { part.into() })
+                .collect();
+            *word = parts.join(OsStr::new(":"));
+        };
+        request.command.iter_mut().for_each(word);
+        request.env.iter_mut().for_each(|(_, value)| word(value));
+        word(&mut request.cwd);
+    }
+
+    fn trace_channel(&self, request: &Request) -> Result<OwnedFd, Failure> {
+        let path = self.real(Path::new(TRACE_CHANNEL));
+        let failed = |e: io::Error| Failure::new(Step::RootFileSystem, TRACE_CHANNEL, &e);
+        mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).map_err(|e| failed(e.into()))?;
+        if let Some((uid, gid)) = request.become_ids {
+            chown(&path, Some(uid), Some(gid)).map_err(failed)?;
+        }
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        open(&path, flags, Mode::empty()).map_err(|e| failed(e.into()))
+    }
+
+    /// Makes the private places, as the user they belong to: seeds, secrets, and links to what was granted there.
+    fn furnish(&self, request: &Request) -> Result<(), Failure> {
+        let failed = |path: &Path| {
+            let detail = path.to_string_lossy().into_owned();
+            move |e: io::Error| Failure::new(Step::Grant, detail, &e)
+        };
+        for inside in [HOME, "/tmp", SECRETS] {
+            let path = self.real(Path::new(inside));
+            make_directory(&path).map_err(failed(&path))?;
+        }
+        let secrets =
+            request.secret_files.iter().map(|(name, value)| (Path::new(SECRETS).join(name), value, 0o400));
+        let seeds = request.seeds.iter().map(|seed| (PathBuf::from(&seed.at), &seed.content, seed.mode));
+        for (at, content, mode) in secrets.chain(seeds) {
+            let path = self.real(&at);
+            let written = path.parent().map_or(Ok(()), make_directory).and_then(|()| {
+                let mut options = std::fs::File::options();
+                options.write(true).create_new(true).mode(mode).open(&path)?.write_all(content)
+            });
+            written.map_err(failed(&path))?;
+        }
+        for mount in &request.mounts {
+            let at = Path::new(&mount.at);
+            let (SourcePlan::Copy { path } | SourcePlan::Read { path }) = &mount.source else { continue };
+            let Some((private, rest)) =
+                ["/tmp", HOME].iter().find_map(|p| Some((p, at.strip_prefix(p).ok()?)))
+            else {
+                continue;
+            };
+            let link = self.real(Path::new(private)).join(rest);
+            let made = link.parent().map_or(Ok(()), make_directory).and_then(|()| symlink(path, &link));
+            made.map_err(failed(&link))?;
+        }
+        Ok(())
+    }
+}
+
+fn make_directory(path: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o755).create(path)
+}
