@@ -35,6 +35,11 @@ const PACKAGES: &[Package] = &[
         why: "the ledger's tests start a PostgreSQL server of their own",
     },
     Package {
+        provides: "openssl",
+        debian: "openssl",
+        why: "the ledger's tests make certificates for a PostgreSQL server of their own",
+    },
+    Package {
         provides: "/usr/bin/python3",
         debian: "python3",
         why: "the sandbox's tests run hostile and ordinary programs in it",

@@ -54,6 +54,7 @@ const READERS: &[&str] = &[
     "snapshot --from FILE",
     "snapshot shop-17 --rules FILE",
     "work plan FILE",
+    "work run FILE",
     "ledger append FILE",
     "ledger import FILE",
     "ledger verify FILE",
@@ -208,6 +209,13 @@ fn each_mistake_has_its_answer() {
             "bad_context",
             "no context has such a key",
         ),
+        // Work.
+        ("crealeph work show nope", 2, "unknown_run", "there is no run `nope` in this workspace; see"),
+        ("crealeph work approve nope --reason x", 2, "unknown_run", "there is no run `nope`"),
+        ("crealeph work run garbage", 1, "invalid", "`garbage` is not a valid list of work items"),
+        ("crealeph work run --agent nope 'a task'", 2, "unknown_agent", "there is no agent `nope`"),
+        ("crealeph work from-tasks nope", 1, "unknown_id", "execution `nope` made no task"),
+        ("crealeph work verify request.json --key empty", 2, "bad_key", "`empty` holds no public key"),
         // The sandbox.
         (
             "crealeph sandbox run --read nosuch --json -- true",

@@ -286,6 +286,18 @@ fn an_export_is_verified_and_imported_elsewhere() {
     assert_eq!(find("changed", &one), 60);
     let forged: Vec<String> = lines.iter().map(|line| line.replace("\\n200\\n", "\\n199\\n")).collect();
     assert_eq!(find("forged", &forged.iter().map(String::as_str).collect::<Vec<_>>()), 200);
+    // Whoever brings a key learns who signed before the entries are taken.
+    let signed = Scratch::new("import-signed");
+    signed.good(&["init"], "");
+    signed.write("key", &scratch.good(&["key"], ""));
+    signed.write("stranger", &signed.good(&["key", "--tenant", "t"], ""));
+    signed.write("forged.jsonl", &(forged.join("\n") + "\n"));
+    let (code, _, stderr) = signed.run(&["import", "forged.jsonl", "--key", "key"], "");
+    assert!(code == 1 && stderr.contains("forged"), "{stderr}");
+    let (code, _, stderr) = signed.run(&["import", "--key", "stranger"], &export);
+    assert!(code == 1 && stderr.contains("the key is for"), "{stderr}");
+    let imported: Value = serde_json::from_str(&signed.good(&["import", "--key", "key"], &export)).unwrap();
+    assert_eq!((&imported["signedEntries"], imported["imported"].as_u64() > Some(0)), (&250.into(), true));
     let other = Scratch::new("import");
     other.good(&["init"], "");
     other.good(&["import"], &export);

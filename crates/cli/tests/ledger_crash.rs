@@ -9,6 +9,9 @@
     reason = "a test says what it expects"
 )]
 
+#[path = "../../ledger/tests/server/mod.rs"]
+mod server;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -98,8 +101,9 @@ fn child_writer() {
 /// Races on one event identity from several threads, and says what each was told.
 #[test]
 fn child_racer() {
-    let Some((file, signal)) = place() else { return };
-    let ledger = open(&file);
+    let Some((location, signal)) = place() else { return };
+    let location = Location::parse(location.to_str().unwrap());
+    let ledger = Ledger::open(&location, Options::default()).unwrap();
     let (signal, at) = signal.split_once(' ').unwrap();
     std::thread::scope(|scope| {
         for _ in 0..16 {
@@ -186,12 +190,18 @@ fn killed_writers_lose_nothing_that_was_acknowledged_and_leave_no_half_batch() {
 
 #[test]
 fn processes_that_race_on_one_event_have_one_winner() {
+    let server = server::Server::start();
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("ledger.db");
-    let ledger = Ledger::init(&Location::File(file.clone()), Options::default()).unwrap();
+    race(folder.path().join("ledger.db").to_str().unwrap(), folder.path());
+    race(&server.url(&server.database()), folder.path());
+}
+
+fn race(location: &str, folder: &Path) {
+    let options = Options { keys: Some(folder.join("keys")), ..Options::default() };
+    let ledger = Ledger::init(&Location::parse(location), options).unwrap();
     let signal = ledger.append(&local(), vec![draft("s", "{}")]).unwrap().remove(0);
     let word = format!("{} {}", signal.id, signal.created_at);
-    let racers: Vec<Child> = (0..4).map(|_| child("child_racer", &file, &word)).collect();
+    let racers: Vec<Child> = (0..4).map(|_| child("child_racer", Path::new(location), &word)).collect();
     let mut answers = Vec::new();
     for racer in racers {
         let output = racer.wait_with_output().unwrap();
@@ -268,6 +278,12 @@ fn child_filler() {
 fn child_reader() {
     let Some((folder, _)) = place() else { return };
     let location = Location::File(folder.join("ledger.db"));
+    // Reading needs a file beside the ledger's that says what its write-ahead log holds, so it is refused as well.
+    let read = Ledger::open(&location, Options::default()).and_then(|ledger| ledger.last_seq(&local()));
+    assert!(
+        matches!(&read, Err(LedgerError::ReadOnly { place, .. }) if place.contains("ledger.db")),
+        "{read:?}"
+    );
     let outcome = Ledger::open(&location, Options::default())
         .map_err(AppendError::from)
         .and_then(|ledger| ledger.append(&local(), vec![draft("k", "{}")]));

@@ -47,7 +47,8 @@ macro_rules! digests {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+                let digits: String = self.0.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(hex_digit).collect();
+                f.write_str(&digits)
             }
         }
 
@@ -177,6 +178,10 @@ impl ContentHasher {
             git_blob: GitHash(git_blob.into()),
         }
     }
+}
+
+fn hex_digit(value: u8) -> char {
+    char::from(if value < 10 { b'0' + value } else { b'a' - 10 + value })
 }
 
 fn hex_value(digit: u8) -> Option<u8> {

@@ -4,6 +4,7 @@
 //! the leaf's hash in the Merkle log. A stored byte that changes changes that hash, so every read can tell.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crealeph_contracts::digest::{Blake3, Sha256};
 use crealeph_contracts::entry::{Draft, Entry, Lineage};
@@ -35,7 +36,7 @@ pub struct Content {
     /// Its state.
     pub state: Name,
     /// The payload's RFC 8785 text.
-    pub payload: Box<str>,
+    pub payload: Arc<str>,
     /// What it depends on; before it is stored an id may be `key:` and a client key.
     pub depends_on: Vec<LedgerId>,
     /// The execution that made it.

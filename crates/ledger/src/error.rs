@@ -76,6 +76,16 @@ pub enum LedgerError {
         /// What does not fit.
         what: String,
     },
+    /// The other side of an encrypted connection is not who it should be.
+    #[error(
+        "the connection to `{place}` is not to be trusted: {reason}; name the certificates to trust with `sslrootcert=FILE` and the host as its certificate does"
+    )]
+    Untrusted {
+        /// The database.
+        place: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// Reading or writing failed.
     #[error(
         "`{place}` failed: {reason}; what was acknowledged is kept, send the batch again when this is mended"
@@ -157,6 +167,7 @@ impl LedgerError {
             LedgerError::Full { .. } => "ledger_full",
             LedgerError::ReadOnly { .. } => "ledger_read_only",
             LedgerError::Damaged { .. } => "ledger_damaged",
+            LedgerError::Untrusted { .. } => "ledger_untrusted",
             LedgerError::Failed { .. } => "ledger_failed",
             LedgerError::OutcomeUnknown { .. } => "ledger_outcome_unknown",
             LedgerError::Beyond { .. } => "ledger_limit",

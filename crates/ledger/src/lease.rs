@@ -126,11 +126,8 @@ impl Ledger {
         ttl: Duration,
     ) -> Result<Claim, LedgerError> {
         let ttl_ms = checked_ms(ttl)?;
-        if let Some(holder) = self.lease_holder(tenant, name)? {
-            return Ok(Claim::Held(holder));
-        }
         let mut claim = None;
-        self.write(tenant, &mut |transaction| {
+        self.write_lease(tenant, &mut |transaction| {
             // Whoever takes the next token waits for the one before it, so only one finds the name free.
             let token = transaction.next_token(tenant)?;
             let now = transaction.time(&self.inner().clock)?;
@@ -166,7 +163,7 @@ impl Ledger {
     /// Holds a lease for its whole time again, from now. One that ran out and that nobody took is held again.
     pub fn renew_lease(&self, lease: &Lease) -> Result<(), LedgerError> {
         let ttl_ms = checked_ms(lease.ttl)?;
-        self.write(&lease.tenant_id, &mut |transaction| {
+        self.write_lease(&lease.tenant_id, &mut |transaction| {
             let row = transaction.lease(&lease.tenant_id, &lease.name)?;
             let row = current(row, &lease.name, lease.token)?;
             let until = Millis::new(transaction.time(&self.inner().clock)?.get() + ttl_ms);
@@ -176,7 +173,7 @@ impl Ledger {
 
     /// Gives a lease back; others may take it at once. A lease that was lost is nobody's to give, and left alone.
     pub fn release_lease(&self, lease: &Lease) -> Result<(), LedgerError> {
-        self.write(&lease.tenant_id, &mut |transaction| {
+        self.write_lease(&lease.tenant_id, &mut |transaction| {
             transaction.drop_lease(&lease.tenant_id, &lease.name, lease.token)
         })?;
         self.announce(&lease.tenant_id);

@@ -23,6 +23,7 @@ use crate::follow::{Growth, Watch};
 use crate::limits::Limits;
 use crate::pending::{Answer, Outcome, Pending};
 use crate::plan::Prepared;
+use crate::pool::Pool;
 use crate::position::Seq;
 use crate::postgresql::Postgres;
 use crate::read::{self, Cursor, Direction, Filter, Lineage, Order, Page};
@@ -92,6 +93,7 @@ pub(crate) struct Inner {
     pub limits: Limits,
     pub clock: Clock,
     pub keys: PathBuf,
+    leasing: Pool<Box<dyn Writer>>,
     writers: Mutex<Vec<WritingThread>>,
     /// Idle connections for what is written beside the writing threads.
     spare: Mutex<Vec<Box<dyn Writer>>>,
@@ -135,8 +137,10 @@ impl Ledger {
             Location::File(file) => Box::new(Sqlite::open(file, options.limits.wait_ms)?),
             Location::Postgres(url) => Box::new(Postgres::open(url, options.limits.wait_ms)?),
         };
+        let leasing = Pool::of(backend.writers());
         Ok(Ledger(Arc::new(Inner {
             backend,
+            leasing,
             limits: options.limits,
             clock: options.clock,
             keys,
@@ -293,6 +297,22 @@ impl Ledger {
         if let Some(writer) = self.0.spare.lock().unwrap_or_else(PoisonError::into_inner).last_mut() {
             writer.announce(&tenants);
         }
+    }
+
+    /// Writes what only leases are: on a connection that is kept for it, since that happens for every piece of work.
+    pub(crate) fn write_lease(&self, tenant: &TenantId, work: Work<'_>) -> Result<(), LedgerError> {
+        let Inner { backend, leasing, limits, .. } = &*self.0;
+        let busy = || LedgerError::Busy { place: self.place().to_owned(), wait_ms: limits.wait_ms };
+        leasing.with(
+            limits.wait_ms,
+            busy,
+            || backend.lease_writer(),
+            |writer| {
+                writer.transact(Some(tenant), work).map_err(|unwritten| match unwritten {
+                    Unwritten::Nothing(error) | Unwritten::Unknown(error) => error,
+                })
+            },
+        )
     }
 
     /// The entry of an id.

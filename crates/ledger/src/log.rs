@@ -293,7 +293,7 @@ impl Audit {
             return Ok(Some(format!("entry {seq} is stored with another reach than its lineage has")));
         }
         self.edges += steps.len() as u64;
-        self.frontier.push(*leaf);
+        self.frontier.push(*leaf, |_, _| {});
         self.hash(reads, head, 0, *leaf)
     }
 

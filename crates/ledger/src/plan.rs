@@ -3,12 +3,13 @@
 //! Each batch is judged whole; one that is refused leaves no trace, and the next sees what the ones before it
 //! will have written. Repeats (R10) write nothing and get the first entry back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crealeph_contracts::Valid;
+use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::execution_event::{EntryRef, ExecutionEvent, ExecutionState, rests_on_ledger};
 use crealeph_contracts::json::{self, ObjectWriter};
-use crealeph_contracts::scalar::{LedgerId, TenantId};
+use crealeph_contracts::scalar::{LedgerId, RobotId, TenantId};
 use crealeph_contracts::violation::{Code, Report};
 use crealeph_decision::execution::{self, EventFingerprint, Verdict};
 
@@ -98,6 +99,8 @@ pub(crate) struct Plan {
     pub rows: Vec<Row>,
     /// What they depend on, as (depended on, dependent).
     pub edges: Vec<(Seq, Seq)>,
+    /// The roots of the tiles that become whole, with their levels.
+    pub tile_roots: Vec<(u8, Sha256)>,
     /// Where the log stands after it.
     pub head: Head,
 }
@@ -110,17 +113,13 @@ pub(crate) fn plan(
     now: Millis,
     ids: &mut IdSource,
 ) -> Result<Plan, LedgerError> {
-    let mut plan = Plan { outcomes: Vec::new(), rows: Vec::new(), edges: Vec::new(), head: head.clone() };
-    plan.head.last_at = now.max(head.last_at);
-    let mut view = View { tenant_id: &head.tenant_id, known, staged: Known::default() };
+    let at = now.max(head.last_at);
+    let mut view = View::new(head, known);
+    let mut outcomes = Vec::with_capacity(batches.len());
     for batch in batches {
-        let outcome = plan.judge_batch(&mut view, batch, ids)?;
-        plan.outcomes.push(outcome);
+        outcomes.push(view.judge_batch(batch, at, ids)?);
     }
-    if plan.rows.is_empty() {
-        plan.head.last_at = head.last_at;
-    }
-    Ok(plan)
+    Ok(view.end(head, at, outcomes))
 }
 
 /// An entry of an export, with the envelope it had.
@@ -139,35 +138,21 @@ pub(crate) fn plan_transfer(
     known: Known,
     entries: &[Transferred],
 ) -> Result<Plan, (usize, String)> {
-    let mut plan = Plan { outcomes: Vec::new(), rows: Vec::new(), edges: Vec::new(), head: head.clone() };
-    let mut view = View { tenant_id: &head.tenant_id, known, staged: Known::default() };
+    let mut view = View::new(head, known);
+    let mut last_at = head.last_at;
     for (position, entry) in entries.iter().enumerate() {
         let refused = |reason: String| (position, reason);
-        let expected = plan.head.last_seq().next();
+        let expected = view.next_seq().ok_or_else(|| refused("the log is full".to_owned()))?;
         if entry.seq != expected {
             return Err(refused(format!("entry {} stands where entry {expected} must", entry.seq)));
         }
-        if entry.created_at < plan.head.last_at {
+        if entry.created_at < last_at {
             return Err(refused(format!("entry {} is older than the one before it", entry.seq)));
         }
         match view.judge(&entry.prepared, entry.seq, entry.created_at) {
-            Ok(Judged::New { content, execution, attempt, steps }) => {
-                let id = entry.id.clone();
-                let row = new_row(
-                    view.tenant_id,
-                    id,
-                    entry.seq,
-                    entry.created_at,
-                    *content,
-                    &steps,
-                    execution,
-                    attempt,
-                );
-                plan.edges.extend(steps.iter().map(|step| (step.seq, entry.seq)));
-                view.stage(&row, entry.prepared.event.as_ref());
-                plan.head.frontier.push(row.leaf);
-                plan.head.last_at = entry.created_at;
-                plan.rows.push(row);
+            Ok(Judged::New(new)) => {
+                view.add(*new, entry.id.clone(), entry.seq, entry.created_at, entry.prepared.event.as_ref());
+                last_at = entry.created_at;
             }
             Ok(Judged::Repeat(first)) => {
                 return Err(refused(format!("entry {} repeats entry {}", entry.seq, first.seq)));
@@ -175,117 +160,174 @@ pub(crate) fn plan_transfer(
             Err(refusal) => return Err(refused(refusal.to_string())),
         }
     }
-    Ok(plan)
-}
-
-impl Plan {
-    fn judge_batch(
-        &mut self,
-        view: &mut View<'_>,
-        batch: &[Prepared],
-        ids: &mut IdSource,
-    ) -> Result<Result<Vec<Appended>, AppendError>, LedgerError> {
-        let (rows, edges) = (self.rows.len(), self.edges.len());
-        let base = self.head.last_seq().get();
-        let mut answers = Vec::with_capacity(batch.len());
-        for (position, entry) in batch.iter().enumerate() {
-            let written = (self.rows.len() - rows) as u64;
-            let Some(seq) = Seq::new(base + written + 1) else {
-                return Err(LedgerError::Beyond {
-                    what: "the number of entries in the log",
-                    found: usize::MAX,
-                    limit: Seq::MAX.get() as usize,
-                });
-            };
-            match view.judge(entry, seq, self.head.last_at) {
-                Ok(Judged::Repeat(answer)) => answers.push(answer),
-                Ok(Judged::New { content, execution, attempt, steps }) => {
-                    let id = match &entry.proposed {
-                        Some(id) => id.clone(),
-                        None => ids.next(self.head.last_at, seq)?,
-                    };
-                    let row = new_row(
-                        view.tenant_id,
-                        id,
-                        seq,
-                        self.head.last_at,
-                        *content,
-                        &steps,
-                        execution,
-                        attempt,
-                    );
-                    let Stored { id, created_at, .. } = &row.stored;
-                    answers.push(Appended { id: id.clone(), seq, created_at: *created_at, is_repeat: false });
-                    self.edges.extend(steps.iter().map(|step| (step.seq, seq)));
-                    view.stage(&row, entry.event.as_ref());
-                    self.rows.push(row);
-                }
-                Err(refusal) => {
-                    self.rows.truncate(rows);
-                    self.edges.truncate(edges);
-                    view.staged = Known::default();
-                    return Ok(Err(AppendError::Refused { position, refusal }));
-                }
-            }
-        }
-        for row in self.rows.iter().skip(rows) {
-            self.head.frontier.push(row.leaf);
-        }
-        view.keep();
-        Ok(Ok(answers))
-    }
-}
-
-#[expect(clippy::too_many_arguments, reason = "each is one part of the row, named by its type")]
-fn new_row(
-    tenant_id: &TenantId,
-    id: LedgerId,
-    seq: Seq,
-    created_at: Millis,
-    content: Content,
-    steps: &[Step],
-    execution: Option<String>,
-    attempt: Option<u64>,
-) -> Row {
-    let mut reach = Reach::default();
-    for step in steps.iter().filter(|step| step.robot_id == content.robot_id) {
-        reach.extend(&step.kind, step.seq, &step.reach);
-    }
-    let stored = Stored { id, seq, tenant_id: tenant_id.clone(), created_at, content };
-    let leaf = stored.leaf_hash();
-    Row { stored, reach, leaf, execution, attempt }
+    Ok(view.end(head, last_at, Vec::new()))
 }
 
 enum Judged {
     Repeat(Appended),
-    New { content: Box<Content>, execution: Option<String>, attempt: Option<u64>, steps: Vec<Step> },
+    New(Box<New>),
+}
+
+/// An entry that may be written, before it has its envelope.
+struct New {
+    content: Content,
+    execution: Option<String>,
+    attempt: Option<u64>,
+    reach: Reach,
+    parents: Vec<Seq>,
+}
+
+/// An entry that another one rests on, in the log or in this plan.
+#[derive(Clone, Copy)]
+struct Parent<'a> {
+    seq: Seq,
+    id: &'a LedgerId,
+    robot_id: &'a RobotId,
+    kind: &'a str,
+    created_at: Millis,
+    reach: &'a Reach,
+}
+
+impl<'a> From<&'a Step> for Parent<'a> {
+    fn from(step: &'a Step) -> Self {
+        let Step { seq, id, robot_id, kind, created_at, reach, .. } = step;
+        Parent { seq: *seq, id, robot_id, kind, created_at: *created_at, reach }
+    }
+}
+
+impl<'a> From<&'a Row> for Parent<'a> {
+    fn from(Row { stored, reach, .. }: &'a Row) -> Self {
+        let Stored { seq, id, created_at, content, .. } = stored;
+        let (robot_id, kind) = (&content.robot_id, content.kind.as_str());
+        Parent { seq: *seq, id, robot_id, kind, created_at: *created_at, reach }
+    }
+}
+
+/// Where among the planned rows an entry is found.
+#[derive(Default)]
+struct Staged {
+    ids: HashMap<Box<str>, usize>,
+    keys: HashMap<Box<str>, usize>,
+    events: BTreeMap<EventIdentity, usize>,
+    last_events: BTreeMap<(String, String), usize>,
 }
 
 /// The log as the next entry sees it: what was read, what earlier batches add, and the batch at hand.
 struct View<'a> {
     tenant_id: &'a TenantId,
+    size: u64,
     known: Known,
-    staged: Known,
+    rows: Vec<Row>,
+    edges: Vec<(Seq, Seq)>,
+    staged: Staged,
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
+    fn new(head: &'a Head, known: Known) -> View<'a> {
+        let (rows, edges, staged) = (Vec::new(), Vec::new(), Staged::default());
+        View { tenant_id: &head.tenant_id, size: head.frontier.size(), known, rows, edges, staged }
+    }
+
+    fn next_seq(&self) -> Option<Seq> {
+        Seq::new(self.size + self.rows.len() as u64 + 1)
+    }
+
+    fn judge_batch(
+        &mut self,
+        batch: &[Prepared],
+        at: Millis,
+        ids: &mut IdSource,
+    ) -> Result<Result<Vec<Appended>, AppendError>, LedgerError> {
+        let (rows, edges) = (self.rows.len(), self.edges.len());
+        let mut answers = Vec::with_capacity(batch.len());
+        for (position, entry) in batch.iter().enumerate() {
+            let seq = self.next_seq().ok_or(LedgerError::Beyond {
+                what: "the number of entries in the log",
+                found: usize::MAX,
+                limit: Seq::MAX.get() as usize,
+            })?;
+            match self.judge(entry, seq, at) {
+                Ok(Judged::Repeat(answer)) => answers.push(answer),
+                Ok(Judged::New(new)) => {
+                    let id = match &entry.proposed {
+                        Some(id) => id.clone(),
+                        None => ids.next(at, seq)?,
+                    };
+                    answers.push(Appended { id: id.clone(), seq, created_at: at, is_repeat: false });
+                    self.add(*new, id, seq, at, entry.event.as_ref());
+                }
+                Err(refusal) => {
+                    self.forget_from(rows, edges);
+                    return Ok(Err(AppendError::Refused { position, refusal }));
+                }
+            }
+        }
+        Ok(Ok(answers))
+    }
+
+    /// Gives an entry its envelope, and lets those after it see it.
+    fn add(&mut self, new: New, id: LedgerId, seq: Seq, created_at: Millis, event: Option<&EventIdentity>) {
+        let New { content, execution, attempt, reach, parents } = new;
+        let place = self.rows.len();
+        self.staged.ids.insert(id.as_str().into(), place);
+        if let Some(key) = &content.key {
+            self.staged.keys.insert(key.as_str().into(), place);
+        }
+        if let Some(event) = event {
+            self.staged.events.insert(event.clone(), place);
+            self.staged.last_events.insert((event.execution.clone(), event.robot.clone()), place);
+        }
+        self.edges.extend(parents.into_iter().map(|parent| (parent, seq)));
+        let stored = Stored { id, seq, tenant_id: self.tenant_id.clone(), created_at, content };
+        let leaf = stored.leaf_hash();
+        self.rows.push(Row { stored, reach, leaf, execution, attempt });
+    }
+
+    /// Leaves no trace of a batch that was refused.
+    fn forget_from(&mut self, rows: usize, edges: usize) {
+        self.rows.truncate(rows);
+        self.edges.truncate(edges);
+        let staged = &mut self.staged;
+        staged.ids.retain(|_, place| *place < rows);
+        staged.keys.retain(|_, place| *place < rows);
+        staged.events.retain(|_, place| *place < rows);
+        // An event of the refused batch may have hidden an earlier one.
+        staged.last_events.clear();
+        for (event, place) in &staged.events {
+            let last = staged.last_events.entry((event.execution.clone(), event.robot.clone())).or_default();
+            *last = (*last).max(*place);
+        }
+    }
+
+    fn end(self, head: &Head, at: Millis, outcomes: Vec<Result<Vec<Appended>, AppendError>>) -> Plan {
+        let mut after = head.clone();
+        let mut tile_roots = Vec::new();
+        for row in &self.rows {
+            after.frontier.push(row.leaf, |level, root| tile_roots.push((level, root)));
+        }
+        if !self.rows.is_empty() {
+            after.last_at = at;
+        }
+        Plan { outcomes, rows: self.rows, edges: self.edges, tile_roots, head: after }
+    }
+
     fn judge(&self, entry: &Prepared, seq: Seq, at: Millis) -> Result<Judged, Refusal> {
         if let Some(id) = &entry.proposed
-            && (self.staged.steps.contains_key(id.as_str()) || self.known.steps.contains_key(id.as_str()))
+            && self.by_id(id.as_str()).is_some()
         {
             return Err(Refusal::IdTaken(id.clone()));
         }
         let mut content = entry.content.clone();
-        let (steps, unknown) = self.resolve(&mut content);
+        let (parents, unknown) = self.resolve(&mut content);
         if content.is_event() {
-            let event = self.valid_event(&content, &steps, at)?;
+            let event = self.valid_event(&content, &parents, at)?;
             if let Some(repeat) = self.repeated_event(entry, &content, &event)? {
                 return Ok(Judged::Repeat(repeat));
             }
             self.unused_key(&content)?;
             let attempt = Some(event.payload.attempt.get());
             let execution = Some(event.payload.execution_id.as_str().to_owned());
-            return Ok(Judged::New { content: Box::new(content), execution, attempt, steps });
+            return Ok(Judged::New(Box::new(New::of(content, execution, attempt, &parents))));
         }
         if !unknown.is_empty() {
             return Err(Refusal::UnknownLineage(unknown));
@@ -301,28 +343,46 @@ impl View<'_> {
             };
         }
         observed_in_time(&content, at)?;
-        debug_assert!(steps.iter().all(|step| step.seq < seq), "an entry can only rest on older ones");
+        debug_assert!(parents.iter().all(|parent| parent.seq < seq), "an entry can only rest on older ones");
         let execution = content.execution_id.as_ref().map(|id| id.as_str().to_owned());
-        Ok(Judged::New { content: Box::new(content), execution, attempt: None, steps })
+        Ok(Judged::New(Box::new(New::of(content, execution, None, &parents))))
+    }
+
+    fn staged(&self, place: Option<&usize>) -> Option<&Row> {
+        place.and_then(|place| self.rows.get(*place))
+    }
+
+    fn by_id(&self, id: &str) -> Option<Parent<'_>> {
+        let staged = self.staged(self.staged.ids.get(id)).map(Parent::from);
+        staged.or_else(|| self.known.steps.get(id).map(Parent::from))
+    }
+
+    fn step_by_key(&self, key: &str) -> Option<Parent<'_>> {
+        let staged = self.staged(self.staged.keys.get(key)).map(Parent::from);
+        staged.or_else(|| self.known.key_steps.get(key).map(Parent::from))
+    }
+
+    fn by_key(&self, key: &str) -> Option<&Row> {
+        self.staged(self.staged.keys.get(key)).or_else(|| self.known.keys.get(key))
     }
 
     /// Replaces `key:` references by ids; what the log does not hold is returned and left as it is.
-    fn resolve(&self, content: &mut Content) -> (Vec<Step>, Vec<String>) {
+    fn resolve(&self, content: &mut Content) -> (Vec<Parent<'_>>, Vec<String>) {
+        if content.depends_on.is_empty() {
+            return (Vec::new(), Vec::new());
+        }
         let mut ids = BTreeSet::new();
-        let mut steps = BTreeMap::new();
+        let mut parents = BTreeMap::new();
         let mut unknown = Vec::new();
         for reference in &content.depends_on {
-            let step = match reference.as_str().strip_prefix(KEY_PREFIX) {
-                Some(key) => self.staged.key_steps.get(key).or_else(|| self.known.key_steps.get(key)),
-                None => {
-                    let id = reference.as_str();
-                    self.staged.steps.get(id).or_else(|| self.known.steps.get(id))
-                }
+            let parent = match reference.as_str().strip_prefix(KEY_PREFIX) {
+                Some(key) => self.step_by_key(key),
+                None => self.by_id(reference.as_str()),
             };
-            match step {
-                Some(step) => {
-                    ids.insert(step.id.clone());
-                    steps.insert(step.seq, step.clone());
+            match parent {
+                Some(parent) => {
+                    ids.insert(parent.id.clone());
+                    parents.insert(parent.seq, parent);
                 }
                 None => {
                     ids.insert(reference.clone());
@@ -331,21 +391,24 @@ impl View<'_> {
             }
         }
         content.resolve(ids);
-        (steps.into_values().collect(), unknown)
+        (parents.into_values().collect(), unknown)
     }
 
     /// The event judged by its contract and against the ledger (§6, §7, R19).
     fn valid_event(
         &self,
         content: &Content,
-        steps: &[Step],
+        parents: &[Parent<'_>],
         at: Millis,
     ) -> Result<Valid<ExecutionEvent>, Refusal> {
         let text = event_document(self.tenant_id, content, at);
         let limits = json::Limits { max_bytes: usize::MAX };
         let find = |_: &TenantId, id: &LedgerId| {
-            let step = steps.iter().find(|step| step.id == *id)?;
-            Some(EntryRef { robot_id: Some(step.robot_id.clone()), created_at: step.created_at.instant() })
+            let parent = parents.iter().find(|parent| parent.id == id)?;
+            Some(EntryRef {
+                robot_id: Some(parent.robot_id.clone()),
+                created_at: parent.created_at.instant(),
+            })
         };
         Valid::<ExecutionEvent>::parse_in(text.as_bytes(), &limits, |parts, report| {
             rests_on_ledger(parts, find, report);
@@ -361,7 +424,8 @@ impl View<'_> {
         event: &ExecutionEvent,
     ) -> Result<Option<Appended>, Refusal> {
         let Some(identity) = &entry.event else { return Ok(None) };
-        let recorded = self.staged.events.get(identity).or_else(|| self.known.events.get(identity));
+        let recorded =
+            self.staged(self.staged.events.get(identity)).or_else(|| self.known.events.get(identity));
         if let Some(recorded) = recorded {
             let next = EventFingerprint::of(event);
             let first = fingerprint(&recorded.stored)
@@ -380,7 +444,7 @@ impl View<'_> {
             };
         }
         let of = (identity.execution.clone(), identity.robot.clone());
-        let last = self.staged.last_events.get(&of).or_else(|| self.known.last_events.get(&of));
+        let last = self.staged(self.staged.last_events.get(&of)).or_else(|| self.known.last_events.get(&of));
         if let Some(last) = last
             && let Some(state) = ExecutionState::parse(last.stored.content.state.as_str())
         {
@@ -410,42 +474,16 @@ impl View<'_> {
             None => Ok(()),
         }
     }
+}
 
-    fn by_key(&self, key: &str) -> Option<&Row> {
-        self.staged.keys.get(key).or_else(|| self.known.keys.get(key))
-    }
-
-    /// Lets the rest of the batch see an entry.
-    fn stage(&mut self, row: &Row, event: Option<&EventIdentity>) {
-        let stored = &row.stored;
-        let step = Step {
-            seq: stored.seq,
-            id: stored.id.clone(),
-            robot_id: stored.content.robot_id.clone(),
-            kind: stored.content.kind.as_str().to_owned(),
-            created_at: stored.created_at,
-            depends_on: Vec::new(),
-            reach: row.reach.clone(),
-        };
-        if let Some(key) = &stored.content.key {
-            self.staged.key_steps.insert(key.as_str().to_owned(), step.clone());
-            self.staged.keys.insert(key.as_str().to_owned(), row.clone());
+impl New {
+    fn of(content: Content, execution: Option<String>, attempt: Option<u64>, parents: &[Parent<'_>]) -> New {
+        let mut reach = Reach::default();
+        for parent in parents.iter().filter(|parent| *parent.robot_id == content.robot_id) {
+            reach.extend(parent.kind, parent.seq, parent.reach);
         }
-        if let Some(event) = event {
-            self.staged.events.insert(event.clone(), row.clone());
-            self.staged.last_events.insert((event.execution.clone(), event.robot.clone()), row.clone());
-        }
-        self.staged.steps.insert(stored.id.as_str().to_owned(), step);
-    }
-
-    /// Lets the batches after this one see it.
-    fn keep(&mut self) {
-        let staged = std::mem::take(&mut self.staged);
-        self.known.steps.extend(staged.steps);
-        self.known.key_steps.extend(staged.key_steps);
-        self.known.keys.extend(staged.keys);
-        self.known.events.extend(staged.events);
-        self.known.last_events.extend(staged.last_events);
+        let parents = parents.iter().map(|parent| parent.seq).collect();
+        New { content, execution, attempt, reach, parents }
     }
 }
 

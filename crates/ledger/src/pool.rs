@@ -1,4 +1,4 @@
-//! A small pool of reading connections: made when needed, kept when idle, never more than a bound.
+//! A small pool of connections: made when needed, kept when idle, never more than a bound.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,27 +14,35 @@ struct State<C> {
     in_use: usize,
 }
 
-/// Connections for reading.
+/// Connections of one use.
 #[derive(Debug)]
 pub(crate) struct Pool<C> {
+    most: usize,
     state: Mutex<State<C>>,
     returned: Condvar,
 }
 
+/// For reading.
 impl<C> Default for Pool<C> {
     fn default() -> Self {
-        Pool { state: Mutex::new(State { idle: Vec::new(), in_use: 0 }), returned: Condvar::new() }
+        Pool::of(MAX_READERS)
     }
 }
 
 impl<C> Pool<C> {
+    /// At most so many at a time.
+    pub(crate) fn of(most: usize) -> Self {
+        let state = Mutex::new(State { idle: Vec::new(), in_use: 0 });
+        Pool { most: most.max(1), state, returned: Condvar::new() }
+    }
+
     /// Takes an idle connection, or `None` with the right to make one. Waits while all are in use.
     fn take(&self, wait_ms: u64, busy: impl FnOnce() -> LedgerError) -> Result<Option<C>, LedgerError> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = Duration::from_millis(wait_ms);
-        let waited = self.returned.wait_timeout_while(state, wait, |state| state.in_use >= MAX_READERS);
+        let waited = self.returned.wait_timeout_while(state, wait, |state| state.in_use >= self.most);
         let (mut state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-        if timeout.timed_out() && state.in_use >= MAX_READERS {
+        if timeout.timed_out() && state.in_use >= self.most {
             return Err(busy());
         }
         state.in_use += 1;

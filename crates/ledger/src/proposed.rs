@@ -11,7 +11,6 @@ use crate::identity::IdSource;
 use crate::ledger::Ledger;
 use crate::pending::{Answer, Outcome};
 use crate::position::{Millis, Seq};
-use crate::read;
 use crate::writer::Fence;
 
 /// An id that no entry has yet: a UUID of version 7. Only the ledger makes one.
@@ -77,10 +76,6 @@ impl Ledger {
         up_to: Option<Seq>,
         rules: &CoherenceRules,
     ) -> Result<Option<(Facts, Position)>, LedgerError> {
-        self.ask(tenant, |reads, head| {
-            let seq = up_to.unwrap_or(head.last_seq()).min(head.last_seq());
-            let facts = read::facts_up_to(reads, head, robot, seq, rules)?;
-            Ok((facts, Position { seq, at: head.last_at }))
-        })
+        self.view(tenant, |view| view.facts_up_to(robot, up_to, rules))
     }
 }

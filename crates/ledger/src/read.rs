@@ -15,7 +15,7 @@ use crate::entry::Stored;
 use crate::error::LedgerError;
 use crate::limits::Limits;
 use crate::position::{Millis, Seq};
-use crate::store::{Head, NewestOf, Reads, Row, Selection, Step};
+use crate::store::{Head, Of, Reads, Row, Selection, Step};
 
 /// Which entries are wanted; what is absent is not asked about.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -145,12 +145,12 @@ pub(crate) fn list(
     let mut low = Seq::ZERO.next();
     let mut high = head.last_seq();
     if let Some(to) = filter.to {
-        high = high.min(reads.seq_at(head, Millis::floor(to))?);
+        high = high.min(seq_at(reads, head, Millis::floor(to))?);
     }
     if let Some(from) = filter.from {
         // Taken at whole milliseconds: at or after `from` is after the last millisecond before it.
         let before = Instant::from_unix_nanos(from.unix_nanos() - 1);
-        low = low.max(reads.seq_at(head, Millis::floor(before))?.next());
+        low = low.max(seq_at(reads, head, Millis::floor(before))?.next());
     }
     let newest_first = order == Order::NewestFirst;
     match cursor {
@@ -248,7 +248,7 @@ pub(crate) fn facts(
     rules: &CoherenceRules,
 ) -> Result<Facts, LedgerError> {
     let high = match at {
-        Some(at) => reads.seq_at(head, Millis::floor(at))?,
+        Some(at) => seq_at(reads, head, Millis::floor(at))?,
         None => head.last_seq(),
     };
     facts_up_to(reads, head, robot, high, rules)
@@ -263,7 +263,7 @@ pub(crate) fn facts_up_to(
     rules: &CoherenceRules,
 ) -> Result<Facts, LedgerError> {
     let mut of_kind = |kind: &'static str, limit: usize| {
-        reads.newest(head, &NewestOf { robot, kind, uncounted: &rules.uncounted_states }, high, limit)
+        newest(reads, head, &Of { robot, kind }, &rules.uncounted_states, high, limit)
     };
     let tasks = of_kind("task", MAX_LISTED)?;
     let playbooks = of_kind("playbook", MAX_LISTED)?;
@@ -300,6 +300,45 @@ pub(crate) fn facts_up_to(
         lineage,
         is_lineage_cut,
     })
+}
+
+/// The newest entries of a robot and type at or before a place, in any but the uncounted states.
+fn newest(
+    reads: &mut dyn Reads,
+    head: &Head,
+    of: &Of<'_>,
+    uncounted: &[String],
+    high: Seq,
+    limit: usize,
+) -> Result<Vec<Row>, LedgerError> {
+    let mut seqs = Vec::new();
+    let mut state = String::new();
+    while let Some(next) = reads.state_after(head, of, &state)? {
+        if !uncounted.contains(&next) {
+            seqs.extend(reads.places(head, of, &next, high, limit)?);
+        }
+        state = next;
+    }
+    seqs.sort_unstable_by(|a, b| b.cmp(a));
+    seqs.truncate(limit);
+    reads.by_seqs(head, &seqs)
+}
+
+/// The last place taken at or before a time. Time never goes back within a log, so halving finds it without an index.
+fn seq_at(reads: &mut dyn Reads, head: &Head, at: Millis) -> Result<Seq, LedgerError> {
+    if at >= head.last_at {
+        return Ok(head.last_seq());
+    }
+    let (mut before, mut after) = (0, head.last_seq().get());
+    while before < after {
+        let middle = before + (after - before).div_ceil(2);
+        if reads.created_at(head, Seq::new(middle).unwrap_or(Seq::MAX))? > at {
+            after = middle - 1;
+        } else {
+            before = middle;
+        }
+    }
+    Ok(Seq::new(before).unwrap_or(Seq::MAX))
 }
 
 fn place(seq: Seq, at: Millis) -> Place {

@@ -206,16 +206,19 @@ pub(crate) trait Reads {
     fn by_key(&mut self, head: &Head, key: &str) -> Result<Option<Row>, LedgerError>;
     /// Entries by filter and range.
     fn select(&mut self, head: &Head, selection: &Selection<'_>) -> Result<Vec<Row>, LedgerError>;
-    /// The newest entries of a robot and type at or before a place, in none of the given states.
-    fn newest(
+    /// The first state after one, of those that a robot's entries of a type have been in: a jump in the index.
+    fn state_after(&mut self, head: &Head, of: &Of<'_>, state: &str) -> Result<Option<String>, LedgerError>;
+    /// The last places, at or before one, of a robot's entries of a type in a state.
+    fn places(
         &mut self,
         head: &Head,
-        of: &NewestOf<'_>,
+        of: &Of<'_>,
+        state: &str,
         high: Seq,
         limit: usize,
-    ) -> Result<Vec<Row>, LedgerError>;
-    /// The last place taken at or before a time.
-    fn seq_at(&mut self, head: &Head, at: Millis) -> Result<Seq, LedgerError>;
+    ) -> Result<Vec<Seq>, LedgerError>;
+    /// When the entry at a place was taken.
+    fn created_at(&mut self, head: &Head, seq: Seq) -> Result<Millis, LedgerError>;
     /// What lineages need of these ids.
     fn steps(&mut self, head: &Head, ids: &[LedgerId]) -> Result<Vec<Step>, LedgerError>;
     /// The places that depend on a place.
@@ -242,12 +245,11 @@ pub(crate) trait Reads {
     fn tenants(&mut self) -> Result<Vec<TenantId>, LedgerError>;
 }
 
-/// Which newest entries are asked for.
+/// A robot's entries of a type.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NewestOf<'a> {
+pub(crate) struct Of<'a> {
     pub robot: &'a RobotId,
     pub kind: &'a str,
-    pub uncounted: &'a [String],
 }
 
 /// What is asked in one consistent view.
@@ -259,6 +261,11 @@ pub(crate) trait Backend: Send + Sync {
     fn place(&self) -> &str;
     /// A new writing connection.
     fn writer(&self) -> Result<Box<dyn Writer>, LedgerError>;
+
+    /// A connection for writing leases alone. They need not be durable where every holder dies with the machine.
+    fn lease_writer(&self) -> Result<Box<dyn Writer>, LedgerError> {
+        self.writer()
+    }
     /// How many writing threads are worth having.
     fn writers(&self) -> usize;
     /// Runs a question in one consistent view.

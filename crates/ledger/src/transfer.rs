@@ -36,6 +36,8 @@ pub struct Exported {
     pub entries: u64,
     /// Checkpoints.
     pub checkpoints: u64,
+    /// Entries that the largest of them covers.
+    pub covered: u64,
 }
 
 /// What was imported.
@@ -57,7 +59,7 @@ impl Ledger {
         let Some((head, mut checkpoints)) = found else { return Ok(None) };
         checkpoints.retain(|checkpoint| checkpoint.size <= head.frontier.size());
         let mut checkpoints = checkpoints.into_iter().peekable();
-        let mut exported = Exported { entries: 0, checkpoints: 0 };
+        let mut exported = Exported { entries: 0, checkpoints: 0, covered: 0 };
         let mut line = String::new();
         let mut header = ObjectWriter::new(&mut line);
         header.text("format", FORMAT).text("origin", &head.origin).text("tenantId", tenant.as_str());
@@ -72,6 +74,7 @@ impl Ledger {
                 object.end();
                 self.write_line(out, &line)?;
                 exported.checkpoints += 1;
+                exported.covered = checkpoint.size;
             }
             if low >= head.last_seq() {
                 return Ok(Some(exported));
@@ -170,7 +173,7 @@ impl Ledger {
             let needs = plan::needs(fresh.iter().map(|entry| &entry.prepared));
             let known = transaction.known(&head, &needs)?;
             let planned = plan::plan_transfer(&head, known, &fresh);
-            let Plan { rows, edges, head: after, .. } =
+            let Plan { rows, edges, tile_roots, head: after, .. } =
                 planned.map_err(|(position, reason)| at(line_of(position), reason))?;
             for (position, (row, (_, leaf, _))) in
                 rows.iter().zip(batch.entries.iter().skip(known_part)).enumerate()
@@ -192,8 +195,8 @@ impl Ledger {
             }
             if !rows.is_empty() {
                 let leaves: Vec<Sha256> = rows.iter().map(|row| row.leaf).collect();
-                let mut source = InTransaction { transaction, head: &head };
-                let tiles = complete_tiles(size, &leaves, &mut source)?;
+                let mut source = InTransaction { transaction, head: &head, open: None };
+                let tiles = complete_tiles(size, &leaves, &tile_roots, &mut source)?;
                 transaction.add(&Addition { rows, edges, tiles, head: after })?;
             }
             Ok(())

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvError};
+use std::sync::mpsc::Receiver;
+use std::time::Instant;
 
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::scalar::{LedgerId, Name, TenantId};
@@ -13,15 +14,14 @@ use crate::error::{AppendError, LedgerError};
 use crate::follow::Growth;
 use crate::identity::IdSource;
 use crate::lease::{self, Token};
-use crate::merkle::{TileSource, complete_tiles};
+use crate::merkle::{Frontier, TILE_WIDTH, TileSource, complete_tiles};
 use crate::pending::{Answer, Outcome};
 use crate::plan::{self, Plan, Prepared};
+use crate::queue::Queue;
 use crate::store::{Addition, Head, Transaction, Unwritten, Writer};
 
-/// Entries that one commit may hold at most; a single batch may hold more.
-const GROUP_ENTRIES: usize = 4_096;
-/// Payload bytes that one commit may hold at most; a single batch may hold more.
-const GROUP_BYTES: usize = 16 << 20;
+/// Of how many tenants a writing thread remembers the open end of the log.
+const MAX_ENDS: usize = 256;
 /// How often the outcome of a broken commit is asked for.
 const OUTCOME_QUESTIONS: usize = 5;
 
@@ -44,51 +44,45 @@ pub(crate) struct Fence {
 }
 
 impl Job {
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.entries.iter().map(|entry| entry.content.payload.len() + 512).sum()
     }
 }
 
 /// Writes until every sender is gone.
 pub(crate) fn run(mut writer: Box<dyn Writer>, jobs: &Receiver<Job>, clock: &Clock, growth: &Arc<Growth>) {
-    let mut ids = IdSource::default();
-    let mut left_over = None;
-    while let Ok(group) = next_group(jobs, &mut left_over) {
+    let mut memory = Memory { clock, ids: IdSource::default(), ends: BTreeMap::new() };
+    let mut queue = Queue::new(jobs);
+    while let Some(group) = queue.next_group() {
         let mut by_tenant: BTreeMap<TenantId, Vec<Job>> = BTreeMap::new();
         for job in group {
             by_tenant.entry(job.tenant_id.clone()).or_default().push(job);
         }
         let tenants: Vec<(TenantId, Vec<Job>)> = by_tenant.into_iter().collect();
-        let grown = if writer.spans_tenants() {
-            write_together(writer.as_mut(), tenants, clock, &mut ids)
-        } else {
-            let each = tenants.into_iter().map(|of_one| vec![of_one]);
-            each.flat_map(|of_one| write_together(writer.as_mut(), of_one, clock, &mut ids)).collect()
+        let transactions = match writer.spans_tenants() {
+            true => vec![tenants],
+            false => tenants.into_iter().map(|of_one| vec![of_one]).collect(),
         };
-        if !grown.is_empty() {
-            growth.announce(&grown);
-            writer.announce(&grown);
+        for of_one in transactions {
+            let start = Instant::now();
+            let Written { answers, grown } = write_together(writer.as_mut(), of_one, &mut memory);
+            queue.committed(answers.len(), start.elapsed());
+            for (job, outcome) in answers {
+                job.answer.give(outcome);
+            }
+            if !grown.is_empty() {
+                growth.announce(&grown);
+                writer.announce(&grown);
+            }
         }
     }
 }
 
-fn next_group(jobs: &Receiver<Job>, left_over: &mut Option<Job>) -> Result<Vec<Job>, RecvError> {
-    let first = match left_over.take() {
-        Some(job) => job,
-        None => jobs.recv()?,
-    };
-    let (mut entries, mut bytes) = (first.entries.len(), first.bytes());
-    let mut group = vec![first];
-    while let Ok(job) = jobs.try_recv() {
-        entries += job.entries.len();
-        bytes += job.bytes();
-        if entries > GROUP_ENTRIES || bytes > GROUP_BYTES {
-            *left_over = Some(job);
-            break;
-        }
-        group.push(job);
-    }
-    Ok(group)
+/// What one transaction came to.
+struct Written {
+    answers: Vec<(Job, Outcome)>,
+    /// The tenants whose followers have something to look at.
+    grown: Vec<TenantId>,
 }
 
 /// What one tenant's share of a transaction came to.
@@ -100,13 +94,12 @@ struct Share {
     has_released: bool,
 }
 
-/// Writes in one transaction and answers everyone; returns the tenants whose logs have grown.
+/// Writes in one transaction.
 fn write_together(
     writer: &mut dyn Writer,
     tenants: Vec<(TenantId, Vec<Job>)>,
-    clock: &Clock,
-    ids: &mut IdSource,
-) -> Vec<TenantId> {
+    memory: &mut Memory<'_>,
+) -> Written {
     let mut shares = Vec::new();
     let only = match tenants.as_slice() {
         [(tenant, _)] => Some(tenant.clone()),
@@ -115,7 +108,7 @@ fn write_together(
     let written = writer.transact(only.as_ref(), &mut |transaction| {
         shares.clear();
         for (tenant, jobs) in &tenants {
-            shares.push(write_share(transaction, tenant, jobs, clock, ids)?);
+            shares.push(write_share(transaction, tenant, jobs, memory)?);
         }
         Ok(())
     });
@@ -140,18 +133,14 @@ fn write_together(
             answers.extend(jobs.map(|job| (job, Err(AppendError::Ledger(error.clone())))));
         }
     }
-    for (job, outcome) in answers {
-        job.answer.give(outcome);
-    }
-    grown
+    Written { answers, grown }
 }
 
 fn write_share(
     transaction: &mut dyn Transaction,
     tenant: &TenantId,
     jobs: &[Job],
-    clock: &Clock,
-    ids: &mut IdSource,
+    memory: &mut Memory<'_>,
 ) -> Result<Share, LedgerError> {
     let head = transaction.locked_head(tenant)?;
     let lost = lost_leases(transaction, tenant, jobs)?;
@@ -159,8 +148,8 @@ fn write_share(
     let needs = plan::needs(held().flatten());
     let known = transaction.known(&head, &needs)?;
     let batches: Vec<&[Prepared]> = held().collect();
-    let Plan { mut outcomes, rows, edges, head: after } =
-        plan::plan(&head, known, &batches, clock.now(), ids)?;
+    let Plan { mut outcomes, rows, edges, tile_roots, head: after } =
+        plan::plan(&head, known, &batches, memory.clock.now(), &mut memory.ids)?;
     for (outcome, lost) in outcomes.iter_mut().zip(lost) {
         if let Some(error) = lost {
             *outcome = Err(error.into());
@@ -169,8 +158,10 @@ fn write_share(
     let witness = rows.first().map(|row| row.stored.id.clone());
     if witness.is_some() {
         let leaves: Vec<Sha256> = rows.iter().map(|row| row.leaf).collect();
-        let mut source = InTransaction { transaction, head: &head };
-        let tiles = complete_tiles(head.frontier.size(), &leaves, &mut source)?;
+        let open = memory.open_leaves(&head);
+        let mut source = InTransaction { transaction, head: &head, open: open.as_deref() };
+        let tiles = complete_tiles(head.frontier.size(), &leaves, &tile_roots, &mut source)?;
+        memory.remember(&after, open, &leaves);
         transaction.add(&Addition { rows, edges, tiles, head: after })?;
     }
     let mut has_released = false;
@@ -234,16 +225,56 @@ fn settle(
     }
 }
 
+/// What a writing thread keeps between transactions.
+struct Memory<'a> {
+    clock: &'a Clock,
+    ids: IdSource,
+    /// The right edge of each tenant's tree after what was last written, and its leaves beyond the last whole tile.
+    ends: BTreeMap<TenantId, (Frontier, Vec<Sha256>)>,
+}
+
+impl Memory<'_> {
+    /// The leaves that fill no tile yet, where the log is as this thread left it.
+    fn open_leaves(&mut self, head: &Head) -> Option<Vec<Sha256>> {
+        let is_known = self.ends.get(&head.tenant_id).is_some_and(|(frontier, _)| *frontier == head.frontier);
+        let end = if is_known { self.ends.remove(&head.tenant_id) } else { None };
+        end.map(|(_, open)| open)
+    }
+
+    /// A transaction that fails leaves another right edge in the log than in here, and then this is not used.
+    fn remember(&mut self, after: &Head, open: Option<Vec<Sha256>>, added: &[Sha256]) {
+        let count = (after.frontier.size() % TILE_WIDTH) as usize;
+        let before = if count > added.len() { open } else { Some(Vec::new()) };
+        let Some(mut open) = before else { return };
+        open.extend_from_slice(added);
+        open.drain(..open.len().saturating_sub(count));
+        if open.len() < count {
+            return;
+        }
+        if self.ends.len() >= MAX_ENDS {
+            self.ends.clear();
+        }
+        self.ends.insert(after.tenant_id.clone(), (after.frontier.clone(), open));
+    }
+}
+
 /// The hashes a transaction sees, before its own are written.
 pub(crate) struct InTransaction<'a, 'b> {
     pub transaction: &'a mut dyn Transaction,
     pub head: &'b Head,
+    /// The leaves that fill no tile yet, where they are known.
+    pub open: Option<&'b [Sha256]>,
 }
 
 impl TileSource for InTransaction<'_, '_> {
     type Error = LedgerError;
 
     fn row(&mut self, level: u8, from: u64, count: u64) -> Result<Vec<Sha256>, LedgerError> {
+        if let Some(open) = self.open
+            && (level, open.len() as u64) == (0, count)
+        {
+            return Ok(open.to_vec());
+        }
         self.transaction.hashes(self.head, level, from, count)
     }
 }

@@ -4,12 +4,18 @@
 mod server;
 mod suite;
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
+use crealeph_contracts::entry::Draft;
 use crealeph_contracts::scalar::Name;
-use crealeph_ledger::{AppendError, Claim, Filter, Ledger, LedgerError, Limits, Location, Options, Order};
+use crealeph_ledger::{
+    AppendError, Claim, Cursor, Filter, Ledger, LedgerError, Limits, Location, Options, Order, Seq,
+};
 use server::Server;
-use suite::{Fixture, Place, append, append_one, entry, local, tenant};
+use suite::{Dice, Fixture, Place, append, append_one, entry, local, tenant};
 
 impl Fixture for Server {
     fn place(&self) -> Place {
@@ -126,65 +132,143 @@ fn what_is_no_ledger_of_ours_is_refused_and_changes_are_noticed() {
     assert!(error.contains("127.0.0.1:1") && !error.contains("hidden"), "{error}");
 }
 
-/// Kills the server again and again under several writers. Whoever was told "written" finds it, whoever was told that it
-/// failed finds it not there or there whole, and sending it again with its keys tells the truth.
+/// How often the server is killed.
+const KILLS: u64 = 100;
+/// Entries of a batch, and writers at once.
+const BATCH: usize = 3;
+const WRITERS: usize = 4;
+/// A guard against waiting for ever.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn keyed_batch(name: &str) -> Vec<Draft> {
+    (0..BATCH).map(|part| entry("signal", "{}", &format!("\"key\":\"{name}/{part}\""))).collect()
+}
+
+/// What the log holds: for each batch by name how many of its entries, read on from where it was left.
+#[derive(Default)]
+struct Seen {
+    batches: BTreeMap<String, usize>,
+    last: Seq,
+}
+
+impl Seen {
+    fn read_on(&mut self, ledger: &Ledger) {
+        loop {
+            let cursor = Some(Cursor::after(self.last));
+            let page = ledger.list(&local(), &Filter::default(), Order::OldestFirst, cursor, 1_000).unwrap();
+            for one in &page.entries {
+                assert_eq!(one.seq, self.last.next(), "an entry is missing");
+                self.last = one.seq;
+                let key = one.content.key.as_ref().unwrap().as_str();
+                *self.batches.entry(key.split_once('/').unwrap().0.to_owned()).or_default() += 1;
+            }
+            if page.next.is_none() {
+                break;
+            }
+        }
+        assert!(self.batches.values().all(|count| *count == BATCH), "half a batch: {:?}", self.batches);
+    }
+}
+
+/// Appends until it is over, and notes what it was told of each batch.
+fn write_on(ledger: &Ledger, writer: usize, is_over: &AtomicBool, told: &Mutex<Vec<(String, bool)>>) {
+    for number in 0.. {
+        if is_over.load(Ordering::SeqCst) {
+            return;
+        }
+        let name = format!("{writer}-{number}");
+        let outcome = ledger.append(&local(), keyed_batch(&name));
+        assert!(!matches!(outcome, Err(AppendError::Refused { .. })), "{outcome:?}");
+        told.lock().unwrap().push((name, outcome.is_ok()));
+    }
+}
+
+/// Kills the server again and again under several writers, at random moments. Whoever was told "written" finds it, whoever
+/// was told that it failed finds it not there or there whole, and sending it again with its keys tells the truth.
 #[test]
 fn a_killed_server_loses_nothing_that_was_acknowledged() {
-    let mut server = Server::start_durable();
+    // What a killed process has handed to the system stays there, so waiting for the disk would show nothing more.
+    let mut server = Server::start();
     let database = server.database();
     let folder = tempfile::tempdir().unwrap();
     let place = Place { location: Location::parse(&server.url(&database)), folder };
-    let limits = Limits { wait_ms: 20_000, ..Limits::default() };
-    let options = || Options { limits, ..place.options() };
-    drop(Ledger::init(&place.location, options()).unwrap());
-    let batch = |name: &str| {
-        (0..3).map(|part| entry("signal", "{}", &format!("\"key\":\"{name}-{part}\""))).collect::<Vec<_>>()
+    let limits = Limits { wait_ms: 60_000, ..Limits::default() };
+    let ledger = Ledger::init(&place.location, Options { limits, ..place.options() }).unwrap();
+    let (is_over, told) = (AtomicBool::new(false), Mutex::new(Vec::<(String, bool)>::new()));
+    let acknowledged = || {
+        let told = told.lock().unwrap();
+        told.iter().filter(|(_, is_written)| *is_written).map(|(name, _)| name.clone()).collect::<Vec<_>>()
     };
-    let mut all: Vec<(String, bool)> = Vec::new();
-    for round in 0..8 {
-        let ledger = Ledger::open(&place.location, options()).unwrap();
-        let is_over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let writers: Vec<_> = (0..4)
-                .map(|thread| {
-                    let (ledger, is_over, batch) = (&ledger, &is_over, &batch);
-                    scope.spawn(move || {
-                        let mut told = Vec::new();
-                        for number in 0.. {
-                            if is_over.load(Ordering::SeqCst) {
-                                return told;
-                            }
-                            let name = format!("{round}-{thread}-{number}");
-                            let outcome = ledger.append(&local(), batch(&name));
-                            let is_refused = matches!(outcome, Err(AppendError::Refused { .. }));
-                            assert!(!is_refused, "{outcome:?}");
-                            told.push((name, outcome.is_ok()));
-                        }
-                        told
-                    })
-                })
-                .collect();
-            std::thread::sleep(std::time::Duration::from_millis(100 + 37 * round));
-            server.kill();
-            server.run();
-            std::thread::sleep(std::time::Duration::from_millis(50));
-            is_over.store(true, Ordering::SeqCst);
-            for writer in writers {
-                all.extend(writer.join().unwrap());
+    let mut dice = Dice::new(7);
+    let mut seen = Seen::default();
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (ledger, is_over, told) = (&ledger, &is_over, &told);
+            scope.spawn(move || write_on(ledger, writer, is_over, told));
+        }
+        for _ in 0..KILLS {
+            let (before, start) = (acknowledged().len(), Instant::now());
+            while acknowledged().len() == before && start.elapsed() < PATIENCE {
+                std::thread::sleep(Duration::from_millis(1));
             }
-        });
-    }
-    let ledger = Ledger::open(&place.location, options()).unwrap();
+            std::thread::sleep(Duration::from_micros(dice.below(20_000)));
+            server.kill();
+            let written = acknowledged();
+            assert!(written.len() > before, "nothing could be written after a kill");
+            server.run();
+            seen.read_on(&ledger);
+            assert!(
+                written.iter().all(|name| seen.batches.contains_key(name)),
+                "an acknowledged batch is gone"
+            );
+        }
+        is_over.store(true, Ordering::SeqCst);
+    });
+    seen.read_on(&ledger);
     assert_eq!(ledger.audit(&local()).unwrap(), None);
-    for (name, is_acknowledged) in &all {
-        let answers = ledger.append(&local(), batch(name)).unwrap();
-        let repeats = answers.iter().filter(|answer| answer.is_repeat).count();
-        assert!(
-            repeats == 3 || (!is_acknowledged && repeats == 0),
-            "{name}: {repeats} of 3, {is_acknowledged}"
-        );
+    let told = told.into_inner().unwrap();
+    assert!(told.iter().all(|(name, is_written)| !is_written || seen.batches.contains_key(name)));
+    for (name, _) in told.iter().filter(|(_, is_written)| !is_written) {
+        let is_there = seen.batches.contains_key(name);
+        let answers = ledger.append(&local(), keyed_batch(name)).unwrap();
+        assert!(answers.iter().all(|answer| answer.is_repeat == is_there), "{name}: {answers:?}");
     }
-    assert!(all.iter().filter(|(_, is_acknowledged)| *is_acknowledged).count() > 20);
-    assert_eq!(ledger.last_seq(&local()).unwrap().get(), all.len() as u64 * 3);
+    assert_eq!(ledger.last_seq(&local()).unwrap().get(), (told.len() * BATCH) as u64);
+}
+
+#[test]
+fn an_encrypted_connection_is_made_to_whom_it_should_be_or_not_at_all() {
+    let mut server = Server::start_encrypted();
+    let database = server.database();
+    let folder = tempfile::tempdir().unwrap();
+    let keys = || Options { keys: Some(folder.path().join("keys")), ..Options::default() };
+    let trusted = format!("sslrootcert={}", server.authority().display());
+    let url = |host: &str, options: &str| Location::parse(&server.network_url(host, &database, options));
+    let good = url("127.0.0.1", &format!("sslmode=verify-full&{trusted}"));
+    let ledger = Ledger::init(&good, keys()).unwrap();
     append_one(&ledger, entry("signal", "{}", ""));
+    let sql = "SELECT count(*), count(*) FILTER (WHERE NOT ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
+               WHERE application_name = 'crealeph'";
+    let counted = server.superuser(&database).query_one(sql, &[]).unwrap();
+    assert!(counted.get::<_, i64>(0) > 0);
+    assert_eq!(counted.get::<_, i64>(1), 0, "every connection is encrypted");
+    drop(ledger);
+    Ledger::open(&url("127.0.0.1", &format!("sslmode=require&{trusted}")), keys()).unwrap();
+
+    let other = folder.path().join("other.pem");
+    server::make_authority(&other, &folder.path().join("other.key"));
+    let distrusted = |location: &Location| match Ledger::open(location, keys()) {
+        Err(error @ LedgerError::Untrusted { .. }) => error.to_string(),
+        other => panic!("not refused: {other:?}"),
+    };
+    let wrong = url("127.0.0.1", &format!("sslmode=require&sslrootcert={}", other.display()));
+    let error = distrusted(&wrong);
+    assert!(error.contains("certificate") && error.contains("sslrootcert"), "{error}");
+    let error = distrusted(&url("localhost", &format!("sslmode=verify-full&{trusted}")));
+    assert!(error.contains("localhost"), "the certificate is for another name: {error}");
+
+    // A server that does not encrypt is not talked to in plain text instead.
+    server.stop_encrypting();
+    let error = distrusted(&good);
+    assert!(error.contains("TLS"), "{error}");
 }

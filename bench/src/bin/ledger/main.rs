@@ -6,6 +6,7 @@ mod plain;
 #[path = "../../../../crates/ledger/tests/server/mod.rs"]
 mod server;
 
+use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,8 @@ use crealeph_ledger::{Ledger, Location, Options};
 const WRITERS: usize = 64;
 const ROWS: usize = 32_000;
 const SINGLE_COMMITS: usize = 1_500;
+/// Rows that one side inserts before it is the other's turn.
+const TURN: usize = 1_600;
 
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -58,13 +61,11 @@ pub(crate) fn draft(number: usize) -> Outcome<Draft> {
     Draft::parse(json.as_bytes(), &JsonLimits::default()).map_err(|wrong| format!("{wrong:?}").into())
 }
 
-/// Appends one entry at a time from many threads; the rate in entries per second.
-fn concurrent(ledger: &Ledger, rows: usize) -> Outcome<f64> {
+/// Appends the entries of these numbers, one at a time, from many threads; the time it takes.
+fn concurrent(ledger: &Ledger, numbers: Range<usize>) -> Outcome<Duration> {
     let tenant = tenant()?;
-    // What a later entry rests on must be there, so the threads share the first hundred.
-    ledger.append(&tenant, (0..100).map(draft).collect::<Outcome<Vec<_>>>()?)?;
     let mut drafts: Vec<Vec<Draft>> = vec![Vec::new(); WRITERS];
-    for number in 100..rows {
+    for number in numbers {
         // A writer's own entries rest on each other in its order: 100 apart, and 100 apart belong to one writer.
         let writer = number % 100 % WRITERS;
         if let Some(own) = drafts.get_mut(writer) {
@@ -87,7 +88,33 @@ fn concurrent(ledger: &Ledger, rows: usize) -> Outcome<f64> {
             .try_for_each(|thread| thread.join().map_err(|_| "a writer panicked")?.map_err(|e| e.to_string()))
     })
     .map_err(|error: String| error)?;
-    Ok((rows - 100) as f64 / start.elapsed().as_secs_f64())
+    Ok(start.elapsed())
+}
+
+/// Ours and the plain side in turns, so that whatever else the machine does slows both: rates over all turns, and the
+/// median of the ratios of each turn.
+fn in_turns(ledger: &Ledger, mut plain: impl FnMut(Range<usize>) -> Outcome<Duration>) -> Outcome<Rates> {
+    // What a later entry rests on must be there, so the threads share the first hundred.
+    ledger.append(&tenant()?, (0..100).map(draft).collect::<Outcome<Vec<_>>>()?)?;
+    plain(0..100)?;
+    let (mut ours, mut theirs, mut ratios) = (Duration::ZERO, Duration::ZERO, Vec::new());
+    for from in (100..ROWS).step_by(TURN) {
+        let numbers = from..ROWS.min(from + TURN);
+        let (own, other) = (concurrent(ledger, numbers.clone())?, plain(numbers)?);
+        (ours, theirs) = (ours + own, theirs + other);
+        ratios.push(other.as_secs_f64() / own.as_secs_f64());
+    }
+    ratios.sort_by(f64::total_cmp);
+    let rate = |time: Duration| (ROWS - 100) as f64 / time.as_secs_f64();
+    let ratio = ratios.get(ratios.len() / 2).copied().unwrap_or_default();
+    Ok(Rates { ours: rate(ours), batched: rate(theirs), ratio })
+}
+
+/// Entries per second of either side, and ours as a part of theirs.
+struct Rates {
+    ours: f64,
+    batched: f64,
+    ratio: f64,
 }
 
 /// Single appends, one after the other: the median and the 99th percentile.
@@ -116,14 +143,12 @@ fn proofs(ledger: &Ledger, count: u64) -> Outcome<f64> {
     Ok(count as f64 / start.elapsed().as_secs_f64())
 }
 
-fn report(ours: f64, batched: f64, single: f64, latency: (Duration, Duration), proofs: f64) {
+fn report(rates: &Rates, single: f64, latency: (Duration, Duration), proofs: f64) {
+    let Rates { ours, batched, ratio } = rates;
     println!("| what | per second | ours is |");
     println!("|---|---:|---:|");
     println!("| our append: hashed, indexed, idempotent, Merkle-logged | {ours:.0} | |");
-    println!(
-        "| plain inserts of the same rows, {WRITERS} to a commit | {batched:.0} | {:.2} of it |",
-        ours / batched
-    );
+    println!("| plain inserts of the same rows, {WRITERS} to a commit | {batched:.0} | {ratio:.2} of it |");
     println!("| plain inserts, one to a commit | {single:.0} | {:.1} times it |", ours / single);
     println!("| inclusion proofs | {proofs:.0} | |");
     println!("\nsingle append: p50 {:.2?}, p99 {:.2?}", latency.0, latency.1);
@@ -132,12 +157,12 @@ fn report(ours: f64, batched: f64, single: f64, latency: (Duration, Duration), p
 fn sqlite(folder: &Path) -> Outcome<()> {
     let file = folder.join("ledger.db");
     let ledger = Ledger::init(&Location::File(file.clone()), Options::default())?;
-    let ours = concurrent(&ledger, ROWS)?;
+    let mut batched = plain::Sqlite::new(&file, &folder.join("batched.db"))?;
+    let rates = in_turns(&ledger, |numbers| batched.insert(numbers, WRITERS))?;
     let latency = latencies(&ledger, ROWS, 500)?;
     let proofs = proofs(&ledger, 5_000)?;
-    let batched = plain::sqlite(&file, &folder.join("batched.db"), WRITERS, ROWS)?;
-    let single = plain::sqlite(&file, &folder.join("single.db"), 1, SINGLE_COMMITS)?;
-    report(ours, batched, single, latency, proofs);
+    let time = plain::Sqlite::new(&file, &folder.join("single.db"))?.insert(0..SINGLE_COMMITS, 1)?;
+    report(&rates, SINGLE_COMMITS as f64 / time.as_secs_f64(), latency, proofs);
     Ok(())
 }
 
@@ -146,11 +171,11 @@ fn postgresql(folder: &Path) -> Outcome<()> {
     let database = server.database();
     let options = Options { keys: Some(folder.join("keys")), ..Options::default() };
     let ledger = Ledger::init(&Location::parse(&server.url(&database)), options)?;
-    let ours = concurrent(&ledger, ROWS)?;
+    let mut batched = plain::Postgres::new(server.superuser(&database), "batched")?;
+    let rates = in_turns(&ledger, |numbers| batched.insert(numbers, WRITERS))?;
     let latency = latencies(&ledger, ROWS, 500)?;
     let proofs = proofs(&ledger, 2_000)?;
-    let batched = plain::postgresql(&mut server.superuser(&database), WRITERS, ROWS)?;
-    let single = plain::postgresql(&mut server.superuser(&database), 1, SINGLE_COMMITS)?;
-    report(ours, batched, single, latency, proofs);
+    let time = plain::Postgres::new(server.superuser(&database), "single")?.insert(0..SINGLE_COMMITS, 1)?;
+    report(&rates, SINGLE_COMMITS as f64 / time.as_secs_f64(), latency, proofs);
     Ok(())
 }

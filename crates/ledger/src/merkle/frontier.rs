@@ -2,6 +2,7 @@
 
 use crealeph_contracts::digest::Sha256;
 
+use super::tiles::TILE_HEIGHT;
 use super::{empty_root, node_hash};
 
 /// The roots of the whole subtrees of a tree, one for each bit of its size.
@@ -29,12 +30,15 @@ impl Frontier {
         self.size
     }
 
-    /// Adds a leaf.
-    pub(crate) fn push(&mut self, leaf: Sha256) {
+    /// Adds a leaf, and hands over the root of each tile that becomes whole by it, with the tile's level.
+    pub(crate) fn push(&mut self, leaf: Sha256, mut whole: impl FnMut(u8, Sha256)) {
         let mut hash = leaf;
-        for _ in 0..self.size.trailing_ones() {
+        for height in 1..=self.size.trailing_ones() {
             if let Some(left) = self.peaks.pop() {
                 hash = node_hash(&left, &hash);
+            }
+            if height.is_multiple_of(TILE_HEIGHT) {
+                whole((height / TILE_HEIGHT - 1) as u8, hash);
             }
         }
         self.peaks.push(hash);

@@ -195,8 +195,12 @@ mod tests {
         while made < size {
             let count = step.min(size - made);
             let added: Vec<Sha256> = (made..made + count).map(|n| leaf_hash(&n.to_be_bytes())).collect();
-            let tiles = complete_tiles(made as u64, &added, &mut memory).unwrap();
-            added.iter().for_each(|leaf| frontier.push(*leaf));
+            let mut roots = Vec::new();
+            added.iter().for_each(|leaf| frontier.push(*leaf, |level, root| roots.push((level, root))));
+            let tiles = complete_tiles(made as u64, &added, &roots, &mut memory).unwrap();
+            for tile in &tiles {
+                assert_eq!(tile.root, subtree_root(&tile.hashes), "{}/{}", tile.level, tile.index);
+            }
             memory.leaves.extend(added);
             memory.tiles.extend(tiles);
             made += count;
@@ -232,7 +236,7 @@ mod tests {
         for (leaf, root) in leaves.iter().zip(roots) {
             let digits: Vec<u32> = leaf.chars().map(|digit| digit.to_digit(16).unwrap()).collect();
             let bytes: Vec<u8> = digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect();
-            frontier.push(leaf_hash(&bytes));
+            frontier.push(leaf_hash(&bytes), |_, _| {});
             assert_eq!(frontier.root().to_string(), root);
         }
     }

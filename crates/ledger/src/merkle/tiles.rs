@@ -4,10 +4,10 @@
 
 use crealeph_contracts::digest::Sha256;
 
-use super::subtree_root;
-
+/// How many levels of the tree a tile spans.
+pub(super) const TILE_HEIGHT: u32 = 8;
 /// How many hashes a tile holds.
-pub(crate) const TILE_WIDTH: u64 = 256;
+pub(crate) const TILE_WIDTH: u64 = 1 << TILE_HEIGHT;
 
 /// A whole tile.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,10 +38,12 @@ pub(crate) trait TileSource {
     fn row(&mut self, level: u8, from: u64, count: u64) -> Result<Vec<Sha256>, Self::Error>;
 }
 
-/// The tiles that become whole when `leaves` are added to a tree of `size` leaves.
+/// The tiles that become whole when `leaves` are added to a tree of `size` leaves; `roots` are theirs with their levels,
+/// in the order in which [`super::Frontier::push`] met them.
 pub(crate) fn complete_tiles<S: TileSource + ?Sized>(
     size: u64,
     leaves: &[Sha256],
+    roots: &[(u8, Sha256)],
     source: &mut S,
 ) -> Result<Vec<Tile>, S::Error> {
     let mut tiles = Vec::new();
@@ -55,9 +57,10 @@ pub(crate) fn complete_tiles<S: TileSource + ?Sized>(
         let mut hashes = if open > 0 { source.row(level, before - open, open)? } else { Vec::new() };
         hashes.append(&mut added);
         let first = before / TILE_WIDTH;
-        for (index, chunk) in (first..).zip(hashes.chunks_exact(TILE_WIDTH as usize)) {
-            let root = subtree_root(chunk);
-            added.push(root);
+        added = roots.iter().filter(|(of, _)| *of == level).map(|(_, root)| *root).collect();
+        for ((index, chunk), root) in
+            (first..).zip(hashes.chunks_exact(TILE_WIDTH as usize)).zip(added.iter().copied())
+        {
             tiles.push(Tile { level, index, hashes: chunk.to_vec(), root });
         }
         before = first;

@@ -6,6 +6,7 @@ mod leases;
 mod read;
 mod rows;
 mod session;
+mod tls;
 mod write;
 
 use std::path::Path;
@@ -140,9 +141,11 @@ impl Backend for Postgres {
         self.readers.with(wait_ms, busy, connect, |session| {
             let mode = "ISOLATION LEVEL REPEATABLE READ READ ONLY";
             // A connection that lay idle may be gone, for example with a server that was started again.
-            if session.is_closed() || session.begin(mode, tenant).is_err() {
+            session.begin(mode, tenant);
+            if session.is_closed() || session.open().is_err() {
                 *session = self.server.connect()?;
-                session.begin(mode, tenant)?;
+                session.begin(mode, tenant);
+                session.open()?;
             }
             let answered = question(&mut read::PostgresReads { session });
             let ended = session.run("COMMIT");

@@ -12,7 +12,7 @@ use crate::error::LedgerError;
 use crate::merkle::{TILE_WIDTH, Tile};
 use crate::position::{Millis, Seq};
 use crate::read::StoredCheckpoint;
-use crate::store::{Head, LeaseRow, NewestOf, RawEntry, Reads, Row, Selection, Step};
+use crate::store::{Head, LeaseRow, Of, RawEntry, Reads, Row, Selection, Step};
 
 pub(super) struct PostgresReads<'a> {
     pub(super) session: &'a mut Session,
@@ -37,21 +37,6 @@ impl PostgresReads<'_> {
     fn seqs(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Seq>, LedgerError> {
         let numbers = self.numbers(sql, values)?;
         Ok(numbers.into_iter().filter_map(Seq::from_i64).collect())
-    }
-
-    /// The states a robot's entries of a type have been in, each found by a jump in the index.
-    fn states(&mut self, head: &Head, of: &NewestOf<'_>) -> Result<Vec<String>, LedgerError> {
-        let sql = "SELECT state FROM entries WHERE tenant = $1 AND robot = $2 AND kind = $3 AND state > $4 \
-                   ORDER BY state LIMIT 1";
-        let mut states: Vec<String> = Vec::new();
-        loop {
-            let last = states.last().cloned().unwrap_or_default();
-            let values: [&(dyn ToSql + Sync); 4] =
-                [&head.tenant_id.as_str(), &of.robot.as_str(), &of.kind, &last];
-            let found = self.session.query(sql, &values)?;
-            let Some(row) = found.first() else { return Ok(states) };
-            states.push(row.try_get(0).map_err(|error| self.session.server.failure(&error))?);
-        }
     }
 }
 
@@ -107,47 +92,34 @@ impl Reads for PostgresReads<'_> {
         self.entries(head, &sql, &values)
     }
 
-    fn newest(
-        &mut self,
-        head: &Head,
-        of: &NewestOf<'_>,
-        high: Seq,
-        limit: usize,
-    ) -> Result<Vec<Row>, LedgerError> {
-        let sql = "SELECT seq FROM entries WHERE tenant = $1 AND robot = $2 AND kind = $3 AND state = $4 AND seq <= $5 \
-                   ORDER BY seq DESC LIMIT $6";
-        let tenant = head.tenant_id.as_str();
-        let mut seqs = Vec::new();
-        for state in self.states(head, of)? {
-            if !of.uncounted.contains(&state) {
-                let (high, limit) = (high.as_i64(), limit as i64);
-                let values: [&(dyn ToSql + Sync); 6] =
-                    [&tenant, &of.robot.as_str(), &of.kind, &state, &high, &limit];
-                seqs.extend(self.seqs(sql, &values)?);
-            }
-        }
-        seqs.sort_unstable_by(|a, b| b.cmp(a));
-        seqs.truncate(limit);
-        self.by_seqs(head, &seqs)
+    fn state_after(&mut self, head: &Head, of: &Of<'_>, state: &str) -> Result<Option<String>, LedgerError> {
+        let sql = "SELECT state FROM entries WHERE tenant = $1 AND robot = $2 AND kind = $3 AND state > $4 \
+                   ORDER BY state LIMIT 1";
+        let found =
+            self.session.query(sql, &[&head.tenant_id.as_str(), &of.robot.as_str(), &of.kind, &state])?;
+        let server = &self.session.server;
+        found.first().map(|row| row.try_get(0).map_err(|error| server.failure(&error))).transpose()
     }
 
-    /// Time never goes back within a log, so halving finds the place without an index on time.
-    fn seq_at(&mut self, head: &Head, at: Millis) -> Result<Seq, LedgerError> {
-        if at >= head.last_at {
-            return Ok(head.last_seq());
-        }
+    fn places(
+        &mut self,
+        head: &Head,
+        of: &Of<'_>,
+        state: &str,
+        high: Seq,
+        limit: usize,
+    ) -> Result<Vec<Seq>, LedgerError> {
+        let sql = "SELECT seq FROM entries WHERE tenant = $1 AND robot = $2 AND kind = $3 AND state = $4 AND seq <= $5 \
+                   ORDER BY seq DESC LIMIT $6";
+        let (tenant, high, limit) = (head.tenant_id.as_str(), high.as_i64(), limit as i64);
+        self.seqs(sql, &[&tenant, &of.robot.as_str(), &of.kind, &state, &high, &limit])
+    }
+
+    fn created_at(&mut self, head: &Head, seq: Seq) -> Result<Millis, LedgerError> {
         let sql = "SELECT created_at FROM entries WHERE tenant = $1 AND seq = $2";
-        let (mut before, mut after) = (0, head.last_seq().get());
-        while before < after {
-            let middle = before + (after - before).div_ceil(2);
-            let found = self.numbers(sql, &[&head.tenant_id.as_str(), &(middle as i64)])?;
-            match found.first() {
-                Some(created_at) if *created_at <= at.get() => before = middle,
-                Some(_) => after = middle - 1,
-                None => return Err(self.session.server.damaged(format!("entry {middle} is missing"))),
-            }
-        }
-        Ok(Seq::new(before).unwrap_or(Seq::MAX))
+        let found = self.numbers(sql, &[&head.tenant_id.as_str(), &seq.as_i64()])?;
+        let found = found.first().copied().map(Millis::new);
+        found.ok_or_else(|| self.session.server.damaged(format!("entry {seq} is missing")))
     }
 
     fn steps(&mut self, head: &Head, ids: &[LedgerId]) -> Result<Vec<Step>, LedgerError> {

@@ -2,7 +2,7 @@
 
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::scalar::TenantId;
-use postgres::Row as SqlRow;
+use postgres::{Row as SqlRow, SimpleQueryRow};
 
 use super::session::Server;
 use crate::columns::{EntryColumns, StepColumns};
@@ -100,7 +100,31 @@ pub(super) fn head(row: &SqlRow, tenant_id: &TenantId, server: &Server) -> Resul
         Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?))
     };
     let (origin, size, last_at, frontier) = read().map_err(|error| server.failure(&error))?;
-    let frontier = u64::try_from(size).ok().and_then(|size| Frontier::from_bytes(size, &frontier));
+    made_head(tenant_id, origin, size, last_at, &frontier, server)
+}
+
+/// Reads where a log stands from the text form of its columns, the frontier in hex digits.
+pub(super) fn head_from_text(
+    row: &SimpleQueryRow,
+    tenant_id: &TenantId,
+    server: &Server,
+) -> Result<Head, LedgerError> {
+    let text = |column| row.try_get(column).ok().flatten().unwrap_or_default();
+    let number = |column| text(column).parse::<i64>().unwrap_or(-1);
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let frontier: Option<Vec<u8>> = text(3).as_bytes().chunks(2).map(byte).collect();
+    made_head(tenant_id, text(0).to_owned(), number(1), number(2), &frontier.unwrap_or_default(), server)
+}
+
+fn made_head(
+    tenant_id: &TenantId,
+    origin: String,
+    size: i64,
+    last_at: i64,
+    frontier: &[u8],
+    server: &Server,
+) -> Result<Head, LedgerError> {
+    let frontier = u64::try_from(size).ok().and_then(|size| Frontier::from_bytes(size, frontier));
     let frontier = frontier.ok_or_else(|| {
         server.damaged(format!("the head of the log of tenant `{tenant_id}` cannot be read back"))
     })?;

@@ -7,27 +7,28 @@ use crealeph_contracts::scalar::TenantId;
 use postgres::config::Host;
 use postgres::error::SqlState;
 use postgres::types::ToSql;
-use postgres::{Client, Config, NoTls, Row as SqlRow, Statement};
+use postgres::{Client, Config, NoTls, Row as SqlRow, SimpleQueryMessage, SimpleQueryRow, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::tls;
 use crate::error::LedgerError;
 
 /// The role that everything is done as.
 pub(super) const ROLE: &str = "crealeph_ledger";
 
 /// Where the database is, for connecting and for messages.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Server {
     config: Config,
+    tls: Option<MakeRustlsConnect>,
     name: String,
     pub(super) wait_ms: u64,
 }
 
 impl Server {
     pub(super) fn parse(url: &str, wait_ms: u64) -> Result<Server, LedgerError> {
-        let mut config: Config = url.parse().map_err(|error: postgres::Error| LedgerError::Foreign {
-            place: "the PostgreSQL URL".to_owned(),
-            reason: error.to_string(),
-        })?;
+        let (mut config, tls) = tls::read(url)
+            .map_err(|reason| LedgerError::Foreign { place: "the PostgreSQL URL".to_owned(), reason })?;
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(Duration::from_millis(wait_ms.max(1)));
         }
@@ -43,7 +44,7 @@ impl Server {
             config.get_ports().first().copied().unwrap_or(5432),
             config.get_dbname().unwrap_or_default()
         );
-        Ok(Server { config, name, wait_ms })
+        Ok(Server { config, tls, name, wait_ms })
     }
 
     pub(super) fn name(&self) -> &str {
@@ -52,7 +53,11 @@ impl Server {
 
     /// A connection as whoever the URL names.
     pub(super) fn connect_as_owner(&self) -> Result<Client, LedgerError> {
-        self.config.connect(NoTls).map_err(|error| self.failure(&error))
+        let connected = match &self.tls {
+            Some(tls) => self.config.connect(tls.clone()),
+            None => self.config.connect(NoTls),
+        };
+        connected.map_err(|error| self.failure(&error))
     }
 
     /// A connection that may do only what the ledger needs.
@@ -61,7 +66,7 @@ impl Server {
         // A plan kept from when the log was small would read all of a tenant's rows for ever; planning costs less.
         let settings = format!(
             "SET ROLE {ROLE}; SET synchronous_commit = on; SET search_path = crealeph; \
-             SET plan_cache_mode = force_custom_plan"
+             SET standard_conforming_strings = on; SET plan_cache_mode = force_custom_plan"
         );
         client.batch_execute(&settings).map_err(|error| self.failure(&error))?;
         let sql = "SELECT rolsuper OR rolbypassrls OR EXISTS (SELECT 1 FROM pg_class WHERE relowner = r.oid \
@@ -72,12 +77,16 @@ impl Server {
                 format!("the role {ROLE} may pass the walls between tenants; take that right from it");
             return Err(LedgerError::Foreign { place: self.name.clone(), reason });
         }
-        Ok(Session { client, statements: BTreeMap::new(), server: self.clone(), can_retry: false })
+        let (statements, opening) = (BTreeMap::new(), String::new());
+        Ok(Session { client, statements, server: self.clone(), opening, can_retry: false })
     }
 
     /// What PostgreSQL says, as the ledger's error.
     pub(super) fn failure(&self, error: &postgres::Error) -> LedgerError {
         let place = self.name.clone();
+        if let Some(reason) = tls::distrust(error) {
+            return LedgerError::Untrusted { place, reason };
+        }
         let reason = match error.as_db_error() {
             Some(error) => error.message().to_owned(),
             None => match std::error::Error::source(error) {
@@ -106,11 +115,18 @@ impl Server {
     }
 }
 
+/// A text as SQL writes it; connections say that only the quote itself needs doubling.
+pub(super) fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
 /// A connection as the ledger's role.
 pub(super) struct Session {
     client: Client,
     statements: BTreeMap<String, Statement>,
     pub(super) server: Server,
+    /// Statements that open a transaction and were not sent yet.
+    opening: String,
     /// The last failure was of a kind that goes away when the transaction is run again.
     pub(super) can_retry: bool,
 }
@@ -142,17 +158,38 @@ impl Session {
         self.client.batch_execute(sql).map_err(|error| self.failed(&error))
     }
 
-    /// Opens a transaction that sees one tenant's rows, or none.
-    pub(super) fn begin(&mut self, mode: &str, tenant: Option<&TenantId>) -> Result<(), LedgerError> {
+    /// Opens a transaction that sees one tenant's rows, or none. It is sent with the first statement of the transaction.
+    pub(super) fn begin(&mut self, mode: &str, tenant: Option<&TenantId>) {
         let wait_ms = self.server.wait_ms;
-        self.run(&format!("BEGIN {mode}; SET LOCAL lock_timeout = {wait_ms}"))?;
+        self.opening = format!("BEGIN {mode}; SET LOCAL lock_timeout = {wait_ms};");
         if let Some(tenant) = tenant {
-            self.query("SELECT set_config('crealeph.tenant', $1, true)", &[&tenant.as_str()])?;
+            self.opening.push_str(&format!("SET LOCAL crealeph.tenant = {};", literal(tenant.as_str())));
         }
-        Ok(())
+    }
+
+    /// Opens the transaction now, where nothing was sent in it yet.
+    pub(super) fn open(&mut self) -> Result<(), LedgerError> {
+        match std::mem::take(&mut self.opening) {
+            sql if sql.is_empty() => Ok(()),
+            sql => self.run(&sql),
+        }
+    }
+
+    /// Runs a question without parameters in one message with the opening, where that was not sent yet: its rows, as text.
+    pub(super) fn ask(&mut self, sql: &str) -> Result<Vec<SimpleQueryRow>, LedgerError> {
+        let sql = std::mem::take(&mut self.opening) + sql;
+        let answers = self.client.simple_query(&sql).map_err(|error| self.failed(&error))?;
+        Ok(answers
+            .into_iter()
+            .filter_map(|answer| match answer {
+                SimpleQueryMessage::Row(row) => Some(row),
+                _ => None,
+            })
+            .collect())
     }
 
     fn statement(&mut self, sql: &str) -> Result<Statement, LedgerError> {
+        self.open()?;
         if let Some(statement) = self.statements.get(sql) {
             return Ok(statement.clone());
         }

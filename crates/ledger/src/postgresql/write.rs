@@ -10,15 +10,16 @@ use postgres::types::ToSql;
 
 use super::leases::{self, Lock};
 use super::read::stored_hashes;
-use super::rows::{self, BY_ID, BY_KEY, ENTRY, HEAD, STEP, each};
-use super::session::{Server, Session};
+use super::rows::{self, BY_ID, BY_KEY, ENTRY, STEP, each};
+use super::session::{Server, Session, literal};
 use crate::checkpoint::ORIGIN_PREFIX;
 use crate::clock::Clock;
 use crate::entry::ids_text;
 use crate::error::LedgerError;
 use crate::identity::random_name;
 use crate::lease::Token;
-use crate::position::{Millis, Seq};
+use crate::merkle::Tile;
+use crate::position::Millis;
 use crate::read::StoredCheckpoint;
 use crate::store::{
     Addition, EventIdentity, Head, Known, LeaseRow, Needs, Row, Transaction, Unwritten, Work, Writer,
@@ -26,8 +27,20 @@ use crate::store::{
 
 /// How often a transaction is run again at most.
 const MAX_TRIES: usize = 10;
-/// How long to wait before a connection is tried again.
-const RECONNECT_MS: u64 = 200;
+/// How long to wait before a connection is tried again, at first and at most.
+const RECONNECT_MS: (u64, u64) = (10, 500);
+
+/// Writes entries, edges and whole tiles, and moves the head: one statement, so one message to the server.
+const ADD: &str = "WITH new_entries AS (INSERT INTO entries (tenant, seq, id, robot, module, source, kind, state, \
+    created_at, observed_at, key, execution, attempt, rerun_of, leaf, reach_signal, reach_fusion, reach_idea, reach_copy, \
+    reach_benchmark, reach_playbook, depends_on, payload) SELECT $1, * FROM unnest($2::bigint[], $3::text[], \
+    $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[], $10::text[], $11::text[], $12::text[], \
+    $13::bigint[], $14::text[], $15::bytea[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[], \
+    $20::bigint[], $21::bigint[], $22::text[], $23::text[])), \
+    new_edges AS (INSERT INTO edges (tenant, parent, child) SELECT $1, * FROM unnest($24::bigint[], $25::bigint[])), \
+    new_tiles AS (INSERT INTO tiles (tenant, level, number, root, hashes) \
+    SELECT $1, * FROM unnest($26::smallint[], $27::bigint[], $28::bytea[], $29::bytea[])) \
+    UPDATE logs SET size = $30, last_at = $31, frontier = $32 WHERE tenant = $1";
 
 pub(super) struct PostgresWriter {
     pub(super) server: Server,
@@ -42,12 +55,13 @@ impl PostgresWriter {
             self.session = None;
         }
         if self.session.is_none() {
+            let (mut pause_ms, most_ms) = RECONNECT_MS;
+            let mut waited_ms = 0;
             let mut connected = self.server.connect();
-            for _ in 0..self.server.wait_ms / RECONNECT_MS {
-                if connected.is_ok() {
-                    break;
-                }
-                std::thread::sleep(Duration::from_millis(RECONNECT_MS));
+            while waited_ms < self.server.wait_ms && is_down(&connected) {
+                std::thread::sleep(Duration::from_millis(pause_ms));
+                waited_ms += pause_ms;
+                pause_ms = (pause_ms * 2).min(most_ms);
                 connected = self.server.connect();
             }
             self.session = Some(connected?);
@@ -63,10 +77,8 @@ impl PostgresWriter {
     ) -> Result<Result<(), LedgerError>, Unwritten> {
         let session = self.session().map_err(Unwritten::Nothing)?;
         session.can_retry = false;
-        let done = match session.begin("ISOLATION LEVEL READ COMMITTED", tenant) {
-            Ok(()) => work(&mut InPostgres { session }),
-            Err(error) => Err(error),
-        };
+        session.begin("ISOLATION LEVEL READ COMMITTED", tenant);
+        let done = work(&mut InPostgres { session }).and_then(|()| session.open());
         let can_retry = session.can_retry;
         match done {
             Ok(()) => match session.run("COMMIT") {
@@ -85,6 +97,11 @@ impl PostgresWriter {
             }
         }
     }
+}
+
+/// Whether waiting may help; who is not trusted or not let in will not be later.
+fn is_down(connected: &Result<Session, LedgerError>) -> bool {
+    matches!(connected, Err(LedgerError::Failed { .. }))
 }
 
 impl Writer for PostgresWriter {
@@ -126,9 +143,12 @@ impl InPostgres<'_> {
     }
 
     fn find_head(&mut self, tenant: &TenantId) -> Result<Option<Head>, LedgerError> {
-        let sql = format!("SELECT {HEAD} FROM logs WHERE tenant = $1 FOR UPDATE");
-        let found = self.session.query(&sql, &[&tenant.as_str()])?;
-        found.first().map(|row| rows::head(row, tenant, &self.session.server)).transpose()
+        let sql = format!(
+            "SELECT origin, size, last_at, encode(frontier, 'hex') FROM logs WHERE tenant = {} FOR UPDATE",
+            literal(tenant.as_str())
+        );
+        let found = self.session.ask(&sql)?;
+        found.first().map(|row| rows::head_from_text(row, tenant, &self.session.server)).transpose()
     }
 
     fn known_steps(&mut self, head: &Head, needs: &Needs, known: &mut Known) -> Result<(), LedgerError> {
@@ -141,13 +161,22 @@ impl InPostgres<'_> {
                 known.steps.insert(step.id.as_str().to_owned(), step);
             }
         }
-        if !needs.key_steps.is_empty() {
-            let keys: Vec<&str> = needs.key_steps.iter().map(String::as_str).collect();
-            let sql = each(STEP, "text", BY_KEY);
-            for row in self.session.query(&sql, &[&tenant, &keys])? {
-                let step = rows::step(&row, &self.session.server)?;
-                let key: String = row.try_get(12).map_err(|error| self.session.server.failure(&error))?;
-                known.key_steps.insert(key, step);
+        // A key that is to be written is seldom there, so the whole entry is asked for only where it is.
+        let keys: Vec<&str> = needs.key_steps.union(&needs.keys).map(String::as_str).collect();
+        if keys.is_empty() {
+            return Ok(());
+        }
+        for row in self.session.query(&each(STEP, "text", BY_KEY), &[&tenant, &keys])? {
+            let step = rows::step(&row, &self.session.server)?;
+            let key: String = row.try_get(12).map_err(|error| self.session.server.failure(&error))?;
+            known.key_steps.insert(key, step);
+        }
+        let keys: Vec<&str> =
+            needs.keys.iter().map(String::as_str).filter(|key| known.key_steps.contains_key(*key)).collect();
+        if !keys.is_empty() {
+            for row in self.rows(head, &each(ENTRY, "text", BY_KEY), &[&tenant, &keys])? {
+                let key = row.stored.content.key.as_ref().map(|key| key.as_str().to_owned());
+                known.keys.insert(key.unwrap_or_default(), row);
             }
         }
         Ok(())
@@ -193,7 +222,7 @@ impl InPostgres<'_> {
         Ok(())
     }
 
-    fn insert_rows(&mut self, addition: &Addition) -> Result<(), LedgerError> {
+    fn insert(&mut self, addition: &Addition) -> Result<(), LedgerError> {
         let stored = || addition.rows.iter().map(|row| &row.stored);
         let content = || stored().map(|stored| &stored.content);
         let seqs: Vec<i64> = stored().map(|stored| stored.seq.as_i64()).collect();
@@ -224,14 +253,16 @@ impl InPostgres<'_> {
         let [signal, fusion, idea, copy, benchmark, playbook] = &reach;
         let lineages: Vec<String> = content().map(|content| ids_text(&content.depends_on)).collect();
         let payloads: Vec<&str> = content().map(|content| &*content.payload).collect();
-        let sql = "INSERT INTO entries (tenant, seq, id, robot, module, source, kind, state, created_at, observed_at, \
-             key, execution, attempt, rerun_of, leaf, reach_signal, reach_fusion, reach_idea, reach_copy, \
-             reach_benchmark, reach_playbook, depends_on, payload) SELECT $1, * FROM unnest($2::bigint[], $3::text[], \
-             $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[], $10::text[], $11::text[], \
-             $12::text[], $13::bigint[], $14::text[], $15::bytea[], $16::bigint[], $17::bigint[], $18::bigint[], \
-             $19::bigint[], $20::bigint[], $21::bigint[], $22::text[], $23::text[])";
-        let tenant = addition.head.tenant_id.as_str();
-        let values: [&(dyn ToSql + Sync); 23] = [
+        let (parents, children): (Vec<i64>, Vec<i64>) =
+            addition.edges.iter().map(|(parent, child)| (parent.as_i64(), child.as_i64())).unzip();
+        let levels: Vec<i16> = addition.tiles.iter().map(|tile| i16::from(tile.level)).collect();
+        let numbers: Vec<i64> = addition.tiles.iter().map(|tile| tile.index as i64).collect();
+        let roots: Vec<&[u8]> = addition.tiles.iter().map(|tile| tile.root.as_bytes().as_slice()).collect();
+        let hashes: Vec<Vec<u8>> = addition.tiles.iter().map(Tile::to_bytes).collect();
+        let head = &addition.head;
+        let (tenant, size) = (head.tenant_id.as_str(), head.frontier.size() as i64);
+        let (last_at, frontier) = (head.last_at.get(), head.frontier.to_bytes());
+        let values: [&(dyn ToSql + Sync); 32] = [
             &tenant,
             &seqs,
             &ids,
@@ -255,8 +286,17 @@ impl InPostgres<'_> {
             playbook,
             &lineages,
             &payloads,
+            &parents,
+            &children,
+            &levels,
+            &numbers,
+            &roots,
+            &hashes,
+            &size,
+            &last_at,
+            &frontier,
         ];
-        self.session.execute(sql, &values)
+        self.session.execute(ADD, &values)
     }
 }
 
@@ -282,14 +322,6 @@ impl Transaction for InPostgres<'_> {
     fn known(&mut self, head: &Head, needs: &Needs) -> Result<Known, LedgerError> {
         let mut known = Known::default();
         self.known_steps(head, needs, &mut known)?;
-        if !needs.keys.is_empty() {
-            let keys: Vec<&str> = needs.keys.iter().map(String::as_str).collect();
-            let sql = each(ENTRY, "text", BY_KEY);
-            for row in self.rows(head, &sql, &[&head.tenant_id.as_str(), &keys])? {
-                let key = row.stored.content.key.as_ref().map(|key| key.as_str().to_owned());
-                known.keys.insert(key.unwrap_or_default(), row);
-            }
-        }
         self.known_events(head, needs, &mut known)?;
         Ok(known)
     }
@@ -299,27 +331,7 @@ impl Transaction for InPostgres<'_> {
     }
 
     fn add(&mut self, addition: &Addition) -> Result<(), LedgerError> {
-        self.insert_rows(addition)?;
-        let head = &addition.head;
-        let tenant = head.tenant_id.as_str();
-        if !addition.edges.is_empty() {
-            let column = |of: fn(&(Seq, Seq)) -> Seq| {
-                addition.edges.iter().map(|edge| of(edge).as_i64()).collect::<Vec<_>>()
-            };
-            let (parents, children) = (column(|edge| edge.0), column(|edge| edge.1));
-            let sql = "INSERT INTO edges (tenant, parent, child) SELECT $1, * FROM unnest($2::bigint[], $3::bigint[])";
-            self.session.execute(sql, &[&tenant, &parents, &children])?;
-        }
-        for tile in &addition.tiles {
-            let sql = "INSERT INTO tiles (tenant, level, number, root, hashes) VALUES ($1, $2, $3, $4, $5)";
-            let (root, hashes) = (tile.root.as_bytes().as_slice(), tile.to_bytes());
-            let values: [&(dyn ToSql + Sync); 5] =
-                [&tenant, &i16::from(tile.level), &(tile.index as i64), &root, &hashes];
-            self.session.execute(sql, &values)?;
-        }
-        let sql = "UPDATE logs SET size = $2, last_at = $3, frontier = $4 WHERE tenant = $1";
-        let size = head.frontier.size() as i64;
-        self.session.execute(sql, &[&tenant, &size, &head.last_at.get(), &head.frontier.to_bytes()])
+        self.insert(addition)
     }
 
     fn add_checkpoint(&mut self, head: &Head, checkpoint: &StoredCheckpoint) -> Result<(), LedgerError> {

@@ -66,6 +66,13 @@ impl Sqlite {
         let (readers, watcher) = (Pool::default(), Mutex::new(None));
         Ok(Sqlite { file: file.to_owned(), place, wait_ms, readers, watcher })
     }
+
+    fn writer_with(&self, synchronous: &str) -> Result<Box<dyn Writer>, LedgerError> {
+        let connection = connect(&self.file, &self.place, self.wait_ms, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        let failed = |error| self.place.failure(&error);
+        connection.pragma_update(None, "synchronous", synchronous).map_err(failed)?;
+        Ok(Box::new(write::SqliteWriter { connection, place: self.place.clone() }))
+    }
 }
 
 fn connect(file: &Path, place: &Place, wait_ms: u64, flags: OpenFlags) -> Result<Connection, LedgerError> {
@@ -93,10 +100,12 @@ impl Backend for Sqlite {
     }
 
     fn writer(&self) -> Result<Box<dyn Writer>, LedgerError> {
-        let connection = connect(&self.file, &self.place, self.wait_ms, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        let failed = |error| self.place.failure(&error);
-        connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
-        Ok(Box::new(write::SqliteWriter { connection, place: self.place.clone() }))
+        self.writer_with("FULL")
+    }
+
+    /// Whoever holds a lease runs on this machine, so a power cut ends the holder with the lease.
+    fn lease_writer(&self) -> Result<Box<dyn Writer>, LedgerError> {
+        self.writer_with("NORMAL")
     }
 
     /// SQLite has one writer; more threads would only wait for each other.

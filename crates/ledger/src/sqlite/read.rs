@@ -3,7 +3,7 @@
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::scalar::{LedgerId, Name, TenantId};
 use rusqlite::types::Value;
-use rusqlite::{Connection, OptionalExtension as _, params, params_from_iter};
+use rusqlite::{Connection, params, params_from_iter};
 
 use super::failure::Place;
 use super::leases;
@@ -13,7 +13,7 @@ use crate::error::LedgerError;
 use crate::merkle::{TILE_WIDTH, Tile};
 use crate::position::{Millis, Seq};
 use crate::read::StoredCheckpoint;
-use crate::store::{Head, LeaseRow, NewestOf, RawEntry, Reads, Row, Selection, Step};
+use crate::store::{Head, LeaseRow, Of, RawEntry, Reads, Row, Selection, Step};
 
 pub(super) struct SqliteReads<'a> {
     pub(super) connection: &'a Connection,
@@ -55,32 +55,6 @@ impl SqliteReads<'_> {
             let row_id: i64 = row.get(0).map_err(|error| self.failed(&error))?;
             seq_of(row_id).ok_or_else(|| self.place.damaged(format!("row {row_id} has no sequence number")))
         })
-    }
-
-    /// The states a robot's entries of a type have been in, each found by a jump in the index.
-    fn states(&self, head: &Head, of: &NewestOf<'_>) -> Result<Vec<String>, LedgerError> {
-        let sql = "SELECT state FROM entries WHERE log = ?1 AND robot = ?2 AND kind = ?3 AND state > ?4 \
-                   ORDER BY state LIMIT 1";
-        let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.failed(&error))?;
-        let mut states: Vec<String> = Vec::new();
-        loop {
-            let last = states.last().map_or("", String::as_str);
-            let values = params![head.number, of.robot.as_str(), of.kind, last];
-            let next = statement.query_row(values, |row| row.get(0)).optional();
-            match next.map_err(|error| self.failed(&error))? {
-                Some(state) => states.push(state),
-                None => return Ok(states),
-            }
-        }
-    }
-
-    fn created_at(&self, head: &Head, seq: Seq) -> Result<Option<Millis>, LedgerError> {
-        let mut statement = self
-            .connection
-            .prepare_cached("SELECT created_at FROM entries WHERE place = ?1")
-            .map_err(|error| self.failed(&error))?;
-        let found = statement.query_row([row_id(head, seq)], |row| row.get(0)).optional();
-        found.map(|found| found.map(Millis::new)).map_err(|error| self.failed(&error))
     }
 }
 
@@ -140,45 +114,35 @@ impl Reads for SqliteReads<'_> {
         self.entries(head, &sql, params_from_iter(values))
     }
 
-    fn newest(
-        &mut self,
-        head: &Head,
-        of: &NewestOf<'_>,
-        high: Seq,
-        limit: usize,
-    ) -> Result<Vec<Row>, LedgerError> {
-        let sql = "SELECT place FROM entries WHERE log = ?1 AND robot = ?2 AND kind = ?3 AND state = ?4 AND place <= ?5 \
-                   ORDER BY place DESC LIMIT ?6";
-        let mut seqs = Vec::new();
-        for state in self.states(head, of)? {
-            if !of.uncounted.contains(&state) {
-                let high = row_id(head, high);
-                let values = params![head.number, of.robot.as_str(), of.kind, state, high, limit as i64];
-                seqs.extend(self.seqs(sql, values)?);
-            }
-        }
-        seqs.sort_unstable_by(|a, b| b.cmp(a));
-        seqs.truncate(limit);
-        self.by_seqs(head, &seqs)
+    fn state_after(&mut self, head: &Head, of: &Of<'_>, state: &str) -> Result<Option<String>, LedgerError> {
+        let sql = "SELECT state FROM entries WHERE log = ?1 AND robot = ?2 AND kind = ?3 AND state > ?4 \
+                   ORDER BY state LIMIT 1";
+        let found = self.all(sql, params![head.number, of.robot.as_str(), of.kind, state], |row| {
+            row.get(0).map_err(|error| self.failed(&error))
+        })?;
+        Ok(found.into_iter().next())
     }
 
-    /// Time never goes back within a log, so halving finds the place without an index on time.
-    fn seq_at(&mut self, head: &Head, at: Millis) -> Result<Seq, LedgerError> {
-        if at >= head.last_at {
-            return Ok(head.last_seq());
-        }
-        let (mut before, mut after) = (0, head.last_seq().get());
-        while before < after {
-            let middle = before + (after - before).div_ceil(2);
-            let seq = Seq::new(middle).unwrap_or(Seq::MAX);
-            let created_at = self.created_at(head, seq)?;
-            match created_at {
-                Some(created_at) if created_at <= at => before = middle,
-                Some(_) => after = middle - 1,
-                None => return Err(self.place.damaged(format!("entry {seq} is missing"))),
-            }
-        }
-        Ok(Seq::new(before).unwrap_or(Seq::MAX))
+    fn places(
+        &mut self,
+        head: &Head,
+        of: &Of<'_>,
+        state: &str,
+        high: Seq,
+        limit: usize,
+    ) -> Result<Vec<Seq>, LedgerError> {
+        let sql = "SELECT place FROM entries WHERE log = ?1 AND robot = ?2 AND kind = ?3 AND state = ?4 AND place <= ?5 \
+                   ORDER BY place DESC LIMIT ?6";
+        let high = row_id(head, high);
+        self.seqs(sql, params![head.number, of.robot.as_str(), of.kind, state, high, limit as i64])
+    }
+
+    fn created_at(&mut self, head: &Head, seq: Seq) -> Result<Millis, LedgerError> {
+        let found =
+            self.all("SELECT created_at FROM entries WHERE place = ?1", [row_id(head, seq)], |row| {
+                row.get(0).map(Millis::new).map_err(|error| self.failed(&error))
+            })?;
+        found.into_iter().next().ok_or_else(|| self.place.damaged(format!("entry {seq} is missing")))
     }
 
     fn steps(&mut self, head: &Head, ids: &[LedgerId]) -> Result<Vec<Step>, LedgerError> {

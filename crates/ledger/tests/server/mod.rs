@@ -23,20 +23,62 @@ pub struct Server {
     process: Option<Child>,
     databases: AtomicUsize,
     is_durable: bool,
+    /// The port it is reached at over the network, where it is.
+    port: Option<u16>,
+    is_encrypted: bool,
 }
 
 impl Server {
     /// Makes a new cluster and starts it. It waits for no disk, for tests that kill nothing.
     pub fn start() -> Server {
-        Server::start_with(false)
+        Server::start_with(false, None)
     }
 
     /// Makes a new cluster as one would run it in earnest, and starts it.
     pub fn start_durable() -> Server {
-        Server::start_with(true)
+        Server::start_with(true, None)
     }
 
-    fn start_with(is_durable: bool) -> Server {
+    /// Makes a new cluster that is reached at 127.0.0.1 as well, encrypted, with a certificate for that address signed by
+    /// the authority in [`Server::authority`].
+    pub fn start_encrypted() -> Server {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Server::start_with(false, Some(free))
+    }
+
+    /// Starts it again as a server that encrypts nothing.
+    pub fn stop_encrypting(&mut self) {
+        self.is_encrypted = false;
+        self.kill();
+        self.run();
+    }
+
+    /// The certificate to trust.
+    pub fn authority(&self) -> PathBuf {
+        self.folder.path().join("authority.pem")
+    }
+
+    /// The database over the network.
+    pub fn network_url(&self, host: &str, database: &str, options: &str) -> String {
+        format!("postgres://postgres@{host}:{}/{database}?{options}", self.port.unwrap())
+    }
+
+    fn make_certificates(&self) {
+        make_authority(&self.authority(), &self.folder.path().join("authority.key"));
+        let script = "openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=server \
+             -keyout server.key -out server.csr && \
+             printf 'subjectAltName=IP:127.0.0.1\\nbasicConstraints=CA:FALSE\\n' > server.ext && \
+             openssl x509 -req -in server.csr -CA authority.pem -CAkey authority.key -CAcreateserial -days 2 \
+             -extfile server.ext -out server.pem && chmod 600 server.key";
+        let made = Command::new("sh").args(["-c", script]).current_dir(self.folder.path()).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        if is_root() {
+            let key = self.folder.path().join("server.key");
+            assert!(Command::new("chown").arg(USER).arg(key).status().unwrap().success());
+        }
+    }
+
+    fn start_with(is_durable: bool, port: Option<u16>) -> Server {
         let folder = tempfile::Builder::new().prefix("pg").tempdir().unwrap();
         let server = Server {
             folder,
@@ -44,6 +86,8 @@ impl Server {
             process: None,
             databases: AtomicUsize::new(0),
             is_durable,
+            port,
+            is_encrypted: port.is_some(),
         };
         if is_root() {
             let owned = Command::new("chown").arg(USER).arg(server.folder.path()).status().unwrap();
@@ -60,6 +104,9 @@ impl Server {
         ]);
         let made = initdb.arg(server.data()).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        if port.is_some() {
+            server.make_certificates();
+        }
         let mut server = server;
         server.run();
         server
@@ -88,23 +135,32 @@ impl Server {
             fs::OpenOptions::new().create(true).append(true).open(self.folder.path().join("log")).unwrap();
         let mut command = self.program("postgres");
         command.arg("-D").arg(self.data()).arg("-k").arg(self.folder.path());
-        command.args([
-            "-c",
-            "listen_addresses=",
-            "-c",
-            "max_connections=300",
-            "-c",
-            "log_min_messages=fatal",
-        ]);
+        let mut settings = vec!["max_connections=300".to_owned(), "log_min_messages=fatal".to_owned()];
+        // Small, so that starting again after a kill is quick.
+        settings.extend(["shared_buffers=16MB", "autovacuum=off"].map(str::to_owned));
+        match self.port {
+            None => settings.push("listen_addresses=".to_owned()),
+            Some(port) => {
+                let file = |name: &str| self.folder.path().join(name).display().to_string();
+                let ssl = if self.is_encrypted { "ssl=on" } else { "ssl=off" };
+                settings.extend(["listen_addresses=127.0.0.1", ssl].map(str::to_owned));
+                settings.push(format!("port={port}"));
+                settings.push(format!("ssl_cert_file={}", file("server.pem")));
+                settings.push(format!("ssl_key_file={}", file("server.key")));
+            }
+        }
+        for setting in settings {
+            command.arg("-c").arg(setting);
+        }
         if !self.is_durable {
             command.args(["-c", "fsync=off", "-c", "full_page_writes=off"]);
         }
         self.process = Some(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
-        for _ in 0..600 {
+        for _ in 0..3_000 {
             if self.try_connect("postgres").is_some() {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(10));
         }
         panic!("the server does not answer: {}", fs::read_to_string(self.folder.path().join("log")).unwrap());
     }
@@ -113,9 +169,13 @@ impl Server {
     pub fn kill(&mut self) {
         self.signal("-KILL");
         // The other processes of a killed server end by themselves; a new one refuses to start before that.
-        let pid = self.data().join("postmaster.pid");
-        let _ = fs::remove_file(pid);
-        std::thread::sleep(Duration::from_millis(200));
+        for _ in 0..3_000 {
+            if !self.has_processes() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = fs::remove_file(self.data().join("postmaster.pid"));
     }
 
     fn signal(&mut self, signal: &str) {
@@ -125,6 +185,15 @@ impl Server {
             let _ = Command::new("kill").args([signal, pid]).status();
         }
         let _ = process.wait();
+    }
+
+    /// Whether any process works in the cluster's folder.
+    fn has_processes(&self) -> bool {
+        let data = self.data();
+        fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .any(|process| fs::read_link(process.path().join("cwd")).is_ok_and(|folder| folder == data))
     }
 
     fn try_connect(&self, database: &str) -> Option<Client> {
@@ -138,7 +207,7 @@ impl Server {
 
     pub fn url(&self, database: &str) -> String {
         let socket = self.folder.path().to_str().unwrap().replace('/', "%2F");
-        format!("postgres://postgres@{socket}/{database}")
+        format!("postgres://postgres@{socket}:{}/{database}", self.port.unwrap_or(5432))
     }
 
     /// A new, empty database.
@@ -154,6 +223,15 @@ impl Drop for Server {
         // Nobody needs what is in it any more, so it need not be written out first.
         self.signal("-QUIT");
     }
+}
+
+/// Makes a certificate that can sign others, and its key.
+pub fn make_authority(certificate: &Path, key: &Path) {
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
+    openssl.args(["-days", "2", "-subj", "/CN=authority", "-keyout"]).arg(key).arg("-out").arg(certificate);
+    let made = openssl.output().expect("install Debian's package `openssl`");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }
 
 /// The newest version installed.

@@ -20,13 +20,14 @@ use crealeph_decision::builder::decide::{DecideError, refusal};
 use crealeph_decision::builder::{
     Asked, Decided, Ended, Ran, Ready, Refused, Room, Situation, Verdict, conclude, decide, lookup,
 };
-use crealeph_decision::snapshot::Snapshot;
-use crealeph_ledger::{AppendError, Ledger, LedgerError, NewId, Refusal};
+use crealeph_decision::snapshot::{Facts, Snapshot};
+use crealeph_ledger::{AppendError, Ledger, LedgerError, NewId, Position, Refusal};
 use crealeph_sandbox::Cancel;
 
 use crate::agents::{Agents, Call};
 use flight::{Flights, Ticket};
 use held::Held;
+use recorded::Seen;
 pub use recorded::{Execution, execution, record_of, replay, snapshot_of};
 pub use settings::{Scopes, Settings};
 
@@ -195,16 +196,17 @@ impl Builder {
     /// Runs it once; `None` where another process was at it meanwhile, and what it left decides about this one.
     fn try_to_lead(&self, asked: &Asked, cancel: &Cancel) -> Result<Option<Answer>, BuildError> {
         let stopwatch = Stopwatch::now();
-        let is_retry = match self.recorded_answer(asked)? {
+        let settings = self.scopes.of(&asked.tenant_id, &asked.request.robot_id);
+        let (found, facts) = self.look(asked, Some(settings))?;
+        let is_retry = match found {
             Found::Answer(answer) => return Ok(Some(answer)),
             Found::ToRun { is_retry } => is_retry,
         };
-        let settings = self.scopes.of(&asked.tenant_id, &asked.request.robot_id);
         let version = &asked.request.agent_version;
         let Some(agent) = self.agents.get(version).filter(|_| settings.allows(version)) else {
             return Ok(Some(self.unknown_agent(asked, settings)));
         };
-        let ready = match self.decide(asked, is_retry, settings)? {
+        let ready = match self.decide(asked, is_retry, settings, facts)? {
             Decided::Ready(ready) => ready,
             Decided::Refused(refused) => {
                 let Refused { response, detail } = *refused;
@@ -217,7 +219,7 @@ impl Builder {
         };
         let Some(held) = Held::take(&self.ledger, asked, self.lease_time, cancel)? else { return Ok(None) };
         // Whoever had it before may have answered since it was looked up.
-        match self.recorded_answer(asked)? {
+        match self.look(asked, None)?.0 {
             Found::Answer(answer) => return Ok(Some(answer)),
             Found::ToRun { is_retry: is_retry_now } if is_retry_now != is_retry => return Ok(None),
             Found::ToRun { .. } => {}
@@ -230,27 +232,30 @@ impl Builder {
         self.write(asked, concluded, Some(held))
     }
 
-    /// What the ledger says of the execution: an answer, or whether this is a retry (R11, R9).
-    fn recorded_answer(&self, asked: &Asked) -> Result<Found, BuildError> {
-        let (recorded, record) = recorded::recorded(&self.ledger, asked)?;
-        match lookup(&recorded, asked.attempt(), &asked.fingerprint()) {
-            Ok(Verdict::First) => Ok(Found::ToRun { is_retry: false }),
-            Ok(Verdict::Retry) => Ok(Found::ToRun { is_retry: true }),
-            Ok(Verdict::Repeat) => match record {
-                Some(record) => {
-                    let response = BuilderResponse { idempotent: true, ..record.answer.clone().into_inner() };
-                    let version = record.request.agent_version.clone();
-                    let agent = Some(Called { version, ran: record.agent_ran });
-                    Ok(Found::Answer(Answer { response, detail: record.reason, agent }))
-                }
-                None => Ok(Found::ToRun { is_retry: false }),
-            },
-            Err(conflict) => {
-                let response =
-                    refusal(Some(asked.execution_id.clone()), ErrorCode::IdempotencyConflict, None);
-                Ok(Found::Answer(Answer { response, detail: conflict.to_string(), agent: None }))
+    /// What the ledger says of the execution: an answer, or whether this is a retry (R11, R9); and, with settings, what
+    /// the decision rests on.
+    fn look(
+        &self,
+        asked: &Asked,
+        settings: Option<&Settings>,
+    ) -> Result<(Found, Option<(Facts, Position)>), BuildError> {
+        let Seen { recorded, record, facts } =
+            recorded::seen(&self.ledger, asked, settings.map(|settings| &settings.coherence))?;
+        let found = match (lookup(&recorded, asked.attempt(), &asked.fingerprint()), record) {
+            (Ok(Verdict::Repeat), Some(record)) => {
+                let response = BuilderResponse { idempotent: true, ..record.answer.clone().into_inner() };
+                let version = record.request.agent_version.clone();
+                let agent = Some(Called { version, ran: record.agent_ran });
+                Found::Answer(Answer { response, detail: record.reason, agent })
             }
-        }
+            (Ok(verdict), _) => Found::ToRun { is_retry: verdict == Verdict::Retry },
+            (Err(conflict), _) => {
+                let execution_id = Some(asked.execution_id.clone());
+                let response = refusal(execution_id, ErrorCode::IdempotencyConflict, None);
+                Found::Answer(Answer { response, detail: conflict.to_string(), agent: None })
+            }
+        };
+        Ok((found, facts))
     }
 
     fn unknown_agent(&self, asked: &Asked, settings: &Settings) -> Answer {
@@ -261,11 +266,15 @@ impl Builder {
         invalid(Some(asked), detail)
     }
 
-    fn decide(&self, asked: &Asked, is_retry: bool, settings: &Settings) -> Result<Decided, BuildError> {
+    fn decide(
+        &self,
+        asked: &Asked,
+        is_retry: bool,
+        settings: &Settings,
+        facts: Option<(Facts, Position)>,
+    ) -> Result<Decided, BuildError> {
         let Settings { rules, coherence, widened, .. } = settings;
-        let robot = &asked.request.robot_id;
-        let read = self.ledger.facts_up_to(&asked.tenant_id, robot, None, coherence)?;
-        let (snapshot, position) = match read {
+        let (snapshot, position) = match facts {
             Some((facts, position)) => (Snapshot::derive(facts, coherence), position),
             None => (None, Default::default()),
         };
@@ -330,7 +339,7 @@ impl Builder {
                     refusal: Refusal::Conflict { .. } | Refusal::Transition(_),
                     ..
                 },
-            ) => match self.recorded_answer(asked)? {
+            ) => match self.look(asked, None)?.0 {
                 Found::Answer(answer) => Ok(Some(answer)),
                 Found::ToRun { .. } => Err(BuildError::Unwritten(error)),
             },

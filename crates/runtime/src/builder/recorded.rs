@@ -6,29 +6,50 @@ use crealeph_contracts::scalar::{ExecutionId, Name, RobotId, TenantId};
 use crealeph_decision::builder::lookup::record_key;
 use crealeph_decision::builder::replay::{self, Check};
 use crealeph_decision::builder::{Asked, EXECUTION_RECORD, Record, Recorded};
-use crealeph_decision::snapshot::Snapshot;
-use crealeph_ledger::{EXECUTION_EVENT, Filter, Ledger, LedgerError, Order, Seq, Stored};
+use crealeph_decision::coherence::CoherenceRules;
+use crealeph_decision::snapshot::{Facts, Snapshot};
+use crealeph_ledger::{EXECUTION_EVENT, Filter, Ledger, LedgerError, Order, Position, Seq, Stored};
 
 use super::BuildError;
 
 /// How many entries of one execution are read at most.
 const MAX_ENTRIES: usize = 1_000;
 
-/// State and attempt of the execution's newest event, and the record of the asked attempt.
-pub(super) fn recorded(ledger: &Ledger, asked: &Asked) -> Result<(Recorded, Option<Record>), BuildError> {
+/// What the ledger holds, at one moment, of an execution and of its robot.
+pub(super) struct Seen {
+    pub(super) recorded: Recorded,
+    /// The record of the asked attempt.
+    pub(super) record: Option<Record>,
+    /// What the snapshot is derived from, where that was asked for and the attempt is not recorded.
+    pub(super) facts: Option<(Facts, Position)>,
+}
+
+/// Looks an execution up, and with coherence rules what is known of its robot.
+pub(super) fn seen(
+    ledger: &Ledger,
+    asked: &Asked,
+    coherence: Option<&CoherenceRules>,
+) -> Result<Seen, BuildError> {
     let robot = &asked.request.robot_id;
-    // The event first: whoever writes between the two questions is then found by its record.
+    let (key, kind) = (asked.record_key()?, Name::parse(EXECUTION_EVENT)?);
     let filter = Filter {
         robot_id: Some(robot.clone()),
-        kind: Some(Name::parse(EXECUTION_EVENT)?),
+        kind: Some(kind),
         execution_id: Some(asked.execution_id.clone()),
         ..Filter::default()
     };
-    let page = ledger.list(&asked.tenant_id, &filter, Order::NewestFirst, None, 1)?;
-    let last = page.entries.first().and_then(state_and_attempt);
-    let record = record_of(ledger, &asked.tenant_id, robot, &asked.execution_id, asked.attempt())?;
-    let fingerprint = record.as_ref().map(|record| record.fingerprint);
-    Ok((Recorded { last, fingerprint }, record))
+    let seen = ledger.view(&asked.tenant_id, |view| {
+        let page = view.list(&filter, Order::NewestFirst, None, 1)?;
+        let last = page.entries.first().and_then(state_and_attempt);
+        let record = view.get_by_key(&key)?.as_ref().and_then(read_record);
+        let facts = match coherence {
+            Some(rules) if record.is_none() => Some(view.facts_up_to(robot, None, rules)?),
+            _ => None,
+        };
+        let fingerprint = record.as_ref().map(|record| record.fingerprint);
+        Ok(Seen { recorded: Recorded { last, fingerprint }, record, facts })
+    })?;
+    Ok(seen.unwrap_or(Seen { recorded: Recorded::default(), record: None, facts: None }))
 }
 
 fn state_and_attempt(event: &Stored) -> Option<(ExecutionState, u64)> {
@@ -48,7 +69,11 @@ pub fn record_of(
 ) -> Result<Option<Record>, BuildError> {
     let key = record_key(robot.as_str(), execution.as_str(), attempt)?;
     let entry = ledger.get_by_key(tenant, &key)?;
-    Ok(entry.filter(is_record).and_then(|entry| Record::read(&entry.content.payload)))
+    Ok(entry.as_ref().and_then(read_record))
+}
+
+fn read_record(entry: &Stored) -> Option<Record> {
+    if is_record(entry) { Record::read(&entry.content.payload) } else { None }
 }
 
 fn is_record(entry: &Stored) -> bool {
@@ -82,8 +107,7 @@ pub fn execution(
     let is_cut = page.next.is_some() && page.entries.len() == limit;
     let mut found = Execution { events: Vec::new(), records: Vec::new(), others: Vec::new(), is_cut };
     for entry in page.entries {
-        let record = if is_record(&entry) { Record::read(&entry.content.payload) } else { None };
-        match record {
+        match read_record(&entry) {
             Some(record) => found.records.push((entry, record)),
             None if entry.content.is_event() => found.events.push(entry),
             None => found.others.push(entry),

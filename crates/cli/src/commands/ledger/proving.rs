@@ -2,13 +2,13 @@
 //! shares nothing with what wrote the ledger.
 
 use std::fs::OpenOptions;
-use std::io::{BufRead as _, BufWriter, Write};
+use std::io::{BufRead, BufWriter, Read, Write};
 use std::path::PathBuf;
 
 use clap::Args;
 use crealeph_contracts::json::ObjectWriter;
 use crealeph_contracts::scalar::LedgerId;
-use crealeph_ledger::{Ledger, LedgerError};
+use crealeph_ledger::{Imported, Ledger, LedgerError};
 use crealeph_verify::{ExportVerifier, Finding, Verified, VerifierKey, verify_proof};
 
 use super::writing::read_text;
@@ -19,6 +19,8 @@ use crate::output::Output;
 
 /// The largest proof file that is read.
 const MAX_PROOF_BYTES: usize = 64 << 20;
+/// The longest line of an export that is read.
+const MAX_LINE_BYTES: u64 = 64 << 20;
 
 /// Print the whole log as JSON Lines: entries, leaf hashes and checkpoints
 #[derive(Debug, Args)]
@@ -47,6 +49,12 @@ impl Export {
         };
         if let Some(exported) = exported {
             eprintln!("entries: {}, checkpoints: {}", exported.entries, exported.checkpoints);
+            let unsigned = exported.entries.saturating_sub(exported.covered);
+            if unsigned > 0 {
+                eprintln!(
+                    "not covered by any checkpoint: the last {unsigned}; `crealeph ledger checkpoint` signs for them"
+                );
+            }
         }
         Ok(Verdict::Good)
     }
@@ -145,6 +153,56 @@ fn check_ledger(
             }
             (None, error) => Err(error.into()),
         },
+    }
+}
+
+/// Takes an export in while an outsider's eyes see every line first: a finding ends the import at that line.
+pub(super) fn import_checked(
+    ledger: &Ledger,
+    input: &mut dyn BufRead,
+    keys: Vec<VerifierKey>,
+) -> Result<(Imported, Verified), Failure> {
+    let wrong = |finding: Finding| LedgerError::BadExport {
+        line: finding.seq.map_or(1, |seq| seq + 1),
+        reason: finding.to_string(),
+    };
+    let verifier = ExportVerifier::new(keys, &[]).map_err(wrong)?;
+    let mut checked = Checked { input, verifier, line: Vec::new(), read: 0 };
+    let imported = ledger.import(&mut checked)?;
+    Ok((imported, checked.verifier.finish().map_err(wrong)?))
+}
+
+/// An export whose lines the verifier has seen before anyone reads them.
+struct Checked<'a> {
+    input: &'a mut dyn BufRead,
+    verifier: ExportVerifier,
+    line: Vec<u8>,
+    read: usize,
+}
+
+impl Read for Checked<'_> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.fill_buf()?.read(out)?;
+        self.consume(read);
+        Ok(read)
+    }
+}
+
+impl BufRead for Checked<'_> {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        if self.read >= self.line.len() {
+            (self.line, self.read) = (Vec::new(), 0);
+            Read::take(&mut *self.input, MAX_LINE_BYTES).read_until(b'\n', &mut self.line)?;
+            if let Some(line) = self.line.strip_suffix(b"\n") {
+                let line = String::from_utf8_lossy(line);
+                self.verifier.line(&line).map_err(|finding| std::io::Error::other(finding.to_string()))?;
+            }
+        }
+        Ok(self.line.get(self.read..).unwrap_or_default())
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.read += count;
     }
 }
 

@@ -8,6 +8,7 @@ use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::{Limits, ObjectWriter};
 use crealeph_ledger::{AppendError, Appended, Ledger, Location};
 
+use super::proving::{import_checked, read_keys};
 use super::{Settled, Verdict};
 use crate::failure::Failure;
 use crate::input::{DEFAULT_MAX_BYTES, Line, Source, next_line};
@@ -185,21 +186,37 @@ impl Tally {
 pub(super) struct Import {
     /// The export; standard input where absent or `-`
     file: Option<PathBuf>,
+    /// A file of public keys that you kept: every checkpoint must be signed by one of them
+    #[arg(long, value_name = "FILE")]
+    key: Vec<PathBuf>,
 }
 
 impl Import {
     pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
         let ledger = at.open()?;
         let source = Source::new(self.file);
-        let mut reader = source.open()?;
+        let mut input = source.open()?;
         // What cannot be read at all is told as any file that cannot.
-        reader.fill_buf().map_err(|error| source.failure(error))?;
-        let imported = ledger.import(&mut reader)?;
+        input.fill_buf().map_err(|error| source.failure(error))?;
+        let (imported, signed) = if self.key.is_empty() {
+            eprintln!("who signed the export is not checked; give --key with a key that you kept");
+            (ledger.import(&mut input)?, None)
+        } else {
+            let (imported, verified) = import_checked(&ledger, &mut input, read_keys(&self.key)?)?;
+            if verified.signed_entries < verified.entries {
+                let unsigned = verified.entries - verified.signed_entries;
+                eprintln!("the last {unsigned} entries are covered by no signature");
+            }
+            (imported, Some(verified.signed_entries))
+        };
         let crealeph_ledger::Imported { tenant_id, entries, repeats } = imported;
         let mut line = String::new();
         let mut object = ObjectWriter::new(&mut line);
         object.text("tenantId", tenant_id.as_str()).raw("imported", &entries.to_string());
         object.raw("repeats", &repeats.to_string());
+        if let Some(signed) = signed {
+            object.raw("signedEntries", &signed.to_string());
+        }
         object.end();
         output.json(&line)?;
         Ok(Verdict::Good)
