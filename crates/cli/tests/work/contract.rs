@@ -271,5 +271,81 @@ fn a_configuration_that_is_not_understood_names_the_nearest_key() {
     assert!(ran.code == 2 && ran.stderr.contains("agent-9"), "{}", ran.stderr);
 }
 
+#[test]
+fn connections_are_in_the_receipt_made_and_refused() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            use std::io::{Read as _, Write as _};
+            let Ok(mut stream) = stream else { return };
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi");
+        }
+    });
+    let world = World::with(&format!(
+        "[work.agents.one]\nagent_id = \"agent-1\"\ncommand = [\"sh\", \"-c\", \"{{prompt}}\"]\n\
+         network = [\"127.0.0.1:{port}\"]\nsecrets = [\"MY_TOKEN\"]\n"
+    ));
+    let script = format!(
+        "python3 - <<'END'\nimport os, urllib.request\n\
+         text = urllib.request.urlopen('http://127.0.0.1:{port}/').read().decode()\n\
+         open('got', 'w').write(text)\n\
+         try: urllib.request.urlopen('http://example.com/')\nexcept Exception as error: print(error)\n\
+         print(os.environ['MY_TOKEN'])\n\
+         open(os.environ['CREALEPH_TRACE'], 'w').write('{{\"tool\":\"t\",\"input\":{{\"k\":\"' + os.environ['MY_TOKEN'] + '\"}}}}\\n')\nEND"
+    );
+    let path = world.items(&[item("w", &script)]);
+    let output = world.command(&["work", "run", &path]).env("MY_TOKEN", "s3cret-value").output().unwrap();
+    let ran = crate::world::ran(&output);
+    assert_eq!(ran.code, 0, "{} {:?}", ran.stderr, ran.lines);
+    assert_eq!(world.read("got"), "hi");
+    let receipt = world.receipt(ran.of("w"));
+    let connections = receipt["connections"].as_array().unwrap();
+    let allowed = |host: &str| connections.iter().any(|one| one["host"] == host && one["allowed"] == true);
+    let refused = |host: &str| connections.iter().any(|one| one["host"] == host && one["allowed"] == false);
+    assert!(allowed(&format!("127.0.0.1:{port}")) && refused("example.com:80"), "{connections:?}");
+    // The secret is in nothing that is kept.
+    let kept = std::process::Command::new("grep")
+        .args(["-rl", "s3cret-value"])
+        .arg(world.at(".crealeph/runs"))
+        .output();
+    assert_eq!(String::from_utf8(kept.unwrap().stdout).unwrap(), "");
+}
+
+#[test]
+fn a_git_worktree_is_a_workspace_too() {
+    let world = World::new();
+    world.init_git();
+    world.git(&["worktree", "add", "-q", "../tree", "-b", "side"]);
+    let tree = world.at("../tree");
+    let path =
+        world.items(&[item("w", "git log --oneline | grep -q start && git status --short && echo x > x")]);
+    let arguments = ["work", "run", &path, "--workspace", tree.to_str().unwrap()];
+    let ran = crate::world::ran(&world.crealeph(&arguments));
+    assert_eq!(ran.code, 0, "{} {:?}", ran.stderr, ran.lines);
+    assert!(tree.join("x").exists() && !world.at("x").exists());
+    let path = world.items(&[item("other", "echo x > x")]);
+    let branch = ["work", "run", &path, "--workspace", tree.to_str().unwrap(), "--publish", "branch:other"];
+    std::fs::remove_file(tree.join("x")).unwrap();
+    let ran = crate::world::ran(&world.crealeph(&branch));
+    assert_eq!(ran.code, 0, "{} {:?}", ran.stderr, ran.lines);
+    assert_eq!(world.git(&["show", "other:x"]), "x\n");
+}
+
+#[test]
+fn a_ledger_in_the_workspace_is_hidden_and_must_be_ignored() {
+    let configuration = format!("{}\n[ledger]\nlocation = \"data/ledger.db\"\n", crate::world::AGENTS);
+    let world = World::with(&configuration);
+    world.write("data/keep.txt", "k\n");
+    let items = [item("w", "ls data > listed.txt")];
+    let ran = world.run(&items, &[]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("data/ledger.db") && ran.stderr.contains(".gitignore"), "{}", ran.stderr);
+    world.write(".gitignore", "data/ledger.db*\n");
+    assert_eq!(world.run(&items, &[]).code, 0);
+    assert_eq!(world.read("listed.txt"), "keep.txt\n");
+}
+
 const AGENTS_TWICE: &str = "[work.agents.a]\nagent_id = \"agent-1\"\ncommand = [\"true\"]\n\
                             [work.agents.b]\nagent_id = \"agent-1\"\ncommand = [\"true\"]\n";

@@ -103,18 +103,24 @@ pub(super) fn limits(agent: &WorkAgent, wall_ms: u64) -> Limits {
     }
 }
 
-/// The paths of the workspace that a view must not show, relative to it: `.crealeph`, and what the globs name.
+/// The paths of the workspace that a view must not show, relative to it: `.crealeph`, what the globs name, and what is
+/// private in any case.
 ///
 /// # Errors
 /// When the workspace cannot be listed, or more is hidden than can be.
-pub(super) fn hidden(workspace: &Path, hide: &GlobSet) -> io::Result<Vec<PathBuf>> {
+pub(super) fn hidden(workspace: &Path, hide: &GlobSet, private: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![(PathBuf::new(), 0)];
     while let Some((folder, depth)) = folders.pop() {
-        for entry in std::fs::read_dir(workspace.join(&folder))? {
+        let entries = match std::fs::read_dir(workspace.join(&folder)) {
+            // What we may not read, the agent may not either.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => continue,
+            listed => listed?,
+        };
+        for entry in entries {
             let entry = entry?;
             let path = folder.join(entry.file_name());
-            if entry.file_name() == CONTROL || hide.is_match(&path) {
+            if entry.file_name() == CONTROL || hide.is_match(&path) || private.contains(&path) {
                 found.push(path);
             } else if entry.file_type()?.is_dir() && entry.file_name() != GIT && depth < MAX_DEPTH {
                 folders.push((path, depth + 1));

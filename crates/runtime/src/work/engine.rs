@@ -1,7 +1,7 @@
 //! Work in one workspace: where its parts are held together. Owns opening it, settling what an earlier process left, and
 //! which agent and which sandbox an item gets.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crealeph_contracts::contract::{Valid, to_json};
@@ -15,7 +15,7 @@ use crealeph_contracts::{Receipt, WorkItem};
 use crealeph_ledger::{AppendError, Ledger, LedgerError};
 use crealeph_sandbox::{Config, Sandbox, SandboxError};
 use crealeph_workspace::{
-    HeldId, KeepError, Kept, KeptPlace, OpenError, PublishError, SnapshotError, Workspace,
+    HeldId, KeepError, Kept, KeptPlace, OpenError, PublishError, Snapshot, SnapshotError, TreePath, Workspace,
 };
 
 use super::config::{WorkAgent, WorkConfig};
@@ -38,6 +38,8 @@ pub struct Setup {
     pub ledger: Ledger,
     /// The folder of the signing keys.
     pub keys: PathBuf,
+    /// Files and folders that no agent may see, wherever they are: the ledger's, the keys.
+    pub private: Vec<PathBuf>,
     /// Whose part of the ledger.
     pub tenant: TenantId,
 }
@@ -111,6 +113,11 @@ pub enum WorkError {
     /// A document that this wrote itself cannot be read back.
     #[error("`{}` cannot be read back; restore `.crealeph` from a copy", .0.display())]
     Damaged(PathBuf),
+    /// The ledger is part of the state.
+    #[error(
+        "`{0}` is part of the workspace's state, and every run writes to it; move it to `.crealeph`, or ignore it with `.gitignore`"
+    )]
+    PrivateInside(String),
     /// Git did not do what was asked.
     #[error("git could not {action}: {why}")]
     Git {
@@ -160,6 +167,7 @@ impl WorkError {
             WorkError::Overlap { .. } => "overlap",
             WorkError::Plan(_) => "bad_plan",
             WorkError::NotHeld(_) => "not_held",
+            WorkError::PrivateInside(_) => "ledger_in_state",
             WorkError::Git { .. } => "git",
             WorkError::Random(_) => "random",
             WorkError::Robots { .. } => "several_robots",
@@ -175,6 +183,8 @@ pub struct Work {
     pub(super) config: WorkConfig,
     pub(super) runs: Runs,
     pub(super) interrupt: Interrupt,
+    /// Paths of the workspace, relative to it, that no view shows.
+    pub(super) private: Vec<PathBuf>,
     state_dir: PathBuf,
     full: OnceLock<Sandbox>,
     reduced: OnceLock<Sandbox>,
@@ -209,12 +219,19 @@ impl Work {
         let workspace = Workspace::open(&setup.workspace)?;
         let control = workspace.path().join(".crealeph");
         let signer = Signer::open(&control, &setup.keys)?;
+        let inside = |path: &PathBuf| {
+            // It may come to be only later.
+            let path = path.parent()?.canonicalize().ok()?.join(path.file_name()?);
+            path.strip_prefix(workspace.path()).ok().map(Path::to_owned)
+        };
+        let private = setup.private.iter().filter_map(inside).collect();
         let runs = Runs::open(workspace.path(), new_id()?.to_string())?;
         let work = Work {
             workspace,
             config: setup.config,
             runs,
             interrupt: Interrupt::default(),
+            private,
             state_dir: setup.state_dir,
             full: OnceLock::new(),
             reduced: OnceLock::new(),
@@ -369,6 +386,15 @@ impl Work {
                 "`{}` and `{}` both have this agent_id; name one with --agent",
                 one.name, other.name
             ))),
+        }
+    }
+
+    /// Refuses a workspace whose state holds what this writes itself: every run would change it.
+    pub(super) fn check_private(&self, snapshot: &Snapshot) -> Result<(), WorkError> {
+        let mut private = self.private.iter().filter_map(|path| TreePath::parse(path.to_str()?).ok());
+        match private.find(|path| snapshot.state().get(path).is_some()) {
+            Some(path) => Err(WorkError::PrivateInside(path.to_string())),
+            None => Ok(()),
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crealeph_contracts::attestation::{Admission, SandboxFacts};
 use crealeph_contracts::contract::{Valid, to_json};
+use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::{JsonObject, Limits, Node, ObjectWriter, parse};
 use crealeph_contracts::scalar::{ClientKey, Literal, Name};
@@ -184,6 +185,9 @@ impl Work {
     /// The ledger entry of a verdict: who, why, on which run.
     fn verdict(&self, run: &str, item: &WorkItem, opinion: &Opinion) -> Result<Draft, WorkError> {
         let name = |error| WorkError::Seal(SealError::Name(error));
+        // The same verdict again is one entry; another one, after a crash, is another.
+        let said = format!("{} {} {}", opinion.is_approved, opinion.who, opinion.why);
+        let key = format!("run_verdict:{run}:{}", Blake3::of(said.as_bytes()));
         Ok(Draft {
             robot_id: self.bound_to(Some(item)).0,
             module: MODULE.into(),
@@ -196,7 +200,7 @@ impl Work {
             }),
             lineage: None,
             observed_at: None,
-            key: Some(ClientKey::parse(&format!("run_verdict:{run}")).map_err(name)?),
+            key: Some(ClientKey::parse(&key).map_err(name)?),
         })
     }
 

@@ -228,6 +228,7 @@ impl Work {
             sandbox: self.sandbox(agent)?,
             agent,
             interrupt: &self.interrupt,
+            private: &self.private,
             scratch: self.runs.scratch(&run.to_string()),
             told,
         })
@@ -291,6 +292,7 @@ impl<'c> Course<'c> {
             return Ok(());
         }
         let snapshot = self.work.workspace.snapshot()?;
+        self.work.check_private(&snapshot)?;
         let accumulated = self.merging.accumulated.clone();
         let base = Base { snapshot: &snapshot, changes: &accumulated };
         let ran = self.work.side_by_side(&ready, &base, (&self.merging.batch, jobs), self.told)?;

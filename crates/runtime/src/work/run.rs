@@ -112,6 +112,8 @@ pub(super) struct Room<'r> {
     pub(super) sandbox: &'r Sandbox,
     pub(super) agent: &'r WorkAgent,
     pub(super) interrupt: &'r Interrupt,
+    /// Paths of the workspace that no view shows.
+    pub(super) private: &'r [PathBuf],
     /// A folder of this run's own for what it needs meanwhile; removed afterwards.
     pub(super) scratch: PathBuf,
     pub(super) told: &'r (dyn Fn(Step) + Sync),
@@ -337,6 +339,7 @@ impl Room<'_> {
             workspace: self.workspace,
             sandbox: self.sandbox,
             agent: self.agent,
+            private: self.private,
             scratch: &self.scratch,
         }
     }

@@ -2,7 +2,7 @@
 //! the agent left. Owns that view; everything the tests write is dropped with it.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crealeph_sandbox::{Cancel, Cut, Exit, Mount, Place, Sandbox, SandboxError, Spec, Stdin, View};
 use crealeph_workspace::{Change, KeepError, Node, Workspace};
@@ -54,6 +54,8 @@ pub(super) struct TestPlace<'t> {
     pub(super) workspace: &'t Workspace,
     pub(super) sandbox: &'t Sandbox,
     pub(super) agent: &'t WorkAgent,
+    /// Paths of the workspace that no view shows.
+    pub(super) private: &'t [PathBuf],
     /// An empty place for the contents of the change.
     pub(super) scratch: &'t Path,
 }
@@ -110,7 +112,7 @@ impl TestPlace<'_> {
     /// A view of the workspace as it is now, with the change applied by a shell inside it.
     pub(super) fn changed_view(&self, changes: &[Change], cancel: &Cancel) -> Result<View, TestError> {
         let root = self.workspace.path();
-        let hidden = confine::hidden(root, &self.agent.hide).map_err(TestError::Hidden)?;
+        let hidden = confine::hidden(root, &self.agent.hide, self.private).map_err(TestError::Hidden)?;
         let view = self.sandbox.open_view_hiding(root, &hidden)?;
         if changes.is_empty() {
             return Ok(view);

@@ -40,6 +40,10 @@ const ERRORS: &[(&str, &str)] = &[
     ("runs", "what is kept of earlier runs under `.crealeph` cannot be used"),
     ("unknown_run", "no run of this workspace has such an id"),
     ("not_held", "the run does not wait for an approval"),
+    (
+        "ledger_in_state",
+        "the ledger or its keys are part of the workspace's state; move them to `.crealeph` or ignore them",
+    ),
     ("bad_run", "a run cannot be replayed from what was given"),
     ("receipt", "a receipt could not be made or signed"),
     ("git", "git could not be asked or did not do what was wanted"),

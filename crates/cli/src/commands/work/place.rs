@@ -68,12 +68,22 @@ impl Place {
         // The ledger lies in `.crealeph`, which the workspace makes with the right permissions.
         drop(crealeph_workspace::Workspace::open(&workspace).map_err(|error| Failure::Work(error.into()))?);
         let ledger = settled.open_or_init()?;
+        let mut private = vec![settled.keys.clone()];
+        if let Location::File(file) = &settled.location {
+            // SQLite's own files beside it.
+            private.extend(["", "-wal", "-shm", "-journal"].map(|end| {
+                let mut name = file.clone().into_os_string();
+                name.push(end);
+                PathBuf::from(name)
+            }));
+        }
         let setup = Setup {
             workspace,
             config,
             state_dir: state_directory(None),
             ledger,
             keys: settled.keys,
+            private,
             tenant: settled.tenant,
         };
         Ok(Work::open(setup)?)
