@@ -15,7 +15,7 @@ use crate::entry::Stored;
 use crate::error::LedgerError;
 use crate::limits::Limits;
 use crate::position::{Millis, Seq};
-use crate::store::{Head, Of, Reads, Row, Selection, Step};
+use crate::store::{Head, Reads, Row, Selection, Step};
 
 /// Which entries are wanted; what is absent is not asked about.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -262,15 +262,24 @@ pub(crate) fn facts_up_to(
     high: Seq,
     rules: &CoherenceRules,
 ) -> Result<Facts, LedgerError> {
-    let mut of_kind = |kind: &'static str, limit: usize| {
-        newest(reads, head, &Of { robot, kind }, &rules.uncounted_states, high, limit)
-    };
-    let tasks = of_kind("task", MAX_LISTED)?;
-    let playbooks = of_kind("playbook", MAX_LISTED)?;
+    let listed = |kind| if kind == SnapshotType::Playbook { MAX_LISTED } else { 1 };
+    let types = SnapshotType::ALL.map(|kind| (kind.as_str(), listed(kind)));
+    let wanted: Vec<(&'static str, usize)> = types.into_iter().chain([("task", MAX_LISTED)]).collect();
+    let places = reads.newest_places(head, robot, &wanted, &rules.uncounted_states, high)?;
+    let all: BTreeSet<Seq> = places.iter().flatten().copied().collect();
+    let found = reads.by_seqs(head, &all.into_iter().collect::<Vec<_>>())?;
+    let found: BTreeMap<Seq, Row> = found.into_iter().map(|row| (row.stored.seq, row)).collect();
+    let mut lists =
+        places.iter().map(|seqs| seqs.iter().filter_map(|seq| found.get(seq)).cloned().collect::<Vec<Row>>());
     let mut rows = Vec::new();
-    for kind in SnapshotType::ALL {
-        rows.extend(of_kind(kind.as_str(), 1)?.into_iter().next().map(|row| (kind, row)));
+    let mut playbooks = Vec::new();
+    for (kind, list) in SnapshotType::ALL.into_iter().zip(lists.by_ref()) {
+        rows.extend(list.first().map(|row| (kind, row.clone())));
+        if kind == SnapshotType::Playbook {
+            playbooks = list;
+        }
     }
+    let tasks = lists.next().unwrap_or_default();
     let reached: BTreeSet<Seq> = rows
         .iter()
         .flat_map(|(_, row)| SnapshotType::ALL.map(|kind| row.reach.get(kind)))
@@ -300,28 +309,6 @@ pub(crate) fn facts_up_to(
         lineage,
         is_lineage_cut,
     })
-}
-
-/// The newest entries of a robot and type at or before a place, in any but the uncounted states.
-fn newest(
-    reads: &mut dyn Reads,
-    head: &Head,
-    of: &Of<'_>,
-    uncounted: &[String],
-    high: Seq,
-    limit: usize,
-) -> Result<Vec<Row>, LedgerError> {
-    let mut seqs = Vec::new();
-    let mut state = String::new();
-    while let Some(next) = reads.state_after(head, of, &state)? {
-        if !uncounted.contains(&next) {
-            seqs.extend(reads.places(head, of, &next, high, limit)?);
-        }
-        state = next;
-    }
-    seqs.sort_unstable_by(|a, b| b.cmp(a));
-    seqs.truncate(limit);
-    reads.by_seqs(head, &seqs)
 }
 
 /// The last place taken at or before a time. Time never goes back within a log, so halving finds it without an index.

@@ -217,6 +217,33 @@ pub(crate) trait Reads {
         high: Seq,
         limit: usize,
     ) -> Result<Vec<Seq>, LedgerError>;
+    /// For each type, the last places, at or before one, of a robot's entries in any but some states, newest first. A
+    /// backend that is far away answers all of it at once.
+    fn newest_places(
+        &mut self,
+        head: &Head,
+        robot: &RobotId,
+        wanted: &[(&'static str, usize)],
+        uncounted: &[String],
+        high: Seq,
+    ) -> Result<Vec<Vec<Seq>>, LedgerError> {
+        let mut places = Vec::with_capacity(wanted.len());
+        for &(kind, limit) in wanted {
+            let of = Of { robot, kind };
+            let mut seqs = Vec::new();
+            let mut state = String::new();
+            while let Some(next) = self.state_after(head, &of, &state)? {
+                if !uncounted.contains(&next) {
+                    seqs.extend(self.places(head, &of, &next, high, limit)?);
+                }
+                state = next;
+            }
+            seqs.sort_unstable_by(|a, b| b.cmp(a));
+            seqs.truncate(limit);
+            places.push(seqs);
+        }
+        Ok(places)
+    }
     /// When the entry at a place was taken.
     fn created_at(&mut self, head: &Head, seq: Seq) -> Result<Millis, LedgerError>;
     /// What lineages need of these ids.

@@ -290,7 +290,7 @@ struct Found {
 }
 
 enum Pending {
-    File(Stat),
+    File { identity: Identity, device: u64, executable: bool },
     Link(Box<str>),
 }
 
@@ -410,7 +410,11 @@ impl Walk<'_> {
         match (what, stat) {
             (Err(reason), _) => listing.refuse(path.as_str().as_bytes(), reason),
             (Ok(What::Link(target)), _) => listing.found.push(Found { path, what: Pending::Link(target) }),
-            (Ok(What::File), Some(stat)) => listing.found.push(Found { path, what: Pending::File(stat) }),
+            (Ok(What::File), Some(stat)) => {
+                let executable = stat.st_mode & OWNER_EXECUTES != 0;
+                let what = Pending::File { identity: Identity::of(&stat), device: stat.st_dev, executable };
+                listing.found.push(Found { path, what });
+            }
             // It is gone again, or became a folder.
             (Ok(What::Folder | What::File), _) => {}
         }
@@ -555,17 +559,16 @@ struct Reading<'a> {
 impl Reading<'_> {
     fn node(&self, found: Found) -> Result<Option<Known>, ScanError> {
         let path = found.path;
-        let stat = match found.what {
+        let (identity, device, executable) = match found.what {
             Pending::Link(target) => {
                 let node = Node::Symlink { target };
                 return Ok(Some(Known { path, node, identity: None, was_read: false }));
             }
-            Pending::File(stat) => stat,
+            Pending::File { identity, device, executable } => (identity, device, executable),
         };
-        let identity = Identity::of(&stat);
-        let is_here = self.device == Some(stat.st_dev);
+        let is_here = self.device == Some(device);
         if let Some(digest) = self.cache.digest(&identity).filter(|_| is_here) {
-            let node = file_node(digest, &stat, identity.size_bytes);
+            let node = Node::File { digest, size_bytes: identity.size_bytes, executable };
             return Ok(Some(Known { path, node, identity: Some(identity), was_read: false }));
         }
         let failed = |source| ScanError::Io { path: self.root.at(path.as_str()), source };

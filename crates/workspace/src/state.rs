@@ -126,7 +126,7 @@ impl Folder<'_> {
         for (name, word, digest) in &self.lines {
             bytes.extend_from_slice(word.as_bytes());
             bytes.push(b' ');
-            bytes.extend_from_slice(blake3::Hash::from_bytes(*digest.as_bytes()).to_hex().as_bytes());
+            push_hex(&mut bytes, digest);
             bytes.push(b' ');
             bytes.extend_from_slice(name.as_bytes());
             bytes.push(0);
@@ -134,6 +134,17 @@ impl Folder<'_> {
         hasher.update(&bytes);
         Ok(Blake3::from_bytes(*hasher.finalize().as_bytes()))
     }
+}
+
+fn push_hex(bytes: &mut Vec<u8>, digest: &Blake3) {
+    let digit = |value: u8| if value < 10 { b'0' + value } else { b'a' + value - 10 };
+    let mut digits = [0; 64];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(digest.as_bytes()) {
+        if let [high, low] = pair {
+            (*high, *low) = (digit(byte >> 4), digit(byte & 15));
+        }
+    }
+    bytes.extend_from_slice(&digits);
 }
 
 fn hash_of(entries: &BTreeMap<TreePath, Node>) -> Result<StateHash, FileAndFolder> {

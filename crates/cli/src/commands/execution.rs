@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use crealeph_contracts::policy_output::PolicyReason;
 use crealeph_contracts::scalar::{ExecutionId, Name, RobotId};
 use crealeph_decision::builder::Record;
 use crealeph_decision::builder::replay::Check;
@@ -196,19 +197,19 @@ fn why(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Fail
     let records = named.records(&named.open(at, output)?)?;
     let Some(record) = records.last() else { return Ok(Verdict::Good) };
     if at.is_json(output) {
-        let reasons: Vec<serde_json::Value> = record
-            .policy
-            .reasons
-            .as_slice()
-            .iter()
-            .map(|reason| {
-                json!({
-                    "ruleId": reason.rule_id.as_str(),
-                    "message": reason.message.as_str(),
-                    "toChange": reason.evidence.with(remedies),
-                })
+        // Where the agent ran, the policy stood in nobody's way.
+        let to_change = |reason: &PolicyReason| match record.agent_ran {
+            true => Vec::new(),
+            false => reason.evidence.with(remedies),
+        };
+        let reasons = record.policy.reasons.as_slice().iter().map(|reason| {
+            json!({
+                "ruleId": reason.rule_id.as_str(),
+                "message": reason.message.as_str(),
+                "toChange": to_change(reason),
             })
-            .collect();
+        });
+        let reasons: Vec<serde_json::Value> = reasons.collect();
         let answer = json!({
             "executionId": named.execution,
             "attempt": record.request.attempt.get(),

@@ -1,7 +1,7 @@
 //! The PostgreSQL reader: one read-only snapshot per question, seeing one tenant's rows.
 
 use crealeph_contracts::digest::Sha256;
-use crealeph_contracts::scalar::{LedgerId, Name, TenantId};
+use crealeph_contracts::scalar::{LedgerId, Name, RobotId, TenantId};
 use postgres::types::ToSql;
 
 use super::leases::{self, Lock};
@@ -113,6 +113,44 @@ impl Reads for PostgresReads<'_> {
                    ORDER BY seq DESC LIMIT $6";
         let (tenant, high, limit) = (head.tenant_id.as_str(), high.as_i64(), limit as i64);
         self.seqs(sql, &[&tenant, &of.robot.as_str(), &of.kind, &state, &high, &limit])
+    }
+
+    fn newest_places(
+        &mut self,
+        head: &Head,
+        robot: &RobotId,
+        wanted: &[(&'static str, usize)],
+        uncounted: &[String],
+        high: Seq,
+    ) -> Result<Vec<Vec<Seq>>, LedgerError> {
+        // The states of a type are found by jumps in the index, as `state_after` does.
+        let sql = "SELECT w.number, found.seq \
+                   FROM unnest($3::text[], $4::bigint[]) WITH ORDINALITY AS w (kind, most, number) \
+                   CROSS JOIN LATERAL (WITH RECURSIVE states AS ( \
+                       (SELECT state FROM entries WHERE tenant = $1 AND robot = $2 AND kind = w.kind \
+                        ORDER BY state LIMIT 1) \
+                       UNION ALL SELECT (SELECT state FROM entries WHERE tenant = $1 AND robot = $2 AND kind = w.kind \
+                        AND state > states.state ORDER BY state LIMIT 1) FROM states WHERE states.state IS NOT NULL) \
+                     SELECT last.seq FROM states CROSS JOIN LATERAL (SELECT seq FROM entries WHERE tenant = $1 \
+                       AND robot = $2 AND kind = w.kind AND state = states.state AND seq <= $6 \
+                       ORDER BY seq DESC LIMIT w.most) last \
+                     WHERE states.state <> ALL ($5) ORDER BY last.seq DESC LIMIT w.most) found \
+                   ORDER BY w.number, found.seq DESC";
+        let kinds: Vec<&str> = wanted.iter().map(|(kind, _)| *kind).collect();
+        let most: Vec<i64> = wanted.iter().map(|(_, most)| *most as i64).collect();
+        let (tenant, robot, high) = (head.tenant_id.as_str(), robot.as_str(), high.as_i64());
+        let rows = self.session.query(sql, &[&tenant, &robot, &kinds, &most, &uncounted, &high])?;
+        let server = &self.session.server;
+        let mut places = vec![Vec::new(); wanted.len()];
+        for row in rows {
+            let number: i64 = row.try_get(0).map_err(|error| server.failure(&error))?;
+            let seq: i64 = row.try_get(1).map_err(|error| server.failure(&error))?;
+            let list = usize::try_from(number - 1).ok().and_then(|number| places.get_mut(number));
+            if let (Some(list), Some(seq)) = (list, u64::try_from(seq).ok().and_then(Seq::new)) {
+                list.push(seq);
+            }
+        }
+        Ok(places)
     }
 
     fn created_at(&mut self, head: &Head, seq: Seq) -> Result<Millis, LedgerError> {

@@ -65,6 +65,9 @@ impl Tracked {
             if !prefix.is_empty() {
                 prefix.push(b'/');
             }
+            if prefix.is_empty() {
+                return Ok(Tracked::sorted(entries(&git)?));
+            }
             let within = |path: Box<[u8]>| path.strip_prefix(prefix.as_slice()).map(Into::into);
             return Ok(Tracked::sorted(entries(&git)?.into_iter().filter_map(within).collect()));
         }

@@ -71,6 +71,10 @@ const ERRORS: &[(&str, &str)] = &[
     ("ledger_read_only", "the ledger cannot be written; check owner and mode"),
     ("ledger_damaged", "what is stored is not what was written; verify, and restore a backup"),
     ("ledger_failed", "reading or writing failed; what was acknowledged is kept"),
+    (
+        "ledger_untrusted",
+        "the database's certificate does not fit; name the ones to trust with `sslrootcert=FILE`",
+    ),
     ("ledger_outcome_unknown", "the connection broke in a commit; send the batch again with the same keys"),
     ("ledger_limit", "a question is beyond a bound, which is named"),
     ("ledger_bad_cursor", "the cursor is not one of this ledger; start without one"),

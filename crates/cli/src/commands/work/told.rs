@@ -6,6 +6,8 @@ use std::path::Path;
 use crealeph_runtime::work::Reported;
 use serde_json::Value;
 
+use crate::render::counted;
+
 /// What became of an item, in a few lines.
 pub(super) fn in_words(reported: &Reported) -> String {
     match reported {
@@ -42,13 +44,14 @@ pub(super) fn finished(result: &Value, note: &str) -> String {
             let _ = write!(out, "\n  {sign} {}", from_here(path.as_str().unwrap_or_default()));
         }
     }
+    let count = |key: &str, what: &str| counted(metric(key).unwrap_or(0.0) as usize, what);
     let _ = write!(
         out,
-        "\n  took     {:.1} s, {} files, {} deltas, {} tool operations",
+        "\n  took     {:.1} s, {}, {}, {}",
         metric("execution_time_ms").unwrap_or(0.0) / 1000.0,
-        metric("files_touched").unwrap_or(0.0),
-        metric("delta_size").unwrap_or(0.0),
-        metric("tool_ops_count").unwrap_or(0.0),
+        count("files_touched", "file"),
+        count("delta_size", "delta"),
+        count("tool_ops_count", "tool operation"),
     );
     if let (Some(passed), Some(failed)) = (metric("tests_passed"), metric("tests_failed")) {
         let _ = write!(out, "\n  tests    {passed} passed, {failed} failed");
