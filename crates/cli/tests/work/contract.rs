@@ -63,6 +63,22 @@ fn clause_2_more_files_than_allowed_are_denied_in_the_contracts_words() {
 }
 
 #[test]
+fn clause_3_a_replay_gives_the_same_hash_and_touches_nothing() {
+    let world = World::new();
+    let line = world.run_one(item("w", "echo four >> a.txt; rm src/b.txt; printf x > new; chmod +x new"));
+    world.write("a.txt", "edited since\n");
+    let before = world.state();
+    let replay = std::process::Command::new(line["proof_script"].as_str().unwrap())
+        .env("CREALEPH", env!("CARGO_BIN_EXE_crealeph"))
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&replay.stdout).into_owned();
+    assert!(replay.status.success(), "{told}{}", String::from_utf8_lossy(&replay.stderr));
+    assert!(told.contains(line["output_hash"].as_str().unwrap()), "{told}");
+    assert_eq!(world.state(), before);
+}
+
+#[test]
 fn a_larger_delta_than_allowed_and_laws_are_denied() {
     let world = World::new();
     let script = "sed -i 's/one/1/; s/three/3/' a.txt; echo x > x";

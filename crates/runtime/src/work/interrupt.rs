@@ -1,9 +1,11 @@
-//! Ending everything that runs when a person says so. Owns the handles of the runs that are going on; once used it stays
-//! used, and whatever starts afterwards is ended at once.
+//! Ending everything that runs when a person says so. Owns the handles of the runs that are going on, as long as they do;
+//! once used it stays used, and whatever starts afterwards is ended at once.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crealeph_sandbox::Cancel;
 
@@ -14,15 +16,23 @@ pub struct Interrupt(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     is_used: AtomicBool,
-    live: Mutex<Vec<Cancel>>,
+    next: AtomicU64,
+    live: Mutex<BTreeMap<u64, Cancel>>,
+}
+
+/// The handle of one run, known to the interrupt until it is dropped.
+#[derive(Debug)]
+pub(super) struct Live {
+    cancel: Cancel,
+    id: u64,
+    all: Arc<Inner>,
 }
 
 impl Interrupt {
     /// Ends every run, now and later.
     pub fn interrupt(&self) {
         self.0.is_used.store(true, Ordering::SeqCst);
-        let live = self.0.live.lock().unwrap_or_else(PoisonError::into_inner);
-        live.iter().for_each(Cancel::cancel);
+        self.0.live().values().for_each(Cancel::cancel);
     }
 
     /// Whether it was used.
@@ -31,12 +41,48 @@ impl Interrupt {
     }
 
     /// A handle for one run.
-    pub(super) fn cancel(&self) -> io::Result<Cancel> {
+    pub(super) fn cancel(&self) -> io::Result<Live> {
         let cancel = Cancel::new()?;
-        self.0.live.lock().unwrap_or_else(PoisonError::into_inner).push(cancel.clone());
+        let id = self.0.next.fetch_add(1, Ordering::Relaxed);
+        self.0.live().insert(id, cancel.clone());
         if self.is_used() {
             cancel.cancel();
         }
-        Ok(cancel)
+        Ok(Live { cancel, id, all: Arc::clone(&self.0) })
+    }
+}
+
+impl Inner {
+    fn live(&self) -> MutexGuard<'_, BTreeMap<u64, Cancel>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Deref for Live {
+    type Target = Cancel;
+
+    fn deref(&self) -> &Cancel {
+        &self.cancel
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.all.live().remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_ends_what_runs_and_what_comes_and_forgets_what_is_over() {
+        let interrupt = Interrupt::default();
+        let (over, running) = (interrupt.cancel().unwrap(), interrupt.cancel().unwrap());
+        drop(over);
+        assert_eq!(interrupt.0.live().len(), 1);
+        interrupt.interrupt();
+        assert!(running.is_cancelled() && interrupt.cancel().unwrap().is_cancelled());
     }
 }

@@ -104,6 +104,8 @@ pub enum Step {
     },
     /// The tests run.
     Testing,
+    /// It waits for the others of its level.
+    Waiting,
 }
 
 /// Where an item runs, and by what.
@@ -159,6 +161,7 @@ impl Room<'_> {
             Ok(()) => self.judge(&mut ran, base, earlier).err().unwrap_or(Ending::Admitted),
         };
         let _ = std::fs::remove_dir_all(&self.scratch);
+        (self.told)(Step::Waiting);
         ran.finished_at = super::now();
         ran.execution_ms = clock.elapsed().as_secs_f64() * 1000.0;
         ran

@@ -36,6 +36,8 @@ struct State {
 
 struct Item {
     since: Instant,
+    /// How long it took, once it only waits for others.
+    took: Option<Duration>,
     doing: &'static str,
     tool_ops: u64,
     tokens: Option<f64>,
@@ -71,6 +73,7 @@ impl Display {
             Told::Step { item, step } => {
                 let item = state.items.entry(item.clone()).or_insert_with(|| Item {
                     since: Instant::now(),
+                    took: None,
                     doing: "",
                     tool_ops: 0,
                     tokens: None,
@@ -82,6 +85,7 @@ impl Display {
                     }
                     Step::Judging { files } => (item.doing, item.files) = ("judging", Some(*files)),
                     Step::Testing => item.doing = "testing",
+                    Step::Waiting => (item.doing, item.took) = ("waiting", Some(item.since.elapsed())),
                 }
             }
         }
@@ -128,7 +132,7 @@ impl State {
         let mut text = format!("{}\n", self.heading);
         for (name, item) in self.items.iter().take(MAX_SHOWN) {
             let name: String = name.chars().filter(|c| !c.is_control()).take(32).collect();
-            let seconds = item.since.elapsed().as_secs();
+            let seconds = item.took.unwrap_or_else(|| item.since.elapsed()).as_secs();
             let _ =
                 write!(text, "  {name:<32} {:<8} {seconds:>4} s  {:>4} tool ops", item.doing, item.tool_ops);
             if let Some(files) = item.files {
