@@ -8,6 +8,7 @@ use crealeph_contracts::json::Limits;
 use crealeph_contracts::scalar::TenantId;
 use crealeph_contracts::{Valid, WorkItem};
 use crealeph_ledger::{Ledger, Location, Options as LedgerOptions};
+use crealeph_runtime::configuration::Configuration;
 use crealeph_runtime::work::{Options, Publish, Reported, Setup, Work, WorkConfig};
 use crealeph_sandbox::{Cancel, Config, Sandbox, Spec};
 
@@ -29,13 +30,12 @@ pub(crate) fn race(folder: &Path, tree: &Path) -> Outcome<Whole> {
     let options = LedgerOptions { keys: Some(keys.clone()), ..LedgerOptions::default() };
     let setup = Setup {
         workspace: tree.to_owned(),
-        config: WorkConfig::load(&config)?,
+        config: WorkConfig::read(&Configuration::find(Some(&config))?)?,
         state_dir: folder.join("state"),
         ledger: Ledger::init(&location, options)?,
         keys,
         tenant: TenantId::parse("local")?,
-        robot: None,
-        lineage: Vec::new(),
+        private: Vec::new(),
     };
     let (work, _) = Work::open(setup)?;
     let sandbox = Sandbox::new(Config::new(folder.join("state")))?;
