@@ -90,6 +90,7 @@ fn run(command: &mut Command) -> Outcome<()> {
 pub(crate) fn sqlalchemy_url(url: &str) -> String {
     let rest = url.trim_start_matches("postgres://");
     let (user, rest) = rest.split_once('@').unwrap_or(("postgres", rest));
-    let (socket, database) = rest.split_once('/').unwrap_or((rest, ""));
-    format!("postgresql+psycopg://{user}@/{database}?host={}", socket.replace("%2F", "/"))
+    let (place, database) = rest.split_once('/').unwrap_or((rest, ""));
+    let (socket, port) = place.split_once(':').unwrap_or((place, "5432"));
+    format!("postgresql+psycopg://{user}@/{database}?host={}&port={port}", socket.replace("%2F", "/"))
 }
