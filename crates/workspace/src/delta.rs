@@ -8,6 +8,7 @@
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::receipt::Delta;
 use crealeph_contracts::scalar::Count;
+use crealeph_contracts::work_item::WorkspacePath;
 use imara_diff::{Algorithm, Diff, InternedInput};
 
 use crate::change::{Change, ChangeKind};
@@ -45,6 +46,8 @@ pub enum DeltaError {
 pub struct Deltas {
     /// The deltas, sorted by path and line; at most 100,000.
     pub listed: Vec<Delta>,
+    /// How many more there are of a path, in the same order.
+    pub unlisted: Vec<(WorkspacePath, u64)>,
     /// How many there are.
     pub total: u64,
 }
@@ -53,7 +56,11 @@ impl Deltas {
     fn push(&mut self, delta: Delta) {
         self.total += 1;
         if self.listed.len() < MAX_LISTED {
-            self.listed.push(delta);
+            return self.listed.push(delta);
+        }
+        match self.unlisted.last_mut() {
+            Some((path, count)) if *path == delta.path => *count += 1,
+            _ => self.unlisted.push((delta.path, 1)),
         }
     }
 }
@@ -133,4 +140,24 @@ fn delta_of(hunk: &imara_diff::Hunk, whole: &Delta) -> Delta {
 fn hunks_of(before: &[u8], after: &[u8]) -> Vec<imara_diff::Hunk> {
     let input = InternedInput::new(before, after);
     Diff::compute(Algorithm::Histogram, &input).hunks().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
+    use super::*;
+
+    #[test]
+    fn deltas_past_the_list_are_still_counted_by_path() {
+        let delta = |path: &str| {
+            let path = WorkspacePath::parse(path).unwrap();
+            Delta { path, line: None, removed: None, added: None }
+        };
+        let mut deltas = Deltas::default();
+        let paths = std::iter::repeat_n("a", MAX_LISTED + 2).chain(["b", "c", "c"]);
+        paths.for_each(|path| deltas.push(delta(path)));
+        let unlisted: Vec<_> = deltas.unlisted.iter().map(|(path, count)| (path.as_str(), *count)).collect();
+        assert_eq!(unlisted, [("a", 2), ("b", 1), ("c", 2)]);
+        assert_eq!((deltas.listed.len(), deltas.total), (MAX_LISTED, MAX_LISTED as u64 + 5));
+    }
 }

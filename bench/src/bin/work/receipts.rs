@@ -6,15 +6,14 @@ use std::time::{Duration, Instant};
 use crealeph_bench::Outcome;
 use crealeph_contracts::Timestamp;
 use crealeph_contracts::json::{JsonObject, Limits};
-use crealeph_contracts::receipt::{SandboxStrength, ToolCall};
-use crealeph_contracts::run_result::RunStatus;
+use crealeph_contracts::receipt::ToolCall;
 use crealeph_contracts::scalar::{Name, RobotId};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_contracts::work_item::AgentId;
 use crealeph_contracts::{Valid, WorkItem};
-use crealeph_runtime::work::receipt::{Deltas, ENVELOPE_FILE, Facts, RECEIPT_FILE, Signer, seal};
+use crealeph_runtime::work::receipt::{ENVELOPE_FILE, Facts, RECEIPT_FILE, Signer, seal};
 use crealeph_verify::{VerifierKey, verify_receipt};
-use crealeph_workspace::{DIFF_ALGORITHM, Workspace, changes_between};
+use crealeph_workspace::{Workspace, changes_between};
 
 const LONG: Duration = Duration::from_secs(3);
 
@@ -54,37 +53,21 @@ fn sealed(folder: &Path, files: usize, calls: usize) -> Outcome<Sealed> {
     let tool = Name::parse("Edit")?;
     let call =
         ToolCall { at: None, tool, input: JsonObject::parse(r#"{"file_path":"file-0.txt","new":"0"}"#) };
+    let nothing = Facts::unchanged(
+        Uuid::from_bytes([7; 16]),
+        AgentId::Agent1,
+        Timestamp::parse("2026-03-04T06:00:00.000Z")?,
+        folder,
+        before.state().hash().digest(),
+        RobotId::parse("workspace")?,
+    );
     let facts = Facts {
-        id: Uuid::from_bytes([7; 16]),
         item: Some(item.into_inner()),
-        agent_id: AgentId::Agent1,
         command: vec!["agent".to_owned()],
-        started_at: Timestamp::parse("2026-03-04T06:00:00.000Z")?,
-        finished_at: Timestamp::parse("2026-03-04T06:00:01.000Z")?,
-        status: RunStatus::Success,
-        error: None,
-        workspace: folder.to_owned(),
-        before: before.state().hash().digest(),
         after: after.state().hash().digest(),
         changes: changes_between(before.state(), after.state()),
-        proof_artifacts: Vec::new(),
-        deltas: Deltas::default(),
-        diff_algorithm: DIFF_ALGORITHM,
         tool_trace: vec![call; calls],
-        tokens_used: None,
-        cost_usd: None,
-        test_log: None,
-        strength: SandboxStrength::Full,
-        sandbox: None,
-        bounds: None,
-        admission: None,
-        merged: Vec::new(),
-        commit: None,
-        connections: Vec::new(),
-        discarded: Vec::new(),
-        previous: None,
-        robot: RobotId::parse("workspace")?,
-        lineage: Vec::new(),
+        ..nothing
     };
     let sealed = seal(&facts, &signer, workspace.store())?;
     let file = |name: &str| {

@@ -32,6 +32,17 @@ impl Deltas {
         [self.others, self.projections, self.laws, self.invariants].into_iter().fold(0, u64::saturating_add)
     }
 
+    /// Counts so many more of a class.
+    pub fn add(&mut self, class: DeltaClass, count: u64) {
+        let place = match class {
+            DeltaClass::Laws => &mut self.laws,
+            DeltaClass::Invariants => &mut self.invariants,
+            DeltaClass::Projections => &mut self.projections,
+            DeltaClass::Others => &mut self.others,
+        };
+        *place = place.saturating_add(count);
+    }
+
     fn of(&self, class: DeltaClass) -> u64 {
         match class {
             DeltaClass::Laws => self.laws,

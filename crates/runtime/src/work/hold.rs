@@ -12,6 +12,7 @@ use crealeph_contracts::scalar::{ClientKey, Literal, Name};
 use crealeph_contracts::shape::Shape;
 use crealeph_contracts::violation::Report;
 use crealeph_contracts::{Receipt, WorkItem};
+use crealeph_decision::work;
 use crealeph_workspace::{Capsule, HeldId, PublishError};
 
 use super::commit::{Concluded, unpublished};
@@ -216,9 +217,10 @@ impl Work {
         let root = document.root();
         let receipt: Receipt = part(root, "receipt").ok_or_else(damaged)?;
         let number = |key: &str| root.member(key).and_then(|node| node.number());
+        let count = |key: &str| number(key).unwrap_or(0.0) as u64;
         let trace = Trace {
             calls: receipt.tool_trace.as_slice().to_vec(),
-            count: number("toolOps").unwrap_or(0.0) as u64,
+            count: count("toolOps"),
             tokens: receipt.tokens_used.map(|tokens| tokens.get()),
             cost_usd: receipt.cost_usd.map(|cost| cost.get()),
             kept_bytes: 0,
@@ -248,7 +250,12 @@ impl Work {
                 laws: receipt.delta_lambda.as_slice().to_vec(),
                 invariants: receipt.delta_q.as_slice().to_vec(),
             },
-            delta_count: number("deltaSize").unwrap_or(0.0) as u64,
+            delta_counts: work::Deltas {
+                others: count("deltasO"),
+                projections: count("deltasPi"),
+                laws: count("deltasLambda"),
+                invariants: count("deltasQ"),
+            },
             trace,
             tested,
             strength: receipt.sandbox_strength,
@@ -281,7 +288,12 @@ fn written(ran: &Ran, receipt: &Receipt, agent: &WorkAgent) -> String {
         object.raw("admission", &to_json(admission));
     }
     object.number("executionMs", ran.execution_ms).number("toolOps", ran.trace.count as f64);
-    object.number("deltaSize", ran.delta_count as f64);
+    let work::Deltas { others, projections, laws, invariants } = ran.delta_counts;
+    for (key, count) in
+        [("deltasO", others), ("deltasPi", projections), ("deltasLambda", laws), ("deltasQ", invariants)]
+    {
+        object.number(key, count as f64);
+    }
     if let Some(counts) = ran.tested.as_ref().and_then(|tested| tested.counts) {
         object.number("testsPassed", counts.passed as f64).number("testsFailed", counts.failed as f64);
     }

@@ -15,7 +15,7 @@ use crealeph_contracts::scalar::{ItemId, Text};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_contracts::work_item::AgentId;
 use crealeph_decision::work::{Dependent, Plan, plan};
-use crealeph_workspace::{DIFF_ALGORITHM, Snapshot, changes_between};
+use crealeph_workspace::{Snapshot, changes_between};
 
 use super::branch::Branch;
 use super::commit::{Concluded, Delivery, Merging};
@@ -24,7 +24,7 @@ use super::engine::{Work, WorkError, new_id};
 use super::hold::Waits;
 use super::outcome::{RESULT_FILE, line};
 use super::paths;
-use super::receipt::{Deltas, Facts, RECEIPT_FILE};
+use super::receipt::{Facts, RECEIPT_FILE};
 use super::run::{Base, Ran, Room, Step};
 use super::store::{Event, History};
 
@@ -350,38 +350,11 @@ impl<'c> Course<'c> {
     /// The receipt over the receipts that a level merged.
     fn reconcile(&self, merged: &[String], start: &Snapshot) -> Result<(), WorkError> {
         let locked = self.work.runs.lock()?;
-        let mut facts = Facts {
-            id: new_id()?,
-            item: None,
-            agent_id: AgentId::Agent0,
-            command: Vec::new(),
-            started_at: super::now(),
-            finished_at: super::now(),
-            status: RunStatus::Success,
-            error: None,
-            workspace: self.work.workspace.path().to_owned(),
-            before: start.state().hash().digest(),
-            after: start.state().hash().digest(),
-            changes: Vec::new(),
-            proof_artifacts: Vec::new(),
-            deltas: Deltas::default(),
-            diff_algorithm: DIFF_ALGORITHM,
-            tool_trace: Vec::new(),
-            tokens_used: None,
-            cost_usd: None,
-            test_log: None,
-            strength: SandboxStrength::Full,
-            sandbox: None,
-            bounds: None,
-            admission: None,
-            merged: Vec::new(),
-            commit: None,
-            connections: Vec::new(),
-            discarded: Vec::new(),
-            previous: self.work.history()?.head(),
-            robot: self.work.bound_to(None).0,
-            lineage: Vec::new(),
-        };
+        let robot = self.work.bound_to(None).0;
+        let state = start.state().hash().digest();
+        let folder = self.work.workspace.path();
+        let mut facts = Facts::unchanged(new_id()?, AgentId::Agent0, super::now(), folder, state, robot);
+        facts.previous = self.work.history()?.head();
         let mut states = Vec::new();
         for run in merged {
             let Some((receipt, file)) = self.work.receipt_of(run)? else { continue };

@@ -8,7 +8,6 @@ use crealeph_contracts::contract::{Valid, to_json};
 use crealeph_contracts::digest::{Blake3, GitHash};
 use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::json::{JsonObject, Limits, push_text};
-use crealeph_contracts::receipt::SandboxStrength;
 use crealeph_contracts::run_result::{AbsolutePath, ArtifactHashes, RunMetrics, RunStatus};
 use crealeph_contracts::scalar::{Amount, Count, LedgerId, Literal, Name, RobotId, Text, TimeoutMs};
 use crealeph_contracts::uuid::Uuid;
@@ -202,41 +201,16 @@ impl Work {
         let started_at = Timestamp::parse(&begun.at).map_err(|_| damaged())?;
         let finished_at = super::now();
         let (robot, lineage) = self.bound_to(Some(&item));
+        let nothing =
+            Facts::unchanged(id, item.agent_id, started_at.clone(), self.workspace.path(), before, robot);
         let facts = Facts {
-            id,
-            agent_id: item.agent_id,
             item: Some(item.into_inner()),
-            command: Vec::new(),
-            finished_at: if finished_at.instant() < started_at.instant() {
-                started_at.clone()
-            } else {
-                finished_at
-            },
-            started_at,
+            finished_at: if finished_at.instant() < started_at.instant() { started_at } else { finished_at },
             status: RunStatus::Failure,
             error: Text::new(&format!("{INTERRUPTED}: its process ended before it was over")),
-            workspace: self.workspace.path().to_owned(),
-            before,
-            after: before,
-            changes: Vec::new(),
-            proof_artifacts: Vec::new(),
-            deltas: Deltas::default(),
-            diff_algorithm: DIFF_ALGORITHM,
-            tool_trace: Vec::new(),
-            tokens_used: None,
-            cost_usd: None,
-            test_log: None,
-            strength: SandboxStrength::Full,
-            sandbox: None,
-            bounds: None,
-            admission: None,
-            merged: Vec::new(),
-            commit: None,
-            connections: Vec::new(),
-            discarded: Vec::new(),
             previous: self.runs.history()?.head(),
-            robot,
             lineage,
+            ..nothing
         };
         let sealed = self.seal(&facts)?;
         let mut all = sealed.files.clone();
@@ -276,7 +250,7 @@ impl Work {
             metrics: RunMetrics {
                 execution_time_ms: Amount::new(ran.execution_ms.round()).unwrap_or(Amount::ZERO),
                 tool_ops_count: count(ran.trace.count),
-                delta_size: count(ran.delta_count),
+                delta_size: count(ran.delta_counts.size()),
                 files_touched: touched.unwrap_or(Count::ZERO),
                 tests_passed: counts.map(|counts| count(counts.passed)),
                 tests_failed: counts.map(|counts| count(counts.failed)),

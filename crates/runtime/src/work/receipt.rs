@@ -6,7 +6,7 @@ mod script;
 mod signer;
 mod statement;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crealeph_contracts::attestation::{Admission, RECEIPT_NAME, SandboxFacts, StatedBounds};
 use crealeph_contracts::contract::{Valid, to_json};
@@ -26,7 +26,7 @@ use crealeph_contracts::uuid::Uuid;
 use crealeph_contracts::violation::Violations;
 use crealeph_contracts::work_item::AgentId;
 use crealeph_contracts::{Receipt, WorkItem};
-use crealeph_workspace::{Change, Store, StoreError};
+use crealeph_workspace::{Change, DIFF_ALGORITHM, Store, StoreError};
 
 pub use signer::{Signer, SignerError};
 
@@ -118,6 +118,52 @@ pub struct Facts {
     pub robot: RobotId,
     /// The entries the item came from.
     pub lineage: Vec<LedgerId>,
+}
+
+impl Facts {
+    /// A receipt that tells of no agent and no change: where a run was cut off, or a level merged. What there is besides is
+    /// filled in by whoever knows it.
+    pub fn unchanged(
+        id: Uuid,
+        agent_id: AgentId,
+        at: Timestamp,
+        workspace: &Path,
+        state: Blake3,
+        robot: RobotId,
+    ) -> Facts {
+        Facts {
+            id,
+            item: None,
+            agent_id,
+            command: Vec::new(),
+            started_at: at.clone(),
+            finished_at: at,
+            status: RunStatus::Success,
+            error: None,
+            workspace: workspace.to_owned(),
+            before: state,
+            after: state,
+            changes: Vec::new(),
+            proof_artifacts: Vec::new(),
+            deltas: Deltas::default(),
+            diff_algorithm: DIFF_ALGORITHM,
+            tool_trace: Vec::new(),
+            tokens_used: None,
+            cost_usd: None,
+            test_log: None,
+            strength: SandboxStrength::Full,
+            sandbox: None,
+            bounds: None,
+            admission: None,
+            merged: Vec::new(),
+            commit: None,
+            connections: Vec::new(),
+            discarded: Vec::new(),
+            previous: None,
+            robot,
+            lineage: Vec::new(),
+        }
+    }
 }
 
 /// A sealed receipt.

@@ -73,7 +73,8 @@ pub(super) struct Ran {
     pub(super) before: Blake3,
     pub(super) capsule: Option<Capsule>,
     pub(super) deltas: Deltas,
-    pub(super) delta_count: u64,
+    /// How many deltas there are of each class, also of those that are not listed.
+    pub(super) delta_counts: work::Deltas,
     pub(super) trace: Trace,
     pub(super) tested: Option<Tested>,
     pub(super) strength: SandboxStrength,
@@ -142,7 +143,7 @@ impl Room<'_> {
             before: base.snapshot.state().hash().digest(),
             capsule: None,
             deltas: Deltas::default(),
-            delta_count: 0,
+            delta_counts: work::Deltas::default(),
             trace: Trace::default(),
             tested: None,
             strength: match self.agent.accepts_reduced {
@@ -250,15 +251,19 @@ impl Room<'_> {
         let own = own_changes(&capsule, base);
         (self.told)(Step::Judging { files: own.len() });
         let deltas = self.workspace.deltas(&own).map_err(|error| failed(&error))?;
-        ran.delta_count = deltas.total;
         for delta in deltas.listed {
-            let list = match self.agent.paths.class_of(delta.path.as_str()) {
+            let class = self.agent.paths.class_of(delta.path.as_str());
+            ran.delta_counts.add(class, 1);
+            let list = match class {
                 DeltaClass::Laws => &mut ran.deltas.laws,
                 DeltaClass::Invariants => &mut ran.deltas.invariants,
                 DeltaClass::Projections => &mut ran.deltas.projections,
                 DeltaClass::Others => &mut ran.deltas.others,
             };
             list.push(delta);
+        }
+        for (path, count) in deltas.unlisted {
+            ran.delta_counts.add(self.agent.paths.class_of(path.as_str()), count);
         }
         ran.diff = self.workspace.unified(&own, MAX_DIFF_BYTES).map_err(|error| failed(&error))?;
         ran.capsule = Some(capsule);
@@ -274,19 +279,10 @@ impl Room<'_> {
     ) -> Result<(), Ending> {
         let Some(capsule) = &ran.capsule else { return Ok(()) };
         let own = own_changes(capsule, base);
-        let listed = |list: &[crealeph_contracts::receipt::Delta]| list.len() as u64;
-        let deltas = &ran.deltas;
-        let known = listed(&deltas.laws) + listed(&deltas.invariants) + listed(&deltas.projections);
         let judged = work::Capsule {
             paths: own.iter().map(|change| change.path.to_string()).collect(),
             tool_ops: ran.trace.count,
-            deltas: work::Deltas {
-                laws: listed(&deltas.laws),
-                invariants: listed(&deltas.invariants),
-                projections: listed(&deltas.projections),
-                // What is past the list's bound is counted all the same.
-                others: ran.delta_count.saturating_sub(known),
-            },
+            deltas: ran.delta_counts,
         };
         let hash = run_hash(&ran.before, &capsule.after().hash().digest(), &ran.item);
         let earlier = earlier(&hash);
@@ -297,7 +293,7 @@ impl Room<'_> {
             reason: verdict.as_ref().err().and_then(|denial| Text::new(denial.reason())),
             files_touched: count(own.len() as u64),
             tool_ops: count(ran.trace.count),
-            delta_size: count(ran.delta_count),
+            delta_size: count(ran.delta_counts.size()),
             run_hash: Some(hash),
         });
         verdict.map_err(|denial| Ending::Denied(denial.reason().to_owned()))?;
