@@ -13,7 +13,7 @@ use crealeph_runtime::review::VerdictError;
 use crealeph_runtime::robot::StatusError;
 use crealeph_runtime::work::receipt::SignerError;
 use crealeph_runtime::work::replay::ReplayError;
-use crealeph_runtime::work::{TasksError, WorkError};
+use crealeph_runtime::work::{RunsError, TasksError, WorkError};
 use crealeph_sandbox::SandboxError;
 
 use crate::interrupt::INTERRUPTED;
@@ -114,6 +114,14 @@ pub(crate) enum Failure {
     Taken(PathBuf),
     #[error("there is no `{0}` on the PATH; install it, on Debian with `apt install {0}`")]
     NoProgram(&'static str),
+    #[error(
+        "there is no file `{0}`; name a file of work items, or with --agent the agent that is to do a task in words"
+    )]
+    NoItems(String),
+    #[error("there is no `{}`; a receipt is checked with the signed statement beside it, so keep the two together", .0.display())]
+    NoStatement(PathBuf),
+    #[error("who decides is not known, since USER is not set; say who with --by")]
+    NoName,
     #[error("`{}` is not empty; name a new or an empty folder", .0.display())]
     NotEmpty(PathBuf),
     #[error(
@@ -149,7 +157,7 @@ impl Failure {
     /// The stable code.
     pub(crate) fn code(&self) -> &'static str {
         match self {
-            Failure::NotFound(_) => "not_found",
+            Failure::NotFound(_) | Failure::NoItems(_) | Failure::NoStatement(_) => "not_found",
             Failure::IsDirectory(_) => "is_directory",
             Failure::Unreadable { .. } => "unreadable",
             Failure::NotText(_) => "not_text",
@@ -190,6 +198,7 @@ impl Failure {
             Failure::Taken(_) | Failure::NotEmpty(_) => "taken",
             Failure::Demo { .. } => "demo_failed",
             Failure::NoProgram(_) => "no_program",
+            Failure::NoName => "bad_name",
             Failure::Output(_) => "output",
         }
     }
@@ -205,7 +214,8 @@ impl Failure {
                 | WorkError::Outside(_)
                 | WorkError::Overlap { .. }
                 | WorkError::Policy { .. }
-                | WorkError::NotHeld(_),
+                | WorkError::NotHeld(_)
+                | WorkError::Runs(RunsError::Unknown(_)),
             )
             | Failure::SnapshotEmpty(_)
             | Failure::Refused { .. }

@@ -113,3 +113,9 @@ pub(crate) fn next_line(reader: &mut Reader, max_bytes: usize) -> io::Result<Lin
         return Ok(Line::TooLong);
     }
 }
+
+/// Who gives an opinion: whoever a flag names, else whoever is logged in.
+pub(crate) fn who(by: Option<String>) -> Result<String, Failure> {
+    let who = by.or_else(|| std::env::var("USER").ok()).unwrap_or_default();
+    if who.trim().is_empty() { Err(Failure::NoName) } else { Ok(who) }
+}

@@ -23,7 +23,7 @@ pub enum SandboxError {
     },
     /// The program is not there or cannot be started.
     #[error(
-        "cannot start `{program}` inside the sandbox; grant the directory it lives in or name its full path"
+        "cannot start `{program}` inside the sandbox; install it, grant the directory it lives in, or name its full path"
     )]
     CannotStart {
         /// The program.

@@ -23,6 +23,7 @@ mod work;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use crealeph_contracts::json::ObjectWriter;
 
 use self::on_ledger::OnLedger;
 use crate::failure::Failure;
@@ -201,4 +202,27 @@ fn report(failure: &Failure, wants_json: bool) {
     } else {
         eprintln!("error: {message}");
     }
+}
+
+/// Says what a check found wrong, and where: for a program under the name that the place has there.
+fn tell_finding(
+    finding: &crealeph_verify::Finding,
+    place: &str,
+    is_json: bool,
+    output: &mut Output,
+) -> Result<Verdict, Failure> {
+    if is_json {
+        let mut line = String::new();
+        let mut object = ObjectWriter::new(&mut line);
+        object.raw("ok", "false").text("kind", finding.kind.as_str());
+        if let Some(number) = finding.seq {
+            object.raw(place, &number.to_string());
+        }
+        object.text("message", &finding.what);
+        object.end();
+        output.line(&line)?;
+    } else {
+        output.line(&finding.to_string())?;
+    }
+    Ok(Verdict::Bad)
 }

@@ -11,6 +11,7 @@ use super::Verdict;
 use super::ledger::{Settled, named};
 use super::on_ledger::Task;
 use crate::failure::Failure;
+use crate::input::who;
 use crate::output::Output;
 
 pub(super) const EXAMPLES: &str = "\
@@ -116,7 +117,7 @@ fn list(
 impl Opined {
     fn run(self, at: &Settled, opinion: Opinion, output: &mut Output) -> Result<(), Failure> {
         let id = named("artifact", &self.artifact, LedgerId::parse)?;
-        let who = self.by.or_else(|| std::env::var("USER").ok()).unwrap_or_default();
+        let who = who(self.by)?;
         let text = |what: &'static str, text: &str| {
             Text::new(text).ok_or_else(|| Failure::BadOption(text.to_owned(), what))
         };

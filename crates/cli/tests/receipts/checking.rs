@@ -33,6 +33,16 @@ fn a_receipt_with_any_byte_changed_is_refused() {
     }
 }
 
+#[test]
+fn a_receipt_without_its_statement_is_not_checked() {
+    let mut world = World::new();
+    let (folder, _) = world.run(change_some);
+    fs::remove_file(folder.join(ENVELOPE_FILE)).unwrap();
+    let (code, told) = world.verify(&[folder.join(RECEIPT_FILE).to_str().unwrap()]);
+    assert_eq!((code, &told["error"]["code"]), (2, &serde_json::json!("not_found")), "{told}");
+    assert!(told["error"]["message"].as_str().unwrap().contains("the signed statement beside it"), "{told}");
+}
+
 fn flipped(bytes: &[u8], at: usize, flip: u8) -> Vec<u8> {
     let mut changed = bytes.to_vec();
     changed[at] ^= flip;

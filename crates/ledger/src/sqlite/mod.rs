@@ -9,6 +9,7 @@ mod schema;
 mod write;
 
 use std::fs::{self, OpenOptions};
+use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -149,7 +150,13 @@ impl Backend for Sqlite {
         }
         let connection = reader(&self.file, &self.place, self.wait_ms)?;
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to);
-        let made = made.map_err(|error| target.io(&error))?;
+        let made = made.map_err(|error| match error.kind() {
+            ErrorKind::NotFound => LedgerError::Failed {
+                place: target.to_string(),
+                reason: "there is no folder to write it into; make that first".to_owned(),
+            },
+            _ => target.io(&error),
+        })?;
         connection
             .execute("VACUUM INTO ?1", [to.to_string_lossy()])
             .map_err(|error| target.failure(&error))?;

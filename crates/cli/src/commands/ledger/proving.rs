@@ -13,6 +13,7 @@ use crealeph_verify::{ExportVerifier, Finding, Verified, VerifierKey, verify_pro
 
 use super::writing::read_text;
 use super::{Settled, Verdict, named};
+use crate::commands::tell_finding;
 use crate::failure::Failure;
 use crate::input::Source;
 use crate::output::Output;
@@ -100,7 +101,7 @@ impl Verify {
         let kept: Vec<&str> = kept.iter().map(String::as_str).collect();
         let verifier = match ExportVerifier::new(keys, &kept) {
             Ok(verifier) => verifier,
-            Err(finding) => return found(&finding, at, output),
+            Err(finding) => return tell_finding(&finding, "seq", at.is_json(output), output),
         };
         let checked = match &ledger {
             Some(ledger) => check_ledger(ledger, at, verifier)?,
@@ -108,14 +109,15 @@ impl Verify {
         };
         let verified = match checked {
             Ok(verified) => verified,
-            Err(finding) => return found(&finding, at, output),
+            Err(finding) => return tell_finding(&finding, "seq", at.is_json(output), output),
         };
         if let Some(ledger) = &ledger
             && let Some(fault) = ledger.audit(&at.tenant)?
         {
             let kind = crealeph_verify::Kind::Changed;
             let what = format!("{fault}; the entries themselves are as written");
-            return found(&Finding { kind, seq: fault.seq.map(|seq| seq.get()), what }, at, output);
+            let finding = Finding { kind, seq: fault.seq.map(|seq| seq.get()), what };
+            return tell_finding(&finding, "seq", at.is_json(output), output);
         }
         tell(&verified, at, output)
     }
@@ -231,23 +233,6 @@ impl Write for LineWriter {
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
-}
-
-fn found(finding: &Finding, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
-    if at.is_json(output) {
-        let mut line = String::new();
-        let mut object = ObjectWriter::new(&mut line);
-        object.raw("ok", "false").text("kind", finding.kind.as_str());
-        if let Some(seq) = finding.seq {
-            object.raw("seq", &seq.to_string());
-        }
-        object.text("message", &finding.what);
-        object.end();
-        output.line(&line)?;
-    } else {
-        output.line(&finding.to_string())?;
-    }
-    Ok(Verdict::Bad)
 }
 
 fn tell(verified: &Verified, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {

@@ -87,7 +87,10 @@ const ERRORS: &[(&str, &str)] = &[
         "SANDBOX_REFUSED",
         "the sandbox has not its full strength here, and less was not accepted; see `crealeph doctor`",
     ),
-    ("SANDBOX_CANNOT_START", "the program cannot be started inside; grant the directory it lives in"),
+    (
+        "SANDBOX_CANNOT_START",
+        "the program cannot be started inside; install it, or grant the directory it lives in",
+    ),
     ("SANDBOX_PATH", "a path that is granted cannot be used"),
     ("SANDBOX_SETUP", "the sandbox could not be set up; see `crealeph doctor`"),
     ("SANDBOX_HELPER_LOST", "the sandbox's helper ended without an answer; the program may not have run"),

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::place::Place;
 use crate::commands::Verdict;
 use crate::failure::Failure;
+use crate::input::who;
 use crate::output::Output;
 
 const EXAMPLES: &str = "\
@@ -52,13 +53,9 @@ impl Decide {
     }
 
     pub(super) fn run(self, is_approved: bool, output: &mut Output) -> Result<Verdict, Failure> {
-        let who = self.by.clone().or_else(|| std::env::var("USER").ok()).unwrap_or_default();
-        for (text, what) in
-            [(&who, "a name; say who with --by"), (&self.reason, "a reason; say why with --reason")]
-        {
-            if text.trim().is_empty() {
-                return Err(Failure::BadOption(text.clone(), what));
-            }
+        let who = who(self.by)?;
+        if self.reason.trim().is_empty() {
+            return Err(Failure::BadOption(self.reason, "a reason; say why with --reason"));
         }
         let run = super::status::open(&self.place)?.find(&self.run).map_err(WorkError::from)?.run;
         let work = self.place.open()?;

@@ -1,6 +1,6 @@
 //! `crealeph work run`: runs work items, or one task, and says what became of them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use crealeph_contracts::WorkItem;
@@ -40,7 +40,7 @@ A pipe gets JSON Lines: one RunResult a line, with the item's id beside it. An i
 the status `blocked`, `not_run` or `held` and what it waits for. After an interrupt, the same command goes on where it
 stopped.
 
-Exit codes: 0 all succeeded, 1 some did not, 2 cannot be done (nothing was run), 3 the rest succeeded and some changes wait
+Exit codes: 0 all succeeded, 1 some did not, or the items are refused, 2 cannot be done (nothing was run), 3 the rest succeeded and some changes wait
 for a verdict, 130 interrupted.";
 
 /// Run work items: each under its bounds, and either whole or without a trace
@@ -105,6 +105,10 @@ impl Run {
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let publish = publish(&self.publish, self.hold)?;
+        let is_in_words = self.what.contains(char::is_whitespace) && !Path::new(&self.what).exists();
+        if self.agent.is_none() && is_in_words {
+            return Err(Failure::NoItems(self.what));
+        }
         let items = match self.is_task() {
             true => None,
             false => Some(read_items(&Source::new(Some(PathBuf::from(&self.what))))?),

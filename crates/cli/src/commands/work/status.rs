@@ -17,7 +17,7 @@ Examples:
 
 A run is named by its id, by the start of it, or by its item, whose newest run is meant.
 
-Exit codes: 0 shown, 2 cannot be shown.";
+Exit codes: 0 shown, 1 there is no such run, 2 cannot be shown.";
 
 /// List the runs of the workspace: what is over, what is held, what goes on
 #[derive(Debug, Args)]

@@ -17,8 +17,8 @@ use crealeph_verify::{
 
 use super::key::control;
 use super::place::Place;
-use crate::commands::Verdict;
 use crate::commands::ledger::read_keys;
+use crate::commands::{Verdict, tell_finding};
 use crate::failure::Failure;
 use crate::input::Source;
 use crate::output::Output;
@@ -115,7 +115,7 @@ impl Verify {
         let is_json = self.place.at.json || !output.is_for_person();
         match self.check() {
             Ok(checked) => tell(&checked, is_json, output),
-            Err(Stop::Finding(finding)) => tell_finding(&finding, is_json, output),
+            Err(Stop::Finding(finding)) => tell_finding(&finding, "place", is_json, output),
             Err(Stop::Failure(failure)) => Err(failure),
         }
     }
@@ -126,11 +126,11 @@ impl Verify {
         let folder = folder.ok_or_else(|| Failure::NotFound(file.clone()))?;
         let mut keys = read_keys(&self.key)?;
         if keys.is_empty() {
+            let own = control(&self.place.folder()?);
             eprintln!(
                 "checking with the keys of the workspace itself; give --key to check with one that you kept"
             );
             let keyring = self.place.settle()?.keys;
-            let own = control(&self.place.folder()?);
             for key in Signer::known(&own, &keyring).map_err(Failure::from)?.verifier_keys() {
                 keys.push(VerifierKey::parse(&key).map_err(Failure::VerifierKey)?);
             }
@@ -155,7 +155,10 @@ impl Verify {
 fn read_and_verify(file: &Path, keys: &[VerifierKey]) -> Result<VerifiedReceipt, Stop> {
     let envelope = file.with_file_name(ENVELOPE_FILE);
     let receipt = Source::new(Some(file.to_owned())).read_bounded(MAX_RECEIPT_BYTES)?;
-    let envelope = Source::new(Some(envelope)).read_bounded(MAX_ENVELOPE_BYTES)?;
+    let envelope = match Source::new(Some(envelope)).read_bounded(MAX_ENVELOPE_BYTES) {
+        Err(Failure::NotFound(path)) => return Err(Failure::NoStatement(path).into()),
+        read => read?,
+    };
     Ok(verify_receipt(&receipt, &envelope, keys)?)
 }
 
@@ -344,21 +347,4 @@ fn tell(checked: &Checked, is_json: bool, output: &mut Output) -> Result<Verdict
         })?;
     }
     Ok(Verdict::Good)
-}
-
-fn tell_finding(finding: &Finding, is_json: bool, output: &mut Output) -> Result<Verdict, Failure> {
-    if is_json {
-        let mut line = String::new();
-        let mut object = ObjectWriter::new(&mut line);
-        object.raw("ok", "false").text("kind", finding.kind.as_str());
-        if let Some(place) = finding.seq {
-            object.raw("place", &place.to_string());
-        }
-        object.text("message", &finding.what);
-        object.end();
-        output.line(&line)?;
-    } else {
-        output.line(&finding.to_string())?;
-    }
-    Ok(Verdict::Bad)
 }

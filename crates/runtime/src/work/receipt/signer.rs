@@ -27,6 +27,9 @@ pub struct Signer {
 /// Why a workspace cannot sign.
 #[derive(Debug, thiserror::Error)]
 pub enum SignerError {
+    /// No run has signed anything yet.
+    #[error("no run has taken place in `{}`, so there are no keys; give the public key that you kept with --key", .0.display())]
+    Missing(PathBuf),
     /// Its keys.
     #[error(transparent)]
     Keys(#[from] KeyError),
@@ -64,8 +67,10 @@ impl Signer {
     /// When there is none, or others can read the keys.
     pub fn known(control: &Path, keys: &Path) -> Result<Self, SignerError> {
         let path = control.join(NAME_FILE);
-        let text =
-            fs::read_to_string(&path).map_err(|source| SignerError::Name { path: path.clone(), source })?;
+        let text = fs::read_to_string(&path).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => SignerError::Missing(control.to_owned()),
+            _ => SignerError::Name { path: path.clone(), source },
+        })?;
         Ok(Signer { name: parse_name(&text).ok_or(SignerError::Damaged(path))?, keys: Keyring::load(keys)? })
     }
 
