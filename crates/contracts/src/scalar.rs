@@ -1,6 +1,8 @@
 //! The contracts' scalars: identifiers, texts, counts and measures. Each can only hold what is legal (R2, R6).
 
+use std::borrow::Borrow;
 use std::fmt;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -72,9 +74,10 @@ impl Literal {
 
 macro_rules! identifiers {
     ($( $(#[doc = $about:literal])* $name:ident, )*) => { $(
+        // Shared, because an identifier is passed on far more often than it is made.
         $(#[doc = $about])*
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub struct $name(Box<str>);
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// Takes a text that is a legal identifier (R2).
@@ -94,6 +97,12 @@ macro_rules! identifiers {
         impl From<Literal> for $name {
             fn from(literal: Literal) -> Self {
                 $name(literal.0.into())
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
             }
         }
 
