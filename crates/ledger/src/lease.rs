@@ -6,27 +6,27 @@
 //! while its token is the current one, so whoever lost a lease without noticing writes nothing.
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crealeph_contracts::entry::Draft;
-use crealeph_contracts::scalar::{Name, TenantId};
+use crealeph_contracts::scalar::{ExecutionId, Name, TenantId};
 
+use crate::clock::Clock;
 use crate::error::LedgerError;
+use crate::heart::Heartbeat;
 use crate::ledger::Ledger;
-use crate::pending::Outcome;
-use crate::position::Millis;
+use crate::pending::{Answer, Outcome};
+use crate::position::{Millis, Seq};
 use crate::proposed::NewId;
-use crate::store::LeaseRow;
-use crate::writer::Fence;
+use crate::store::{Claimed, LeaseRow, Transaction, Wanted};
+use crate::writer::{Fence, Job, Task};
 
 /// The longest time a lease may be taken or renewed for.
 pub const MAX_LEASE: Duration = Duration::from_hours(24);
 /// How long a lease that ran out is remembered before its row is removed.
-const FORGET_AFTER_MS: i64 = 3_600_000;
-/// A heartbeat renews this often within the time of its lease.
-const BEATS: u32 = 4;
+pub(crate) const FORGET_AFTER_MS: i64 = 3_600_000;
+/// How many leases are taken from one search for such to the next.
+const FORGET_EVERY: i64 = 64;
 
 /// Grows with every lease that is taken in a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +39,11 @@ impl Token {
 
     pub(crate) fn as_i64(self) -> i64 {
         self.0
+    }
+
+    /// Leases that ran out long ago are looked for now and then.
+    pub(crate) fn is_time_to_forget(self) -> bool {
+        self.0 % FORGET_EVERY == 0
     }
 }
 
@@ -73,6 +78,10 @@ impl Lease {
         self.token
     }
 
+    pub(crate) fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
     fn fence(&self, is_last: bool) -> Fence {
         Fence { name: self.name.clone(), token: self.token, is_last }
     }
@@ -104,7 +113,7 @@ pub enum Claim {
 impl LeaseRow {
     /// Whose it is at a time; nobody's when its time is over. A clock that fell back by more than the lease was taken
     /// for would keep a dead holder's alive for long: then it is nobody's either, and the token guards the rest.
-    fn holder_at(&self, now: Millis) -> Option<Holder> {
+    pub(crate) fn holder_at(&self, now: Millis) -> Option<Holder> {
         let remaining = self.until.get().saturating_sub(now.get());
         let is_held = remaining > 0 && remaining <= self.ttl_ms.saturating_mul(2);
         is_held.then(|| Holder {
@@ -125,26 +134,48 @@ impl Ledger {
         holder: &Name,
         ttl: Duration,
     ) -> Result<Claim, LedgerError> {
+        // It is overtaken only by what it was told to look out for.
+        self.claim(tenant, name, holder, ttl, None)?.ok_or(LedgerError::Closed)
+    }
+
+    /// The same, unless the log has an entry of this execution after this place; then `None`.
+    pub fn take_lease_unless(
+        &self,
+        tenant: &TenantId,
+        name: &Name,
+        holder: &Name,
+        ttl: Duration,
+        overtaken: (&ExecutionId, Seq),
+    ) -> Result<Option<Claim>, LedgerError> {
+        let (execution, after) = overtaken;
+        self.claim(tenant, name, holder, ttl, Some((execution.clone(), after)))
+    }
+
+    fn claim(
+        &self,
+        tenant: &TenantId,
+        name: &Name,
+        holder: &Name,
+        ttl: Duration,
+        unless: Option<(ExecutionId, Seq)>,
+    ) -> Result<Option<Claim>, LedgerError> {
         let ttl_ms = checked_ms(ttl)?;
-        let mut claim = None;
-        self.write_lease(tenant, &mut |transaction| {
-            // Whoever takes the next token waits for the one before it, so only one finds the name free.
-            let token = transaction.next_token(tenant)?;
-            let now = transaction.time(&self.inner().clock)?;
-            let held = transaction.lease(tenant, name)?.and_then(|row| row.holder_at(now));
-            claim = Some(match held {
-                Some(holder) => Claim::Held(holder),
-                None => {
-                    let until = Millis::new(now.get() + ttl_ms);
-                    let row = LeaseRow { name: name.clone(), holder: holder.clone(), token, until, ttl_ms };
-                    transaction.forget_leases(tenant, Millis::new(now.get() - FORGET_AFTER_MS))?;
-                    transaction.put_lease(tenant, &row)?;
-                    Claim::Taken(Lease { tenant_id: tenant.clone(), name: name.clone(), token, ttl })
-                }
-            });
-            Ok(())
-        })?;
-        claim.ok_or(LedgerError::Closed)
+        let wanted = Wanted { name: name.clone(), holder: holder.clone(), ttl_ms, unless };
+        let changed = self.change_lease(tenant, Change::Take(wanted))?;
+        Ok(match changed {
+            Changed::Claimed(Claimed::Taken(token)) => {
+                Some(Claim::Taken(Lease { tenant_id: tenant.clone(), name: name.clone(), token, ttl }))
+            }
+            Changed::Claimed(Claimed::Held(holder)) => Some(Claim::Held(holder)),
+            Changed::Claimed(Claimed::Overtaken) | Changed::Done => None,
+        })
+    }
+
+    /// Lets the writing thread change a lease: it goes into a commit with whatever else waits.
+    fn change_lease(&self, tenant: &TenantId, change: Change) -> Result<Changed, LedgerError> {
+        let (answer, pending) = Answer::pair();
+        self.send(Job { tenant_id: tenant.clone(), task: Task::Lease(change, answer) })?;
+        pending.wait()
     }
 
     /// Who holds a lease, if anyone does.
@@ -162,22 +193,15 @@ impl Ledger {
 
     /// Holds a lease for its whole time again, from now. One that ran out and that nobody took is held again.
     pub fn renew_lease(&self, lease: &Lease) -> Result<(), LedgerError> {
-        let ttl_ms = checked_ms(lease.ttl)?;
-        self.write_lease(&lease.tenant_id, &mut |transaction| {
-            let row = transaction.lease(&lease.tenant_id, &lease.name)?;
-            let row = current(row, &lease.name, lease.token)?;
-            let until = Millis::new(transaction.time(&self.inner().clock)?.get() + ttl_ms);
-            transaction.put_lease(&lease.tenant_id, &LeaseRow { until, ..row })
-        })
+        let Lease { tenant_id, name, token, ttl } = lease;
+        let renewal = Change::Renew { name: name.clone(), token: *token, ttl_ms: checked_ms(*ttl)? };
+        self.change_lease(tenant_id, renewal).map(|_| ())
     }
 
     /// Gives a lease back; others may take it at once. A lease that was lost is nobody's to give, and left alone.
     pub fn release_lease(&self, lease: &Lease) -> Result<(), LedgerError> {
-        self.write_lease(&lease.tenant_id, &mut |transaction| {
-            transaction.drop_lease(&lease.tenant_id, &lease.name, lease.token)
-        })?;
-        self.announce(&lease.tenant_id);
-        Ok(())
+        let Lease { tenant_id, name, token, .. } = lease;
+        self.change_lease(tenant_id, Change::Release { name: name.clone(), token: *token }).map(|_| ())
     }
 
     /// Appends as [`Ledger::append_as`], but only while the lease is held: [`LedgerError::LeaseLost`] where someone
@@ -191,14 +215,49 @@ impl Ledger {
         self.append_fenced(&lease.tenant_id, batch, Some(lease.fence(true)))
     }
 
-    /// Renews a lease from a thread of its own until the heartbeat is dropped or the lease is lost.
+    /// Renews a lease until the heartbeat is dropped or the lease is lost.
     pub fn keep_lease(&self, lease: &Lease) -> Result<Heartbeat, LedgerError> {
-        let pulse = Arc::new(Pulse::default());
-        let (ledger, lease, own) = (self.clone(), lease.clone(), Arc::clone(&pulse));
-        let beat = move || own.beat(&ledger, &lease);
-        let thread = std::thread::Builder::new().name("ledger-heartbeat".to_owned()).spawn(beat);
-        let thread = thread.map_err(|error| self.failed(&error))?;
-        Ok(Heartbeat { pulse, thread: Some(thread) })
+        self.inner().heart.keep(self, lease)
+    }
+}
+
+/// What the writing thread is to do with a lease.
+#[derive(Debug)]
+pub(crate) enum Change {
+    Take(Wanted),
+    Renew { name: Name, token: Token, ttl_ms: i64 },
+    Release { name: Name, token: Token },
+}
+
+/// What it came to.
+#[derive(Debug)]
+pub(crate) enum Changed {
+    Claimed(Claimed),
+    Done,
+}
+
+/// Changes a lease. The inner error is the caller's own; the outer one ends the transaction.
+pub(crate) fn apply(
+    transaction: &mut dyn Transaction,
+    tenant: &TenantId,
+    change: &Change,
+    clock: &Clock,
+) -> Result<Result<Changed, LedgerError>, LedgerError> {
+    match change {
+        Change::Take(wanted) => Ok(Ok(Changed::Claimed(transaction.claim_lease(tenant, wanted, clock)?))),
+        Change::Renew { name, token, ttl_ms } => {
+            let row = match current(transaction.lease(tenant, name)?, name, *token) {
+                Ok(row) => row,
+                Err(lost) => return Ok(Err(lost)),
+            };
+            let until = Millis::new(transaction.time(clock)?.get() + ttl_ms);
+            transaction.extend_lease(tenant, &LeaseRow { until, ..row })?;
+            Ok(Ok(Changed::Done))
+        }
+        Change::Release { name, token } => {
+            transaction.drop_leases(tenant, &[(name, *token)])?;
+            Ok(Ok(Changed::Done))
+        }
     }
 }
 
@@ -221,61 +280,5 @@ fn checked_ms(ttl: Duration) -> Result<i64, LedgerError> {
             found: usize::try_from(ttl.as_millis()).unwrap_or(usize::MAX),
             limit: MAX_LEASE.as_millis() as usize,
         }),
-    }
-}
-
-#[derive(Debug, Default)]
-struct Pulse {
-    state: Mutex<PulseState>,
-    ended: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct PulseState {
-    is_over: bool,
-    is_lost: bool,
-}
-
-impl Pulse {
-    fn beat(&self, ledger: &Ledger, lease: &Lease) {
-        let pause = lease.ttl / BEATS;
-        loop {
-            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let waited = self.ended.wait_timeout_while(state, pause, |state| !state.is_over);
-            if waited.unwrap_or_else(PoisonError::into_inner).0.is_over {
-                return;
-            }
-            // Other trouble may pass, and if it does not, the append meets it too.
-            if matches!(ledger.renew_lease(lease), Err(LedgerError::LeaseLost { .. })) {
-                self.state.lock().unwrap_or_else(PoisonError::into_inner).is_lost = true;
-                return;
-            }
-        }
-    }
-}
-
-/// Renews a lease while it lives.
-#[derive(Debug)]
-#[must_use = "the lease is renewed only while this lives"]
-pub struct Heartbeat {
-    pulse: Arc<Pulse>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Heartbeat {
-    /// Whether the lease was found to be someone else's; going on is then in vain.
-    pub fn is_lost(&self) -> bool {
-        self.pulse.state.lock().unwrap_or_else(PoisonError::into_inner).is_lost
-    }
-}
-
-impl Drop for Heartbeat {
-    fn drop(&mut self) {
-        self.pulse.state.lock().unwrap_or_else(PoisonError::into_inner).is_over = true;
-        self.pulse.ended.notify_all();
-        if let Some(thread) = self.thread.take() {
-            // A heartbeat that panicked has stopped, which is all that is wanted.
-            let _ = thread.join();
-        }
     }
 }

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use crealeph_contracts::entry::Draft;
@@ -20,17 +20,17 @@ use crate::clock::Clock;
 use crate::entry::{Content, Stored};
 use crate::error::{AppendError, LedgerError, Refusal};
 use crate::follow::{Growth, Watch};
+use crate::heart::Heart;
 use crate::limits::Limits;
 use crate::pending::{Answer, Outcome, Pending};
 use crate::plan::Prepared;
-use crate::pool::Pool;
 use crate::position::Seq;
 use crate::postgresql::Postgres;
 use crate::read::{self, Cursor, Direction, Filter, Lineage, Order, Page};
 use crate::reserved::reserved_in;
 use crate::sqlite::Sqlite;
 use crate::store::{Backend, Head, Reads, Unwritten, Work, Writer};
-use crate::writer::{self, Job};
+use crate::writer::{self, Batch, Job};
 
 /// Where a ledger lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,16 +88,27 @@ impl Default for Options {
 #[derive(Clone)]
 pub struct Ledger(Arc<Inner>);
 
+/// A ledger that is not kept open by whoever has this.
+pub(crate) struct WeakLedger(Weak<Inner>);
+
+impl WeakLedger {
+    pub(crate) fn upgrade(&self) -> Option<Ledger> {
+        self.0.upgrade().map(Ledger)
+    }
+}
+
 pub(crate) struct Inner {
     pub backend: Box<dyn Backend>,
     pub limits: Limits,
     pub clock: Clock,
     pub keys: PathBuf,
-    leasing: Pool<Box<dyn Writer>>,
-    writers: Mutex<Vec<WritingThread>>,
+    writers: OnceLock<Vec<WritingThread>>,
+    /// Held while the writing threads are started.
+    starting: Mutex<()>,
     /// Idle connections for what is written beside the writing threads.
     spare: Mutex<Vec<Box<dyn Writer>>>,
     growth: Arc<Growth>,
+    pub heart: Heart,
     listener: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -137,16 +148,16 @@ impl Ledger {
             Location::File(file) => Box::new(Sqlite::open(file, options.limits.wait_ms)?),
             Location::Postgres(url) => Box::new(Postgres::open(url, options.limits.wait_ms)?),
         };
-        let leasing = Pool::of(backend.writers());
         Ok(Ledger(Arc::new(Inner {
             backend,
-            leasing,
             limits: options.limits,
             clock: options.clock,
             keys,
-            writers: Mutex::new(Vec::new()),
+            writers: OnceLock::new(),
+            starting: Mutex::new(()),
             spare: Mutex::new(Vec::new()),
             growth: Arc::new(Growth::default()),
+            heart: Heart::default(),
             listener: Mutex::new(None),
         })))
     }
@@ -165,11 +176,11 @@ impl Ledger {
     pub fn append(&self, tenant: &TenantId, batch: Vec<Draft>) -> Outcome {
         unreserved(&batch)?;
         let (answer, pending) = Answer::pair();
-        self.send(self.job(tenant, batch, answer)?)?;
+        self.send(Job::append(tenant, self.batch(batch, answer)?))?;
         pending.wait()
     }
 
-    /// Hands a batch to the writer, waiting for room.
+    /// Hands something to the writer, waiting for room.
     pub(crate) fn send(&self, job: Job) -> Result<(), LedgerError> {
         let sender = self.writing_thread(&job.tenant_id)?;
         sender.send(job).map_err(|_| LedgerError::Closed)
@@ -179,7 +190,7 @@ impl Ledger {
     pub fn submit(&self, tenant: &TenantId, batch: Vec<Draft>) -> Result<Pending, AppendError> {
         unreserved(&batch)?;
         let (answer, pending) = Answer::pair();
-        let job = self.job(tenant, batch, answer)?;
+        let job = Job::append(tenant, self.batch(batch, answer)?);
         match self.writing_thread(tenant)?.try_send(job) {
             Ok(()) => Ok(pending),
             Err(TrySendError::Full(_)) => {
@@ -190,12 +201,7 @@ impl Ledger {
     }
 
     /// Makes a batch ready on the caller's thread: normal form, bounds.
-    pub(crate) fn job(
-        &self,
-        tenant: &TenantId,
-        batch: Vec<Draft>,
-        answer: Answer,
-    ) -> Result<Job, AppendError> {
+    pub(crate) fn batch(&self, batch: Vec<Draft>, answer: Answer) -> Result<Batch, AppendError> {
         let limits = &self.0.limits;
         let too_large = |position, what, found, limit| {
             let refusal = Refusal::TooLarge { what, found, limit };
@@ -226,30 +232,43 @@ impl Ledger {
             }
             entries.push(Prepared::of(content));
         }
-        Ok(Job { tenant_id: tenant.clone(), entries, fence: None, answer })
+        Ok(Batch { entries, fence: None, answer })
     }
 
     /// The thread that writes for this tenant; the threads are started by the first append.
-    fn writing_thread(&self, tenant: &TenantId) -> Result<SyncSender<Job>, LedgerError> {
+    fn writing_thread(&self, tenant: &TenantId) -> Result<&SyncSender<Job>, LedgerError> {
+        let writers = match self.0.writers.get() {
+            Some(writers) => writers,
+            None => {
+                let _starting = self.0.starting.lock().unwrap_or_else(PoisonError::into_inner);
+                match self.0.writers.get() {
+                    Some(writers) => writers,
+                    None => {
+                        let started = self.start_writing()?;
+                        self.0.writers.get_or_init(|| started)
+                    }
+                }
+            }
+        };
+        let hash =
+            tenant.as_str().bytes().fold(0usize, |hash, byte| hash.wrapping_mul(31) ^ usize::from(byte));
+        let writer = writers.get(hash % writers.len().max(1));
+        writer.map(|writer| &writer.jobs).ok_or(LedgerError::Closed)
+    }
+
+    fn start_writing(&self) -> Result<Vec<WritingThread>, LedgerError> {
         let inner = &self.0;
-        let mut writers = inner.writers.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = inner.backend.writers().max(1);
-        while writers.len() < count {
+        let start = |_| {
             let writer = inner.backend.writer()?;
-            let (sender, receiver) = sync_channel(inner.limits.waiting_batches.max(1));
+            let (jobs, receiver) = sync_channel(inner.limits.waiting_batches.max(1));
             let (clock, growth) = (inner.clock.clone(), Arc::clone(&inner.growth));
             let thread = std::thread::Builder::new()
                 .name("ledger-writer".to_owned())
                 .spawn(move || writer::run(writer, &receiver, &clock, &growth))
                 .map_err(|error| self.failed(&error))?;
-            writers.push(WritingThread { jobs: sender, thread });
-        }
-        let hash =
-            tenant.as_str().bytes().fold(0usize, |hash, byte| hash.wrapping_mul(31) ^ usize::from(byte));
-        match writers.get(hash % count) {
-            Some(writer) => Ok(writer.jobs.clone()),
-            None => Err(LedgerError::Closed),
-        }
+            Ok(WritingThread { jobs, thread })
+        };
+        (0..inner.backend.writers().max(1)).map(start).collect()
     }
 
     pub(crate) fn failed(&self, error: &dyn fmt::Display) -> LedgerError {
@@ -275,7 +294,7 @@ impl Ledger {
     /// Writes beside the writing thread, in a transaction of its own: for what is rare.
     pub(crate) fn write(&self, tenant: &TenantId, work: Work<'_>) -> Result<(), LedgerError> {
         let mut writer = self.spare_writer()?;
-        writer.transact(Some(tenant), work).map_err(|unwritten| match unwritten {
+        writer.transact(Some(tenant), false, work).map_err(|unwritten| match unwritten {
             Unwritten::Nothing(error) | Unwritten::Unknown(error) => error,
         })?;
         let mut spare = self.0.spare.lock().unwrap_or_else(PoisonError::into_inner);
@@ -288,31 +307,6 @@ impl Ledger {
     fn spare_writer(&self) -> Result<Box<dyn Writer>, LedgerError> {
         let idle = self.0.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
         idle.map_or_else(|| self.0.backend.writer(), Ok)
-    }
-
-    /// Wakes whoever follows a tenant, here and in other processes.
-    pub(crate) fn announce(&self, tenant: &TenantId) {
-        let tenants = [tenant.clone()];
-        self.0.growth.announce(&tenants);
-        if let Some(writer) = self.0.spare.lock().unwrap_or_else(PoisonError::into_inner).last_mut() {
-            writer.announce(&tenants);
-        }
-    }
-
-    /// Writes what only leases are: on a connection that is kept for it, since that happens for every piece of work.
-    pub(crate) fn write_lease(&self, tenant: &TenantId, work: Work<'_>) -> Result<(), LedgerError> {
-        let Inner { backend, leasing, limits, .. } = &*self.0;
-        let busy = || LedgerError::Busy { place: self.place().to_owned(), wait_ms: limits.wait_ms };
-        leasing.with(
-            limits.wait_ms,
-            busy,
-            || backend.lease_writer(),
-            |writer| {
-                writer.transact(Some(tenant), work).map_err(|unwritten| match unwritten {
-                    Unwritten::Nothing(error) | Unwritten::Unknown(error) => error,
-                })
-            },
-        )
     }
 
     /// The entry of an id.
@@ -412,6 +406,10 @@ impl Ledger {
     pub(crate) fn inner(&self) -> &Inner {
         &self.0
     }
+
+    pub(crate) fn downgrade(&self) -> WeakLedger {
+        WeakLedger(Arc::downgrade(&self.0))
+    }
 }
 
 /// Refuses what only CreAleph writes.
@@ -428,7 +426,8 @@ fn unreserved(batch: &[Draft]) -> Result<(), AppendError> {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.growth.close();
-        let writers = std::mem::take(self.writers.get_mut().unwrap_or_else(PoisonError::into_inner));
+        self.heart.stop();
+        let writers = self.writers.take().unwrap_or_default();
         for WritingThread { jobs, thread } in writers {
             drop(jobs);
             // A writer that panicked has answered nobody; there is nothing left to tell.

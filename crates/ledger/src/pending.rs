@@ -1,4 +1,4 @@
-//! The answer to a batch that waits for the writer: a thread may wait for it, a task may await it. No runtime is
+//! The answer to whoever waits for the writer: a thread may wait for it, a task may await it. No runtime is
 //! needed for either, so the ledger works under any of them and under none.
 
 use std::future::Future;
@@ -12,26 +12,26 @@ use crate::plan::Appended;
 /// What a batch comes to.
 pub type Outcome = Result<Vec<Appended>, AppendError>;
 
-#[derive(Debug, Default)]
-struct Slot {
-    outcome: Option<Outcome>,
+#[derive(Debug)]
+struct Slot<T, E> {
+    outcome: Option<Result<T, E>>,
     waker: Option<Waker>,
 }
 
-#[derive(Debug, Default)]
-struct Shared {
-    slot: Mutex<Slot>,
+#[derive(Debug)]
+struct Shared<T, E> {
+    slot: Mutex<Slot<T, E>>,
     answered: Condvar,
 }
 
-/// A batch on its way. Dropping it does not take the batch back.
+/// A batch, or something else to write, on its way. Dropping it does not take it back.
 #[derive(Debug)]
-#[must_use = "the batch is not known to be written until the answer is there"]
-pub struct Pending(Arc<Shared>);
+#[must_use = "nothing is known to be written until the answer is there"]
+pub struct Pending<T = Vec<Appended>, E = AppendError>(Arc<Shared<T, E>>);
 
-impl Pending {
+impl<T, E> Pending<T, E> {
     /// Waits for the answer on this thread.
-    pub fn wait(self) -> Outcome {
+    pub fn wait(self) -> Result<T, E> {
         let mut slot = self.0.slot.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(outcome) = slot.outcome.take() {
@@ -42,10 +42,10 @@ impl Pending {
     }
 }
 
-impl Future for Pending {
-    type Output = Outcome;
+impl<T, E> Future for Pending<T, E> {
+    type Output = Result<T, E>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut slot = self.0.slot.lock().unwrap_or_else(PoisonError::into_inner);
         match slot.outcome.take() {
             Some(outcome) => Poll::Ready(outcome),
@@ -59,19 +59,22 @@ impl Future for Pending {
 
 /// The writer's side: answers once, and says that the ledger was closed where it never came to it.
 #[derive(Debug)]
-pub(crate) struct Answer(Option<Arc<Shared>>);
+pub(crate) struct Answer<T = Vec<Appended>, E = AppendError>(Option<Arc<Shared<T, E>>>)
+where
+    E: From<LedgerError>;
 
-impl Answer {
-    pub(crate) fn pair() -> (Answer, Pending) {
-        let shared = Arc::new(Shared::default());
+impl<T, E: From<LedgerError>> Answer<T, E> {
+    pub(crate) fn pair() -> (Answer<T, E>, Pending<T, E>) {
+        let slot = Mutex::new(Slot { outcome: None, waker: None });
+        let shared = Arc::new(Shared { slot, answered: Condvar::new() });
         (Answer(Some(Arc::clone(&shared))), Pending(shared))
     }
 
-    pub(crate) fn give(mut self, outcome: Outcome) {
+    pub(crate) fn give(mut self, outcome: Result<T, E>) {
         self.settle(outcome);
     }
 
-    fn settle(&mut self, outcome: Outcome) {
+    fn settle(&mut self, outcome: Result<T, E>) {
         let Some(shared) = self.0.take() else { return };
         let waker = {
             let mut slot = shared.slot.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,7 +88,7 @@ impl Answer {
     }
 }
 
-impl Drop for Answer {
+impl<T, E: From<LedgerError>> Drop for Answer<T, E> {
     fn drop(&mut self) {
         self.settle(Err(LedgerError::Closed.into()));
     }

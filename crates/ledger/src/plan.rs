@@ -9,7 +9,7 @@ use crealeph_contracts::Valid;
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::execution_event::{EntryRef, ExecutionEvent, ExecutionState, rests_on_ledger};
 use crealeph_contracts::json::{self, ObjectWriter};
-use crealeph_contracts::scalar::{LedgerId, RobotId, TenantId};
+use crealeph_contracts::scalar::{ClientKey, LedgerId, RobotId, TenantId};
 use crealeph_contracts::violation::{Code, Report};
 use crealeph_decision::execution::{self, EventFingerprint, Verdict};
 
@@ -206,8 +206,8 @@ impl<'a> From<&'a Row> for Parent<'a> {
 /// Where among the planned rows an entry is found.
 #[derive(Default)]
 struct Staged {
-    ids: HashMap<Box<str>, usize>,
-    keys: HashMap<Box<str>, usize>,
+    ids: HashMap<LedgerId, usize>,
+    keys: HashMap<ClientKey, usize>,
     events: BTreeMap<EventIdentity, usize>,
     last_events: BTreeMap<(String, String), usize>,
 }
@@ -269,9 +269,9 @@ impl<'a> View<'a> {
     fn add(&mut self, new: New, id: LedgerId, seq: Seq, created_at: Millis, event: Option<&EventIdentity>) {
         let New { content, execution, attempt, reach, parents } = new;
         let place = self.rows.len();
-        self.staged.ids.insert(id.as_str().into(), place);
+        self.staged.ids.insert(id.clone(), place);
         if let Some(key) = &content.key {
-            self.staged.keys.insert(key.as_str().into(), place);
+            self.staged.keys.insert(key.clone(), place);
         }
         if let Some(event) = event {
             self.staged.events.insert(event.clone(), place);

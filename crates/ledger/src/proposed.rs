@@ -11,7 +11,7 @@ use crate::identity::IdSource;
 use crate::ledger::Ledger;
 use crate::pending::{Answer, Outcome};
 use crate::position::{Millis, Seq};
-use crate::writer::Fence;
+use crate::writer::{Fence, Job};
 
 /// An id that no entry has yet: a UUID of version 7. Only the ledger makes one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,12 +58,12 @@ impl Ledger {
     ) -> Outcome {
         let (ids, drafts): (Vec<Option<NewId>>, Vec<Draft>) = batch.into_iter().unzip();
         let (answer, pending) = Answer::pair();
-        let mut job = self.job(tenant, drafts, answer)?;
-        job.fence = fence;
-        for (entry, id) in job.entries.iter_mut().zip(ids) {
+        let mut batch = self.batch(drafts, answer)?;
+        batch.fence = fence;
+        for (entry, id) in batch.entries.iter_mut().zip(ids) {
             entry.proposed = id.map(|NewId(id)| id);
         }
-        self.send(job)?;
+        self.send(Job::append(tenant, batch))?;
         pending.wait()
     }
 

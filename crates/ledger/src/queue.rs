@@ -1,12 +1,16 @@
-//! The batches that wait for the writer, and when a group of them is large enough to be committed.
+//! What waits for the writer, and when a group of it is large enough to be committed.
 //!
-//! Callers that wait for their answer before they send again come in two halves: one is being written while the
-//! other waits, and every commit carries half of what it could. So where batches came during a commit, the next
-//! group gives those who were just answered a moment to come back: a share of what the commit took, and not again for a
-//! while where it was in vain. Whoever writes alone never waits.
+//! A durable commit costs much and carries any number of batches. Where the database is near, whoever comes while a
+//! group is being written joins it; that ends when nobody waits, when the group is large, or when its commit is a small
+//! part of its time already and more would only make the first ones wait. Where every question to the database is a
+//! message to a server, a group is asked about and written once, so it is gathered before: those who were answered last
+//! are given a moment to come back, as long as they keep coming. Whoever writes alone never waits for others.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::collections::VecDeque;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
+
+use crealeph_contracts::scalar::TenantId;
 
 use crate::writer::Job;
 
@@ -14,86 +18,119 @@ use crate::writer::Job;
 const GROUP_ENTRIES: usize = 4_096;
 /// A group is closed when it has this many bytes of payloads.
 const GROUP_BYTES: usize = 16 << 20;
-/// The longest moment that callers are given to come back, and its share of the last commit's time.
-const MAX_PAUSE: Duration = Duration::from_millis(2);
-const PAUSE_SHARE: u32 = 4;
-/// How many groups are closed without a pause after many in vain.
-const MAX_SKIPPED: u32 = 64;
+/// A group is closed when writing it has taken this many times what a commit takes.
+const COMMITS_WORTH: u32 = 6;
+/// How long a gap between those who come back may be, and how long they are waited for, in commits.
+const MAX_GAP: Duration = Duration::from_micros(200);
+const GATHERING: u32 = 2;
+/// How much that belongs to other groups is put aside while one is being written.
+const MAX_ASIDE: usize = 1_024;
 
 pub(crate) struct Queue<'a> {
     jobs: &'a Receiver<Job>,
-    waiting: Vec<Job>,
+    waiting: VecDeque<Job>,
+    /// What a commit takes, as far as is known.
+    commit: Duration,
+    /// The database is far away.
+    is_far: bool,
+    /// How many waited or were answered when the last group ended.
+    around: usize,
+}
+
+/// What is written together.
+pub(crate) struct Group {
+    /// The only tenant, where a transaction has but one.
+    pub tenant_id: Option<TenantId>,
+    /// It changes no log, only leases, which need not survive what their holders do not.
+    pub is_leases_only: bool,
+    start: Instant,
+    jobs: usize,
     entries: usize,
     bytes: usize,
-    /// How many batches may come, and how long they are waited for.
-    expected: usize,
-    pause: Duration,
-    skipped: u32,
-    to_skip: u32,
+    is_closed: bool,
+}
+
+impl Group {
+    fn is_full(&self, commit: Duration) -> bool {
+        let is_large = self.entries >= GROUP_ENTRIES || self.bytes >= GROUP_BYTES;
+        self.is_closed || is_large || (self.entries > 0 && self.start.elapsed() > commit * COMMITS_WORTH)
+    }
+
+    fn takes(&self, job: &Job) -> bool {
+        let is_its_tenant = self.tenant_id.as_ref().is_none_or(|tenant| *tenant == job.tenant_id);
+        is_its_tenant && (job.is_lease() || !self.is_leases_only)
+    }
 }
 
 impl<'a> Queue<'a> {
-    pub(crate) fn new(jobs: &'a Receiver<Job>) -> Queue<'a> {
-        let pause = Duration::ZERO;
-        Queue { jobs, waiting: Vec::new(), entries: 0, bytes: 0, expected: 0, pause, skipped: 0, to_skip: 0 }
+    pub(crate) fn new(jobs: &'a Receiver<Job>, is_far: bool) -> Queue<'a> {
+        Queue { jobs, waiting: VecDeque::new(), commit: Duration::ZERO, is_far, around: 0 }
     }
 
-    /// The next batches to commit together; `None` when every sender is gone.
-    pub(crate) fn next_group(&mut self) -> Option<Vec<Job>> {
+    /// Waits until there is something to write, and opens a group for it; `None` when every sender is gone.
+    pub(crate) fn next_group(&mut self, spans_tenants: bool) -> Option<Group> {
         if self.waiting.is_empty() {
-            let first = self.jobs.recv().ok()?;
-            self.push(first);
+            self.waiting.push_back(self.jobs.recv().ok()?);
         }
-        self.fill();
-        if self.waiting.len() < self.expected && !self.is_full() {
-            self.wait_for_more();
+        self.waiting.extend(self.jobs.try_iter().take(MAX_ASIDE));
+        if self.is_far {
+            self.gather();
         }
-        (self.entries, self.bytes, self.expected) = (0, 0, 0);
-        Some(std::mem::take(&mut self.waiting))
+        let tenant_id = match self.waiting.front() {
+            Some(first) if !spans_tenants => Some(first.tenant_id.clone()),
+            _ => None,
+        };
+        let mut group = Group {
+            tenant_id,
+            is_leases_only: false,
+            start: Instant::now(),
+            jobs: 0,
+            entries: 0,
+            bytes: 0,
+            is_closed: false,
+        };
+        group.is_leases_only = self.waiting.iter().filter(|job| group.takes(job)).all(Job::is_lease);
+        Some(group)
     }
 
-    /// To be called after a commit and before its callers are answered: whoever waits now waited meanwhile.
-    pub(crate) fn committed(&mut self, group: usize, took: Duration) {
-        self.fill();
-        if !self.waiting.is_empty() {
-            self.expected = self.waiting.len() + group;
-            self.pause = (took / PAUSE_SHARE).min(MAX_PAUSE);
-        }
-    }
-
-    fn wait_for_more(&mut self) {
-        if self.skipped < self.to_skip {
-            self.skipped += 1;
-            return;
-        }
-        let end = Instant::now() + self.pause;
-        while self.waiting.len() < self.expected && !self.is_full() {
-            match self.jobs.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(job) => self.push(job),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+    /// Who joins the group now; nobody when it is to be committed.
+    pub(crate) fn joining(&mut self, group: &mut Group) -> Vec<Job> {
+        let mut joining = Vec::new();
+        let mut aside = 0;
+        while aside < MAX_ASIDE && !group.is_full(self.commit) {
+            if aside == self.waiting.len() {
+                let Ok(job) = self.jobs.try_recv() else { break };
+                self.waiting.push_back(job);
+            }
+            if self.waiting.get(aside).is_some_and(|job| !group.takes(job)) {
+                aside += 1;
+                continue;
+            }
+            if let Some(job) = self.waiting.remove(aside) {
+                let (entries, bytes) = job.size();
+                (group.entries, group.bytes) = (group.entries + entries, group.bytes + bytes);
+                joining.push(job);
             }
         }
-        // Most of them is success: some callers always end, or do something else first.
-        let is_in_vain = self.waiting.len() < self.expected / 4 * 3;
-        self.to_skip = if is_in_vain { (self.to_skip * 2 + 1).min(MAX_SKIPPED) } else { 0 };
-        self.skipped = 0;
+        group.jobs += joining.len();
+        group.is_closed = self.is_far;
+        joining
     }
 
-    fn fill(&mut self) {
-        while !self.is_full()
-            && let Ok(job) = self.jobs.try_recv()
-        {
-            self.push(job);
+    /// How long the commit of a group took.
+    pub(crate) fn committed(&mut self, group: &Group, took: Duration) {
+        self.commit = (self.commit * 3 + took) / 4;
+        self.waiting.extend(self.jobs.try_iter().take(MAX_ASIDE.saturating_sub(self.waiting.len())));
+        self.around = self.waiting.len() + group.jobs;
+    }
+
+    fn gather(&mut self) {
+        let end = Instant::now() + self.commit * GATHERING;
+        while self.waiting.len() < self.around && Instant::now() < end {
+            match self.jobs.recv_timeout(MAX_GAP) {
+                Ok(job) => self.waiting.push_back(job),
+                Err(_) => break,
+            }
         }
-    }
-
-    fn push(&mut self, job: Job) {
-        self.entries += job.entries.len();
-        self.bytes += job.bytes();
-        self.waiting.push(job);
-    }
-
-    fn is_full(&self) -> bool {
-        self.entries >= GROUP_ENTRIES || self.bytes >= GROUP_BYTES
     }
 }

@@ -350,10 +350,17 @@ fn allowed_lineage<'a>(
             return Ok((lineage, true));
         }
         lineage.push(id);
-        let unknown: Vec<LedgerId> = depends_on.into_iter().filter(|id| asked.insert(id.clone())).collect();
-        if unknown.is_empty() {
+        if depends_on.iter().all(|id| asked.contains(id)) {
             continue;
         }
+        // What the other open ones rest on is asked for with it: fewer questions, each of bounded size.
+        let open_ones = open.values().flat_map(|(_, depends_on)| depends_on);
+        let unknown: Vec<LedgerId> = depends_on
+            .iter()
+            .chain(open_ones.take(MAX_LINEAGE))
+            .filter(|id| asked.insert((*id).clone()))
+            .cloned()
+            .collect();
         for Step { seq, id, robot_id, depends_on, .. } in reads.steps(head, &unknown)? {
             if robot_id == *robot {
                 open.insert(seq, (id, depends_on));

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crealeph_contracts::digest::Sha256;
-use crealeph_contracts::scalar::{LedgerId, Name, RobotId, TenantId};
+use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId, TenantId};
 
 use crate::clock::Clock;
 use crate::entry::Stored;
 use crate::error::LedgerError;
-use crate::lease::Token;
+use crate::lease::{Holder, Token};
 use crate::merkle::{Frontier, Tile};
 use crate::position::{Millis, Seq};
 use crate::reach::Reach;
@@ -131,10 +131,32 @@ pub(crate) struct LeaseRow {
     pub ttl_ms: i64,
 }
 
+/// A lease that someone asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub name: Name,
+    pub holder: Name,
+    pub ttl_ms: i64,
+    /// Not where the log has an entry of this execution after this place.
+    pub unless: Option<(ExecutionId, Seq)>,
+}
+
+/// What became of asking for a lease.
+#[derive(Clone, Debug)]
+pub(crate) enum Claimed {
+    Taken(Token),
+    Held(Holder),
+    Overtaken,
+}
+
 /// A transaction that may write.
 pub(crate) trait Transaction {
-    /// The tenant's log, made if it is new, and locked until the transaction ends.
-    fn locked_head(&mut self, tenant: &TenantId) -> Result<Head, LedgerError>;
+    /// The tenant's log, made if it is new, and those leases that are there, all locked until the transaction ends.
+    fn locked(&mut self, tenant: &TenantId, leases: &[&Name]) -> Result<(Head, Vec<LeaseRow>), LedgerError>;
+    /// The tenant's log alone.
+    fn locked_head(&mut self, tenant: &TenantId) -> Result<Head, LedgerError> {
+        Ok(self.locked(tenant, &[])?.0)
+    }
     /// Makes a log of that name for a tenant that has none, and locks it.
     fn create_head(&mut self, tenant: &TenantId, origin: &str) -> Result<Head, LedgerError>;
     /// What the log holds of what is needed.
@@ -151,14 +173,17 @@ pub(crate) trait Transaction {
     fn time(&mut self, clock: &Clock) -> Result<Millis, LedgerError>;
     /// A lease, locked until the transaction ends.
     fn lease(&mut self, tenant: &TenantId, name: &Name) -> Result<Option<LeaseRow>, LedgerError>;
-    /// The tenant's next fencing token; whoever asks too waits until the transaction ends.
-    fn next_token(&mut self, tenant: &TenantId) -> Result<Token, LedgerError>;
-    /// Writes a lease, over the one of that name.
-    fn put_lease(&mut self, tenant: &TenantId, lease: &LeaseRow) -> Result<(), LedgerError>;
-    /// Removes a lease, if it still has that token.
-    fn drop_lease(&mut self, tenant: &TenantId, name: &Name, token: Token) -> Result<(), LedgerError>;
-    /// Removes the tenant's leases that ended before a time.
-    fn forget_leases(&mut self, tenant: &TenantId, before: Millis) -> Result<(), LedgerError>;
+    /// Writes a lease under a token greater than any before, unless someone holds it or it is overtaken.
+    fn claim_lease(
+        &mut self,
+        tenant: &TenantId,
+        wanted: &Wanted,
+        clock: &Clock,
+    ) -> Result<Claimed, LedgerError>;
+    /// Moves a lease's end.
+    fn extend_lease(&mut self, tenant: &TenantId, lease: &LeaseRow) -> Result<(), LedgerError>;
+    /// Removes leases, where they still have that token.
+    fn drop_leases(&mut self, tenant: &TenantId, leases: &[(&Name, Token)]) -> Result<(), LedgerError>;
 }
 
 /// What is done in one transaction; it may be run again from the start.
@@ -175,8 +200,16 @@ pub(crate) enum Unwritten {
 
 /// A connection that writes; one thread owns it.
 pub(crate) trait Writer: Send {
-    /// Runs the work and commits it durably. On an error of the work nothing is kept.
-    fn transact(&mut self, tenant: Option<&TenantId>, work: Work<'_>) -> Result<(), Unwritten>;
+    /// Runs the work and commits it durably; leases alone only where their holders may outlive what was lost. On an error
+    /// of the work nothing is kept.
+    fn transact(
+        &mut self,
+        tenant: Option<&TenantId>,
+        is_leases_only: bool,
+        work: Work<'_>,
+    ) -> Result<(), Unwritten>;
+    /// Whether every question to the database is a message to a server.
+    fn is_far(&self) -> bool;
     /// Whether one transaction may span tenants.
     fn spans_tenants(&self) -> bool;
     /// Tells other processes that the tenant's log has grown; best effort, after the commit.
@@ -288,11 +321,6 @@ pub(crate) trait Backend: Send + Sync {
     fn place(&self) -> &str;
     /// A new writing connection.
     fn writer(&self) -> Result<Box<dyn Writer>, LedgerError>;
-
-    /// A connection for writing leases alone. They need not be durable where every holder dies with the machine.
-    fn lease_writer(&self) -> Result<Box<dyn Writer>, LedgerError> {
-        self.writer()
-    }
     /// How many writing threads are worth having.
     fn writers(&self) -> usize;
     /// Runs a question in one consistent view.

@@ -1,34 +1,48 @@
-//! The writing thread: takes every batch that waits, judges them in one transaction and commits them together, so
-//! that many callers share one durable commit. Only here is the clock read.
+//! The writing thread: takes what waits and what comes meanwhile, judges it in one transaction and commits it together,
+//! so that many callers share one durable commit. Only here is the clock read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, SendError, SyncSender, sync_channel};
 use std::time::Instant;
 
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::scalar::{LedgerId, Name, TenantId};
 
 use crate::clock::Clock;
-use crate::error::{AppendError, LedgerError};
+use crate::error::LedgerError;
 use crate::follow::Growth;
 use crate::identity::IdSource;
-use crate::lease::{self, Token};
+use crate::lease::{self, Change, Changed, Token};
 use crate::merkle::{Frontier, TILE_WIDTH, TileSource, complete_tiles};
 use crate::pending::{Answer, Outcome};
 use crate::plan::{self, Plan, Prepared};
-use crate::queue::Queue;
-use crate::store::{Addition, Head, Transaction, Unwritten, Writer};
+use crate::queue::{Group, Queue};
+use crate::store::{Addition, Head, LeaseRow, Transaction, Unwritten, Writer};
 
 /// Of how many tenants a writing thread remembers the open end of the log.
 const MAX_ENDS: usize = 256;
+/// How many callers are answered by the writing thread itself.
+const MAX_OWN_REPLIES: usize = 4;
 /// How often the outcome of a broken commit is asked for.
 const OUTCOME_QUESTIONS: usize = 5;
 
-/// A batch that waits.
+/// Something to write that waits.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub tenant_id: TenantId,
+    pub task: Task,
+}
+
+#[derive(Debug)]
+pub(crate) enum Task {
+    Append(Batch),
+    Lease(Change, Answer<Changed, LedgerError>),
+}
+
+/// Entries that are written all or not at all.
+#[derive(Debug)]
+pub(crate) struct Batch {
     pub entries: Vec<Prepared>,
     pub fence: Option<Fence>,
     pub answer: Answer,
@@ -44,48 +58,100 @@ pub(crate) struct Fence {
 }
 
 impl Job {
-    pub(crate) fn bytes(&self) -> usize {
-        self.entries.iter().map(|entry| entry.content.payload.len() + 512).sum()
+    pub(crate) fn append(tenant: &TenantId, batch: Batch) -> Job {
+        Job { tenant_id: tenant.clone(), task: Task::Append(batch) }
+    }
+
+    pub(crate) fn is_lease(&self) -> bool {
+        matches!(self.task, Task::Lease(..))
+    }
+
+    /// Entries and bytes; a lease counts as an entry.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        match &self.task {
+            Task::Append(Batch { entries, .. }) => {
+                (entries.len(), entries.iter().map(|entry| entry.content.payload.len() + 512).sum())
+            }
+            Task::Lease(..) => (1, 0),
+        }
     }
 }
 
 /// Writes until every sender is gone.
-pub(crate) fn run(mut writer: Box<dyn Writer>, jobs: &Receiver<Job>, clock: &Clock, growth: &Arc<Growth>) {
+pub(crate) fn run(writer: Box<dyn Writer>, jobs: &Receiver<Job>, clock: &Clock, growth: &Arc<Growth>) {
+    let (replies, given) = sync_channel::<Vec<Reply>>(1);
+    std::thread::scope(|scope| {
+        let give = move || given.iter().flatten().for_each(Reply::give);
+        let answering =
+            std::thread::Builder::new().name("ledger-answers".to_owned()).spawn_scoped(scope, give);
+        write_groups(writer, jobs, clock, growth, answering.is_ok().then_some(replies));
+    });
+}
+
+/// Waking many callers takes about as long as writing for them, so another thread does it while the next group is
+/// written; few are answered at once.
+fn write_groups(
+    mut writer: Box<dyn Writer>,
+    jobs: &Receiver<Job>,
+    clock: &Clock,
+    growth: &Growth,
+    answering: Option<SyncSender<Vec<Reply>>>,
+) {
     let mut memory = Memory { clock, ids: IdSource::default(), ends: BTreeMap::new() };
-    let mut queue = Queue::new(jobs);
-    while let Some(group) = queue.next_group() {
-        let mut by_tenant: BTreeMap<TenantId, Vec<Job>> = BTreeMap::new();
-        for job in group {
-            by_tenant.entry(job.tenant_id.clone()).or_default().push(job);
+    let mut queue = Queue::new(jobs, writer.is_far());
+    while let Some(group) = queue.next_group(writer.spans_tenants()) {
+        let mut together = Together::default();
+        let written = together.write(writer.as_mut(), group, &mut queue, &mut memory);
+        let Ended { replies, grown } = together.end(written);
+        match &answering {
+            Some(answering) if replies.len() > MAX_OWN_REPLIES => {
+                if let Err(SendError(replies)) = answering.send(replies) {
+                    replies.into_iter().for_each(Reply::give);
+                }
+            }
+            _ => replies.into_iter().for_each(Reply::give),
         }
-        let tenants: Vec<(TenantId, Vec<Job>)> = by_tenant.into_iter().collect();
-        let transactions = match writer.spans_tenants() {
-            true => vec![tenants],
-            false => tenants.into_iter().map(|of_one| vec![of_one]).collect(),
-        };
-        for of_one in transactions {
-            let start = Instant::now();
-            let Written { answers, grown } = write_together(writer.as_mut(), of_one, &mut memory);
-            queue.committed(answers.len(), start.elapsed());
-            for (job, outcome) in answers {
-                job.answer.give(outcome);
-            }
-            if !grown.is_empty() {
-                growth.announce(&grown);
-                writer.announce(&grown);
-            }
+        if !grown.is_empty() {
+            let grown: Vec<TenantId> = grown.into_iter().collect();
+            growth.announce(&grown);
+            writer.announce(&grown);
         }
     }
 }
 
-/// What one transaction came to.
-struct Written {
-    answers: Vec<(Job, Outcome)>,
+/// What a group came to.
+struct Ended {
+    replies: Vec<Reply>,
     /// The tenants whose followers have something to look at.
-    grown: Vec<TenantId>,
+    grown: BTreeSet<TenantId>,
 }
 
-/// What one tenant's share of a transaction came to.
+/// Who is told what.
+enum Reply {
+    Batch(Batch, Outcome),
+    Lease(Answer<Changed, LedgerError>, Result<Changed, LedgerError>),
+}
+
+impl Reply {
+    fn give(self) {
+        match self {
+            Reply::Batch(batch, outcome) => batch.answer.give(outcome),
+            Reply::Lease(answer, outcome) => answer.give(outcome),
+        }
+    }
+}
+
+/// What is written in one transaction, and what each part of it came to.
+#[derive(Default)]
+struct Together {
+    /// Batches of one tenant that came together, in their order.
+    rounds: Vec<(TenantId, Vec<Batch>)>,
+    shares: Vec<Share>,
+    changes: Vec<(TenantId, Change, Answer<Changed, LedgerError>)>,
+    changed: Vec<Result<Changed, LedgerError>>,
+}
+
+/// What one round came to.
 struct Share {
     outcomes: Vec<Outcome>,
     /// The first id written, by which a broken commit can be recognised later.
@@ -94,67 +160,121 @@ struct Share {
     has_released: bool,
 }
 
-/// Writes in one transaction.
-fn write_together(
-    writer: &mut dyn Writer,
-    tenants: Vec<(TenantId, Vec<Job>)>,
-    memory: &mut Memory<'_>,
-) -> Written {
-    let mut shares = Vec::new();
-    let only = match tenants.as_slice() {
-        [(tenant, _)] => Some(tenant.clone()),
-        _ => None,
-    };
-    let written = writer.transact(only.as_ref(), &mut |transaction| {
-        shares.clear();
-        for (tenant, jobs) in &tenants {
-            shares.push(write_share(transaction, tenant, jobs, memory)?);
-        }
-        Ok(())
-    });
-    let written = match (written, only) {
-        (Err(Unwritten::Unknown(error)), Some(tenant)) => settle(writer, &tenant, &shares, error),
-        (Err(Unwritten::Nothing(error) | Unwritten::Unknown(error)), _) => Err(error),
-        (Ok(()), _) => Ok(()),
-    };
-    let mut grown = Vec::new();
-    let mut answers = Vec::new();
-    match written {
-        Ok(()) => {
-            for ((tenant, jobs), share) in tenants.into_iter().zip(shares) {
-                if share.witness.is_some() || share.has_released {
-                    grown.push(tenant);
+impl Together {
+    /// Writes whoever joins the group. Leases come last, so that every writer locks logs before leases.
+    fn write(
+        &mut self,
+        writer: &mut dyn Writer,
+        mut group: Group,
+        queue: &mut Queue<'_>,
+        memory: &mut Memory<'_>,
+    ) -> Result<(), LedgerError> {
+        let only = group.tenant_id.clone();
+        self.take(queue.joining(&mut group));
+        let mut commit_start = Instant::now();
+        let written = writer.transact(only.as_ref(), group.is_leases_only, &mut |transaction| {
+            let mut heads = BTreeMap::new();
+            (self.shares, self.changed) = (Vec::new(), Vec::new());
+            loop {
+                for (tenant, batches) in self.rounds.iter().skip(self.shares.len()) {
+                    self.shares.push(write_round(transaction, tenant, batches, &mut heads, memory)?);
                 }
-                answers.extend(jobs.into_iter().zip(share.outcomes));
+                let joining = queue.joining(&mut group);
+                if joining.is_empty() {
+                    break;
+                }
+                self.take(joining);
             }
-        }
-        Err(error) => {
-            let jobs = tenants.into_iter().flat_map(|(_, jobs)| jobs);
-            answers.extend(jobs.map(|job| (job, Err(AppendError::Ledger(error.clone())))));
+            for (tenant, change, _) in &self.changes {
+                self.changed.push(lease::apply(transaction, tenant, change, memory.clock)?);
+            }
+            commit_start = Instant::now();
+            Ok(())
+        });
+        queue.committed(&group, commit_start.elapsed());
+        match (written, only) {
+            (Err(Unwritten::Unknown(error)), Some(tenant)) => settle(writer, &tenant, &self.shares, error),
+            (Err(Unwritten::Nothing(error) | Unwritten::Unknown(error)), _) => Err(error),
+            (Ok(()), _) => Ok(()),
         }
     }
-    Written { answers, grown }
+
+    fn take(&mut self, jobs: Vec<Job>) {
+        let mut by_tenant: BTreeMap<TenantId, Vec<Batch>> = BTreeMap::new();
+        for Job { tenant_id, task } in jobs {
+            match task {
+                Task::Append(batch) => by_tenant.entry(tenant_id).or_default().push(batch),
+                Task::Lease(change, answer) => self.changes.push((tenant_id, change, answer)),
+            }
+        }
+        self.rounds.extend(by_tenant);
+    }
+
+    fn end(self, written: Result<(), LedgerError>) -> Ended {
+        let Together { rounds, shares, changes, changed } = self;
+        let (mut replies, mut grown) = (Vec::new(), BTreeSet::new());
+        match written {
+            Ok(()) => {
+                for ((tenant, batches), share) in rounds.into_iter().zip(shares) {
+                    if share.witness.is_some() || share.has_released {
+                        grown.insert(tenant);
+                    }
+                    let pairs = batches.into_iter().zip(share.outcomes);
+                    replies.extend(pairs.map(|(batch, outcome)| Reply::Batch(batch, outcome)));
+                }
+                for ((tenant, change, answer), outcome) in changes.into_iter().zip(changed) {
+                    if matches!(change, Change::Release { .. }) {
+                        grown.insert(tenant);
+                    }
+                    replies.push(Reply::Lease(answer, outcome));
+                }
+            }
+            Err(error) => {
+                let batches = rounds.into_iter().flat_map(|(_, batches)| batches);
+                replies.extend(batches.map(|batch| Reply::Batch(batch, Err(error.clone().into()))));
+                let leases = changes.into_iter().map(|(_, _, answer)| answer);
+                replies.extend(leases.map(|answer| Reply::Lease(answer, Err(error.clone()))));
+            }
+        }
+        Ended { replies, grown }
+    }
 }
 
-fn write_share(
+fn write_round(
     transaction: &mut dyn Transaction,
     tenant: &TenantId,
-    jobs: &[Job],
+    batches: &[Batch],
+    heads: &mut BTreeMap<TenantId, Head>,
     memory: &mut Memory<'_>,
 ) -> Result<Share, LedgerError> {
-    let head = transaction.locked_head(tenant)?;
-    let lost = lost_leases(transaction, tenant, jobs)?;
-    let held = || jobs.iter().zip(&lost).map(|(job, lost)| if lost.is_some() { &[] } else { &*job.entries });
+    let names: BTreeSet<&Name> =
+        batches.iter().filter_map(|batch| batch.fence.as_ref()).map(|fence| &fence.name).collect();
+    let (head, leases) = match heads.remove(tenant) {
+        Some(head) if names.is_empty() => (head, Vec::new()),
+        _ => transaction.locked(tenant, &names.into_iter().collect::<Vec<_>>())?,
+    };
+    let lost: Vec<Option<LedgerError>> =
+        batches.iter().map(|batch| lost_lease(batch.fence.as_ref()?, &leases)).collect();
+    let held =
+        || batches.iter().zip(&lost).map(|(batch, lost)| if lost.is_some() { &[] } else { &*batch.entries });
     let needs = plan::needs(held().flatten());
     let known = transaction.known(&head, &needs)?;
-    let batches: Vec<&[Prepared]> = held().collect();
+    let held: Vec<&[Prepared]> = held().collect();
     let Plan { mut outcomes, rows, edges, tile_roots, head: after } =
-        plan::plan(&head, known, &batches, memory.clock.now(), &mut memory.ids)?;
+        plan::plan(&head, known, &held, memory.clock.now(), &mut memory.ids)?;
     for (outcome, lost) in outcomes.iter_mut().zip(lost) {
         if let Some(error) = lost {
             *outcome = Err(error.into());
         }
     }
+    let released: Vec<(&Name, Token)> = batches
+        .iter()
+        .zip(&outcomes)
+        .filter(|(_, outcome)| outcome.is_ok())
+        .filter_map(|(batch, _)| batch.fence.as_ref().filter(|fence| fence.is_last))
+        .map(|fence| (&fence.name, fence.token))
+        .collect();
+    let has_released = !released.is_empty();
     let witness = rows.first().map(|row| row.stored.id.clone());
     if witness.is_some() {
         let leaves: Vec<Sha256> = rows.iter().map(|row| row.leaf).collect();
@@ -162,36 +282,19 @@ fn write_share(
         let mut source = InTransaction { transaction, head: &head, open: open.as_deref() };
         let tiles = complete_tiles(head.frontier.size(), &leaves, &tile_roots, &mut source)?;
         memory.remember(&after, open, &leaves);
-        transaction.add(&Addition { rows, edges, tiles, head: after })?;
+        transaction.add(&Addition { rows, edges, tiles, head: after.clone() })?;
     }
-    let mut has_released = false;
-    for (job, outcome) in jobs.iter().zip(&outcomes) {
-        if let Some(Fence { name, token, is_last: true }) = &job.fence
-            && outcome.is_ok()
-        {
-            transaction.drop_lease(tenant, name, *token)?;
-            has_released = true;
-        }
+    if has_released {
+        transaction.drop_leases(tenant, &released)?;
     }
+    heads.insert(tenant.clone(), after);
     Ok(Share { outcomes, witness, has_released })
 }
 
-/// For each batch, why it may not be written, where its lease is another's by now.
-fn lost_leases(
-    transaction: &mut dyn Transaction,
-    tenant: &TenantId,
-    jobs: &[Job],
-) -> Result<Vec<Option<LedgerError>>, LedgerError> {
-    let mut lost = Vec::with_capacity(jobs.len());
-    for job in jobs {
-        lost.push(match &job.fence {
-            Some(Fence { name, token, .. }) => {
-                lease::current(transaction.lease(tenant, name)?, name, *token).err()
-            }
-            None => None,
-        });
-    }
-    Ok(lost)
+/// Why a batch may not be written, where its lease is another's by now.
+fn lost_lease(fence: &Fence, leases: &[LeaseRow]) -> Option<LedgerError> {
+    let row = leases.iter().find(|row| row.name == fence.name).cloned();
+    lease::current(row, &fence.name, fence.token).err()
 }
 
 /// Finds out, by the first id written, whether a commit that broke in the middle took place after all. The log's
@@ -202,13 +305,13 @@ fn settle(
     shares: &[Share],
     error: LedgerError,
 ) -> Result<(), LedgerError> {
-    let Some(witness) = shares.first().and_then(|share| share.witness.as_ref()) else {
+    let Some(witness) = shares.iter().find_map(|share| share.witness.as_ref()) else {
         return Err(error);
     };
     for _ in 0..OUTCOME_QUESTIONS {
         let mut is_there = false;
-        let asked = writer.transact(Some(tenant), &mut |transaction| {
-            let head = transaction.locked_head(tenant)?;
+        let asked = writer.transact(Some(tenant), false, &mut |transaction| {
+            let (head, _) = transaction.locked(tenant, &[])?;
             is_there = transaction.holds(&head, witness)?;
             Ok(())
         });

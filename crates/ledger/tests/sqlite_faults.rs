@@ -134,10 +134,32 @@ fn what_is_no_ledger_of_ours_is_refused() {
     drop(filled(&path("new.db"), 1));
     Connection::open(path("new.db")).unwrap().pragma_update(None, "user_version", 99).unwrap();
     let newer = open(&path("new.db"));
-    assert!(matches!(&newer, Err(LedgerError::Newer { found: 99, known: 2, .. })), "{newer:?}");
+    assert!(matches!(&newer, Err(LedgerError::Newer { found: 99, known: 3, .. })), "{newer:?}");
     assert!(newer.unwrap_err().to_string().contains("use a newer crealeph"));
     let nowhere = Ledger::init(&Location::File(path("no/folder/ledger.db")), Options::default());
     assert!(matches!(nowhere, Err(LedgerError::ReadOnly { .. })), "{nowhere:?}");
+}
+
+#[test]
+fn a_file_of_an_older_program_is_brought_forward() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ledger.db");
+    let old = Connection::open(&file).unwrap();
+    old.pragma_update(None, "journal_mode", "WAL").unwrap();
+    old.pragma_update(None, "application_id", 0x4372_4c67).unwrap();
+    old.execute_batch(include_str!("../src/sqlite/schema-1.sql")).unwrap();
+    old.execute_batch(
+        "INSERT INTO logs (tenant, origin, size, last_at, frontier) VALUES ('local', 'o', 0, 0, x'')",
+    )
+    .unwrap();
+    old.pragma_update(None, "user_version", 1).unwrap();
+    let ledger = open(&file).unwrap();
+    let version: i64 = old.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    assert_eq!(version, 3);
+    ledger.append(&local(), vec![draft(0)]).unwrap();
+    assert_eq!(ledger.audit(&local()).unwrap(), None);
+    let copy = "INSERT OR REPLACE INTO entries SELECT * FROM entries";
+    assert!(old.execute_batch(copy).unwrap_err().to_string().contains("append-only"));
 }
 
 #[test]

@@ -142,12 +142,12 @@ impl Backend for Postgres {
             let mode = "ISOLATION LEVEL REPEATABLE READ READ ONLY";
             // A connection that lay idle may be gone, for example with a server that was started again.
             session.begin(mode, tenant);
-            if session.is_closed() || session.open().is_err() {
+            let mut answered = question(&mut read::PostgresReads { session });
+            if answered.is_err() && !session.is_open && session.is_closed() {
                 *session = self.server.connect()?;
                 session.begin(mode, tenant);
-                session.open()?;
+                answered = question(&mut read::PostgresReads { session });
             }
-            let answered = question(&mut read::PostgresReads { session });
             let ended = session.run("COMMIT");
             answered.and(ended)
         })

@@ -4,9 +4,9 @@ use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::scalar::{LedgerId, Name, RobotId, TenantId};
 use postgres::types::ToSql;
 
-use super::leases::{self, Lock};
+use super::leases;
 use super::rows::{self, BY_ID, ENTRY, HEAD, STEP, each};
-use super::session::Session;
+use super::session::{Session, literal};
 use crate::clock::Clock;
 use crate::error::LedgerError;
 use crate::merkle::{TILE_WIDTH, Tile};
@@ -42,8 +42,8 @@ impl PostgresReads<'_> {
 
 impl Reads for PostgresReads<'_> {
     fn head(&mut self, tenant: &TenantId) -> Result<Option<Head>, LedgerError> {
-        let sql = format!("SELECT {HEAD} FROM logs WHERE tenant = $1");
-        let found = self.session.query(&sql, &[&tenant.as_str()])?;
+        let sql = format!("SELECT {HEAD} FROM logs WHERE tenant = {}", literal(tenant.as_str()));
+        let found = self.session.ask(&sql)?;
         found.first().map(|row| rows::head(row, tenant, &self.session.server)).transpose()
     }
 
@@ -235,7 +235,7 @@ impl Reads for PostgresReads<'_> {
     }
 
     fn lease(&mut self, tenant: &TenantId, name: &Name) -> Result<Option<LeaseRow>, LedgerError> {
-        leases::find(self.session, tenant, name, Lock::None)
+        leases::find(self.session, tenant, name)
     }
 
     fn time(&mut self, _: &Clock) -> Result<Millis, LedgerError> {

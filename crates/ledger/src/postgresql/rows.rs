@@ -35,7 +35,7 @@ pub(super) const BY_ID: &str = "id = w.value";
 pub(super) const BY_KEY: &str = "key = w.value AND key IS NOT NULL";
 
 /// The columns of a log, in the order [`head`] reads them.
-pub(super) const HEAD: &str = "origin, size, last_at, frontier";
+pub(super) const HEAD: &str = "origin, size, last_at, encode(frontier, 'hex')";
 
 /// Reads and checks a whole entry.
 pub(super) fn entry(row: &SqlRow, tenant_id: &TenantId, server: &Server) -> Result<Row, LedgerError> {
@@ -94,41 +94,28 @@ fn reach(row: &SqlRow, first: usize) -> Result<[Option<i64>; 6], postgres::Error
     Ok([column(0)?, column(1)?, column(2)?, column(3)?, column(4)?, column(5)?])
 }
 
-/// Reads where a log stands.
-pub(super) fn head(row: &SqlRow, tenant_id: &TenantId, server: &Server) -> Result<Head, LedgerError> {
-    let read = || -> Result<(String, i64, i64, Vec<u8>), postgres::Error> {
-        Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?))
-    };
-    let (origin, size, last_at, frontier) = read().map_err(|error| server.failure(&error))?;
-    made_head(tenant_id, origin, size, last_at, &frontier, server)
-}
-
-/// Reads where a log stands from the text form of its columns, the frontier in hex digits.
-pub(super) fn head_from_text(
-    row: &SimpleQueryRow,
-    tenant_id: &TenantId,
-    server: &Server,
-) -> Result<Head, LedgerError> {
+/// Reads where a log stands from the text form of [`HEAD`].
+pub(super) fn head(row: &SimpleQueryRow, tenant_id: &TenantId, server: &Server) -> Result<Head, LedgerError> {
     let text = |column| row.try_get(column).ok().flatten().unwrap_or_default();
-    let number = |column| text(column).parse::<i64>().unwrap_or(-1);
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    let frontier: Option<Vec<u8>> = text(3).as_bytes().chunks(2).map(byte).collect();
-    made_head(tenant_id, text(0).to_owned(), number(1), number(2), &frontier.unwrap_or_default(), server)
-}
-
-fn made_head(
-    tenant_id: &TenantId,
-    origin: String,
-    size: i64,
-    last_at: i64,
-    frontier: &[u8],
-    server: &Server,
-) -> Result<Head, LedgerError> {
-    let frontier = u64::try_from(size).ok().and_then(|size| Frontier::from_bytes(size, frontier));
+    let peaks: Option<Vec<u8>> = text(3).as_bytes().chunks(2).map(byte).collect();
+    let size = u64::try_from(number_from_text(row, 1, server)?).ok();
+    let frontier = size.and_then(|size| Frontier::from_bytes(size, &peaks?));
     let frontier = frontier.ok_or_else(|| {
         server.damaged(format!("the head of the log of tenant `{tenant_id}` cannot be read back"))
     })?;
-    Ok(Head { tenant_id: tenant_id.clone(), number: 0, origin, last_at: Millis::new(last_at), frontier })
+    let last_at = Millis::new(number_from_text(row, 2, server)?);
+    Ok(Head { tenant_id: tenant_id.clone(), number: 0, origin: text(0).to_owned(), last_at, frontier })
+}
+
+/// A number of a row of text.
+pub(super) fn number_from_text(
+    row: &SimpleQueryRow,
+    column: usize,
+    server: &Server,
+) -> Result<i64, LedgerError> {
+    let number = row.try_get(column).ok().flatten().and_then(|text| text.parse().ok());
+    number.ok_or_else(|| server.damaged("a number cannot be read back"))
 }
 
 /// Reads a hash from a column.

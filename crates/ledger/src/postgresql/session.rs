@@ -66,7 +66,9 @@ impl Server {
         // A plan kept from when the log was small would read all of a tenant's rows for ever; planning costs less.
         let settings = format!(
             "SET ROLE {ROLE}; SET synchronous_commit = on; SET search_path = crealeph; \
-             SET standard_conforming_strings = on; SET plan_cache_mode = force_custom_plan"
+             SET standard_conforming_strings = on; SET plan_cache_mode = force_custom_plan; \
+             SET lock_timeout = {}",
+            self.wait_ms
         );
         client.batch_execute(&settings).map_err(|error| self.failure(&error))?;
         let sql = "SELECT rolsuper OR rolbypassrls OR EXISTS (SELECT 1 FROM pg_class WHERE relowner = r.oid \
@@ -77,8 +79,16 @@ impl Server {
                 format!("the role {ROLE} may pass the walls between tenants; take that right from it");
             return Err(LedgerError::Foreign { place: self.name.clone(), reason });
         }
-        let (statements, opening) = (BTreeMap::new(), String::new());
-        Ok(Session { client, statements, server: self.clone(), opening, can_retry: false })
+        let (statements, opening, lock) = (BTreeMap::new(), String::new(), String::new());
+        Ok(Session {
+            client,
+            statements,
+            server: self.clone(),
+            opening,
+            lock,
+            is_open: false,
+            can_retry: false,
+        })
     }
 
     /// What PostgreSQL says, as the ledger's error.
@@ -127,6 +137,10 @@ pub(super) struct Session {
     pub(super) server: Server,
     /// Statements that open a transaction and were not sent yet.
     opening: String,
+    /// What locks the tenant's log, sent after it.
+    lock: String,
+    /// The transaction was opened.
+    pub(super) is_open: bool,
     /// The last failure was of a kind that goes away when the transaction is run again.
     pub(super) can_retry: bool,
 }
@@ -160,29 +174,50 @@ impl Session {
 
     /// Opens a transaction that sees one tenant's rows, or none. It is sent with the first statement of the transaction.
     pub(super) fn begin(&mut self, mode: &str, tenant: Option<&TenantId>) {
-        let wait_ms = self.server.wait_ms;
-        self.opening = format!("BEGIN {mode}; SET LOCAL lock_timeout = {wait_ms};");
+        self.is_open = false;
+        self.opening = format!("BEGIN {mode};");
         if let Some(tenant) = tenant {
             self.opening.push_str(&format!("SET LOCAL crealeph.tenant = {};", literal(tenant.as_str())));
         }
     }
 
+    /// Opens a transaction that writes. The tenant's log is locked before anything else is, so that no two wait for each
+    /// other.
+    pub(super) fn begin_writing(&mut self, tenant: Option<&TenantId>) {
+        self.begin("ISOLATION LEVEL READ COMMITTED", tenant);
+        if let Some(tenant) = tenant {
+            self.lock = format!("SELECT FROM logs WHERE tenant = {} FOR UPDATE;", literal(tenant.as_str()));
+        }
+    }
+
+    /// Lets the next statement lock the log itself.
+    pub(super) fn locks_itself(&mut self) -> &mut Session {
+        self.lock.clear();
+        self
+    }
+
     /// Opens the transaction now, where nothing was sent in it yet.
     pub(super) fn open(&mut self) -> Result<(), LedgerError> {
-        match std::mem::take(&mut self.opening) {
+        match self.take_opening() {
             sql if sql.is_empty() => Ok(()),
-            sql => self.run(&sql),
+            sql => self.run(&sql).inspect(|()| self.is_open = true),
         }
+    }
+
+    fn take_opening(&mut self) -> String {
+        std::mem::take(&mut self.opening) + &std::mem::take(&mut self.lock)
     }
 
     /// Runs a question without parameters in one message with the opening, where that was not sent yet: its rows, as text.
     pub(super) fn ask(&mut self, sql: &str) -> Result<Vec<SimpleQueryRow>, LedgerError> {
-        let sql = std::mem::take(&mut self.opening) + sql;
+        let sql = self.take_opening() + sql;
         let answers = self.client.simple_query(&sql).map_err(|error| self.failed(&error))?;
+        self.is_open = true;
         Ok(answers
             .into_iter()
             .filter_map(|answer| match answer {
-                SimpleQueryMessage::Row(row) => Some(row),
+                // The lock of the opening has no columns.
+                SimpleQueryMessage::Row(row) if !row.is_empty() => Some(row),
                 _ => None,
             })
             .collect())

@@ -8,9 +8,9 @@ use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::scalar::{LedgerId, Name, TenantId};
 use postgres::types::ToSql;
 
-use super::leases::{self, Lock};
+use super::leases;
 use super::read::stored_hashes;
-use super::rows::{self, BY_ID, BY_KEY, ENTRY, STEP, each};
+use super::rows::{self, BY_ID, BY_KEY, ENTRY, HEAD, STEP, each};
 use super::session::{Server, Session, literal};
 use crate::checkpoint::ORIGIN_PREFIX;
 use crate::clock::Clock;
@@ -22,7 +22,8 @@ use crate::merkle::Tile;
 use crate::position::Millis;
 use crate::read::StoredCheckpoint;
 use crate::store::{
-    Addition, EventIdentity, Head, Known, LeaseRow, Needs, Row, Transaction, Unwritten, Work, Writer,
+    Addition, Claimed, EventIdentity, Head, Known, LeaseRow, Needs, Row, Transaction, Unwritten, Wanted,
+    Work, Writer,
 };
 
 /// How often a transaction is run again at most.
@@ -77,7 +78,7 @@ impl PostgresWriter {
     ) -> Result<Result<(), LedgerError>, Unwritten> {
         let session = self.session().map_err(Unwritten::Nothing)?;
         session.can_retry = false;
-        session.begin("ISOLATION LEVEL READ COMMITTED", tenant);
+        session.begin_writing(tenant);
         let done = work(&mut InPostgres { session }).and_then(|()| session.open());
         let can_retry = session.can_retry;
         match done {
@@ -105,7 +106,8 @@ fn is_down(connected: &Result<Session, LedgerError>) -> bool {
 }
 
 impl Writer for PostgresWriter {
-    fn transact(&mut self, tenant: Option<&TenantId>, work: Work<'_>) -> Result<(), Unwritten> {
+    /// Holders on other machines outlive this server, so leases are as durable as entries.
+    fn transact(&mut self, tenant: Option<&TenantId>, _: bool, work: Work<'_>) -> Result<(), Unwritten> {
         let mut last = LedgerError::Closed;
         for _ in 0..MAX_TRIES {
             match self.attempt(tenant, work)? {
@@ -114,6 +116,10 @@ impl Writer for PostgresWriter {
             }
         }
         Err(Unwritten::Nothing(last))
+    }
+
+    fn is_far(&self) -> bool {
+        true
     }
 
     fn spans_tenants(&self) -> bool {
@@ -142,13 +148,29 @@ impl InPostgres<'_> {
         found.iter().map(|row| rows::entry(row, &head.tenant_id, &self.session.server)).collect()
     }
 
-    fn find_head(&mut self, tenant: &TenantId) -> Result<Option<Head>, LedgerError> {
-        let sql = format!(
-            "SELECT origin, size, last_at, encode(frontier, 'hex') FROM logs WHERE tenant = {} FOR UPDATE",
-            literal(tenant.as_str())
-        );
-        let found = self.session.ask(&sql)?;
-        found.first().map(|row| rows::head_from_text(row, tenant, &self.session.server)).transpose()
+    /// The log, locked, and the leases of these names, in one message.
+    fn find(
+        &mut self,
+        tenant: &TenantId,
+        leases: &[&Name],
+    ) -> Result<(Option<Head>, Vec<LeaseRow>), LedgerError> {
+        let tenant_text = literal(tenant.as_str());
+        let mut sql = format!("SELECT {HEAD} FROM logs WHERE tenant = {tenant_text} FOR UPDATE");
+        if !leases.is_empty() {
+            let names: Vec<String> = leases.iter().map(|name| literal(name.as_str())).collect();
+            sql += &format!(
+                "; SELECT name, holder, token, until, ttl FROM leases WHERE tenant = {tenant_text} AND name IN ({})",
+                names.join(", ")
+            );
+        }
+        let (mut head, mut found) = (None, Vec::new());
+        for row in self.session.locks_itself().ask(&sql)? {
+            match row.len() {
+                4 => head = Some(rows::head(&row, tenant, &self.session.server)?),
+                _ => found.push(leases::from_text(&row, &self.session.server)?),
+            }
+        }
+        Ok((head, found))
     }
 
     fn known_steps(&mut self, head: &Head, needs: &Needs, known: &mut Known) -> Result<(), LedgerError> {
@@ -301,10 +323,11 @@ impl InPostgres<'_> {
 }
 
 impl Transaction for InPostgres<'_> {
-    fn locked_head(&mut self, tenant: &TenantId) -> Result<Head, LedgerError> {
-        match self.find_head(tenant)? {
-            Some(head) => Ok(head),
-            None => self.create_head(tenant, &format!("{ORIGIN_PREFIX}{}", random_name()?)),
+    fn locked(&mut self, tenant: &TenantId, leases: &[&Name]) -> Result<(Head, Vec<LeaseRow>), LedgerError> {
+        let (head, found) = self.find(tenant, leases)?;
+        match head {
+            Some(head) => Ok((head, found)),
+            None => Ok((self.create_head(tenant, &format!("{ORIGIN_PREFIX}{}", random_name()?))?, found)),
         }
     }
 
@@ -313,7 +336,7 @@ impl Transaction for InPostgres<'_> {
         let sql = "INSERT INTO logs (tenant, origin, size, last_at, frontier) VALUES ($1, $2, 0, 0, '') \
                    ON CONFLICT (tenant) DO NOTHING";
         self.session.execute(sql, &[&tenant.as_str(), &origin])?;
-        let made = self.find_head(tenant)?;
+        let (made, _) = self.find(tenant, &[])?;
         made.ok_or_else(|| {
             self.session.server.damaged(format!("the log of tenant `{tenant}` cannot be made"))
         })
@@ -351,22 +374,18 @@ impl Transaction for InPostgres<'_> {
     }
 
     fn lease(&mut self, tenant: &TenantId, name: &Name) -> Result<Option<LeaseRow>, LedgerError> {
-        leases::find(self.session, tenant, name, Lock::Row)
+        leases::find(self.session, tenant, name)
     }
 
-    fn next_token(&mut self, tenant: &TenantId) -> Result<Token, LedgerError> {
-        leases::next_token(self.session, tenant)
+    fn claim_lease(&mut self, tenant: &TenantId, wanted: &Wanted, _: &Clock) -> Result<Claimed, LedgerError> {
+        leases::claim(self.session, tenant, wanted)
     }
 
-    fn put_lease(&mut self, tenant: &TenantId, lease: &LeaseRow) -> Result<(), LedgerError> {
-        leases::put(self.session, tenant, lease)
+    fn extend_lease(&mut self, tenant: &TenantId, lease: &LeaseRow) -> Result<(), LedgerError> {
+        leases::extend(self.session, tenant, lease)
     }
 
-    fn drop_lease(&mut self, tenant: &TenantId, name: &Name, token: Token) -> Result<(), LedgerError> {
-        leases::remove(self.session, tenant, name, token)
-    }
-
-    fn forget_leases(&mut self, tenant: &TenantId, before: Millis) -> Result<(), LedgerError> {
-        leases::forget(self.session, tenant, before)
+    fn drop_leases(&mut self, tenant: &TenantId, leases: &[(&Name, Token)]) -> Result<(), LedgerError> {
+        leases::remove(self.session, tenant, leases)
     }
 }

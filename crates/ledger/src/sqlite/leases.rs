@@ -5,9 +5,9 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::failure::Place;
 use crate::error::LedgerError;
-use crate::lease::Token;
+use crate::lease::{FORGET_AFTER_MS, Token};
 use crate::position::Millis;
-use crate::store::LeaseRow;
+use crate::store::{LeaseRow, Wanted};
 
 pub(super) fn find(
     connection: &Connection,
@@ -34,10 +34,25 @@ pub(super) fn find(
         .transpose()
 }
 
-pub(super) fn next_token(connection: &Connection, tenant: &TenantId) -> rusqlite::Result<Token> {
+/// Writes a lease that nobody holds, under the tenant's next token.
+pub(super) fn take(
+    connection: &Connection,
+    tenant: &TenantId,
+    wanted: &Wanted,
+    now: Millis,
+) -> rusqlite::Result<Token> {
     let sql = "INSERT INTO lease_tokens (tenant, last) VALUES (?1, 1) \
                ON CONFLICT (tenant) DO UPDATE SET last = last + 1 RETURNING last";
-    connection.query_row(sql, [tenant.as_str()], |row| row.get(0)).map(Token::new)
+    let mut statement = connection.prepare_cached(sql)?;
+    let token = statement.query_row([tenant.as_str()], |row| row.get(0)).map(Token::new)?;
+    if token.is_time_to_forget() {
+        forget(connection, tenant, Millis::new(now.get() - FORGET_AFTER_MS))?;
+    }
+    let Wanted { name, holder, ttl_ms, .. } = wanted;
+    let until = Millis::new(now.get() + ttl_ms);
+    let row = LeaseRow { name: name.clone(), holder: holder.clone(), token, until, ttl_ms: *ttl_ms };
+    put(connection, tenant, &row)?;
+    Ok(token)
 }
 
 pub(super) fn put(connection: &Connection, tenant: &TenantId, lease: &LeaseRow) -> rusqlite::Result<()> {
@@ -46,7 +61,7 @@ pub(super) fn put(connection: &Connection, tenant: &TenantId, lease: &LeaseRow) 
     let LeaseRow { name, holder, token, until, ttl_ms } = lease;
     let values =
         params![tenant.as_str(), name.as_str(), holder.as_str(), token.as_i64(), until.get(), ttl_ms];
-    connection.execute(sql, values).map(|_| ())
+    connection.prepare_cached(sql)?.execute(values).map(|_| ())
 }
 
 pub(super) fn remove(
@@ -56,10 +71,13 @@ pub(super) fn remove(
     token: Token,
 ) -> rusqlite::Result<()> {
     let sql = "DELETE FROM leases WHERE tenant = ?1 AND name = ?2 AND token = ?3";
-    connection.execute(sql, params![tenant.as_str(), name.as_str(), token.as_i64()]).map(|_| ())
+    connection
+        .prepare_cached(sql)?
+        .execute(params![tenant.as_str(), name.as_str(), token.as_i64()])
+        .map(|_| ())
 }
 
-pub(super) fn forget(connection: &Connection, tenant: &TenantId, before: Millis) -> rusqlite::Result<()> {
+fn forget(connection: &Connection, tenant: &TenantId, before: Millis) -> rusqlite::Result<()> {
     let sql = "DELETE FROM leases WHERE tenant = ?1 AND until < ?2";
     connection.execute(sql, params![tenant.as_str(), before.get()]).map(|_| ())
 }

@@ -23,6 +23,9 @@ use crate::pool::Pool;
 use crate::store::{Backend, Question, Writer};
 use failure::Place;
 
+/// After how many pages the write-ahead log is brought into the file: a page that is written often is moved once, and the
+/// index of that many is still a single one.
+const CHECKPOINT_PAGES: i64 = 4_000;
 /// How often another process's writes are looked for, while someone follows.
 const LOOK_MS: u64 = 100;
 
@@ -67,13 +70,6 @@ impl Sqlite {
         let (readers, watcher) = (Pool::default(), Mutex::new(None));
         Ok(Sqlite { file: file.to_owned(), place, wait_ms, readers, watcher })
     }
-
-    fn writer_with(&self, synchronous: &str) -> Result<Box<dyn Writer>, LedgerError> {
-        let connection = connect(&self.file, &self.place, self.wait_ms, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        let failed = |error| self.place.failure(&error);
-        connection.pragma_update(None, "synchronous", synchronous).map_err(failed)?;
-        Ok(Box::new(write::SqliteWriter { connection, place: self.place.clone() }))
-    }
 }
 
 fn connect(file: &Path, place: &Place, wait_ms: u64, flags: OpenFlags) -> Result<Connection, LedgerError> {
@@ -101,12 +97,10 @@ impl Backend for Sqlite {
     }
 
     fn writer(&self) -> Result<Box<dyn Writer>, LedgerError> {
-        self.writer_with("FULL")
-    }
-
-    /// Whoever holds a lease runs on this machine, so a power cut ends the holder with the lease.
-    fn lease_writer(&self) -> Result<Box<dyn Writer>, LedgerError> {
-        self.writer_with("NORMAL")
+        let connection = connect(&self.file, &self.place, self.wait_ms, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        let failed = |error| self.place.failure(&error);
+        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(failed)?;
+        Ok(Box::new(write::SqliteWriter::new(connection, self.place.clone())?))
     }
 
     /// SQLite has one writer; more threads would only wait for each other.

@@ -14,7 +14,8 @@ use crate::error::LedgerError;
 const APPLICATION_ID: i64 = 0x4372_4c67;
 
 /// Each step brings a file from its index to the next version.
-const MIGRATIONS: &[&str] = &[include_str!("schema-1.sql"), include_str!("schema-2.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("schema-1.sql"), include_str!("schema-2.sql"), include_str!("schema-3.sql")];
 
 /// The newest version known.
 pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;

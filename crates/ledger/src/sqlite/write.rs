@@ -1,8 +1,8 @@
 //! The SQLite writer: one immediate transaction for a whole group, durable when it returns.
 
 use crealeph_contracts::digest::Sha256;
-use crealeph_contracts::scalar::{LedgerId, Name, TenantId};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, TenantId};
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _, params};
 
 use super::failure::Place;
 use super::leases;
@@ -15,20 +15,48 @@ use crate::error::LedgerError;
 use crate::identity::random_name;
 use crate::lease::Token;
 use crate::merkle::Frontier;
-use crate::position::Millis;
+use crate::position::{Millis, Seq};
 use crate::read::StoredCheckpoint;
 use crate::store::{
-    Addition, EventIdentity, Head, Known, LeaseRow, Needs, Row, Step, Transaction, Unwritten, Work, Writer,
+    Addition, Claimed, EventIdentity, Head, Known, LeaseRow, Needs, Row, Step, Transaction, Unwritten,
+    Wanted, Work, Writer,
 };
 
 #[derive(Debug)]
 pub(super) struct SqliteWriter {
-    pub(super) connection: Connection,
-    pub(super) place: Place,
+    connection: Connection,
+    place: Place,
+    is_synced: bool,
+}
+
+impl SqliteWriter {
+    pub(super) fn new(connection: Connection, place: Place) -> Result<SqliteWriter, LedgerError> {
+        let mut writer = SqliteWriter { connection, place, is_synced: false };
+        writer.set_synced(true)?;
+        Ok(writer)
+    }
+
+    /// Whether a commit is on the disk when it returns, or only in the hands of the system.
+    fn set_synced(&mut self, is_synced: bool) -> Result<(), LedgerError> {
+        if self.is_synced != is_synced {
+            let synchronous = if is_synced { "FULL" } else { "NORMAL" };
+            let set = self.connection.pragma_update(None, "synchronous", synchronous);
+            set.map_err(|error| self.place.failure(&error))?;
+            self.is_synced = is_synced;
+        }
+        Ok(())
+    }
 }
 
 impl Writer for SqliteWriter {
-    fn transact(&mut self, _: Option<&TenantId>, work: Work<'_>) -> Result<(), Unwritten> {
+    /// Whoever holds a lease runs on this machine, so a power cut ends the holder with the lease.
+    fn transact(
+        &mut self,
+        _: Option<&TenantId>,
+        is_leases_only: bool,
+        work: Work<'_>,
+    ) -> Result<(), Unwritten> {
+        self.set_synced(!is_leases_only).map_err(Unwritten::Nothing)?;
         let nothing = |error: rusqlite::Error| Unwritten::Nothing(self.place.failure(&error));
         self.connection.execute_batch("BEGIN IMMEDIATE").map_err(nothing)?;
         let mut transaction = InSqlite { connection: &self.connection, place: &self.place };
@@ -40,6 +68,10 @@ impl Writer for SqliteWriter {
             let _ = self.connection.execute_batch("ROLLBACK");
             Unwritten::Nothing(error)
         })
+    }
+
+    fn is_far(&self) -> bool {
+        false
     }
 
     fn spans_tenants(&self) -> bool {
@@ -68,15 +100,26 @@ impl InSqlite<'_> {
         row.map(|row| rows::head(row, self.place)).transpose()
     }
 
-    fn row(&self, head: &Head, sql: &str, values: impl rusqlite::Params) -> Result<Option<Row>, LedgerError> {
-        let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.failed(&error))?;
+    fn prepare(&self, sql: &str) -> Result<CachedStatement<'_>, LedgerError> {
+        self.connection.prepare_cached(sql).map_err(|error| self.failed(&error))
+    }
+
+    fn row(
+        &self,
+        head: &Head,
+        statement: &mut CachedStatement<'_>,
+        values: impl rusqlite::Params,
+    ) -> Result<Option<Row>, LedgerError> {
         let mut found = statement.query(values).map_err(|error| self.failed(&error))?;
         let row = found.next().map_err(|error| self.failed(&error))?;
         row.map(|row| rows::entry(row, &head.tenant_id, self.place)).transpose()
     }
 
-    fn step(&self, sql: &str, values: impl rusqlite::Params) -> Result<Option<Step>, LedgerError> {
-        let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.failed(&error))?;
+    fn step(
+        &self,
+        statement: &mut CachedStatement<'_>,
+        values: impl rusqlite::Params,
+    ) -> Result<Option<Step>, LedgerError> {
         let mut found = statement.query(values).map_err(|error| self.failed(&error))?;
         let row = found.next().map_err(|error| self.failed(&error))?;
         row.map(|row| rows::step(row, self.place)).transpose()
@@ -87,7 +130,8 @@ impl InSqlite<'_> {
             "SELECT {ENTRY} FROM entries WHERE log = ?1 AND execution = ?2 AND robot = ?3 AND attempt = ?4 AND state = ?5"
         );
         let EventIdentity { execution, robot, attempt, state } = event;
-        self.row(head, &sql, params![head.number, execution, robot, *attempt as i64, state])
+        let values = params![head.number, execution, robot, *attempt as i64, state];
+        self.row(head, &mut self.prepare(&sql)?, values)
     }
 
     /// The newest event of an execution: an attempt never goes down (R9), and within one the last place wins.
@@ -97,12 +141,23 @@ impl InSqlite<'_> {
             "SELECT {ENTRY} FROM entries INDEXED BY events WHERE {of} AND attempt = \
              (SELECT max(attempt) FROM entries INDEXED BY events WHERE {of}) ORDER BY place DESC LIMIT 1"
         );
-        self.row(head, &sql, params![head.number, execution, robot])
+        self.row(head, &mut self.prepare(&sql)?, params![head.number, execution, robot])
+    }
+
+    fn has_execution_after(
+        &self,
+        head: &Head,
+        execution: &ExecutionId,
+        after: Seq,
+    ) -> rusqlite::Result<bool> {
+        let sql = "SELECT 1 FROM entries WHERE log = ?1 AND execution = ?2 AND place > ?3 LIMIT 1";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        statement.exists(params![head.number, execution.as_str(), row_id(head, after)])
     }
 
     fn insert_rows(&self, addition: &Addition) -> rusqlite::Result<()> {
         let sql = format!(
-            "INSERT INTO entries (log, {ENTRY}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, \
+            "INSERT OR FAIL INTO entries (log, {ENTRY}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, \
              ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)"
         );
         let mut insert = self.connection.prepare_cached(&sql)?;
@@ -166,11 +221,16 @@ impl InSqlite<'_> {
 }
 
 impl Transaction for InSqlite<'_> {
-    fn locked_head(&mut self, tenant: &TenantId) -> Result<Head, LedgerError> {
-        match self.find_head(tenant)? {
-            Some(head) => Ok(head),
-            None => self.create_head(tenant, &format!("{ORIGIN_PREFIX}{}", random_name()?)),
+    fn locked(&mut self, tenant: &TenantId, leases: &[&Name]) -> Result<(Head, Vec<LeaseRow>), LedgerError> {
+        let head = match self.find_head(tenant)? {
+            Some(head) => head,
+            None => self.create_head(tenant, &format!("{ORIGIN_PREFIX}{}", random_name()?))?,
+        };
+        let mut found = Vec::new();
+        for name in leases {
+            found.extend(self.lease(tenant, name)?);
         }
+        Ok((head, found))
     }
 
     fn create_head(&mut self, tenant: &TenantId, origin: &str) -> Result<Head, LedgerError> {
@@ -185,21 +245,21 @@ impl Transaction for InSqlite<'_> {
 
     fn known(&mut self, head: &Head, needs: &Needs) -> Result<Known, LedgerError> {
         let mut known = Known::default();
-        let by_id = format!("SELECT {STEP} FROM entries WHERE log = ?1 AND id = ?2");
+        let mut by_id = self.prepare(&format!("SELECT {STEP} FROM entries WHERE log = ?1 AND id = ?2"))?;
         for id in &needs.ids {
-            if let Some(step) = self.step(&by_id, params![head.number, id])? {
+            if let Some(step) = self.step(&mut by_id, params![head.number, id])? {
                 known.steps.insert(id.clone(), step);
             }
         }
-        let by_key = format!("SELECT {STEP} FROM entries WHERE log = ?1 AND key = ?2");
+        let mut by_key = self.prepare(&format!("SELECT {STEP} FROM entries WHERE log = ?1 AND key = ?2"))?;
         for key in &needs.key_steps {
-            if let Some(step) = self.step(&by_key, params![head.number, key])? {
+            if let Some(step) = self.step(&mut by_key, params![head.number, key])? {
                 known.key_steps.insert(key.clone(), step);
             }
         }
-        let by_key = format!("SELECT {ENTRY} FROM entries WHERE log = ?1 AND key = ?2");
+        let mut by_key = self.prepare(&format!("SELECT {ENTRY} FROM entries WHERE log = ?1 AND key = ?2"))?;
         for key in &needs.keys {
-            if let Some(row) = self.row(head, &by_key, params![head.number, key])? {
+            if let Some(row) = self.row(head, &mut by_key, params![head.number, key])? {
                 known.keys.insert(key.clone(), row);
             }
         }
@@ -247,19 +307,34 @@ impl Transaction for InSqlite<'_> {
         leases::find(self.connection, self.place, tenant, name)
     }
 
-    fn next_token(&mut self, tenant: &TenantId) -> Result<Token, LedgerError> {
-        leases::next_token(self.connection, tenant).map_err(|error| self.failed(&error))
+    fn claim_lease(
+        &mut self,
+        tenant: &TenantId,
+        wanted: &Wanted,
+        clock: &Clock,
+    ) -> Result<Claimed, LedgerError> {
+        if let Some((execution, after)) = &wanted.unless
+            && let Some(head) = self.find_head(tenant)?
+            && self.has_execution_after(&head, execution, *after).map_err(|error| self.failed(&error))?
+        {
+            return Ok(Claimed::Overtaken);
+        }
+        let now = clock.now();
+        if let Some(holder) = self.lease(tenant, &wanted.name)?.and_then(|row| row.holder_at(now)) {
+            return Ok(Claimed::Held(holder));
+        }
+        leases::take(self.connection, tenant, wanted, now)
+            .map(Claimed::Taken)
+            .map_err(|error| self.failed(&error))
     }
 
-    fn put_lease(&mut self, tenant: &TenantId, lease: &LeaseRow) -> Result<(), LedgerError> {
+    fn extend_lease(&mut self, tenant: &TenantId, lease: &LeaseRow) -> Result<(), LedgerError> {
         leases::put(self.connection, tenant, lease).map_err(|error| self.failed(&error))
     }
 
-    fn drop_lease(&mut self, tenant: &TenantId, name: &Name, token: Token) -> Result<(), LedgerError> {
-        leases::remove(self.connection, tenant, name, token).map_err(|error| self.failed(&error))
-    }
-
-    fn forget_leases(&mut self, tenant: &TenantId, before: Millis) -> Result<(), LedgerError> {
-        leases::forget(self.connection, tenant, before).map_err(|error| self.failed(&error))
+    fn drop_leases(&mut self, tenant: &TenantId, leases: &[(&Name, Token)]) -> Result<(), LedgerError> {
+        leases.iter().try_for_each(|(name, token)| {
+            leases::remove(self.connection, tenant, name, *token).map_err(|error| self.failed(&error))
+        })
     }
 }

@@ -2,9 +2,9 @@
 
 use super::{Case, Fixture, Place, append_one, entry, local, tenant};
 use crealeph_contracts::entry::Draft;
-use crealeph_contracts::scalar::{ClientKey, LedgerId, Name, TenantId};
+use crealeph_contracts::scalar::{ClientKey, ExecutionId, LedgerId, Name, TenantId};
 use crealeph_ledger::{
-    AppendError, Claim, Holder, Lease, Ledger, LedgerError, MAX_LEASE, NewId, Outcome, Refusal,
+    AppendError, Claim, Holder, Lease, Ledger, LedgerError, MAX_LEASE, NewId, Outcome, Refusal, Seq,
 };
 use std::collections::BTreeSet;
 use std::sync::Barrier;
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 pub(super) const CASES: &[Case] = &[
     ("a lease has one holder, and may be taken once it is released", one_holder),
     ("64 takers, one lease", race),
+    ("a lease is not given for work that was done since it was looked at", overtaken),
     ("a dead holder's lease runs out, and what it writes late is refused", expiry),
     ("an append under a lease may release it, and a refused one does not", release_with_append),
     ("a heartbeat keeps a lease", heartbeat),
@@ -103,6 +104,23 @@ fn one_holder(fixture: &dyn Fixture) {
         let refused = ledger.take_lease(&local(), &name("other work"), &name("x"), ttl);
         assert!(matches!(refused, Err(LedgerError::Beyond { .. })), "{refused:?}");
     }
+}
+
+fn overtaken(fixture: &dyn Fixture) {
+    let place = fixture.place();
+    let ledger = place.init();
+    let done = ExecutionId::parse("done").unwrap();
+    let ask = |after: Seq| {
+        ledger.take_lease_unless(&local(), &name("work"), &name("x"), LONG, (&done, after)).unwrap()
+    };
+    let Some(Claim::Taken(first)) = ask(Seq::ZERO) else { panic!("there is no log yet") };
+    assert!(matches!(ask(Seq::ZERO), Some(Claim::Held(_))));
+    let result = |execution: &str| entry("a", "{}", &format!(r#""lineage":{{"executionId":"{execution}"}}"#));
+    append_one(&ledger, result("another"));
+    ledger.append_and_release(&first, own(vec![result("done")])).unwrap();
+    assert!(ask(Seq::ZERO).is_none() && ask(Seq::new(1).unwrap()).is_none());
+    assert_eq!(ledger.lease_holder(&local(), &name("work")).unwrap(), None, "nothing was taken");
+    assert!(matches!(ask(Seq::new(2).unwrap()), Some(Claim::Taken(_))), "that was seen already");
 }
 
 fn race(fixture: &dyn Fixture) {

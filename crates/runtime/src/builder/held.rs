@@ -6,7 +6,7 @@ use std::time::Duration;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::scalar::Name;
 use crealeph_decision::builder::Asked;
-use crealeph_ledger::{AppendError, Claim, Heartbeat, Lease, Ledger, LedgerError, NewId, Outcome};
+use crealeph_ledger::{AppendError, Claim, Heartbeat, Lease, Ledger, LedgerError, NewId, Outcome, Seq};
 use crealeph_sandbox::Cancel;
 
 use super::BuildError;
@@ -24,22 +24,26 @@ pub(super) struct Held<'l> {
 }
 
 impl<'l> Held<'l> {
-    /// Takes the execution; `None` after someone else had it, and has it no longer: look again at what is recorded.
+    /// Takes the execution as it was looked up at a place of the log; `None` where something was recorded of it since, or
+    /// someone else had it, and has it no longer: look again at what is recorded.
     pub(super) fn take(
         ledger: &'l Ledger,
         asked: &Asked,
+        looked_at: Seq,
         ttl: Duration,
         cancel: &Cancel,
     ) -> Result<Option<Held<'l>>, BuildError> {
         let name = asked.lease_name()?;
         let holder = Name::parse(&format!("process {}", std::process::id()))?;
-        match ledger.take_lease(&asked.tenant_id, &name, &holder, ttl)? {
-            Claim::Taken(lease) => {
+        let overtaken = (&asked.execution_id, looked_at);
+        match ledger.take_lease_unless(&asked.tenant_id, &name, &holder, ttl, overtaken)? {
+            None => Ok(None),
+            Some(Claim::Taken(lease)) => {
                 let mut held = Held { ledger, lease, is_given_back: false, heartbeat: None };
                 held.heartbeat = Some(ledger.keep_lease(&held.lease)?);
                 Ok(Some(held))
             }
-            Claim::Held(_) => {
+            Some(Claim::Held(_)) => {
                 wait(ledger, asked, &name, cancel)?;
                 Ok(None)
             }

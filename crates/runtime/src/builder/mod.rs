@@ -21,7 +21,7 @@ use crealeph_decision::builder::{
     Asked, Decided, Ended, Ran, Ready, Refused, Room, Situation, Verdict, conclude, decide, lookup,
 };
 use crealeph_decision::snapshot::{Facts, Snapshot};
-use crealeph_ledger::{AppendError, Ledger, LedgerError, NewId, Position, Refusal};
+use crealeph_ledger::{AppendError, Ledger, LedgerError, NewId, Position, Refusal, Seq};
 use crealeph_sandbox::Cancel;
 
 use crate::agents::{Agents, Call};
@@ -206,6 +206,7 @@ impl Builder {
         let Some(agent) = self.agents.get(version).filter(|_| settings.allows(version)) else {
             return Ok(Some(self.unknown_agent(asked, settings)));
         };
+        let looked_at = facts.as_ref().map_or(Seq::ZERO, |(_, position)| position.seq);
         let ready = match self.decide(asked, is_retry, settings, facts)? {
             Decided::Ready(ready) => ready,
             Decided::Refused(refused) => {
@@ -217,13 +218,8 @@ impl Builder {
             let concluded = self.conclude(&ready, None, stopwatch)?;
             return self.write(asked, concluded, None);
         };
-        let Some(held) = Held::take(&self.ledger, asked, self.lease_time, cancel)? else { return Ok(None) };
-        // Whoever had it before may have answered since it was looked up.
-        match self.look(asked, None)?.0 {
-            Found::Answer(answer) => return Ok(Some(answer)),
-            Found::ToRun { is_retry: is_retry_now } if is_retry_now != is_retry => return Ok(None),
-            Found::ToRun { .. } => {}
-        }
+        let held = Held::take(&self.ledger, asked, looked_at, self.lease_time, cancel)?;
+        let Some(held) = held else { return Ok(None) };
         let call = agent.call(input, cancel);
         if cancel.is_cancelled() {
             return Err(BuildError::Cancelled);

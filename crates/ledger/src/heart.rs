@@ -1,0 +1,143 @@
+//! Renews the leases that are kept, all of a ledger's from one thread, which is started by the first and ends with
+//! the ledger.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use crate::error::LedgerError;
+use crate::lease::Lease;
+use crate::ledger::Ledger;
+
+/// A lease is renewed this often within its time.
+const BEATS: u32 = 4;
+
+#[derive(Debug, Default)]
+pub(crate) struct Heart {
+    kept: Arc<Kept>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// The leases that are kept, by a number of their own.
+#[derive(Debug, Default)]
+struct Kept {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    leases: BTreeMap<u64, Beat>,
+    last_number: u64,
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+struct Beat {
+    lease: Lease,
+    due: Instant,
+    is_lost: bool,
+}
+
+impl Heart {
+    pub(crate) fn keep(&self, ledger: &Ledger, lease: &Lease) -> Result<Heartbeat, LedgerError> {
+        self.start(ledger)?;
+        let mut state = self.kept.lock();
+        state.last_number += 1;
+        let number = state.last_number;
+        let due = Instant::now() + lease.ttl() / BEATS;
+        let is_first_due = state.leases.values().all(|other| other.is_lost || due < other.due);
+        state.leases.insert(number, Beat { lease: lease.clone(), due, is_lost: false });
+        drop(state);
+        if is_first_due {
+            self.kept.changed.notify_one();
+        }
+        Ok(Heartbeat { kept: Arc::clone(&self.kept), number })
+    }
+
+    fn start(&self, ledger: &Ledger) -> Result<(), LedgerError> {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_none() {
+            let (kept, weak) = (Arc::clone(&self.kept), ledger.downgrade());
+            let beat = move || {
+                while let Some((number, lease)) = kept.next_due() {
+                    let Some(ledger) = weak.upgrade() else { break };
+                    // Other trouble may pass, and if it does not, the append meets it too.
+                    let is_lost = matches!(ledger.renew_lease(&lease), Err(LedgerError::LeaseLost { .. }));
+                    kept.renewed(number, is_lost);
+                }
+            };
+            let started = std::thread::Builder::new().name("ledger-heart".to_owned()).spawn(beat);
+            *thread = Some(started.map_err(|error| ledger.failed(&error))?);
+        }
+        Ok(())
+    }
+
+    /// Ends the thread. It may hold the last reference to the ledger itself, and then it is the thread that runs this.
+    pub(crate) fn stop(&mut self) {
+        self.kept.lock().is_closed = true;
+        self.kept.changed.notify_one();
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+        {
+            // A heart that panicked has stopped, which is all that is wanted.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Kept {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until a lease is due; `None` when the ledger is closed.
+    fn next_due(&self) -> Option<(u64, Lease)> {
+        let mut state = self.lock();
+        loop {
+            if state.is_closed {
+                return None;
+            }
+            let beating = state.leases.iter().filter(|(_, beat)| !beat.is_lost);
+            let Some((number, beat)) = beating.min_by_key(|(_, beat)| beat.due) else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let remaining = beat.due.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
+                return Some((*number, beat.lease.clone()));
+            }
+            state = self.changed.wait_timeout(state, remaining).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn renewed(&self, number: u64, is_lost: bool) {
+        if let Some(beat) = self.lock().leases.get_mut(&number) {
+            beat.is_lost = is_lost;
+            beat.due = Instant::now() + beat.lease.ttl() / BEATS;
+        }
+    }
+}
+
+/// A lease is renewed while this lives.
+#[derive(Debug)]
+#[must_use = "the lease is renewed only while this lives"]
+pub struct Heartbeat {
+    kept: Arc<Kept>,
+    number: u64,
+}
+
+impl Heartbeat {
+    /// Whether the lease was found to be someone else's; going on is then in vain.
+    pub fn is_lost(&self) -> bool {
+        self.kept.lock().leases.get(&self.number).is_some_and(|beat| beat.is_lost)
+    }
+}
+
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        self.kept.lock().leases.remove(&self.number);
+    }
+}
