@@ -7,6 +7,7 @@ use crealeph_contracts::violation::Violation;
 use crealeph_decision::judge::ContextError;
 use crealeph_decision::work::PlanError;
 use crealeph_ledger::{LedgerError, Refusal};
+use crealeph_runtime::agents::conformance::Uncalled;
 use crealeph_runtime::builder::BuildError;
 use crealeph_runtime::configuration::{ConfigError, RulesFileError};
 use crealeph_runtime::review::VerdictError;
@@ -108,6 +109,8 @@ pub(crate) enum Failure {
     Tasks(#[from] TasksError),
     #[error("there is no agent `{name}` in `{}`; {}", .path.display(), choice(.known))]
     NoAgent { name: String, path: PathBuf, known: String },
+    #[error(transparent)]
+    Uncalled(#[from] Uncalled),
     #[error("`{0}` is not {1}")]
     BadOption(String, &'static str),
     #[error("`{}` is there already and nothing was written; move it away, or name another place", .0.display())]
@@ -187,6 +190,7 @@ impl Failure {
             Failure::Signals(_) => "signals",
             Failure::NoExecution(_) => "unknown_id",
             Failure::NoAgent { .. } => "unknown_agent",
+            Failure::Uncalled(_) => "agent_not_called",
             Failure::Work(error) => error.code(),
             Failure::Tasks(TasksError::Ledger(error)) => error.code(),
             Failure::Tasks(TasksError::None(_)) => "unknown_id",

@@ -72,6 +72,28 @@ fn the_built_in_example_passes_by_its_name() {
 }
 
 #[test]
+fn an_agent_that_cannot_be_called_is_not_judged() {
+    let scratch = Scratch::new();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    scratch.write(
+        "crealeph.toml",
+        &format!(
+            "[agents.remote]\nkind = 'http'\nurl = 'http://{closed}/'\n[agents.keyless]\nkind = 'openai'\nmodel = 'm'\n\
+             base_url = 'http://{closed}/v1'\nkey = {{ env = 'NO_SUCH_KEY' }}\n"
+        ),
+    );
+    for (args, cause) in [
+        (&["--", "nosuchprogram"][..], "cannot start `nosuchprogram`"),
+        (&["remote"], "could not be reached"),
+        (&["keyless"], "NO_SUCH_KEY"),
+    ] {
+        let (code, told) = check(&scratch, args);
+        assert_eq!((code, &told["error"]["code"]), (2, &json!("agent_not_called")), "{told}");
+        assert!(told["error"]["message"].as_str().unwrap().contains(cause), "{told}");
+    }
+}
+
+#[test]
 fn a_bad_agent_is_told_by_clause() {
     let scratch = Scratch::new();
     // It answers, but depends on what it likes, and differently each time.

@@ -14,7 +14,7 @@ use crealeph_contracts::json::Limits;
 use crealeph_contracts::scalar::Version;
 use crealeph_contracts::shape::Shape as _;
 use crealeph_contracts::{AgentInput, Code, Report};
-use crealeph_runtime::agents::conformance::{Case, Clause, Finding, Sameness, cases, check};
+use crealeph_runtime::agents::conformance::{Case, Clause, Finding, Sameness, Uncalled, cases, check};
 use crealeph_runtime::agents::{Agent, example_answer, from_command, load};
 use crealeph_runtime::configuration::Configuration;
 use serde_json::json;
@@ -173,6 +173,10 @@ fn check_all(
                     && let Some(case) = kit.get(at)
                 {
                     let findings = check(agent, case, sameness, &cancel);
+                    if findings.is_err() {
+                        // The rest would fare no better.
+                        next.store(kit.len(), Ordering::Relaxed);
+                    }
                     found.lock().unwrap_or_else(PoisonError::into_inner).insert(at, findings);
                     let count = done.fetch_add(1, Ordering::Relaxed) + 1;
                     if is_watched {
@@ -188,7 +192,9 @@ fn check_all(
     if cancel.is_cancelled() {
         return Err(Failure::Interrupted);
     }
-    Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect())
+    let found: Result<_, Uncalled> =
+        found.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect();
+    Ok(found?)
 }
 
 /// For one clause: on how many inputs it was judged, and each fault with the inputs that showed it.

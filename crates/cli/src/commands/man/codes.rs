@@ -30,6 +30,10 @@ const ERRORS: &[(&str, &str)] = &[
     ("no_log", "the tenant has nothing in this ledger yet; check `--tenant`"),
     ("unproven", "a proof does not hold"),
     ("unknown_agent", "the configuration names no such agent; those known are listed"),
+    (
+        "agent_not_called",
+        "the agent's program cannot be started, or its server not reached; the cause is named",
+    ),
     ("not_a_draft", "the entry is no draft that waits for a review"),
     ("cancelled", "the run was cancelled, and nothing was written"),
     ("builder_failed", "the Builder came to no end that its contracts allow; nothing was written"),
