@@ -67,6 +67,8 @@ pub(crate) enum Failure {
     Plan(#[from] PlanError),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    #[error("there is no ledger at `{place}`, but there is one in `{}`; go there", .folder.display())]
+    LedgerAbove { place: String, folder: PathBuf },
     #[error("`{name}` is refused, everything before it is written: {refusal}")]
     Refused { name: String, refusal: Box<Refusal> },
     #[error("`{name}` is not a {what}: {why}")]
@@ -99,6 +101,10 @@ pub(crate) enum Failure {
     Signals(#[source] io::Error),
     #[error("the ledger holds no trace of execution `{0}` of this tenant; check the id and --tenant")]
     NoExecution(String),
+    #[error("the ledger holds no execution of this tenant yet; ask for one with `crealeph build`")]
+    NoExecutions,
+    #[error("the execution has no record{}; see its events with `crealeph execution show`", of_attempt(*attempt))]
+    NoRecord { attempt: Option<u64> },
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
     #[error(transparent)]
@@ -176,6 +182,7 @@ impl Failure {
             Failure::Plan(PlanError::Cycle(_)) => "cycle",
             Failure::Plan(PlanError::DuplicateId(_)) => "duplicate_id",
             Failure::Ledger(error) => error.code(),
+            Failure::LedgerAbove { .. } => "ledger_missing",
             Failure::Refused { refusal, .. } => refusal.code(),
             Failure::BadName { .. } | Failure::RobotMissing => "bad_name",
             Failure::NoEntry { .. } => "unknown_id",
@@ -188,7 +195,7 @@ impl Failure {
             Failure::Robot(error) => error.code(),
             Failure::Interrupted => "cancelled",
             Failure::Signals(_) => "signals",
-            Failure::NoExecution(_) => "unknown_id",
+            Failure::NoExecution(_) | Failure::NoExecutions | Failure::NoRecord { .. } => "unknown_id",
             Failure::NoAgent { .. } => "unknown_agent",
             Failure::Uncalled(_) => "agent_not_called",
             Failure::Work(error) => error.code(),
@@ -227,6 +234,8 @@ impl Failure {
             | Failure::NoEntry { .. }
             | Failure::Unproven { .. }
             | Failure::NoExecution(_)
+            | Failure::NoExecutions
+            | Failure::NoRecord { .. }
             | Failure::Replay(ReplayError::OtherStart { .. } | ReplayError::NotAReceipt(_))
             | Failure::Review(
                 VerdictError::NoEntry(_) | VerdictError::NotReviewed(_) | VerdictError::Settled { .. },
@@ -245,6 +254,10 @@ impl Failure {
 
 fn choice(known: &str) -> String {
     if known.is_empty() { "it names none".to_owned() } else { format!("known are: {known}") }
+}
+
+fn of_attempt(attempt: Option<u64>) -> String {
+    attempt.map_or_else(String::new, |attempt| format!(" of attempt {attempt}"))
 }
 
 fn listed(violations: &[Violation]) -> String {
