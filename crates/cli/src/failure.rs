@@ -69,6 +69,10 @@ pub(crate) enum Failure {
     Ledger(#[from] LedgerError),
     #[error("there is no ledger at `{place}`, but there is one in `{}`; go there", .folder.display())]
     LedgerAbove { place: String, folder: PathBuf },
+    #[error(
+        "the export is of tenant `{found}`, not of `{meant}`, and nothing was written; say --tenant {found} to take it in"
+    )]
+    OtherTenant { found: String, meant: String },
     #[error("`{name}` is refused, everything before it is written: {refusal}")]
     Refused { name: String, refusal: Box<Refusal> },
     #[error("`{name}` is not a {what}: {why}")]
@@ -183,6 +187,7 @@ impl Failure {
             Failure::Plan(PlanError::DuplicateId(_)) => "duplicate_id",
             Failure::Ledger(error) => error.code(),
             Failure::LedgerAbove { .. } => "ledger_missing",
+            Failure::OtherTenant { .. } => "other_tenant",
             Failure::Refused { refusal, .. } => refusal.code(),
             Failure::BadName { .. } | Failure::RobotMissing => "bad_name",
             Failure::NoEntry { .. } => "unknown_id",

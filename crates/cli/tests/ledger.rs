@@ -298,6 +298,8 @@ fn an_export_is_verified_and_imported_elsewhere() {
     assert!(code == 1 && stderr.contains("the key is for"), "{stderr}");
     let imported: Value = serde_json::from_str(&signed.good(&["import", "--key", "key"], &export)).unwrap();
     assert_eq!((&imported["signedEntries"], imported["imported"].as_u64() > Some(0)), (&250.into(), true));
+    let (code, _, stderr) = signed.run(&["import", "--tenant", "acme", "--key", "key"], &export);
+    assert!(code == 2 && stderr.contains("is of tenant `local`, not of `acme`"), "{stderr}");
     let other = Scratch::new("import");
     other.good(&["init"], "");
     other.good(&["import"], &export);

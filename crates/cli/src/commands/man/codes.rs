@@ -27,6 +27,7 @@ const ERRORS: &[(&str, &str)] = &[
     ("cycle", "work items depend on each other in a circle, which is named"),
     ("duplicate_id", "two work items have one id"),
     ("unknown_id", "the ledger holds no such entry or execution of this tenant"),
+    ("other_tenant", "the export is of another tenant; say `--tenant` to take it in under its own"),
     ("no_log", "the tenant has nothing in this ledger yet; check `--tenant`"),
     ("unproven", "a proof does not hold"),
     ("unknown_agent", "the configuration names no such agent; those known are listed"),
