@@ -13,7 +13,7 @@ use seccompiler::{
 /// What a run was granted beyond the ordinary.
 pub(super) struct Options {
     pub(super) nested_namespaces: bool,
-    pub(super) trace: bool,
+    pub(super) ptrace: bool,
     /// Shared memory that no process has mapped is counted by a cgroup, so it may be made.
     pub(super) unmapped_memory: bool,
     /// There is a network namespace, or the machine's own network was granted.
@@ -77,8 +77,8 @@ fn ranges(options: &Options) -> Vec<(u32, u32)> {
     if options.nested_namespaces {
         allow(NAMESPACE_CALLS);
     }
-    if options.trace {
-        allow(TRACE_CALLS);
+    if options.ptrace {
+        allow(PTRACE_CALLS);
     }
     if options.unmapped_memory {
         allow(SHARED_MEMORY_CALLS);
@@ -210,7 +210,7 @@ const NAMESPACE_CALLS: &[c_long] = &[
     libc::SYS_mount_setattr,
 ];
 
-const TRACE_CALLS: &[c_long] =
+const PTRACE_CALLS: &[c_long] =
     &[libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_kcmp];
 
 /// Memory that is in no process's size: bounded by a memory cgroup or not to be had.
@@ -345,18 +345,18 @@ mod tests {
 
     #[test]
     fn every_call_number_has_its_answer() {
-        for (nested_namespaces, trace, unmapped_memory) in
+        for (nested_namespaces, ptrace, unmapped_memory) in
             [(false, false, false), (true, true, true), (false, true, false)]
         {
             let options =
-                Options { nested_namespaces, trace, unmapped_memory, sockets: true, own_processes: true };
+                Options { nested_namespaces, ptrace, unmapped_memory, sockets: true, own_processes: true };
             let program = by_number(&options);
             let mut allowed: Vec<c_long> = ALLOWED.to_vec();
             #[cfg(target_arch = "x86_64")]
             allowed.extend(ALLOWED_X86_64);
             for (granted, calls) in [
                 (nested_namespaces, NAMESPACE_CALLS),
-                (trace, TRACE_CALLS),
+                (ptrace, PTRACE_CALLS),
                 (unmapped_memory, SHARED_MEMORY_CALLS),
             ] {
                 allowed.extend(calls.iter().filter(|_| granted));
