@@ -74,8 +74,9 @@ impl<'a> Stage<'a> {
         self.title("Now you")?;
         self.say(&format!(
             "Everything is still there: {folder}\n\
-             Its bin folder holds this program, so that the commands above can be typed as they stand, in shop and in \
-             decisions. Remove the folder when you are done.\n\n\
+             Remove the folder when you are done. So that the commands above can be typed as they stand, in its folders shop \
+             and decisions:\n\
+             \x20 export PATH={folder}/bin:$PATH\n\n\
              What to try next:\n\
              \x20 crealeph init                             a first agent of your own\n\
              \x20 crealeph work run --agent claude 'TASK'   a coding agent, in your repository\n\
