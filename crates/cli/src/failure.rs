@@ -40,7 +40,7 @@ pub(crate) enum Failure {
         #[source]
         source: io::Error,
     },
-    #[error("`{what}` is longer than {limit} bytes; raise the limit with --max-bytes")]
+    #[error("`{what}` is longer than the {limit} bytes that are read; make it smaller")]
     TooLarge { what: String, limit: usize },
     #[error("`{name}` is not a valid {expected}:\n{}", listed(.violations))]
     Invalid { name: String, expected: &'static str, violations: Vec<Violation> },

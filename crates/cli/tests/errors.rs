@@ -131,6 +131,19 @@ fn each_mistake_has_its_answer() {
         ("crealeph snapshot other", 1, "SNAPSHOT_EMPTY", "no entry of robot `other` counts; append"),
         ("crealeph snapshot", 2, "bad_name", "say which robot"),
         (
+            "crealeph snapshot request.json",
+            2,
+            "bad_name",
+            "it is a file; the entries in it are read with --from",
+        ),
+        (
+            "crealeph execution list --state done",
+            2,
+            "usage",
+            "there is no such state; there are planned, running",
+        ),
+        ("crealeph ledger append request.json", 1, "invalid", "which stands whole on a line"),
+        (
             "crealeph agent check nope@1",
             2,
             "unknown_agent",

@@ -256,6 +256,28 @@ fn every_single_byte_of_a_proof_counts() {
 }
 
 #[test]
+fn a_person_reads_a_list_in_columns() {
+    let scratch = Scratch::new("columns");
+    scratch.good(&["init"], "");
+    let line = |robot: &str| {
+        format!(
+            "{{\"robotId\":\"{robot}\",\"module\":\"m\",\"source\":\"s\",\"type\":\"signal\",\"state\":\"final\",\"payload\":{{}}}}\n"
+        )
+    };
+    scratch.good(&["append"], &[line("r"), line("shop-17")].concat());
+    let list = |more: &[&str]| {
+        let mut command = scratch.command(&[&["list"], more].concat());
+        command.env("CREALEPH_OUTPUT", "text");
+        ended(command, "")
+    };
+    let (_, listed, _) = list(&[]);
+    let columns: Vec<_> = listed.lines().map(|line| line.find("signal")).collect();
+    assert!(columns.len() == 2 && columns[0].is_some() && columns[0] == columns[1], "{listed}");
+    let (code, listed, said) = list(&["--type", "signl"]);
+    assert_eq!((code, listed.as_str(), said.as_str()), (0, "", "tenant `local` has no such entry\n"));
+}
+
+#[test]
 fn an_export_is_verified_and_imported_elsewhere() {
     let scratch = Scratch::with_entries("export", 250);
     scratch.write("key", &scratch.good(&["key"], ""));

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use crealeph_contracts::execution_event::ExecutionState;
 use crealeph_contracts::policy_output::PolicyReason;
 use crealeph_contracts::scalar::{ExecutionId, Name, RobotId};
 use crealeph_decision::builder::Record;
@@ -41,8 +42,8 @@ pub(super) enum ExecutionTask {
         #[arg(long)]
         robot: Option<String>,
         /// In this state alone
-        #[arg(long)]
-        state: Option<String>,
+        #[arg(long, value_parser = state)]
+        state: Option<ExecutionState>,
         /// How many
         #[arg(long, default_value_t = 20)]
         limit: usize,
@@ -124,17 +125,24 @@ fn newest(opened: &Opened, robot_id: Option<RobotId>) -> Result<(String, Option<
     Ok((payload_text(event, "executionId"), Some(event.content.robot_id.clone())))
 }
 
+fn state(word: &str) -> Result<ExecutionState, String> {
+    let words: Vec<&str> = ExecutionState::ALL.iter().map(|state| state.as_str()).collect();
+    ExecutionState::parse(word)
+        .ok_or_else(|| format!("there is no such state; there are {}", words.join(", ")))
+}
+
 fn list(
     at: &Settled,
     robot: Option<String>,
-    state: Option<String>,
+    state: Option<ExecutionState>,
     limit: usize,
     cursor: Option<String>,
     output: &mut Output,
 ) -> Result<Verdict, Failure> {
+    let none = if robot.is_some() || state.is_some() { "no such execution" } else { "no execution yet" };
     let filter = Filter {
         robot_id: robot.map(|name| named("robot", &name, RobotId::parse)).transpose()?,
-        state: state.map(|name| named("state", &name, Name::parse)).transpose()?,
+        state: state.map(|state| named("state", state.as_str(), Name::parse)).transpose()?,
         kind: Some(named("type", EXECUTION_EVENT, Name::parse)?),
         ..Filter::default()
     };
@@ -148,8 +156,9 @@ fn list(
         }
     }
     if page.entries.is_empty() && page.next.is_none() && !is_json {
-        output.line("no execution yet")?;
+        output.line(none)?;
     }
+    output.flush()?;
     if let Some(next) = page.next {
         eprintln!("there may be more: --cursor {next}");
     }

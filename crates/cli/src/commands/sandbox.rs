@@ -421,10 +421,10 @@ fn told(outcome: &Outcome, changes: &[(PathBuf, Vec<Change>)]) -> String {
 fn explained(spec: &Spec<'_>, views: &[Place], hidden: &[PathBuf]) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "it starts in {}", spec.cwd.clone().unwrap_or_else(|| HOME.into()).display());
-    let _ = writeln!(text, "it reads the system's programs and libraries, and");
+    let _ = writeln!(text, "it reads the system's programs and libraries");
     let mut list = |what: &str, places: &[Place]| {
         for place in places {
-            let _ = writeln!(text, "  {what} {} at {}", place.from.display(), place.at.display());
+            let _ = writeln!(text, "it {what} {} at {}", place.from.display(), place.at.display());
         }
     };
     list("reads", &spec.grants.read);

@@ -75,7 +75,8 @@ impl Append {
                 Err(violations) => {
                     batch.write(&ledger, at, &source, output, &mut tally)?;
                     let name = format!("{}, line {number}", source.name());
-                    return Err(Failure::Invalid { name, expected: "entry", violations });
+                    let expected = "entry, which stands whole on a line";
+                    return Err(Failure::Invalid { name, expected, violations });
                 }
             }
             // Whoever writes line by line gets an answer line by line.
