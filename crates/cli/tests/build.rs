@@ -1,13 +1,7 @@
 //! The Builder as a user meets it: one way from an empty ledger to a plan, with the built-in agent, and every exit code
 //! on it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test says what it expects"
-)]
+#![cfg(test)]
 
 mod scratch;
 

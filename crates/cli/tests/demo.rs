@@ -1,12 +1,6 @@
 //! The demo is the first thing that a stranger sees: it goes as told, is readable in 80 columns, and fails where it must.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test says what it expects"
-)]
+#![cfg(test)]
 
 use std::fs;
 use std::path::Path;

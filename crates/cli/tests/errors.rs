@@ -1,13 +1,7 @@
 //! Errors read alike across all commands: what failed, on what, what next; one exit code and one stable code for each, as
 //! text for people and as JSON for programs. Full disks, closed pipes and terminals are met in order.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test says what it expects"
-)]
+#![cfg(test)]
 
 use std::path::Path;
 use std::process::Command;

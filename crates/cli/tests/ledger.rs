@@ -1,13 +1,7 @@
 //! The ledger as a user meets it: the commands, and what `verify` says when someone has been at the file. Tampering is
 //! done with the sqlite3 program, as an intruder would.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test says what it expects"
-)]
+#![cfg(test)]
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
