@@ -101,6 +101,16 @@ fn the_newest_execution_is_meant_where_none_is_named() {
 }
 
 #[test]
+fn an_export_is_read_from_standard_input_too() {
+    let scratch = scratch();
+    scratch.append(&known(1, &["idea"], ""));
+    scratch.build(&request("e-1", "block", true));
+    let (_, export, _) = scratch.run(&["ledger", "export"], "");
+    let (code, why) = scratch.json(&["execution", "why", "--from", "-"], &export);
+    assert_eq!((code, &why["executionId"]), (0, &Value::from("e-1")), "{why}");
+}
+
+#[test]
 fn a_ledger_in_a_folder_above_is_pointed_at() {
     let scratch = scratch();
     let inside = scratch.path().join("a/b");

@@ -302,6 +302,14 @@ fn an_export_is_verified_and_imported_elsewhere() {
     assert_eq!(find("changed", &one), 60);
     let forged: Vec<String> = lines.iter().map(|line| line.replace("\\n200\\n", "\\n199\\n")).collect();
     assert_eq!(find("forged", &forged.iter().map(String::as_str).collect::<Vec<_>>()), 200);
+    // A checkpoint of another log says nothing of this one, though its key is known too.
+    scratch.good(&["append", "--tenant", "t"], &line(0));
+    for (file, task) in [("other.checkpoint", "checkpoint"), ("other.key", "key")] {
+        scratch.write(file, &scratch.good(&[task, "--tenant", "t"], ""));
+    }
+    let both = ["export.jsonl", "--key", "key", "--key", "other.key", "--checkpoint", "other.checkpoint"];
+    let (code, stdout, _) = scratch.run(&[&["verify"], &both[..]].concat(), "");
+    assert!(code == 1 && stdout.contains("the checkpoint you kept is of the log"), "{stdout}");
     // Whoever brings a key learns who signed before the entries are taken.
     let signed = Scratch::new("import-signed");
     signed.good(&["init"], "");

@@ -293,7 +293,5 @@ impl Key {
 /// Reads a small text file whole.
 pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
     let source = Source::new(Some(path.to_owned()));
-    let mut text = String::new();
-    source.open()?.take(1 << 20).read_to_string(&mut text).map_err(|error| source.failure(error))?;
-    Ok(text)
+    source.text(source.read_bounded(1 << 20)?)
 }
