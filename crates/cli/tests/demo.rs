@@ -6,9 +6,12 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+/// Plays it for somebody whose git signs every commit, with a program that cannot.
 fn demo(folder: &Path) -> Output {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join(".gitconfig"), "[commit]\ngpgsign = true\n[gpg]\nprogram = false\n").unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_crealeph"));
-    command.args(["demo", "--folder"]).arg(folder);
+    command.args(["demo", "--folder"]).arg(folder).env("HOME", home.path());
     command.output().unwrap()
 }
 

@@ -152,6 +152,13 @@ fn looked_at(at: &Settled, state: &Path) -> Vec<Finding> {
         Err(Failure::Ledger(LedgerError::Missing { place })) => {
             (LEDGER.not_yet(format!("there is none at `{place}`"), "run `crealeph ledger init`"), None)
         }
+        Err(Failure::LedgerAbove { place, folder }) => {
+            let (detail, there) = (format!("there is none at `{place}`"), folder.display());
+            (
+                LEDGER.not_yet(detail, format!("go to `{there}`, or make one here: `crealeph ledger init`")),
+                None,
+            )
+        }
         Err(failure) => (LEDGER.wrong(&failure.message()), None),
     };
     let is_made = ledger.present || ledger.needed;

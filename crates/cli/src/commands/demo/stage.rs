@@ -151,6 +151,8 @@ impl<'a> Stage<'a> {
             }
         }
         command.env("PATH", path).env(READER, "text");
+        // The story is the same whatever the user's git signs, hooks or templates.
+        command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
         let failed = |source| Failure::Unreadable { path: PathBuf::from("sh"), source };
         let output = command.output().map_err(failed)?;
         Ok((output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stdout).into_owned()))
