@@ -116,4 +116,6 @@ fn a_person_reads_a_line_for_each() {
     assert_eq!(code, 0, "{printed}");
     assert!(printed.contains("\nledger            no "), "{printed}");
     assert!(printed.contains("to get it: run `crealeph ledger init`"), "{printed}");
+    let of_the_machine = printed.lines().take_while(|line| !line.starts_with("configuration"));
+    of_the_machine.for_each(|line| assert!(line.chars().count() <= 80, "wider than 80 columns: {line}"));
 }

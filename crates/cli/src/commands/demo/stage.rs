@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
 use crate::output::{Output, READER};
+use crate::render::{COLUMNS, filled};
 
-const COLUMNS: usize = 80;
 const MAX_LINES: usize = 24;
 
 /// How a step must end.
@@ -199,24 +199,9 @@ fn temporary() -> Result<PathBuf, Failure> {
 /// Breaks a line between words so that it fits; what it goes on with is indented as far as it was, and two more.
 fn wrapped(line: &str, indent: &str, columns: usize) -> String {
     let margin: String = line.chars().take_while(|letter| *letter == ' ').collect();
-    let mut out = format!("{indent}{margin}");
-    let mut width = out.chars().count();
-    let hanging = format!("{indent}{margin}{}", if indent.is_empty() { "" } else { "  " });
-    let mut is_first = true;
-    for word in line.trim_start().split(' ') {
-        let length = word.chars().count();
-        if !is_first && width + 1 + length > columns {
-            out = format!("{}\n{hanging}{word}", out.trim_end());
-            width = hanging.chars().count() + length;
-        } else {
-            let space = if is_first { "" } else { " " };
-            out.push_str(space);
-            out.push_str(word);
-            width += space.len() + length;
-        }
-        is_first = false;
-    }
-    out.trim_end().to_owned()
+    let first = format!("{indent}{margin}");
+    let hanging = format!("{first}{}", if indent.is_empty() { "" } else { "  " });
+    filled(&first, &hanging, line.trim_start(), columns)
 }
 
 #[cfg(test)]
