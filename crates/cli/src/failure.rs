@@ -119,6 +119,11 @@ pub(crate) enum Failure {
     Tasks(#[from] TasksError),
     #[error("there is no agent `{name}` in `{}`; {}", .path.display(), choice(.known))]
     NoAgent { name: String, path: PathBuf, known: String },
+    #[error(
+        "there is no `{}` here to name agents; make one with `crealeph init`, or check a command: `agent check -- COMMAND`",
+        .0.display()
+    )]
+    NoConfiguration(PathBuf),
     #[error(transparent)]
     Uncalled(#[from] Uncalled),
     #[error("`{0}` is not {1}")]
@@ -201,7 +206,7 @@ impl Failure {
             Failure::Interrupted => "cancelled",
             Failure::Signals(_) => "signals",
             Failure::NoExecution(_) | Failure::NoExecutions | Failure::NoRecord { .. } => "unknown_id",
-            Failure::NoAgent { .. } => "unknown_agent",
+            Failure::NoAgent { .. } | Failure::NoConfiguration(_) => "unknown_agent",
             Failure::Uncalled(_) => "agent_not_called",
             Failure::Work(error) => error.code(),
             Failure::Tasks(TasksError::Ledger(error)) => error.code(),

@@ -57,6 +57,9 @@ fn the_shell_example_passes() {
 #[test]
 fn the_built_in_example_passes_by_its_name() {
     let scratch = Scratch::new();
+    let (code, error) = check(&scratch, &["example@1"]);
+    assert_eq!((code, &error["error"]["code"]), (2, &json!("unknown_agent")));
+    assert!(error["error"]["message"].as_str().unwrap().contains("make one with `crealeph init`"), "{error}");
     scratch.write("crealeph.toml", "[agents.\"example@1\"]\nkind = 'example'\n");
     assert_eq!(check(&scratch, &["example@1"]).0, 0);
     let (code, error) = check(&scratch, &["planner@1"]);

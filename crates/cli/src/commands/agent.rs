@@ -135,10 +135,13 @@ impl Check {
             let agents = load(&configuration, &state)?;
             let known = || agents.versions().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             let found = Version::parse(&name).ok().and_then(|version| agents.get(&version));
-            let agent = found.ok_or_else(|| Failure::NoAgent {
-                name: name.clone(),
-                path: configuration.path().to_owned(),
-                known: known(),
+            let agent = found.ok_or_else(|| match configuration.path().exists() {
+                true => Failure::NoAgent {
+                    name: name.clone(),
+                    path: configuration.path().to_owned(),
+                    known: known(),
+                },
+                false => Failure::NoConfiguration(configuration.path().to_owned()),
             })?;
             check_all(agent, &kit, sameness, self.jobs)?
         } else {
