@@ -7,6 +7,7 @@ use crealeph_contracts::violation::Violation;
 use crealeph_decision::judge::ContextError;
 use crealeph_decision::work::PlanError;
 use crealeph_ledger::{LedgerError, Refusal};
+use crealeph_runtime::agents::conformance::Uncalled;
 use crealeph_runtime::builder::BuildError;
 use crealeph_runtime::configuration::{ConfigError, RulesFileError};
 use crealeph_runtime::review::VerdictError;
@@ -39,7 +40,7 @@ pub(crate) enum Failure {
         #[source]
         source: io::Error,
     },
-    #[error("`{what}` is longer than {limit} bytes; raise the limit with --max-bytes")]
+    #[error("`{what}` is longer than the {limit} bytes that are read; make it smaller")]
     TooLarge { what: String, limit: usize },
     #[error("`{name}` is not a valid {expected}:\n{}", listed(.violations))]
     Invalid { name: String, expected: &'static str, violations: Vec<Violation> },
@@ -66,6 +67,12 @@ pub(crate) enum Failure {
     Plan(#[from] PlanError),
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    #[error("there is no ledger at `{place}`, but there is one in `{}`; go there", .folder.display())]
+    LedgerAbove { place: String, folder: PathBuf },
+    #[error(
+        "the export is of tenant `{found}`, not of `{meant}`, and nothing was written; say --tenant {found} to take it in"
+    )]
+    OtherTenant { found: String, meant: String },
     #[error("`{name}` is refused, everything before it is written: {refusal}")]
     Refused { name: String, refusal: Box<Refusal> },
     #[error("`{name}` is not a {what}: {why}")]
@@ -98,6 +105,10 @@ pub(crate) enum Failure {
     Signals(#[source] io::Error),
     #[error("the ledger holds no trace of execution `{0}` of this tenant; check the id and --tenant")]
     NoExecution(String),
+    #[error("the ledger holds no execution of this tenant yet; ask for one with `crealeph build`")]
+    NoExecutions,
+    #[error("the execution has no record{}; see its events with `crealeph execution show`", of_attempt(*attempt))]
+    NoRecord { attempt: Option<u64> },
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
     #[error(transparent)]
@@ -108,6 +119,13 @@ pub(crate) enum Failure {
     Tasks(#[from] TasksError),
     #[error("there is no agent `{name}` in `{}`; {}", .path.display(), choice(.known))]
     NoAgent { name: String, path: PathBuf, known: String },
+    #[error(
+        "there is no `{}` here to name agents; make one with `crealeph init`, or check a command: `agent check -- COMMAND`",
+        .0.display()
+    )]
+    NoConfiguration(PathBuf),
+    #[error(transparent)]
+    Uncalled(#[from] Uncalled),
     #[error("`{0}` is not {1}")]
     BadOption(String, &'static str),
     #[error("`{}` is there already and nothing was written; move it away, or name another place", .0.display())]
@@ -173,6 +191,8 @@ impl Failure {
             Failure::Plan(PlanError::Cycle(_)) => "cycle",
             Failure::Plan(PlanError::DuplicateId(_)) => "duplicate_id",
             Failure::Ledger(error) => error.code(),
+            Failure::LedgerAbove { .. } => "ledger_missing",
+            Failure::OtherTenant { .. } => "other_tenant",
             Failure::Refused { refusal, .. } => refusal.code(),
             Failure::BadName { .. } | Failure::RobotMissing => "bad_name",
             Failure::NoEntry { .. } => "unknown_id",
@@ -185,8 +205,9 @@ impl Failure {
             Failure::Robot(error) => error.code(),
             Failure::Interrupted => "cancelled",
             Failure::Signals(_) => "signals",
-            Failure::NoExecution(_) => "unknown_id",
-            Failure::NoAgent { .. } => "unknown_agent",
+            Failure::NoExecution(_) | Failure::NoExecutions | Failure::NoRecord { .. } => "unknown_id",
+            Failure::NoAgent { .. } | Failure::NoConfiguration(_) => "unknown_agent",
+            Failure::Uncalled(_) => "agent_not_called",
             Failure::Work(error) => error.code(),
             Failure::Tasks(TasksError::Ledger(error)) => error.code(),
             Failure::Tasks(TasksError::None(_)) => "unknown_id",
@@ -223,6 +244,8 @@ impl Failure {
             | Failure::NoEntry { .. }
             | Failure::Unproven { .. }
             | Failure::NoExecution(_)
+            | Failure::NoExecutions
+            | Failure::NoRecord { .. }
             | Failure::Replay(ReplayError::OtherStart { .. } | ReplayError::NotAReceipt(_))
             | Failure::Review(
                 VerdictError::NoEntry(_) | VerdictError::NotReviewed(_) | VerdictError::Settled { .. },
@@ -241,6 +264,10 @@ impl Failure {
 
 fn choice(known: &str) -> String {
     if known.is_empty() { "it names none".to_owned() } else { format!("known are: {known}") }
+}
+
+fn of_attempt(attempt: Option<u64>) -> String {
+    attempt.map_or_else(String::new, |attempt| format!(" of attempt {attempt}"))
 }
 
 fn listed(violations: &[Violation]) -> String {

@@ -63,6 +63,11 @@ impl Source {
         }
     }
 
+    /// What was read of it, as text.
+    pub(crate) fn text(&self, bytes: Vec<u8>) -> Result<String, Failure> {
+        String::from_utf8(bytes).map_err(|_| self.failure(io::ErrorKind::InvalidData.into()))
+    }
+
     /// What an error in reading means.
     pub(crate) fn failure(&self, error: io::Error) -> Failure {
         let path = self.0.clone().unwrap_or_else(|| PathBuf::from("standard input"));

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use crealeph_contracts::json::{Limits, parse};
 use crealeph_contracts::violation::Violation;
 
+/// How wide a text is that is read on any screen.
+pub(crate) const COLUMNS: usize = 80;
 /// How much of a line is shown around the place.
 const MAX_WIDTH: usize = 96;
 
@@ -78,4 +80,25 @@ fn floor_boundary(text: &str, at: usize) -> usize {
 /// `1 violation`, `2 violations`.
 pub(crate) fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+/// A text behind `first`, broken between words so that it fits; the lines it goes on with stand behind `hanging`.
+pub(crate) fn filled(first: &str, hanging: &str, text: &str, columns: usize) -> String {
+    let mut out = first.to_owned();
+    let mut width = out.chars().count();
+    let mut is_first = true;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if !is_first && width + 1 + length > columns {
+            out = format!("{}\n{hanging}{word}", out.trim_end());
+            width = hanging.chars().count() + length;
+        } else {
+            let space = if is_first { "" } else { " " };
+            out.push_str(space);
+            out.push_str(word);
+            width += space.len() + length;
+        }
+        is_first = false;
+    }
+    out.trim_end().to_owned()
 }

@@ -1,12 +1,6 @@
 //! `crealeph agent` as a user meets it; the example agents in other languages pass the kit.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test says what it expects"
-)]
+#![cfg(test)]
 
 mod scratch;
 
@@ -63,12 +57,37 @@ fn the_shell_example_passes() {
 #[test]
 fn the_built_in_example_passes_by_its_name() {
     let scratch = Scratch::new();
+    let (code, error) = check(&scratch, &["example@1"]);
+    assert_eq!((code, &error["error"]["code"]), (2, &json!("unknown_agent")));
+    assert!(error["error"]["message"].as_str().unwrap().contains("make one with `crealeph init`"), "{error}");
     scratch.write("crealeph.toml", "[agents.\"example@1\"]\nkind = 'example'\n");
     assert_eq!(check(&scratch, &["example@1"]).0, 0);
     let (code, error) = check(&scratch, &["planner@1"]);
     assert_eq!(code, 2);
     let expected = "there is no agent `planner@1` in `crealeph.toml`; known are: example@1";
     assert_eq!(error["error"], json!({ "code": "unknown_agent", "message": expected }));
+}
+
+#[test]
+fn an_agent_that_cannot_be_called_is_not_judged() {
+    let scratch = Scratch::new();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    scratch.write(
+        "crealeph.toml",
+        &format!(
+            "[agents.remote]\nkind = 'http'\nurl = 'http://{closed}/'\n[agents.keyless]\nkind = 'openai'\nmodel = 'm'\n\
+             base_url = 'http://{closed}/v1'\nkey = {{ env = 'NO_SUCH_KEY' }}\n"
+        ),
+    );
+    for (args, cause) in [
+        (&["--", "nosuchprogram"][..], "cannot start `nosuchprogram`"),
+        (&["remote"], "could not be reached"),
+        (&["keyless"], "NO_SUCH_KEY"),
+    ] {
+        let (code, told) = check(&scratch, args);
+        assert_eq!((code, &told["error"]["code"]), (2, &json!("agent_not_called")), "{told}");
+        assert!(told["error"]["message"].as_str().unwrap().contains(cause), "{told}");
+    }
 }
 
 #[test]

@@ -1,13 +1,7 @@
 //! The Builder as a user meets it: one way from an empty ledger to a plan, with the built-in agent, and every exit code
 //! on it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test says what it expects"
-)]
+#![cfg(test)]
 
 mod scratch;
 
@@ -71,6 +65,69 @@ fn from_an_empty_ledger_to_a_plan() {
     assert_eq!(listed.lines().count(), 3);
     assert_eq!(scratch.run(&["execution", "why", "nothing"], "").0, 1);
     assert_eq!(scratch.run(&["ledger", "verify"], "").0, 0);
+}
+
+#[test]
+fn the_newest_execution_is_meant_where_none_is_named() {
+    let scratch = scratch();
+    let told = |args: &[&str]| {
+        let run = scratch.command(args).env("CREALEPH_OUTPUT", "text").output().unwrap();
+        let text = [run.stdout, run.stderr].concat();
+        (run.status.code().unwrap(), String::from_utf8(text).unwrap())
+    };
+    scratch.write("request.json", &request("e-1", "block", true));
+    let (code, text) = told(&["build", "request.json"]);
+    assert!(code == 1 && text.contains("SNAPSHOT_EMPTY"), "{text}");
+    assert!(!text.contains("execution why"), "nothing was recorded that could be asked about: {text}");
+    let (code, text) = told(&["execution", "why"]);
+    assert!(code == 1 && text.contains("no execution of this tenant yet"), "{text}");
+
+    scratch.append(&known(1, &["idea"], ""));
+    for execution in ["e-1", "e-2"] {
+        scratch.write("request.json", &request(execution, "block", true));
+        let (code, text) = told(&["build", "request.json"]);
+        assert!(code == 1 && text.contains(&format!("crealeph execution why {execution}")), "{text}");
+    }
+    for task in ["show", "why", "replay"] {
+        let (code, text) = told(&["execution", task]);
+        assert!(code == 0 && text.contains("e-2") && !text.contains("e-1"), "{task}: {text}");
+        let (code, text) = told(&["execution", task, "--robot", "other"]);
+        assert!(code == 1 && text.contains("no execution"), "{task}: {text}");
+    }
+    let (code, why) = scratch.json(&["execution", "why"], "");
+    assert_eq!((code, &why["executionId"]), (0, &Value::from("e-2")));
+    let (code, text) = told(&["execution", "why", "--attempt", "7"]);
+    assert!(code == 1 && text.contains("no record of attempt 7"), "{text}");
+}
+
+#[test]
+fn an_export_is_read_from_standard_input_too() {
+    let scratch = scratch();
+    scratch.append(&known(1, &["idea"], ""));
+    scratch.build(&request("e-1", "block", true));
+    let (_, export, _) = scratch.run(&["ledger", "export"], "");
+    let (code, why) = scratch.json(&["execution", "why", "--from", "-"], &export);
+    assert_eq!((code, &why["executionId"]), (0, &Value::from("e-1")), "{why}");
+}
+
+#[test]
+fn a_ledger_in_a_folder_above_is_pointed_at() {
+    let scratch = scratch();
+    let inside = scratch.path().join("a/b");
+    std::fs::create_dir_all(&inside).unwrap();
+    let run = scratch.command(&["snapshot", "r"]).current_dir(&inside).output().unwrap();
+    let told = String::from_utf8(run.stderr).unwrap();
+    let above = scratch.path().canonicalize().unwrap();
+    assert!(told.contains(&format!("there is one in `{}`; go there", above.display())), "{told}");
+    let run = scratch.command(&["doctor"]).current_dir(&inside).output().unwrap();
+    let looked_at: Value = serde_json::from_slice(&run.stdout).unwrap();
+    let ledger = looked_at.as_array().unwrap().iter().find(|it| it["name"] == "ledger").unwrap();
+    assert_eq!(
+        (&ledger["present"], &ledger["needed"]),
+        (&Value::from(false), &Value::from(false)),
+        "{ledger}"
+    );
+    assert!(ledger["advice"].as_str().unwrap().contains(&above.display().to_string()), "{ledger}");
 }
 
 #[test]

@@ -1,13 +1,7 @@
 //! Agents that answer badly, and people who interrupt, through the whole program: each bad answer is one failed event
 //! that says exactly why, and an interrupted run is nothing at all.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test says what it expects"
-)]
+#![cfg(test)]
 
 mod scratch;
 

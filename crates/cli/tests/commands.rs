@@ -1,13 +1,7 @@
 //! The commands as a user meets them: what they print, where, and with which exit code, on good input and on the
 //! mistakes that newcomers make.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test says what it expects"
-)]
+#![cfg(test)]
 
 use std::collections::BTreeSet;
 use std::fs;

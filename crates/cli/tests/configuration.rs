@@ -1,7 +1,7 @@
 //! `docs/configuration.md` lists exactly the keys that the program reads: for each table the program is asked which keys
 //! it knows, by giving it one that it cannot know. Variables of our own are read from the sources.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says what it expects")]
+#![cfg(test)]
 
 use std::collections::BTreeSet;
 use std::fs;

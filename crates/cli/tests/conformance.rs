@@ -1,12 +1,6 @@
 //! The conformance cases under `cases/`, judged by the program itself through `validate --batch`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test says what it expects"
-)]
+#![cfg(test)]
 
 use std::fs;
 use std::path::Path;

@@ -8,14 +8,8 @@
 //!
 //! Filter by a document's name: `cargo test -p crealeph-cli --test docs -- docs/ledger.md`.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::exit,
-    reason = "a test says what it expects"
-)]
+#![cfg(test)]
+#![allow(clippy::exit, reason = "a test says what it expects")]
 
 #[path = "../../ledger/tests/server/mod.rs"]
 mod server;

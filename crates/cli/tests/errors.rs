@@ -1,13 +1,7 @@
 //! Errors read alike across all commands: what failed, on what, what next; one exit code and one stable code for each, as
 //! text for people and as JSON for programs. Full disks, closed pipes and terminals are met in order.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test says what it expects"
-)]
+#![cfg(test)]
 
 use std::path::Path;
 use std::process::Command;
@@ -130,6 +124,19 @@ fn each_mistake_has_its_answer() {
         ("crealeph review approve nope --reason x", 1, "unknown_id", "no entry `nope` of this tenant"),
         ("crealeph snapshot other", 1, "SNAPSHOT_EMPTY", "no entry of robot `other` counts; append"),
         ("crealeph snapshot", 2, "bad_name", "say which robot"),
+        (
+            "crealeph snapshot request.json",
+            2,
+            "bad_name",
+            "it is a file; the entries in it are read with --from",
+        ),
+        (
+            "crealeph execution list --state done",
+            2,
+            "usage",
+            "there is no such state; there are planned, running",
+        ),
+        ("crealeph ledger append request.json", 1, "invalid", "which stands whole on a line"),
         (
             "crealeph agent check nope@1",
             2,

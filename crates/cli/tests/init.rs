@@ -1,12 +1,6 @@
 //! A newcomer's first steps: what `crealeph init` writes works as it stands, in the order it says.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test says what it expects"
-)]
+#![cfg(test)]
 
 use std::path::Path;
 use std::process::Command;

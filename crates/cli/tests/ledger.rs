@@ -1,13 +1,7 @@
 //! The ledger as a user meets it: the commands, and what `verify` says when someone has been at the file. Tampering is
 //! done with the sqlite3 program, as an intruder would.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test says what it expects"
-)]
+#![cfg(test)]
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -256,6 +250,28 @@ fn every_single_byte_of_a_proof_counts() {
 }
 
 #[test]
+fn a_person_reads_a_list_in_columns() {
+    let scratch = Scratch::new("columns");
+    scratch.good(&["init"], "");
+    let line = |robot: &str| {
+        format!(
+            "{{\"robotId\":\"{robot}\",\"module\":\"m\",\"source\":\"s\",\"type\":\"signal\",\"state\":\"final\",\"payload\":{{}}}}\n"
+        )
+    };
+    scratch.good(&["append"], &[line("r"), line("shop-17")].concat());
+    let list = |more: &[&str]| {
+        let mut command = scratch.command(&[&["list"], more].concat());
+        command.env("CREALEPH_OUTPUT", "text");
+        ended(command, "")
+    };
+    let (_, listed, _) = list(&[]);
+    let columns: Vec<_> = listed.lines().map(|line| line.find("signal")).collect();
+    assert!(columns.len() == 2 && columns[0].is_some() && columns[0] == columns[1], "{listed}");
+    let (code, listed, said) = list(&["--type", "signl"]);
+    assert_eq!((code, listed.as_str(), said.as_str()), (0, "", "tenant `local` has no such entry\n"));
+}
+
+#[test]
 fn an_export_is_verified_and_imported_elsewhere() {
     let scratch = Scratch::with_entries("export", 250);
     scratch.write("key", &scratch.good(&["key"], ""));
@@ -286,6 +302,14 @@ fn an_export_is_verified_and_imported_elsewhere() {
     assert_eq!(find("changed", &one), 60);
     let forged: Vec<String> = lines.iter().map(|line| line.replace("\\n200\\n", "\\n199\\n")).collect();
     assert_eq!(find("forged", &forged.iter().map(String::as_str).collect::<Vec<_>>()), 200);
+    // A checkpoint of another log says nothing of this one, though its key is known too.
+    scratch.good(&["append", "--tenant", "t"], &line(0));
+    for (file, task) in [("other.checkpoint", "checkpoint"), ("other.key", "key")] {
+        scratch.write(file, &scratch.good(&[task, "--tenant", "t"], ""));
+    }
+    let both = ["export.jsonl", "--key", "key", "--key", "other.key", "--checkpoint", "other.checkpoint"];
+    let (code, stdout, _) = scratch.run(&[&["verify"], &both[..]].concat(), "");
+    assert!(code == 1 && stdout.contains("the checkpoint you kept is of the log"), "{stdout}");
     // Whoever brings a key learns who signed before the entries are taken.
     let signed = Scratch::new("import-signed");
     signed.good(&["init"], "");
@@ -298,6 +322,8 @@ fn an_export_is_verified_and_imported_elsewhere() {
     assert!(code == 1 && stderr.contains("the key is for"), "{stderr}");
     let imported: Value = serde_json::from_str(&signed.good(&["import", "--key", "key"], &export)).unwrap();
     assert_eq!((&imported["signedEntries"], imported["imported"].as_u64() > Some(0)), (&250.into(), true));
+    let (code, _, stderr) = signed.run(&["import", "--tenant", "acme", "--key", "key"], &export);
+    assert!(code == 2 && stderr.contains("is of tenant `local`, not of `acme`"), "{stderr}");
     let other = Scratch::new("import");
     other.good(&["init"], "");
     other.good(&["import"], &export);

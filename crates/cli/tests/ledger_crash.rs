@@ -1,13 +1,7 @@
 //! The ledger under processes that die and disks that fail. The processes are this test program itself, started again
 //! to run one of the `child_…` tests below, which do nothing unless they are told where.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test says what it expects"
-)]
+#![cfg(test)]
 
 #[path = "../../ledger/tests/server/mod.rs"]
 mod server;

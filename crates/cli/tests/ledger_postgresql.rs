@@ -1,11 +1,6 @@
 //! The command line over PostgreSQL, and what `verify` says when a superuser has been at the rows.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test says what it expects"
-)]
+#![cfg(test)]
 
 #[path = "../../ledger/tests/server/mod.rs"]
 mod server;

@@ -76,16 +76,6 @@ object! {
 }
 
 impl Draft {
-    /// Reads a draft, or says everything that is wrong with it.
-    pub fn read_from(node: Node<'_>) -> Result<Self, Vec<Violation>> {
-        let mut report = Report::default();
-        let parts = Draft::read(node, "entry", &mut report);
-        match Draft::finish(parts) {
-            Some(draft) if report.is_clean() => Ok(draft),
-            _ => Err(report.into_violations()),
-        }
-    }
-
     /// Parses and reads a text, or says everything that is wrong with it.
     pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Self, Vec<Violation>> {
         let (document, faults) = parse(bytes, limits);

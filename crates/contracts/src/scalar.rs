@@ -12,10 +12,10 @@ use crate::shape::{Shape, shown, wrong_type};
 use crate::violation::{Code, Report};
 
 /// The longest identifier, in bytes of UTF-8 (R2).
-pub const MAX_IDENTIFIER_BYTES: usize = 256;
+const MAX_IDENTIFIER_BYTES: usize = 256;
 
 /// The largest integer every JSON implementation agrees on: 2^53 − 1 (R6).
-pub const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
+const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 /// Whether the text holds a character that is not Unicode White_Space (R2).
 pub(crate) fn is_non_empty(text: &str) -> bool {
@@ -114,7 +114,7 @@ macro_rules! identifiers {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
+                f.pad(&self.0)
             }
         }
 

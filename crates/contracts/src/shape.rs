@@ -178,45 +178,56 @@ impl Shape for bool {
     }
 }
 
-/// Reads an array's elements; the places of elements that could not be read are kept.
-fn read_elements<T: Shape>(
-    node: Node<'_>,
-    at_least: usize,
-    expected: &str,
-    clause: &'static str,
-    report: &mut Report,
-) -> Option<Vec<T::Parts>> {
-    if node.kind() != Kind::Array {
-        report.at(node, clause, Code::WrongType, || {
-            format!("expected {expected}, found {}", node.kind().described())
-        });
-        return None;
-    }
-    let elements: Vec<T::Parts> = node.elements().map(|element| T::read(element, clause, report)).collect();
-    if elements.len() < at_least {
-        report.at(node, clause, Code::Empty, || {
-            "the array is empty; it must hold at least one element".to_owned()
-        });
-    }
-    Some(elements)
-}
+/// How an array is read, written and described, whatever is made of its elements. The places of elements that could
+/// not be read are kept.
+macro_rules! array_shape {
+    ($name:ident of $($bound:tt)+) => {
+        impl<T: $($bound)+, const MIN: usize> Shape for $name<T, MIN> {
+            type Parts = Option<Vec<T::Parts>>;
+            const EXPECTED: &'static str =
+                if MIN == 0 { "an array" } else { "an array with at least one element" };
 
-fn write_elements<T: Shape>(elements: &[T], out: &mut String) {
-    out.push('[');
-    for (position, element) in elements.iter().enumerate() {
-        if position > 0 {
-            out.push(',');
+            fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
+                if node.kind() != Kind::Array {
+                    return wrong_type::<Self>(node, clause, report);
+                }
+                let elements: Vec<T::Parts> =
+                    node.elements().map(|element| T::read(element, clause, report)).collect();
+                if elements.len() < MIN {
+                    report.at(node, clause, Code::Empty, || {
+                        "the array is empty; it must hold at least one element".to_owned()
+                    });
+                }
+                Some(elements)
+            }
+
+            fn finish(parts: Self::Parts) -> Option<Self> {
+                $name::new(parts?.into_iter().map(T::finish).collect::<Option<_>>()?)
+            }
+
+            fn into_parts(self) -> Self::Parts {
+                Some(self.0.into_iter().map(T::into_parts).collect())
+            }
+
+            fn write(&self, out: &mut String) {
+                out.push('[');
+                for (position, element) in self.0.iter().enumerate() {
+                    if position > 0 {
+                        out.push(',');
+                    }
+                    element.write(out);
+                }
+                out.push(']');
+            }
+
+            fn schema() -> Value {
+                match MIN {
+                    0 => json!({ "type": "array", "items": T::schema() }),
+                    least => json!({ "type": "array", "items": T::schema(), "minItems": least }),
+                }
+            }
         }
-        element.write(out);
-    }
-    out.push(']');
-}
-
-fn array_schema<T: Shape>(at_least: usize) -> Value {
-    match at_least {
-        0 => json!({ "type": "array", "items": T::schema() }),
-        least => json!({ "type": "array", "items": T::schema(), "minItems": least }),
-    }
+    };
 }
 
 /// An array in its order, with at least `MIN` elements.
@@ -254,30 +265,7 @@ impl<T> FromIterator<T> for List<T> {
     }
 }
 
-impl<T: Shape, const MIN: usize> Shape for List<T, MIN> {
-    type Parts = Option<Vec<T::Parts>>;
-    const EXPECTED: &'static str = if MIN == 0 { "an array" } else { "an array with at least one element" };
-
-    fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
-        read_elements::<T>(node, MIN, Self::EXPECTED, clause, report)
-    }
-
-    fn finish(parts: Self::Parts) -> Option<Self> {
-        List::new(parts?.into_iter().map(T::finish).collect::<Option<_>>()?)
-    }
-
-    fn into_parts(self) -> Self::Parts {
-        Some(self.0.into_iter().map(T::into_parts).collect())
-    }
-
-    fn write(&self, out: &mut String) {
-        write_elements(&self.0, out);
-    }
-
-    fn schema() -> Value {
-        array_schema::<T>(MIN)
-    }
-}
+array_shape!(List of Shape);
 
 /// A set (R7): order and repetition do not matter; kept sorted and without repeats.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -308,30 +296,7 @@ impl<T> Default for Set<T> {
     }
 }
 
-impl<T: Shape + Ord, const MIN: usize> Shape for Set<T, MIN> {
-    type Parts = Option<Vec<T::Parts>>;
-    const EXPECTED: &'static str = if MIN == 0 { "an array" } else { "an array with at least one element" };
-
-    fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
-        read_elements::<T>(node, MIN, Self::EXPECTED, clause, report)
-    }
-
-    fn finish(parts: Self::Parts) -> Option<Self> {
-        Set::new(parts?.into_iter().map(T::finish).collect::<Option<_>>()?)
-    }
-
-    fn into_parts(self) -> Self::Parts {
-        Some(self.0.into_iter().map(T::into_parts).collect())
-    }
-
-    fn write(&self, out: &mut String) {
-        write_elements(&self.0, out);
-    }
-
-    fn schema() -> Value {
-        array_schema::<T>(MIN)
-    }
-}
+array_shape!(Set of Shape + Ord);
 
 /// The parts of a value that is read whole or not at all.
 macro_rules! scalar_parts {
@@ -457,7 +422,7 @@ macro_rules! words {
 
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.as_str())
+                f.pad(self.as_str())
             }
         }
 

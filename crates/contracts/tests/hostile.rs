@@ -1,6 +1,6 @@
 //! Documents made to exhaust something: the stack, memory, time or the reader of the report. Each must end, and end
 //! with the code that says why. Nothing here is timed; what is quadratic does not end before the person does.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test says what it expects")]
+#![cfg(test)]
 
 mod documents;
 

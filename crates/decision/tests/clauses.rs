@@ -1,13 +1,7 @@
 //! Every clause of the contracts as data: `clauses/cases.txt` edits a valid document and says every violation that must
 //! be reported, no more and no fewer (R8).
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test says what it expects"
-)]
+#![cfg(test)]
 
 use crealeph_contracts::contract::ContractName;
 use crealeph_contracts::json::{Limits, parse};

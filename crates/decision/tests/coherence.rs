@@ -1,12 +1,6 @@
 //! Snapshot and coherence (R17–R19): each sentence of the reading as a small ledger, and the laws that hold for all.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test says what it expects"
-)]
+#![cfg(test)]
 
 use crealeph_contracts::entry::Entry;
 use crealeph_contracts::instant::Instant;

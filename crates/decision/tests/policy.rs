@@ -1,13 +1,7 @@
 //! The policy engine: R22's rules one by one, what each refusal says would change it, and the laws that hold for
 //! every question.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test says what it expects"
-)]
+#![cfg(test)]
 
 use crealeph_contracts::contract::{ContractName, Valid, to_json};
 use crealeph_contracts::json::{Limits, parse};

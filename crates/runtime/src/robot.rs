@@ -15,7 +15,7 @@ use crate::builder::Settings;
 use crate::review::{VerdictError, waiting};
 
 /// How many of a robot's newest entries are looked at for what its modules did last.
-pub const LOOKED_AT: usize = 1_000;
+const LOOKED_AT: usize = 1_000;
 /// How many drafts are looked at for those that wait.
 const MAX_DRAFTS: usize = 1_000;
 

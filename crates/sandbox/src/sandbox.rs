@@ -355,7 +355,7 @@ impl Sandbox {
                 .unwrap_or_default(),
             memory_is_counted: cgroup.is_some_and(Cgroup::counts_memory),
             nested_namespaces: spec.grants.nested_namespaces,
-            trace: spec.grants.trace,
+            ptrace: spec.grants.ptrace,
             reduced: self.config.accept_reduced,
             no_network: None,
             bare: None,

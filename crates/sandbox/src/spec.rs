@@ -163,7 +163,7 @@ pub struct Grants {
     /// Lets the command make namespaces of its own (Chromium and other sandboxes need that).
     pub nested_namespaces: bool,
     /// Lets the command trace its own processes (debuggers).
-    pub trace: bool,
+    pub ptrace: bool,
 }
 
 impl Grants {
@@ -187,7 +187,7 @@ impl Grants {
         }
         self.secrets.extend(other.secrets);
         self.nested_namespaces |= other.nested_namespaces;
-        self.trace |= other.trace;
+        self.ptrace |= other.ptrace;
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct Request {
     /// Whether a cgroup counts the tree's memory, so that unmapped shared memory is bounded.
     pub memory_is_counted: bool,
     pub nested_namespaces: bool,
-    pub trace: bool,
+    pub ptrace: bool,
     /// Run with what can be had.
     pub reduced: bool,
     /// Why there is no network namespace, where that was accepted.

@@ -38,15 +38,17 @@ pub enum CheckpointError {
 }
 
 impl Checkpoint {
-    /// Reads a checkpoint and checks that one of the keys has signed it for its own log.
+    /// Reads a checkpoint and checks that one of the keys has signed it for its own log. What the key of one log says of
+    /// another does not count, though both are known.
     pub fn open(note: &str, keys: &[VerifierKey]) -> Result<Checkpoint, CheckpointError> {
-        let checkpoint = Checkpoint::parse(note::open(note, keys)?)?;
-        match keys.first() {
-            Some(key) if !keys.iter().any(|key| key.name() == checkpoint.origin) => {
-                let expected = key.name().to_owned();
+        let (text, signed_by) = note::open(note, keys)?;
+        let checkpoint = Checkpoint::parse(text)?;
+        match signed_by.iter().any(|key| key.name() == checkpoint.origin) {
+            true => Ok(checkpoint),
+            false => {
+                let expected = signed_by.iter().map(|key| key.name()).collect::<Vec<_>>().join(", ");
                 Err(CheckpointError::OtherLog { found: checkpoint.origin, expected })
             }
-            _ => Ok(checkpoint),
         }
     }
 
@@ -65,5 +67,38 @@ impl Checkpoint {
         let bytes = STANDARD.decode(root).ok().and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
         let root = bytes.ok_or(CheckpointError::Form("its root is not a hash"))?;
         Ok(Checkpoint { origin: origin.to_owned(), size: number, root: Sha256::from_bytes(root) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ed25519_dalek::{Signer as _, SigningKey};
+
+    /// A key of a log, and the signature line that it writes under a text.
+    fn signer(log: &str, seed: u8) -> (VerifierKey, impl Fn(&str) -> String) {
+        let key = SigningKey::from_bytes(&[seed; 32]);
+        let typed = [&[1], key.verifying_key().as_bytes().as_slice()].concat();
+        let id = Sha256::of(&[log.as_bytes(), b"\n", &typed].concat()).as_bytes()[..4].to_vec();
+        let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let public = VerifierKey::parse(&format!("{log}+{hex}+{}", STANDARD.encode(&typed))).unwrap();
+        let name = log.to_owned();
+        let line = move |text: &str| {
+            let signature = key.sign(text.as_bytes()).to_bytes();
+            format!("\u{2014} {name} {}\n", STANDARD.encode([&id[..], &signature].concat()))
+        };
+        (public, line)
+    }
+
+    #[test]
+    fn the_key_of_one_log_does_not_speak_for_another() {
+        let ((ours, sign), (theirs, forge)) = (signer("our-log", 1), signer("their-log", 2));
+        let keys = [ours, theirs];
+        let text = format!("our-log\n7\n{}\n", STANDARD.encode([9; 32]));
+        let note = |lines: &str| format!("{text}\n{lines}");
+        assert_eq!(Checkpoint::open(&note(&sign(&text)), &keys).unwrap().size, 7);
+        assert_eq!(Checkpoint::open(&note(&(forge(&text) + &sign(&text))), &keys).unwrap().size, 7);
+        let forged = Checkpoint::open(&note(&forge(&text)), &keys).unwrap_err();
+        assert!(matches!(forged, CheckpointError::OtherLog { .. }), "{forged}");
     }
 }

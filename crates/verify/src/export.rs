@@ -172,7 +172,9 @@ impl ExportVerifier {
             let what = format!("the export is of the log `{origin}`, and the key is for `{}`", key.name());
             return Err(finding(Kind::Unreadable, None, what));
         }
-        self.header = Some((origin.into_owned(), tenant.into_owned()));
+        let (origin, tenant) = (origin.into_owned(), tenant.into_owned());
+        self.kept.iter().try_for_each(|kept| is_of(kept, &origin, "the checkpoint you kept"))?;
+        self.header = Some((origin, tenant));
         Ok(())
     }
 
@@ -232,6 +234,9 @@ impl ExportVerifier {
                 return Err(finding(kind_of(&error), Some(size), what));
             }
         };
+        if let Some((origin, _)) = &self.header {
+            is_of(&checkpoint, origin, "a checkpoint in the export")?;
+        }
         if checkpoint.size > size {
             let what = format!(
                 "the checkpoint of {} entries stands after entry {size}; entry {} is missing",
@@ -268,6 +273,17 @@ impl ExportVerifier {
             checkpoint.size, checkpoint.size, self.good
         );
         Err(finding(Kind::Forked, Some(from), what))
+    }
+}
+
+/// Whether a checkpoint is of the log that the export is of.
+fn is_of(checkpoint: &Checkpoint, origin: &str, whose: &str) -> Result<(), Finding> {
+    match checkpoint.origin == origin {
+        true => Ok(()),
+        false => {
+            let what = format!("{whose} is of the log `{}`, and the export of `{origin}`", checkpoint.origin);
+            Err(finding(Kind::Unreadable, None, what))
+        }
     }
 }
 

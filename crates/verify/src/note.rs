@@ -117,9 +117,12 @@ fn names(names: &[String]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// The text of a note that at least one of the keys has signed, and none of them falsely. Lines of unknown keys are
-/// passed over, as the form wants it.
-pub(crate) fn open<'a>(note: &'a str, keys: &[VerifierKey]) -> Result<&'a str, NoteError> {
+/// The text of a note that at least one of the keys has signed, and none of them falsely; and which have. Lines of unknown
+/// keys are passed over, as the form wants it.
+pub(crate) fn open<'a, 'k>(
+    note: &'a str,
+    keys: &'k [VerifierKey],
+) -> Result<(&'a str, Vec<&'k VerifierKey>), NoteError> {
     if note.len() > MAX_NOTE_BYTES {
         return Err(NoteError::Form("it is too long"));
     }
@@ -130,7 +133,7 @@ pub(crate) fn open<'a>(note: &'a str, keys: &[VerifierKey]) -> Result<&'a str, N
     // The text keeps its last newline, which is signed; the blank line is not.
     let text = note.get(..=text.len()).ok_or(NoteError::Form("it has no blank line"))?;
     let signatures = signatures.strip_suffix('\n').ok_or(NoteError::Form("its last line is not ended"))?;
-    let (mut is_signed, mut signers) = (false, Vec::new());
+    let (mut signed_by, mut signers) = (Vec::new(), Vec::new());
     for (count, line) in signatures.split('\n').enumerate() {
         if count >= MAX_SIGNATURES {
             return Err(NoteError::Form("it has too many signatures"));
@@ -139,12 +142,12 @@ pub(crate) fn open<'a>(note: &'a str, keys: &[VerifierKey]) -> Result<&'a str, N
             signature_line(line).ok_or(NoteError::Form("a signature line is broken"))?;
         signers.push(name.to_owned());
         let Some(key) = keys.iter().find(|key| key.name == name && key.id == id) else { continue };
-        let forged = || NoteError::Forged { name: name.to_owned() };
-        let signature = Signature::from_slice(&signature).map_err(|_| forged())?;
-        key.key.verify_strict(text.as_bytes(), &signature).map_err(|_| forged())?;
-        is_signed = true;
+        if !key.has_signed(text.as_bytes(), &signature) {
+            return Err(NoteError::Forged { name: name.to_owned() });
+        }
+        signed_by.push(key);
     }
-    if is_signed { Ok(text) } else { Err(NoteError::Unsigned { signers }) }
+    if signed_by.is_empty() { Err(NoteError::Unsigned { signers }) } else { Ok((text, signed_by)) }
 }
 
 fn signature_line(line: &str) -> Option<(&str, [u8; 4], Vec<u8>)> {
@@ -167,7 +170,8 @@ mod tests {
     #[test]
     fn the_published_note_is_read() {
         let key = VerifierKey::parse(KEY).unwrap();
-        let text = open(NOTE, std::slice::from_ref(&key)).unwrap();
+        let (text, signed_by) = open(NOTE, std::slice::from_ref(&key)).unwrap();
+        assert_eq!(signed_by, [&key]);
         assert!(text.starts_with("If you") && text.ends_with("problem is.\n"));
         let stranger = format!("{NOTE}— Someone AAAAAAAAAAA=\n");
         assert!(open(&stranger, std::slice::from_ref(&key)).is_ok(), "an unknown signer changes nothing");

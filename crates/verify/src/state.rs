@@ -15,8 +15,8 @@ const DIFFERENCE_HEADER: &str = "crealeph-state-difference-v1\n";
 /// How many differences lead to a whole manifest at most.
 const MAX_DIFFERENCES: usize = 1000;
 const IGNORE_FILE: &str = ".gitignore";
-/// How many folders within folders are followed.
-const MAX_DEPTH: usize = 1000;
+/// How many folders a path may lead through; a path of the longest that Linux takes leads through fewer.
+const MAX_DEPTH: usize = 2048;
 
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,9 +35,10 @@ pub fn state_hash(entries: &StateEntries) -> Blake3 {
     let mut root = Folder::default();
     for (path, entry) in entries {
         let mut folder = &mut root;
-        let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
-        for part in above.split('/').filter(|part| !part.is_empty()).take(MAX_DEPTH) {
+        let mut name = path.as_str();
+        while let Some((part, rest)) = name.split_once('/') {
             folder = folder.folders.entry(part).or_default();
+            name = rest;
         }
         folder.files.insert(name, entry);
     }
@@ -113,6 +114,7 @@ fn manifest_lines(mut rest: &str, mut entries: StateEntries) -> Option<StateEntr
         let mut parts = line.splitn(3, ' ');
         let digest = Blake3::parse(parts.next()?)?;
         let (_, path) = (parts.next()?.parse::<u64>().ok()?, parts.next()?);
+        is_plain(path).then_some(())?;
         match kind {
             "file" | "exec" => {}
             "link" => {
@@ -125,6 +127,12 @@ fn manifest_lines(mut rest: &str, mut entries: StateEntries) -> Option<StateEntr
         entries.insert(path.to_owned(), StateEntry { kind: kind.into(), digest });
     }
     Some(entries)
+}
+
+/// Whether a path is written in the one way that a state has it: relative, without empty parts or dots, of bounded depth.
+fn is_plain(path: &str) -> bool {
+    let mut parts = path.split('/');
+    parts.clone().count() <= MAX_DEPTH && parts.all(|part| !matches!(part, "" | "." | ".."))
 }
 
 /// Checks what a receipt says of its files against the state after it: every file it left is there with that content, and
@@ -228,6 +236,14 @@ mod tests {
             survivors += usize::from(read_state(&hash, |_| Some(changed.clone())).is_ok());
         }
         assert_eq!(survivors, 2, "only the sizes, which the hash of a state does not cover");
+        for other in ["a//b", "/a/b", "a/./b", "a/b/", &format!("{}b", "a/".repeat(100_000))] {
+            let changed = text.replace("a/b\0link", &format!("{other}\0link"));
+            assert!(
+                read_state(&hash, |_| Some(changed.clone())).is_err(),
+                "{}",
+                other.get(..8).unwrap_or(other)
+            );
+        }
         assert_eq!(read_state(&hash, |_| None).unwrap_err().kind, Kind::Missing);
     }
 

@@ -14,7 +14,7 @@ use crealeph_contracts::json::Limits;
 use crealeph_contracts::scalar::Version;
 use crealeph_contracts::shape::Shape as _;
 use crealeph_contracts::{AgentInput, Code, Report};
-use crealeph_runtime::agents::conformance::{Case, Clause, Finding, Sameness, cases, check};
+use crealeph_runtime::agents::conformance::{Case, Clause, Finding, Sameness, Uncalled, cases, check};
 use crealeph_runtime::agents::{Agent, example_answer, from_command, load};
 use crealeph_runtime::configuration::Configuration;
 use serde_json::json;
@@ -135,10 +135,13 @@ impl Check {
             let agents = load(&configuration, &state)?;
             let known = || agents.versions().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             let found = Version::parse(&name).ok().and_then(|version| agents.get(&version));
-            let agent = found.ok_or_else(|| Failure::NoAgent {
-                name: name.clone(),
-                path: configuration.path().to_owned(),
-                known: known(),
+            let agent = found.ok_or_else(|| match configuration.path().exists() {
+                true => Failure::NoAgent {
+                    name: name.clone(),
+                    path: configuration.path().to_owned(),
+                    known: known(),
+                },
+                false => Failure::NoConfiguration(configuration.path().to_owned()),
             })?;
             check_all(agent, &kit, sameness, self.jobs)?
         } else {
@@ -173,6 +176,10 @@ fn check_all(
                     && let Some(case) = kit.get(at)
                 {
                     let findings = check(agent, case, sameness, &cancel);
+                    if findings.is_err() {
+                        // The rest would fare no better.
+                        next.store(kit.len(), Ordering::Relaxed);
+                    }
                     found.lock().unwrap_or_else(PoisonError::into_inner).insert(at, findings);
                     let count = done.fetch_add(1, Ordering::Relaxed) + 1;
                     if is_watched {
@@ -188,7 +195,9 @@ fn check_all(
     if cancel.is_cancelled() {
         return Err(Failure::Interrupted);
     }
-    Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect())
+    let found: Result<_, Uncalled> =
+        found.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect();
+    Ok(found?)
 }
 
 /// For one clause: on how many inputs it was judged, and each fault with the inputs that showed it.

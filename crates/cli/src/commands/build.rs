@@ -42,8 +42,8 @@ A request is a BuilderRunRequest (`crealeph schema builder-request`); its `agent
   [tenants.acme.builder]                    # the same keys, for one tenant
   [tenants.acme.robots.\"robot-7\".builder]  # and for one robot
 
-The same request again gives the recorded answer, with `idempotent: true`, and calls no agent. Ctrl-C ends the run and
-writes nothing.
+A request with an executionId is done once: sent again it gives the recorded answer, with `idempotent: true`, and calls no
+agent. Without one each is a new execution. Ctrl-C ends the run and writes nothing.
 
 Exit codes: 0 done (planned or succeeded), 1 refused by the gate, or nothing is known yet, 2 cannot be done (ledger,
 configuration, wrong usage), 3 deferred by the policy, 4 drafts wait for a review, 5 the agent failed or its answer
@@ -212,9 +212,8 @@ fn told(answer: &Answer) -> String {
         let _ = writeln!(out, "  artifact   {:<12} {}", artifact.kind.as_str(), artifact.id);
     }
     let next = match exit_code(response) {
-        1 | 3 if response.execution_id.is_some() => {
-            format!("what would change it: crealeph execution why {execution}")
-        }
+        // Without an agent nothing was recorded, and the reason above says what to do.
+        1 | 3 if agent.is_some() => format!("what would change it: crealeph execution why {execution}"),
         4 => "look at them: crealeph review list".to_owned(),
         5 => "try again with a greater attempt".to_owned(),
         _ => return out,

@@ -20,7 +20,7 @@ use super::ledger::{At, Settled};
 use super::sandbox::state_directory;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::render::counted;
+use crate::render::{COLUMNS, counted, filled};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -152,6 +152,13 @@ fn looked_at(at: &Settled, state: &Path) -> Vec<Finding> {
         Err(Failure::Ledger(LedgerError::Missing { place })) => {
             (LEDGER.not_yet(format!("there is none at `{place}`"), "run `crealeph ledger init`"), None)
         }
+        Err(Failure::LedgerAbove { place, folder }) => {
+            let (detail, there) = (format!("there is none at `{place}`"), folder.display());
+            (
+                LEDGER.not_yet(detail, format!("go to `{there}`, or make one here: `crealeph ledger init`")),
+                None,
+            )
+        }
         Err(failure) => (LEDGER.wrong(&failure.message()), None),
     };
     let is_made = ledger.present || ledger.needed;
@@ -281,10 +288,12 @@ fn told(findings: &[Finding]) -> String {
             (false, true) => "FAULT",
             (false, false) => "no",
         };
-        let _ = writeln!(text, "{:<17} {state:<8} {} ({})", finding.name, finding.gives, finding.detail);
+        let (first, hanging) = (format!("{:<17} {state:<6} ", finding.name), " ".repeat(25));
+        let found = format!("{} ({})", finding.gives, finding.detail);
+        let _ = writeln!(text, "{}", filled(&first, &hanging, &found, COLUMNS));
         let how = if finding.needed { "to mend it" } else { "to get it" };
         if let Some(advice) = &finding.advice {
-            let _ = writeln!(text, "{:26} {how}: {advice}", "");
+            let _ = writeln!(text, "{}", filled(&hanging, &hanging, &format!("{how}: {advice}"), COLUMNS));
         }
     }
     text

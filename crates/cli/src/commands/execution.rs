@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use crealeph_contracts::execution_event::ExecutionState;
 use crealeph_contracts::policy_output::PolicyReason;
 use crealeph_contracts::scalar::{ExecutionId, Name, RobotId};
 use crealeph_decision::builder::Record;
@@ -22,8 +23,8 @@ use crate::output::Output;
 pub(super) const EXAMPLES: &str = "\
 Examples:
   crealeph execution list --robot robot-7
+  crealeph execution why
   crealeph execution show 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f
-  crealeph execution why 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f
   crealeph execution replay 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --attempt 2
   crealeph ledger export log.jsonl && crealeph execution replay e-1 --from log.jsonl
 
@@ -41,8 +42,8 @@ pub(super) enum ExecutionTask {
         #[arg(long)]
         robot: Option<String>,
         /// In this state alone
-        #[arg(long)]
-        state: Option<String>,
+        #[arg(long, value_parser = state)]
+        state: Option<ExecutionState>,
         /// How many
         #[arg(long, default_value_t = 20)]
         limit: usize,
@@ -60,8 +61,8 @@ pub(super) enum ExecutionTask {
 
 #[derive(Debug, Args)]
 pub(super) struct Named {
-    /// The executionId
-    execution: String,
+    /// The executionId [default: the newest]
+    execution: Option<String>,
     /// The robot, where several have an execution of this id
     #[arg(long)]
     robot: Option<String>,
@@ -92,10 +93,14 @@ impl Named {
     }
 
     fn find(&self, opened: &Opened) -> Result<Found, Failure> {
-        let id = named("execution", &self.execution, ExecutionId::parse)?;
         let robot = self.robot.as_ref().map(|name| named("robot", name, RobotId::parse)).transpose()?;
+        let (id, robot) = match &self.execution {
+            Some(name) => (name.clone(), robot),
+            None => newest(opened, robot)?,
+        };
+        let id = named("execution", &id, ExecutionId::parse)?;
         let found = builder::execution(&opened.ledger, &opened.tenant, robot.as_ref(), &id)?;
-        found.ok_or_else(|| Failure::NoExecution(self.execution.clone()))
+        found.ok_or_else(|| Failure::NoExecution(id.to_string()))
     }
 
     /// The records asked for, and a failure where there are none.
@@ -105,23 +110,39 @@ impl Named {
             .filter(|record| self.attempt.is_none_or(|attempt| record.request.attempt.get() == attempt))
             .collect();
         match records.is_empty() {
-            true => Err(Failure::NoExecution(self.execution.clone())),
+            true => Err(Failure::NoRecord { attempt: self.attempt }),
             false => Ok(records),
         }
     }
 }
 
+/// The execution of the newest event, and its robot.
+fn newest(opened: &Opened, robot_id: Option<RobotId>) -> Result<(String, Option<RobotId>), Failure> {
+    let filter =
+        Filter { robot_id, kind: Some(named("type", EXECUTION_EVENT, Name::parse)?), ..Filter::default() };
+    let page = opened.ledger.list(&opened.tenant, &filter, Order::NewestFirst, None, 1)?;
+    let event = page.entries.first().ok_or(Failure::NoExecutions)?;
+    Ok((payload_text(event, "executionId"), Some(event.content.robot_id.clone())))
+}
+
+fn state(word: &str) -> Result<ExecutionState, String> {
+    let words: Vec<&str> = ExecutionState::ALL.iter().map(|state| state.as_str()).collect();
+    ExecutionState::parse(word)
+        .ok_or_else(|| format!("there is no such state; there are {}", words.join(", ")))
+}
+
 fn list(
     at: &Settled,
     robot: Option<String>,
-    state: Option<String>,
+    state: Option<ExecutionState>,
     limit: usize,
     cursor: Option<String>,
     output: &mut Output,
 ) -> Result<Verdict, Failure> {
+    let none = if robot.is_some() || state.is_some() { "no such execution" } else { "no execution yet" };
     let filter = Filter {
         robot_id: robot.map(|name| named("robot", &name, RobotId::parse)).transpose()?,
-        state: state.map(|name| named("state", &name, Name::parse)).transpose()?,
+        state: state.map(|state| named("state", state.as_str(), Name::parse)).transpose()?,
         kind: Some(named("type", EXECUTION_EVENT, Name::parse)?),
         ..Filter::default()
     };
@@ -135,23 +156,28 @@ fn list(
         }
     }
     if page.entries.is_empty() && page.next.is_none() && !is_json {
-        output.line("no execution yet")?;
+        output.line(none)?;
     }
+    output.flush()?;
     if let Some(next) = page.next {
         eprintln!("there may be more: --cursor {next}");
     }
     Ok(Verdict::Good)
 }
 
-fn event_line(event: &Stored) -> String {
-    let text = |key: &str| {
-        let payload = event.to_entry().payload?;
+/// What an event's payload says under a key, or a dash.
+fn payload_text(event: &Stored, key: &str) -> String {
+    let said = event.to_entry().payload.and_then(|payload| {
         payload.with(|payload| {
             let value = payload.member(key)?;
             Some(value.string().map_or_else(|| value.source().to_owned(), |text| text.into_owned()))
         })
-    };
-    let field = |key: &str| text(key).unwrap_or_else(|| "-".to_owned());
+    });
+    said.unwrap_or_else(|| "-".to_owned())
+}
+
+fn event_line(event: &Stored) -> String {
+    let field = |key: &str| payload_text(event, key);
     format!(
         "{}  {:<9} {} attempt {}  robot {}, {} on a {} snapshot",
         event.created_at,
@@ -211,7 +237,7 @@ fn why(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Fail
         });
         let reasons: Vec<serde_json::Value> = reasons.collect();
         let answer = json!({
-            "executionId": named.execution,
+            "executionId": execution_of(record),
             "attempt": record.request.attempt.get(),
             "state": record.answer.state.as_str(),
             "decision": record.policy.decision.as_str(),
@@ -226,12 +252,19 @@ fn why(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Fail
     Ok(Verdict::Good)
 }
 
+fn execution_of(record: &Record) -> &str {
+    record.request.execution_id.as_ref().map_or("-", |id| id.as_str())
+}
+
 fn why_told(record: &Record) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "Attempt {} ended `{}`: {}",
-        record.request.attempt, record.answer.state, record.reason
+        "Execution {}, attempt {}, ended `{}`: {}",
+        execution_of(record),
+        record.request.attempt,
+        record.answer.state,
+        record.reason
     );
     let ran = if record.agent_ran { "ran" } else { "did not run" };
     let _ = writeln!(out, "The policy said {}; the agent {ran}.\n", record.policy.decision);
@@ -274,12 +307,13 @@ fn replay(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, F
                 .iter()
                 .map(|check| json!({ "what": check.what, "recorded": check.recorded, "derived": check.derived, "same": check.is_same() }))
                 .collect();
-            let answer = json!({ "executionId": named.execution, "attempt": attempt, "follows": is_same, "checks": checks });
+            let answer = json!({ "executionId": execution_of(record), "attempt": attempt, "follows": is_same, "checks": checks });
             output.line(&answer.to_string())?;
             continue;
         }
         let word = if is_same { "follows" } else { "does not follow" };
-        output.line(&format!("attempt {attempt}: the recorded verdict {word}"))?;
+        let execution = execution_of(record);
+        output.line(&format!("execution {execution}, attempt {attempt}: the recorded verdict {word}"))?;
         for check in &checks {
             match check.is_same() {
                 true => output.line(&format!("  same    {}", check.what))?,

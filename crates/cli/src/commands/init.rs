@@ -94,6 +94,9 @@ impl Init {
         ] {
             output.line(step)?;
         }
+        eprintln!(
+            "\nEach `build` is a new execution; give the request an `executionId`, and it is done once."
+        );
         Ok(Verdict::Good)
     }
 }

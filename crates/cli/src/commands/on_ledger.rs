@@ -1,8 +1,7 @@
 //! What commands over a ledger share: where it is, whose part of it, and one of several tasks. A task may read from an
 //! export instead, which is taken into a ledger of its own that is gone when the command ends.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, Read};
 use std::path::Path;
 
 use clap::{Args, Subcommand};
@@ -63,10 +62,10 @@ impl Opened {
         let folder = tempfile::Builder::new().prefix("crealeph-").tempdir().map_err(unwritable)?;
         remove_before_end(folder.path().to_owned())?;
         let source = Source::new(Some(export.to_owned()));
-        let file = File::open(export).map_err(|error| source.failure(error))?;
+        let input = source.open()?;
         let location = Location::File(folder.path().join("ledger.db"));
         let ledger = Ledger::init(&location, Options::default())?;
-        let mut lines = Counted { inner: BufReader::new(file), progress };
+        let mut lines = Counted { inner: input, progress };
         let imported = ledger.import(&mut lines)?;
         Ok(Opened { ledger, tenant: imported.tenant_id, _folder: Some(folder) })
     }

@@ -108,6 +108,7 @@ fn list(
     if drafts.is_empty() && next.is_none() && !is_json {
         output.line("no draft waits for a review")?;
     }
+    output.flush()?;
     if let Some(next) = next {
         eprintln!("there may be more: --cursor {next}");
     }

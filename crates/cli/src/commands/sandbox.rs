@@ -96,9 +96,9 @@ struct Options {
     /// Let it make namespaces of its own
     #[arg(long)]
     nested_namespaces: bool,
-    /// Let it trace its own processes
+    /// Let it trace its own processes, as debuggers do
     #[arg(long)]
-    trace: bool,
+    ptrace: bool,
     /// Where it starts, inside; the first view where absent
     #[arg(long, value_name = "INSIDE")]
     cwd: Option<PathBuf>,
@@ -252,7 +252,7 @@ impl Options {
                 Network::Hosts(hosts) => json!(hosts.iter().map(ToString::to_string).collect::<Vec<_>>()),
             },
             "nestedNamespaces": spec.grants.nested_namespaces,
-            "trace": spec.grants.trace,
+            "ptrace": spec.grants.ptrace,
             "limits": spec.limits,
         });
         if self.json || !output.is_for_person() {
@@ -278,7 +278,7 @@ impl Options {
             read: self.read.iter().map(place).collect::<Result<_, _>>()?,
             copy_on_write: self.copy_on_write.iter().map(place).collect::<Result<_, _>>()?,
             nested_namespaces: self.nested_namespaces,
-            trace: self.trace,
+            ptrace: self.ptrace,
             ..Grants::default()
         };
         grants.merge(own);
@@ -421,10 +421,10 @@ fn told(outcome: &Outcome, changes: &[(PathBuf, Vec<Change>)]) -> String {
 fn explained(spec: &Spec<'_>, views: &[Place], hidden: &[PathBuf]) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "it starts in {}", spec.cwd.clone().unwrap_or_else(|| HOME.into()).display());
-    let _ = writeln!(text, "it reads the system's programs and libraries, and");
+    let _ = writeln!(text, "it reads the system's programs and libraries");
     let mut list = |what: &str, places: &[Place]| {
         for place in places {
-            let _ = writeln!(text, "  {what} {} at {}", place.from.display(), place.at.display());
+            let _ = writeln!(text, "it {what} {} at {}", place.from.display(), place.at.display());
         }
     };
     list("reads", &spec.grants.read);

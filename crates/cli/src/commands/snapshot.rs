@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use crealeph_contracts::entry::Entry;
@@ -130,7 +130,14 @@ fn from_ledger(
     let rules = &scopes.of(&ledger.tenant, &robot).coherence;
     let facts = ledger.open()?.facts(&ledger.tenant, &robot, at, rules)?;
     let snapshot = facts.and_then(|facts| Snapshot::derive(facts, rules));
-    snapshot.ok_or_else(|| Failure::SnapshotEmpty(robot.as_str().to_owned()))
+    snapshot.ok_or_else(|| match Path::new(robot.as_str()).is_file() {
+        true => Failure::BadName {
+            what: "robot that is known",
+            name: robot.to_string(),
+            why: "it is a file; the entries in it are read with --from".to_owned(),
+        },
+        false => Failure::SnapshotEmpty(robot.as_str().to_owned()),
+    })
 }
 
 /// The one that is asked for, or the only one there is.

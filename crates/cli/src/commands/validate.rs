@@ -61,7 +61,7 @@ pub(super) struct Validate {
     #[arg(long)]
     pub(super) json: bool,
 
-    /// The longest document that is read, in bytes
+    /// The longest document or context that is read, in bytes
     #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_BYTES)]
     max_bytes: usize,
 }

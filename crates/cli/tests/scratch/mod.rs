@@ -1,6 +1,5 @@
 //! What tests of the Builder's commands share: a folder with a configuration and a ledger, the command run in it, and
 //! the entries and requests that make a story.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use std::io::Write as _;

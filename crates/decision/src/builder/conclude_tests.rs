@@ -260,6 +260,8 @@ fn a_verdict_on_a_draft_is_an_entry_and_on_approval_the_artifact_again() {
     let states: Vec<(&str, &str)> =
         approved.iter().map(|draft| (draft.kind.as_str(), draft.state.as_str())).collect();
     assert_eq!(states, [("review", "approved"), ("copy", "planned")]);
+    let by = (approved[1].module.as_str(), approved[1].source.as_str());
+    assert_eq!(by, ("builder", "builder"), "an artifact's entry, as R14 has it");
     let lineage = approved[1].lineage.as_ref().unwrap().depends_on.as_ref().unwrap();
     assert!(lineage.contains(&LedgerId::parse("draft-1").unwrap()) && lineage.as_slice().len() == 2);
     let rejected = review(&entry("draft", "builder"), Opinion::Rejected, &who, &why).unwrap();

@@ -265,8 +265,6 @@ pub fn policy_question(
     action: ActionName,
     now: Instant,
 ) -> PolicyInput {
-    let mut thresholds = rules.thresholds().clone();
-    thresholds.further.retain(|(name, _)| &**name != "allowDraftOnly");
     PolicyInput {
         tenant_id: tenant.clone(),
         robot_id: snapshot.facts.robot_id.clone(),
@@ -278,7 +276,7 @@ pub fn policy_question(
         ledger_recency: snapshot.recency(),
         requested_action: Some(action),
         requested_objective: None,
-        thresholds,
+        thresholds: rules.thresholds().clone(),
     }
 }
 

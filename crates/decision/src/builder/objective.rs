@@ -36,7 +36,7 @@ pub fn action(objective: ObjectiveType) -> Literal {
 }
 
 /// The artifacts an agent may make for it, unless configuration adds some.
-pub fn default_artifact_types(objective: ObjectiveType) -> &'static [ArtifactType] {
+fn default_artifact_types(objective: ObjectiveType) -> &'static [ArtifactType] {
     use ArtifactType::{Copy, Idea, PaidPlan, Playbook, SeoCluster, SitePlan, Task};
     match objective {
         ObjectiveType::CampaignPlan => &[PaidPlan, Copy, Playbook, Idea, Task],

@@ -104,7 +104,7 @@ pub fn review(draft: &Entry, opinion: Opinion, who: &Text, why: &Text) -> Result
     let planned = Draft {
         robot_id: draft.robot_id.clone(),
         module: Name::from(BUILDER),
-        source: Name::from(REVIEW),
+        source: Name::from(BUILDER),
         kind: draft.kind.clone(),
         state: Name::parse("planned")?,
         payload,

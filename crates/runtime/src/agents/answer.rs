@@ -22,7 +22,7 @@ pub(super) fn judge(
     input: &Valid<AgentInput>,
 ) -> Result<Valid<AgentOutput>, NoAnswer> {
     let no_document =
-        |reason: &str| Err(NoAnswer { reason: reason.to_owned(), clauses: vec![NOT_A_DOCUMENT] });
+        |reason: &str| Err(NoAnswer { clauses: vec![NOT_A_DOCUMENT], ..NoAnswer::from(reason.to_owned()) });
     let written = text.trim_ascii();
     if written.is_empty() {
         return no_document("the answer is empty; an agent answers with one AgentOutput document");
@@ -74,5 +74,5 @@ fn refused(violations: &Violations) -> NoAnswer {
     let mut clauses: Vec<&'static str> = all.iter().map(|violation| violation.clause).collect();
     clauses.sort_unstable();
     clauses.dedup();
-    NoAnswer { reason: bounded(reason), clauses }
+    NoAnswer { clauses, ..NoAnswer::from(bounded(reason)) }
 }

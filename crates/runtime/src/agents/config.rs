@@ -186,8 +186,8 @@ impl Sandboxes<'_> {
 
 fn settings(table: &toml::Table, folder: &Path) -> Result<Settings, Wrong> {
     let table = Table::new(table);
-    let kind =
-        table.text("kind")?.ok_or_else(|| format!("`kind` is missing; it is one of {}", KINDS.join(", ")))?;
+    let no_kind = || table.missing("kind", &format!("`kind` is missing; it is one of {}", KINDS.join(", ")));
+    let kind = table.text("kind")?.ok_or_else(no_kind)?;
     let settings = match kind {
         "process" => Settings::Process(Box::new(process(&table, folder)?)),
         "http" => Settings::Http(http(&table, folder)?),
@@ -215,7 +215,8 @@ fn bounds(table: &Table<'_>) -> Result<Bounds, Wrong> {
 fn process(table: &Table<'_>, folder: &Path) -> Result<ProcessSettings, Wrong> {
     let command: Vec<String> = table.texts("command", 4096)?.into_iter().map(str::to_owned).collect();
     if command.first().is_none_or(|program| program.trim().is_empty()) {
-        return Err("`command` names no program; write `command = [\"python3\", \"planner.py\"]`".to_owned());
+        let advice = "`command` names no program; write `command = [\"python3\", \"planner.py\"]`";
+        return Err(table.missing("command", advice));
     }
     let presets = table.texts("presets", MAX_LISTED)?;
     let presets = presets.into_iter().map(|name| name.parse::<Preset>().map_err(|error| error.to_string()));
@@ -243,18 +244,18 @@ fn process(table: &Table<'_>, folder: &Path) -> Result<ProcessSettings, Wrong> {
 }
 
 fn http(table: &Table<'_>, folder: &Path) -> Result<HttpSettings, Wrong> {
-    let url =
-        table.text("url")?.ok_or("`url` is missing; write `url = \"https://agents.example.com/plan\"`")?;
+    let advice = "`url` is missing; write `url = \"https://agents.example.com/plan\"`";
+    let url = table.text("url")?.ok_or_else(|| table.missing("url", advice))?;
     check_url("url", url)?;
     Ok(HttpSettings { url: url.to_owned(), via: via(table, folder)?, bounds: bounds(table)? })
 }
 
 fn openai(table: &Table<'_>, folder: &Path) -> Result<OpenAiSettings, Wrong> {
-    let url = table
-        .text("base_url")?
-        .ok_or("`base_url` is missing; write `base_url = \"https://api.example.com/v1\"`")?;
+    let advice = "`base_url` is missing; write `base_url = \"https://api.example.com/v1\"`";
+    let url = table.text("base_url")?.ok_or_else(|| table.missing("base_url", advice))?;
     check_url("base_url", url)?;
-    let model = table.text("model")?.ok_or("`model` is missing; name the model to ask")?;
+    let no_model = || table.missing("model", "`model` is missing; name the model to ask");
+    let model = table.text("model")?.ok_or_else(no_model)?;
     let mut via = via(table, folder)?;
     let keys = table.entries("key", 2, |name, value| {
         value.as_str().map(str::to_owned).ok_or_else(|| format!("the value of `{name}` is not a text"))
@@ -386,6 +387,12 @@ mod tests {
             ("kind = 'proces'\ncommand = ['a']", "did you mean `process`?"),
             ("kind = 'telepathy'", "the kind `telepathy` is not known; it is one of process"),
             ("kind = 'process'", "`command` names no program"),
+            (
+                "kind = 'process'\ncomand = ['a']",
+                "the key `comand` is not known here; did you mean `command`?",
+            ),
+            ("knid = 'process'\ncommand = ['a']", "the key `knid` is not known here; did you mean `kind`?"),
+            ("kind = 'http'\nurll = 'https://a.b'", "did you mean `url`?"),
             ("kind = 'process'\ncommand = ['']", "`command` names no program"),
             ("kind = 'process'\ncommand = 'a'", "`command` is not a list of texts"),
             ("kind = 'process'\ncommand = ['a', 1]", "`command` is not a list of texts"),

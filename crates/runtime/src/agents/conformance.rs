@@ -109,12 +109,23 @@ pub struct Finding {
     pub fault: Option<String>,
 }
 
+/// An agent that could not be called, so that there is nothing to judge.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Uncalled(String);
+
 /// Calls an agent twice with one input and judges both answers.
-pub fn check(agent: &dyn Agent, case: &Case, sameness: Sameness, cancel: &Cancel) -> Vec<Finding> {
+pub fn check(
+    agent: &dyn Agent,
+    case: &Case,
+    sameness: Sameness,
+    cancel: &Cancel,
+) -> Result<Vec<Finding>, Uncalled> {
     let finding = |clause, fault| Finding { clause, fault };
     let first = match agent.call(&case.input, cancel).answer {
         Ok(first) => first,
-        Err(none) => return broken(&none),
+        Err(none) if none.is_uncalled => return Err(Uncalled(none.reason)),
+        Err(none) => return Ok(broken(&none)),
     };
     let mut findings: Vec<Finding> =
         Clause::OF_AN_ANSWER.into_iter().map(|clause| finding(clause, None)).collect();
@@ -124,7 +135,7 @@ pub fn check(agent: &dyn Agent, case: &Case, sameness: Sameness, cancel: &Cancel
         Err(none) => {
             let fault = format!("the second call failed: {}", none.reason);
             findings.push(finding(Clause::Stability, Some(fault)));
-            return findings;
+            return Ok(findings);
         }
     };
     let is_same = match sameness {
@@ -141,7 +152,7 @@ pub fn check(agent: &dyn Agent, case: &Case, sameness: Sameness, cancel: &Cancel
         }
     };
     findings.push(finding(Clause::Stability, fault.map(str::to_owned)));
-    findings
+    Ok(findings)
 }
 
 /// What there is to say where there is no answer: the clauses it breaks, and those it keeps as far as they can be

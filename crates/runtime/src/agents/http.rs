@@ -26,7 +26,7 @@ impl Agent for Http {
     fn call(&self, input: &Valid<AgentInput>, cancel: &Cancel) -> Call {
         let bounds = &self.settings.bounds;
         let (answer, diagnostics) = match self.transport.secrets() {
-            Err(why) => (Err(bounded(why).into()), String::new()),
+            Err(none) => (Err(none), String::new()),
             Ok(secrets) => {
                 let sent = self.transport.post(
                     input.to_json(),
@@ -41,15 +41,15 @@ impl Agent for Http {
                     }
                     Ok(reply) => {
                         let (reason, diagnostics) = refused(&reply, bounds, &secrets.redactor);
-                        (Err(reason.into()), diagnostics)
+                        (Err(NoAnswer::from(reason)), diagnostics)
                     }
-                    Err(why) => (Err(bounded(why).into()), String::new()),
+                    Err(none) => (Err(none), String::new()),
                 }
             }
         };
         Call {
             tokens_used: answer.as_ref().ok().and_then(|output| tokens_used(output)),
-            answer,
+            answer: answer.map_err(NoAnswer::bounded),
             identity: JsonObject::build(|object| {
                 object.text("name", &self.name).text("kind", "http").text("sandbox", "remote");
                 object.text("url", self.settings.url.split(['?', '#']).next().unwrap_or_default());

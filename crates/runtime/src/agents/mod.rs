@@ -44,11 +44,24 @@ pub struct NoAnswer {
     pub reason: String,
     /// The clauses that what it said breaks; none where it said nothing that could be judged.
     pub clauses: Vec<&'static str>,
+    /// It was never called: its program cannot be started, its server cannot be reached, a secret is missing.
+    pub is_uncalled: bool,
+}
+
+impl NoAnswer {
+    fn uncalled(reason: String) -> Self {
+        NoAnswer { is_uncalled: true, ..NoAnswer::from(reason) }
+    }
+
+    /// The same with a reason within its bound.
+    fn bounded(self) -> Self {
+        NoAnswer { reason: answer::bounded(self.reason), ..self }
+    }
 }
 
 impl From<String> for NoAnswer {
     fn from(reason: String) -> Self {
-        NoAnswer { reason, clauses: Vec::new() }
+        NoAnswer { reason, clauses: Vec::new(), is_uncalled: false }
     }
 }
 

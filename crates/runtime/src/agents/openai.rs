@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::answer::{bounded, judge};
+use super::answer::judge;
 use super::config::{Bounds, OpenAiSettings};
 use super::http::refused;
 use super::transport::{Deadline, Reply, Secrets, Transport};
@@ -48,7 +48,7 @@ impl Agent for OpenAi {
         let mut notes = Vec::new();
         let (answer, tokens_used) = self.ask(input, cancel, &mut notes);
         Call {
-            answer: answer.map_err(|none| NoAnswer { reason: bounded(none.reason), ..none }),
+            answer: answer.map_err(NoAnswer::bounded),
             identity: JsonObject::build(|object| {
                 object.text("name", &self.name).text("kind", "openai").text("sandbox", "remote");
                 object.text("url", &self.settings.base_url).text("model", &self.settings.model);
@@ -69,12 +69,12 @@ impl OpenAi {
     fn ask(&self, input: &Valid<AgentInput>, cancel: &Cancel, notes: &mut Vec<String>) -> Answered {
         let secrets = match self.transport.secrets() {
             Ok(secrets) => secrets,
-            Err(why) => return (Err(why.into()), None),
+            Err(none) => return (Err(none), None),
         };
         let body = self.request(input, notes);
         let reply = match self.send(&body, &secrets, cancel, notes) {
             Ok(reply) => reply,
-            Err(why) => return (Err(why.into()), None),
+            Err(none) => return (Err(none), None),
         };
         if reply.status != 200 {
             let (reason, said) = refused(&reply, &self.settings.bounds, &secrets.redactor);
@@ -107,7 +107,7 @@ impl OpenAi {
         secrets: &Secrets,
         cancel: &Cancel,
         notes: &mut Vec<String>,
-    ) -> Result<Reply, String> {
+    ) -> Result<Reply, NoAnswer> {
         let bounds = &self.settings.bounds;
         let deadline = Deadline::after(bounds.timeout_ms);
         for _ in 0..MAX_WAITS {
@@ -125,7 +125,7 @@ impl OpenAi {
                 format!("{why}: the server answered {} and asked to wait {} s", reply.status, wait.as_secs())
             })?;
         }
-        Err(format!("the server asked to wait {MAX_WAITS} times; try again later"))
+        Err(format!("the server asked to wait {MAX_WAITS} times; try again later").into())
     }
 
     fn request(&self, input: &AgentInput, notes: &mut Vec<String>) -> String {

@@ -48,7 +48,10 @@ impl Agent for Process {
                 }
             }
             Err(error) => Call {
-                answer: Err(bounded(format!("the agent could not be run: {}", with_causes(&error))).into()),
+                answer: Err(NoAnswer::uncalled(bounded(format!(
+                    "the agent could not be run: {}",
+                    with_causes(&error)
+                )))),
                 identity: self.identity(None),
                 diagnostics: String::new(),
                 tokens_used: None,

@@ -10,6 +10,7 @@ use crealeph_sandbox::{Cancel, Redactor};
 use ureq::http::{HeaderValue, Uri};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
+use super::NoAnswer;
 use super::config::{Bounds, SecretHeader, SecretSource, Via};
 
 /// How often a call looks whether it was cancelled.
@@ -109,11 +110,11 @@ impl Transport {
     }
 
     /// Reads the secret headers, as they are now.
-    pub(super) fn secrets(&self) -> Result<Secrets, String> {
+    pub(super) fn secrets(&self) -> Result<Secrets, NoAnswer> {
         let mut headers = Vec::new();
         let mut values = Vec::new();
         for (name, header) in &self.via.secret_headers {
-            let (value, secret) = secret(name, header)?;
+            let (value, secret) = secret(name, header).map_err(NoAnswer::uncalled)?;
             headers.push((name.clone(), value));
             values.push(secret);
         }
@@ -128,8 +129,8 @@ impl Transport {
         bounds: &Bounds,
         deadline: Deadline,
         cancel: &Cancel,
-    ) -> Result<Reply, String> {
-        let client = self.client.as_ref().map_err(String::clone)?;
+    ) -> Result<Reply, NoAnswer> {
+        let client = self.client.as_ref().map_err(|why| NoAnswer::uncalled(why.clone()))?;
         let mut request = client.post(&self.url).content_type("application/json");
         for (name, value) in &self.via.headers {
             request = request.header(name, value);
@@ -142,25 +143,37 @@ impl Transport {
         let (sender, receiver) = sync_channel(1);
         let work = move || send(request, &body, max_bytes, &sender);
         if let Err(error) = std::thread::Builder::new().name("agent-http".to_owned()).spawn(work) {
-            return Err(format!("the agent could not be called: {error}"));
+            return Err(NoAnswer::uncalled(format!("the agent could not be called: {error}")));
         }
-        loop {
+        let why = loop {
             match receiver.recv_timeout(LOOK) {
-                Ok(Err(ureq::Error::Timeout(_))) => return Err(deadline.missed()),
+                Ok(Err(ureq::Error::Timeout(_))) => break deadline.missed(),
                 Ok(Err(error)) => {
-                    return Err(secrets.redactor.text(&format!("the agent could not be reached: {error}")));
+                    let why = secrets.redactor.text(&format!("the agent could not be reached: {error}"));
+                    return Err(NoAnswer { is_uncalled: is_no_connection(&error), ..NoAnswer::from(why) });
                 }
                 Ok(Ok(reply)) => return Ok(reply),
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err("the call of the agent was lost".to_owned());
-                }
-                Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => return Err(CANCELLED.to_owned()),
+                Err(RecvTimeoutError::Disconnected) => break "the call of the agent was lost".to_owned(),
+                Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => break CANCELLED.to_owned(),
                 Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline.at + LATE => {
-                    return Err(deadline.missed());
+                    break deadline.missed();
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
+        };
+        Err(why.into())
+    }
+}
+
+/// Nobody was there to talk to.
+fn is_no_connection(error: &ureq::Error) -> bool {
+    use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    match error {
+        ureq::Error::HostNotFound | ureq::Error::ConnectionFailed => true,
+        ureq::Error::Io(error) => {
+            matches!(error.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable)
         }
+        _ => false,
     }
 }
 

@@ -111,6 +111,16 @@ impl<'t> Table<'t> {
         self.value(key).is_some_and(Value::is_str)
     }
 
+    /// What to say of a key that must be there and is not: that it is misspelt, where it seems to be, else the advice.
+    pub fn missing(&self, key: &'static str, advice: &str) -> Wrong {
+        let known = self.known.borrow();
+        let mut others = self.values.keys().filter(|other| !known.contains(&other.as_str()));
+        match others.find(|other| nearest(other, &[key]).is_some()) {
+            Some(misspelt) => unknown_name("key", misspelt, &[key]),
+            None => advice.to_owned(),
+        }
+    }
+
     /// Refuses every key that was not asked for.
     pub fn finish(self) -> Result<(), Wrong> {
         let known = self.known.into_inner();

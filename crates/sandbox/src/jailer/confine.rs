@@ -38,7 +38,7 @@ impl Confinement {
         let bare = request.bare.is_some();
         let filters = filter::programs(&filter::Options {
             nested_namespaces: request.nested_namespaces,
-            trace: request.trace,
+            ptrace: request.ptrace,
             unmapped_memory: request.memory_is_counted,
             sockets: request.network == NetworkPlan::Host || !(bare || request.no_network.is_some()),
             own_processes: !bare,

@@ -13,7 +13,7 @@ use seccompiler::{
 /// What a run was granted beyond the ordinary.
 pub(super) struct Options {
     pub(super) nested_namespaces: bool,
-    pub(super) trace: bool,
+    pub(super) ptrace: bool,
     /// Shared memory that no process has mapped is counted by a cgroup, so it may be made.
     pub(super) unmapped_memory: bool,
     /// There is a network namespace, or the machine's own network was granted.
@@ -67,8 +67,8 @@ const AUDIT_ARCH: u32 = 0xC000_00F3;
 /// The answers in order of call number, each with the first number it holds for.
 fn ranges(options: &Options) -> Vec<(u32, u32)> {
     let errno = |code: libc::c_int| libc::SECCOMP_RET_ERRNO | code.cast_unsigned();
-    let mut answers: BTreeMap<c_long, u32> =
-        PRIVILEGED.iter().map(|call| (*call, errno(libc::EPERM))).collect();
+    let closed = [NAMESPACE_CALLS, PTRACE_CALLS, PRIVILEGED].into_iter().flatten();
+    let mut answers: BTreeMap<c_long, u32> = closed.map(|call| (*call, errno(libc::EPERM))).collect();
     let mut allow =
         |calls: &[c_long]| answers.extend(calls.iter().map(|call| (*call, libc::SECCOMP_RET_ALLOW)));
     allow(ALLOWED);
@@ -77,8 +77,8 @@ fn ranges(options: &Options) -> Vec<(u32, u32)> {
     if options.nested_namespaces {
         allow(NAMESPACE_CALLS);
     }
-    if options.trace {
-        allow(TRACE_CALLS);
+    if options.ptrace {
+        allow(PTRACE_CALLS);
     }
     if options.unmapped_memory {
         allow(SHARED_MEMORY_CALLS);
@@ -193,82 +193,32 @@ fn all_of(conditions: &[(u8, Op, u64)]) -> Result<SeccompRule, Error> {
     Ok(SeccompRule::new(conditions?)?)
 }
 
-const NAMESPACE_CALLS: &[c_long] = &[
-    libc::SYS_unshare,
-    libc::SYS_setns,
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_pivot_root,
-    libc::SYS_chroot,
-    libc::SYS_sethostname,
-    libc::SYS_open_tree,
-    libc::SYS_move_mount,
-    libc::SYS_fsopen,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fspick,
-    libc::SYS_mount_setattr,
-];
-
-const TRACE_CALLS: &[c_long] =
-    &[libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_kcmp];
-
-/// Memory that is in no process's size: bounded by a memory cgroup or not to be had.
-const SHARED_MEMORY_CALLS: &[c_long] =
-    &[libc::SYS_memfd_create, libc::SYS_shmget, libc::SYS_shmat, libc::SYS_shmdt, libc::SYS_shmctl];
-
-/// Doors that are known and closed: they answer `EPERM`, as they would to any unprivileged program.
-const PRIVILEGED: &[c_long] = &[
-    libc::SYS_unshare,
-    libc::SYS_setns,
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_pivot_root,
-    libc::SYS_chroot,
-    libc::SYS_sethostname,
-    libc::SYS_setdomainname,
-    libc::SYS_open_tree,
-    libc::SYS_move_mount,
-    libc::SYS_fsopen,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fspick,
-    libc::SYS_mount_setattr,
-    libc::SYS_ptrace,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_kcmp,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_bpf,
-    libc::SYS_perf_event_open,
-    libc::SYS_userfaultfd,
-    libc::SYS_keyctl,
-    libc::SYS_add_key,
-    libc::SYS_request_key,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_init_module,
-    libc::SYS_finit_module,
-    libc::SYS_delete_module,
-    libc::SYS_kexec_load,
-    libc::SYS_reboot,
-    libc::SYS_swapon,
-    libc::SYS_swapoff,
-    libc::SYS_acct,
-    libc::SYS_quotactl,
-    libc::SYS_syslog,
-    libc::SYS_settimeofday,
-    libc::SYS_clock_settime,
-    libc::SYS_clock_adjtime,
-    libc::SYS_adjtimex,
-    libc::SYS_vhangup,
-    libc::SYS_fanotify_init,
-    libc::SYS_move_pages,
-    libc::SYS_migrate_pages,
-];
-
 macro_rules! calls {
     ($($name:ident)*) => { &[$(libc::$name),*] };
 }
+
+/// Doors that are opened where namespaces of its own were granted.
+#[rustfmt::skip]
+const NAMESPACE_CALLS: &[c_long] = calls![
+    SYS_unshare SYS_setns SYS_mount SYS_umount2 SYS_pivot_root SYS_chroot SYS_sethostname SYS_open_tree
+    SYS_move_mount SYS_fsopen SYS_fsconfig SYS_fsmount SYS_fspick SYS_mount_setattr
+];
+
+/// Doors that are opened where tracing was granted.
+const PTRACE_CALLS: &[c_long] = calls![SYS_ptrace SYS_process_vm_readv SYS_process_vm_writev SYS_kcmp];
+
+/// Memory that is in no process's size: bounded by a memory cgroup or not to be had.
+const SHARED_MEMORY_CALLS: &[c_long] = calls![SYS_memfd_create SYS_shmget SYS_shmat SYS_shmdt SYS_shmctl];
+
+/// Doors that are known and closed. They answer `EPERM`, as they would to any unprivileged program, and so do those
+/// above that were not granted.
+#[rustfmt::skip]
+const PRIVILEGED: &[c_long] = calls![
+    SYS_setdomainname SYS_pidfd_getfd SYS_bpf SYS_perf_event_open SYS_userfaultfd SYS_keyctl SYS_add_key
+    SYS_request_key SYS_open_by_handle_at SYS_init_module SYS_finit_module SYS_delete_module SYS_kexec_load
+    SYS_reboot SYS_swapon SYS_swapoff SYS_acct SYS_quotactl SYS_syslog SYS_settimeofday SYS_clock_settime
+    SYS_clock_adjtime SYS_adjtimex SYS_vhangup SYS_fanotify_init SYS_move_pages SYS_migrate_pages
+];
 
 /// What an ordinary program needs. `clone3` is left out on purpose: its flags cannot be looked at, and every
 /// C library falls back to `clone`. So are io_uring, and memory that is in no process's size (see above).
@@ -345,18 +295,19 @@ mod tests {
 
     #[test]
     fn every_call_number_has_its_answer() {
-        for (nested_namespaces, trace, unmapped_memory) in
+        for (nested_namespaces, ptrace, unmapped_memory) in
             [(false, false, false), (true, true, true), (false, true, false)]
         {
             let options =
-                Options { nested_namespaces, trace, unmapped_memory, sockets: true, own_processes: true };
+                Options { nested_namespaces, ptrace, unmapped_memory, sockets: true, own_processes: true };
             let program = by_number(&options);
+            let closed = [NAMESPACE_CALLS, PTRACE_CALLS, PRIVILEGED].concat();
             let mut allowed: Vec<c_long> = ALLOWED.to_vec();
             #[cfg(target_arch = "x86_64")]
             allowed.extend(ALLOWED_X86_64);
             for (granted, calls) in [
                 (nested_namespaces, NAMESPACE_CALLS),
-                (trace, TRACE_CALLS),
+                (ptrace, PTRACE_CALLS),
                 (unmapped_memory, SHARED_MEMORY_CALLS),
             ] {
                 allowed.extend(calls.iter().filter(|_| granted));
@@ -364,7 +315,7 @@ mod tests {
             for number in (0..2000).chain([0x4000_0000, 0x4000_0027, u32::MAX]) {
                 let expected = if allowed.contains(&c_long::from(number)) {
                     libc::SECCOMP_RET_ALLOW
-                } else if PRIVILEGED.contains(&c_long::from(number)) {
+                } else if closed.contains(&c_long::from(number)) {
                     libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned()
                 } else {
                     libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned()

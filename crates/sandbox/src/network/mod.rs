@@ -2,6 +2,7 @@
 //! and the log; the proxy that carries it out is in `proxy`. Refuses anything that was not named.
 
 mod proxy;
+mod request;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;

@@ -3,7 +3,7 @@
 //! lets a granted name lead to a private address.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,13 +13,14 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
+use super::request::{Plain, ProxyRequest, parse, read_head};
 use super::{Connection, Host, Verdict, is_granted, may_lead_to};
 
 const MAX_OPEN: usize = 64;
 const MAX_LOG: usize = 1000;
-const MAX_HEAD_BYTES: usize = 16 << 10;
 const MAX_TARGET_CHARS: usize = 300;
 const MAX_ADDRESSES: usize = 8;
+const BUFFER_BYTES: usize = 32 << 10;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const SETTLE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -200,19 +201,16 @@ fn serve(client: TcpStream, id: u64, shared: &Arc<Shared>) {
         return;
     }
     let _ = client.set_read_timeout(None);
-    let started = match &request.forward {
-        None => (&client).write_all(b"HTTP/1.1 200 Connection established\r\n\r\n"),
-        Some(first) => (&upstream).write_all(first),
-    };
-    if started.is_err() {
+    // Before anything from outside, which may speak first.
+    let established = b"HTTP/1.1 200 Connection established\r\n\r\n";
+    if request.plain.is_none() && (&client).write_all(established).is_err() {
         return;
     }
-    let first = request.forward.as_ref().map_or(0, |f| f.len() as u64);
-    let (sent, received) = relay(&client, &upstream, &request.rest);
+    let (sent, received) = relay(&client, &upstream, &request);
     if let Some(entry) = entry
         && let Some(connection) = shared.state().log.get_mut(entry)
     {
-        connection.sent_bytes = sent.saturating_add(first);
+        connection.sent_bytes = sent;
         connection.received_bytes = received;
     }
 }
@@ -225,63 +223,6 @@ fn keep_open(shared: &Shared, id: u64, upstream: &TcpStream) -> bool {
         ends.push(copy);
     }
     !state.stopped
-}
-
-/// Reads up to the empty line that ends a request's head; what came after it stays at the end.
-fn read_head(mut client: &TcpStream) -> io::Result<Vec<u8>> {
-    let mut head = Vec::new();
-    let mut chunk = [0u8; 2048];
-    while head_end(&head).is_none() {
-        if head.len() > MAX_HEAD_BYTES {
-            return Ok(head);
-        }
-        let read = client.read(&mut chunk)?;
-        if read == 0 {
-            return if head.is_empty() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(head) };
-        }
-        head.extend_from_slice(chunk.get(..read).unwrap_or_default());
-    }
-    Ok(head)
-}
-
-fn head_end(bytes: &[u8]) -> Option<usize> {
-    bytes.windows(4).position(|w| w == b"\r\n\r\n").map(|at| at.saturating_add(4))
-}
-
-struct ProxyRequest {
-    target: Host,
-    /// For a plain `http://` request: the head to send on.
-    forward: Option<Vec<u8>>,
-    /// What the client sent after the head.
-    rest: Vec<u8>,
-}
-
-fn parse(bytes: &[u8]) -> Option<ProxyRequest> {
-    let end = head_end(bytes)?;
-    let head = std::str::from_utf8(bytes.get(..end)?).ok()?;
-    let rest = bytes.get(end..)?.to_vec();
-    let (line, headers) = head.split_once("\r\n")?;
-    let mut words = line.split(' ');
-    let (method, target, version) = (words.next()?, words.next()?, words.next()?);
-    if words.next().is_some() || !version.starts_with("HTTP/1.") {
-        return None;
-    }
-    if method == "CONNECT" {
-        return Some(ProxyRequest { target: target.parse().ok()?, forward: None, rest });
-    }
-    let url = target.strip_prefix("http://")?;
-    let (authority, path) = url.find('/').map_or((url, "/"), |at| url.split_at(at));
-    let named = authority.parse::<Host>().or_else(|_| format!("{authority}:80").parse()).ok()?;
-    let mut forward = format!("{method} {path} {version}\r\n");
-    for header in headers.split("\r\n").filter(|h| !h.is_empty()) {
-        let name = header.split(':').next().unwrap_or_default().trim().to_ascii_lowercase();
-        if !name.starts_with("proxy-") && name != "connection" {
-            forward.push_str(header);
-            forward.push_str("\r\n");
-        }
-    }
-    forward.push_str("Connection: close\r\n\r\n");
-    Some(ProxyRequest { target: named, forward: Some(forward.into_bytes()), rest })
 }
 
 fn connect(shared: &Shared, target: &Host) -> Result<(TcpStream, SocketAddr), Verdict> {
@@ -306,41 +247,51 @@ fn connect(shared: &Shared, target: &Host) -> Result<(TcpStream, SocketAddr), Ve
 }
 
 /// Carries both directions until both have ended; gives the bytes sent and received.
-fn relay(client: &TcpStream, upstream: &TcpStream, first: &[u8]) -> (u64, u64) {
-    let sent = AtomicU64::new(0);
-    let received = std::thread::scope(|scope| {
+fn relay(client: &TcpStream, upstream: &TcpStream, request: &ProxyRequest) -> (u64, u64) {
+    let (sent, received) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
         let up = std::thread::Builder::new().name("sandbox-proxy".to_owned()).spawn_scoped(scope, || {
-            let mut to = upstream;
-            if to.write_all(first).is_ok() {
-                sent.fetch_add(first.len() as u64, Ordering::Relaxed);
-                copy(client, upstream, &sent);
-            }
+            let _ = send(client, Counted { to: upstream, count: &sent }, request);
             let _ = upstream.shutdown(Shutdown::Write);
         });
-        if up.is_err() {
-            return 0;
+        if up.is_ok() {
+            let mut from = BufReader::with_capacity(BUFFER_BYTES, upstream);
+            let _ = io::copy(&mut from, &mut Counted { to: client, count: &received });
+            let _ = client.shutdown(Shutdown::Write);
         }
-        let received = AtomicU64::new(0);
-        copy(upstream, client, &received);
-        let _ = client.shutdown(Shutdown::Write);
-        received.into_inner()
     });
-    (sent.into_inner(), received)
+    (sent.into_inner(), received.into_inner())
 }
 
-fn copy(mut from: &TcpStream, mut to: &TcpStream, count: &AtomicU64) {
-    let mut chunk = vec![0u8; 32 << 10];
-    loop {
-        let read = match from.read(&mut chunk) {
-            Ok(0) => return,
-            Ok(read) => read,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-            Err(_) => return,
-        };
-        if to.write_all(chunk.get(..read).unwrap_or_default()).is_err() {
-            let _ = from.shutdown(Shutdown::Read);
-            return;
-        }
-        count.fetch_add(read as u64, Ordering::Relaxed);
+/// Sends what the client sends: all of it through a tunnel, and of a plain connection one request, so that no second one
+/// goes where only the first was asked about.
+fn send(client: &TcpStream, mut upstream: Counted<'_>, request: &ProxyRequest) -> io::Result<()> {
+    let mut from = BufReader::with_capacity(BUFFER_BYTES, request.rest.chain(client));
+    let Some(Plain { head, body }) = &request.plain else {
+        return io::copy(&mut from, &mut upstream).map(|_| ());
+    };
+    upstream.write_all(head.as_bytes())?;
+    body.pass(&mut from, &mut upstream)?;
+    // The client's end, or a second request: either way the server has all that it gets, and closes when it has answered.
+    from.fill_buf()?;
+    upstream.to.shutdown(Shutdown::Write)?;
+    io::copy(&mut from, &mut io::sink()).map(|_| ())
+}
+
+/// An end that counts what it is sent.
+struct Counted<'a> {
+    to: &'a TcpStream,
+    count: &'a AtomicU64,
+}
+
+impl Write for Counted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.to.write(bytes)?;
+        self.count.fetch_add(written as u64, Ordering::Relaxed);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
     }
 }

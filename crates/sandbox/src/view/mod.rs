@@ -20,7 +20,7 @@ use crate::tree;
 use crate::wire::SourcePlan;
 
 /// The most layers a view may have under it.
-pub(crate) const MAX_LAYERS: usize = 16;
+const MAX_LAYERS: usize = 16;
 
 /// How a view keeps what is written.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -429,6 +429,6 @@ if pid == 0:
 os.waitpid(pid, 0)
 print(libc.ptrace(7, pid, 0, 0), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 print('pid 1', libc.ptrace(16, 1, 0, 0))";
-    let outcome = world.python_with(program, |spec| spec.grants.trace = true);
+    let outcome = world.python_with(program, |spec| spec.grants.ptrace = true);
     assert_eq!(crate::world::good(&outcome), "0 4\npid 1 -1");
 }

@@ -1,15 +1,8 @@
 //! The sandbox against real programs and hostile ones, on the real kernel. Every case runs twice: as root and
 //! as an ordinary user; started by an ordinary user alone, the root half fails and says so. A case that needs
 //! a program the machine lacks fails, it is never skipped.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::exit,
-    reason = "a test: it ends at the first surprise"
-)]
+#![cfg(test)]
+#![allow(missing_docs, clippy::exit, reason = "a test: it ends at the first surprise")]
 
 mod basics;
 mod exhaustion;

@@ -12,6 +12,7 @@ pub(crate) const CASES: &[Case] = &[
     Case("no_network_at_all", no_network_at_all),
     Case("no_postgresql_outside", no_postgresql_outside),
     Case("a_granted_host_is_reached", a_granted_host_is_reached),
+    Case("a_connection_carries_one_plain_request", a_connection_carries_one_plain_request),
     Case("nothing_else_is_reached", nothing_else_is_reached),
     Case("a_name_that_leads_to_loopback", a_name_that_leads_to_loopback),
     Case("what_is_no_request", what_is_no_request),
@@ -40,6 +41,25 @@ fn server() -> u16 {
         }
     });
     port
+}
+
+/// A server outside that answers once and keeps everything that it was ever sent on each connection.
+fn listening_server() -> (u16, std::sync::mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (sender, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut first = [0u8; 1];
+            stream.read_exact(&mut first).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").unwrap();
+            let mut all = first.to_vec();
+            stream.read_to_end(&mut all).unwrap();
+            sender.send(String::from_utf8(all).unwrap()).unwrap();
+        }
+    });
+    (port, heard)
 }
 
 fn hosts(names: &[String]) -> Network {
@@ -185,6 +205,44 @@ except urllib.error.HTTPError as e: print(e.code)"
     let [_, tunnel, _] = &outcome.connections[..] else { panic!("{:?}", outcome.connections) };
     assert_eq!((tunnel.sent_bytes, tunnel.received_bytes), (4, 4));
     assert_eq!(tunnel.address.unwrap().port(), port);
+}
+
+/// A second request on a connection, whatever host it names, goes nowhere; the first goes on in origin form, to the host
+/// that was granted under that name alone.
+fn a_connection_carries_one_plain_request(world: &World) {
+    let ((port, heard), (other, other_heard)) = (listening_server(), listening_server());
+    let program = format!(
+        "
+import socket
+def ask(sent):
+    c = socket.create_connection(('127.0.0.1', 3128)); c.sendall(sent); c.shutdown(socket.SHUT_WR)
+    answers = b''
+    while (got := c.recv(1000)): answers += got
+    print(answers.count(b'HTTP/1.1 200'), answers.count(b'hello'))
+first = b'http://127.0.0.1:{port}/a?b HTTP/1.1\\r\\nHost: other.example\\r\\nProxy-Connection: keep-alive\\r\\n'
+second = b'GET http://127.0.0.1:{other}/ HTTP/1.1\\r\\nHost: 127.0.0.1:{other}\\r\\n\\r\\n'
+ask(b'GET ' + first + b'\\r\\n' + second)
+ask(b'POST ' + first + b'Content-Length: 3\\r\\n\\r\\nabc' + second)
+ask(b'POST ' + first + b'Transfer-Encoding: chunked\\r\\n\\r\\n3\\r\\nabc\\r\\n0\\r\\n\\r\\n' + second)"
+    );
+    let mut spec = python(&program);
+    spec.network = hosts(&[format!("127.0.0.1:{port}"), format!("127.0.0.1:{other}")]);
+    let outcome = world.run(&spec);
+    assert_eq!(good(&outcome), "1 1\n1 1\n1 1");
+    let head = |method: &str, more: &str| {
+        format!("{method} /a?b HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{more}Connection: close\r\n\r\n")
+    };
+    let expected = [
+        head("GET", ""),
+        head("POST", "Content-Length: 3\r\n") + "abc",
+        head("POST", "Transfer-Encoding: chunked\r\n") + "3\r\nabc\r\n0\r\n\r\n",
+    ];
+    for (expected, connection) in expected.iter().zip(&outcome.connections) {
+        assert_eq!(heard.recv().unwrap(), *expected);
+        assert_eq!(connection.sent_bytes, expected.len() as u64);
+    }
+    assert_eq!(outcome.connections.len(), expected.len());
+    assert!(other_heard.try_recv().is_err(), "the second request came through");
 }
 
 fn nothing_else_is_reached(world: &World) {

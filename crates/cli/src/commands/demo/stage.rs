@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
 use crate::output::{Output, READER};
+use crate::render::{COLUMNS, filled};
 
-const COLUMNS: usize = 80;
 const MAX_LINES: usize = 24;
 
 /// How a step must end.
@@ -74,8 +74,9 @@ impl<'a> Stage<'a> {
         self.title("Now you")?;
         self.say(&format!(
             "Everything is still there: {folder}\n\
-             Its bin folder holds this program, so that the commands above can be typed as they stand, in shop and in \
-             decisions. Remove the folder when you are done.\n\n\
+             Remove the folder when you are done. So that the commands above can be typed as they stand, in its folders shop \
+             and decisions:\n\
+             \x20 export PATH={folder}/bin:$PATH\n\n\
              What to try next:\n\
              \x20 crealeph init                             a first agent of your own\n\
              \x20 crealeph work run --agent claude 'TASK'   a coding agent, in your repository\n\
@@ -150,6 +151,8 @@ impl<'a> Stage<'a> {
             }
         }
         command.env("PATH", path).env(READER, "text");
+        // The story is the same whatever the user's git signs, hooks or templates.
+        command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
         let failed = |source| Failure::Unreadable { path: PathBuf::from("sh"), source };
         let output = command.output().map_err(failed)?;
         Ok((output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stdout).into_owned()))
@@ -196,24 +199,9 @@ fn temporary() -> Result<PathBuf, Failure> {
 /// Breaks a line between words so that it fits; what it goes on with is indented as far as it was, and two more.
 fn wrapped(line: &str, indent: &str, columns: usize) -> String {
     let margin: String = line.chars().take_while(|letter| *letter == ' ').collect();
-    let mut out = format!("{indent}{margin}");
-    let mut width = out.chars().count();
-    let hanging = format!("{indent}{margin}{}", if indent.is_empty() { "" } else { "  " });
-    let mut is_first = true;
-    for word in line.trim_start().split(' ') {
-        let length = word.chars().count();
-        if !is_first && width + 1 + length > columns {
-            out = format!("{}\n{hanging}{word}", out.trim_end());
-            width = hanging.chars().count() + length;
-        } else {
-            let space = if is_first { "" } else { " " };
-            out.push_str(space);
-            out.push_str(word);
-            width += space.len() + length;
-        }
-        is_first = false;
-    }
-    out.trim_end().to_owned()
+    let first = format!("{indent}{margin}");
+    let hanging = format!("{first}{}", if indent.is_empty() { "" } else { "  " });
+    filled(&first, &hanging, line.trim_start(), columns)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use crealeph_contracts::scalar::TenantId;
-use crealeph_ledger::{Ledger, Location, Options};
+use crealeph_ledger::{Ledger, LedgerError, Location, Options};
 use crealeph_runtime::configuration::{ConfigError, Configuration, Table, absolute};
 
 pub(super) use proving::read_keys;
@@ -202,7 +202,20 @@ impl Settled {
     }
 
     pub(super) fn open(&self) -> Result<Ledger, Failure> {
-        Ok(Ledger::open(&self.location, self.options())?)
+        Ledger::open(&self.location, self.options()).map_err(|error| match (&error, self.folder_above()) {
+            (LedgerError::Missing { place }, Some(folder)) => {
+                Failure::LedgerAbove { place: place.clone(), folder }
+            }
+            _ => error.into(),
+        })
+    }
+
+    /// The nearest folder above that has a ledger, where the default one was meant.
+    fn folder_above(&self) -> Option<PathBuf> {
+        let here = std::env::current_dir().ok()?;
+        let is_default = matches!(&self.location, Location::File(file) if file == Path::new(DEFAULT_LEDGER));
+        let mut above = here.ancestors().skip(1).filter(|_| is_default);
+        above.find(|folder| folder.join(DEFAULT_LEDGER).is_file()).map(Path::to_owned)
     }
 
     /// Opens the ledger; a file that is not there is made, with its first signing key.

@@ -15,13 +15,13 @@ use super::writing::read_text;
 use super::{Settled, Verdict, named};
 use crate::commands::tell_finding;
 use crate::failure::Failure;
-use crate::input::Source;
+use crate::input::{Line, Source, next_line};
 use crate::output::Output;
 
 /// The largest proof file that is read.
 const MAX_PROOF_BYTES: usize = 64 << 20;
 /// The longest line of an export that is read.
-const MAX_LINE_BYTES: u64 = 64 << 20;
+const MAX_LINE_BYTES: usize = 64 << 20;
 
 /// Print the whole log as JSON Lines: entries, leaf hashes and checkpoints
 #[derive(Debug, Args)]
@@ -124,10 +124,15 @@ impl Verify {
 }
 
 fn check_export(source: &Source, mut verifier: ExportVerifier) -> Result<Result<Verified, Finding>, Failure> {
-    for line in source.open()?.lines() {
-        let line = match line {
-            Ok(line) => line,
-            Err(error) => return Err(source.failure(error)),
+    let mut reader = source.open()?;
+    for number in 1u64.. {
+        let line = match next_line(&mut reader, MAX_LINE_BYTES).map_err(|error| source.failure(error))? {
+            Line::End => break,
+            Line::Whole(line) => source.text(line)?,
+            Line::TooLong => {
+                let what = format!("{}, line {number}", source.name());
+                return Err(Failure::TooLarge { what, limit: MAX_LINE_BYTES });
+            }
         };
         if let Err(finding) = verifier.line(&line) {
             return Ok(Err(finding));
@@ -194,7 +199,7 @@ impl BufRead for Checked<'_> {
     fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
         if self.read >= self.line.len() {
             (self.line, self.read) = (Vec::new(), 0);
-            Read::take(&mut *self.input, MAX_LINE_BYTES).read_until(b'\n', &mut self.line)?;
+            Read::take(&mut *self.input, MAX_LINE_BYTES as u64).read_until(b'\n', &mut self.line)?;
             if let Some(line) = self.line.strip_suffix(b"\n") {
                 let line = String::from_utf8_lossy(line);
                 self.verifier.line(&line).map_err(|finding| std::io::Error::other(finding.to_string()))?;

@@ -93,6 +93,7 @@ impl List {
         let mut cursor = self.cursor.as_deref().map(Cursor::parse).transpose()?;
         let ledger = at.open()?;
         let mut left = self.limit;
+        let is_from_start = cursor.is_none();
         while left > 0 {
             let page = ledger.list(&at.tenant, &filter, order, cursor, left.min(PAGE))?;
             left -= page.entries.len().min(left);
@@ -104,8 +105,11 @@ impl List {
                 break;
             }
         }
+        output.flush()?;
         if let Some(cursor) = cursor {
             eprintln!("there is more: add --cursor {cursor}");
+        } else if is_from_start && left == self.limit && left > 0 {
+            eprintln!("tenant `{}` has no such entry", at.tenant);
         }
         Ok(Verdict::Good)
     }
@@ -207,6 +211,7 @@ impl LineageOf {
                 print(&relative.entry, at, output)?;
             }
         }
+        output.flush()?;
         if lineage.is_cut {
             eprintln!("there is more; raise --depth to see further");
         }

@@ -1,11 +1,13 @@
 //! The commands that write: init, append, import, backup, checkpoint, key.
 
+use std::borrow::Cow;
 use std::io::{BufRead as _, Read as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use crealeph_contracts::entry::Draft;
-use crealeph_contracts::json::{Limits, ObjectWriter};
+use crealeph_contracts::json::{Limits, ObjectWriter, parse};
+use crealeph_contracts::scalar::TenantId;
 use crealeph_ledger::{AppendError, Appended, Ledger, Location};
 
 use super::proving::{import_checked, read_keys};
@@ -19,6 +21,8 @@ use crate::progress::Progress;
 const BATCH_LINES: usize = 500;
 /// Bytes of lines that are written together at most.
 const BATCH_BYTES: usize = 8 << 20;
+/// The longest first line of an export that is looked at.
+const MAX_HEADER_BYTES: u64 = 64 << 10;
 
 pub(super) fn init(at: &Settled) -> Result<Verdict, Failure> {
     if let Location::File(file) = &at.location
@@ -71,7 +75,8 @@ impl Append {
                 Err(violations) => {
                     batch.write(&ledger, at, &source, output, &mut tally)?;
                     let name = format!("{}, line {number}", source.name());
-                    return Err(Failure::Invalid { name, expected: "entry", violations });
+                    let expected = "entry, which stands whole on a line";
+                    return Err(Failure::Invalid { name, expected, violations });
                 }
             }
             // Whoever writes line by line gets an answer line by line.
@@ -196,8 +201,11 @@ impl Import {
         let ledger = at.open()?;
         let source = Source::new(self.file);
         let mut input = source.open()?;
-        // What cannot be read at all is told as any file that cannot.
-        input.fill_buf().map_err(|error| source.failure(error))?;
+        let mut header = Vec::new();
+        let read = input.by_ref().take(MAX_HEADER_BYTES).read_until(b'\n', &mut header);
+        read.map_err(|error| source.failure(error))?;
+        check_tenant(&header, &at.tenant)?;
+        let mut input = header.chain(input);
         let (imported, signed) = if self.key.is_empty() {
             eprintln!("who signed the export is not checked; give --key with a key that you kept");
             (ledger.import(&mut input)?, None)
@@ -220,6 +228,19 @@ impl Import {
         object.end();
         output.json(&line)?;
         Ok(Verdict::Good)
+    }
+}
+
+/// Refuses an export of another tenant than the one that is meant: its entries name their tenant, and are signed so.
+fn check_tenant(header: &[u8], meant: &TenantId) -> Result<(), Failure> {
+    let (header, _) = parse(header, &Limits::default());
+    let tenant = header.and_then(|header| header.root().member("tenantId")?.string().map(Cow::into_owned));
+    match tenant {
+        Some(found) if found != meant.as_str() => {
+            Err(Failure::OtherTenant { found, meant: meant.to_string() })
+        }
+        // What is no header is told by the import.
+        _ => Ok(()),
     }
 }
 
@@ -272,7 +293,5 @@ impl Key {
 /// Reads a small text file whole.
 pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
     let source = Source::new(Some(path.to_owned()));
-    let mut text = String::new();
-    source.open()?.take(1 << 20).read_to_string(&mut text).map_err(|error| source.failure(error))?;
-    Ok(text)
+    source.text(source.read_bounded(1 << 20)?)
 }
