@@ -45,7 +45,7 @@ impl Archive {
     /// # Errors
     /// When the state was not kept whole, or the folder cannot be written.
     pub fn restore(&self, state: &State, into: &Path) -> Result<(), KeepError> {
-        lay_out_from(&self.control, state.entries(), into)
+        lay_out_from(&self.control, &state.entries(), into)
     }
 
     /// Turns a folder that holds one state into another that was kept, file by file.
@@ -194,7 +194,7 @@ pub fn state_without_cache(folder: &Path) -> Result<Snapshot, ScanError> {
 /// # Errors
 /// When a file cannot be read or written.
 pub fn copy_state(state: &State, from: &Path, into: &Path) -> Result<(), KeepError> {
-    for (path, node) in state.entries() {
+    for (path, node) in &state.entries() {
         let (source, target) = (from.join(path.as_str()), into.join(path.as_str()));
         let failed = |error: io::Error| KeepError::Place { path: target.clone(), source: error };
         if let Some(parent) = target.parent() {

@@ -72,6 +72,11 @@ impl Workspace {
     /// # Errors
     /// When a file is no longer what the state says, or the store cannot be written.
     pub fn keep(&self, state: &State) -> Result<(), KeepError> {
+        let path = self.control.states().join(state.hash().to_string());
+        // A manifest has its name only after all its contents have theirs.
+        if path.exists() {
+            return Ok(());
+        }
         self.keep_as(state, state.entries().iter(), || manifest(state))
     }
 
@@ -153,7 +158,7 @@ impl Workspace {
     /// When the state was not kept whole, or the folder cannot be written.
     pub fn restore(&self, hash: StateHash, into: &Path) -> Result<State, KeepError> {
         let state = self.kept(hash)?;
-        self.lay_out(state.entries(), into)?;
+        self.lay_out(&state.entries(), into)?;
         Ok(state)
     }
 

@@ -21,7 +21,9 @@ mod rules;
 mod scan;
 mod state;
 mod store;
+mod tree;
 mod unified;
+mod walk;
 mod workspace;
 
 pub use archive::{Archive, copy_state, state_of_everything, state_without_cache};
