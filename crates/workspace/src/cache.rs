@@ -33,11 +33,11 @@ const ABSENT: u8 = 0;
 const PRESENT: u8 = 1;
 
 /// A time as a file system tells it: seconds and nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub(crate) struct FileTime(i64, u32);
 
 /// What says that a file is still the one that was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Identity {
     pub(crate) inode: u64,
     pub(crate) size_bytes: u64,
@@ -113,7 +113,8 @@ impl Cache {
         then == Some(now) && now.is_older_than(self.started)
     }
 
-    fn text(&self) -> Vec<u8> {
+    /// As it is written.
+    pub(crate) fn text(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.root.len() * 128 + 256);
         bytes.extend_from_slice(HEADER);
         push_time(&mut bytes, self.started);
@@ -152,8 +153,8 @@ impl CacheWriter {
     }
 
     /// Writes the cache and puts it in place. It is not made durable: a torn one is known by its checksum.
-    pub(crate) fn finish(mut self, cache: &Cache) -> io::Result<()> {
-        io::Write::write_all(&mut self.file, &cache.text())?;
+    pub(crate) fn finish(mut self, text: &[u8]) -> io::Result<()> {
+        io::Write::write_all(&mut self.file, text)?;
         fs::rename(&self.temporary, &self.path)
     }
 }
@@ -310,7 +311,7 @@ mod tests {
 
     fn write(place: &Path, cache: &Cache) -> PathBuf {
         let path = place.join("cache");
-        CacheWriter::start(path.clone(), place.join("new")).unwrap().finish(cache).unwrap();
+        CacheWriter::start(path.clone(), place.join("new")).unwrap().finish(&cache.text()).unwrap();
         path
     }
 

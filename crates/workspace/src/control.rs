@@ -5,6 +5,7 @@
 //! .crealeph/.gitignore     so that git does not see the folder
 //! .crealeph/lock           held shared while a state is read, alone while something is published
 //! .crealeph/state-cache    the stat cache
+//! .crealeph/names-cache    what was last looked for by name
 //! .crealeph/objects/       contents by their digest
 //! .crealeph/states/        states by their hash
 //! .crealeph/publish/       one folder for each publish that is not over
@@ -96,6 +97,10 @@ impl Control {
 
     pub(crate) fn cache(&self) -> PathBuf {
         self.folder.join("state-cache")
+    }
+
+    pub(crate) fn names(&self) -> PathBuf {
+        self.folder.join("names-cache")
     }
 
     fn temporaries(&self) -> PathBuf {

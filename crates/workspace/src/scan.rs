@@ -245,7 +245,7 @@ pub(crate) fn device(root: &Root) -> Result<u64, ScanError> {
 }
 
 /// Whether a file system is known to renew a folder's times with every change of its names.
-fn renews_times(root: &Root) -> bool {
+pub(crate) fn renews_times(root: &Root) -> bool {
     const KNOWN: [u64; 8] = [
         0xef53,      // ext2, ext3, ext4
         0x5846_5342, // xfs

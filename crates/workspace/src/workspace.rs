@@ -99,7 +99,7 @@ impl Workspace {
             None => last,
             Some(writer) => {
                 let cache = Cache::new(writer.started(), device, Arc::clone(root));
-                let _ = writer.finish(&cache);
+                let _ = writer.finish(&cache.text());
                 Some(Arc::new(cache))
             }
         };

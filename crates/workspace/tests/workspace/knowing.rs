@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::{Duration, SystemTime};
 
-use crealeph_workspace::{StateHash, Workspace, state_without_cache};
+use crealeph_contracts::digest::Blake3;
+use crealeph_workspace::{StateHash, Wanted, Workspace, state_without_cache};
 
 use crate::place::Place;
 
@@ -157,4 +158,47 @@ fn a_cache_of_another_form_is_not_believed() {
     fs::write(&path, bytes).unwrap();
     let again = Workspace::open(place.path()).unwrap().snapshot().unwrap();
     assert_eq!((again.tally().read_files, again.state().hash()), (again.tally().entries - 1, fresh(&place)));
+}
+
+/// The paths that end like this, by their names.
+fn find(place: &Place, end: &str) -> Vec<String> {
+    let is_wanted = |path: &std::path::Path| path.to_string_lossy().ends_with(end);
+    let wanted = Wanted { is_wanted: &is_wanted, name: Blake3::of(end.as_bytes()), max: 100 };
+    let found = place.workspace().find(&wanted).unwrap();
+    found.iter().map(|path| path.to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn names_are_found_wherever_they_are_and_as_soon_as_they_are_there() {
+    let place = Place::with(&[("a.key", ""), ("d/e/b.key", ""), ("ignored/f/c.key", ""), ("d/x", "")]);
+    place.write(".gitignore", "ignored/\n");
+    place.write(".git/d.key", "");
+    place.write("folder.key/e.key", "");
+    place.link("linked", "d");
+    let all = ["a.key", "d/e/b.key", "folder.key", "ignored/f/c.key"];
+    assert_eq!(find(&place, ".key"), all);
+    wait(&place);
+    for _ in 0..2 {
+        assert_eq!(find(&place, ".key"), all);
+        wait(&place);
+    }
+    place.write("ignored/f/new.key", "");
+    assert_eq!(find(&place, "new.key"), ["ignored/f/new.key"]);
+    assert_eq!(find(&place, ".key"), [&all[..], &["ignored/f/new.key"]].concat());
+    wait(&place);
+    fs::rename(place.at("d/e"), place.at("ignored/g")).unwrap();
+    let moved = ["a.key", "folder.key", "ignored/f/c.key", "ignored/f/new.key", "ignored/g/b.key"];
+    assert_eq!(find(&place, ".key"), moved);
+    assert_eq!(find(&place, "x"), ["d/x"]);
+    fs::write(place.at(".crealeph/names-cache"), "{").unwrap();
+    assert_eq!(find(&place, ".key"), moved);
+}
+
+#[test]
+fn too_many_names_are_refused() {
+    let place = Place::with(&[("d/a.key", ""), ("d/b.key", "")]);
+    let is_wanted = |path: &std::path::Path| path.extension().is_some_and(|end| end == "key");
+    let wanted = Wanted { is_wanted: &is_wanted, name: Blake3::of(b"keys"), max: 1 };
+    let said = place.workspace().find(&wanted).unwrap_err().to_string();
+    assert!(said.contains("more than 1 such paths"), "{said}");
 }
