@@ -42,7 +42,7 @@ pub enum KeepError {
     #[error(transparent)]
     Control(#[from] ControlError),
     /// The state was never kept.
-    #[error("the state `{0}` was not kept in this workspace; name one that was")]
+    #[error("the state `{0}` was not kept in this workspace, or was cleaned away; name one that is there")]
     Unknown(StateHash),
     /// The manifest does not tell the state it is named by.
     #[error("the manifest of the state `{0}` is damaged; restore `.crealeph` from a copy")]
@@ -72,9 +72,7 @@ impl Workspace {
     /// # Errors
     /// When a file is no longer what the state says, or the store cannot be written.
     pub fn keep(&self, state: &State) -> Result<(), KeepError> {
-        let path = self.control.states().join(state.hash().to_string());
-        // A manifest has its name only after all its contents have theirs.
-        if path.exists() {
+        if self.is_kept(state) {
             return Ok(());
         }
         self.keep_as(state, state.entries().iter(), || manifest(state))
@@ -86,12 +84,20 @@ impl Workspace {
     /// # Errors
     /// When a file is no longer what the state says, or the store cannot be written.
     pub fn keep_after(&self, before: &State, after: &State) -> Result<(), KeepError> {
+        if self.is_kept(after) {
+            return Ok(());
+        }
         if self.differences_to_whole(before.hash()) >= MAX_DIFFERENCES {
             return self.keep(after);
         }
         let changes = changes_between(before, after);
         let new = changes.iter().filter_map(|change| Some((&change.path, change.after.as_ref()?)));
         self.keep_as(after, new, || difference(before.hash(), &changes))
+    }
+
+    /// A manifest has its name only after all its contents have theirs, and loses it before them.
+    fn is_kept(&self, state: &State) -> bool {
+        self.control.states().join(state.hash().to_string()).exists()
     }
 
     /// How many differences lead from a kept state to one that is written whole; more than any bound where it is not kept.
@@ -118,12 +124,6 @@ impl Workspace {
         nodes: impl Iterator<Item = (&'n TreePath, &'n Node)>,
         text: impl FnOnce() -> String,
     ) -> Result<(), KeepError> {
-        let folder = self.control.states();
-        let path = folder.join(state.hash().to_string());
-        // A manifest has its name only after all its contents have theirs, and neither is ever removed.
-        if path.exists() {
-            return Ok(());
-        }
         let store = self.store();
         let mut seen = BTreeSet::new();
         let mut sources = Vec::new();
@@ -136,10 +136,16 @@ impl Workspace {
             }
         }
         store.put_files(&sources)?;
-        let temporary = self.control.temporary();
+        self.write_manifest(state.hash(), &text())
+    }
+
+    /// Writes a manifest, or another one of the same state in its place; durable when this returns.
+    pub(crate) fn write_manifest(&self, hash: StateHash, text: &str) -> Result<(), KeepError> {
+        let (temporary, folder) = (self.control.temporary(), self.control.states());
         let mut file = File::create_new(&temporary).map_err(failed("make", &temporary))?;
-        file.write_all(text().as_bytes()).map_err(failed("write", &temporary))?;
+        file.write_all(text.as_bytes()).map_err(failed("write", &temporary))?;
         file.sync_all().map_err(failed("sync", &temporary))?;
+        let path = folder.join(hash.to_string());
         fs::rename(&temporary, &path).map_err(failed("name", &path))?;
         Ok(sync_folder(&folder)?)
     }
@@ -175,6 +181,35 @@ impl Workspace {
     }
 }
 
+/// A manifest's parts.
+pub(crate) struct Manifest<'t> {
+    /// The state it is the difference from; none where it is whole.
+    pub(crate) base: Option<StateHash>,
+    lines: &'t str,
+}
+
+impl<'t> Manifest<'t> {
+    pub(crate) fn parse(text: &'t str) -> Option<Self> {
+        if let Some(lines) = text.strip_prefix(HEADER) {
+            return Some(Manifest { base: None, lines });
+        }
+        let (base, lines) = text.strip_prefix(DIFFERENCE_HEADER)?.split_once('\n')?;
+        Some(Manifest { base: Some(StateHash::from_digest(Blake3::parse(base)?)), lines })
+    }
+
+    /// The contents of the files that it names.
+    pub(crate) fn contents(&self) -> Option<BTreeSet<Blake3>> {
+        let mut contents = BTreeSet::new();
+        each_line(self.lines, |_, node| {
+            if let Some(Node::File { digest, .. }) = node {
+                contents.insert(digest);
+            }
+            Some(())
+        })?;
+        Some(contents)
+    }
+}
+
 /// A state that is kept in a folder of states.
 pub(crate) fn kept_in(control: &Control, hash: StateHash) -> Result<State, KeepError> {
     let damaged = || KeepError::Damaged(hash);
@@ -182,15 +217,12 @@ pub(crate) fn kept_in(control: &Control, hash: StateHash) -> Result<State, KeepE
     let mut at = hash;
     let mut entries = loop {
         let text = read_manifest(control, at)?.ok_or(KeepError::Unknown(at))?;
-        if let Some(lines) = text.strip_prefix(HEADER) {
-            break apply_lines(lines, BTreeMap::new()).ok_or_else(damaged)?;
-        }
-        let (base, lines) = text
-            .strip_prefix(DIFFERENCE_HEADER)
-            .and_then(|text| text.split_once('\n'))
-            .ok_or_else(damaged)?;
-        at = StateHash::from_digest(Blake3::parse(base).ok_or_else(damaged)?);
-        differences.push(lines.to_owned());
+        let manifest = Manifest::parse(&text).ok_or_else(damaged)?;
+        let Some(base) = manifest.base else {
+            break apply_lines(manifest.lines, BTreeMap::new()).ok_or_else(damaged)?;
+        };
+        at = base;
+        differences.push(manifest.lines.to_owned());
         if differences.len() > MAX_DIFFERENCES + 1 {
             return Err(damaged());
         }
@@ -201,7 +233,7 @@ pub(crate) fn kept_in(control: &Control, hash: StateHash) -> Result<State, KeepE
     State::new(entries).ok().filter(|state| state.hash() == hash).ok_or_else(damaged)
 }
 
-fn read_manifest(control: &Control, hash: StateHash) -> Result<Option<String>, KeepError> {
+pub(crate) fn read_manifest(control: &Control, hash: StateHash) -> Result<Option<String>, KeepError> {
     let path = control.states().join(hash.to_string());
     let size_bytes = match fs::symlink_metadata(&path) {
         Ok(metadata) => metadata.len(),
@@ -285,13 +317,25 @@ fn push_line(text: &mut String, path: &TreePath, node: &Node) {
 }
 
 /// Applies the lines of a manifest to what is there already.
-fn apply_lines(mut rest: &str, mut entries: BTreeMap<TreePath, Node>) -> Option<BTreeMap<TreePath, Node>> {
+fn apply_lines(lines: &str, mut entries: BTreeMap<TreePath, Node>) -> Option<BTreeMap<TreePath, Node>> {
+    each_line(lines, |path, node| match node {
+        Some(node) => {
+            entries.insert(path, node);
+            Some(())
+        }
+        None => entries.remove(&path).map(drop),
+    })?;
+    Some(entries)
+}
+
+/// Hands over each path of a manifest with what is there, or nothing where it is gone.
+fn each_line(mut rest: &str, mut take: impl FnMut(TreePath, Option<Node>) -> Option<()>) -> Option<()> {
     while !rest.is_empty() {
         let (line, after) = rest.split_once('\0')?;
         rest = after;
         let (word, line) = line.split_once(' ')?;
         if word == "gone" {
-            entries.remove(&TreePath::parse(line).ok()?)?;
+            take(TreePath::parse(line).ok()?, None)?;
             continue;
         }
         let mut parts = line.splitn(3, ' ');
@@ -307,7 +351,7 @@ fn apply_lines(mut rest: &str, mut entries: BTreeMap<TreePath, Node>) -> Option<
             }
             _ => return None,
         };
-        entries.insert(path, node);
+        take(path, Some(node))?;
     }
-    Some(entries)
+    Some(())
 }

@@ -8,6 +8,7 @@
     reason = "a test says what it expects"
 )]
 
+mod cleaning;
 mod contract;
 mod crash;
 mod delivery;

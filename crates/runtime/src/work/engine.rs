@@ -346,6 +346,11 @@ impl Work {
         Ok(locked.add(&Event::Recorded { run: run.to_owned(), entry })?)
     }
 
+    /// Where views are kept while they are open.
+    pub(super) fn state_dir(&self) -> &Path {
+        &self.state_dir
+    }
+
     /// The sandbox of an agent's strength, made when the first needs it.
     pub(super) fn sandbox(&self, agent: &WorkAgent) -> Result<&Sandbox, SandboxError> {
         let place = if agent.accepts_reduced { &self.reduced } else { &self.full };

@@ -19,7 +19,7 @@ use super::commit::{Concluded, unpublished};
 use super::config::WorkAgent;
 use super::counts::Counts;
 use super::engine::{Work, WorkError};
-use super::outcome::{DIFF_FILE, Landing, line};
+use super::outcome::{DIFF_FILE, Landing, STDERR_FILE, STDOUT_FILE, line};
 use super::receipt::{Deltas, ITEM_FILE, SealError};
 use super::run::{Ending, Ran};
 use super::store::{Event, Locked, Waiting};
@@ -75,8 +75,8 @@ impl Work {
             (ITEM_FILE.to_owned(), to_json(&ran.item).into_bytes(), false),
             (HELD_FILE.to_owned(), written(ran, &receipt, agent).into_bytes(), false),
             (DIFF_FILE.to_owned(), ran.diff.clone().into_bytes(), false),
-            ("stdout.txt".to_owned(), ran.stdout.clone(), false),
-            ("stderr.txt".to_owned(), ran.stderr.clone(), false),
+            (STDOUT_FILE.to_owned(), ran.stdout.clone(), false),
+            (STDERR_FILE.to_owned(), ran.stderr.clone(), false),
         ];
         locked.write(&run, &files)?;
         let (item, at) = (ran.item.id.to_string(), super::now().as_str().to_owned());
@@ -205,6 +205,15 @@ impl Work {
         })
     }
 
+    /// The states that a held run was to lead from and to.
+    pub(super) fn held_states(&self, run: &str) -> Result<[Blake3; 2], WorkError> {
+        let bytes = self.runs.read(run, HELD_FILE)?.unwrap_or_default();
+        let (document, _) = parse(&bytes, &Limits { max_bytes: usize::MAX });
+        let receipt: Option<Receipt> = document.and_then(|document| part(document.root(), "receipt"));
+        let receipt = receipt.ok_or_else(|| WorkError::Damaged(self.runs.folder(run).join(HELD_FILE)))?;
+        Ok([receipt.before_hash, receipt.after_hash])
+    }
+
     /// A held run as it was, and the name of its agent.
     fn held_run(&self, run: &str) -> Result<(Ran, String), WorkError> {
         let damaged = || WorkError::Damaged(self.runs.folder(run).join(HELD_FILE));
@@ -263,8 +272,8 @@ impl Work {
             admission: part::<Admission>(root, "admission"),
             connections: receipt.connections.as_slice().to_vec(),
             diff: String::from_utf8_lossy(&file(DIFF_FILE)?).into_owned(),
-            stdout: file("stdout.txt")?,
-            stderr: file("stderr.txt")?,
+            stdout: file(STDOUT_FILE)?,
+            stderr: file(STDERR_FILE)?,
         };
         Ok((ran, text("agent").unwrap_or_default().into_owned()))
     }

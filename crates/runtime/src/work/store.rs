@@ -272,6 +272,20 @@ impl Locked<'_> {
         sync(&self.runs.folder)
     }
 
+    /// Removes files of a run, where they are there, and tells how much they held; with `is_dry` it only tells.
+    pub(super) fn remove(&self, run: &str, names: &[&str], is_dry: bool) -> Result<u64, RunsError> {
+        let mut bytes = 0;
+        for name in names {
+            let path = self.runs.folder(run).join(name);
+            let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+            bytes += metadata.len();
+            if !is_dry {
+                fs::remove_file(&path).map_err(failed("remove", &path))?;
+            }
+        }
+        Ok(bytes)
+    }
+
     /// Removes what processes that are gone left.
     pub(super) fn sweep(&self) -> Result<(), RunsError> {
         let owners = self.runs.folder.join(OWNERS);

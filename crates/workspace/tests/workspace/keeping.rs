@@ -166,3 +166,35 @@ fn an_archive_replays_one_state_into_another() {
     assert_eq!(state_without_cache(&place.at("")).unwrap().state(), after.state());
     assert!(Archive::open(&tree).is_none());
 }
+
+#[test]
+fn cleaning_leaves_what_the_needed_states_need() {
+    let place = Place::with(&[("a", "0"), ("same", "s")]);
+    let workspace = place.workspace();
+    let mut states = vec![workspace.snapshot().unwrap().state().clone()];
+    workspace.keep(&states[0]).unwrap();
+    for text in ["1", "2", "3"] {
+        place.write("a", text);
+        states.push(workspace.snapshot().unwrap().state().clone());
+        workspace.keep_after(&states[states.len() - 2], &states[states.len() - 1]).unwrap();
+    }
+    let hash = |at: usize| states[at].hash();
+    let restored = |at: usize| workspace.restore(hash(at), &Place::new().at("into")).is_ok();
+    // The third is written as the difference from the second, and that from the first.
+    let told = workspace.clean(&[hash(2), hash(3)].into(), true).unwrap();
+    assert_eq!((told.states, told.contents), (2, 2));
+    assert_eq!([0, 1, 2, 3].map(restored), [true; 4], "only told");
+    assert_eq!(workspace.clean(&[hash(2), hash(3)].into(), false).unwrap(), told);
+    assert_eq!([0, 1, 2, 3].map(restored), [false, false, true, true]);
+    assert!(matches!(workspace.kept(hash(0)), Err(KeepError::Unknown(_))));
+    assert_eq!(workspace.clean(&[hash(2), hash(3)].into(), false).unwrap().bytes, 0);
+    let told = workspace.clean(&[hash(2), hash(1)].into(), false).unwrap();
+    assert_eq!((told.states, told.contents), (1, 1));
+    assert_eq!([2, 3].map(restored), [true, false]);
+    // What was removed can be kept again.
+    workspace.keep_after(&states[2], &states[3]).unwrap();
+    assert_eq!([2, 3].map(restored), [true, true]);
+    fs::write(place.at(".crealeph/states").join(hash(3).to_string()), "no manifest").unwrap();
+    assert!(matches!(workspace.clean(&[hash(3)].into(), false), Err(KeepError::Damaged(_))));
+    assert!(restored(2));
+}
