@@ -112,3 +112,72 @@ fn a_branch_never_carries_what_is_not_committed() {
     assert_eq!(ran.of("b")["status"], "success");
     assert_eq!(world.read("a.txt"), "not committed\n");
 }
+
+const TO_BRANCH: [&str; 2] = ["--publish", "branch:agents/held"];
+
+fn held_for_branch(world: &World, id: &str, script: &str, test: &str) -> String {
+    let ran = world.run(
+        &[item_with(id, script, json!({ "test_command": test }))],
+        &[&TO_BRANCH[..], &["--hold"]].concat(),
+    );
+    assert_eq!((ran.code, &ran.of(id)["status"]), (3, &json!("held")), "{} {:?}", ran.stderr, ran.lines);
+    ran.of(id)["run"].as_str().unwrap().to_owned()
+}
+
+/// The receipts that the commits of the branch name, newest first.
+fn trailers(world: &World) -> Vec<String> {
+    let format = "--format=%(trailers:key=CreAleph-Receipt,valueonly,separator=)";
+    world.git(&["log", format, "main..agents/held"]).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_change_held_for_a_branch_is_committed_there_when_it_is_approved() {
+    let world = World::new();
+    world.init_git();
+    let run = held_for_branch(&world, "w", "echo x >> a.txt; rm src/b.txt; ln -s a.txt l", "test -e l");
+    assert_eq!(world.git(&["branch", "--list", "agents/*"]), "", "nothing has landed");
+    let approved = ran(&world.crealeph(&["work", "approve", &run, "--reason", "good"]));
+    assert_eq!(approved.code, 0, "{} {:?}", approved.stderr, approved.lines);
+    world.check(&approved.lines[0]);
+    assert_eq!(trailers(&world), [run.as_str()]);
+    assert_eq!(world.git(&["show", "agents/held:a.txt"]), "one\ntwo\nthree\nx\n");
+    let tree = world.git(&["ls-tree", "-r", "--name-only", "agents/held"]);
+    assert!(tree.contains("l\n") && !tree.contains("src/b.txt"), "{tree}");
+    assert_eq!(
+        (world.git(&["status", "--porcelain"]), world.read("a.txt")),
+        (String::new(), "one\ntwo\nthree\n".into())
+    );
+    assert!(
+        std::fs::read_dir(world.at(".crealeph/publish")).unwrap().next().is_none(),
+        "nothing is held any more"
+    );
+    let again = world.crealeph(&["work", "approve", &run, "--reason", "good"]);
+    assert_eq!(again.status.code(), Some(1));
+    let rejected = held_for_branch(&world, "r", "echo r > r", "true");
+    ran(&world.crealeph(&["work", "reject", &rejected, "--reason", "no"]));
+    assert_eq!(trailers(&world), [run.as_str()]);
+}
+
+#[test]
+fn a_change_held_for_a_branch_is_tested_again_where_the_branch_has_moved() {
+    let world = World::new();
+    world.init_git();
+    let good = held_for_branch(&world, "good", "echo g > good", "test ! -e green || test -e good");
+    let red = held_for_branch(&world, "red", "echo r > red", "test ! -e green");
+    let same = held_for_branch(&world, "same", "echo s >> a.txt", "true");
+    let moved = world.run(&[item("m", "echo green > green; chmod +x green; echo m >> a.txt")], &TO_BRANCH);
+    assert_eq!(moved.code, 0, "{} {:?}", moved.stderr, moved.lines);
+    let approve = |run: &str| ran(&world.crealeph(&["work", "approve", run, "--reason", "good"]));
+    let approved = approve(&good);
+    assert_eq!(approved.code, 0, "{} {:?}", approved.stderr, approved.lines);
+    world.check(&approved.lines[0]);
+    assert_eq!(trailers(&world), [good.as_str(), moved.of("m")["receipt_id"].as_str().unwrap()]);
+    let files = world.git(&["ls-tree", "-r", "agents/held"]);
+    assert!(files.contains("\tgood") && files.contains("\tgreen"), "{files}");
+    let told = approve(&red).lines[0]["error"].clone();
+    assert!(told.as_str().unwrap().contains("on the merged state"), "{told}");
+    let told = approve(&same).lines[0]["error"].clone();
+    assert!(told.as_str().unwrap().contains("Conflict: `a.txt`"), "{told}");
+    assert_eq!(trailers(&world).len(), 2);
+    assert_eq!(world.git(&["status", "--porcelain"]), "");
+}
