@@ -46,6 +46,12 @@ impl Workspace {
             sync_folder(&states)?;
             self.control.sweep(&alone)?;
         }
+        let references = self.control.references_folder();
+        for (name, blobs) in self.control.all_references()? {
+            if !blobs.iter().any(|(digest, _)| contents.contains(digest)) {
+                cleaned.bytes += remove(&references.join(name), is_dry)?;
+            }
+        }
         let objects = self.control.objects();
         for entry in fs::read_dir(&objects).map_err(failed("read", &objects))? {
             let folder = entry.map_err(failed("read", &objects))?.path();

@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::digest::{Blake3, GitHash};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use rustix::fs::{Mode, OFlags};
 
@@ -41,6 +41,16 @@ pub enum KeepError {
     /// `.crealeph` cannot be used.
     #[error(transparent)]
     Control(#[from] ControlError),
+    /// A content was git's, and git has lost it.
+    #[error(
+        "the content of `{path}` was not copied since git had it as `{}`, and the repository has it no longer; fetch it again, or restore `.git` from a copy", .blob.as_str()
+    )]
+    LostByGit {
+        /// The file.
+        path: TreePath,
+        /// Git's name of it.
+        blob: GitHash,
+    },
     /// The state was never kept.
     #[error("the state `{0}` was not kept in this workspace, or was cleaned away; name one that is there")]
     Unknown(StateHash),
@@ -58,6 +68,18 @@ pub enum KeepError {
         /// Why it cannot.
         source: io::Error,
     },
+}
+
+impl KeepError {
+    /// Says whose content it is that git has lost.
+    pub(crate) fn of(self, path: &TreePath) -> Self {
+        match self {
+            KeepError::Store(StoreError::LostByGit { blob, .. }) => {
+                KeepError::LostByGit { path: path.clone(), blob }
+            }
+            other => other,
+        }
+    }
 }
 
 impl Workspace {
@@ -130,12 +152,14 @@ impl Workspace {
         for (path, node) in nodes {
             if let Node::File { digest, .. } = node
                 && seen.insert(*digest)
-                && !store.contains(digest)
+                && !store.has_copy(digest)
             {
                 sources.push(Source { root: &self.root, path: path.as_str(), expected: Some(*digest) });
             }
         }
+        let blobs = store.blobs_of(&mut sources)?;
         store.put_files(&sources)?;
+        self.control.refer(state.hash(), &blobs)?;
         self.write_manifest(state.hash(), &text())
     }
 
@@ -274,7 +298,8 @@ pub(crate) fn lay_out_from<'n>(
                 let mode = Mode::from_raw_mode(if *executable { 0o777 } else { 0o666 });
                 let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
                 let file = root.open_beneath(path.as_str(), flags, mode).map_err(unwritable(&at))?;
-                Ok(Store::new(control).copy_to(digest, &File::from(file), &at)?)
+                let copied = Store::new(control).copy_to(digest, &File::from(file), &at);
+                copied.map_err(|error| KeepError::from(error).of(path))
             }
             Node::Symlink { target } => {
                 let (folder, name) = path.split();

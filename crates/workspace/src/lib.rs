@@ -35,6 +35,7 @@ pub use clean::Cleaned;
 pub use control::ControlError;
 pub use delta::{DIFF_ALGORITHM, DeltaError, Deltas};
 pub use git::GitError;
+pub use git::objects::{FindBlobs, GitObjects, ReadBlob};
 pub use kept_state::KeepError;
 pub use names::Wanted;
 pub use node::Node;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::cache::{Cache, CacheWriter};
 use crate::control::{Control, ControlError};
+use crate::git::objects::GitObjects;
 use crate::rooted::Root;
 use crate::rules::IgnoreFiles;
 use crate::scan::{self, Limits, ScanError, Snapshot};
@@ -66,6 +67,13 @@ impl Workspace {
         let root = Root::open(path).map_err(|source| OpenError::Root { path: path.to_owned(), source })?;
         let control = Control::open(root.path())?;
         Ok(Workspace { root, control, limits, last: Mutex::default() })
+    }
+
+    /// The same workspace, whose store refers to git's objects where git has a content already.
+    #[must_use]
+    pub fn with_git(mut self, git: GitObjects) -> Self {
+        self.control.git = Some(git);
+        self
     }
 
     /// Where it is, without links.

@@ -181,3 +181,50 @@ fn a_change_held_for_a_branch_is_tested_again_where_the_branch_has_moved() {
     assert_eq!(trailers(&world).len(), 2);
     assert_eq!(world.git(&["status", "--porcelain"]), "");
 }
+
+#[test]
+fn a_state_refers_to_what_git_has_and_says_what_git_has_lost() {
+    let world = World::new();
+    world.write("big.txt", &"a line that git has\n".repeat(1000));
+    world.init_git();
+    let line = world.run_one(item("w", "echo x >> a.txt; echo new > new"));
+    assert_eq!(line["status"], "success");
+    let copied = std::process::Command::new("grep")
+        .args(["-rl", "a line that git has"])
+        .arg(world.at(".crealeph/objects"))
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&copied.stdout), "", "nothing is copied that git has");
+    let replay = || world.crealeph(&["work", "replay", line["receipt_id"].as_str().unwrap()]);
+    assert!(replay().status.success(), "{}", String::from_utf8_lossy(&replay().stderr));
+    world.git(&["gc", "-q", "--prune=now"]);
+    assert!(replay().status.success(), "packed: {}", String::from_utf8_lossy(&replay().stderr));
+    let export = world.at("../export");
+    let export = export.to_str().unwrap();
+    assert!(
+        world.crealeph(&["work", "export", line["receipt_id"].as_str().unwrap(), export]).status.success()
+    );
+    // History is written anew without the file, and git forgets it.
+    world.git(&["rm", "-q", "--cached", "big.txt"]);
+    world.git(&["commit", "-q", "--amend", "-m", "without"]);
+    world.git(&["reflog", "expire", "--expire=now", "--all"]);
+    world.git(&["gc", "-q", "--prune=now"]);
+    let lost = replay();
+    let said = String::from_utf8_lossy(&lost.stderr).into_owned();
+    assert!(!lost.status.success() && said.contains("`big.txt`") && said.contains("git"), "{said}");
+    let replayed = world.crealeph(&[
+        "work",
+        "replay",
+        &format!("{export}/runs/{}", line["receipt_id"].as_str().unwrap()),
+    ]);
+    assert!(
+        replayed.status.success(),
+        "an export has everything: {}",
+        String::from_utf8_lossy(&replayed.stderr)
+    );
+    // The next run keeps it itself.
+    world.write("edited", "so that the state is another");
+    let again = world.run_one(item("again", "echo y >> a.txt"));
+    let replayed = world.crealeph(&["work", "replay", again["receipt_id"].as_str().unwrap()]);
+    assert!(replayed.status.success(), "{}", String::from_utf8_lossy(&replayed.stderr));
+}

@@ -217,6 +217,8 @@ impl Work {
     /// When something of it cannot be used.
     pub fn open(setup: Setup) -> Result<(Self, Recovered), WorkError> {
         let workspace = Workspace::open(&setup.workspace)?;
+        let objects = super::objects::of(workspace.path());
+        let workspace = workspace.with_git(objects);
         let control = workspace.path().join(".crealeph");
         let signer = Signer::open(&control, &setup.keys)?;
         let inside = |path: &PathBuf| {

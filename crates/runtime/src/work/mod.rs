@@ -12,6 +12,7 @@ mod hold;
 mod inspect;
 mod interrupt;
 mod levels;
+mod objects;
 mod outcome;
 mod paths;
 mod presets;

@@ -3,6 +3,7 @@
 
 mod bitmap;
 mod index;
+pub(crate) mod objects;
 mod paths;
 
 use std::fs;
