@@ -14,5 +14,6 @@ mod crash;
 mod delivery;
 mod fire;
 mod many;
+mod ordinary;
 mod tasks;
 mod world;
