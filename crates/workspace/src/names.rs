@@ -42,7 +42,7 @@ struct Answers {
 }
 
 /// What there is in one folder.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 struct Answer {
     identity: Identity,
     wanted: Vec<String>,
@@ -68,7 +68,8 @@ impl Workspace {
         let search = Search { workspace: self, wanted, known: known.as_ref(), remembers };
         let mut found = Found::default();
         search.folder(Path::new(""), 0, &mut found)?;
-        let is_new = known.as_ref().is_none_or(|known| known.folders != found.answers);
+        let is_new =
+            found.is_new || known.as_ref().is_none_or(|known| known.folders.len() != found.answers.len());
         if let Some(writer) = writer.filter(|_| is_new) {
             let answers = Answers { name, device, started: writer.started(), folders: found.answers };
             // That it cannot be remembered is no reason not to answer.
@@ -91,6 +92,8 @@ struct Search<'s> {
 struct Found {
     paths: Vec<PathBuf>,
     answers: BTreeMap<String, Answer>,
+    /// Whether something can be remembered that was not.
+    is_new: bool,
 }
 
 /// The names in a folder that count.
@@ -125,7 +128,9 @@ impl Search<'_> {
             }
             None => {
                 let names = self.names(folder, &opened)?;
-                found.answers.extend(self.answer(folder, &stat, &names));
+                let answer = self.answer(folder, &stat, &names);
+                found.is_new |= answer.is_some();
+                found.answers.extend(answer);
                 names
             }
         };
@@ -139,6 +144,7 @@ impl Search<'_> {
             for mut below in below.collect::<io::Result<Vec<_>>>()? {
                 found.paths.append(&mut below.paths);
                 found.answers.append(&mut below.answers);
+                found.is_new |= below.is_new;
             }
         }
         match found.paths.len() > self.wanted.max {

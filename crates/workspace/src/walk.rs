@@ -231,7 +231,32 @@ impl Walk<'_> {
         entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         let is_remembered = do_all_count && self.trusts_names && stat.st_dev == self.device;
         let listed = is_remembered.then(|| Listed { identity: Identity::of(&stat), rules: scope.rules() });
-        Ok(Arc::new(Folder::new(entries, listed)))
+        match known.filter(|known| self.is_as_known(known, &entries, listed.as_ref())) {
+            Some(known) => Ok(Arc::clone(known)),
+            None => Ok(Arc::new(Folder::new(entries, listed))),
+        }
+    }
+
+    /// Whether a folder whose names were read is what the cache knows, so that nothing more could be remembered of it.
+    fn is_as_known(&self, known: &Folder, entries: &[Entry], listed: Option<&Listed>) -> bool {
+        let Some(cache) = self.cache else { return false };
+        let is_same = |(then, now): (&Entry, &Entry)| {
+            let is_same = match (&then.what, &now.what) {
+                (What::Folder(then), What::Folder(now)) => Arc::ptr_eq(then, now),
+                (What::Node(_, then), What::Node(_, Some(now))) => cache.believes(now, then.as_ref()),
+                _ => false,
+            };
+            is_same && then.name == now.name
+        };
+        let is_listed_alike = match (known.listed(), listed) {
+            (None, None) => true,
+            (Some(then), Some(now)) => {
+                then.rules == now.rules && cache.believes(&now.identity, Some(&then.identity))
+            }
+            _ => false,
+        };
+        let known = known.entries();
+        is_listed_alike && known.len() == entries.len() && known.iter().zip(entries).all(is_same)
     }
 
     /// A file or link, from the cache or read; nothing where it is gone or was refused.

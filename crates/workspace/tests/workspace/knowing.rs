@@ -160,6 +160,34 @@ fn a_cache_of_another_form_is_not_believed() {
     assert_eq!((again.tally().read_files, again.state().hash()), (again.tally().entries - 1, fresh(&place)));
 }
 
+/// What is known is not written down again, also where folders hold what is ignored.
+#[test]
+fn nothing_is_written_where_nothing_is_new() {
+    let place = tree();
+    place.write(".gitignore", "ignored/\n*.tmp\n");
+    place.write("ignored/x", "");
+    place.write("d/e/y.tmp", "");
+    place.track("j/nested", &["z"]);
+    place.write("j/nested/z", "");
+    find(&place, ".tmp");
+    check(&place, "nothing", || ());
+    find(&place, ".tmp");
+    let caches = ["state-cache", "names-cache"].map(|name| place.at(".crealeph").join(name));
+    let inodes = || caches.clone().map(|path| fs::metadata(path).unwrap().ino());
+    let before = inodes();
+    for _ in 0..3 {
+        wait(&place);
+        place.snapshot();
+        assert_eq!(find(&place, ".tmp"), ["d/e/y.tmp"]);
+        assert_eq!(inodes(), before);
+    }
+    place.write("d/e/another.tmp", "");
+    assert_eq!(find(&place, ".tmp"), ["d/e/another.tmp", "d/e/y.tmp"]);
+    place.write("d/e/c", "another");
+    place.snapshot();
+    assert!(before.iter().zip(inodes()).all(|(before, now)| *before != now));
+}
+
 /// The paths that end like this, by their names.
 fn find(place: &Place, end: &str) -> Vec<String> {
     let is_wanted = |path: &std::path::Path| path.to_string_lossy().ends_with(end);
