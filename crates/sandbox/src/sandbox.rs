@@ -50,6 +50,31 @@ impl Config {
             always_copy: false,
         }
     }
+
+    /// Whether views of a directory can be kept in the state directory, which may not be there yet: not in the directory itself,
+    /// nor around it.
+    ///
+    /// # Errors
+    /// When they cannot.
+    pub fn check_view(&self, lower: &Path) -> Result<(), SandboxError> {
+        let lower = canonical(lower)?;
+        let named = std::path::absolute(&self.state_dir).unwrap_or_else(|_| self.state_dir.clone());
+        let there = named.ancestors().find_map(|above| {
+            let rest = named.strip_prefix(above).ok()?;
+            Some(above.canonicalize().ok()?.join(rest))
+        });
+        let state_dir = there.unwrap_or(named);
+        if !state_dir.starts_with(&lower) && !lower.starts_with(&state_dir) {
+            return Ok(());
+        }
+        let what = format!(
+            "`{}` cannot be seen copy-on-write while the sandbox's state directory is `{}`, since neither may lie in the \
+             other; set XDG_STATE_HOME to a folder elsewhere",
+            lower.display(),
+            state_dir.display()
+        );
+        Err(SandboxError::InvalidSpec { what })
+    }
 }
 
 /// Whether to use cgroups for limits.
@@ -139,6 +164,7 @@ impl Sandbox {
     /// # Errors
     /// As [`Sandbox::open_view`]; and when a hidden path leads through a symbolic link.
     pub fn open_view_hiding(&self, lower: &Path, hidden: &[PathBuf]) -> Result<View, SandboxError> {
+        self.config.check_view(lower)?;
         let lower = canonical(lower)?;
         let hidden = Hidden::new(&lower, hidden)?;
         let copy = self.why_copy(&lower)?;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::change::changes_between;
 use crate::control::Control;
+use crate::git::objects::GitObjects;
 use crate::kept_state::{KeepError, kept_in, lay_out_from, manifest};
 use crate::node::Node;
 use crate::path::{OUTSIDE_NAMES, TreePath, join};
@@ -32,6 +33,13 @@ impl Archive {
         (control.states().is_dir() && control.objects().is_dir()).then_some(Archive { control })
     }
 
+    /// The same archive, where contents that are git's are read from there.
+    #[must_use]
+    pub fn with_git(mut self, git: GitObjects) -> Self {
+        self.control.git = Some(git);
+        self
+    }
+
     /// A state that was kept.
     ///
     /// # Errors
@@ -45,7 +53,7 @@ impl Archive {
     /// # Errors
     /// When the state was not kept whole, or the folder cannot be written.
     pub fn restore(&self, state: &State, into: &Path) -> Result<(), KeepError> {
-        lay_out_from(&self.control, state.entries(), into)
+        lay_out_from(&self.control, &state.entries(), into)
     }
 
     /// Turns a folder that holds one state into another that was kept, file by file.
@@ -68,7 +76,7 @@ impl Archive {
                 let failed = |source| KeepError::Place { path: parent.to_owned(), source };
                 fs::create_dir_all(parent).map_err(failed)?;
             }
-            self.write(&path, node)?;
+            self.write(&path, node).map_err(|error| error.of(&change.path))?;
         }
         Ok(())
     }
@@ -104,7 +112,7 @@ impl Archive {
         let mut done = BTreeSet::new();
         for hash in states {
             let state = self.kept(*hash)?;
-            for node in state.entries().values() {
+            for (at, node) in &state.entries() {
                 let Node::File { digest, .. } = node else { continue };
                 if !done.insert(*digest) {
                     continue;
@@ -114,7 +122,8 @@ impl Archive {
                     fs::create_dir_all(parent).map_err(failed(parent))?;
                 }
                 let file = File::options().read(true).write(true).create_new(true).open(&path);
-                from.copy_to(digest, &file.map_err(failed(&path))?, &path)?;
+                let copied = from.copy_to(digest, &file.map_err(failed(&path))?, &path);
+                copied.map_err(|error| KeepError::from(error).of(at))?;
             }
             let path = target.states().join(hash.to_string());
             fs::write(&path, manifest(&state)).map_err(failed(&path))?;
@@ -194,7 +203,7 @@ pub fn state_without_cache(folder: &Path) -> Result<Snapshot, ScanError> {
 /// # Errors
 /// When a file cannot be read or written.
 pub fn copy_state(state: &State, from: &Path, into: &Path) -> Result<(), KeepError> {
-    for (path, node) in state.entries() {
+    for (path, node) in &state.entries() {
         let (source, target) = (from.join(path.as_str()), into.join(path.as_str()));
         let failed = |error: io::Error| KeepError::Place { path: target.clone(), source: error };
         if let Some(parent) = target.parent() {

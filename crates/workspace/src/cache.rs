@@ -1,34 +1,43 @@
-//! The stat cache: the digest of a file that has not changed since it was last read. Owns when an entry may be believed;
-//! refuses to believe one that could have changed unseen.
+//! The stat cache: folders as the last scan saw them. Owns when what it says of a file or folder may be believed; refuses to
+//! believe what could have changed unseen.
 //!
-//! An entry holds for a file with the same inode, size, modification and change time, under whatever name: a name is no part
-//! of a file's content. Times have a grain: a file that
-//! was written again within the grain in which it was read looks unchanged. So an entry whose times are not older than
-//! the start of the scan that wrote the cache is never believed; the start is told by the clock of the workspace's own
-//! file system. The cache is replaced as a whole and carries a checksum; one that is torn or damaged is no cache.
+//! A file or link holds as long as its inode, size, modification and change time are the same, a folder's list of names as
+//! long as the folder's are. Times have a grain: what was written again within the grain in which it was read looks
+//! unchanged. So nothing whose times are not older than the start of the scan that wrote the cache is ever believed; the
+//! start is told by the clock of the workspace's own file system, and only what lies on that device is remembered. The cache
+//! is replaced as a whole and carries a checksum; one that is torn or damaged, or of another device, is no cache.
 
-use std::collections::HashMap;
 use std::fs;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crealeph_contracts::digest::Blake3;
 use rustix::fs::Stat;
 
-const HEADER: &[u8] = b"crealeph-cache-v2\n";
+use crate::node::Node;
+use crate::tree::{Entry, Folder, Listed, What};
+
+const HEADER: &[u8] = b"crealeph-cache-v3\n";
 const DIGEST_BYTES: usize = 32;
-/// Two numbers, two times and a digest.
-const ENTRY_BYTES: usize = 8 + 8 + 12 + 12 + DIGEST_BYTES;
 /// More than the cache of the largest workspace; a larger file is none of ours.
 const MAX_BYTES: u64 = 1 << 30;
+/// Deeper than any workspace may be.
+const MAX_DEPTH: usize = 1_000;
+
+const FILE: u8 = 0;
+const EXECUTABLE: u8 = 1;
+const LINK: u8 = 2;
+const FOLDER: u8 = 3;
+const ABSENT: u8 = 0;
+const PRESENT: u8 = 1;
 
 /// A time as a file system tells it: seconds and nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub(crate) struct FileTime(i64, u32);
 
 /// What says that a file is still the one that was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Identity {
     pub(crate) inode: u64,
     pub(crate) size_bytes: u64,
@@ -51,82 +60,74 @@ impl Identity {
         }
     }
 
-    fn is_older_than(&self, time: FileTime) -> bool {
+    pub(crate) fn is_older_than(&self, time: FileTime) -> bool {
         self.modified < time && self.changed < time
     }
 }
 
-/// The digests of files as the last scan saw them.
-#[derive(Debug, Default)]
+/// What the last scan saw.
+#[derive(Debug)]
 pub(crate) struct Cache {
-    /// By inode, which is part of the identity: a file system has handed them out one by one, so they are spread as they are.
-    entries: HashMap<u64, (Identity, Blake3), BuildHasherDefault<InodeHasher>>,
-    /// How many it was written with: names of one file count each, and so do those that cannot be believed.
-    written: usize,
-}
-
-#[derive(Default)]
-struct InodeHasher(u64);
-
-impl Hasher for InodeHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        // The map takes its places from the low bits and its tags from the high ones.
-        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
+    /// When that scan started.
+    started: FileTime,
+    /// The device that everything in it is of.
+    device: u64,
+    root: Arc<Folder>,
 }
 
 impl Cache {
-    /// Reads a cache; one that is missing, torn or damaged is empty. Entries that cannot be believed are left out.
-    pub(crate) fn read(path: &Path) -> Self {
+    /// What a scan saw that started then.
+    pub(crate) fn new(started: FileTime, device: u64, root: Arc<Folder>) -> Self {
+        Cache { started, device, root }
+    }
+
+    /// Reads a cache; one that is missing, torn, damaged or of another device is none.
+    pub(crate) fn read(path: &Path, device: u64) -> Option<Self> {
         let is_small = fs::symlink_metadata(path).is_ok_and(|data| data.is_file() && data.len() <= MAX_BYTES);
-        let bytes = if is_small { fs::read(path).unwrap_or_default() } else { Vec::new() };
-        Cache::parse(&bytes).unwrap_or_default()
+        let bytes = if is_small { fs::read(path).ok()? } else { return None };
+        Cache::parse(&bytes).filter(|cache| cache.device == device)
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {
         let body_bytes = bytes.len().checked_sub(DIGEST_BYTES)?;
         let (body, checksum) = bytes.split_at_checked(body_bytes)?;
-        if Blake3::of(body).as_bytes() != checksum {
+        if checksum_of(body).as_bytes() != checksum {
             return None;
         }
         let mut reader = Reader(body.strip_prefix(HEADER)?);
-        let started = reader.time()?;
-        let count = usize::try_from(reader.u64()?).ok()?;
-        if reader.0.len() != count.checked_mul(ENTRY_BYTES)? {
-            return None;
-        }
-        let mut entries = HashMap::with_capacity_and_hasher(count, BuildHasherDefault::default());
-        for _ in 0..count {
-            let identity = Identity {
-                inode: reader.u64()?,
-                size_bytes: reader.u64()?,
-                modified: reader.time()?,
-                changed: reader.time()?,
-            };
-            let digest = Blake3::from_bytes(reader.take(DIGEST_BYTES)?.try_into().ok()?);
-            if identity.is_older_than(started) {
-                entries.insert(identity.inode, (identity, digest));
-            }
-        }
-        reader.0.is_empty().then_some(Cache { entries, written: count })
+        let (started, device) = (reader.time()?, reader.u64()?);
+        let root = reader.folder(MAX_DEPTH)?;
+        reader.0.is_empty().then_some(Cache { started, device, root: Arc::new(root) })
     }
 
-    /// The digest of a file, if it is still the one that was read.
-    pub(crate) fn digest(&self, identity: &Identity) -> Option<Blake3> {
-        self.entries.get(&identity.inode).filter(|(known, _)| known == identity).map(|(_, digest)| *digest)
+    pub(crate) fn root(&self) -> &Arc<Folder> {
+        &self.root
     }
 
-    pub(crate) fn written(&self) -> usize {
-        self.written
+    pub(crate) fn device(&self) -> u64 {
+        self.device
     }
+
+    /// Whether something that is now like this is what the scan saw, given that it was like that then.
+    pub(crate) fn believes(&self, now: &Identity, then: Option<&Identity>) -> bool {
+        then == Some(now) && now.is_older_than(self.started)
+    }
+
+    /// As it is written.
+    pub(crate) fn text(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.root.len() * 128 + 256);
+        bytes.extend_from_slice(HEADER);
+        push_time(&mut bytes, self.started);
+        bytes.extend_from_slice(&self.device.to_le_bytes());
+        push_folder(&mut bytes, &self.root);
+        let checksum = checksum_of(&bytes);
+        bytes.extend_from_slice(checksum.as_bytes());
+        bytes
+    }
+}
+
+fn checksum_of(body: &[u8]) -> Blake3 {
+    Blake3::from_bytes(*blake3::Hasher::new().update_rayon(body).finalize().as_bytes())
 }
 
 /// A cache to be written: its file is made when the scan starts, which tells the time.
@@ -146,22 +147,14 @@ impl CacheWriter {
         Ok(CacheWriter { path, temporary, file, started })
     }
 
-    /// Writes the entries and puts the cache in place. It is not made durable: a torn one is known by its checksum.
-    pub(crate) fn finish(mut self, entries: &[(Identity, Blake3)]) -> io::Result<()> {
-        let mut bytes = Vec::with_capacity(entries.len() * ENTRY_BYTES + 128);
-        bytes.extend_from_slice(HEADER);
-        push_time(&mut bytes, self.started);
-        bytes.extend_from_slice(&(entries.len() as u64).to_le_bytes());
-        for (identity, digest) in entries {
-            bytes.extend_from_slice(&identity.inode.to_le_bytes());
-            bytes.extend_from_slice(&identity.size_bytes.to_le_bytes());
-            push_time(&mut bytes, identity.modified);
-            push_time(&mut bytes, identity.changed);
-            bytes.extend_from_slice(digest.as_bytes());
-        }
-        let checksum = Blake3::of(&bytes);
-        bytes.extend_from_slice(checksum.as_bytes());
-        io::Write::write_all(&mut self.file, &bytes)?;
+    /// When the scan started, by the file system's clock.
+    pub(crate) fn started(&self) -> FileTime {
+        self.started
+    }
+
+    /// Writes the cache and puts it in place. It is not made durable: a torn one is known by its checksum.
+    pub(crate) fn finish(mut self, text: &[u8]) -> io::Result<()> {
+        io::Write::write_all(&mut self.file, text)?;
         fs::rename(&self.temporary, &self.path)
     }
 }
@@ -178,22 +171,116 @@ fn push_time(bytes: &mut Vec<u8>, time: FileTime) {
     bytes.extend_from_slice(&time.1.to_le_bytes());
 }
 
+fn push_text(bytes: &mut Vec<u8>, text: &str) {
+    // Names and targets are at most as long as a path may be.
+    bytes.extend_from_slice(&u16::try_from(text.len()).unwrap_or(u16::MAX).to_le_bytes());
+    bytes.extend_from_slice(text.as_bytes());
+}
+
+fn push_identity(bytes: &mut Vec<u8>, identity: Option<&Identity>) {
+    let Some(identity) = identity else { return bytes.push(ABSENT) };
+    bytes.push(PRESENT);
+    bytes.extend_from_slice(&identity.inode.to_le_bytes());
+    bytes.extend_from_slice(&identity.size_bytes.to_le_bytes());
+    push_time(bytes, identity.modified);
+    push_time(bytes, identity.changed);
+}
+
+fn push_folder(bytes: &mut Vec<u8>, folder: &Folder) {
+    bytes.extend_from_slice(folder.digest().as_bytes());
+    let listed = folder.listed();
+    push_identity(bytes, listed.map(|listed| &listed.identity));
+    match listed.and_then(|listed| listed.rules) {
+        None => bytes.push(ABSENT),
+        Some(rules) => {
+            bytes.push(PRESENT);
+            bytes.extend_from_slice(rules.as_bytes());
+        }
+    }
+    bytes.extend_from_slice(&(folder.entries().len() as u64).to_le_bytes());
+    for Entry { name, what } in folder.entries() {
+        push_text(bytes, name);
+        match what {
+            What::Folder(folder) => {
+                bytes.push(FOLDER);
+                push_folder(bytes, folder);
+            }
+            What::Node(Node::Symlink { target }, identity) => {
+                bytes.push(LINK);
+                push_text(bytes, target);
+                push_identity(bytes, identity.as_ref());
+            }
+            What::Node(Node::File { digest, size_bytes, executable }, identity) => {
+                bytes.push(if *executable { EXECUTABLE } else { FILE });
+                bytes.extend_from_slice(digest.as_bytes());
+                bytes.extend_from_slice(&size_bytes.to_le_bytes());
+                push_identity(bytes, identity.as_ref());
+            }
+        }
+    }
+}
+
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
-        Some(taken)
+        Some(*taken)
     }
 
     fn u64(&mut self) -> Option<u64> {
-        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+        Some(u64::from_le_bytes(self.take()?))
     }
 
     fn time(&mut self) -> Option<FileTime> {
-        let seconds = i64::from_le_bytes(self.take(8)?.try_into().ok()?);
-        Some(FileTime(seconds, u32::from_le_bytes(self.take(4)?.try_into().ok()?)))
+        let seconds = i64::from_le_bytes(self.take()?);
+        Some(FileTime(seconds, u32::from_le_bytes(self.take()?)))
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        let length = usize::from(u16::from_le_bytes(self.take()?));
+        let (text, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        std::str::from_utf8(text).ok()
+    }
+
+    fn digest(&mut self) -> Option<Blake3> {
+        Some(Blake3::from_bytes(self.take()?))
+    }
+
+    fn identity(&mut self) -> Option<Option<Identity>> {
+        if self.take()? == [ABSENT] {
+            return Some(None);
+        }
+        let (inode, size_bytes) = (self.u64()?, self.u64()?);
+        Some(Some(Identity { inode, size_bytes, modified: self.time()?, changed: self.time()? }))
+    }
+
+    fn folder(&mut self, depth_left: usize) -> Option<Folder> {
+        let depth_left = depth_left.checked_sub(1)?;
+        let digest = self.digest()?;
+        let identity = self.identity()?;
+        let rules = if self.take()? == [ABSENT] { None } else { Some(self.digest()?) };
+        let count = usize::try_from(self.u64()?).ok()?;
+        let mut entries = Vec::with_capacity(count.min(self.0.len()));
+        for _ in 0..count {
+            let name = self.text()?.into();
+            let what = match self.take()? {
+                [FOLDER] => What::Folder(Arc::new(self.folder(depth_left)?)),
+                [LINK] => {
+                    let target = self.text()?.into();
+                    What::Node(Node::Symlink { target }, self.identity()?)
+                }
+                [kind] => {
+                    let (digest, size_bytes) = (self.digest()?, self.u64()?);
+                    let node = Node::File { digest, size_bytes, executable: kind == EXECUTABLE };
+                    What::Node(node, self.identity()?)
+                }
+            };
+            entries.push(Entry { name, what });
+        }
+        Some(Folder::known(digest, entries, identity.map(|identity| Listed { identity, rules })))
     }
 }
 
@@ -205,34 +292,57 @@ mod tests {
         Identity { inode: 7, size_bytes: 3, modified: FileTime(1, 0), changed: FileTime(changed, 5) }
     }
 
-    /// A cache of one entry that changed at this time, as it reads back.
-    fn written(place: &Path, changed: i64) -> PathBuf {
+    fn entry(name: &str, what: What) -> Entry {
+        Entry { name: name.into(), what }
+    }
+
+    /// A cache of a scan that started at 100, with one entry of each kind that changed at this time.
+    fn cache(changed: i64) -> Cache {
+        let file = |executable| {
+            let node = Node::File { digest: Blake3::of(b"x"), size_bytes: 1, executable };
+            What::Node(node, Some(identity(changed)))
+        };
+        let link = What::Node(Node::Symlink { target: "a".into() }, None);
+        let below = Folder::new(vec![entry("l", link), entry("x", file(true))], None);
+        let listed = Listed { identity: identity(changed), rules: Some(Blake3::of(b"*.log")) };
+        let entries = vec![entry("a", file(false)), entry("d", What::Folder(Arc::new(below)))];
+        Cache::new(FileTime(100, 5), 3, Arc::new(Folder::new(entries, Some(listed))))
+    }
+
+    fn write(place: &Path, cache: &Cache) -> PathBuf {
         let path = place.join("cache");
-        let mut writer = CacheWriter::start(path.clone(), place.join("new")).unwrap();
-        writer.started = FileTime(100, 5);
-        writer.finish(&[(identity(changed), Blake3::of(b"x"))]).unwrap();
+        CacheWriter::start(path.clone(), place.join("new")).unwrap().finish(&cache.text()).unwrap();
         path
     }
 
     #[test]
-    fn an_entry_is_believed_only_if_it_is_older_than_the_scan() {
+    fn what_was_written_is_read() {
         let place = tempfile::tempdir().unwrap();
+        let path = write(place.path(), &cache(99));
+        let read = Cache::read(&path, 3).unwrap();
+        assert_eq!(read.text(), cache(99).text());
+        assert_eq!(read.root().digest(), cache(99).root().digest());
+        assert_eq!((read.root().len(), read.root().listed().unwrap().identity), (3, identity(99)));
+        assert!(Cache::read(&path, 4).is_none(), "another device");
+        assert!(Cache::read(&place.path().join("none"), 3).is_none());
+    }
+
+    #[test]
+    fn an_entry_is_believed_only_if_it_is_older_than_the_scan() {
         for (changed, is_believed) in [(99, true), (100, false), (101, false)] {
-            let cache = Cache::read(&written(place.path(), changed));
-            let found = cache.digest(&identity(changed));
-            assert_eq!(found.is_some(), is_believed, "{changed}");
+            let then = identity(changed);
+            assert_eq!(cache(changed).believes(&then, Some(&then)), is_believed, "{changed}");
         }
-        let cache = Cache::read(&written(place.path(), 99));
-        assert_eq!(cache.digest(&identity(98)), None);
-        assert_eq!(cache.digest(&Identity { inode: 8, ..identity(99) }), None);
+        let then = identity(99);
+        assert!(!cache(99).believes(&identity(98), Some(&then)));
+        assert!(!cache(99).believes(&Identity { inode: 8, ..then }, Some(&then)));
+        assert!(!cache(99).believes(&then, None));
     }
 
     #[test]
     fn a_damaged_or_torn_cache_is_no_cache() {
-        let place = tempfile::tempdir().unwrap();
-        let path = written(place.path(), 99);
-        let whole = fs::read(&path).unwrap();
-        assert_eq!(Cache::read(&path).written(), 1);
+        let whole = cache(99).text();
+        assert!(Cache::parse(&whole).is_some());
         for end in 0..whole.len() {
             assert!(Cache::parse(&whole[..end]).is_none(), "{end}");
         }
@@ -241,6 +351,5 @@ mod tests {
             damaged[at] ^= 1;
             assert!(Cache::parse(&damaged).is_none(), "{at}");
         }
-        assert_eq!(Cache::read(&place.path().join("none")).written(), 0);
     }
 }

@@ -21,9 +21,6 @@ use crate::workspace::Workspace;
 /// How many discarded and refused paths are told.
 const MAX_TOLD: usize = 100;
 
-/// What a state holds.
-type Entries = BTreeMap<TreePath, Node>;
-
 /// What a copy-on-write view of a workspace says is not as it was. Folders may be named; only files and links count.
 #[derive(Clone, Debug, Default)]
 pub struct ViewChanges {
@@ -99,19 +96,8 @@ impl Capsule {
     /// # Errors
     /// When the changes do not fit the state.
     pub fn of_changes(before: &State, changes: Vec<Change>) -> Result<Self, FileAndFolder> {
-        let mut entries = before.entries().clone();
-        apply(&mut entries, &changes);
-        let after = State::new(entries)?;
+        let after = before.with(&changes)?;
         Ok(Capsule { before: before.hash(), after, changes, discarded: Discarded::default() })
-    }
-}
-
-fn apply(entries: &mut Entries, changes: &[Change]) {
-    for change in changes {
-        match &change.after {
-            Some(node) => entries.insert(change.path.clone(), node.clone()),
-            None => entries.remove(&change.path),
-        };
     }
 }
 
@@ -135,21 +121,14 @@ impl Workspace {
         capture.sort_out(view);
         let ignore_files = capture.ignore_files()?;
         let (base, rules) = capture.base(ignore_files.as_ref())?;
-        let changes = capture.changes(base.as_ref().unwrap_or(before.state.entries()), &rules)?;
+        let changes = capture.changes(base.as_ref().unwrap_or(&before.state), &rules)?;
         if !capture.refusals.is_empty() {
             capture.refusals.sort_by(|one, other| one.path.cmp(&other.path));
             return Err(CaptureError::Refused(capture.refusals));
         }
         let seen: Vec<Change> =
             changes.iter().filter(|change| !ignores(&rules, change.path.as_str())).cloned().collect();
-        let after = match (base, seen.is_empty()) {
-            (None, true) => before.state.clone(),
-            (base, _) => {
-                let mut entries = base.unwrap_or_else(|| before.state.entries().clone());
-                apply(&mut entries, &seen);
-                State::new(entries)?
-            }
-        };
+        let after = base.as_ref().unwrap_or(&before.state).with(&seen)?;
         Ok(Capsule { before: before.state.hash(), after, changes, discarded: capture.discarded })
     }
 }
@@ -222,10 +201,7 @@ impl Capture<'_> {
     }
 
     /// The state before as the rules after the run see it, where that is another, and those rules.
-    fn base(
-        &self,
-        ignore_files: Option<&IgnoreFiles>,
-    ) -> Result<(Option<Entries>, Arc<Rules>), CaptureError> {
+    fn base(&self, ignore_files: Option<&IgnoreFiles>) -> Result<(Option<State>, Arc<Rules>), CaptureError> {
         let before = &self.before.state;
         let Some(ignore_files) = ignore_files else {
             return Ok((None, Arc::clone(&self.before.rules)));
@@ -234,18 +210,18 @@ impl Capture<'_> {
         let rescan = self.workspace.scan(ignore_files)?;
         let rules = Arc::new(rescan.rules.with_new_files(ignore_files));
         // What was seen before stays as it was seen; only what comes to light now is taken as it is now.
-        let mut entries = before.entries().clone();
+        let mut entries = before.entries();
         entries.retain(|path, _| !ignores(&rules, path.as_str()));
         for (path, node) in rescan.state.entries() {
-            if before.get(path).is_none() && ignores(&self.before.rules, path.as_str()) {
-                entries.insert(path.clone(), node.clone());
+            if before.get(&path).is_none() && ignores(&self.before.rules, path.as_str()) {
+                entries.insert(path, node);
             }
         }
-        Ok((Some(entries), rules))
+        Ok((Some(State::new(entries)?), rules))
     }
 
     /// The changes that count, with their contents stored.
-    fn changes(&mut self, base: &Entries, rules: &Rules) -> Result<Vec<Change>, CaptureError> {
+    fn changes(&mut self, base: &State, rules: &Rules) -> Result<Vec<Change>, CaptureError> {
         let mut after: BTreeMap<TreePath, Option<Unread>> = BTreeMap::new();
         for path in std::mem::take(&mut self.gone) {
             self.remove_under(&path, base, &mut after);
@@ -267,7 +243,7 @@ impl Capture<'_> {
                 },
                 // A folder takes the place of a file; or it is gone again.
                 Ok(None) => {
-                    if let Some(parsed) = parsed.ok().filter(|path| base.contains_key(path)) {
+                    if let Some(parsed) = parsed.ok().filter(|path| base.get(path).is_some()) {
                         after.entry(parsed).or_insert(None);
                     }
                 }
@@ -303,18 +279,9 @@ impl Capture<'_> {
         ignores(&self.before.rules, path) && ignores(rules, path) && !is_in_force()
     }
 
-    fn remove_under(&self, folder: &str, base: &Entries, after: &mut BTreeMap<TreePath, Option<Unread>>) {
-        let inside = format!("{folder}/");
-        let start = TreePath::parse(folder).ok();
-        let from = start.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
-        let known = self.before.state.entries();
-        for entries in [known, base] {
-            let above = entries.range((from.clone(), std::ops::Bound::Unbounded)).map(|(path, _)| path);
-            // Names that only start alike lie between a folder's own name and what is in it.
-            let under = above
-                .skip_while(|path| path.as_str() < inside.as_str())
-                .take_while(|path| path.as_str().starts_with(&inside));
-            after.extend(under.map(|path| (path.clone(), None)));
+    fn remove_under(&self, folder: &str, base: &State, after: &mut BTreeMap<TreePath, Option<Unread>>) {
+        for state in [&self.before.state, base] {
+            after.extend(state.under(folder).into_iter().map(|path| (path, None)));
         }
     }
 

@@ -68,19 +68,10 @@ impl Change {
     }
 }
 
-/// What changed from one state to another, sorted by path.
+/// What changed from one state to another, sorted by path. Folders that are the same are not looked into.
 pub fn changes_between(before: &State, after: &State) -> Vec<Change> {
-    let gone_or_other = before.entries().iter().filter_map(|(path, node)| {
-        let now = after.get(path);
-        (now != Some(node)).then(|| Change {
-            path: path.clone(),
-            before: Some(node.clone()),
-            after: now.cloned(),
-        })
-    });
-    let new = after.entries().iter().filter(|(path, _)| before.get(path).is_none());
-    let new = new.map(|(path, node)| Change { path: path.clone(), before: None, after: Some(node.clone()) });
-    let mut changes: Vec<Change> = gone_or_other.chain(new).collect();
+    let mut changes = Vec::new();
+    before.root().differences(after.root(), "", &mut changes);
     changes.sort_by(|one, other| one.path.cmp(&other.path));
     changes
 }

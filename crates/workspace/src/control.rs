@@ -5,8 +5,10 @@
 //! .crealeph/.gitignore     so that git does not see the folder
 //! .crealeph/lock           held shared while a state is read, alone while something is published
 //! .crealeph/state-cache    the stat cache
+//! .crealeph/names-cache    what was last looked for by name
 //! .crealeph/objects/       contents by their digest
 //! .crealeph/states/        states by their hash
+//! .crealeph/references/    which of their contents are git's
 //! .crealeph/publish/       one folder for each publish that is not over
 //! .crealeph/kept/          what someone wrote at the moment of a publish
 //! .crealeph/temporary/     files on their way to one of the others
@@ -16,9 +18,11 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::git::objects::{GitObjects, References};
 use crate::path::CONTROL;
 
 /// How long a lock is waited for: this often, this long.
@@ -53,6 +57,9 @@ pub enum ControlError {
 #[derive(Debug)]
 pub(crate) struct Control {
     folder: PathBuf,
+    /// How git's objects are read, where somebody does that.
+    pub(crate) git: Option<GitObjects>,
+    pub(crate) references: Mutex<References>,
 }
 
 impl Control {
@@ -60,7 +67,7 @@ impl Control {
     pub(crate) fn open(workspace: &Path) -> Result<Self, ControlError> {
         let folder = workspace.join(CONTROL);
         make_private(&folder)?;
-        let control = Control { folder };
+        let control = Control { folder, git: None, references: Mutex::default() };
         for part in
             [control.objects(), control.states(), control.publishes(), control.kept(), control.temporaries()]
         {
@@ -75,7 +82,7 @@ impl Control {
 
     /// A folder with the same layout, wherever it is; nothing is made.
     pub(crate) fn at(folder: &Path) -> Self {
-        Control { folder: folder.to_owned() }
+        Control { folder: folder.to_owned(), git: None, references: Mutex::default() }
     }
 
     pub(crate) fn objects(&self) -> PathBuf {
@@ -84,6 +91,10 @@ impl Control {
 
     pub(crate) fn states(&self) -> PathBuf {
         self.folder.join("states")
+    }
+
+    pub(crate) fn references_folder(&self) -> PathBuf {
+        self.folder.join("references")
     }
 
     pub(crate) fn publishes(&self) -> PathBuf {
@@ -96,6 +107,10 @@ impl Control {
 
     pub(crate) fn cache(&self) -> PathBuf {
         self.folder.join("state-cache")
+    }
+
+    pub(crate) fn names(&self) -> PathBuf {
+        self.folder.join("names-cache")
     }
 
     fn temporaries(&self) -> PathBuf {

@@ -107,8 +107,14 @@ impl Workspace {
         if *size_bytes > MAX_TEXT_BYTES {
             return Ok(None);
         }
-        let bytes = match self.store().read(digest, MAX_TEXT_BYTES) {
-            Err(StoreError::Missing(_)) => self.bytes_in_place(change, digest)?,
+        let bytes = match self.store().read_copy(digest, MAX_TEXT_BYTES) {
+            Err(StoreError::Missing(_)) => match self.bytes_in_place(change, digest) {
+                Err(DeltaError::Lost(path)) => match self.store().read(digest, MAX_TEXT_BYTES) {
+                    Err(StoreError::Missing(_)) => return Err(DeltaError::Lost(path)),
+                    read => read?,
+                },
+                bytes => bytes?,
+            },
             read => read?,
         };
         Ok((!bytes.contains(&0)).then_some(bytes))

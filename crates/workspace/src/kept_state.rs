@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::digest::{Blake3, GitHash};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use rustix::fs::{Mode, OFlags};
 
@@ -41,8 +41,18 @@ pub enum KeepError {
     /// `.crealeph` cannot be used.
     #[error(transparent)]
     Control(#[from] ControlError),
+    /// A content was git's, and git has lost it.
+    #[error(
+        "the content of `{path}` was not copied since git had it as `{}`, and the repository has it no longer; fetch it again, or restore `.git` from a copy", .blob.as_str()
+    )]
+    LostByGit {
+        /// The file.
+        path: TreePath,
+        /// Git's name of it.
+        blob: GitHash,
+    },
     /// The state was never kept.
-    #[error("the state `{0}` was not kept in this workspace; name one that was")]
+    #[error("the state `{0}` was not kept in this workspace, or was cleaned away; name one that is there")]
     Unknown(StateHash),
     /// The manifest does not tell the state it is named by.
     #[error("the manifest of the state `{0}` is damaged; restore `.crealeph` from a copy")]
@@ -60,6 +70,18 @@ pub enum KeepError {
     },
 }
 
+impl KeepError {
+    /// Says whose content it is that git has lost.
+    pub(crate) fn of(self, path: &TreePath) -> Self {
+        match self {
+            KeepError::Store(StoreError::LostByGit { blob, .. }) => {
+                KeepError::LostByGit { path: path.clone(), blob }
+            }
+            other => other,
+        }
+    }
+}
+
 impl Workspace {
     /// The store of contents.
     pub fn store(&self) -> Store<'_> {
@@ -72,6 +94,9 @@ impl Workspace {
     /// # Errors
     /// When a file is no longer what the state says, or the store cannot be written.
     pub fn keep(&self, state: &State) -> Result<(), KeepError> {
+        if self.is_kept(state) {
+            return Ok(());
+        }
         self.keep_as(state, state.entries().iter(), || manifest(state))
     }
 
@@ -81,12 +106,20 @@ impl Workspace {
     /// # Errors
     /// When a file is no longer what the state says, or the store cannot be written.
     pub fn keep_after(&self, before: &State, after: &State) -> Result<(), KeepError> {
+        if self.is_kept(after) {
+            return Ok(());
+        }
         if self.differences_to_whole(before.hash()) >= MAX_DIFFERENCES {
             return self.keep(after);
         }
         let changes = changes_between(before, after);
         let new = changes.iter().filter_map(|change| Some((&change.path, change.after.as_ref()?)));
         self.keep_as(after, new, || difference(before.hash(), &changes))
+    }
+
+    /// A manifest has its name only after all its contents have theirs, and loses it before them.
+    fn is_kept(&self, state: &State) -> bool {
+        self.control.states().join(state.hash().to_string()).exists()
     }
 
     /// How many differences lead from a kept state to one that is written whole; more than any bound where it is not kept.
@@ -113,28 +146,30 @@ impl Workspace {
         nodes: impl Iterator<Item = (&'n TreePath, &'n Node)>,
         text: impl FnOnce() -> String,
     ) -> Result<(), KeepError> {
-        let folder = self.control.states();
-        let path = folder.join(state.hash().to_string());
-        // A manifest has its name only after all its contents have theirs, and neither is ever removed.
-        if path.exists() {
-            return Ok(());
-        }
         let store = self.store();
         let mut seen = BTreeSet::new();
         let mut sources = Vec::new();
         for (path, node) in nodes {
             if let Node::File { digest, .. } = node
                 && seen.insert(*digest)
-                && !store.contains(digest)
+                && !store.has_copy(digest)
             {
                 sources.push(Source { root: &self.root, path: path.as_str(), expected: Some(*digest) });
             }
         }
+        let blobs = store.blobs_of(&mut sources)?;
         store.put_files(&sources)?;
-        let temporary = self.control.temporary();
+        self.control.refer(state.hash(), &blobs)?;
+        self.write_manifest(state.hash(), &text())
+    }
+
+    /// Writes a manifest, or another one of the same state in its place; durable when this returns.
+    pub(crate) fn write_manifest(&self, hash: StateHash, text: &str) -> Result<(), KeepError> {
+        let (temporary, folder) = (self.control.temporary(), self.control.states());
         let mut file = File::create_new(&temporary).map_err(failed("make", &temporary))?;
-        file.write_all(text().as_bytes()).map_err(failed("write", &temporary))?;
+        file.write_all(text.as_bytes()).map_err(failed("write", &temporary))?;
         file.sync_all().map_err(failed("sync", &temporary))?;
+        let path = folder.join(hash.to_string());
         fs::rename(&temporary, &path).map_err(failed("name", &path))?;
         Ok(sync_folder(&folder)?)
     }
@@ -153,7 +188,7 @@ impl Workspace {
     /// When the state was not kept whole, or the folder cannot be written.
     pub fn restore(&self, hash: StateHash, into: &Path) -> Result<State, KeepError> {
         let state = self.kept(hash)?;
-        self.lay_out(state.entries(), into)?;
+        self.lay_out(&state.entries(), into)?;
         Ok(state)
     }
 
@@ -170,6 +205,35 @@ impl Workspace {
     }
 }
 
+/// A manifest's parts.
+pub(crate) struct Manifest<'t> {
+    /// The state it is the difference from; none where it is whole.
+    pub(crate) base: Option<StateHash>,
+    lines: &'t str,
+}
+
+impl<'t> Manifest<'t> {
+    pub(crate) fn parse(text: &'t str) -> Option<Self> {
+        if let Some(lines) = text.strip_prefix(HEADER) {
+            return Some(Manifest { base: None, lines });
+        }
+        let (base, lines) = text.strip_prefix(DIFFERENCE_HEADER)?.split_once('\n')?;
+        Some(Manifest { base: Some(StateHash::from_digest(Blake3::parse(base)?)), lines })
+    }
+
+    /// The contents of the files that it names.
+    pub(crate) fn contents(&self) -> Option<BTreeSet<Blake3>> {
+        let mut contents = BTreeSet::new();
+        each_line(self.lines, |_, node| {
+            if let Some(Node::File { digest, .. }) = node {
+                contents.insert(digest);
+            }
+            Some(())
+        })?;
+        Some(contents)
+    }
+}
+
 /// A state that is kept in a folder of states.
 pub(crate) fn kept_in(control: &Control, hash: StateHash) -> Result<State, KeepError> {
     let damaged = || KeepError::Damaged(hash);
@@ -177,15 +241,12 @@ pub(crate) fn kept_in(control: &Control, hash: StateHash) -> Result<State, KeepE
     let mut at = hash;
     let mut entries = loop {
         let text = read_manifest(control, at)?.ok_or(KeepError::Unknown(at))?;
-        if let Some(lines) = text.strip_prefix(HEADER) {
-            break apply_lines(lines, BTreeMap::new()).ok_or_else(damaged)?;
-        }
-        let (base, lines) = text
-            .strip_prefix(DIFFERENCE_HEADER)
-            .and_then(|text| text.split_once('\n'))
-            .ok_or_else(damaged)?;
-        at = StateHash::from_digest(Blake3::parse(base).ok_or_else(damaged)?);
-        differences.push(lines.to_owned());
+        let manifest = Manifest::parse(&text).ok_or_else(damaged)?;
+        let Some(base) = manifest.base else {
+            break apply_lines(manifest.lines, BTreeMap::new()).ok_or_else(damaged)?;
+        };
+        at = base;
+        differences.push(manifest.lines.to_owned());
         if differences.len() > MAX_DIFFERENCES + 1 {
             return Err(damaged());
         }
@@ -196,7 +257,7 @@ pub(crate) fn kept_in(control: &Control, hash: StateHash) -> Result<State, KeepE
     State::new(entries).ok().filter(|state| state.hash() == hash).ok_or_else(damaged)
 }
 
-fn read_manifest(control: &Control, hash: StateHash) -> Result<Option<String>, KeepError> {
+pub(crate) fn read_manifest(control: &Control, hash: StateHash) -> Result<Option<String>, KeepError> {
     let path = control.states().join(hash.to_string());
     let size_bytes = match fs::symlink_metadata(&path) {
         Ok(metadata) => metadata.len(),
@@ -237,7 +298,8 @@ pub(crate) fn lay_out_from<'n>(
                 let mode = Mode::from_raw_mode(if *executable { 0o777 } else { 0o666 });
                 let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
                 let file = root.open_beneath(path.as_str(), flags, mode).map_err(unwritable(&at))?;
-                Ok(Store::new(control).copy_to(digest, &File::from(file), &at)?)
+                let copied = Store::new(control).copy_to(digest, &File::from(file), &at);
+                copied.map_err(|error| KeepError::from(error).of(path))
             }
             Node::Symlink { target } => {
                 let (folder, name) = path.split();
@@ -280,13 +342,25 @@ fn push_line(text: &mut String, path: &TreePath, node: &Node) {
 }
 
 /// Applies the lines of a manifest to what is there already.
-fn apply_lines(mut rest: &str, mut entries: BTreeMap<TreePath, Node>) -> Option<BTreeMap<TreePath, Node>> {
+fn apply_lines(lines: &str, mut entries: BTreeMap<TreePath, Node>) -> Option<BTreeMap<TreePath, Node>> {
+    each_line(lines, |path, node| match node {
+        Some(node) => {
+            entries.insert(path, node);
+            Some(())
+        }
+        None => entries.remove(&path).map(drop),
+    })?;
+    Some(entries)
+}
+
+/// Hands over each path of a manifest with what is there, or nothing where it is gone.
+fn each_line(mut rest: &str, mut take: impl FnMut(TreePath, Option<Node>) -> Option<()>) -> Option<()> {
     while !rest.is_empty() {
         let (line, after) = rest.split_once('\0')?;
         rest = after;
         let (word, line) = line.split_once(' ')?;
         if word == "gone" {
-            entries.remove(&TreePath::parse(line).ok()?)?;
+            take(TreePath::parse(line).ok()?, None)?;
             continue;
         }
         let mut parts = line.splitn(3, ' ');
@@ -302,7 +376,7 @@ fn apply_lines(mut rest: &str, mut entries: BTreeMap<TreePath, Node>) -> Option<
             }
             _ => return None,
         };
-        entries.insert(path, node);
+        take(path, Some(node))?;
     }
-    Some(entries)
+    Some(())
 }

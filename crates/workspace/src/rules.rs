@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use crealeph_contracts::digest::Blake3;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
@@ -20,7 +21,11 @@ pub(crate) const IGNORE_FILE: &str = ".gitignore";
 /// The rules of one ignore file and, through its parent, of those above it in the same repository.
 #[derive(Debug)]
 pub(crate) struct Level {
-    matcher: Gitignore,
+    /// The ignore file, read when it is first asked.
+    matcher: OnceLock<Gitignore>,
+    text: Box<[u8]>,
+    /// A name for these rules and those above them.
+    name: Blake3,
     /// Where the path relative to the ignore file's folder starts in a path of the workspace.
     starts_at: usize,
     parent: Option<Arc<Level>>,
@@ -29,14 +34,24 @@ pub(crate) struct Level {
 impl Level {
     /// Reads an ignore file. A line that is no pattern matches nothing, as in git.
     pub(crate) fn read(text: &[u8], folder: &str, parent: Option<Arc<Level>>) -> Arc<Level> {
-        let mut builder = GitignoreBuilder::new(".");
-        let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
-        for line in String::from_utf8_lossy(text).lines() {
-            let _ = builder.add_line(None, line);
-        }
-        let matcher = builder.build().unwrap_or_else(|_| Gitignore::empty());
+        let mut named = parent.as_ref().map(|parent| parent.name.as_bytes().to_vec()).unwrap_or_default();
+        named.extend_from_slice(folder.as_bytes());
+        named.push(0);
+        named.extend_from_slice(text);
         let starts_at = if folder.is_empty() { 0 } else { folder.len() + 1 };
-        Arc::new(Level { matcher, starts_at, parent })
+        let name = Blake3::of(&named);
+        Arc::new(Level { matcher: OnceLock::new(), text: text.into(), name, starts_at, parent })
+    }
+
+    fn matcher(&self) -> &Gitignore {
+        self.matcher.get_or_init(|| {
+            let mut builder = GitignoreBuilder::new(".");
+            let text = self.text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&self.text);
+            for line in String::from_utf8_lossy(text).lines() {
+                let _ = builder.add_line(None, line);
+            }
+            builder.build().unwrap_or_else(|_| Gitignore::empty())
+        })
     }
 
     /// What the nearest rule that matches says of this path alone, whatever holds for the folders above it.
@@ -44,7 +59,7 @@ impl Level {
         let levels = std::iter::successors(Some(self), |level| level.parent.as_deref());
         for level in levels {
             let relative = OsStr::from_bytes(path.get(level.starts_at..).unwrap_or_default());
-            match level.matcher.matched(relative, is_folder) {
+            match level.matcher().matched(relative, is_folder) {
                 Match::Ignore(_) => return true,
                 Match::Whitelist(_) => return false,
                 Match::None => {}
@@ -105,10 +120,18 @@ impl Scope {
         self.only_tracked
     }
 
-    /// Judges a path directly in this folder.
-    pub(crate) fn verdict(&self, path: &[u8], is_folder: bool) -> Verdict {
-        let is_ignored =
-            self.only_tracked || self.level.as_ref().is_some_and(|level| level.ignores(path, is_folder));
+    /// A name for the ignore rules that hold here; none where there are none.
+    pub(crate) fn rules(&self) -> Option<Blake3> {
+        self.level.as_ref().map(|level| level.name)
+    }
+
+    /// Whether the rules ignore a path directly in this folder, tracked or not.
+    pub(crate) fn ignores(&self, path: &[u8], is_folder: bool) -> bool {
+        self.only_tracked || self.level.as_ref().is_some_and(|level| level.ignores(path, is_folder))
+    }
+
+    /// Judges a path directly in this folder, which the rules ignore or not.
+    pub(crate) fn verdict(&self, is_ignored: bool, path: &[u8], is_folder: bool) -> Verdict {
         if !is_ignored {
             Verdict::Counts
         } else if is_folder && self.tracked.reaches_into(path) {
@@ -131,6 +154,11 @@ pub(crate) struct IgnoreFiles {
 }
 
 impl IgnoreFiles {
+    /// Whether all are as they are.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.texts.is_empty() && self.gone.is_empty()
+    }
+
     /// The ignore file a folder would have; nothing where it would be as it is.
     pub(crate) fn text(&self, folder: &str) -> Option<Option<Box<[u8]>>> {
         let is_gone =
@@ -205,7 +233,8 @@ impl Rules {
         for end in slashes.chain([path.len()]) {
             let part = path.get(..end).unwrap_or(path);
             let is_last = end == path.len();
-            let verdict = scope.verdict(part, !is_last || is_folder);
+            let is_folder = !is_last || is_folder;
+            let verdict = scope.verdict(scope.ignores(part, is_folder), part, is_folder);
             if verdict == Verdict::Ignored {
                 return None;
             }

@@ -22,16 +22,16 @@
 //! appear. The state hash is the digest of the workspace's root. Names hold neither `/` nor NUL, so no two states have
 //! the same bytes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use crealeph_contracts::digest::Blake3;
 
+use crate::change::Change;
 use crate::node::Node;
 use crate::path::TreePath;
-
-const HEADER: &[u8] = b"crealeph-tree-v1\n";
+use crate::tree::{Folder, What};
 
 /// The hash of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,11 +61,9 @@ impl fmt::Display for StateHash {
 pub struct FileAndFolder(pub String);
 
 /// Everything in a workspace that counts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct State {
-    /// Shared: a state is handed on more often than it is made.
-    entries: Arc<BTreeMap<TreePath, Node>>,
-    hash: StateHash,
+    root: Arc<Folder>,
 }
 
 impl State {
@@ -74,121 +72,79 @@ impl State {
     /// # Errors
     /// When a path is a file and a folder at once.
     pub fn new(entries: BTreeMap<TreePath, Node>) -> Result<Self, FileAndFolder> {
-        let hash = hash_of(&entries)?;
-        Ok(State { entries: Arc::new(entries), hash })
+        let all: Vec<_> = entries.iter().map(|(path, node)| (path.as_str(), Some(node))).collect();
+        Ok(State { root: Arc::new(Folder::default()).with("", &all)? })
+    }
+
+    pub(crate) fn of(root: Arc<Folder>) -> Self {
+        State { root }
+    }
+
+    /// The state that these changes lead to.
+    pub(crate) fn with(&self, changes: &[Change]) -> Result<Self, FileAndFolder> {
+        let all: Vec<_> =
+            changes.iter().map(|change| (change.path.as_str(), change.after.as_ref())).collect();
+        Ok(State { root: self.root.with("", &all)? })
+    }
+
+    pub(crate) fn root(&self) -> &Arc<Folder> {
+        &self.root
     }
 
     /// The state hash.
     pub fn hash(&self) -> StateHash {
-        self.hash
+        StateHash(self.root.digest())
     }
 
     /// What is at a path.
     pub fn get(&self, path: &TreePath) -> Option<&Node> {
-        self.entries.get(path)
+        self.root.at(path.as_str())?.node()
     }
 
-    /// All paths with what is there, sorted by the paths' bytes.
-    pub fn entries(&self) -> &BTreeMap<TreePath, Node> {
-        &self.entries
+    /// Whether a file or link is at a path, or a folder with something in it.
+    pub fn holds(&self, path: &str) -> bool {
+        match self.root.at(path) {
+            None => false,
+            Some(What::Node(..)) => true,
+            Some(What::Folder(folder)) => folder.len() > 0,
+        }
+    }
+
+    /// The paths under a folder, sorted by their bytes.
+    pub(crate) fn under(&self, folder: &str) -> BTreeSet<TreePath> {
+        let mut paths = BTreeSet::new();
+        if let Some(What::Folder(found)) = self.root.at(folder) {
+            found.each(folder, &mut |path, _| paths.extend([path]));
+        }
+        paths
+    }
+
+    /// All paths with what is there, sorted by the paths' bytes. Made anew each time.
+    pub fn entries(&self) -> BTreeMap<TreePath, Node> {
+        let mut all = Vec::with_capacity(self.len());
+        self.root.each("", &mut |path, node| all.push((path, node.clone())));
+        all.into_iter().collect()
     }
 
     /// How many files and links there are.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.root.len()
     }
 
     /// Whether there is nothing at all.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.len() == 0
     }
 }
 
-/// A folder while its entries are collected.
-struct Folder<'a> {
-    name: &'a str,
-    lines: Vec<(&'a str, &'static str, Blake3)>,
-}
-
-impl Folder<'_> {
-    fn digest(&mut self) -> Result<Blake3, &str> {
-        self.lines.sort_unstable_by_key(|(name, ..)| *name);
-        let twice = self.lines.windows(2).find_map(|pair| match pair {
-            [(one, ..), (other, ..)] if one == other => Some(*one),
-            _ => None,
-        });
-        if let Some(name) = twice {
-            return Err(name);
-        }
-        let mut hasher = blake3::Hasher::new();
-        let mut bytes = Vec::with_capacity(HEADER.len() + self.lines.len() * 96);
-        bytes.extend_from_slice(HEADER);
-        for (name, word, digest) in &self.lines {
-            bytes.extend_from_slice(word.as_bytes());
-            bytes.push(b' ');
-            push_hex(&mut bytes, digest);
-            bytes.push(b' ');
-            bytes.extend_from_slice(name.as_bytes());
-            bytes.push(0);
-        }
-        hasher.update(&bytes);
-        Ok(Blake3::from_bytes(*hasher.finalize().as_bytes()))
+/// States are the same if their hashes are.
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash() == other.hash()
     }
 }
 
-fn push_hex(bytes: &mut Vec<u8>, digest: &Blake3) {
-    let digit = |value: u8| if value < 10 { b'0' + value } else { b'a' + value - 10 };
-    let mut digits = [0; 64];
-    for (pair, byte) in digits.chunks_exact_mut(2).zip(digest.as_bytes()) {
-        if let [high, low] = pair {
-            (*high, *low) = (digit(byte >> 4), digit(byte & 15));
-        }
-    }
-    bytes.extend_from_slice(&digits);
-}
-
-fn hash_of(entries: &BTreeMap<TreePath, Node>) -> Result<StateHash, FileAndFolder> {
-    let mut open = vec![Folder { name: "", lines: Vec::new() }];
-    let mut last_folder = "";
-    for (path, node) in entries {
-        let (folder, name) = path.split();
-        if folder == last_folder {
-            if let Some(folder) = open.last_mut() {
-                folder.lines.push((name, node.word(), node.content_digest()));
-            }
-            continue;
-        }
-        last_folder = folder;
-        let names: Vec<&str> = folder.split('/').filter(|name| !name.is_empty()).collect();
-        // Sorted paths meet each folder once: close those this path is not in, open those it needs.
-        let shared =
-            open.iter().skip(1).zip(&names).take_while(|(folder, name)| folder.name == **name).count();
-        while open.len() > shared + 1 {
-            close(&mut open)?;
-        }
-        open.extend(names.iter().skip(shared).map(|name| Folder { name, lines: Vec::new() }));
-        if let Some(folder) = open.last_mut() {
-            folder.lines.push((name, node.word(), node.content_digest()));
-        }
-    }
-    while open.len() > 1 {
-        close(&mut open)?;
-    }
-    let mut root = open.pop().unwrap_or(Folder { name: "", lines: Vec::new() });
-    root.digest().map(StateHash).map_err(|name| FileAndFolder(name.to_owned()))
-}
-
-/// Closes the innermost folder and enters its digest in the one above.
-fn close(open: &mut Vec<Folder<'_>>) -> Result<(), FileAndFolder> {
-    let Some(mut folder) = open.pop() else { return Ok(()) };
-    let name = folder.name;
-    let above: Vec<&str> = open.iter().skip(1).map(|folder| folder.name).chain([name]).collect();
-    let digest = folder.digest().map_err(|name| FileAndFolder(format!("{}/{name}", above.join("/"))))?;
-    if let Some(above) = open.last_mut() {
-        above.lines.push((name, "tree", digest));
-    }
-    Ok(())
-}
+impl Eq for State {}
 
 #[cfg(test)]
 mod tests {

@@ -2,19 +2,21 @@
 //! name, and that what is read back is what was put; refuses to hand out anything else.
 //!
 //! A content may share its blocks with the file it came from where the file system can, but never the file itself, so
-//! nobody who writes to a workspace writes to its store. Git's own objects are not referred to: git may prune them, and
-//! filters make them differ from the files.
+//! nobody who writes to a workspace writes to its store. A content that the current commit of git has, byte by byte, is not
+//! copied but referred to.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crealeph_contracts::digest::{Blake3, ContentDigests, ContentHasher};
-use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use crealeph_contracts::digest::{Blake3, ContentDigests, ContentHasher, GitHash};
+use rayon::iter::{IntoParallelIterator, IntoParallelRefIterator, ParallelIterator};
 
 use crate::content;
 use crate::control::{Control, ControlError, failed, make_private, sync_file_system, sync_folder};
+use crate::git::objects::MAX_BLOB_BYTES;
 use crate::rooted::Root;
 
 /// From this many contents on, the file system is synced once instead of each file.
@@ -29,6 +31,22 @@ pub enum StoreError {
     /// The content is not there.
     #[error("the store does not hold `{0}`; it was never put there, or was removed")]
     Missing(Blake3),
+    /// The content is git's, and git has it no longer.
+    #[error("the content `{digest}` is git's `{}`, and the repository has it no longer; fetch it again", .blob.as_str())]
+    LostByGit {
+        /// Which.
+        digest: Blake3,
+        /// Git's name of it.
+        blob: GitHash,
+    },
+    /// Git cannot be asked for a content.
+    #[error("cannot read `{}` from git; check that `git cat-file` works in this repository", .blob.as_str())]
+    Git {
+        /// Git's name of it.
+        blob: GitHash,
+        /// Why.
+        source: io::Error,
+    },
     /// The content is not what its name says.
     #[error("the stored content `{0}` is damaged; restore `.crealeph` from a copy")]
     Damaged(Blake3),
@@ -74,14 +92,62 @@ pub(crate) struct Source<'s> {
     pub(crate) expected: Option<Blake3>,
 }
 
+impl Source<'_> {
+    /// All names of its content; none where it is too large to be taken from git, or cannot be read.
+    fn digests(&self) -> Option<ContentDigests> {
+        let mut file = self.root.file(self.path).ok()?;
+        let size_bytes = file.metadata().ok().filter(|data| data.len() <= MAX_BLOB_BYTES)?.len();
+        let mut hasher = ContentHasher::new(size_bytes);
+        let read = content::each_chunk(&mut file, size_bytes, |chunk| {
+            hasher.update(chunk);
+            Ok(())
+        });
+        read.ok().map(|_| hasher.finish())
+    }
+}
+
+/// A content where it lies.
+enum Content {
+    Copy(File, PathBuf),
+    FromGit(Vec<u8>),
+}
+
 impl<'w> Store<'w> {
     pub(crate) fn new(control: &'w Control) -> Self {
         Store { control }
     }
 
-    /// Whether a content is there.
+    /// Whether a content is there, or referred to.
     pub fn contains(&self, digest: &Blake3) -> bool {
+        self.has_copy(digest) || self.control.references().is_ok_and(|known| known.contains_key(digest))
+    }
+
+    pub(crate) fn has_copy(&self, digest: &Blake3) -> bool {
         fs::symlink_metadata(self.path(digest)).is_ok_and(|metadata| metadata.is_file())
+    }
+
+    /// Takes out the files that are, byte by byte, what git's current commit has at their paths. Tells which blobs they are,
+    /// where that is not written down yet.
+    pub(crate) fn blobs_of(
+        &self,
+        sources: &mut Vec<Source<'_>>,
+    ) -> Result<Vec<(Blake3, GitHash)>, StoreError> {
+        let Some(git) = self.control.git.as_ref().filter(|_| !sources.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let referred = self.control.references()?;
+        let paths: Vec<&str> = sources.iter().map(|source| source.path).collect();
+        let at: BTreeMap<String, GitHash> = (git.find)(&paths).into_iter().collect();
+        let is_same = |source: &Source<'_>| {
+            let (blob, expected) = (at.get(source.path)?, source.expected?);
+            let is_same = referred.get(&expected) == Some(blob)
+                || source.digests().is_some_and(|is| is.blake3 == expected && is.git_blob == *blob);
+            is_same.then(|| (expected, blob.clone()))
+        };
+        let mut blobs: BTreeMap<Blake3, GitHash> = sources.par_iter().filter_map(is_same).collect();
+        sources.retain(|source| source.expected.is_none_or(|expected| !blobs.contains_key(&expected)));
+        blobs.retain(|digest, blob| referred.get(digest) != Some(blob));
+        Ok(blobs.into_iter().collect())
     }
 
     /// Puts bytes; they are durable when this returns.
@@ -90,7 +156,7 @@ impl<'w> Store<'w> {
     /// When they cannot be written.
     pub fn put(&self, bytes: &[u8]) -> Result<Blake3, StoreError> {
         let digest = Blake3::of(bytes);
-        if self.contains(&digest) {
+        if self.has_copy(&digest) {
             return Ok(digest);
         }
         let (temporary, mut file) = self.new_file()?;
@@ -160,11 +226,18 @@ impl<'w> Store<'w> {
     /// # Errors
     /// When it is not there, damaged, or larger than `max_bytes`.
     pub fn read(&self, digest: &Blake3, max_bytes: u64) -> Result<Vec<u8>, StoreError> {
-        let (file, path) = self.open(digest)?;
-        let mut bytes = Vec::new();
-        file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(failed("read", &path))?;
+        let too_large = || StoreError::TooLarge { digest: *digest, max_bytes };
+        let bytes = match self.open(digest)? {
+            Content::FromGit(bytes) => bytes,
+            Content::Copy(file, path) => {
+                let mut bytes = Vec::new();
+                let mut bounded = file.take(max_bytes.saturating_add(1));
+                bounded.read_to_end(&mut bytes).map_err(failed("read", &path))?;
+                bytes
+            }
+        };
         if bytes.len() as u64 > max_bytes {
-            return Err(StoreError::TooLarge { digest: *digest, max_bytes });
+            return Err(too_large());
         }
         match Blake3::of(&bytes) == *digest {
             true => Ok(bytes),
@@ -172,37 +245,62 @@ impl<'w> Store<'w> {
         }
     }
 
+    /// The same of a content that was copied; one that is git's is missing.
+    pub(crate) fn read_copy(&self, digest: &Blake3, max_bytes: u64) -> Result<Vec<u8>, StoreError> {
+        if self.has_copy(digest) { self.read(digest, max_bytes) } else { Err(StoreError::Missing(*digest)) }
+    }
+
     /// A content's digests under every name it has, checked.
     ///
     /// # Errors
     /// When it is not there or damaged.
     pub fn digests(&self, digest: &Blake3) -> Result<ContentDigests, StoreError> {
-        let (mut file, path) = self.open(digest)?;
-        let size_bytes = file.metadata().map_err(failed("read", &path))?.len();
-        let mut hasher = ContentHasher::new(size_bytes);
-        let read = content::each_chunk(&mut file, size_bytes, |chunk| {
-            hasher.update(chunk);
-            Ok(())
-        });
-        read.map_err(failed("read", &path))?;
-        let digests = hasher.finish();
+        let digests = match self.open(digest)? {
+            Content::FromGit(bytes) => ContentDigests::of(&bytes),
+            Content::Copy(mut file, path) => {
+                let size_bytes = file.metadata().map_err(failed("read", &path))?.len();
+                let mut hasher = ContentHasher::new(size_bytes);
+                let read = content::each_chunk(&mut file, size_bytes, |chunk| {
+                    hasher.update(chunk);
+                    Ok(())
+                });
+                read.map_err(failed("read", &path))?;
+                hasher.finish()
+            }
+        };
         if digests.blake3 == *digest { Ok(digests) } else { Err(StoreError::Damaged(*digest)) }
     }
 
     /// Copies a content into an empty file open for reading and writing; what arrived is checked.
-    pub(crate) fn copy_to(&self, digest: &Blake3, to: &File, at: &Path) -> Result<(), StoreError> {
-        let (file, path) = self.open(digest)?;
-        let size_bytes = file.metadata().map_err(failed("read", &path))?.len();
-        let (copied, _) = content::copy(&file, to, size_bytes).map_err(failed("write", at))?;
+    pub(crate) fn copy_to(&self, digest: &Blake3, mut to: &File, at: &Path) -> Result<(), StoreError> {
+        let copied = match self.open(digest)? {
+            Content::FromGit(bytes) => {
+                to.write_all(&bytes).map_err(failed("write", at))?;
+                Blake3::of(&bytes)
+            }
+            Content::Copy(file, path) => {
+                let size_bytes = file.metadata().map_err(failed("read", &path))?.len();
+                content::copy(&file, to, size_bytes).map_err(failed("write", at))?.0
+            }
+        };
         if copied == *digest { Ok(()) } else { Err(StoreError::Damaged(*digest)) }
     }
 
-    fn open(&self, digest: &Blake3) -> Result<(File, PathBuf), StoreError> {
+    fn open(&self, digest: &Blake3) -> Result<Content, StoreError> {
         let path = self.path(digest);
         match File::open(&path) {
-            Ok(file) => Ok((file, path)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(StoreError::Missing(*digest)),
-            Err(error) => Err(failed("open", &path)(error).into()),
+            Ok(file) => return Ok(Content::Copy(file, path)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed("open", &path)(error).into());
+            }
+            Err(_) => {}
+        }
+        let blob = self.control.reference(digest)?.ok_or(StoreError::Missing(*digest))?;
+        let git = self.control.git.as_ref().ok_or(StoreError::Missing(*digest))?;
+        match (git.read)(&blob) {
+            Ok(Some(bytes)) => Ok(Content::FromGit(bytes)),
+            Ok(None) => Err(StoreError::LostByGit { digest: *digest, blob }),
+            Err(source) => Err(StoreError::Git { blob, source }),
         }
     }
 

@@ -1,11 +1,14 @@
 //! A workspace on disk. Owns its root and its `.crealeph`; everything else in this crate is reached from here.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::cache::{Cache, CacheWriter};
 use crate::control::{Control, ControlError};
+use crate::git::objects::GitObjects;
 use crate::rooted::Root;
 use crate::rules::IgnoreFiles;
-use crate::scan::{self, CacheFiles, Limits, ScanError, Snapshot};
+use crate::scan::{self, Limits, ScanError, Snapshot};
 
 /// A folder whose state is read and changed as a whole.
 #[derive(Debug)]
@@ -13,6 +16,8 @@ pub struct Workspace {
     pub(crate) root: Root,
     pub(crate) control: Control,
     pub(crate) limits: Limits,
+    /// What the last scan of this process saw.
+    last: Mutex<Option<Arc<Cache>>>,
 }
 
 /// Why a workspace cannot be opened.
@@ -61,7 +66,14 @@ impl Workspace {
     pub fn open_with(path: &Path, limits: Limits) -> Result<Self, OpenError> {
         let root = Root::open(path).map_err(|source| OpenError::Root { path: path.to_owned(), source })?;
         let control = Control::open(root.path())?;
-        Ok(Workspace { root, control, limits })
+        Ok(Workspace { root, control, limits, last: Mutex::default() })
+    }
+
+    /// The same workspace, whose store refers to git's objects where git has a content already.
+    #[must_use]
+    pub fn with_git(mut self, git: GitObjects) -> Self {
+        self.control.git = Some(git);
+        self
     }
 
     /// Where it is, without links.
@@ -83,7 +95,23 @@ impl Workspace {
 
     /// Reads the state as it would be with other ignore files.
     pub(crate) fn scan(&self, ignore_files: &IgnoreFiles) -> Result<Snapshot, ScanError> {
-        let cache = CacheFiles { path: self.control.cache(), temporary: self.control.temporary() };
-        scan::scan(&self.root, &self.limits, ignore_files, Some(cache))
+        // Started before anything is looked at. That it cannot be written is no reason not to read.
+        let writer = CacheWriter::start(self.control.cache(), self.control.temporary()).ok();
+        let device = scan::device(&self.root)?;
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let last = last.or_else(|| Cache::read(&self.control.cache(), device).map(Arc::new));
+        let snapshot = scan::scan(&self.root, &self.limits, ignore_files, last.as_deref())?;
+        let root = snapshot.state.root();
+        let is_new = last.as_ref().is_none_or(|last| !Arc::ptr_eq(last.root(), root));
+        let seen = match writer.filter(|_| is_new && ignore_files.is_empty()) {
+            None => last,
+            Some(writer) => {
+                let cache = Cache::new(writer.started(), device, Arc::clone(root));
+                let _ = writer.finish(&cache.text());
+                Some(Arc::new(cache))
+            }
+        };
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+        Ok(snapshot)
     }
 }

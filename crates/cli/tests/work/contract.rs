@@ -365,3 +365,22 @@ fn a_ledger_in_the_workspace_is_hidden_and_must_be_ignored() {
 
 const AGENTS_TWICE: &str = "[work.agents.a]\nagent_id = \"agent-1\"\ncommand = [\"true\"]\n\
                             [work.agents.b]\nagent_id = \"agent-1\"\ncommand = [\"true\"]\n";
+
+/// A home folder as the workspace holds the sandbox's state, too; so does a configuration gone wrong.
+#[test]
+fn a_state_directory_in_the_workspace_is_refused_before_anything_runs() {
+    let world = World::new();
+    let before = world.state();
+    let path = world.items(&[item("w", "echo x > x")]);
+    for state in ["state", "src/deep/er", ".crealeph"] {
+        let output =
+            world.command(&["work", "run", &path]).env("XDG_STATE_HOME", world.at(state)).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("state directory") && said.contains("XDG_STATE_HOME"), "{said}");
+        assert!(!said.contains("symbolic links"), "{said}");
+    }
+    assert_eq!(world.state(), before);
+    assert!(!world.at("state").exists() && world.crealeph(&["work", "status"]).stdout.is_empty());
+    assert_eq!(world.run_one(item("w", "echo x > x"))["status"], "success");
+}

@@ -112,3 +112,119 @@ fn a_branch_never_carries_what_is_not_committed() {
     assert_eq!(ran.of("b")["status"], "success");
     assert_eq!(world.read("a.txt"), "not committed\n");
 }
+
+const TO_BRANCH: [&str; 2] = ["--publish", "branch:agents/held"];
+
+fn held_for_branch(world: &World, id: &str, script: &str, test: &str) -> String {
+    let ran = world.run(
+        &[item_with(id, script, json!({ "test_command": test }))],
+        &[&TO_BRANCH[..], &["--hold"]].concat(),
+    );
+    assert_eq!((ran.code, &ran.of(id)["status"]), (3, &json!("held")), "{} {:?}", ran.stderr, ran.lines);
+    ran.of(id)["run"].as_str().unwrap().to_owned()
+}
+
+/// The receipts that the commits of the branch name, newest first.
+fn trailers(world: &World) -> Vec<String> {
+    let format = "--format=%(trailers:key=CreAleph-Receipt,valueonly,separator=)";
+    world.git(&["log", format, "main..agents/held"]).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_change_held_for_a_branch_is_committed_there_when_it_is_approved() {
+    let world = World::new();
+    world.init_git();
+    let run = held_for_branch(&world, "w", "echo x >> a.txt; rm src/b.txt; ln -s a.txt l", "test -e l");
+    assert_eq!(world.git(&["branch", "--list", "agents/*"]), "", "nothing has landed");
+    let approved = ran(&world.crealeph(&["work", "approve", &run, "--reason", "good"]));
+    assert_eq!(approved.code, 0, "{} {:?}", approved.stderr, approved.lines);
+    world.check(&approved.lines[0]);
+    assert_eq!(trailers(&world), [run.as_str()]);
+    assert_eq!(world.git(&["show", "agents/held:a.txt"]), "one\ntwo\nthree\nx\n");
+    let tree = world.git(&["ls-tree", "-r", "--name-only", "agents/held"]);
+    assert!(tree.contains("l\n") && !tree.contains("src/b.txt"), "{tree}");
+    assert_eq!(
+        (world.git(&["status", "--porcelain"]), world.read("a.txt")),
+        (String::new(), "one\ntwo\nthree\n".into())
+    );
+    assert!(
+        std::fs::read_dir(world.at(".crealeph/publish")).unwrap().next().is_none(),
+        "nothing is held any more"
+    );
+    let again = world.crealeph(&["work", "approve", &run, "--reason", "good"]);
+    assert_eq!(again.status.code(), Some(1));
+    let rejected = held_for_branch(&world, "r", "echo r > r", "true");
+    ran(&world.crealeph(&["work", "reject", &rejected, "--reason", "no"]));
+    assert_eq!(trailers(&world), [run.as_str()]);
+}
+
+#[test]
+fn a_change_held_for_a_branch_is_tested_again_where_the_branch_has_moved() {
+    let world = World::new();
+    world.init_git();
+    let good = held_for_branch(&world, "good", "echo g > good", "test ! -e green || test -e good");
+    let red = held_for_branch(&world, "red", "echo r > red", "test ! -e green");
+    let same = held_for_branch(&world, "same", "echo s >> a.txt", "true");
+    let moved = world.run(&[item("m", "echo green > green; chmod +x green; echo m >> a.txt")], &TO_BRANCH);
+    assert_eq!(moved.code, 0, "{} {:?}", moved.stderr, moved.lines);
+    let approve = |run: &str| ran(&world.crealeph(&["work", "approve", run, "--reason", "good"]));
+    let approved = approve(&good);
+    assert_eq!(approved.code, 0, "{} {:?}", approved.stderr, approved.lines);
+    world.check(&approved.lines[0]);
+    assert_eq!(trailers(&world), [good.as_str(), moved.of("m")["receipt_id"].as_str().unwrap()]);
+    let files = world.git(&["ls-tree", "-r", "agents/held"]);
+    assert!(files.contains("\tgood") && files.contains("\tgreen"), "{files}");
+    let told = approve(&red).lines[0]["error"].clone();
+    assert!(told.as_str().unwrap().contains("on the merged state"), "{told}");
+    let told = approve(&same).lines[0]["error"].clone();
+    assert!(told.as_str().unwrap().contains("Conflict: `a.txt`"), "{told}");
+    assert_eq!(trailers(&world).len(), 2);
+    assert_eq!(world.git(&["status", "--porcelain"]), "");
+}
+
+#[test]
+fn a_state_refers_to_what_git_has_and_says_what_git_has_lost() {
+    let world = World::new();
+    world.write("big.txt", &"a line that git has\n".repeat(1000));
+    world.init_git();
+    let line = world.run_one(item("w", "echo x >> a.txt; echo new > new"));
+    assert_eq!(line["status"], "success");
+    let copied = std::process::Command::new("grep")
+        .args(["-rl", "a line that git has"])
+        .arg(world.at(".crealeph/objects"))
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&copied.stdout), "", "nothing is copied that git has");
+    let replay = || world.crealeph(&["work", "replay", line["receipt_id"].as_str().unwrap()]);
+    assert!(replay().status.success(), "{}", String::from_utf8_lossy(&replay().stderr));
+    world.git(&["gc", "-q", "--prune=now"]);
+    assert!(replay().status.success(), "packed: {}", String::from_utf8_lossy(&replay().stderr));
+    let export = world.at("../export");
+    let export = export.to_str().unwrap();
+    assert!(
+        world.crealeph(&["work", "export", line["receipt_id"].as_str().unwrap(), export]).status.success()
+    );
+    // History is written anew without the file, and git forgets it.
+    world.git(&["rm", "-q", "--cached", "big.txt"]);
+    world.git(&["commit", "-q", "--amend", "-m", "without"]);
+    world.git(&["reflog", "expire", "--expire=now", "--all"]);
+    world.git(&["gc", "-q", "--prune=now"]);
+    let lost = replay();
+    let said = String::from_utf8_lossy(&lost.stderr).into_owned();
+    assert!(!lost.status.success() && said.contains("`big.txt`") && said.contains("git"), "{said}");
+    let replayed = world.crealeph(&[
+        "work",
+        "replay",
+        &format!("{export}/runs/{}", line["receipt_id"].as_str().unwrap()),
+    ]);
+    assert!(
+        replayed.status.success(),
+        "an export has everything: {}",
+        String::from_utf8_lossy(&replayed.stderr)
+    );
+    // The next run keeps it itself.
+    world.write("edited", "so that the state is another");
+    let again = world.run_one(item("again", "echo y >> a.txt"));
+    let replayed = world.crealeph(&["work", "replay", again["receipt_id"].as_str().unwrap()]);
+    assert!(replayed.status.success(), "{}", String::from_utf8_lossy(&replayed.stderr));
+}

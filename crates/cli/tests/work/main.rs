@@ -8,10 +8,12 @@
     reason = "a test says what it expects"
 )]
 
+mod cleaning;
 mod contract;
 mod crash;
 mod delivery;
 mod fire;
 mod many;
+mod ordinary;
 mod tasks;
 mod world;

@@ -6,15 +6,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crealeph_contracts::digest::GitHash;
-use crealeph_workspace::{Change, Node};
+use crealeph_workspace::{Change, KeepError, Node, State, TreePath, Workspace};
 
 use super::engine::{Work, WorkError};
 use super::run::{Ending, Ran};
+use super::store::HeldBranch;
 
 /// The trailer that leads from a commit to its receipt.
 pub(super) const TRAILER: &str = "CreAleph-Receipt";
 /// The largest content that is committed.
 const MAX_CONTENT_BYTES: u64 = 1 << 30;
+/// How many files of a branch that moved are merged with a held change.
+const MAX_MOVED: usize = 10_000;
 
 /// A branch that commits go to.
 #[derive(Debug)]
@@ -60,11 +63,8 @@ impl Branch {
         ran: &Ran,
         changes: &[Change],
     ) -> Result<Result<GitHash, Ending>, WorkError> {
-        let plain = Git { root: &self.root, index: None };
-        for change in changes {
-            if let Some(ending) = self.uncommitted(&plain, work, change)? {
-                return Ok(Err(ending));
-            }
+        if let Some(ending) = self.carries_other(work, changes)? {
+            return Ok(Err(ending));
         }
         let _ = std::fs::remove_file(&self.index);
         let git = Git { root: &self.root, index: Some(&self.index) };
@@ -100,6 +100,81 @@ impl Branch {
         self.tip = commit.clone();
         self.is_there = true;
         Ok(())
+    }
+
+    /// What a change that is held for this branch is written down with.
+    pub(super) fn held(&self) -> HeldBranch {
+        HeldBranch { name: self.name.clone(), tip: self.tip.as_str().to_owned() }
+    }
+
+    /// What the branch has since a commit and the workspace has not; the contents go into the store.
+    pub(super) fn moved_since(
+        &self,
+        commit: &str,
+        workspace: &Workspace,
+        state: &State,
+    ) -> Result<Vec<Change>, WorkError> {
+        let git = Git { root: &self.root, index: None };
+        let listed = git.output(
+            &["diff-tree", "-r", "-z", "--no-renames", "--relative", commit, self.tip.as_str()],
+            None,
+        )?;
+        let text = String::from_utf8_lossy(&listed);
+        let mut fields = text.split('\0');
+        let mut moved = Vec::new();
+        while let (Some(told), Some(path)) = (fields.next().filter(|told| !told.is_empty()), fields.next()) {
+            let Ok(path) = TreePath::parse(path) else { continue };
+            let mut told = told.split(' ').skip(1);
+            let (Some(mode), Some(blob)) = (told.next(), told.nth(1)) else { continue };
+            if moved.len() >= MAX_MOVED {
+                let why = format!("more than {MAX_MOVED} files changed on `{}`; run again", self.name);
+                return Err(WorkError::Git { action: "merge".to_owned(), why });
+            }
+            let after = self.node(&git, workspace, &path, mode, blob)?;
+            let before = state.get(&path).cloned();
+            if before != after {
+                moved.push(Change { path, before, after });
+            }
+        }
+        Ok(moved)
+    }
+
+    /// A file or link of a commit as it would be in the workspace.
+    fn node(
+        &self,
+        git: &Git<'_>,
+        workspace: &Workspace,
+        path: &TreePath,
+        mode: &str,
+        blob: &str,
+    ) -> Result<Option<Node>, WorkError> {
+        let filters = format!("--path={}{path}", self.prefix);
+        match mode {
+            "120000" => {
+                let target = git.output(&["cat-file", "blob", blob], None)?;
+                let target = String::from_utf8_lossy(&target).into_owned();
+                Ok(Some(Node::Symlink { target: target.into() }))
+            }
+            "100644" | "100755" => {
+                let bytes = git.output(&["cat-file", "--filters", &filters, blob], None)?;
+                let digest = workspace.store().put(&bytes).map_err(KeepError::from)?;
+                let (size_bytes, executable) = (bytes.len() as u64, mode == "100755");
+                Ok(Some(Node::File { digest, size_bytes, executable }))
+            }
+            // Gone, or a submodule.
+            _ => Ok(None),
+        }
+    }
+
+    /// Why a commit of these changes would carry what somebody has not committed, if it would.
+    pub(super) fn carries_other(&self, work: &Work, changes: &[Change]) -> Result<Option<Ending>, WorkError> {
+        let git = Git { root: &self.root, index: None };
+        for change in changes {
+            if let Some(ending) = self.uncommitted(&git, work, change)? {
+                return Ok(Some(ending));
+            }
+        }
+        Ok(None)
     }
 
     /// A change of a file that is not what the branch has: the commit would carry what somebody has not committed.
@@ -174,8 +249,13 @@ struct Git<'g> {
 }
 
 impl Git<'_> {
-    /// Runs git and gives what it prints, without the line end.
+    /// Runs git and gives what it prints, as text and without the line end.
     fn run(&self, arguments: &[&str], stdin: Option<&[u8]>) -> Result<String, WorkError> {
+        Ok(text(&self.output(arguments, stdin)?))
+    }
+
+    /// Runs git and gives what it prints.
+    fn output(&self, arguments: &[&str], stdin: Option<&[u8]>) -> Result<Vec<u8>, WorkError> {
         let failed = |why: String| WorkError::Git { action: arguments.join(" "), why };
         let mut command = Command::new("git");
         command.arg("-C").arg(self.root).args(arguments);
@@ -199,10 +279,13 @@ impl Git<'_> {
             std::thread::spawn(move || pipe.write_all(&bytes));
         }
         let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end_matches(['\n', '\r']).to_owned();
         match output.status.success() {
-            true => Ok(text(&output.stdout)),
+            true => Ok(output.stdout),
             false => Err(failed(text(&output.stderr))),
         }
     }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim_end_matches(['\n', '\r']).to_owned()
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crealeph_contracts::RunResult;
 use crealeph_contracts::contract::Valid;
 use crealeph_workspace::{
-    Capsule, Change, HeldId, KeepError, PublishError, Snapshot, StoreError, TreePath, ViewChanges,
+    Capsule, Change, HeldId, KeepError, PublishError, Snapshot, State, StoreError, TreePath, ViewChanges,
 };
 
 use super::branch::Branch;
@@ -129,8 +129,8 @@ impl Work {
         };
         let landing = ready.landing(&prepared.id());
         if merging.is_held {
-            let publish = prepared.hold()?;
-            let waits = self.hold(locked, ran, agent, &merging.batch, &landing, publish.as_str())?;
+            prepared.hold()?;
+            let waits = self.hold(locked, ran, agent, &merging.batch, &landing, None)?;
             return Ok(Ok(Concluded::Held(waits)));
         }
         let publish = || Ok(prepared.publish().map(drop)?);
@@ -161,7 +161,7 @@ impl Work {
             let snapshot = self.workspace.snapshot()?;
             let now = snapshot.state().hash().digest();
             if now != tested_on {
-                if let Some(ending) = conflict(&capsule, &snapshot, touched) {
+                if let Some(ending) = conflict(capsule.changes(), &snapshot, touched) {
                     return Ok(Err(ending));
                 }
                 capsule = match self.captured_again(&capsule, &snapshot, room) {
@@ -225,8 +225,8 @@ impl Work {
         base: &Base<'_>,
         merging: &mut Merging,
     ) -> Result<Result<Concluded, Ending>, WorkError> {
-        let Some(capsule) = &ran.capsule else { return Ok(Err(Ending::Interrupted)) };
-        let own = own_changes(capsule, base);
+        let Some(capsule) = ran.capsule.clone() else { return Ok(Err(Ending::Interrupted)) };
+        let own = own_changes(&capsule, base);
         if let Some(ending) = overlap(&own, &merging.touched) {
             return Ok(Err(ending));
         }
@@ -239,11 +239,71 @@ impl Work {
             }
         }
         let Delivery::Branch(branch) = &mut merging.delivery else { return Ok(Err(Ending::Interrupted)) };
-        let state = base.snapshot.state();
-        let of = |changes: &[Change]| {
-            Capsule::of_changes(state, changes.to_vec()).map_err(|error| Ending::Failed(error.to_string()))
+        if merging.is_held {
+            return self.hold_for_branch(locked, ran, agent, &merging.batch, (branch, base, &capsule));
+        }
+        let on =
+            OnBranch { branch, state: base.snapshot.state(), accumulated: &merging.accumulated, own: &own };
+        let result = match self.commit_to_branch(locked, ran, agent, &merging.batch, on)? {
+            Ok(result) => result,
+            Err(ending) => return Ok(Err(ending)),
         };
-        let (before, after) = match (of(&merging.accumulated), of(&combined)) {
+        let item = ran.item.id.to_string();
+        merging.touched.extend(own.into_iter().map(|change| (change.path, item.clone())));
+        merging.accumulated = combined;
+        Ok(Ok(Concluded::Finished(Box::new(result))))
+    }
+
+    /// Keeps a change durably that is to go to a branch. Nothing of the same call has landed there before it.
+    fn hold_for_branch(
+        &self,
+        locked: &Locked<'_>,
+        ran: &Ran,
+        agent: &WorkAgent,
+        batch: &str,
+        (branch, base, capsule): (&Branch, &Base<'_>, &Capsule),
+    ) -> Result<Result<Concluded, Ending>, WorkError> {
+        let kept = self
+            .workspace
+            .keep(base.snapshot.state())
+            .and_then(|()| self.workspace.keep_after(base.snapshot.state(), capsule.after()));
+        match kept {
+            Err(KeepError::Store(error)) => return Ok(Err(Ending::Failed(format!("Conflict: {error}")))),
+            kept => kept?,
+        }
+        if let Some(ending) = branch.carries_other(self, capsule.changes())? {
+            return Ok(Err(ending));
+        }
+        let prepared = match self.workspace.prepare(capsule) {
+            Ok(prepared) => prepared,
+            Err(error) => return Ok(Err(unpublished(&error))),
+        };
+        let landing = Landing {
+            before: base.snapshot.state().hash().digest(),
+            after: capsule.after().hash().digest(),
+            changes: capsule.changes().to_vec(),
+            commit: None,
+            publish: prepared.id().as_str().to_owned(),
+        };
+        prepared.hold()?;
+        let waits = self.hold(locked, ran, agent, batch, &landing, Some(branch.held()))?;
+        Ok(Ok(Concluded::Held(waits)))
+    }
+
+    /// Keeps the states before and after, makes the commit, writes the outcome and moves the branch.
+    pub(super) fn commit_to_branch(
+        &self,
+        locked: &Locked<'_>,
+        ran: &Ran,
+        agent: &WorkAgent,
+        batch: &str,
+        on: OnBranch<'_>,
+    ) -> Result<Result<Valid<RunResult>, Ending>, WorkError> {
+        let OnBranch { branch, state, accumulated, own } = on;
+        let of = |changes: Vec<Change>| {
+            Capsule::of_changes(state, changes).map_err(|error| Ending::Failed(error.to_string()))
+        };
+        let (before, after) = match (of(accumulated.to_vec()), of(combine(accumulated, own))) {
             (Ok(before), Ok(after)) => (before, after),
             (Err(ending), _) | (_, Err(ending)) => return Ok(Err(ending)),
         };
@@ -255,37 +315,45 @@ impl Work {
             Err(KeepError::Store(error)) => return Ok(Err(Ending::Failed(format!("Conflict: {error}")))),
             kept => kept?,
         }
-        let commit = match branch.commit(self, ran, &own)? {
+        let commit = match branch.commit(self, ran, own)? {
             Ok(commit) => commit,
             Err(ending) => return Ok(Err(ending)),
         };
         let landing = Landing {
             before: before.after().hash().digest(),
             after: after.after().hash().digest(),
-            changes: own.clone(),
+            changes: own.to_vec(),
             commit: Some((branch.name.clone(), commit.clone())),
             publish: format!("branch:{}:{}", branch.name, commit.as_str()),
         };
-        let landed = self.land(locked, ran, agent, &merging.batch, &landing, || branch.advance(&commit));
-        let result = match landed {
-            Err(error @ WorkError::Git { .. }) => {
-                return Ok(Err(Ending::Failed(format!("Conflict: {error}"))));
-            }
-            landed => landed?,
-        };
-        let item = ran.item.id.to_string();
-        merging.touched.extend(own.iter().map(|change| (change.path.clone(), item.clone())));
-        merging.accumulated = combined;
-        Ok(Ok(Concluded::Finished(Box::new(result))))
+        match self.land(locked, ran, agent, batch, &landing, || branch.advance(&commit)) {
+            Err(error @ WorkError::Git { .. }) => Ok(Err(Ending::Failed(format!("Conflict: {error}")))),
+            landed => Ok(Ok(landed?)),
+        }
     }
 }
 
+/// A change that goes to a branch.
+pub(super) struct OnBranch<'b> {
+    pub(super) branch: &'b mut Branch,
+    /// The workspace's state.
+    pub(super) state: &'b State,
+    /// What the branch has beyond it.
+    pub(super) accumulated: &'b [Change],
+    /// What is to be committed.
+    pub(super) own: &'b [Change],
+}
+
 /// The paths of a change that are no longer what they were, as an ending.
-fn conflict(capsule: &Capsule, snapshot: &Snapshot, touched: &BTreeMap<TreePath, String>) -> Option<Ending> {
-    if let Some(ending) = overlap(capsule.changes(), touched) {
+pub(super) fn conflict(
+    changes: &[Change],
+    snapshot: &Snapshot,
+    touched: &BTreeMap<TreePath, String>,
+) -> Option<Ending> {
+    if let Some(ending) = overlap(changes, touched) {
         return Some(ending);
     }
-    let moved = capsule.changes().iter().find(|change| {
+    let moved = changes.iter().find(|change| {
         // What is ignored is in no state; publishing looks at it itself.
         !snapshot.ignores(&change.path) && snapshot.state().get(&change.path) != change.before.as_ref()
     })?;
@@ -303,7 +371,7 @@ fn overlap(changes: &[Change], touched: &BTreeMap<TreePath, String>) -> Option<E
     })
 }
 
-fn on_merged(ending: Ending) -> Ending {
+pub(super) fn on_merged(ending: Ending) -> Ending {
     match ending {
         Ending::Failed(why) => Ending::Failed(format!("{why} (on the merged state)")),
         other => other,
@@ -317,7 +385,7 @@ pub(super) fn unpublished(error: &PublishError) -> Ending {
 }
 
 /// Two changes as one, the second on top of the first.
-fn combine(first: &[Change], second: &[Change]) -> Vec<Change> {
+pub(super) fn combine(first: &[Change], second: &[Change]) -> Vec<Change> {
     let mut all: BTreeMap<TreePath, Change> =
         first.iter().map(|change| (change.path.clone(), change.clone())).collect();
     for change in second {

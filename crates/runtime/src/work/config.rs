@@ -59,6 +59,14 @@ pub(super) struct Granted {
     pub(super) hosts: Vec<Host>,
 }
 
+/// What is not in a view.
+#[derive(Clone, Debug)]
+pub(super) struct Hide {
+    pub(super) globs: GlobSet,
+    /// The same as they were written.
+    pub(super) written: Vec<String>,
+}
+
 /// One agent for work.
 #[derive(Clone, Debug)]
 pub struct WorkAgent {
@@ -76,7 +84,7 @@ pub struct WorkAgent {
     pub(super) folder: PathBuf,
     pub(super) prompt: Prompt,
     pub(super) granted: Granted,
-    pub(super) hide: GlobSet,
+    pub(super) hide: Hide,
     pub(super) max_tokens: Option<f64>,
     pub(super) max_cost: Option<f64>,
     pub(super) paths: PathRules,
@@ -160,7 +168,10 @@ fn agent(name: &str, table: &toml::Table, folder: &Path) -> Result<WorkAgent, Wr
         folder: folder.to_owned(),
         prompt,
         granted: granted(&table, folder)?,
-        hide: globs("hide", &hide)?,
+        hide: Hide {
+            globs: globs("hide", &hide)?,
+            written: hide.iter().map(|glob| (*glob).to_owned()).collect(),
+        },
         max_tokens: table.decimal("max_tokens", 0.0, f64::INFINITY)?,
         max_cost: table.decimal("max_cost", 0.0, f64::INFINITY)?,
         paths: PathRules::load(&path_source).map_err(|why| why.to_string())?,

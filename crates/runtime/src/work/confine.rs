@@ -3,18 +3,19 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use crealeph_contracts::digest::Blake3;
 use crealeph_sandbox::{Exposure, Grants, HOME, Limits, Network, Place, SandboxError, Secret, Seed, Spec};
-use globset::GlobSet;
+use crealeph_workspace::{Wanted, Workspace};
 
-use super::config::{Granted, WorkAgent};
+use super::config::{Granted, Hide, WorkAgent};
 use crate::agents::process::{grant, grant_program};
 use crate::configuration::absolute;
 
 /// How many hidden paths there may be.
 const MAX_HIDDEN: usize = 10_000;
-const MAX_DEPTH: usize = 200;
 /// Never in a view: the store of the workspace, with receipts, keys and the ledger.
 const CONTROL: &str = ".crealeph";
 const GIT: &str = ".git";
@@ -108,32 +109,18 @@ pub(super) fn limits(agent: &WorkAgent, wall_ms: u64) -> Limits {
 ///
 /// # Errors
 /// When the workspace cannot be listed, or more is hidden than can be.
-pub(super) fn hidden(workspace: &Path, hide: &GlobSet, private: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    let mut folders = vec![(PathBuf::new(), 0)];
-    while let Some((folder, depth)) = folders.pop() {
-        let entries = match std::fs::read_dir(workspace.join(&folder)) {
-            // What we may not read, the agent may not either.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => continue,
-            listed => listed?,
-        };
-        for entry in entries {
-            let entry = entry?;
-            let path = folder.join(entry.file_name());
-            if entry.file_name() == CONTROL || hide.is_match(&path) || private.contains(&path) {
-                found.push(path);
-            } else if entry.file_type()?.is_dir() && entry.file_name() != GIT && depth < MAX_DEPTH {
-                folders.push((path, depth + 1));
-            }
-            if found.len() > MAX_HIDDEN {
-                let what =
-                    format!("more than {MAX_HIDDEN} paths are hidden; name a folder above them in `hide`");
-                return Err(io::Error::other(what));
-            }
-        }
+pub(super) fn hidden(workspace: &Workspace, hide: &Hide, private: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
+    let mut asked = format!("{:?}\n", hide.written).into_bytes();
+    for path in private {
+        asked.extend_from_slice(path.as_os_str().as_bytes());
+        asked.push(0);
     }
-    found.sort();
-    Ok(found)
+    let is_wanted = |path: &Path| {
+        path.file_name().is_some_and(|name| name == CONTROL)
+            || hide.globs.is_match(path)
+            || private.iter().any(|private| private == path)
+    };
+    workspace.find(&Wanted { is_wanted: &is_wanted, name: Blake3::of(&asked), max: MAX_HIDDEN })
 }
 
 /// The git directory that a `.git` file leads to, and the one it shares, where they lie outside the workspace: worktrees

@@ -217,6 +217,8 @@ impl Work {
     /// When something of it cannot be used.
     pub fn open(setup: Setup) -> Result<(Self, Recovered), WorkError> {
         let workspace = Workspace::open(&setup.workspace)?;
+        let objects = super::objects::of(workspace.path());
+        let workspace = workspace.with_git(objects);
         let control = workspace.path().join(".crealeph");
         let signer = Signer::open(&control, &setup.keys)?;
         let inside = |path: &PathBuf| {
@@ -344,6 +346,11 @@ impl Work {
             self.ledger.append_as(&self.tenant, vec![(None, entry)]).map_err(WorkError::Unrecorded)?;
         let entry = appended.first().map(|entry| entry.id.to_string()).unwrap_or_default();
         Ok(locked.add(&Event::Recorded { run: run.to_owned(), entry })?)
+    }
+
+    /// Where views are kept while they are open.
+    pub(super) fn state_dir(&self) -> &Path {
+        &self.state_dir
     }
 
     /// The sandbox of an agent's strength, made when the first needs it.

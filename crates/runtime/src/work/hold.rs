@@ -13,16 +13,17 @@ use crealeph_contracts::shape::Shape;
 use crealeph_contracts::violation::Report;
 use crealeph_contracts::{Receipt, WorkItem};
 use crealeph_decision::work;
-use crealeph_workspace::{Capsule, HeldId, PublishError};
+use crealeph_workspace::{Capsule, Change, HeldId, PublishError, Snapshot};
 
-use super::commit::{Concluded, unpublished};
+use super::branch::Branch;
+use super::commit::{Concluded, OnBranch, combine, conflict, on_merged, unpublished};
 use super::config::WorkAgent;
 use super::counts::Counts;
 use super::engine::{Work, WorkError};
-use super::outcome::{DIFF_FILE, Landing, line};
+use super::outcome::{DIFF_FILE, Landing, STDERR_FILE, STDOUT_FILE, line};
 use super::receipt::{Deltas, ITEM_FILE, SealError};
-use super::run::{Ending, Ran};
-use super::store::{Event, Locked, Waiting};
+use super::run::{Ending, Ran, Room};
+use super::store::{Event, HeldBranch, Locked, Waiting};
 use super::tests_run::Tested;
 use super::trace::Trace;
 
@@ -66,7 +67,7 @@ impl Work {
         agent: &WorkAgent,
         batch: &str,
         landing: &Landing,
-        publish: &str,
+        branch: Option<HeldBranch>,
     ) -> Result<Waits, WorkError> {
         let run = ran.id.to_string();
         let facts = self.facts(ran, agent, Some(landing), None);
@@ -75,8 +76,8 @@ impl Work {
             (ITEM_FILE.to_owned(), to_json(&ran.item).into_bytes(), false),
             (HELD_FILE.to_owned(), written(ran, &receipt, agent).into_bytes(), false),
             (DIFF_FILE.to_owned(), ran.diff.clone().into_bytes(), false),
-            ("stdout.txt".to_owned(), ran.stdout.clone(), false),
-            ("stderr.txt".to_owned(), ran.stderr.clone(), false),
+            (STDOUT_FILE.to_owned(), ran.stdout.clone(), false),
+            (STDERR_FILE.to_owned(), ran.stderr.clone(), false),
         ];
         locked.write(&run, &files)?;
         let (item, at) = (ran.item.id.to_string(), super::now().as_str().to_owned());
@@ -84,7 +85,8 @@ impl Work {
             run: run.clone(),
             item: item.clone(),
             batch: batch.to_owned(),
-            publish: publish.to_owned(),
+            publish: landing.publish.clone(),
+            branch,
             at: at.clone(),
         })?;
         Ok(Waits { run, item, since: at, files: landing.changes.len() })
@@ -140,6 +142,11 @@ impl Work {
         let room = self.room(agent, &ran.id, &|_| ())?;
         let before = held.before();
         let snapshot = self.workspace.snapshot()?;
+        if let Some(branch) = &waiting.branch {
+            drop(held);
+            ran.before = before.digest();
+            return self.approve_on_branch(locked, ran, &room, waiting, branch, (snapshot, &changes));
+        }
         let has_moved = snapshot.state().hash() != before;
         let (landing, prepared) = if has_moved {
             drop(held);
@@ -183,6 +190,38 @@ impl Work {
         }
     }
 
+    /// Commits a held change to its branch as that is now: tested again where the branch or the workspace has moved.
+    fn approve_on_branch(
+        &self,
+        locked: &Locked<'_>,
+        ran: &mut Ran,
+        room: &Room<'_>,
+        waiting: &Waiting,
+        held: &HeldBranch,
+        (snapshot, changes): (Snapshot, &[Change]),
+    ) -> Result<Result<Concluded, Ending>, WorkError> {
+        let index = self.runs.scratch("index");
+        let mut branch = Branch::open(self.workspace.path(), &held.name, index)?;
+        if let Some(ending) = conflict(changes, &snapshot, &BTreeMap::new()) {
+            return Ok(Err(ending));
+        }
+        let moved = branch.moved_since(&held.tip, &self.workspace, snapshot.state())?;
+        if !moved.is_empty() || snapshot.state().hash().digest() != ran.before {
+            let (tested, ending) = room.test(&ran.item, &combine(&moved, changes));
+            ran.tested = tested.or_else(|| ran.tested.take());
+            if let Err(ending) = ending {
+                return Ok(Err(on_merged(ending)));
+            }
+        }
+        let on = OnBranch { branch: &mut branch, state: snapshot.state(), accumulated: &moved, own: changes };
+        let result = match self.commit_to_branch(locked, ran, room.agent, &waiting.batch, on)? {
+            Ok(result) => result,
+            Err(ending) => return Ok(Err(ending)),
+        };
+        self.workspace.resume(&HeldId::new(&waiting.publish))?.discard()?;
+        Ok(Ok(Concluded::Finished(Box::new(result))))
+    }
+
     /// The ledger entry of a verdict: who, why, on which run.
     fn verdict(&self, run: &str, item: &WorkItem, opinion: &Opinion) -> Result<Draft, WorkError> {
         let name = |error| WorkError::Seal(SealError::Name(error));
@@ -203,6 +242,15 @@ impl Work {
             observed_at: None,
             key: Some(ClientKey::parse(&key).map_err(name)?),
         })
+    }
+
+    /// The states that a held run was to lead from and to.
+    pub(super) fn held_states(&self, run: &str) -> Result<[Blake3; 2], WorkError> {
+        let bytes = self.runs.read(run, HELD_FILE)?.unwrap_or_default();
+        let (document, _) = parse(&bytes, &Limits { max_bytes: usize::MAX });
+        let receipt: Option<Receipt> = document.and_then(|document| part(document.root(), "receipt"));
+        let receipt = receipt.ok_or_else(|| WorkError::Damaged(self.runs.folder(run).join(HELD_FILE)))?;
+        Ok([receipt.before_hash, receipt.after_hash])
     }
 
     /// A held run as it was, and the name of its agent.
@@ -263,8 +311,8 @@ impl Work {
             admission: part::<Admission>(root, "admission"),
             connections: receipt.connections.as_slice().to_vec(),
             diff: String::from_utf8_lossy(&file(DIFF_FILE)?).into_owned(),
-            stdout: file("stdout.txt")?,
-            stderr: file("stderr.txt")?,
+            stdout: file(STDOUT_FILE)?,
+            stderr: file(STDERR_FILE)?,
         };
         Ok((ran, text("agent").unwrap_or_default().into_owned()))
     }

@@ -15,6 +15,7 @@ use crealeph_contracts::scalar::{ItemId, Text};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_contracts::work_item::AgentId;
 use crealeph_decision::work::{Dependent, Plan, plan};
+use crealeph_sandbox::Config;
 use crealeph_workspace::{Snapshot, changes_between};
 
 use super::branch::Branch;
@@ -127,6 +128,8 @@ impl Work {
         over: &mut dyn FnMut(&Reported),
     ) -> Result<Vec<Reported>, WorkError> {
         let root = self.workspace.path();
+        // Before anything is made there.
+        Config::new(self.state_dir()).check_view(root)?;
         let mut agents = BTreeMap::new();
         for item in items {
             paths::check(item, root)?;

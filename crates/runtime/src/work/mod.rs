@@ -1,6 +1,7 @@
 //! Work runs (agent-run): an agent changes a workspace under hard bounds and either succeeds whole or leaves no trace.
 
 mod branch;
+mod clean;
 mod commit;
 mod config;
 mod confine;
@@ -11,6 +12,7 @@ mod hold;
 mod inspect;
 mod interrupt;
 mod levels;
+mod objects;
 mod outcome;
 mod paths;
 mod presets;
@@ -28,6 +30,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crealeph_contracts::instant::{Instant, Timestamp};
 
+pub use clean::{Freed, Recent};
 pub use config::{WorkAgent, WorkConfig};
 pub use engine::{Recovered, Setup, Work, WorkError};
 pub use hold::{Opinion, Waits};

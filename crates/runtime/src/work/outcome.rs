@@ -27,6 +27,8 @@ const INTERRUPTED: &str = "the run was interrupted";
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
 pub(super) const RESULT_FILE: &str = "result.json";
 pub(super) const DIFF_FILE: &str = "change.diff";
+pub(super) const STDOUT_FILE: &str = "stdout.txt";
+pub(super) const STDERR_FILE: &str = "stderr.txt";
 /// The entry of a receipt, kept beside it until the ledger has it.
 pub(super) const ENTRY_FILE: &str = "entry.json";
 
@@ -276,8 +278,8 @@ fn files(ran: &Ran, sealed: &Sealed, result: &Valid<RunResult>) -> Vec<RunFile> 
     all.push((RESULT_FILE.to_owned(), line(&ran.item, result).into_bytes(), false));
     let outputs = [
         (DIFF_FILE, ran.diff.clone().into_bytes()),
-        ("stdout.txt", bounded(&ran.stdout)),
-        ("stderr.txt", bounded(&ran.stderr)),
+        (STDOUT_FILE, bounded(&ran.stdout)),
+        (STDERR_FILE, bounded(&ran.stderr)),
     ];
     all.extend(outputs.into_iter().map(|(name, bytes)| (name.to_owned(), bytes, false)));
     all

@@ -55,11 +55,6 @@ pub(super) fn missing(
     state: &State,
     is_there: impl Fn(&str) -> bool,
 ) -> Vec<String> {
-    let is_in = |path: &str| {
-        let inside = format!("{path}/");
-        let is_file = |known: &str| known == path || known.starts_with(&inside);
-        path.is_empty() || state.entries().keys().any(|known| is_file(known.as_str()))
-    };
     let named = relative(files, workspace).filter_map(Result::ok);
-    named.filter(|path| !is_in(path) && !is_there(path)).collect()
+    named.filter(|path| !path.is_empty() && !state.holds(path) && !is_there(path)).collect()
 }

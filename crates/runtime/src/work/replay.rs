@@ -113,8 +113,13 @@ impl Recorded {
         if receipt.status != ReceiptStatus::Succeeded || receipt.phase != Phase::Run {
             return Err(ReplayError::NotASuccess(receipt.id.to_string()));
         }
-        let archive = folder.parent().and_then(Path::parent).and_then(Archive::open);
-        let archive = archive.ok_or_else(|| ReplayError::NoArchive(folder.clone()))?;
+        let place = folder.parent().and_then(Path::parent);
+        let archive = place.and_then(Archive::open).ok_or_else(|| ReplayError::NoArchive(folder.clone()))?;
+        // In a workspace, what is git's is read from the repository around it; an export holds everything itself.
+        let archive = match place.and_then(Path::parent) {
+            Some(workspace) => archive.with_git(super::objects::of(workspace)),
+            None => archive,
+        };
         let before = archive.kept(StateHash::from_digest(receipt.before_hash))?;
         let after = archive.kept(StateHash::from_digest(receipt.after_hash))?;
         Ok(Recorded { receipt, archive, before, after, folder })

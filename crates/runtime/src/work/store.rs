@@ -38,13 +38,29 @@ pub(super) enum Event {
     /// A run's files are written; what is left is this publish.
     Prepared { run: String, publish: String, finished: Box<Finished> },
     /// A run waits for a verdict.
-    Held { run: String, item: String, batch: String, publish: String, at: String },
+    Held {
+        run: String,
+        item: String,
+        batch: String,
+        publish: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        branch: Option<HeldBranch>,
+        at: String,
+    },
     /// Somebody gave it.
     Judged { run: String, approved: bool, who: String, why: String, at: String },
     /// A run is over.
     Finished(Box<Finished>),
     /// Its receipt is in the ledger.
     Recorded { run: String, entry: String },
+}
+
+/// The branch that a held change is to go to.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(super) struct HeldBranch {
+    pub(super) name: String,
+    /// The commit that it was at when the change was held.
+    pub(super) tip: String,
 }
 
 /// How a run ended.
@@ -272,6 +288,20 @@ impl Locked<'_> {
         sync(&self.runs.folder)
     }
 
+    /// Removes files of a run, where they are there, and tells how much they held; with `is_dry` it only tells.
+    pub(super) fn remove(&self, run: &str, names: &[&str], is_dry: bool) -> Result<u64, RunsError> {
+        let mut bytes = 0;
+        for name in names {
+            let path = self.runs.folder(run).join(name);
+            let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+            bytes += metadata.len();
+            if !is_dry {
+                fs::remove_file(&path).map_err(failed("remove", &path))?;
+            }
+        }
+        Ok(bytes)
+    }
+
     /// Removes what processes that are gone left.
     pub(super) fn sweep(&self) -> Result<(), RunsError> {
         let owners = self.runs.folder.join(OWNERS);
@@ -326,6 +356,7 @@ pub(super) struct Waiting {
     pub(super) item: String,
     pub(super) batch: String,
     pub(super) publish: String,
+    pub(super) branch: Option<HeldBranch>,
     pub(super) at: String,
 }
 
@@ -363,9 +394,9 @@ impl History {
             Event::Prepared { run, publish, finished } => {
                 self.prepared.insert(run, (publish, *finished));
             }
-            Event::Held { run, item, batch, publish, at } => {
+            Event::Held { run, item, batch, publish, branch, at } => {
                 self.begun.remove(&run);
-                self.held.insert(run, Waiting { item, batch, publish, at });
+                self.held.insert(run, Waiting { item, batch, publish, branch, at });
             }
             Event::Judged { run, approved, who, why, at } => {
                 self.judged.insert(run, (approved, who, why, at));

@@ -45,7 +45,7 @@ pub(super) enum TestError {
     Keep(#[from] KeepError),
     #[error("the change could not be applied to a view of the workspace: {0}")]
     Apply(String),
-    #[error("the workspace cannot be listed")]
+    #[error("the workspace cannot be searched for what `hide` names")]
     Hidden(#[source] std::io::Error),
 }
 
@@ -112,7 +112,8 @@ impl TestPlace<'_> {
     /// A view of the workspace as it is now, with the change applied by a shell inside it.
     pub(super) fn changed_view(&self, changes: &[Change], cancel: &Cancel) -> Result<View, TestError> {
         let root = self.workspace.path();
-        let hidden = confine::hidden(root, &self.agent.hide, self.private).map_err(TestError::Hidden)?;
+        let hidden =
+            confine::hidden(self.workspace, &self.agent.hide, self.private).map_err(TestError::Hidden)?;
         let view = self.sandbox.open_view_hiding(root, &hidden)?;
         if changes.is_empty() {
             return Ok(view);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::bitmap;
+use super::paths::Paths;
 
 /// The bytes of an entry before its object id: ten numbers of four.
 const STAT_BYTES: usize = 40;
@@ -13,7 +14,7 @@ const NAME_LENGTH: u16 = 0x0fff;
 #[derive(Debug)]
 pub(super) struct Index {
     /// The paths of its entries, in its order.
-    pub(super) paths: Vec<Box<[u8]>>,
+    pub(super) paths: Paths,
     /// The index it builds on, where it is a split one.
     pub(super) link: Option<Link>,
 }
@@ -39,11 +40,9 @@ pub(super) fn parse(bytes: &[u8], digest_bytes: usize) -> Result<Index, &'static
         return Err("its version is not 2, 3 or 4");
     }
     let count = reader.number()?;
-    let mut paths: Vec<Box<[u8]>> = Vec::new();
+    let mut paths = Paths::default();
     for _ in 0..count {
-        let previous = paths.last().map(AsRef::as_ref).unwrap_or_default();
-        let path = reader.entry(version, digest_bytes, previous)?;
-        paths.push(path);
+        reader.entry(version, digest_bytes, &mut paths)?;
     }
     let link = reader.link(digest_bytes)?;
     Ok(Index { paths, link })
@@ -78,12 +77,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    fn entry(
-        &mut self,
-        version: u32,
-        digest_bytes: usize,
-        previous: &[u8],
-    ) -> Result<Box<[u8]>, &'static str> {
+    fn entry(&mut self, version: u32, digest_bytes: usize, paths: &mut Paths) -> Result<(), &'static str> {
         let before = self.rest.len();
         self.take(STAT_BYTES + digest_bytes)?;
         let flags = self.short()?;
@@ -92,10 +86,11 @@ impl<'a> Reader<'a> {
         }
         if version == 4 {
             let drop = self.offset()?;
+            let previous = paths.last();
             let keep = previous.len().checked_sub(drop).ok_or("a path drops more than there is")?;
-            let mut path = previous.get(..keep).unwrap_or_default().to_vec();
-            path.extend_from_slice(self.until_nul()?);
-            return Ok(path.into_boxed_slice());
+            let start = previous.get(..keep).unwrap_or_default().to_vec();
+            paths.push(&[&start, self.until_nul()?]);
+            return Ok(());
         }
         let length = usize::from(flags & NAME_LENGTH);
         let path = if length < usize::from(NAME_LENGTH) {
@@ -107,7 +102,8 @@ impl<'a> Reader<'a> {
         // One to eight NULs bring the entry to a multiple of eight bytes.
         let taken = before - self.rest.len();
         self.take(8 - taken % 8)?;
-        Ok(path.into())
+        paths.push(&[path]);
+        Ok(())
     }
 
     /// A number of variable length, as in git's pack offsets.
@@ -159,7 +155,7 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
-    fn text(paths: &[Box<[u8]>]) -> Vec<String> {
+    fn text(paths: &Paths) -> Vec<String> {
         paths.iter().map(|path| String::from_utf8(path.to_vec()).unwrap()).collect()
     }
 

@@ -3,12 +3,15 @@
 
 mod bitmap;
 mod index;
+pub(crate) mod objects;
+mod paths;
 
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use self::paths::Paths;
 use crate::path::{GIT, join};
 
 /// The largest index that is read.
@@ -41,19 +44,17 @@ pub enum GitError {
 #[derive(Debug, Default)]
 pub(crate) struct Tracked {
     /// Sorted by bytes; folders of a sparse index end in `/`.
-    paths: Vec<Box<[u8]>>,
+    paths: Paths,
 }
 
 impl Tracked {
     /// What the repository in `folder` tracks, if one is there. `prefix` is where the folder lies in the workspace.
     pub(crate) fn in_folder(folder: &Path, prefix: &str) -> Result<Option<Self>, GitError> {
         let Some(git) = git_folder(folder)? else { return Ok(None) };
-        let paths = entries(&git)?.into_iter().map(|path| {
-            let mut whole = if prefix.is_empty() { Vec::new() } else { join(prefix, "").into_bytes() };
-            whole.extend_from_slice(&path);
-            whole.into_boxed_slice()
-        });
-        Ok(Some(Tracked::sorted(paths.collect())))
+        let prefix = if prefix.is_empty() { String::new() } else { join(prefix, "") };
+        let mut paths = Paths::default();
+        entries(&git)?.iter().for_each(|path| paths.push(&[prefix.as_bytes(), path]));
+        Ok(Some(Tracked { paths: paths.sorted() }))
     }
 
     /// What the repository around a workspace tracks in it: the workspace's own, or one further up.
@@ -65,40 +66,34 @@ impl Tracked {
             if !prefix.is_empty() {
                 prefix.push(b'/');
             }
+            let all = entries(&git)?;
             if prefix.is_empty() {
-                return Ok(Tracked::sorted(entries(&git)?));
+                return Ok(Tracked { paths: all.sorted() });
             }
-            let within = |path: Box<[u8]>| path.strip_prefix(prefix.as_slice()).map(Into::into);
-            return Ok(Tracked::sorted(entries(&git)?.into_iter().filter_map(within).collect()));
+            let mut paths = Paths::default();
+            let within = all.iter().filter_map(|path| path.strip_prefix(prefix.as_slice()));
+            within.for_each(|path| paths.push(&[path]));
+            return Ok(Tracked { paths: paths.sorted() });
         }
         Ok(Tracked::default())
     }
 
-    fn sorted(mut paths: Vec<Box<[u8]>>) -> Self {
-        paths.sort_unstable();
-        paths.dedup();
-        Tracked { paths }
-    }
-
     /// Whether this very path is tracked.
     pub(crate) fn holds(&self, path: &[u8]) -> bool {
-        self.paths.binary_search_by(|held| held.as_ref().cmp(path)).is_ok() || self.in_sparse_folder(path)
+        self.paths.holds(path) || self.in_sparse_folder(path)
     }
 
     /// Whether anything under this folder is tracked, or the folder itself (a submodule).
     pub(crate) fn reaches_into(&self, folder: &[u8]) -> bool {
         let mut inside = folder.to_vec();
         inside.push(b'/');
-        let first = self.paths.partition_point(|held| held.as_ref() < inside.as_slice());
+        let first = self.paths.before(&inside);
         self.paths.get(first).is_some_and(|held| held.starts_with(&inside)) || self.holds(folder)
     }
 
     fn in_sparse_folder(&self, path: &[u8]) -> bool {
         let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-        slashes.into_iter().any(|at| {
-            let folder = path.get(..=at).unwrap_or_default();
-            self.paths.binary_search_by(|held| held.as_ref().cmp(folder)).is_ok()
-        })
+        slashes.into_iter().any(|at| self.paths.holds(path.get(..=at).unwrap_or_default()))
     }
 }
 
@@ -134,10 +129,10 @@ fn git_folder(folder: &Path) -> Result<Option<GitFolder>, GitError> {
 }
 
 /// The paths in a repository's index, those of a shared index included.
-fn entries(git: &GitFolder) -> Result<Vec<Box<[u8]>>, GitError> {
+fn entries(git: &GitFolder) -> Result<Paths, GitError> {
     let digest_bytes = digest_bytes(git)?;
     let path = git.own.join("index");
-    let Some(bytes) = whole_file(&path, MAX_INDEX_BYTES)? else { return Ok(Vec::new()) };
+    let Some(bytes) = whole_file(&path, MAX_INDEX_BYTES)? else { return Ok(Paths::default()) };
     let parse = |path: &Path, bytes: &[u8]| {
         index::parse(bytes, digest_bytes).map_err(|what| GitError::Index { path: path.to_owned(), what })
     };
@@ -148,10 +143,12 @@ fn entries(git: &GitFolder) -> Result<Vec<Box<[u8]>>, GitError> {
     let missing = GitError::Index { path: path.clone(), what: "the shared index it names is not there" };
     let shared_bytes = whole_file(&shared_path, MAX_INDEX_BYTES)?.ok_or(missing)?;
     let shared = parse(&shared_path, &shared_bytes)?;
-    let kept = (0_u64..).zip(shared.paths).filter(|(position, _)| !link.deleted.contains(position));
+    let kept = (0_u64..).zip(shared.paths.iter()).filter(|(position, _)| !link.deleted.contains(position));
     // An entry that replaces one of the shared index has no name of its own.
-    let own = parsed.paths.into_iter().filter(|path| !path.is_empty());
-    Ok(kept.map(|(_, path)| path).chain(own).collect())
+    let own = parsed.paths.iter().filter(|path| !path.is_empty());
+    let mut paths = Paths::default();
+    kept.map(|(_, path)| path).chain(own).for_each(|path| paths.push(&[path]));
+    Ok(paths)
 }
 
 /// How many bytes an object's id has in this repository.
@@ -190,7 +187,9 @@ mod tests {
     use super::*;
 
     fn tracked(paths: &[&str]) -> Tracked {
-        Tracked::sorted(paths.iter().map(|path| path.as_bytes().into()).collect())
+        let mut all = Paths::default();
+        paths.iter().for_each(|path| all.push(&[path.as_bytes()]));
+        Tracked { paths: all.sorted() }
     }
 
     #[test]
@@ -225,7 +224,7 @@ mod tests {
         let git = git_folder(&tree).unwrap().unwrap();
         assert_eq!(git.own, tree.join("../main/.git/worktrees/w"));
         assert_eq!(digest_bytes(&git).unwrap(), 32);
-        assert!(Tracked::in_folder(&tree, "").unwrap().is_some_and(|tracked| tracked.paths.is_empty()));
+        assert!(Tracked::in_folder(&tree, "").unwrap().is_some_and(|tracked| tracked.paths.get(0).is_none()));
         fs::write(tree.join(".git"), "gitdir: nowhere\n").unwrap();
         assert!(Tracked::in_folder(&tree, "").unwrap().is_none());
         fs::write(tree.join(".git"), "not a pointer").unwrap();

@@ -165,7 +165,8 @@ fn what_an_ignore_file_no_longer_hides_comes_to_light() {
             ("build/new", ChangeKind::Created),
         ],
     );
-    let paths: Vec<&str> = capsule.after().entries().keys().map(|path| path.as_str()).collect();
+    let entries = capsule.after().entries();
+    let paths: Vec<&str> = entries.keys().map(|path| path.as_str()).collect();
     assert_eq!(paths, ["build/.gitignore", "build/changed", "build/new", "build/old"]);
 }
 

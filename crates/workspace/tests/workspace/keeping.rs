@@ -1,11 +1,13 @@
 //! The store and the states in it: what is put is what comes back, or an error.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use crealeph_contracts::digest::{Blake3, ContentDigests};
 use crealeph_workspace::{
-    Archive, KeepError, StoreError, Workspace, state_of_everything, state_without_cache,
+    Archive, GitObjects, KeepError, StoreError, Workspace, state_of_everything, state_without_cache,
 };
 
 use crate::place::Place;
@@ -165,4 +167,110 @@ fn an_archive_replays_one_state_into_another() {
     assert_eq!(state_of_everything(&tree).unwrap(), *after.state());
     assert_eq!(state_without_cache(&place.at("")).unwrap().state(), after.state());
     assert!(Archive::open(&tree).is_none());
+}
+
+#[test]
+fn cleaning_leaves_what_the_needed_states_need() {
+    let place = Place::with(&[("a", "0"), ("same", "s")]);
+    let workspace = place.workspace();
+    let mut states = vec![workspace.snapshot().unwrap().state().clone()];
+    workspace.keep(&states[0]).unwrap();
+    for text in ["1", "2", "3"] {
+        place.write("a", text);
+        states.push(workspace.snapshot().unwrap().state().clone());
+        workspace.keep_after(&states[states.len() - 2], &states[states.len() - 1]).unwrap();
+    }
+    let hash = |at: usize| states[at].hash();
+    let restored = |at: usize| workspace.restore(hash(at), &Place::new().at("into")).is_ok();
+    // The third is written as the difference from the second, and that from the first.
+    let told = workspace.clean(&[hash(2), hash(3)].into(), true).unwrap();
+    assert_eq!((told.states, told.contents), (2, 2));
+    assert_eq!([0, 1, 2, 3].map(restored), [true; 4], "only told");
+    assert_eq!(workspace.clean(&[hash(2), hash(3)].into(), false).unwrap(), told);
+    assert_eq!([0, 1, 2, 3].map(restored), [false, false, true, true]);
+    assert!(matches!(workspace.kept(hash(0)), Err(KeepError::Unknown(_))));
+    assert_eq!(workspace.clean(&[hash(2), hash(3)].into(), false).unwrap().bytes, 0);
+    let told = workspace.clean(&[hash(2), hash(1)].into(), false).unwrap();
+    assert_eq!((told.states, told.contents), (1, 1));
+    assert_eq!([2, 3].map(restored), [true, false]);
+    // What was removed can be kept again.
+    workspace.keep_after(&states[2], &states[3]).unwrap();
+    assert_eq!([2, 3].map(restored), [true, true]);
+    fs::write(place.at(".crealeph/states").join(hash(3).to_string()), "no manifest").unwrap();
+    assert!(matches!(workspace.clean(&[hash(3)].into(), false), Err(KeepError::Damaged(_))));
+    assert!(restored(2));
+}
+
+/// A repository that has these blobs at these paths.
+fn git(blobs: &Arc<Mutex<BTreeMap<String, Vec<u8>>>>) -> GitObjects {
+    let (finding, reading) = (Arc::clone(blobs), Arc::clone(blobs));
+    let name = |bytes: &[u8]| ContentDigests::of(bytes).git_blob;
+    GitObjects {
+        find: Box::new(move |paths| {
+            let blobs = finding.lock().unwrap();
+            paths.iter().filter_map(|path| Some(((*path).to_owned(), name(blobs.get(*path)?)))).collect()
+        }),
+        read: Box::new(move |blob| {
+            Ok(reading.lock().unwrap().values().find(|bytes| name(bytes) == *blob).cloned())
+        }),
+    }
+}
+
+#[test]
+fn what_git_has_is_not_copied_and_comes_back_from_there() {
+    let place = Place::with(&[("same", "in git"), ("other", "edited"), ("d/new", "new"), ("twin", "in git")]);
+    let blobs = [("same", "in git"), ("other", "as committed")]
+        .map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
+    let blobs = Arc::new(Mutex::new(BTreeMap::from(blobs)));
+    let open = || place.workspace().with_git(git(&blobs));
+    let workspace = open();
+    let state = workspace.snapshot().unwrap().state().clone();
+    workspace.keep(&state).unwrap();
+    let is_copied = |text: &str| object(&place, &Blake3::of(text.as_bytes())).exists();
+    assert_eq!(["in git", "edited", "new"].map(is_copied), [false, true, true]);
+    let digest = Blake3::of(b"in git");
+    for workspace in [workspace, open()] {
+        assert!(workspace.store().contains(&digest));
+        assert_eq!(workspace.store().read(&digest, 10).unwrap(), b"in git");
+        assert_eq!(workspace.store().digests(&digest).unwrap(), ContentDigests::of(b"in git"));
+        let into = Place::new();
+        assert_eq!(workspace.restore(state.hash(), &into.at("tree")).unwrap(), state);
+        assert_eq!(fs::read_to_string(into.at("tree/twin")).unwrap(), "in git");
+    }
+    // An export holds everything itself.
+    let exported = Place::new();
+    let archive = Archive::open(&place.at(".crealeph")).unwrap().with_git(git(&blobs));
+    archive.export(&[state.hash()], &exported.at("export")).unwrap();
+    Archive::open(&exported.at("export")).unwrap().restore(&state, &exported.at("tree")).unwrap();
+    assert_eq!(state_of_everything(&exported.at("tree")).unwrap(), state);
+    // A content that is referred to stays so as long as a state needs it.
+    assert_eq!(open().clean(&[state.hash()].into(), false).unwrap().bytes, 0);
+    assert!(open().store().contains(&digest));
+    let reader = open();
+    assert!(reader.store().contains(&digest));
+    open().clean(&Default::default(), false).unwrap();
+    assert!(!reader.store().contains(&digest));
+    reader.keep(&state).unwrap();
+    assert_eq!(reader.restore(state.hash(), &exported.at("again")).unwrap(), state);
+}
+
+#[test]
+fn what_git_has_lost_is_told_by_its_path() {
+    let place = Place::with(&[("d/lost", "was in git"), ("kept", "too")]);
+    let blobs = Arc::new(Mutex::new(BTreeMap::from([("d/lost".to_owned(), b"was in git".to_vec())])));
+    let workspace = place.workspace().with_git(git(&blobs));
+    let state = workspace.snapshot().unwrap().state().clone();
+    workspace.keep(&state).unwrap();
+    blobs.lock().unwrap().clear();
+    let blob = ContentDigests::of(b"was in git").git_blob;
+    let told = |result: Result<(), KeepError>| result.unwrap_err().to_string();
+    let restored = told(workspace.restore(state.hash(), &Place::new().at("into")).map(drop));
+    let archive = Archive::open(&place.at(".crealeph")).unwrap().with_git(git(&blobs));
+    let exported = told(archive.export(&[state.hash()], &Place::new().at("export")));
+    for said in [restored, exported] {
+        assert!(said.contains("`d/lost`") && said.contains(blob.as_str()), "{said}");
+    }
+    // Without anybody who could ask git, it is as if it was not there.
+    let alone = place.workspace().restore(state.hash(), &Place::new().at("into"));
+    assert!(matches!(alone, Err(KeepError::Store(StoreError::Missing(_)))), "{alone:?}");
 }

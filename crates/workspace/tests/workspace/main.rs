@@ -12,6 +12,7 @@ mod capturing;
 mod comparing;
 mod ignoring;
 mod keeping;
+mod knowing;
 mod place;
 mod publishing;
 mod refusing;

@@ -16,8 +16,8 @@ Examples:
   crealeph work approve 0190a6f0 --reason 'reviewed with Ben'
   crealeph work reject 0190a6f0 --by ana --reason 'wrong place'
 
-An approved change is tested again where the workspace has moved since, and lands whole or not at all. Who said what, and
-when, is in the ledger.
+An approved change is tested again where the workspace, or the branch it goes to, has moved since, and lands whole or not at
+all. Who said what, and when, is in the ledger.
 
 Exit codes: 0 done, 1 the run does not wait, or its change could not land, 2 cannot be done.";
 

@@ -1,5 +1,6 @@
 //! `crealeph work`: work items, their runs and what proves them. One file per task; here they are only listed.
 
+mod clean;
 mod decide;
 mod display;
 mod from_tasks;
@@ -39,6 +40,7 @@ enum Task {
     /// Throw a held change away
     Reject(decide::Decide),
     Recover(decide::Recover),
+    Clean(clean::Clean),
     Plan(plan::PlanCommand),
     Verify(verify::Verify),
     Key(key::Key),
@@ -55,6 +57,7 @@ impl Work {
             Task::Show(command) => command.wants_json(),
             Task::Approve(command) | Task::Reject(command) => command.wants_json(),
             Task::Recover(command) => command.wants_json(),
+            Task::Clean(command) => command.wants_json(),
             Task::Plan(command) => command.json,
             Task::Verify(command) => command.wants_json(),
             Task::Diff(_) | Task::Key(_) | Task::Export(_) => false,
@@ -72,6 +75,7 @@ impl Work {
             Task::Approve(command) => command.run(true, output),
             Task::Reject(command) => command.run(false, output),
             Task::Recover(command) => command.run(output),
+            Task::Clean(command) => command.run(output),
             Task::Plan(command) => command.run(output),
             Task::Verify(command) => command.run(output),
             Task::Key(command) => command.run(output),

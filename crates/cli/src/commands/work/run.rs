@@ -104,7 +104,7 @@ impl Run {
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let publish = publish(&self.publish, self.hold)?;
+        let publish = publish(&self.publish)?;
         let is_in_words = self.what.contains(char::is_whitespace) && !Path::new(&self.what).exists();
         if self.agent.is_none() && is_in_words {
             return Err(Failure::NoItems(self.what));
@@ -185,14 +185,10 @@ fn default_jobs() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).min(8)
 }
 
-fn publish(text: &str, is_held: bool) -> Result<Publish, Failure> {
+fn publish(text: &str) -> Result<Publish, Failure> {
     match text.strip_prefix("branch:") {
         None if text == "tree" => Ok(Publish::Tree),
-        Some(name) if !name.is_empty() && !is_held => Ok(Publish::Branch(name.to_owned())),
-        Some(_) if is_held => Err(Failure::BadOption(
-            text.to_owned(),
-            "held: a branch waits for its merge by itself; leave --hold out",
-        )),
+        Some(name) if !name.is_empty() => Ok(Publish::Branch(name.to_owned())),
         _ => Err(Failure::BadOption(text.to_owned(), "`tree` or `branch:NAME` for --publish")),
     }
 }

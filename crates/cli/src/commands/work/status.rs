@@ -131,10 +131,11 @@ impl Diff {
 }
 
 fn print_diff(inspect: &Inspect, summary: &Summary, output: &mut Output) -> Result<Verdict, Failure> {
-    let diff = inspect.diff(&summary.run).map_err(WorkError::from)?.unwrap_or_default();
-    output.text(&diff)?;
-    if diff.is_empty() {
-        eprintln!("run {} changed nothing", summary.run);
+    let diff = inspect.diff(&summary.run).map_err(WorkError::from)?;
+    match diff.as_deref() {
+        Some("") => eprintln!("run {} changed nothing", summary.run),
+        Some(diff) => output.text(diff)?,
+        None => eprintln!("no diff of run {} is kept", summary.run),
     }
     Ok(Verdict::Good)
 }

@@ -249,11 +249,14 @@ fn check_stored(verified: &VerifiedReceipt, folder: &Path) -> Result<Against, St
         let file = File::open(path).ok()?;
         file.take(MAX_MANIFEST_BYTES).read_to_string(&mut text).ok().map(|_| text)
     };
-    let after = match read_state(&receipt.after_hash, &mut load) {
-        Err(finding) if finding.kind == Kind::Missing => return Ok(Against::Unchecked),
-        after => after?,
+    // One of them may have been cleaned away, where the other belongs to a newer run too.
+    let mut stored = |hash: &Blake3| match read_state(hash, &mut load) {
+        Err(finding) if finding.kind == Kind::Missing => Ok(None),
+        state => state.map(Some),
     };
-    let before = read_state(&receipt.before_hash, &mut load)?;
+    let (Some(before), Some(after)) = (stored(&receipt.before_hash)?, stored(&receipt.after_hash)?) else {
+        return Ok(Against::Unchecked);
+    };
     check_states(receipt, &before, &after)?;
     for artifact in receipt.artifacts.as_slice() {
         let path = artifact.path.as_str();

@@ -86,7 +86,7 @@ impl Editor {
 
 /// A state without one path.
 fn without(state: &State, path: &str) -> BTreeMap<TreePath, Node> {
-    let mut entries = state.entries().clone();
+    let mut entries = state.entries();
     entries.remove(&TreePath::parse(path).unwrap());
     entries
 }
@@ -182,5 +182,5 @@ fn a_save_elsewhere_is_merged() {
     prepared.publish().map(drop).unwrap();
     assert!(holds_edit(&folder.path().join("other")));
     let now = workspace.snapshot().unwrap();
-    assert_eq!(without(now.state(), "other"), state(&after()).entries().clone());
+    assert_eq!(without(now.state(), "other"), state(&after()).entries());
 }

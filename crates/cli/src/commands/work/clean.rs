@@ -1,0 +1,108 @@
+//! `crealeph work clean`: removes what old runs left beside their receipts.
+
+use std::time::Duration;
+
+use clap::Args;
+use crealeph_runtime::work::{Freed, Recent};
+use serde_json::json;
+
+use super::place::Place;
+use crate::commands::Verdict;
+use crate::failure::Failure;
+use crate::output::Output;
+
+const EXAMPLES: &str = "\
+Examples:
+  crealeph work clean --dry-run
+  crealeph work clean --older-than 2w
+  crealeph work clean --keep 20
+
+Of older runs, their diffs and the outputs of their agents go, and the states before and after them with the contents that no
+newer run needs: they cannot be replayed or exported any more. Receipts and their chain, work items, results, held runs,
+runs that are not over, and the newest run stay whole. So does what somebody wrote at the moment of a publish
+(`.crealeph/kept`). While a run is going on, states and contents are left for the next time.
+
+Exit codes: 0 done, 2 cannot be done.";
+
+/// Remove what old runs left: diffs, outputs, states and contents; never a receipt
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Clean {
+    /// Keep everything of the newest so many runs
+    #[arg(long, value_name = "N", conflicts_with = "older_than")]
+    keep: Option<usize>,
+
+    /// Clean runs that ended longer ago than this: a number with `m`, `h`, `d` or `w`
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = duration)]
+    older_than: Duration,
+
+    /// Only tell what would be removed
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Clean {
+    pub(super) fn wants_json(&self) -> bool {
+        self.place.at.json
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let recent = self.keep.map_or(Recent::Within(self.older_than), Recent::Newest);
+        let freed = self.place.open()?.clean(recent, self.dry_run)?;
+        let Freed { runs, states, contents, bytes, is_busy } = freed;
+        if self.place.at.json || !output.is_for_person() {
+            let told = json!({
+                "runs": runs,
+                "states": states,
+                "contents": contents,
+                "bytes": bytes,
+                "isDryRun": self.dry_run,
+                "isBusy": is_busy,
+            });
+            output.line(&told.to_string())?;
+        } else {
+            let word = if self.dry_run { "would be removed" } else { "removed" };
+            output.line(&format!(
+                "{word}: diffs and outputs of {runs} runs, {states} states, {contents} contents; {bytes} bytes"
+            ))?;
+        }
+        if is_busy {
+            eprintln!("a run is going on; its states and contents are left for the next time");
+        }
+        Ok(Verdict::Good)
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no time; write a number with `m`, `h`, `d` or `w`, as in `30d`");
+    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
+    let seconds = match unit {
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        "w" => 7 * 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_a_number_and_a_unit() {
+        for (text, seconds) in [("0m", 0), ("5m", 300), ("2h", 7_200), ("30d", 2_592_000), ("1w", 604_800)] {
+            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)));
+        }
+        for text in
+            ["", "d", "30", "-1d", "1y", "1.5h", "99999999999999999999d", "18446744073709551615w", "3ä"]
+        {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

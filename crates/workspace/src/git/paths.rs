@@ -1,0 +1,63 @@
+//! Many paths in one piece of memory: an index may hold a hundred thousand, and is read with every state.
+
+/// Paths one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Paths {
+    bytes: Vec<u8>,
+    /// Where each starts and ends.
+    spans: Vec<(u32, u32)>,
+}
+
+impl Paths {
+    /// Adds a path of these parts. An index is smaller than what a span can name.
+    pub(super) fn push(&mut self, parts: &[&[u8]]) {
+        let start = self.end();
+        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        self.spans.push((start, self.end()));
+    }
+
+    fn end(&self) -> u32 {
+        u32::try_from(self.bytes.len()).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn get(&self, at: usize) -> Option<&[u8]> {
+        let (start, end) = *self.spans.get(at)?;
+        self.bytes.get(start as usize..end as usize)
+    }
+
+    pub(super) fn last(&self) -> &[u8] {
+        self.spans.len().checked_sub(1).and_then(|at| self.get(at)).unwrap_or_default()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.spans.len()).filter_map(|at| self.get(at))
+    }
+
+    /// The same paths sorted by bytes, as git writes them but where an index is split.
+    pub(super) fn sorted(mut self) -> Self {
+        let bytes = &self.bytes;
+        let path = |span: &(u32, u32)| bytes.get(span.0 as usize..span.1 as usize).unwrap_or_default();
+        if !self.spans.is_sorted_by_key(path) {
+            self.spans.sort_unstable_by(|one, other| path(one).cmp(path(other)));
+        }
+        self
+    }
+
+    /// How many of these sorted paths come before one.
+    pub(super) fn before(&self, path: &[u8]) -> usize {
+        let (mut low, mut high) = (0, self.spans.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.get(middle).is_some_and(|held| held < path) {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        low
+    }
+
+    /// Whether one of these sorted paths is this one.
+    pub(super) fn holds(&self, path: &[u8]) -> bool {
+        self.get(self.before(path)) == Some(path)
+    }
+}
