@@ -16,6 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crealeph_contracts::scalar::TenantId;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::LedgerError;
@@ -77,6 +78,8 @@ fn connect(file: &Path, place: &Place, wait_ms: u64, flags: OpenFlags) -> Result
     let opened = Connection::open_with_flags(file, flags).and_then(|connection| {
         connection.busy_timeout(Duration::from_millis(wait_ms))?;
         connection.set_prepared_statement_cache_capacity(64);
+        // Else a statement over a partial index is compiled again for every value it is given.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.pragma_update(None, "cache_size", -16_000)?;
         Ok(connection)
     });

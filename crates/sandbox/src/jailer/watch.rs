@@ -296,11 +296,11 @@ fn process(pid: u32) -> Option<Process> {
 }
 
 /// The anonymous and shared memory of a process, shared pages counted by their share; its resident size
-/// where the kernel does not tell.
-fn exact_bytes(process: &Process) -> u64 {
-    let Ok(text) = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", process.pid)) else {
-        return process.resident_bytes;
-    };
+/// where the kernel does not tell. One that has ended since it was listed has none.
+fn exact_bytes(listed: &Process) -> u64 {
+    let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", listed.pid));
+    let Some(process) = process(listed.pid) else { return 0 };
+    let Ok(text) = rollup else { return process.resident_bytes };
     let kilobytes = |name: &str| {
         let line = text.lines().find(|l| l.starts_with(name))?;
         line.split_whitespace().nth(1)?.parse::<u64>().ok()
