@@ -285,9 +285,13 @@ pub(crate) fn facts_up_to(
         .flat_map(|(_, row)| SnapshotType::ALL.map(|kind| row.reach.get(kind)))
         .flatten()
         .collect();
-    let times: BTreeMap<Seq, Millis> = reads
-        .by_seqs(head, &reached.into_iter().collect::<Vec<_>>())?
-        .into_iter()
+    // Most of what the newest entries rest on are the newest entries.
+    let (near, far): (Vec<Seq>, Vec<Seq>) = reached.into_iter().partition(|seq| found.contains_key(seq));
+    let far = reads.by_seqs(head, &far)?;
+    let times: BTreeMap<Seq, Millis> = near
+        .iter()
+        .filter_map(|seq| found.get(seq))
+        .chain(&far)
         .map(|row| (row.stored.seq, row.stored.created_at))
         .collect();
     let (lineage, is_lineage_cut) = allowed_lineage(reads, head, robot, rows.iter().map(|(_, row)| row))?;
