@@ -236,7 +236,7 @@ impl Failure {
                 | WorkError::Overlap { .. }
                 | WorkError::Policy { .. }
                 | WorkError::NotHeld(_)
-                | WorkError::Runs(RunsError::Unknown(_)),
+                | WorkError::Runs(RunsError::Unknown(_) | RunsError::NoneYet),
             )
             | Failure::SnapshotEmpty(_)
             | Failure::Refused { .. }

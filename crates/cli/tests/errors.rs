@@ -226,6 +226,7 @@ fn each_mistake_has_its_answer() {
         ("USER= crealeph work approve nope --reason x", 2, "bad_name", "USER is not set; say who with --by"),
         ("crealeph work verify crealeph.toml", 2, "bad_key", "give the public key that you kept with --key"),
         ("crealeph ledger backup no/such/copy.db", 2, "ledger_failed", "no folder to write it into"),
+        ("crealeph work show", 1, "unknown_run", "there is no run in this workspace yet"),
         ("crealeph work show nope", 1, "unknown_run", "there is no run `nope` in this workspace; see"),
         ("crealeph work approve nope --reason x", 1, "unknown_run", "there is no run `nope`"),
         ("crealeph work run garbage", 1, "invalid", "`garbage` is not a valid list of work items"),

@@ -1,10 +1,8 @@
 //! What waits for the writer, and when a group of it is large enough to be committed.
 //!
-//! A durable commit costs much and carries any number of batches. Where the database is near, whoever comes while a
-//! group is being written joins it; that ends when nobody waits, when the group is large, or when its commit is a small
-//! part of its time already and more would only make the first ones wait. Where every question to the database is a
-//! message to a server, a group is asked about and written once, so it is gathered before: those who were answered last
-//! are given a moment to come back, as long as they keep coming. Whoever writes alone never waits for others.
+//! A durable commit costs much and carries any number of batches, so whoever comes while a group is being written joins
+//! it. That ends when nobody waits, when the group is large, or when its commit is a small part of its time already
+//! and more would only make the first ones wait. Whoever writes alone never waits for others.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::Receiver;
@@ -20,9 +18,6 @@ const GROUP_ENTRIES: usize = 4_096;
 const GROUP_BYTES: usize = 16 << 20;
 /// A group is closed when writing it has taken this many times what a commit takes.
 const COMMITS_WORTH: u32 = 6;
-/// How long a gap between those who come back may be, and how long they are waited for, in commits.
-const MAX_GAP: Duration = Duration::from_micros(200);
-const GATHERING: u32 = 2;
 /// How much that belongs to other groups is put aside while one is being written.
 const MAX_ASIDE: usize = 1_024;
 
@@ -31,10 +26,6 @@ pub(crate) struct Queue<'a> {
     waiting: VecDeque<Job>,
     /// What a commit takes, as far as is known.
     commit: Duration,
-    /// The database is far away.
-    is_far: bool,
-    /// How many waited or were answered when the last group ended.
-    around: usize,
 }
 
 /// What is written together.
@@ -44,16 +35,14 @@ pub(crate) struct Group {
     /// It changes no log, only leases, which need not survive what their holders do not.
     pub is_leases_only: bool,
     start: Instant,
-    jobs: usize,
     entries: usize,
     bytes: usize,
-    is_closed: bool,
 }
 
 impl Group {
     fn is_full(&self, commit: Duration) -> bool {
         let is_large = self.entries >= GROUP_ENTRIES || self.bytes >= GROUP_BYTES;
-        self.is_closed || is_large || (self.entries > 0 && self.start.elapsed() > commit * COMMITS_WORTH)
+        is_large || (self.entries > 0 && self.start.elapsed() > commit * COMMITS_WORTH)
     }
 
     fn takes(&self, job: &Job) -> bool {
@@ -63,8 +52,8 @@ impl Group {
 }
 
 impl<'a> Queue<'a> {
-    pub(crate) fn new(jobs: &'a Receiver<Job>, is_far: bool) -> Queue<'a> {
-        Queue { jobs, waiting: VecDeque::new(), commit: Duration::ZERO, is_far, around: 0 }
+    pub(crate) fn new(jobs: &'a Receiver<Job>) -> Queue<'a> {
+        Queue { jobs, waiting: VecDeque::new(), commit: Duration::ZERO }
     }
 
     /// Waits until there is something to write, and opens a group for it; `None` when every sender is gone.
@@ -72,23 +61,13 @@ impl<'a> Queue<'a> {
         if self.waiting.is_empty() {
             self.waiting.push_back(self.jobs.recv().ok()?);
         }
-        self.waiting.extend(self.jobs.try_iter().take(MAX_ASIDE));
-        if self.is_far {
-            self.gather();
-        }
+        self.waiting.extend(self.jobs.try_iter().take(MAX_ASIDE.saturating_sub(self.waiting.len())));
         let tenant_id = match self.waiting.front() {
             Some(first) if !spans_tenants => Some(first.tenant_id.clone()),
             _ => None,
         };
-        let mut group = Group {
-            tenant_id,
-            is_leases_only: false,
-            start: Instant::now(),
-            jobs: 0,
-            entries: 0,
-            bytes: 0,
-            is_closed: false,
-        };
+        let mut group =
+            Group { tenant_id, is_leases_only: false, start: Instant::now(), entries: 0, bytes: 0 };
         group.is_leases_only = self.waiting.iter().filter(|job| group.takes(job)).all(Job::is_lease);
         Some(group)
     }
@@ -112,25 +91,11 @@ impl<'a> Queue<'a> {
                 joining.push(job);
             }
         }
-        group.jobs += joining.len();
-        group.is_closed = self.is_far;
         joining
     }
 
-    /// How long the commit of a group took.
-    pub(crate) fn committed(&mut self, group: &Group, took: Duration) {
+    /// How long a commit took.
+    pub(crate) fn committed(&mut self, took: Duration) {
         self.commit = (self.commit * 3 + took) / 4;
-        self.waiting.extend(self.jobs.try_iter().take(MAX_ASIDE.saturating_sub(self.waiting.len())));
-        self.around = self.waiting.len() + group.jobs;
-    }
-
-    fn gather(&mut self) {
-        let end = Instant::now() + self.commit * GATHERING;
-        while self.waiting.len() < self.around && Instant::now() < end {
-            match self.jobs.recv_timeout(MAX_GAP) {
-                Ok(job) => self.waiting.push_back(job),
-                Err(_) => break,
-            }
-        }
     }
 }

@@ -208,8 +208,6 @@ pub(crate) trait Writer: Send {
         is_leases_only: bool,
         work: Work<'_>,
     ) -> Result<(), Unwritten>;
-    /// Whether every question to the database is a message to a server.
-    fn is_far(&self) -> bool;
     /// Whether one transaction may span tenants.
     fn spans_tenants(&self) -> bool;
     /// Tells other processes that the tenant's log has grown; best effort, after the commit.

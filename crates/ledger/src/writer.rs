@@ -98,7 +98,7 @@ fn write_groups(
     answering: Option<SyncSender<Vec<Reply>>>,
 ) {
     let mut memory = Memory { clock, ids: IdSource::default(), ends: BTreeMap::new() };
-    let mut queue = Queue::new(jobs, writer.is_far());
+    let mut queue = Queue::new(jobs);
     while let Some(group) = queue.next_group(writer.spans_tenants()) {
         let mut together = Together::default();
         let written = together.write(writer.as_mut(), group, &mut queue, &mut memory);
@@ -191,7 +191,7 @@ impl Together {
             commit_start = Instant::now();
             Ok(())
         });
-        queue.committed(&group, commit_start.elapsed());
+        queue.committed(commit_start.elapsed());
         match (written, only) {
             (Err(Unwritten::Unknown(error)), Some(tenant)) => settle(writer, &tenant, &self.shares, error),
             (Err(Unwritten::Nothing(error) | Unwritten::Unknown(error)), _) => Err(error),

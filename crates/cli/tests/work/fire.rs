@@ -94,6 +94,7 @@ fn the_discarded_change_can_be_looked_at() {
     let line = world.run_one(item("w", "echo four >> a.txt; exit 1"));
     let run = line["receipt_id"].as_str().unwrap();
     let shown = world.crealeph(&["work", "show", run, "--diff"]);
+    assert_eq!(world.crealeph(&["work", "diff"]).stdout, shown.stdout, "the newest run is meant");
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(shown.contains("+four") && shown.contains("a/a.txt"), "{shown}");
     assert_eq!(world.read("a.txt"), "one\ntwo\nthree\n");

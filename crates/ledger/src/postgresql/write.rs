@@ -118,10 +118,6 @@ impl Writer for PostgresWriter {
         Err(Unwritten::Nothing(last))
     }
 
-    fn is_far(&self) -> bool {
-        true
-    }
-
     fn spans_tenants(&self) -> bool {
         false
     }

@@ -70,10 +70,6 @@ impl Writer for SqliteWriter {
         })
     }
 
-    fn is_far(&self) -> bool {
-        false
-    }
-
     fn spans_tenants(&self) -> bool {
         true
     }

@@ -156,7 +156,7 @@ impl WorkError {
             WorkError::Open(_) | WorkError::Snapshot(_) | WorkError::Publish(_) | WorkError::Keep(_) => {
                 "workspace"
             }
-            WorkError::Runs(RunsError::Unknown(_)) => "unknown_run",
+            WorkError::Runs(RunsError::Unknown(_) | RunsError::NoneYet) => "unknown_run",
             WorkError::Runs(_) | WorkError::Damaged(_) => "runs",
             WorkError::Seal(_) | WorkError::Signer(_) => "receipt",
             WorkError::Sandbox(error) => error.code(),

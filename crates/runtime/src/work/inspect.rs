@@ -112,12 +112,16 @@ impl Inspect {
         over.chain(held).chain(begun).collect()
     }
 
-    /// The run that a word means: its id, the start of it, or the newest run of an item.
+    /// The run that a word means: its id, the start of it, or the newest run of an item. Without a word, the newest of all.
     ///
     /// # Errors
     /// When there is none, or the start is that of several.
-    pub fn find(&self, word: &str) -> Result<Summary, RunsError> {
-        let all = self.all();
+    pub fn find(&self, word: Option<&str>) -> Result<Summary, RunsError> {
+        let mut all = self.all();
+        let Some(word) = word else {
+            all.retain(|summary| summary.item.is_some());
+            return all.pop().ok_or(RunsError::NoneYet);
+        };
         let by_item = all.iter().rev().find(|summary| summary.item.as_deref() == Some(word));
         let mut by_start = all.iter().filter(|summary| !word.is_empty() && summary.run.starts_with(word));
         let by_start = match (by_start.next(), by_start.next()) {

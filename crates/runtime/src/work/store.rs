@@ -110,6 +110,9 @@ pub enum RunsError {
     /// There is no such run.
     #[error("there is no run `{0}` in this workspace; see `crealeph work status`")]
     Unknown(String),
+    /// No item was run.
+    #[error("there is no run in this workspace yet; see `crealeph work run --help`")]
+    NoneYet,
 }
 
 fn failed<'p>(action: &'static str, path: &'p Path) -> impl Fn(io::Error) -> RunsError + 'p {

@@ -57,7 +57,7 @@ impl Decide {
         if self.reason.trim().is_empty() {
             return Err(Failure::BadOption(self.reason, "a reason; say why with --reason"));
         }
-        let run = super::status::open(&self.place)?.find(&self.run).map_err(WorkError::from)?.run;
+        let run = super::status::open(&self.place)?.find(Some(&self.run)).map_err(WorkError::from)?.run;
         let work = self.place.open()?;
         let opinion = Opinion { is_approved, who, why: self.reason };
         let (line, has_landed) = work.decide(&run, &opinion)?;

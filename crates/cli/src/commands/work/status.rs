@@ -12,10 +12,11 @@ use crate::output::Output;
 const EXAMPLES: &str = "\
 Examples:
   crealeph work status
+  crealeph work show
   crealeph work show 0190a6f0 --diff
   crealeph work diff fix-parser
 
-A run is named by its id, by the start of it, or by its item, whose newest run is meant.
+A run is named by its id, by the start of it, or by its item, whose newest run is meant. Without a name it is the newest.
 
 Exit codes: 0 shown, 1 there is no such run, 2 cannot be shown.";
 
@@ -35,8 +36,8 @@ pub(super) struct Status {
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Show {
-    /// The run
-    run: String,
+    /// The run [default: the newest]
+    run: Option<String>,
 
     /// Print what it changed, or what of it was discarded
     #[arg(long)]
@@ -50,8 +51,8 @@ pub(super) struct Show {
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Diff {
-    /// The run
-    run: String,
+    /// The run [default: the newest]
+    run: Option<String>,
 
     #[command(flatten)]
     place: Place,
@@ -96,7 +97,7 @@ impl Show {
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let inspect = open(&self.place)?;
-        let summary = inspect.find(&self.run).map_err(WorkError::from)?;
+        let summary = inspect.find(self.run.as_deref()).map_err(WorkError::from)?;
         if self.diff {
             return print_diff(&inspect, &summary, output);
         }
@@ -125,7 +126,7 @@ impl Show {
 impl Diff {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let inspect = open(&self.place)?;
-        let summary = inspect.find(&self.run).map_err(WorkError::from)?;
+        let summary = inspect.find(self.run.as_deref()).map_err(WorkError::from)?;
         print_diff(&inspect, &summary, output)
     }
 }
