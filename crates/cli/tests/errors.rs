@@ -303,7 +303,11 @@ fn a_misspelt_name_in_the_configuration_is_answered_with_the_nearest() {
         ("[agents.'b@1']\nkind = 'exmple'", "build request.json", "did you mean `example`?"),
         ("[agents.'b@1']\nkind = 'example'\ntimeout = 1", "agent check b@1", "did you mean `timeout_ms`?"),
         ("[work.agent.a]", "work run items.json", "did you mean `agents`?"),
-        ("[work.agents.a]\nagent_id = 'agent-1'\ncomand = 'x'", "work run items.json", "`command`"),
+        (
+            "[work.agents.a]\nagent_id = 'agent-1'\ncomand = 'x'",
+            "work run items.json",
+            "did you mean `command`?",
+        ),
         ("not toml", "ledger list", "`crealeph.toml` is not TOML"),
     ]);
     let mut faults = Vec::new();

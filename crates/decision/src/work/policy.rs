@@ -1,15 +1,13 @@
 //! Whether a work run that is bound to a robot may start (R32): the policy is asked for `work.run`, on what the ledger
 //! knows of the robot, before anything does. A run that is bound to none is not asked for.
 
-use crealeph_contracts::PolicyInput;
 use crealeph_contracts::PolicyOutput;
-use crealeph_contracts::agent_input::ContractVersion;
-use crealeph_contracts::instant::{Instant, Timestamp};
+use crealeph_contracts::instant::Instant;
 use crealeph_contracts::json::JsonObject;
-use crealeph_contracts::policy_input::IntelligenceSnapshot;
 use crealeph_contracts::policy_output::Decision;
-use crealeph_contracts::scalar::{ActionName, Literal, RobotId, TenantId};
+use crealeph_contracts::scalar::{ActionName, Literal, TenantId};
 
+use crate::builder::decide::policy_question;
 use crate::policy::{Rules, evaluate};
 use crate::snapshot::Snapshot;
 
@@ -23,7 +21,6 @@ pub struct NotAllowed(pub String);
 /// Asks for `work.run`; `snapshot` is what is known of the robot, if anything counts.
 pub fn may_run(
     tenant: &TenantId,
-    robot: &RobotId,
     snapshot: Option<&Snapshot>,
     rules: &Rules,
     now: Instant,
@@ -36,19 +33,7 @@ pub fn may_run(
     };
     let object = JsonObject::parse(&snapshot.to_json())
         .ok_or_else(|| NotAllowed("its snapshot nests too deep; append flatter payloads".to_owned()))?;
-    let input = PolicyInput {
-        tenant_id: tenant.clone(),
-        robot_id: robot.clone(),
-        policy_contract_version: ContractVersion::V1,
-        evaluated_at: Timestamp::from(now),
-        coherence_status: snapshot.coherence.status,
-        snapshot_at: snapshot.snapshot_at.clone(),
-        intelligence_snapshot: IntelligenceSnapshot::new(object),
-        ledger_recency: snapshot.recency(),
-        requested_action: Some(ActionName::from(WORK_RUN)),
-        requested_objective: None,
-        thresholds: rules.thresholds().clone(),
-    };
+    let input = policy_question(tenant, snapshot, object, rules, ActionName::from(WORK_RUN), now);
     let output = evaluate(&input, rules);
     match output.decision {
         Decision::Allow => Ok(output),

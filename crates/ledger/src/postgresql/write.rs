@@ -155,7 +155,8 @@ impl InPostgres<'_> {
         if !leases.is_empty() {
             let names: Vec<String> = leases.iter().map(|name| literal(name.as_str())).collect();
             sql += &format!(
-                "; SELECT name, holder, token, until, ttl FROM leases WHERE tenant = {tenant_text} AND name IN ({})",
+                "; SELECT name, holder, token, until, ttl FROM leases WHERE tenant = {tenant_text} AND name IN ({}) \
+                 FOR UPDATE",
                 names.join(", ")
             );
         }

@@ -257,8 +257,14 @@ impl Builder {
     fn unknown_agent(&self, asked: &Asked, settings: &Settings) -> Answer {
         let known = self.agents.versions().filter(|version| settings.allows(version));
         let known: Vec<String> = known.map(|version| format!("`{version}`")).collect();
-        let known = if known.is_empty() { "none is configured".to_owned() } else { known.join(", ") };
-        let detail = format!("there is no agent `{}`; name one of: {known}", asked.request.agent_version);
+        let advice = match known.is_empty() {
+            true => {
+                "add it to `crealeph.toml` as `[agents.\"NAME\"]`, or use `crealeph init` for a first one"
+                    .to_owned()
+            }
+            false => format!("name one of: {}", known.join(", ")),
+        };
+        let detail = format!("there is no agent `{}`; {advice}", asked.request.agent_version);
         invalid(Some(asked), detail)
     }
 

@@ -233,7 +233,10 @@ fn command(table: &Table<'_>) -> Result<Vec<String>, Wrong> {
         false => table.texts("command", 4096)?.into_iter().map(str::to_owned).collect(),
     };
     match command.first().is_none_or(|program| program.trim().is_empty()) {
-        true => Err("`command` names no program; write `command = [\"python3\", \"agent.py\"]`".to_owned()),
+        true => {
+            let advice = "`command` names no program; write `command = [\"python3\", \"agent.py\"]`";
+            Err(table.missing("command", advice))
+        }
         false => Ok(command),
     }
 }

@@ -94,7 +94,7 @@ impl Work {
         };
         // The ledger's time never goes back; freshness is not judged by a clock that did.
         let now = self.ledger.now().max(position.at).instant();
-        may_run(&self.tenant, &robot, snapshot.as_ref(), rules, now)
+        may_run(&self.tenant, snapshot.as_ref(), rules, now)
             .map_err(|NotAllowed(why)| WorkError::Policy { robot: robot.to_string(), why })?;
         self.robot = Some(robot);
         Ok(())
