@@ -63,7 +63,9 @@ pub(super) fn parse(bytes: &[u8]) -> Option<ProxyRequest> {
     let (line, headers) = head.split_once("\r\n")?;
     let mut words = line.split(' ');
     let (method, target, version) = (words.next()?, words.next()?, words.next()?);
-    if words.next().is_some() || !version.starts_with("HTTP/1.") {
+    // Some readers take a bare line feed for the end of a line.
+    let is_plain = head.split("\r\n").all(|line| !line.contains(|c: char| c.is_control() && c != '\t'));
+    if !is_plain || words.next().is_some() || !matches!(version, "HTTP/1.0" | "HTTP/1.1") {
         return None;
     }
     if method == "CONNECT" {
@@ -86,7 +88,7 @@ fn kept_headers(headers: &str) -> Option<(String, Body)> {
     for header in headers.split("\r\n").filter(|header| !header.is_empty()) {
         let (name, value) = header.split_once(':')?;
         let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic());
-        if !is_name || header.contains(['\r', '\n']) {
+        if !is_name {
             return None;
         }
         let name = name.to_ascii_lowercase();
@@ -201,9 +203,19 @@ mod tests {
             "A: b\rContent-Length: 1",
             "no colon",
             ": no name",
+            "A: \0",
         ] {
             let asked = format!("POST http://a.example/ HTTP/1.1\r\n{headers}\r\n\r\n");
             assert_eq!(plain(&asked), None, "{headers}");
+        }
+        for line in [
+            "GET http://a.example/\nHost:b.example HTTP/1.1",
+            "GET\nHost:b.example http://a.example/ HTTP/1.1",
+            "GET http://a.example/ HTTP/1.1\nHost:b.example",
+            "GET http://a.example/\tx HTTP/1.1\r",
+            "GET http://a.example/ HTTP/1.9",
+        ] {
+            assert_eq!(plain(&format!("{line}\r\nA: b\r\n\r\n")), None, "{line:?}");
         }
     }
 
