@@ -41,6 +41,16 @@ fn replay(world: &World, line: &Value) -> (i32, String) {
 }
 
 #[test]
+fn where_nothing_ran_nothing_is_made() {
+    let world = World::new();
+    let before = files(&world.at("."));
+    for arguments in [&["--dry-run"] as &[&str], &["--keep", "0"]] {
+        assert_eq!(clean(&world, arguments)["runs"], 0);
+    }
+    assert_eq!(files(&world.at(".")), before);
+}
+
+#[test]
 fn old_runs_lose_everything_but_what_proves_them() {
     let world = World::new();
     let (runs, state) = (three_runs(&world), world.state());

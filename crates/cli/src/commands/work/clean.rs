@@ -51,7 +51,11 @@ impl Clean {
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let recent = self.keep.map_or(Recent::Within(self.older_than), Recent::Newest);
-        let freed = self.place.open()?.clean(recent, self.dry_run)?;
+        // Opening makes what a run needs; where there was none, there is nothing to open and nothing to remove.
+        let freed = match super::status::open(&self.place)?.all().is_empty() {
+            true => Freed::default(),
+            false => self.place.open()?.clean(recent, self.dry_run)?,
+        };
         let Freed { runs, states, contents, bytes, is_busy } = freed;
         if self.place.at.json || !output.is_for_person() {
             let told = json!({
