@@ -99,3 +99,64 @@ impl<'a> Queue<'a> {
         self.commit = (self.commit * 3 + took) / 4;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
+    use crealeph_contracts::scalar::Name;
+
+    use super::*;
+    use crate::lease::{Change, Token};
+    use crate::pending::Answer;
+    use crate::writer::{Batch, Task};
+
+    fn send(to: &Sender<Job>, tenant: &str, task: Task) {
+        to.send(Job { tenant_id: TenantId::parse(tenant).unwrap(), task }).unwrap();
+    }
+
+    fn batch() -> Task {
+        Task::Append(Batch { entries: Vec::new(), fence: None, answer: Answer::pair().0 })
+    }
+
+    fn lease() -> Task {
+        let release = Change::Release { name: Name::parse("work").unwrap(), token: Token::new(1) };
+        Task::Lease(release, Answer::pair().0)
+    }
+
+    #[test]
+    fn a_group_of_leases_takes_no_entries() {
+        let (to, jobs) = channel();
+        let mut queue = Queue::new(&jobs);
+        queue.committed(Duration::from_secs(60));
+        send(&to, "a", lease());
+        let mut group = queue.next_group(true).unwrap();
+        assert!(group.is_leases_only);
+        assert_eq!(queue.joining(&mut group).len(), 1);
+        send(&to, "a", batch());
+        send(&to, "a", lease());
+        let late = queue.joining(&mut group);
+        assert!(late.len() == 1 && late.iter().all(Job::is_lease), "entries would be written without a sync");
+        let mut group = queue.next_group(true).unwrap();
+        assert!(!group.is_leases_only);
+        send(&to, "b", lease());
+        assert_eq!(queue.joining(&mut group).len(), 2);
+    }
+
+    #[test]
+    fn where_a_transaction_has_one_tenant_the_others_wait_their_turn() {
+        let (to, jobs) = channel();
+        let mut queue = Queue::new(&jobs);
+        queue.committed(Duration::from_secs(60));
+        for tenant in ["a", "b", "a", "c", "b"] {
+            send(&to, tenant, batch());
+        }
+        drop(to);
+        let mut groups = Vec::new();
+        while let Some(mut group) = queue.next_group(false) {
+            let jobs = queue.joining(&mut group);
+            groups.push(jobs.iter().map(|job| job.tenant_id.to_string()).collect::<String>());
+        }
+        assert_eq!(groups, ["aa", "bb", "c"]);
+    }
+}

@@ -171,7 +171,7 @@ impl Together {
     ) -> Result<(), LedgerError> {
         let only = group.tenant_id.clone();
         self.take(queue.joining(&mut group));
-        let mut commit_start = Instant::now();
+        let mut commit_start = None;
         let written = writer.transact(only.as_ref(), group.is_leases_only, &mut |transaction| {
             let mut heads = BTreeMap::new();
             (self.shares, self.changed) = (Vec::new(), Vec::new());
@@ -188,10 +188,13 @@ impl Together {
             for (tenant, change, _) in &self.changes {
                 self.changed.push(lease::apply(transaction, tenant, change, memory.clock)?);
             }
-            commit_start = Instant::now();
+            commit_start = Some(Instant::now());
             Ok(())
         });
-        queue.committed(commit_start.elapsed());
+        // A failure says nothing of what a commit takes, nor does one that need not be synced.
+        if let (Ok(()), Some(start), false) = (&written, commit_start, group.is_leases_only) {
+            queue.committed(start.elapsed());
+        }
         match (written, only) {
             (Err(Unwritten::Unknown(error)), Some(tenant)) => settle(writer, &tenant, &self.shares, error),
             (Err(Unwritten::Nothing(error) | Unwritten::Unknown(error)), _) => Err(error),
