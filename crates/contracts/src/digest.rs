@@ -47,8 +47,11 @@ macro_rules! digests {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let digits: String = self.0.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(hex_digit).collect();
-                f.write_str(&digits)
+                let mut digits = [0; 64];
+                for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
+                    pair.copy_from_slice(&[hex_digit(byte >> 4), hex_digit(byte & 15)]);
+                }
+                f.write_str(std::str::from_utf8(&digits).map_err(|_| fmt::Error)?)
             }
         }
 
@@ -180,8 +183,8 @@ impl ContentHasher {
     }
 }
 
-fn hex_digit(value: u8) -> char {
-    char::from(if value < 10 { b'0' + value } else { b'a' - 10 + value })
+fn hex_digit(value: u8) -> u8 {
+    if value < 10 { b'0' + value } else { b'a' - 10 + value }
 }
 
 fn hex_value(digit: u8) -> Option<u8> {
