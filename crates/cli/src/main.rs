@@ -23,6 +23,10 @@ mod render;
 
 use std::process::ExitCode;
 
+/// The ledger's writer hands much to its callers that they free, which the system's allocator is slow at.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     crealeph_sandbox::helper_main_if_requested();
     commands::run()

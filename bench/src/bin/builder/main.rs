@@ -24,6 +24,10 @@ use crealeph_runtime::configuration::Configuration;
 use crealeph_sandbox::Cancel;
 use peer::Peer;
 
+/// As the program has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// How long a contender's turn is, and how many turns it has.
 const TURN: Duration = Duration::from_secs(2);
 const TURNS: usize = 5;

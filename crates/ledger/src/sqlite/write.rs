@@ -2,6 +2,8 @@
 
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, TenantId};
+use rusqlite::config::DbConfig;
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, params};
 
 use super::failure::Place;
@@ -30,7 +32,11 @@ pub(super) struct SqliteWriter {
 }
 
 impl SqliteWriter {
-    pub(super) fn new(connection: Connection, place: Place) -> Result<SqliteWriter, LedgerError> {
+    pub(super) fn new(mut connection: Connection, place: Place) -> Result<SqliteWriter, LedgerError> {
+        let guarded = connection
+            .authorizer(Some(permits))
+            .and_then(|()| connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false));
+        guarded.map_err(|error| place.failure(&error))?;
         let mut writer = SqliteWriter { connection, place, is_synced: false };
         writer.set_synced(true)?;
         Ok(writer)
@@ -58,11 +64,10 @@ impl Writer for SqliteWriter {
     ) -> Result<(), Unwritten> {
         self.set_synced(!is_leases_only).map_err(Unwritten::Nothing)?;
         let nothing = |error: rusqlite::Error| Unwritten::Nothing(self.place.failure(&error));
-        self.connection.execute_batch("BEGIN IMMEDIATE").map_err(nothing)?;
+        execute(&self.connection, "BEGIN IMMEDIATE").map_err(nothing)?;
         let mut transaction = InSqlite { connection: &self.connection, place: &self.place };
-        let done = work(&mut transaction).and_then(|()| {
-            self.connection.execute_batch("COMMIT").map_err(|error| self.place.failure(&error))
-        });
+        let done = work(&mut transaction)
+            .and_then(|()| execute(&self.connection, "COMMIT").map_err(|error| self.place.failure(&error)));
         done.map_err(|error| {
             // A failed statement may have ended the transaction already; then there is nothing to roll back.
             let _ = self.connection.execute_batch("ROLLBACK");
@@ -76,6 +81,30 @@ impl Writer for SqliteWriter {
 
     /// Other processes see the file's data version change; there is nothing to send.
     fn announce(&mut self, _: &[TenantId]) {}
+}
+
+fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(|_| ())
+}
+
+/// What the writing connection may do, judged once, when a statement is compiled: add to a log, move its head, keep leases.
+/// The file's triggers judge every row of everyone else, which costs as much as inserting it.
+fn permits(context: AuthContext<'_>) -> Authorization {
+    let is_permitted = match context.action {
+        AuthAction::Select
+        | AuthAction::Read { .. }
+        | AuthAction::Function { .. }
+        | AuthAction::Transaction { .. }
+        | AuthAction::Pragma { .. }
+        | AuthAction::Insert { .. } => true,
+        AuthAction::Update { table_name, column_name } => match table_name {
+            "logs" => ["size", "last_at", "frontier"].contains(&column_name),
+            other => ["leases", "lease_tokens"].contains(&other),
+        },
+        AuthAction::Delete { table_name } => table_name == "leases",
+        _ => false,
+    };
+    if is_permitted { Authorization::Allow } else { Authorization::Deny }
 }
 
 struct InSqlite<'a> {
@@ -153,7 +182,7 @@ impl InSqlite<'_> {
 
     fn insert_rows(&self, addition: &Addition) -> rusqlite::Result<()> {
         let sql = format!(
-            "INSERT OR FAIL INTO entries (log, {ENTRY}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, \
+            "INSERT INTO entries (log, {ENTRY}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, \
              ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)"
         );
         let mut insert = self.connection.prepare_cached(&sql)?;
@@ -208,11 +237,13 @@ impl InSqlite<'_> {
             ];
             tile.execute(values)?;
         }
-        let sql = "UPDATE logs SET size = ?2, last_at = ?3, frontier = ?4 WHERE number = ?1";
+        let sql = "UPDATE logs SET size = ?2, last_at = ?3, frontier = ?4 WHERE number = ?1 AND size < ?2 AND last_at <= ?3";
         let mut log = self.connection.prepare_cached(sql)?;
         let size = head.frontier.size() as i64;
-        log.execute(params![head.number, size, head.last_at.get(), head.frontier.to_bytes()])?;
-        Ok(())
+        match log.execute(params![head.number, size, head.last_at.get(), head.frontier.to_bytes()])? {
+            1 => Ok(()),
+            moved => Err(rusqlite::Error::StatementChangedRows(moved)),
+        }
     }
 }
 
@@ -332,5 +363,52 @@ impl Transaction for InSqlite<'_> {
         leases.iter().try_for_each(|(name, token)| {
             leases::remove(self.connection, tenant, name, *token).map_err(|error| self.failed(&error))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Sqlite, connect};
+    use super::*;
+
+    fn writer(folder: &tempfile::TempDir) -> SqliteWriter {
+        let file = folder.path().join("ledger.db");
+        Sqlite::create(&file, 1_000).unwrap();
+        let place = Place::new(&file, 1_000);
+        let connection = connect(&file, &place, 1_000, rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap();
+        SqliteWriter::new(connection, place).unwrap()
+    }
+
+    #[test]
+    fn the_writer_itself_may_only_add() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = writer(&folder);
+        let refused = [
+            "UPDATE entries SET robot = 'x'",
+            "DELETE FROM entries",
+            "UPDATE edges SET child = 1",
+            "DELETE FROM tiles",
+            "UPDATE checkpoints SET note = ''",
+            "UPDATE logs SET origin = 'x'",
+            "DELETE FROM logs",
+            "DELETE FROM lease_tokens",
+            "DROP TRIGGER entries_stay",
+            "DROP TABLE entries",
+        ];
+        for sql in refused {
+            let error = writer.connection.execute(sql, []).unwrap_err();
+            assert!(error.to_string().contains("not authorized"), "{sql}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_head_never_moves_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(&folder);
+        let unmoved = writer.transact(None, false, &mut |transaction| {
+            let head = transaction.locked_head(&TenantId::parse("local").unwrap())?;
+            transaction.add(&Addition { rows: Vec::new(), edges: Vec::new(), tiles: Vec::new(), head })
+        });
+        assert!(matches!(unmoved, Err(Unwritten::Nothing(LedgerError::Failed { .. }))), "{unmoved:?}");
     }
 }
