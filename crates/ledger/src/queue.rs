@@ -2,7 +2,8 @@
 //!
 //! A durable commit costs much and carries any number of batches, so whoever comes while a group is being written joins
 //! it. That ends when nobody waits, when the group is large, or when its commit is a small part of its time already
-//! and more would only make the first ones wait. Whoever writes alone never waits for others.
+//! and more would only make the first ones wait. Who was answered together tends to come back together, so a group that
+//! is smaller than the last waits a moment for the others. Whoever writes alone never waits.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::Receiver;
@@ -18,6 +19,8 @@ const GROUP_ENTRIES: usize = 4_096;
 const GROUP_BYTES: usize = 16 << 20;
 /// A group is closed when writing it has taken this many times what a commit takes.
 const COMMITS_WORTH: u32 = 6;
+/// A smaller group than the last waits this part of what a commit takes for another to join.
+const PATIENCE: u32 = 8;
 /// How much that belongs to other groups is put aside while one is being written.
 const MAX_ASIDE: usize = 1_024;
 
@@ -26,6 +29,8 @@ pub(crate) struct Queue<'a> {
     waiting: VecDeque<Job>,
     /// What a commit takes, as far as is known.
     commit: Duration,
+    /// How many joined the last group that was synced.
+    last_joined: usize,
 }
 
 /// What is written together.
@@ -35,6 +40,7 @@ pub(crate) struct Group {
     /// It changes no log, only leases, which need not survive what their holders do not.
     pub is_leases_only: bool,
     start: Instant,
+    joined: usize,
     entries: usize,
     bytes: usize,
 }
@@ -53,7 +59,13 @@ impl Group {
 
 impl<'a> Queue<'a> {
     pub(crate) fn new(jobs: &'a Receiver<Job>) -> Queue<'a> {
-        Queue { jobs, waiting: VecDeque::new(), commit: Duration::ZERO }
+        Queue { jobs, waiting: VecDeque::new(), commit: Duration::ZERO, last_joined: 0 }
+    }
+
+    /// Whether somebody waits to be written for.
+    pub(crate) fn has_waiting(&mut self) -> bool {
+        self.waiting.extend(self.jobs.try_iter().take(usize::from(self.waiting.is_empty())));
+        !self.waiting.is_empty()
     }
 
     /// Waits until there is something to write, and opens a group for it; `None` when every sender is gone.
@@ -66,8 +78,14 @@ impl<'a> Queue<'a> {
             Some(first) if !spans_tenants => Some(first.tenant_id.clone()),
             _ => None,
         };
-        let mut group =
-            Group { tenant_id, is_leases_only: false, start: Instant::now(), entries: 0, bytes: 0 };
+        let mut group = Group {
+            tenant_id,
+            is_leases_only: false,
+            start: Instant::now(),
+            joined: 0,
+            entries: 0,
+            bytes: 0,
+        };
         group.is_leases_only = self.waiting.iter().filter(|job| group.takes(job)).all(Job::is_lease);
         Some(group)
     }
@@ -78,7 +96,14 @@ impl<'a> Queue<'a> {
         let mut aside = 0;
         while aside < MAX_ASIDE && !group.is_full(self.commit) {
             if aside == self.waiting.len() {
-                let Ok(job) = self.jobs.try_recv() else { break };
+                let is_expected =
+                    joining.is_empty() && group.joined < self.last_joined && !group.is_leases_only;
+                let next = if is_expected {
+                    self.jobs.recv_timeout(self.commit / PATIENCE).ok()
+                } else {
+                    self.jobs.try_recv().ok()
+                };
+                let Some(job) = next else { break };
                 self.waiting.push_back(job);
             }
             if self.waiting.get(aside).is_some_and(|job| !group.takes(job)) {
@@ -87,6 +112,7 @@ impl<'a> Queue<'a> {
             }
             if let Some(job) = self.waiting.remove(aside) {
                 let (entries, bytes) = job.size();
+                group.joined += 1;
                 (group.entries, group.bytes) = (group.entries + entries, group.bytes + bytes);
                 joining.push(job);
             }
@@ -94,8 +120,9 @@ impl<'a> Queue<'a> {
         joining
     }
 
-    /// How long a commit took.
-    pub(crate) fn committed(&mut self, took: Duration) {
+    /// How long the commit of a group took.
+    pub(crate) fn committed(&mut self, group: &Group, took: Duration) {
+        self.last_joined = group.joined;
         self.commit = (self.commit * 3 + took) / 4;
     }
 }
@@ -128,7 +155,7 @@ mod tests {
     fn a_group_of_leases_takes_no_entries() {
         let (to, jobs) = channel();
         let mut queue = Queue::new(&jobs);
-        queue.committed(Duration::from_secs(60));
+        queue.commit = Duration::from_secs(60);
         send(&to, "a", lease());
         let mut group = queue.next_group(true).unwrap();
         assert!(group.is_leases_only);
@@ -144,10 +171,33 @@ mod tests {
     }
 
     #[test]
+    fn who_was_answered_together_is_waited_for_and_nobody_else_is() {
+        let (to, jobs) = channel();
+        let mut queue = Queue::new(&jobs);
+        queue.commit = Duration::from_secs(100_000);
+        send(&to, "a", batch());
+        let mut alone = queue.next_group(true).unwrap();
+        assert_eq!(queue.joining(&mut alone).len(), 1);
+        assert!(queue.joining(&mut alone).is_empty(), "whoever writes alone does not wait");
+        queue.last_joined = 2;
+        send(&to, "a", batch());
+        let mut group = queue.next_group(true).unwrap();
+        assert_eq!(queue.joining(&mut group).len(), 1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(20));
+                send(&to, "a", batch());
+            });
+            assert_eq!(queue.joining(&mut group).len(), 1, "the other one is back");
+        });
+        assert!(queue.joining(&mut group).is_empty(), "nobody is missing");
+    }
+
+    #[test]
     fn where_a_transaction_has_one_tenant_the_others_wait_their_turn() {
         let (to, jobs) = channel();
         let mut queue = Queue::new(&jobs);
-        queue.committed(Duration::from_secs(60));
+        queue.commit = Duration::from_secs(60);
         for tenant in ["a", "b", "a", "c", "b"] {
             send(&to, tenant, batch());
         }

@@ -22,8 +22,6 @@ use crate::store::{Addition, Head, LeaseRow, Transaction, Unwritten, Writer};
 
 /// Of how many tenants a writing thread remembers the open end of the log.
 const MAX_ENDS: usize = 256;
-/// How many callers are answered by the writing thread itself.
-const MAX_OWN_REPLIES: usize = 4;
 /// How often the outcome of a broken commit is asked for.
 const OUTCOME_QUESTIONS: usize = 5;
 
@@ -88,8 +86,8 @@ pub(crate) fn run(writer: Box<dyn Writer>, jobs: &Receiver<Job>, clock: &Clock, 
     });
 }
 
-/// Waking many callers takes about as long as writing for them, so another thread does it while the next group is
-/// written; few are answered at once.
+/// Waking many callers takes about as long as writing for them, so another thread goes on with it as soon as somebody
+/// waits to be written for.
 fn write_groups(
     mut writer: Box<dyn Writer>,
     jobs: &Receiver<Job>,
@@ -103,13 +101,20 @@ fn write_groups(
         let mut together = Together::default();
         let written = together.write(writer.as_mut(), group, &mut queue, &mut memory);
         let Ended { replies, grown } = together.end(written);
-        match &answering {
-            Some(answering) if replies.len() > MAX_OWN_REPLIES => {
-                if let Err(SendError(replies)) = answering.send(replies) {
-                    replies.into_iter().for_each(Reply::give);
-                }
+        let mut replies = replies.into_iter();
+        while !queue.has_waiting()
+            && let Some(reply) = replies.next()
+        {
+            reply.give();
+        }
+        if let Some(answering) = &answering
+            && replies.len() > 0
+        {
+            if let Err(SendError(rest)) = answering.send(replies.collect()) {
+                rest.into_iter().for_each(Reply::give);
             }
-            _ => replies.into_iter().for_each(Reply::give),
+        } else {
+            replies.for_each(Reply::give);
         }
         if !grown.is_empty() {
             let grown: Vec<TenantId> = grown.into_iter().collect();
@@ -193,7 +198,7 @@ impl Together {
         });
         // A failure says nothing of what a commit takes, nor does one that need not be synced.
         if let (Ok(()), Some(start), false) = (&written, commit_start, group.is_leases_only) {
-            queue.committed(start.elapsed());
+            queue.committed(&group, start.elapsed());
         }
         match (written, only) {
             (Err(Unwritten::Unknown(error)), Some(tenant)) => settle(writer, &tenant, &self.shares, error),
