@@ -17,10 +17,17 @@ use crealeph_contracts::json::Limits as JsonLimits;
 use crealeph_contracts::scalar::TenantId;
 use crealeph_ledger::{Ledger, Location, Options};
 
+/// As the program has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Concurrent writers, and so the size of a batch on the plain side.
 const WRITERS: usize = 64;
 const ROWS: usize = 64_000;
 const SINGLE_COMMITS: usize = 1_500;
+/// How far before an entry the one lies that it rests on: a multiple of the writers, so that both are one writer's and
+/// come in their order.
+const STEP: usize = 2 * WRITERS;
 /// Rows that one side inserts before it is the other's turn.
 const TURN: usize = 8_000;
 
@@ -54,12 +61,12 @@ pub(crate) fn tenant() -> Outcome<TenantId> {
     Ok(TenantId::parse("local")?)
 }
 
-/// The entry of a number: a payload of some 200 bytes, a key, and an entry before it to rest on, nine steps deep at most.
+/// The entry of a number: a payload of some 200 bytes, a key, and an entry before it to rest on, seven steps deep at most.
 pub(crate) fn draft(number: usize) -> Outcome<Draft> {
     let kinds = ["signal", "fusion", "idea", "copy", "benchmark", "playbook", "task", "note"];
     let kind = kinds.get(number % 8).copied().unwrap_or("note");
-    let on = match number.checked_sub(100) {
-        Some(before) if number % 1_000 >= 100 => {
+    let on = match number.checked_sub(STEP) {
+        Some(before) if number % (8 * STEP) >= STEP => {
             format!(r#","lineage":{{"dependsOnLedgerIds":["key:k{before}"]}}"#)
         }
         _ => String::new(),
@@ -77,9 +84,7 @@ fn concurrent(ledger: &Ledger, numbers: Range<usize>) -> Outcome<Duration> {
     let tenant = tenant()?;
     let mut drafts: Vec<Vec<Draft>> = vec![Vec::new(); WRITERS];
     for number in numbers {
-        // A writer's own entries rest on each other in its order: 100 apart, and 100 apart belong to one writer.
-        let writer = number % 100 % WRITERS;
-        if let Some(own) = drafts.get_mut(writer) {
+        if let Some(own) = drafts.get_mut(number % WRITERS) {
             own.push(draft(number)?);
         }
     }
@@ -105,18 +110,17 @@ fn concurrent(ledger: &Ledger, numbers: Range<usize>) -> Outcome<Duration> {
 /// Ours and the plain side in turns, so that whatever else the machine does slows both: rates over all turns, and the
 /// median of the ratios of each turn.
 fn in_turns(ledger: &Ledger, mut plain: impl FnMut(Range<usize>) -> Outcome<Duration>) -> Outcome<Rates> {
-    // What a later entry rests on must be there, so the threads share the first hundred.
-    ledger.append(&tenant()?, (0..100).map(draft).collect::<Outcome<Vec<_>>>()?)?;
-    plain(0..100)?;
+    ledger.append(&tenant()?, (0..STEP).map(draft).collect::<Outcome<Vec<_>>>()?)?;
+    plain(0..STEP)?;
     let (mut ours, mut theirs, mut ratios) = (Duration::ZERO, Duration::ZERO, Vec::new());
-    for from in (100..ROWS).step_by(TURN) {
+    for from in (STEP..ROWS).step_by(TURN) {
         let numbers = from..ROWS.min(from + TURN);
         let (own, other) = (concurrent(ledger, numbers.clone())?, plain(numbers)?);
         (ours, theirs) = (ours + own, theirs + other);
         ratios.push(other.as_secs_f64() / own.as_secs_f64());
     }
     ratios.sort_by(f64::total_cmp);
-    let rate = |time: Duration| (ROWS - 100) as f64 / time.as_secs_f64();
+    let rate = |time: Duration| (ROWS - STEP) as f64 / time.as_secs_f64();
     let ratio = ratios.get(ratios.len() / 2).copied().unwrap_or_default();
     Ok(Rates { ours: rate(ours), batched: rate(theirs), ratio })
 }
@@ -126,6 +130,18 @@ struct Rates {
     ours: f64,
     batched: f64,
     ratio: f64,
+}
+
+/// Appends entries in batches of as many as there are writers, from one thread; entries per second.
+fn in_batches(ledger: &Ledger, numbers: Range<usize>) -> Outcome<f64> {
+    let (tenant, count) = (tenant()?, numbers.len());
+    let drafts = numbers.map(draft).collect::<Outcome<Vec<_>>>()?;
+    let batches: Vec<Vec<Draft>> = drafts.chunks(WRITERS).map(<[Draft]>::to_vec).collect();
+    let start = Instant::now();
+    for batch in batches {
+        ledger.append(&tenant, batch)?;
+    }
+    Ok(count as f64 / start.elapsed().as_secs_f64())
 }
 
 /// Single appends, one after the other: the median and the 99th percentile.
@@ -154,11 +170,15 @@ fn proofs(ledger: &Ledger, count: u64) -> Outcome<f64> {
     Ok(count as f64 / start.elapsed().as_secs_f64())
 }
 
-fn report(rates: &Rates, single: f64, latency: (Duration, Duration), proofs: f64) {
+fn report(rates: &Rates, own_batches: f64, single: f64, latency: (Duration, Duration), proofs: f64) {
     let Rates { ours, batched, ratio } = rates;
     println!("| what | per second | ours is |");
     println!("|---|---:|---:|");
     println!("| our append: hashed, indexed, idempotent, Merkle-logged | {ours:.0} | |");
+    println!(
+        "| the same from one writer, {WRITERS} to a batch | {own_batches:.0} | {:.2} of plain inserts |",
+        own_batches / batched
+    );
     println!("| plain inserts of the same rows, {WRITERS} to a commit | {batched:.0} | {ratio:.2} of it |");
     println!("| plain inserts, one to a commit | {single:.0} | {:.1} times it |", ours / single);
     println!("| inclusion proofs | {proofs:.0} | |");
@@ -170,10 +190,11 @@ fn sqlite(folder: &Path) -> Outcome<()> {
     let ledger = Ledger::init(&Location::File(file.clone()), Options::default())?;
     let mut batched = plain::Sqlite::new(&file, &folder.join("batched.db"))?;
     let rates = in_turns(&ledger, |numbers| batched.insert(numbers, WRITERS))?;
-    let latency = latencies(&ledger, ROWS, 500)?;
+    let own_batches = in_batches(&ledger, ROWS..ROWS + TURN)?;
+    let latency = latencies(&ledger, ROWS + TURN, 500)?;
     let proofs = proofs(&ledger, 5_000)?;
     let time = plain::Sqlite::new(&file, &folder.join("single.db"))?.insert(0..SINGLE_COMMITS, 1)?;
-    report(&rates, SINGLE_COMMITS as f64 / time.as_secs_f64(), latency, proofs);
+    report(&rates, own_batches, SINGLE_COMMITS as f64 / time.as_secs_f64(), latency, proofs);
     Ok(())
 }
 
@@ -184,9 +205,10 @@ fn postgresql(folder: &Path) -> Outcome<()> {
     let ledger = Ledger::init(&Location::parse(&server.url(&database)), options)?;
     let mut batched = plain::Postgres::new(server.superuser(&database), "batched")?;
     let rates = in_turns(&ledger, |numbers| batched.insert(numbers, WRITERS))?;
-    let latency = latencies(&ledger, ROWS, 500)?;
+    let own_batches = in_batches(&ledger, ROWS..ROWS + TURN)?;
+    let latency = latencies(&ledger, ROWS + TURN, 500)?;
     let proofs = proofs(&ledger, 2_000)?;
     let time = plain::Postgres::new(server.superuser(&database), "single")?.insert(0..SINGLE_COMMITS, 1)?;
-    report(&rates, SINGLE_COMMITS as f64 / time.as_secs_f64(), latency, proofs);
+    report(&rates, own_batches, SINGLE_COMMITS as f64 / time.as_secs_f64(), latency, proofs);
     Ok(())
 }
