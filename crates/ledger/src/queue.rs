@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crealeph_contracts::scalar::TenantId;
 
+use crate::store::Writer;
 use crate::writer::Job;
 
 /// A group is closed when it has this many entries.
@@ -26,6 +27,10 @@ const MAX_ASIDE: usize = 1_024;
 
 pub(crate) struct Queue<'a> {
     jobs: &'a Receiver<Job>,
+    /// Whether one transaction may span tenants.
+    spans_tenants: bool,
+    /// Whether it is better to wait for who is expected than to begin with who is there.
+    is_far: bool,
     waiting: VecDeque<Job>,
     /// What a commit takes, as far as is known.
     commit: Duration,
@@ -58,8 +63,10 @@ impl Group {
 }
 
 impl<'a> Queue<'a> {
-    pub(crate) fn new(jobs: &'a Receiver<Job>) -> Queue<'a> {
-        Queue { jobs, waiting: VecDeque::new(), commit: Duration::ZERO, last_joined: 0 }
+    pub(crate) fn new(jobs: &'a Receiver<Job>, writer: &dyn Writer) -> Queue<'a> {
+        let (spans_tenants, is_far) = (writer.spans_tenants(), writer.is_far());
+        let (waiting, commit) = (VecDeque::new(), Duration::ZERO);
+        Queue { jobs, spans_tenants, is_far, waiting, commit, last_joined: 0 }
     }
 
     /// Whether somebody waits to be written for.
@@ -69,13 +76,13 @@ impl<'a> Queue<'a> {
     }
 
     /// Waits until there is something to write, and opens a group for it; `None` when every sender is gone.
-    pub(crate) fn next_group(&mut self, spans_tenants: bool) -> Option<Group> {
+    pub(crate) fn next_group(&mut self) -> Option<Group> {
         if self.waiting.is_empty() {
             self.waiting.push_back(self.jobs.recv().ok()?);
         }
         self.waiting.extend(self.jobs.try_iter().take(MAX_ASIDE.saturating_sub(self.waiting.len())));
         let tenant_id = match self.waiting.front() {
-            Some(first) if !spans_tenants => Some(first.tenant_id.clone()),
+            Some(first) if !self.spans_tenants => Some(first.tenant_id.clone()),
             _ => None,
         };
         let mut group = Group {
@@ -96,9 +103,8 @@ impl<'a> Queue<'a> {
         let mut aside = 0;
         while aside < MAX_ASIDE && !group.is_full(self.commit) {
             if aside == self.waiting.len() {
-                let is_expected =
-                    joining.is_empty() && group.joined < self.last_joined && !group.is_leases_only;
-                let next = if is_expected {
+                let is_expected = group.joined < self.last_joined && !group.is_leases_only;
+                let next = if is_expected && (self.is_far || joining.is_empty()) {
                     self.jobs.recv_timeout(self.commit / PATIENCE).ok()
                 } else {
                     self.jobs.try_recv().ok()
@@ -142,6 +148,11 @@ mod tests {
         to.send(Job { tenant_id: TenantId::parse(tenant).unwrap(), task }).unwrap();
     }
 
+    fn queue(jobs: &Receiver<Job>, spans_tenants: bool) -> Queue<'_> {
+        let (waiting, commit) = (VecDeque::new(), Duration::ZERO);
+        Queue { jobs, spans_tenants, is_far: false, waiting, commit, last_joined: 0 }
+    }
+
     fn batch() -> Task {
         Task::Append(Batch { entries: Vec::new(), fence: None, answer: Answer::pair().0 })
     }
@@ -154,17 +165,17 @@ mod tests {
     #[test]
     fn a_group_of_leases_takes_no_entries() {
         let (to, jobs) = channel();
-        let mut queue = Queue::new(&jobs);
+        let mut queue = queue(&jobs, true);
         queue.commit = Duration::from_secs(60);
         send(&to, "a", lease());
-        let mut group = queue.next_group(true).unwrap();
+        let mut group = queue.next_group().unwrap();
         assert!(group.is_leases_only);
         assert_eq!(queue.joining(&mut group).len(), 1);
         send(&to, "a", batch());
         send(&to, "a", lease());
         let late = queue.joining(&mut group);
         assert!(late.len() == 1 && late.iter().all(Job::is_lease), "entries would be written without a sync");
-        let mut group = queue.next_group(true).unwrap();
+        let mut group = queue.next_group().unwrap();
         assert!(!group.is_leases_only);
         send(&to, "b", lease());
         assert_eq!(queue.joining(&mut group).len(), 2);
@@ -173,15 +184,15 @@ mod tests {
     #[test]
     fn who_was_answered_together_is_waited_for_and_nobody_else_is() {
         let (to, jobs) = channel();
-        let mut queue = Queue::new(&jobs);
+        let mut queue = queue(&jobs, true);
         queue.commit = Duration::from_secs(100_000);
         send(&to, "a", batch());
-        let mut alone = queue.next_group(true).unwrap();
+        let mut alone = queue.next_group().unwrap();
         assert_eq!(queue.joining(&mut alone).len(), 1);
         assert!(queue.joining(&mut alone).is_empty(), "whoever writes alone does not wait");
         queue.last_joined = 2;
         send(&to, "a", batch());
-        let mut group = queue.next_group(true).unwrap();
+        let mut group = queue.next_group().unwrap();
         assert_eq!(queue.joining(&mut group).len(), 1);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -194,16 +205,32 @@ mod tests {
     }
 
     #[test]
+    fn where_messages_cost_who_is_expected_joins_before_anything_is_written() {
+        let (to, jobs) = channel();
+        let mut queue = queue(&jobs, true);
+        (queue.commit, queue.last_joined, queue.is_far) = (Duration::from_secs(100_000), 2, true);
+        send(&to, "a", batch());
+        let mut group = queue.next_group().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(20));
+                send(&to, "a", batch());
+            });
+            assert_eq!(queue.joining(&mut group).len(), 2);
+        });
+    }
+
+    #[test]
     fn where_a_transaction_has_one_tenant_the_others_wait_their_turn() {
         let (to, jobs) = channel();
-        let mut queue = Queue::new(&jobs);
+        let mut queue = queue(&jobs, false);
         queue.commit = Duration::from_secs(60);
         for tenant in ["a", "b", "a", "c", "b"] {
             send(&to, tenant, batch());
         }
         drop(to);
         let mut groups = Vec::new();
-        while let Some(mut group) = queue.next_group(false) {
+        while let Some(mut group) = queue.next_group() {
             let jobs = queue.joining(&mut group);
             groups.push(jobs.iter().map(|job| job.tenant_id.to_string()).collect::<String>());
         }

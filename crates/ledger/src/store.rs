@@ -210,6 +210,8 @@ pub(crate) trait Writer: Send {
     ) -> Result<(), Unwritten>;
     /// Whether one transaction may span tenants.
     fn spans_tenants(&self) -> bool;
+    /// Whether what is written takes messages, which cost much and carry any number of entries.
+    fn is_far(&self) -> bool;
     /// Tells other processes that the tenant's log has grown; best effort, after the commit.
     fn announce(&mut self, tenants: &[TenantId]);
 }

@@ -96,8 +96,8 @@ fn write_groups(
     answering: Option<SyncSender<Vec<Reply>>>,
 ) {
     let mut memory = Memory { clock, ids: IdSource::default(), ends: BTreeMap::new() };
-    let mut queue = Queue::new(jobs);
-    while let Some(group) = queue.next_group(writer.spans_tenants()) {
+    let mut queue = Queue::new(jobs, writer.as_ref());
+    while let Some(group) = queue.next_group() {
         let mut together = Together::default();
         let written = together.write(writer.as_mut(), group, &mut queue, &mut memory);
         let Ended { replies, grown } = together.end(written);

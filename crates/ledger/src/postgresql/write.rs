@@ -122,6 +122,10 @@ impl Writer for PostgresWriter {
         false
     }
 
+    fn is_far(&self) -> bool {
+        true
+    }
+
     /// Sent by another thread on another connection, many at once as one: a notification inside the commit would make
     /// all commits of the database wait for each other.
     fn announce(&mut self, _: &[TenantId]) {

@@ -79,6 +79,10 @@ impl Writer for SqliteWriter {
         true
     }
 
+    fn is_far(&self) -> bool {
+        false
+    }
+
     /// Other processes see the file's data version change; there is nothing to send.
     fn announce(&mut self, _: &[TenantId]) {}
 }
