@@ -30,6 +30,8 @@ struct Kept {
 struct State {
     leases: BTreeMap<u64, Beat>,
     last_number: u64,
+    /// When the thread looks again by itself, if it does.
+    looks_at: Option<Instant>,
     is_closed: bool,
 }
 
@@ -47,10 +49,10 @@ impl Heart {
         state.last_number += 1;
         let number = state.last_number;
         let due = Instant::now() + lease.ttl() / BEATS;
-        let is_first_due = state.leases.values().all(|other| other.is_lost || due < other.due);
+        let is_too_late = state.looks_at.is_none_or(|looks_at| due < looks_at);
         state.leases.insert(number, Beat { lease: lease.clone(), due, is_lost: false });
         drop(state);
-        if is_first_due {
+        if is_too_late {
             self.kept.changed.notify_one();
         }
         Ok(Heartbeat { kept: Arc::clone(&self.kept), number })
@@ -102,6 +104,7 @@ impl Kept {
             }
             let beating = state.leases.iter().filter(|(_, beat)| !beat.is_lost);
             let Some((number, beat)) = beating.min_by_key(|(_, beat)| beat.due) else {
+                state.looks_at = None;
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
@@ -109,6 +112,7 @@ impl Kept {
             if remaining.is_zero() {
                 return Some((*number, beat.lease.clone()));
             }
+            state.looks_at = Some(beat.due);
             state = self.changed.wait_timeout(state, remaining).unwrap_or_else(PoisonError::into_inner).0;
         }
     }

@@ -33,8 +33,11 @@ impl Cancel {
         let mut fds = [PollFd::from_borrowed_fd(self.as_fd(), PollFlags::IN)];
         poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
     }
+}
 
-    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+/// Readable once it was used.
+impl AsFd for Cancel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
         self.flag.as_fd()
     }
 }

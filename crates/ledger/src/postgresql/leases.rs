@@ -7,7 +7,7 @@ use postgres::SimpleQueryRow;
 use postgres::types::ToSql;
 
 use super::rows;
-use super::session::{Server, Session, literal};
+use super::session::{Server, Session};
 use crate::error::LedgerError;
 use crate::lease::{FORGET_AFTER_MS, Holder, Token};
 use crate::position::Millis;
@@ -17,7 +17,8 @@ use crate::store::{Claimed, LeaseRow, Wanted};
 const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
 pub(super) fn time(session: &mut Session) -> Result<Millis, LedgerError> {
-    Ok(Millis::new(one_number(session, &format!("SELECT {NOW}"), &[])?))
+    let found = session.query(&format!("SELECT {NOW}"), &[])?;
+    Ok(Millis::new(rows::number(one(&found, session)?, 0, &session.server)?))
 }
 
 pub(super) fn find(
@@ -40,55 +41,62 @@ pub(super) fn find(
     }))
 }
 
-/// Takes a lease that nobody holds, all in one message. The log is locked, so whoever released it has committed.
+/// Takes a lease that nobody holds, all in one statement. The log is locked, so whoever released it has committed.
 pub(super) fn claim(
     session: &mut Session,
     tenant: &TenantId,
     wanted: &Wanted,
 ) -> Result<Claimed, LedgerError> {
     let Wanted { name, holder, ttl_ms, unless } = wanted;
-    let (tenant_text, name_text) = (literal(tenant.as_str()), literal(name.as_str()));
-    let overtaken = match unless {
-        Some((execution, after)) => format!(
-            "SELECT 'overtaken' FROM entries WHERE tenant = {tenant_text} AND execution = {} AND seq > {after} LIMIT 1",
-            literal(execution.as_str())
-        ),
-        None => "SELECT 'overtaken' WHERE false".to_owned(),
+    let (execution, after) = match unless {
+        Some((execution, after)) => (Some(execution.as_str()), after.as_i64()),
+        None => (None, 0),
     };
-    let now = NOW;
-    let found = session.ask(&format!(
-        "{overtaken}; \
-         WITH token AS (INSERT INTO lease_tokens AS t (tenant, last) SELECT {tenant_text}, 1 \
-         WHERE NOT EXISTS ({overtaken}) ON CONFLICT (tenant) DO UPDATE SET last = t.last + 1 RETURNING last) \
-         INSERT INTO leases AS l (tenant, name, holder, token, until, ttl) \
-         SELECT {tenant_text}, {name_text}, {}, last, {now} + {ttl_ms}, {ttl_ms} FROM token \
+    let sql = format!(
+        "WITH overtaken AS (SELECT FROM entries WHERE tenant = $1 AND execution = $5 AND seq > $6 LIMIT 1), \
+         token AS (INSERT INTO lease_tokens AS t (tenant, last) SELECT $1, 1 WHERE NOT EXISTS (SELECT FROM overtaken) \
+         ON CONFLICT (tenant) DO UPDATE SET last = t.last + 1 RETURNING last), \
+         taken AS (INSERT INTO leases AS l (tenant, name, holder, token, until, ttl) \
+         SELECT $1, $2, $3, last, {NOW} + $4, $4 FROM token \
          ON CONFLICT (tenant, name) DO UPDATE SET holder = excluded.holder, token = excluded.token, \
          until = excluded.until, ttl = excluded.ttl \
-         WHERE l.until <= {now} OR l.until - {now} > 2 * l.ttl RETURNING 'taken', token; \
-         SELECT 'held', holder, token, until, greatest(until - {now}, 0) FROM leases \
-         WHERE tenant = {tenant_text} AND name = {name_text}",
-        literal(holder.as_str()),
-    ))?;
-    let Some(row) = found.first() else {
-        return Err(session.server.damaged(format!("the lease `{name}` can neither be taken nor read")));
-    };
-    let number = |column| rows::number_from_text(row, column, &session.server);
-    match text(row, 0) {
-        "overtaken" => Ok(Claimed::Overtaken),
-        "taken" => {
-            let token = Token::new(number(1)?);
+         WHERE l.until <= {NOW} OR l.until - {NOW} > 2 * l.ttl RETURNING token) \
+         SELECT (SELECT token FROM taken), EXISTS (SELECT FROM overtaken)"
+    );
+    let values: [&(dyn ToSql + Sync); 6] =
+        [&tenant.as_str(), &name.as_str(), &holder.as_str(), ttl_ms, &execution, &after];
+    let found = session.query(&sql, &values)?;
+    let row = one(&found, session)?;
+    let failed = |error: postgres::Error| session.server.failure(&error);
+    let taken: Option<i64> = row.try_get(0).map_err(failed)?;
+    match (taken.map(Token::new), row.try_get(1).map_err(failed)?) {
+        (Some(token), _) => {
             if token.is_time_to_forget() {
                 forget(session, tenant)?;
             }
             Ok(Claimed::Taken(token))
         }
-        _ => {
-            let holder = stored_holder(text(row, 1), name, &session.server)?;
-            let (token, until) = (Token::new(number(2)?), Millis::new(number(3)?));
-            let remaining = Duration::from_millis(u64::try_from(number(4)?).unwrap_or_default());
-            Ok(Claimed::Held(Holder { holder, token, until, remaining }))
-        }
+        (None, true) => Ok(Claimed::Overtaken),
+        (None, false) => holder_of(session, tenant, name).map(Claimed::Held),
     }
+}
+
+/// Who holds a lease that could not be taken. Asked after that, because the statement that tried sees no row that came
+/// after it began.
+fn holder_of(session: &mut Session, tenant: &TenantId, name: &Name) -> Result<Holder, LedgerError> {
+    let sql = format!(
+        "SELECT holder, token, until, greatest(until - {NOW}, 0) FROM leases WHERE tenant = $1 AND name = $2"
+    );
+    let found = session.query(&sql, &[&tenant.as_str(), &name.as_str()])?;
+    let (row, server) = (one(&found, session)?, &session.server);
+    let holder: &str = row.try_get(0).map_err(|error| server.failure(&error))?;
+    let remaining = u64::try_from(rows::number(row, 3, server)?).unwrap_or_default();
+    Ok(Holder {
+        holder: stored_holder(holder, name, server)?,
+        token: Token::new(rows::number(row, 1, server)?),
+        until: Millis::new(rows::number(row, 2, server)?),
+        remaining: Duration::from_millis(remaining),
+    })
 }
 
 fn stored_holder(text: &str, name: &Name, server: &Server) -> Result<Name, LedgerError> {
@@ -124,7 +132,8 @@ pub(super) fn remove(
                WHERE l.tenant = $1 AND l.name = w.name AND l.token = w.token";
     let (names, tokens): (Vec<&str>, Vec<i64>) =
         leases.iter().map(|(name, token)| (name.as_str(), token.as_i64())).unzip();
-    session.execute(sql, &[&tenant.as_str(), &names, &tokens])
+    // For a few of them a plan for many would read what is left of all that were removed before.
+    session.query_planned(sql, &[&tenant.as_str(), &names, &tokens]).map(|_| ())
 }
 
 /// Removes what ran out long ago.
@@ -137,8 +146,6 @@ fn text(row: &SimpleQueryRow, column: usize) -> &str {
     row.try_get(column).ok().flatten().unwrap_or_default()
 }
 
-fn one_number(session: &mut Session, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<i64, LedgerError> {
-    let found = session.query(sql, values)?;
-    let row = found.first().ok_or_else(|| session.server.damaged("a statement about leases gave no row"))?;
-    rows::number(row, 0, &session.server)
+fn one<'r>(found: &'r [postgres::Row], session: &Session) -> Result<&'r postgres::Row, LedgerError> {
+    found.first().ok_or_else(|| session.server.damaged("a statement about leases gave no row"))
 }

@@ -3,6 +3,7 @@
 //! is seen. A tenant's appends take turns on the lock of its log; different tenants' do not.
 
 mod leases;
+mod line;
 mod read;
 mod rows;
 mod session;
@@ -16,7 +17,6 @@ use std::time::Duration;
 
 use crealeph_contracts::scalar::TenantId;
 use postgres::Client;
-use postgres::fallible_iterator::FallibleIterator as _;
 
 use crate::error::LedgerError;
 use crate::pool::Pool;
@@ -110,7 +110,9 @@ fn notify(server: &Server, notices: &Receiver<()>) {
     let mut session: Option<Session> = None;
     while notices.recv().is_ok() {
         if session.as_ref().is_none_or(Session::is_closed) {
-            session = server.connect().ok();
+            // A notice that is lost with the server is missed by nobody: those who listened are gone as well.
+            let quick = |mut session: Session| session.run("SET synchronous_commit = off").map(|()| session);
+            session = server.connect().and_then(quick).ok();
         }
         // Whoever missed a notice looks by itself after a while.
         if let Some(session) = &mut session {
@@ -142,14 +144,14 @@ impl Backend for Postgres {
             let mode = "ISOLATION LEVEL REPEATABLE READ READ ONLY";
             // A connection that lay idle may be gone, for example with a server that was started again.
             session.begin(mode, tenant);
-            let mut answered = question(&mut read::PostgresReads { session });
+            let mut answered = question(&mut read::PostgresReads::new(session));
             if answered.is_err() && !session.is_open && session.is_closed() {
                 *session = self.server.connect()?;
                 session.begin(mode, tenant);
-                answered = question(&mut read::PostgresReads { session });
+                answered = question(&mut read::PostgresReads::new(session));
             }
-            let ended = session.run("COMMIT");
-            answered.and(ended)
+            session.end_reading();
+            answered
         })
     }
 
@@ -162,14 +164,7 @@ impl Backend for Postgres {
             // Something may have been written before there was anyone to hear it.
             return Ok(true);
         };
-        let heard = {
-            let mut notices = session.client().notifications();
-            let first = notices.timeout_iter(Duration::from_millis(wait_ms)).next();
-            let first = first.map_err(|error| self.server.failure(&error))?;
-            // What else has come by now is the same news.
-            while first.is_some() && notices.iter().next().is_ok_and(|more| more.is_some()) {}
-            first.is_some()
-        };
+        let heard = session.wait_for_news(Duration::from_millis(wait_ms))?;
         *listener = Some(session);
         Ok(heard)
     }

@@ -1,12 +1,14 @@
 //! The PostgreSQL reader: one read-only snapshot per question, seeing one tenant's rows.
 
+use std::collections::BTreeMap;
+
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::scalar::{LedgerId, Name, RobotId, TenantId};
 use postgres::types::ToSql;
 
 use super::leases;
-use super::rows::{self, BY_ID, ENTRY, HEAD, STEP, each};
-use super::session::{Session, literal};
+use super::rows::{self, BY_ID, ENTRY, STEP, each};
+use super::session::Session;
 use crate::clock::Clock;
 use crate::error::LedgerError;
 use crate::merkle::{TILE_WIDTH, Tile};
@@ -15,10 +17,16 @@ use crate::read::StoredCheckpoint;
 use crate::store::{Head, LeaseRow, Of, RawEntry, Reads, Row, Selection, Step};
 
 pub(super) struct PostgresReads<'a> {
-    pub(super) session: &'a mut Session,
+    session: &'a mut Session,
+    /// Entries that came with their places.
+    at_hand: BTreeMap<Seq, Row>,
 }
 
-impl PostgresReads<'_> {
+impl<'a> PostgresReads<'a> {
+    pub(super) fn new(session: &'a mut Session) -> Self {
+        PostgresReads { session, at_hand: BTreeMap::new() }
+    }
+
     fn entries(
         &mut self,
         head: &Head,
@@ -30,7 +38,7 @@ impl PostgresReads<'_> {
     }
 
     fn numbers(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<i64>, LedgerError> {
-        let found = self.session.query(sql, values)?;
+        let found = self.session.query_planned(sql, values)?;
         found.iter().map(|row| rows::number(row, 0, &self.session.server)).collect()
     }
 
@@ -42,18 +50,20 @@ impl PostgresReads<'_> {
 
 impl Reads for PostgresReads<'_> {
     fn head(&mut self, tenant: &TenantId) -> Result<Option<Head>, LedgerError> {
-        let sql = format!("SELECT {HEAD} FROM logs WHERE tenant = {}", literal(tenant.as_str()));
-        let found = self.session.ask(&sql)?;
-        found.first().map(|row| rows::head(row, tenant, &self.session.server)).transpose()
+        let sql = "SELECT origin, size, last_at, frontier FROM logs WHERE tenant = $1";
+        let found = self.session.query(sql, &[&tenant.as_str()])?;
+        found.first().map(|row| rows::typed_head(row, tenant, &self.session.server)).transpose()
     }
 
     fn by_seqs(&mut self, head: &Head, seqs: &[Seq]) -> Result<Vec<Row>, LedgerError> {
-        if seqs.is_empty() {
-            return Ok(Vec::new());
+        let mut found: Vec<Row> = seqs.iter().filter_map(|seq| self.at_hand.get(seq).cloned()).collect();
+        let far: Vec<&Seq> = seqs.iter().filter(|seq| !self.at_hand.contains_key(seq)).collect();
+        if !far.is_empty() {
+            let places: Vec<i64> = far.into_iter().map(|seq| seq.as_i64()).collect();
+            let sql = each(ENTRY, "bigint", "seq = w.value");
+            found.extend(self.entries(head, &sql, &[&head.tenant_id.as_str(), &places])?);
         }
-        let places: Vec<i64> = seqs.iter().map(|seq| seq.as_i64()).collect();
-        let sql = each(ENTRY, "bigint", "seq = w.value");
-        self.entries(head, &sql, &[&head.tenant_id.as_str(), &places])
+        Ok(found)
     }
 
     fn by_id(&mut self, head: &Head, id: &LedgerId) -> Result<Option<Row>, LedgerError> {
@@ -89,14 +99,16 @@ impl Reads for PostgresReads<'_> {
         }
         let direction = if selection.newest_first { "DESC" } else { "ASC" };
         sql.push_str(&format!(" ORDER BY e.seq {direction} LIMIT $4"));
-        self.entries(head, &sql, &values)
+        let found = self.session.query_planned(&sql, &values)?;
+        found.iter().map(|row| rows::entry(row, &head.tenant_id, &self.session.server)).collect()
     }
 
     fn state_after(&mut self, head: &Head, of: &Of<'_>, state: &str) -> Result<Option<String>, LedgerError> {
         let sql = "SELECT state FROM entries WHERE tenant = $1 AND robot = $2 AND kind = $3 AND state > $4 \
                    ORDER BY state LIMIT 1";
-        let found =
-            self.session.query(sql, &[&head.tenant_id.as_str(), &of.robot.as_str(), &of.kind, &state])?;
+        let values: [&(dyn ToSql + Sync); 4] =
+            [&head.tenant_id.as_str(), &of.robot.as_str(), &of.kind, &state];
+        let found = self.session.query_planned(sql, &values)?;
         let server = &self.session.server;
         found.first().map(|row| row.try_get(0).map_err(|error| server.failure(&error))).transpose()
     }
@@ -123,32 +135,35 @@ impl Reads for PostgresReads<'_> {
         uncounted: &[String],
         high: Seq,
     ) -> Result<Vec<Vec<Seq>>, LedgerError> {
-        // The states of a type are found by jumps in the index, as `state_after` does.
-        let sql = "SELECT w.number, found.seq \
-                   FROM unnest($3::text[], $4::bigint[]) WITH ORDINALITY AS w (kind, most, number) \
-                   CROSS JOIN LATERAL (WITH RECURSIVE states AS ( \
-                       (SELECT state FROM entries WHERE tenant = $1 AND robot = $2 AND kind = w.kind \
-                        ORDER BY state LIMIT 1) \
-                       UNION ALL SELECT (SELECT state FROM entries WHERE tenant = $1 AND robot = $2 AND kind = w.kind \
-                        AND state > states.state ORDER BY state LIMIT 1) FROM states WHERE states.state IS NOT NULL) \
-                     SELECT last.seq FROM states CROSS JOIN LATERAL (SELECT seq FROM entries WHERE tenant = $1 \
-                       AND robot = $2 AND kind = w.kind AND state = states.state AND seq <= $6 \
-                       ORDER BY seq DESC LIMIT w.most) last \
-                     WHERE states.state <> ALL ($5) ORDER BY last.seq DESC LIMIT w.most) found \
-                   ORDER BY w.number, found.seq DESC";
+        // The states of a type are found by jumps in the index, as `state_after` does. The entries come along: whoever asks
+        // for their places reads them next.
+        let sql = format!(
+            "SELECT {ENTRY}, w.number \
+             FROM unnest($3::text[], $4::bigint[]) WITH ORDINALITY AS w (kind, most, number) \
+             CROSS JOIN LATERAL (WITH RECURSIVE states AS ( \
+                 (SELECT state FROM entries WHERE tenant = $1 AND robot = $2 AND kind = w.kind \
+                  ORDER BY state LIMIT 1) \
+                 UNION ALL SELECT (SELECT state FROM entries WHERE tenant = $1 AND robot = $2 AND kind = w.kind \
+                  AND state > states.state ORDER BY state LIMIT 1) FROM states WHERE states.state IS NOT NULL) \
+               SELECT last.seq FROM states CROSS JOIN LATERAL (SELECT seq FROM entries WHERE tenant = $1 \
+                 AND robot = $2 AND kind = w.kind AND state = states.state AND seq <= $6 \
+                 ORDER BY seq DESC LIMIT w.most) last \
+               WHERE states.state <> ALL ($5) ORDER BY last.seq DESC LIMIT w.most) found \
+             CROSS JOIN LATERAL (SELECT * FROM entries WHERE tenant = $1 AND seq = found.seq LIMIT 1) e \
+             ORDER BY w.number, e.seq DESC"
+        );
         let kinds: Vec<&str> = wanted.iter().map(|(kind, _)| *kind).collect();
         let most: Vec<i64> = wanted.iter().map(|(_, most)| *most as i64).collect();
         let (tenant, robot, high) = (head.tenant_id.as_str(), robot.as_str(), high.as_i64());
-        let rows = self.session.query(sql, &[&tenant, &robot, &kinds, &most, &uncounted, &high])?;
+        let found = self.session.query(&sql, &[&tenant, &robot, &kinds, &most, &uncounted, &high])?;
         let server = &self.session.server;
         let mut places = vec![Vec::new(); wanted.len()];
-        for row in rows {
-            let number: i64 = row.try_get(0).map_err(|error| server.failure(&error))?;
-            let seq: i64 = row.try_get(1).map_err(|error| server.failure(&error))?;
+        for row in found {
+            let number = rows::number(&row, 22, server)?;
+            let entry = rows::entry(&row, &head.tenant_id, server)?;
             let list = usize::try_from(number - 1).ok().and_then(|number| places.get_mut(number));
-            if let (Some(list), Some(seq)) = (list, u64::try_from(seq).ok().and_then(Seq::new)) {
-                list.push(seq);
-            }
+            list.into_iter().for_each(|list| list.push(entry.stored.seq));
+            self.at_hand.insert(entry.stored.seq, entry);
         }
         Ok(places)
     }
@@ -188,7 +203,8 @@ impl Reads for PostgresReads<'_> {
         let sql = format!(
             "SELECT {ENTRY} FROM entries e WHERE e.tenant = $1 AND e.seq BETWEEN $2 AND $3 ORDER BY e.seq"
         );
-        let found = self.session.query(&sql, &[&head.tenant_id.as_str(), &low.as_i64(), &high.as_i64()])?;
+        let values: [&(dyn ToSql + Sync); 3] = [&head.tenant_id.as_str(), &low.as_i64(), &high.as_i64()];
+        let found = self.session.query_planned(&sql, &values)?;
         found.iter().map(|row| rows::raw(row, &head.tenant_id, &self.session.server)).collect()
     }
 
@@ -265,13 +281,13 @@ pub(super) fn stored_hashes(
     let found = match level.checked_sub(1) {
         None => {
             let sql = "SELECT leaf FROM entries WHERE tenant = $1 AND seq BETWEEN $2 AND $3 ORDER BY seq";
-            session.query(sql, &[&tenant, &(from as i64 + 1), &((from + count) as i64)])?
+            session.query_planned(sql, &[&tenant, &(from as i64 + 1), &((from + count) as i64)])?
         }
         Some(below) => {
             let sql = "SELECT root FROM tiles WHERE tenant = $1 AND level = $2 AND number BETWEEN $3 AND $4 \
                        ORDER BY number";
             let last = (from + count) as i64 - 1;
-            session.query(sql, &[&tenant, &i16::from(below), &(from as i64), &last])?
+            session.query_planned(sql, &[&tenant, &i16::from(below), &(from as i64), &last])?
         }
     };
     if found.len() as u64 != count {

@@ -1,20 +1,34 @@
 //! One connection: opened as the role that owns nothing, with what PostgreSQL says turned into the ledger's own errors.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crealeph_contracts::scalar::TenantId;
-use postgres::config::Host;
+use futures_util::future::join;
 use postgres::error::SqlState;
 use postgres::types::ToSql;
-use postgres::{Client, Config, NoTls, Row as SqlRow, SimpleQueryMessage, SimpleQueryRow, Statement};
+use postgres::{NoTls, Row as SqlRow, SimpleQueryMessage, SimpleQueryRow, Statement};
+use tokio_postgres::config::Host;
+use tokio_postgres::{Client, Config};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::line::Line;
 use super::tls;
 use crate::error::LedgerError;
 
 /// The role that everything is done as.
 pub(super) const ROLE: &str = "crealeph_ledger";
+/// How long plans are kept: one from when the log was small would read all of a tenant's rows for ever.
+const PLAN_AGE: Duration = Duration::from_secs(1);
+
+/// How a statement is planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Planning {
+    /// Once, for a while: it finds what it looks for by the same index whatever the values are.
+    Kept,
+    /// Each time, for the values it is asked with.
+    Anew,
+}
 
 /// Where the database is, for connecting and for messages.
 #[derive(Clone)]
@@ -52,28 +66,29 @@ impl Server {
     }
 
     /// A connection as whoever the URL names.
-    pub(super) fn connect_as_owner(&self) -> Result<Client, LedgerError> {
+    pub(super) fn connect_as_owner(&self) -> Result<postgres::Client, LedgerError> {
+        let config = postgres::Config::from(self.config.clone());
         let connected = match &self.tls {
-            Some(tls) => self.config.connect(tls.clone()),
-            None => self.config.connect(NoTls),
+            Some(tls) => config.connect(tls.clone()),
+            None => config.connect(NoTls),
         };
         connected.map_err(|error| self.failure(&error))
     }
 
     /// A connection that may do only what the ledger needs.
     pub(super) fn connect(&self) -> Result<Session, LedgerError> {
-        let mut client = self.connect_as_owner()?;
-        // A plan kept from when the log was small would read all of a tenant's rows for ever; planning costs less.
+        let opened = Line::open(&self.config, self.tls.as_ref()).map_err(|error| self.broken(&error))?;
+        let (client, mut line) = opened.map_err(|error| self.failure(&error))?;
         let settings = format!(
             "SET ROLE {ROLE}; SET synchronous_commit = on; SET search_path = crealeph; \
-             SET standard_conforming_strings = on; SET plan_cache_mode = force_custom_plan; \
+             SET standard_conforming_strings = on; SET plan_cache_mode = force_generic_plan; \
              SET lock_timeout = {}",
             self.wait_ms
         );
-        client.batch_execute(&settings).map_err(|error| self.failure(&error))?;
+        line.wait(client.batch_execute(&settings)).map_err(|error| self.failure(&error))?;
         let sql = "SELECT rolsuper OR rolbypassrls OR EXISTS (SELECT 1 FROM pg_class WHERE relowner = r.oid \
                    AND relnamespace = 'crealeph'::regnamespace) FROM pg_roles r WHERE rolname = current_user";
-        let is_mighty = client.query_one(sql, &[]).and_then(|row| row.try_get::<_, bool>(0));
+        let is_mighty = line.wait(client.query_one(sql, &[])).and_then(|row| row.try_get::<_, bool>(0));
         if is_mighty.map_err(|error| self.failure(&error))? {
             let reason =
                 format!("the role {ROLE} may pass the walls between tenants; take that right from it");
@@ -82,12 +97,15 @@ impl Server {
         let (statements, opening, lock) = (BTreeMap::new(), String::new(), String::new());
         Ok(Session {
             client,
+            line,
             statements,
             server: self.clone(),
             opening,
             lock,
             is_open: false,
             can_retry: false,
+            planned: Instant::now(),
+            planning: Planning::Kept,
         })
     }
 
@@ -120,6 +138,10 @@ impl Server {
         }
     }
 
+    fn broken(&self, error: &std::io::Error) -> LedgerError {
+        LedgerError::Failed { place: self.name.clone(), reason: error.to_string() }
+    }
+
     pub(super) fn damaged(&self, what: impl Into<String>) -> LedgerError {
         LedgerError::Damaged { place: self.name.clone(), what: what.into() }
     }
@@ -133,6 +155,7 @@ pub(super) fn literal(text: &str) -> String {
 /// A connection as the ledger's role.
 pub(super) struct Session {
     client: Client,
+    line: Line,
     statements: BTreeMap<String, Statement>,
     pub(super) server: Server,
     /// Statements that open a transaction and were not sent yet.
@@ -143,6 +166,10 @@ pub(super) struct Session {
     pub(super) is_open: bool,
     /// The last failure was of a kind that goes away when the transaction is run again.
     pub(super) can_retry: bool,
+    /// Since when plans are kept.
+    planned: Instant,
+    /// How the transaction plans.
+    planning: Planning,
 }
 
 impl Session {
@@ -150,8 +177,9 @@ impl Session {
         self.client.is_closed()
     }
 
-    pub(super) fn client(&mut self) -> &mut Client {
-        &mut self.client
+    /// Waits, up to a bound, for a notification.
+    pub(super) fn wait_for_news(&mut self, time: Duration) -> Result<bool, LedgerError> {
+        self.line.wait_for_news(time).map_err(|error| self.failed(&error))
     }
 
     fn failed(&mut self, error: &postgres::Error) -> LedgerError {
@@ -169,13 +197,22 @@ impl Session {
 
     /// Runs statements without parameters or answers.
     pub(super) fn run(&mut self, sql: &str) -> Result<(), LedgerError> {
-        self.client.batch_execute(sql).map_err(|error| self.failed(&error))
+        self.line.wait(self.client.batch_execute(sql)).map_err(|error| self.failed(&error))
+    }
+
+    /// Ends a transaction that wrote nothing; nobody need wait for that.
+    pub(super) fn end_reading(&mut self) {
+        self.line.send(self.client.batch_execute("COMMIT"));
     }
 
     /// Opens a transaction that sees one tenant's rows, or none. It is sent with the first statement of the transaction.
     pub(super) fn begin(&mut self, mode: &str, tenant: Option<&TenantId>) {
-        self.is_open = false;
+        (self.is_open, self.planning) = (false, Planning::Kept);
         self.opening = format!("BEGIN {mode};");
+        if self.planned.elapsed() > PLAN_AGE {
+            self.planned = Instant::now();
+            self.opening.push_str("DISCARD PLANS;");
+        }
         if let Some(tenant) = tenant {
             self.opening.push_str(&format!("SET LOCAL crealeph.tenant = {};", literal(tenant.as_str())));
         }
@@ -211,7 +248,7 @@ impl Session {
     /// Runs a question without parameters in one message with the opening, where that was not sent yet: its rows, as text.
     pub(super) fn ask(&mut self, sql: &str) -> Result<Vec<SimpleQueryRow>, LedgerError> {
         let sql = self.take_opening() + sql;
-        let answers = self.client.simple_query(&sql).map_err(|error| self.failed(&error))?;
+        let answers = self.line.wait(self.client.simple_query(&sql)).map_err(|error| self.failed(&error))?;
         self.is_open = true;
         Ok(answers
             .into_iter()
@@ -224,26 +261,67 @@ impl Session {
     }
 
     fn statement(&mut self, sql: &str) -> Result<Statement, LedgerError> {
-        self.open()?;
         if let Some(statement) = self.statements.get(sql) {
             return Ok(statement.clone());
         }
-        let statement = self.client.prepare(sql).map_err(|error| self.failed(&error))?;
+        let statement = self.line.wait(self.client.prepare(sql)).map_err(|error| self.failed(&error))?;
         self.statements.insert(sql.to_owned(), statement.clone());
         Ok(statement)
     }
 
+    /// Sends a statement right behind what has to come before it, and waits for both.
+    fn ask_prepared<T>(
+        &mut self,
+        sql: &str,
+        planning: Planning,
+        ask: impl AsyncFnOnce(&Client, &Statement) -> Result<T, postgres::Error>,
+    ) -> Result<T, LedgerError> {
+        let statement = self.statement(sql)?;
+        let mut before = self.take_opening();
+        if planning != self.planning {
+            self.planning = planning;
+            before.push_str(match planning {
+                Planning::Kept => "SET LOCAL plan_cache_mode = force_generic_plan",
+                Planning::Anew => "SET LOCAL plan_cache_mode = force_custom_plan",
+            });
+        }
+        let asked = ask(&self.client, &statement);
+        let answer = if before.is_empty() {
+            self.line.wait(asked)
+        } else {
+            let done = self.client.batch_execute(&before);
+            self.line.wait(async {
+                let (done, answer) = join(done, asked).await;
+                done.and(answer)
+            })
+        };
+        let answer = answer.map_err(|error| self.failed(&error))?;
+        self.is_open = true;
+        Ok(answer)
+    }
+
+    /// Asks by a statement whose plan is kept.
     pub(super) fn query(
         &mut self,
         sql: &str,
         values: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<SqlRow>, LedgerError> {
-        let statement = self.statement(sql)?;
-        self.client.query(&statement, values).map_err(|error| self.failed(&error))
+        let ask = async |client: &Client, statement: &Statement| client.query(statement, values).await;
+        self.ask_prepared(sql, Planning::Kept, ask)
+    }
+
+    /// Asks by a statement that is planned anew, because the best plan depends on the values.
+    pub(super) fn query_planned(
+        &mut self,
+        sql: &str,
+        values: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<SqlRow>, LedgerError> {
+        let ask = async |client: &Client, statement: &Statement| client.query(statement, values).await;
+        self.ask_prepared(sql, Planning::Anew, ask)
     }
 
     pub(super) fn execute(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<(), LedgerError> {
-        let statement = self.statement(sql)?;
-        self.client.execute(&statement, values).map(|_| ()).map_err(|error| self.failed(&error))
+        let ask = async |client: &Client, statement: &Statement| client.execute(statement, values).await;
+        self.ask_prepared(sql, Planning::Kept, ask).map(|_| ())
     }
 }

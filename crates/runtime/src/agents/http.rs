@@ -29,7 +29,7 @@ impl Agent for Http {
             Err(none) => (Err(none), String::new()),
             Ok(secrets) => {
                 let sent = self.transport.post(
-                    input.to_json(),
+                    &input.to_json(),
                     &secrets,
                     bounds,
                     Deadline::after(bounds.timeout_ms),

@@ -8,6 +8,7 @@ mod example;
 mod http;
 mod openai;
 pub(crate) mod process;
+mod socket;
 mod transport;
 
 use std::collections::BTreeMap;

@@ -111,7 +111,7 @@ impl OpenAi {
         let bounds = &self.settings.bounds;
         let deadline = Deadline::after(bounds.timeout_ms);
         for _ in 0..MAX_WAITS {
-            let reply = self.transport.post(body.to_owned(), secrets, bounds, deadline, cancel)?;
+            let reply = self.transport.post(body, secrets, bounds, deadline, cancel)?;
             if !matches!(reply.status, 429 | 503) {
                 return Ok(reply);
             }

@@ -3,20 +3,21 @@
 
 use std::io::Read as _;
 use std::path::Path;
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use crealeph_sandbox::{Cancel, Redactor};
 use ureq::http::{HeaderValue, Uri};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::unversioned::transport::{Connector as _, RustlsConnector};
 
 use super::NoAnswer;
 use super::config::{Bounds, SecretHeader, SecretSource, Via};
+use super::socket::{self, Later, Reach};
 
-/// How often a call looks whether it was cancelled.
+/// How often someone who waits to ask again looks whether to stop waiting.
 const LOOK: Duration = Duration::from_millis(20);
-/// What the client may take beyond its own limit before it is given up.
-const LATE: Duration = Duration::from_secs(1);
+/// How many connections of an agent are kept for its next calls.
+const MAX_IDLE: usize = 64;
 const MAX_SECRET_BYTES: u64 = 64 << 10;
 const MAX_CERTIFICATE_BYTES: u64 = 4 << 20;
 
@@ -96,7 +97,7 @@ impl Transport {
 
     fn client(url: &str, roots: RootCerts) -> ureq::Agent {
         let is_tls = url.parse::<Uri>().is_ok_and(|uri| uri.scheme_str() == Some("https"));
-        ureq::Agent::config_builder()
+        let config = ureq::Agent::config_builder()
             .tls_config(TlsConfig::builder().root_certs(roots).build())
             .https_only(is_tls)
             .http_status_as_error(false)
@@ -105,8 +106,10 @@ impl Transport {
             .proxy(None)
             .user_agent(concat!("crealeph/", env!("CARGO_PKG_VERSION")))
             .accept("application/json")
-            .build()
-            .new_agent()
+            .max_idle_connections(MAX_IDLE)
+            .max_idle_connections_per_host(MAX_IDLE)
+            .build();
+        ureq::Agent::with_parts(config, ().chain(Reach).chain(RustlsConnector::default()), Later)
     }
 
     /// Reads the secret headers, as they are now.
@@ -121,10 +124,10 @@ impl Transport {
         Ok(Secrets { headers, redactor: Redactor::new(values.iter().map(Vec::as_slice)) })
     }
 
-    /// Sends the request from a thread of its own, so that the call can end before it does.
+    /// Sends the request and waits for the whole answer.
     pub(super) fn post(
         &self,
-        body: String,
+        body: &str,
         secrets: &Secrets,
         bounds: &Bounds,
         deadline: Deadline,
@@ -138,30 +141,15 @@ impl Transport {
         for (name, value) in &secrets.headers {
             request = request.header(name, value);
         }
-        let request = request.config().timeout_global(Some(deadline.left())).build();
-        let max_bytes = bounds.max_output_bytes;
-        let (sender, receiver) = sync_channel(1);
-        let work = move || send(request, &body, max_bytes, &sender);
-        if let Err(error) = std::thread::Builder::new().name("agent-http".to_owned()).spawn(work) {
-            return Err(NoAnswer::uncalled(format!("the agent could not be called: {error}")));
-        }
-        let why = loop {
-            match receiver.recv_timeout(LOOK) {
-                Ok(Err(ureq::Error::Timeout(_))) => break deadline.missed(),
-                Ok(Err(error)) => {
-                    let why = secrets.redactor.text(&format!("the agent could not be reached: {error}"));
-                    return Err(NoAnswer { is_uncalled: is_no_connection(&error), ..NoAnswer::from(why) });
-                }
-                Ok(Ok(reply)) => return Ok(reply),
-                Err(RecvTimeoutError::Disconnected) => break "the call of the agent was lost".to_owned(),
-                Err(RecvTimeoutError::Timeout) if cancel.is_cancelled() => break CANCELLED.to_owned(),
-                Err(RecvTimeoutError::Timeout) if Instant::now() >= deadline.at + LATE => {
-                    break deadline.missed();
-                }
-                Err(RecvTimeoutError::Timeout) => {}
+        match socket::bounded(cancel, deadline.at, || send(request, body, bounds.max_output_bytes)) {
+            Ok(reply) => Ok(reply),
+            Err(_) if cancel.is_cancelled() => Err(CANCELLED.to_owned().into()),
+            Err(ureq::Error::Timeout(_)) => Err(deadline.missed().into()),
+            Err(error) => {
+                let why = secrets.redactor.text(&format!("the agent could not be reached: {error}"));
+                Err(NoAnswer { is_uncalled: is_no_connection(&error), ..NoAnswer::from(why) })
             }
-        };
-        Err(why.into())
+        }
     }
 }
 
@@ -179,17 +167,14 @@ fn is_no_connection(error: &ureq::Error) -> bool {
 
 type Request = ureq::RequestBuilder<ureq::typestate::WithBody>;
 
-fn send(request: Request, body: &str, max_bytes: u64, sender: &SyncSender<Result<Reply, ureq::Error>>) {
-    let reply = request.send(body).and_then(|mut response| {
-        let mut bytes = Vec::new();
-        let bound = max_bytes.saturating_add(1);
-        response.body_mut().as_reader().take(bound).read_to_end(&mut bytes).map_err(ureq::Error::from)?;
-        let wait = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
-        let retry_after = wait.and_then(|text| wait_of(text.trim(), SystemTime::now()));
-        Ok(Reply { status: response.status().as_u16(), retry_after, body: bytes })
-    });
-    // Whoever called may have left already.
-    let _ = sender.try_send(reply);
+fn send(request: Request, body: &str, max_bytes: u64) -> Result<Reply, ureq::Error> {
+    let mut response = request.send(body)?;
+    let mut bytes = Vec::new();
+    let bound = max_bytes.saturating_add(1);
+    response.body_mut().as_reader().take(bound).read_to_end(&mut bytes)?;
+    let wait = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
+    let retry_after = wait.and_then(|text| wait_of(text.trim(), SystemTime::now()));
+    Ok(Reply { status: response.status().as_u16(), retry_after, body: bytes })
 }
 
 /// How long `Retry-After` asks to wait: seconds, or until a date.

@@ -41,7 +41,11 @@ pub(super) fn seen(
     let seen = ledger.view(&asked.tenant_id, |view| {
         let page = view.list(&filter, Order::NewestFirst, None, 1)?;
         let last = page.entries.first().and_then(state_and_attempt);
-        let record = view.get_by_key(&key)?.as_ref().and_then(read_record);
+        // A record is written together with an event.
+        let record = match page.entries.is_empty() {
+            true => None,
+            false => view.get_by_key(&key)?.as_ref().and_then(read_record),
+        };
         let facts = match coherence {
             Some(rules) if record.is_none() => Some(view.facts_up_to(robot, None, rules)?),
             _ => None,

@@ -1,11 +1,14 @@
 //! Agents behind a URL, against servers that answer well, badly, slowly and not at all.
 
 use std::io::{BufRead as _, Write as _};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use crealeph_contracts::scalar::Version;
 use crealeph_sandbox::Cancel;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use serde_json::json;
 
 use crate::server::{Server, reply};
@@ -18,7 +21,9 @@ pub(crate) const CASES: &[Case] = &[
     ("broken_answers_say_how", broken),
     ("answers_too_long_are_not_read_to_their_end", too_long),
     ("a_server_that_is_slow_or_silent_is_left", slow),
+    ("a_server_that_takes_no_connection_in_time_is_left", unaccepted),
     ("a_call_to_a_server_can_be_cancelled", cancelled),
+    ("a_connection_is_kept_for_the_next_call_while_it_lasts", kept),
     ("a_server_that_is_not_there_is_told", not_there),
     ("a_server_of_ones_own_authority_is_believed_by_its_certificate", own_authority),
 ];
@@ -131,11 +136,98 @@ fn slow() {
     let server = Server::new(|_, stream| {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n");
         while stream.write_all(b" ").is_ok() {
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(10));
         }
     });
     let call = world.call(&format!("{}timeout_ms = 300", server.table()));
     assert_eq!(reason(&call), "the agent did not answer within 300 ms");
+    // The same in its headers, and before it agrees on a key.
+    let server = Server::new(|_, stream| drip(stream, b"HTTP/1.1 200 OK\r\nx: "));
+    let call = world.call(&format!("{}timeout_ms = 300", server.table()));
+    assert_eq!(reason(&call), "the agent did not answer within 300 ms");
+    let silent = format!("{}timeout_ms = 300", server.table()).replace("http://", "https://");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = silent.replace(&server.address.to_string(), &listener.local_addr().unwrap().to_string());
+    // A record of 1 KiB that comes byte by byte.
+    std::thread::spawn(move || {
+        drip(&mut listener.accept().unwrap().0, b"\x16\x03\x03\x04\x00\x02\x00\x03\xfc")
+    });
+    assert_eq!(reason(&world.call(&silent)), "the agent did not answer within 300 ms");
+}
+
+/// Sends a little, again and again, until nobody is there.
+fn drip(stream: &mut TcpStream, first: &[u8]) {
+    let _ = stream.write_all(first);
+    while stream.write_all(b"x").is_ok() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A server whose queue of connections is full: whoever comes now waits.
+fn full() -> (OwnedFd, SocketAddr, Vec<OwnedFd>) {
+    let socket = || {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap()
+    };
+    let listener = socket();
+    net::bind(&listener, &"127.0.0.1:0".parse::<SocketAddr>().unwrap()).unwrap();
+    net::listen(&listener, 0).unwrap();
+    let address = SocketAddr::try_from(net::getsockname(&listener).unwrap()).unwrap();
+    let mut waiting = Vec::new();
+    loop {
+        let next = socket();
+        let _ = net::connect(&next, &address);
+        let is_in = net::getpeername(&next).is_ok();
+        waiting.push(next);
+        if !is_in {
+            return (listener, address, waiting);
+        }
+    }
+}
+
+fn unaccepted() {
+    let world = World::new();
+    let (_listener, address, _waiting) = full();
+    let table = format!("kind = 'http'\nurl = 'http://{address}/'\n");
+    let call = world.call(&format!("{table}timeout_ms = 300"));
+    assert_eq!(reason(&call), "the agent did not answer within 300 ms");
+    let cancel = Cancel::new().unwrap();
+    let other = cancel.clone();
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        other.cancel();
+    });
+    let agents = world.load(&format!("[agents.\"a@1\"]\n{table}timeout_ms = 3600000")).unwrap();
+    let call = agents.get(&Version::parse("a@1").unwrap()).unwrap().call(&input(), &cancel);
+    assert_eq!(reason(&call), "the agent was left because the request was cancelled");
+}
+
+fn kept() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // It ends each connection after its second answer, without a word.
+    let served =
+        std::thread::spawn(move || (0..2).map(|_| serve_twice(&listener.accept().unwrap().0)).sum::<usize>());
+    let table = format!("[agents.\"a@1\"]\nkind = 'http'\nurl = 'http://{address}/'");
+    let agents = World::new().load(&table).unwrap();
+    let agent = agents.get(&Version::parse("a@1").unwrap()).unwrap();
+    for _ in 0..4 {
+        let call = agent.call(&input(), &Cancel::new().unwrap());
+        assert!(call.answer.is_ok(), "{:?}", call.answer);
+    }
+    assert_eq!(served.join().unwrap(), 4);
+}
+
+fn serve_twice(stream: &TcpStream) -> usize {
+    let mut writer = stream;
+    let answer = output().to_string();
+    let mut count = 0;
+    while count < 2 && crate::server::read(stream).is_some() {
+        count += 1;
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", answer.len());
+        writer.write_all((head + &answer).as_bytes()).unwrap();
+    }
+    count
 }
 
 fn cancelled() {

@@ -62,7 +62,8 @@ pub(crate) fn reply(stream: &mut TcpStream, status: &str, headers: &str, body: &
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
 }
 
-fn read(stream: &TcpStream) -> Option<Seen> {
+/// Reads one request; none where the connection ends before it.
+pub(crate) fn read(stream: &TcpStream) -> Option<Seen> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let mut seen = Seen::default();
     reader.read_line(&mut seen.line).ok().filter(|read| *read > 0)?;
