@@ -271,7 +271,7 @@ impl Sandbox {
     }
 
     /// Why a view of `lower` has to be a plain copy; none when an overlay works.
-    fn why_copy(&self, lower: &Path) -> Result<Option<String>, SandboxError> {
+    pub(crate) fn why_copy(&self, lower: &Path) -> Result<Option<String>, SandboxError> {
         let failed = |source| SandboxError::Path { action: "open a view of", path: lower.into(), source };
         if self.config.always_copy {
             return Ok(Some("the configuration asks for copies".to_owned()));

@@ -246,6 +246,12 @@ fn an_overlay_is_used_where_it_can_be(world: &World) {
         panic!("not a copy")
     };
     assert!(why.contains("configuration"), "{why}");
+    // What the machine is said to offer is what views use.
+    for (world, expected) in [(world, true), (&copied, false)] {
+        let features = world.sandbox.features().unwrap();
+        let overlayfs = features.iter().find(|feature| feature.name == "overlayfs").unwrap();
+        assert_eq!(overlayfs.present, expected, "{overlayfs:?}");
+    }
 }
 
 fn in_view<'v>(view: &'v View, program: &str) -> Spec<'v> {
