@@ -114,6 +114,7 @@ impl Confinement {
                 .map_err(|e| Failure::new(Step::Seccomp, e.to_string(), &io::Error::last_os_error()))?;
         }
         let program = program?;
+        sys::hold_signals(false);
         let Some((name, arguments)) = request.command.split_first() else {
             return Err(Failure::new(Step::Start, "", &io::Error::from_raw_os_error(libc::ENOENT)));
         };
