@@ -2,8 +2,10 @@
 //! of memory, processes, CPU time and disk, and says when a limit is passed; refuses to guess: what looks
 //! too large on the cheap figure is measured on the exact one before the run is ended.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
@@ -314,36 +316,39 @@ fn exact_bytes(listed: &Process) -> u64 {
 /// Shared anonymous memory that is mapped but not resident in any process: its pages can be filled and then
 /// unmapped from sight, so the mapping's size is charged, once for each object.
 fn hidden_shared_bytes(processes: &[Process]) -> u64 {
-    let mut objects = std::collections::BTreeMap::<u64, u64>::new();
+    let mut objects = BTreeMap::<u64, u64>::new();
     let mut resident = 0u64;
     for process in processes {
-        let Ok(maps) = std::fs::read_to_string(format!("/proc/{}/maps", process.pid)) else { continue };
-        for line in maps.lines() {
-            let mut words = line.split_whitespace();
-            let (Some(range), Some(access), _, _, Some(inode)) =
-                (words.next(), words.next(), words.next(), words.next(), words.next())
-            else {
-                continue;
-            };
-            let name = words.next().unwrap_or_default();
-            let shared = name == "/dev/zero" || name.starts_with("/memfd:") || name.starts_with("/SYSV");
-            if !access.ends_with('s') || !shared {
-                continue;
+        let Ok(maps) = File::open(format!("/proc/{}/maps", process.pid)) else { continue };
+        // A name in it may be no text, and there may be more of them than should be held at once.
+        for line in BufReader::new(maps).split(b'\n').map_while(Result::ok) {
+            if let Some((inode, size)) = shared_mapping(&String::from_utf8_lossy(&line)) {
+                let largest = objects.entry(inode).or_default();
+                *largest = (*largest).max(size);
             }
-            let Some((low, high)) = range.split_once('-') else { continue };
-            let (Ok(low), Ok(high)) = (u64::from_str_radix(low, 16), u64::from_str_radix(high, 16)) else {
-                continue;
-            };
-            let size = objects.entry(inode.parse().unwrap_or(0)).or_default();
-            *size = (*size).max(high.saturating_sub(low));
         }
         resident = resident.saturating_add(shared_resident_bytes(process.pid));
     }
     objects.values().fold(0u64, |sum, size| sum.saturating_add(*size)).saturating_sub(resident)
 }
 
+/// The inode and size of a mapping of shared anonymous memory; none for another line of `/proc/PID/maps`.
+fn shared_mapping(line: &str) -> Option<(u64, u64)> {
+    let mut words = line.split_whitespace();
+    let (range, access) = (words.next()?, words.next()?);
+    let (inode, name) = (words.nth(2)?, words.next()?);
+    let is_anonymous = name == "/dev/zero" || name.starts_with("/memfd:") || name.starts_with("/SYSV");
+    if !access.ends_with('s') || !is_anonymous {
+        return None;
+    }
+    let (low, high) = range.split_once('-')?;
+    let address = |text: &str| u64::from_str_radix(text, 16).ok();
+    Some((inode.parse().ok()?, address(high)?.saturating_sub(address(low)?)))
+}
+
 fn shared_resident_bytes(pid: u32) -> u64 {
-    let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return 0 };
+    let Ok(text) = std::fs::read(format!("/proc/{pid}/status")) else { return 0 };
+    let text = String::from_utf8_lossy(&text);
     let line = text.lines().find(|l| l.starts_with("RssShmem:"));
     let kilobytes = line.and_then(|l| l.split_whitespace().nth(1)).and_then(|n| n.parse::<u64>().ok());
     kilobytes.unwrap_or(0).saturating_mul(1024)

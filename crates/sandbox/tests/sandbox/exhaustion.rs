@@ -15,6 +15,7 @@ pub(crate) const CASES: &[Case] = &[
     Case("shared_memory_without_end", shared_memory_without_end),
     Case("shared_memory_without_end_no_cgroup", shared_memory_without_end_no_cgroup),
     Case("hidden_shared_memory_no_cgroup", hidden_shared_memory_no_cgroup),
+    Case("shared_memory_behind_a_strange_name_no_cgroup", shared_memory_behind_a_strange_name_no_cgroup),
     Case("unmapped_shared_memory", unmapped_shared_memory),
     Case("tmpfs_is_bounded", tmpfs_is_bounded),
     Case("a_file_is_bounded", a_file_is_bounded),
@@ -140,8 +141,7 @@ fn shared_memory_without_end_no_cgroup(_: &World) {
 }
 
 /// Fills shared memory and drops it from its own page tables: the pages stay, the process looks small.
-fn hidden_shared_memory_no_cgroup(_: &World) {
-    let program = "
+const HIDDEN: &str = "
 import mmap, time
 kept = []
 for i in range(20):
@@ -151,7 +151,23 @@ for i in range(20):
         if at % (1 << 20) == 0 and at: m.madvise(mmap.MADV_DONTNEED, at - (1 << 20), 1 << 20)
     kept.append(m); time.sleep(0.1)
 print('GOT 2000 MB')";
-    let outcome = without_cgroups().python_with(program, |spec| spec.limits.memory_bytes = 256 * MIB);
+
+fn hidden_shared_memory_no_cgroup(_: &World) {
+    let outcome = without_cgroups().python_with(HIDDEN, |spec| spec.limits.memory_bytes = 256 * MIB);
+    ended_for_memory(&outcome, 256 * MIB);
+}
+
+/// The same by a process whose list of mappings is no text.
+fn shared_memory_behind_a_strange_name_no_cgroup(_: &World) {
+    let program = format!(
+        "
+import mmap
+with open(b'/tmp/\\xff', 'w+b') as f:
+    f.write(b'x' * 4096); f.flush()
+    strange = mmap.mmap(f.fileno(), 4096)
+{HIDDEN}"
+    );
+    let outcome = without_cgroups().python_with(&program, |spec| spec.limits.memory_bytes = 256 * MIB);
     ended_for_memory(&outcome, 256 * MIB);
 }
 
