@@ -170,6 +170,8 @@ fn limits(request: &Request) -> Result<(), Failure> {
         (Resource::Memlock, 8 << 20, 8 << 20),
         (Resource::Msgqueue, 819_200, 819_200),
         (Resource::Sigpending, 4096, 4096),
+        (Resource::Nice, 0, 0),
+        (Resource::Rtprio, 0, 0),
     ];
     for (resource, soft, hard) in values {
         let now = rustix::process::getrlimit(resource);

@@ -322,7 +322,7 @@ print('TRIED')";
 fn no_higher_limit(world: &World) {
     let program = "
 import resource, os
-for name in ('NPROC', 'NOFILE', 'FSIZE', 'CPU', 'CORE', 'MEMLOCK', 'MSGQUEUE', 'SIGPENDING'):
+for name in ('NPROC', 'NOFILE', 'FSIZE', 'CPU', 'CORE', 'MEMLOCK', 'MSGQUEUE', 'SIGPENDING', 'NICE', 'RTPRIO'):
     r = getattr(resource, 'RLIMIT_' + name)
     soft, hard = resource.getrlimit(r)
     if hard == resource.RLIM_INFINITY: print('GOT unlimited', name)
