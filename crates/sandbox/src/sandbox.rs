@@ -476,9 +476,20 @@ pub(crate) fn refusal(failure: &Failure) -> SandboxError {
             "needs Linux 5.12 and mounts in user namespaces; in a container allow them in its seccomp profile",
         ),
         Step::Seccomp => missing("seccomp", "needs a kernel with CONFIG_SECCOMP_FILTER"),
+        Step::Start if failure.errno == libc::E2BIG => SandboxError::InvalidSpec {
+            what: format!(
+                "the arguments and variables of `{}` are longer than the kernel takes; pass them on standard input or in a file",
+                failure.detail
+            ),
+        },
         Step::Start => {
             SandboxError::CannotStart { program: failure.detail.clone(), source: failure.source() }
         }
+        Step::WorkingDirectory => SandboxError::Path {
+            action: "start inside the sandbox in",
+            path: failure.detail.clone().into(),
+            source: failure.source(),
+        },
         Step::Grant => SandboxError::Path {
             action: "show inside the sandbox",
             path: failure.detail.clone().into(),

@@ -90,13 +90,8 @@ impl Confinement {
         // The first to go when memory runs out, before pid 1; without it the limit still holds.
         let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-        rustix::process::chdir(&request.cwd).map_err(|e| {
-            Failure::new(
-                Step::Start,
-                format!("the working directory {}", request.cwd.to_string_lossy()),
-                &e.into(),
-            )
-        })?;
+        rustix::process::chdir(&request.cwd)
+            .map_err(|e| Failure::new(Step::WorkingDirectory, request.cwd.to_string_lossy(), &e.into()))?;
         limits(request)?;
         rustix::thread::set_no_new_privs(true).map_err(privileges("no_new_privs"))?;
         if let Some(ruleset) = self.landlock {
