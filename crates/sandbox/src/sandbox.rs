@@ -17,7 +17,7 @@ use crate::run::Run;
 use crate::spec::{Exposure, HOME, Mount, Network, Place, Secret, Spec};
 use crate::starter::Starter;
 use crate::state::{self, Scratch, State, Swept};
-use crate::view::{self, Base, Hidden, View};
+use crate::view::{self, Hidden, View};
 use crate::wire::{BarePlan, Failure, Message, MountPlan, NetworkPlan, Request, SeedPlan, SourcePlan, Step};
 
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -168,19 +168,7 @@ impl Sandbox {
         let lower = canonical(lower)?;
         let hidden = Hidden::new(&lower, hidden)?;
         let copy = self.why_copy(&lower)?;
-        View::make(&self.state()?, &Base::Directory(&lower, &hidden), self.ids(), copy)
-    }
-
-    /// Opens a view on top of another one, which stays as it is.
-    ///
-    /// # Errors
-    /// As [`Sandbox::open_view`]; and when there are too many layers.
-    pub fn open_view_on(&self, below: &View) -> Result<View, SandboxError> {
-        let copy = match below.mode() {
-            view::ViewMode::Overlay => None,
-            view::ViewMode::Copy { why } => Some(why.clone()),
-        };
-        View::make(&self.state()?, &Base::View(below), self.ids(), copy)
+        View::make(&self.state()?, &lower, &hidden, self.ids(), copy)
     }
 
     /// Runs a command to its end.
@@ -301,8 +289,8 @@ impl Sandbox {
 
     /// Mounts a view of `lower` once, and runs nothing.
     fn try_overlay(&self, lower: &Path) -> Result<(), Tried> {
-        let base = Base::Directory(lower, &Hidden::default());
-        let view = View::make(&self.state, &base, self.ids(), None).map_err(Tried::Other)?;
+        let view =
+            View::make(&self.state, lower, &Hidden::default(), self.ids(), None).map_err(Tried::Other)?;
         let spec = Spec { views: vec![Mount { view: &view, at: "/view".into() }], ..Spec::new(["true"]) };
         let mut request = self.plan(&spec, &[], None).map_err(Tried::Other)?;
         request.probe = true;
