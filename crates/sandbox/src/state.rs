@@ -3,7 +3,7 @@
 //! still ending a tree holds too.
 
 use std::fs::{DirBuilder, File, Permissions};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::tree;
 
 const PREFIX: &str = "owner-";
 const LOCK: &str = "lock";
-const CGROUPS: &str = "cgroups";
+const CGROUPS: &str = "cgroups-";
 const MAX_OWNERS: u64 = 1 << 20;
 const DYING_TRIES: u32 = 400;
 const DYING_PAUSE: Duration = Duration::from_millis(5);
@@ -100,11 +100,12 @@ impl State {
         self.folder.join(format!("view-{}", self.next.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// A name for a cgroup that the sweep can tell, written down before it is made.
-    pub(crate) fn note_cgroups(&self, directories: &[PathBuf]) -> io::Result<()> {
-        let mut file = File::options().append(true).create(true).open(self.folder.join(CGROUPS))?;
+    /// Writes down cgroups that are about to be made, for the sweep; the note is to be removed once they are gone.
+    pub(crate) fn note_cgroups(&self, directories: &[PathBuf]) -> io::Result<PathBuf> {
+        let note = self.folder.join(format!("{CGROUPS}{}", self.next.fetch_add(1, Ordering::Relaxed)));
         let lines: String = directories.iter().filter_map(|d| d.to_str()).map(|d| format!("{d}\n")).collect();
-        file.write_all(lines.as_bytes())
+        std::fs::write(&note, lines)?;
+        Ok(note)
     }
 
     /// A name for the next cgroup of this owner; no other owner in this process has it, in whatever directory.
@@ -224,9 +225,12 @@ fn is_free(folder: &Path) -> bool {
 }
 
 fn remove_cgroups(folder: &Path) {
-    let Ok(list) = std::fs::read_to_string(folder.join(CGROUPS)) else { return };
-    for line in list.lines().filter(|l| l.contains("/crealeph-")) {
-        cgroup::remove(Path::new(line));
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let notes = entries.flatten().filter(|e| e.file_name().to_string_lossy().starts_with(CGROUPS));
+    for list in notes.filter_map(|note| std::fs::read_to_string(note.path()).ok()) {
+        for line in list.lines().filter(|l| l.contains("/crealeph-")) {
+            cgroup::remove(Path::new(line));
+        }
     }
 }
 

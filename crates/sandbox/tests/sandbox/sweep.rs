@@ -13,6 +13,7 @@ use crate::world::{Case, World, good, processes_with, python};
 pub(crate) const CASES: &[Case] = &[
     Case("killed_at_random_moments", killed_at_random_moments),
     Case("a_live_owner_is_left_alone", a_live_owner_is_left_alone),
+    Case("a_run_that_ended_leaves_nothing", a_run_that_ended_leaves_nothing),
     Case("the_tree_dies_with_its_owner", the_tree_dies_with_its_owner),
     Case("a_signal_to_the_whole_group_is_the_owners", a_signal_to_the_whole_group_is_the_owners),
 ];
@@ -131,6 +132,17 @@ fn a_live_owner_is_left_alone(world: &World) {
     spec.cwd = Some("/work".into());
     good(&world.run(&spec));
     assert_eq!(view.changes().unwrap().len(), 1);
+}
+
+/// An owner that lives for months must not pile up notes on what is gone.
+fn a_run_that_ended_leaves_nothing(world: &World) {
+    for _ in 0..3 {
+        good(&world.run(&python("print('ran')")));
+    }
+    let state = std::fs::read_dir(world.folder.join("state")).unwrap().map(|entry| entry.unwrap().path());
+    let owner = state.into_iter().find(|path| path.is_dir()).unwrap();
+    let left: Vec<_> = std::fs::read_dir(owner).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["lock"]);
 }
 
 /// Even before the next start: the processes go as soon as the owner does.
