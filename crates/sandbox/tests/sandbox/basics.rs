@@ -149,8 +149,8 @@ fn who_am_i(world: &World) {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(&lines[..4], ["1000", "agent", "/home/agent", "sandbox"]);
     let outside: Vec<&str> = lines[4].split_whitespace().collect();
-    let expected = if is_root() { "65532".to_owned() } else { unsafe_free_uid() };
-    assert_eq!(outside, ["1000", &expected, "1"]);
+    let expected = if is_root() { 65_532 } else { rustix::process::getuid().as_raw() };
+    assert_eq!(outside, ["1000", &expected.to_string(), "1"]);
     for none in [
         "CapPrm:\t0000000000000000",
         "CapEff:\t0000000000000000",
@@ -160,10 +160,6 @@ fn who_am_i(world: &World) {
     ] {
         assert!(text.contains(none), "{none} in {text}");
     }
-}
-
-fn unsafe_free_uid() -> String {
-    std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap()).to_string()
 }
 
 fn private_places_are_writable(world: &World) {
