@@ -16,6 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::outcome::{Cut, Exit};
 use crate::spec::Limits;
 use crate::sys;
+use crate::view::is_overlay;
 
 const INTERVAL: Duration = Duration::from_millis(20);
 const SHARED_INTERVAL: Duration = Duration::from_millis(200);
@@ -185,11 +186,11 @@ impl Watch {
         if memory > self.limits.memory_bytes {
             return Verdict::End(Cut::Memory { limit_bytes: self.limits.memory_bytes, seen_bytes: memory });
         }
-        self.look_at_disk(now)
+        self.look_at_disk(now, &processes)
     }
 
     /// Measures what was written when the file system has shrunk enough for it to matter, or it is time.
-    fn look_at_disk(&mut self, now: Instant) -> Verdict {
+    fn look_at_disk(&mut self, now: Instant, processes: &[Process]) -> Verdict {
         let step = (self.limits.disk_bytes / 8).clamp(1 << 20, 256 << 20);
         let due = now >= self.next_disk;
         let shrunk = self.stores.iter().any(|store| {
@@ -199,7 +200,7 @@ impl Watch {
         if self.stores.is_empty() || !(due || shrunk) {
             return Verdict::GoOn;
         }
-        let mut seen = 0u64;
+        let mut seen = deleted_bytes(processes, &self.stores);
         for store in &mut self.stores {
             (store.free_bytes, store.free_inodes) = free(&store.upper);
             let enough = self.limits.disk_bytes.saturating_add(store.before_bytes);
@@ -352,6 +353,25 @@ fn shared_resident_bytes(pid: u32) -> u64 {
     let line = text.lines().find(|l| l.starts_with("RssShmem:"));
     let kilobytes = line.and_then(|l| l.split_whitespace().nth(1)).and_then(|n| n.parse::<u64>().ok());
     kilobytes.unwrap_or(0).saturating_mul(1024)
+}
+
+/// What files take that are in no directory any more and that a process holds open, each once.
+fn deleted_bytes(processes: &[Process], stores: &[Store]) -> u64 {
+    let devices: BTreeSet<u64> =
+        stores.iter().filter_map(|store| Some(rustix::fs::fstat(&store.upper).ok()?.st_dev)).collect();
+    let mut files = BTreeMap::new();
+    for process in processes {
+        let Ok(open) = std::fs::read_dir(format!("/proc/{}/fd", process.pid)) else { continue };
+        for at in open.flatten().map(|entry| entry.path()) {
+            let Ok(file) = std::fs::metadata(&at) else { continue };
+            let is_deleted = file.is_file() && file.nlink() == 0;
+            // Through an overlay a file has a device of the overlay's own.
+            if is_deleted && (devices.contains(&file.dev()) || is_overlay(&at)) {
+                files.insert((file.dev(), file.ino()), file.blocks().saturating_mul(512));
+            }
+        }
+    }
+    files.values().fold(0u64, |sum, bytes| sum.saturating_add(*bytes))
 }
 
 /// What a tree takes on disk; stops once it is past `enough`. None when it is nested too deep to be measured.

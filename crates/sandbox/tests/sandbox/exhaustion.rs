@@ -20,6 +20,7 @@ pub(crate) const CASES: &[Case] = &[
     Case("tmpfs_is_bounded", tmpfs_is_bounded),
     Case("a_file_is_bounded", a_file_is_bounded),
     Case("the_disk_is_bounded", the_disk_is_bounded),
+    Case("deleted_files_are_bounded", deleted_files_are_bounded),
     Case("many_small_files_are_bounded", many_small_files_are_bounded),
     Case("floods_are_cut", floods_are_cut),
     Case("never_ends", never_ends),
@@ -257,6 +258,28 @@ print('GOT 4000 MB')",
     assert!(written < 1500 * MIB, "{written}");
     drop(view);
     assert_eq!(std::fs::read_to_string(directory.join("a")).unwrap(), "x");
+}
+
+/// Files that no directory has but a process still holds.
+fn deleted_files_are_bounded(world: &World) {
+    for world in [world, &World::with(|config| config.always_copy = true)] {
+        let directory = world.directory("work", &[("a", "x")]);
+        let view = world.sandbox.open_view(&directory).unwrap();
+        let mut spec = python(
+            "
+import os, time
+kept = []
+for i in range(60):
+    kept.append(open('f', 'wb')); kept[-1].write(b'x' * (10 << 20)); kept[-1].flush(); os.remove('f')
+time.sleep(2)
+print('GOT 600 MB')",
+        );
+        spec.views.push(Mount { view: &view, at: "/work".into() });
+        spec.cwd = Some("/work".into());
+        spec.limits.disk_bytes = 100 * MIB;
+        let outcome = world.run(&spec);
+        assert!(outcome.cuts.iter().any(|c| matches!(c, Cut::Disk { .. })), "{outcome:?}");
+    }
 }
 
 fn many_small_files_are_bounded(world: &World) {
