@@ -168,7 +168,7 @@ impl Watch {
         }
 
         if now >= self.next_shared {
-            self.hidden_bytes = hidden_shared_bytes(&processes);
+            self.hidden_bytes = hidden_bytes(&processes);
             let cost = now.elapsed();
             self.next_shared = Instant::now() + SHARED_INTERVAL.max(cost.saturating_mul(DUTY));
         }
@@ -304,21 +304,18 @@ fn exact_bytes(listed: &Process) -> u64 {
     let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", listed.pid));
     let Some(process) = process(listed.pid) else { return 0 };
     let Ok(text) = rollup else { return process.resident_bytes };
-    let kilobytes = |name: &str| {
-        let line = text.lines().find(|l| l.starts_with(name))?;
-        line.split_whitespace().nth(1)?.parse::<u64>().ok()
-    };
-    match (kilobytes("Pss_Anon:"), kilobytes("Pss_Shmem:")) {
+    match (kilobytes(&text, "Pss_Anon:"), kilobytes(&text, "Pss_Shmem:")) {
         (Some(anonymous), Some(shared)) => anonymous.saturating_add(shared).saturating_mul(1024),
-        _ => kilobytes("Pss:").map_or(process.resident_bytes, |p| p.saturating_mul(1024)),
+        _ => kilobytes(&text, "Pss:").map_or(process.resident_bytes, |p| p.saturating_mul(1024)),
     }
 }
 
-/// Shared anonymous memory that is mapped but not resident in any process: its pages can be filled and then
-/// unmapped from sight, so the mapping's size is charged, once for each object.
-fn hidden_shared_bytes(processes: &[Process]) -> u64 {
+/// Memory that is in no process's resident size: page tables, what was swapped out, and shared anonymous memory that
+/// is mapped but not resident. Its pages can be filled and then unmapped from sight, so the mapping's size is charged, once
+/// for each object.
+fn hidden_bytes(processes: &[Process]) -> u64 {
     let mut objects = BTreeMap::<u64, u64>::new();
-    let mut resident = 0u64;
+    let (mut resident, mut beside) = (0u64, 0u64);
     for process in processes {
         let Ok(maps) = File::open(format!("/proc/{}/maps", process.pid)) else { continue };
         // A name in it may be no text, and there may be more of them than should be held at once.
@@ -328,9 +325,20 @@ fn hidden_shared_bytes(processes: &[Process]) -> u64 {
                 *largest = (*largest).max(size);
             }
         }
-        resident = resident.saturating_add(shared_resident_bytes(process.pid));
+        let status = std::fs::read(format!("/proc/{}/status", process.pid)).unwrap_or_default();
+        let status = String::from_utf8_lossy(&status);
+        let bytes = |name: &str| kilobytes(&status, name).unwrap_or(0).saturating_mul(1024);
+        resident = resident.saturating_add(bytes("RssShmem:"));
+        beside = beside.saturating_add(bytes("VmPTE:")).saturating_add(bytes("VmSwap:"));
     }
-    objects.values().fold(0u64, |sum, size| sum.saturating_add(*size)).saturating_sub(resident)
+    let shared = objects.values().fold(0u64, |sum, size| sum.saturating_add(*size));
+    shared.saturating_sub(resident).saturating_add(beside)
+}
+
+/// A figure of a file of `/proc` that has one on each line.
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    line.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// The inode and size of a mapping of shared anonymous memory; none for another line of `/proc/PID/maps`.
@@ -345,14 +353,6 @@ fn shared_mapping(line: &str) -> Option<(u64, u64)> {
     let (low, high) = range.split_once('-')?;
     let address = |text: &str| u64::from_str_radix(text, 16).ok();
     Some((inode.parse().ok()?, address(high)?.saturating_sub(address(low)?)))
-}
-
-fn shared_resident_bytes(pid: u32) -> u64 {
-    let Ok(text) = std::fs::read(format!("/proc/{pid}/status")) else { return 0 };
-    let text = String::from_utf8_lossy(&text);
-    let line = text.lines().find(|l| l.starts_with("RssShmem:"));
-    let kilobytes = line.and_then(|l| l.split_whitespace().nth(1)).and_then(|n| n.parse::<u64>().ok());
-    kilobytes.unwrap_or(0).saturating_mul(1024)
 }
 
 /// What files take that are in no directory any more and that a process holds open, each once.

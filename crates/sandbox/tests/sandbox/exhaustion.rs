@@ -16,6 +16,7 @@ pub(crate) const CASES: &[Case] = &[
     Case("shared_memory_without_end_no_cgroup", shared_memory_without_end_no_cgroup),
     Case("hidden_shared_memory_no_cgroup", hidden_shared_memory_no_cgroup),
     Case("shared_memory_behind_a_strange_name_no_cgroup", shared_memory_behind_a_strange_name_no_cgroup),
+    Case("page_tables_without_end_no_cgroup", page_tables_without_end_no_cgroup),
     Case("unmapped_shared_memory", unmapped_shared_memory),
     Case("tmpfs_is_bounded", tmpfs_is_bounded),
     Case("a_file_is_bounded", a_file_is_bounded),
@@ -169,6 +170,20 @@ with open(b'/tmp/\\xff', 'w+b') as f:
 {HIDDEN}"
     );
     let outcome = without_cgroups().python_with(&program, |spec| spec.limits.memory_bytes = 256 * MIB);
+    ended_for_memory(&outcome, 256 * MIB);
+}
+
+/// Reads one byte here and there of nothing: the pages are one and the same, the way to each is memory.
+fn page_tables_without_end_no_cgroup(_: &World) {
+    let program = "
+import mmap, time
+size = 512 << 30
+m = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000, prot=mmap.PROT_READ)
+m.madvise(15)
+for at in range(0, size, 2 << 20): m[at]
+time.sleep(2)
+print('GOT 1000 MB')";
+    let outcome = without_cgroups().python_with(program, |spec| spec.limits.memory_bytes = 256 * MIB);
     ended_for_memory(&outcome, 256 * MIB);
 }
 
