@@ -63,9 +63,11 @@ pub(super) struct WrittenTo {
 }
 
 /// What `/proc/PID/stat` says of one process.
-#[derive(Default)]
 struct Process {
     pid: u32,
+    /// A thread that lives: once the first one has ended, `/proc/PID` shows no memory and no file.
+    thread: u32,
+    is_dead: bool,
     parent: u32,
     cpu_ticks: u64,
     threads: u32,
@@ -265,9 +267,13 @@ fn descendants(all: Vec<Process>) -> Vec<Process> {
 }
 
 fn processes() -> Vec<Process> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.flatten().filter_map(|e| e.file_name().to_str().and_then(|n| n.parse::<u32>().ok()));
-    pids.filter_map(process).collect()
+    numbers("/proc").filter_map(process).collect()
+}
+
+/// The names in a directory of `/proc` that are ids.
+fn numbers(directory: &str) -> impl Iterator<Item = u32> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// The threads that the user of this process runs on the machine.
@@ -280,7 +286,16 @@ pub(super) fn own_threads() -> u64 {
 }
 
 fn process(pid: u32) -> Option<Process> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let first = thread(pid)?;
+    if !first.is_dead || first.threads <= 1 {
+        return Some(first);
+    }
+    let living = numbers(&format!("/proc/{pid}/task")).filter_map(thread).find(|thread| !thread.is_dead);
+    Some(living.map_or(first, |living| Process { pid, ..living }))
+}
+
+fn thread(id: u32) -> Option<Process> {
+    let stat = std::fs::read(format!("/proc/{id}/stat")).ok()?;
     // The name may hold anything, a closing parenthesis too; the fields follow the last one.
     let end = stat.iter().rposition(|b| *b == b')')?;
     let rest = std::str::from_utf8(stat.get(end.checked_add(2)?..)?).ok()?;
@@ -290,7 +305,9 @@ fn process(pid: u32) -> Option<Process> {
     };
     let cpu_ticks = (11..=14).fold(0u64, |sum, index| sum.saturating_add(number(index)));
     Some(Process {
-        pid,
+        pid: id,
+        thread: id,
+        is_dead: matches!(fields.first(), Some(&("Z" | "X"))),
         parent: u32::try_from(number(1)).unwrap_or(0),
         cpu_ticks,
         threads: u32::try_from(number(17)).unwrap_or(u32::MAX),
@@ -301,7 +318,7 @@ fn process(pid: u32) -> Option<Process> {
 /// The anonymous and shared memory of a process, shared pages counted by their share; its resident size
 /// where the kernel does not tell. One that has ended since it was listed has none.
 fn exact_bytes(listed: &Process) -> u64 {
-    let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", listed.pid));
+    let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", listed.thread));
     let Some(process) = process(listed.pid) else { return 0 };
     let Ok(text) = rollup else { return process.resident_bytes };
     match (kilobytes(&text, "Pss_Anon:"), kilobytes(&text, "Pss_Shmem:")) {
@@ -317,7 +334,7 @@ fn hidden_bytes(processes: &[Process]) -> u64 {
     let mut objects = BTreeMap::<u64, u64>::new();
     let (mut resident, mut beside) = (0u64, 0u64);
     for process in processes {
-        let Ok(maps) = File::open(format!("/proc/{}/maps", process.pid)) else { continue };
+        let Ok(maps) = File::open(format!("/proc/{}/maps", process.thread)) else { continue };
         // A name in it may be no text, and there may be more of them than should be held at once.
         for line in BufReader::new(maps).split(b'\n').map_while(Result::ok) {
             if let Some((inode, size)) = shared_mapping(&String::from_utf8_lossy(&line)) {
@@ -325,7 +342,7 @@ fn hidden_bytes(processes: &[Process]) -> u64 {
                 *largest = (*largest).max(size);
             }
         }
-        let status = std::fs::read(format!("/proc/{}/status", process.pid)).unwrap_or_default();
+        let status = std::fs::read(format!("/proc/{}/status", process.thread)).unwrap_or_default();
         let status = String::from_utf8_lossy(&status);
         let bytes = |name: &str| kilobytes(&status, name).unwrap_or(0).saturating_mul(1024);
         resident = resident.saturating_add(bytes("RssShmem:"));
@@ -361,7 +378,7 @@ fn deleted_bytes(processes: &[Process], stores: &[Store]) -> u64 {
         stores.iter().filter_map(|store| Some(rustix::fs::fstat(&store.upper).ok()?.st_dev)).collect();
     let mut files = BTreeMap::new();
     for process in processes {
-        let Ok(open) = std::fs::read_dir(format!("/proc/{}/fd", process.pid)) else { continue };
+        let Ok(open) = std::fs::read_dir(format!("/proc/{}/fd", process.thread)) else { continue };
         for at in open.flatten().map(|entry| entry.path()) {
             let Ok(file) = std::fs::metadata(&at) else { continue };
             let is_deleted = file.is_file() && file.nlink() == 0;

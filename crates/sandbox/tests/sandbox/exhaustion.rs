@@ -12,6 +12,7 @@ pub(crate) const CASES: &[Case] = &[
     Case("heap_without_end", heap_without_end),
     Case("heap_without_end_no_cgroup", heap_without_end_no_cgroup),
     Case("heap_in_many_processes_no_cgroup", heap_in_many_processes_no_cgroup),
+    Case("heap_of_a_thread_left_alone_no_cgroup", heap_of_a_thread_left_alone_no_cgroup),
     Case("shared_memory_without_end", shared_memory_without_end),
     Case("shared_memory_without_end_no_cgroup", shared_memory_without_end_no_cgroup),
     Case("hidden_shared_memory_no_cgroup", hidden_shared_memory_no_cgroup),
@@ -120,6 +121,22 @@ for i in range(20):
         x = bytearray(b'x' * (40 << 20)); time.sleep(20); os._exit(0)
 time.sleep(20)
 print('GOT 800 MB')";
+    let outcome = without_cgroups().python_with(program, |spec| spec.limits.memory_bytes = 300 * MIB);
+    ended_for_memory(&outcome, 300 * MIB);
+}
+
+/// The first thread ends, and what `/proc` shows of the process with it.
+fn heap_of_a_thread_left_alone_no_cgroup(_: &World) {
+    let program = "
+import ctypes, os, threading, time
+def hold():
+    time.sleep(0.2)
+    kept = []
+    for i in range(40): kept.append(bytearray(b'x' * (20 << 20))); time.sleep(0.02)
+    time.sleep(1)
+    os.write(1, b'GOT 800 MB'); os._exit(0)
+threading.Thread(target=hold).start()
+ctypes.CDLL(None).syscall(60, 0)";
     let outcome = without_cgroups().python_with(program, |spec| spec.limits.memory_bytes = 300 * MIB);
     ended_for_memory(&outcome, 300 * MIB);
 }
