@@ -14,7 +14,7 @@ use seccompiler::{
 pub(super) struct Options {
     pub(super) nested_namespaces: bool,
     pub(super) ptrace: bool,
-    /// Shared memory that no process has mapped is counted by a cgroup, so it may be made.
+    /// Memory that is in no process's size is counted by a cgroup, so it may be made.
     pub(super) unmapped_memory: bool,
     /// There is a network namespace, or the machine's own network was granted.
     pub(super) sockets: bool,
@@ -87,7 +87,7 @@ fn ranges(options: &Options) -> Vec<(u32, u32)> {
         allow(&[libc::SYS_memfd_create]);
     }
     if options.unmapped_memory && options.namespaces {
-        allow(SHARED_MEMORY_CALLS);
+        allow(SYSTEM_V_CALLS);
     }
     let unknown = errno(libc::ENOSYS);
     let mut ranges = vec![(0, unknown)];
@@ -216,14 +216,18 @@ const NAMESPACE_CALLS: &[c_long] = calls![
 /// Doors that are opened where tracing was granted.
 const PTRACE_CALLS: &[c_long] = calls![SYS_ptrace SYS_process_vm_readv SYS_process_vm_writev SYS_kcmp];
 
-/// System V memory, in no process's size: bounded by a memory cgroup or, as `memfd_create`, not to be had.
-const SHARED_MEMORY_CALLS: &[c_long] = calls![SYS_shmget SYS_shmat SYS_shmdt SYS_shmctl];
+/// Shared memory, queues and semaphores, in no process's size: bounded by a memory cgroup or, as `memfd_create`, not to be had.
+/// Their names are the whole machine's where there is no namespace for them.
+#[rustfmt::skip]
+const SYSTEM_V_CALLS: &[c_long] = calls![
+    SYS_shmget SYS_shmat SYS_shmdt SYS_shmctl SYS_msgctl SYS_msgget SYS_msgrcv SYS_msgsnd SYS_semctl SYS_semget
+    SYS_semop SYS_semtimedop
+];
 
-/// Queues and semaphores, which have names of their own: the whole machine's where there is no namespace for them.
+/// The newer queues, bounded by an rlimit, with names of the same kind.
 #[rustfmt::skip]
 const QUEUE_CALLS: &[c_long] = calls![
-    SYS_mq_getsetattr SYS_mq_notify SYS_mq_open SYS_mq_timedreceive SYS_mq_timedsend SYS_mq_unlink SYS_msgctl
-    SYS_msgget SYS_msgrcv SYS_msgsnd SYS_semctl SYS_semget SYS_semop SYS_semtimedop
+    SYS_mq_getsetattr SYS_mq_notify SYS_mq_open SYS_mq_timedreceive SYS_mq_timedsend SYS_mq_unlink
 ];
 
 /// Doors that are known and closed. They answer `EPERM`, as they would to any unprivileged program, and so do those
@@ -325,7 +329,7 @@ mod tests {
                 (nested_namespaces, NAMESPACE_CALLS),
                 (ptrace, PTRACE_CALLS),
                 (unmapped_memory, &[libc::SYS_memfd_create]),
-                (unmapped_memory && namespaces, SHARED_MEMORY_CALLS),
+                (unmapped_memory && namespaces, SYSTEM_V_CALLS),
                 (namespaces, QUEUE_CALLS),
             ] {
                 allowed.extend(calls.iter().filter(|_| granted));

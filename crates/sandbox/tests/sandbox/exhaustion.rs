@@ -204,7 +204,7 @@ print('GOT 1000 MB')";
     ended_for_memory(&outcome, 256 * MIB);
 }
 
-/// Memory that no process has mapped: counted by a cgroup, or not to be had.
+/// Memory that is in no process's size: counted by a cgroup, or not to be had.
 fn unmapped_shared_memory(world: &World) {
     let program = "
 import os, ctypes
@@ -216,11 +216,12 @@ try:
     print('GOT 4000 MB')
 except OSError as e: print('refused', e.errno)
 libc = ctypes.CDLL(None, use_errno=True)
-if libc.shmget(0, 1 << 20, 0o1600) == -1: print('refused', ctypes.get_errno())";
+for make in (lambda: libc.shmget(0, 1 << 20, 0o1600), lambda: libc.semget(0, 32000, 0o1600), lambda: libc.msgget(0, 0o1600)):
+    if make() == -1: print('refused', ctypes.get_errno())";
     for world in [world, &without_cgroups()] {
         let outcome = world.python_with(program, |spec| spec.limits.memory_bytes = 256 * MIB);
         if outcome.stdout.text().contains("refused 38") {
-            assert_eq!(outcome.stdout.text(), "refused 38\nrefused 38\n");
+            assert_eq!(outcome.stdout.text(), "refused 38\n".repeat(4));
         } else {
             ended_for_memory(&outcome, 256 * MIB);
         }
