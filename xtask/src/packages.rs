@@ -132,7 +132,7 @@ fn advice(missing: &[&Package]) -> String {
     format!("sudo apt-get install -y --no-install-recommends {}", names.join(" "))
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     // The owner of a process's folder under /proc is the user it runs as.
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
