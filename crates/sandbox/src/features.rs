@@ -122,7 +122,7 @@ impl Sandbox {
             None => "none can be made under our own",
         };
         let advice = layer.is_none().then(|| {
-            "run as root, or under a service with `Delegate=memory pids` and name its directory in the configuration".to_owned()
+            "run as root where cgroups are of version 1, or in a group of version 2 that has `memory` and `pids` on for its children".to_owned()
         });
         Feature {
             name: "cgroups",
