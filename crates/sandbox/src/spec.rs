@@ -303,8 +303,6 @@ pub enum Exposure {
     Variable,
     /// As the file of that name in [`SECRETS`].
     File,
-    /// Not at all: it is only redacted.
-    Hidden,
 }
 
 impl Secret {

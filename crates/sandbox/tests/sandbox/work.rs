@@ -180,7 +180,7 @@ os.write(f, b'last\\n' * 400000)",
     );
     spec.trace_channel = true;
     spec.limits.trace_bytes = 100;
-    spec.grants.secrets.push(Secret::new("KEY", "correct horse", Exposure::Hidden));
+    spec.grants.secrets.push(Secret::new("KEY", "correct horse", Exposure::Variable));
     let outcome = world.run(&spec);
     assert_eq!(good(&outcome), "");
     assert!(outcome.trace.text().starts_with("a [redacted] b\nlast\n"), "{outcome:?}");
