@@ -124,8 +124,8 @@ impl Cgroup {
     }
 
     fn limit(&mut self, parents: &Parents, limits: &Limits, name: &str) -> io::Result<()> {
-        // The outer half of the helper and pid 1 are in it too.
-        let tasks = u64::from(limits.processes).saturating_add(2).to_string();
+        // The outer half of the helper is in it too, and pid 1 with its survey.
+        let tasks = u64::from(limits.processes).saturating_add(3).to_string();
         let memory = limits.memory_bytes.saturating_add(32 << 20).to_string();
         if let Some(parent) = &parents.v2 {
             let at = parent.join(name);
@@ -237,7 +237,7 @@ mod tests {
         );
         let read = |name: &str| std::fs::read_to_string(own.join(name)).unwrap();
         assert_eq!(read("memory.max"), ((64u64 << 20) + (32 << 20)).to_string());
-        assert_eq!((read("memory.swap.max").as_str(), read("pids.max").as_str()), ("0", "9"));
+        assert_eq!((read("memory.swap.max").as_str(), read("pids.max").as_str()), ("0", "10"));
         assert_eq!(made.memory_seen(), (false, 0));
         std::fs::write(own.join("memory.events"), "low 0\nmax 12\noom 1\noom_kill 2\n").unwrap();
         std::fs::write(own.join("memory.peak"), "4096\n").unwrap();

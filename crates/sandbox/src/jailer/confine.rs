@@ -151,10 +151,10 @@ fn find_program(request: &Request) -> Result<PathBuf, Failure> {
 
 fn limits(request: &Request) -> Result<(), Failure> {
     let limits = &request.limits;
-    // Counted in this user namespace alone: the tree's processes and threads, and pid 1. Without one, whatever else
-    // the user runs counts too.
+    // Counted in this user namespace alone: the tree's processes and threads, and pid 1 with its survey. Without one,
+    // whatever else the user runs counts too.
     let others = if request.bare.is_some() { super::watch::own_threads() } else { 1 };
-    let processes = u64::from(limits.processes).saturating_add(others);
+    let processes = u64::from(limits.processes).saturating_add(others).saturating_add(1);
     let seconds = limits.cpu_ms.div_ceil(1000).max(1);
     let values = [
         (Resource::Cpu, seconds, seconds.saturating_add(1)),

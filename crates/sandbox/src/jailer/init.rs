@@ -16,6 +16,7 @@ use rustix::process::{DumpableBehavior, Pid, WaitOptions, set_dumpable_behavior,
 
 use super::confine::{self, Confinement};
 use super::sources::{self, Opened};
+use super::survey::Disk;
 use super::watch::{Members, Verdict, Watch};
 use super::{INSIDE_ID, become_user, root};
 use crate::network::PROXY_PORT;
@@ -90,9 +91,10 @@ fn run(
     layers.push(Layer::Namespaces);
     layers.extend(watched.then_some(Layer::Watchdog));
     layers.sort();
+    let disk = Disk::new(request.limits.disk_bytes, built.stores);
     let child = start(request, confinement, stdin, |_| Ok(()))?;
     confine::keep_watch_capabilities().map_err(|e| Failure::new(Step::Privileges, "capabilities", &e))?;
-    let mut watch = Watch::new(&request.limits, built.stores, Some(built.scratch), Members::Namespace);
+    let mut watch = Watch::start(&request.limits, disk, Some(built.scratch), Members::Namespace)?;
     let (exit, cut) = attend(control, child, &mut watch);
     let (cpu_us, largest) = sys::children_usage();
     Ok(Report {

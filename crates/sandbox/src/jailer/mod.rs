@@ -10,6 +10,7 @@ mod filter;
 mod init;
 mod root;
 mod sources;
+mod survey;
 mod watch;
 
 use std::io::{self, Read, Write};

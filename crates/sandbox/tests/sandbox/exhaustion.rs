@@ -18,6 +18,7 @@ pub(crate) const CASES: &[Case] = &[
     Case("hidden_shared_memory_no_cgroup", hidden_shared_memory_no_cgroup),
     Case("shared_memory_behind_a_strange_name_no_cgroup", shared_memory_behind_a_strange_name_no_cgroup),
     Case("page_tables_without_end_no_cgroup", page_tables_without_end_no_cgroup),
+    Case("a_watch_that_is_kept_busy_no_cgroup", a_watch_that_is_kept_busy_no_cgroup),
     Case("unmapped_shared_memory", unmapped_shared_memory),
     Case("tmpfs_is_bounded", tmpfs_is_bounded),
     Case("a_file_is_bounded", a_file_is_bounded),
@@ -202,6 +203,26 @@ time.sleep(2)
 print('GOT 1000 MB')";
     let outcome = without_cgroups().python_with(program, |spec| spec.limits.memory_bytes = 256 * MIB);
     ended_for_memory(&outcome, 256 * MIB);
+}
+
+/// Gives the watch millions of mappings to read, and then takes memory for as long as that may take.
+fn a_watch_that_is_kept_busy_no_cgroup(_: &World) {
+    let program = "
+import ctypes, os, time
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+at = libc.mmap(None, 60000 * 4096, 0, 0x22, -1, 0)
+for page in range(0, 60000, 2): libc.mprotect(at + page * 4096, 4096, 1)
+for i in range(40):
+    if os.fork() == 0: time.sleep(1000)
+time.sleep(2)
+for i in range(5):
+    kept = b'x' * (900 << 20); time.sleep(0.5); del kept
+print('GOT 900 MB')";
+    let outcome = without_cgroups().python_with(program, |spec| spec.limits.memory_bytes = 700 * MIB);
+    ended_for_memory(&outcome, 700 * MIB);
 }
 
 /// Memory that is in no process's size: counted by a cgroup, or not to be had.
