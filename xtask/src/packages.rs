@@ -37,7 +37,7 @@ const PACKAGES: &[Package] = &[
     Package {
         provides: "openssl",
         debian: "openssl",
-        why: "the ledger's tests make certificates for a PostgreSQL server of their own",
+        why: "the ledger's and the agents' tests make certificates for servers of their own",
     },
     Package {
         provides: "/usr/bin/python3",
@@ -48,11 +48,6 @@ const PACKAGES: &[Package] = &[
         provides: "pip3",
         debian: "python3-pip",
         why: "receipts are checked with implementations from PyPI",
-    },
-    Package {
-        provides: "openssl",
-        debian: "openssl",
-        why: "the agents' tests make a certificate for a server of their own",
     },
     Package { provides: "node", debian: "nodejs", why: "the sandbox must let it live" },
     Package { provides: "npm", debian: "npm", why: "the sandbox must let it install from a cache" },
@@ -137,7 +132,7 @@ fn advice(missing: &[&Package]) -> String {
     format!("sudo apt-get install -y --no-install-recommends {}", names.join(" "))
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     // The owner of a process's folder under /proc is the user it runs as.
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
@@ -165,6 +160,12 @@ mod tests {
             advice(&missing),
             "sudo apt-get install -y --no-install-recommends gone-package file-package"
         );
+    }
+
+    #[test]
+    fn no_package_is_asked_for_twice() {
+        let names: std::collections::BTreeSet<&str> = PACKAGES.iter().map(|package| package.debian).collect();
+        assert_eq!(names.len(), PACKAGES.len());
     }
 
     #[test]

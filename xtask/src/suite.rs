@@ -43,7 +43,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Outcome {
         )));
     }
     let start = Instant::now();
-    eprintln!("{}", plan(STEPS));
+    eprintln!("{}", plan(STEPS, packages::is_root()));
     packages::ensure(root)?;
     tools::ensure(root)?;
     run_steps(root, STEPS)?;
@@ -51,10 +51,15 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Outcome {
     Ok(())
 }
 
-fn plan(steps: &[Step]) -> String {
+fn plan(steps: &[Step], is_root: bool) -> String {
     let mut text = format!("{} steps, {DURATION}:", steps.len());
     for (number, step) in (1..).zip(steps) {
         text.push_str(&format!("\n  {number}. {}: {}", step.title, step.command()));
+    }
+    if !is_root {
+        text.push_str(
+            "\nstarted by an ordinary user: the half of the sandbox's tests that runs as root will fail",
+        );
     }
     text
 }
@@ -142,9 +147,12 @@ mod tests {
 
     #[test]
     fn the_plan_names_every_step_and_its_command() {
-        let plan = plan(STEPS);
-        for step in STEPS {
-            assert!(plan.contains(step.title) && plan.contains(&step.command()), "{plan}");
+        for is_root in [true, false] {
+            let plan = plan(STEPS, is_root);
+            for step in STEPS {
+                assert!(plan.contains(step.title) && plan.contains(&step.command()), "{plan}");
+            }
+            assert_eq!(plan.contains("runs as root will fail"), !is_root, "{plan}");
         }
     }
 

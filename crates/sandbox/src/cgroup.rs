@@ -71,8 +71,13 @@ fn v2_is_usable(directory: &Path, state: &State) -> bool {
 /// Tries; the name is noted first, so that a sweep finds it should we be killed between the two.
 fn can_make(directory: &Path, state: &State) -> bool {
     let probe = directory.join(state.cgroup_name());
-    let noted = state.note_cgroups(std::slice::from_ref(&probe)).is_ok();
-    noted && std::fs::create_dir(&probe).is_ok() && std::fs::remove_dir(&probe).is_ok()
+    let Ok(note) = state.note_cgroups(std::slice::from_ref(&probe)) else { return false };
+    let made = std::fs::create_dir(&probe).is_ok();
+    let left = made && std::fs::remove_dir(&probe).is_err();
+    if !left {
+        let _ = std::fs::remove_file(note);
+    }
+    made && !left
 }
 
 /// The root within its hierarchy and the mount point of a v1 controller.
@@ -92,6 +97,7 @@ fn v1_mount(mountinfo: &str, controller: &str) -> Option<(String, String)> {
 /// The cgroups of one run.
 #[derive(Debug)]
 pub(crate) struct Cgroup {
+    note: PathBuf,
     directories: Vec<PathBuf>,
     memory: Option<PathBuf>,
     layer: Layer,
@@ -107,8 +113,8 @@ impl Cgroup {
             .flatten()
             .map(|parent| parent.join(&name))
             .collect();
-        state.note_cgroups(&places).ok()?;
-        let mut made = Self { directories: Vec::new(), memory: None, layer };
+        let note = state.note_cgroups(&places).ok()?;
+        let mut made = Self { note, directories: Vec::new(), memory: None, layer };
         for place in places {
             std::fs::create_dir(&place).ok()?;
             made.directories.push(place);
@@ -118,8 +124,8 @@ impl Cgroup {
     }
 
     fn limit(&mut self, parents: &Parents, limits: &Limits, name: &str) -> io::Result<()> {
-        // The outer half of the helper and pid 1 are in it too.
-        let tasks = u64::from(limits.processes).saturating_add(2).to_string();
+        // The outer half of the helper is in it too, and pid 1 with its survey.
+        let tasks = u64::from(limits.processes).saturating_add(3).to_string();
         let memory = limits.memory_bytes.saturating_add(32 << 20).to_string();
         if let Some(parent) = &parents.v2 {
             let at = parent.join(name);
@@ -174,19 +180,21 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        for directory in &self.directories {
-            remove(directory);
+        let left = self.directories.iter().filter(|directory| !remove(directory)).count();
+        if left == 0 {
+            let _ = std::fs::remove_file(&self.note);
         }
     }
 }
 
-/// Removes a cgroup, ending what is still in it; gives up after a while, for the next sweep to go on.
-pub(crate) fn remove(directory: &Path) {
+/// Removes a cgroup, ending what is still in it; gives up after a while, for the next sweep to go on. Whether it is gone.
+pub(crate) fn remove(directory: &Path) -> bool {
     let mut pause = Duration::from_micros(200);
     for _ in 0..REMOVE_TRIES {
         match std::fs::remove_dir(directory) {
             Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {}
-            _ => return,
+            Err(e) => return e.kind() == io::ErrorKind::NotFound,
+            Ok(()) => return true,
         }
         let inside = std::fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
         for pid in inside.lines().filter_map(|l| l.parse().ok()).filter_map(rustix::process::Pid::from_raw) {
@@ -196,6 +204,7 @@ pub(crate) fn remove(directory: &Path) {
         std::thread::sleep(pause);
         pause = pause.saturating_mul(2).min(Duration::from_millis(10));
     }
+    false
 }
 
 #[cfg(test)]
@@ -228,7 +237,7 @@ mod tests {
         );
         let read = |name: &str| std::fs::read_to_string(own.join(name)).unwrap();
         assert_eq!(read("memory.max"), ((64u64 << 20) + (32 << 20)).to_string());
-        assert_eq!((read("memory.swap.max").as_str(), read("pids.max").as_str()), ("0", "9"));
+        assert_eq!((read("memory.swap.max").as_str(), read("pids.max").as_str()), ("0", "10"));
         assert_eq!(made.memory_seen(), (false, 0));
         std::fs::write(own.join("memory.events"), "low 0\nmax 12\noom 1\noom_kill 2\n").unwrap();
         std::fs::write(own.join("memory.peak"), "4096\n").unwrap();

@@ -8,7 +8,6 @@ use crate::outcome::Layer;
 use crate::sandbox::{Sandbox, refusal};
 use crate::spec::Spec;
 use crate::sys;
-use crate::view::{View, ViewMode};
 use crate::wire::Step;
 
 /// One thing a sandbox can use.
@@ -123,7 +122,7 @@ impl Sandbox {
             None => "none can be made under our own",
         };
         let advice = layer.is_none().then(|| {
-            "run as root, or under a service with `Delegate=memory pids` and name its directory in the configuration".to_owned()
+            "run as root where cgroups are of version 1, or in a group of version 2 that has `memory` and `pids` on for its children".to_owned()
         });
         Feature {
             name: "cgroups",
@@ -136,9 +135,9 @@ impl Sandbox {
     }
 
     fn overlay(&self) -> Feature {
-        let (present, detail) = match self.open_view(self.state_folder()).as_ref().map(View::mode) {
-            Ok(ViewMode::Overlay) => (true, "mounts in a user namespace".to_owned()),
-            Ok(ViewMode::Copy { why }) => (false, why.clone()),
+        let (present, detail) = match self.why_copy(self.state_folder()) {
+            Ok(None) => (true, "mounts in a user namespace".to_owned()),
+            Ok(Some(why)) => (false, why),
             Err(error) => (false, error.to_string()),
         };
         let advice = (!present).then(|| {

@@ -1,6 +1,6 @@
 //! Grants by the name of a tool, so that nobody has to know its paths. Owns where python, node, rust and git
 //! keep what they need; refuses to grant what holds credentials (`.npmrc`, cargo's `credentials.toml`,
-//! git's stored passwords).
+//! git's stored passwords), or a home because a tool lies in it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -93,17 +93,17 @@ impl Machine {
             let version = version.unwrap_or_default().lines().next().unwrap_or_default().trim().to_owned();
             let directory = pyenv.join("versions").join(&version);
             if !version.is_empty() && directory.join("bin/python3").exists() {
-                add_prefix(&mut grants, &directory);
+                self.add_prefix(&mut grants, &directory);
                 return Ok(grants);
             }
             let system = Self { path: "/usr/local/bin:/usr/bin:/bin".into(), home: self.home.clone() };
             system.find("python3")?;
             return Ok(grants);
         }
-        add_program(&mut grants, &program);
+        self.add_program(&mut grants, &program);
         let environment = program.parent().and_then(Path::parent).filter(|d| d.join("pyvenv.cfg").is_file());
         if let Some(environment) = environment {
-            add_prefix(&mut grants, environment);
+            self.add_prefix(&mut grants, environment);
             grants.env.insert("VIRTUAL_ENV".into(), environment.into());
         }
         Ok(grants)
@@ -111,7 +111,7 @@ impl Machine {
 
     fn node(&self) -> Result<Grants, SandboxError> {
         let mut grants = Grants::default();
-        add_program(&mut grants, &self.find("node")?);
+        self.add_program(&mut grants, &self.find("node")?);
         let cache = self.home_or("npm_config_cache", ".npm");
         if cache.is_dir() {
             grants.copy_on_write.push(Place { from: cache, at: Path::new(HOME).join(".npm") });
@@ -134,7 +134,7 @@ impl Machine {
                 grants.env.insert("RUSTUP_HOME".into(), rustup.into());
             }
         } else {
-            add_program(&mut grants, &program);
+            self.add_program(&mut grants, &program);
         }
         for name in ["registry", "git"] {
             if cargo.join(name).is_dir() {
@@ -153,7 +153,7 @@ impl Machine {
 
     fn git(&self) -> Result<Grants, SandboxError> {
         let mut grants = Grants::default();
-        add_program(&mut grants, &self.find("git")?);
+        self.add_program(&mut grants, &self.find("git")?);
         for name in [".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes"] {
             let file = self.home.join(name);
             if file.is_file() {
@@ -162,26 +162,66 @@ impl Machine {
         }
         Ok(grants)
     }
-}
 
-/// Grants the directory a program is installed in, unless it is one of the system's, which are always there.
-fn add_program(grants: &mut Grants, program: &Path) {
-    let real = program.canonicalize().unwrap_or_else(|_| program.to_path_buf());
-    for path in [program, &real] {
-        if let Some(prefix) = path.parent().filter(|d| d.ends_with("bin")).and_then(Path::parent) {
-            add_prefix(grants, prefix);
+    /// Grants the directory a program is installed in, unless it is one of the system's, which are always there.
+    fn add_program(&self, grants: &mut Grants, program: &Path) {
+        let real = program.canonicalize().unwrap_or_else(|_| program.to_path_buf());
+        for path in [program, &real] {
+            if let Some(prefix) = path.parent().filter(|d| d.ends_with("bin")).and_then(Path::parent) {
+                self.add_prefix(grants, prefix);
+            }
         }
     }
+
+    fn add_prefix(&self, grants: &mut Grants, prefix: &Path) {
+        let system = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/nix/store"];
+        if prefix == Path::new("/") || system.iter().any(|s| prefix.starts_with(s)) {
+            return;
+        }
+        let directories = if self.holds_more_than_tools(prefix) {
+            vec![prefix.join("bin"), prefix.join("lib")]
+        } else {
+            vec![prefix.to_path_buf()]
+        };
+        let wanted = directories.into_iter().filter(|directory| directory.is_dir()).map(Place::same);
+        grants.merge(Grants { read: wanted.collect(), path: vec![prefix.join("bin")], ..Grants::default() });
+    }
+
+    /// Whether it is the home, around it, or what tools share with everything else in the home.
+    fn holds_more_than_tools(&self, prefix: &Path) -> bool {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        let (home, prefix) = (real(&self.home), real(prefix));
+        home.starts_with(&prefix) || prefix == home.join(".local")
+    }
 }
 
-fn add_prefix(grants: &mut Grants, prefix: &Path) {
-    let system = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/nix/store"];
-    if prefix == Path::new("/") || system.iter().any(|s| prefix.starts_with(s)) {
-        return;
-    }
-    let place = Place::same(prefix);
-    if !grants.read.contains(&place) {
-        grants.read.push(place);
-        grants.path.push(prefix.join("bin"));
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
+
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_tool_in_the_home_does_not_bring_the_home() {
+        let base = std::env::temp_dir().join(format!("crealeph-preset-{}", std::process::id()));
+        let home = base.join("home");
+        for (prefix, expected) in [
+            ("", &["bin", "lib"][..]),
+            (".local", &[".local/bin", ".local/lib"]),
+            (".local/share/node-24", &[".local/share/node-24"]),
+        ] {
+            let bin = home.join(prefix).join("bin");
+            std::fs::create_dir_all(&bin).unwrap();
+            std::fs::create_dir_all(home.join(prefix).join("lib")).unwrap();
+            std::fs::write(bin.join("node"), "").unwrap();
+            std::fs::set_permissions(bin.join("node"), std::fs::Permissions::from_mode(0o755)).unwrap();
+            let grants = Machine { path: bin.clone().into(), home: home.clone() }.node().unwrap();
+            let read: Vec<PathBuf> = grants.read.into_iter().map(|place| place.from).collect();
+            assert_eq!(read, expected.iter().map(|path| home.join(path)).collect::<Vec<_>>(), "{prefix}");
+            assert_eq!(grants.path, [bin]);
+        }
+        std::fs::remove_dir_all(&base).unwrap();
     }
 }

@@ -17,7 +17,7 @@ use crate::capture::{Capture, Sink};
 use crate::cgroup::Cgroup;
 use crate::error::SandboxError;
 use crate::network::{Connection, Proxy};
-use crate::outcome::{Captured, Cut, Exit, Level, Missing, Outcome, Strength, Usage};
+use crate::outcome::{Captured, Cut, Level, Missing, Outcome, Strength, Usage};
 use crate::redact::Redactor;
 use crate::sandbox::{Output, Stream, refusal};
 use crate::spec::{Network, Spec, Stdin};
@@ -357,11 +357,7 @@ impl Ended {
             connection.target = redactor.text(&connection.target);
         }
         Ok(Outcome {
-            exit: if cuts.iter().any(Cut::ended_the_run) && matches!(report.exit, Exit::Killed) {
-                Exit::Killed
-            } else {
-                report.exit
-            },
+            exit: report.exit,
             stdout: self.stdout,
             stderr: self.stderr,
             trace: self.trace,

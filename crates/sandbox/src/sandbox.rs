@@ -17,7 +17,7 @@ use crate::run::Run;
 use crate::spec::{Exposure, HOME, Mount, Network, Place, Secret, Spec};
 use crate::starter::Starter;
 use crate::state::{self, Scratch, State, Swept};
-use crate::view::{self, Base, Hidden, View};
+use crate::view::{self, Hidden, View};
 use crate::wire::{BarePlan, Failure, Message, MountPlan, NetworkPlan, Request, SeedPlan, SourcePlan, Step};
 
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -168,19 +168,7 @@ impl Sandbox {
         let lower = canonical(lower)?;
         let hidden = Hidden::new(&lower, hidden)?;
         let copy = self.why_copy(&lower)?;
-        View::make(&self.state()?, &Base::Directory(&lower, &hidden), self.ids(), copy)
-    }
-
-    /// Opens a view on top of another one, which stays as it is.
-    ///
-    /// # Errors
-    /// As [`Sandbox::open_view`]; and when there are too many layers.
-    pub fn open_view_on(&self, below: &View) -> Result<View, SandboxError> {
-        let copy = match below.mode() {
-            view::ViewMode::Overlay => None,
-            view::ViewMode::Copy { why } => Some(why.clone()),
-        };
-        View::make(&self.state()?, &Base::View(below), self.ids(), copy)
+        View::make(&self.state()?, &lower, &hidden, self.ids(), copy)
     }
 
     /// Runs a command to its end.
@@ -271,7 +259,7 @@ impl Sandbox {
     }
 
     /// Why a view of `lower` has to be a plain copy; none when an overlay works.
-    fn why_copy(&self, lower: &Path) -> Result<Option<String>, SandboxError> {
+    pub(crate) fn why_copy(&self, lower: &Path) -> Result<Option<String>, SandboxError> {
         let failed = |source| SandboxError::Path { action: "open a view of", path: lower.into(), source };
         if self.config.always_copy {
             return Ok(Some("the configuration asks for copies".to_owned()));
@@ -301,8 +289,8 @@ impl Sandbox {
 
     /// Mounts a view of `lower` once, and runs nothing.
     fn try_overlay(&self, lower: &Path) -> Result<(), Tried> {
-        let base = Base::Directory(lower, &Hidden::default());
-        let view = View::make(&self.state, &base, self.ids(), None).map_err(Tried::Other)?;
+        let view =
+            View::make(&self.state, lower, &Hidden::default(), self.ids(), None).map_err(Tried::Other)?;
         let spec = Spec { views: vec![Mount { view: &view, at: "/view".into() }], ..Spec::new(["true"]) };
         let mut request = self.plan(&spec, &[], None).map_err(Tried::Other)?;
         request.probe = true;
@@ -476,9 +464,20 @@ pub(crate) fn refusal(failure: &Failure) -> SandboxError {
             "needs Linux 5.12 and mounts in user namespaces; in a container allow them in its seccomp profile",
         ),
         Step::Seccomp => missing("seccomp", "needs a kernel with CONFIG_SECCOMP_FILTER"),
+        Step::Start if failure.errno == libc::E2BIG => SandboxError::InvalidSpec {
+            what: format!(
+                "the arguments and variables of `{}` are longer than the kernel takes; pass them on standard input or in a file",
+                failure.detail
+            ),
+        },
         Step::Start => {
             SandboxError::CannotStart { program: failure.detail.clone(), source: failure.source() }
         }
+        Step::WorkingDirectory => SandboxError::Path {
+            action: "start inside the sandbox in",
+            path: failure.detail.clone().into(),
+            source: failure.source(),
+        },
         Step::Grant => SandboxError::Path {
             action: "show inside the sandbox",
             path: failure.detail.clone().into(),

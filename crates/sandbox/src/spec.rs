@@ -6,6 +6,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::FileType;
+
 use crate::error::SandboxError;
 use crate::network::Host;
 use crate::view::View;
@@ -93,12 +95,42 @@ impl Spec<'_> {
         {
             return invalid(format!("standard input is over {MAX_STDIN_BYTES} bytes; grant a file instead"));
         }
+        // It leads out: everything of the machine is above it.
+        if matches!(self.stdin, Stdin::Inherit)
+            && rustix::fs::fstat(std::io::stdin())
+                .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
+        {
+            return invalid("standard input is a directory; grant it instead".to_owned());
+        }
         self.check_seeds()?;
+        self.check_places()?;
+        let mut files = BTreeSet::new();
+        for secret in &self.grants.secrets {
+            secret.check()?;
+            if secret.exposure == Exposure::File && !files.insert(&secret.name) {
+                return invalid(format!(
+                    "the secret file `{}` is granted twice; grant it once",
+                    secret.name.display()
+                ));
+            }
+        }
+        self.limits.check()
+    }
+
+    fn check_places(&self) -> Result<(), SandboxError> {
+        let invalid = |what: String| Err(SandboxError::InvalidSpec { what });
         let places = self.grants.read.iter().chain(&self.grants.copy_on_write).map(|p| p.at.as_path());
         let mounts = self.views.iter().map(|m| m.at.as_path());
         let targets: Vec<&Path> = places.chain(mounts).collect();
         if targets.len() > MAX_PLACES {
             return invalid(format!("more than {MAX_PLACES} paths are granted; grant a common parent"));
+        }
+        // The root is built, not granted, and the watch rests on the sandbox's own processes.
+        if let Some(at) = targets.iter().find(|at| **at == Path::new("/") || at.starts_with("/proc")) {
+            return invalid(format!(
+                "nothing can be granted at `{}`, which is the sandbox's own; grant what is needed of it, or at another path",
+                at.display()
+            ));
         }
         for at in targets.into_iter().chain(self.cwd.as_deref()) {
             if !is_plain_absolute(at) {
@@ -108,10 +140,7 @@ impl Spec<'_> {
                 ));
             }
         }
-        for secret in &self.grants.secrets {
-            secret.check()?;
-        }
-        self.limits.check()
+        Ok(())
     }
 
     fn check_seeds(&self) -> Result<(), SandboxError> {
@@ -274,8 +303,6 @@ pub enum Exposure {
     Variable,
     /// As the file of that name in [`SECRETS`].
     File,
-    /// Not at all: it is only redacted.
-    Hidden,
 }
 
 impl Secret {

@@ -1,9 +1,9 @@
 //! The folder where views live while their owner does. Owns one locked folder for each [`crate::Sandbox`] and
 //! the sweep of those whose owner died; refuses to touch a folder whose lock is held, which a helper that is
-//! still ending a tree holds too.
+//! still ending a tree holds too, and a directory where others could put folders in the way.
 
 use std::fs::{DirBuilder, File, Permissions};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::tree;
 
 const PREFIX: &str = "owner-";
 const LOCK: &str = "lock";
-const CGROUPS: &str = "cgroups";
+const CGROUPS: &str = "cgroups-";
 const MAX_OWNERS: u64 = 1 << 20;
 const DYING_TRIES: u32 = 400;
 const DYING_PAUSE: Duration = Duration::from_millis(5);
@@ -43,6 +43,11 @@ impl State {
         };
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
         let directory = &directory.canonicalize().map_err(failed)?;
+        let metadata = std::fs::metadata(directory).map_err(failed)?;
+        if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
+            let what = "it is somebody else's, or others may write to it; use one that is yours alone";
+            return Err(failed(io::Error::new(io::ErrorKind::PermissionDenied, what)));
+        }
         let guard = guard(directory).map_err(failed)?;
         sweep_locked(directory).map_err(failed)?;
         let made = Self::make(directory).map_err(failed);
@@ -50,7 +55,7 @@ impl State {
         made
     }
 
-    /// The same in a directory that other users can walk through, which nobody else may have made.
+    /// The same in a directory that other users can walk through.
     pub(crate) fn open_reachable(directory: &Path) -> Result<Self, SandboxError> {
         let failed = |source| SandboxError::Path {
             action: "use for sandboxes without mounts",
@@ -61,10 +66,11 @@ impl State {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(failed(e)),
             _ => {}
         }
-        let metadata = std::fs::symlink_metadata(directory).map_err(failed)?;
-        if !metadata.is_dir() || metadata.uid() != rustix::process::geteuid().as_raw() {
-            let what = "it is there and somebody else's; remove it";
-            return Err(failed(io::Error::new(io::ErrorKind::PermissionDenied, what)));
+        if !std::fs::symlink_metadata(directory).map_err(failed)?.is_dir() {
+            return Err(failed(io::Error::new(
+                io::ErrorKind::NotADirectory,
+                "it is no directory; remove it",
+            )));
         }
         let state = Self::open(directory)?;
         for path in [directory, state.folder()] {
@@ -100,11 +106,12 @@ impl State {
         self.folder.join(format!("view-{}", self.next.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// A name for a cgroup that the sweep can tell, written down before it is made.
-    pub(crate) fn note_cgroups(&self, directories: &[PathBuf]) -> io::Result<()> {
-        let mut file = File::options().append(true).create(true).open(self.folder.join(CGROUPS))?;
+    /// Writes down cgroups that are about to be made, for the sweep; the note is to be removed once they are gone.
+    pub(crate) fn note_cgroups(&self, directories: &[PathBuf]) -> io::Result<PathBuf> {
+        let note = self.folder.join(format!("{CGROUPS}{}", self.next.fetch_add(1, Ordering::Relaxed)));
         let lines: String = directories.iter().filter_map(|d| d.to_str()).map(|d| format!("{d}\n")).collect();
-        file.write_all(lines.as_bytes())
+        std::fs::write(&note, lines)?;
+        Ok(note)
     }
 
     /// A name for the next cgroup of this owner; no other owner in this process has it, in whatever directory.
@@ -224,9 +231,12 @@ fn is_free(folder: &Path) -> bool {
 }
 
 fn remove_cgroups(folder: &Path) {
-    let Ok(list) = std::fs::read_to_string(folder.join(CGROUPS)) else { return };
-    for line in list.lines().filter(|l| l.contains("/crealeph-")) {
-        cgroup::remove(Path::new(line));
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let notes = entries.flatten().filter(|e| e.file_name().to_string_lossy().starts_with(CGROUPS));
+    for list in notes.filter_map(|note| std::fs::read_to_string(note.path()).ok()) {
+        for line in list.lines().filter(|l| l.contains("/crealeph-")) {
+            cgroup::remove(Path::new(line));
+        }
     }
 }
 
@@ -235,6 +245,23 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
 
     use super::*;
+
+    #[test]
+    fn a_directory_that_others_can_write_to_is_refused() {
+        let base = std::env::temp_dir().join(format!("crealeph-shared-state-{}", std::process::id()));
+        for (mode, expected) in [(0o700, true), (0o711, true), (0o770, false), (0o1777, false)] {
+            std::fs::create_dir(&base).unwrap();
+            std::fs::set_permissions(&base, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(State::open(&base).is_ok(), expected, "{mode:o}");
+            std::fs::remove_dir_all(&base).unwrap();
+        }
+        if rustix::process::geteuid().is_root() {
+            std::fs::create_dir(&base).unwrap();
+            chown(&base, Some(65_531), None).unwrap();
+            assert!(State::open(&base).is_err());
+            std::fs::remove_dir_all(&base).unwrap();
+        }
+    }
 
     #[test]
     fn owners_in_different_directories_never_share_a_cgroup() {

@@ -148,6 +148,21 @@ pub(crate) fn ignore_ended_children(ignore: bool) {
     let _ = unsafe { libc::signal(libc::SIGCHLD, if ignore { libc::SIG_IGN } else { libc::SIG_DFL }) };
 }
 
+/// Whether signals are held back from this process and those it starts.
+pub(crate) fn hold_signals(hold: bool) {
+    // SAFETY: `sigset_t` is plain data for which all zeroes is a valid value.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: both write to `set`, which is ours; the call after them only reads it.
+    unsafe {
+        if hold {
+            libc::sigfillset(&mut set)
+        } else {
+            libc::sigemptyset(&mut set)
+        };
+        libc::sigprocmask(libc::SIG_SETMASK, &set, std::ptr::null_mut());
+    }
+}
+
 /// Sends `signal` to every process this one may signal, itself excepted: for pid 1 of a namespace alone.
 pub(crate) fn kill_all(signal: libc::c_int) {
     // SAFETY: in a PID namespace of our own, -1 reaches its members alone.

@@ -139,6 +139,7 @@ pub(crate) enum Step {
     Landlock,
     Seccomp,
     Privileges,
+    WorkingDirectory,
     Start,
     Watch,
 }

@@ -19,7 +19,8 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 
 use super::confine::Confinement;
-use super::watch::{Members, Watch, WrittenTo};
+use super::survey::{Disk, WrittenTo};
+use super::watch::{Members, Watch};
 use super::{become_user, init, sources};
 use crate::outcome::Layer;
 use crate::spec::{HOME, SECRETS, TRACE_CHANNEL};
@@ -74,11 +75,12 @@ pub(super) fn run(
         let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
         places.furnish(request)
     };
+    let disk = Disk::new(request.limits.disk_bytes, stores);
     let started = init::start(request, confinement, stdin, settle);
-    let report = started.map(|child| {
-        let mut watch = Watch::new(&request.limits, stores, None, Members::Descendants);
+    let report = started.and_then(|child| {
+        let mut watch = Watch::start(&request.limits, disk, None, Members::Descendants)?;
         let (exit, cut) = init::attend(control, child, &mut watch);
-        (exit, cut, watch)
+        Ok((exit, cut, watch))
     });
     end_descendants();
     let (exit, cut, watch) = report?;

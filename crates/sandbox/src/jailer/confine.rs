@@ -41,7 +41,7 @@ impl Confinement {
             ptrace: request.ptrace,
             unmapped_memory: request.memory_is_counted,
             sockets: request.network == NetworkPlan::Host || !(bare || request.no_network.is_some()),
-            own_processes: !bare,
+            namespaces: !bare,
         })
         .map_err(|e| Failure::new(Step::Seccomp, e.to_string(), &io::Error::other("the filter")))?;
         // Landlock forbids every mount, so it cannot hold a command that was granted namespaces of its own.
@@ -90,13 +90,8 @@ impl Confinement {
         // The first to go when memory runs out, before pid 1; without it the limit still holds.
         let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-        rustix::process::chdir(&request.cwd).map_err(|e| {
-            Failure::new(
-                Step::Start,
-                format!("the working directory {}", request.cwd.to_string_lossy()),
-                &e.into(),
-            )
-        })?;
+        rustix::process::chdir(&request.cwd)
+            .map_err(|e| Failure::new(Step::WorkingDirectory, request.cwd.to_string_lossy(), &e.into()))?;
         limits(request)?;
         rustix::thread::set_no_new_privs(true).map_err(privileges("no_new_privs"))?;
         if let Some(ruleset) = self.landlock {
@@ -114,6 +109,7 @@ impl Confinement {
                 .map_err(|e| Failure::new(Step::Seccomp, e.to_string(), &io::Error::last_os_error()))?;
         }
         let program = program?;
+        sys::hold_signals(false);
         let Some((name, arguments)) = request.command.split_first() else {
             return Err(Failure::new(Step::Start, "", &io::Error::from_raw_os_error(libc::ENOENT)));
         };
@@ -155,10 +151,10 @@ fn find_program(request: &Request) -> Result<PathBuf, Failure> {
 
 fn limits(request: &Request) -> Result<(), Failure> {
     let limits = &request.limits;
-    // Counted in this user namespace alone: the tree's processes and threads, and pid 1. Without one, whatever else
-    // the user runs counts too.
+    // Counted in this user namespace alone: the tree's processes and threads, and pid 1 with its survey. Without one,
+    // whatever else the user runs counts too.
     let others = if request.bare.is_some() { super::watch::own_threads() } else { 1 };
-    let processes = u64::from(limits.processes).saturating_add(others);
+    let processes = u64::from(limits.processes).saturating_add(others).saturating_add(1);
     let seconds = limits.cpu_ms.div_ceil(1000).max(1);
     let values = [
         (Resource::Cpu, seconds, seconds.saturating_add(1)),
@@ -169,6 +165,8 @@ fn limits(request: &Request) -> Result<(), Failure> {
         (Resource::Memlock, 8 << 20, 8 << 20),
         (Resource::Msgqueue, 819_200, 819_200),
         (Resource::Sigpending, 4096, 4096),
+        (Resource::Nice, 0, 0),
+        (Resource::Rtprio, 0, 0),
     ];
     for (resource, soft, hard) in values {
         let now = rustix::process::getrlimit(resource);

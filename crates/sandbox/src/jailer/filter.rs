@@ -14,12 +14,12 @@ use seccompiler::{
 pub(super) struct Options {
     pub(super) nested_namespaces: bool,
     pub(super) ptrace: bool,
-    /// Shared memory that no process has mapped is counted by a cgroup, so it may be made.
+    /// Memory that is in no process's size is counted by a cgroup, so it may be made.
     pub(super) unmapped_memory: bool,
     /// There is a network namespace, or the machine's own network was granted.
     pub(super) sockets: bool,
-    /// There is a PID namespace: whoever can be seen is of the tree.
-    pub(super) own_processes: bool,
+    /// There are namespaces: whatever process, queue or socket can be named is of the tree.
+    pub(super) namespaces: bool,
 }
 
 const NEW_NAMESPACES: [libc::c_int; 7] = [
@@ -80,8 +80,14 @@ fn ranges(options: &Options) -> Vec<(u32, u32)> {
     if options.ptrace {
         allow(PTRACE_CALLS);
     }
+    if options.namespaces {
+        allow(QUEUE_CALLS);
+    }
     if options.unmapped_memory {
-        allow(SHARED_MEMORY_CALLS);
+        allow(&[libc::SYS_memfd_create]);
+    }
+    if options.unmapped_memory && options.namespaces {
+        allow(SYSTEM_V_CALLS);
     }
     let unknown = errno(libc::ENOSYS);
     let mut ranges = vec![(0, unknown)];
@@ -146,9 +152,10 @@ fn refusals(options: &Options) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Err
         values.iter().map(|value| (index, Op::Ne, number(*value))).collect()
     };
     // Sockets: local, and IP where the network namespace has any; netlink for routes alone. vsock, for one,
-    // would reach out of a virtual machine whatever the namespace.
-    let mut sockets =
-        vec![all_of(&not_among(0, &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]))?];
+    // would reach out of a virtual machine whatever the namespace, and local ones every service of the machine without any.
+    let mut families = vec![libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+    families.extend(options.namespaces.then_some(libc::AF_UNIX));
+    let mut sockets = vec![all_of(&not_among(0, &families))?];
     sockets.push(all_of(&[(0, Op::Eq, number(libc::AF_NETLINK)), (2, Op::Ne, number(libc::NETLINK_ROUTE))])?);
     for family in [libc::AF_INET, libc::AF_INET6] {
         let mut conditions = vec![(0, Op::Eq, number(family))];
@@ -170,8 +177,10 @@ fn refusals(options: &Options) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Err
     // Limits and scheduling of other processes.
     rules.insert(libc::SYS_prlimit64, vec![all_of(&[(0, Op::Ne, 0)])?]);
     // Pid 1 is the one process that is not the tree's; without a namespace all but the caller may be.
-    let others = |index: u8| if options.own_processes { (index, Op::Eq, 1) } else { (index, Op::Ne, 0) };
-    rules.insert(libc::SYS_setpriority, vec![all_of(&[others(1)])?, all_of(&[(0, Op::Eq, 2)])?]);
+    let others = |index: u8| if options.namespaces { (index, Op::Eq, 1) } else { (index, Op::Ne, 0) };
+    for (call, of_a_user) in [(libc::SYS_setpriority, 2), (libc::SYS_ioprio_set, 3)] {
+        rules.insert(call, vec![all_of(&[others(1)])?, all_of(&[(0, Op::Eq, of_a_user)])?]);
+    }
     for call in [
         libc::SYS_sched_setaffinity,
         libc::SYS_sched_setscheduler,
@@ -207,8 +216,19 @@ const NAMESPACE_CALLS: &[c_long] = calls![
 /// Doors that are opened where tracing was granted.
 const PTRACE_CALLS: &[c_long] = calls![SYS_ptrace SYS_process_vm_readv SYS_process_vm_writev SYS_kcmp];
 
-/// Memory that is in no process's size: bounded by a memory cgroup or not to be had.
-const SHARED_MEMORY_CALLS: &[c_long] = calls![SYS_memfd_create SYS_shmget SYS_shmat SYS_shmdt SYS_shmctl];
+/// Shared memory, queues and semaphores, in no process's size: bounded by a memory cgroup or, as `memfd_create`, not to be had.
+/// Their names are the whole machine's where there is no namespace for them.
+#[rustfmt::skip]
+const SYSTEM_V_CALLS: &[c_long] = calls![
+    SYS_shmget SYS_shmat SYS_shmdt SYS_shmctl SYS_msgctl SYS_msgget SYS_msgrcv SYS_msgsnd SYS_semctl SYS_semget
+    SYS_semop SYS_semtimedop
+];
+
+/// The newer queues, bounded by an rlimit, with names of the same kind.
+#[rustfmt::skip]
+const QUEUE_CALLS: &[c_long] = calls![
+    SYS_mq_getsetattr SYS_mq_notify SYS_mq_open SYS_mq_timedreceive SYS_mq_timedsend SYS_mq_unlink
+];
 
 /// Doors that are known and closed. They answer `EPERM`, as they would to any unprivileged program, and so do those
 /// above that were not granted.
@@ -221,7 +241,7 @@ const PRIVILEGED: &[c_long] = calls![
 ];
 
 /// What an ordinary program needs. `clone3` is left out on purpose: its flags cannot be looked at, and every
-/// C library falls back to `clone`. So are io_uring, and memory that is in no process's size (see above).
+/// C library falls back to `clone`. So are io_uring, and what is above.
 #[rustfmt::skip]
 const ALLOWED: &[c_long] = calls![
     SYS_accept SYS_accept4 SYS_bind SYS_brk SYS_capget SYS_capset SYS_chdir SYS_clock_getres SYS_clock_gettime
@@ -237,25 +257,23 @@ const ALLOWED: &[c_long] = calls![
     SYS_ioprio_set SYS_kill SYS_landlock_add_rule SYS_landlock_create_ruleset SYS_landlock_restrict_self
     SYS_lgetxattr SYS_linkat SYS_listen SYS_listxattr SYS_llistxattr SYS_lremovexattr SYS_lseek SYS_lsetxattr
     SYS_madvise SYS_membarrier SYS_mincore SYS_mkdirat SYS_mknodat SYS_mlock SYS_mlock2 SYS_mlockall SYS_mmap
-    SYS_mprotect SYS_mq_getsetattr SYS_mq_notify SYS_mq_open SYS_mq_timedreceive SYS_mq_timedsend SYS_mq_unlink
-    SYS_mremap SYS_msgctl SYS_msgget SYS_msgrcv SYS_msgsnd SYS_msync SYS_munlock SYS_munlockall SYS_munmap
-    SYS_name_to_handle_at SYS_nanosleep SYS_newfstatat SYS_openat SYS_openat2 SYS_personality SYS_pidfd_open
-    SYS_pidfd_send_signal SYS_pipe2 SYS_pkey_alloc SYS_pkey_free SYS_pkey_mprotect SYS_ppoll SYS_prctl SYS_pread64
-    SYS_preadv SYS_preadv2 SYS_prlimit64 SYS_pselect6 SYS_pwrite64 SYS_pwritev SYS_pwritev2 SYS_read SYS_readahead
-    SYS_readlinkat SYS_readv SYS_recvfrom SYS_recvmmsg SYS_recvmsg SYS_remap_file_pages SYS_removexattr
-    SYS_renameat SYS_renameat2 SYS_restart_syscall SYS_rseq SYS_rt_sigaction SYS_rt_sigpending SYS_rt_sigprocmask
-    SYS_rt_sigqueueinfo SYS_rt_sigreturn SYS_rt_sigsuspend SYS_rt_sigtimedwait SYS_rt_tgsigqueueinfo
-    SYS_sched_get_priority_max SYS_sched_get_priority_min SYS_sched_getaffinity SYS_sched_getattr
-    SYS_sched_getparam SYS_sched_getscheduler SYS_sched_rr_get_interval SYS_sched_setaffinity SYS_sched_setattr
-    SYS_sched_setparam SYS_sched_setscheduler SYS_sched_yield SYS_seccomp SYS_semctl SYS_semget SYS_semop
-    SYS_semtimedop SYS_sendfile SYS_sendmmsg SYS_sendmsg SYS_sendto SYS_set_robust_list SYS_set_tid_address
-    SYS_setfsgid SYS_setfsuid SYS_setgid SYS_setgroups SYS_setitimer SYS_setpgid SYS_setpriority SYS_setregid
-    SYS_setresgid SYS_setresuid SYS_setreuid SYS_setrlimit SYS_setsid SYS_setsockopt SYS_setuid SYS_setxattr
-    SYS_shutdown SYS_sigaltstack SYS_signalfd4 SYS_socket SYS_socketpair SYS_splice SYS_statfs SYS_statx
-    SYS_symlinkat SYS_sync SYS_sync_file_range SYS_syncfs SYS_sysinfo SYS_tee SYS_tgkill SYS_timer_create
-    SYS_timer_delete SYS_timer_getoverrun SYS_timer_gettime SYS_timer_settime SYS_timerfd_create
-    SYS_timerfd_gettime SYS_timerfd_settime SYS_times SYS_tkill SYS_truncate SYS_umask SYS_uname SYS_unlinkat
-    SYS_utimensat SYS_vmsplice SYS_wait4 SYS_waitid SYS_write SYS_writev
+    SYS_mprotect SYS_mremap SYS_msync SYS_munlock SYS_munlockall SYS_munmap SYS_name_to_handle_at SYS_nanosleep
+    SYS_newfstatat SYS_openat SYS_openat2 SYS_personality SYS_pidfd_open SYS_pidfd_send_signal SYS_pipe2
+    SYS_pkey_alloc SYS_pkey_free SYS_pkey_mprotect SYS_ppoll SYS_prctl SYS_pread64 SYS_preadv SYS_preadv2
+    SYS_prlimit64 SYS_pselect6 SYS_pwrite64 SYS_pwritev SYS_pwritev2 SYS_read SYS_readahead SYS_readlinkat SYS_readv
+    SYS_recvfrom SYS_recvmmsg SYS_recvmsg SYS_remap_file_pages SYS_removexattr SYS_renameat SYS_renameat2
+    SYS_restart_syscall SYS_rseq SYS_rt_sigaction SYS_rt_sigpending SYS_rt_sigprocmask SYS_rt_sigqueueinfo
+    SYS_rt_sigreturn SYS_rt_sigsuspend SYS_rt_sigtimedwait SYS_rt_tgsigqueueinfo SYS_sched_get_priority_max
+    SYS_sched_get_priority_min SYS_sched_getaffinity SYS_sched_getattr SYS_sched_getparam SYS_sched_getscheduler
+    SYS_sched_rr_get_interval SYS_sched_setaffinity SYS_sched_setattr SYS_sched_setparam SYS_sched_setscheduler
+    SYS_sched_yield SYS_seccomp SYS_sendfile SYS_sendmmsg SYS_sendmsg SYS_sendto SYS_set_robust_list
+    SYS_set_tid_address SYS_setfsgid SYS_setfsuid SYS_setgid SYS_setgroups SYS_setitimer SYS_setpgid SYS_setpriority
+    SYS_setregid SYS_setresgid SYS_setresuid SYS_setreuid SYS_setrlimit SYS_setsid SYS_setsockopt SYS_setuid
+    SYS_setxattr SYS_shutdown SYS_sigaltstack SYS_signalfd4 SYS_socket SYS_socketpair SYS_splice SYS_statfs
+    SYS_statx SYS_symlinkat SYS_sync SYS_sync_file_range SYS_syncfs SYS_sysinfo SYS_tee SYS_tgkill SYS_timer_create
+    SYS_timer_delete SYS_timer_getoverrun SYS_timer_gettime SYS_timer_settime SYS_timerfd_create SYS_timerfd_gettime
+    SYS_timerfd_settime SYS_times SYS_tkill SYS_truncate SYS_umask SYS_uname SYS_unlinkat SYS_utimensat SYS_vmsplice
+    SYS_wait4 SYS_waitid SYS_write SYS_writev
 ];
 
 /// The older names that programs of this architecture still use.
@@ -295,11 +313,13 @@ mod tests {
 
     #[test]
     fn every_call_number_has_its_answer() {
-        for (nested_namespaces, ptrace, unmapped_memory) in
-            [(false, false, false), (true, true, true), (false, true, false)]
-        {
-            let options =
-                Options { nested_namespaces, ptrace, unmapped_memory, sockets: true, own_processes: true };
+        for (nested_namespaces, ptrace, unmapped_memory, namespaces) in [
+            (false, false, false, true),
+            (true, true, true, true),
+            (false, true, false, true),
+            (false, false, true, false),
+        ] {
+            let options = Options { nested_namespaces, ptrace, unmapped_memory, sockets: true, namespaces };
             let program = by_number(&options);
             let closed = [NAMESPACE_CALLS, PTRACE_CALLS, PRIVILEGED].concat();
             let mut allowed: Vec<c_long> = ALLOWED.to_vec();
@@ -308,7 +328,9 @@ mod tests {
             for (granted, calls) in [
                 (nested_namespaces, NAMESPACE_CALLS),
                 (ptrace, PTRACE_CALLS),
-                (unmapped_memory, SHARED_MEMORY_CALLS),
+                (unmapped_memory, &[libc::SYS_memfd_create]),
+                (unmapped_memory && namespaces, SYSTEM_V_CALLS),
+                (namespaces, QUEUE_CALLS),
             ] {
                 allowed.extend(calls.iter().filter(|_| granted));
             }

@@ -12,10 +12,11 @@ use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use rustix::process::{Pid, WaitOptions, wait};
+use rustix::process::{DumpableBehavior, Pid, WaitOptions, set_dumpable_behavior, wait};
 
 use super::confine::{self, Confinement};
 use super::sources::{self, Opened};
+use super::survey::Disk;
 use super::watch::{Members, Verdict, Watch};
 use super::{INSIDE_ID, become_user, root};
 use crate::network::PROXY_PORT;
@@ -90,9 +91,10 @@ fn run(
     layers.push(Layer::Namespaces);
     layers.extend(watched.then_some(Layer::Watchdog));
     layers.sort();
+    let disk = Disk::new(request.limits.disk_bytes, built.stores);
     let child = start(request, confinement, stdin, |_| Ok(()))?;
     confine::keep_watch_capabilities().map_err(|e| Failure::new(Step::Privileges, "capabilities", &e))?;
-    let mut watch = Watch::new(&request.limits, built.stores, Some(built.scratch), Members::Namespace);
+    let mut watch = Watch::start(&request.limits, disk, Some(built.scratch), Members::Namespace)?;
     let (exit, cut) = attend(control, child, &mut watch);
     let (cpu_us, largest) = sys::children_usage();
     Ok(Report {
@@ -162,14 +164,16 @@ pub(super) fn start(
     settle: impl FnOnce(&Request) -> Result<(), Failure>,
 ) -> Result<Child, Failure> {
     let failed = |e: io::Error| Failure::new(Step::Start, "fork", &e);
-    // The command's process sets its own out-of-memory score, which takes a dumpable process; nothing that
-    // is not ours runs before its exec.
-    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable);
+    // Before the command can look at us.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|e| Failure::new(Step::Privileges, "not dumpable", &e.into()))?;
     let (read, write) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
     let (pid, pidfd) = match sys::fork().map_err(failed)? {
         Forked::Child => {
             drop(read);
+            // It sets its own out-of-memory score, which takes a dumpable process.
+            let _ = set_dumpable_behavior(DumpableBehavior::Dumpable);
             let failure = settle(request).err().unwrap_or_else(|| confinement.execute(request, &stdin));
             let _ = wire::send(&mut std::fs::File::from(write), &failure);
             #[allow(clippy::exit, reason = "a failed exec must not go on as a second pid 1")]
@@ -177,8 +181,6 @@ pub(super) fn start(
         }
         Forked::Parent { pid, pidfd } => (pid, pidfd),
     };
-    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
-        .map_err(|e| Failure::new(Step::Privileges, "not dumpable", &e.into()))?;
     drop((write, stdin));
     super::close_outputs();
     let mut said = Vec::new();

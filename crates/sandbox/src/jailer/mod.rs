@@ -10,6 +10,7 @@ mod filter;
 mod init;
 mod root;
 mod sources;
+mod survey;
 mod watch;
 
 use std::io::{self, Read, Write};
@@ -47,6 +48,9 @@ pub fn helper_main_if_requested() {
 fn main() -> i32 {
     let Ok(socket) = sys::take_stdin() else { return 125 };
     let socket = UnixStream::from(socket);
+    // Whoever signals a whole group (a terminal at Ctrl-C, a service at its stop) means the parent, which ends us when it is
+    // done; should the outer half end before the tree, nobody would know when the tree is dead.
+    sys::hold_signals(true);
     // It must keep no directory of the machine busy.
     let _ = rustix::process::chdir("/");
     sys::ignore_ended_children(true);

@@ -18,7 +18,7 @@ use rustix::mount::{
 
 use super::INSIDE_ID;
 use super::sources::{Bind, Opened, Source};
-use super::watch::WrittenTo;
+use super::survey::WrittenTo;
 use crate::spec::{HOME, SECRETS, TRACE_CHANNEL};
 use crate::sys;
 use crate::wire::{Failure, NetworkPlan, Request, SeedPlan, Step};

@@ -7,14 +7,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 use rustix::fs::CWD;
 use rustix::mount::{OpenTreeFlags, open_tree};
-use rustix::process::{Signal, WaitOptions, pidfd_send_signal, waitpid};
+use rustix::process::{WaitOptions, waitpid};
 
 use crate::sys::{self, Forked};
 use crate::wire::{Failure, Request, SourcePlan, Step};
@@ -147,8 +146,8 @@ impl IdMaps {
     fn apply(&mut self, path: &OsStr, tree: &OwnedFd, required: bool) -> Result<(), Failure> {
         let Some(to) = self.map_to else { return Ok(()) };
         let failed = |e: io::Error| Failure::new(Step::IdMap, path.to_string_lossy(), &e);
-        let owner = std::fs::metadata(Path::new(path)).map_err(failed)?;
-        let owner = (owner.uid(), owner.gid());
+        let stat = rustix::fs::fstat(tree).map_err(|e| failed(e.into()))?;
+        let owner = (stat.st_uid, stat.st_gid);
         if owner == (to, to) {
             return Ok(());
         }
@@ -165,18 +164,21 @@ impl IdMaps {
 
 /// A user namespace in which the ids `owner` outside our tree stand for `to`, held by nothing but its descriptor.
 fn id_map_namespace(owner: (u32, u32), to: u32) -> io::Result<OwnedFd> {
+    let (end, hold) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     match sys::clone_into_namespaces(libc::CLONE_NEWUSER)? {
-        Forked::Child => loop {
-            rustix::thread::sched_yield();
-            let forever = rustix::fs::Timespec { tv_sec: 3600, tv_nsec: 0 };
-            let _ = rustix::thread::nanosleep(&forever);
-        },
-        Forked::Parent { pid, pidfd } => {
+        Forked::Child => {
+            drop(hold);
+            // It has our descriptors, and so must go when we do, however that is.
+            let _ = File::from(end).read(&mut [0u8; 1]);
+            #[allow(clippy::exit, reason = "this process was only there to be pointed at")]
+            std::process::exit(0);
+        }
+        Forked::Parent { pid, .. } => {
             let file = |name: &str| format!("/proc/{}/{name}", pid.as_raw_nonzero());
             let made = std::fs::write(file("uid_map"), format!("{} {to} 1", owner.0))
                 .and_then(|()| std::fs::write(file("gid_map"), format!("{} {to} 1", owner.1)))
-                .and_then(|()| std::fs::File::open(file("ns/user")));
-            let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+                .and_then(|()| File::open(file("ns/user")));
+            drop(hold);
             let _ = waitpid(Some(pid), WaitOptions::empty());
             made.map(OwnedFd::from)
         }

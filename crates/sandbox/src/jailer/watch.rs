@@ -1,28 +1,26 @@
 //! The watch over the tree, from pid 1 inside, where `/proc` shows the tree and nothing else. Owns the sums
-//! of memory, processes, CPU time and disk, and says when a limit is passed; refuses to guess: what looks
+//! of memory, processes and CPU time, and says when a limit is passed; refuses to guess: what looks
 //! too large on the cheap figure is measured on the exact one before the run is ended.
 
 use std::collections::BTreeSet;
-use std::ffi::CStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Dir, FileType, Mode, OFlags, fstatvfs, openat};
+use rustix::fs::fstatvfs;
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::survey::{Disk, Found, Survey};
 use crate::outcome::{Cut, Exit};
 use crate::spec::Limits;
 use crate::sys;
+use crate::wire::{Failure, Step};
 
 const INTERVAL: Duration = Duration::from_millis(20);
-const SHARED_INTERVAL: Duration = Duration::from_millis(200);
-const DISK_INTERVAL: Duration = Duration::from_secs(5);
-/// A look may take one part in this many of the time.
+/// After a look, this many times what it took, so that watching is a small part of the work.
 const DUTY: u32 = 10;
-/// What a file or directory is charged at least, so that empty ones have a bound too.
-const MIN_CHARGE: u64 = 1024;
-const MAX_DEPTH: usize = 256;
+/// But no longer than this, or a tree that takes long to look at would be left alone.
+const MAX_PAUSE: Duration = Duration::from_millis(200);
 
 pub(super) enum Verdict {
     GoOn,
@@ -31,13 +29,11 @@ pub(super) enum Verdict {
 
 pub(super) struct Watch {
     limits: Limits,
-    stores: Vec<Store>,
+    survey: Survey,
     /// A tmpfs, whose pages are memory.
     scratch: Option<OwnedFd>,
     members: Members,
     next: Instant,
-    next_shared: Instant,
-    next_disk: Instant,
     peak_memory_bytes: u64,
     peak_processes: u32,
     cpu_us: u64,
@@ -45,24 +41,12 @@ pub(super) struct Watch {
     ticks: u64,
 }
 
-struct Store {
-    upper: OwnedFd,
-    free_bytes: u64,
-    free_inodes: u64,
-    /// What it held before the run and is not charged.
-    before_bytes: u64,
-}
-
-/// A directory that a copy-on-write mount writes to.
-pub(super) struct WrittenTo {
-    pub(super) directory: OwnedFd,
-    pub(super) holds_a_copy: bool,
-}
-
 /// What `/proc/PID/stat` says of one process.
-#[derive(Default)]
-struct Process {
+pub(super) struct Process {
     pid: u32,
+    /// A thread that lives: once the first one has ended, `/proc/PID` shows no memory and no file.
+    pub(super) thread: u32,
+    is_dead: bool,
     parent: u32,
     cpu_ticks: u64,
     threads: u32,
@@ -70,37 +54,26 @@ struct Process {
 }
 
 impl Watch {
-    pub(super) fn new(
+    /// Starts a thread, so nothing may be forked after it.
+    pub(super) fn start(
         limits: &Limits,
-        stores: Vec<WrittenTo>,
+        disk: Disk,
         scratch: Option<OwnedFd>,
         members: Members,
-    ) -> Self {
-        let now = Instant::now();
-        let stores = stores
-            .into_iter()
-            .map(|store| {
-                let upper = store.directory;
-                let (free_bytes, free_inodes) = free(&upper);
-                let before = if store.holds_a_copy { tree_bytes(&upper, 0, u64::MAX) } else { None };
-                let before_bytes = before.unwrap_or(0);
-                Store { upper, free_bytes, free_inodes, before_bytes }
-            })
-            .collect();
-        Self {
+    ) -> Result<Self, Failure> {
+        let survey = Survey::start(disk).map_err(|e| Failure::new(Step::Watch, "a thread", &e))?;
+        Ok(Self {
             limits: limits.clone(),
-            stores,
+            survey,
             scratch,
             members,
-            next: now + INTERVAL,
-            next_shared: now + SHARED_INTERVAL,
-            next_disk: now + DISK_INTERVAL,
+            next: Instant::now() + INTERVAL,
             peak_memory_bytes: 0,
             peak_processes: 1,
             cpu_us: 0,
             hidden_bytes: 0,
             ticks: sys::clock_ticks(),
-        }
+        })
     }
 
     pub(super) fn until_next_look(&self, now: Instant) -> Duration {
@@ -146,13 +119,13 @@ impl Watch {
     /// Looks at the whole tree once.
     pub(super) fn look(&mut self) -> Verdict {
         let start = Instant::now();
-        let verdict = self.look_now(start);
+        let verdict = self.look_now();
         let cost = start.elapsed();
-        self.next = Instant::now() + INTERVAL.max(cost.saturating_mul(DUTY));
+        self.next = Instant::now() + cost.saturating_mul(DUTY).clamp(INTERVAL, MAX_PAUSE);
         verdict
     }
 
-    fn look_now(&mut self, now: Instant) -> Verdict {
+    fn look_now(&mut self) -> Verdict {
         let processes = self.members.processes();
         let threads = processes.iter().fold(0u32, |sum, p| sum.saturating_add(p.threads));
         self.peak_processes = self.peak_processes.max(threads);
@@ -164,59 +137,22 @@ impl Watch {
             return Verdict::End(Cut::CpuTime { limit_ms: self.limits.cpu_ms });
         }
 
-        if now >= self.next_shared {
-            self.hidden_bytes = hidden_shared_bytes(&processes);
-            let cost = now.elapsed();
-            self.next_shared = Instant::now() + SHARED_INTERVAL.max(cost.saturating_mul(DUTY));
-        }
         let scratch = self.scratch.as_ref().map_or(0, used_bytes);
         let beside = scratch.saturating_add(self.hidden_bytes);
-        let resident = processes.iter().fold(0u64, |sum, p| sum.saturating_add(p.resident_bytes));
-        let mut memory = resident.saturating_add(beside);
-        if memory > self.limits.memory_bytes {
-            memory = processes
-                .iter()
-                .fold(0u64, |sum, p| sum.saturating_add(exact_bytes(p)))
-                .saturating_add(beside);
+        let limit_bytes = self.limits.memory_bytes;
+        let memory = memory_bytes(&processes, beside, limit_bytes);
+        self.peak_memory_bytes = self.peak_memory_bytes.max(memory);
+        if memory > limit_bytes {
+            return Verdict::End(Cut::Memory { limit_bytes, seen_bytes: memory });
         }
-        self.peak_memory_bytes = self.peak_memory_bytes.max(memory.min(resident.saturating_add(beside)));
-        if memory > self.limits.memory_bytes {
-            return Verdict::End(Cut::Memory { limit_bytes: self.limits.memory_bytes, seen_bytes: memory });
+        match self.survey.turn(processes) {
+            Some(Found { hidden_bytes, cut }) => {
+                self.hidden_bytes = hidden_bytes;
+                cut.map_or(Verdict::GoOn, Verdict::End)
+            }
+            None => Verdict::GoOn,
         }
-        self.look_at_disk(now)
     }
-
-    /// Measures what was written when the file system has shrunk enough for it to matter, or it is time.
-    fn look_at_disk(&mut self, now: Instant) -> Verdict {
-        let step = (self.limits.disk_bytes / 8).clamp(1 << 20, 256 << 20);
-        let due = now >= self.next_disk;
-        let shrunk = self.stores.iter().any(|store| {
-            let (bytes, inodes) = free(&store.upper);
-            store.free_bytes.saturating_sub(bytes) > step || store.free_inodes.saturating_sub(inodes) > 4096
-        });
-        if self.stores.is_empty() || !(due || shrunk) {
-            return Verdict::GoOn;
-        }
-        let mut seen = 0u64;
-        for store in &mut self.stores {
-            (store.free_bytes, store.free_inodes) = free(&store.upper);
-            let enough = self.limits.disk_bytes.saturating_add(store.before_bytes);
-            let Some(bytes) = tree_bytes(&store.upper, 0, enough) else {
-                return Verdict::End(Cut::Depth { limit: MAX_DEPTH as u64 });
-            };
-            seen = seen.saturating_add(bytes.saturating_sub(store.before_bytes));
-        }
-        let cost = now.elapsed();
-        self.next_disk = Instant::now() + DISK_INTERVAL.max(cost.saturating_mul(DUTY));
-        if seen > self.limits.disk_bytes {
-            return Verdict::End(Cut::Disk { limit_bytes: self.limits.disk_bytes, seen_bytes: seen });
-        }
-        Verdict::GoOn
-    }
-}
-
-fn free(at: &OwnedFd) -> (u64, u64) {
-    fstatvfs(at).map_or((0, 0), |v| (v.f_bavail.saturating_mul(v.f_frsize), v.f_favail))
 }
 
 fn used_bytes(at: &OwnedFd) -> u64 {
@@ -262,9 +198,13 @@ fn descendants(all: Vec<Process>) -> Vec<Process> {
 }
 
 fn processes() -> Vec<Process> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.flatten().filter_map(|e| e.file_name().to_str().and_then(|n| n.parse::<u32>().ok()));
-    pids.filter_map(process).collect()
+    numbers("/proc").filter_map(process).collect()
+}
+
+/// The names in a directory of `/proc` that are ids.
+fn numbers(directory: &str) -> impl Iterator<Item = u32> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// The threads that the user of this process runs on the machine.
@@ -277,7 +217,16 @@ pub(super) fn own_threads() -> u64 {
 }
 
 fn process(pid: u32) -> Option<Process> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let first = thread(pid)?;
+    if !first.is_dead || first.threads <= 1 {
+        return Some(first);
+    }
+    let living = numbers(&format!("/proc/{pid}/task")).filter_map(thread).find(|thread| !thread.is_dead);
+    Some(living.map_or(first, |living| Process { pid, ..living }))
+}
+
+fn thread(id: u32) -> Option<Process> {
+    let stat = std::fs::read(format!("/proc/{id}/stat")).ok()?;
     // The name may hold anything, a closing parenthesis too; the fields follow the last one.
     let end = stat.iter().rposition(|b| *b == b')')?;
     let rest = std::str::from_utf8(stat.get(end.checked_add(2)?..)?).ok()?;
@@ -287,7 +236,9 @@ fn process(pid: u32) -> Option<Process> {
     };
     let cpu_ticks = (11..=14).fold(0u64, |sum, index| sum.saturating_add(number(index)));
     Some(Process {
-        pid,
+        pid: id,
+        thread: id,
+        is_dead: matches!(fields.first(), Some(&("Z" | "X"))),
         parent: u32::try_from(number(1)).unwrap_or(0),
         cpu_ticks,
         threads: u32::try_from(number(17)).unwrap_or(u32::MAX),
@@ -295,86 +246,38 @@ fn process(pid: u32) -> Option<Process> {
     })
 }
 
+/// The memory of the tree, `beside` included: summed as resident size, where pages that processes share count for each of
+/// them, and where that passes the limit measured exactly, largest first, until it is clear on which side it is.
+fn memory_bytes(processes: &[Process], beside: u64, limit_bytes: u64) -> u64 {
+    let mut sizes: Vec<&Process> = processes.iter().collect();
+    sizes.sort_by_key(|process| std::cmp::Reverse(process.resident_bytes));
+    let mut at_most = sizes.iter().fold(beside, |sum, process| sum.saturating_add(process.resident_bytes));
+    let mut measured = beside;
+    for process in sizes {
+        if at_most <= limit_bytes || measured > limit_bytes {
+            break;
+        }
+        let exact = exact_bytes(process);
+        measured = measured.saturating_add(exact);
+        at_most = at_most.saturating_sub(process.resident_bytes).saturating_add(exact);
+    }
+    if measured > limit_bytes { measured } else { at_most }
+}
+
 /// The anonymous and shared memory of a process, shared pages counted by their share; its resident size
 /// where the kernel does not tell. One that has ended since it was listed has none.
 fn exact_bytes(listed: &Process) -> u64 {
-    let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", listed.pid));
+    let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", listed.thread));
     let Some(process) = process(listed.pid) else { return 0 };
     let Ok(text) = rollup else { return process.resident_bytes };
-    let kilobytes = |name: &str| {
-        let line = text.lines().find(|l| l.starts_with(name))?;
-        line.split_whitespace().nth(1)?.parse::<u64>().ok()
-    };
-    match (kilobytes("Pss_Anon:"), kilobytes("Pss_Shmem:")) {
+    match (kilobytes(&text, "Pss_Anon:"), kilobytes(&text, "Pss_Shmem:")) {
         (Some(anonymous), Some(shared)) => anonymous.saturating_add(shared).saturating_mul(1024),
-        _ => kilobytes("Pss:").map_or(process.resident_bytes, |p| p.saturating_mul(1024)),
+        _ => kilobytes(&text, "Pss:").map_or(process.resident_bytes, |p| p.saturating_mul(1024)),
     }
 }
 
-/// Shared anonymous memory that is mapped but not resident in any process: its pages can be filled and then
-/// unmapped from sight, so the mapping's size is charged, once for each object.
-fn hidden_shared_bytes(processes: &[Process]) -> u64 {
-    let mut objects = std::collections::BTreeMap::<u64, u64>::new();
-    let mut resident = 0u64;
-    for process in processes {
-        let Ok(maps) = std::fs::read_to_string(format!("/proc/{}/maps", process.pid)) else { continue };
-        for line in maps.lines() {
-            let mut words = line.split_whitespace();
-            let (Some(range), Some(access), _, _, Some(inode)) =
-                (words.next(), words.next(), words.next(), words.next(), words.next())
-            else {
-                continue;
-            };
-            let name = words.next().unwrap_or_default();
-            let shared = name == "/dev/zero" || name.starts_with("/memfd:") || name.starts_with("/SYSV");
-            if !access.ends_with('s') || !shared {
-                continue;
-            }
-            let Some((low, high)) = range.split_once('-') else { continue };
-            let (Ok(low), Ok(high)) = (u64::from_str_radix(low, 16), u64::from_str_radix(high, 16)) else {
-                continue;
-            };
-            let size = objects.entry(inode.parse().unwrap_or(0)).or_default();
-            *size = (*size).max(high.saturating_sub(low));
-        }
-        resident = resident.saturating_add(shared_resident_bytes(process.pid));
-    }
-    objects.values().fold(0u64, |sum, size| sum.saturating_add(*size)).saturating_sub(resident)
-}
-
-fn shared_resident_bytes(pid: u32) -> u64 {
-    let Ok(text) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return 0 };
-    let line = text.lines().find(|l| l.starts_with("RssShmem:"));
-    let kilobytes = line.and_then(|l| l.split_whitespace().nth(1)).and_then(|n| n.parse::<u64>().ok());
-    kilobytes.unwrap_or(0).saturating_mul(1024)
-}
-
-/// What a tree takes on disk; stops once it is past `enough`. None when it is nested too deep to be measured.
-fn tree_bytes(directory: &OwnedFd, depth: usize, enough: u64) -> Option<u64> {
-    if depth > MAX_DEPTH {
-        return None;
-    }
-    let mut sum = 0u64;
-    let Ok(entries) = Dir::read_from(directory.as_fd()) else { return Some(0) };
-    for entry in entries.flatten() {
-        let name: &CStr = entry.file_name();
-        if name == c"." || name == c".." {
-            continue;
-        }
-        let Ok(stat) = rustix::fs::statat(directory, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) else {
-            continue;
-        };
-        let blocks = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
-        sum = sum.saturating_add(blocks.max(MIN_CHARGE));
-        if FileType::from_raw_mode(stat.st_mode).is_dir() {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            if let Ok(inner) = openat(directory, name, flags, Mode::empty()) {
-                sum = sum.saturating_add(tree_bytes(&inner, depth.saturating_add(1), enough)?);
-            }
-        }
-        if sum > enough {
-            break;
-        }
-    }
-    Some(sum)
+/// A figure of a file of `/proc` that has one on each line.
+pub(super) fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    line.split_whitespace().nth(1)?.parse().ok()
 }

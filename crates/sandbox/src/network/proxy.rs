@@ -23,6 +23,7 @@ const MAX_ADDRESSES: usize = 8;
 const BUFFER_BYTES: usize = 32 << 10;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 const SETTLE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A running proxy.
@@ -127,7 +128,11 @@ fn accept_until(listener: &TcpListener, stop: &OwnedFd, shared: &Arc<Shared>) {
         if !stopped.revents().is_empty() {
             return;
         }
-        let Ok((client, _)) = listener.accept() else { continue };
+        let Ok((client, _)) = listener.accept() else {
+            // Out of descriptors, most likely; one that was closed is looked for later.
+            std::thread::sleep(ACCEPT_PAUSE);
+            continue;
+        };
         let Some(id) = admit(&client, shared) else { continue };
         let serving = Arc::clone(shared);
         let thread = std::thread::Builder::new().name("sandbox-proxy".to_owned());
@@ -168,7 +173,6 @@ fn answer(mut client: &TcpStream, status: &str, text: &str) -> io::Result<()> {
 }
 
 fn serve(client: TcpStream, id: u64, shared: &Arc<Shared>) {
-    let _ = client.set_nonblocking(false);
     let _ = client.set_read_timeout(Some(HEAD_TIMEOUT));
     let Ok(head) = read_head(&client) else { return };
     let Some(request) = parse(&head) else {

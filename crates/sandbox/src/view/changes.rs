@@ -1,6 +1,6 @@
 //! Reading an overlay's upper layer as a list of changes. Owns the meaning of whiteouts and opaque
-//! directories and the comparison with what was below; refuses to follow a symbolic link or to report a
-//! file that was only touched as changed.
+//! directories and the comparison with what was below; refuses to follow a symbolic link, to touch what is
+//! below, or to report a file that was only touched as changed.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -163,12 +163,8 @@ impl Merged {
                 }
                 break;
             }
-            let opaque = is_opaque(&path)?;
             directories.push(path);
             top.get_or_insert(metadata);
-            if opaque {
-                break;
-            }
         }
         Ok(top.map(|metadata| Found::Directory(Self { layers: directories }, metadata)))
     }
@@ -177,7 +173,7 @@ impl Merged {
     pub(super) fn names(&self) -> io::Result<BTreeSet<OsString>> {
         let mut names = BTreeSet::new();
         for layer in &self.layers {
-            names.extend(list(layer)?);
+            names.extend(names_in(layer)?);
         }
         let mut shown = BTreeSet::new();
         for name in names {
@@ -189,8 +185,8 @@ impl Merged {
     }
 }
 
-fn list(directory: &Path) -> io::Result<Vec<OsString>> {
-    with_access(directory, || std::fs::read_dir(directory)?.map(|e| e.map(|e| e.file_name())).collect())
+pub(super) fn names_in(directory: &Path) -> io::Result<Vec<OsString>> {
+    std::fs::read_dir(directory)?.map(|e| e.map(|e| e.file_name())).collect()
 }
 
 fn is_whiteout(metadata: &Metadata) -> bool {
@@ -211,7 +207,7 @@ fn is_opaque(directory: &Path) -> io::Result<bool> {
 }
 
 /// Does something that the mode of a file of ours may forbid; the mode is put back after.
-pub(super) fn with_access<T>(path: &Path, act: impl Fn() -> io::Result<T>) -> io::Result<T> {
+fn with_access<T>(path: &Path, act: impl Fn() -> io::Result<T>) -> io::Result<T> {
     match act() {
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
             let before = std::fs::symlink_metadata(path)?;
@@ -254,7 +250,7 @@ fn compare_directory(
         return Err(ReadError::Bound(format!("directories more than {MAX_DEPTH} deep; remove them")));
     }
     let mut access = Access::open(upper)?;
-    let names: BTreeSet<OsString> = list(upper)?.into_iter().collect();
+    let names: BTreeSet<OsString> = names_in(upper)?.into_iter().collect();
     for name in &names {
         let path = relative.join(name);
         let at = upper.join(name);
@@ -383,15 +379,14 @@ pub(super) fn difference(was: &Entry, was_at: &Path, is: &Entry, is_at: &Path) -
     })
 }
 
-fn same_content(a: &Path, b: &Path) -> io::Result<bool> {
-    let open = |path: &Path| with_access(path, || std::fs::File::open(path));
+fn same_content(was_at: &Path, is_at: &Path) -> io::Result<bool> {
     // What was below and cannot be read cannot be told to be the same.
-    let Ok(mut a) = open(a) else { return Ok(false) };
-    let mut b = open(b)?;
+    let Ok(mut was) = std::fs::File::open(was_at) else { return Ok(false) };
+    let mut is = with_access(is_at, || std::fs::File::open(is_at))?;
     let (mut left, mut right) = (vec![0u8; 64 << 10], vec![0u8; 64 << 10]);
     loop {
-        let read = read_full(&mut a, &mut left)?;
-        if read != read_full(&mut b, &mut right)? || left.get(..read) != right.get(..read) {
+        let read = read_full(&mut was, &mut left)?;
+        if read != read_full(&mut is, &mut right)? || left.get(..read) != right.get(..read) {
             return Ok(false);
         }
         if read == 0 {

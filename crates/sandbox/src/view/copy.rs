@@ -13,7 +13,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use super::Hidden;
 use super::changes::{
     Access, Change, ChangeKind, ChangeList, Difference, Entry, Found, Merged, ReadError, difference,
-    entry_of, with_access,
+    entry_of, names_in,
 };
 
 const MAX_ENTRIES: usize = 1 << 20;
@@ -41,17 +41,17 @@ fn stamp(metadata: &Metadata) -> (u64, i64, i64) {
     (metadata.ino(), metadata.ctime(), metadata.ctime_nsec())
 }
 
-/// Copies what the layers show together into `to`, which is there and empty.
-pub(super) fn copy_layers(
-    lowers: &[PathBuf],
+/// Copies what a directory shows into `to`, which is there and empty.
+pub(super) fn copy_directory(
+    from: &Path,
     hidden: &Hidden,
     to: &Path,
     ids: Option<(u32, u32)>,
 ) -> Result<Manifest, ReadError> {
     let mut copying = Copying { hidden, ids, manifest: Manifest::default() };
-    copying.directory(&Merged { layers: lowers.to_vec() }, to, Path::new(""), 0)?;
+    copying.directory(&Merged { layers: vec![from.to_path_buf()] }, to, Path::new(""), 0)?;
     let mut manifest = copying.manifest;
-    manifest.restamp(to)?;
+    manifest.restamp(to);
     Ok(manifest)
 }
 
@@ -148,24 +148,19 @@ fn copy_entry(entry: &Entry, from: &Path, to: &Path, ids: Option<(u32, u32)>) ->
 }
 
 impl Manifest {
-    /// Notes how the copies stand once all of them are made.
-    fn restamp(&mut self, root: &Path) -> io::Result<()> {
-        let mut absent = Vec::new();
-        for (path, copied) in &mut self.entries {
-            match std::fs::symlink_metadata(root.join(path)) {
-                Ok(metadata) => copied.stamp = stamp(&metadata),
-                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => copied.stamp = (0, 0, 0),
-                Err(_) => absent.push(path.clone()),
+    /// Notes how the copies stand once all of them are made; what was not copied is none of ours.
+    fn restamp(&mut self, root: &Path) {
+        self.entries.retain(|path, copied| match std::fs::symlink_metadata(root.join(path)) {
+            Ok(metadata) => {
+                copied.stamp = stamp(&metadata);
+                true
             }
-        }
-        for path in absent {
-            self.entries.remove(&path);
-        }
-        Ok(())
+            Err(e) => e.kind() == io::ErrorKind::PermissionDenied,
+        });
     }
 
     /// What is not as it was copied.
-    pub(super) fn changes(&self, _lowers: &[PathBuf], root: &Path) -> Result<Vec<Change>, ReadError> {
+    pub(super) fn changes(&self, root: &Path) -> Result<Vec<Change>, ReadError> {
         let mut list = ChangeList::default();
         let mut seen = std::collections::BTreeSet::new();
         self.compare(root, Path::new(""), 0, &mut seen, &mut list)?;
@@ -190,10 +185,7 @@ impl Manifest {
         }
         let directory = root.join(relative);
         let mut access = Access::open(&directory)?;
-        let names: io::Result<Vec<_>> = with_access(&directory, || {
-            std::fs::read_dir(&directory)?.map(|e| e.map(|e| e.file_name())).collect()
-        });
-        for name in names? {
+        for name in names_in(&directory)? {
             let path = relative.join(&name);
             let at = root.join(&path);
             let metadata = std::fs::symlink_metadata(&at)?;

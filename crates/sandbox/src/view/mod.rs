@@ -19,9 +19,6 @@ use crate::state::State;
 use crate::tree;
 use crate::wire::SourcePlan;
 
-/// The most layers a view may have under it.
-const MAX_LAYERS: usize = 16;
-
 /// How a view keeps what is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ViewMode {
@@ -34,23 +31,21 @@ pub enum ViewMode {
     },
 }
 
-/// A copy-on-write view of a directory, or of another view.
+/// A copy-on-write view of a directory.
 #[derive(Debug)]
 pub struct View {
     lower: PathBuf,
     mode: ViewMode,
-    store: Arc<Store>,
+    store: Store,
     manifest: Option<Manifest>,
 }
 
-/// The folder a view writes to; removed when the last view on it goes.
+/// The folder a view writes to; removed with the view.
 #[derive(Debug)]
 struct Store {
     folder: PathBuf,
     /// What is under it, nearest first.
     lowers: Vec<PathBuf>,
-    /// The store of the view below, which must stay as long as this one.
-    _below: Option<Arc<Store>>,
     /// Keeps the owner's folder locked while this is in use.
     _state: Arc<State>,
 }
@@ -68,49 +63,28 @@ impl Drop for Store {
     }
 }
 
-/// What a new view stands on.
-pub(crate) enum Base<'v> {
-    Directory(&'v Path, &'v Hidden),
-    View(&'v View),
-}
-
 impl View {
     /// Makes a view; `ids` are the owner inside when started as root, `copy` why it has to be a plain copy.
     pub(crate) fn make(
         state: &Arc<State>,
-        base: &Base<'_>,
+        lower: &Path,
+        hidden: &Hidden,
         ids: Option<(u32, u32)>,
         copy: Option<String>,
     ) -> Result<Self, SandboxError> {
-        let nothing = Hidden::default();
-        let (lower, mut lowers, below, hidden) = match base {
-            Base::Directory(path, hidden) => (path.to_path_buf(), vec![path.to_path_buf()], None, *hidden),
-            Base::View(view) => {
-                let mut lowers = vec![view.store.upper()];
-                if view.mode == ViewMode::Overlay {
-                    lowers.extend(view.store.lowers.iter().cloned());
-                }
-                (view.lower.clone(), lowers, Some(Arc::clone(&view.store)), &nothing)
-            }
-        };
-        if lowers.len() > MAX_LAYERS {
-            let what = format!("more than {MAX_LAYERS} layers; publish some of them first");
-            return Err(SandboxError::ViewBound { path: lower, what });
-        }
-        let failed = |source| SandboxError::Path { action: "open a view of", path: lower.clone(), source };
-        let nearest = lowers.first().ok_or_else(|| failed(io::Error::from_raw_os_error(libc::ENOENT)))?;
-        let metadata = std::fs::metadata(nearest).map_err(failed)?;
+        let failed = |source| SandboxError::Path { action: "open a view of", path: lower.into(), source };
+        let metadata = std::fs::metadata(lower).map_err(failed)?;
         if !metadata.is_dir() {
             return Err(failed(io::Error::from_raw_os_error(libc::ENOTDIR)));
         }
         let folder = state.new_path();
         make_directory(&folder, 0o700, ids).map_err(failed)?;
+        let mut store = Store { folder, lowers: vec![lower.to_path_buf()], _state: Arc::clone(state) };
         if copy.is_none() && !hidden.is_empty() {
-            let layer = folder.join("hidden");
-            hidden.make_layer(&lower, &layer, ids).map_err(failed)?;
-            lowers.insert(0, layer);
+            let layer = store.folder.join("hidden");
+            hidden.make_layer(lower, &layer, ids).map_err(failed)?;
+            store.lowers.insert(0, layer);
         }
-        let store = Arc::new(Store { folder, lowers, _below: below, _state: Arc::clone(state) });
         let mode = metadata.permissions().mode() & 0o7777;
         make_directory(&store.upper(), mode, ids).map_err(failed)?;
         let (mode, manifest) = match copy {
@@ -119,15 +93,15 @@ impl View {
                 (ViewMode::Overlay, None)
             }
             Some(why) => {
-                let manifest = copy::copy_layers(&store.lowers, hidden, &store.upper(), ids)
-                    .map_err(|e| e.into_error(&lower))?;
+                let manifest = copy::copy_directory(lower, hidden, &store.upper(), ids)
+                    .map_err(|e| e.into_error(lower))?;
                 (ViewMode::Copy { why }, Some(manifest))
             }
         };
-        Ok(Self { lower, mode, store, manifest })
+        Ok(Self { lower: lower.into(), mode, store, manifest })
     }
 
-    /// The directory at the bottom.
+    /// The directory it is a view of.
     pub fn lower(&self) -> &Path {
         &self.lower
     }
@@ -142,7 +116,7 @@ impl View {
         self.store.upper().join(path)
     }
 
-    /// What was changed, relative to what the view stands on, parents before children for what is there and
+    /// What was changed, parents before children for what is there and
     /// children before parents for what is gone.
     ///
     /// # Errors
@@ -150,7 +124,7 @@ impl View {
     pub fn changes(&self) -> Result<Vec<Change>, SandboxError> {
         let read = match &self.manifest {
             None => changes::of_overlay(&self.store.lowers, &self.store.upper()),
-            Some(manifest) => manifest.changes(&self.store.lowers, &self.store.upper()),
+            Some(manifest) => manifest.changes(&self.store.upper()),
         };
         read.map_err(|e| e.into_error(&self.lower))
     }

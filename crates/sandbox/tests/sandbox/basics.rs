@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crealeph_sandbox::{Cancel, Cut, Exit, Layer, Level, Mount, Place, SandboxError, Spec, Stdin};
+use crealeph_sandbox::{
+    Cancel, Cut, Exit, Exposure, Layer, Level, Mount, Place, SandboxError, Secret, Spec, Stdin,
+};
 
 use crate::world::{Case, World, good, is_root, shell};
 
@@ -14,6 +16,7 @@ pub(crate) const CASES: &[Case] = &[
     Case("a_private_file_is_readable_once_granted", a_private_file_is_readable_once_granted),
     Case("a_missing_program_is_an_error", a_missing_program_is_an_error),
     Case("a_missing_grant_is_an_error", a_missing_grant_is_an_error),
+    Case("what_cannot_be_had_is_named", what_cannot_be_had_is_named),
     Case("cancel_ends_it", cancel_ends_it),
     Case("sigterm_comes_first", sigterm_comes_first),
     Case("who_am_i", who_am_i),
@@ -91,6 +94,28 @@ fn a_missing_grant_is_an_error(world: &World) {
     assert!(matches!(error, SandboxError::InvalidSpec { .. }), "{error:?}");
 }
 
+fn what_cannot_be_had_is_named(world: &World) {
+    let refused = |change: &dyn Fn(&mut Spec<'_>), code: &str, said: &str| {
+        let mut spec = shell("echo ran");
+        change(&mut spec);
+        let error = world.sandbox.run(&spec, &Cancel::new().unwrap()).unwrap_err();
+        assert_eq!(error.code(), code, "{error:?}");
+        assert!(error.to_string().contains(said), "{error}");
+    };
+    let at = |path: &str| Place { from: "/usr".into(), at: path.into() };
+    for path in ["/", "/proc", "/proc/self"] {
+        let said = format!("granted at `{path}`");
+        refused(&|spec| spec.grants.read.push(at(path)), "SANDBOX_INVALID_REQUEST", &said);
+    }
+    let cwd = |spec: &mut Spec<'_>| spec.cwd = Some("/nowhere".into());
+    refused(&cwd, "SANDBOX_PATH", "cannot start inside the sandbox in `/nowhere`");
+    let long = |spec: &mut Spec<'_>| spec.command.push("x".repeat(200_000).into());
+    refused(&long, "SANDBOX_INVALID_REQUEST", "arguments and variables of `/bin/sh`");
+    let secret = Secret::new("TOKEN", "0123456789", Exposure::File);
+    let twice = |spec: &mut Spec<'_>| spec.grants.secrets = vec![secret.clone(), secret.clone()];
+    refused(&twice, "SANDBOX_INVALID_REQUEST", "`TOKEN` is granted twice");
+}
+
 fn cancel_ends_it(world: &World) {
     let cancel = Cancel::new().unwrap();
     let other = cancel.clone();
@@ -124,8 +149,8 @@ fn who_am_i(world: &World) {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(&lines[..4], ["1000", "agent", "/home/agent", "sandbox"]);
     let outside: Vec<&str> = lines[4].split_whitespace().collect();
-    let expected = if is_root() { "65532".to_owned() } else { unsafe_free_uid() };
-    assert_eq!(outside, ["1000", &expected, "1"]);
+    let expected = if is_root() { 65_532 } else { rustix::process::getuid().as_raw() };
+    assert_eq!(outside, ["1000", &expected.to_string(), "1"]);
     for none in [
         "CapPrm:\t0000000000000000",
         "CapEff:\t0000000000000000",
@@ -135,10 +160,6 @@ fn who_am_i(world: &World) {
     ] {
         assert!(text.contains(none), "{none} in {text}");
     }
-}
-
-fn unsafe_free_uid() -> String {
-    std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap()).to_string()
 }
 
 fn private_places_are_writable(world: &World) {

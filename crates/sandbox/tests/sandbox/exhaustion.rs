@@ -12,13 +12,18 @@ pub(crate) const CASES: &[Case] = &[
     Case("heap_without_end", heap_without_end),
     Case("heap_without_end_no_cgroup", heap_without_end_no_cgroup),
     Case("heap_in_many_processes_no_cgroup", heap_in_many_processes_no_cgroup),
+    Case("heap_of_a_thread_left_alone_no_cgroup", heap_of_a_thread_left_alone_no_cgroup),
     Case("shared_memory_without_end", shared_memory_without_end),
     Case("shared_memory_without_end_no_cgroup", shared_memory_without_end_no_cgroup),
     Case("hidden_shared_memory_no_cgroup", hidden_shared_memory_no_cgroup),
+    Case("shared_memory_behind_a_strange_name_no_cgroup", shared_memory_behind_a_strange_name_no_cgroup),
+    Case("page_tables_without_end_no_cgroup", page_tables_without_end_no_cgroup),
+    Case("a_watch_that_is_kept_busy_no_cgroup", a_watch_that_is_kept_busy_no_cgroup),
     Case("unmapped_shared_memory", unmapped_shared_memory),
     Case("tmpfs_is_bounded", tmpfs_is_bounded),
     Case("a_file_is_bounded", a_file_is_bounded),
     Case("the_disk_is_bounded", the_disk_is_bounded),
+    Case("deleted_files_are_bounded", deleted_files_are_bounded),
     Case("many_small_files_are_bounded", many_small_files_are_bounded),
     Case("floods_are_cut", floods_are_cut),
     Case("never_ends", never_ends),
@@ -121,6 +126,22 @@ print('GOT 800 MB')";
     ended_for_memory(&outcome, 300 * MIB);
 }
 
+/// The first thread ends, and what `/proc` shows of the process with it.
+fn heap_of_a_thread_left_alone_no_cgroup(_: &World) {
+    let program = "
+import ctypes, os, threading, time
+def hold():
+    time.sleep(0.2)
+    kept = []
+    for i in range(40): kept.append(bytearray(b'x' * (20 << 20))); time.sleep(0.02)
+    time.sleep(1)
+    os.write(1, b'GOT 800 MB'); os._exit(0)
+threading.Thread(target=hold).start()
+ctypes.CDLL(None).syscall(60, 0)";
+    let outcome = without_cgroups().python_with(program, |spec| spec.limits.memory_bytes = 300 * MIB);
+    ended_for_memory(&outcome, 300 * MIB);
+}
+
 const SHARED: &str = "
 import mmap, time
 kept = []
@@ -140,8 +161,7 @@ fn shared_memory_without_end_no_cgroup(_: &World) {
 }
 
 /// Fills shared memory and drops it from its own page tables: the pages stay, the process looks small.
-fn hidden_shared_memory_no_cgroup(_: &World) {
-    let program = "
+const HIDDEN: &str = "
 import mmap, time
 kept = []
 for i in range(20):
@@ -151,11 +171,61 @@ for i in range(20):
         if at % (1 << 20) == 0 and at: m.madvise(mmap.MADV_DONTNEED, at - (1 << 20), 1 << 20)
     kept.append(m); time.sleep(0.1)
 print('GOT 2000 MB')";
+
+fn hidden_shared_memory_no_cgroup(_: &World) {
+    let outcome = without_cgroups().python_with(HIDDEN, |spec| spec.limits.memory_bytes = 256 * MIB);
+    ended_for_memory(&outcome, 256 * MIB);
+}
+
+/// The same by a process whose list of mappings is no text.
+fn shared_memory_behind_a_strange_name_no_cgroup(_: &World) {
+    let program = format!(
+        "
+import mmap
+with open(b'/tmp/\\xff', 'w+b') as f:
+    f.write(b'x' * 4096); f.flush()
+    strange = mmap.mmap(f.fileno(), 4096)
+{HIDDEN}"
+    );
+    let outcome = without_cgroups().python_with(&program, |spec| spec.limits.memory_bytes = 256 * MIB);
+    ended_for_memory(&outcome, 256 * MIB);
+}
+
+/// Reads one byte here and there of nothing: the pages are one and the same, the way to each is memory.
+fn page_tables_without_end_no_cgroup(_: &World) {
+    let program = "
+import mmap, time
+size = 512 << 30
+m = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000, prot=mmap.PROT_READ)
+m.madvise(15)
+for at in range(0, size, 2 << 20): m[at]
+time.sleep(2)
+print('GOT 1000 MB')";
     let outcome = without_cgroups().python_with(program, |spec| spec.limits.memory_bytes = 256 * MIB);
     ended_for_memory(&outcome, 256 * MIB);
 }
 
-/// Memory that no process has mapped: counted by a cgroup, or not to be had.
+/// Gives the watch millions of mappings to read, and then takes memory for as long as that may take.
+fn a_watch_that_is_kept_busy_no_cgroup(_: &World) {
+    let program = "
+import ctypes, os, time
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+at = libc.mmap(None, 60000 * 4096, 0, 0x22, -1, 0)
+for page in range(0, 60000, 2): libc.mprotect(at + page * 4096, 4096, 1)
+for i in range(40):
+    if os.fork() == 0: time.sleep(1000)
+time.sleep(2)
+for i in range(5):
+    kept = b'x' * (900 << 20); time.sleep(0.5); del kept
+print('GOT 900 MB')";
+    let outcome = without_cgroups().python_with(program, |spec| spec.limits.memory_bytes = 700 * MIB);
+    ended_for_memory(&outcome, 700 * MIB);
+}
+
+/// Memory that is in no process's size: counted by a cgroup, or not to be had.
 fn unmapped_shared_memory(world: &World) {
     let program = "
 import os, ctypes
@@ -167,11 +237,12 @@ try:
     print('GOT 4000 MB')
 except OSError as e: print('refused', e.errno)
 libc = ctypes.CDLL(None, use_errno=True)
-if libc.shmget(0, 1 << 20, 0o1600) == -1: print('refused', ctypes.get_errno())";
+for make in (lambda: libc.shmget(0, 1 << 20, 0o1600), lambda: libc.semget(0, 32000, 0o1600), lambda: libc.msgget(0, 0o1600)):
+    if make() == -1: print('refused', ctypes.get_errno())";
     for world in [world, &without_cgroups()] {
         let outcome = world.python_with(program, |spec| spec.limits.memory_bytes = 256 * MIB);
         if outcome.stdout.text().contains("refused 38") {
-            assert_eq!(outcome.stdout.text(), "refused 38\nrefused 38\n");
+            assert_eq!(outcome.stdout.text(), "refused 38\n".repeat(4));
         } else {
             ended_for_memory(&outcome, 256 * MIB);
         }
@@ -241,6 +312,28 @@ print('GOT 4000 MB')",
     assert!(written < 1500 * MIB, "{written}");
     drop(view);
     assert_eq!(std::fs::read_to_string(directory.join("a")).unwrap(), "x");
+}
+
+/// Files that no directory has but a process still holds.
+fn deleted_files_are_bounded(world: &World) {
+    for world in [world, &World::with(|config| config.always_copy = true)] {
+        let directory = world.directory("work", &[("a", "x")]);
+        let view = world.sandbox.open_view(&directory).unwrap();
+        let mut spec = python(
+            "
+import os, time
+kept = []
+for i in range(60):
+    kept.append(open('f', 'wb')); kept[-1].write(b'x' * (10 << 20)); kept[-1].flush(); os.remove('f')
+time.sleep(2)
+print('GOT 600 MB')",
+        );
+        spec.views.push(Mount { view: &view, at: "/work".into() });
+        spec.cwd = Some("/work".into());
+        spec.limits.disk_bytes = 100 * MIB;
+        let outcome = world.run(&spec);
+        assert!(outcome.cuts.iter().any(|c| matches!(c, Cut::Disk { .. })), "{outcome:?}");
+    }
 }
 
 fn many_small_files_are_bounded(world: &World) {

@@ -3,7 +3,7 @@
 
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-use crealeph_sandbox::{Exposure, Mount, Outcome, Place, Secret};
+use crealeph_sandbox::{Cancel, Exposure, Mount, Outcome, Place, Secret, Stdin};
 
 use crate::world::{Case, World, python, shell};
 
@@ -14,6 +14,7 @@ pub(crate) const CASES: &[Case] = &[
     Case("no_write_outside", no_write_outside),
     Case("no_write_through_a_link_in_a_view", no_write_through_a_link_in_a_view),
     Case("no_inherited_descriptor", no_inherited_descriptor),
+    Case("no_way_out_through_standard_input", no_way_out_through_standard_input),
     Case("no_unix_socket_outside", no_unix_socket_outside),
     Case("no_setuid", no_setuid),
     Case("no_mount", no_mount),
@@ -39,7 +40,7 @@ fn no_file_that_was_not_granted(world: &World) {
     let home = std::env::var("HOME").unwrap();
     let program = format!(
         "
-import os, glob
+import os
 def see(path):
     try:
         with open(path, 'rb') as f: f.read(1)
@@ -52,8 +53,6 @@ for d in [{home:?}, '/root', '/home', '/var/lib', '/srv', '/boot', '/sys', '/mnt
     try: names = [n for n in os.listdir(d) if (d, n) != ('/home', 'agent')]
     except OSError: names = []
     if names: print('GOT', d, names)
-for fd in os.listdir('/proc/self/fd'):
-    pass
 print('TRIED')",
         ledger = ledger.to_str().unwrap(),
         folder = world.folder.to_str().unwrap(),
@@ -190,6 +189,20 @@ for fd in range(3):
     assert_eq!(std::fs::read_to_string(path).unwrap(), "as it was");
 }
 
+fn no_way_out_through_standard_input(world: &World) {
+    if std::env::var_os("SANDBOX_AGAIN").is_none() {
+        let mut again = std::process::Command::new("/proc/self/exe");
+        again.env("SANDBOX_AGAIN", "1").stdin(std::fs::File::open(&world.folder).unwrap());
+        let output = again.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    let mut spec = shell("ls /proc/self/fd/0/..");
+    spec.stdin = Stdin::Inherit;
+    let error = world.sandbox.run(&spec, &Cancel::new().unwrap()).unwrap_err();
+    assert_eq!(error.code(), "SANDBOX_INVALID_REQUEST", "{error}");
+}
+
 fn no_unix_socket_outside(world: &World) {
     use std::os::linux::net::SocketAddrExt;
     let path = world.folder.join("socket");
@@ -322,7 +335,7 @@ print('TRIED')";
 fn no_higher_limit(world: &World) {
     let program = "
 import resource, os
-for name in ('NPROC', 'NOFILE', 'FSIZE', 'CPU', 'CORE', 'MEMLOCK', 'MSGQUEUE', 'SIGPENDING'):
+for name in ('NPROC', 'NOFILE', 'FSIZE', 'CPU', 'CORE', 'MEMLOCK', 'MSGQUEUE', 'SIGPENDING', 'NICE', 'RTPRIO'):
     r = getattr(resource, 'RLIMIT_' + name)
     soft, hard = resource.getrlimit(r)
     if hard == resource.RLIM_INFINITY: print('GOT unlimited', name)
@@ -363,7 +376,7 @@ fn a_link_in_the_workspace_does_not_move_a_mount(world: &World) {
     let mut spec = shell("ls /etc; echo TRIED");
     spec.views.push(Mount { view: &view, at: "/project".into() });
     spec.grants.read.push(Place { from: granted, at: "/project/into/there".into() });
-    let error = world.sandbox.run(&spec, &crealeph_sandbox::Cancel::new().unwrap()).unwrap_err();
+    let error = world.sandbox.run(&spec, &Cancel::new().unwrap()).unwrap_err();
     assert_eq!(error.code(), "SANDBOX_PATH", "{error}");
 }
 

@@ -48,7 +48,7 @@ fn main() {
     let mut arguments = Arguments::from_args();
     // Most of the time a case waits for a limit to be hit.
     arguments.test_threads.get_or_insert(2 * std::thread::available_parallelism().map_or(1, usize::from));
-    let root = rustix_is_root();
+    let root = world::is_root();
     let mut trials = Vec::new();
     for case in cases {
         let Case(name, _) = case;
@@ -63,10 +63,6 @@ fn main() {
         }
     }
     libtest_mimic::run(&arguments, trials).exit();
-}
-
-fn rustix_is_root() -> bool {
-    std::fs::metadata("/proc/self").map(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0).unwrap()
 }
 
 /// Runs one case in a process of its own, as `uid`.

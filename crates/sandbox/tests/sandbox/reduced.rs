@@ -161,7 +161,11 @@ attempt('a system file', lambda: open('/usr/bin/new', 'w'))
 for family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX, socket.AF_NETLINK):
     attempt('socket', lambda: socket.socket(family))
 attempt('nice', lambda: os.setpriority(os.PRIO_PROCESS, {parent}, 5))
-if ctypes.CDLL(None).unshare(0x10000000) == 0: print('GOT namespace')
+libc = ctypes.CDLL(None)
+if libc.unshare(0x10000000) == 0: print('GOT namespace')
+if libc.syscall(251, 1, {parent}, 3 << 13) == 0: print('GOT ioprio_set')
+for name in ('msgget', 'semget', 'shmget'):
+    if getattr(libc, name)(0, 1, 0o1600) != -1: print('GOT', name)
 if 'CapEff:\\t0000000000000000' not in open('/proc/self/status').read(): print('GOT capabilities')
 if os.getuid() == 0: print('GOT root')
 open(os.environ['HOME'] + '/f', 'w').write('x'); open(os.environ['TMPDIR'] + '/f', 'w').write('x')
@@ -210,6 +214,16 @@ subprocess.Popen(['sh', '-c', 'while true; do sleep 1; done', '{name}'], start_n
     spec.limits.processes = 20;
     let outcome = world.run(&spec);
     assert_eq!((outcome.exit, outcome.stdout.text().trim()), (Exit::Code(0), "refused"), "{outcome:?}");
+
+    // The machine's network is not its services' sockets.
+    let program = "
+import socket
+socket.socket(socket.AF_INET).close()
+try: socket.socket(socket.AF_UNIX); print('GOT')
+except OSError: print('refused')";
+    let mut spec = python(program);
+    spec.network = Network::Host;
+    assert_eq!(good(&world.run(&spec)), "refused");
 
     // What cannot be kept is refused, not weakened.
     let mut spec = shell("true");

@@ -1,17 +1,21 @@
 //! What is left when the owner is killed: nothing, after the next start.
 
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crealeph_sandbox::{Cancel, Config, Mount, Sandbox};
+use crealeph_sandbox::{Cancel, Config, Mount, Sandbox, Stream};
+use rustix::process::{Pid, Signal, getpgid, getpgrp, getppid, kill_process_group, setpgid};
 
-use crate::world::{Case, World, processes_with, python};
+use crate::world::{Case, World, good, processes_with, python};
 
 pub(crate) const CASES: &[Case] = &[
     Case("killed_at_random_moments", killed_at_random_moments),
     Case("a_live_owner_is_left_alone", a_live_owner_is_left_alone),
+    Case("a_run_that_ended_leaves_nothing", a_run_that_ended_leaves_nothing),
     Case("the_tree_dies_with_its_owner", the_tree_dies_with_its_owner),
+    Case("a_signal_to_the_whole_group_is_the_owners", a_signal_to_the_whole_group_is_the_owners),
 ];
 
 const TIMES: usize = 100;
@@ -126,8 +130,19 @@ fn a_live_owner_is_left_alone(world: &World) {
     let mut spec = python("open('a', 'w').write('two')");
     spec.views.push(Mount { view: &view, at: "/work".into() });
     spec.cwd = Some("/work".into());
-    crate::world::good(&world.run(&spec));
+    good(&world.run(&spec));
     assert_eq!(view.changes().unwrap().len(), 1);
+}
+
+/// An owner that lives for months must not pile up notes on what is gone.
+fn a_run_that_ended_leaves_nothing(world: &World) {
+    for _ in 0..3 {
+        good(&world.run(&python("print('ran')")));
+    }
+    let state = std::fs::read_dir(world.folder.join("state")).unwrap().map(|entry| entry.unwrap().path());
+    let owner = state.into_iter().find(|path| path.is_dir()).unwrap();
+    let left: Vec<_> = std::fs::read_dir(owner).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["lock"]);
 }
 
 /// Even before the next start: the processes go as soon as the owner does.
@@ -150,4 +165,38 @@ fn the_tree_dies_with_its_owner(world: &World) {
     wait_until("the end", &|| processes_with(&word).is_empty());
     drop(Sandbox::new(Config::new(world.folder.join("state"))).unwrap());
     nothing_is_left(world, &word, child.id());
+}
+
+/// As a terminal sends it at Ctrl-C: the owner lives on to end the run, and the helper with it.
+fn a_signal_to_the_whole_group_is_the_owners(world: &World) {
+    if std::env::var_os("SANDBOX_AGAIN").is_none() {
+        let mut again = Command::new("/proc/self/exe");
+        let output = again.env("SANDBOX_AGAIN", "1").process_group(0).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    let group = getpgrp();
+    let signal = |_: Stream, bytes: &[u8]| {
+        if bytes.starts_with(b"ready") {
+            // Out of the group, in place of a handler.
+            setpgid(None, Some(getpgid(getppid()).unwrap())).unwrap();
+            for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
+                kill_process_group(group, signal).unwrap();
+            }
+            std::thread::sleep(Duration::from_millis(200));
+            assert!(processes_of(group) >= 2, "the helper is gone");
+        }
+    };
+    let spec = python("import time; print('ready', flush=True); time.sleep(0.5); print('done')");
+    let outcome = world.sandbox.run_with_output(&spec, &Cancel::new().unwrap(), Some(&signal)).unwrap();
+    assert_eq!(good(&outcome), "ready\ndone");
+}
+
+fn processes_of(group: Pid) -> usize {
+    let stats = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("stat"));
+    let is_in = |stat: String| {
+        let fields = stat.rsplit_once(')')?.1.split_whitespace().collect::<Vec<_>>();
+        (fields[0] != "Z").then_some(fields[2] == group.as_raw_nonzero().to_string())
+    };
+    stats.filter_map(|path| is_in(std::fs::read_to_string(path).ok()?)).filter(|is_in| *is_in).count()
 }

@@ -105,5 +105,5 @@ pub(crate) fn processes_with(word: &str) -> Vec<String> {
 }
 
 pub(crate) fn is_root() -> bool {
-    std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap()) == 0
+    rustix::process::getuid().is_root()
 }
