@@ -29,6 +29,7 @@ mod proposed;
 mod queue;
 mod reach;
 mod read;
+mod recent;
 mod reserved;
 mod sqlite;
 mod store;

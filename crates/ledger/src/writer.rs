@@ -18,6 +18,7 @@ use crate::merkle::{Frontier, TILE_WIDTH, TileSource, complete_tiles};
 use crate::pending::{Answer, Outcome};
 use crate::plan::{self, Plan, Prepared};
 use crate::queue::{Group, Queue};
+use crate::recent::{Recent, Written};
 use crate::store::{Addition, Head, LeaseRow, Transaction, Unwritten, Writer};
 
 /// Of how many tenants a writing thread remembers the open end of the log.
@@ -95,11 +96,15 @@ fn write_groups(
     growth: &Growth,
     answering: Option<SyncSender<Vec<Reply>>>,
 ) {
-    let mut memory = Memory { clock, ids: IdSource::default(), ends: BTreeMap::new() };
+    let mut memory =
+        Memory { clock, ids: IdSource::default(), ends: BTreeMap::new(), recent: Recent::default() };
     let mut queue = Queue::new(jobs, writer.as_ref());
     while let Some(group) = queue.next_group() {
         let mut together = Together::default();
         let written = together.write(writer.as_mut(), group, &mut queue, &mut memory);
+        if written.is_ok() {
+            together.keep_at_hand(&mut memory.recent);
+        }
         let Ended { replies, grown } = together.end(written);
         let mut replies = replies.into_iter();
         while !queue.has_waiting()
@@ -163,6 +168,7 @@ struct Share {
     witness: Option<LedgerId>,
     /// A lease was released.
     has_released: bool,
+    written: Vec<Written>,
 }
 
 impl Together {
@@ -218,6 +224,12 @@ impl Together {
         self.rounds.extend(by_tenant);
     }
 
+    fn keep_at_hand(&mut self, recent: &mut Recent) {
+        for ((tenant, _), share) in self.rounds.iter().zip(&mut self.shares) {
+            recent.add(tenant, std::mem::take(&mut share.written));
+        }
+    }
+
     fn end(self, written: Result<(), LedgerError>) -> Ended {
         let Together { rounds, shares, changes, changed } = self;
         let (mut replies, mut grown) = (Vec::new(), BTreeSet::new());
@@ -265,8 +277,11 @@ fn write_round(
         batches.iter().map(|batch| lost_lease(batch.fence.as_ref()?, &leases)).collect();
     let held =
         || batches.iter().zip(&lost).map(|(batch, lost)| if lost.is_some() { &[] } else { &*batch.entries });
-    let needs = plan::needs(held().flatten());
-    let known = transaction.known(&head, &needs)?;
+    let mut needs = plan::needs(held().flatten());
+    let mut at_hand = memory.recent.take(tenant, &mut needs);
+    let mut known = transaction.known(&head, &needs)?;
+    known.steps.append(&mut at_hand.steps);
+    known.key_steps.append(&mut at_hand.key_steps);
     let held: Vec<&[Prepared]> = held().collect();
     let Plan { mut outcomes, rows, edges, tile_roots, head: after } =
         plan::plan(&head, known, &held, memory.clock.now(), &mut memory.ids)?;
@@ -284,6 +299,7 @@ fn write_round(
         .collect();
     let has_released = !released.is_empty();
     let witness = rows.first().map(|row| row.stored.id.clone());
+    let written = rows.iter().filter_map(Written::of).collect();
     if witness.is_some() {
         let leaves: Vec<Sha256> = rows.iter().map(|row| row.leaf).collect();
         let open = memory.open_leaves(&head);
@@ -296,7 +312,7 @@ fn write_round(
         transaction.drop_leases(tenant, &released)?;
     }
     heads.insert(tenant.clone(), after);
-    Ok(Share { outcomes, witness, has_released })
+    Ok(Share { outcomes, witness, has_released, written })
 }
 
 /// Why a batch may not be written, where its lease is another's by now.
@@ -342,6 +358,7 @@ struct Memory<'a> {
     ids: IdSource,
     /// The right edge of each tenant's tree after what was last written, and its leaves beyond the last whole tile.
     ends: BTreeMap<TenantId, (Frontier, Vec<Sha256>)>,
+    recent: Recent,
 }
 
 impl Memory<'_> {
