@@ -9,6 +9,7 @@ mod server;
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crealeph_bench::Outcome;
@@ -163,18 +164,33 @@ impl Figures {
     }
 }
 
+/// Who names the executions: where the client does, each is looked up and held by a lease.
+#[derive(Clone, Copy)]
+enum Naming {
+    ByUs,
+    ByClient,
+}
+
+static NAMED: AtomicU64 = AtomicU64::new(0);
+
 /// Runs of a Builder for one turn, from so many clients at once.
-fn turn(builder: &Builder, agent: &str, clients: usize) -> Outcome<Figures> {
+fn turn(builder: &Builder, agent: &str, clients: usize, naming: Naming) -> Outcome<Figures> {
     let tenant = tenant()?;
     let failed: Mutex<Option<String>> = Mutex::new(None);
     let start = Instant::now();
     let client = || {
         let mut figures = Figures::default();
-        let text = format!(
-            r#"{{"robotId":"r","objective_type":"site_plan","objective_payload":{{}},"constraints":{{}},"coherence_policy":{{"on_stale":"block","on_partial":"block"}},"dryRun":true,"workflowVersion":"w1","agentVersion":"{agent}","attempt":1}}"#
+        let rest = format!(
+            r#""robotId":"r","objective_type":"site_plan","objective_payload":{{}},"constraints":{{}},"coherence_policy":{{"on_stale":"block","on_partial":"block"}},"dryRun":true,"workflowVersion":"w1","agentVersion":"{agent}","attempt":1}}"#
         );
         let Ok(cancel) = Cancel::new() else { return figures };
         while start.elapsed() < TURN {
+            let text = match naming {
+                Naming::ByUs => format!("{{{rest}"),
+                Naming::ByClient => {
+                    format!("{{\"executionId\":\"e{}\",{rest}", NAMED.fetch_add(1, Ordering::Relaxed))
+                }
+            };
             let began = Instant::now();
             let ended = match builder.run(&tenant, text.as_bytes(), None, &cancel) {
                 Ok(answer) if answer.response.ok => Ok(began.elapsed()),
@@ -212,19 +228,22 @@ fn race(ours: &Builder, mut peer: Option<Peer>) -> Outcome<()> {
     println!("| contender | clients | runs per second | overhead p50 | overhead p99 | ahead |");
     println!("|---|---:|---:|---:|---:|---:|");
     for clients in CLIENTS {
-        let (mut own, mut other) = (Figures::default(), Figures::default());
+        let (mut own, mut named, mut other) = <(Figures, Figures, Figures)>::default();
         // The first turn of each warms it up and does not count.
         for number in 0..=TURNS {
             let turns = (
-                turn(ours, "http@1", clients)?,
+                turn(ours, "http@1", clients, Naming::ByUs)?,
+                turn(ours, "http@1", clients, Naming::ByClient)?,
                 peer.as_mut().map(|peer| peer.turn(clients, TURN)).transpose()?,
             );
             if number > 0 {
                 own.add(turns.0);
-                turns.1.into_iter().for_each(|turn| other.add(turn));
+                named.add(turns.1);
+                turns.2.into_iter().for_each(|turn| other.add(turn));
             }
         }
         own.row("crealeph", clients, &format!("{:.1}×", own.rate() / other.rate()));
+        named.row("crealeph, named", clients, &format!("{:.1}×", named.rate() / other.rate()));
         if peer.is_some() {
             other.row("DBOS", clients, "");
         }
@@ -235,9 +254,9 @@ fn race(ours: &Builder, mut peer: Option<Peer>) -> Outcome<()> {
 /// The same with a program in the sandbox, which costs more than all the rest.
 fn process(ours: &Builder) -> Outcome<()> {
     let mut figures = Figures::default();
-    turn(ours, "process@1", 1)?;
+    turn(ours, "process@1", 1, Naming::ByUs)?;
     for _ in 0..TURNS {
-        figures.add(turn(ours, "process@1", 1)?);
+        figures.add(turn(ours, "process@1", 1, Naming::ByUs)?);
     }
     let mut runs = figures.runs.clone();
     runs.sort_by(f64::total_cmp);

@@ -126,7 +126,7 @@ impl Builder {
         rerun_of: Option<&ExecutionId>,
         cancel: &Cancel,
     ) -> Result<Answer, BuildError> {
-        let asked = match self.asked(tenant, request, rerun_of)? {
+        let (asked, is_new) = match self.asked(tenant, request, rerun_of)? {
             Ok(asked) => asked,
             Err(refused) => return Ok(refused),
         };
@@ -137,7 +137,7 @@ impl Builder {
             }
             match self.flights.board(&asked, fingerprint) {
                 Ticket::Leads(seat) => {
-                    let outcome = self.lead(&asked, cancel);
+                    let outcome = self.lead(&asked, is_new, cancel);
                     seat.land(&outcome);
                     return outcome;
                 }
@@ -152,13 +152,14 @@ impl Builder {
         }
     }
 
-    /// The request, or the answer to one that is none.
+    /// The request, and whether its execution was named here, so that nobody else can be at it or have been; or the answer
+    /// to one that is none.
     fn asked(
         &self,
         tenant: &TenantId,
         request: &[u8],
         rerun_of: Option<&ExecutionId>,
-    ) -> Result<Result<Asked, Answer>, BuildError> {
+    ) -> Result<Result<(Asked, bool), Answer>, BuildError> {
         // The record keeps the request beside everything else it says.
         let most = self.ledger.limits().payload_bytes / 4;
         let parsed = Valid::<BuilderRequest>::parse(request, &Limits { max_bytes: most });
@@ -166,6 +167,7 @@ impl Builder {
             Ok(request) => request,
             Err(violations) => return Ok(Err(invalid(None, violations.to_string()))),
         };
+        let is_new = request.execution_id.is_none();
         let made = ExecutionId::parse(self.ledger.new_id()?.as_id().as_str())?;
         let asked = Asked::new(tenant.clone(), request, made, rerun_of.cloned());
         if asked.rerun_of.as_ref() == Some(&asked.execution_id) {
@@ -178,26 +180,31 @@ impl Builder {
                 format!("the request has {bytes} bytes in canonical form, and at most {most} are taken");
             return Ok(Err(invalid(Some(&asked), detail)));
         }
-        Ok(Ok(asked))
+        Ok(Ok((asked, is_new)))
     }
 
     /// Runs a request that nobody else in this process runs.
-    fn lead(&self, asked: &Asked, cancel: &Cancel) -> Result<Answer, BuildError> {
+    fn lead(&self, asked: &Asked, is_new: bool, cancel: &Cancel) -> Result<Answer, BuildError> {
         loop {
             if cancel.is_cancelled() {
                 return Err(BuildError::Cancelled);
             }
-            if let Some(answer) = self.try_to_lead(asked, cancel)? {
+            if let Some(answer) = self.try_to_lead(asked, is_new, cancel)? {
                 return Ok(answer);
             }
         }
     }
 
     /// Runs it once; `None` where another process was at it meanwhile, and what it left decides about this one.
-    fn try_to_lead(&self, asked: &Asked, cancel: &Cancel) -> Result<Option<Answer>, BuildError> {
+    fn try_to_lead(
+        &self,
+        asked: &Asked,
+        is_new: bool,
+        cancel: &Cancel,
+    ) -> Result<Option<Answer>, BuildError> {
         let stopwatch = Stopwatch::now();
         let settings = self.scopes.of(&asked.tenant_id, &asked.request.robot_id);
-        let (found, facts) = self.look(asked, Some(settings))?;
+        let (found, facts) = self.look(asked, is_new, Some(settings))?;
         let is_retry = match found {
             Found::Answer(answer) => return Ok(Some(answer)),
             Found::ToRun { is_retry } => is_retry,
@@ -216,16 +223,21 @@ impl Builder {
         };
         let Some(input) = &ready.input else {
             let concluded = self.conclude(&ready, None, stopwatch)?;
-            return self.write(asked, concluded, None);
+            return self.write(asked, concluded, None, false);
         };
-        let held = Held::take(&self.ledger, asked, looked_at, self.lease_time, cancel)?;
-        let Some(held) = held else { return Ok(None) };
+        let held = match is_new {
+            true => None,
+            false => match Held::take(&self.ledger, asked, looked_at, self.lease_time, cancel)? {
+                None => return Ok(None),
+                held => held,
+            },
+        };
         let call = agent.call(input, cancel);
         if cancel.is_cancelled() {
             return Err(BuildError::Cancelled);
         }
         let concluded = self.conclude(&ready, Some(&call), stopwatch)?;
-        self.write(asked, concluded, Some(held))
+        self.write(asked, concluded, held, true)
     }
 
     /// What the ledger says of the execution: an answer, or whether this is a retry (R11, R9); and, with settings, what
@@ -233,10 +245,11 @@ impl Builder {
     fn look(
         &self,
         asked: &Asked,
+        is_new: bool,
         settings: Option<&Settings>,
     ) -> Result<(Found, Option<(Facts, Position)>), BuildError> {
-        let Seen { recorded, record, facts } =
-            recorded::seen(&self.ledger, asked, settings.map(|settings| &settings.coherence))?;
+        let coherence = settings.map(|settings| &settings.coherence);
+        let Seen { recorded, record, facts } = recorded::seen(&self.ledger, asked, is_new, coherence)?;
         let found = match (lookup(&recorded, asked.attempt(), &asked.fingerprint()), record) {
             (Ok(Verdict::Repeat), Some(record)) => {
                 let response = BuilderResponse { idempotent: true, ..record.answer.clone().into_inner() };
@@ -323,11 +336,12 @@ impl Builder {
         asked: &Asked,
         concluded: (Conclusion, Vec<NewId>),
         held: Option<Held<'_>>,
+        ran: bool,
     ) -> Result<Option<Answer>, BuildError> {
         let (Conclusion { artifacts, rest, response, reason }, ids) = concluded;
         let artifacts = ids.into_iter().zip(artifacts).map(|(id, (_, draft))| (Some(id), draft));
         let batch = artifacts.chain(rest.into_iter().map(|draft| (None, draft))).collect();
-        let agent = Called { version: asked.request.agent_version.clone(), ran: held.is_some() };
+        let agent = Called { version: asked.request.agent_version.clone(), ran };
         let written = match held {
             Some(held) => held.append(batch),
             None => self.ledger.append_as(&asked.tenant_id, batch),
@@ -341,7 +355,7 @@ impl Builder {
                     refusal: Refusal::Conflict { .. } | Refusal::Transition(_),
                     ..
                 },
-            ) => match self.look(asked, None)?.0 {
+            ) => match self.look(asked, false, None)?.0 {
                 Found::Answer(answer) => Ok(Some(answer)),
                 Found::ToRun { .. } => Err(BuildError::Unwritten(error)),
             },

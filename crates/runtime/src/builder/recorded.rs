@@ -24,10 +24,11 @@ pub(super) struct Seen {
     pub(super) facts: Option<(Facts, Position)>,
 }
 
-/// Looks an execution up, and with coherence rules what is known of its robot.
+/// Looks an execution up, unless it is new, and with coherence rules what is known of its robot.
 pub(super) fn seen(
     ledger: &Ledger,
     asked: &Asked,
+    is_new: bool,
     coherence: Option<&CoherenceRules>,
 ) -> Result<Seen, BuildError> {
     let robot = &asked.request.robot_id;
@@ -39,12 +40,15 @@ pub(super) fn seen(
         ..Filter::default()
     };
     let seen = ledger.view(&asked.tenant_id, |view| {
-        let page = view.list(&filter, Order::NewestFirst, None, 1)?;
-        let last = page.entries.first().and_then(state_and_attempt);
-        // A record is written together with an event.
-        let record = match page.entries.is_empty() {
+        let event = match is_new {
             true => None,
-            false => view.get_by_key(&key)?.as_ref().and_then(read_record),
+            false => view.list(&filter, Order::NewestFirst, None, 1)?.entries.pop(),
+        };
+        let last = event.as_ref().and_then(state_and_attempt);
+        // A record is written together with an event.
+        let record = match event {
+            None => None,
+            Some(_) => view.get_by_key(&key)?.as_ref().and_then(read_record),
         };
         let facts = match coherence {
             Some(rules) if record.is_none() => Some(view.facts_up_to(robot, None, rules)?),
