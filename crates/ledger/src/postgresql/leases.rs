@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use crealeph_contracts::scalar::{Name, TenantId};
-use postgres::SimpleQueryRow;
 use postgres::types::ToSql;
 
 use super::rows;
-use super::session::{Server, Session};
+use super::session::{Server, Session, Value};
 use crate::error::LedgerError;
 use crate::lease::{FORGET_AFTER_MS, Holder, Token};
 use crate::position::Millis;
@@ -26,19 +25,9 @@ pub(super) fn find(
     tenant: &TenantId,
     name: &Name,
 ) -> Result<Option<LeaseRow>, LedgerError> {
-    let sql = "SELECT holder, token, until, ttl FROM leases WHERE tenant = $1 AND name = $2";
+    let sql = "SELECT name, holder, token, until, ttl FROM leases WHERE tenant = $1 AND name = $2";
     let found = session.query(sql, &[&tenant.as_str(), &name.as_str()])?;
-    let Some(row) = found.first() else { return Ok(None) };
-    let server = &session.server;
-    let holder: &str = row.try_get(0).map_err(|error| server.failure(&error))?;
-    let holder = stored_holder(holder, name, server)?;
-    Ok(Some(LeaseRow {
-        name: name.clone(),
-        holder,
-        token: Token::new(rows::number(row, 1, server)?),
-        until: Millis::new(rows::number(row, 2, server)?),
-        ttl_ms: rows::number(row, 3, server)?,
-    }))
+    found.first().map(|row| read(row, &session.server)).transpose()
 }
 
 /// Takes a lease that nobody holds, all in one statement. The log is locked, so whoever released it has committed.
@@ -104,16 +93,16 @@ fn stored_holder(text: &str, name: &Name, server: &Server) -> Result<Name, Ledge
         .map_err(|_| server.damaged(format!("the holder of the lease `{name}` cannot be read back")))
 }
 
-/// Of these leases those that are there, from rows of text: name, holder, token, until, time.
-pub(super) fn from_text(row: &SimpleQueryRow, server: &Server) -> Result<LeaseRow, LedgerError> {
+/// A row of name, holder, token, until, time.
+pub(super) fn read(row: &postgres::Row, server: &Server) -> Result<LeaseRow, LedgerError> {
+    let text = |column| row.try_get::<_, &str>(column).map_err(|error| server.failure(&error));
     let name =
-        Name::parse(text(row, 0)).map_err(|_| server.damaged("the name of a lease cannot be read back"))?;
-    let number = |column| rows::number_from_text(row, column, server);
+        Name::parse(text(0)?).map_err(|_| server.damaged("the name of a lease cannot be read back"))?;
     Ok(LeaseRow {
-        holder: stored_holder(text(row, 1), &name, server)?,
-        token: Token::new(number(2)?),
-        until: Millis::new(number(3)?),
-        ttl_ms: number(4)?,
+        holder: stored_holder(text(1)?, &name, server)?,
+        token: Token::new(rows::number(row, 2, server)?),
+        until: Millis::new(rows::number(row, 3, server)?),
+        ttl_ms: rows::number(row, 4, server)?,
         name,
     })
 }
@@ -128,22 +117,19 @@ pub(super) fn remove(
     tenant: &TenantId,
     leases: &[(&Name, Token)],
 ) -> Result<(), LedgerError> {
-    let sql = "DELETE FROM leases l USING unnest($2::text[], $3::bigint[]) AS w (name, token) \
-               WHERE l.tenant = $1 AND l.name = w.name AND l.token = w.token";
-    let (names, tokens): (Vec<&str>, Vec<i64>) =
-        leases.iter().map(|(name, token)| (name.as_str(), token.as_i64())).unzip();
-    // For a few of them a plan for many would read what is left of all that were removed before.
-    session.query_planned(sql, &[&tenant.as_str(), &names, &tokens]).map(|_| ())
+    let sql = "DELETE FROM leases WHERE tenant = $1 AND name = $2 AND token = $3";
+    for (name, token) in leases {
+        let values: Vec<Value> =
+            vec![Box::new(tenant.to_string()), Box::new(name.to_string()), Box::new(token.as_i64())];
+        session.execute_later(sql, values)?;
+    }
+    Ok(())
 }
 
 /// Removes what ran out long ago.
 fn forget(session: &mut Session, tenant: &TenantId) -> Result<(), LedgerError> {
     let sql = format!("DELETE FROM leases WHERE tenant = $1 AND until < {NOW} - {FORGET_AFTER_MS}");
     session.execute(&sql, &[&tenant.as_str()])
-}
-
-fn text(row: &SimpleQueryRow, column: usize) -> &str {
-    row.try_get(column).ok().flatten().unwrap_or_default()
 }
 
 fn one<'r>(found: &'r [postgres::Row], session: &Session) -> Result<&'r postgres::Row, LedgerError> {

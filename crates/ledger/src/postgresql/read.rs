@@ -7,7 +7,7 @@ use crealeph_contracts::scalar::{LedgerId, Name, RobotId, TenantId};
 use postgres::types::ToSql;
 
 use super::leases;
-use super::rows::{self, BY_ID, ENTRY, STEP, each};
+use super::rows::{self, BY_ID, ENTRY, HEAD, STEP, each};
 use super::session::Session;
 use crate::clock::Clock;
 use crate::error::LedgerError;
@@ -50,9 +50,9 @@ impl<'a> PostgresReads<'a> {
 
 impl Reads for PostgresReads<'_> {
     fn head(&mut self, tenant: &TenantId) -> Result<Option<Head>, LedgerError> {
-        let sql = "SELECT origin, size, last_at, frontier FROM logs WHERE tenant = $1";
-        let found = self.session.query(sql, &[&tenant.as_str()])?;
-        found.first().map(|row| rows::typed_head(row, tenant, &self.session.server)).transpose()
+        let sql = format!("SELECT {HEAD} FROM logs WHERE tenant = $1");
+        let found = self.session.query(&sql, &[&tenant.as_str()])?;
+        found.first().map(|row| rows::head(row, tenant, &self.session.server)).transpose()
     }
 
     fn by_seqs(&mut self, head: &Head, seqs: &[Seq]) -> Result<Vec<Row>, LedgerError> {

@@ -2,7 +2,7 @@
 
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::scalar::TenantId;
-use postgres::{Row as SqlRow, SimpleQueryRow};
+use postgres::Row as SqlRow;
 
 use super::session::Server;
 use crate::columns::{EntryColumns, StepColumns};
@@ -35,7 +35,7 @@ pub(super) const BY_ID: &str = "id = w.value";
 pub(super) const BY_KEY: &str = "key = w.value AND key IS NOT NULL";
 
 /// The columns of a log, in the order [`head`] reads them.
-pub(super) const HEAD: &str = "origin, size, last_at, encode(frontier, 'hex')";
+pub(super) const HEAD: &str = "origin, size, last_at, frontier";
 
 /// Reads and checks a whole entry.
 pub(super) fn entry(row: &SqlRow, tenant_id: &TenantId, server: &Server) -> Result<Row, LedgerError> {
@@ -94,46 +94,16 @@ fn reach(row: &SqlRow, first: usize) -> Result<[Option<i64>; 6], postgres::Error
     Ok([column(0)?, column(1)?, column(2)?, column(3)?, column(4)?, column(5)?])
 }
 
-/// Reads where a log stands from the text form of [`HEAD`].
-pub(super) fn head(row: &SimpleQueryRow, tenant_id: &TenantId, server: &Server) -> Result<Head, LedgerError> {
-    let text = |column| row.try_get(column).ok().flatten().unwrap_or_default();
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    let peaks: Option<Vec<u8>> = text(3).as_bytes().chunks(2).map(byte).collect();
-    let number = |column| number_from_text(row, column, server);
-    head_of(tenant_id, text(0), number(1)?, number(2)?, peaks.as_deref(), server)
-}
-
-/// Reads where a log stands from `origin, size, last_at, frontier`.
-pub(super) fn typed_head(row: &SqlRow, tenant_id: &TenantId, server: &Server) -> Result<Head, LedgerError> {
+/// Reads where a log stands.
+pub(super) fn head(row: &SqlRow, tenant_id: &TenantId, server: &Server) -> Result<Head, LedgerError> {
     let failed = |error: postgres::Error| server.failure(&error);
     let (origin, peaks): (&str, &[u8]) = (row.try_get(0).map_err(failed)?, row.try_get(3).map_err(failed)?);
-    head_of(tenant_id, origin, number(row, 1, server)?, number(row, 2, server)?, Some(peaks), server)
-}
-
-fn head_of(
-    tenant_id: &TenantId,
-    origin: &str,
-    size: i64,
-    last_at: i64,
-    peaks: Option<&[u8]>,
-    server: &Server,
-) -> Result<Head, LedgerError> {
-    let frontier = u64::try_from(size).ok().and_then(|size| Frontier::from_bytes(size, peaks?));
-    let frontier = frontier.ok_or_else(|| {
+    let size = u64::try_from(number(row, 1, server)?).ok();
+    let frontier = size.and_then(|size| Frontier::from_bytes(size, peaks)).ok_or_else(|| {
         server.damaged(format!("the head of the log of tenant `{tenant_id}` cannot be read back"))
     })?;
-    let last_at = Millis::new(last_at);
+    let last_at = Millis::new(number(row, 2, server)?);
     Ok(Head { tenant_id: tenant_id.clone(), number: 0, origin: origin.to_owned(), last_at, frontier })
-}
-
-/// A number of a row of text.
-pub(super) fn number_from_text(
-    row: &SimpleQueryRow,
-    column: usize,
-    server: &Server,
-) -> Result<i64, LedgerError> {
-    let number = row.try_get(column).ok().flatten().and_then(|text| text.parse().ok());
-    number.ok_or_else(|| server.damaged("a number cannot be read back"))
 }
 
 /// Reads a hash from a column.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crealeph_contracts::scalar::TenantId;
-use futures_util::future::join;
+use futures_util::future::{join_all, join4};
 use postgres::error::SqlState;
 use postgres::types::ToSql;
-use postgres::{NoTls, Row as SqlRow, SimpleQueryMessage, SimpleQueryRow, Statement};
+use postgres::{NoTls, Row as SqlRow, Statement};
 use tokio_postgres::config::Host;
 use tokio_postgres::{Client, Config};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -94,14 +94,14 @@ impl Server {
                 format!("the role {ROLE} may pass the walls between tenants; take that right from it");
             return Err(LedgerError::Foreign { place: self.name.clone(), reason });
         }
-        let (statements, opening, lock) = (BTreeMap::new(), String::new(), String::new());
         Ok(Session {
             client,
             line,
-            statements,
+            statements: BTreeMap::new(),
             server: self.clone(),
-            opening,
-            lock,
+            opening: String::new(),
+            lock: None,
+            later: Vec::new(),
             is_open: false,
             can_retry: false,
             planned: Instant::now(),
@@ -152,6 +152,22 @@ pub(super) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
+/// A value that a statement keeps until it is sent.
+pub(super) type Value = Box<dyn ToSql + Sync + Send>;
+/// A statement and its values.
+pub(super) type Ask<'a> = (&'a str, &'a [&'a (dyn ToSql + Sync)]);
+
+/// Why a transaction is not known to be committed.
+pub(super) enum Uncommitted {
+    /// It is not.
+    Failed(LedgerError),
+    /// The connection broke before the answer came.
+    Unknown(LedgerError),
+}
+
+/// Locks a log, without a column.
+const LOCK: &str = "SELECT FROM logs WHERE tenant = $1 FOR UPDATE";
+
 /// A connection as the ledger's role.
 pub(super) struct Session {
     client: Client,
@@ -160,8 +176,10 @@ pub(super) struct Session {
     pub(super) server: Server,
     /// Statements that open a transaction and were not sent yet.
     opening: String,
-    /// What locks the tenant's log, sent after it.
-    lock: String,
+    /// The tenant whose log is locked right after it.
+    lock: Option<String>,
+    /// Statements whose answers nobody waits for before the next question or the commit.
+    later: Vec<(Statement, Vec<Value>)>,
     /// The transaction was opened.
     pub(super) is_open: bool,
     /// The last failure was of a kind that goes away when the transaction is run again.
@@ -208,6 +226,7 @@ impl Session {
     /// Opens a transaction that sees one tenant's rows, or none. It is sent with the first statement of the transaction.
     pub(super) fn begin(&mut self, mode: &str, tenant: Option<&TenantId>) {
         (self.is_open, self.planning) = (false, Planning::Kept);
+        self.later.clear();
         self.opening = format!("BEGIN {mode};");
         if self.planned.elapsed() > PLAN_AGE {
             self.planned = Instant::now();
@@ -222,42 +241,13 @@ impl Session {
     /// other.
     pub(super) fn begin_writing(&mut self, tenant: Option<&TenantId>) {
         self.begin("ISOLATION LEVEL READ COMMITTED", tenant);
-        if let Some(tenant) = tenant {
-            self.lock = format!("SELECT FROM logs WHERE tenant = {} FOR UPDATE;", literal(tenant.as_str()));
-        }
+        self.lock = tenant.map(|tenant| tenant.as_str().to_owned());
     }
 
     /// Lets the next statement lock the log itself.
     pub(super) fn locks_itself(&mut self) -> &mut Session {
-        self.lock.clear();
+        self.lock = None;
         self
-    }
-
-    /// Opens the transaction now, where nothing was sent in it yet.
-    pub(super) fn open(&mut self) -> Result<(), LedgerError> {
-        match self.take_opening() {
-            sql if sql.is_empty() => Ok(()),
-            sql => self.run(&sql).inspect(|()| self.is_open = true),
-        }
-    }
-
-    fn take_opening(&mut self) -> String {
-        std::mem::take(&mut self.opening) + &std::mem::take(&mut self.lock)
-    }
-
-    /// Runs a question without parameters in one message with the opening, where that was not sent yet: its rows, as text.
-    pub(super) fn ask(&mut self, sql: &str) -> Result<Vec<SimpleQueryRow>, LedgerError> {
-        let sql = self.take_opening() + sql;
-        let answers = self.line.wait(self.client.simple_query(&sql)).map_err(|error| self.failed(&error))?;
-        self.is_open = true;
-        Ok(answers
-            .into_iter()
-            .filter_map(|answer| match answer {
-                // The lock of the opening has no columns.
-                SimpleQueryMessage::Row(row) if !row.is_empty() => Some(row),
-                _ => None,
-            })
-            .collect())
     }
 
     fn statement(&mut self, sql: &str) -> Result<Statement, LedgerError> {
@@ -269,15 +259,12 @@ impl Session {
         Ok(statement)
     }
 
-    /// Sends a statement right behind what has to come before it, and waits for both.
-    fn ask_prepared<T>(
-        &mut self,
-        sql: &str,
-        planning: Planning,
-        ask: impl AsyncFnOnce(&Client, &Statement) -> Result<T, postgres::Error>,
-    ) -> Result<T, LedgerError> {
-        let statement = self.statement(sql)?;
-        let mut before = self.take_opening();
+    /// Sends statements right behind what has to come before them, all at once, and waits for all.
+    fn ask(&mut self, planning: Planning, asks: &[Ask<'_>]) -> Result<Vec<Vec<SqlRow>>, LedgerError> {
+        let statements = asks.iter().map(|(sql, _)| self.statement(sql)).collect::<Result<Vec<_>, _>>()?;
+        let lock =
+            self.lock.take().map(|tenant| self.statement(LOCK).map(|lock| (lock, tenant))).transpose()?;
+        let mut before = std::mem::take(&mut self.opening);
         if planning != self.planning {
             self.planning = planning;
             before.push_str(match planning {
@@ -285,19 +272,24 @@ impl Session {
                 Planning::Anew => "SET LOCAL plan_cache_mode = force_custom_plan",
             });
         }
-        let asked = ask(&self.client, &statement);
-        let answer = if before.is_empty() {
-            self.line.wait(asked)
-        } else {
-            let done = self.client.batch_execute(&before);
-            self.line.wait(async {
-                let (done, answer) = join(done, asked).await;
-                done.and(answer)
-            })
-        };
-        let answer = answer.map_err(|error| self.failed(&error))?;
+        let later = std::mem::take(&mut self.later);
+        let client = &self.client;
+        let answers = self.line.wait(async {
+            let asked =
+                statements.iter().zip(asks).map(|(statement, (_, values))| client.query(statement, values));
+            let (done, locked, added, asked) = join4(
+                run(client, &before),
+                locked(client, lock.as_ref()),
+                add(client, &later),
+                join_all(asked),
+            )
+            .await;
+            done.and(locked).and(added)?;
+            asked.into_iter().collect::<Result<Vec<_>, _>>()
+        });
+        let answers = answers.map_err(|error| self.failed(&error))?;
         self.is_open = true;
-        Ok(answer)
+        Ok(answers)
     }
 
     /// Asks by a statement whose plan is kept.
@@ -306,8 +298,12 @@ impl Session {
         sql: &str,
         values: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<SqlRow>, LedgerError> {
-        let ask = async |client: &Client, statement: &Statement| client.query(statement, values).await;
-        self.ask_prepared(sql, Planning::Kept, ask)
+        self.ask(Planning::Kept, &[(sql, values)]).map(|answers| answers.into_iter().flatten().collect())
+    }
+
+    /// Asks by several at once.
+    pub(super) fn query_all(&mut self, asks: &[Ask<'_>]) -> Result<Vec<Vec<SqlRow>>, LedgerError> {
+        self.ask(Planning::Kept, asks)
     }
 
     /// Asks by a statement that is planned anew, because the best plan depends on the values.
@@ -316,12 +312,69 @@ impl Session {
         sql: &str,
         values: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<SqlRow>, LedgerError> {
-        let ask = async |client: &Client, statement: &Statement| client.query(statement, values).await;
-        self.ask_prepared(sql, Planning::Anew, ask)
+        self.ask(Planning::Anew, &[(sql, values)]).map(|answers| answers.into_iter().flatten().collect())
     }
 
     pub(super) fn execute(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<(), LedgerError> {
-        let ask = async |client: &Client, statement: &Statement| client.execute(statement, values).await;
-        self.ask_prepared(sql, Planning::Kept, ask).map(|_| ())
+        self.query(sql, values).map(|_| ())
     }
+
+    /// Runs a statement with the next question or the commit, whichever comes first; that fails where this does.
+    pub(super) fn execute_later(&mut self, sql: &str, values: Vec<Value>) -> Result<(), LedgerError> {
+        let statement = self.statement(sql)?;
+        self.later.push((statement, values));
+        Ok(())
+    }
+
+    /// Commits, with what was left for later.
+    pub(super) fn commit(&mut self) -> Result<(), Uncommitted> {
+        let lock = self.lock.take().map(|tenant| self.statement(LOCK).map(|lock| (lock, tenant)));
+        let lock = lock.transpose().map_err(Uncommitted::Failed)?;
+        let (before, later) = (std::mem::take(&mut self.opening), std::mem::take(&mut self.later));
+        let client = &self.client;
+        let answers = self.line.wait(async {
+            let sent = join4(
+                run(client, &before),
+                locked(client, lock.as_ref()),
+                add(client, &later),
+                run(client, "COMMIT"),
+            );
+            let (done, locked, added, committed) = sent.await;
+            Ok((done.and(locked).and(added), committed))
+        });
+        // What the server refused, it did not commit. What it left without an answer it may have.
+        let (error, is_refused) = match answers {
+            Ok((Ok(()), Ok(()))) => return Ok(()),
+            Ok((Err(error), _)) => {
+                let is_refused = error.as_db_error().is_some();
+                (error, is_refused)
+            }
+            Ok((Ok(()), Err(error))) | Err(error) => (error, false),
+        };
+        let failure = self.failed(&error);
+        match is_refused || !self.can_retry {
+            true => Err(Uncommitted::Failed(failure)),
+            false => Err(Uncommitted::Unknown(failure)),
+        }
+    }
+}
+
+async fn run(client: &Client, sql: &str) -> Result<(), postgres::Error> {
+    if sql.is_empty() { Ok(()) } else { client.batch_execute(sql).await }
+}
+
+async fn locked(client: &Client, lock: Option<&(Statement, String)>) -> Result<(), postgres::Error> {
+    match lock {
+        Some((statement, tenant)) => client.execute(statement, &[tenant]).await.map(|_| ()),
+        None => Ok(()),
+    }
+}
+
+async fn add(client: &Client, later: &[(Statement, Vec<Value>)]) -> Result<(), postgres::Error> {
+    let added = join_all(later.iter().map(async |(statement, values)| {
+        let values: Vec<&(dyn ToSql + Sync)> =
+            values.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect();
+        client.execute(statement, &values).await
+    }));
+    added.await.into_iter().find_map(Result::err).map_or(Ok(()), Err)
 }

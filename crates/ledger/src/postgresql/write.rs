@@ -1,6 +1,7 @@
 //! The PostgreSQL writer: one transaction per tenant, sequenced by the lock on the tenant's log; bounded retries of what
 //! goes away by itself; and a clear word where the answer to a commit was lost.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
@@ -11,10 +12,10 @@ use postgres::types::ToSql;
 use super::leases;
 use super::read::stored_hashes;
 use super::rows::{self, BY_ID, BY_KEY, ENTRY, HEAD, STEP, each};
-use super::session::{Server, Session, literal};
+use super::session::{Ask, Server, Session, Uncommitted, Value};
 use crate::checkpoint::ORIGIN_PREFIX;
 use crate::clock::Clock;
-use crate::entry::ids_text;
+use crate::entry::{Content, ids_text};
 use crate::error::LedgerError;
 use crate::identity::random_name;
 use crate::lease::Token;
@@ -79,18 +80,16 @@ impl PostgresWriter {
         let session = self.session().map_err(Unwritten::Nothing)?;
         session.can_retry = false;
         session.begin_writing(tenant);
-        let done = work(&mut InPostgres { session }).and_then(|()| session.open());
+        let done = work(&mut InPostgres { session }).map_err(Uncommitted::Failed);
         let can_retry = session.can_retry;
-        match done {
-            Ok(()) => match session.run("COMMIT") {
-                Ok(()) => Ok(Ok(())),
-                Err(error) if session.can_retry => {
-                    self.session = None;
-                    Err(Unwritten::Unknown(error))
-                }
-                Err(error) => Err(Unwritten::Nothing(error)),
-            },
-            Err(error) => {
+        match done.and_then(|()| session.commit()) {
+            Ok(()) => Ok(Ok(())),
+            Err(Uncommitted::Unknown(error)) => {
+                self.session = None;
+                Err(Unwritten::Unknown(error))
+            }
+            Err(Uncommitted::Failed(error)) => {
+                let can_retry = can_retry || session.can_retry;
                 if session.is_closed() || session.run("ROLLBACK").is_err() {
                     self.session = None;
                 }
@@ -154,45 +153,92 @@ impl InPostgres<'_> {
         tenant: &TenantId,
         leases: &[&Name],
     ) -> Result<(Option<Head>, Vec<LeaseRow>), LedgerError> {
-        let tenant_text = literal(tenant.as_str());
-        let mut sql = format!("SELECT {HEAD} FROM logs WHERE tenant = {tenant_text} FOR UPDATE");
-        if !leases.is_empty() {
-            let names: Vec<String> = leases.iter().map(|name| literal(name.as_str())).collect();
-            sql += &format!(
-                "; SELECT name, holder, token, until, ttl FROM leases WHERE tenant = {tenant_text} AND name IN ({}) \
-                 FOR UPDATE",
-                names.join(", ")
-            );
-        }
-        let (mut head, mut found) = (None, Vec::new());
-        for row in self.session.locks_itself().ask(&sql)? {
-            match row.len() {
-                4 => head = Some(rows::head(&row, tenant, &self.session.server)?),
-                _ => found.push(leases::from_text(&row, &self.session.server)?),
-            }
-        }
-        Ok((head, found))
+        let names: Vec<&str> = leases.iter().map(|name| name.as_str()).collect();
+        let head_sql = format!("SELECT {HEAD} FROM logs WHERE tenant = $1 FOR UPDATE");
+        let leases_sql = "SELECT l.name, l.holder, l.token, l.until, l.ttl FROM unnest($2::text[]) AS w (name) \
+                          CROSS JOIN LATERAL (SELECT * FROM leases WHERE tenant = $1 AND name = w.name LIMIT 1 \
+                          FOR UPDATE) l";
+        let tenant_text = tenant.as_str();
+        let head_values: [&(dyn ToSql + Sync); 1] = [&tenant_text];
+        let leases_values: [&(dyn ToSql + Sync); 2] = [&tenant_text, &names];
+        let asks: [Ask<'_>; 2] = [(&head_sql, &head_values), (leases_sql, &leases_values)];
+        let asks = if leases.is_empty() { &asks[..1] } else { &asks };
+        let answers = self.session.locks_itself().query_all(asks)?;
+        let server = &self.session.server;
+        let mut answers = answers.into_iter();
+        let head = answers.next().unwrap_or_default();
+        let head = head.first().map(|row| rows::head(row, tenant, server)).transpose()?;
+        let found = answers.next().unwrap_or_default();
+        Ok((head, found.iter().map(|row| leases::read(row, server)).collect::<Result<_, _>>()?))
     }
 
-    fn known_steps(&mut self, head: &Head, needs: &Needs, known: &mut Known) -> Result<(), LedgerError> {
+    /// Asks for all that is needed in one message.
+    fn find_known(&mut self, head: &Head, needs: &Needs) -> Result<Known, LedgerError> {
         let tenant = head.tenant_id.as_str();
-        if !needs.ids.is_empty() {
-            let ids: Vec<&str> = needs.ids.iter().map(String::as_str).collect();
-            let sql = each(STEP, "text", BY_ID);
-            for row in self.session.query(&sql, &[&tenant, &ids])? {
-                let step = rows::step(&row, &self.session.server)?;
-                known.steps.insert(step.id.as_str().to_owned(), step);
-            }
-        }
+        let texts = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<String>>();
+        let ids = texts(&needs.ids);
         // A key that is to be written is seldom there, so the whole entry is asked for only where it is.
         let keys: Vec<&str> = needs.key_steps.union(&needs.keys).map(String::as_str).collect();
-        if keys.is_empty() {
-            return Ok(());
+        let column = |of: fn(&EventIdentity) -> &str| needs.events.iter().map(of).collect::<Vec<&str>>();
+        let executions = column(|event| &event.execution);
+        let robots = column(|event| &event.robot);
+        let states = column(|event| &event.state);
+        let attempts: Vec<i64> = needs.events.iter().map(|event| event.attempt as i64).collect();
+        let own_executions: Vec<&str> =
+            needs.executions.iter().map(|(execution, _)| execution.as_str()).collect();
+        let own_robots: Vec<&str> = needs.executions.iter().map(|(_, robot)| robot.as_str()).collect();
+        let (by_id, by_key) = (each(STEP, "text", BY_ID), each(STEP, "text", BY_KEY));
+        let events = format!(
+            "SELECT {ENTRY} FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[]) AS w (execution, robot, \
+             attempt, state) CROSS JOIN LATERAL (SELECT * FROM entries WHERE tenant = $1 AND execution = w.execution \
+             AND robot = w.robot AND attempt = w.attempt AND state = w.state AND attempt IS NOT NULL LIMIT 1) e"
+        );
+        let last_events = format!(
+            "SELECT {ENTRY} FROM unnest($2::text[], $3::text[]) AS w (execution, robot) CROSS JOIN LATERAL \
+             (SELECT * FROM entries WHERE tenant = $1 AND execution = w.execution AND robot = w.robot \
+             AND attempt IS NOT NULL ORDER BY attempt DESC, seq DESC LIMIT 1) e"
+        );
+        let id_values: [&(dyn ToSql + Sync); 2] = [&tenant, &ids];
+        let key_values: [&(dyn ToSql + Sync); 2] = [&tenant, &keys];
+        let event_values: [&(dyn ToSql + Sync); 5] = [&tenant, &executions, &robots, &attempts, &states];
+        let last_values: [&(dyn ToSql + Sync); 3] = [&tenant, &own_executions, &own_robots];
+        let all: [(bool, Ask<'_>); 4] = [
+            (!ids.is_empty(), (&by_id, &id_values)),
+            (!keys.is_empty(), (&by_key, &key_values)),
+            (!executions.is_empty(), (&events, &event_values)),
+            (!own_executions.is_empty(), (&last_events, &last_values)),
+        ];
+        let asks: Vec<Ask<'_>> = all.iter().filter(|(is_asked, _)| *is_asked).map(|(_, ask)| *ask).collect();
+        let mut known = Known::default();
+        if asks.is_empty() {
+            return Ok(known);
         }
-        for row in self.session.query(&each(STEP, "text", BY_KEY), &[&tenant, &keys])? {
-            let step = rows::step(&row, &self.session.server)?;
-            let key: String = row.try_get(12).map_err(|error| self.session.server.failure(&error))?;
-            known.key_steps.insert(key, step);
+        let mut answers = self.session.query_all(&asks)?.into_iter();
+        let mut next = |is_asked| if is_asked { answers.next().unwrap_or_default() } else { Vec::new() };
+        let server = &self.session.server;
+        for row in next(!ids.is_empty()) {
+            let step = rows::step(&row, server)?;
+            known.steps.insert(step.id.as_str().to_owned(), step);
+        }
+        for row in next(!keys.is_empty()) {
+            let key: String = row.try_get(12).map_err(|error| server.failure(&error))?;
+            known.key_steps.insert(key, rows::step(&row, server)?);
+        }
+        for row in next(!executions.is_empty()) {
+            let row = rows::entry(&row, &head.tenant_id, server)?;
+            let event = EventIdentity {
+                execution: row.execution.clone().unwrap_or_default(),
+                robot: row.stored.content.robot_id.as_str().to_owned(),
+                attempt: row.attempt.unwrap_or_default(),
+                state: row.stored.content.state.as_str().to_owned(),
+            };
+            known.events.insert(event, row);
+        }
+        for row in next(!own_executions.is_empty()) {
+            let row = rows::entry(&row, &head.tenant_id, server)?;
+            let execution = row.execution.clone().unwrap_or_default();
+            let robot = row.stored.content.robot_id.as_str().to_owned();
+            known.last_events.insert((execution, robot), row);
         }
         let keys: Vec<&str> =
             needs.keys.iter().map(String::as_str).filter(|key| known.key_steps.contains_key(*key)).collect();
@@ -202,124 +248,62 @@ impl InPostgres<'_> {
                 known.keys.insert(key.unwrap_or_default(), row);
             }
         }
-        Ok(())
-    }
-
-    fn known_events(&mut self, head: &Head, needs: &Needs, known: &mut Known) -> Result<(), LedgerError> {
-        if needs.events.is_empty() {
-            return Ok(());
-        }
-        let tenant = head.tenant_id.as_str();
-        let column = |of: fn(&EventIdentity) -> &str| needs.events.iter().map(of).collect::<Vec<&str>>();
-        let executions = column(|event| &event.execution);
-        let robots = column(|event| &event.robot);
-        let states = column(|event| &event.state);
-        let attempts: Vec<i64> = needs.events.iter().map(|event| event.attempt as i64).collect();
-        let sql = format!(
-            "SELECT {ENTRY} FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[]) AS w (execution, robot, \
-             attempt, state) CROSS JOIN LATERAL (SELECT * FROM entries WHERE tenant = $1 AND execution = w.execution \
-             AND robot = w.robot AND attempt = w.attempt AND state = w.state AND attempt IS NOT NULL LIMIT 1) e"
-        );
-        for row in self.rows(head, &sql, &[&tenant, &executions, &robots, &attempts, &states])? {
-            let event = EventIdentity {
-                execution: row.execution.clone().unwrap_or_default(),
-                robot: row.stored.content.robot_id.as_str().to_owned(),
-                attempt: row.attempt.unwrap_or_default(),
-                state: row.stored.content.state.as_str().to_owned(),
-            };
-            known.events.insert(event, row);
-        }
-        let executions: Vec<&str> =
-            needs.executions.iter().map(|(execution, _)| execution.as_str()).collect();
-        let robots: Vec<&str> = needs.executions.iter().map(|(_, robot)| robot.as_str()).collect();
-        let sql = format!(
-            "SELECT {ENTRY} FROM unnest($2::text[], $3::text[]) AS w (execution, robot) CROSS JOIN LATERAL \
-             (SELECT * FROM entries WHERE tenant = $1 AND execution = w.execution AND robot = w.robot \
-             AND attempt IS NOT NULL ORDER BY attempt DESC, seq DESC LIMIT 1) e"
-        );
-        for row in self.rows(head, &sql, &[&tenant, &executions, &robots])? {
-            let execution = row.execution.clone().unwrap_or_default();
-            let robot = row.stored.content.robot_id.as_str().to_owned();
-            known.last_events.insert((execution, robot), row);
-        }
-        Ok(())
+        Ok(known)
     }
 
     fn insert(&mut self, addition: &Addition) -> Result<(), LedgerError> {
         let stored = || addition.rows.iter().map(|row| &row.stored);
         let content = || stored().map(|stored| &stored.content);
-        let seqs: Vec<i64> = stored().map(|stored| stored.seq.as_i64()).collect();
-        let ids: Vec<&str> = stored().map(|stored| stored.id.as_str()).collect();
-        let robots: Vec<&str> = content().map(|content| content.robot_id.as_str()).collect();
-        let modules: Vec<&str> = content().map(|content| content.module.as_str()).collect();
-        let sources: Vec<&str> = content().map(|content| content.source.as_str()).collect();
-        let kinds: Vec<&str> = content().map(|content| content.kind.as_str()).collect();
-        let states: Vec<&str> = content().map(|content| content.state.as_str()).collect();
-        let times: Vec<i64> = stored().map(|stored| stored.created_at.get()).collect();
-        let observed: Vec<Option<&str>> =
-            content().map(|content| content.observed_at.as_ref().map(|at| at.as_str())).collect();
-        let keys: Vec<Option<&str>> =
-            content().map(|content| content.key.as_ref().map(|key| key.as_str())).collect();
-        let executions: Vec<Option<&str>> =
-            addition.rows.iter().map(|row| row.execution.as_deref()).collect();
-        let attempts: Vec<Option<i64>> =
-            addition.rows.iter().map(|row| row.attempt.map(|attempt| attempt as i64)).collect();
-        let reruns: Vec<Option<&str>> =
-            content().map(|content| content.rerun_of.as_ref().map(|id| id.as_str())).collect();
-        let leaves: Vec<&[u8]> = addition.rows.iter().map(|row| row.leaf.as_bytes().as_slice()).collect();
+        let texts = |of: fn(&Content) -> &str| -> Value {
+            Box::new(content().map(|content| of(content).to_owned()).collect::<Vec<String>>())
+        };
+        let perhaps = |of: fn(&Content) -> Option<&str>| -> Value {
+            Box::new(content().map(|content| of(content).map(str::to_owned)).collect::<Vec<Option<String>>>())
+        };
+        let (parents, children): (Vec<i64>, Vec<i64>) =
+            addition.edges.iter().map(|(parent, child)| (parent.as_i64(), child.as_i64())).unzip();
+        let head = &addition.head;
+        let mut values: Vec<Value> = vec![
+            Box::new(head.tenant_id.to_string()),
+            Box::new(stored().map(|stored| stored.seq.as_i64()).collect::<Vec<i64>>()),
+            Box::new(stored().map(|stored| stored.id.to_string()).collect::<Vec<String>>()),
+            texts(|content| content.robot_id.as_str()),
+            texts(|content| content.module.as_str()),
+            texts(|content| content.source.as_str()),
+            texts(|content| content.kind.as_str()),
+            texts(|content| content.state.as_str()),
+            Box::new(stored().map(|stored| stored.created_at.get()).collect::<Vec<i64>>()),
+            perhaps(|content| content.observed_at.as_ref().map(|at| at.as_str())),
+            perhaps(|content| content.key.as_ref().map(|key| key.as_str())),
+            Box::new(addition.rows.iter().map(|row| row.execution.clone()).collect::<Vec<_>>()),
+            Box::new(
+                addition.rows.iter().map(|row| row.attempt.map(|attempt| attempt as i64)).collect::<Vec<_>>(),
+            ),
+            perhaps(|content| content.rerun_of.as_ref().map(|id| id.as_str())),
+            Box::new(addition.rows.iter().map(|row| row.leaf.as_bytes().to_vec()).collect::<Vec<_>>()),
+        ];
         let mut reach: [Vec<Option<i64>>; 6] = Default::default();
         for row in &addition.rows {
             for (column, value) in reach.iter_mut().zip(row.reach.columns()) {
                 column.push(value);
             }
         }
-        let [signal, fusion, idea, copy, benchmark, playbook] = &reach;
-        let lineages: Vec<String> = content().map(|content| ids_text(&content.depends_on)).collect();
-        let payloads: Vec<&str> = content().map(|content| &*content.payload).collect();
-        let (parents, children): (Vec<i64>, Vec<i64>) =
-            addition.edges.iter().map(|(parent, child)| (parent.as_i64(), child.as_i64())).unzip();
-        let levels: Vec<i16> = addition.tiles.iter().map(|tile| i16::from(tile.level)).collect();
-        let numbers: Vec<i64> = addition.tiles.iter().map(|tile| tile.index as i64).collect();
-        let roots: Vec<&[u8]> = addition.tiles.iter().map(|tile| tile.root.as_bytes().as_slice()).collect();
-        let hashes: Vec<Vec<u8>> = addition.tiles.iter().map(Tile::to_bytes).collect();
-        let head = &addition.head;
-        let (tenant, size) = (head.tenant_id.as_str(), head.frontier.size() as i64);
-        let (last_at, frontier) = (head.last_at.get(), head.frontier.to_bytes());
-        let values: [&(dyn ToSql + Sync); 32] = [
-            &tenant,
-            &seqs,
-            &ids,
-            &robots,
-            &modules,
-            &sources,
-            &kinds,
-            &states,
-            &times,
-            &observed,
-            &keys,
-            &executions,
-            &attempts,
-            &reruns,
-            &leaves,
-            signal,
-            fusion,
-            idea,
-            copy,
-            benchmark,
-            playbook,
-            &lineages,
-            &payloads,
-            &parents,
-            &children,
-            &levels,
-            &numbers,
-            &roots,
-            &hashes,
-            &size,
-            &last_at,
-            &frontier,
+        values.extend(reach.into_iter().map(|column| Box::new(column) as Value));
+        let rest: [Value; 11] = [
+            Box::new(content().map(|content| ids_text(&content.depends_on)).collect::<Vec<String>>()),
+            texts(|content| &content.payload),
+            Box::new(parents),
+            Box::new(children),
+            Box::new(addition.tiles.iter().map(|tile| i16::from(tile.level)).collect::<Vec<i16>>()),
+            Box::new(addition.tiles.iter().map(|tile| tile.index as i64).collect::<Vec<i64>>()),
+            Box::new(addition.tiles.iter().map(|tile| tile.root.as_bytes().to_vec()).collect::<Vec<_>>()),
+            Box::new(addition.tiles.iter().map(Tile::to_bytes).collect::<Vec<_>>()),
+            Box::new(head.frontier.size() as i64),
+            Box::new(head.last_at.get()),
+            Box::new(head.frontier.to_bytes()),
         ];
-        self.session.execute(ADD, &values)
+        values.extend(rest);
+        self.session.execute_later(ADD, values)
     }
 }
 
@@ -344,10 +328,7 @@ impl Transaction for InPostgres<'_> {
     }
 
     fn known(&mut self, head: &Head, needs: &Needs) -> Result<Known, LedgerError> {
-        let mut known = Known::default();
-        self.known_steps(head, needs, &mut known)?;
-        self.known_events(head, needs, &mut known)?;
-        Ok(known)
+        self.find_known(head, needs)
     }
 
     fn hashes(&mut self, head: &Head, level: u8, from: u64, count: u64) -> Result<Vec<Sha256>, LedgerError> {
