@@ -22,8 +22,10 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Outcome {
     if !known.contains(name) {
         return Err(Failure::Usage(format!("no benchmark is called `{name}`; there are:{list}")));
     }
-    let mut command =
-        process::cargo(root, &["run", "--release", "--manifest-path", MANIFEST, "--bin", name, "--"]);
+    let mut command = process::cargo(
+        root,
+        &["run", "--release", "--locked", "--manifest-path", MANIFEST, "--bin", name, "--"],
+    );
     process::run(command.args(rest))
 }
 
