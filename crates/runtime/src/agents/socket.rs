@@ -27,20 +27,29 @@ const MAX_ADDRESSES: usize = 16;
 
 thread_local! {
     /// The call that this thread makes. A connection outlives its calls, so it cannot know them itself.
-    static CALL: RefCell<Option<(Cancel, Instant)>> = const { RefCell::new(None) };
+    static CALL: RefCell<Option<Call>> = const { RefCell::new(None) };
 }
 
-/// Makes a call that ends, at whichever socket it waits, when it is cancelled or its time is over.
-pub(super) fn bounded<T>(cancel: &Cancel, until: Instant, call: impl FnOnce() -> T) -> T {
+struct Call {
+    cancel: Cancel,
+    until: Instant,
+    /// It met a kept connection that was over.
+    is_on_old: bool,
+}
+
+/// Makes a call that ends, at whichever socket it waits, when it is cancelled or its time is over; and whether it met a
+/// connection that had answered before and was over by now, so that a new one may do better.
+pub(super) fn bounded<T>(cancel: &Cancel, until: Instant, call: impl FnOnce() -> T) -> (T, bool) {
     struct Ended;
     impl Drop for Ended {
         fn drop(&mut self) {
             CALL.set(None);
         }
     }
-    CALL.set(Some((cancel.clone(), until)));
+    CALL.set(Some(Call { cancel: cancel.clone(), until, is_on_old: false }));
     let _ended = Ended;
-    call()
+    let answer = call();
+    (answer, CALL.with_borrow(|call| call.as_ref().is_some_and(|call| call.is_on_old)))
 }
 
 /// Runs a wait with what is left of the call's time and of ureq's own bound.
@@ -49,7 +58,7 @@ fn within<T>(
     wait: impl FnOnce(&Cancel, Duration) -> Result<T, Error>,
 ) -> Result<T, Error> {
     CALL.with_borrow(|call| {
-        let (cancel, until) = call.as_ref().ok_or(Error::ConnectionFailed)?;
+        let Call { cancel, until, .. } = call.as_ref().ok_or(Error::ConnectionFailed)?;
         let left = until.saturating_duration_since(Instant::now()).min(*timeout.after);
         if left.is_zero() { Err(Error::Timeout(timeout.reason)) } else { wait(cancel, left) }
     })
@@ -107,7 +116,8 @@ impl Connector for Reach {
                 Ok(stream) => {
                     let (input, output) =
                         (details.config.input_buffer_size(), details.config.output_buffer_size());
-                    return Ok(Some(Socket { stream, buffers: LazyBuffers::new(input, output) }));
+                    let buffers = LazyBuffers::new(input, output);
+                    return Ok(Some(Socket { stream, buffers, has_answered: false, is_unheard: true }));
                 }
                 Err(error) => last = error,
             }
@@ -166,6 +176,18 @@ fn addresses(details: &ConnectionDetails<'_>) -> Result<Vec<SocketAddr>, Error> 
 pub(super) struct Socket {
     stream: TcpStream,
     buffers: LazyBuffers,
+    has_answered: bool,
+    /// Nothing came since something was last sent.
+    is_unheard: bool,
+}
+
+impl Socket {
+    /// The connection is over. A server may end one that is kept whenever it likes, also while the next call is on its way.
+    fn note_end(&self) {
+        if self.has_answered && self.is_unheard {
+            CALL.with_borrow_mut(|call| call.iter_mut().for_each(|call| call.is_on_old = true));
+        }
+    }
 }
 
 impl Transport for Socket {
@@ -175,6 +197,7 @@ impl Transport for Socket {
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
         let timeout = timeout.for_write();
+        self.is_unheard = true;
         let mut rest = self.buffers.output().get(..amount).unwrap_or_default();
         while !rest.is_empty() {
             within(&timeout, |_, _| Ok(()))?;
@@ -185,7 +208,10 @@ impl Transport for Socket {
                     ready(&self.stream, PollFlags::OUT, &timeout)?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    self.note_end();
+                    return Err(error.into());
+                }
             }
         }
         Ok(())
@@ -196,13 +222,21 @@ impl Transport for Socket {
         loop {
             ready(&self.stream, PollFlags::IN, &timeout)?;
             match self.stream.read(self.buffers.input_append_buf()) {
+                Ok(0) => {
+                    self.note_end();
+                    return Ok(false);
+                }
                 Ok(amount) => {
                     self.buffers.input_appended(amount);
-                    return Ok(amount > 0);
+                    (self.has_answered, self.is_unheard) = (true, false);
+                    return Ok(true);
                 }
                 Err(error)
                     if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    self.note_end();
+                    return Err(error.into());
+                }
             }
         }
     }

@@ -134,14 +134,25 @@ impl Transport {
         cancel: &Cancel,
     ) -> Result<Reply, NoAnswer> {
         let client = self.client.as_ref().map_err(|why| NoAnswer::uncalled(why.clone()))?;
-        let mut request = client.post(&self.url).content_type("application/json");
-        for (name, value) in &self.via.headers {
-            request = request.header(name, value);
+        let call = || {
+            let mut request = client.post(&self.url).content_type("application/json");
+            for (name, value) in &self.via.headers {
+                request = request.header(name, value);
+            }
+            for (name, value) in &secrets.headers {
+                request = request.header(name, value);
+            }
+            send(request, body, bounds.max_output_bytes)
+        };
+        let (mut sent, mut was_on_old) = socket::bounded(cancel, deadline.at, call);
+        // An agent has no memory, so that it can be asked again whatever it heard the first time.
+        for _ in 0..MAX_IDLE {
+            if sent.is_ok() || !was_on_old || cancel.is_cancelled() {
+                break;
+            }
+            (sent, was_on_old) = socket::bounded(cancel, deadline.at, call);
         }
-        for (name, value) in &secrets.headers {
-            request = request.header(name, value);
-        }
-        match socket::bounded(cancel, deadline.at, || send(request, body, bounds.max_output_bytes)) {
+        match sent {
             Ok(reply) => Ok(reply),
             Err(_) if cancel.is_cancelled() => Err(CANCELLED.to_owned().into()),
             Err(ureq::Error::Timeout(_)) => Err(deadline.missed().into()),
