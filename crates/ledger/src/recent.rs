@@ -1,5 +1,5 @@
 //! What was written lately, as lineages need it. An entry never changes, so whoever rests on one that is still at hand
-//! need not look it up. Only what was committed comes in.
+//! need not look it up, as long as the log is the one that was written. Only what was committed comes in.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -67,6 +67,13 @@ impl Recent {
         }
         while self.order.len() > MAX_ENTRIES {
             self.forget_oldest();
+        }
+    }
+
+    /// Lets go of a tenant's entries.
+    pub(crate) fn forget(&mut self, tenant: &TenantId) {
+        if self.logs.remove(tenant).is_some() {
+            self.order.retain(|(other, ..)| other != tenant);
         }
     }
 
@@ -147,5 +154,7 @@ mod tests {
         assert!(recent.take(&b, &mut asked).steps.is_empty(), "the oldest went");
         assert!(asked.ids.len() == 1 && asked.key_steps.len() == 1);
         assert_eq!((recent.order.len(), recent.logs.len()), (MAX_ENTRIES, 1));
+        recent.forget(&a);
+        assert_eq!((recent.order.len(), recent.logs.len()), (0, 0));
     }
 }

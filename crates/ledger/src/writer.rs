@@ -269,10 +269,16 @@ fn write_round(
 ) -> Result<Share, LedgerError> {
     let names: BTreeSet<&Name> =
         batches.iter().filter_map(|batch| batch.fence.as_ref()).map(|fence| &fence.name).collect();
-    let (head, leases) = match heads.remove(tenant) {
+    let before = heads.remove(tenant);
+    let is_first = before.is_none();
+    let (head, leases) = match before {
         Some(head) if names.is_empty() => (head, Vec::new()),
         _ => transaction.locked(tenant, &names.into_iter().collect::<Vec<_>>())?,
     };
+    // A server may come back without what it lost.
+    if is_first && !memory.is_as_left(&head) {
+        memory.recent.forget(tenant);
+    }
     let lost: Vec<Option<LedgerError>> =
         batches.iter().map(|batch| lost_lease(batch.fence.as_ref()?, &leases)).collect();
     let held =
@@ -364,9 +370,13 @@ struct Memory<'a> {
 impl Memory<'_> {
     /// The leaves that fill no tile yet, where the log is as this thread left it.
     fn open_leaves(&mut self, head: &Head) -> Option<Vec<Sha256>> {
-        let is_known = self.ends.get(&head.tenant_id).is_some_and(|(frontier, _)| *frontier == head.frontier);
-        let end = if is_known { self.ends.remove(&head.tenant_id) } else { None };
+        let end = if self.is_as_left(head) { self.ends.remove(&head.tenant_id) } else { None };
         end.map(|(_, open)| open)
+    }
+
+    /// Whether the log is as this thread left it.
+    fn is_as_left(&self, head: &Head) -> bool {
+        self.ends.get(&head.tenant_id).is_some_and(|(frontier, _)| *frontier == head.frontier)
     }
 
     /// A transaction that fails leaves another right edge in the log than in here, and then this is not used.

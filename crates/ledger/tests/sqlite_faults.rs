@@ -8,7 +8,7 @@ use std::path::Path;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::Limits as JsonLimits;
 use crealeph_contracts::scalar::TenantId;
-use crealeph_ledger::{AppendError, Filter, Ledger, LedgerError, Limits, Location, Options, Order};
+use crealeph_ledger::{AppendError, Filter, Ledger, LedgerError, Limits, Location, Options, Order, Refusal};
 use rusqlite::Connection;
 
 fn local() -> TenantId {
@@ -80,6 +80,35 @@ fn the_database_itself_refuses_to_change_or_remove() {
         let error = connection.execute(sql, []).unwrap_err().to_string();
         assert!(error.contains("append-only"), "{sql}: {error}");
     }
+    assert_eq!(ledger.audit(&local()).unwrap(), None);
+}
+
+#[test]
+fn nothing_rests_on_an_entry_that_was_lost_meanwhile() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ledger.db");
+    let ledger = filled(&file, 3);
+    let on = |key: &str, number: usize| {
+        let json = format!(
+            r#"{{"robotId":"r","module":"m","source":"s","type":"fusion","state":"final","payload":{{"number":{number}}},
+            "lineage":{{"dependsOnLedgerIds":["key:{key}"]}}}}"#
+        );
+        vec![Draft::parse(json.as_bytes(), &JsonLimits::default()).unwrap()]
+    };
+    ledger.append(&local(), on("k2", 0)).unwrap();
+    let other = Connection::open(&file).unwrap();
+    let head = "SELECT size, last_at, frontier FROM logs";
+    let head: (i64, i64, Vec<u8>) =
+        other.query_row(head, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+    ledger.append(&local(), vec![draft(7)]).unwrap();
+    // As a server that comes back from an older copy.
+    other.execute_batch("DROP TRIGGER entries_remain; DROP TRIGGER logs_only_grow").unwrap();
+    other.execute("DELETE FROM entries WHERE key = 'k7'", []).unwrap();
+    other.execute("UPDATE logs SET size = ?1, last_at = ?2, frontier = ?3", head).unwrap();
+    let refused = ledger.append(&local(), on("k7", 1)).unwrap_err();
+    let AppendError::Refused { refusal, .. } = refused else { panic!("{refused:?}") };
+    assert_eq!(refusal, Refusal::UnknownLineage(vec!["key:k7".to_owned()]));
+    ledger.append(&local(), on("k2", 2)).unwrap();
     assert_eq!(ledger.audit(&local()).unwrap(), None);
 }
 
