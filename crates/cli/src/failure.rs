@@ -18,6 +18,7 @@ use crealeph_runtime::work::{RunsError, TasksError, WorkError};
 use crealeph_sandbox::SandboxError;
 
 use crate::interrupt::INTERRUPTED;
+use crate::page::Page;
 
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -170,6 +171,23 @@ impl Failure {
             source = cause.source();
         }
         message
+    }
+
+    /// The same for a person. Only what is a list of ours has lines of its own; whatever else breaks a line is escaped.
+    pub(crate) fn page(&self) -> Page {
+        let mut page = Page::default();
+        match self {
+            Failure::Invalid { name, expected, violations } => {
+                page.line(&format!("error: `{name}` is not a valid {expected}:"));
+                violations.iter().for_each(|violation| page.line(&format!("  {violation}")));
+            }
+            Failure::NoContext { name, violations } => {
+                page.line(&format!("error: `{name}` is not a context:"));
+                violations.iter().for_each(|violation| page.line(&format!("  {violation}")));
+            }
+            _ => page.line(&format!("error: {}", self.message())),
+        }
+        page
     }
 
     /// The stable code.

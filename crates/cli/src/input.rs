@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
+use crate::output::note;
 
 /// The bound on one document.
 pub(crate) const DEFAULT_MAX_BYTES: usize = 16 << 20;
@@ -34,7 +35,7 @@ impl Source {
     pub(crate) fn open(&self) -> Result<Reader, Failure> {
         let Some(path) = &self.0 else {
             if io::stdin().is_terminal() {
-                eprintln!("reading standard input; end with Ctrl-D");
+                note!("reading standard input; end with Ctrl-D");
             }
             return Ok(BufReader::new(Box::new(io::stdin())));
         };

@@ -1,23 +1,11 @@
 //! The `crealeph` command: parses arguments, runs one command, turns its end into an exit code.
 
-/// In place of the standard library's, which panics where standard error cannot be written: what a command does must not
-/// hang on whether anybody reads what it says.
-macro_rules! eprintln {
-    ($($words:tt)*) => {{
-        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("{}\n", format_args!($($words)*)));
-    }};
-}
-macro_rules! eprint {
-    ($($words:tt)*) => {{
-        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!($($words)*));
-    }};
-}
-
 mod commands;
 mod failure;
 mod input;
 mod interrupt;
 mod output;
+mod page;
 mod progress;
 mod render;
 

@@ -1,11 +1,19 @@
-//! Standard output: data only, buffered, and a closed pipe is a clean end. A terminal is read by a person and gets text, a
-//! pipe is read by a program and gets JSON; `CREALEPH_OUTPUT` says so where that guess is wrong (a pager, a CI log).
+//! Standard output and standard error: the only place that writes to them. Standard output is data, buffered, and a closed
+//! pipe is a clean end. A terminal is read by a person and gets text, a pipe is read by a program and gets JSON;
+//! `CREALEPH_OUTPUT` says so where that guess is wrong (a pager, a CI log).
+//!
+//! What is printed for a person holds no control, bidirectional or invisible character but our own styling; JSON holds them as
+//! escapes, which changes no value. Documents that are hashed or signed go exactly as they are, unless a person reads them.
 
-use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::fmt;
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write, stderr};
+use std::sync::{Mutex, PoisonError};
 
 use crealeph_contracts::json::{Limits, parse, pretty};
+use crealeph_contracts::text::{Shown, json_shown};
 
 use crate::failure::Failure;
+use crate::page::Page;
 
 /// Names who reads standard output: `text` for a person, `json` for a program.
 pub(crate) const READER: &str = "CREALEPH_OUTPUT";
@@ -14,6 +22,7 @@ pub(crate) const READER: &str = "CREALEPH_OUTPUT";
 pub(crate) struct Output {
     writer: BufWriter<StdoutLock<'static>>,
     is_for_person: bool,
+    is_coloured: bool,
     outlives_reader: bool,
 }
 
@@ -28,9 +37,12 @@ impl Output {
             Some("json") => false,
             _ => return Err(Failure::BadReader(reader.to_string_lossy().into_owned())),
         };
+        let is_coloured =
+            stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         Ok(Output {
             writer: BufWriter::with_capacity(64 << 10, stdout),
             is_for_person,
+            is_coloured,
             outlives_reader: false,
         })
     }
@@ -45,9 +57,60 @@ impl Output {
         self.outlives_reader = true;
     }
 
-    /// Writes text.
-    pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
-        let written = self.writer.write_all(text.as_bytes());
+    /// Writes a line of text; a line break in it is escaped.
+    pub(crate) fn line(&mut self, line: &str) -> Result<(), Failure> {
+        self.write(Shown::line(line).to_string().as_bytes())?;
+        self.write(b"\n")
+    }
+
+    /// Writes lines of text.
+    pub(crate) fn page(&mut self, page: &Page) -> Result<(), Failure> {
+        self.write(page.as_str().as_bytes())
+    }
+
+    /// Writes a line of text in bold, where that can be shown.
+    pub(crate) fn bold(&mut self, line: &str) -> Result<(), Failure> {
+        let line = Shown::line(line);
+        let styled = if self.is_coloured { format!("\x1b[1m{line}\x1b[0m\n") } else { format!("{line}\n") };
+        self.write(styled.as_bytes())
+    }
+
+    /// Writes a document that programs take byte by byte, such as a key or a diff. A person gets it with escapes.
+    pub(crate) fn document(&mut self, document: &str) -> Result<(), Failure> {
+        match self.is_for_person {
+            true => self.write(Shown::block(document).to_string().as_bytes()),
+            false => self.exactly(document),
+        }
+    }
+
+    /// Writes a text byte by byte, whoever reads it: somebody asked for exactly that.
+    pub(crate) fn exactly(&mut self, text: &str) -> Result<(), Failure> {
+        self.write(text.as_bytes())
+    }
+
+    /// Writes a JSON document: indented for a person, on one line for a pipe.
+    pub(crate) fn json(&mut self, json: &str) -> Result<(), Failure> {
+        if self.is_for_person
+            && let (Some(document), _) = parse(json.as_bytes(), &Limits { max_bytes: usize::MAX })
+        {
+            return self.json_line(&pretty(document.root()));
+        }
+        self.json_line(json)
+    }
+
+    /// Writes a JSON document as it is, and ends the line.
+    pub(crate) fn json_line(&mut self, json: &str) -> Result<(), Failure> {
+        self.write(json_shown(json).as_bytes())?;
+        self.write(b"\n")
+    }
+
+    /// Where JSON Lines can be streamed to that programs take byte by byte; a person gets them with escapes.
+    pub(crate) fn json_lines(&mut self) -> JsonLines<'_> {
+        JsonLines { pending: Vec::new(), output: self }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let written = self.writer.write_all(bytes);
         self.done(written)
     }
 
@@ -58,30 +121,164 @@ impl Output {
         }
     }
 
-    /// Writes a line.
-    pub(crate) fn line(&mut self, line: &str) -> Result<(), Failure> {
-        self.text(line)?;
-        self.text("\n")
-    }
-
-    /// Writes a JSON document: indented for a person, on one line for a pipe.
-    pub(crate) fn json(&mut self, json: &str) -> Result<(), Failure> {
-        if self.is_for_person
-            && let (Some(document), _) = parse(json.as_bytes(), &Limits { max_bytes: usize::MAX })
-        {
-            return self.line(&pretty(document.root()));
-        }
-        self.line(json)
-    }
-
-    /// Where data can be streamed to.
-    pub(crate) fn writer(&mut self) -> &mut dyn Write {
-        &mut self.writer
-    }
-
     /// Sends what was written on its way.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         let written = self.writer.flush();
         self.done(written)
+    }
+}
+
+/// JSON Lines on their way to standard output.
+pub(crate) struct JsonLines<'o> {
+    /// The start of a line, which a person is shown once it is whole.
+    pending: Vec<u8>,
+    output: &'o mut Output,
+}
+
+impl Write for JsonLines<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !self.output.is_for_person {
+            return self.output.writer.write(bytes);
+        }
+        self.pending.extend_from_slice(bytes);
+        if bytes.contains(&b'\n') {
+            self.flush()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let text = String::from_utf8_lossy(&self.pending).into_owned();
+        self.pending.clear();
+        self.output.writer.write_all(json_shown(&text).as_bytes())
+    }
+}
+
+/// Says something on standard error, in one line. What a command does must not depend on whether anybody reads that.
+macro_rules! note {
+    ($($words:tt)*) => { $crate::output::say(format_args!($($words)*)) };
+}
+pub(crate) use note;
+
+/// What `note!` does.
+pub(crate) fn say(words: fmt::Arguments<'_>) {
+    let _ = writeln!(stderr(), "{}", Shown::line(&words.to_string()));
+}
+
+/// Says something in several lines on standard error.
+pub(crate) fn note_page(page: &Page) {
+    let _ = stderr().write_all(page.as_str().as_bytes());
+}
+
+/// Writes a JSON document to standard error.
+pub(crate) fn note_json(json: &str) {
+    let _ = writeln!(stderr(), "{}", json_shown(json));
+}
+
+/// What the parser of arguments says: help and version as they are, what is wrong with escapes.
+pub(crate) fn arguments(said: &clap::Error) -> io::Result<()> {
+    if said.use_stderr() {
+        let _ = write!(stderr(), "{}", Shown::block(&said.render().to_string()));
+        return Ok(());
+    }
+    said.print().and_then(|()| io::stdout().flush())
+}
+
+/// Whether a person looks at standard error.
+pub(crate) fn is_watched() -> bool {
+    stderr().is_terminal()
+}
+
+/// Draws lines on standard error in place of those that were drawn before; returns how many there are now.
+pub(crate) fn redraw(drawn: usize, page: &Page) -> usize {
+    let _ = write!(stderr(), "{}{}", "\x1b[1A\x1b[2K".repeat(drawn), page.as_str());
+    page.as_str().lines().count()
+}
+
+/// Draws one line on standard error, which the next one covers; an empty one wipes it.
+pub(crate) fn draw(line: &str) {
+    let _ = write!(stderr(), "\r{}{}", Shown::line(line), if line.is_empty() { "\x1b[K" } else { "" });
+}
+
+/// Passes on what a program prints: exactly to a pipe, with escapes where a person reads.
+pub(crate) struct Passage {
+    stdout: Mutex<Stream>,
+    stderr: Mutex<Stream>,
+}
+
+struct Stream {
+    is_for_person: bool,
+    /// The start of a character whose end has not come yet.
+    pending: Vec<u8>,
+}
+
+impl Passage {
+    pub(crate) fn new(output: &Output) -> Self {
+        let is_told = std::env::var_os(READER).is_some_and(|reader| reader == "text");
+        let stream = |is_for_person| Mutex::new(Stream { is_for_person, pending: Vec::new() });
+        Passage { stdout: stream(output.is_for_person), stderr: stream(is_told || is_watched()) }
+    }
+
+    /// Passes on a part of its standard output.
+    pub(crate) fn stdout(&self, bytes: &[u8]) -> io::Result<()> {
+        let shown = self.stdout.lock().unwrap_or_else(PoisonError::into_inner).shown(bytes);
+        let mut stdout = io::stdout();
+        stdout.write_all(&shown).and_then(|()| stdout.flush())
+    }
+
+    /// Passes on a part of its standard error.
+    pub(crate) fn stderr(&self, bytes: &[u8]) -> io::Result<()> {
+        let shown = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).shown(bytes);
+        stderr().write_all(&shown)
+    }
+
+    /// Shows what is left of a character that never came to its end.
+    pub(crate) fn end(&self) -> io::Result<()> {
+        let left = |stream: &Mutex<Stream>| {
+            let pending = std::mem::take(&mut stream.lock().unwrap_or_else(PoisonError::into_inner).pending);
+            pending.iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>()
+        };
+        let (stdout, stderr) = (left(&self.stdout), left(&self.stderr));
+        self.stdout(stdout.as_bytes()).and_then(|()| self.stderr(stderr.as_bytes()))
+    }
+}
+
+impl Stream {
+    fn shown(&mut self, bytes: &[u8]) -> Vec<u8> {
+        if !self.is_for_person {
+            return bytes.to_vec();
+        }
+        let mut bytes = [std::mem::take(&mut self.pending), bytes.to_vec()].concat();
+        if let Err(error) = std::str::from_utf8(&bytes)
+            && error.error_len().is_none()
+        {
+            self.pending = bytes.split_off(error.valid_up_to());
+        }
+        let mut shown = String::new();
+        for chunk in bytes.utf8_chunks() {
+            shown.push_str(&Shown::block(chunk.valid()).to_string());
+            chunk.invalid().iter().for_each(|byte| shown.push_str(&format!("\\x{byte:02x}")));
+        }
+        shown.into_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_shown_whole_however_it_is_cut() {
+        let text = "ä\u{1b}]52;c;eA==\u{7}\nbig 日本\u{202e}";
+        for at in 0..text.len() {
+            let mut stream = Stream { is_for_person: true, pending: Vec::new() };
+            let (first, rest) = text.as_bytes().split_at(at);
+            let shown = [stream.shown(first), stream.shown(rest)].concat();
+            assert_eq!(String::from_utf8(shown).unwrap(), Shown::block(text).to_string(), "{at}");
+        }
+        let mut stream = Stream { is_for_person: true, pending: Vec::new() };
+        assert_eq!(stream.shown(b"a\xff\x9bb"), b"a\\xff\\x9bb");
+        let mut exact = Stream { is_for_person: false, pending: Vec::new() };
+        assert_eq!(exact.shown(b"a\xff\x1b"), b"a\xff\x1b");
     }
 }

@@ -1,10 +1,9 @@
 //! How far a long command has come: one line on standard error, only where a person is looking at that and not at the
 //! data itself, and only once the command has taken a second.
 
-use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
-use crate::output::Output;
+use crate::output::{Output, draw, is_watched};
 
 const FIRST: Duration = Duration::from_secs(1);
 const EVERY: Duration = Duration::from_millis(200);
@@ -22,7 +21,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// Counts `what`, shown where it can be.
     pub(crate) fn new(what: &'static str, output: &Output) -> Self {
-        let is_shown = stderr().is_terminal() && !output.is_for_person();
+        let is_shown = is_watched() && !output.is_for_person();
         Progress { what, next: is_shown.then(|| Instant::now() + FIRST), count: 0, is_drawn: false }
     }
 
@@ -33,7 +32,7 @@ impl Progress {
             && self.count.is_multiple_of(STEPS_PER_LOOK)
             && Instant::now() >= next
         {
-            let _ = write!(stderr(), "\r{} {}", self.count, self.what);
+            draw(&format!("{} {}", self.count, self.what));
             self.is_drawn = true;
             self.next = Some(Instant::now() + EVERY);
         }
@@ -43,7 +42,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.is_drawn {
-            let _ = write!(stderr(), "\r\x1b[K");
+            draw("");
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Violations for a person: each with its place in the document shown, readable without colour.
 
-use std::fmt::Write as _;
-
 use crealeph_contracts::json::{Limits, parse};
+use crealeph_contracts::text::Shown;
 use crealeph_contracts::violation::Violation;
+
+use crate::page::Page;
 
 /// How wide a text is that is read on any screen.
 pub(crate) const COLUMNS: usize = 80;
@@ -11,7 +12,7 @@ pub(crate) const COLUMNS: usize = 80;
 const MAX_WIDTH: usize = 96;
 
 /// Every violation with an excerpt of the document where it stands, from top to bottom.
-pub(crate) fn violations(name: &str, bytes: &[u8], violations: &[Violation]) -> String {
+pub(crate) fn violations(name: &str, bytes: &[u8], violations: &[Violation], page: &mut Page) {
     let text = String::from_utf8_lossy(bytes);
     let (document, _) = parse(bytes, &Limits { max_bytes: usize::MAX });
     let span = |violation: &Violation| match (violation.span, &document) {
@@ -21,20 +22,20 @@ pub(crate) fn violations(name: &str, bytes: &[u8], violations: &[Violation]) -> 
     };
     let mut placed: Vec<_> = violations.iter().map(|violation| (span(violation), violation)).collect();
     placed.sort_by_key(|((start, _), _)| *start);
-    let mut out = String::new();
     for ((start, end), violation) in placed {
         let place = Place::find(&text, start, end);
-        let _ = writeln!(out, "\n{}: {}", violation.code, violation.message);
+        page.blank();
+        page.line(&format!("{}: {}", violation.code, violation.message));
         let pointer = if violation.pointer.is_empty() { "the document" } else { &violation.pointer };
         let Place { line, column, .. } = place;
-        let _ = writeln!(out, "  at {name}:{line}:{column}, {pointer} ({})", violation.clause);
+        page.line(&format!("  at {name}:{line}:{column}, {pointer} ({})", violation.clause));
         if !place.excerpt.trim().is_empty() {
             let gutter = " ".repeat(line.to_string().len());
-            let _ = writeln!(out, "  {gutter} |\n  {line} | {}", place.excerpt);
-            let _ = writeln!(out, "  {gutter} | {}{}", " ".repeat(place.indent), "^".repeat(place.width));
+            page.line(&format!("  {gutter} |"));
+            page.line(&format!("  {line} | {}", place.excerpt));
+            page.line(&format!("  {gutter} | {}{}", " ".repeat(place.indent), "^".repeat(place.width)));
         }
     }
-    out
 }
 
 struct Place {
@@ -57,8 +58,14 @@ impl Place {
         let marked = text.get(start..floor_boundary(text, end)).unwrap_or_default();
         let width = marked.lines().next().unwrap_or_default().chars().count();
         let skipped = column.saturating_sub(MAX_WIDTH / 2);
-        let mut excerpt: String = line_text.chars().skip(skipped).take(MAX_WIDTH).map(visible).collect();
-        let mut indent = column - skipped;
+        let shown = |start: usize, count: usize| {
+            let part: String = line_text.chars().skip(start).take(count).collect();
+            Shown::line(&part.replace('\t', " ")).to_string()
+        };
+        let mut excerpt = shown(skipped, MAX_WIDTH);
+        // An escape is longer than what it stands for.
+        let mut indent = shown(skipped, column - skipped).chars().count();
+        let width = shown(column, width).chars().count();
         if skipped > 0 {
             excerpt.insert(0, '…');
             indent += 1;
@@ -66,11 +73,6 @@ impl Place {
         let width = width.clamp(1, MAX_WIDTH.saturating_sub(indent).max(1));
         Place { line: before.matches('\n').count() + 1, column: column + 1, excerpt, indent, width }
     }
-}
-
-/// A character as it can stand in a line: what would move the cursor becomes a blank.
-fn visible(character: char) -> char {
-    if character.is_control() { ' ' } else { character }
 }
 
 fn floor_boundary(text: &str, at: usize) -> usize {

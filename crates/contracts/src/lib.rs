@@ -23,6 +23,7 @@ pub mod scalar;
 mod schema;
 pub mod shape;
 pub mod staleness;
+pub mod text;
 pub mod uuid;
 pub mod violation;
 pub mod work_item;

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use crealeph_contracts::text::is_hidden;
 use imara_diff::{Algorithm, BasicLineDiffPrinter, Diff, InternedInput, UnifiedDiffConfig};
 
 use crate::change::Change;
@@ -10,30 +11,41 @@ use crate::delta::DeltaError;
 use crate::node::Node;
 use crate::workspace::Workspace;
 
+/// How many files that were left out are named.
+const MAX_NAMED: usize = 1000;
+
 impl Workspace {
-    /// The changes in unified form, at most about `max_bytes`; what is left out is said at the end. Contents are in the
+    /// The changes in unified form, at most about `max_bytes`; a file that does not fit is named at the end. Contents are in the
     /// store or, before, still in the workspace.
     ///
     /// # Errors
     /// When a content cannot be read.
     pub fn unified(&self, changes: &[Change], max_bytes: usize) -> Result<String, DeltaError> {
         let mut out = String::new();
-        for (position, change) in changes.iter().enumerate() {
+        let mut left_out = Vec::new();
+        for change in changes {
             let start = out.len();
             self.one_unified(change, &mut out)?;
             if out.len() > max_bytes {
                 out.truncate(start);
-                let left = changes.len() - position;
-                let _ = writeln!(out, "# {left} more changed files left out: over {max_bytes} bytes");
-                break;
+                left_out.push(change);
             }
+        }
+        if !left_out.is_empty() {
+            let _ = writeln!(out, "# {} changed files left out, over {max_bytes} bytes:", left_out.len());
+        }
+        for change in left_out.iter().take(MAX_NAMED) {
+            let _ = writeln!(out, "#   {}", quoted("b", change.path.as_str()));
+        }
+        if left_out.len() > MAX_NAMED {
+            let _ = writeln!(out, "#   and {} more", left_out.len() - MAX_NAMED);
         }
         Ok(out)
     }
 
     fn one_unified(&self, change: &Change, out: &mut String) -> Result<(), DeltaError> {
         let path = change.path.as_str();
-        let _ = writeln!(out, "diff --git a/{path} b/{path}");
+        let _ = writeln!(out, "diff --git {} {}", quoted("a", path), quoted("b", path));
         match (change.before.as_ref().map(mode), change.after.as_ref().map(mode)) {
             (None, Some(new)) => drop(writeln!(out, "new file mode {new}")),
             (Some(old), None) => drop(writeln!(out, "deleted file mode {old}")),
@@ -50,7 +62,9 @@ impl Workspace {
             return Ok(());
         }
         let name = |side: &str, node: &Option<Node>| match node {
-            Some(_) => format!("{side}/{path}"),
+            // As git does it: a tab ends a name that has a space in it.
+            Some(_) if path.contains(' ') && quoted(side, path).starts_with(side) => format!("{side}/{path}\t"),
+            Some(_) => quoted(side, path),
             None => "/dev/null".to_owned(),
         };
         let _ = writeln!(out, "--- {}\n+++ {}", name("a", &change.before), name("b", &change.after));
@@ -77,6 +91,33 @@ impl Workspace {
             }
         }
     }
+}
+
+/// A name as git writes it: in quotes and with C escapes where it holds a quote, a backslash, a control character or
+/// anything but ASCII that could hide or reorder characters.
+fn quoted(side: &str, path: &str) -> String {
+    let is_special = |character: char| matches!(character, '"' | '\\') || is_hidden(character);
+    if !path.chars().any(is_special) {
+        return format!("{side}/{path}");
+    }
+    let mut out = format!("\"{side}/");
+    for character in path.chars() {
+        match character {
+            '"' | '\\' => out.extend(['\\', character]),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            '\r' => out.push_str("\\r"),
+            _ if is_hidden(character) => {
+                let mut bytes = [0; 4];
+                for byte in character.encode_utf8(&mut bytes).bytes() {
+                    let _ = write!(out, "\\{byte:03o}");
+                }
+            }
+            _ => out.push(character),
+        }
+    }
+    out.push('"');
+    out
 }
 
 fn mode(node: &Node) -> &'static str {

@@ -1,8 +1,6 @@
 //! `crealeph agent`: the example agent as a program, and the conformance kit for people who write their own.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -24,7 +22,8 @@ use super::sandbox::state_directory;
 use crate::failure::Failure;
 use crate::input::{DEFAULT_MAX_BYTES, Source};
 use crate::interrupt;
-use crate::output::Output;
+use crate::output::{Output, draw, is_watched};
+use crate::page::Page;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -124,7 +123,7 @@ impl Check {
             }
         }
         if self.inputs {
-            kit.iter().try_for_each(|case| output.line(&case.input.to_json()))?;
+            kit.iter().try_for_each(|case| output.json_line(&case.input.to_json()))?;
             return Ok(Verdict::Good);
         }
         let sameness = if self.structural { Sameness::Structural } else { Sameness::Exact };
@@ -151,7 +150,7 @@ impl Check {
         if self.json {
             output.json(&as_json(&kit, &findings).to_string())?;
         } else {
-            output.text(&told(&kit, &findings))?;
+            output.page(&told(&kit, &findings))?;
         }
         Ok(if is_kept { Verdict::Good } else { Verdict::Bad })
     }
@@ -167,7 +166,7 @@ fn check_all(
     let cancel = interrupt::cancel()?;
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let found = Mutex::new(BTreeMap::new());
-    let is_watched = std::io::stderr().is_terminal();
+    let is_watched = is_watched();
     std::thread::scope(|scope| {
         for _ in 0..jobs {
             scope.spawn(|| {
@@ -183,14 +182,14 @@ fn check_all(
                     found.lock().unwrap_or_else(PoisonError::into_inner).insert(at, findings);
                     let count = done.fetch_add(1, Ordering::Relaxed) + 1;
                     if is_watched {
-                        let _ = write!(std::io::stderr(), "\r{count} of {} inputs", kit.len());
+                        draw(&format!("{count} of {} inputs", kit.len()));
                     }
                 }
             });
         }
     });
     if is_watched {
-        let _ = write!(std::io::stderr(), "\r\x1b[K");
+        draw("");
     }
     if cancel.is_cancelled() {
         return Err(Failure::Interrupted);
@@ -219,9 +218,9 @@ fn by_clause<'f>(clause: Clause, kit: &'f [Case], findings: &'f [Vec<Finding>]) 
     judged
 }
 
-fn told(kit: &[Case], findings: &[Vec<Finding>]) -> String {
+fn told(kit: &[Case], findings: &[Vec<Finding>]) -> Page {
     const SHOWN: usize = 5;
-    let mut text = String::new();
+    let mut text = Page::default();
     for clause in Clause::ALL {
         let Judged { inputs, faults } = by_clause(clause, kit, findings);
         let broken: usize = faults.values().map(Vec::len).sum();
@@ -233,7 +232,7 @@ fn told(kit: &[Case], findings: &[Vec<Finding>]) -> String {
             clause.asks()
         );
         for (fault, names) in &faults {
-            let _ = writeln!(text, "  {fault}");
+            text.quoted("  ", fault);
             for name in names.iter().take(SHOWN) {
                 let _ = writeln!(text, "    on: {name}");
             }

@@ -101,7 +101,10 @@ impl Backtest {
                     .collect();
                 if !flipped.is_empty() {
                     totals.flips += 1;
-                    output.line(&told(&record, &flipped, is_json))?;
+                    match is_json {
+                        true => output.json_line(&as_json(&record, &flipped))?,
+                        false => output.line(&told(&record, &flipped))?,
+                    }
                 }
             }
             cursor = page.next;
@@ -111,27 +114,32 @@ impl Backtest {
         }
         drop(progress);
         let Totals { decisions, flips, unreadable } = totals;
-        output.line(&match is_json {
-            true => json!({ "decisions": decisions, "flips": flips, "unreadable": unreadable }).to_string(),
-            false => {
-                format!("{flips} of {decisions} decisions would flip; {unreadable} records could not be read")
+        match is_json {
+            true => {
+                let totals = json!({ "decisions": decisions, "flips": flips, "unreadable": unreadable });
+                output.json_line(&totals.to_string())?;
             }
-        })?;
+            false => output.line(&format!(
+                "{flips} of {decisions} decisions would flip; {unreadable} records could not be read"
+            ))?,
+        }
         Ok(if flips == 0 { Verdict::Good } else { Verdict::Bad })
     }
 }
 
-fn told(record: &Record, flipped: &[&Check], is_json: bool) -> String {
+fn as_json(record: &Record, flipped: &[&Check]) -> String {
     let execution = record.request.execution_id.as_ref().map_or("-", |id| id.as_str());
     let (robot, attempt) = (record.request.robot_id.as_str(), record.request.attempt.get());
-    if is_json {
-        let changes: Vec<serde_json::Value> = flipped
-            .iter()
-            .map(|check| json!({ "what": check.what, "from": check.recorded, "to": check.derived }))
-            .collect();
-        return json!({ "executionId": execution, "attempt": attempt, "robotId": robot, "flips": changes })
-            .to_string();
-    }
+    let changes: Vec<serde_json::Value> = flipped
+        .iter()
+        .map(|check| json!({ "what": check.what, "from": check.recorded, "to": check.derived }))
+        .collect();
+    json!({ "executionId": execution, "attempt": attempt, "robotId": robot, "flips": changes }).to_string()
+}
+
+fn told(record: &Record, flipped: &[&Check]) -> String {
+    let execution = record.request.execution_id.as_ref().map_or("-", |id| id.as_str());
+    let (robot, attempt) = (record.request.robot_id.as_str(), record.request.attempt.get());
     let changes: Vec<String> = flipped
         .iter()
         .map(|check| format!("{} from {} to {}", check.what, check.recorded, check.derived))

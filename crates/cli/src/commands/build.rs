@@ -1,6 +1,5 @@
 //! `crealeph build`: asks the Builder for a plan.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -20,7 +19,8 @@ use super::sandbox::state_directory;
 use crate::failure::Failure;
 use crate::input::{DEFAULT_MAX_BYTES, Source};
 use crate::interrupt;
-use crate::output::Output;
+use crate::output::{Output, note};
+use crate::page::Page;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -160,10 +160,10 @@ impl Build {
         if is_json {
             output.json(&to_json(&answer.response))?;
             if !answer.response.ok {
-                eprintln!("{}", answer.detail);
+                note!("{}", answer.detail);
             }
         } else {
-            output.text(&told(&answer))?;
+            output.page(&told(&answer))?;
         }
         Ok(Verdict::Exit(exit_code(&answer.response)))
     }
@@ -182,9 +182,9 @@ fn exit_code(response: &BuilderResponse) -> u8 {
 }
 
 /// The run as a short story.
-fn told(answer: &Answer) -> String {
+fn told(answer: &Answer) -> Page {
     let Answer { response, detail, agent } = answer;
-    let mut out = String::new();
+    let mut out = Page::default();
     let execution = response.execution_id.as_ref().map_or("(none)", |id| id.as_str());
     let before = if response.idempotent { ", answered before" } else { "" };
     let _ = writeln!(out, "Execution {execution}: {}{before}", response.state);
@@ -204,7 +204,7 @@ fn told(answer: &Answer) -> String {
     if let Some(code) = response.error.or(response.blocking_reason) {
         let _ = writeln!(out, "  code       {code}");
     }
-    let _ = writeln!(out, "  why        {detail}");
+    out.quoted("  why        ", detail);
     if let Some(Called { version, ran }) = agent {
         let _ = writeln!(out, "  agent      {version} {}", if *ran { "ran" } else { "was not called" });
     }
@@ -218,6 +218,7 @@ fn told(answer: &Answer) -> String {
         5 => "try again with a greater attempt".to_owned(),
         _ => return out,
     };
-    let _ = writeln!(out, "\n{next}");
+    out.blank();
+    out.line(&next);
     out
 }

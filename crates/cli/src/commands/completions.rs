@@ -25,7 +25,7 @@ impl Completions {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut super::command_line(), "crealeph", &mut script);
-        output.text(&String::from_utf8_lossy(&script))?;
+        output.exactly(&String::from_utf8_lossy(&script))?;
         Ok(Verdict::Good)
     }
 }

@@ -1,7 +1,6 @@
 //! `crealeph doctor`: is everything here that is needed, and how to get what is missing. It looks at the machine, the
 //! configuration, the ledger, its keys, the clock and the disks; each finding stands alone, so that one fault hides no other.
 
-use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -20,7 +19,8 @@ use super::ledger::{At, Settled};
 use super::sandbox::state_directory;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::render::{COLUMNS, counted, filled};
+use crate::page::Page;
+use crate::render::{COLUMNS, counted};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -138,7 +138,7 @@ impl Doctor {
             let json = serde_json::to_string(&findings).map_err(|error| Failure::Output(error.into()))?;
             output.json(&json)?;
         } else {
-            output.text(&told(&findings))?;
+            output.page(&told(&findings))?;
         }
         let is_well = findings.iter().all(|finding| finding.present || !finding.needed);
         Ok(if is_well { Verdict::Good } else { Verdict::Bad })
@@ -280,8 +280,8 @@ fn disk(subject: Subject, path: &Path) -> Finding {
     }
 }
 
-fn told(findings: &[Finding]) -> String {
-    let mut text = String::new();
+fn told(findings: &[Finding]) -> Page {
+    let mut text = Page::default();
     for finding in findings {
         let state = match (finding.present, finding.needed) {
             (true, _) => "yes",
@@ -290,10 +290,10 @@ fn told(findings: &[Finding]) -> String {
         };
         let (first, hanging) = (format!("{:<17} {state:<6} ", finding.name), " ".repeat(25));
         let found = format!("{} ({})", finding.gives, finding.detail);
-        let _ = writeln!(text, "{}", filled(&first, &hanging, &found, COLUMNS));
+        text.filled(&first, &hanging, &found, COLUMNS);
         let how = if finding.needed { "to mend it" } else { "to get it" };
         if let Some(advice) = &finding.advice {
-            let _ = writeln!(text, "{}", filled(&hanging, &hanging, &format!("{how}: {advice}"), COLUMNS));
+            text.filled(&hanging, &hanging, &format!("{how}: {advice}"), COLUMNS);
         }
     }
     text

@@ -1,6 +1,5 @@
 //! `crealeph execution`: what became of executions, which rule decided, and whether that still follows.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -18,7 +17,8 @@ use super::ledger::{Settled, named};
 use super::on_ledger::{Opened, Task};
 use super::policy::remedies;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, note};
+use crate::page::Page;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -151,7 +151,7 @@ fn list(
     let is_json = at.is_json(output);
     for event in &page.entries {
         match is_json {
-            true => output.line(&event.canonical())?,
+            true => output.json_line(&event.canonical())?,
             false => output.line(&event_line(event))?,
         }
     }
@@ -160,7 +160,7 @@ fn list(
     }
     output.flush()?;
     if let Some(next) = page.next {
-        eprintln!("there may be more: --cursor {next}");
+        note!("there may be more: --cursor {next}");
     }
     Ok(Verdict::Good)
 }
@@ -248,7 +248,7 @@ fn why(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Fail
         output.json(&answer.to_string())?;
         return Ok(Verdict::Good);
     }
-    output.text(&why_told(record))?;
+    output.page(&why_told(record))?;
     Ok(Verdict::Good)
 }
 
@@ -256,8 +256,8 @@ fn execution_of(record: &Record) -> &str {
     record.request.execution_id.as_ref().map_or("-", |id| id.as_str())
 }
 
-fn why_told(record: &Record) -> String {
-    let mut out = String::new();
+fn why_told(record: &Record) -> Page {
+    let mut out = Page::default();
     let _ = writeln!(
         out,
         "Execution {}, attempt {}, ended `{}`: {}",
@@ -267,14 +267,16 @@ fn why_told(record: &Record) -> String {
         record.reason
     );
     let ran = if record.agent_ran { "ran" } else { "did not run" };
-    let _ = writeln!(out, "The policy said {}; the agent {ran}.\n", record.policy.decision);
+    let _ = writeln!(out, "The policy said {}; the agent {ran}.", record.policy.decision);
+    out.blank();
     for reason in record.policy.reasons.as_slice() {
         let _ = writeln!(out, "  {:<28} {}", reason.rule_id, reason.message.as_str());
     }
     if record.answer.ok {
         return out;
     }
-    let _ = writeln!(out, "\nWhat would change it:");
+    out.blank();
+    out.line("What would change it:");
     if record.agent_ran {
         let next = match record.answer.artifacts.as_slice().is_empty() {
             true => "an agent that answers by its contract; send the request again with a greater attempt",
@@ -308,7 +310,7 @@ fn replay(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, F
                 .map(|check| json!({ "what": check.what, "recorded": check.recorded, "derived": check.derived, "same": check.is_same() }))
                 .collect();
             let answer = json!({ "executionId": execution_of(record), "attempt": attempt, "follows": is_same, "checks": checks });
-            output.line(&answer.to_string())?;
+            output.json_line(&answer.to_string())?;
             continue;
         }
         let word = if is_same { "follows" } else { "does not follow" };

@@ -10,7 +10,7 @@ use crealeph_runtime::configuration::FILE;
 
 use super::Verdict;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, note};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -79,12 +79,14 @@ impl Init {
         }
         for (name, text) in files {
             write_new(&self.folder.join(name), text)?;
-            eprintln!("wrote {}", self.folder.join(name).display());
+            note!("wrote {}", self.folder.join(name).display());
         }
         if self.folder != Path::new(".") {
-            eprintln!("\nGo there: cd {}", self.folder.display());
+            note!("");
+            note!("Go there: cd {}", self.folder.display());
         }
-        eprintln!("\nThen, one after the other:");
+        note!("");
+        note!("Then, one after the other:");
         for step in [
             "crealeph agent check planner@1          # does the agent keep its contract?",
             "crealeph ledger init",
@@ -94,8 +96,9 @@ impl Init {
         ] {
             output.line(step)?;
         }
-        eprintln!(
-            "\nEach `build` is a new execution; give the request an `executionId`, and it is done once."
+        note!("");
+        note!(
+            "Each `build` is a new execution; give the request an `executionId`, and it is done once."
         );
         Ok(Verdict::Good)
     }

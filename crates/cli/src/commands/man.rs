@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::Verdict;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, note};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,20 +38,20 @@ impl Man {
                 let path = folder.join(name);
                 let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&path, page));
                 written.map_err(|source| Failure::Unwritable { path: path.clone(), source })?;
-                eprintln!("wrote {}", path.display());
+                note!("wrote {}", path.display());
             }
             return Ok(Verdict::Good);
         }
         let Some(folder) = self.dir else {
             let mut page = Vec::new();
             clap_mangen::Man::new(super::command_line()).render(&mut page).map_err(Failure::Output)?;
-            output.text(&String::from_utf8_lossy(&page))?;
+            output.exactly(&String::from_utf8_lossy(&page))?;
             return Ok(Verdict::Good);
         };
         let failure = |source| Failure::Unwritable { path: folder.clone(), source };
         fs::create_dir_all(&folder).map_err(failure)?;
         clap_mangen::generate_to(super::command_line(), &folder).map_err(failure)?;
-        eprintln!("wrote the manual pages into {}", folder.display());
+        note!("wrote the manual pages into {}", folder.display());
         Ok(Verdict::Good)
     }
 }

@@ -27,7 +27,7 @@ use crealeph_contracts::json::ObjectWriter;
 
 use self::on_ledger::OnLedger;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{self, Output};
 
 /// How a command ended that could do its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +136,7 @@ fn not_run(error: &clap::Error) -> ExitCode {
         let message = error.render().to_string();
         Failure::Usage(message.trim_start_matches("error: ").trim_end().to_owned())
     } else {
-        match error.print().and_then(|()| std::io::Write::flush(&mut std::io::stdout())) {
+        match output::arguments(error) {
             Ok(()) => return ExitCode::from(if error.use_stderr() { 2 } else { 0 }),
             Err(lost) => Failure::Output(lost),
         }
@@ -196,11 +196,12 @@ impl Command {
 
 /// Says on standard error why a command failed, and every cause behind it.
 fn report(failure: &Failure, wants_json: bool) {
-    let message = failure.message();
-    if wants_json {
-        eprintln!("{}", serde_json::json!({ "error": { "code": failure.code(), "message": message } }));
-    } else {
-        eprintln!("error: {message}");
+    match wants_json {
+        true => {
+            let error = serde_json::json!({ "code": failure.code(), "message": failure.message() });
+            output::note_json(&serde_json::json!({ "error": error }).to_string());
+        }
+        false => output::note_page(&failure.page()),
     }
 }
 
@@ -220,7 +221,7 @@ fn tell_finding(
         }
         object.text("message", &finding.what);
         object.end();
-        output.line(&line)?;
+        output.json_line(&line)?;
     } else {
         output.line(&finding.to_string())?;
     }

@@ -1,6 +1,5 @@
 //! `crealeph policy`: asks the policy engine, for a program or for a person.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -15,6 +14,7 @@ use super::Verdict;
 use crate::failure::Failure;
 use crate::input::{DEFAULT_MAX_BYTES, Source};
 use crate::output::Output;
+use crate::page::Page;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -109,7 +109,7 @@ impl Policy {
                 let (input, answer) = asked.decide()?;
                 match is_json {
                     true => output.json(&to_json(&answer))?,
-                    false => output.text(&told(&input, &answer))?,
+                    false => output.page(&told(&input, &answer))?,
                 }
             }
         }
@@ -138,13 +138,14 @@ pub(super) fn read_rules(file: Option<PathBuf>) -> Result<(RulesSource, Rules), 
     Ok(rules_of(&path, &bytes)?)
 }
 
-fn told(input: &PolicyInput, answer: &PolicyOutput) -> String {
-    let mut out = String::new();
+fn told(input: &PolicyInput, answer: &PolicyOutput) -> Page {
+    let mut out = Page::default();
     let asked = input.requested_action.as_ref().map_or("no action", |action| action.as_str());
     let confidence = answer.confidence.get();
     let _ =
         writeln!(out, "{}: {asked} for robot {}, confidence {confidence}", answer.decision, input.robot_id);
-    let _ = writeln!(out, "at {}, snapshot {}\n", input.evaluated_at.as_str(), input.coherence_status);
+    let _ = writeln!(out, "at {}, snapshot {}", input.evaluated_at.as_str(), input.coherence_status);
+    out.blank();
     let reasons = answer.reasons.as_slice();
     for reason in reasons.iter().filter(|reason| reason.rule_id.as_str() == "engine.error") {
         let _ = writeln!(out, "  -> {:<28} {}", reason.rule_id, reason.message.as_str());
@@ -171,13 +172,14 @@ fn told(input: &PolicyInput, answer: &PolicyOutput) -> String {
         ("blocked", answer.blocked_actions.as_slice()),
         ("deferred", answer.deferred_actions.as_slice()),
     ];
-    out.push('\n');
+    out.blank();
     for (name, actions) in lists.into_iter().filter(|(_, actions)| !actions.is_empty()) {
         let names: Vec<&str> = actions.iter().map(|action| action.as_str()).collect();
         let _ = writeln!(out, "{name:<9} {}", names.join(", "));
     }
     if answer.decision != Decision::Allow {
-        let _ = writeln!(out, "\nWhat would change it:");
+        out.blank();
+        out.line("What would change it:");
         for reason in reasons {
             let _ = writeln!(out, "  {}", reason.rule_id);
             for remedy in reason.evidence.with(remedies) {

@@ -12,7 +12,7 @@ use super::ledger::{Settled, named};
 use super::on_ledger::Task;
 use crate::failure::Failure;
 use crate::input::who;
-use crate::output::Output;
+use crate::output::{Output, note};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -94,7 +94,7 @@ fn list(
     let is_json = at.is_json(output);
     for draft in &drafts {
         if is_json {
-            output.line(&draft.canonical())?;
+            output.json_line(&draft.canonical())?;
         } else {
             let content = &draft.content;
             let execution = content.execution_id.as_ref().map_or("-", |id| id.as_str());
@@ -110,7 +110,7 @@ fn list(
     }
     output.flush()?;
     if let Some(next) = next {
-        eprintln!("there may be more: --cursor {next}");
+        note!("there may be more: --cursor {next}");
     }
     Ok(())
 }

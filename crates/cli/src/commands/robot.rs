@@ -1,7 +1,6 @@
 //! `crealeph robot`: how a robot stands and what to do next.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use clap::Subcommand;
 use crealeph_contracts::PolicyOutput;
@@ -19,6 +18,7 @@ use super::ledger::{Settled, named};
 use super::on_ledger::Task;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::page::Page;
 use crate::render::counted;
 
 pub(super) const EXAMPLES: &str = "\
@@ -47,7 +47,7 @@ impl Task for RobotTask {
         let status = status(&at.open()?, &at.tenant, &robot, scopes.of(&at.tenant, &robot))?;
         match at.is_json(output) {
             true => output.json(&as_json(&status).to_string())?,
-            false => output.text(&told(&status))?,
+            false => output.page(&told(&status))?,
         }
         Ok(Verdict::Good)
     }
@@ -126,8 +126,8 @@ fn why(event: &Stored) -> Option<String> {
     })
 }
 
-fn told(status: &Status) -> String {
-    let mut out = String::new();
+fn told(status: &Status) -> Page {
+    let mut out = Page::default();
     let robot = &status.robot_id;
     match &status.snapshot {
         None => {
@@ -135,7 +135,9 @@ fn told(status: &Status) -> String {
         }
         Some(snapshot) => {
             let _ = writeln!(out, "Robot {robot}: {}", snapshot.coherence.status);
-            let _ = writeln!(out, "{}\n\nKnown:", snapshot.coherence.reason);
+            out.line(&snapshot.coherence.reason);
+            out.blank();
+            out.line("Known:");
             for kind in SnapshotType::ALL {
                 let _ = match snapshot.facts.newest.get(kind) {
                     Some(newest) => writeln!(
@@ -151,7 +153,8 @@ fn told(status: &Status) -> String {
         }
     }
     if !status.modules.is_empty() {
-        let _ = writeln!(out, "\nLast outcome of each module:");
+        out.blank();
+        out.line("Last outcome of each module:");
     }
     for entry in &status.modules {
         let content = &entry.content;
@@ -166,14 +169,16 @@ fn told(status: &Status) -> String {
         );
     }
     if status.drafts > 0 {
+        out.blank();
         let _ = writeln!(
             out,
-            "\n{} waiting: crealeph review list --robot {robot}",
+            "{} waiting: crealeph review list --robot {robot}",
             counted(status.drafts, "draft")
         );
     }
     told_actions(status, &mut out);
-    let _ = writeln!(out, "\nWhat would help, in this order:");
+    out.blank();
+    out.line("What would help, in this order:");
     for (number, step) in status.steps.iter().enumerate() {
         let by: Vec<&str> = step.by.iter().map(|action| action.as_str()).collect();
         let how = match by.is_empty() {
@@ -187,7 +192,7 @@ fn told(status: &Status) -> String {
 }
 
 /// The actions by what they are, and within that by why.
-fn told_actions(status: &Status, out: &mut String) {
+fn told_actions(status: &Status, out: &mut Page) {
     for word in [BLOCKED, DEFERRED, ALLOWED] {
         let mut by_reason: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for (action, answer) in
@@ -199,7 +204,9 @@ fn told_actions(status: &Status, out: &mut String) {
         }
         for (why, actions) in by_reason {
             let because = if why.is_empty() { String::new() } else { format!(", {why}") };
-            let _ = writeln!(out, "\nActions that are {word}{because}:\n  {}", actions.join(", "));
+            out.blank();
+            let _ = writeln!(out, "Actions that are {word}{because}:");
+            let _ = writeln!(out, "  {}", actions.join(", "));
         }
     }
 }

@@ -1,8 +1,6 @@
 //! `crealeph sandbox`: runs a command with what it is granted, or says what it would be granted.
 
 use std::ffi::OsString;
-use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -15,7 +13,8 @@ use serde_json::json;
 
 use super::Verdict;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, Passage, note_page};
+use crate::page::Page;
 use crate::render::counted;
 
 const EXAMPLES: &str = "\
@@ -174,11 +173,12 @@ impl Options {
         spec.views = views.iter().map(|(view, at)| Mount { view, at: at.clone() }).collect();
         let cancel = Cancel::new().map_err(Failure::Output)?;
         let lost = std::sync::OnceLock::new();
+        let passage = Passage::new(output);
         let pass_on = |stream: Stream, bytes: &[u8]| {
             // Whoever closed our output does not stop the command; its changes are still listed.
             let passed = match stream {
-                Stream::Stdout => std::io::stdout().write_all(bytes).and_then(|()| std::io::stdout().flush()),
-                Stream::Stderr => std::io::stderr().write_all(bytes),
+                Stream::Stdout => passage.stdout(bytes),
+                Stream::Stderr => passage.stderr(bytes),
                 Stream::Trace => Ok(()),
             };
             if let Err(error) = passed
@@ -198,7 +198,8 @@ impl Options {
                 changes.iter().map(|(lower, c)| json!({ "directory": lower, "changes": c })).collect();
             output.json(&json!({ "outcome": outcome, "views": listed }).to_string())?;
         } else {
-            eprint!("{}", told(&outcome, &changes));
+            let _ = passage.end();
+            note_page(&told(&outcome, &changes));
         }
         match lost.into_inner() {
             Some(error) => Err(Failure::Output(error)),
@@ -258,7 +259,7 @@ impl Options {
         if self.json || !output.is_for_person() {
             output.json(&facts.to_string())?;
         } else {
-            output.text(&explained(&spec, &views, &self.hide))?;
+            output.page(&explained(&spec, &views, &self.hide))?;
         }
         Ok(Verdict::Good)
     }
@@ -370,9 +371,9 @@ fn places(places: &[Place]) -> Vec<serde_json::Value> {
 }
 
 /// What a person is told after a run: what was cut, what changed, what was reached, if it was not full strength.
-fn told(outcome: &Outcome, changes: &[(PathBuf, Vec<Change>)]) -> String {
+fn told(outcome: &Outcome, changes: &[(PathBuf, Vec<Change>)]) -> Page {
     const SHOWN: usize = 50;
-    let mut text = String::new();
+    let mut text = Page::default();
     for cut in &outcome.cuts {
         let _ = writeln!(text, "sandbox: {cut}");
     }
@@ -418,8 +419,8 @@ fn told(outcome: &Outcome, changes: &[(PathBuf, Vec<Change>)]) -> String {
     text
 }
 
-fn explained(spec: &Spec<'_>, views: &[Place], hidden: &[PathBuf]) -> String {
-    let mut text = String::new();
+fn explained(spec: &Spec<'_>, views: &[Place], hidden: &[PathBuf]) -> Page {
+    let mut text = Page::default();
     let _ = writeln!(text, "it starts in {}", spec.cwd.clone().unwrap_or_else(|| HOME.into()).display());
     let _ = writeln!(text, "it reads the system's programs and libraries");
     let mut list = |what: &str, places: &[Place]| {

@@ -9,7 +9,7 @@ use crealeph_contracts::contract::ContractName;
 use super::Verdict;
 use super::validate::contract_name;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, note};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,11 +39,11 @@ impl Schema {
             for contract in ContractName::ALL {
                 let path = folder.join(format!("{contract}.schema.json"));
                 fs::write(&path, contract.schema()).map_err(failure(path.clone()))?;
-                eprintln!("wrote {}", path.display());
+                note!("wrote {}", path.display());
             }
         }
         if let Some(contract) = self.contract {
-            output.text(&contract.schema())?;
+            output.exactly(&contract.schema())?;
         }
         Ok(Verdict::Good)
     }

@@ -1,7 +1,6 @@
 //! `crealeph snapshot`: what is known of a robot, and whether it hangs together.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -21,6 +20,7 @@ use super::policy::read_rules;
 use crate::failure::Failure;
 use crate::input::{DEFAULT_MAX_BYTES, Line, Source, next_line};
 use crate::output::Output;
+use crate::page::Page;
 use crate::progress::Progress;
 
 /// How many entries a file may hold; a ledger has no such bound.
@@ -87,7 +87,7 @@ impl SnapshotCommand {
         if is_json {
             output.json(&snapshot.to_json())?;
         } else {
-            output.text(&told(&snapshot))?;
+            output.page(&told(&snapshot))?;
         }
         Ok(Verdict::Good)
     }
@@ -199,12 +199,13 @@ fn read_entries(source: &Source, mut progress: Progress) -> Result<Vec<Entry>, F
     }
 }
 
-fn told(snapshot: &Snapshot) -> String {
-    let mut out = String::new();
+fn told(snapshot: &Snapshot) -> Page {
+    let mut out = Page::default();
     let facts = &snapshot.facts;
     let _ = writeln!(out, "Robot {}: {}", facts.robot_id, snapshot.coherence.status);
     let _ = writeln!(out, "{}", snapshot.coherence.reason);
-    let _ = writeln!(out, "snapshot at {}\n", snapshot.snapshot_at.as_str());
+    let _ = writeln!(out, "snapshot at {}", snapshot.snapshot_at.as_str());
+    out.blank();
     for kind in SnapshotType::ALL {
         match facts.newest.get(kind) {
             Some(newest) => {
@@ -218,9 +219,10 @@ fn told(snapshot: &Snapshot) -> String {
         }
     }
     let cut = if facts.is_lineage_cut { " (cut to the newest)" } else { "" };
+    out.blank();
     let _ = writeln!(
         out,
-        "\n{} tasks, {} entries may be depended on{cut}",
+        "{} tasks, {} entries may be depended on{cut}",
         facts.tasks.len(),
         facts.lineage.len()
     );

@@ -14,6 +14,7 @@ use super::Verdict;
 use crate::failure::Failure;
 use crate::input::{DEFAULT_MAX_BYTES, Line, Source, next_line};
 use crate::output::Output;
+use crate::page::Page;
 use crate::progress::Progress;
 use crate::render;
 
@@ -109,7 +110,7 @@ impl Validate {
             write_verdict(&judgement, &mut line);
             output.json(&line)?;
         } else {
-            output.text(&told(&source.name(), contract, &bytes, &judgement))?;
+            output.page(&told(&source.name(), contract, &bytes, &judgement))?;
         }
         Ok(if judgement.violations.is_empty() { Verdict::Good } else { Verdict::Bad })
     }
@@ -139,7 +140,7 @@ impl Validate {
                     write_broken(number, &why, &mut answer);
                 }
             }
-            output.line(&answer)?;
+            output.json_line(&answer)?;
             // Whoever sends line by line and waits for each answer gets it.
             if reader.buffer().is_empty() {
                 output.flush()?;
@@ -238,16 +239,18 @@ fn write_broken(number: u64, why: &str, out: &mut String) {
     object.end();
 }
 
-fn told(name: &str, contract: ContractName, bytes: &[u8], judgement: &Judgement) -> String {
+fn told(name: &str, contract: ContractName, bytes: &[u8], judgement: &Judgement) -> Page {
+    let mut page = Page::default();
     match judgement.violations.as_slice() {
-        [] if judgement.is_repeat => format!("{name} is a valid {contract}, recorded already: a repeat\n"),
-        [] => format!("{name} is a valid {contract}\n"),
+        [] if judgement.is_repeat => {
+            page.line(&format!("{name} is a valid {contract}, recorded already: a repeat"));
+        }
+        [] => page.line(&format!("{name} is a valid {contract}")),
         violations => {
             let count = render::counted(violations.len(), "violation");
-            format!(
-                "{name} is not a valid {contract}: {count}\n{}",
-                render::violations(name, bytes, violations)
-            )
+            page.line(&format!("{name} is not a valid {contract}: {count}"));
+            render::violations(name, bytes, violations, &mut page);
         }
     }
+    page
 }

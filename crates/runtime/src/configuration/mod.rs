@@ -108,7 +108,7 @@ impl Configuration {
     fn parse(path: &Path, text: &str) -> Result<Configuration, ConfigError> {
         let document: toml::Table = text.parse().map_err(|why: toml::de::Error| ConfigError::NotToml {
             path: path.to_owned(),
-            why: why.to_string(),
+            why: toml_fault(text, &why),
         })?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
@@ -192,9 +192,18 @@ pub enum RulesFileError {
 pub fn rules_of(path: &Path, text: &[u8]) -> Result<(RulesSource, Rules), RulesFileError> {
     let source: RulesSource = toml::from_slice(text).map_err(|error| RulesFileError::NotRules {
         path: path.to_owned(),
-        why: error.to_string().trim_end().to_owned(),
+        why: toml_fault(&String::from_utf8_lossy(text), &error),
     })?;
     let rules =
         Rules::load(&source).map_err(|source| RulesFileError::Unusable { path: path.to_owned(), source })?;
     Ok((source, rules))
+}
+
+/// What is wrong with a TOML document and where, in one line.
+fn toml_fault(text: &str, error: &toml::de::Error) -> String {
+    let message = error.message().trim_end().replace('\n', ", ");
+    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else { return message };
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    format!("line {line}, column {column}: {message}")
 }

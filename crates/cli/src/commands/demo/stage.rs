@@ -2,7 +2,6 @@
 //! every step to what the story says of it.
 
 use std::fs;
-use std::io::IsTerminal as _;
 use std::os::unix::fs::{DirBuilderExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -37,7 +36,6 @@ pub(super) struct Stage<'a> {
     output: &'a mut Output,
     root: PathBuf,
     folder: PathBuf,
-    is_coloured: bool,
 }
 
 impl<'a> Stage<'a> {
@@ -56,16 +54,14 @@ impl<'a> Stage<'a> {
         fs::create_dir(&programs).map_err(unwritable(&programs))?;
         let program = std::env::current_exe().map_err(unwritable(&programs))?;
         symlink(program, programs.join("crealeph")).map_err(unwritable(&programs))?;
-        let is_coloured = std::io::stdout().is_terminal()
-            && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Ok(Stage { output, folder: root.clone(), root, is_coloured })
+        Ok(Stage { output, folder: root.clone(), root })
     }
 
     /// Goes on in a folder of this name.
     pub(super) fn act(&mut self, name: &str) -> Result<Stage<'_>, Failure> {
         let folder = self.root.join(name);
         fs::create_dir(&folder).map_err(|source| Failure::Unwritable { path: folder.clone(), source })?;
-        Ok(Stage { output: self.output, root: self.root.clone(), folder, is_coloured: self.is_coloured })
+        Ok(Stage { output: self.output, root: self.root.clone(), folder })
     }
 
     /// Says where everything is and what to do next.
@@ -95,14 +91,16 @@ impl<'a> Stage<'a> {
 
     /// Names what comes.
     pub(super) fn title(&mut self, title: &str) -> Result<(), Failure> {
-        let rule = "=".repeat(title.len());
-        self.show(&format!("\n{}\n{rule}\n", self.bold(title)))
+        self.output.line("")?;
+        self.output.bold(title)?;
+        self.output.line(&"=".repeat(title.len()))?;
+        self.output.flush()
     }
 
     /// Tells what happens next.
     pub(super) fn say(&mut self, text: &str) -> Result<(), Failure> {
-        let lines: Vec<String> = text.lines().map(|line| wrapped(line, "", COLUMNS)).collect();
-        self.show(&format!("\n{}\n", lines.join("\n")))
+        self.output.line("")?;
+        self.show(text.lines(), "")
     }
 
     /// Writes a file of the story.
@@ -115,13 +113,12 @@ impl<'a> Stage<'a> {
 
     /// Shows a command, runs it, shows what it printed, and compares how it ended with the story; the output is returned.
     pub(super) fn run(&mut self, line: &str, ending: &Ending) -> Result<String, Failure> {
-        let prompt = self.bold(&format!("$ {line}"));
-        self.show(&format!("\n{prompt}\n"))?;
+        self.output.line("")?;
+        self.output.bold(&format!("$ {line}"))?;
+        self.output.flush()?;
         let (code, printed) = self.shell(line)?;
         let lines: Vec<&str> = printed.lines().collect();
-        for line in lines.iter().take(MAX_LINES) {
-            self.output.line(&wrapped(line, "  ", COLUMNS))?;
-        }
+        self.show(lines.iter().copied().take(MAX_LINES), "  ")?;
         if lines.len() > MAX_LINES {
             self.output.line(&format!("  … and {} lines more", lines.len() - MAX_LINES))?;
         }
@@ -158,15 +155,12 @@ impl<'a> Stage<'a> {
         Ok((output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stdout).into_owned()))
     }
 
-    fn bold(&self, text: &str) -> String {
-        match self.is_coloured {
-            true => format!("\x1b[1m{text}\x1b[0m"),
-            false => text.to_owned(),
+    fn show<'l>(&mut self, lines: impl Iterator<Item = &'l str>, indent: &str) -> Result<(), Failure> {
+        for line in lines {
+            for part in wrapped(line, indent, COLUMNS).split('\n') {
+                self.output.line(part)?;
+            }
         }
-    }
-
-    fn show(&mut self, text: &str) -> Result<(), Failure> {
-        self.output.text(text)?;
         self.output.flush()
     }
 }

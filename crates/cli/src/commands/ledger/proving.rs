@@ -16,7 +16,7 @@ use super::{Settled, Verdict, named};
 use crate::commands::tell_finding;
 use crate::failure::Failure;
 use crate::input::{Line, Source, next_line};
-use crate::output::Output;
+use crate::output::{Output, note};
 
 /// The largest proof file that is read.
 const MAX_PROOF_BYTES: usize = 64 << 20;
@@ -35,7 +35,12 @@ impl Export {
         let ledger = at.open()?;
         require_log(&ledger, at)?;
         let exported = match self.file.filter(|file| file.as_os_str() != "-") {
-            None => ledger.export(&at.tenant, &mut output.writer())?,
+            None => {
+                let mut lines = output.json_lines();
+                let exported = ledger.export(&at.tenant, &mut lines)?;
+                lines.flush().map_err(Failure::Output)?;
+                exported
+            },
             Some(path) => {
                 let unwritable = |source: std::io::Error| match source.kind() {
                     std::io::ErrorKind::AlreadyExists => Failure::Taken(path.clone()),
@@ -49,10 +54,10 @@ impl Export {
             }
         };
         if let Some(exported) = exported {
-            eprintln!("entries: {}, checkpoints: {}", exported.entries, exported.checkpoints);
+            note!("entries: {}, checkpoints: {}", exported.entries, exported.checkpoints);
             let unsigned = exported.entries.saturating_sub(exported.covered);
             if unsigned > 0 {
-                eprintln!(
+                note!(
                     "not covered by any checkpoint: the last {unsigned}; `crealeph ledger checkpoint` signs for them"
                 );
             }
@@ -92,7 +97,7 @@ impl Verify {
         if keys.is_empty()
             && let Some(ledger) = &ledger
         {
-            eprintln!("checking with the keys beside the ledger; give --key to check with one that you kept");
+            note!("checking with the keys beside the ledger; give --key to check with one that you kept");
             for key in ledger.verifier_keys(&at.tenant)? {
                 keys.push(parse_key(&key)?);
             }
@@ -249,7 +254,7 @@ fn tell(verified: &Verified, at: &Settled, output: &mut Output) -> Result<Verdic
         object.raw("entries", &entries.to_string()).text("root", &root.to_string());
         object.raw("checkpoints", &checkpoints.to_string()).raw("signedEntries", &signed_entries.to_string());
         object.end();
-        output.line(&line)?;
+        output.json_line(&line)?;
     } else {
         output.line(&format!("{entries} entries of tenant {tenant_id} are as written, root {root}"))?;
         output.line(&format!(
@@ -312,7 +317,7 @@ impl VerifyProof {
         let source = Source::new(self.file);
         let bytes = source.read_bounded(MAX_PROOF_BYTES)?;
         match verify_proof(&bytes, &keys) {
-            Ok(proven) if is_json || !output.is_for_person() => output.line(&proven.entry)?,
+            Ok(proven) if is_json || !output.is_for_person() => output.json_line(&proven.entry)?,
             Ok(proven) => {
                 let size = proven.checkpoint.size;
                 output.line(&format!(

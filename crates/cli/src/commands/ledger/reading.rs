@@ -10,7 +10,7 @@ use crealeph_ledger::{Cursor, Direction, Filter, KEY_PREFIX, Ledger, Order, Seq,
 
 use super::{Settled, Verdict, named};
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, note};
 
 /// How long `tail` sleeps at most before it looks again; it is woken before that.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -18,13 +18,17 @@ const PAGE: usize = 500;
 
 fn print(entry: &Stored, at: &Settled, output: &mut Output) -> Result<(), Failure> {
     if at.is_json(output) {
-        return output.line(&entry.canonical());
+        return output.json_line(&entry.canonical());
     }
+    output.line(&in_words(entry))
+}
+
+fn in_words(entry: &Stored) -> String {
     let content = &entry.content;
-    output.line(&format!(
+    format!(
         "{:>8}  {}  {:<16} {:<16} {:<10} {}",
         entry.seq, entry.created_at, content.robot_id, content.kind, content.state, entry.id
-    ))
+    )
 }
 
 /// The entry that an argument names: an id, or `key:` and a client key.
@@ -107,9 +111,9 @@ impl List {
         }
         output.flush()?;
         if let Some(cursor) = cursor {
-            eprintln!("there is more: add --cursor {cursor}");
+            note!("there is more: add --cursor {cursor}");
         } else if is_from_start && left == self.limit && left > 0 {
-            eprintln!("tenant `{}` has no such entry", at.tenant);
+            note!("tenant `{}` has no such entry", at.tenant);
         }
         Ok(Verdict::Good)
     }
@@ -205,15 +209,14 @@ impl LineageOf {
                     .raw("distance", &relative.distance.to_string())
                     .raw("entry", &relative.entry.canonical());
                 object.end();
-                output.line(&line)?;
+                output.json_line(&line)?;
             } else {
-                output.text(&format!("{:>3}", relative.distance))?;
-                print(&relative.entry, at, output)?;
+                output.line(&format!("{:>3}{}", relative.distance, in_words(&relative.entry)))?;
             }
         }
         output.flush()?;
         if lineage.is_cut {
-            eprintln!("there is more; raise --depth to see further");
+            note!("there is more; raise --depth to see further");
         }
         Ok(Verdict::Good)
     }
@@ -222,7 +225,7 @@ impl LineageOf {
 pub(super) fn stats(at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
     let ledger = at.open()?;
     let Some(stats) = ledger.stats(&at.tenant)? else {
-        eprintln!("tenant `{}` has no log in `{}` yet", at.tenant, ledger.place());
+        note!("tenant `{}` has no log in `{}` yet", at.tenant, ledger.place());
         return Ok(Verdict::Good);
     };
     let mut line = String::new();

@@ -14,7 +14,7 @@ use super::proving::{import_checked, read_keys};
 use super::{Settled, Verdict};
 use crate::failure::Failure;
 use crate::input::{DEFAULT_MAX_BYTES, Line, Source, next_line};
-use crate::output::Output;
+use crate::output::{Output, note};
 use crate::progress::Progress;
 
 /// Lines that are written together at most.
@@ -32,8 +32,8 @@ pub(super) fn init(at: &Settled) -> Result<Verdict, Failure> {
             .map_err(|source| Failure::Unwritable { path: folder.to_owned(), source })?;
     }
     let ledger = Ledger::init(&at.location, at.options())?;
-    eprintln!("made the ledger `{}`, its signing key in `{}`", ledger.place(), at.keys.display());
-    eprintln!(
+    note!("made the ledger `{}`, its signing key in `{}`", ledger.place(), at.keys.display());
+    note!(
         "keep the public key that `crealeph ledger key` prints elsewhere: whoever verifies the log needs it"
     );
     Ok(Verdict::Good)
@@ -87,7 +87,7 @@ impl Append {
         }
         batch.write(&ledger, at, &source, output, &mut tally)?;
         let Tally { new, repeats, .. } = tally;
-        eprintln!("{new} appended, {repeats} repeats");
+        note!("{new} appended, {repeats} repeats");
         Ok(Verdict::Good)
     }
 }
@@ -160,7 +160,10 @@ fn print_appended(
             let repeat = if one.is_repeat { "  repeat" } else { "" };
             line = format!("{:>8}  {}  {}{repeat}", one.seq, one.created_at, one.id);
         }
-        output.line(&line)?;
+        match at.is_json(output) {
+            true => output.json_line(&line)?,
+            false => output.line(&line)?,
+        }
     }
     tally.add(appended);
     Ok(())
@@ -207,13 +210,13 @@ impl Import {
         check_tenant(&header, &at.tenant)?;
         let mut input = header.chain(input);
         let (imported, signed) = if self.key.is_empty() {
-            eprintln!("who signed the export is not checked; give --key with a key that you kept");
+            note!("who signed the export is not checked; give --key with a key that you kept");
             (ledger.import(&mut input)?, None)
         } else {
             let (imported, verified) = import_checked(&ledger, &mut input, read_keys(&self.key)?)?;
             if verified.signed_entries < verified.entries {
                 let unsigned = verified.entries - verified.signed_entries;
-                eprintln!("the last {unsigned} entries are covered by no signature");
+                note!("the last {unsigned} entries are covered by no signature");
             }
             (imported, Some(verified.signed_entries))
         };
@@ -254,7 +257,7 @@ pub(super) struct Backup {
 impl Backup {
     pub(super) fn run(self, at: &Settled, _: &mut Output) -> Result<Verdict, Failure> {
         at.open()?.backup(&self.to)?;
-        eprintln!(
+        note!(
             "copied to `{}`; the signing keys in `{}` are not part of it",
             self.to.display(),
             at.keys.display()
@@ -265,7 +268,7 @@ impl Backup {
 
 pub(super) fn checkpoint(at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
     let checkpoint = at.open()?.checkpoint(&at.tenant)?;
-    output.text(&checkpoint.note)?;
+    output.document(&checkpoint.note)?;
     Ok(Verdict::Good)
 }
 
@@ -284,7 +287,7 @@ impl Key {
             ledger.rotate_key()?;
         }
         for key in ledger.verifier_keys(&at.tenant)? {
-            output.line(&key)?;
+            output.document(&format!("{key}\n"))?;
         }
         Ok(Verdict::Good)
     }

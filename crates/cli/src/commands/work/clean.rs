@@ -9,7 +9,7 @@ use serde_json::json;
 use super::place::Place;
 use crate::commands::Verdict;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, note};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,7 +66,7 @@ impl Clean {
                 "isDryRun": self.dry_run,
                 "isBusy": is_busy,
             });
-            output.line(&told.to_string())?;
+            output.json_line(&told.to_string())?;
         } else {
             let word = if self.dry_run { "would be removed" } else { "removed" };
             output.line(&format!(
@@ -74,7 +74,7 @@ impl Clean {
             ))?;
         }
         if is_busy {
-            eprintln!("a run is going on; its states and contents are left for the next time");
+            note!("a run is going on; its states and contents are left for the next time");
         }
         Ok(Verdict::Good)
     }

@@ -62,10 +62,10 @@ impl Decide {
         let opinion = Opinion { is_approved, who, why: self.reason };
         let (line, has_landed) = work.decide(&run, &opinion)?;
         match self.place.at.json || !output.is_for_person() {
-            true => output.line(&line)?,
+            true => output.json_line(&line)?,
             false => {
                 let value = serde_json::from_str(&line).unwrap_or_default();
-                output.line(&super::told::finished(&value, ""))?;
+                output.page(&super::told::finished(&value, ""))?;
             }
         }
         Ok(if has_landed == is_approved { Verdict::Good } else { Verdict::Bad })
@@ -93,7 +93,7 @@ impl Recover {
                 "kept": kept,
                 "recorded": recovered.recorded,
             });
-            output.line(&told.to_string())?;
+            output.json_line(&told.to_string())?;
         } else if recovered.completed.is_empty() && recovered.interrupted.is_empty() && recovered.undone == 0
         {
             output.line("nothing was left to settle")?;

@@ -2,14 +2,16 @@
 //! only where that is a terminal; wiped before anything else is printed.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::io::{IsTerminal as _, Write as _, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crealeph_contracts::text::Shown;
 use crealeph_runtime::work::{Step, Told};
+
+use crate::output::{is_watched, redraw};
+use crate::page::Page;
 
 const EVERY: Duration = Duration::from_millis(200);
 /// How many items are shown at once.
@@ -47,7 +49,7 @@ struct Item {
 impl Display {
     /// Starts to show, where somebody looks.
     pub(super) fn start() -> Self {
-        let shared = stderr().is_terminal().then(Arc::<Shared>::default);
+        let shared = is_watched().then(Arc::<Shared>::default);
         let ticker = shared.as_ref().map(|shared| {
             let shared = Arc::clone(shared);
             std::thread::spawn(move || {
@@ -117,33 +119,23 @@ impl Shared {
 
 impl State {
     fn wipe(&mut self) {
-        let mut text = String::new();
-        for _ in 0..std::mem::take(&mut self.drawn) {
-            text.push_str("\x1b[1A\x1b[2K");
-        }
-        let _ = stderr().write_all(text.as_bytes());
+        self.drawn = redraw(self.drawn, &Page::default());
     }
 
     fn draw(&mut self) {
         if self.heading.is_empty() {
             return;
         }
-        self.wipe();
-        let mut text = format!("{}\n", self.heading);
+        let mut page = Page::default();
+        page.line(&self.heading);
         for (name, item) in self.items.iter().take(MAX_SHOWN) {
-            let name: String = name.chars().filter(|c| !c.is_control()).take(32).collect();
+            let name: String = Shown::line(name).to_string().chars().take(32).collect();
             let seconds = item.took.unwrap_or_else(|| item.since.elapsed()).as_secs();
-            let _ =
-                write!(text, "  {name:<32} {:<8} {seconds:>4} s  {:>4} tool ops", item.doing, item.tool_ops);
-            if let Some(files) = item.files {
-                let _ = write!(text, "  {files} files");
-            }
-            if let Some(tokens) = item.tokens {
-                let _ = write!(text, "  {tokens} tokens");
-            }
-            text.push('\n');
+            let files = item.files.map(|files| format!("  {files} files")).unwrap_or_default();
+            let tokens = item.tokens.map(|tokens| format!("  {tokens} tokens")).unwrap_or_default();
+            let (doing, tool_ops) = (item.doing, item.tool_ops);
+            page.line(&format!("  {name:<32} {doing:<8} {seconds:>4} s  {tool_ops:>4} tool ops{files}{tokens}"));
         }
-        self.drawn = text.matches('\n').count();
-        let _ = stderr().write_all(text.as_bytes());
+        self.drawn = redraw(self.drawn, &page);
     }
 }

@@ -40,7 +40,7 @@ impl Key {
             true => Signer::rotate(&control, &keys)?,
             false => Signer::open(&control, &keys)?,
         };
-        signer.verifier_keys().iter().try_for_each(|key| output.line(key))?;
+        signer.verifier_keys().iter().try_for_each(|key| output.document(&format!("{key}\n")))?;
         Ok(Verdict::Good)
     }
 }

@@ -10,6 +10,7 @@ use crealeph_runtime::work::{Recovered, Setup, Work, WorkConfig};
 use crate::commands::ledger::{At, Settled};
 use crate::commands::sandbox::state_directory;
 use crate::failure::Failure;
+use crate::output::note;
 
 /// Which workspace.
 #[derive(Clone, Debug, Args)]
@@ -93,19 +94,19 @@ impl Place {
 /// Says on standard error what an earlier process had left.
 fn tell(recovered: &Recovered) {
     for run in &recovered.completed {
-        eprintln!("run {run} had landed when its process ended; its receipt is written now");
+        note!("run {run} had landed when its process ended; its receipt is written now");
     }
     for run in &recovered.interrupted {
-        eprintln!("run {run} was interrupted and left nothing; its receipt says so");
+        note!("run {run} was interrupted and left nothing; its receipt says so");
     }
     if recovered.undone > 0 {
-        eprintln!("{} interrupted publish(es) undone", recovered.undone);
+        note!("{} interrupted publish(es) undone", recovered.undone);
     }
     for (path, beside) in &recovered.kept {
         match beside {
-            None => eprintln!("`{path}` was written by someone else meanwhile and stays as it is"),
+            None => note!("`{path}` was written by someone else meanwhile and stays as it is"),
             Some(beside) => {
-                eprintln!(
+                note!(
                     "`{path}` was written by someone else meanwhile; that is kept in `{}`",
                     beside.display()
                 );

@@ -1,6 +1,5 @@
 //! `crealeph work plan`: what can run side by side, and what is blocked.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -15,6 +14,7 @@ use crate::commands::Verdict;
 use crate::failure::Failure;
 use crate::input::{DEFAULT_MAX_BYTES, Source};
 use crate::output::Output;
+use crate::page::Page;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,7 +45,7 @@ impl PlanCommand {
             write_plan(&plan, &mut json);
             output.json(&json)?;
         } else {
-            output.text(&told(&plan))?;
+            output.page(&told(&plan))?;
         }
         Ok(Verdict::Good)
     }
@@ -122,8 +122,8 @@ fn write_plan(plan: &Plan, out: &mut String) {
     object.end();
 }
 
-fn told(plan: &Plan) -> String {
-    let mut out = String::new();
+fn told(plan: &Plan) -> Page {
+    let mut out = Page::default();
     let joined = |ids: &[crealeph_contracts::scalar::ItemId]| {
         ids.iter().map(|id| id.as_str()).collect::<Vec<_>>().join(", ")
     };
@@ -133,8 +133,8 @@ fn told(plan: &Plan) -> String {
     for item in &plan.blocked {
         let _ = writeln!(out, "Blocked: {} waits for {}", item.id, joined(&item.waits_for));
     }
-    if out.is_empty() {
-        out.push_str("Nothing to do.\n");
+    if out.as_str().is_empty() {
+        out.line("Nothing to do.");
     }
     out
 }

@@ -12,7 +12,7 @@ use super::key::control;
 use super::place::Place;
 use crate::commands::Verdict;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, note, note_json};
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
@@ -108,7 +108,7 @@ impl Replay {
         let options = Options { jobs: 1, publish: Publish::Tree, is_held: false, agent };
         for reported in work.run(&[item], &options, &|_| (), &mut |_| ())? {
             if let Reported::Finished { line, .. } = &reported {
-                eprintln!("{line}");
+                note_json(line);
             }
         }
         drop(work);
@@ -132,7 +132,7 @@ impl Replay {
                 .text("expected", &replayed.expected.to_string());
             object.texts("differing", &replayed.differing);
             object.end();
-            output.line(&line)?;
+            output.json_line(&line)?;
         } else if is_same {
             output
                 .line(&format!("run {id} replayed: the state is {}, as the receipt says", replayed.state))?;
@@ -161,7 +161,7 @@ pub(super) struct Export {
 impl Export {
     pub(super) fn run(self, _: &mut Output) -> Result<Verdict, Failure> {
         self.which.recorded()?.export(&self.into)?;
-        eprintln!("exported to `{}`", self.into.display());
+        note!("exported to `{}`", self.into.display());
         Ok(Verdict::Good)
     }
 }

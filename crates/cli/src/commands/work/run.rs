@@ -21,7 +21,7 @@ use crate::commands::policy::read_rules;
 use crate::failure::Failure;
 use crate::input::Source;
 use crate::interrupt;
-use crate::output::Output;
+use crate::output::{Output, note};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -203,7 +203,8 @@ pub(super) fn run_items(
 ) -> Result<Verdict, Failure> {
     let interrupt = work.interrupt().clone();
     interrupt::at_first(move || {
-        eprintln!("\ninterrupting; once more ends it at once");
+        note!("");
+        note!("interrupting; once more ends it at once");
         interrupt.interrupt();
     })?;
     let is_json = wants_json || !output.is_for_person();
@@ -211,8 +212,11 @@ pub(super) fn run_items(
     let mut failure = None;
     let mut over = |reported: &Reported| {
         display.clear();
-        let text = if is_json { as_line(reported) } else { super::told::in_words(reported) };
-        let printed = output.line(&text).and_then(|()| output.flush());
+        let printed = match is_json {
+            true => output.json_line(&as_line(reported)),
+            false => output.page(&super::told::in_words(reported)),
+        };
+        let printed = printed.and_then(|()| output.flush());
         // Whoever closed our output does not stop the work.
         failure = failure.take().or(printed.err());
     };
@@ -223,7 +227,7 @@ pub(super) fn run_items(
         return Err(failure);
     }
     if work.interrupt().is_used() {
-        eprintln!("interrupted; the same command goes on where this one stopped");
+        note!("interrupted; the same command goes on where this one stopped");
         return Ok(Verdict::Exit(interrupt::INTERRUPTED));
     }
     let is_success = |one: &Reported| matches!(one, Reported::Finished { status: RunStatus::Success, .. });

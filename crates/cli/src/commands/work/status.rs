@@ -7,7 +7,7 @@ use crealeph_runtime::work::{Inspect, Summary, WorkError};
 use super::place::Place;
 use crate::commands::Verdict;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, note};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -54,6 +54,10 @@ pub(super) struct Diff {
     /// The run [default: the newest]
     run: Option<String>,
 
+    /// Print the exact bytes to a terminal too, as a pipe gets them
+    #[arg(long)]
+    raw: bool,
+
     #[command(flatten)]
     place: Place,
 }
@@ -70,7 +74,7 @@ impl Status {
         let shown = all.get(all.len().saturating_sub(self.limit)..).unwrap_or_default();
         for summary in shown {
             match is_json {
-                true => output.line(&as_json(summary))?,
+                true => output.json_line(&as_json(summary))?,
                 false => output.line(&format!(
                     "{}  {:<12} {}  {}",
                     summary.run,
@@ -84,7 +88,7 @@ impl Status {
             output.line("no run yet")?;
         }
         if shown.len() < all.len() {
-            eprintln!("{} older ones left out; see --limit", all.len() - shown.len());
+            note!("{} older ones left out; see --limit", all.len() - shown.len());
         }
         Ok(Verdict::Good)
     }
@@ -99,20 +103,20 @@ impl Show {
         let inspect = open(&self.place)?;
         let summary = inspect.find(self.run.as_deref()).map_err(WorkError::from)?;
         if self.diff {
-            return print_diff(&inspect, &summary, output);
+            return print_diff(&inspect, &summary, false, output);
         }
         let result = inspect.result(&summary.run).map_err(WorkError::from)?;
         let is_json = self.place.at.json || !output.is_for_person();
         match result {
-            Some(line) if is_json => output.line(&line)?,
+            Some(line) if is_json => output.json_line(&line)?,
             Some(line) => {
                 let value = serde_json::from_str(&line).unwrap_or_default();
-                output.line(&super::told::finished(&value, ""))?;
+                output.page(&super::told::finished(&value, ""))?;
                 if let Some(receipt) = inspect.receipt(&summary.run).map_err(WorkError::from)? {
-                    output.line(&super::told::walls(&serde_json::from_str(&receipt).unwrap_or_default()))?;
+                    output.page(&super::told::walls(&serde_json::from_str(&receipt).unwrap_or_default()))?;
                 }
             }
-            None => output.line(&as_json(&summary))?,
+            None => output.json_line(&as_json(&summary))?,
         }
         if let (Some(verdict), false) = (&summary.verdict, is_json) {
             let word = if verdict.is_approved { "approved" } else { "rejected" };
@@ -127,16 +131,22 @@ impl Diff {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let inspect = open(&self.place)?;
         let summary = inspect.find(self.run.as_deref()).map_err(WorkError::from)?;
-        print_diff(&inspect, &summary, output)
+        print_diff(&inspect, &summary, self.raw || self.place.at.json, output)
     }
 }
 
-fn print_diff(inspect: &Inspect, summary: &Summary, output: &mut Output) -> Result<Verdict, Failure> {
+fn print_diff(
+    inspect: &Inspect,
+    summary: &Summary,
+    is_raw: bool,
+    output: &mut Output,
+) -> Result<Verdict, Failure> {
     let diff = inspect.diff(&summary.run).map_err(WorkError::from)?;
     match diff.as_deref() {
-        Some("") => eprintln!("run {} changed nothing", summary.run),
-        Some(diff) => output.text(diff)?,
-        None => eprintln!("no diff of run {} is kept", summary.run),
+        Some("") => note!("run {} changed nothing", summary.run),
+        Some(diff) if is_raw => output.exactly(diff)?,
+        Some(diff) => output.document(diff)?,
+        None => note!("no diff of run {} is kept", summary.run),
     }
     Ok(Verdict::Good)
 }

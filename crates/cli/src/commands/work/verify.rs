@@ -21,7 +21,7 @@ use crate::commands::ledger::read_keys;
 use crate::commands::{Verdict, tell_finding};
 use crate::failure::Failure;
 use crate::input::Source;
-use crate::output::Output;
+use crate::output::{Output, note};
 
 /// More than an envelope around the largest receipt.
 const MAX_ENVELOPE_BYTES: usize = 4 * MAX_RECEIPT_BYTES;
@@ -127,7 +127,7 @@ impl Verify {
         let mut keys = read_keys(&self.key)?;
         if keys.is_empty() {
             let own = control(&self.place.folder()?);
-            eprintln!(
+            note!(
                 "checking with the keys of the workspace itself; give --key to check with one that you kept"
             );
             let keyring = self.place.settle()?.keys;
@@ -329,7 +329,7 @@ fn tell(checked: &Checked, is_json: bool, output: &mut Output) -> Result<Verdict
         }
         object.raw("files", &files.to_string()).text("filesCheckedAgainst", against);
         object.end();
-        output.line(&line)?;
+        output.json_line(&line)?;
     } else {
         output.line(&format!("receipt {} by {}: {}", receipt.id, receipt.agent_id, receipt.status))?;
         output.line(&format!("  signed by  {}", verified.known_signers.join(", ")))?;
