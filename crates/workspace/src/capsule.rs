@@ -1,16 +1,19 @@
 //! What a run changed, frozen (R26, R27). Owns the reading of a copy-on-write view's changes into a capsule, and that a
-//! path is ignored only if the rules before *and* after the run ignore it; refuses what no state can hold. What is
-//! ignored, and what was written to `.git` or `.crealeph`, is discarded.
+//! path is ignored only if the rules before *and* after the run ignore it; refuses what no state can hold, and what no run may
+//! change. What is ignored, and what git itself writes to `.git`, is discarded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rustix::fs::FileType;
+
 use crate::change::Change;
 use crate::control::ControlError;
+use crate::denied::{DenialReason, DeniedPath, folder_read_as, is_routine, renamed_git_folders, within};
 use crate::node::Node;
-use crate::path::{OUTSIDE_NAMES, TreePath};
+use crate::path::{CONTROL, GIT, TreePath};
 use crate::rooted::Root;
 use crate::rules::{IGNORE_FILE, IgnoreFiles, Rules};
 use crate::scan::{Refusal, RefusalReason, ScanError, Snapshot, Unread, read_ignore_file, unread_at};
@@ -44,6 +47,9 @@ pub struct Discarded {
 /// Why a view's changes cannot be frozen.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
+    /// The run changed what no run may change.
+    #[error(transparent)]
+    Denied(#[from] DeniedPath),
     /// The view holds what no state can.
     #[error("the run left what no state can hold: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Refused(Vec<Refusal>),
@@ -115,12 +121,15 @@ impl Workspace {
             view: folder,
             gone: BTreeSet::new(),
             present: BTreeSet::new(),
+            git_folders: renamed_git_folders(&self.root)?,
+            new_repositories: BTreeSet::new(),
             discarded: Discarded::default(),
             refusals: Vec::new(),
         };
-        capture.sort_out(view);
+        capture.sort_out(view)?;
         let ignore_files = capture.ignore_files()?;
         let (base, rules) = capture.base(ignore_files.as_ref())?;
+        capture.check_repositories(&rules)?;
         let changes = capture.changes(base.as_ref().unwrap_or(&before.state), &rules)?;
         if !capture.refusals.is_empty() {
             capture.refusals.sort_by(|one, other| one.path.cmp(&other.path));
@@ -129,6 +138,7 @@ impl Workspace {
         let seen: Vec<Change> =
             changes.iter().filter(|change| !ignores(&rules, change.path.as_str())).cloned().collect();
         let after = base.as_ref().unwrap_or(&before.state).with(&seen)?;
+        self.check(&changes, &after)??;
         Ok(Capsule { before: before.state.hash(), after, changes, discarded: capture.discarded })
     }
 }
@@ -145,19 +155,26 @@ struct Capture<'c> {
     gone: BTreeSet<String>,
     /// Paths that are there.
     present: BTreeSet<String>,
+    /// Git folders in the workspace that are not called `.git`.
+    git_folders: Vec<String>,
+    /// Git folders, or files that point to one, that were not there before.
+    new_repositories: BTreeSet<String>,
     discarded: Discarded,
     refusals: Vec<Refusal>,
 }
 
 impl Capture<'_> {
     /// Takes the view's paths as text, apart from those where no state is.
-    fn sort_out(&mut self, view: &ViewChanges) {
+    fn sort_out(&mut self, view: &ViewChanges) -> Result<(), CaptureError> {
         let paths = view.gone.iter().map(|path| (path, false));
         for (path, is_present) in paths.chain(view.present.iter().map(|path| (path, true))) {
             let bytes = path.as_os_str().as_bytes();
-            let is_outside = bytes
-                .split(|byte| *byte == b'/')
-                .any(|name| OUTSIDE_NAMES.iter().any(|outside| outside.as_bytes() == name));
+            let text = path.to_string_lossy();
+            let is_outside = match self.is_outside(&text, is_present) {
+                // A folder by itself is no change.
+                Err(_) if is_present && self.is_folder(&text) => true,
+                judged => judged?,
+            };
             if is_outside {
                 if self.discarded.outside.len() < MAX_TOLD {
                     self.discarded.outside.push(path.to_string_lossy().into_owned());
@@ -172,6 +189,78 @@ impl Capture<'_> {
                 None if is_present => self.refuse(&path.to_string_lossy(), RefusalReason::NotUtf8),
                 None => {}
             }
+        }
+        Ok(())
+    }
+
+    /// Whether a path lies where no state is and what was written there is discarded; an error where it is denied.
+    fn is_outside(&mut self, path: &str, is_present: bool) -> Result<bool, CaptureError> {
+        let deny = |path: &str, reason| Err(DeniedPath { path: path.to_owned(), reason }.into());
+        let mut end = 0;
+        for name in path.split('/') {
+            end += name.len();
+            let above = path.get(..end).unwrap_or(path);
+            let inner = path.get(end + 1..).unwrap_or_default();
+            end += 1;
+            match folder_read_as(name) {
+                None => {}
+                Some(GIT) if name == GIT => {
+                    let is_known = self.is_known_git(above, inner, is_present)?;
+                    return if is_known { Ok(true) } else { deny(path, DenialReason::GitFolder) };
+                }
+                Some(CONTROL) if name == CONTROL => return Ok(true),
+                // Removing a name that is merely read as `.git` makes nothing worse.
+                Some(GIT | CONTROL) if !is_present => {}
+                Some(guarded) => return deny(path, DenialReason::ReadAs(guarded)),
+            }
+        }
+        match within(path, &self.git_folders) {
+            None => Ok(false),
+            Some((_, "")) => Ok(true),
+            Some((_, inner)) if !is_present || is_routine(inner) => Ok(true),
+            Some(_) => deny(path, DenialReason::GitFolder),
+        }
+    }
+
+    fn is_folder(&self, path: &str) -> bool {
+        let stat = self.view.stat(path).ok().flatten();
+        stat.is_some_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+    }
+
+    /// Whether a change at or in a `.git` is one that git makes in ordinary work. What is removed is not lost: it is discarded.
+    fn is_known_git(&mut self, git: &str, inner: &str, is_present: bool) -> Result<bool, CaptureError> {
+        if !is_present {
+            return Ok(true);
+        }
+        let kind = |root: &Root| match root.stat(git) {
+            Ok(stat) => Ok(stat.map(|stat| FileType::from_raw_mode(stat.st_mode))),
+            Err(source) => Err(ScanError::Io { path: root.at(git), source }),
+        };
+        match (kind(&self.workspace.root)?, kind(&self.view)?) {
+            (None, _) => {
+                self.new_repositories.insert(git.to_owned());
+                Ok(true)
+            }
+            (Some(FileType::Directory), Some(FileType::Directory)) => {
+                Ok(inner.is_empty() || is_routine(inner))
+            }
+            // A file that points to a git folder, another one where a folder was, or the reverse.
+            _ => Ok(false),
+        }
+    }
+
+    /// Denies a repository that the run made, unless it lies where nothing counts.
+    fn check_repositories(&self, rules: &Rules) -> Result<(), DeniedPath> {
+        let counts = |git: &&String| {
+            let folder = git.rsplit_once('/').map(|(folder, _)| folder);
+            folder.is_none_or(|folder| {
+                let folder = folder.as_bytes();
+                !(self.before.rules.ignores(folder, true) && rules.ignores(folder, true))
+            })
+        };
+        match self.new_repositories.iter().find(counts) {
+            Some(git) => Err(DeniedPath { path: git.clone(), reason: DenialReason::NewRepository }),
+            None => Ok(()),
         }
     }
 

@@ -7,6 +7,11 @@
 #   crealeph_does WORDS…         any command of ours; sets $code, writes $SCENE/out and $SCENE/err
 #   status                       the status of the last work run: success, failure, denied, timeout
 #   broken WORDS…                says what got through, and fails the case
+#   payload FILE                 prints the command that writes FILE, a program that makes `$OUT/pwned` where it can
+#   reason                       why the last work run was denied or failed
+#   landed                       fails unless the last work run succeeded
+#   denied PATH                  fails unless the last work run was denied for PATH
+#   refused WORDS…               fails unless the last work run did not succeed and said all of WORDS
 #   safe                         fails unless `$OUT/pwned` is absent and the canary is as it was
 
 WS=$SCENE/ws
@@ -47,6 +52,28 @@ status() {
 safe() {
     if test -e "$OUT/pwned"; then broken "something ran or wrote outside: $(cat "$OUT/pwned" 2>/dev/null)"; fi
     if test "$(cat "$OUT/canary")" != "as it was"; then broken "the canary was changed"; fi
+}
+
+payload() {
+    printf 'printf "#!/bin/sh\\necho %s >%s/pwned\\n" >"%s"; chmod +x "%s"' "$1" "$OUT" "$1" "$1"
+}
+
+reason() {
+    jq -r 'select(.status) | .denial_reason // .error // empty' "$SCENE/out" | head -n 1
+}
+
+landed() {
+    if test "$(status)" != success; then broken "the run did not succeed"; fi
+}
+
+denied() {
+    if test "$(status)" != denied; then broken "the run was not denied"; fi
+    case $(reason) in "Denied path: $1"*) ;; *) broken "denied for another reason: $(reason)" ;; esac
+}
+
+refused() {
+    if test "$(status)" = success; then broken "the run was not refused"; fi
+    for word in "$@"; do cat "$SCENE/out" "$SCENE/err" | grep -qF -- "$word" || broken "no word about $word"; done
 }
 
 # The usual scene.

@@ -250,13 +250,16 @@ fn the_agent_finds_its_item_and_nothing_that_is_hidden() {
     world.write(".env", "TOKEN=1\n");
     world.write("deploy/server.key", "key\n");
     let script = "cmp - $CREALEPH_WORK_ITEM && test ! -e .crealeph && test ! -e .env && test ! -e deploy/server.key \
-                  && test -e .git/HEAD && git log --oneline | grep -q start && echo x > .git/hooks/post-commit \
-                  && echo ok > ok.txt";
+                  && test -e .git/HEAD && git log --oneline | grep -q start && echo ok > ok.txt \
+                  && git add -A && git -c user.name=a -c user.email=a@b commit -qm mine && git stash list";
     let line = world.run_one(item("w", script));
     assert_eq!(line["status"], "success", "{line}");
     assert_eq!(line["created_files"].as_array().unwrap().len(), 1);
-    assert!(!world.at(".git/hooks/post-commit").exists());
+    assert_eq!(world.git(&["log", "--format=%s"]), "start\n", "what git wrote is discarded");
     assert_eq!(world.read(".env"), "TOKEN=1\n");
+    let line = world.run_one(item("hook", "echo x > .git/hooks/post-commit; echo ok > ok.txt"));
+    assert_eq!(line["denial_reason"], "Denied path: .git/hooks/post-commit");
+    assert!(!world.at(".git/hooks/post-commit").exists());
 }
 
 #[test]

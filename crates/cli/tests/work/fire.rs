@@ -62,7 +62,7 @@ fn an_agent_that_hides_its_work_by_ignore_rules() {
     assert_eq!(line["denial_reason"], "Exceeded max files: 3 > 2");
     let exclude = "mkdir -p .git/info; echo '*' > .git/info/exclude; echo hidden > hidden.txt";
     let line = world.run_one(item("w", exclude));
-    assert_eq!((&line["status"], &line["metrics"]["files_touched"]), (&json!("success"), &json!(1)));
+    assert_eq!(line["denial_reason"], "Denied path: .git/info/exclude");
 }
 
 #[test]

@@ -1,14 +1,19 @@
-//! Delivery to a git branch: one commit per item, made with git's own commands and an index of its own, so that neither the
-//! working tree nor the user's index is touched. Owns the commit; refuses to carry changes that are not committed yet.
+//! Delivery to a git branch: one commit per item, written by a library, so that neither the working tree nor the user's index
+//! is touched and no program is started. Owns the commit; refuses to carry changes that are not committed yet, and a commit
+//! that is not exactly what was tested.
 
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use crealeph_contracts::digest::GitHash;
 use crealeph_workspace::{Change, KeepError, Node, State, TreePath, Workspace};
+use gix_hash::ObjectId;
+use gix_object::tree::EntryKind;
+use gix_object::{Commit, Kind, Write as _};
+use gix_ref::FullName;
 
 use super::engine::{Work, WorkError};
+use super::git::{self, Converter, Entry, Repository, failed, refused};
 use super::run::{Ending, Ran};
 use super::store::HeldBranch;
 
@@ -23,37 +28,54 @@ const MAX_MOVED: usize = 10_000;
 #[derive(Debug)]
 pub(super) struct Branch {
     pub(super) name: String,
-    root: PathBuf,
+    repository: Repository,
+    reference: FullName,
     /// Where the workspace is in the repository, with a slash at its end where it is not the top.
     prefix: String,
-    /// The index that commits are put together in.
-    index: PathBuf,
-    /// The newest commit.
-    tip: GitHash,
-    /// Whether the branch was there when this started, or since.
+    /// The newest commit, and its tree.
+    tip: ObjectId,
+    tree: ObjectId,
+    /// Whether the branch existed when this started, or does since.
     is_there: bool,
 }
 
 /// Whether a branch holds a commit.
-pub(super) fn holds(root: &Path, branch: &str, commit: &str) -> bool {
-    let git = Git { root, index: None };
-    git.run(&["merge-base", "--is-ancestor", commit, &format!("refs/heads/{branch}")], None).is_ok()
+pub(super) fn holds(root: &Path, branch: &str, commit: &str) -> Result<bool, WorkError> {
+    match Repository::open(root)? {
+        Some(repository) => repository.has_in_history(&git::branch_name(branch)?, &git::object_id(commit)?),
+        None => Ok(false),
+    }
 }
 
 impl Branch {
     /// Opens a branch: where it is, or from the current commit.
-    pub(super) fn open(root: &Path, name: &str, index: PathBuf) -> Result<Self, WorkError> {
-        let git = Git { root, index: None };
-        git.run(&["check-ref-format", "--branch", name], None)?;
-        let reference = format!("refs/heads/{name}^{{commit}}");
-        let there = git.run(&["rev-parse", "--verify", "--quiet", &reference], None);
-        let is_there = there.is_ok();
+    pub(super) fn open(root: &Path, name: &str) -> Result<Self, WorkError> {
+        let action = || format!("publish to the branch `{name}`");
+        let reference = git::branch_name(name)?;
+        let repository = Repository::open(root)?
+            .ok_or_else(|| refused(action(), "the workspace is in no git repository; publish to the tree"))?;
+        if let Some(place) = repository.checked_out_in(&reference) {
+            return Err(refused(
+                action(),
+                format!(
+                    "it is checked out in `{}`, whose files would not follow; name another branch and merge it, or publish to the tree",
+                    place.display()
+                ),
+            ));
+        }
+        let there = repository.branch_tip(&reference)?;
         let tip = match there {
-            Ok(tip) => tip,
-            Err(_) => git.run(&["rev-parse", "--verify", "HEAD^{commit}"], None)?,
+            Some(tip) => tip,
+            None => repository
+                .head()?
+                .ok_or_else(|| refused(action(), "the repository has no commit yet; make the first one"))?,
         };
-        let prefix = git.run(&["rev-parse", "--show-prefix"], None)?;
-        Ok(Branch { name: name.to_owned(), root: root.to_owned(), prefix, index, tip: hash(&tip)?, is_there })
+        let tree = repository.tree_of(&tip)?;
+        let inside = repository.place.prefix(root).to_str();
+        let inside = inside.ok_or_else(|| refused(action(), "the workspace's path is not UTF-8"))?;
+        let prefix = if inside.is_empty() { String::new() } else { format!("{inside}/") };
+        let name = name.to_owned();
+        Ok(Branch { name, repository, reference, prefix, tip, tree, is_there: there.is_some() })
     }
 
     /// Makes the commit of an item; the branch does not point to it yet.
@@ -63,48 +85,115 @@ impl Branch {
         ran: &Ran,
         changes: &[Change],
     ) -> Result<Result<GitHash, Ending>, WorkError> {
-        if let Some(ending) = self.carries_other(work, changes)? {
+        self.repository.check_same(work.workspace.path())?;
+        let mut converter = self.converter(changes)?;
+        if let Some(ending) = self.uncommitted(work, changes, &mut converter)? {
             return Ok(Err(ending));
         }
-        let _ = std::fs::remove_file(&self.index);
-        let git = Git { root: &self.root, index: Some(&self.index) };
-        git.run(&["read-tree", self.tip.as_str()], None)?;
-        let mut lines = Vec::new();
-        for change in changes {
-            let path = format!("{}{}", self.prefix, change.path);
-            let line = match &change.after {
-                None => format!("0 {}\t{path}\0", "0".repeat(self.tip.as_str().len())),
+        let objects = &self.repository.objects;
+        let paths: Vec<String> = changes.iter().map(|change| self.path(&change.path)).collect();
+        let mut entries: BTreeMap<&str, Option<Entry>> = BTreeMap::new();
+        for (change, path) in changes.iter().zip(&paths) {
+            let entry = match &change.after {
+                None => None,
                 Some(node) => {
-                    let blob = self.blob(&git, work, change, node, true)?;
-                    format!("{} {blob}\t{path}\0", mode(node))
+                    let bytes = self.content(work, path, node, &mut converter)?;
+                    let id = objects.write_buf(Kind::Blob, &bytes);
+                    let id = id.map_err(|error| failed(format!("write `{path}`"), &error))?;
+                    Some(Entry { mode: mode(node).into(), id })
                 }
             };
-            lines.extend_from_slice(line.as_bytes());
+            entries.insert(path, entry);
         }
-        git.run(&["update-index", "-z", "--index-info"], Some(&lines))?;
-        let tree = git.run(&["write-tree"], None)?;
-        let message = message(ran);
-        let commit =
-            git.run(&["commit-tree", &tree, "-p", self.tip.as_str(), "-F", "-"], Some(message.as_bytes()))?;
-        let _ = std::fs::remove_file(&self.index);
-        Ok(Ok(hash(&commit)?))
+        let tree = git::write_tree(objects, &self.tree, entries.iter().map(|(path, entry)| (*path, *entry)))?;
+        let commit = Commit {
+            tree,
+            parents: [self.tip].into_iter().collect(),
+            author: self.repository.settings.author()?,
+            committer: self.repository.settings.committer()?,
+            encoding: None,
+            message: message(ran).into(),
+            extra_headers: Vec::new(),
+        };
+        let commit = objects.write(&commit).map_err(|error| failed("write the commit", &error))?;
+        match self.difference(&commit, &entries)? {
+            None => Ok(Ok(git::git_hash(&commit)?)),
+            Some(what) => Ok(Err(Ending::Failed(format!(
+                "Conflict: a commit to `{}` would not be what was tested: {what}",
+                self.name
+            )))),
+        }
+    }
+
+    /// Where a commit, read back, is not the tip with exactly these entries.
+    fn difference(
+        &self,
+        commit: &ObjectId,
+        entries: &BTreeMap<&str, Option<Entry>>,
+    ) -> Result<Option<String>, WorkError> {
+        let tree = self.repository.tree_of(commit)?;
+        let objects = &self.repository.objects;
+        let known = git::entries_at(objects, &self.tree, entries.keys().copied())?;
+        let mut expected: BTreeMap<Vec<u8>, Option<Entry>> = BTreeMap::new();
+        for (path, entry) in entries {
+            if known.get(path) != entry.as_ref() {
+                expected.insert(path.as_bytes().to_vec(), *entry);
+            }
+        }
+        // One more shows that there are more.
+        let found = git::tree_changes(objects, &self.tree, &tree, expected.len() + 1);
+        let found = match found {
+            Ok(found) => found,
+            Err(error) => return Ok(Some(error.to_string())),
+        };
+        let both = expected.keys().chain(found.keys());
+        if let Some(path) = both.clone().find(|path| expected.get(*path) != found.get(*path)) {
+            return Ok(Some(format!("`{}` is in the way", String::from_utf8_lossy(path))));
+        }
+        for (path, entry) in &found {
+            let Some(entry) = entry else { continue };
+            let bytes = self.repository.object(&entry.id, Kind::Blob)?;
+            let id = gix_object::compute_hash(git::HASH, Kind::Blob, &bytes);
+            if id.ok() != Some(entry.id) {
+                return Ok(Some(format!("`{}` was not stored as written", String::from_utf8_lossy(path))));
+            }
+        }
+        Ok(None)
     }
 
     /// Points the branch to a commit, unless somebody else has moved it.
     pub(super) fn advance(&mut self, commit: &GitHash) -> Result<(), WorkError> {
-        let git = Git { root: &self.root, index: None };
-        let reference = format!("refs/heads/{}", self.name);
-        let none = "0".repeat(self.tip.as_str().len());
-        let old = if self.is_there { self.tip.as_str() } else { &none };
-        git.run(&["update-ref", "-m", "crealeph work", &reference, commit.as_str(), old], None)?;
-        self.tip = commit.clone();
+        let commit = git::object_id(commit.as_str())?;
+        self.repository.move_branch(&self.reference, self.is_there.then_some(self.tip), commit)?;
+        self.tree = self.repository.tree_of(&commit)?;
+        self.tip = commit;
         self.is_there = true;
         Ok(())
     }
 
-    /// What a change that is held for this branch is written down with.
+    /// What a change that is held for this branch is recorded with.
     pub(super) fn held(&self) -> HeldBranch {
-        HeldBranch { name: self.name.clone(), tip: self.tip.as_str().to_owned() }
+        HeldBranch {
+            name: self.name.clone(),
+            tip: self.tip.to_string(),
+            repository: Some(self.repository.place.shared.clone()),
+        }
+    }
+
+    /// Opens the branch that a change is held for, in the repository that it was held for.
+    pub(super) fn reopen(root: &Path, held: &HeldBranch) -> Result<Self, WorkError> {
+        let branch = Branch::open(root, &held.name)?;
+        match &held.repository {
+            Some(repository) if *repository != branch.repository.place.shared => Err(refused(
+                format!("publish to the branch `{}`", held.name),
+                format!(
+                    "the change is held for the repository `{}`, and the workspace is in `{}` now",
+                    repository.display(),
+                    branch.repository.place.shared.display()
+                ),
+            )),
+            _ => Ok(branch),
+        }
     }
 
     /// What the branch has since a commit and the workspace has not; the contents go into the store.
@@ -114,23 +203,28 @@ impl Branch {
         workspace: &Workspace,
         state: &State,
     ) -> Result<Vec<Change>, WorkError> {
-        let git = Git { root: &self.root, index: None };
-        let listed = git.output(
-            &["diff-tree", "-r", "-z", "--no-renames", "--relative", commit, self.tip.as_str()],
-            None,
-        )?;
-        let text = String::from_utf8_lossy(&listed);
-        let mut fields = text.split('\0');
+        let before = self.repository.tree_of(&git::object_id(commit)?)?;
+        let objects = &self.repository.objects;
+        let found = git::tree_changes(objects, &before, &self.tree, MAX_MOVED).map_err(|error| {
+            refused("merge", format!("{error}; too much changed on `{}`, run again", self.name))
+        })?;
+        let mut listed = Vec::new();
+        for (path, entry) in &found {
+            let Some(inside) = path.strip_prefix(self.prefix.as_bytes()) else { continue };
+            let Some(path) = std::str::from_utf8(inside).ok().and_then(|path| TreePath::parse(path).ok())
+            else {
+                continue;
+            };
+            listed.push((self.path(&path), path, *entry));
+        }
+        let mut converter =
+            Converter::new(&self.repository, &self.tree, listed.iter().map(|(path, ..)| path.as_str()))?;
         let mut moved = Vec::new();
-        while let (Some(told), Some(path)) = (fields.next().filter(|told| !told.is_empty()), fields.next()) {
-            let Ok(path) = TreePath::parse(path) else { continue };
-            let mut told = told.split(' ').skip(1);
-            let (Some(mode), Some(blob)) = (told.next(), told.nth(1)) else { continue };
-            if moved.len() >= MAX_MOVED {
-                let why = format!("more than {MAX_MOVED} files changed on `{}`; run again", self.name);
-                return Err(WorkError::Git { action: "merge".to_owned(), why });
-            }
-            let after = self.node(&git, workspace, &path, mode, blob)?;
+        for (name, path, entry) in listed {
+            let after = match entry {
+                Some(entry) => self.node(workspace, &name, entry, &mut converter)?,
+                None => None,
+            };
             let before = state.get(&path).cloned();
             if before != after {
                 moved.push(Change { path, before, after });
@@ -139,94 +233,101 @@ impl Branch {
         Ok(moved)
     }
 
-    /// A file or link of a commit as it would be in the workspace.
+    /// A file or link of a commit as it would be in the workspace; none for a submodule.
     fn node(
         &self,
-        git: &Git<'_>,
         workspace: &Workspace,
-        path: &TreePath,
-        mode: &str,
-        blob: &str,
+        path: &str,
+        entry: Entry,
+        converter: &mut Converter,
     ) -> Result<Option<Node>, WorkError> {
-        let filters = format!("--path={}{path}", self.prefix);
-        match mode {
-            "120000" => {
-                let target = git.output(&["cat-file", "blob", blob], None)?;
-                let target = String::from_utf8_lossy(&target).into_owned();
-                Ok(Some(Node::Symlink { target: target.into() }))
+        let executable = match entry.mode.kind() {
+            EntryKind::Link => {
+                let target = self.repository.object(&entry.id, Kind::Blob)?;
+                let target = String::from_utf8(target)
+                    .map_err(|error| failed(format!("read the link `{path}`"), &error))?;
+                return Ok(Some(Node::Symlink { target: target.into() }));
             }
-            "100644" | "100755" => {
-                let bytes = git.output(&["cat-file", "--filters", &filters, blob], None)?;
-                let digest = workspace.store().put(&bytes).map_err(KeepError::from)?;
-                let (size_bytes, executable) = (bytes.len() as u64, mode == "100755");
-                Ok(Some(Node::File { digest, size_bytes, executable }))
-            }
-            // Gone, or a submodule.
-            _ => Ok(None),
-        }
+            EntryKind::Blob => false,
+            EntryKind::BlobExecutable => true,
+            EntryKind::Tree | EntryKind::Commit => return Ok(None),
+        };
+        let bytes = converter.to_worktree(path, &self.repository.object(&entry.id, Kind::Blob)?)?;
+        let digest = workspace.store().put(&bytes).map_err(KeepError::from)?;
+        Ok(Some(Node::File { digest, size_bytes: bytes.len() as u64, executable }))
     }
 
     /// Why a commit of these changes would carry what somebody has not committed, if it would.
     pub(super) fn carries_other(&self, work: &Work, changes: &[Change]) -> Result<Option<Ending>, WorkError> {
-        let git = Git { root: &self.root, index: None };
-        for change in changes {
-            if let Some(ending) = self.uncommitted(&git, work, change)? {
-                return Ok(Some(ending));
+        self.repository.check_same(work.workspace.path())?;
+        self.uncommitted(work, changes, &mut self.converter(changes)?)
+    }
+
+    /// A change of a file that is not what the branch has: the commit would carry what somebody has not committed.
+    fn uncommitted(
+        &self,
+        work: &Work,
+        changes: &[Change],
+        converter: &mut Converter,
+    ) -> Result<Option<Ending>, WorkError> {
+        let paths: Vec<String> = changes.iter().map(|change| self.path(&change.path)).collect();
+        let known = git::entries_at(&self.repository.objects, &self.tree, paths.iter().map(String::as_str))?;
+        for (change, path) in changes.iter().zip(&paths) {
+            let before = match &change.before {
+                None => None,
+                Some(node) => {
+                    let bytes = self.content(work, path, node, converter)?;
+                    let id = gix_object::compute_hash(git::HASH, Kind::Blob, &bytes);
+                    Some(id.map_err(|error| failed(format!("hash `{path}`"), &error))?)
+                }
+            };
+            if known.get(path.as_str()).map(|entry| entry.id) != before {
+                return Ok(Some(Ending::Failed(format!(
+                    "Conflict: `{}` is not what the branch `{}` has; commit it first, or publish to the tree",
+                    change.path, self.name
+                ))));
             }
         }
         Ok(None)
     }
 
-    /// A change of a file that is not what the branch has: the commit would carry what somebody has not committed.
-    fn uncommitted(&self, git: &Git<'_>, work: &Work, change: &Change) -> Result<Option<Ending>, WorkError> {
-        let name = format!("{}:{}{}", self.tip.as_str(), self.prefix, change.path);
-        let known = git.run(&["rev-parse", "--verify", "--quiet", &name], None).ok();
-        let before = match &change.before {
-            None => None,
-            Some(node) => Some(self.blob(git, work, change, node, false)?),
-        };
-        Ok((known != before).then(|| {
-            Ending::Failed(format!(
-                "Conflict: `{}` is not what the branch `{}` has; commit it first, or publish to the tree",
-                change.path, self.name
-            ))
-        }))
+    fn converter(&self, changes: &[Change]) -> Result<Converter, WorkError> {
+        let paths: Vec<String> = changes.iter().map(|change| self.path(&change.path)).collect();
+        Converter::new(&self.repository, &self.tree, paths.iter().map(String::as_str))
     }
 
-    /// Git's name of a content, by the filters of its path; written where asked.
-    fn blob(
+    /// A path of the workspace in the repository.
+    fn path(&self, path: &TreePath) -> String {
+        format!("{}{path}", self.prefix)
+    }
+
+    /// A file or link as git keeps it.
+    fn content(
         &self,
-        git: &Git<'_>,
         work: &Work,
-        change: &Change,
+        path: &str,
         node: &Node,
-        is_written: bool,
-    ) -> Result<String, WorkError> {
-        let bytes = match node {
-            Node::Symlink { target } => target.as_bytes().to_vec(),
-            Node::File { digest, .. } => {
-                work.workspace.store().read(digest, MAX_CONTENT_BYTES).map_err(|error| WorkError::Git {
-                    action: format!("commit `{}`", change.path),
-                    why: error.to_string(),
-                })?
-            }
+        converter: &mut Converter,
+    ) -> Result<Vec<u8>, WorkError> {
+        let digest = match node {
+            Node::Symlink { target } => return Ok(target.as_bytes().to_vec()),
+            Node::File { digest, .. } => digest,
         };
-        let path = format!("--path={}{}", self.prefix, change.path);
-        let filters = if matches!(node, Node::Symlink { .. }) { "--no-filters" } else { &path };
-        let mut arguments = vec!["hash-object", "-t", "blob"];
-        if is_written {
-            arguments.push("-w");
-        }
-        arguments.extend([filters, "--stdin"]);
-        git.run(&arguments, Some(&bytes))
+        let bytes = work.workspace.store().read(digest, MAX_CONTENT_BYTES);
+        let bytes = bytes.map_err(|error| failed(format!("commit `{path}`"), &error))?;
+        // What the commit has decides whether mixed line ends are kept.
+        let known = git::entry_at(&self.repository.objects, &self.tree, path)?;
+        let known = known.filter(|entry| entry.mode.is_blob());
+        let known = known.map(|entry| self.repository.object(&entry.id, Kind::Blob)).transpose()?;
+        converter.to_git(path, &bytes, known.as_deref())
     }
 }
 
-fn mode(node: &Node) -> &'static str {
+fn mode(node: &Node) -> EntryKind {
     match node {
-        Node::File { executable: false, .. } => "100644",
-        Node::File { executable: true, .. } => "100755",
-        Node::Symlink { .. } => "120000",
+        Node::File { executable: false, .. } => EntryKind::Blob,
+        Node::File { executable: true, .. } => EntryKind::BlobExecutable,
+        Node::Symlink { .. } => EntryKind::Link,
     }
 }
 
@@ -236,56 +337,4 @@ fn message(ran: &Ran) -> String {
     let subject: String = subject.chars().take(72).collect();
     let body = if description == subject { String::new() } else { format!("{description}\n\n") };
     format!("{subject}\n\n{body}Work-Item: {}\n{TRAILER}: {}\n", ran.item.id, ran.id)
-}
-
-fn hash(text: &str) -> Result<GitHash, WorkError> {
-    GitHash::parse(text)
-        .ok_or_else(|| WorkError::Git { action: "name a commit".to_owned(), why: text.to_owned() })
-}
-
-struct Git<'g> {
-    root: &'g Path,
-    index: Option<&'g Path>,
-}
-
-impl Git<'_> {
-    /// Runs git and gives what it prints, as text and without the line end.
-    fn run(&self, arguments: &[&str], stdin: Option<&[u8]>) -> Result<String, WorkError> {
-        Ok(text(&self.output(arguments, stdin)?))
-    }
-
-    /// Runs git and gives what it prints.
-    fn output(&self, arguments: &[&str], stdin: Option<&[u8]>) -> Result<Vec<u8>, WorkError> {
-        let failed = |why: String| WorkError::Git { action: arguments.join(" "), why };
-        let mut command = Command::new("git");
-        command.arg("-C").arg(self.root).args(arguments);
-        command.env("GIT_TERMINAL_PROMPT", "0").env_remove("GIT_DIR").env_remove("GIT_WORK_TREE");
-        command.env_remove("GIT_INDEX_FILE");
-        if let Some(index) = self.index {
-            command.env("GIT_INDEX_FILE", index);
-        }
-        let names = [("GIT_AUTHOR_NAME", "crealeph"), ("GIT_AUTHOR_EMAIL", "crealeph@localhost")];
-        let has_name = Command::new("git").arg("-C").arg(self.root).args(["config", "user.email"]).output();
-        if !has_name.is_ok_and(|output| output.status.success()) {
-            command.envs(names);
-            command.envs([("GIT_COMMITTER_NAME", "crealeph"), ("GIT_COMMITTER_EMAIL", "crealeph@localhost")]);
-        }
-        command.stdin(if stdin.is_some() { Stdio::piped() } else { Stdio::null() });
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| failed(format!("{error}; install git")))?;
-        if let (Some(bytes), Some(mut pipe)) = (stdin, child.stdin.take()) {
-            let bytes = bytes.to_vec();
-            // Git may print before it has read everything.
-            std::thread::spawn(move || pipe.write_all(&bytes));
-        }
-        let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
-        match output.status.success() {
-            true => Ok(output.stdout),
-            false => Err(failed(text(&output.stderr))),
-        }
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).trim_end_matches(['\n', '\r']).to_owned()
 }

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use crealeph_contracts::RunResult;
 use crealeph_contracts::contract::Valid;
 use crealeph_workspace::{
-    Capsule, Change, HeldId, KeepError, PublishError, Snapshot, State, StoreError, TreePath, ViewChanges,
+    Capsule, CaptureError, Change, HeldId, KeepError, PublishError, Snapshot, State, StoreError, TreePath,
+    ViewChanges,
 };
 
 use super::branch::Branch;
@@ -166,7 +167,7 @@ impl Work {
                 }
                 capsule = match self.captured_again(&capsule, &snapshot, room) {
                     Ok(capsule) => capsule,
-                    Err(why) => return Ok(Err(Ending::Failed(why))),
+                    Err(ending) => return Ok(Err(ending)),
                 };
                 let (tested, ending) = room.test(&ran.item, capsule.changes());
                 ran.tested = tested.or_else(|| ran.tested.take());
@@ -198,9 +199,10 @@ impl Work {
         capsule: &Capsule,
         snapshot: &Snapshot,
         room: &Room<'_>,
-    ) -> Result<Capsule, String> {
+    ) -> Result<Capsule, Ending> {
         let failed = |error: &dyn std::error::Error| {
-            format!("the change could not be applied to the workspace as it is now: {}", with_causes(error))
+            let why = with_causes(error);
+            Ending::Failed(format!("the change could not be applied to the workspace as it is now: {why}"))
         };
         let changes = capsule.changes();
         let there = changes.iter().filter_map(|change| Some((&change.path, change.after.as_ref()?)));
@@ -211,7 +213,10 @@ impl Work {
             gone: changes.iter().filter(|change| change.after.is_none()).map(path).collect(),
             present: changes.iter().filter(|change| change.after.is_some()).map(path).collect(),
         };
-        let captured = self.workspace.capture(snapshot, &seen).map_err(|error| failed(&error));
+        let captured = self.workspace.capture(snapshot, &seen).map_err(|error| match error {
+            CaptureError::Denied(denied) => Ending::Denied(denied.to_string()),
+            error => failed(&error),
+        });
         let _ = std::fs::remove_dir_all(&room.scratch);
         captured
     }
@@ -290,6 +295,12 @@ impl Work {
         Ok(Ok(Concluded::Held(waits)))
     }
 
+    /// Why a change may not be published at all, seen from the state it leads to.
+    pub(super) fn denied(&self, changes: &[Change], after: &State) -> Result<Option<Ending>, WorkError> {
+        let checked = self.workspace.check(changes, after).map_err(PublishError::from)?;
+        Ok(checked.err().map(|denied| Ending::Denied(denied.to_string())))
+    }
+
     /// Keeps the states before and after, makes the commit, writes the outcome and moves the branch.
     pub(super) fn commit_to_branch(
         &self,
@@ -307,6 +318,9 @@ impl Work {
             (Ok(before), Ok(after)) => (before, after),
             (Err(ending), _) | (_, Err(ending)) => return Ok(Err(ending)),
         };
+        if let Some(ending) = self.denied(after.changes(), after.after())? {
+            return Ok(Err(ending));
+        }
         let kept = self
             .workspace
             .keep(before.after())
@@ -380,8 +394,11 @@ pub(super) fn on_merged(ending: Ending) -> Ending {
 
 /// Why nothing was published, as an ending.
 pub(super) fn unpublished(error: &PublishError) -> Ending {
-    let what = if matches!(error, PublishError::Conflict { .. }) { "Conflict: " } else { "" };
-    Ending::Failed(format!("{what}{}", with_causes(error)))
+    match error {
+        PublishError::Denied(denied) => Ending::Denied(denied.to_string()),
+        PublishError::Conflict { .. } => Ending::Failed(format!("Conflict: {}", with_causes(error))),
+        _ => Ending::Failed(with_causes(error)),
+    }
 }
 
 /// Two changes as one, the second on top of the first.

@@ -118,12 +118,12 @@ pub enum WorkError {
         "`{0}` is part of the workspace's state, and every run writes to it; move it to `.crealeph`, or ignore it with `.gitignore`"
     )]
     PrivateInside(String),
-    /// Git did not do what was asked.
-    #[error("git could not {action}: {why}")]
+    /// The git repository cannot be used.
+    #[error("cannot {action}: {why}")]
     Git {
-        /// What was asked.
+        /// What was to be done.
         action: String,
-        /// What it said.
+        /// Why it cannot be done.
         why: String,
     },
     /// The system's random source failed.
@@ -284,7 +284,7 @@ impl Work {
         let history = self.runs.history()?;
         // Whether a publish was complete must be known before recovering clears it away.
         for (run, (publish, finished)) in &history.prepared {
-            if self.is_landed(publish) {
+            if self.is_landed(publish)? {
                 locked.add(&Event::Finished(Box::new(finished.clone())))?;
                 recovered.completed.push(run.clone());
             }
@@ -316,10 +316,10 @@ impl Work {
     }
 
     /// Whether the change of a run that was about to land is where it was to be.
-    fn is_landed(&self, publish: &str) -> bool {
+    fn is_landed(&self, publish: &str) -> Result<bool, WorkError> {
         match publish.strip_prefix("branch:").and_then(|rest| rest.rsplit_once(':')) {
             Some((branch, commit)) => super::branch::holds(self.workspace.path(), branch, commit),
-            None => self.workspace.was_published(&HeldId::new(publish)),
+            None => Ok(self.workspace.was_published(&HeldId::new(publish))),
         }
     }
 

@@ -142,6 +142,10 @@ impl Work {
         let room = self.room(agent, &ran.id, &|_| ())?;
         let before = held.before();
         let snapshot = self.workspace.snapshot()?;
+        // It may have been held by a version with other rules.
+        if let Some(ending) = self.denied(&changes, &self.workspace.kept(held.after())?)? {
+            return Ok(Err(ending));
+        }
         if let Some(branch) = &waiting.branch {
             drop(held);
             ran.before = before.digest();
@@ -200,8 +204,7 @@ impl Work {
         held: &HeldBranch,
         (snapshot, changes): (Snapshot, &[Change]),
     ) -> Result<Result<Concluded, Ending>, WorkError> {
-        let index = self.runs.scratch("index");
-        let mut branch = Branch::open(self.workspace.path(), &held.name, index)?;
+        let mut branch = Branch::reopen(self.workspace.path(), held)?;
         if let Some(ending) = conflict(changes, &snapshot, &BTreeMap::new()) {
             return Ok(Err(ending));
         }

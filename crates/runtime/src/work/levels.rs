@@ -142,16 +142,16 @@ impl Work {
         for level in &plan.levels {
             self.check_overlap(level, &by_id)?;
         }
+        let delivery = match &options.publish {
+            Publish::Tree => Delivery::Tree,
+            Publish::Branch(name) => Delivery::Branch(Branch::open(root, name)?),
+        };
         let batch = batch_of(items, options);
         let is_resumed = history.open.contains(&batch);
         if !is_resumed {
             let at = super::now().as_str().to_owned();
             self.runs.lock()?.add(&Event::Began { batch: batch.clone(), at })?;
         }
-        let delivery = match &options.publish {
-            Publish::Tree => Delivery::Tree,
-            Publish::Branch(name) => Delivery::Branch(Branch::open(root, name, self.runs.scratch("index"))?),
-        };
         let merging = Merging {
             delivery,
             is_held: options.is_held,

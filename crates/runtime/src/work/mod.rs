@@ -7,6 +7,7 @@ mod config;
 mod confine;
 mod counts;
 mod engine;
+mod git;
 mod guard;
 mod hold;
 mod inspect;

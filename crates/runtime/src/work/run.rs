@@ -245,7 +245,9 @@ impl Room<'_> {
         let seen =
             ViewChanges { folder: view.content(Path::new("")), gone: list(gone), present: list(present) };
         let capsule = match self.workspace.capture(base.snapshot, &seen) {
-            Err(error @ CaptureError::Refused(_)) => return Err(Ending::Denied(error.to_string())),
+            Err(error @ (CaptureError::Refused(_) | CaptureError::Denied(_))) => {
+                return Err(Ending::Denied(error.to_string()));
+            }
             captured => captured.map_err(|error| failed(&error))?,
         };
         let own = own_changes(&capsule, base);

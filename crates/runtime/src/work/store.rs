@@ -61,6 +61,9 @@ pub(super) struct HeldBranch {
     pub(super) name: String,
     /// The commit that it was at when the change was held.
     pub(super) tip: String,
+    /// The git folder of its repository; absent in journals of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) repository: Option<PathBuf>,
 }
 
 /// How a run ended.

@@ -1,5 +1,5 @@
-//! Which files git tracks. Owns finding the repository a folder belongs to and reading its index; refuses to guess from
-//! an index it cannot read. Nothing in `.git` is ever written.
+//! Where the repository around a folder is, and which files git tracks. Owns finding the repository and reading its index;
+//! refuses to guess from an index it cannot read. Nothing in `.git` is ever written.
 
 mod bitmap;
 mod index;
@@ -23,7 +23,7 @@ const MAX_SMALL_BYTES: u64 = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
     /// A file of git's cannot be read.
-    #[error("cannot read git's `{}`; mend its permissions or the repository", .path.display())]
+    #[error("cannot read git's `{}`; fix its permissions or the repository", .path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -50,7 +50,7 @@ pub(crate) struct Tracked {
 impl Tracked {
     /// What the repository in `folder` tracks, if one is there. `prefix` is where the folder lies in the workspace.
     pub(crate) fn in_folder(folder: &Path, prefix: &str) -> Result<Option<Self>, GitError> {
-        let Some(git) = git_folder(folder)? else { return Ok(None) };
+        let Some(git) = GitRepository::at(folder)? else { return Ok(None) };
         let prefix = if prefix.is_empty() { String::new() } else { join(prefix, "") };
         let mut paths = Paths::default();
         entries(&git)?.iter().for_each(|path| paths.push(&[prefix.as_bytes(), path]));
@@ -59,23 +59,17 @@ impl Tracked {
 
     /// What the repository around a workspace tracks in it: the workspace's own, or one further up.
     pub(crate) fn around(workspace: &Path) -> Result<Self, GitError> {
-        for folder in workspace.ancestors() {
-            let Some(git) = git_folder(folder)? else { continue };
-            let inner = workspace.strip_prefix(folder).unwrap_or(Path::new(""));
-            let mut prefix = inner.as_os_str().as_bytes().to_vec();
-            if !prefix.is_empty() {
-                prefix.push(b'/');
-            }
-            let all = entries(&git)?;
-            if prefix.is_empty() {
-                return Ok(Tracked { paths: all.sorted() });
-            }
-            let mut paths = Paths::default();
-            let within = all.iter().filter_map(|path| path.strip_prefix(prefix.as_slice()));
-            within.for_each(|path| paths.push(&[path]));
-            return Ok(Tracked { paths: paths.sorted() });
+        let Some(repository) = GitRepository::around(workspace)? else { return Ok(Tracked::default()) };
+        let mut prefix = repository.prefix(workspace).as_os_str().as_bytes().to_vec();
+        let all = entries(&repository)?;
+        if prefix.is_empty() {
+            return Ok(Tracked { paths: all.sorted() });
         }
-        Ok(Tracked::default())
+        prefix.push(b'/');
+        let mut paths = Paths::default();
+        let within = all.iter().filter_map(|path| path.strip_prefix(prefix.as_slice()));
+        within.for_each(|path| paths.push(&[path]));
+        Ok(Tracked { paths: paths.sorted() })
     }
 
     /// Whether this very path is tracked.
@@ -97,39 +91,63 @@ impl Tracked {
     }
 }
 
-/// Where a repository keeps its own files.
-struct GitFolder {
-    /// Of this working tree.
-    own: PathBuf,
-    /// Shared by all working trees of the repository.
-    shared: PathBuf,
+/// Where a git repository is. Found by the name `.git` alone, from a folder upwards: neither the environment nor a folder
+/// that only looks like a repository (a bare one) counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GitRepository {
+    /// The folder that `.git` is in.
+    pub work_tree: PathBuf,
+    /// The git folder of this working tree.
+    pub own: PathBuf,
+    /// The git folder that all working trees of the repository share.
+    pub shared: PathBuf,
 }
 
-/// The git folder of the repository whose root this folder is: `.git` itself, or what a `.git` file points to.
-fn git_folder(folder: &Path) -> Result<Option<GitFolder>, GitError> {
-    let git = folder.join(GIT);
-    let Ok(metadata) = fs::metadata(&git) else { return Ok(None) };
-    let own = if metadata.is_dir() {
-        git
-    } else {
-        let Some(pointer) = small_file(&git)? else { return Ok(None) };
-        match pointer.strip_prefix("gitdir: ") {
-            Some(target) => folder.join(target.trim_end_matches(['\n', '\r'])),
-            None => return Ok(None),
+impl GitRepository {
+    /// The repository that a folder belongs to: its own, or one further up.
+    ///
+    /// # Errors
+    /// When a `.git` file or what it points to cannot be read.
+    pub fn around(folder: &Path) -> Result<Option<Self>, GitError> {
+        for above in folder.ancestors() {
+            if let Some(found) = GitRepository::at(above)? {
+                return Ok(Some(found));
+            }
         }
-    };
-    if fs::symlink_metadata(own.join("HEAD")).is_err() {
-        return Ok(None);
+        Ok(None)
     }
-    let shared = match small_file(&own.join("commondir"))? {
-        Some(shared) => own.join(shared.trim_end_matches(['\n', '\r'])),
-        None => own.clone(),
-    };
-    Ok(Some(GitFolder { own, shared }))
+
+    /// The repository whose root this folder is: its `.git` is the git folder, or a file that points to one.
+    fn at(folder: &Path) -> Result<Option<Self>, GitError> {
+        let git = folder.join(GIT);
+        let Ok(metadata) = fs::metadata(&git) else { return Ok(None) };
+        let own = if metadata.is_dir() {
+            git
+        } else {
+            let Some(pointer) = small_file(&git)? else { return Ok(None) };
+            match pointer.strip_prefix("gitdir: ") {
+                Some(target) => folder.join(target.trim_end_matches(['\n', '\r'])),
+                None => return Ok(None),
+            }
+        };
+        if fs::symlink_metadata(own.join("HEAD")).is_err() {
+            return Ok(None);
+        }
+        let shared = match small_file(&own.join("commondir"))? {
+            Some(shared) => own.join(shared.trim_end_matches(['\n', '\r'])),
+            None => own.clone(),
+        };
+        Ok(Some(GitRepository { work_tree: folder.to_owned(), own, shared }))
+    }
+
+    /// Where a folder of the working tree is in it; empty for its root.
+    pub fn prefix<'f>(&self, folder: &'f Path) -> &'f Path {
+        folder.strip_prefix(&self.work_tree).unwrap_or(Path::new(""))
+    }
 }
 
 /// The paths in a repository's index, those of a shared index included.
-fn entries(git: &GitFolder) -> Result<Paths, GitError> {
+fn entries(git: &GitRepository) -> Result<Paths, GitError> {
     let digest_bytes = digest_bytes(git)?;
     let path = git.own.join("index");
     let Some(bytes) = whole_file(&path, MAX_INDEX_BYTES)? else { return Ok(Paths::default()) };
@@ -152,7 +170,7 @@ fn entries(git: &GitFolder) -> Result<Paths, GitError> {
 }
 
 /// How many bytes an object's id has in this repository.
-fn digest_bytes(git: &GitFolder) -> Result<usize, GitError> {
+fn digest_bytes(git: &GitRepository) -> Result<usize, GitError> {
     let config = small_file(&git.shared.join("config"))?.unwrap_or_default();
     let is_sha256 = config.lines().any(|line| {
         let setting: String = line.chars().filter(|c| !c.is_whitespace()).collect();
@@ -221,7 +239,7 @@ mod tests {
         let tree = place.path().join("w");
         fs::create_dir(&tree).unwrap();
         fs::write(tree.join(".git"), "gitdir: ../main/.git/worktrees/w\n").unwrap();
-        let git = git_folder(&tree).unwrap().unwrap();
+        let git = GitRepository::at(&tree).unwrap().unwrap();
         assert_eq!(git.own, tree.join("../main/.git/worktrees/w"));
         assert_eq!(digest_bytes(&git).unwrap(), 32);
         assert!(Tracked::in_folder(&tree, "").unwrap().is_some_and(|tracked| tracked.paths.get(0).is_none()));

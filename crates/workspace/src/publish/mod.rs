@@ -24,7 +24,9 @@ use std::path::PathBuf;
 use crate::capsule::Capsule;
 use crate::change::Change;
 use crate::control::{ControlError, Lock};
+use crate::denied::DeniedPath;
 use crate::rooted::Root;
+use crate::scan::ScanError;
 use crate::state::StateHash;
 use crate::store::StoreError;
 use crate::workspace::Workspace;
@@ -47,6 +49,12 @@ pub enum PublishError {
         /// What somebody wrote at that very moment.
         kept: Vec<Kept>,
     },
+    /// The change touches what no run may change.
+    #[error(transparent)]
+    Denied(#[from] DeniedPath),
+    /// What decides whether the change may be published cannot be read.
+    #[error(transparent)]
+    Scan(#[from] ScanError),
     /// Where a file or folder is to be, something is that is ignored, or that somebody else put there.
     #[error(
         "`{wanted}` cannot be made: `{path}` is in the way, is no part of the change and stays; move it away"
@@ -144,8 +152,9 @@ impl Workspace {
     /// Prepares a change: its contents are staged and its plan is written down, durably. The workspace is not touched.
     ///
     /// # Errors
-    /// When a content is missing, or something cannot be written.
+    /// When the change is denied, a content is missing, or something cannot be written.
     pub fn prepare(&self, capsule: &Capsule) -> Result<Prepared<'_>, PublishError> {
+        self.check(capsule.changes(), capsule.after())??;
         let lock = self.control.lock_to_publish()?;
         let journal = Journal::create(&self.control, &lock)?;
         drop(lock);

@@ -102,18 +102,110 @@ fn ignored_changes_are_discarded_and_counted() {
 fn what_is_written_to_git_is_discarded_and_told() {
     let place = Place::with(&[("a", "1"), (".git/HEAD", "x"), (".git/config", "x"), ("sub/.git", "x")]);
     let capsule = captured(&place, |view| {
-        view.place.write(".git/config", "evil");
-        view.place.write(".git/hooks/pre-commit", "evil");
+        view.place.write(".git/index", "new");
+        view.place.write(".git/objects/ab/cd", "new");
         view.remove("sub/.git");
-        view.place.write("d/.git/HEAD", "evil");
     })
     .unwrap();
     expect(&capsule, &[]);
     let outside = capsule.discarded().outside.join(" ");
-    for path in [".git/config", ".git/hooks/pre-commit", "sub/.git", "d/.git/HEAD"] {
+    for path in [".git/index", ".git/objects/ab/cd", "sub/.git"] {
         assert!(outside.contains(path), "{path} in {outside}");
     }
     assert_eq!(capsule.after().hash(), capsule.before());
+}
+
+/// A file or link that a run leaves, and the denial.
+#[test]
+fn what_programs_outside_would_read_as_their_own_is_denied() {
+    let written: [(&str, &str); 20] = [
+        (".git/config", ".git/config"),
+        (".git/hooks/pre-commit", ".git/hooks/pre-commit"),
+        ("sub/.git", "sub/.git"),
+        ("d/.git/HEAD", "d/.git (git would take it for a repository)"),
+        ("d/.git", "d/.git (git would take it for a repository)"),
+        (".GIT/config", ".GIT/config (it may be read as `.git`)"),
+        ("d/git~1/x", "d/git~1/x (it may be read as `.git`)"),
+        (".git./x", ".git./x (it may be read as `.git`)"),
+        (".g\u{200c}it/x", ".g\u{200c}it/x (it may be read as `.git`)"),
+        ("a\\b", "a\\b (a new name must not hold a backslash)"),
+        ("d/.Crealeph/x", "d/.Crealeph/x (it may be read as `.crealeph`)"),
+        (".hg/hgrc", ".hg/hgrc"),
+        ("d/.svn/wc.db", "d/.svn/wc.db"),
+        (".JJ/x", ".JJ/x (it may be read as `.jj`)"),
+        ("GITMOD~1", "GITMOD~1 (it may be read as `.gitmodules`)"),
+        ("bare/HEAD", "bare/HEAD (git would take `bare` for a bare repository)"),
+        ("almost/refs/x", "almost/refs/x (git would take `almost` for a bare repository)"),
+        ("common/head", "common/head (git would take `common` for a bare repository)"),
+        ("real/config", "real/config"),
+        ("real/hooks/x", "real/hooks/x"),
+    ];
+    let place = Place::with(&[
+        ("a", "1"),
+        ("sub/.git", "gitdir: ../real\n"),
+        ("bare/refs/x", "1"),
+        ("bare/objects/x", "1"),
+        ("almost/HEAD", "1"),
+        ("common/commondir", "../bare"),
+        ("real/HEAD", "ref: refs/heads/main\n"),
+        (".gitignore", "built\n"),
+    ]);
+    std::fs::create_dir(place.at("almost/objects")).unwrap();
+    std::fs::create_dir(place.at(".git")).unwrap();
+    for (path, reason) in written {
+        if path.starts_with("real/") {
+            std::fs::remove_dir(place.at(".git")).unwrap();
+            place.write(".git", "gitdir: real\n");
+        }
+        let denied = captured(&place, |view| view.place.write(path, "evil")).unwrap_err();
+        assert_eq!(denied.to_string(), format!("Denied path: {reason}"), "{path:?}");
+        if path.starts_with("real/") {
+            std::fs::remove_file(place.at(".git")).unwrap();
+            std::fs::create_dir(place.at(".git")).unwrap();
+        }
+    }
+    let built = captured(&place, |view| view.place.write("built/dependency/.git/HEAD", "x")).unwrap();
+    expect(&built, &[]);
+}
+
+#[test]
+fn a_link_into_a_guarded_folder_is_denied_however_it_gets_there() {
+    let place = Place::with(&[("a", "1"), (".git/HEAD", "x"), ("d/e/f", "1"), (".gitignore", "ignored\n")]);
+    place.link("own", ".git");
+    place.link("ignored", ".git/hooks");
+    for (path, target) in [
+        ("l", ".git"),
+        ("l", "./.git/hooks/pre-commit"),
+        ("d/l", "../.git/config"),
+        ("d/e/l", "../..//.GIT"),
+        ("l", "own/hooks"),
+        ("l", "ignored"),
+        ("l", ".crealeph/runs"),
+        ("l", ".hg"),
+        ("l", "git~1"),
+        (".gitmodules", "a"),
+        ("d/.gitattributes", "e/f"),
+    ] {
+        let denied = captured(&place, |view| {
+            view.place.link(path, target);
+        });
+        let denied = denied.unwrap_err().to_string();
+        assert!(denied.starts_with(&format!("Denied path: {path} (")), "{path} -> {target}: {denied}");
+    }
+    // Through two links that are both new. A circle leads nowhere.
+    let two = |one: &str, other: &str| {
+        captured(&place, |view| {
+            view.place.link("m", one);
+            view.place.link("n", other);
+        })
+    };
+    assert!(two("n", "own").unwrap_err().to_string().starts_with("Denied path: m ("));
+    assert!(two("n", "m").is_ok());
+    let fine = captured(&place, |view| {
+        view.place.link("d/e/l", "../../a");
+        view.place.link("gitk", "d/e");
+    });
+    expect(&fine.unwrap(), &[("d/e/l", ChangeKind::Created), ("gitk", ChangeKind::Created)]);
 }
 
 #[test]

@@ -403,7 +403,7 @@ fn deep_and_long_and_odd_names() {
     let long = "n".repeat(255);
     let deep = vec!["d"; 100].join("/");
     let names =
-        [format!("{deep}/file"), long.clone(), format!("{long}/{long}"), "\u{1f600} \"'\\\n".to_owned()];
+        [format!("{deep}/file"), long.clone(), format!("{long}/{long}"), "\u{1f600} \"'\n".to_owned()];
     let [first, _, third, fourth] = &names;
     publish(&place, |view| [first, third, fourth].iter().for_each(|name| view.place.write(name, "x")));
     publish(&place, |view| {

@@ -51,7 +51,7 @@ const ERRORS: &[(&str, &str)] = &[
     ),
     ("bad_run", "a run cannot be replayed from what was given"),
     ("receipt", "a receipt could not be made or signed"),
-    ("git", "git could not be asked or did not do what was wanted"),
+    ("git", "the git repository cannot be used for what was asked"),
     ("several_robots", "the items are bound to several robots; run each robot's by themselves"),
     ("policy", "the policy of the robot that the work is bound to does not allow it"),
     ("several_robots", "work items of one run come from plans for several robots; run them apart"),

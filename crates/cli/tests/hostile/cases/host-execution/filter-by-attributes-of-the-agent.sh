@@ -1,0 +1,12 @@
+# class: host-execution
+# about: the agent itself says that its files go through a filter which is a program in the tree
+# before: broke
+git config filter.up.clean "sh ./clean.sh"
+agent_runs "echo 'echo clean >$OUT/pwned; cat' >clean.sh; mkdir new; echo '* filter=up' >new/.gitattributes
+    echo x >new/x" --publish branch:agents/x
+landed
+git show agents/x:new/x | grep -qx x || broken "the file is not on the branch"
+safe
+agent_runs 'mkdir -p new; echo z >new/z' --publish branch:agents/x
+safe
+refused 'new/z' 'filter=up'

@@ -1,0 +1,12 @@
+# class: host-execution
+# about: the repository belongs to somebody else, with hooks of theirs
+# users: root
+# Only root can give a folder away.
+# before: held
+printf '#!/bin/sh\necho hook >%s/pwned\n' "$OUT" >.git/hooks/reference-transaction
+chmod +x .git/hooks/reference-transaction
+chown -R 65533:65533 .git
+agent_runs 'echo y >>src/b.txt' --publish branch:agents/x
+safe
+test "$code" -ne 0 || broken "it was written to a repository of somebody else"
+grep -q "belongs to another user\|dubious ownership" "$SCENE/err" || broken "no word about the owner"

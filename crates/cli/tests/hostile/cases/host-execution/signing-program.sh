@@ -1,0 +1,12 @@
+# class: host-execution
+# about: the repository signs commits with a program in the tree
+# before: held
+git config commit.gpgSign true
+git config gpg.program "$WS/tool"
+git config gpg.format openpgp
+git config user.signingKey ana
+agent_runs "$(payload tool)"
+landed
+agent_runs 'echo y >>src/b.txt' --publish branch:agents/x
+landed
+safe

@@ -1,0 +1,6 @@
+# class: repository-forgery
+# about: a link into the git folder that waits for a person
+# before: broke
+agent_runs 'ln -s .git/hooks tools; echo x >>a.txt' --hold
+denied tools
+test -z "$(crealeph work status | jq -r 'select(.status == "held").run')" || broken "it waits for approval"
