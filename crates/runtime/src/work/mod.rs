@@ -17,6 +17,7 @@ mod outcome;
 mod paths;
 mod presets;
 mod prompt;
+mod protect;
 pub mod receipt;
 pub mod replay;
 mod run;

@@ -85,6 +85,7 @@ impl Place {
             ledger,
             keys: settled.keys,
             private,
+            sources: settled.configuration.named_files().into_iter().map(|file| file.path).collect(),
             tenant: settled.tenant,
         };
         Ok(Work::open(setup)?)
