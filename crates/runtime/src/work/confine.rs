@@ -143,16 +143,38 @@ pub(super) fn hidden(workspace: &Workspace, hide: &Hide, private: &[PathBuf]) ->
 }
 
 /// The git directory that a `.git` file leads to, and the one it shares, where they lie outside the workspace: worktrees
-/// and submodules need them to be readable.
+/// and submodules need them to be readable. They count only where they lead back here: a `.git` file is a text that anyone
+/// can write, and could name another repository, or no repository at all.
 fn git_directories(workspace: &Path) -> Vec<PathBuf> {
     let own = std::fs::read_to_string(workspace.join(GIT)).ok();
     let own = own.as_deref().and_then(|text| text.strip_prefix("gitdir:"));
     let Some(own) = own.map(|path| absolute(workspace, path.trim())) else { return Vec::new() };
+    let Ok(own) = own.canonicalize() else { return Vec::new() };
     let common = std::fs::read_to_string(own.join("commondir")).ok();
-    let common = common.map(|path| absolute(&own, path.trim()));
+    let common = common.and_then(|path| absolute(&own, path.trim()).canonicalize().ok());
+    let is_ours = match &common {
+        Some(common) => own.parent() == Some(&common.join("worktrees")) && leads_back(&own, "gitdir", workspace),
+        None => leads_back(&own, "config", workspace),
+    };
+    if !is_ours {
+        return Vec::new();
+    }
     let mut found: Vec<PathBuf> = common.into_iter().chain([own]).filter(|path| path.is_dir()).collect();
     found.retain(|path| !path.starts_with(workspace));
     found
+}
+
+/// Whether a git directory names this working tree: a worktree's in its file `gitdir`, a submodule's in its configuration.
+fn leads_back(own: &Path, file: &str, workspace: &Path) -> bool {
+    let Ok(text) = std::fs::read_to_string(own.join(file)) else { return false };
+    let named = match file {
+        "config" => text.lines().find_map(|line| {
+            line.trim_start().strip_prefix("worktree")?.trim_start().strip_prefix('=').map(str::trim)
+        }),
+        _ => text.trim().strip_suffix("/.git"),
+    };
+    let tree = named.and_then(|path| absolute(own, path.trim_matches('"')).canonicalize().ok());
+    tree.is_some_and(|tree| tree == workspace)
 }
 
 /// The variables by which a command finds what it was given.

@@ -31,6 +31,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crealeph_contracts::instant::{Instant, Timestamp};
 
+pub(crate) use config::HIDDEN;
+
 pub use clean::{Freed, Recent};
 pub use config::{WorkAgent, WorkConfig};
 pub use engine::{Recovered, Setup, Work, WorkError};
