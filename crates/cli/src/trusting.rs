@@ -29,7 +29,7 @@ pub(crate) enum Uses {
 
 /// A configuration, and what this user accepted of it.
 pub(crate) struct Judged {
-    /// Its real path.
+    /// Where it is, its folder's links followed.
     pub(crate) path: PathBuf,
     pub(crate) set: GrantSet,
     pub(crate) widening: Widening,
@@ -41,9 +41,8 @@ pub(crate) struct Judged {
 impl Judged {
     /// Compares a configuration with what was accepted; nothing where no file was read.
     pub(crate) fn of(configuration: &Configuration, workspace: Option<&Path>) -> Result<Option<Self>, Failure> {
-        let Some(path) = configuration.absolute_path() else { return Ok(None) };
-        let real = path.canonicalize();
-        let path = real.map_err(|source| Failure::Unreadable { path: path.clone(), source })?;
+        // A link to a configuration that is trusted elsewhere has other folders around it.
+        let Some(path) = configuration.real_path() else { return Ok(None) };
         let set = GrantSet::of(configuration, workspace)?;
         let store = TrustStore::open(&user_state::needed()?)?;
         let accepted = store.accepted(&path)?;

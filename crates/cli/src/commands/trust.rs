@@ -76,10 +76,11 @@ impl Trust {
             }
             (_, true, false) => self.adopt(output),
             (_, false, true) => {
-                let path = self.path.join(FILE);
-                let path = real(if self.path.is_dir() { &path } else { &self.path })
-                    // One that is gone can be taken back, too.
-                    .or_else(|_| std::path::absolute(&self.path).map_err(Failure::Output))?;
+                // One that is gone can be taken back, too.
+                let path = if self.path.is_dir() { self.path.join(FILE) } else { self.path };
+                let path = std::path::absolute(path).map_err(Failure::Output)?;
+                let folder = user_state::real(path.parent().unwrap_or(&path));
+                let path = folder.join(path.file_name().unwrap_or_default());
                 Ok(revoked(TrustStore::open(&user_state::needed()?)?.revoke(&path)?, &path))
             }
             (_, false, false) => self.accept(is_json, output),

@@ -134,6 +134,17 @@ impl Configuration {
         self.is_read.then(|| absolute(&here, &self.path.to_string_lossy()))
     }
 
+    /// The file in its folder's real path; it may itself be a link. Nothing where no file was read.
+    pub fn real_path(&self) -> Option<PathBuf> {
+        Some(self.folder.join(self.absolute_path()?.file_name()?))
+    }
+
+    /// What the file is a link to, if it is one.
+    pub fn linked_to(&self) -> Option<PathBuf> {
+        let path = self.real_path()?;
+        path.canonicalize().ok().filter(|real| *real != path)
+    }
+
     /// The folder that relative paths start from, in full.
     pub fn folder(&self) -> &Path {
         &self.folder

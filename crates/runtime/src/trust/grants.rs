@@ -41,6 +41,7 @@ const LIMITS: &[(&str, u64, u64)] = &[
 ];
 /// Bounds that hold only where they are written.
 const SPENDING: &[&str] = &["max_cost", "max_tokens"];
+const CONTENT: &str = "content";
 /// How a key is shown.
 const WORDS: &[(&str, &str)] = &[
     ("base_url", "calls"),
@@ -95,6 +96,11 @@ impl Grant {
     /// The thing or the bound, as it is written. Text that somebody else wrote.
     pub fn shown(&self) -> String {
         match self.amount {
+            // Enough of a digest to tell two apart by eye.
+            None if self.what == CONTENT => {
+                let (path, digest) = self.value.rsplit_once(' ').unwrap_or((&self.value, ""));
+                format!("{path} {}", digest.get(..12).unwrap_or(digest))
+            }
             None => self.value.clone(),
             Some(amount) if SPENDING.contains(&self.what.as_str()) => (amount as f64 / 1000.0).to_string(),
             Some(amount) => amount.to_string(),
@@ -172,6 +178,9 @@ impl GrantSet {
             }
         }
         set.scripts(configuration, workspace)?;
+        if let Some(real) = configuration.linked_to().filter(|_| !set.is_empty()) {
+            set.add(Part::Ledger, "configuration", "is a link to", real.display().to_string());
+        }
         Ok(set)
     }
 
@@ -315,7 +324,7 @@ impl GrantSet {
             }
             let digest = digest(&real)?;
             let shown = file.path.strip_prefix(configuration.folder()).unwrap_or(&file.path);
-            self.add(Part::Agents, "scripts", "content", format!("{} ({digest})", shown.display()));
+            self.add(Part::Agents, "scripts", CONTENT, format!("{} {digest}", shown.display()));
         }
         Ok(())
     }
