@@ -12,10 +12,12 @@ use crealeph_runtime::builder::BuildError;
 use crealeph_runtime::configuration::{ConfigError, RulesFileError};
 use crealeph_runtime::review::VerdictError;
 use crealeph_runtime::robot::StatusError;
+use crealeph_runtime::trust::{GrantError, TrustStoreError};
 use crealeph_runtime::work::receipt::SignerError;
 use crealeph_runtime::work::replay::ReplayError;
 use crealeph_runtime::work::{RunsError, TasksError, WorkError};
 use crealeph_sandbox::SandboxError;
+use crealeph_workspace::OwnershipError;
 
 use crate::interrupt::INTERRUPTED;
 use crate::page::Page;
@@ -153,6 +155,27 @@ pub(crate) enum Failure {
         "`{0}` in CREALEPH_OUTPUT is not known; say `text` for a person or `json` for a program, or unset it"
     )]
     BadReader(String),
+    #[error(
+        "{what}\nnothing was done; if you trust it, run `{command}` and look, or in a script `{command} --yes`"
+    )]
+    Untrusted { what: String, command: String },
+    #[error("`{}` is not trusted, and nothing was done", .0.display())]
+    Declined(PathBuf),
+    #[error("nobody can be asked here; if you trust it, run `{0}`")]
+    NobodyToAsk(String),
+    #[error("there is no place for your own state, since neither XDG_STATE_HOME nor HOME is an absolute path; set one")]
+    NoUserState,
+    #[error(
+        "your state directory `{}` lies in the workspace `{}`, where agents work; set XDG_STATE_HOME to a folder elsewhere",
+        .state.display(), .workspace.display()
+    )]
+    StateInside { state: PathBuf, workspace: PathBuf },
+    #[error(transparent)]
+    Ownership(#[from] OwnershipError),
+    #[error(transparent)]
+    TrustStore(#[from] TrustStoreError),
+    #[error(transparent)]
+    Grants(#[from] GrantError),
     /// The arguments, told by their parser.
     #[error("{0}")]
     Usage(String),
@@ -238,6 +261,11 @@ impl Failure {
             Failure::Demo { .. } => "demo_failed",
             Failure::NoProgram(_) => "no_program",
             Failure::NoName => "bad_name",
+            Failure::Untrusted { .. } | Failure::Declined(_) | Failure::NobodyToAsk(_) => "untrusted",
+            Failure::NoUserState | Failure::StateInside { .. } | Failure::TrustStore(_) => "user_state",
+            Failure::Ownership(OwnershipError::Io { .. } | OwnershipError::Git(_)) => "workspace",
+            Failure::Ownership(_) => "foreign_state",
+            Failure::Grants(_) => "bad_configuration",
             Failure::Output(_) => "output",
         }
     }

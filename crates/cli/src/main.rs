@@ -5,9 +5,12 @@ mod failure;
 mod input;
 mod interrupt;
 mod output;
+mod own;
 mod page;
 mod progress;
 mod render;
+mod trusting;
+mod user_state;
 
 use std::process::ExitCode;
 

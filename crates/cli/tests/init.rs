@@ -8,8 +8,11 @@ use std::process::Command;
 fn run(folder: &Path, line: &str) -> (i32, String, String) {
     let programs = Path::new(env!("CARGO_BIN_EXE_crealeph")).parent().unwrap();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
-    let output =
-        Command::new("sh").args(["-c", line]).current_dir(folder).env("PATH", path).output().unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", line]).current_dir(folder).env("PATH", path);
+    // Nothing is trusted beforehand: a newcomer is asked nothing.
+    command.env("XDG_STATE_HOME", folder.join(".state")).env_remove("CREALEPH_TRUST");
+    let output = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }

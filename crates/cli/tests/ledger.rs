@@ -38,6 +38,7 @@ impl Scratch {
         let mut command = Command::new(env!("CARGO_BIN_EXE_crealeph"));
         command.arg("ledger").args(args).current_dir(&self.0);
         command.env_remove("CREALEPH_LEDGER").env_remove("CREALEPH_TENANT").env_remove("CREALEPH_KEYS");
+        command.env("XDG_STATE_HOME", self.0.join("state")).env("CREALEPH_TRUST", "1");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

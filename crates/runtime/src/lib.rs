@@ -6,4 +6,5 @@ pub mod builder;
 pub mod configuration;
 pub mod review;
 pub mod robot;
+pub mod trust;
 pub mod work;

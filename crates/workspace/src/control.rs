@@ -16,11 +16,13 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use rustix::fs::OFlags;
 
 use crate::git::objects::{GitObjects, References};
 use crate::path::CONTROL;
@@ -135,8 +137,7 @@ impl Control {
 
     fn lock(&self, try_lock: fn(&File) -> Result<(), TryLockError>) -> Result<Lock, ControlError> {
         let path = self.folder.join("lock");
-        let opened = File::options().create(true).truncate(false).write(true).open(&path);
-        let file = opened.map_err(failed("open", &path))?;
+        let file = open_own(&path).map_err(failed("open", &path))?;
         for _ in 0..LOCK_TRIES {
             match try_lock(&file) {
                 Ok(()) => return Ok(Lock { _file: file }),
@@ -173,6 +174,12 @@ pub(crate) struct Lock {
 pub(crate) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ControlError {
     let path = path.to_owned();
     move |source| ControlError::Io { action, path, source }
+}
+
+/// Opens a file of this crate's own for writing, and makes it if it is not there; a link is never followed.
+pub(crate) fn open_own(path: &Path) -> io::Result<File> {
+    let no_follow = OFlags::NOFOLLOW.bits().cast_signed();
+    File::options().create(true).truncate(false).write(true).mode(0o600).custom_flags(no_follow).open(path)
 }
 
 /// Makes a folder for this user alone, unless it is there.

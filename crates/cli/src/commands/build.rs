@@ -21,6 +21,7 @@ use crate::input::{DEFAULT_MAX_BYTES, Source};
 use crate::interrupt;
 use crate::output::{Output, note};
 use crate::page::Page;
+use crate::trusting::{self, Uses};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -142,6 +143,7 @@ impl Build {
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let at = self.at.settle()?;
+        trusting::require(&at.configuration, None, Uses::Everything)?;
         let is_json = at.is_json(output);
         let rerun_of = self.rerun_of.map(|name| named("execution", &name, ExecutionId::parse)).transpose()?;
         let rules = match self.rules {

@@ -11,6 +11,7 @@ use crealeph_runtime::configuration::FILE;
 use super::Verdict;
 use crate::failure::Failure;
 use crate::output::{Output, note};
+use crate::trusting;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -81,6 +82,7 @@ impl Init {
             write_new(&self.folder.join(name), text)?;
             note!("wrote {}", self.folder.join(name).display());
         }
+        trusting::accept_own(&self.folder.join(FILE))?;
         if self.folder != Path::new(".") {
             note!("");
             note!("Go there: cd {}", self.folder.display());

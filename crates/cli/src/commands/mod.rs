@@ -17,6 +17,7 @@ mod robot;
 mod sandbox;
 mod schema;
 mod snapshot;
+mod trust;
 mod validate;
 mod work;
 
@@ -74,6 +75,7 @@ enum Command {
     Robot(Box<OnLedger<robot::RobotTask>>),
     Agent(agent::AgentCommand),
     Sandbox(Box<sandbox::SandboxCommand>),
+    Trust(trust::Trust),
     Doctor(doctor::Doctor),
     Demo(demo::Demo),
     Completions(completions::Completions),
@@ -164,6 +166,7 @@ impl Command {
             Command::Robot(command) => command.run(output),
             Command::Agent(command) => command.run(output),
             Command::Sandbox(command) => command.run(output),
+            Command::Trust(command) => command.run(output),
             Command::Doctor(command) => command.run(output),
             Command::Demo(command) => command.run(output),
             Command::Completions(command) => command.run(output),
@@ -184,6 +187,7 @@ impl Command {
             Command::Robot(command) => command.wants_json(),
             Command::Agent(command) => command.wants_json(),
             Command::Sandbox(command) => command.wants_json(),
+            Command::Trust(command) => command.wants_json(),
             Command::Doctor(command) => command.wants_json(),
             Command::Init(_)
             | Command::Schema(_)

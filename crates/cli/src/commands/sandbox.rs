@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::output::{Output, Passage, note_page};
 use crate::page::Page;
 use crate::render::counted;
+use crate::user_state;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -345,11 +346,8 @@ impl Options {
 
 /// Where views are kept unless another place is named: with the user's state.
 pub(super) fn state_directory(named: Option<PathBuf>) -> PathBuf {
-    let from =
-        |variable: &str| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     named
-        .or_else(|| from("XDG_STATE_HOME").map(|base| base.join("crealeph/sandbox")))
-        .or_else(|| from("HOME").map(|home| home.join(".local/state/crealeph/sandbox")))
+        .or_else(|| user_state::folder().map(|folder| folder.join("sandbox")))
         .unwrap_or_else(|| std::env::temp_dir().join("crealeph-sandbox"))
 }
 

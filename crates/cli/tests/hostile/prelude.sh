@@ -91,3 +91,71 @@ cd "$WS"
 git init -q .
 git add -A
 git commit -qm start
+
+# item DESCRIPTION [ID]: one work item for the agent `one`, in $SCENE/items.json.
+item() {
+    jq -n --arg text "$1" --arg id "${2:-item}" '[{id: $id, agent_id: "agent-1", description: $text, dependencies: [],
+        budget: {time_estimate_ms: 1, complexity: "low"}}]' >"$SCENE/items.json"
+}
+
+# denied PATH: the last run was denied because of this path.
+denied() {
+    if test "$(status)" != denied || ! grep -qF "Denied path: $1" "$SCENE/out"; then broken "expected a denial of $1"; fi
+}
+
+# refused WORDS: the last command could not be done (exit code 2), and said why in these words.
+refused() {
+    if test "$code" != 2 || ! grep -qF -- "$1" "$SCENE/err"; then broken "expected exit code 2 and: $1"; fi
+}
+
+# into_clone: goes to a fresh clone of $WS, as a user who has seen none of it.
+into_clone() {
+    git add -A
+    git commit -qm more
+    git clone -q "$WS" "$SCENE/clone"
+    cd "$SCENE/clone"
+}
+
+# at_a_terminal ANSWER WORDS…: a command of ours at a terminal, where somebody answers every question so; all it prints is in $SCENE/out.
+at_a_terminal() {
+    code=0
+    python3 -c '
+import os, pty, sys
+answer, command = sys.argv[1], sys.argv[2:]
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execvp(command[0], command)
+printed = b""
+asked = 0
+while True:
+    try:
+        some = os.read(terminal, 4096)
+    except OSError:
+        break
+    if not some:
+        break
+    printed += some
+    if printed.count(b"[y/N]") > asked:
+        asked += 1
+        os.write(terminal, answer.encode() + b"\n")
+sys.stdout.buffer.write(printed)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+' "$@" >"$SCENE/out" 2>"$SCENE/err" </dev/null || code=$?
+}
+
+# listening: a server on 127.0.0.1 that makes $OUT/pwned when anyone connects; its port is in $port.
+listening() {
+    python3 -c '
+import socket, sys
+server = socket.create_server(("127.0.0.1", 0))
+server.settimeout(20)
+open(sys.argv[1], "w").write(str(server.getsockname()[1]))
+connection, _ = server.accept()
+connection.settimeout(1)
+open(sys.argv[2], "w").write("a connection")
+' "$SCENE/port" "$OUT/pwned" >/dev/null 2>&1 &
+    listener=$!
+    trap 'kill $listener 2>/dev/null || true' EXIT
+    while ! test -s "$SCENE/port"; do sleep 0.02; done
+    port=$(cat "$SCENE/port")
+}

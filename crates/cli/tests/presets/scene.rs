@@ -123,6 +123,7 @@ impl Scene {
             .env("PATH", path)
             .env("HOME", self.home())
             .env("XDG_STATE_HOME", self.folder.path().join("state"))
+            .env("CREALEPH_TRUST", "1")
             .env("ANTHROPIC_API_KEY", KEY)
             .env("OPENAI_API_KEY", KEY)
             .envs(variables.iter().copied())

@@ -128,15 +128,15 @@ fn a_failure_has_nothing_to_replay_and_an_export_overwrites_nothing() {
 fn an_agent_that_does_the_same_again_gives_the_same_hash() {
     for (command, is_same) in [("echo more >> kept.txt", true), ("head -c 16 /dev/urandom > random", false)] {
         let world = World::new();
-        let elsewhere = tempfile::tempdir().unwrap();
         fs::set_permissions(world.folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
             .unwrap();
-        let state = elsewhere.path().join("state");
+        let state = world.state.path();
         let config = format!("[work.agents.a]\nagent_id = \"agent-3\"\ncommand = \"{command}\"\n");
         fs::write(world.at("crealeph.toml"), config).unwrap();
         let program = env!("CARGO_BIN_EXE_crealeph");
         let mut crealeph = Command::new(program);
-        crealeph.current_dir(world.folder.path()).env("XDG_STATE_HOME", &state);
+        crealeph.current_dir(world.folder.path()).env("XDG_STATE_HOME", state);
+        crealeph.env("CREALEPH_TRUST", "1");
         let ran = crealeph.args(["work", "run", "--json", "--agent", "a", "Do it"]).output().unwrap();
         let result: serde_json::Value =
             serde_json::from_slice(&ran.stdout).unwrap_or_else(|_| panic!("{}", told(&ran)));
@@ -145,7 +145,8 @@ fn an_agent_that_does_the_same_again_gives_the_same_hash() {
         let after = world.workspace.snapshot().unwrap().state().hash();
         let again = |arguments: &[&str]| {
             let mut command = Command::new(script);
-            command.args(arguments).env("CREALEPH", program).env("XDG_STATE_HOME", &state);
+            command.args(arguments).env("CREALEPH", program).env("XDG_STATE_HOME", state);
+            command.env("CREALEPH_TRUST", "1");
             command.current_dir(world.folder.path()).output().unwrap()
         };
         assert!(again(&[]).status.success(), "{}", told(&again(&[])));

@@ -16,11 +16,13 @@ use crealeph_contracts::work_item::AgentId;
 use crealeph_contracts::{Valid, WorkItem};
 use crealeph_runtime::work::receipt::{Deltas, Facts, Sealed, Signer, seal};
 use crealeph_verify::VerifierKey;
-use crealeph_workspace::{Capsule, DIFF_ALGORITHM, Workspace, changes_between};
+use crealeph_workspace::{Capsule, DIFF_ALGORITHM, Registry, Workspace, changes_between};
 use tempfile::TempDir;
 
 pub(crate) struct World {
     pub(crate) folder: TempDir,
+    /// The user's own.
+    pub(crate) state: TempDir,
     pub(crate) workspace: Workspace,
     previous: Option<Blake3>,
     runs: u8,
@@ -31,8 +33,11 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("kept.txt"), "one\ntwo\n").unwrap();
         std::fs::write(folder.path().join("gone.txt"), "gone\n").unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        Registry::open(&state.path().join("crealeph")).unwrap().claim(&root).unwrap();
         let workspace = Workspace::open(folder.path()).unwrap();
-        World { folder, workspace, previous: None, runs: 0 }
+        World { state, folder, workspace, previous: None, runs: 0 }
     }
 
     pub(crate) fn at(&self, path: &str) -> PathBuf {
@@ -174,6 +179,7 @@ impl World {
         Command::new(env!("CARGO_BIN_EXE_crealeph"))
             .args(arguments)
             .current_dir(self.folder.path())
+            .env("XDG_STATE_HOME", self.state.path())
             .output()
             .unwrap()
     }

@@ -44,7 +44,7 @@ impl Scratch {
         for variable in ["CREALEPH_LEDGER", "CREALEPH_TENANT", "CREALEPH_KEYS"] {
             command.env_remove(variable);
         }
-        command.env("XDG_STATE_HOME", self.path().join("state"));
+        command.env("XDG_STATE_HOME", self.path().join("state")).env("CREALEPH_TRUST", "1");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

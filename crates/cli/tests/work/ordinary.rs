@@ -56,6 +56,7 @@ impl Ordinary {
         let mut command = Command::new(program);
         command.args(arguments).current_dir(self.at("ws")).stdin(Stdio::null());
         command.env("HOME", self.at("home")).env("XDG_STATE_HOME", self.at("state")).env("USER", "ordinary");
+        command.env("CREALEPH_TRUST", "1");
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }

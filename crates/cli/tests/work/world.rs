@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crealeph_workspace::Workspace;
+use crealeph_workspace::{Registry, Workspace};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -101,6 +101,8 @@ impl World {
 
     /// The state hash, as the workspace itself tells it.
     pub(crate) fn state(&self) -> String {
+        let state = self.folder.path().join("state/crealeph");
+        Registry::open(&state).unwrap().claim(&self.root().canonicalize().unwrap()).unwrap();
         let workspace = Workspace::open(&self.root()).unwrap();
         workspace.recover().unwrap();
         workspace.snapshot().unwrap().state().hash().to_string()
@@ -112,6 +114,7 @@ impl World {
             .args(arguments)
             .current_dir(self.root())
             .env("XDG_STATE_HOME", self.folder.path().join("state"))
+            .env("CREALEPH_TRUST", "1")
             .env("USER", "ana")
             .stdin(Stdio::null());
         command

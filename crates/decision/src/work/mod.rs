@@ -4,10 +4,12 @@ mod admission;
 mod paths;
 mod plan;
 mod policy;
+mod protected;
 mod tasks;
 
 pub use admission::{Capsule, Deltas, Denial, admit, run_hash};
 pub use paths::{DeltaClass, PathRules, PathRulesError, PathRulesSource};
 pub use plan::{Blocked, Dependent, Plan, PlanError, plan};
 pub use policy::{NotAllowed, WORK_RUN, may_run};
+pub use protected::Protected;
 pub use tasks::{Task, TaskError, items_of_tasks};

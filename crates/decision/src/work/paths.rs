@@ -3,6 +3,8 @@
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
+use super::protected::Protected;
+
 /// How many globs one list may hold.
 const MAX_GLOBS: usize = 1_000;
 
@@ -142,6 +144,8 @@ pub struct PathRules {
     invariants: GlobSet,
     projections: GlobSet,
     allow_laws: bool,
+    /// What stays as it is whatever the rest says.
+    protected: Protected,
     limits: [(DeltaClass, Option<u64>); 4],
 }
 
@@ -155,6 +159,7 @@ impl PathRules {
             invariants: glob_set("invariants", &source.invariants)?,
             projections: glob_set("projections", &source.projections)?,
             allow_laws: source.allow_laws,
+            protected: Protected::default(),
             limits: [
                 (DeltaClass::Laws, source.max_laws),
                 (DeltaClass::Invariants, source.max_invariants),
@@ -162,6 +167,17 @@ impl PathRules {
                 (DeltaClass::Others, source.max_others),
             ],
         })
+    }
+
+    /// The same rules, and beyond them what no rule can open.
+    #[must_use]
+    pub fn protecting(self, protected: Protected) -> Self {
+        PathRules { protected, ..self }
+    }
+
+    /// Whether this path stays as it is whatever the rules allow.
+    pub fn protects(&self, path: &str) -> bool {
+        self.protected.holds(path)
     }
 
     /// The class a change of this path falls in, the strictest that matches.
@@ -181,7 +197,7 @@ impl PathRules {
     pub fn permits(&self, path: &str) -> bool {
         let is_allowed = self.allowed.as_ref().is_none_or(|allowed| allowed.is_match(path));
         let is_law = !self.allow_laws && self.laws.is_match(path);
-        is_allowed && !is_law && !self.denied.is_match(path)
+        is_allowed && !is_law && !self.denied.is_match(path) && !self.protected.holds(path)
     }
 
     /// The limits per class, strictest class first.
@@ -239,6 +255,12 @@ mod tests {
         assert!(rules.permits("src/main.rs"));
         assert!(!rules.permits("src/deep/main.rs"), "`*` stays within a folder");
         assert!(!rules.permits("src/secret.rs"));
+        let mut protected = Protected::default();
+        protected.add_name("crealeph.toml");
+        let all = PathRulesSource { laws: Vec::new(), allow_laws: true, ..PathRulesSource::default() };
+        let rules = PathRules::load(&all).unwrap();
+        assert!(rules.permits("a/crealeph.toml"));
+        assert!(!rules.protecting(protected).permits("a/crealeph.toml"), "no rule opens what is protected");
         let broken = PathRulesSource { denied: vec!["a[".to_owned()], ..PathRulesSource::default() };
         assert!(matches!(PathRules::load(&broken), Err(PathRulesError::BadGlob { list: "denied", .. })));
     }

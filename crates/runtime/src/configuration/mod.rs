@@ -2,6 +2,7 @@
 //! read by the module that it configures, through [`Table`], to the last key. Relative paths start from the file's
 //! folder.
 
+mod named;
 mod table;
 
 use std::io::{self, Read as _};
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 use crealeph_decision::policy::{Rules, RulesError, RulesSource};
 use crealeph_sandbox::SandboxError;
 
+pub use named::NamedFile;
 pub use table::{Table, Wrong, absolute, unknown_name};
 
 /// Where the configuration is unless something else is said.
@@ -89,6 +91,8 @@ pub struct Configuration {
     path: PathBuf,
     folder: PathBuf,
     document: toml::Table,
+    /// Whether there is such a file.
+    is_read: bool,
 }
 
 impl Configuration {
@@ -99,20 +103,20 @@ impl Configuration {
     pub fn find(named: Option<&Path>) -> Result<Configuration, ConfigError> {
         let path = named.unwrap_or(Path::new(FILE));
         match (read_text(path)?, named) {
-            (Some(text), _) => Configuration::parse(path, &text),
-            (None, None) => Configuration::parse(path, ""),
+            (Some(text), _) => Configuration::parse(path, &text, true),
+            (None, None) => Configuration::parse(path, "", false),
             (None, Some(_)) => Err(ConfigError::NotFound { path: path.to_owned() }),
         }
     }
 
-    fn parse(path: &Path, text: &str) -> Result<Configuration, ConfigError> {
+    fn parse(path: &Path, text: &str, is_read: bool) -> Result<Configuration, ConfigError> {
         let document: toml::Table = text.parse().map_err(|why: toml::de::Error| ConfigError::NotToml {
             path: path.to_owned(),
             why: toml_fault(text, &why),
         })?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-        let read = Configuration { path: path.to_owned(), folder, document };
+        let read = Configuration { path: path.to_owned(), folder, document, is_read };
         match read.document.keys().find(|name| !SECTIONS.contains(&name.as_str())) {
             Some(unknown) => Err(read.wrong("", unknown_name("section", unknown, SECTIONS))),
             None => Ok(read),
@@ -122,6 +126,23 @@ impl Configuration {
     /// The file, as it was named.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The file as an absolute path, links not followed; nothing where no file was read.
+    pub fn absolute_path(&self) -> Option<PathBuf> {
+        let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+        self.is_read.then(|| absolute(&here, &self.path.to_string_lossy()))
+    }
+
+    /// The file in its folder's real path; it may itself be a link. Nothing where no file was read.
+    pub fn real_path(&self) -> Option<PathBuf> {
+        Some(self.folder.join(self.absolute_path()?.file_name()?))
+    }
+
+    /// What the file is a link to, if it is one.
+    pub fn linked_to(&self) -> Option<PathBuf> {
+        let path = self.real_path()?;
+        path.canonicalize().ok().filter(|real| *real != path)
     }
 
     /// The folder that relative paths start from, in full.

@@ -20,7 +20,7 @@ const MAX_AGENTS: usize = 256;
 const MAX_LISTED: usize = 256;
 const HOUR_MS: u64 = 60 * 60 * 1000;
 /// What an agent and its tests never see unless the configuration says otherwise: environment files and private keys.
-const HIDDEN: &[&str] = &[
+pub(crate) const HIDDEN: &[&str] = &[
     "**/.env*",
     "**/*.pem",
     "**/*.key",

@@ -19,6 +19,8 @@ const MAX_HIDDEN: usize = 10_000;
 /// Never in a view: the store of the workspace, with receipts, keys and the ledger.
 const CONTROL: &str = ".crealeph";
 const GIT: &str = ".git";
+/// Where a command has the prompt.
+const PROMPT: &str = "{prompt}";
 
 /// The grants of a table of the configuration. What lies in the workspace is in the view already.
 pub(super) fn grants(granted: &Granted, workspace: &Path) -> Result<Grants, SandboxError> {
@@ -45,40 +47,57 @@ pub(super) fn grants(granted: &Granted, workspace: &Path) -> Result<Grants, Sand
     Ok(grants)
 }
 
-/// The request for an agent: its command with `{prompt}` filled in, its program and scripts readable.
+/// The request for an agent. Its program and scripts are readable as the configuration names them; a word that the prompt
+/// is filled into is somebody's text and grants nothing, whatever it says.
 pub(super) fn agent_spec(
     agent: &WorkAgent,
     prompt: &str,
     workspace: &Path,
 ) -> Result<Spec<'static>, SandboxError> {
     let mut grants = grants(&agent.granted, workspace)?;
-    let mut command: Vec<String> =
-        agent.command.iter().map(|word| word.replace("{prompt}", prompt)).collect();
-    let (program, words) = match command.split_first_mut() {
-        Some((program, words)) => (program, words),
-        None => return Ok(Spec::new(command)),
-    };
-    if absolute(&agent.folder, program).starts_with(workspace) && program.contains('/') {
-        *program = absolute(&agent.folder, program).to_string_lossy().into_owned();
-    } else {
-        grant_program(&agent.folder, program, &mut grants)?;
-    }
-    for word in words {
-        let path = absolute(&agent.folder, word);
-        let is_script = !word.is_empty() && path.is_file();
-        if is_script && !path.starts_with(workspace) {
-            grant(&mut grants, &path);
-        }
-        // The command starts in the workspace, whatever folder its words are relative to.
-        if is_script && !Path::new(word.as_str()).is_absolute() {
-            *word = path.to_string_lossy().into_owned();
-        }
+    let mut command = Vec::with_capacity(agent.command.len());
+    for (position, word) in agent.command.iter().enumerate() {
+        command.push(match (word.contains(PROMPT), position) {
+            (true, _) => word.replace(PROMPT, prompt),
+            (false, 0) => program(agent, word, workspace, &mut grants)?,
+            (false, _) => argument(agent, word, workspace, &mut grants),
+        });
     }
     let mut spec = Spec::new(command);
     spec.grants = grants;
     spec.network = network(&agent.granted);
     spec.cwd = Some(workspace.to_owned());
     Ok(spec)
+}
+
+/// The program, readable inside; one of the workspace is in the view already.
+fn program(
+    agent: &WorkAgent,
+    word: &str,
+    workspace: &Path,
+    grants: &mut Grants,
+) -> Result<String, SandboxError> {
+    let path = absolute(&agent.folder, word);
+    if path.starts_with(workspace) && word.contains('/') {
+        return Ok(path.to_string_lossy().into_owned());
+    }
+    let mut program = word.to_owned();
+    grant_program(&agent.folder, &mut program, grants)?;
+    Ok(program)
+}
+
+/// A further word: a file that it names is readable inside.
+fn argument(agent: &WorkAgent, word: &str, workspace: &Path, grants: &mut Grants) -> String {
+    let path = absolute(&agent.folder, word);
+    let is_script = !word.is_empty() && path.is_file();
+    if is_script && !path.starts_with(workspace) {
+        grant(grants, &path);
+    }
+    // The command starts in the workspace, whatever folder its words are relative to.
+    match is_script && !Path::new(word).is_absolute() {
+        true => path.to_string_lossy().into_owned(),
+        false => word.to_owned(),
+    }
 }
 
 pub(super) fn network(granted: &Granted) -> Network {
@@ -124,16 +143,38 @@ pub(super) fn hidden(workspace: &Workspace, hide: &Hide, private: &[PathBuf]) ->
 }
 
 /// The git directory that a `.git` file leads to, and the one it shares, where they lie outside the workspace: worktrees
-/// and submodules need them to be readable.
+/// and submodules need them to be readable. They count only where they lead back here: a `.git` file is a text that anyone
+/// can write, and could name another repository, or no repository at all.
 fn git_directories(workspace: &Path) -> Vec<PathBuf> {
     let own = std::fs::read_to_string(workspace.join(GIT)).ok();
     let own = own.as_deref().and_then(|text| text.strip_prefix("gitdir:"));
     let Some(own) = own.map(|path| absolute(workspace, path.trim())) else { return Vec::new() };
+    let Ok(own) = own.canonicalize() else { return Vec::new() };
     let common = std::fs::read_to_string(own.join("commondir")).ok();
-    let common = common.map(|path| absolute(&own, path.trim()));
+    let common = common.and_then(|path| absolute(&own, path.trim()).canonicalize().ok());
+    let is_ours = match &common {
+        Some(common) => own.parent() == Some(&common.join("worktrees")) && leads_back(&own, "gitdir", workspace),
+        None => leads_back(&own, "config", workspace),
+    };
+    if !is_ours {
+        return Vec::new();
+    }
     let mut found: Vec<PathBuf> = common.into_iter().chain([own]).filter(|path| path.is_dir()).collect();
     found.retain(|path| !path.starts_with(workspace));
     found
+}
+
+/// Whether a git directory names this working tree: a worktree's in its file `gitdir`, a submodule's in its configuration.
+fn leads_back(own: &Path, file: &str, workspace: &Path) -> bool {
+    let Ok(text) = std::fs::read_to_string(own.join(file)) else { return false };
+    let named = match file {
+        "config" => text.lines().find_map(|line| {
+            line.trim_start().strip_prefix("worktree")?.trim_start().strip_prefix('=').map(str::trim)
+        }),
+        _ => text.trim().strip_suffix("/.git"),
+    };
+    let tree = named.and_then(|path| absolute(own, path.trim_matches('"')).canonicalize().ok());
+    tree.is_some_and(|tree| tree == workspace)
 }
 
 /// The variables by which a command finds what it was given.

@@ -40,6 +40,8 @@ pub struct Setup {
     pub keys: PathBuf,
     /// Files and folders that no agent may see, wherever they are: the ledger's, the keys.
     pub private: Vec<PathBuf>,
+    /// Files that rights come from: no run may change them, whatever its rules allow.
+    pub sources: Vec<PathBuf>,
     /// Whose part of the ledger.
     pub tenant: TenantId,
 }
@@ -227,10 +229,15 @@ impl Work {
             path.strip_prefix(workspace.path()).ok().map(Path::to_owned)
         };
         let private = setup.private.iter().filter_map(inside).collect();
+        let protected = super::protect::protected(workspace.path(), &setup.sources, &setup.private);
+        let mut config = setup.config;
+        for agent in config.agents.values_mut() {
+            agent.paths = agent.paths.clone().protecting(protected.clone());
+        }
         let runs = Runs::open(workspace.path(), new_id()?.to_string())?;
         let work = Work {
             workspace,
-            config: setup.config,
+            config,
             runs,
             interrupt: Interrupt::default(),
             private,

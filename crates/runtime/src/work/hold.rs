@@ -139,6 +139,10 @@ impl Work {
     ) -> Result<Result<Concluded, Ending>, WorkError> {
         let held = self.workspace.resume(&HeldId::new(&waiting.publish))?;
         let changes = held.changes();
+        // What rights come from may have become more since the change was held.
+        if let Some(change) = changes.iter().find(|change| agent.paths.protects(change.path.as_str())) {
+            return Ok(Err(Ending::Denied(format!("Denied path: {}", change.path))));
+        }
         let room = self.room(agent, &ran.id, &|_| ())?;
         let before = held.before();
         let snapshot = self.workspace.snapshot()?;

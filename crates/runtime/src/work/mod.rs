@@ -18,6 +18,7 @@ mod outcome;
 mod paths;
 mod presets;
 mod prompt;
+mod protect;
 pub mod receipt;
 pub mod replay;
 mod run;
@@ -30,6 +31,8 @@ mod trace;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crealeph_contracts::instant::{Instant, Timestamp};
+
+pub(crate) use config::HIDDEN;
 
 pub use clean::{Freed, Recent};
 pub use config::{WorkAgent, WorkConfig};

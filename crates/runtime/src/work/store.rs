@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::uuid::Uuid;
+use rustix::fs::OFlags;
 
 /// The most that a journal may hold.
 const MAX_JOURNAL_BYTES: u64 = 1 << 30;
@@ -53,6 +54,34 @@ pub(super) enum Event {
     Finished(Box<Finished>),
     /// Its receipt is in the ledger.
     Recorded { run: String, entry: String },
+}
+
+impl Event {
+    /// Whether every name in it that is used as a path or given to git can be what it says: a journal is data, and what is
+    /// read from it stays beneath the folder of the runs.
+    fn is_sound(&self) -> bool {
+        let is_run = |run: &str| Uuid::parse(run).is_some();
+        let is_name = |name: &str| !matches!(name, "" | "." | "..") && !name.contains(['/', '\0']);
+        let is_branch = |name: &str| !name.is_empty() && !name.starts_with('-') && !name.contains(':');
+        let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let is_publish = |publish: &str| match publish.strip_prefix("branch:") {
+            Some(rest) => rest.rsplit_once(':').is_some_and(|(name, commit)| is_branch(name) && is_hex(commit)),
+            None => !publish.is_empty() && publish.bytes().all(|digit| digit.is_ascii_digit()),
+        };
+        match self {
+            Event::Began { .. } | Event::Ended { .. } => true,
+            Event::Started { run, owner, .. } => is_run(run) && is_name(owner),
+            Event::Prepared { run, publish, finished } => {
+                is_run(run) && is_run(&finished.run) && is_publish(publish)
+            }
+            Event::Held { run, publish, branch, .. } => {
+                let is_held = |held: &HeldBranch| is_branch(&held.name) && is_hex(&held.tip);
+                is_run(run) && is_publish(publish) && branch.as_ref().is_none_or(is_held)
+            }
+            Event::Judged { run, .. } | Event::Recorded { run, .. } => is_run(run),
+            Event::Finished(finished) => is_run(&finished.run),
+        }
+    }
 }
 
 /// The branch that a held change is to go to.
@@ -144,12 +173,7 @@ impl Runs {
         let folder = workspace.join(".crealeph/runs");
         let owners = folder.join(OWNERS);
         for folder in [&folder, &owners] {
-            match fs::DirBuilder::new().mode(0o700).create(folder) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(failed("make", folder)(error));
-                }
-                _ => {}
-            }
+            make_folder(folder)?;
         }
         // A sweep must not take it between its making and its locking.
         let _lock = lock(&folder)?;
@@ -181,7 +205,7 @@ impl Runs {
     /// A file of a run.
     pub(super) fn read(&self, run: &str, name: &str) -> Result<Option<Vec<u8>>, RunsError> {
         let path = self.folder(run).join(name);
-        let file = match File::open(&path) {
+        let file = match own_file().read(true).open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed("read", &path)(error)),
@@ -200,7 +224,7 @@ impl Runs {
     pub(super) fn history(&self) -> Result<History, RunsError> {
         let path = self.folder.join(JOURNAL);
         let mut text = String::new();
-        match File::open(&path) {
+        match own_file().read(true).open(&path) {
             Ok(file) => {
                 file.take(MAX_JOURNAL_BYTES).read_to_string(&mut text).map_err(failed("read", &path))?
             }
@@ -210,9 +234,8 @@ impl Runs {
         let mut history = History::default();
         for (number, line) in text.split_inclusive('\n').enumerate().filter(|(_, line)| line.ends_with('\n'))
         {
-            let event = serde_json::from_str(line)
-                .map_err(|_| RunsError::Damaged { path: path.clone(), line: number + 1 })?;
-            history.add(event);
+            let event = serde_json::from_str(line).ok().filter(Event::is_sound);
+            history.add(event.ok_or_else(|| RunsError::Damaged { path: path.clone(), line: number + 1 })?);
         }
         Ok(history)
     }
@@ -236,8 +259,7 @@ impl Locked<'_> {
     /// Adds an event; durable when this returns.
     pub(super) fn add(&self, event: &Event) -> Result<(), RunsError> {
         let path = self.runs.folder.join(JOURNAL);
-        let opened =
-            File::options().create(true).truncate(false).read(true).write(true).mode(0o600).open(&path);
+        let opened = own_file().create(true).read(true).write(true).mode(0o600).open(&path);
         let mut file = opened.map_err(failed("open", &path))?;
         let mut line = serde_json::to_vec(event).map_err(|error| failed("write", &path)(error.into()))?;
         line.push(b'\n');
@@ -269,16 +291,11 @@ impl Locked<'_> {
     /// whole, the old one or the new one, at every moment.
     pub(super) fn write(&self, run: &str, files: &[RunFile]) -> Result<(), RunsError> {
         let folder = self.runs.folder(run);
-        match fs::DirBuilder::new().mode(0o700).create(&folder) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(failed("make", &folder)(error));
-            }
-            _ => {}
-        }
+        make_folder(&folder)?;
         for (name, bytes, is_executable) in files {
             let (path, new) = (folder.join(name), folder.join(format!(".{name}.new")));
             let mode = if *is_executable { 0o700 } else { 0o600 };
-            let opened = File::options().create(true).truncate(true).write(true).mode(mode).open(&new);
+            let opened = own_file().create(true).truncate(true).write(true).mode(mode).open(&new);
             let mut file = opened.map_err(failed("make", &new))?;
             file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed("write", &new))?;
             fs::rename(&new, &path).map_err(failed("name", &path))?;
@@ -334,9 +351,29 @@ impl Locked<'_> {
     }
 }
 
+/// How a file of this module's own is opened: a link in its place is never followed.
+fn own_file() -> fs::OpenOptions {
+    let mut options = File::options();
+    options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    options
+}
+
+/// Makes a folder for this user alone, unless it is there; a link in its place is refused.
+fn make_folder(folder: &Path) -> Result<(), RunsError> {
+    match fs::DirBuilder::new().mode(0o700).create(folder) {
+        Ok(()) => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(failed("make", folder)(error)),
+    }
+    match fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_dir()) {
+        true => Ok(()),
+        false => Err(failed("use as a folder", folder)(io::ErrorKind::NotADirectory.into())),
+    }
+}
+
 fn lock(folder: &Path) -> Result<File, RunsError> {
     let path = folder.join(LOCK);
-    let opened = File::options().create(true).truncate(false).write(true).mode(0o600).open(&path);
+    let opened = own_file().create(true).write(true).mode(0o600).open(&path);
     let lock = opened.map_err(failed("open", &path))?;
     lock.lock().map_err(failed("lock", &path))?;
     Ok(lock)

@@ -13,7 +13,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::control::{Control, ControlError, Lock, failed, make_private, sync_folder};
+use crate::control::{Control, ControlError, Lock, failed, make_private, open_own, sync_folder};
 use crate::path::CONTROL;
 use crate::rooted::Root;
 
@@ -82,8 +82,7 @@ impl Journal {
 
     fn own(folder: PathBuf, id: String) -> Result<Option<Self>, ControlError> {
         let path = folder.join("owner");
-        let opened = File::options().create(true).truncate(false).write(true).open(&path);
-        let owner = opened.map_err(failed("open", &path))?;
+        let owner = open_own(&path).map_err(failed("open", &path))?;
         match owner.try_lock() {
             Ok(()) => Ok(Some(Journal { id, folder, _owner: owner })),
             Err(TryLockError::WouldBlock) => Ok(None),

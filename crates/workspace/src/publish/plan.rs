@@ -115,6 +115,9 @@ impl Plan {
         let steps: Vec<Step> = text.steps.iter().map(StepText::parse).collect::<Option<_>>()?;
         let has_area = |step: &Step| step.slot().is_none_or(|slot| slot.area < text.areas.len());
         steps.iter().all(has_area).then_some(())?;
+        // Folders of the workspace, whatever is written there: what is in a slot is moved and removed.
+        let is_beneath = |folder: &String| folder.is_empty() || TreePath::parse(folder).is_ok();
+        text.areas.iter().chain(&text.emptied).all(is_beneath).then_some(())?;
         Some(Plan {
             before: StateHash::from_digest(Blake3::parse(&text.before)?),
             after: StateHash::from_digest(Blake3::parse(&text.after)?),
@@ -222,13 +225,12 @@ impl NodeText {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_plan_reads_back_and_a_damaged_one_does_not() {
+    fn plan() -> Plan {
         let path = |text: &str| TreePath::parse(text).unwrap();
         let file = Node::File { digest: Blake3::of(b"x"), size_bytes: 1, executable: true };
         let link = Node::Symlink { target: "a\nb\"".into() };
         let slot = |number| Slot { area: 0, number };
-        let plan = Plan {
+        Plan {
             before: StateHash::from_digest(Blake3::of(b"b")),
             after: StateHash::from_digest(Blake3::of(b"a")),
             areas: vec![String::new()],
@@ -240,12 +242,23 @@ mod tests {
                 Step::Replace { path: path("r"), before: file, after: link, slot: slot(2) },
             ],
             emptied: vec!["x/y".to_owned()],
-        };
-        let text = plan.to_text();
-        assert_eq!(Plan::parse(&text), Some(plan));
+        }
+    }
+
+    #[test]
+    fn a_plan_reads_back_and_a_damaged_or_foreign_one_does_not() {
+        let text = plan().to_text();
+        assert_eq!(Plan::parse(&text), Some(plan()));
         for end in 0..text.len() {
             assert_eq!(Plan::parse(text.get(..end).unwrap()), None);
         }
         assert_eq!(Plan::parse(&text.replace("\"d\"", "\"e\"")), None);
+        for elsewhere in ["..", "/", "a/../../b", ".git", "/tmp"] {
+            let areas = Plan { areas: vec![elsewhere.to_owned()], ..plan() };
+            let emptied = Plan { emptied: vec![elsewhere.to_owned()], ..plan() };
+            for plan in [areas, emptied] {
+                assert_eq!(Plan::parse(&plan.to_text()), None, "{elsewhere}");
+            }
+        }
     }
 }

@@ -6,9 +6,12 @@ use std::os::unix::fs::{DirBuilderExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crealeph_runtime::configuration::FILE;
+
 use crate::failure::Failure;
 use crate::output::{Output, READER};
 use crate::render::{COLUMNS, filled};
+use crate::trusting::accept_own;
 
 const MAX_LINES: usize = 24;
 
@@ -108,7 +111,12 @@ impl<'a> Stage<'a> {
         let path = self.folder.join(name);
         let folder = path.parent().unwrap_or(&self.folder);
         let written = fs::create_dir_all(folder).and_then(|()| fs::write(&path, text));
-        written.map_err(|source| Failure::Unwritable { path, source })
+        written.map_err(|source| Failure::Unwritable { path, source })?;
+        let configuration = self.folder.join(FILE);
+        match configuration.exists() {
+            true => accept_own(&configuration),
+            false => Ok(()),
+        }
     }
 
     /// Shows a command, runs it, shows what it printed, and compares how it ended with the story; the output is returned.

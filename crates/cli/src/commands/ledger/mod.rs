@@ -17,6 +17,8 @@ pub(super) use proving::read_keys;
 use super::Verdict;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::own;
+use crate::trusting::{self, Uses};
 
 /// Where the ledger is unless something else is said.
 const DEFAULT_LEDGER: &str = ".crealeph/ledger.db";
@@ -103,8 +105,14 @@ impl LedgerCommand {
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        // Checking a proof needs no ledger, and so nothing of the configuration.
+        let action = match self.action {
+            Action::VerifyProof(command) => return command.run(output, self.at.json),
+            Action::Verify(command) => return command.run(self.at, output),
+            action => action,
+        };
         let at = self.at.settle()?;
-        match self.action {
+        match action {
             Action::Init => writing::init(&at),
             Action::Append(command) => command.run(&at, output),
             Action::Import(command) => command.run(&at, output),
@@ -117,9 +125,8 @@ impl LedgerCommand {
             Action::Lineage(command) => command.run(&at, output),
             Action::Stats => reading::stats(&at, output),
             Action::Export(command) => command.run(&at, output),
-            Action::Verify(command) => command.run(&at, output),
             Action::Prove(command) => command.run(&at, output),
-            Action::VerifyProof(command) => command.run(output, at.is_json),
+            Action::Verify(_) | Action::VerifyProof(_) => Ok(Verdict::Unjudged),
         }
     }
 }
@@ -164,6 +171,11 @@ impl At {
         let LedgerTable { location, tenant, keys } = configured(&configuration)?;
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let named = self.ledger.or_else(|| variable("CREALEPH_LEDGER"));
+        let keys_named = self.keys.or_else(|| variable("CREALEPH_KEYS").map(PathBuf::from));
+        let is_configured = (named.is_none() && location.is_some()) || (keys_named.is_none() && keys.is_some());
+        if is_configured {
+            trusting::require(&configuration, None, Uses::Ledger)?;
+        }
         let named = named.map(|text| Location::parse(&text)).or(location);
         let location = named.unwrap_or_else(|| Location::File(folder.join(DEFAULT_LEDGER)));
         let tenant = self.tenant.or_else(|| variable("CREALEPH_TENANT")).or(tenant);
@@ -173,8 +185,14 @@ impl At {
             name: tenant.to_owned(),
             why: why.to_string(),
         })?;
-        let keys = self.keys.or_else(|| variable("CREALEPH_KEYS").map(PathBuf::from)).or(keys);
-        let keys = keys.unwrap_or_else(|| location.default_keys());
+        let keys = keys_named.or(keys).unwrap_or_else(|| location.default_keys());
+        let file = match &location {
+            Location::File(file) => Some(file.as_path()),
+            _ => None,
+        };
+        for workspace in file.into_iter().chain([keys.as_path()]).flat_map(own::workspaces_of) {
+            own::check(&workspace)?;
+        }
         Ok(Settled { location, tenant, keys, configuration, is_json: self.json })
     }
 }
@@ -216,6 +234,14 @@ impl Settled {
         let is_default = matches!(&self.location, Location::File(file) if file == Path::new(DEFAULT_LEDGER));
         let mut above = here.ancestors().skip(1).filter(|_| is_default);
         above.find(|folder| folder.join(DEFAULT_LEDGER).is_file()).map(Path::to_owned)
+    }
+
+    /// Makes the `.crealeph` that the ledger is to lie in, if it is to lie in one.
+    fn claim(&self) -> Result<(), Failure> {
+        match &self.location {
+            Location::File(file) => own::workspaces_of(file).iter().try_for_each(|folder| own::claim(folder)),
+            _ => Ok(()),
+        }
     }
 
     /// Opens the ledger; a file that is not there is made, with its first signing key.

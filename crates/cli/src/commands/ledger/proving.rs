@@ -12,7 +12,7 @@ use crealeph_ledger::{Imported, Ledger, LedgerError};
 use crealeph_verify::{ExportVerifier, Finding, Verified, VerifierKey, verify_proof};
 
 use super::writing::read_text;
-use super::{Settled, Verdict, named};
+use super::{At, Settled, Verdict, named};
 use crate::commands::tell_finding;
 use crate::failure::Failure;
 use crate::input::{Line, Source, next_line};
@@ -88,14 +88,22 @@ pub(super) struct Verify {
 }
 
 impl Verify {
-    pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, at: At, output: &mut Output) -> Result<Verdict, Failure> {
         let mut keys = read_keys(&self.key)?;
-        let ledger = if self.export.is_some() { None } else { Some(at.open()?) };
-        if let Some(ledger) = &ledger {
+        let is_json = at.json || !output.is_for_person();
+        // An export needs no ledger, and so nothing of the configuration.
+        let ledger = match self.export.is_some() {
+            true => None,
+            false => {
+                let at = at.settle()?;
+                Some((at.open()?, at))
+            }
+        };
+        if let Some((ledger, at)) = &ledger {
             require_log(ledger, at)?;
         }
         if keys.is_empty()
-            && let Some(ledger) = &ledger
+            && let Some((ledger, at)) = &ledger
         {
             note!("checking with the keys beside the ledger; give --key to check with one that you kept");
             for key in ledger.verifier_keys(&at.tenant)? {
@@ -106,25 +114,25 @@ impl Verify {
         let kept: Vec<&str> = kept.iter().map(String::as_str).collect();
         let verifier = match ExportVerifier::new(keys, &kept) {
             Ok(verifier) => verifier,
-            Err(finding) => return tell_finding(&finding, "seq", at.is_json(output), output),
+            Err(finding) => return tell_finding(&finding, "seq", is_json, output),
         };
         let checked = match &ledger {
-            Some(ledger) => check_ledger(ledger, at, verifier)?,
+            Some((ledger, at)) => check_ledger(ledger, at, verifier)?,
             None => check_export(&Source::new(self.export), verifier)?,
         };
         let verified = match checked {
             Ok(verified) => verified,
-            Err(finding) => return tell_finding(&finding, "seq", at.is_json(output), output),
+            Err(finding) => return tell_finding(&finding, "seq", is_json, output),
         };
-        if let Some(ledger) = &ledger
+        if let Some((ledger, at)) = &ledger
             && let Some(fault) = ledger.audit(&at.tenant)?
         {
             let kind = crealeph_verify::Kind::Changed;
             let what = format!("{fault}; the entries themselves are as written");
             let finding = Finding { kind, seq: fault.seq.map(|seq| seq.get()), what };
-            return tell_finding(&finding, "seq", at.is_json(output), output);
+            return tell_finding(&finding, "seq", is_json, output);
         }
-        tell(&verified, at, output)
+        tell(&verified, is_json, output)
     }
 }
 
@@ -245,9 +253,9 @@ impl Write for LineWriter {
     }
 }
 
-fn tell(verified: &Verified, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+fn tell(verified: &Verified, is_json: bool, output: &mut Output) -> Result<Verdict, Failure> {
     let Verified { origin, tenant_id, entries, root, checkpoints, signed_entries } = verified;
-    if at.is_json(output) {
+    if is_json {
         let mut line = String::new();
         let mut object = ObjectWriter::new(&mut line);
         object.raw("ok", "true").text("tenantId", tenant_id).text("origin", origin);

@@ -25,6 +25,7 @@ const BATCH_BYTES: usize = 8 << 20;
 const MAX_HEADER_BYTES: u64 = 64 << 10;
 
 pub(super) fn init(at: &Settled) -> Result<Verdict, Failure> {
+    at.claim()?;
     if let Location::File(file) = &at.location
         && let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty())
     {

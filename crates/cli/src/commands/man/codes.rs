@@ -22,6 +22,12 @@ const ERRORS: &[(&str, &str)] = &[
     ("bad_context", "the file of `--context` cannot be used"),
     ("bad_rules", "a rules file cannot be used, or its examples do not hold"),
     ("bad_configuration", "`crealeph.toml` cannot be used; the key, section or agent is named"),
+    ("untrusted", "the configuration grants what you have not accepted; see `crealeph trust --help`"),
+    (
+        "foreign_state",
+        "a `.crealeph` is not yours: it came with the folder, or others can change it; see `crealeph trust --state`",
+    ),
+    ("user_state", "your own state directory cannot be used; check owner and mode"),
     ("bad_key", "a public or signing key cannot be used"),
     ("no_entries", "a file of entries holds none"),
     ("cycle", "work items depend on each other in a circle, which is named"),

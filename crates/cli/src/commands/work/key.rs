@@ -9,6 +9,7 @@ use super::place::Place;
 use crate::commands::Verdict;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::own;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,7 +36,9 @@ pub(super) struct Key {
 impl Key {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let keys = self.place.settle()?.keys;
-        let control = control(&self.place.folder()?);
+        let folder = self.place.folder()?;
+        own::claim(&folder)?;
+        let control = control(&folder);
         let signer = match self.rotate {
             true => Signer::rotate(&control, &keys)?,
             false => Signer::open(&control, &keys)?,
@@ -47,5 +50,5 @@ impl Key {
 
 /// Where a workspace keeps its own files.
 pub(super) fn control(workspace: &Path) -> PathBuf {
-    workspace.join(".crealeph")
+    workspace.join(own::CONTROL)
 }

@@ -11,6 +11,8 @@ use crate::commands::ledger::{At, Settled};
 use crate::commands::sandbox::state_directory;
 use crate::failure::Failure;
 use crate::output::note;
+use crate::trusting::{self, Uses};
+use crate::{own, user_state};
 
 /// Which workspace.
 #[derive(Clone, Debug, Args)]
@@ -24,10 +26,12 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The workspace's folder, in full.
+    /// The workspace's folder, in full. Its `.crealeph` is the user's own, or there is none.
     pub(super) fn folder(&self) -> Result<PathBuf, Failure> {
         let folder = &self.workspace;
-        folder.canonicalize().map_err(|_| Failure::NotFound(folder.clone()))
+        let folder = folder.canonicalize().map_err(|_| Failure::NotFound(folder.clone()))?;
+        own::check(&folder)?;
+        Ok(folder)
     }
 
     /// The configuration: the one that is named, else the workspace's, else the one here.
@@ -44,6 +48,7 @@ impl Place {
 
     /// Opens a scratch folder with the agents of this workspace and nothing else of it: a ledger and keys of its own.
     pub(super) fn open_scratch(&self, folder: &Path) -> Result<Work, Failure> {
+        self.require_trust()?;
         let settled = Settled {
             keys: folder.join(".crealeph/keys"),
             location: Location::File(folder.join(".crealeph/ledger.db")),
@@ -59,9 +64,27 @@ impl Place {
 
     /// The same, with what an earlier process had left.
     pub(super) fn open_telling(&self) -> Result<(Work, Recovered), Failure> {
-        let opened = self.open_at(self.folder()?, self.settle()?)?;
+        self.check_state_directory()?;
+        self.require_trust()?;
+        let (folder, settled) = (self.folder()?, self.settle()?);
+        own::claim(&folder)?;
+        let opened = self.open_at(folder, settled)?;
         tell(&opened.1);
         Ok(opened)
+    }
+
+    /// What was trusted, and open views, must not lie where an agent works.
+    fn check_state_directory(&self) -> Result<(), Failure> {
+        let workspace = self.workspace.canonicalize().map_err(|_| Failure::NotFound(self.workspace.clone()))?;
+        match user_state::folder().filter(|state| user_state::real(state).starts_with(&workspace)) {
+            Some(state) => Err(Failure::StateInside { state, workspace }),
+            None => Ok(()),
+        }
+    }
+
+    /// Agents of this configuration are about to run.
+    fn require_trust(&self) -> Result<(), Failure> {
+        trusting::require(&self.configuration()?, Some(&self.folder()?), Uses::Everything)
     }
 
     fn open_at(&self, workspace: PathBuf, settled: Settled) -> Result<(Work, Recovered), Failure> {
@@ -70,6 +93,7 @@ impl Place {
         drop(crealeph_workspace::Workspace::open(&workspace).map_err(|error| Failure::Work(error.into()))?);
         let ledger = settled.open_or_init()?;
         let mut private = vec![settled.keys.clone()];
+        private.extend(user_state::folder());
         if let Location::File(file) = &settled.location {
             // SQLite's own files beside it.
             private.extend(["", "-wal", "-shm", "-journal"].map(|end| {
@@ -85,6 +109,7 @@ impl Place {
             ledger,
             keys: settled.keys,
             private,
+            sources: settled.configuration.named_files().into_iter().map(|file| file.path).collect(),
             tenant: settled.tenant,
         };
         Ok(Work::open(setup)?)

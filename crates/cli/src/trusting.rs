@@ -1,0 +1,207 @@
+//! Asking whether a configuration is trusted, before anything it says is used: a terminal shows what it would grant and
+//! asks, anything else is told the command to type. What is shown was written by somebody else, so it is escaped.
+
+use std::fmt::Write as _;
+use std::io::{BufRead as _, IsTerminal as _};
+use std::path::{Path, PathBuf};
+
+use crealeph_runtime::configuration::Configuration;
+use crealeph_runtime::trust::{Grant, GrantSet, Part, TrustStore, Widening};
+
+use crate::failure::Failure;
+use crate::user_state;
+
+/// Trusts every configuration, for CI and scripts; never a `.crealeph`.
+pub(crate) const VARIABLE: &str = "CREALEPH_TRUST";
+/// How many grants are shown at once.
+const MAX_SHOWN: usize = 200;
+/// How much of one is shown.
+const MAX_SHOWN_CHARS: usize = 400;
+
+/// What a command is about to use of a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Uses {
+    /// The ledger's place and keys.
+    Ledger,
+    /// Everything: agents, and the ledger.
+    Everything,
+}
+
+/// A configuration, and what this user accepted of it.
+pub(crate) struct Judged {
+    /// Where it is, its folder's links followed.
+    pub(crate) path: PathBuf,
+    pub(crate) set: GrantSet,
+    pub(crate) widening: Widening,
+    /// Nothing of it was accepted before.
+    pub(crate) is_new: bool,
+    store: TrustStore,
+}
+
+impl Judged {
+    /// Compares a configuration with what was accepted; nothing where no file was read.
+    pub(crate) fn of(configuration: &Configuration, workspace: Option<&Path>) -> Result<Option<Self>, Failure> {
+        // A link to a configuration that is trusted elsewhere has other folders around it.
+        let Some(path) = configuration.real_path() else { return Ok(None) };
+        let set = GrantSet::of(configuration, workspace)?;
+        let store = TrustStore::open(&user_state::needed()?)?;
+        let accepted = store.accepted(&path)?;
+        let is_new = accepted.is_none();
+        let widening = set.beyond(&accepted.unwrap_or_default());
+        Ok(Some(Judged { path, set, widening, is_new, store }))
+    }
+
+    /// Writes down that the user accepts it as it is now.
+    pub(crate) fn accept(&self) -> Result<(), Failure> {
+        Ok(self.store.accept(&self.path, &self.set)?)
+    }
+
+    /// What is to be accepted, for a person.
+    pub(crate) fn shown(&self) -> String {
+        let path = escaped(&self.path.display().to_string());
+        let mut text = match self.is_new {
+            true => format!("`{path}` is not trusted yet. It would grant:\n"),
+            false => format!("`{path}` grants more than you trusted before. New:\n"),
+        };
+        text.push_str(&listed(&self.widening.grants));
+        for lifted in &self.widening.lifted {
+            let _ = writeln!(text, "  no longer restricted: {}", escaped(lifted));
+        }
+        text
+    }
+}
+
+/// Accepts a configuration that this program wrote itself.
+pub(crate) fn accept_own(configuration: &Path) -> Result<(), Failure> {
+    let configuration = Configuration::find(Some(configuration))?;
+    match Judged::of(&configuration, None)? {
+        Some(judged) => judged.accept(),
+        None => Ok(()),
+    }
+}
+
+/// Goes on only if what is about to be used was accepted, or is accepted now.
+pub(crate) fn require(
+    configuration: &Configuration,
+    workspace: Option<&Path>,
+    uses: Uses,
+) -> Result<(), Failure> {
+    if is_trusted_by_environment()? {
+        return Ok(());
+    }
+    // Most configurations that are read for the ledger say nothing of it.
+    if uses == Uses::Ledger && configuration.section("ledger")?.is_none() {
+        return Ok(());
+    }
+    let Some(judged) = Judged::of(configuration, workspace)? else { return Ok(()) };
+    let is_used = |grant: &Grant| uses == Uses::Everything || grant.part == Part::Ledger;
+    let is_lifted = uses == Uses::Everything && !judged.widening.lifted.is_empty();
+    if !judged.widening.grants.iter().any(is_used) && !is_lifted {
+        return Ok(());
+    }
+    if !can_ask() {
+        return Err(Failure::Untrusted { what: judged.shown(), command: command(&judged.path) });
+    }
+    eprint!("{}", judged.shown());
+    match ask("Trust it?")? {
+        true => judged.accept(),
+        false => Err(Failure::Declined(judged.path)),
+    }
+}
+
+/// Whether the environment says that every configuration is trusted.
+pub(crate) fn is_trusted_by_environment() -> Result<bool, Failure> {
+    match std::env::var_os(VARIABLE) {
+        None => Ok(false),
+        Some(value) if value.is_empty() || value == "0" => Ok(false),
+        Some(value) if value == "1" => Ok(true),
+        Some(value) => {
+            Err(Failure::BadOption(value.to_string_lossy().into_owned(), "`1` or `0`, as CREALEPH_TRUST takes them"))
+        }
+    }
+}
+
+/// Whether somebody is there to answer.
+pub(crate) fn can_ask() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// Asks, and takes nothing but a yes for one.
+pub(crate) fn ask(question: &str) -> Result<bool, Failure> {
+    eprint!("\n{question} [y/N] ");
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer).map_err(Failure::Output)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))
+}
+
+/// What to type where nobody can be asked.
+pub(crate) fn command(path: &Path) -> String {
+    format!("crealeph trust {}", quoted(path))
+}
+
+/// A path as one word of the shell, with nothing in it that a terminal would act on.
+pub(crate) fn quoted(path: &Path) -> String {
+    let text = escaped(&path.display().to_string());
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./+@%:,".contains(letter);
+    match text.chars().all(is_plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
+/// Grants by whom they are for.
+pub(crate) fn listed(grants: &[Grant]) -> String {
+    let mut text = String::new();
+    let mut last = "";
+    for grant in grants.iter().take(MAX_SHOWN) {
+        if grant.to != last {
+            let _ = writeln!(text, "  {}", escaped(&grant.to));
+            last = &grant.to;
+        }
+        let _ = writeln!(text, "    {:<14} {}", escaped(&grant.what), escaped(&grant.shown()));
+    }
+    if grants.len() > MAX_SHOWN {
+        let _ = writeln!(text, "  … and {} more; read the file", grants.len() - MAX_SHOWN);
+    }
+    text
+}
+
+/// Text that somebody else wrote, on one line, with everything visible that a terminal would act on or hide.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut shown = String::new();
+    for (count, letter) in text.chars().enumerate() {
+        if count == MAX_SHOWN_CHARS {
+            let _ = write!(shown, "… ({} characters in all)", text.chars().count());
+            break;
+        }
+        match is_visible(letter) {
+            true => shown.push(letter),
+            false => drop(write!(shown, "{}", letter.escape_unicode())),
+        }
+    }
+    shown
+}
+
+fn is_visible(letter: char) -> bool {
+    let is_hidden = matches!(letter,
+        '\u{a0}' | '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{2000}'..='\u{200f}' | '\u{2028}'..='\u{202f}' | '\u{205f}'..='\u{206f}'
+        | '\u{2800}' | '\u{3000}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+        | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}');
+    !letter.is_control() && !is_hidden
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_text_is_shown_and_never_acted_on() {
+        assert_eq!(escaped("a\u{1b}[2Jb\nc"), "a\\u{1b}[2Jb\\u{a}c");
+        assert_eq!(escaped("\u{202e}cba\u{200b}"), "\\u{202e}cba\\u{200b}");
+        assert_eq!(escaped("Grüße ✓"), "Grüße ✓");
+        assert!(escaped(&"x".repeat(10_000)).ends_with("… (10000 characters in all)"));
+        assert_eq!(quoted(Path::new("/a b/it's")), "'/a b/it'\\''s'");
+        assert_eq!(quoted(Path::new("/a/b-1.toml")), "/a/b-1.toml");
+    }
+}

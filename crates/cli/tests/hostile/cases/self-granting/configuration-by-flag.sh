@@ -1,0 +1,7 @@
+# class: self-granting
+# about: the configuration is named with --config and lies in the workspace under another name
+# before: broke
+mkdir ops
+mv crealeph.toml ops/agents.toml
+agent_runs 'echo "network = [\"evil.example:443\"]" >>ops/agents.toml' --config ops/agents.toml
+denied ops/agents.toml

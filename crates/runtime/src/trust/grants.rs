@@ -1,0 +1,457 @@
+//! What a configuration grants, as a set. Owns which keys widen a grant, and which only restrict one. A key that is not
+//! known here counts as a grant, so that a new one is shown until somebody decides otherwise.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use crealeph_decision::work::PathRulesSource;
+use serde::{Deserialize, Serialize};
+use toml::Value;
+
+use crate::configuration::Configuration;
+use crate::work::HIDDEN;
+
+/// The largest script whose content is compared.
+const MAX_SCRIPT_BYTES: u64 = 256 << 20;
+/// Keys that grant nothing: names, words for the agent, bounds on time and output, and what is read below.
+const HARMLESS: &[&str] = &[
+    "agent_id",
+    "hide",
+    "instructions",
+    "kind",
+    "max_diagnostics_bytes",
+    "max_enum_values",
+    "max_output_bytes",
+    "max_schema_bytes",
+    "paths",
+    "prompt",
+    "stream",
+    "tenant",
+    "test",
+    "test_timeout_ms",
+    "timeout_ms",
+];
+/// Bounds on the machine, with their defaults for work and for Builder agents.
+const LIMITS: &[(&str, u64, u64)] = &[
+    ("disk_bytes", 4 << 30, 0),
+    ("memory_bytes", 4 << 30, 2 << 30),
+    ("processes", 1024, 512),
+];
+/// Bounds that hold only where they are written.
+const SPENDING: &[&str] = &["max_cost", "max_tokens"];
+const CONTENT: &str = "content";
+/// How a key is shown.
+const WORDS: &[(&str, &str)] = &[
+    ("base_url", "calls"),
+    ("ca_file", "certificates"),
+    ("caches", "cache"),
+    ("command", "runs"),
+    ("env", "variable"),
+    ("headers", "header"),
+    ("home", "HOME file"),
+    ("hosts", "host"),
+    ("key", "key"),
+    ("keys", "keys"),
+    ("location", "location"),
+    ("network", "host"),
+    ("presets", "preset"),
+    ("read", "reads"),
+    ("schemas", "schema"),
+    ("secret_files", "secret file"),
+    ("secret_headers", "secret header"),
+    ("secrets", "secret"),
+    ("url", "calls"),
+];
+
+/// The part of a configuration that a grant stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// Where decisions are remembered, and with which keys they are signed.
+    Ledger,
+    /// Agents of the Builder and of work, with their scripts.
+    Agents,
+}
+
+/// One thing that is granted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grant {
+    /// Where it stands.
+    pub part: Part,
+    /// To whom, such as ``work agent `fixer` ``.
+    pub to: String,
+    /// What kind of thing.
+    pub what: String,
+    /// The thing, as it is written. Text that somebody else wrote.
+    pub value: String,
+    /// A bound that is raised; a lower one is granted too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amount: Option<u64>,
+}
+
+impl Grant {
+    /// The thing or the bound, as it is written. Text that somebody else wrote.
+    pub fn shown(&self) -> String {
+        match self.amount {
+            // Enough of a digest to tell two apart by eye.
+            None if self.what == CONTENT => {
+                let (path, digest) = self.value.rsplit_once(' ').unwrap_or((&self.value, ""));
+                format!("{path} {}", digest.get(..12).unwrap_or(digest))
+            }
+            None => self.value.clone(),
+            Some(amount) if SPENDING.contains(&self.what.as_str()) => (amount as f64 / 1000.0).to_string(),
+            Some(amount) => amount.to_string(),
+        }
+    }
+}
+
+/// Everything that a configuration grants, and what it restricts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GrantSet {
+    /// What is granted.
+    pub grants: BTreeSet<Grant>,
+    /// What is restricted; taking one away widens what is granted.
+    pub restrictions: BTreeSet<String>,
+}
+
+/// What a configuration grants beyond what was accepted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Widening {
+    /// What is new.
+    pub grants: Vec<Grant>,
+    /// Restrictions that are gone.
+    pub lifted: Vec<String>,
+}
+
+impl Widening {
+    /// Whether nothing is new.
+    pub fn is_empty(&self) -> bool {
+        self.grants.is_empty() && self.lifted.is_empty()
+    }
+}
+
+/// Why what a configuration grants cannot be told.
+#[derive(Debug, thiserror::Error)]
+pub enum GrantError {
+    /// A script cannot be read.
+    #[error("cannot read the script `{}` that the configuration names", .path.display())]
+    Script {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A script is too large to compare.
+    #[error("`{}`, which the configuration names, is larger than {MAX_SCRIPT_BYTES} bytes; install it outside the project", .0.display())]
+    TooLarge(PathBuf),
+}
+
+impl GrantSet {
+    /// What a configuration grants. Scripts count with their content if they lie in the project, or in `workspace`.
+    ///
+    /// # Errors
+    /// When a script cannot be read.
+    pub fn of(configuration: &Configuration, workspace: Option<&Path>) -> Result<Self, GrantError> {
+        let mut set = GrantSet::default();
+        let tables = |section| match configuration.section(section) {
+            Ok(Some(table)) => table.clone(),
+            // What is not understood is refused by whoever reads it.
+            _ => toml::Table::new(),
+        };
+        for (key, value) in &tables("ledger") {
+            set.leaf(Part::Ledger, "ledger", key, value);
+        }
+        for (name, value) in &tables("agents") {
+            set.agent(&format!("agent `{name}`"), value, false);
+        }
+        let work = tables("work");
+        for (key, value) in &work {
+            match (key.as_str(), value) {
+                ("agents", Value::Table(agents)) => {
+                    agents.iter().for_each(|(name, value)| set.agent(&format!("work agent `{name}`"), value, true));
+                }
+                _ => set.leaf(Part::Agents, "work", key, value),
+            }
+        }
+        set.scripts(configuration, workspace)?;
+        if let Some(real) = configuration.linked_to().filter(|_| !set.is_empty()) {
+            set.add(Part::Ledger, "configuration", "is a link to", real.display().to_string());
+        }
+        Ok(set)
+    }
+
+    /// Whether nothing is granted.
+    pub fn is_empty(&self) -> bool {
+        self.grants.is_empty()
+    }
+
+    /// What this grants beyond another set.
+    pub fn beyond(&self, accepted: &GrantSet) -> Widening {
+        let grants = self.grants.iter().filter(|grant| !accepted.covers(grant)).cloned().collect();
+        // A restriction of an agent that is gone as a whole restricts nobody.
+        let is_lifted = |restriction: &&String| {
+            let to = restriction.split(": ").next().unwrap_or_default();
+            !self.restrictions.contains(*restriction) && self.grants.iter().any(|grant| grant.to == to)
+        };
+        let lifted = accepted.restrictions.iter().filter(is_lifted).cloned().collect();
+        Widening { grants, lifted }
+    }
+
+    fn covers(&self, grant: &Grant) -> bool {
+        let is_same = |known: &Grant| {
+            (known.part, &known.to, &known.what, &known.value) == (grant.part, &grant.to, &grant.what, &grant.value)
+        };
+        match grant.amount {
+            None => self.grants.contains(grant),
+            Some(amount) => self
+                .grants
+                .iter()
+                .any(|known| is_same(known) && known.amount.is_some_and(|known| known >= amount)),
+        }
+    }
+
+    fn add(&mut self, part: Part, to: &str, what: &str, value: String) {
+        self.grants.insert(Grant { part, to: to.to_owned(), what: what.to_owned(), value, amount: None });
+    }
+
+    fn limit(&mut self, to: &str, what: &str, amount: u64) {
+        let (to, what) = (to.to_owned(), what.to_owned());
+        self.grants.insert(Grant { part: Part::Agents, to, what, value: String::new(), amount: Some(amount) });
+    }
+
+    fn agent(&mut self, to: &str, value: &Value, is_work: bool) {
+        let Value::Table(table) = value else { return };
+        for (key, value) in table {
+            if HARMLESS.contains(&key.as_str()) {
+                continue;
+            }
+            if let Some((_, work, builder)) = LIMITS.iter().find(|(name, ..)| name == key) {
+                let usual = if is_work { *work } else { *builder };
+                let amount = value.as_integer().and_then(|amount| u64::try_from(amount).ok());
+                if let Some(amount) = amount.filter(|amount| *amount > usual) {
+                    self.limit(to, key, amount);
+                }
+            } else if SPENDING.contains(&key.as_str()) {
+                let amount = value.as_float().or_else(|| value.as_integer().map(|whole| whole as f64));
+                // In thousandths, so that a price is compared too.
+                self.limit(to, key, (amount.unwrap_or(0.0) * 1000.0) as u64);
+                self.restrictions.insert(format!("{to}: {key}"));
+            } else {
+                self.leaf(Part::Agents, to, key, value);
+            }
+        }
+        if let Some(Value::Table(test)) = table.get("test") {
+            test.iter().for_each(|(key, value)| self.leaf(Part::Agents, &format!("{to}, its tests"), key, value));
+        }
+        self.hidden(to, table.get("hide"));
+        if let Some(Value::Table(paths)) = table.get("paths") {
+            self.paths(to, paths);
+        }
+    }
+
+    /// The files that an agent does not see.
+    fn hidden(&mut self, to: &str, hide: Option<&Value>) {
+        let Some(hide) = hide.map(texts) else { return };
+        for glob in HIDDEN.iter().filter(|glob| !hide.iter().any(|own| own == *glob)) {
+            self.add(Part::Agents, to, "sees", (*glob).to_owned());
+        }
+        for glob in hide.iter().filter(|glob| !HIDDEN.contains(&glob.as_str())) {
+            self.restrictions.insert(format!("{to}: hides {glob}"));
+        }
+    }
+
+    /// The files that an agent may change.
+    fn paths(&mut self, to: &str, paths: &toml::Table) {
+        let list = |key: &str| paths.get(key).map(texts);
+        for glob in list("denied").into_iter().flatten() {
+            self.restrictions.insert(format!("{to}: may not change {glob}"));
+        }
+        if let Some(allowed) = list("allowed") {
+            self.restrictions.insert(format!("{to}: may change only what is listed"));
+            allowed.into_iter().for_each(|glob| self.add(Part::Agents, to, "changes", glob));
+        }
+        if paths.get("allow_laws").and_then(Value::as_bool) == Some(true) {
+            self.add(Part::Agents, to, "changes", "policies, CI and other laws".to_owned());
+        }
+        if let Some(laws) = list("laws") {
+            for glob in PathRulesSource::default().laws.into_iter().filter(|glob| !laws.contains(glob)) {
+                self.add(Part::Agents, to, "changes", glob);
+            }
+        }
+    }
+
+    /// Adds what a key says: a list by its elements, a table by its entries, a command as a whole.
+    fn leaf(&mut self, part: Part, to: &str, key: &str, value: &Value) {
+        let what = WORDS.iter().find(|(name, _)| *name == key).map_or(key, |(_, word)| *word);
+        match value {
+            Value::Boolean(false) => {}
+            Value::Boolean(true) if key == "accept_reduced" => {
+                self.add(part, to, "sandbox", "a weaker one is accepted".to_owned());
+            }
+            Value::String(text) if key == "network" && text == "none" => {}
+            Value::String(_) if part == Part::Ledger && HARMLESS.contains(&key) => {}
+            Value::Array(list) if key == "command" => {
+                let words: Vec<String> = list.iter().map(word).collect();
+                self.add(part, to, what, words.join(" "));
+            }
+            Value::Array(list) => list.iter().for_each(|value| self.leaf(part, to, key, value)),
+            Value::Table(table) => {
+                for (name, value) in table {
+                    let value = match value {
+                        Value::String(text) => text.clone(),
+                        other => other.to_string(),
+                    };
+                    self.add(part, to, what, format!("{name} = {value}"));
+                }
+            }
+            Value::String(text) => self.add(part, to, what, text.clone()),
+            other => self.add(part, to, what, other.to_string()),
+        }
+    }
+
+    /// The scripts that commands name and that came with the project, by their content.
+    fn scripts(&mut self, configuration: &Configuration, workspace: Option<&Path>) -> Result<(), GrantError> {
+        let project = project(configuration.folder());
+        for file in configuration.named_files().into_iter().filter(|file| file.is_of_command) {
+            let Ok(real) = file.path.canonicalize() else { continue };
+            let is_inside = |path: &Path| path.starts_with(&project) || workspace.is_some_and(|own| path.starts_with(own));
+            if !real.is_file() || !(is_inside(&real) || is_inside(&file.path)) {
+                continue;
+            }
+            let digest = digest(&real)?;
+            let shown = file.path.strip_prefix(configuration.folder()).unwrap_or(&file.path);
+            self.add(Part::Agents, "scripts", CONTENT, format!("{} {digest}", shown.display()));
+        }
+        Ok(())
+    }
+}
+
+/// The folder that came as one: the repository around a folder, or the folder itself.
+fn project(folder: &Path) -> PathBuf {
+    let repository = folder.ancestors().find(|folder| folder.join(".git").symlink_metadata().is_ok());
+    repository.unwrap_or(folder).to_owned()
+}
+
+fn digest(path: &Path) -> Result<String, GrantError> {
+    let failed = |source| GrantError::Script { path: path.to_owned(), source };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    file.take(MAX_SCRIPT_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    match bytes.len() as u64 > MAX_SCRIPT_BYTES {
+        true => Err(GrantError::TooLarge(path.to_owned())),
+        false => Ok(crealeph_contracts::digest::Blake3::of(&bytes).to_string()),
+    }
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    let list = value.as_array().map(Vec::as_slice).unwrap_or_default();
+    list.iter().filter_map(|text| text.as_str().map(str::to_owned)).collect()
+}
+
+/// A word of a command, so that its end can be seen.
+fn word(value: &Value) -> String {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let is_plain = |letter: char| letter.is_alphanumeric() || "-_./={}@:+,".contains(letter);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test says what it expects")]
+
+    use super::*;
+
+    fn set(text: &str) -> GrantSet {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("crealeph.toml");
+        std::fs::write(&path, text).unwrap();
+        std::fs::write(folder.path().join("agent.py"), "print(1)").unwrap();
+        GrantSet::of(&Configuration::find(Some(&path)).unwrap(), None).unwrap()
+    }
+
+    fn shown(widening: &Widening) -> Vec<String> {
+        let grants = widening.grants.iter().map(|grant| {
+            let amount = grant.amount.map(|amount| amount.to_string()).unwrap_or_default();
+            format!("{} {} {}{amount}", grant.to, grant.what, grant.value)
+        });
+        grants.chain(widening.lifted.iter().map(|lifted| format!("no longer {lifted}"))).collect()
+    }
+
+    const AGENT: &str = "[work.agents.w]\nagent_id = 'agent-1'\ncommand = ['python3', 'agent.py', '{prompt}']\n";
+
+    #[test]
+    fn what_grants_nothing_asks_nothing() {
+        assert!(set("").is_empty());
+        assert!(set("[builder]\nthresholds = { min_confidence = 0.9 }").is_empty());
+        assert!(set("[agents.'e@1']\nkind = 'example'").is_empty());
+        assert!(set("[ledger]\ntenant = 't'").is_empty());
+    }
+
+    #[test]
+    fn only_what_widens_is_new() {
+        let accepted = set(&format!("{AGENT}network = ['a:1', 'b:2']\nmemory_bytes = 9000000000\nmax_tokens = 9\npaths = {{ denied = ['x/**'] }}\n"));
+        let narrower = [
+            String::new(),
+            AGENT.to_owned() + "network = ['b:2']\nmemory_bytes = 8000000000\nmax_tokens = 9\npaths = { denied = ['x/**', 'y'] }\n",
+            AGENT.to_owned() + "network = 'none'\nprompt = 'other {description}'\nmax_tokens = 5\npaths = { denied = ['x/**'] }\n",
+        ];
+        for text in &narrower {
+            assert!(set(text).beyond(&accepted).is_empty(), "{text}: {:?}", set(text).beyond(&accepted));
+        }
+        let rest = "max_tokens = 9\npaths = { denied = ['x/**'] }\n";
+        let wider = [
+            ("network = ['c:3']", "work agent `w` host c:3"),
+            ("memory_bytes = 9000000001", "work agent `w` memory_bytes 9000000001"),
+            ("secrets = ['KEY']", "work agent `w` secret KEY"),
+            ("read = ['/srv']", "work agent `w` reads /srv"),
+            ("home = ['~/.netrc']", "work agent `w` HOME file ~/.netrc"),
+            ("env = { A = 'b' }", "work agent `w` variable A = b"),
+            ("accept_reduced = true", "work agent `w` sandbox a weaker one is accepted"),
+            ("preset = 'claude'", "work agent `w` preset claude"),
+            ("something_new = 1", "work agent `w` something_new 1"),
+            ("test = { secrets = ['KEY'] }", "work agent `w`, its tests secret KEY"),
+        ];
+        for (line, expected) in wider {
+            let widening = set(&format!("{AGENT}{rest}{line}\n")).beyond(&accepted);
+            assert_eq!(shown(&widening), [expected], "{line}");
+        }
+        let without = set(AGENT).beyond(&accepted);
+        assert_eq!(
+            shown(&without),
+            ["no longer work agent `w`: max_tokens", "no longer work agent `w`: may not change x/**"]
+        );
+        let hides_less = set(&format!("{AGENT}{rest}hide = ['**/*.pem']\n")).beyond(&accepted);
+        assert!(shown(&hides_less).contains(&"work agent `w` sees **/.env*".to_owned()), "{hides_less:?}");
+    }
+
+    #[test]
+    fn where_data_and_keys_go_is_a_grant_of_its_own() {
+        let ledger = set("[ledger]\nlocation = 'postgres://elsewhere/x'\nkeys = 'k'\n");
+        assert!(ledger.grants.iter().all(|grant| grant.part == Part::Ledger));
+        assert_eq!(ledger.grants.len(), 2);
+        let http = set("[agents.'h@1']\nkind = 'http'\nurl = 'https://a.b'\nsecret_headers = { A = { env = 'K' } }\n");
+        let values: Vec<&str> = http.grants.iter().map(|grant| grant.value.as_str()).collect();
+        assert!(values.contains(&"https://a.b") && values.iter().any(|value| value.contains('K')), "{values:?}");
+    }
+
+    #[test]
+    fn the_content_of_a_script_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("crealeph.toml");
+        std::fs::write(&path, AGENT).unwrap();
+        let of = |script: &str| {
+            std::fs::write(folder.path().join("agent.py"), script).unwrap();
+            GrantSet::of(&Configuration::find(Some(&path)).unwrap(), None).unwrap()
+        };
+        let (one, other) = (of("print(1)"), of("print(2)"));
+        assert!(of("print(1)").beyond(&one).is_empty());
+        assert_eq!(other.beyond(&one).grants.len(), 1);
+    }
+}

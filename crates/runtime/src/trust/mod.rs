@@ -1,0 +1,11 @@
+//! Trust on first use: a configuration that came with a clone is not used before the user has seen what it would grant.
+//! Owns the set of grants that a configuration asks for, and the record of what this user accepted. Asking is for whoever
+//! has a terminal.
+//!
+//! What narrows a grant is accepted silently; what widens one is shown by itself.
+
+mod grants;
+mod store;
+
+pub use grants::{Grant, GrantError, GrantSet, Part, Widening};
+pub use store::{Accepted, TrustStore, TrustStoreError};
