@@ -191,7 +191,7 @@ fn artifact_flaws(
         let Some(newest) = facts.newest.get(evidence) else { continue };
         match artifact.reach.newest.get(evidence) {
             Some(used) => {
-                let lead_nanos = newest.place.created_at.nanos_since(used.created_at);
+                let lead_nanos = newest.place.at.nanos_since(used.at);
                 let is_within_grace = grace_nanos > 0 && lead_nanos <= grace_nanos;
                 if newest.place > *used && !is_within_grace {
                     flaws.push(Flaw::Overtaken(evidence));

@@ -114,11 +114,38 @@ impl<T> PerType<T> {
     }
 }
 
-/// Where an entry stands in its tenant's order: by time, and within a millisecond by sequence number (R20).
+/// By which time the newest entry of a type is found (R20). A record names the one it was derived by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Derivation {
+    /// By createdAt: the rule of records that name no derivation.
+    Arrival,
+    /// By effective time: observedAt, else createdAt.
+    #[default]
+    EffectiveTime,
+}
+
+impl Derivation {
+    /// The number that a record names it by.
+    pub fn number(self) -> u8 {
+        match self {
+            Derivation::Arrival => 1,
+            Derivation::EffectiveTime => 2,
+        }
+    }
+
+    /// The derivation of a number.
+    pub fn from_number(number: f64) -> Option<Derivation> {
+        [Derivation::Arrival, Derivation::EffectiveTime]
+            .into_iter()
+            .find(|derivation| f64::from(derivation.number()) == number)
+    }
+}
+
+/// Where an entry stands among others: by a time, and at the same time by sequence number (R20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// When the ledger took it.
-    pub created_at: Instant,
+    /// Its effective time, or when the ledger took it, as the derivation says.
+    pub at: Instant,
     /// Its sequence number.
     pub seq: u64,
 }
@@ -148,8 +175,10 @@ pub struct Newest {
 pub struct Facts {
     /// The robot.
     pub robot_id: RobotId,
-    /// The newest counted entry of each type.
+    /// The newest counted entry of each type, by the derivation's time.
     pub newest: PerType<Option<Newest>>,
+    /// The greatest createdAt of all counted entries, tasks included.
+    pub last_at: Option<Timestamp>,
     /// The newest counted tasks, newest first, at most [`MAX_LISTED`].
     pub tasks: Vec<Entry>,
     /// The newest counted playbooks, newest first, at most [`MAX_LISTED`].
@@ -169,51 +198,70 @@ pub struct Question<'a> {
     pub robot_id: &'a RobotId,
     /// The instant; `None` for everything there is.
     pub at: Option<Instant>,
+    /// By which time the newest of a type is found.
+    pub derivation: Derivation,
+}
+
+/// An entry of a list, where it stands by arrival and where it stands by the derivation's time.
+#[derive(Clone, Copy)]
+struct Listed<'a> {
+    arrival: Place,
+    judged: Place,
+    entry: &'a Entry,
 }
 
 impl Facts {
     /// Gathers the facts from a list of entries, oldest first. An entry without `seq` stands where it is listed.
     pub fn from_entries(entries: &[Entry], question: &Question<'_>, rules: &CoherenceRules) -> Facts {
-        let mut visible: Vec<(Place, &Entry)> = entries
+        let mut visible: Vec<Listed<'_>> = entries
             .iter()
             .enumerate()
             .map(|(position, entry)| {
                 let seq = entry.seq.map_or(position as u64, |seq| seq.get());
-                (Place { created_at: entry.created_at.instant(), seq }, entry)
+                let arrival = Place { at: entry.created_at.instant(), seq };
+                let judged = match question.derivation {
+                    Derivation::Arrival => arrival,
+                    Derivation::EffectiveTime => Place { at: entry.true_at().instant(), seq },
+                };
+                Listed { arrival, judged, entry }
             })
-            .filter(|(place, entry)| {
+            .filter(|Listed { arrival, entry, .. }| {
                 let is_ours = question.tenant_id.is_none() || entry.tenant_id.as_ref() == question.tenant_id;
-                is_ours && question.at.is_none_or(|at| place.created_at <= at)
+                is_ours && question.at.is_none_or(|at| arrival.at <= at)
             })
             .collect();
-        visible.sort_by_key(|(place, _)| *place);
-        let index: BTreeMap<&LedgerId, (Place, &Entry)> =
-            visible.iter().map(|(place, entry)| (&entry.id, (*place, *entry))).collect();
+        visible.sort_by_key(|listed| listed.arrival);
+        let index: BTreeMap<&LedgerId, Listed<'_>> =
+            visible.iter().map(|listed| (&listed.entry.id, *listed)).collect();
 
-        let of_robot = || visible.iter().rev().filter(|(_, entry)| entry.robot_id == *question.robot_id);
         let counted = |kind: &'static str| {
-            of_robot().filter(move |(_, entry)| entry.kind.as_str() == kind && rules.counts(entry))
+            let newest_first = visible.iter().rev();
+            newest_first.filter(move |Listed { entry, .. }| {
+                entry.robot_id == *question.robot_id && entry.kind.as_str() == kind && rules.counts(entry)
+            })
         };
-        let listed = |kind| counted(kind).take(MAX_LISTED).map(|(_, entry)| (*entry).clone()).collect();
+        let listed = |kind| counted(kind).take(MAX_LISTED).map(|listed| listed.entry.clone()).collect();
 
         let mut newest = PerType::default();
         let mut reached = BTreeSet::new();
         for kind in SnapshotType::ALL {
-            if let Some((place, entry)) = counted(kind.as_str()).next() {
+            let found = counted(kind.as_str()).max_by_key(|listed| listed.judged);
+            if let Some(Listed { arrival, judged, entry }) = found {
                 let reach = walk(entry, question.robot_id, &index, &mut reached);
-                reached.insert((*place, entry.id.clone()));
-                *newest.get_mut(kind) = Some(Newest { entry: (*entry).clone(), place: *place, reach });
+                reached.insert((*arrival, entry.id.clone()));
+                *newest.get_mut(kind) = Some(Newest { entry: (*entry).clone(), place: *judged, reach });
             }
         }
-        // Nothing newer than the snapshot itself may be depended on, as a draft on the way might be.
         let kinds = SnapshotType::ALL.map(SnapshotType::as_str).into_iter().chain(["task"]);
-        let snapshot_at =
-            kinds.filter_map(|kind| counted(kind).next()).map(|(place, _)| place.created_at).max();
-        reached.retain(|(place, _)| Some(place.created_at) <= snapshot_at);
+        let last = kinds.filter_map(|kind| counted(kind).next()).max_by_key(|listed| listed.arrival);
+        // Nothing newer than the snapshot itself may be depended on, as a draft on the way might be.
+        let last_at = last.map(|last| last.arrival.at);
+        reached.retain(|(arrival, _)| Some(arrival.at) <= last_at);
         let is_lineage_cut = reached.len() > MAX_LINEAGE;
         Facts {
             robot_id: question.robot_id.clone(),
             newest,
+            last_at: last.map(|last| last.entry.created_at.clone()),
             tasks: listed("task"),
             playbooks: listed("playbook"),
             lineage: reached.into_iter().rev().take(MAX_LINEAGE).map(|(_, id)| id).collect(),
@@ -227,7 +275,7 @@ impl Facts {
 fn walk(
     from: &Entry,
     robot_id: &RobotId,
-    index: &BTreeMap<&LedgerId, (Place, &Entry)>,
+    index: &BTreeMap<&LedgerId, Listed<'_>>,
     reached: &mut BTreeSet<(Place, LedgerId)>,
 ) -> Reach {
     let mut reach = Reach::default();
@@ -237,17 +285,17 @@ fn walk(
         if !seen.insert(id) {
             continue;
         }
-        let Some((place, entry)) = index.get(id) else {
+        let Some(Listed { arrival, judged, entry }) = index.get(id) else {
             reach.is_broken = true;
             continue;
         };
         if entry.robot_id != *robot_id {
             continue;
         }
-        reached.insert((*place, (*id).clone()));
+        reached.insert((*arrival, (*id).clone()));
         if let Some(kind) = SnapshotType::parse(entry.kind.as_str()) {
             let newest = reach.newest.get_mut(kind);
-            *newest = (*newest).max(Some(*place));
+            *newest = (*newest).max(Some(*judged));
         }
         open.extend(entry.depends_on());
     }
@@ -259,7 +307,7 @@ fn walk(
 pub struct Snapshot {
     /// What it was derived from.
     pub facts: Facts,
-    /// The createdAt of the newest counted entry.
+    /// The greatest createdAt of all counted entries.
     pub snapshot_at: Timestamp,
     /// Whether it hangs together.
     pub coherence: CoherenceVerdict,
@@ -268,18 +316,8 @@ pub struct Snapshot {
 impl Snapshot {
     /// Derives the snapshot; `None` where no entry of the six types counts (SNAPSHOT_EMPTY).
     pub fn derive(facts: Facts, rules: &CoherenceRules) -> Option<Snapshot> {
-        let newest_of_six = SnapshotType::ALL
-            .into_iter()
-            .filter_map(|kind| facts.newest.get(kind).as_ref())
-            .max_by_key(|n| n.place)?;
-        let newest_task = facts.tasks.first().map(|task| &task.created_at);
-        let mut snapshot_at = &newest_of_six.entry.created_at;
-        if let Some(task_at) = newest_task
-            && task_at.instant() > snapshot_at.instant()
-        {
-            snapshot_at = task_at;
-        }
-        let snapshot_at = snapshot_at.clone();
+        SnapshotType::ALL.into_iter().find_map(|kind| facts.newest.get(kind).as_ref())?;
+        let snapshot_at = facts.last_at.clone()?;
         let coherence = coherence(&facts, rules);
         Some(Snapshot { facts, snapshot_at, coherence })
     }

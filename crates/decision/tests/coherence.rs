@@ -8,7 +8,7 @@ use crealeph_contracts::json::{Limits, parse};
 use crealeph_contracts::scalar::RobotId;
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::policy::{Rules, RulesSource, way_to_run};
-use crealeph_decision::snapshot::{Facts, MAX_LINEAGE, Question, Snapshot, SnapshotType};
+use crealeph_decision::snapshot::{Derivation, Facts, MAX_LINEAGE, Question, Snapshot, SnapshotType};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ fn read(document: &Value) -> Entry {
 
 fn snapshot_at(entries: &[Entry], rules: &CoherenceRules, at: Option<Instant>) -> Option<Snapshot> {
     let robot_id = RobotId::parse("r").unwrap();
-    let question = Question { tenant_id: None, robot_id: &robot_id, at };
+    let question = Question { tenant_id: None, robot_id: &robot_id, at, derivation: Derivation::default() };
     Snapshot::derive(Facts::from_entries(entries, &question, rules), rules)
 }
 
@@ -164,14 +164,27 @@ fn tasks_count_for_the_instant_but_are_no_evidence() {
 }
 
 #[test]
-fn recency_is_when_it_was_true_and_order_is_when_it_came() {
+fn what_arrives_late_is_as_old_as_it_was_true() {
     let mut late = json!({ "id": "s2", "seq": 9, "robotId": "r", "type": "signal", "createdAt": "2026-03-04T05:59:00Z",
         "observedAt": "2026-03-04T01:00:00Z" });
     let mut entries = ledger(COHERENT);
     entries.push(read(&late));
     let snapshot = snapshot_at(&entries, &CoherenceRules::default(), None).unwrap();
-    assert_eq!(snapshot.recency().get("signalsAt").unwrap().as_str(), "2026-03-04T01:00:00Z");
-    assert_eq!(told(&snapshot), "stale idea,copy,playbook|", "it came last");
+    assert_eq!(snapshot.recency().get("signalsAt").unwrap().as_str(), "2026-03-04T05:00:00Z", "s1 is newer");
+    assert_eq!(told(&snapshot), "coherent |", "history makes nothing stale");
+    assert_eq!(snapshot.snapshot_at.as_str(), "2026-03-04T05:59:00Z", "it counts, and it came last");
+    let robot_id = RobotId::parse("r").unwrap();
+    let question =
+        Question { tenant_id: None, robot_id: &robot_id, at: None, derivation: Derivation::Arrival };
+    let rules = CoherenceRules::default();
+    let by_arrival = Snapshot::derive(Facts::from_entries(&entries, &question, &rules), &rules).unwrap();
+    assert_eq!(told(&by_arrival), "stale idea,copy,playbook|", "the rule of older records");
+    late["observedAt"] = json!("2026-03-04T05:00:00.000000001Z");
+    late["seq"] = json!(1);
+    entries.pop();
+    entries.push(read(&late));
+    let snapshot = snapshot_at(&entries, &CoherenceRules::default(), None).unwrap();
+    assert_eq!(told(&snapshot), "stale idea,copy,playbook|", "newer by a nanosecond");
     late["seq"] = json!("x");
     assert!(
         Entry::read_from(parse(late.to_string().as_bytes(), &Limits::default()).0.unwrap().root()).is_err()

@@ -4,9 +4,9 @@ use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::scalar::{ClientKey, ExecutionId, LedgerId, Name, RobotId, TenantId};
 
-use crate::entry::{Columns, Content, Stored, parse_ids};
+use crate::entry::{Columns, Content, Stored, effective_at, parse_ids};
 use crate::position::{Millis, Seq};
-use crate::reach::Reach;
+use crate::reach::{Reach, Used};
 use crate::store::{RawEntry, Row, Step};
 
 /// Every column of an entry but its tenant.
@@ -29,6 +29,8 @@ pub(crate) struct EntryColumns<'a> {
     pub reach: [Option<i64>; 6],
     pub depends_on: &'a str,
     pub payload: &'a str,
+    pub newest: Option<i64>,
+    pub used: Option<&'a [u8]>,
 }
 
 impl EntryColumns<'_> {
@@ -61,7 +63,12 @@ impl EntryColumns<'_> {
         let leaf = Sha256::from_bytes(<[u8; 32]>::try_from(self.leaf).ok()?);
         let execution = self.execution.map(str::to_owned);
         let reach = Reach::from_columns(self.reach);
-        (stored.leaf_hash() == leaf).then_some(Row { stored, reach, leaf, execution, attempt })
+        let used = Used::from_bytes(self.used)?;
+        let newest = match self.newest {
+            Some(newest) => Some(Seq::from_i64(newest)?),
+            None => None,
+        };
+        (stored.leaf_hash() == leaf).then_some(Row { stored, reach, used, newest, leaf, execution, attempt })
     }
 
     /// The text the columns make, whatever they hold.
@@ -95,21 +102,27 @@ pub(crate) struct StepColumns<'a> {
     pub robot: &'a str,
     pub kind: &'a str,
     pub created_at: i64,
+    pub observed_at: Option<&'a str>,
     pub reach: [Option<i64>; 6],
     pub depends_on: &'a str,
+    pub used: Option<&'a [u8]>,
 }
 
 impl StepColumns<'_> {
     /// The step, if it can be read back.
     pub(crate) fn step(&self) -> Option<Step> {
+        let created_at = Millis::new(self.created_at);
+        let observed_at = parsed(self.observed_at, Timestamp::parse)?;
         Some(Step {
             seq: self.seq,
             id: LedgerId::parse(self.id).ok()?,
             robot_id: RobotId::parse(self.robot).ok()?,
             kind: self.kind.to_owned(),
-            created_at: Millis::new(self.created_at),
+            created_at,
+            effective_at: effective_at(observed_at.as_ref(), created_at),
             depends_on: parse_ids(self.depends_on)?,
             reach: Reach::from_columns(self.reach),
+            used: Used::from_bytes(self.used)?,
         })
     }
 }

@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use crealeph_contracts::digest::{Blake3, Sha256};
 use crealeph_contracts::entry::{Draft, Entry, Lineage};
-use crealeph_contracts::instant::Timestamp;
+use crealeph_contracts::instant::{Instant, Timestamp};
 use crealeph_contracts::json::{JsonObject, Limits, ObjectWriter, parse, push_text};
 use crealeph_contracts::scalar::{ClientKey, Count, ExecutionId, LedgerId, Name, RobotId, TenantId};
 use crealeph_contracts::shape::Set;
 
 use crate::merkle;
 use crate::position::{Millis, Seq};
+use crate::reach::Effective;
 
 /// The type whose entries are judged by the execution contract.
 pub const EXECUTION_EVENT: &str = "execution_event";
@@ -125,6 +126,11 @@ pub struct Stored {
 }
 
 impl Stored {
+    /// Its effective time and place (R20): when it was true, else when the ledger took it.
+    pub(crate) fn effective(&self) -> Effective {
+        Effective { at: effective_at(self.content.observed_at.as_ref(), self.created_at), seq: self.seq }
+    }
+
     /// The entry's RFC 8785 text: the bytes that are hashed, exported and verified.
     pub fn canonical(&self) -> String {
         let content = &self.content;
@@ -187,6 +193,11 @@ impl Stored {
             key: content.key.clone(),
         }
     }
+}
+
+/// When something was true: its observedAt, else when the ledger took it (R20).
+pub(crate) fn effective_at(observed_at: Option<&Timestamp>, created_at: Millis) -> Instant {
+    observed_at.map_or_else(|| created_at.instant(), Timestamp::instant)
 }
 
 /// An entry's columns as they are stored, trusted or not: what its canonical text is made of.

@@ -36,6 +36,18 @@ pub enum LedgerError {
         /// The newest version known here.
         known: u32,
     },
+    /// A ledger of an earlier program.
+    #[error(
+        "`{place}` has schema version {found} and this program needs {known}: entries can be listed, exported and verified, nothing can be appended and no snapshot derived; stop older programs that use it, back it up, and run `crealeph ledger migrate`"
+    )]
+    Outdated {
+        /// The file or database.
+        place: String,
+        /// Its version.
+        found: u32,
+        /// The version that is needed.
+        known: u32,
+    },
     /// Something is there already.
     #[error("`{place}` exists already; nothing was changed")]
     Exists {
@@ -162,6 +174,7 @@ impl LedgerError {
             LedgerError::Missing { .. } => "ledger_missing",
             LedgerError::Foreign { .. } => "ledger_foreign",
             LedgerError::Newer { .. } => "ledger_newer",
+            LedgerError::Outdated { .. } => "ledger_outdated",
             LedgerError::Exists { .. } => "ledger_exists",
             LedgerError::Busy { .. } => "ledger_busy",
             LedgerError::Full { .. } => "ledger_full",

@@ -1,5 +1,7 @@
 //! The Merkle log as its users see it: signed checkpoints, proofs, and the audit of everything derived from entries.
 
+use std::collections::BTreeMap;
+
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::json::ObjectWriter;
 use crealeph_contracts::scalar::{LedgerId, TenantId};
@@ -14,9 +16,9 @@ use crate::merkle::{
 };
 use crate::plan::Prepared;
 use crate::position::{Millis, Seq};
-use crate::reach::Reach;
+use crate::reach::{Effective, Reach, Used};
 use crate::read::StoredCheckpoint;
-use crate::store::{Head, Reads, Row, Selection};
+use crate::store::{Class, Head, Reads, Row, Selection};
 
 /// Entries audited in one go.
 const AUDIT_PAGE: u64 = 500;
@@ -213,7 +215,13 @@ impl TileSource for InView<'_, '_> {
 }
 
 fn audit(reads: &mut dyn Reads, head: &Head) -> Result<Option<Fault>, LedgerError> {
-    let mut audit = Audit { frontier: Frontier::default(), open: Vec::new(), tiles: Vec::new(), edges: 0 };
+    let mut audit = Audit {
+        frontier: Frontier::default(),
+        open: Vec::new(),
+        tiles: Vec::new(),
+        edges: 0,
+        newest: BTreeMap::new(),
+    };
     let filter = crate::read::Filter::default();
     let last = head.last_seq();
     let mut low = Seq::ZERO.next();
@@ -254,6 +262,8 @@ struct Audit {
     /// How many tiles each level has.
     tiles: Vec<u64>,
     edges: u64,
+    /// The effective newest entry of each class.
+    newest: BTreeMap<Class, Effective>,
 }
 
 impl Audit {
@@ -263,7 +273,7 @@ impl Audit {
         head: &Head,
         row: &Row,
     ) -> Result<Option<String>, LedgerError> {
-        let Row { stored, reach, leaf, execution, attempt } = row;
+        let Row { stored, reach, used, newest, leaf, execution, attempt } = row;
         let seq = stored.seq;
         let prepared = Prepared::of(stored.content.clone());
         let own = stored.content.execution_id.as_ref().map(|id| id.as_str());
@@ -280,17 +290,29 @@ impl Audit {
         if steps.len() != stored.content.depends_on.len() {
             return Ok(Some(format!("entry {seq} rests on an entry that is not there")));
         }
-        let mut reached = Reach::default();
+        let (mut reached, mut reached_used) = (Reach::default(), Used::default());
         for step in &steps {
             if step.robot_id == stored.content.robot_id {
                 reached.extend(&step.kind, step.seq, &step.reach);
+                let effective = Effective { at: step.effective_at, seq: step.seq };
+                reached_used.extend(&step.kind, effective, &step.used);
             }
             if !reads.has_edge(head, (step.seq, seq))? {
                 return Ok(Some(format!("the edge from entry {} to entry {seq} is missing", step.seq)));
             }
         }
-        if reached != *reach {
+        // Entries of an older schema know neither.
+        let is_filled = reads.check_schema().is_ok();
+        if reached != *reach || (is_filled && reached_used != *used) {
             return Ok(Some(format!("entry {seq} is stored with another reach than its lineage has")));
+        }
+        let own_newest = Class::of(&stored.content).map(|class| {
+            let newest = stored.effective().max_of(self.newest.get(&class).copied());
+            self.newest.insert(class, newest);
+            newest.seq
+        });
+        if is_filled && own_newest != *newest {
+            return Ok(Some(format!("entry {seq} is stored with another newest of its type than there is")));
         }
         self.edges += steps.len() as u64;
         self.frontier.push(*leaf, |_, _| {});

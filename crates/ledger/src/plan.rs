@@ -12,14 +12,15 @@ use crealeph_contracts::json::{self, ObjectWriter};
 use crealeph_contracts::scalar::{ClientKey, LedgerId, RobotId, TenantId};
 use crealeph_contracts::violation::{Code, Report};
 use crealeph_decision::execution::{self, EventFingerprint, Verdict};
+use crealeph_decision::snapshot::SnapshotType;
 
 use crate::difference::differences;
 use crate::entry::{Content, KEY_PREFIX, Stored};
 use crate::error::{AppendError, Identity, LedgerError, Refusal};
 use crate::identity::IdSource;
 use crate::position::{Millis, Seq};
-use crate::reach::Reach;
-use crate::store::{EventIdentity, Head, Known, Needs, Row, Step};
+use crate::reach::{Effective, Reach, Used};
+use crate::store::{Class, EventIdentity, Head, Known, Needs, Row, Step};
 
 /// What became of one entry of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +83,10 @@ pub(crate) fn needs<'a>(entries: impl Iterator<Item = &'a Prepared>) -> Needs {
         if let Some(key) = &content.key {
             needs.keys.insert(key.as_str().to_owned());
         }
+        // What is true since it was taken is newer than all before it; what was true earlier may not be.
+        if content.observed_at.is_some() {
+            needs.classes.extend(Class::of(content));
+        }
         if let Some(event) = event {
             needs.executions.insert((event.execution.clone(), event.robot.clone()));
             needs.events.insert(event.clone());
@@ -114,7 +119,7 @@ pub(crate) fn plan(
     ids: &mut IdSource,
 ) -> Result<Plan, LedgerError> {
     let at = now.max(head.last_at);
-    let mut view = View::new(head, known);
+    let mut view = View::new(head, known, batches.iter().copied().flatten());
     let mut outcomes = Vec::with_capacity(batches.len());
     for batch in batches {
         outcomes.push(view.judge_batch(batch, at, ids)?);
@@ -138,7 +143,7 @@ pub(crate) fn plan_transfer(
     known: Known,
     entries: &[Transferred],
 ) -> Result<Plan, (usize, String)> {
-    let mut view = View::new(head, known);
+    let mut view = View::new(head, known, entries.iter().map(|entry| &entry.prepared));
     let mut last_at = head.last_at;
     for (position, entry) in entries.iter().enumerate() {
         let refused = |reason: String| (position, reason);
@@ -174,6 +179,7 @@ struct New {
     execution: Option<String>,
     attempt: Option<u64>,
     reach: Reach,
+    used: Used,
     parents: Vec<Seq>,
 }
 
@@ -185,21 +191,25 @@ struct Parent<'a> {
     robot_id: &'a RobotId,
     kind: &'a str,
     created_at: Millis,
+    effective: Effective,
     reach: &'a Reach,
+    used: &'a Used,
 }
 
 impl<'a> From<&'a Step> for Parent<'a> {
     fn from(step: &'a Step) -> Self {
-        let Step { seq, id, robot_id, kind, created_at, reach, .. } = step;
-        Parent { seq: *seq, id, robot_id, kind, created_at: *created_at, reach }
+        let Step { seq, id, robot_id, kind, created_at, effective_at, reach, used, .. } = step;
+        let effective = Effective { at: *effective_at, seq: *seq };
+        Parent { seq: *seq, id, robot_id, kind, created_at: *created_at, effective, reach, used }
     }
 }
 
 impl<'a> From<&'a Row> for Parent<'a> {
-    fn from(Row { stored, reach, .. }: &'a Row) -> Self {
+    fn from(Row { stored, reach, used, .. }: &'a Row) -> Self {
+        let effective = stored.effective();
         let Stored { seq, id, created_at, content, .. } = stored;
         let (robot_id, kind) = (&content.robot_id, content.kind.as_str());
-        Parent { seq: *seq, id, robot_id, kind, created_at: *created_at, reach }
+        Parent { seq: *seq, id, robot_id, kind, created_at: *created_at, effective, reach, used }
     }
 }
 
@@ -210,6 +220,7 @@ struct Staged {
     keys: HashMap<ClientKey, usize>,
     events: BTreeMap<EventIdentity, usize>,
     last_events: BTreeMap<(String, String), usize>,
+    newest: BTreeMap<Class, Effective>,
 }
 
 /// The log as the next entry sees it: what was read, what earlier batches add, and the batch at hand.
@@ -220,12 +231,15 @@ struct View<'a> {
     rows: Vec<Row>,
     edges: Vec<(Seq, Seq)>,
     staged: Staged,
+    /// Some entry came late, so that an entry may not be the newest of its class.
+    has_late: bool,
 }
 
 impl<'a> View<'a> {
-    fn new(head: &'a Head, known: Known) -> View<'a> {
+    fn new<'e>(head: &'a Head, known: Known, mut entries: impl Iterator<Item = &'e Prepared>) -> View<'a> {
         let (rows, edges, staged) = (Vec::new(), Vec::new(), Staged::default());
-        View { tenant_id: &head.tenant_id, size: head.frontier.size(), known, rows, edges, staged }
+        let has_late = entries.any(|entry| entry.content.observed_at.is_some());
+        View { tenant_id: &head.tenant_id, size: head.frontier.size(), known, rows, edges, staged, has_late }
     }
 
     fn next_seq(&self) -> Option<Seq> {
@@ -267,7 +281,7 @@ impl<'a> View<'a> {
 
     /// Gives an entry its envelope, and lets those after it see it.
     fn add(&mut self, new: New, id: LedgerId, seq: Seq, created_at: Millis, event: Option<&EventIdentity>) {
-        let New { content, execution, attempt, reach, parents } = new;
+        let New { content, execution, attempt, reach, used, parents } = new;
         let place = self.rows.len();
         self.staged.ids.insert(id.clone(), place);
         if let Some(key) = &content.key {
@@ -280,7 +294,20 @@ impl<'a> View<'a> {
         self.edges.extend(parents.into_iter().map(|parent| (parent, seq)));
         let stored = Stored { id, seq, tenant_id: self.tenant_id.clone(), created_at, content };
         let leaf = stored.leaf_hash();
-        self.rows.push(Row { stored, reach, leaf, execution, attempt });
+        let newest = self.newest_with(&stored);
+        self.rows.push(Row { stored, reach, used, newest, leaf, execution, attempt });
+    }
+
+    /// The effective newest of the entry's class, with the entry; `None` for a type that no snapshot holds.
+    fn newest_with(&mut self, stored: &Stored) -> Option<Seq> {
+        if !self.has_late {
+            return SnapshotType::parse(stored.content.kind.as_str()).map(|_| stored.seq);
+        }
+        let class = Class::of(&stored.content)?;
+        let known = self.staged.newest.get(&class).or_else(|| self.known.newest.get(&class));
+        let newest = stored.effective().max_of(known.copied());
+        self.staged.newest.insert(class, newest);
+        Some(newest.seq)
     }
 
     /// Leaves no trace of a batch that was refused.
@@ -291,6 +318,14 @@ impl<'a> View<'a> {
         staged.ids.retain(|_, place| *place < rows);
         staged.keys.retain(|_, place| *place < rows);
         staged.events.retain(|_, place| *place < rows);
+        staged.newest.clear();
+        for stored in self.rows.iter().filter(|_| self.has_late).map(|row| &row.stored) {
+            if let Some(class) = Class::of(&stored.content) {
+                let known = staged.newest.get(&class).or_else(|| self.known.newest.get(&class));
+                let newest = stored.effective().max_of(known.copied());
+                staged.newest.insert(class, newest);
+            }
+        }
         // An event of the refused batch may have hidden an earlier one.
         staged.last_events.clear();
         for (event, place) in &staged.events {
@@ -478,12 +513,13 @@ impl<'a> View<'a> {
 
 impl New {
     fn of(content: Content, execution: Option<String>, attempt: Option<u64>, parents: &[Parent<'_>]) -> New {
-        let mut reach = Reach::default();
+        let (mut reach, mut used) = (Reach::default(), Used::default());
         for parent in parents.iter().filter(|parent| *parent.robot_id == content.robot_id) {
             reach.extend(parent.kind, parent.seq, parent.reach);
+            used.extend(parent.kind, parent.effective, parent.used);
         }
         let parents = parents.iter().map(|parent| parent.seq).collect();
-        New { content, execution, attempt, reach, parents }
+        New { content, execution, attempt, reach, used, parents }
     }
 }
 

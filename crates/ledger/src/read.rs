@@ -8,13 +8,14 @@ use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId};
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::snapshot::{
-    self, Facts, MAX_LINEAGE, MAX_LISTED, Newest, PerType, Place, SnapshotType,
+    self, Derivation, Facts, MAX_LINEAGE, MAX_LISTED, Newest, PerType, Place, SnapshotType,
 };
 
 use crate::entry::Stored;
 use crate::error::LedgerError;
 use crate::limits::Limits;
 use crate::position::{Millis, Seq};
+use crate::reach::Effective;
 use crate::store::{Head, Reads, Row, Selection, Step};
 
 /// Which entries are wanted; what is absent is not asked about.
@@ -251,63 +252,80 @@ pub(crate) fn facts(
         Some(at) => seq_at(reads, head, Millis::floor(at))?,
         None => head.last_seq(),
     };
-    facts_up_to(reads, head, robot, high, rules)
+    facts_up_to(reads, head, robot, high, rules, Derivation::default())
 }
 
-/// The same, from the entries up to a place.
+/// The same, from the entries up to a place, the newest of each type by the derivation's time (R20).
 pub(crate) fn facts_up_to(
     reads: &mut dyn Reads,
     head: &Head,
     robot: &RobotId,
     high: Seq,
     rules: &CoherenceRules,
+    derivation: Derivation,
 ) -> Result<Facts, LedgerError> {
+    reads.check_schema()?;
     let listed = |kind| if kind == SnapshotType::Playbook { MAX_LISTED } else { 1 };
     let types = SnapshotType::ALL.map(|kind| (kind.as_str(), listed(kind)));
     let wanted: Vec<(&'static str, usize)> = types.into_iter().chain([("task", MAX_LISTED)]).collect();
-    let places = reads.newest_places(head, robot, &wanted, &rules.uncounted_states, high)?;
-    let all: BTreeSet<Seq> = places.iter().flatten().copied().collect();
+    let latest = reads.latest(head, robot, &wanted, &rules.uncounted_states, high)?;
+    let all: BTreeSet<Seq> =
+        latest.iter().flat_map(|latest| latest.last.iter().chain(&latest.newest)).copied().collect();
     let found = reads.by_seqs(head, &all.into_iter().collect::<Vec<_>>())?;
     let found: BTreeMap<Seq, Row> = found.into_iter().map(|row| (row.stored.seq, row)).collect();
-    let mut lists =
-        places.iter().map(|seqs| seqs.iter().filter_map(|seq| found.get(seq)).cloned().collect::<Vec<Row>>());
+    let rows_of = |seqs: &[Seq]| seqs.iter().filter_map(|seq| found.get(seq)).cloned().collect::<Vec<Row>>();
     let mut rows = Vec::new();
     let mut playbooks = Vec::new();
-    for (kind, list) in SnapshotType::ALL.into_iter().zip(lists.by_ref()) {
-        rows.extend(list.first().map(|row| (kind, row.clone())));
+    for (kind, latest) in SnapshotType::ALL.into_iter().zip(&latest) {
+        let newest = match derivation {
+            Derivation::Arrival => latest.last.first().copied(),
+            Derivation::EffectiveTime => {
+                let candidates = latest.newest.iter().filter_map(|seq| found.get(seq));
+                candidates.map(|row| row.stored.effective()).max().map(|newest| newest.seq)
+            }
+        };
+        rows.extend(newest.and_then(|seq| found.get(&seq)).map(|row| (kind, row.clone())));
         if kind == SnapshotType::Playbook {
-            playbooks = list;
+            playbooks = rows_of(&latest.last);
         }
     }
-    let tasks = lists.next().unwrap_or_default();
-    let reached: BTreeSet<Seq> = rows
-        .iter()
-        .flat_map(|(_, row)| SnapshotType::ALL.map(|kind| row.reach.get(kind)))
-        .flatten()
-        .collect();
+    let tasks = rows_of(latest.last().map_or(&[], |tasks| &tasks.last));
+    let last = latest.iter().filter_map(|latest| latest.last.first()).max().and_then(|seq| found.get(seq));
+    let used = |row: &Row, kind| match derivation {
+        Derivation::Arrival => row.reach.get(kind),
+        Derivation::EffectiveTime => row.used.get(kind).map(|used| used.seq),
+    };
+    let reached: BTreeSet<Seq> =
+        rows.iter().flat_map(|(_, row)| SnapshotType::ALL.map(|kind| used(row, kind))).flatten().collect();
     // Most of what the newest entries rest on are the newest entries.
     let (near, far): (Vec<Seq>, Vec<Seq>) = reached.into_iter().partition(|seq| found.contains_key(seq));
     let far = reads.by_seqs(head, &far)?;
-    let times: BTreeMap<Seq, Millis> = near
+    let judged = |row: &Row| match derivation {
+        Derivation::Arrival => Place { at: row.stored.created_at.instant(), seq: row.stored.seq.get() },
+        Derivation::EffectiveTime => {
+            let Effective { at, seq } = row.stored.effective();
+            Place { at, seq: seq.get() }
+        }
+    };
+    let places: BTreeMap<Seq, Place> = near
         .iter()
         .filter_map(|seq| found.get(seq))
         .chain(&far)
-        .map(|row| (row.stored.seq, row.stored.created_at))
+        .map(|row| (row.stored.seq, judged(row)))
         .collect();
     let (lineage, is_lineage_cut) = allowed_lineage(reads, head, robot, rows.iter().map(|(_, row)| row))?;
     let mut newest: PerType<Option<Newest>> = PerType::default();
     for (kind, row) in rows {
         let mut reach = snapshot::Reach::default();
         for upstream in SnapshotType::ALL {
-            let used = row.reach.get(upstream).and_then(|seq| times.get(&seq).map(|at| place(seq, *at)));
-            *reach.newest.get_mut(upstream) = used;
+            *reach.newest.get_mut(upstream) = used(&row, upstream).and_then(|seq| places.get(&seq).copied());
         }
-        let place = place(row.stored.seq, row.stored.created_at);
-        *newest.get_mut(kind) = Some(Newest { entry: row.stored.to_entry(), place, reach });
+        *newest.get_mut(kind) = Some(Newest { entry: row.stored.to_entry(), place: judged(&row), reach });
     }
     Ok(Facts {
         robot_id: robot.clone(),
         newest,
+        last_at: last.map(|row| row.stored.created_at.timestamp()),
         tasks: tasks.iter().map(|row| row.stored.to_entry()).collect(),
         playbooks: playbooks.iter().map(|row| row.stored.to_entry()).collect(),
         lineage,
@@ -330,10 +348,6 @@ fn seq_at(reads: &mut dyn Reads, head: &Head, at: Millis) -> Result<Seq, LedgerE
         }
     }
     Ok(Seq::new(before).unwrap_or(Seq::MAX))
-}
-
-fn place(seq: Seq, at: Millis) -> Place {
-    Place { created_at: at.instant(), seq: seq.get() }
 }
 
 /// The newest entries and what they rest on, newest first, at most [`MAX_LINEAGE`] (R19). An entry rests only on

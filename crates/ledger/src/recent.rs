@@ -35,7 +35,7 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    pub(crate) fn of(Row { stored, reach, .. }: &Row) -> Option<Written> {
+    pub(crate) fn of(Row { stored, reach, used, .. }: &Row) -> Option<Written> {
         let content = &stored.content;
         if content.depends_on.len() > MAX_LINEAGE {
             return None;
@@ -46,8 +46,10 @@ impl Written {
             robot_id: content.robot_id.clone(),
             kind: content.kind.as_str().to_owned(),
             created_at: stored.created_at,
+            effective_at: stored.effective().at,
             depends_on: content.depends_on.clone(),
             reach: reach.clone(),
+            used: used.clone(),
         };
         Some(Written { step, key: content.key.clone() })
     }
@@ -118,7 +120,7 @@ mod tests {
 
     use super::*;
     use crate::position::{Millis, Seq};
-    use crate::reach::Reach;
+    use crate::reach::{Reach, Used};
 
     fn written(number: u64) -> Written {
         let step = Step {
@@ -127,8 +129,10 @@ mod tests {
             robot_id: RobotId::parse("robot").unwrap(),
             kind: "signal".to_owned(),
             created_at: Millis::new(0),
+            effective_at: Millis::new(0).instant(),
             depends_on: Vec::new(),
             reach: Reach::default(),
+            used: Used::default(),
         };
         Written { step, key: Some(ClientKey::parse(&format!("key-{number}")).unwrap()) }
     }

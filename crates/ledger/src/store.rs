@@ -4,16 +4,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crealeph_contracts::digest::Sha256;
+use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId, TenantId};
 
+use crealeph_decision::snapshot::SnapshotType;
+
 use crate::clock::Clock;
-use crate::entry::Stored;
+use crate::entry::{Content, Stored};
 use crate::error::LedgerError;
 use crate::lease::{Holder, Token};
 use crate::merkle::{Frontier, Tile};
 use crate::position::{Millis, Seq};
-use crate::reach::Reach;
+use crate::reach::{Effective, Reach, Used};
 use crate::read::{Filter, StoredCheckpoint};
+
+/// What is wrong with an entry of a snapshot type that does not know the newest of its class.
+pub(crate) const NO_NEWEST: &str = "an entry is stored without the newest of its type";
 
 /// Where a tenant's log stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,8 +48,12 @@ impl Head {
 pub(crate) struct Row {
     /// The entry.
     pub stored: Stored,
-    /// What its lineage reaches.
+    /// What its lineage reaches, by arrival.
     pub reach: Reach,
+    /// What its lineage reaches, by effective time.
+    pub used: Used,
+    /// The effective newest of its robot, type and state up to here; for the snapshot types alone.
+    pub newest: Option<Seq>,
     /// Its leaf in the Merkle log.
     pub leaf: Sha256,
     /// Where it belongs to an execution.
@@ -60,8 +70,30 @@ pub(crate) struct Step {
     pub robot_id: RobotId,
     pub kind: String,
     pub created_at: Millis,
+    /// Its effective time (R20).
+    pub effective_at: Instant,
     pub depends_on: Vec<LedgerId>,
     pub reach: Reach,
+    pub used: Used,
+}
+
+/// A robot's entries of a type in a state.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Class {
+    pub robot: String,
+    pub kind: String,
+    pub state: String,
+}
+
+impl Class {
+    /// The class of an entry whose newest is kept: one of the snapshot types.
+    pub(crate) fn of(content: &Content) -> Option<Class> {
+        SnapshotType::parse(content.kind.as_str()).map(|kind| Class {
+            robot: content.robot_id.as_str().to_owned(),
+            kind: kind.as_str().to_owned(),
+            state: content.state.as_str().to_owned(),
+        })
+    }
 }
 
 /// An entry as it is stored, unchecked: for export and for finding out what is wrong.
@@ -95,6 +127,8 @@ pub(crate) struct Needs {
     pub events: BTreeSet<EventIdentity>,
     /// The executions of those, as (execution, robot).
     pub executions: BTreeSet<(String, String)>,
+    /// Classes of the entries to write that came late, and may not be the newest of theirs.
+    pub classes: BTreeSet<Class>,
 }
 
 /// What the log holds of it.
@@ -106,6 +140,8 @@ pub(crate) struct Known {
     pub events: BTreeMap<EventIdentity, Row>,
     /// The newest event of each execution.
     pub last_events: BTreeMap<(String, String), Row>,
+    /// The effective newest entry of each class.
+    pub newest: BTreeMap<Class, Effective>,
 }
 
 /// What is written for one tenant in one transaction.
@@ -250,33 +286,46 @@ pub(crate) trait Reads {
         high: Seq,
         limit: usize,
     ) -> Result<Vec<Seq>, LedgerError>;
-    /// For each type, the last places, at or before one, of a robot's entries in any but some states, newest first. A
-    /// backend that is far away answers all of it at once.
-    fn newest_places(
+    /// The effective newest, at or before a place, of a robot's entries of a type in a state.
+    fn newest(
+        &mut self,
+        head: &Head,
+        of: &Of<'_>,
+        state: &str,
+        high: Seq,
+    ) -> Result<Option<Seq>, LedgerError>;
+    /// For each type, what a snapshot up to a place looks at of a robot's entries in any but some states. A backend that is
+    /// far away answers all of it at once.
+    fn latest(
         &mut self,
         head: &Head,
         robot: &RobotId,
         wanted: &[(&'static str, usize)],
         uncounted: &[String],
         high: Seq,
-    ) -> Result<Vec<Vec<Seq>>, LedgerError> {
-        let mut places = Vec::with_capacity(wanted.len());
+    ) -> Result<Vec<Latest>, LedgerError> {
+        let mut found = Vec::with_capacity(wanted.len());
         for &(kind, limit) in wanted {
             let of = Of { robot, kind };
-            let mut seqs = Vec::new();
+            let mut latest = Latest::default();
             let mut state = String::new();
             while let Some(next) = self.state_after(head, &of, &state)? {
                 if !uncounted.contains(&next) {
-                    seqs.extend(self.places(head, &of, &next, high, limit)?);
+                    latest.last.extend(self.places(head, &of, &next, high, limit)?);
+                    if SnapshotType::parse(kind).is_some() {
+                        latest.newest.extend(self.newest(head, &of, &next, high)?);
+                    }
                 }
                 state = next;
             }
-            seqs.sort_unstable_by(|a, b| b.cmp(a));
-            seqs.truncate(limit);
-            places.push(seqs);
+            latest.last.sort_unstable_by(|a, b| b.cmp(a));
+            latest.last.truncate(limit);
+            found.push(latest);
         }
-        Ok(places)
+        Ok(found)
     }
+    /// Whether the schema is one in which entries know their effective newest; the error says how to get there.
+    fn check_schema(&self) -> Result<(), LedgerError>;
     /// When the entry at a place was taken.
     fn created_at(&mut self, head: &Head, seq: Seq) -> Result<Millis, LedgerError>;
     /// What lineages need of these ids.
@@ -303,6 +352,15 @@ pub(crate) trait Reads {
     fn time(&mut self, clock: &Clock) -> Result<Millis, LedgerError>;
     /// Every tenant; only for whoever owns the database.
     fn tenants(&mut self) -> Result<Vec<TenantId>, LedgerError>;
+}
+
+/// What a snapshot looks at of one type.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Latest {
+    /// The places that came last, the last one first.
+    pub last: Vec<Seq>,
+    /// The effective newest of each state.
+    pub newest: Vec<Seq>,
 }
 
 /// A robot's entries of a type.

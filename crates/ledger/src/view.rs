@@ -2,7 +2,7 @@
 
 use crealeph_contracts::scalar::{ClientKey, RobotId, TenantId};
 use crealeph_decision::coherence::CoherenceRules;
-use crealeph_decision::snapshot::Facts;
+use crealeph_decision::snapshot::{Derivation, Facts};
 
 use crate::entry::Stored;
 use crate::error::LedgerError;
@@ -43,9 +43,10 @@ impl View<'_> {
         robot: &RobotId,
         up_to: Option<Seq>,
         rules: &CoherenceRules,
+        derivation: Derivation,
     ) -> Result<(Facts, Position), LedgerError> {
         let seq = up_to.unwrap_or(self.head.last_seq()).min(self.head.last_seq());
-        let facts = read::facts_up_to(self.reads, self.head, robot, seq, rules)?;
+        let facts = read::facts_up_to(self.reads, self.head, robot, seq, rules, derivation)?;
         Ok((facts, Position { seq, at: self.head.last_at }))
     }
 }

@@ -22,6 +22,21 @@ impl Fixture for Server {
         let location = Location::parse(&self.url(&self.database()));
         Place { location, folder: tempfile::tempdir().unwrap() }
     }
+
+    fn execute(&self, place: &Place, sql: &str) -> Result<(), String> {
+        let Location::Postgres(url) = &place.location else { panic!("a database") };
+        let database = url.rsplit('/').next().unwrap().split('?').next().unwrap();
+        let mut client = self.superuser(database);
+        client
+            .batch_execute(&format!("SET search_path = crealeph; {sql}"))
+            .map_err(|error| format!("{error:?}"))
+    }
+
+    fn older(&self) -> &'static str {
+        "DROP INDEX events_by_state; DROP INDEX drafts; DROP POLICY owner_lists ON logs;
+         ALTER TABLE entries DROP COLUMN newest, DROP COLUMN used;
+         ALTER TABLE logs RENAME COLUMN peaks TO frontier; UPDATE version SET version = 2"
+    }
 }
 
 #[test]
@@ -120,8 +135,8 @@ fn what_is_no_ledger_of_ours_is_refused_and_changes_are_noticed() {
     append(&ledger, (0..5).map(|n| entry("signal", &format!("{{\"n\":{n}}}"), "")).collect());
     let mut client = server.superuser(&database);
     client.batch_execute("UPDATE crealeph.version SET version = 9").unwrap();
-    assert!(matches!(open(), Err(LedgerError::Newer { found: 9, known: 2, .. })));
-    client.batch_execute("UPDATE crealeph.version SET version = 2").unwrap();
+    assert!(matches!(open(), Err(LedgerError::Newer { found: 9, known: 3, .. })));
+    client.batch_execute("UPDATE crealeph.version SET version = 3").unwrap();
     client
         .batch_execute("SET session_replication_role = replica; UPDATE crealeph.entries SET payload = '{}' WHERE seq = 3")
         .unwrap();

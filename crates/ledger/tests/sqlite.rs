@@ -16,6 +16,18 @@ impl Fixture for SqliteFixture {
         let folder = tempfile::tempdir().unwrap();
         Place { location: Location::File(folder.path().join("ledger.db")), folder }
     }
+
+    fn execute(&self, place: &Place, sql: &str) -> Result<(), String> {
+        let Location::File(file) = &place.location else { panic!("a file") };
+        let connection = rusqlite::Connection::open(file).unwrap();
+        connection.execute_batch(sql).map_err(|error| error.to_string())
+    }
+
+    fn older(&self) -> &'static str {
+        "BEGIN IMMEDIATE; DROP INDEX events_by_state; DROP INDEX drafts;
+         ALTER TABLE entries DROP COLUMN newest; ALTER TABLE entries DROP COLUMN used;
+         ALTER TABLE logs RENAME COLUMN peaks TO frontier; PRAGMA user_version = 3; COMMIT"
+    }
 }
 
 #[test]

@@ -97,14 +97,14 @@ fn nothing_rests_on_an_entry_that_was_lost_meanwhile() {
     };
     ledger.append(&local(), on("k2", 0)).unwrap();
     let other = Connection::open(&file).unwrap();
-    let head = "SELECT size, last_at, frontier FROM logs";
+    let head = "SELECT size, last_at, peaks FROM logs";
     let head: (i64, i64, Vec<u8>) =
         other.query_row(head, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
     ledger.append(&local(), vec![draft(7)]).unwrap();
     // As a server that comes back from an older copy.
     other.execute_batch("DROP TRIGGER entries_remain; DROP TRIGGER logs_only_grow").unwrap();
     other.execute("DELETE FROM entries WHERE key = 'k7'", []).unwrap();
-    other.execute("UPDATE logs SET size = ?1, last_at = ?2, frontier = ?3", head).unwrap();
+    other.execute("UPDATE logs SET size = ?1, last_at = ?2, peaks = ?3", head).unwrap();
     let refused = ledger.append(&local(), on("k7", 1)).unwrap_err();
     let AppendError::Refused { refusal, .. } = refused else { panic!("{refused:?}") };
     assert_eq!(refusal, Refusal::UnknownLineage(vec!["key:k7".to_owned()]));
@@ -163,7 +163,7 @@ fn what_is_no_ledger_of_ours_is_refused() {
     drop(filled(&path("new.db"), 1));
     Connection::open(path("new.db")).unwrap().pragma_update(None, "user_version", 99).unwrap();
     let newer = open(&path("new.db"));
-    assert!(matches!(&newer, Err(LedgerError::Newer { found: 99, known: 3, .. })), "{newer:?}");
+    assert!(matches!(&newer, Err(LedgerError::Newer { found: 99, known: 4, .. })), "{newer:?}");
     assert!(newer.unwrap_err().to_string().contains("use a newer crealeph"));
     let nowhere = Ledger::init(&Location::File(path("no/folder/ledger.db")), Options::default());
     assert!(matches!(nowhere, Err(LedgerError::ReadOnly { .. })), "{nowhere:?}");
@@ -182,9 +182,12 @@ fn a_file_of_an_older_program_is_brought_forward() {
     )
     .unwrap();
     old.pragma_update(None, "user_version", 1).unwrap();
-    let ledger = open(&file).unwrap();
+    let location = Location::File(file.clone());
+    let migrated = Ledger::migrate(&location, &Options::default(), |_| {}).unwrap();
+    assert_eq!((migrated.from, migrated.to, migrated.entries), (1, 4, 0));
     let version: i64 = old.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
-    assert_eq!(version, 3);
+    assert_eq!(version, 4);
+    let ledger = open(&file).unwrap();
     ledger.append(&local(), vec![draft(0)]).unwrap();
     assert_eq!(ledger.audit(&local()).unwrap(), None);
     let copy = "INSERT OR REPLACE INTO entries SELECT * FROM entries";

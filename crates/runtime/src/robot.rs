@@ -8,7 +8,7 @@ use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::scalar::{ActionName, IdentifierError, Name, RobotId, TenantId};
 use crealeph_decision::builder::decide::policy_question;
 use crealeph_decision::policy::{Step, evaluate, way_to_run};
-use crealeph_decision::snapshot::{Snapshot, SnapshotType};
+use crealeph_decision::snapshot::{Derivation, Snapshot, SnapshotType};
 use crealeph_ledger::{EXECUTION_EVENT, Filter, Ledger, LedgerError, Order, Stored};
 
 use crate::builder::Settings;
@@ -80,7 +80,7 @@ pub fn status(
     settings: &Settings,
 ) -> Result<Status, StatusError> {
     let Settings { rules, coherence, .. } = settings;
-    let read = ledger.facts_up_to(tenant, robot, None, coherence)?;
+    let read = ledger.facts_up_to(tenant, robot, None, coherence, Derivation::default())?;
     let (snapshot, newest) = match read {
         Some((facts, position)) => (Snapshot::derive(facts, coherence), position.at),
         None => (None, Default::default()),

@@ -17,6 +17,7 @@ use super::decide::Ready;
 use crate::coherence::CoherenceRules;
 use crate::gate::Gate;
 use crate::policy::{ActionSource, Rules, RulesSource, ThresholdsSource};
+use crate::snapshot::Derivation;
 
 /// The type of a record.
 pub const EXECUTION_RECORD: Literal = Literal::new("execution_record");
@@ -33,7 +34,8 @@ pub(super) fn write(
 ) -> JsonObject {
     let asked = &ready.asked;
     JsonObject::build(|object| {
-        object.text("recordVersion", "v1").text("executionId", asked.execution_id.as_str());
+        object.text("recordVersion", "v1").raw("derivation", &Derivation::default().number().to_string());
+        object.text("executionId", asked.execution_id.as_str());
         object.raw("attempt", &asked.attempt().to_string()).raw("isRetry", json_bool(ready.is_retry));
         object.text("fingerprint", &asked.fingerprint().to_string());
         object.raw("request", &to_json(&asked.request));
@@ -131,6 +133,8 @@ pub struct Record {
     pub configuration: Blake3,
     /// The place in the ledger up to which was read.
     pub seq: u64,
+    /// By which time the snapshot's newest entries were found.
+    pub derivation: Derivation,
     /// The digest of the snapshot.
     pub snapshot_digest: Blake3,
     /// When freshness was judged.
@@ -170,6 +174,10 @@ impl Record {
                 is_retry: record.member("isRetry")?.boolean()?,
                 configuration: digest(record.member("configurationVersion"))?,
                 seq: seq as u64,
+                derivation: match record.member("derivation") {
+                    Some(number) => Derivation::from_number(number.number()?)?,
+                    None => Derivation::Arrival,
+                },
                 snapshot_digest: digest(snapshot.member("digest"))?,
                 evaluated_at: Instant::parse(&text(policy.member("evaluatedAt"))?).ok()?,
                 policy_input_digest: digest(policy.member("inputDigest"))?,

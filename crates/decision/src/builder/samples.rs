@@ -10,7 +10,7 @@ use crealeph_contracts::scalar::{ExecutionId, RobotId, TenantId};
 use super::{Asked, Decided, Ready, Situation, Widened, decide};
 use crate::coherence::CoherenceRules;
 use crate::policy::Rules;
-use crate::snapshot::{Facts, Question, Snapshot};
+use crate::snapshot::{Derivation, Facts, Question, Snapshot};
 
 const REQUEST: &str = r#"{"robotId":"r","objective_type":"site_plan","objective_payload":{"a":1,"b":2},"constraints":{},
 "coherence_policy":{"on_stale":"block","on_partial":"block"},"dryRun":false,"workflowVersion":"w1",
@@ -64,7 +64,12 @@ pub(super) fn snapshot(known: Known) -> Option<Snapshot> {
         Known::Broken => entries.push(entry("copy-1", "copy", 7, &["gone"])),
     }
     let (tenant_id, robot_id) = (TenantId::parse("t").unwrap(), RobotId::parse("r").unwrap());
-    let question = Question { tenant_id: Some(&tenant_id), robot_id: &robot_id, at: None };
+    let question = Question {
+        tenant_id: Some(&tenant_id),
+        robot_id: &robot_id,
+        at: None,
+        derivation: Derivation::default(),
+    };
     let rules = CoherenceRules::default();
     Snapshot::derive(Facts::from_entries(&entries, &question, &rules), &rules)
 }

@@ -4,6 +4,7 @@
 
 mod leases;
 mod line;
+mod migration;
 mod read;
 mod rows;
 mod session;
@@ -23,9 +24,12 @@ use crate::pool::Pool;
 use crate::store::{Backend, Question, Writer};
 use session::{Server, Session};
 
-/// Each step brings a database from its index to the next version.
-const MIGRATIONS: &[&str] = &[include_str!("schema-1.sql"), include_str!("schema-2.sql")];
-const VERSION: u32 = MIGRATIONS.len() as u32;
+/// Each step brings a database from its index to the next version; they need nothing but the statements.
+const STEPS: &[&str] = &[include_str!("schema-1.sql"), include_str!("schema-2.sql")];
+/// The last step: what it adds, and what it takes away once every entry is filled in.
+const EXPAND: &str = include_str!("schema-3.sql");
+const CONTRACT: &str = include_str!("schema-3-end.sql");
+const VERSION: u32 = STEPS.len() as u32 + 1;
 /// The oldest server that works: 15.
 const MIN_SERVER: i32 = 150_000;
 /// How many tenants' appends are written side by side by one process.
@@ -34,6 +38,8 @@ const WRITERS: usize = 4;
 /// A ledger in a PostgreSQL database.
 pub(crate) struct Postgres {
     server: Server,
+    /// Its schema version when it was opened.
+    version: u32,
     readers: Pool<Session>,
     listener: Mutex<Option<Session>>,
     notices: SyncSender<()>,
@@ -58,25 +64,24 @@ impl Postgres {
         }
         let start = "CREATE SCHEMA crealeph; CREATE TABLE crealeph.version (version int NOT NULL); \
                      INSERT INTO crealeph.version VALUES (0);";
-        client.batch_execute(&format!("BEGIN; {start} {} COMMIT", steps_from(0))).map_err(failed)
+        let end = format!("UPDATE crealeph.version SET version = {VERSION};");
+        let all = format!("BEGIN; {start} {} {EXPAND} {CONTRACT} {end} COMMIT", steps_from(0));
+        client.batch_execute(&all).map_err(failed)
     }
 
-    /// Opens a database that holds a ledger, brought forward where it is older.
+    /// Opens a database that holds a ledger; an older one to be read alone.
     pub(crate) fn open(url: &str, wait_ms: u64) -> Result<Postgres, LedgerError> {
         let server = Server::parse(url, wait_ms)?;
         let mut client = server.connect_as_owner()?;
         let place = || server.name().to_owned();
-        match found_version(&mut client, &server)? {
+        let version = match found_version(&mut client, &server)? {
             None => return Err(LedgerError::Missing { place: place() }),
             Some(found) if found > VERSION => {
                 return Err(LedgerError::Newer { place: place(), found, known: VERSION });
             }
-            Some(found) if found < VERSION => {
-                let sql = format!("BEGIN; LOCK TABLE crealeph.version; {} COMMIT", steps_from(found));
-                client.batch_execute(&sql).map_err(|error| server.failure(&error))?;
-            }
-            Some(_) => {}
-        }
+            Some(found) => found,
+        };
+        drop(client);
         server.connect()?;
         let (notices, receiver) = sync_channel(1);
         let notifier = server.clone();
@@ -84,13 +89,13 @@ impl Postgres {
             .name("ledger-notifier".to_owned())
             .spawn(move || notify(&notifier, &receiver))
             .map_err(|error| LedgerError::Failed { place: place(), reason: error.to_string() })?;
-        Ok(Postgres { server, readers: Pool::default(), listener: Mutex::new(None), notices })
+        Ok(Postgres { server, version, readers: Pool::default(), listener: Mutex::new(None), notices })
     }
 }
 
 /// The migrations from a version on, each followed by the number it leads to.
 fn steps_from(version: u32) -> String {
-    let steps = MIGRATIONS.iter().zip(1u32..).skip(version as usize);
+    let steps = STEPS.iter().zip(1u32..).skip(version as usize);
     steps.map(|(step, number)| format!("{step} UPDATE crealeph.version SET version = {number}; ")).collect()
 }
 
@@ -127,6 +132,9 @@ impl Backend for Postgres {
     }
 
     fn writer(&self) -> Result<Box<dyn Writer>, LedgerError> {
+        if self.version < VERSION {
+            return Err(self.server.outdated(self.version));
+        }
         let session = Some(self.server.connect()?);
         let (server, notices) = (self.server.clone(), self.notices.clone());
         Ok(Box::new(write::PostgresWriter { server, session, notices }))
@@ -144,11 +152,11 @@ impl Backend for Postgres {
             let mode = "ISOLATION LEVEL REPEATABLE READ READ ONLY";
             // A connection that lay idle may be gone, for example with a server that was started again.
             session.begin(mode, tenant);
-            let mut answered = question(&mut read::PostgresReads::new(session));
+            let mut answered = question(&mut read::PostgresReads::new(session, self.version));
             if answered.is_err() && !session.is_open && session.is_closed() {
                 *session = self.server.connect()?;
                 session.begin(mode, tenant);
-                answered = question(&mut read::PostgresReads::new(session));
+                answered = question(&mut read::PostgresReads::new(session, self.version));
             }
             session.end_reading();
             answered

@@ -4,27 +4,32 @@ use std::collections::BTreeMap;
 
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::scalar::{LedgerId, Name, RobotId, TenantId};
+use crealeph_decision::snapshot::SnapshotType;
 use postgres::types::ToSql;
 
+use super::VERSION;
 use super::leases;
-use super::rows::{self, BY_ID, ENTRY, HEAD, STEP, each};
+use super::rows::{self, BY_ID, ENTRY_COLUMNS, Layout, each};
 use super::session::Session;
 use crate::clock::Clock;
 use crate::error::LedgerError;
 use crate::merkle::{TILE_WIDTH, Tile};
 use crate::position::{Millis, Seq};
 use crate::read::StoredCheckpoint;
-use crate::store::{Head, LeaseRow, Of, RawEntry, Reads, Row, Selection, Step};
+use crate::store::{Head, Latest, LeaseRow, NO_NEWEST, Of, RawEntry, Reads, Row, Selection, Step};
 
 pub(super) struct PostgresReads<'a> {
     session: &'a mut Session,
     /// Entries that came with their places.
     at_hand: BTreeMap<Seq, Row>,
+    layout: &'static Layout,
+    version: u32,
 }
 
 impl<'a> PostgresReads<'a> {
-    pub(super) fn new(session: &'a mut Session) -> Self {
-        PostgresReads { session, at_hand: BTreeMap::new() }
+    pub(super) fn new(session: &'a mut Session, version: u32) -> Self {
+        let layout = if version < VERSION { &rows::OLDER } else { &rows::CURRENT };
+        PostgresReads { session, at_hand: BTreeMap::new(), layout, version }
     }
 
     fn entries(
@@ -50,7 +55,8 @@ impl<'a> PostgresReads<'a> {
 
 impl Reads for PostgresReads<'_> {
     fn head(&mut self, tenant: &TenantId) -> Result<Option<Head>, LedgerError> {
-        let sql = format!("SELECT {HEAD} FROM logs WHERE tenant = $1");
+        let head = self.layout.head;
+        let sql = format!("SELECT {head} FROM logs WHERE tenant = $1");
         let found = self.session.query(&sql, &[&tenant.as_str()])?;
         found.first().map(|row| rows::head(row, tenant, &self.session.server)).transpose()
     }
@@ -60,20 +66,22 @@ impl Reads for PostgresReads<'_> {
         let far: Vec<&Seq> = seqs.iter().filter(|seq| !self.at_hand.contains_key(seq)).collect();
         if !far.is_empty() {
             let places: Vec<i64> = far.into_iter().map(|seq| seq.as_i64()).collect();
-            let sql = each(ENTRY, "bigint", "seq = w.value");
+            let sql = each(self.layout.entry, "bigint", "seq = w.value");
             found.extend(self.entries(head, &sql, &[&head.tenant_id.as_str(), &places])?);
         }
         Ok(found)
     }
 
     fn by_id(&mut self, head: &Head, id: &LedgerId) -> Result<Option<Row>, LedgerError> {
-        let sql = format!("SELECT {ENTRY} FROM entries e WHERE e.tenant = $1 AND e.id = $2");
+        let entry = self.layout.entry;
+        let sql = format!("SELECT {entry} FROM entries e WHERE e.tenant = $1 AND e.id = $2");
         Ok(self.entries(head, &sql, &[&head.tenant_id.as_str(), &id.as_str()])?.into_iter().next())
     }
 
     fn by_key(&mut self, head: &Head, key: &str) -> Result<Option<Row>, LedgerError> {
+        let entry = self.layout.entry;
         let sql =
-            format!("SELECT {ENTRY} FROM entries e WHERE e.tenant = $1 AND e.key = $2 AND e.key IS NOT NULL");
+            format!("SELECT {entry} FROM entries e WHERE e.tenant = $1 AND e.key = $2 AND e.key IS NOT NULL");
         Ok(self.entries(head, &sql, &[&head.tenant_id.as_str(), &key])?.into_iter().next())
     }
 
@@ -91,8 +99,9 @@ impl Reads for PostgresReads<'_> {
         // An execution has few entries, but before a table is analysed the planner takes the range of places for smaller
         // and reads all of it: expressions keep it on the one index that serves.
         let (seq, rest) = if filter.execution_id.is_some() { ("e.seq + 0", " || ''") } else { ("e.seq", "") };
+        let entry = self.layout.entry;
         let mut sql =
-            format!("SELECT {ENTRY} FROM entries e WHERE e.tenant = $1 AND {seq} BETWEEN $2 AND $3");
+            format!("SELECT {entry} FROM entries e WHERE e.tenant = $1 AND {seq} BETWEEN $2 AND $3");
         let mut values: Vec<&(dyn ToSql + Sync)> = vec![&tenant, &low, &high, &limit];
         for (column, wanted) in &wanted {
             if let Some(wanted) = wanted {
@@ -131,45 +140,83 @@ impl Reads for PostgresReads<'_> {
         self.seqs(sql, &[&tenant, &of.robot.as_str(), &of.kind, &state, &high, &limit])
     }
 
-    fn newest_places(
+    fn newest(
+        &mut self,
+        head: &Head,
+        of: &Of<'_>,
+        state: &str,
+        high: Seq,
+    ) -> Result<Option<Seq>, LedgerError> {
+        let sql = "SELECT newest FROM entries WHERE tenant = $1 AND robot = $2 AND kind = $3 AND state = $4 AND seq <= $5 \
+                   ORDER BY seq DESC LIMIT 1";
+        let values: [&(dyn ToSql + Sync); 5] =
+            [&head.tenant_id.as_str(), &of.robot.as_str(), &of.kind, &state, &high.as_i64()];
+        let found = self.session.query(sql, &values)?;
+        let Some(row) = found.first() else { return Ok(None) };
+        let newest: Option<i64> = row.try_get(0).map_err(|error| self.session.server.failure(&error))?;
+        let newest = newest.and_then(Seq::from_i64);
+        newest.map(Some).ok_or_else(|| self.session.server.damaged(NO_NEWEST))
+    }
+
+    fn latest(
         &mut self,
         head: &Head,
         robot: &RobotId,
         wanted: &[(&'static str, usize)],
         uncounted: &[String],
         high: Seq,
-    ) -> Result<Vec<Vec<Seq>>, LedgerError> {
+    ) -> Result<Vec<Latest>, LedgerError> {
         // The states of a type are found by jumps in the index, as `state_after` does. The entries come along: whoever asks
         // for their places reads them next.
+        let entry = self.layout.entry;
+        let of_state = "FROM entries WHERE tenant = $1 AND robot = $2 AND kind = w.kind AND state = states.state \
+                        AND seq <= $6 ORDER BY seq DESC LIMIT";
         let sql = format!(
-            "SELECT {ENTRY}, w.number \
+            "SELECT {entry}, w.number, found.is_newest \
              FROM unnest($3::text[], $4::bigint[]) WITH ORDINALITY AS w (kind, most, number) \
              CROSS JOIN LATERAL (WITH RECURSIVE states AS ( \
                  (SELECT state FROM entries WHERE tenant = $1 AND robot = $2 AND kind = w.kind \
                   ORDER BY state LIMIT 1) \
                  UNION ALL SELECT (SELECT state FROM entries WHERE tenant = $1 AND robot = $2 AND kind = w.kind \
                   AND state > states.state ORDER BY state LIMIT 1) FROM states WHERE states.state IS NOT NULL) \
-               SELECT last.seq FROM states CROSS JOIN LATERAL (SELECT seq FROM entries WHERE tenant = $1 \
-                 AND robot = $2 AND kind = w.kind AND state = states.state AND seq <= $6 \
-                 ORDER BY seq DESC LIMIT w.most) last \
-               WHERE states.state <> ALL ($5) ORDER BY last.seq DESC LIMIT w.most) found \
+               (SELECT last.seq, false AS is_newest FROM states CROSS JOIN LATERAL (SELECT seq {of_state} w.most) last \
+                WHERE states.state <> ALL ($5) ORDER BY last.seq DESC LIMIT w.most) \
+               UNION ALL (SELECT last.newest, true FROM states CROSS JOIN LATERAL (SELECT newest {of_state} 1) last \
+                WHERE states.state <> ALL ($5))) found \
              CROSS JOIN LATERAL (SELECT * FROM entries WHERE tenant = $1 AND seq = found.seq LIMIT 1) e \
-             ORDER BY w.number, e.seq DESC"
+             ORDER BY w.number, found.is_newest, e.seq DESC"
         );
         let kinds: Vec<&str> = wanted.iter().map(|(kind, _)| *kind).collect();
         let most: Vec<i64> = wanted.iter().map(|(_, most)| *most as i64).collect();
         let (tenant, robot, high) = (head.tenant_id.as_str(), robot.as_str(), high.as_i64());
         let found = self.session.query(&sql, &[&tenant, &robot, &kinds, &most, &uncounted, &high])?;
         let server = &self.session.server;
-        let mut places = vec![Vec::new(); wanted.len()];
+        let mut latest = vec![Latest::default(); wanted.len()];
         for row in found {
-            let number = rows::number(&row, 22, server)?;
+            let number = rows::number(&row, ENTRY_COLUMNS, server)?;
+            let is_newest: bool = row.try_get(ENTRY_COLUMNS + 1).map_err(|error| server.failure(&error))?;
             let entry = rows::entry(&row, &head.tenant_id, server)?;
-            let list = usize::try_from(number - 1).ok().and_then(|number| places.get_mut(number));
-            list.into_iter().for_each(|list| list.push(entry.stored.seq));
+            if let Some(of_kind) = usize::try_from(number - 1).ok().and_then(|number| latest.get_mut(number))
+            {
+                let list = if is_newest { &mut of_kind.newest } else { &mut of_kind.last };
+                list.push(entry.stored.seq);
+            }
             self.at_hand.insert(entry.stored.seq, entry);
         }
-        Ok(places)
+        let is_unknown = |(kind, latest): (&(&str, usize), &Latest)| {
+            SnapshotType::parse(kind.0).is_some() && latest.newest.is_empty() && !latest.last.is_empty()
+        };
+        match wanted.iter().zip(&latest).any(is_unknown) {
+            true => Err(server.damaged(NO_NEWEST)),
+            false => Ok(latest),
+        }
+    }
+
+    fn check_schema(&self) -> Result<(), LedgerError> {
+        match self.version < VERSION {
+            true => Err(self.session.server.outdated(self.version)),
+            false => Ok(()),
+        }
     }
 
     fn created_at(&mut self, head: &Head, seq: Seq) -> Result<Millis, LedgerError> {
@@ -184,7 +231,7 @@ impl Reads for PostgresReads<'_> {
             return Ok(Vec::new());
         }
         let ids: Vec<&str> = ids.iter().map(|id| id.as_str()).collect();
-        let sql = each(STEP, "text", BY_ID);
+        let sql = each(self.layout.step, "text", BY_ID);
         let found = self.session.query(&sql, &[&head.tenant_id.as_str(), &ids])?;
         found.iter().map(|row| rows::step(row, &self.session.server)).collect()
     }
@@ -204,8 +251,9 @@ impl Reads for PostgresReads<'_> {
     }
 
     fn raw(&mut self, head: &Head, low: Seq, high: Seq) -> Result<Vec<RawEntry>, LedgerError> {
+        let entry = self.layout.entry;
         let sql = format!(
-            "SELECT {ENTRY} FROM entries e WHERE e.tenant = $1 AND e.seq BETWEEN $2 AND $3 ORDER BY e.seq"
+            "SELECT {entry} FROM entries e WHERE e.tenant = $1 AND e.seq BETWEEN $2 AND $3 ORDER BY e.seq"
         );
         let values: [&(dyn ToSql + Sync); 3] = [&head.tenant_id.as_str(), &low.as_i64(), &high.as_i64()];
         let found = self.session.query_planned(&sql, &values)?;

@@ -1,24 +1,79 @@
 //! Rows as PostgreSQL hands them over, read back with suspicion.
 
 use crealeph_contracts::digest::Sha256;
+use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::scalar::TenantId;
 use postgres::Row as SqlRow;
 
 use super::session::Server;
 use crate::columns::{EntryColumns, StepColumns};
+use crate::entry::effective_at;
 use crate::error::LedgerError;
 use crate::merkle::Frontier;
 use crate::position::{Millis, Seq};
-use crate::store::{Head, RawEntry, Row, Step};
+use crate::reach::Effective;
+use crate::store::{Class, Head, RawEntry, Row, Step};
 
 /// The columns of a whole entry, in the order [`entry`] reads them.
 pub(super) const ENTRY: &str = "e.seq, e.id, e.robot, e.module, e.source, e.kind, e.state, e.created_at, \
     e.observed_at, e.key, e.execution, e.attempt, e.rerun_of, e.leaf, e.reach_signal, e.reach_fusion, e.reach_idea, \
-    e.reach_copy, e.reach_benchmark, e.reach_playbook, e.depends_on, e.payload";
+    e.reach_copy, e.reach_benchmark, e.reach_playbook, e.depends_on, e.payload, e.newest, e.used";
+/// How many columns those are.
+pub(super) const ENTRY_COLUMNS: usize = 24;
 
 /// The columns of a lineage step, in the order [`step`] reads them; the key last.
-pub(super) const STEP: &str = "e.seq, e.id, e.robot, e.kind, e.created_at, e.reach_signal, e.reach_fusion, \
-    e.reach_idea, e.reach_copy, e.reach_benchmark, e.reach_playbook, e.depends_on, e.key";
+pub(super) const STEP: &str = "e.seq, e.id, e.robot, e.kind, e.created_at, e.observed_at, e.reach_signal, \
+    e.reach_fusion, e.reach_idea, e.reach_copy, e.reach_benchmark, e.reach_playbook, e.depends_on, e.used, e.key";
+/// The column of the key in [`STEP`].
+pub(super) const STEP_KEY: usize = 14;
+
+/// What a reader asks for, by the schema version of the database: an older one is read, never written.
+#[derive(Debug)]
+pub(super) struct Layout {
+    pub(super) entry: &'static str,
+    pub(super) step: &'static str,
+    pub(super) head: &'static str,
+}
+
+pub(super) const CURRENT: Layout = Layout { entry: ENTRY, step: STEP, head: HEAD };
+
+/// Before version 3.
+pub(super) const OLDER: Layout = Layout {
+    entry: "e.seq, e.id, e.robot, e.module, e.source, e.kind, e.state, e.created_at, e.observed_at, e.key, e.execution, \
+        e.attempt, e.rerun_of, e.leaf, e.reach_signal, e.reach_fusion, e.reach_idea, e.reach_copy, e.reach_benchmark, \
+        e.reach_playbook, e.depends_on, e.payload, NULL::bigint, NULL::bytea",
+    step: "e.seq, e.id, e.robot, e.kind, e.created_at, e.observed_at, e.reach_signal, e.reach_fusion, e.reach_idea, \
+        e.reach_copy, e.reach_benchmark, e.reach_playbook, e.depends_on, NULL::bytea, e.key",
+    head: "origin, size, last_at, frontier",
+};
+
+/// A statement that finds the effective newest entry of each class of `$2` to `$4`, among the entries of a condition.
+pub(super) fn newest_of(condition: &str) -> String {
+    format!(
+        "SELECT w.robot, w.kind, w.state, n.seq, n.created_at, n.observed_at \
+         FROM unnest($2::text[], $3::text[], $4::text[]) AS w (robot, kind, state) \
+         CROSS JOIN LATERAL (SELECT newest FROM entries WHERE tenant = $1 AND robot = w.robot AND kind = w.kind \
+         AND state = w.state AND {condition} ORDER BY seq DESC LIMIT 1) last \
+         CROSS JOIN LATERAL (SELECT seq, created_at, observed_at FROM entries WHERE tenant = $1 AND seq = last.newest \
+         LIMIT 1) n"
+    )
+}
+
+/// Reads a row of [`newest_of`].
+pub(super) fn newest(row: &SqlRow, server: &Server) -> Result<(Class, Effective), LedgerError> {
+    let text = |column| row.try_get::<_, String>(column).map_err(|error| server.failure(&error));
+    let class = Class { robot: text(0)?, kind: text(1)?, state: text(2)? };
+    let seq = Seq::from_i64(number(row, 3, server)?);
+    let observed_at: Option<&str> = row.try_get(5).map_err(|error| server.failure(&error))?;
+    let observed_at = observed_at.map(Timestamp::parse).transpose().ok();
+    match (seq, observed_at) {
+        (Some(seq), Some(observed_at)) => {
+            let created_at = Millis::new(number(row, 4, server)?);
+            Ok((class, Effective { at: effective_at(observed_at.as_ref(), created_at), seq }))
+        }
+        _ => Err(server.damaged("the time of an entry cannot be read back")),
+    }
+}
 
 /// A statement that finds one entry for each element of `$2`, by an index of tenant and that column. Each element is
 /// looked up by itself, because before a table is analysed the planner takes `= ANY` for a filter and reads the whole log.
@@ -35,7 +90,7 @@ pub(super) const BY_ID: &str = "id = w.value";
 pub(super) const BY_KEY: &str = "key = w.value AND key IS NOT NULL";
 
 /// The columns of a log, in the order [`head`] reads them.
-pub(super) const HEAD: &str = "origin, size, last_at, frontier";
+pub(super) const HEAD: &str = "origin, size, last_at, peaks";
 
 /// Reads and checks a whole entry.
 pub(super) fn entry(row: &SqlRow, tenant_id: &TenantId, server: &Server) -> Result<Row, LedgerError> {
@@ -69,6 +124,8 @@ fn entry_columns(row: &SqlRow) -> Result<EntryColumns<'_>, postgres::Error> {
         reach: reach(row, 14)?,
         depends_on: row.try_get(20)?,
         payload: row.try_get(21)?,
+        newest: row.try_get(22)?,
+        used: row.try_get(23)?,
     })
 }
 
@@ -81,8 +138,10 @@ pub(super) fn step(row: &SqlRow, server: &Server) -> Result<Step, LedgerError> {
             robot: row.try_get(2)?,
             kind: row.try_get(3)?,
             created_at: row.try_get(4)?,
-            reach: reach(row, 5)?,
-            depends_on: row.try_get(11)?,
+            observed_at: row.try_get(5)?,
+            reach: reach(row, 6)?,
+            depends_on: row.try_get(12)?,
+            used: row.try_get(13)?,
         })
     };
     let columns = read().map_err(|error| server.failure(&error))?;

@@ -131,11 +131,19 @@ impl Server {
             LedgerError::ReadOnly { place, reason }
         } else if is(&[SqlState::DATA_CORRUPTED, SqlState::INDEX_CORRUPTED]) {
             LedgerError::Damaged { place, what: reason }
+        } else if is(&[SqlState::UNDEFINED_COLUMN, SqlState::UNDEFINED_TABLE]) {
+            let reason = format!("{reason}: its schema was changed while it was in use; start again");
+            LedgerError::Failed { place, reason }
         } else if is(&[SqlState::INVALID_CATALOG_NAME]) {
             LedgerError::Missing { place }
         } else {
             LedgerError::Failed { place, reason }
         }
+    }
+
+    /// A database of an older schema, which can be read but not written.
+    pub(super) fn outdated(&self, found: u32) -> LedgerError {
+        LedgerError::Outdated { place: self.name.clone(), found, known: super::VERSION }
     }
 
     fn broken(&self, error: &std::io::Error) -> LedgerError {

@@ -11,7 +11,7 @@ use postgres::types::ToSql;
 
 use super::leases;
 use super::read::stored_hashes;
-use super::rows::{self, BY_ID, BY_KEY, ENTRY, HEAD, STEP, each};
+use super::rows::{self, BY_ID, BY_KEY, ENTRY, HEAD, STEP, STEP_KEY, each};
 use super::session::{Ask, Server, Session, Uncommitted, Value};
 use crate::checkpoint::ORIGIN_PREFIX;
 use crate::clock::Clock;
@@ -20,11 +20,11 @@ use crate::error::LedgerError;
 use crate::identity::random_name;
 use crate::lease::Token;
 use crate::merkle::Tile;
-use crate::position::Millis;
+use crate::position::{Millis, Seq};
 use crate::read::StoredCheckpoint;
 use crate::store::{
-    Addition, Claimed, EventIdentity, Head, Known, LeaseRow, Needs, Row, Transaction, Unwritten, Wanted,
-    Work, Writer,
+    Addition, Claimed, Class, EventIdentity, Head, Known, LeaseRow, Needs, Row, Transaction, Unwritten,
+    Wanted, Work, Writer,
 };
 
 /// How often a transaction is run again at most.
@@ -35,14 +35,14 @@ const RECONNECT_MS: (u64, u64) = (10, 500);
 /// Writes entries, edges and whole tiles, and moves the head: one statement, so one message to the server.
 const ADD: &str = "WITH new_entries AS (INSERT INTO entries (tenant, seq, id, robot, module, source, kind, state, \
     created_at, observed_at, key, execution, attempt, rerun_of, leaf, reach_signal, reach_fusion, reach_idea, reach_copy, \
-    reach_benchmark, reach_playbook, depends_on, payload) SELECT $1, * FROM unnest($2::bigint[], $3::text[], \
+    reach_benchmark, reach_playbook, depends_on, payload, newest, used) SELECT $1, * FROM unnest($2::bigint[], $3::text[], \
     $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[], $10::text[], $11::text[], $12::text[], \
     $13::bigint[], $14::text[], $15::bytea[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[], \
-    $20::bigint[], $21::bigint[], $22::text[], $23::text[])), \
-    new_edges AS (INSERT INTO edges (tenant, parent, child) SELECT $1, * FROM unnest($24::bigint[], $25::bigint[])), \
+    $20::bigint[], $21::bigint[], $22::text[], $23::text[], $24::bigint[], $25::bytea[])), \
+    new_edges AS (INSERT INTO edges (tenant, parent, child) SELECT $1, * FROM unnest($26::bigint[], $27::bigint[])), \
     new_tiles AS (INSERT INTO tiles (tenant, level, number, root, hashes) \
-    SELECT $1, * FROM unnest($26::smallint[], $27::bigint[], $28::bytea[], $29::bytea[])) \
-    UPDATE logs SET size = $30, last_at = $31, frontier = $32 WHERE tenant = $1";
+    SELECT $1, * FROM unnest($28::smallint[], $29::bigint[], $30::bytea[], $31::bytea[])) \
+    UPDATE logs SET size = $32, last_at = $33, peaks = $34 WHERE tenant = $1";
 
 pub(super) struct PostgresWriter {
     pub(super) server: Server,
@@ -202,11 +202,17 @@ impl InPostgres<'_> {
         let key_values: [&(dyn ToSql + Sync); 2] = [&tenant, &keys];
         let event_values: [&(dyn ToSql + Sync); 5] = [&tenant, &executions, &robots, &attempts, &states];
         let last_values: [&(dyn ToSql + Sync); 3] = [&tenant, &own_executions, &own_robots];
-        let all: [(bool, Ask<'_>); 4] = [
+        let class = |of: fn(&Class) -> &str| needs.classes.iter().map(of).collect::<Vec<&str>>();
+        let (robots, kinds, states) =
+            (class(|class| &class.robot), class(|class| &class.kind), class(|class| &class.state));
+        let newest = rows::newest_of("true");
+        let class_values: [&(dyn ToSql + Sync); 4] = [&tenant, &robots, &kinds, &states];
+        let all: [(bool, Ask<'_>); 5] = [
             (!ids.is_empty(), (&by_id, &id_values)),
             (!keys.is_empty(), (&by_key, &key_values)),
             (!executions.is_empty(), (&events, &event_values)),
             (!own_executions.is_empty(), (&last_events, &last_values)),
+            (!kinds.is_empty(), (&newest, &class_values)),
         ];
         let asks: Vec<Ask<'_>> = all.iter().filter(|(is_asked, _)| *is_asked).map(|(_, ask)| *ask).collect();
         let mut known = Known::default();
@@ -221,7 +227,7 @@ impl InPostgres<'_> {
             known.steps.insert(step.id.as_str().to_owned(), step);
         }
         for row in next(!keys.is_empty()) {
-            let key: String = row.try_get(12).map_err(|error| server.failure(&error))?;
+            let key: String = row.try_get(STEP_KEY).map_err(|error| server.failure(&error))?;
             known.key_steps.insert(key, rows::step(&row, server)?);
         }
         for row in next(!executions.is_empty()) {
@@ -239,6 +245,10 @@ impl InPostgres<'_> {
             let execution = row.execution.clone().unwrap_or_default();
             let robot = row.stored.content.robot_id.as_str().to_owned();
             known.last_events.insert((execution, robot), row);
+        }
+        for row in next(!kinds.is_empty()) {
+            let (class, newest) = rows::newest(&row, server)?;
+            known.newest.insert(class, newest);
         }
         let keys: Vec<&str> =
             needs.keys.iter().map(String::as_str).filter(|key| known.key_steps.contains_key(*key)).collect();
@@ -289,9 +299,11 @@ impl InPostgres<'_> {
             }
         }
         values.extend(reach.into_iter().map(|column| Box::new(column) as Value));
-        let rest: [Value; 11] = [
+        let rest: [Value; 13] = [
             Box::new(content().map(|content| ids_text(&content.depends_on)).collect::<Vec<String>>()),
             texts(|content| &content.payload),
+            Box::new(addition.rows.iter().map(|row| row.newest.map(Seq::as_i64)).collect::<Vec<_>>()),
+            Box::new(addition.rows.iter().map(|row| row.used.to_bytes()).collect::<Vec<_>>()),
             Box::new(parents),
             Box::new(children),
             Box::new(addition.tiles.iter().map(|tile| i16::from(tile.level)).collect::<Vec<i16>>()),
@@ -318,7 +330,7 @@ impl Transaction for InPostgres<'_> {
 
     /// Two processes may make a tenant's first log at once; the second waits, and finds the first one's.
     fn create_head(&mut self, tenant: &TenantId, origin: &str) -> Result<Head, LedgerError> {
-        let sql = "INSERT INTO logs (tenant, origin, size, last_at, frontier) VALUES ($1, $2, 0, 0, '') \
+        let sql = "INSERT INTO logs (tenant, origin, size, last_at, peaks) VALUES ($1, $2, 0, 0, '') \
                    ON CONFLICT (tenant) DO NOTHING";
         self.session.execute(sql, &[&tenant.as_str(), &origin])?;
         let (made, _) = self.find(tenant, &[])?;

@@ -59,6 +59,11 @@ impl Place {
         }
     }
 
+    /// A file of an older schema, which can be read but not written.
+    pub(super) fn outdated(&self, found: u32) -> LedgerError {
+        LedgerError::Outdated { place: self.name.clone(), found, known: super::schema::VERSION }
+    }
+
     /// What was read does not fit what was written.
     pub(super) fn damaged(&self, what: impl Into<String>) -> LedgerError {
         LedgerError::Damaged { place: self.name.clone(), what: what.into() }

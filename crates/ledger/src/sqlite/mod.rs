@@ -3,6 +3,7 @@
 
 mod failure;
 mod leases;
+mod migration;
 mod read;
 mod rows;
 mod schema;
@@ -65,8 +66,8 @@ impl Sqlite {
             let reason = "it is not a file".to_owned();
             return Err(LedgerError::Foreign { place: place.to_string(), reason });
         }
-        let mut connection = reader(file, &place, wait_ms)?;
-        schema::check(&mut connection, file, &place)?;
+        let connection = reader(file, &place, wait_ms)?;
+        schema::check(&connection, file, &place)?;
         drop(connection);
         let (readers, watcher) = (Pool::default(), Mutex::new(None));
         Ok(Sqlite { file: file.to_owned(), place, wait_ms, readers, watcher })
@@ -117,7 +118,10 @@ impl Backend for Sqlite {
         self.readers.with(self.wait_ms, busy, open, |connection| {
             let failed = |error| self.place.failure(&error);
             connection.execute_batch("BEGIN").map_err(failed)?;
-            let answered = question(&mut read::SqliteReads { connection, place: &self.place });
+            let answered = schema::version(connection, &self.place).and_then(|version| {
+                let layout = if version < schema::VERSION { &rows::OLDER } else { &rows::CURRENT };
+                question(&mut read::SqliteReads { connection, place: &self.place, layout, version })
+            });
             let ended = connection.execute_batch("COMMIT").map_err(failed);
             answered.and(ended)
         })

@@ -7,17 +7,21 @@ use rusqlite::{Connection, params, params_from_iter};
 
 use super::failure::Place;
 use super::leases;
-use super::rows::{self, ENTRY, HEAD, STEP, row_id, seq_of};
+use super::rows::{self, Layout, row_id, seq_of};
+use super::schema::VERSION;
 use crate::clock::Clock;
 use crate::error::LedgerError;
 use crate::merkle::{TILE_WIDTH, Tile};
 use crate::position::{Millis, Seq};
 use crate::read::StoredCheckpoint;
-use crate::store::{Head, LeaseRow, Of, RawEntry, Reads, Row, Selection, Step};
+use crate::store::{Head, LeaseRow, NO_NEWEST, Of, RawEntry, Reads, Row, Selection, Step};
 
 pub(super) struct SqliteReads<'a> {
     pub(super) connection: &'a Connection,
     pub(super) place: &'a Place,
+    pub(super) layout: &'static Layout,
+    /// The schema version of the file.
+    pub(super) version: u32,
 }
 
 impl SqliteReads<'_> {
@@ -60,13 +64,15 @@ impl SqliteReads<'_> {
 
 impl Reads for SqliteReads<'_> {
     fn head(&mut self, tenant: &TenantId) -> Result<Option<Head>, LedgerError> {
-        let sql = format!("SELECT {HEAD} FROM logs WHERE tenant = ?1");
+        let head = self.layout.head;
+        let sql = format!("SELECT {head} FROM logs WHERE tenant = ?1");
         let found = self.all(&sql, [tenant.as_str()], |row| rows::head(row, self.place))?;
         Ok(found.into_iter().next())
     }
 
     fn by_seqs(&mut self, head: &Head, seqs: &[Seq]) -> Result<Vec<Row>, LedgerError> {
-        let sql = format!("SELECT {ENTRY} FROM entries WHERE place = ?1");
+        let entry = self.layout.entry;
+        let sql = format!("SELECT {entry} FROM entries WHERE place = ?1");
         let mut found = Vec::with_capacity(seqs.len());
         for seq in seqs {
             found.extend(self.entries(head, &sql, [row_id(head, *seq)])?);
@@ -75,12 +81,14 @@ impl Reads for SqliteReads<'_> {
     }
 
     fn by_id(&mut self, head: &Head, id: &LedgerId) -> Result<Option<Row>, LedgerError> {
-        let sql = format!("SELECT {ENTRY} FROM entries WHERE log = ?1 AND id = ?2");
+        let entry = self.layout.entry;
+        let sql = format!("SELECT {entry} FROM entries WHERE log = ?1 AND id = ?2");
         Ok(self.entries(head, &sql, params![head.number, id.as_str()])?.into_iter().next())
     }
 
     fn by_key(&mut self, head: &Head, key: &str) -> Result<Option<Row>, LedgerError> {
-        let sql = format!("SELECT {ENTRY} FROM entries WHERE log = ?1 AND key = ?2");
+        let entry = self.layout.entry;
+        let sql = format!("SELECT {entry} FROM entries WHERE log = ?1 AND key = ?2");
         Ok(self.entries(head, &sql, params![head.number, key])?.into_iter().next())
     }
 
@@ -88,7 +96,8 @@ impl Reads for SqliteReads<'_> {
         let filter = selection.filter;
         // Where no index gives the order, a `+` keeps SQLite on the range of places, which is bounded.
         let plus = if filter.is_indexed() { "" } else { "+" };
-        let mut sql = format!("SELECT {ENTRY} FROM entries WHERE place BETWEEN ? AND ?");
+        let entry = self.layout.entry;
+        let mut sql = format!("SELECT {entry} FROM entries WHERE place BETWEEN ? AND ?");
         let mut values: Vec<Value> =
             vec![row_id(head, selection.low).into(), row_id(head, selection.high).into()];
         let wanted = [
@@ -137,6 +146,30 @@ impl Reads for SqliteReads<'_> {
         self.seqs(sql, params![head.number, of.robot.as_str(), of.kind, state, high, limit as i64])
     }
 
+    fn newest(
+        &mut self,
+        head: &Head,
+        of: &Of<'_>,
+        state: &str,
+        high: Seq,
+    ) -> Result<Option<Seq>, LedgerError> {
+        let sql = "SELECT newest FROM entries WHERE log = ?1 AND robot = ?2 AND kind = ?3 AND state = ?4 AND place <= ?5 \
+                   ORDER BY place DESC LIMIT 1";
+        let values = params![head.number, of.robot.as_str(), of.kind, state, row_id(head, high)];
+        let found = self.all(sql, values, |row| {
+            let newest: Option<i64> = row.get(0).map_err(|error| self.failed(&error))?;
+            newest.and_then(Seq::from_i64).ok_or_else(|| self.place.damaged(NO_NEWEST))
+        })?;
+        Ok(found.into_iter().next())
+    }
+
+    fn check_schema(&self) -> Result<(), LedgerError> {
+        match self.version < VERSION {
+            true => Err(self.place.outdated(self.version)),
+            false => Ok(()),
+        }
+    }
+
     fn created_at(&mut self, head: &Head, seq: Seq) -> Result<Millis, LedgerError> {
         let found =
             self.all("SELECT created_at FROM entries WHERE place = ?1", [row_id(head, seq)], |row| {
@@ -146,7 +179,8 @@ impl Reads for SqliteReads<'_> {
     }
 
     fn steps(&mut self, head: &Head, ids: &[LedgerId]) -> Result<Vec<Step>, LedgerError> {
-        let sql = format!("SELECT {STEP} FROM entries WHERE log = ?1 AND id = ?2");
+        let step = self.layout.step;
+        let sql = format!("SELECT {step} FROM entries WHERE log = ?1 AND id = ?2");
         let mut steps = Vec::with_capacity(ids.len());
         for id in ids {
             steps.extend(
@@ -170,7 +204,8 @@ impl Reads for SqliteReads<'_> {
     }
 
     fn raw(&mut self, head: &Head, low: Seq, high: Seq) -> Result<Vec<RawEntry>, LedgerError> {
-        let sql = format!("SELECT {ENTRY} FROM entries WHERE place BETWEEN ?1 AND ?2 ORDER BY place");
+        let entry = self.layout.entry;
+        let sql = format!("SELECT {entry} FROM entries WHERE place BETWEEN ?1 AND ?2 ORDER BY place");
         let range = [row_id(head, low), row_id(head, high)];
         self.all(&sql, range, |row| rows::raw(row, &head.tenant_id, self.place))
     }

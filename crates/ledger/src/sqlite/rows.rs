@@ -13,11 +13,34 @@ use crate::store::{Head, RawEntry, Row, Step};
 /// The columns of a whole entry, in the order [`entry`] reads them.
 pub(super) const ENTRY: &str = "place, id, robot, module, source, kind, state, created_at, observed_at, key, execution, \
     attempt, rerun_of, leaf, reach_signal, reach_fusion, reach_idea, reach_copy, reach_benchmark, reach_playbook, \
-    depends_on, payload";
+    depends_on, payload, newest, used";
 
 /// The columns of a lineage step, in the order [`step`] reads them.
-pub(super) const STEP: &str = "place, id, robot, kind, created_at, reach_signal, reach_fusion, reach_idea, reach_copy, \
-    reach_benchmark, reach_playbook, depends_on";
+pub(super) const STEP: &str = "place, id, robot, kind, created_at, observed_at, reach_signal, reach_fusion, reach_idea, \
+    reach_copy, reach_benchmark, reach_playbook, depends_on, used";
+
+/// The columns of a log, in the order [`head`] reads them.
+pub(super) const HEAD: &str = "number, tenant, origin, size, last_at, peaks";
+
+/// What a reader asks for, by the schema version of the file: an older file is read, never written.
+#[derive(Debug)]
+pub(super) struct Layout {
+    pub(super) entry: &'static str,
+    pub(super) step: &'static str,
+    pub(super) head: &'static str,
+}
+
+pub(super) const CURRENT: Layout = Layout { entry: ENTRY, step: STEP, head: HEAD };
+
+/// Before version 4.
+pub(super) const OLDER: Layout = Layout {
+    entry: "place, id, robot, module, source, kind, state, created_at, observed_at, key, execution, attempt, rerun_of, \
+        leaf, reach_signal, reach_fusion, reach_idea, reach_copy, reach_benchmark, reach_playbook, depends_on, payload, \
+        NULL, NULL",
+    step: "place, id, robot, kind, created_at, observed_at, reach_signal, reach_fusion, reach_idea, reach_copy, \
+        reach_benchmark, reach_playbook, depends_on, NULL",
+    head: "number, tenant, origin, size, last_at, frontier",
+};
 
 /// The row id of an entry.
 pub(super) fn row_id(head: &Head, seq: Seq) -> i64 {
@@ -61,6 +84,8 @@ fn entry_columns<'a>(row: &'a SqlRow<'_>) -> rusqlite::Result<EntryColumns<'a>> 
         reach: reach(row, 14)?,
         depends_on: text(row, 20)?,
         payload: text(row, 21)?,
+        newest: row.get(22)?,
+        used: row.get_ref(23)?.as_blob_or_null()?,
     })
 }
 
@@ -81,16 +106,15 @@ pub(super) fn step(row: &SqlRow<'_>, place: &Place) -> Result<Step, LedgerError>
             robot: text(row, 2)?,
             kind: text(row, 3)?,
             created_at: row.get(4)?,
-            reach: reach(row, 5)?,
-            depends_on: text(row, 11)?,
+            observed_at: optional(row, 5)?,
+            reach: reach(row, 6)?,
+            depends_on: text(row, 12)?,
+            used: row.get_ref(13)?.as_blob_or_null()?,
         })
     };
     let columns = read().map_err(|error| place.failure(&error))?;
     columns.step().ok_or_else(|| place.damaged(format!("entry {} cannot be read back", columns.seq)))
 }
-
-/// The columns of a log, in the order [`head`] reads them.
-pub(super) const HEAD: &str = "number, tenant, origin, size, last_at, frontier";
 
 /// Reads where a log stands.
 pub(super) fn head(row: &SqlRow<'_>, place: &Place) -> Result<Head, LedgerError> {

@@ -1,4 +1,5 @@
-//! The SQLite schema: made, recognised and brought forward. A file of a later program is refused, never guessed at.
+//! The SQLite schema: made and recognised. A file of a later program is refused, never guessed at; one of an earlier
+//! program is read as it is, and brought forward by `crate::migrate` alone.
 //!
 //! A row's `place` is the number of its log shifted by 40 bits, plus its sequence number: one integer key that
 //! keeps a tenant's entries side by side in their order, and that every index ends with.
@@ -13,52 +14,58 @@ use crate::error::LedgerError;
 /// Marks a file as ours: `CrLg`.
 const APPLICATION_ID: i64 = 0x4372_4c67;
 
-/// Each step brings a file from its index to the next version.
-const MIGRATIONS: &[&str] =
+/// Each step brings a file from its index to the next version; they need nothing but the statements.
+pub(super) const STEPS: &[&str] =
     &[include_str!("schema-1.sql"), include_str!("schema-2.sql"), include_str!("schema-3.sql")];
+/// The last step: what it adds, and what it takes away once every entry is filled in.
+pub(super) const EXPAND: &str = include_str!("schema-4.sql");
+pub(super) const CONTRACT: &str = include_str!("schema-4-end.sql");
 
 /// The newest version known.
-pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;
+pub(crate) const VERSION: u32 = STEPS.len() as u32 + 1;
 
 /// Puts the schema into a new, empty file.
 pub(super) fn create(connection: &mut Connection, place: &Place) -> Result<(), LedgerError> {
     let failed = |error| place.failure(&error);
     connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
-    connection.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
-    migrate(connection, place, 0)
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    for step in STEPS.iter().chain(&[EXPAND, CONTRACT]) {
+        transaction.execute_batch(step).map_err(failed)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
+    transaction.pragma_update(None, "user_version", VERSION).map_err(failed)?;
+    transaction.commit().map_err(failed)
 }
 
-/// Checks that a file is ours, and brings it forward where it is older.
-pub(super) fn check(connection: &mut Connection, file: &Path, place: &Place) -> Result<(), LedgerError> {
+/// Checks that a file is ours, of a version that can be read.
+pub(super) fn check(connection: &Connection, file: &Path, place: &Place) -> Result<u32, LedgerError> {
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let application = pragma("application_id").map_err(|error| place.opening_failure(&error))?;
-    let version = pragma("user_version").map_err(|error| place.opening_failure(&error))?;
+    let found = pragma("user_version").map_err(|error| place.opening_failure(&error))?;
     if application != APPLICATION_ID {
-        let reason = if version == 0 && std::fs::metadata(file).is_ok_and(|file| file.len() == 0) {
+        let reason = if found == 0 && std::fs::metadata(file).is_ok_and(|file| file.len() == 0) {
             "the file is empty"
         } else {
             "it is another program's SQLite file"
         };
         return Err(LedgerError::Foreign { place: place.to_string(), reason: reason.to_owned() });
     }
-    let found = u32::try_from(version).unwrap_or(u32::MAX);
-    if found > VERSION {
-        return Err(LedgerError::Newer { place: place.to_string(), found, known: VERSION });
-    }
-    if found < VERSION {
-        migrate(connection, place, found)?;
-    }
-    Ok(())
+    known(found, place)
 }
 
-fn migrate(connection: &mut Connection, place: &Place, from: u32) -> Result<(), LedgerError> {
-    let failed = |error| place.failure(&error);
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-    // Another process may have done it while this one waited for the lock.
-    let now: u32 = transaction.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
-    for step in MIGRATIONS.iter().skip(now.max(from) as usize) {
-        transaction.execute_batch(step).map_err(failed)?;
+/// The version of the file as a transaction sees it; another process may have brought it forward since it was opened.
+pub(super) fn version(connection: &Connection, place: &Place) -> Result<u32, LedgerError> {
+    let read = connection.prepare_cached("PRAGMA user_version").and_then(|mut statement| {
+        let version: i64 = statement.query_row([], |row| row.get(0))?;
+        Ok(version)
+    });
+    known(read.map_err(|error| place.failure(&error))?, place)
+}
+
+fn known(version: i64, place: &Place) -> Result<u32, LedgerError> {
+    let found = u32::try_from(version).unwrap_or(u32::MAX);
+    match found > VERSION {
+        true => Err(LedgerError::Newer { place: place.to_string(), found, known: VERSION }),
+        false => Ok(found),
     }
-    transaction.pragma_update(None, "user_version", VERSION.max(now)).map_err(failed)?;
-    transaction.commit().map_err(failed)
 }

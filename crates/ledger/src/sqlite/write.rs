@@ -10,6 +10,7 @@ use super::failure::Place;
 use super::leases;
 use super::read::stored_hashes;
 use super::rows::{self, ENTRY, HEAD, STEP, row_id};
+use super::schema;
 use crate::checkpoint::ORIGIN_PREFIX;
 use crate::clock::Clock;
 use crate::entry::ids_text;
@@ -18,9 +19,10 @@ use crate::identity::random_name;
 use crate::lease::Token;
 use crate::merkle::Frontier;
 use crate::position::{Millis, Seq};
+use crate::reach::Effective;
 use crate::read::StoredCheckpoint;
 use crate::store::{
-    Addition, Claimed, EventIdentity, Head, Known, LeaseRow, Needs, Row, Step, Transaction, Unwritten,
+    Addition, Claimed, Class, EventIdentity, Head, Known, LeaseRow, Needs, Row, Step, Transaction, Unwritten,
     Wanted, Work, Writer,
 };
 
@@ -66,7 +68,8 @@ impl Writer for SqliteWriter {
         let nothing = |error: rusqlite::Error| Unwritten::Nothing(self.place.failure(&error));
         execute(&self.connection, "BEGIN IMMEDIATE").map_err(nothing)?;
         let mut transaction = InSqlite { connection: &self.connection, place: &self.place };
-        let done = work(&mut transaction)
+        let done = check_version(&self.connection, &self.place)
+            .and_then(|()| work(&mut transaction))
             .and_then(|()| execute(&self.connection, "COMMIT").map_err(|error| self.place.failure(&error)));
         done.map_err(|error| {
             // A failed statement may have ended the transaction already; then there is nothing to roll back.
@@ -87,6 +90,14 @@ impl Writer for SqliteWriter {
     fn announce(&mut self, _: &[TenantId]) {}
 }
 
+/// Another process may have brought the file forward, or it was never.
+fn check_version(connection: &Connection, place: &Place) -> Result<(), LedgerError> {
+    match schema::version(connection, place)? {
+        schema::VERSION => Ok(()),
+        found => Err(place.outdated(found)),
+    }
+}
+
 fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(|_| ())
 }
@@ -102,7 +113,7 @@ fn permits(context: AuthContext<'_>) -> Authorization {
         | AuthAction::Pragma { .. }
         | AuthAction::Insert { .. } => true,
         AuthAction::Update { table_name, column_name } => match table_name {
-            "logs" => ["size", "last_at", "frontier"].contains(&column_name),
+            "logs" => ["size", "last_at", "peaks"].contains(&column_name),
             other => ["leases", "lease_tokens"].contains(&other),
         },
         AuthAction::Delete { table_name } => table_name == "leases",
@@ -173,6 +184,18 @@ impl InSqlite<'_> {
         self.row(head, &mut self.prepare(&sql)?, params![head.number, execution, robot])
     }
 
+    /// The effective newest entry of a class.
+    fn newest(&self, head: &Head, class: &Class) -> Result<Option<Effective>, LedgerError> {
+        let sql = format!(
+            "SELECT {STEP} FROM entries WHERE place = (SELECT ?1 | newest FROM entries WHERE log = ?2 AND robot = ?3 \
+             AND kind = ?4 AND state = ?5 ORDER BY place DESC LIMIT 1)"
+        );
+        let Class { robot, kind, state } = class;
+        let values = params![row_id(head, Seq::ZERO), head.number, robot, kind, state];
+        let step = self.step(&mut self.prepare(&sql)?, values)?;
+        Ok(step.map(|step| Effective { at: step.effective_at, seq: step.seq }))
+    }
+
     fn has_execution_after(
         &self,
         head: &Head,
@@ -187,7 +210,7 @@ impl InSqlite<'_> {
     fn insert_rows(&self, addition: &Addition) -> rusqlite::Result<()> {
         let sql = format!(
             "INSERT INTO entries (log, {ENTRY}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, \
-             ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)"
+             ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)"
         );
         let mut insert = self.connection.prepare_cached(&sql)?;
         for row in &addition.rows {
@@ -218,6 +241,8 @@ impl InSqlite<'_> {
                 playbook,
                 ids_text(&content.depends_on),
                 &*content.payload,
+                row.newest.map(Seq::as_i64),
+                row.used.to_bytes(),
             ])?;
         }
         Ok(())
@@ -241,7 +266,7 @@ impl InSqlite<'_> {
             ];
             tile.execute(values)?;
         }
-        let sql = "UPDATE logs SET size = ?2, last_at = ?3, frontier = ?4 WHERE number = ?1 AND size < ?2 AND last_at <= ?3";
+        let sql = "UPDATE logs SET size = ?2, last_at = ?3, peaks = ?4 WHERE number = ?1 AND size < ?2 AND last_at <= ?3";
         let mut log = self.connection.prepare_cached(sql)?;
         let size = head.frontier.size() as i64;
         match log.execute(params![head.number, size, head.last_at.get(), head.frontier.to_bytes()])? {
@@ -266,7 +291,7 @@ impl Transaction for InSqlite<'_> {
 
     fn create_head(&mut self, tenant: &TenantId, origin: &str) -> Result<Head, LedgerError> {
         let frontier = Frontier::default();
-        let sql = "INSERT INTO logs (tenant, origin, size, last_at, frontier) VALUES (?1, ?2, 0, ?3, x'')";
+        let sql = "INSERT INTO logs (tenant, origin, size, last_at, peaks) VALUES (?1, ?2, 0, ?3, x'')";
         let last_at = Millis::default();
         let made = self.connection.execute(sql, params![tenant.as_str(), origin, last_at.get()]);
         made.map_err(|error| self.failed(&error))?;
@@ -302,6 +327,11 @@ impl Transaction for InSqlite<'_> {
         for (execution, robot) in &needs.executions {
             if let Some(row) = self.last_event(head, execution, robot)? {
                 known.last_events.insert((execution.clone(), robot.clone()), row);
+            }
+        }
+        for class in &needs.classes {
+            if let Some(newest) = self.newest(head, class)? {
+                known.newest.insert(class.clone(), newest);
             }
         }
         Ok(known)

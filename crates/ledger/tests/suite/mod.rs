@@ -4,6 +4,7 @@
 mod appending;
 mod concurrency;
 mod leases;
+mod migrating;
 mod proposed;
 mod provable;
 mod reading;
@@ -23,6 +24,7 @@ pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     cases.extend_from_slice(appending::CASES);
     cases.extend_from_slice(reading::CASES);
+    cases.extend_from_slice(migrating::CASES);
     cases.extend_from_slice(concurrency::CASES);
     cases.extend_from_slice(proposed::CASES);
     cases.extend_from_slice(leases::CASES);
@@ -42,6 +44,10 @@ pub(crate) fn run(fixture: &dyn Fixture) {
 pub(crate) trait Fixture: Sync {
     /// A place where no ledger is yet.
     fn place(&self) -> Place;
+    /// Runs statements on a place's own database, past the program.
+    fn execute(&self, place: &Place, sql: &str) -> Result<(), String>;
+    /// The statements that make a ledger what the program before this version of the schema left.
+    fn older(&self) -> &'static str;
 }
 
 /// A place, and the folder for its keys.

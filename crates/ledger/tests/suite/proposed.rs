@@ -4,6 +4,7 @@
 use super::{Case, Fixture, append_one, entry, event, local};
 use crealeph_contracts::scalar::RobotId;
 use crealeph_decision::coherence::CoherenceRules;
+use crealeph_decision::snapshot::Derivation;
 use crealeph_decision::snapshot::SnapshotType;
 use crealeph_ledger::{AppendError, RESERVED_KEYS, RESERVED_TYPES, Refusal};
 
@@ -74,11 +75,12 @@ fn facts_with_place(fixture: &dyn Fixture) {
     let place = fixture.place();
     let ledger = place.init();
     let (robot, rules) = (RobotId::parse("r").unwrap(), CoherenceRules::default());
-    assert!(ledger.facts_up_to(&local(), &robot, None, &rules).unwrap().is_none());
+    assert!(ledger.facts_up_to(&local(), &robot, None, &rules, Derivation::default()).unwrap().is_none());
     let first = append_one(&ledger, entry("signal", "{}", ""));
     let second = append_one(&ledger, entry("signal", "{}", ""));
     let newest = |up_to| {
-        let (facts, position) = ledger.facts_up_to(&local(), &robot, up_to, &rules).unwrap().unwrap();
+        let (facts, position) =
+            ledger.facts_up_to(&local(), &robot, up_to, &rules, Derivation::default()).unwrap().unwrap();
         (facts.newest.get(SnapshotType::Signal).as_ref().unwrap().entry.id.clone(), position.seq)
     };
     assert_eq!(newest(None), (second.id, second.seq));

@@ -4,9 +4,9 @@ use super::{Case, Dice, Fixture, Hands, append, append_one, draft, entry, event,
 use crealeph_contracts::Entry;
 use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId};
 use crealeph_decision::coherence::CoherenceRules;
-use crealeph_decision::snapshot::{Facts, Question, Snapshot};
+use crealeph_decision::snapshot::{Derivation, Facts, Question, Snapshot};
 use crealeph_ledger::{
-    Cursor, Direction, Filter, Ledger, LedgerError, Limits, Millis, Options, Order, Stored,
+    Cursor, Direction, Filter, Ledger, LedgerError, Limits, Millis, Options, Order, Seq, Stored,
 };
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn robot(text: &str) -> RobotId {
 }
 
 /// Some hundred entries of two robots over a while, each resting on some before it.
-fn varied(ledger: &Ledger, hands: &Hands, seed: u64, count: usize) -> Vec<Stored> {
+pub(super) fn varied(ledger: &Ledger, hands: &Hands, seed: u64, count: usize) -> Vec<Stored> {
     let mut dice = Dice::new(seed);
     let mut ids: Vec<LedgerId> = Vec::new();
     for at in 0..count as i64 {
@@ -45,8 +45,18 @@ fn varied(ledger: &Ledger, hands: &Hands, seed: u64, count: usize) -> Vec<Stored
             }
         }
         let execution = if dice.below(5) == 0 { r#","executionId":"e""# } else { "" };
+        // Some things were true a while before they came, some of them at the same time, some long before any clock.
+        let observed = match dice.below(6) {
+            0 => r#""observedAt":"1492-10-12T02:00:00.000000001Z","#.to_owned(),
+            1 => format!(r#""observedAt":"1970-01-01T00:16:39.{:09}Z","#, dice.below(5)),
+            2 => format!(
+                r#""observedAt":"{}","#,
+                Millis::new(1_000_000 + dice.below(at as u64 / 3 + 1) as i64)
+            ),
+            _ => String::new(),
+        };
         let one = draft(&format!(
-            r#"{{"robotId":"{robot}","module":"m{}","source":"s","type":"{kind}","state":"{state}","payload":{{"n":{at}}},
+            r#"{{"robotId":"{robot}","module":"m{}","source":"s","type":"{kind}","state":"{state}","payload":{{"n":{at}}},{observed}
             "lineage":{{"dependsOnLedgerIds":[{}]{execution}}}}}"#,
             dice.below(2),
             on.join(",")
@@ -56,7 +66,7 @@ fn varied(ledger: &Ledger, hands: &Hands, seed: u64, count: usize) -> Vec<Stored
     ids.iter().map(|id| ledger.get(&local(), id).unwrap().unwrap()).collect()
 }
 
-fn fresh(place: &super::Place) -> (Ledger, Hands) {
+pub(super) fn fresh(place: &super::Place) -> (Ledger, Hands) {
     let hands = Hands::at(1_000_000);
     let options = Options { clock: hands.clock(), ..place.options() };
     (Ledger::init(&place.location, options).unwrap(), hands)
@@ -198,7 +208,7 @@ fn facts(fixture: &dyn Fixture) {
         },
         CoherenceRules { uncounted_states: Vec::new(), ..CoherenceRules::default() },
     ];
-    let mut derived = 0;
+    let (mut derived, mut late) = (0, 0);
     for robot_id in [robot("r"), robot("q"), robot("nobody")] {
         for rules in &rules {
             for at in [
@@ -212,10 +222,20 @@ fn facts(fixture: &dyn Fixture) {
             ] {
                 let at = at.map(|at| Millis::new(at).instant());
                 let tenant = local();
-                let question = Question { tenant_id: Some(&tenant), robot_id: &robot_id, at };
+                let derivation = Derivation::EffectiveTime;
+                let mut question = Question { tenant_id: Some(&tenant), robot_id: &robot_id, at, derivation };
                 let expected = Facts::from_entries(&entries, &question, rules);
                 let found = ledger.facts(&local(), &robot_id, at, rules).unwrap().unwrap();
                 assert_eq!(found, expected, "{robot_id} at {at:?}");
+                // As records of before knew it: up to a place, by arrival.
+                question.derivation = Derivation::Arrival;
+                let up_to =
+                    entries.iter().rfind(|entry| at.is_none_or(|at| entry.created_at.instant() <= at));
+                let up_to = Seq::new(up_to.map_or(0, |entry| entry.seq.unwrap().get()));
+                let by_arrival = Facts::from_entries(&entries, &question, rules);
+                let read = ledger.facts_up_to(&local(), &robot_id, up_to, rules, question.derivation);
+                assert_eq!(read.unwrap().unwrap().0, by_arrival, "{robot_id} at {at:?}, by arrival");
+                late += usize::from(by_arrival != expected);
                 let texts =
                     [found, expected].map(|facts| Snapshot::derive(facts, rules).map(|it| it.to_json()));
                 assert_eq!(texts[0], texts[1]);
@@ -223,7 +243,8 @@ fn facts(fixture: &dyn Fixture) {
             }
         }
     }
-    assert!(derived > 20);
+    assert!(derived > 20 && late > 10, "{derived} {late}");
+    assert!(ledger.audit(&local()).unwrap().is_none());
 }
 
 fn watch(fixture: &dyn Fixture) {

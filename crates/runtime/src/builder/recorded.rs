@@ -7,7 +7,7 @@ use crealeph_decision::builder::lookup::record_key;
 use crealeph_decision::builder::replay::{self, Check};
 use crealeph_decision::builder::{Asked, EXECUTION_RECORD, Record, Recorded};
 use crealeph_decision::coherence::CoherenceRules;
-use crealeph_decision::snapshot::{Facts, Snapshot};
+use crealeph_decision::snapshot::{Derivation, Facts, Snapshot};
 use crealeph_ledger::{EXECUTION_EVENT, Filter, Ledger, LedgerError, Order, Position, Seq, Stored};
 
 use super::BuildError;
@@ -51,7 +51,9 @@ pub(super) fn seen(
             Some(_) => view.get_by_key(&key)?.as_ref().and_then(read_record),
         };
         let facts = match coherence {
-            Some(rules) if record.is_none() => Some(view.facts_up_to(robot, None, rules)?),
+            Some(rules) if record.is_none() => {
+                Some(view.facts_up_to(robot, None, rules, Derivation::default())?)
+            }
             _ => None,
         };
         let fingerprint = record.as_ref().map(|record| record.fingerprint);
@@ -132,7 +134,8 @@ pub fn snapshot_of(
     record: &Record,
 ) -> Result<Option<Snapshot>, LedgerError> {
     let up_to = Seq::new(record.seq).unwrap_or(Seq::MAX);
-    let facts = ledger.facts_up_to(tenant, &record.request.robot_id, Some(up_to), &record.coherence)?;
+    let robot = &record.request.robot_id;
+    let facts = ledger.facts_up_to(tenant, robot, Some(up_to), &record.coherence, record.derivation)?;
     Ok(facts.and_then(|(facts, _)| Snapshot::derive(facts, &record.coherence)))
 }
 

@@ -5,7 +5,7 @@ use crealeph_contracts::WorkItem;
 use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::scalar::{ExecutionId, ItemId, LedgerId, Literal, Name, RobotId, TenantId};
 use crealeph_contracts::work_item::AgentId;
-use crealeph_decision::snapshot::Snapshot;
+use crealeph_decision::snapshot::{Derivation, Snapshot};
 use crealeph_decision::work::{NotAllowed, Task, TaskError, items_of_tasks, may_run};
 use crealeph_ledger::{Filter, Ledger, LedgerError, Order};
 
@@ -87,7 +87,7 @@ impl Work {
         }
         let Some(robot) = robot else { return Ok(()) };
         let Settings { rules, coherence, .. } = scopes.of(&self.tenant, &robot);
-        let read = self.ledger.facts_up_to(&self.tenant, &robot, None, coherence)?;
+        let read = self.ledger.facts_up_to(&self.tenant, &robot, None, coherence, Derivation::default())?;
         let (snapshot, position) = match read {
             Some((facts, position)) => (Snapshot::derive(facts, coherence), position),
             None => (None, Default::default()),

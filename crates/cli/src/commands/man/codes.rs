@@ -77,6 +77,10 @@ const ERRORS: &[(&str, &str)] = &[
     ("ledger_exists", "there is a ledger already, and nothing was changed"),
     ("ledger_foreign", "the file or database is no ledger"),
     ("ledger_newer", "the ledger was made by a later program; use that"),
+    (
+        "ledger_outdated",
+        "the ledger was made by an earlier program; `crealeph ledger migrate` brings it forward",
+    ),
     ("ledger_busy", "another process holds the lock for too long; nothing is lost, try again"),
     ("ledger_full", "the disk is full; what was acknowledged is kept"),
     ("ledger_read_only", "the ledger cannot be written; check owner and mode"),

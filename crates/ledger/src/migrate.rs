@@ -1,0 +1,192 @@
+//! Brings a ledger of an earlier program forward. What the new schema adds is filled in entry by entry, in transactions of
+//! bounded size, so that it can be killed at any moment and started again; only then is the new version written.
+//!
+//! Programs of the earlier version may go on meanwhile: what they append is filled in as well. After the last step they can
+//! write no more.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crealeph_contracts::scalar::{LedgerId, TenantId};
+use crealeph_decision::snapshot::SnapshotType;
+
+use crate::error::LedgerError;
+use crate::ledger::{Ledger, Location, Options};
+use crate::position::Seq;
+use crate::postgresql::Postgres;
+use crate::reach::{Effective, Used};
+use crate::sqlite::Sqlite;
+use crate::store::{Class, Step};
+
+/// Entries filled in by one transaction.
+pub(crate) const CHUNK: u64 = 2_000;
+/// Of how many classes the newest is remembered between transactions.
+const MAX_CLASSES: usize = 100_000;
+
+/// How far a migration is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MigrationProgress {
+    /// The tenant whose log is filled in.
+    pub tenant_id: TenantId,
+    /// Entries that are done.
+    pub done: u64,
+    /// Entries of the log.
+    pub size: u64,
+}
+
+/// What a migration did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Migrated {
+    /// The version that was found.
+    pub from: u32,
+    /// The version it has now.
+    pub to: u32,
+    /// Entries that were filled in.
+    pub entries: u64,
+}
+
+/// A log that is brought forward.
+#[derive(Clone, Debug)]
+pub(crate) struct MigratingLog {
+    pub tenant_id: TenantId,
+    /// The backend's own number for it.
+    pub number: i64,
+    pub size: u64,
+}
+
+/// What a backend does for a migration.
+pub(crate) trait Migration {
+    /// The version that was found, and the one that is wanted.
+    fn versions(&mut self) -> Result<(u32, u32), LedgerError>;
+    /// Adds what the new version adds, unless that was done before.
+    fn expand(&mut self) -> Result<(), LedgerError>;
+    /// The logs there are.
+    fn logs(&mut self) -> Result<Vec<MigratingLog>, LedgerError>;
+    /// Fills in the next entries of a log in one transaction: how many, and up to where it is done.
+    fn fill(&mut self, log: &MigratingLog, memory: &mut Filled) -> Result<(u64, u64), LedgerError>;
+    /// Ends the migration, unless a log has entries that are not filled in.
+    fn contract(&mut self) -> Result<bool, LedgerError>;
+}
+
+/// What was filled in of a log so far, as far as the next entries need it.
+#[derive(Debug, Default)]
+pub(crate) struct Filled {
+    /// Up to where this process filled it in.
+    pub done: u64,
+    pub newest: BTreeMap<Class, Effective>,
+}
+
+impl Filled {
+    /// Forgets what may not hold: another process went on with the log, or there is too much of it.
+    pub(crate) fn check(&mut self, done: u64) {
+        if self.done != done || self.newest.len() > MAX_CLASSES {
+            self.newest.clear();
+        }
+    }
+}
+
+/// An entry without what the new version adds.
+#[derive(Clone, Debug)]
+pub(crate) struct Unfilled {
+    pub step: Step,
+    pub state: String,
+}
+
+impl Unfilled {
+    /// Its class, where it is of a snapshot type.
+    pub(crate) fn class(&self) -> Option<Class> {
+        SnapshotType::parse(&self.step.kind).map(|kind| Class {
+            robot: self.step.robot_id.as_str().to_owned(),
+            kind: kind.as_str().to_owned(),
+            state: self.state.clone(),
+        })
+    }
+}
+
+/// What is filled in for an entry.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Filling {
+    pub seq: Seq,
+    pub newest: Option<Seq>,
+    pub used: Used,
+}
+
+/// The ids that entries rest on and that are not among them.
+pub(crate) fn missing_parents(entries: &[Unfilled]) -> Vec<LedgerId> {
+    let own: std::collections::BTreeSet<&LedgerId> = entries.iter().map(|entry| &entry.step.id).collect();
+    let parents: std::collections::BTreeSet<&LedgerId> =
+        entries.iter().flat_map(|entry| &entry.step.depends_on).filter(|id| !own.contains(id)).collect();
+    parents.into_iter().cloned().collect()
+}
+
+/// The classes of entries that are not remembered.
+pub(crate) fn missing_classes(entries: &[Unfilled], memory: &Filled) -> Vec<Class> {
+    let classes: std::collections::BTreeSet<Class> = entries.iter().filter_map(Unfilled::class).collect();
+    classes.into_iter().filter(|class| !memory.newest.contains_key(class)).collect()
+}
+
+/// What entries are filled in with, from what they rest on and the newest before them. In their order.
+pub(crate) fn fillings(entries: Vec<Unfilled>, parents: Vec<Step>, memory: &mut Filled) -> Vec<Filling> {
+    let mut known: HashMap<LedgerId, Step> =
+        parents.into_iter().map(|step| (step.id.clone(), step)).collect();
+    let mut all = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let class = entry.class();
+        let mut step = entry.step;
+        let own = Effective { at: step.effective_at, seq: step.seq };
+        let mut used = Used::default();
+        let parents = step.depends_on.iter().filter_map(|id| known.get(id));
+        for parent in parents.filter(|parent| parent.robot_id == step.robot_id) {
+            let effective = Effective { at: parent.effective_at, seq: parent.seq };
+            used.extend(&parent.kind, effective, &parent.used);
+        }
+        let newest = class.map(|class| {
+            let newest = own.max_of(memory.newest.get(&class).copied());
+            memory.newest.insert(class, newest);
+            newest.seq
+        });
+        step.used = used.clone();
+        all.push(Filling { seq: step.seq, newest, used });
+        known.insert(step.id.clone(), step);
+    }
+    all
+}
+
+impl Ledger {
+    /// Brings a ledger of an earlier program forward, as its owner, and says how far it is; nothing where there is nothing to
+    /// do.
+    pub fn migrate(
+        location: &Location,
+        options: &Options,
+        mut report: impl FnMut(&MigrationProgress),
+    ) -> Result<Migrated, LedgerError> {
+        let wait_ms = options.limits.wait_ms;
+        let mut migration: Box<dyn Migration> = match location {
+            Location::File(file) => Box::new(Sqlite::migration(file, wait_ms)?),
+            Location::Postgres(url) => Box::new(Postgres::migration(url, wait_ms)?),
+        };
+        let (from, to) = migration.versions()?;
+        let mut migrated = Migrated { from, to, entries: 0 };
+        if from == to {
+            return Ok(migrated);
+        }
+        migration.expand()?;
+        loop {
+            for log in migration.logs()? {
+                let mut memory = Filled::default();
+                loop {
+                    let (filled, done) = migration.fill(&log, &mut memory)?;
+                    migrated.entries += filled;
+                    if filled == 0 {
+                        break;
+                    }
+                    let size = log.size.max(done);
+                    report(&MigrationProgress { tenant_id: log.tenant_id.clone(), done, size });
+                }
+            }
+            // Somebody may have appended after the last look.
+            if migration.contract()? {
+                return Ok(migrated);
+            }
+        }
+    }
+}

@@ -1,0 +1,4 @@
+-- Version 4, second part, when every entry is filled in. A program of an earlier version that is still running asks for the
+-- column by its old name, and can write no more.
+ALTER TABLE logs RENAME COLUMN frontier TO peaks;
+DROP TABLE migration;

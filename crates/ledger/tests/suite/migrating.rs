@@ -1,0 +1,101 @@
+//! A ledger of the program before this version of the schema: what can be read of it, and how it is brought forward, killed
+//! at any moment or not.
+
+use super::reading::{fresh, varied};
+use super::{Case, Fixture, append, append_one, entry, local, tenant};
+use crealeph_contracts::Entry;
+use crealeph_contracts::scalar::RobotId;
+use crealeph_decision::coherence::CoherenceRules;
+use crealeph_decision::snapshot::{Derivation, Facts, Question};
+use crealeph_ledger::{AppendError, Filter, Ledger, LedgerError, Order, Stored};
+
+pub(super) const CASES: &[Case] = &[
+    ("an older ledger is read, not written, until it is brought forward", older),
+    ("bringing forward goes on where it was killed", interrupted),
+];
+
+fn exported(ledger: &Ledger) -> Vec<u8> {
+    let mut out = Vec::new();
+    ledger.export(&local(), &mut out).unwrap().unwrap();
+    out
+}
+
+fn older(fixture: &dyn Fixture) {
+    let place = fixture.place();
+    let (ledger, hands) = fresh(&place);
+    let all = varied(&ledger, &hands, 11, 150);
+    ledger.append(&tenant("other"), vec![entry("signal", "{}", "")]).unwrap();
+    let before = exported(&ledger);
+    drop(ledger);
+    fixture.execute(&place, fixture.older()).unwrap();
+
+    let old = place.open();
+    let page = old.list(&local(), &Filter::default(), Order::OldestFirst, None, 1_000).unwrap();
+    assert_eq!(
+        (page.entries, exported(&old), old.audit(&local()).unwrap()),
+        (all.clone(), before.clone(), None)
+    );
+    let (robot_id, rules) = (RobotId::parse("r").unwrap(), CoherenceRules::default());
+    let outdated = old.facts(&local(), &robot_id, None, &rules).unwrap_err();
+    assert!(matches!(outdated, LedgerError::Outdated { .. }), "{outdated:?}");
+    assert!(outdated.to_string().contains("crealeph ledger migrate"), "{outdated}");
+    let refused = old.append(&local(), vec![entry("signal", "{}", "")]);
+    assert!(matches!(&refused, Err(AppendError::Ledger(LedgerError::Outdated { .. }))), "{refused:?}");
+
+    let mut told = Vec::new();
+    let migrated = Ledger::migrate(&place.location, &place.options(), |progress| {
+        told.push((progress.tenant_id.to_string(), progress.done, progress.size));
+    });
+    let migrated = migrated.unwrap();
+    assert_eq!((migrated.from + 1, migrated.entries), (migrated.to, 151));
+    assert_eq!(told, [("local".to_owned(), 150, 150), ("other".to_owned(), 1, 1)]);
+    let again = Ledger::migrate(&place.location, &place.options(), |_| {}).unwrap();
+    assert_eq!((again.from, again.entries), (migrated.to, 0));
+    let asked_by_old_name = fixture.execute(&place, "UPDATE logs SET frontier = frontier");
+    assert!(asked_by_old_name.is_err(), "a program of before can write no more");
+
+    let ledger = place.open();
+    assert_eq!((exported(&ledger), ledger.audit(&local()).unwrap()), (before, None));
+    let entries: Vec<Entry> = all.iter().map(Stored::to_entry).collect();
+    let tenant_id = local();
+    for derivation in [Derivation::Arrival, Derivation::EffectiveTime] {
+        let question = Question { tenant_id: Some(&tenant_id), robot_id: &robot_id, at: None, derivation };
+        let expected = Facts::from_entries(&entries, &question, &rules);
+        let read = ledger.facts_up_to(&local(), &robot_id, None, &rules, derivation).unwrap().unwrap();
+        assert_eq!(read.0, expected, "{derivation:?}");
+    }
+    append_one(&ledger, entry("signal", "{}", r#""observedAt":"1969-01-01T00:00:00Z""#));
+    assert_eq!(ledger.audit(&local()).unwrap(), None);
+}
+
+fn interrupted(fixture: &dyn Fixture) {
+    let place = fixture.place();
+    let ledger = place.init();
+    let late = |n: usize| match n % 3 {
+        0 => entry("signal", "{}", &format!(r#""observedAt":"1999-01-01T00:00:00.{:09}Z""#, n * 7919 % 5000)),
+        1 => entry("signal", "{}", ""),
+        _ => entry("idea", "{}", r#""observedAt":"2001-01-01T00:00:00Z""#),
+    };
+    for batch in 0..6 {
+        append(&ledger, (batch * 1_000..(batch + 1) * 1_000).map(late).collect());
+    }
+    drop(ledger);
+    fixture.execute(&place, fixture.older()).unwrap();
+    // A kill between two transactions; one inside of one leaves what was before it.
+    let killed = std::panic::catch_unwind(|| {
+        Ledger::migrate(&place.location, &place.options(), |progress| {
+            assert!(progress.done < 4_000, "killed");
+        })
+    });
+    assert!(killed.is_err());
+    let old = place.open();
+    assert!(matches!(
+        old.append(&local(), vec![entry("signal", "{}", "")]),
+        Err(AppendError::Ledger(LedgerError::Outdated { .. }))
+    ));
+    let migrated = Ledger::migrate(&place.location, &place.options(), |_| {}).unwrap();
+    assert_eq!(migrated.entries, 2_000, "the rest");
+    let ledger = place.open();
+    assert_eq!(ledger.audit(&local()).unwrap(), None);
+    append_one(&ledger, entry("signal", "{}", ""));
+}
