@@ -111,7 +111,7 @@ impl Trust {
             let line = json!({ "path": judged.path, "grants": grants, "lifted": judged.widening.lifted });
             output.line(&line.to_string())?;
         } else {
-            output.text(&judged.shown())?;
+            judged.shown().lines().try_for_each(|line| output.line(line))?;
         }
         output.flush()?;
         if !confirmed(self.yes, || trusting::command(&judged.path))? {
