@@ -1,11 +1,38 @@
 //! Rules about Rust code wherever it stands, tests included.
 
+use std::collections::BTreeSet;
+
 use super::Violation;
 use super::repository::{Repository, file_name};
 use super::rust_source::{self, RustFile};
 
 /// The one folder whose crate may hold `unsafe`, because Linux isolation cannot be set up without it.
 const UNSAFE_FOLDER: &str = "crates/sandbox/";
+
+/// The files of the product that start programs. Each is a row of "Programs that CreAleph starts" in docs/threat-model.md, with
+/// the reason why nothing that an agent wrote decides what runs.
+const STARTS_PROGRAMS: &[&str] = &[
+    "crates/cli/src/commands/demo/stage.rs",
+    "crates/sandbox/src/jailer/confine.rs",
+    "crates/sandbox/src/starter.rs",
+];
+
+pub(super) fn started_programs(repository: &Repository<'_>) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let is_judged = |path: &str| path.starts_with("crates/") && !STARTS_PROGRAMS.contains(&path);
+    for file in repository.rust.iter().filter(|file| is_judged(file.path)) {
+        let code = file.product_code();
+        let imported = rust_source::imports(code)
+            .into_iter()
+            .filter(|import| matches!(import.path.as_str(), "std::process::Command" | "std::process::*"))
+            .map(|import| import.line);
+        let named = rust_source::lines(code, "process::Command").into_iter();
+        let lines: BTreeSet<usize> = imported.chain(named).collect();
+        let what = "programs are started only where docs/threat-model.md says; use a library, or add the file there and here";
+        violations.extend(lines.into_iter().map(|line| Violation::new(file.path, line, what)));
+    }
+    violations
+}
 
 pub(super) fn glob_reexports(repository: &Repository<'_>) -> Vec<Violation> {
     let mut violations = Vec::new();
@@ -111,6 +138,27 @@ mod tests {
             "a.rs",
             &["use a::*;", "pub use a::b;", "// pub use a::*;", "\"pub use a::*;\""],
         );
+    }
+
+    #[test]
+    fn programs_are_started_in_few_places() {
+        fires(
+            started_programs,
+            "crates/runtime/src/a.rs",
+            2,
+            &[
+                "\nuse std::process::Command;",
+                "\nuse std::process::{Child, Command};",
+                "\nuse std::process::*;",
+                "\nlet x = std::process::Command::new(\"git\");",
+                "\nlet x = process::Command::new(\"git\");",
+            ],
+        );
+        let harmless = ["use std::process::ExitCode;", "use clap::Command;", "// std::process::Command"];
+        silent(started_programs, "crates/runtime/src/a.rs", &harmless);
+        silent(started_programs, "crates/runtime/tests/a.rs", &["use std::process::Command;"]);
+        silent(started_programs, "xtask/src/a.rs", &["use std::process::Command;"]);
+        silent(started_programs, STARTS_PROGRAMS[0], &["use std::process::Command;"]);
     }
 
     #[test]

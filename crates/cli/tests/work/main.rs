@@ -8,6 +8,7 @@
     reason = "a test says what it expects"
 )]
 
+mod branches;
 mod cleaning;
 mod contract;
 mod crash;
@@ -15,5 +16,6 @@ mod delivery;
 mod fire;
 mod many;
 mod ordinary;
+mod programs;
 mod tasks;
 mod world;

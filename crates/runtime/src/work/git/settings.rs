@@ -14,6 +14,7 @@ use gix_config::file::{Metadata, includes, init};
 use gix_config::{File, Source};
 use gix_filter::eol;
 use gix_object::bstr::ByteSlice as _;
+use gix_ref::FullName;
 use gix_ref::store::WriteReflog;
 
 use super::super::engine::WorkError;
@@ -62,8 +63,12 @@ impl Settings {
     pub(super) fn read(place: &GitRepository) -> Result<Self, WorkError> {
         let action = || format!("read git's configuration for `{}`", place.work_tree.display());
         let home = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-        let branch = gix_ref::FullName::try_from(head_branch(place).unwrap_or_else(|| "HEAD".to_owned()))
-            .map_err(|error| failed(action(), &error))?;
+        // Where no branch is checked out, or none of this kind of repository, no condition about it holds.
+        let branch = head_branch(place).and_then(|name| FullName::try_from(name).ok());
+        let branch = match branch {
+            Some(branch) => branch,
+            None => FullName::try_from("HEAD").map_err(|error| failed(action(), &error))?,
+        };
         let interpolate = gix_config::path::interpolate::Context {
             home_dir: home.as_deref(),
             ..gix_config::path::interpolate::Context::default()

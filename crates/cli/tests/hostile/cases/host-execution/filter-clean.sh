@@ -10,7 +10,6 @@ git add -A
 git commit -qm attributes
 agent_runs "echo 'echo clean >$OUT/pwned; cat' >clean.sh"
 landed
-rm -f "$OUT/pwned"
 agent_runs 'echo y >>src/b.txt' --publish branch:agents/x
 safe
 refused 'src/b.txt' 'filter=up'

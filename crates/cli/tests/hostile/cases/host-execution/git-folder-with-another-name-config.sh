@@ -2,6 +2,7 @@
 # about: the same with the configuration of the git folder
 # before: broke
 rm -rf .git
+mkdir meta
 git init -q --separate-git-dir=meta/repo .
 git add a.txt src crealeph.toml
 git commit -qm start

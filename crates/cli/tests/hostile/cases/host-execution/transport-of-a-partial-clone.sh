@@ -12,6 +12,6 @@ git config remote.origin.promisor true
 git config protocol.ext.allow always
 agent_runs "$(payload tool)"
 landed
-rm -f "$OUT/pwned" ".git/objects/$(echo "$blob" | cut -c 1-2)/$(echo "$blob" | cut -c 3-)"
+rm -f ".git/objects/$(echo "$blob" | cut -c 1-2)/$(echo "$blob" | cut -c 3-)"
 agent_runs 'echo y >>src/b.txt' --publish branch:agents/x
 safe

@@ -1,6 +1,7 @@
 # class: repository-forgery
-# about: .gitmodules is a link to a file that the agent may write
+# about: .gitmodules is a link to a file that the agent may write, where laws may be changed
 # before: broke
-agent_runs 'echo x >modules; rm -f .gitmodules; ln -s modules .gitmodules' 
-denied '.gitmodules'
+echo 'paths = { allow_laws = true }' >>crealeph.toml
+agent_runs 'echo x >modules; ln -s modules .gitmodules'
+denied .gitmodules
 test ! -L .gitmodules || broken "it was published"
