@@ -156,14 +156,18 @@ pub(crate) enum Failure {
     )]
     BadReader(String),
     #[error(
-        "{what}\nnothing was done; if you trust it, run `{command}` and look, or in a script `{command} --yes`"
+        "`{}` grants what you have not trusted, and nothing was done; run `{command}` to look and accept, or in a script \
+         `{command} --yes`",
+        .path.display()
     )]
-    Untrusted { what: String, command: String },
+    Untrusted { path: PathBuf, command: String, asked: Page },
     #[error("`{}` is not trusted, and nothing was done", .0.display())]
     Declined(PathBuf),
     #[error("nobody can be asked here; if you trust it, run `{0}`")]
     NobodyToAsk(String),
-    #[error("there is no place for your own state, since neither XDG_STATE_HOME nor HOME is an absolute path; set one")]
+    #[error(
+        "there is no place for your own state, since neither XDG_STATE_HOME nor HOME is an absolute path; set one"
+    )]
     NoUserState,
     #[error(
         "your state directory `{}` lies in the workspace `{}`, where agents work; set XDG_STATE_HOME to a folder elsewhere",
@@ -207,6 +211,10 @@ impl Failure {
             Failure::NoContext { name, violations } => {
                 page.line(&format!("error: `{name}` is not a context:"));
                 violations.iter().for_each(|violation| page.line(&format!("  {violation}")));
+            }
+            Failure::Untrusted { asked, .. } => {
+                asked.as_str().lines().for_each(|line| page.line(line));
+                page.line(&format!("error: {}", self.message()));
             }
             _ => page.line(&format!("error: {}", self.message())),
         }

@@ -1,14 +1,16 @@
 //! Asking whether a configuration is trusted, before anything it says is used: a terminal shows what it would grant and
-//! asks, anything else is told the command to type. What is shown was written by somebody else, so it is escaped.
+//! asks, anything else is told the command to type.
 
-use std::fmt::Write as _;
 use std::io::{BufRead as _, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
+use crealeph_contracts::text::Shown;
 use crealeph_runtime::configuration::Configuration;
 use crealeph_runtime::trust::{Grant, GrantSet, Part, TrustStore, Widening};
 
 use crate::failure::Failure;
+use crate::output::{draw, note, note_page};
+use crate::page::Page;
 use crate::user_state;
 
 /// Trusts every configuration, for CI and scripts; never a `.crealeph`.
@@ -40,7 +42,10 @@ pub(crate) struct Judged {
 
 impl Judged {
     /// Compares a configuration with what was accepted; nothing where no file was read.
-    pub(crate) fn of(configuration: &Configuration, workspace: Option<&Path>) -> Result<Option<Self>, Failure> {
+    pub(crate) fn of(
+        configuration: &Configuration,
+        workspace: Option<&Path>,
+    ) -> Result<Option<Self>, Failure> {
         // A link to a configuration that is trusted elsewhere has other folders around it.
         let Some(path) = configuration.real_path() else { return Ok(None) };
         let set = GrantSet::of(configuration, workspace)?;
@@ -57,17 +62,18 @@ impl Judged {
     }
 
     /// What is to be accepted, for a person.
-    pub(crate) fn shown(&self) -> String {
-        let path = escaped(&self.path.display().to_string());
-        let mut text = match self.is_new {
-            true => format!("`{path}` is not trusted yet. It would grant:\n"),
-            false => format!("`{path}` grants more than you trusted before. New:\n"),
-        };
-        text.push_str(&listed(&self.widening.grants));
+    pub(crate) fn page(&self) -> Page {
+        let path = self.path.display();
+        let mut page = Page::default();
+        page.line(&match self.is_new {
+            true => format!("`{path}` is not trusted yet. It would grant:"),
+            false => format!("`{path}` grants more than you trusted before. New:"),
+        });
+        listed(&self.widening.grants, &mut page);
         for lifted in &self.widening.lifted {
-            let _ = writeln!(text, "  no longer restricted: {}", escaped(lifted));
+            page.line(&format!("  no longer restricted: {}", Shown::line(lifted).at_most(MAX_SHOWN_CHARS)));
         }
-        text
+        page
     }
 }
 
@@ -100,9 +106,10 @@ pub(crate) fn require(
         return Ok(());
     }
     if !can_ask() {
-        return Err(Failure::Untrusted { what: judged.shown(), command: command(&judged.path) });
+        let (asked, command) = (judged.page(), command(&judged.path));
+        return Err(Failure::Untrusted { path: judged.path, command, asked });
     }
-    eprint!("{}", judged.shown());
+    note_page(&judged.page());
     match ask("Trust it?")? {
         true => judged.accept(),
         false => Err(Failure::Declined(judged.path)),
@@ -115,9 +122,10 @@ pub(crate) fn is_trusted_by_environment() -> Result<bool, Failure> {
         None => Ok(false),
         Some(value) if value.is_empty() || value == "0" => Ok(false),
         Some(value) if value == "1" => Ok(true),
-        Some(value) => {
-            Err(Failure::BadOption(value.to_string_lossy().into_owned(), "`1` or `0`, as CREALEPH_TRUST takes them"))
-        }
+        Some(value) => Err(Failure::BadOption(
+            value.to_string_lossy().into_owned(),
+            "`1` or `0`, as CREALEPH_TRUST takes them",
+        )),
     }
 }
 
@@ -128,7 +136,8 @@ pub(crate) fn can_ask() -> bool {
 
 /// Asks, and takes nothing but a yes for one.
 pub(crate) fn ask(question: &str) -> Result<bool, Failure> {
-    eprint!("\n{question} [y/N] ");
+    note!("");
+    draw(&format!("{question} [y/N] "));
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer).map_err(Failure::Output)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))
@@ -139,9 +148,9 @@ pub(crate) fn command(path: &Path) -> String {
     format!("crealeph trust {}", quoted(path))
 }
 
-/// A path as one word of the shell, with nothing in it that a terminal would act on.
+/// A path as one word of the shell.
 pub(crate) fn quoted(path: &Path) -> String {
-    let text = escaped(&path.display().to_string());
+    let text = path.display().to_string();
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./+@%:,".contains(letter);
     match text.chars().all(is_plain) {
         true => text,
@@ -149,46 +158,20 @@ pub(crate) fn quoted(path: &Path) -> String {
     }
 }
 
-/// Grants by whom they are for.
-pub(crate) fn listed(grants: &[Grant]) -> String {
-    let mut text = String::new();
+/// Adds grants by whom they are for.
+fn listed(grants: &[Grant], page: &mut Page) {
     let mut last = "";
     for grant in grants.iter().take(MAX_SHOWN) {
         if grant.to != last {
-            let _ = writeln!(text, "  {}", escaped(&grant.to));
+            page.line(&format!("  {}", grant.to));
             last = &grant.to;
         }
-        let _ = writeln!(text, "    {:<14} {}", escaped(&grant.what), escaped(&grant.shown()));
+        let shown = grant.shown();
+        page.line(&format!("    {:<14} {}", grant.what, Shown::line(&shown).at_most(MAX_SHOWN_CHARS)));
     }
     if grants.len() > MAX_SHOWN {
-        let _ = writeln!(text, "  … and {} more; read the file", grants.len() - MAX_SHOWN);
+        page.line(&format!("  … and {} more; read the file", grants.len() - MAX_SHOWN));
     }
-    text
-}
-
-/// Text that somebody else wrote, on one line, with everything visible that a terminal would act on or hide.
-pub(crate) fn escaped(text: &str) -> String {
-    let mut shown = String::new();
-    for (count, letter) in text.chars().enumerate() {
-        if count == MAX_SHOWN_CHARS {
-            let _ = write!(shown, "… ({} characters in all)", text.chars().count());
-            break;
-        }
-        match is_visible(letter) {
-            true => shown.push(letter),
-            false => drop(write!(shown, "{}", letter.escape_unicode())),
-        }
-    }
-    shown
-}
-
-fn is_visible(letter: char) -> bool {
-    let is_hidden = matches!(letter,
-        '\u{a0}' | '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-        | '\u{180b}'..='\u{180f}' | '\u{2000}'..='\u{200f}' | '\u{2028}'..='\u{202f}' | '\u{205f}'..='\u{206f}'
-        | '\u{2800}' | '\u{3000}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
-        | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}');
-    !letter.is_control() && !is_hidden
 }
 
 #[cfg(test)]
@@ -196,11 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_text_is_shown_and_never_acted_on() {
-        assert_eq!(escaped("a\u{1b}[2Jb\nc"), "a\\u{1b}[2Jb\\u{a}c");
-        assert_eq!(escaped("\u{202e}cba\u{200b}"), "\\u{202e}cba\\u{200b}");
-        assert_eq!(escaped("Grüße ✓"), "Grüße ✓");
-        assert!(escaped(&"x".repeat(10_000)).ends_with("… (10000 characters in all)"));
+    fn a_path_is_one_word_of_the_shell() {
         assert_eq!(quoted(Path::new("/a b/it's")), "'/a b/it'\\''s'");
         assert_eq!(quoted(Path::new("/a/b-1.toml")), "/a/b-1.toml");
     }

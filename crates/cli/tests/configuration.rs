@@ -74,7 +74,8 @@ fn known(folder: &Path, text: &str) -> BTreeSet<String> {
     assert!(text.contains(UNKNOWN));
     fs::write(folder.join("crealeph.toml"), text).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_crealeph"));
-    let output = command.args(["doctor", "--json"]).current_dir(folder).env("CREALEPH_TRUST", "1").output().unwrap();
+    let output =
+        command.args(["doctor", "--json"]).current_dir(folder).env("CREALEPH_TRUST", "1").output().unwrap();
     let findings: Value = serde_json::from_slice(&output.stdout).unwrap();
     let finding = findings.as_array().unwrap().iter().find(|one| one["name"] == "configuration").unwrap();
     let known = finding["advice"].as_str().unwrap().strip_prefix("known are ").expect(text);

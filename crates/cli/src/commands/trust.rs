@@ -9,9 +9,9 @@ use serde_json::json;
 
 use super::Verdict;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, note};
 use crate::render::counted;
-use crate::trusting::{self, Judged, escaped};
+use crate::trusting::{self, Judged};
 use crate::{own, user_state};
 
 const EXAMPLES: &str = "\
@@ -94,11 +94,11 @@ impl Trust {
         let Some(judged) = Judged::of(&configuration, None)? else {
             return Err(Failure::NotFound(path.clone()));
         };
-        let shown = escaped(&judged.path.display().to_string());
+        let shown = judged.path.display();
         if judged.widening.is_empty() {
             // What was narrowed meanwhile is not granted silently again.
             judged.accept()?;
-            eprintln!("`{shown}` is trusted; it grants nothing that you have not accepted");
+            note!("`{shown}` is trusted; it grants nothing that you have not accepted");
             return Ok(Verdict::Good);
         }
         if is_json {
@@ -109,16 +109,16 @@ impl Trust {
                 .map(|grant| json!({ "to": grant.to, "what": grant.what, "value": grant.shown() }))
                 .collect();
             let line = json!({ "path": judged.path, "grants": grants, "lifted": judged.widening.lifted });
-            output.line(&line.to_string())?;
+            output.json_line(&line.to_string())?;
         } else {
-            judged.shown().lines().try_for_each(|line| output.line(line))?;
+            output.page(&judged.page())?;
         }
         output.flush()?;
         if !confirmed(self.yes, || trusting::command(&judged.path))? {
             return Ok(Verdict::Bad);
         }
         judged.accept()?;
-        eprintln!("trusted `{shown}`");
+        note!("trusted `{shown}`");
         Ok(Verdict::Good)
     }
 
@@ -126,9 +126,10 @@ impl Trust {
     fn adopt(&self, output: &mut Output) -> Result<Verdict, Failure> {
         let workspace = real(&self.path)?;
         let registry = own::registry()?;
-        let folder = escaped(&workspace.join(own::CONTROL).display().to_string());
+        let folder = workspace.join(own::CONTROL);
+        let folder = folder.display();
         if matches!(registry.check(&workspace), Ok(true)) {
-            eprintln!("`{folder}` is yours already");
+            note!("`{folder}` is yours already");
             return Ok(Verdict::Good);
         }
         let Some(contents) = registry.look(&workspace)? else {
@@ -146,7 +147,7 @@ impl Trust {
         for keys in &contents.keys {
             output.line(&format!(
                 "  signing keys in `{}`: whoever made them can sign as you; remove them unless that was you",
-                escaped(keys)
+                keys
             ))?;
         }
         output.flush()?;
@@ -154,7 +155,7 @@ impl Trust {
             return Ok(Verdict::Bad);
         }
         registry.adopt(&workspace)?;
-        eprintln!("`{folder}` is yours from now on");
+        note!("`{folder}` is yours from now on");
         Ok(Verdict::Good)
     }
 }
@@ -175,27 +176,29 @@ fn list(is_json: bool, output: &mut Output) -> Result<Verdict, Failure> {
     for accepted in TrustStore::open(&state)?.all()? {
         let count = accepted.set.grants.len();
         match is_json {
-            true => output.line(&json!({ "configuration": accepted.path, "grants": count }).to_string())?,
+            true => {
+                output.json_line(&json!({ "configuration": accepted.path, "grants": count }).to_string())?
+            }
             false => {
-                let path = escaped(&accepted.path.display().to_string());
+                let path = accepted.path.display();
                 output.line(&format!("configuration  {path}  ({})", counted(count, "grant")))?;
             }
         }
     }
     for workspace in own::registry()?.known()? {
         match is_json {
-            true => output.line(&json!({ "workspace": workspace }).to_string())?,
-            false => output.line(&format!("workspace      {}", escaped(&workspace.display().to_string())))?,
+            true => output.json_line(&json!({ "workspace": workspace }).to_string())?,
+            false => output.line(&format!("workspace      {}", workspace.display()))?,
         }
     }
     Ok(Verdict::Good)
 }
 
 fn revoked(was_trusted: bool, path: &Path) -> Verdict {
-    let path = escaped(&path.display().to_string());
+    let path = path.display();
     match was_trusted {
-        true => eprintln!("`{path}` is not trusted any more"),
-        false => eprintln!("`{path}` was not trusted"),
+        true => note!("`{path}` is not trusted any more"),
+        false => note!("`{path}` was not trusted"),
     }
     if was_trusted { Verdict::Good } else { Verdict::Bad }
 }

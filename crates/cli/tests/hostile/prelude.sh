@@ -111,7 +111,7 @@ refused() {
 # into_clone: goes to a fresh clone of $WS, as a user who has seen none of it.
 into_clone() {
     git add -A
-    git commit -qm more
+    git commit -qm more --allow-empty
     git clone -q "$WS" "$SCENE/clone"
     cd "$SCENE/clone"
 }

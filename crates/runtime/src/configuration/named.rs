@@ -9,18 +9,8 @@ use super::{Configuration, absolute};
 use crate::agents::process::on_path;
 
 /// Keys whose value, or every text in it, is a path.
-const PATHS: &[&str] = &[
-    "read",
-    "caches",
-    "home",
-    "secret_files",
-    "file",
-    "ca_file",
-    "schemas",
-    "rules",
-    "location",
-    "keys",
-];
+const PATHS: &[&str] =
+    &["read", "caches", "home", "secret_files", "file", "ca_file", "schemas", "rules", "location", "keys"];
 const COMMAND: &str = "command";
 /// Programs whose `-c` takes a line of shell.
 const SHELLS: &[&str] = &["sh", "bash", "dash", "ksh", "zsh"];

@@ -34,11 +34,8 @@ const HARMLESS: &[&str] = &[
     "timeout_ms",
 ];
 /// Bounds on the machine, with their defaults for work and for Builder agents.
-const LIMITS: &[(&str, u64, u64)] = &[
-    ("disk_bytes", 4 << 30, 0),
-    ("memory_bytes", 4 << 30, 2 << 30),
-    ("processes", 1024, 512),
-];
+const LIMITS: &[(&str, u64, u64)] =
+    &[("disk_bytes", 4 << 30, 0), ("memory_bytes", 4 << 30, 2 << 30), ("processes", 1024, 512)];
 /// Bounds that hold only where they are written.
 const SPENDING: &[&str] = &["max_cost", "max_tokens"];
 const CONTENT: &str = "content";
@@ -172,7 +169,9 @@ impl GrantSet {
         for (key, value) in &work {
             match (key.as_str(), value) {
                 ("agents", Value::Table(agents)) => {
-                    agents.iter().for_each(|(name, value)| set.agent(&format!("work agent `{name}`"), value, true));
+                    agents
+                        .iter()
+                        .for_each(|(name, value)| set.agent(&format!("work agent `{name}`"), value, true));
                 }
                 _ => set.leaf(Part::Agents, "work", key, value),
             }
@@ -203,7 +202,8 @@ impl GrantSet {
 
     fn covers(&self, grant: &Grant) -> bool {
         let is_same = |known: &Grant| {
-            (known.part, &known.to, &known.what, &known.value) == (grant.part, &grant.to, &grant.what, &grant.value)
+            (known.part, &known.to, &known.what, &known.value)
+                == (grant.part, &grant.to, &grant.what, &grant.value)
         };
         match grant.amount {
             None => self.grants.contains(grant),
@@ -220,7 +220,13 @@ impl GrantSet {
 
     fn limit(&mut self, to: &str, what: &str, amount: u64) {
         let (to, what) = (to.to_owned(), what.to_owned());
-        self.grants.insert(Grant { part: Part::Agents, to, what, value: String::new(), amount: Some(amount) });
+        self.grants.insert(Grant {
+            part: Part::Agents,
+            to,
+            what,
+            value: String::new(),
+            amount: Some(amount),
+        });
     }
 
     fn agent(&mut self, to: &str, value: &Value, is_work: bool) {
@@ -245,7 +251,8 @@ impl GrantSet {
             }
         }
         if let Some(Value::Table(test)) = table.get("test") {
-            test.iter().for_each(|(key, value)| self.leaf(Part::Agents, &format!("{to}, its tests"), key, value));
+            test.iter()
+                .for_each(|(key, value)| self.leaf(Part::Agents, &format!("{to}, its tests"), key, value));
         }
         self.hidden(to, table.get("hide"));
         if let Some(Value::Table(paths)) = table.get("paths") {
@@ -318,7 +325,9 @@ impl GrantSet {
         let project = project(configuration.folder());
         for file in configuration.named_files().into_iter().filter(|file| file.is_of_command) {
             let Ok(real) = file.path.canonicalize() else { continue };
-            let is_inside = |path: &Path| path.starts_with(&project) || workspace.is_some_and(|own| path.starts_with(own));
+            let is_inside = |path: &Path| {
+                path.starts_with(&project) || workspace.is_some_and(|own| path.starts_with(own))
+            };
             if !real.is_file() || !(is_inside(&real) || is_inside(&file.path)) {
                 continue;
             }
@@ -384,7 +393,8 @@ mod tests {
         grants.chain(widening.lifted.iter().map(|lifted| format!("no longer {lifted}"))).collect()
     }
 
-    const AGENT: &str = "[work.agents.w]\nagent_id = 'agent-1'\ncommand = ['python3', 'agent.py', '{prompt}']\n";
+    const AGENT: &str =
+        "[work.agents.w]\nagent_id = 'agent-1'\ncommand = ['python3', 'agent.py', '{prompt}']\n";
 
     #[test]
     fn what_grants_nothing_asks_nothing() {
@@ -396,11 +406,15 @@ mod tests {
 
     #[test]
     fn only_what_widens_is_new() {
-        let accepted = set(&format!("{AGENT}network = ['a:1', 'b:2']\nmemory_bytes = 9000000000\nmax_tokens = 9\npaths = {{ denied = ['x/**'] }}\n"));
+        let accepted = set(&format!(
+            "{AGENT}network = ['a:1', 'b:2']\nmemory_bytes = 9000000000\nmax_tokens = 9\npaths = {{ denied = ['x/**'] }}\n"
+        ));
         let narrower = [
             String::new(),
-            AGENT.to_owned() + "network = ['b:2']\nmemory_bytes = 8000000000\nmax_tokens = 9\npaths = { denied = ['x/**', 'y'] }\n",
-            AGENT.to_owned() + "network = 'none'\nprompt = 'other {description}'\nmax_tokens = 5\npaths = { denied = ['x/**'] }\n",
+            AGENT.to_owned()
+                + "network = ['b:2']\nmemory_bytes = 8000000000\nmax_tokens = 9\npaths = { denied = ['x/**', 'y'] }\n",
+            AGENT.to_owned()
+                + "network = 'none'\nprompt = 'other {description}'\nmax_tokens = 5\npaths = { denied = ['x/**'] }\n",
         ];
         for text in &narrower {
             assert!(set(text).beyond(&accepted).is_empty(), "{text}: {:?}", set(text).beyond(&accepted));
@@ -436,9 +450,14 @@ mod tests {
         let ledger = set("[ledger]\nlocation = 'postgres://elsewhere/x'\nkeys = 'k'\n");
         assert!(ledger.grants.iter().all(|grant| grant.part == Part::Ledger));
         assert_eq!(ledger.grants.len(), 2);
-        let http = set("[agents.'h@1']\nkind = 'http'\nurl = 'https://a.b'\nsecret_headers = { A = { env = 'K' } }\n");
+        let http = set(
+            "[agents.'h@1']\nkind = 'http'\nurl = 'https://a.b'\nsecret_headers = { A = { env = 'K' } }\n",
+        );
         let values: Vec<&str> = http.grants.iter().map(|grant| grant.value.as_str()).collect();
-        assert!(values.contains(&"https://a.b") && values.iter().any(|value| value.contains('K')), "{values:?}");
+        assert!(
+            values.contains(&"https://a.b") && values.iter().any(|value| value.contains('K')),
+            "{values:?}"
+        );
     }
 
     #[test]

@@ -153,7 +153,9 @@ fn git_directories(workspace: &Path) -> Vec<PathBuf> {
     let common = std::fs::read_to_string(own.join("commondir")).ok();
     let common = common.and_then(|path| absolute(&own, path.trim()).canonicalize().ok());
     let is_ours = match &common {
-        Some(common) => own.parent() == Some(&common.join("worktrees")) && leads_back(&own, "gitdir", workspace),
+        Some(common) => {
+            own.parent() == Some(&common.join("worktrees")) && leads_back(&own, "gitdir", workspace)
+        }
         None => leads_back(&own, "config", workspace),
     };
     if !is_ours {

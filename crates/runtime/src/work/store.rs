@@ -65,7 +65,9 @@ impl Event {
         let is_branch = |name: &str| !name.is_empty() && !name.starts_with('-') && !name.contains(':');
         let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_hexdigit());
         let is_publish = |publish: &str| match publish.strip_prefix("branch:") {
-            Some(rest) => rest.rsplit_once(':').is_some_and(|(name, commit)| is_branch(name) && is_hex(commit)),
+            Some(rest) => {
+                rest.rsplit_once(':').is_some_and(|(name, commit)| is_branch(name) && is_hex(commit))
+            }
             None => !publish.is_empty() && publish.bytes().all(|digit| digit.is_ascii_digit()),
         };
         match self {

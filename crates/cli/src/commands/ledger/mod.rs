@@ -172,7 +172,8 @@ impl At {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let named = self.ledger.or_else(|| variable("CREALEPH_LEDGER"));
         let keys_named = self.keys.or_else(|| variable("CREALEPH_KEYS").map(PathBuf::from));
-        let is_configured = (named.is_none() && location.is_some()) || (keys_named.is_none() && keys.is_some());
+        let is_configured =
+            (named.is_none() && location.is_some()) || (keys_named.is_none() && keys.is_some());
         if is_configured {
             trusting::require(&configuration, None, Uses::Ledger)?;
         }

@@ -75,7 +75,8 @@ impl Place {
 
     /// What was trusted, and open views, must not lie where an agent works.
     fn check_state_directory(&self) -> Result<(), Failure> {
-        let workspace = self.workspace.canonicalize().map_err(|_| Failure::NotFound(self.workspace.clone()))?;
+        let workspace =
+            self.workspace.canonicalize().map_err(|_| Failure::NotFound(self.workspace.clone()))?;
         match user_state::folder().filter(|state| user_state::real(state).starts_with(&workspace)) {
             Some(state) => Err(Failure::StateInside { state, workspace }),
             None => Ok(()),
