@@ -254,6 +254,7 @@ impl Failure {
                 | WorkError::Overlap { .. }
                 | WorkError::Policy { .. }
                 | WorkError::NotHeld(_)
+                | WorkError::Altered { .. }
                 | WorkError::Runs(RunsError::Unknown(_) | RunsError::NoneYet),
             )
             | Failure::SnapshotEmpty(_)

@@ -110,6 +110,16 @@ pub enum WorkError {
     /// A run does not wait for a verdict.
     #[error("run `{0}` does not wait for a verdict; see `crealeph work status`")]
     NotHeld(String),
+    /// A held change is not the one that was held.
+    #[error(
+        "run `{run}` is not the change that was held: {what} was altered since; reject it, and run its item again"
+    )]
+    Altered {
+        /// The run.
+        run: String,
+        /// What of it.
+        what: String,
+    },
     /// A document that this wrote itself cannot be read back.
     #[error("`{}` cannot be read back; restore `.crealeph` from a copy", .0.display())]
     Damaged(PathBuf),
@@ -167,6 +177,7 @@ impl WorkError {
             WorkError::Overlap { .. } => "overlap",
             WorkError::Plan(_) => "bad_plan",
             WorkError::NotHeld(_) => "not_held",
+            WorkError::Altered { .. } => "altered",
             WorkError::PrivateInside(_) => "ledger_in_state",
             WorkError::Git { .. } => "git",
             WorkError::Random(_) => "random",

@@ -8,6 +8,7 @@ mod confine;
 mod counts;
 mod engine;
 mod guard;
+mod held_proof;
 mod hold;
 mod inspect;
 mod interrupt;
