@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
 
+use crealeph_contracts::receipt::ReceiptStatus;
 use crealeph_runtime::work::receipt::{ENVELOPE_FILE, RECEIPT_FILE, Signer};
 use crealeph_runtime::work::{Inspect, RunState, Summary, WorkError};
 use crealeph_verify::{
@@ -165,10 +166,17 @@ pub(super) fn mismatch(place: &Place, inspect: &Inspect, summary: &Summary) -> R
                 Ok(verified) if Some(verified.receipt.receipt_hash.to_string()) != summary.receipt_hash => {
                     Some("its receipt is not the one that the journal names".to_owned())
                 }
-                Ok(_) => None,
+                Ok(verified) => contradiction(&summary.state, verified.receipt.status),
             })
         }
     }
+}
+
+/// What the journal and a receipt say of how a run ended, where that is not the same.
+fn contradiction(state: &RunState, status: ReceiptStatus) -> Option<String> {
+    let is_success = matches!(state, RunState::Over(word) if word == "success");
+    let is_same = is_success == (status == ReceiptStatus::Succeeded);
+    (!is_same).then(|| format!("the journal says `{}`, and its receipt `{status}`", state.as_str()))
 }
 
 /// The same of the run in a folder, in a workspace or exported.
