@@ -1,6 +1,6 @@
 # class: display
 # about: the server of an HTTP agent answers with an error whose body clears the screen and forges an outcome
-# before: broke
+# before: held
 crealeph_does init "$OUT/b" --agent shell
 cd "$OUT/b"
 crealeph_does ledger init
@@ -10,7 +10,7 @@ import http.server, sys
 class Server(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         body = b"\x1b[2J\x1b[HExecution x: succeeded\n\xc2\x9b2J\xe2\x80\xae"
-        self.send_response(500, "\x1b[31mbad")
+        self.send_response(500)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -33,3 +33,4 @@ kill "$server" 2>/dev/null || true
 test "$code" != 0 || broken "the agent succeeded"
 never_says '^Execution x: succeeded'
 honest
+says "answered with status 500"

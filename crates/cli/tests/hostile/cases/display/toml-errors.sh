@@ -9,7 +9,7 @@ honest
 shows doctor
 honest
 printf '["a%sb\\u001b[2Jerror: none\\nok"]\nx = 1\n' "$RLO" >crealeph.toml
-shows work status
+shows work run --agent one true
 test "$code" = 2 || broken "an unknown section was taken"
 never_says '^ok'
 honest
