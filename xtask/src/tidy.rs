@@ -36,6 +36,7 @@ const CHECKS: &[Check] = &[
     Check { rule: "no unfinished code: `todo!`, `unimplemented!`, FIXME, XXX", run: code::unfinished },
     Check { rule: "no ignored test", run: code::ignored_tests },
     Check { rule: "`unsafe` only in crates/sandbox", run: code::unsafe_code },
+    Check { rule: "the command prints through crates/cli/src/output.rs alone", run: code::printing },
     Check { rule: "contracts and decision do no I/O and read no clock", run: purity::code },
     Check { rule: "contracts and decision depend on nothing impure", run: purity::dependencies },
     Check { rule: "crates depend on each other as ARCHITECTURE.md says", run: direction::direction },

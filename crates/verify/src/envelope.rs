@@ -117,7 +117,8 @@ fn read(bytes: &[u8], kind: &str, keys: &[VerifierKey]) -> Result<Signed, Findin
             None => other_signers.push(id),
             Some(key) if key.has_signed(&message, &signature) => known_signers.push(id),
             Some(_) => {
-                let what = format!("the signature of {} is forged, or the statement was changed", quoted(&id));
+                let what =
+                    format!("the signature of {} is forged, or the statement was changed", quoted(&id));
                 return Err(Finding { kind: Kind::Forged, seq: None, what });
             }
         }
@@ -128,7 +129,8 @@ fn read(bytes: &[u8], kind: &str, keys: &[VerifierKey]) -> Result<Signed, Findin
 fn statement_of(signed: Signed) -> Result<Opened, Finding> {
     let Signed { payload, ids, known_signers, other_signers } = signed;
     let statement = Statement::parse(&payload).map_err(|violations| {
-        let first = violations.first().map(|it| format!(": {}", Shown::line(&it.message).at_most(MAX_QUOTED)));
+        let first =
+            violations.first().map(|it| format!(": {}", Shown::line(&it.message).at_most(MAX_QUOTED)));
         unreadable(&format!("the signed statement is not one of a work run{}", first.unwrap_or_default()))
     })?;
     let stated = statement.predicate.signers.as_slice();

@@ -53,7 +53,10 @@ pub fn check_run_files(
             for subject in stated.as_slice() {
                 let name = subject.name.as_str();
                 if name.contains('/') || matches!(name, "." | "..") {
-                    return Err(changed(format!("the statement names {}, which is no file of a run", quoted(name))));
+                    return Err(changed(format!(
+                        "the statement names {}, which is no file of a run",
+                        quoted(name)
+                    )));
                 }
                 if !names.iter().any(|own| own == name) {
                     files.absent.push(name.to_owned());
@@ -61,7 +64,10 @@ pub fn check_run_files(
                 }
                 let found = read(name).map(|bytes| ContentDigests::of(&bytes).into());
                 if found.as_ref() != Some(&subject.digest) {
-                    return Err(changed(format!("the file {} is not the one that the run left", quoted(name))));
+                    return Err(changed(format!(
+                        "the file {} is not the one that the run left",
+                        quoted(name)
+                    )));
                 }
                 files.checked.push(name.to_owned());
             }

@@ -78,7 +78,8 @@ pub fn read_receipt(bytes: &[u8]) -> Result<Valid<Receipt>, Finding> {
     }
     let receipt = Valid::<Receipt>::parse(bytes, &limits).map_err(|violations| {
         let first = violations.as_slice().first();
-        let first = first.map(|it| format!("{}: {}", quoted(&it.pointer), quoted(&it.message))).unwrap_or_default();
+        let first =
+            first.map(|it| format!("{}: {}", quoted(&it.pointer), quoted(&it.message))).unwrap_or_default();
         changed(format!("the receipt breaks its contract at {first}"))
     })?;
     if content_hash(document.root()) != receipt.receipt_hash {
@@ -121,7 +122,8 @@ fn difference(receipt: &[u8], signed: &str) -> String {
         }
     }
     let unknown = found.members().map(|(key, _)| key.text_value());
-    fields.extend(unknown.filter(|key| stated.member(key).is_none()).take(MAX_FIELDS).map(|key| quoted(&key)));
+    fields
+        .extend(unknown.filter(|key| stated.member(key).is_none()).take(MAX_FIELDS).map(|key| quoted(&key)));
     match fields.is_empty() {
         true => "the receipt is not in canonical form; it was changed".to_owned(),
         false => format!("the receipt is not the signed one: {} was changed", fields.join(", ")),

@@ -9,8 +9,8 @@ use crealeph_contracts::receipt::ReceiptStatus;
 use crealeph_runtime::work::receipt::{ENVELOPE_FILE, RECEIPT_FILE, Signer};
 use crealeph_runtime::work::{Inspect, RunState, Summary, WorkError};
 use crealeph_verify::{
-    CLEANED_NAME, Finding, Kind, MAX_RECEIPT_BYTES, RunFiles, VerifiedReceipt, VerifierKey, check_folder_name,
-    check_run_files, read_cleaned, read_unproven, verify_receipt,
+    CLEANED_NAME, Finding, Kind, MAX_RECEIPT_BYTES, RunFiles, VerifiedReceipt, VerifierKey,
+    check_folder_name, check_run_files, read_cleaned, read_unproven, verify_receipt,
 };
 
 use super::key::control;
@@ -148,7 +148,11 @@ fn read(path: &Path, max_bytes: usize) -> Result<Vec<u8>, Failure> {
 
 /// What of a run in this workspace is not what its receipt, or the statement of the held change, says; nothing where
 /// everything is, or where there is nothing yet to compare with.
-pub(super) fn mismatch(place: &Place, inspect: &Inspect, summary: &Summary) -> Result<Option<String>, Failure> {
+pub(super) fn mismatch(
+    place: &Place,
+    inspect: &Inspect,
+    summary: &Summary,
+) -> Result<Option<String>, Failure> {
     let signer = own_signer(place)?;
     match summary.state {
         RunState::Running | RunState::Unsettled => Ok(None),

@@ -223,7 +223,8 @@ fn check_stored(verified: &VerifiedReceipt, folder: &Path) -> Result<Against, St
         let path = store.join("states").join(hash.to_string());
         let mut text = String::new();
         // A pipe in its place would never end.
-        let file = File::open(&path).ok().filter(|_| fs::symlink_metadata(&path).is_ok_and(|it| it.is_file()))?;
+        let file =
+            File::open(&path).ok().filter(|_| fs::symlink_metadata(&path).is_ok_and(|it| it.is_file()))?;
         file.take(MAX_MANIFEST_BYTES).read_to_string(&mut text).ok().map(|_| text)
     };
     // One of them may have been cleaned away, where the other belongs to a newer run too.

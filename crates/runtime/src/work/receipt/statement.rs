@@ -36,9 +36,9 @@ pub(super) fn of(
         subjects.extend(Text::new(branch).map(|name| Subject { name, digest }));
     }
     let signers = signer.key_ids().iter().map(|id| Name::parse(id)).collect::<Result<_, _>>()?;
-    let files = beside.iter().filter_map(|(name, bytes, _)| {
-        Some(Subject { name: Text::new(name)?, digest: digests(bytes) })
-    });
+    let files = beside
+        .iter()
+        .filter_map(|(name, bytes, _)| Some(Subject { name: Text::new(name)?, digest: digests(bytes) }));
     let predicate = WorkRun {
         files: Some(files.collect()),
         workspace: signer.name().clone(),
