@@ -37,6 +37,7 @@ const CHECKS: &[Check] = &[
     Check { rule: "no ignored test", run: code::ignored_tests },
     Check { rule: "`unsafe` only in crates/sandbox", run: code::unsafe_code },
     Check { rule: "programs are started only in the files that are listed", run: code::started_programs },
+    Check { rule: "the command prints through crates/cli/src/output.rs alone", run: code::printing },
     Check { rule: "contracts and decision do no I/O and read no clock", run: purity::code },
     Check { rule: "contracts and decision depend on nothing impure", run: purity::dependencies },
     Check { rule: "crates depend on each other as ARCHITECTURE.md says", run: direction::direction },

@@ -29,6 +29,10 @@ pub(crate) enum Failure {
     NotFound(PathBuf),
     #[error("`{}` is a directory; name a file in it", .0.display())]
     IsDirectory(PathBuf),
+    #[error("`{}` is not a file but a link, a pipe or a device; name a file", .0.display())]
+    NotAFile(PathBuf),
+    #[error("the files of the run do not match its receipt: {0}; see `crealeph work verify`")]
+    Mismatch(String),
     #[error("cannot read `{}`; check its permissions", .path.display())]
     Unreadable {
         path: PathBuf,
@@ -226,7 +230,8 @@ impl Failure {
         match self {
             Failure::NotFound(_) | Failure::NoItems(_) | Failure::NoStatement(_) => "not_found",
             Failure::IsDirectory(_) => "is_directory",
-            Failure::Unreadable { .. } => "unreadable",
+            Failure::Unreadable { .. } | Failure::NotAFile(_) => "unreadable",
+            Failure::Mismatch(_) => "altered",
             Failure::NotText(_) => "not_text",
             Failure::Unwritable { .. } => "unwritable",
             Failure::TooLarge { .. } | Failure::TooMany { .. } => "too_large",
@@ -282,6 +287,7 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Failure::Invalid { .. }
+            | Failure::Mismatch(_)
             | Failure::Plan(_)
             | Failure::Tasks(TasksError::None(_) | TasksError::Task(_))
             | Failure::Work(
@@ -290,6 +296,7 @@ impl Failure {
                 | WorkError::Overlap { .. }
                 | WorkError::Policy { .. }
                 | WorkError::NotHeld(_)
+                | WorkError::Altered { .. }
                 | WorkError::Runs(RunsError::Unknown(_) | RunsError::NoneYet),
             )
             | Failure::SnapshotEmpty(_)

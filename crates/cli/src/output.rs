@@ -5,15 +5,16 @@
 //! What is printed for a person holds no control, bidirectional or invisible character but our own styling; JSON holds them as
 //! escapes, which changes no value. Documents that are hashed or signed go exactly as they are, unless a person reads them.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write, stderr};
 use std::sync::{Mutex, PoisonError};
 
 use crealeph_contracts::json::{Limits, parse, pretty};
-use crealeph_contracts::text::{Shown, json_shown};
+use crealeph_contracts::text::{Shown, is_hidden, json_shown};
 
 use crate::failure::Failure;
-use crate::page::Page;
+use crate::page::{MAX_LINE_CHARS, Page};
 
 /// Names who reads standard output: `text` for a person, `json` for a program.
 pub(crate) const READER: &str = "CREALEPH_OUTPUT";
@@ -59,7 +60,7 @@ impl Output {
 
     /// Writes a line of text; a line break in it is escaped.
     pub(crate) fn line(&mut self, line: &str) -> Result<(), Failure> {
-        self.write(Shown::line(line).to_string().as_bytes())?;
+        self.write(Shown::line(line).at_most(MAX_LINE_CHARS).to_string().as_bytes())?;
         self.write(b"\n")
     }
 
@@ -162,7 +163,7 @@ pub(crate) use note;
 
 /// What `note!` does.
 pub(crate) fn say(words: fmt::Arguments<'_>) {
-    let _ = writeln!(stderr(), "{}", Shown::line(&words.to_string()));
+    let _ = writeln!(stderr(), "{}", Shown::line(&words.to_string()).at_most(MAX_LINE_CHARS));
 }
 
 /// Says something in several lines on standard error.
@@ -175,9 +176,10 @@ pub(crate) fn note_json(json: &str) {
     let _ = writeln!(stderr(), "{}", json_shown(json));
 }
 
-/// What the parser of arguments says: help and version as they are, what is wrong with escapes.
+/// What the parser of arguments says, in its own colours; where an argument that it may quote has to be escaped, without.
 pub(crate) fn arguments(said: &clap::Error) -> io::Result<()> {
-    if said.use_stderr() {
+    let is_plain = |word: OsString| word.to_str().is_some_and(|word| !word.chars().any(is_hidden));
+    if said.use_stderr() && !std::env::args_os().all(is_plain) {
         let _ = write!(stderr(), "{}", Shown::block(&said.render().to_string()));
         return Ok(());
     }

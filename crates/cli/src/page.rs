@@ -9,6 +9,8 @@ use crate::render::filled;
 
 /// What stands before the further lines of a foreign text that is shown with its line breaks.
 pub(crate) const GUTTER: &str = "           | ";
+/// How much of one line is shown; what is cut is stated in its place.
+pub(crate) const MAX_LINE_CHARS: usize = 20_000;
 /// How many lines of one foreign text are shown.
 const MAX_LINES: usize = 200;
 
@@ -21,7 +23,7 @@ pub(crate) struct Page {
 impl Page {
     /// Adds a line.
     pub(crate) fn line(&mut self, line: &str) {
-        self.text.push_str(&Shown::line(line).to_string());
+        self.text.push_str(&Shown::line(line).at_most(MAX_LINE_CHARS).to_string());
         self.text.push('\n');
     }
 

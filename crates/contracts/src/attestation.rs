@@ -146,6 +146,8 @@ object! {
         sandbox: Option<SandboxFacts> = "sandbox",
         /// The receipts that were merged, by their hashes; absent in the receipt of a run.
         merged: Option<List<Blake3>> = "merged",
+        /// The files beside the receipt in the run's folder, by name; absent in statements of older versions.
+        files: Option<List<Subject>> = "files",
         /// The receipt itself: outcome, states, changes, trace, connections.
         receipt: Receipt = "receipt",
     }

@@ -5,6 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use crealeph_contracts::attestation::{PAYLOAD_TYPE, Statement};
 use crealeph_contracts::json::{Limits, Node, canonical, parse};
+use crealeph_contracts::text::Shown;
 
 use crate::export::{Finding, Kind};
 use crate::note::VerifierKey;
@@ -13,6 +14,17 @@ use crate::note::VerifierKey;
 const MAX_ENVELOPE_BYTES: usize = 128 << 20;
 /// The most signatures that are read.
 const MAX_SIGNATURES: usize = 100;
+/// More brackets and commas than an envelope with the most signatures has.
+const MAX_PARTS: usize = 10_000;
+/// How many unknown signers are named.
+const MAX_NAMED: usize = 10;
+/// How many characters of a foreign text a finding quotes.
+const MAX_QUOTED: usize = 200;
+
+/// A foreign name in a finding.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("`{}`", Shown::line(text).at_most(MAX_QUOTED))
+}
 
 /// A statement that a known key has signed.
 #[derive(Debug)]
@@ -24,8 +36,54 @@ pub(crate) struct Opened {
     pub(crate) other_signers: Vec<String>,
 }
 
+/// What an envelope holds, and who signed it.
+struct Signed {
+    payload: Vec<u8>,
+    ids: Vec<String>,
+    known_signers: Vec<String>,
+    other_signers: Vec<String>,
+}
+
 /// Opens an envelope with keys the user already has.
 pub(crate) fn open(bytes: &[u8], keys: &[VerifierKey]) -> Result<Opened, Finding> {
+    let signed = read(bytes, PAYLOAD_TYPE, keys)?;
+    if signed.known_signers.is_empty() {
+        return Err(unknown(&signed.other_signers));
+    }
+    statement_of(signed)
+}
+
+/// Reads the statement in an envelope, whoever signed it: nothing is proved by it.
+pub(crate) fn open_unproven(bytes: &[u8]) -> Result<Opened, Finding> {
+    statement_of(read(bytes, PAYLOAD_TYPE, &[])?)
+}
+
+/// The text of another type that a known key has signed.
+pub(crate) fn open_text(bytes: &[u8], kind: &str, keys: &[VerifierKey]) -> Result<String, Finding> {
+    let signed = read(bytes, kind, keys)?;
+    if signed.known_signers.is_empty() {
+        return Err(unknown(&signed.other_signers));
+    }
+    String::from_utf8(signed.payload).map_err(|_| unreadable("the envelope's payload is not text"))
+}
+
+fn unknown(signers: &[String]) -> Finding {
+    let names = signers.iter().take(MAX_NAMED).map(|id| quoted(id)).collect::<Vec<_>>().join(", ");
+    let more = signers.len().saturating_sub(MAX_NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let what = match names.is_empty() {
+        true => "no known key has signed the statement; nobody has".to_owned(),
+        false => format!("no known key has signed the statement; it is signed as {names}{more}"),
+    };
+    Finding { kind: Kind::Forged, seq: None, what }
+}
+
+/// Reads an envelope and checks the signatures of known keys; whether there is one is for the caller to judge.
+fn read(bytes: &[u8], kind: &str, keys: &[VerifierKey]) -> Result<Signed, Finding> {
+    // An envelope is a few strings; what has more parts is none, and is not worth the memory to parse it.
+    if bytes.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count() > MAX_PARTS {
+        return Err(unreadable(&format!("the envelope has more than {MAX_PARTS} parts; it is none")));
+    }
     let (document, faults) = parse(bytes, &Limits { max_bytes: MAX_ENVELOPE_BYTES });
     let document =
         document.filter(|_| faults.is_empty()).ok_or_else(|| unreadable("the envelope is not JSON"))?;
@@ -34,12 +92,15 @@ pub(crate) fn open(bytes: &[u8], keys: &[VerifierKey]) -> Result<Opened, Finding
         return Err(changed("the envelope is not in canonical form; it was changed"));
     }
     let text = |node: Node<'_>, key: &str| node.member(key).and_then(Node::string).map(|it| it.into_owned());
-    if text(root, "payloadType").as_deref() != Some(PAYLOAD_TYPE) || root.members().count() != 3 {
-        return Err(unreadable("the envelope does not hold an in-toto statement"));
+    if text(root, "payloadType").as_deref() != Some(kind) || root.members().count() != 3 {
+        return Err(unreadable(match kind {
+            PAYLOAD_TYPE => "the envelope does not hold an in-toto statement",
+            _ => "the envelope does not hold a statement of this type",
+        }));
     }
     let payload = text(root, "payload").and_then(|payload| STANDARD.decode(payload).ok());
     let payload = payload.ok_or_else(|| changed("the envelope's payload is not base64; it was changed"))?;
-    let message = pre_authentication(PAYLOAD_TYPE.as_bytes(), &payload);
+    let message = pre_authentication(kind.as_bytes(), &payload);
     let signatures = root.member("signatures").ok_or_else(|| unreadable("the envelope has no signatures"))?;
     let (mut ids, mut known_signers, mut other_signers) = (Vec::new(), Vec::new(), Vec::new());
     for entry in signatures.elements() {
@@ -49,25 +110,27 @@ pub(crate) fn open(bytes: &[u8], keys: &[VerifierKey]) -> Result<Opened, Finding
             return Err(changed("a signature of the envelope is broken; it was changed"));
         };
         if ids.len() >= MAX_SIGNATURES {
-            return Err(unreadable("the envelope has too many signatures"));
+            return Err(unreadable(&format!("the envelope has more than {MAX_SIGNATURES} signatures")));
         }
         ids.push(id.clone());
         match keys.iter().find(|key| key.id_text() == id) {
             None => other_signers.push(id),
             Some(key) if key.has_signed(&message, &signature) => known_signers.push(id),
             Some(_) => {
-                let what = format!("the signature of `{id}` is forged, or the statement was changed");
+                let what =
+                    format!("the signature of {} is forged, or the statement was changed", quoted(&id));
                 return Err(Finding { kind: Kind::Forged, seq: None, what });
             }
         }
     }
-    if known_signers.is_empty() {
-        let names = other_signers.iter().map(|id| format!("`{id}`")).collect::<Vec<_>>().join(", ");
-        let what = format!("no known key has signed the statement; it is signed as {names}");
-        return Err(Finding { kind: Kind::Forged, seq: None, what });
-    }
+    Ok(Signed { payload, ids, known_signers, other_signers })
+}
+
+fn statement_of(signed: Signed) -> Result<Opened, Finding> {
+    let Signed { payload, ids, known_signers, other_signers } = signed;
     let statement = Statement::parse(&payload).map_err(|violations| {
-        let first = violations.first().map(|violation| format!(": {}", violation.message));
+        let first =
+            violations.first().map(|it| format!(": {}", Shown::line(&it.message).at_most(MAX_QUOTED)));
         unreadable(&format!("the signed statement is not one of a work run{}", first.unwrap_or_default()))
     })?;
     let stated = statement.predicate.signers.as_slice();
@@ -79,7 +142,11 @@ pub(crate) fn open(bytes: &[u8], keys: &[VerifierKey]) -> Result<Opened, Finding
         return Err(Finding {
             kind: Kind::Forged,
             seq: None,
-            what: format!("the statement is of `{workspace}`, and the key `{id}` is for another workspace"),
+            what: format!(
+                "the statement is of {}, and the key {} is for another workspace",
+                quoted(workspace),
+                quoted(id)
+            ),
         });
     }
     Ok(Opened { statement, known_signers, other_signers })

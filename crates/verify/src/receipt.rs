@@ -7,12 +7,15 @@ use crealeph_contracts::digest::{Blake3, ContentDigests};
 use crealeph_contracts::json::{Limits, Node, ObjectWriter, canonical, parse};
 use crealeph_contracts::{Receipt, WorkItem};
 
-use crate::envelope;
+use crate::envelope::{self, Opened, quoted};
 use crate::export::{Finding, Kind};
 use crate::note::VerifierKey;
 
 /// The largest receipt that is read.
 pub const MAX_RECEIPT_BYTES: usize = 32 << 20;
+
+/// How many unknown fields are named.
+const MAX_FIELDS: usize = 20;
 
 /// A receipt that a known key vouches for.
 #[derive(Clone, Debug)]
@@ -36,7 +39,18 @@ pub fn verify_receipt(
     envelope: &[u8],
     keys: &[VerifierKey],
 ) -> Result<VerifiedReceipt, Finding> {
-    let opened = envelope::open(envelope, keys)?;
+    check_opened(receipt, envelope::open(envelope, keys)?)
+}
+
+/// The same without a key: receipt and envelope belong together, and nothing is proved about who made them.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn read_unproven(receipt: &[u8], envelope: &[u8]) -> Result<VerifiedReceipt, Finding> {
+    check_opened(receipt, envelope::open_unproven(envelope)?)
+}
+
+fn check_opened(receipt: &[u8], opened: Opened) -> Result<VerifiedReceipt, Finding> {
     let signed = opened.statement.predicate.receipt.to_canonical();
     if receipt != signed.as_bytes() {
         return Err(changed(difference(receipt, &signed)));
@@ -64,7 +78,8 @@ pub fn read_receipt(bytes: &[u8]) -> Result<Valid<Receipt>, Finding> {
     }
     let receipt = Valid::<Receipt>::parse(bytes, &limits).map_err(|violations| {
         let first = violations.as_slice().first();
-        let first = first.map(|it| format!("`{}`: {}", it.pointer, it.message)).unwrap_or_default();
+        let first =
+            first.map(|it| format!("{}: {}", quoted(&it.pointer), quoted(&it.message))).unwrap_or_default();
         changed(format!("the receipt breaks its contract at {first}"))
     })?;
     if content_hash(document.root()) != receipt.receipt_hash {
@@ -103,11 +118,12 @@ fn difference(receipt: &[u8], signed: &str) -> String {
         let key = key.text_value();
         let is_same = found.member(&key).is_some_and(|it| canonical(it) == canonical(value));
         if !is_same {
-            fields.push(format!("`{key}`"));
+            fields.push(quoted(&key));
         }
     }
     let unknown = found.members().map(|(key, _)| key.text_value());
-    fields.extend(unknown.filter(|key| stated.member(key).is_none()).map(|key| format!("`{key}`")));
+    fields
+        .extend(unknown.filter(|key| stated.member(key).is_none()).take(MAX_FIELDS).map(|key| quoted(&key)));
     match fields.is_empty() {
         true => "the receipt is not in canonical form; it was changed".to_owned(),
         false => format!("the receipt is not the signed one: {} was changed", fields.join(", ")),
@@ -126,13 +142,12 @@ fn check_statement(statement: &Statement, receipt: &Receipt, bytes: &[u8]) -> Re
         let path = artifact.path.as_str();
         let subject = subjects.next().filter(|subject| subject.name.as_str() == path);
         if subject.map(|subject| subject.digest.blake3) != Some(artifact.hash) {
-            return Err(changed(format!("the statement and the receipt disagree about `{path}`")));
+            return Err(changed(format!("the statement and the receipt disagree about {}", quoted(path))));
         }
     }
     if let Some(more) = subjects.find(|subject| subject.digest.git_commit.is_none()) {
-        let what =
-            format!("the statement has a subject that the receipt does not know: `{}`", more.name.as_str());
-        return Err(changed(what));
+        let name = quoted(more.name.as_str());
+        return Err(changed(format!("the statement has a subject that the receipt does not know: {name}")));
     }
     let item: Option<&WorkItem> = predicate.work_item.as_ref();
     if item.map(|item| &item.id) != receipt.work_item_id.as_ref() {

@@ -7,6 +7,7 @@ use crealeph_contracts::Receipt;
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::receipt::Change;
 
+use crate::envelope::quoted;
 use crate::export::{Finding, Kind};
 
 const TREE_HEADER: &str = "crealeph-tree-v1\n";
@@ -149,12 +150,12 @@ pub fn check_artifacts(
         let path = artifact.path.as_str();
         match (artifact.change, found(path)) {
             (Change::Deleted, Some(_)) => {
-                wrong.push(format!("`{path}` was deleted by the run, and is there"))
+                wrong.push(format!("{} was deleted by the run, and is there", quoted(path)))
             }
             (Change::Deleted, None) => {}
-            (_, None) => wrong.push(format!("`{path}` is not there")),
+            (_, None) => wrong.push(format!("{} is not there", quoted(path))),
             (_, digest) if digest == artifact.hash => {}
-            _ => wrong.push(format!("`{path}` is not what the run left")),
+            _ => wrong.push(format!("{} is not what the run left", quoted(path))),
         }
     }
     if wrong.is_empty() { Ok(()) } else { Err(finding(wrong.join("; "))) }
@@ -179,7 +180,7 @@ pub fn check_states(receipt: &Receipt, before: &StateEntries, after: &StateEntri
         (None, _) | (_, None) if changes_rules => false,
         _ => !listed.contains(path.as_str()),
     };
-    let unlisted: Vec<String> = paths.filter(is_unexplained).map(|path| format!("`{path}`")).collect();
+    let unlisted: Vec<String> = paths.filter(is_unexplained).map(|path| quoted(path)).collect();
     match unlisted.is_empty() {
         true => Ok(()),
         false => {

@@ -1,10 +1,10 @@
 //! A change as people read it: the unified form that `git diff` prints, by the algorithm of the deltas. Owns the text and
 //! its bound; a person reads it, nothing is judged by it.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use crealeph_contracts::text::is_hidden;
-use imara_diff::{Algorithm, BasicLineDiffPrinter, Diff, InternedInput, UnifiedDiffConfig};
+use imara_diff::{Algorithm, Diff, InternedInput, Interner, Token, UnifiedDiffConfig, UnifiedDiffPrinter};
 
 use crate::change::Change;
 use crate::delta::DeltaError;
@@ -54,13 +54,6 @@ impl Workspace {
         }
         let before = self.side(change, change.before.as_ref())?;
         let after = self.side(change, change.after.as_ref())?;
-        let (Some(before), Some(after)) = (before, after) else {
-            let _ = writeln!(out, "Binary files differ");
-            return Ok(());
-        };
-        if before == after {
-            return Ok(());
-        }
         let name = |side: &str, node: &Option<Node>| match node {
             // As git does it: a tab ends a name that has a space in it.
             Some(_) if path.contains(' ') && quoted(side, path).starts_with(side) => {
@@ -69,17 +62,19 @@ impl Workspace {
             Some(_) => quoted(side, path),
             None => "/dev/null".to_owned(),
         };
+        let (Some(before), Some(after)) = (before, after) else {
+            let (one, other) = (name("a", &change.before), name("b", &change.after));
+            let _ = writeln!(out, "Binary files {} and {} differ", one.trim_end(), other.trim_end());
+            return Ok(());
+        };
+        if before == after {
+            return Ok(());
+        }
         let _ = writeln!(out, "--- {}\n+++ {}", name("a", &change.before), name("b", &change.after));
         let input = InternedInput::new(before.as_str(), after.as_str());
         let diff = Diff::compute(Algorithm::Histogram, &input);
-        let printer = BasicLineDiffPrinter(&input.interner);
-        let text = diff.unified_diff(&printer, UnifiedDiffConfig::default(), &input).to_string();
-        // A side without lines starts before the first one.
-        match (before.is_empty(), after.is_empty()) {
-            (true, _) => out.push_str(&text.replacen("@@ -1,0 ", "@@ -0,0 ", 1)),
-            (_, true) => out.push_str(&text.replacen(" +1,0 @@", " +0,0 @@", 1)),
-            _ => out.push_str(&text),
-        }
+        let printer = Printer(&input.interner);
+        let _ = write!(out, "{}", diff.unified_diff(&printer, UnifiedDiffConfig::default(), &input));
         Ok(())
     }
 
@@ -92,6 +87,44 @@ impl Workspace {
                 Ok(self.text(change, node)?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
             }
         }
+    }
+}
+
+/// Prints hunks as git does, down to a last line that does not end.
+struct Printer<'i>(&'i Interner<&'i str>);
+
+impl Printer<'_> {
+    fn line(&self, mut f: impl fmt::Write, sign: char, token: Token) -> fmt::Result {
+        let line: &str = self.0[token];
+        match line.ends_with('\n') {
+            true => write!(f, "{sign}{line}"),
+            false => writeln!(f, "{sign}{line}\n\\ No newline at end of file"),
+        }
+    }
+}
+
+impl UnifiedDiffPrinter for Printer<'_> {
+    fn display_header(
+        &self,
+        mut f: impl fmt::Write,
+        start_before: u32,
+        start_after: u32,
+        len_before: u32,
+        len_after: u32,
+    ) -> fmt::Result {
+        // A side without lines starts before the first one.
+        let start = |at: u32, length: u32| if length == 0 { at } else { at + 1 };
+        let (before, after) = (start(start_before, len_before), start(start_after, len_after));
+        writeln!(f, "@@ -{before},{len_before} +{after},{len_after} @@")
+    }
+
+    fn display_context_token(&self, f: impl fmt::Write, token: Token) -> fmt::Result {
+        self.line(f, ' ', token)
+    }
+
+    fn display_hunk(&self, mut f: impl fmt::Write, before: &[Token], after: &[Token]) -> fmt::Result {
+        before.iter().try_for_each(|token| self.line(&mut f, '-', *token))?;
+        after.iter().try_for_each(|token| self.line(&mut f, '+', *token))
     }
 }
 

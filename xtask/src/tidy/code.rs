@@ -115,6 +115,30 @@ pub(super) fn unsafe_code(repository: &Repository<'_>) -> Vec<Violation> {
     violations
 }
 
+/// Everything that reaches a terminal from the command goes through this file, which escapes it.
+const OUTPUT_FILE: &str = "crates/cli/src/output.rs";
+const COMMAND_FOLDER: &str = "crates/cli/src/";
+
+pub(super) fn printing(repository: &Repository<'_>) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let is_bound = |path: &str| path.starts_with(COMMAND_FOLDER) && path != OUTPUT_FILE;
+    for file in repository.rust.iter().filter(|file| is_bound(file.path)) {
+        let macros = ["print!", "println!", "eprint!", "eprintln!", "dbg!"];
+        let mut lines: Vec<usize> = macros.iter().flat_map(|call| file.lines(call)).collect();
+        let mut before = "";
+        for token in &file.code {
+            // A method or a field of that name is something else.
+            if matches!(token.text, "stdout" | "stderr") && before != "." {
+                lines.push(token.line);
+            }
+            before = token.text;
+        }
+        let what = format!("prints past {OUTPUT_FILE}, which escapes foreign text; use `Output` or `note!`");
+        violations.extend(lines.into_iter().map(|line| Violation::new(file.path, line, &*what)));
+    }
+    violations
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::{fires, silent};
@@ -204,5 +228,28 @@ mod tests {
         );
         silent(unsafe_code, "crates/cli/src/a.rs", &["#![forbid(unsafe_code)]", "// unsafe", "\"unsafe\""]);
         silent(unsafe_code, "crates/sandbox/src/a.rs", &["unsafe { f() }"]);
+    }
+
+    #[test]
+    fn printing_past_the_output_module_is_refused() {
+        fires(
+            printing,
+            "crates/cli/src/commands/a.rs",
+            2,
+            &[
+                "\nprintln!(\"x\");",
+                "\neprint!(\"{x}\");",
+                "\ndbg!(x);",
+                "\nlet _ = write!(std::io::stderr(), \"x\");",
+                "\nuse std::io::stdout as out;",
+            ],
+        );
+        silent(
+            printing,
+            "crates/cli/src/commands/a.rs",
+            &["passage.stdout(bytes);", "output.stdout", "note!(\"x\");", "// println!", "\"stderr()\""],
+        );
+        silent(printing, "crates/cli/src/output.rs", &["stderr();"]);
+        silent(printing, "crates/cli/tests/a.rs", &["println!();"]);
     }
 }

@@ -159,3 +159,63 @@ open(sys.argv[2], "w").write("a connection")
     while ! test -s "$SCENE/port"; do sleep 0.02; done
     port=$(cat "$SCENE/port")
 }
+
+# Words for what a person reads (class display) and what an auditor checks (class evidence).
+#   ESC CR BEL CSI RLO LRM ZWSP   characters that must never be printed as they are
+#   shows WORDS…                  a command of ours, as a person sees it; sets $code, writes $SCENE/out and $SCENE/err
+#   honest                        fails if what was printed holds a control, bidirectional or invisible character
+#   says TEXT / never_says REGEX  whether what was printed has this text, or a line that matches
+#   run_of                        the run of the last work run or held change
+ESC=$(printf '\033') CR=$(printf '\r') BEL=$(printf '\007') CSI=$(printf '\302\233')
+RLO=$(printf '\342\200\256') LRM=$(printf '\342\200\216') ZWSP=$(printf '\342\200\213')
+
+shows() {
+    code=0
+    CREALEPH_OUTPUT=text crealeph "$@" >"$SCENE/out" 2>"$SCENE/err" </dev/null || code=$?
+    if test "$code" -ge 128 || grep -q "panicked at" "$SCENE/err"; then broken "crealeph $* ended with $code"; fi
+}
+
+honest() {
+    for file in "$SCENE/out" "$SCENE/err"; do
+        if grep -qaP '[\x00-\x08\x0b-\x1f\x7f]' "$file"; then broken "a control character was printed"; fi
+        if grep -qP '[\x{80}-\x{9f}\x{ad}\x{61c}\x{115f}\x{1160}\x{180b}-\x{180f}\x{200b}-\x{200f}\x{2028}-\x{202e}\x{2060}-\x{206f}\x{3164}\x{fe00}-\x{fe0f}\x{feff}\x{ffa0}\x{fff9}-\x{fffb}\x{e0000}-\x{e0fff}]' "$file"; then
+            broken "a C1, bidirectional or invisible character was printed"
+        fi
+    done
+}
+
+says() {
+    grep -qaF -- "$1" "$SCENE/out" "$SCENE/err" || broken "it does not say: $1"
+}
+
+never_says() {
+    if grep -qaE -- "$1" "$SCENE/out" "$SCENE/err"; then broken "it says: $1"; fi
+}
+
+run_of() {
+    jq -r 'select(.status) | .receipt_id // .run' "$SCENE/out" | head -n 1
+}
+
+# A run that succeeded, with the key that an auditor kept; sets $run and $folder.
+audited_run() {
+    agent_runs 'echo four >>a.txt; echo said; echo warned >&2' --test 'echo tested'
+    test "$code" = 0 || broken "the run failed"
+    run=$(run_of)
+    folder=$WS/.crealeph/runs/$run
+    crealeph_does work key
+    cp "$SCENE/out" "$OUT/kept.key"
+    crealeph_does work verify "$folder" --key "$OUT/kept.key"
+    test "$code" = 0 || broken "an honest run does not verify"
+}
+
+# Fails unless `work verify` of $1 finds something wrong that names $2.
+found_out() {
+    crealeph_does work verify "$1" --key "$OUT/kept.key"
+    test "$code" = 1 || broken "nothing was found"
+    says "$2"
+    jq -e '.ok == false' "$SCENE/out" >/dev/null || broken "it says ok"
+    shows work verify "$1" --key "$OUT/kept.key"
+    test "$code" = 1 || broken "nothing was found"
+    says "$2"
+    honest
+}

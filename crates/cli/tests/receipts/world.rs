@@ -172,6 +172,7 @@ impl World {
             previous: self.previous,
             robot: RobotId::parse("work").unwrap(),
             lineage: Vec::new(),
+            beside: Vec::new(),
         }
     }
 

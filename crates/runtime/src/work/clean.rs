@@ -7,12 +7,17 @@ use std::time::Duration;
 
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::Timestamp;
+use crealeph_contracts::json::ObjectWriter;
 use crealeph_sandbox::{Config, Sandbox};
 use crealeph_workspace::StateHash;
 
 use super::engine::{Work, WorkError};
 use super::outcome::{DIFF_FILE, ENTRY_FILE, STDERR_FILE, STDOUT_FILE};
-use super::store::{Finished, History};
+use super::store::{Finished, History, RunFile};
+
+/// What says that files of a run were removed on purpose, for anyone who checks them.
+const CLEANED_FILE: &str = "CLEANED.dsse.json";
+const CLEANED_TYPE: &str = "application/vnd.crealeph.cleaned-run+json";
 
 /// Which runs keep everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +56,9 @@ impl Work {
         let mut freed = Freed::default();
         for finished in &old {
             let mut names = vec![DIFF_FILE, STDOUT_FILE, STDERR_FILE];
+            if !is_dry && locked.remove(&finished.run, &names, true)? > 0 {
+                locked.put(&finished.run, &self.cleaned(&finished.run, &names))?;
+            }
             if history.recorded.contains_key(&finished.run) {
                 names.push(ENTRY_FILE);
             }
@@ -79,6 +87,17 @@ impl Work {
             Sandbox::new(Config::new(self.state_dir()))?.sweep()?;
         }
         Ok(freed)
+    }
+}
+
+impl Work {
+    /// The signed statement that these files of a run were removed on purpose.
+    fn cleaned(&self, run: &str, names: &[&str]) -> RunFile {
+        let mut text = String::new();
+        let mut object = ObjectWriter::new(&mut text);
+        object.texts("files", names).text("run", run).text("workspace", self.signer.name().as_str());
+        object.end();
+        (CLEANED_FILE.to_owned(), self.signer.envelope_of(CLEANED_TYPE, &text).into_bytes(), false)
     }
 }
 

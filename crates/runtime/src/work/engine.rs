@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use crealeph_contracts::contract::{Valid, to_json};
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::entry::Draft;
-use crealeph_contracts::json::Limits;
+use crealeph_contracts::json::{Limits, Node, canonical};
 use crealeph_contracts::scalar::{RobotId, TenantId};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_contracts::work_item::AgentId;
@@ -23,7 +23,7 @@ use super::interrupt::Interrupt;
 use super::outcome::ENTRY_FILE;
 use super::paths::OutsideWorkspace;
 use super::receipt::{ITEM_FILE, RECEIPT_FILE, SealError, Signer, SignerError};
-use super::store::{Event, History, Locked, Runs, RunsError};
+use super::store::{Event, Finished, History, Locked, Runs, RunsError};
 
 /// What work needs besides the workspace itself.
 #[derive(Debug)]
@@ -112,6 +112,16 @@ pub enum WorkError {
     /// A run does not wait for a verdict.
     #[error("run `{0}` does not wait for a verdict; see `crealeph work status`")]
     NotHeld(String),
+    /// A held change is not the one that was held.
+    #[error(
+        "run `{run}` is not the change that was held: {what} was altered since; reject it, and run its item again"
+    )]
+    Altered {
+        /// The run.
+        run: String,
+        /// What of it.
+        what: String,
+    },
     /// A document that this wrote itself cannot be read back.
     #[error("`{}` cannot be read back; restore `.crealeph` from a copy", .0.display())]
     Damaged(PathBuf),
@@ -169,6 +179,7 @@ impl WorkError {
             WorkError::Overlap { .. } => "overlap",
             WorkError::Plan(_) => "bad_plan",
             WorkError::NotHeld(_) => "not_held",
+            WorkError::Altered { .. } => "altered",
             WorkError::PrivateInside(_) => "ledger_in_state",
             WorkError::Git { .. } => "git",
             WorkError::Random(_) => "random",
@@ -342,10 +353,27 @@ impl Work {
             let limits = Limits { max_bytes: usize::MAX };
             let draft = Draft::parse(&bytes, &limits)
                 .map_err(|_| WorkError::Damaged(self.runs.folder(&finished.run).join(ENTRY_FILE)))?;
+            if !self.is_entry_of(&draft, finished)? {
+                return Err(WorkError::Damaged(self.runs.folder(&finished.run).join(ENTRY_FILE)));
+            }
             self.record(locked, &finished.run, draft)?;
             count += 1;
         }
         Ok(count)
+    }
+
+    /// Whether an entry that was read back is that of the receipt which the journal names.
+    fn is_entry_of(&self, draft: &Draft, finished: &Finished) -> Result<bool, WorkError> {
+        let receipt = self.receipt_of(&finished.run)?.map(|(receipt, _)| receipt);
+        let is_own = |receipt: &Valid<Receipt>| {
+            receipt.receipt_hash.to_string() == finished.receipt
+                && receipt.content_hash() == receipt.receipt_hash
+                && draft.payload.with(|payload| match payload.member("receipt") {
+                    Some(copy) => canonical(copy) == receipt.to_canonical(),
+                    None => payload.member("receiptHash").and_then(Node::string).as_deref() == Some(&*finished.receipt),
+                })
+        };
+        Ok(receipt.is_some_and(|receipt| is_own(&receipt)))
     }
 
     pub(super) fn record(&self, locked: &Locked<'_>, run: &str, entry: Draft) -> Result<(), WorkError> {

@@ -27,7 +27,7 @@ use super::store::{Event, HeldBranch, Locked, Waiting};
 use super::tests_run::Tested;
 use super::trace::Trace;
 
-const HELD_FILE: &str = "held.json";
+pub(super) const HELD_FILE: &str = "held.json";
 const VERDICT: Literal = Literal::new("run_verdict");
 const MODULE: Literal = Literal::new("work");
 const PERSON: Literal = Literal::new("person");
@@ -72,20 +72,28 @@ impl Work {
         let run = ran.id.to_string();
         let facts = self.facts(ran, agent, Some(landing), None);
         let receipt = self.unsealed(&facts)?;
-        let files = [
+        let mut files = vec![
             (ITEM_FILE.to_owned(), to_json(&ran.item).into_bytes(), false),
             (HELD_FILE.to_owned(), written(ran, &receipt, agent).into_bytes(), false),
             (DIFF_FILE.to_owned(), ran.diff.clone().into_bytes(), false),
             (STDOUT_FILE.to_owned(), ran.stdout.clone(), false),
             (STDERR_FILE.to_owned(), ran.stderr.clone(), false),
         ];
+        let waiting = Waiting {
+            item: ran.item.id.to_string(),
+            batch: batch.to_owned(),
+            publish: landing.publish.clone(),
+            branch,
+            at: super::now().as_str().to_owned(),
+        };
+        files.push(self.held_envelope(&run, &waiting, &files)?);
         locked.write(&run, &files)?;
-        let (item, at) = (ran.item.id.to_string(), super::now().as_str().to_owned());
+        let Waiting { item, batch, publish, branch, at } = waiting;
         locked.add(&Event::Held {
             run: run.clone(),
             item: item.clone(),
-            batch: batch.to_owned(),
-            publish: landing.publish.clone(),
+            batch,
+            publish,
             branch,
             at: at.clone(),
         })?;
@@ -101,6 +109,9 @@ impl Work {
         let locked = self.runs.lock()?;
         let history = self.history()?;
         let waiting = history.held.get(run).ok_or_else(|| WorkError::NotHeld(run.to_owned()))?.clone();
+        if opinion.is_approved {
+            self.check_held(run, &waiting)?;
+        }
         let (mut ran, agent_name) = self.held_run(run)?;
         let is_known = self.config.agents.contains_key(&agent_name);
         let agent = self.agent_for(&ran.item, is_known.then_some(agent_name.as_str()))?;

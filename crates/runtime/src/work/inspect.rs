@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use super::held_proof;
 use super::outcome::{DIFF_FILE, RESULT_FILE};
-use super::receipt::{ITEM_FILE, RECEIPT_FILE};
+use super::receipt::{ITEM_FILE, RECEIPT_FILE, Signer};
 use super::store::{History, Runs, RunsError};
 
 /// How far a run has come.
@@ -60,6 +61,8 @@ pub struct Summary {
     pub at: String,
     /// The verdict on it, where it was held.
     pub verdict: Option<Verdict>,
+    /// The hash of its receipt, where it has one.
+    pub receipt_hash: Option<String>,
 }
 
 /// The runs of a workspace.
@@ -91,6 +94,7 @@ impl Inspect {
             },
             at: finished.at.clone(),
             verdict: self.verdict(&finished.run),
+            receipt_hash: Some(finished.receipt.clone()),
         });
         let held = self.history.held.iter().map(|(run, waiting)| Summary {
             run: run.clone(),
@@ -98,6 +102,7 @@ impl Inspect {
             state: RunState::Held,
             at: waiting.at.clone(),
             verdict: self.verdict(run),
+            receipt_hash: None,
         });
         let begun = self.history.begun.iter().map(|(run, begun)| Summary {
             run: run.clone(),
@@ -108,6 +113,7 @@ impl Inspect {
             },
             at: begun.at.clone(),
             verdict: None,
+            receipt_hash: None,
         });
         over.chain(held).chain(begun).collect()
     }
@@ -161,6 +167,17 @@ impl Inspect {
     /// When it cannot be read.
     pub fn diff(&self, run: &str) -> Result<Option<String>, RunsError> {
         self.text(run, DIFF_FILE)
+    }
+
+    /// What of a held change is not as it was when it was held, its plan and staged contents aside.
+    ///
+    /// # Errors
+    /// When its files cannot be read.
+    pub fn held_fault(&self, run: &str, signer: &Signer) -> Result<Option<String>, RunsError> {
+        match self.history.held.get(run) {
+            Some(waiting) => held_proof::fault(&self.runs, signer, run, waiting, None),
+            None => Ok(None),
+        }
     }
 
     /// Where its files are.

@@ -9,6 +9,7 @@ mod counts;
 mod engine;
 mod git;
 mod guard;
+mod held_proof;
 mod hold;
 mod inspect;
 mod interrupt;

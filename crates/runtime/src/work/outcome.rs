@@ -90,6 +90,7 @@ impl Work {
             previous,
             robot,
             lineage,
+            beside: Vec::new(),
         }
     }
 
@@ -110,12 +111,13 @@ impl Work {
         batch: &str,
     ) -> Result<Valid<RunResult>, WorkError> {
         let previous = self.runs.history()?.head();
-        let facts = self.facts(ran, agent, None, previous);
+        let mut facts = self.facts(ran, agent, None, previous);
+        let result = self.result(ran, &facts)?;
+        facts.beside = beside(ran, &result);
         let sealed = self.seal(&facts)?;
-        let result = self.result(ran, &facts, &sealed)?;
         let finished = finished(&facts, &sealed, batch, ran.ending == Ending::Interrupted, None);
         let run = facts.id.to_string();
-        locked.write(&run, &files(ran, &sealed, &result))?;
+        locked.write(&run, &files(&sealed))?;
         locked.add(&Event::Finished(Box::new(finished)))?;
         self.record(locked, &run, sealed.entry)?;
         Ok(result)
@@ -133,13 +135,14 @@ impl Work {
         publish: impl FnOnce() -> Result<(), WorkError>,
     ) -> Result<Valid<RunResult>, WorkError> {
         let previous = self.runs.history()?.head();
-        let facts = self.facts(ran, agent, Some(landing), previous);
+        let mut facts = self.facts(ran, agent, Some(landing), previous);
+        let result = self.result(ran, &facts)?;
+        facts.beside = beside(ran, &result);
         let sealed = self.seal(&facts)?;
-        let result = self.result(ran, &facts, &sealed)?;
         let hash = crealeph_decision::work::run_hash(&facts.before, &facts.after, &ran.item);
         let finished = Box::new(finished(&facts, &sealed, batch, false, Some(hash)));
         let run = facts.id.to_string();
-        locked.write(&run, &files(ran, &sealed, &result))?;
+        locked.write(&run, &files(&sealed))?;
         locked.add(&Event::Prepared {
             run: run.clone(),
             publish: landing.publish.clone(),
@@ -180,9 +183,7 @@ impl Work {
     ) -> Result<(), WorkError> {
         let sealed = self.seal(facts)?;
         let run = facts.id.to_string();
-        let mut all = sealed.files.clone();
-        all.push(entry_file(&sealed));
-        locked.write(&run, &all)?;
+        locked.write(&run, &files(&sealed))?;
         locked.add(&Event::Finished(Box::new(finished(facts, &sealed, batch, false, None))))?;
         self.record(locked, &run, sealed.entry)
     }
@@ -215,15 +216,13 @@ impl Work {
             ..nothing
         };
         let sealed = self.seal(&facts)?;
-        let mut all = sealed.files.clone();
-        all.push(entry_file(&sealed));
-        locked.write(run, &all)?;
+        locked.write(run, &files(&sealed))?;
         locked.add(&Event::Finished(Box::new(finished(&facts, &sealed, &begun.batch, true, None))))?;
         self.record(locked, run, sealed.entry)
     }
 
     /// The RunResult, exactly as the contract has it.
-    fn result(&self, ran: &Ran, facts: &Facts, sealed: &Sealed) -> Result<Valid<RunResult>, WorkError> {
+    fn result(&self, ran: &Ran, facts: &Facts) -> Result<Valid<RunResult>, WorkError> {
         let folder = self.runs.folder(&facts.id.to_string());
         let inside = |name: &str| folder.join(name).to_string_lossy().into_owned();
         let root = self.workspace.path();
@@ -258,7 +257,7 @@ impl Work {
                 tests_failed: counts.map(|counts| count(counts.failed)),
             },
             test_output: facts.test_log.as_deref().map(Into::into),
-            proof_script: sealed.proof_script.as_deref().and_then(|name| Text::new(&inside(name))),
+            proof_script: facts.proof_script().and_then(|name| Text::new(&inside(&name))),
             error: error.clone().filter(|_| !is_denied),
             denial_reason: error.filter(|_| is_denied),
         };
@@ -266,23 +265,23 @@ impl Work {
     }
 }
 
-fn entry_file(sealed: &Sealed) -> RunFile {
-    let text = to_json(&sealed.entry);
-    (ENTRY_FILE.to_owned(), text.into_bytes(), false)
+/// What is written of a sealed receipt, with its entry until the ledger has it.
+fn files(sealed: &Sealed) -> Vec<RunFile> {
+    let mut all = sealed.files.clone();
+    all.push((ENTRY_FILE.to_owned(), to_json(&sealed.entry).into_bytes(), false));
+    all
 }
 
-fn files(ran: &Ran, sealed: &Sealed, result: &Valid<RunResult>) -> Vec<RunFile> {
+/// What lies beside a receipt: the result, the diff and the outputs, each within its bound.
+fn beside(ran: &Ran, result: &Valid<RunResult>) -> Vec<(String, Vec<u8>)> {
     let bounded = |bytes: &[u8]| bytes.get(..bytes.len().min(MAX_OUTPUT_BYTES)).unwrap_or_default().to_vec();
-    let mut all = sealed.files.clone();
-    all.push(entry_file(sealed));
-    all.push((RESULT_FILE.to_owned(), line(&ran.item, result).into_bytes(), false));
-    let outputs = [
+    let all = [
+        (RESULT_FILE, line(&ran.item, result).into_bytes()),
         (DIFF_FILE, ran.diff.clone().into_bytes()),
         (STDOUT_FILE, bounded(&ran.stdout)),
         (STDERR_FILE, bounded(&ran.stderr)),
     ];
-    all.extend(outputs.into_iter().map(|(name, bytes)| (name.to_owned(), bytes, false)));
-    all
+    all.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect()
 }
 
 /// A result with its item's id beside it, as a pipe gets it.

@@ -118,6 +118,8 @@ pub struct Facts {
     pub robot: RobotId,
     /// The entries the item came from.
     pub lineage: Vec<LedgerId>,
+    /// What is to lie beside the receipt: result, diff, outputs. The statement names their digests.
+    pub beside: Vec<(String, Vec<u8>)>,
 }
 
 impl Facts {
@@ -162,7 +164,13 @@ impl Facts {
             previous: None,
             robot,
             lineage: Vec::new(),
+            beside: Vec::new(),
         }
+    }
+
+    /// The name of the replay script, where there is one.
+    pub fn proof_script(&self) -> Option<String> {
+        (self.status == RunStatus::Success && self.item.is_some()).then(|| script::name(self))
     }
 }
 
@@ -173,8 +181,6 @@ pub struct Sealed {
     pub receipt: Valid<Receipt>,
     /// The files to write into the run's folder: name, content, and whether it can be executed.
     pub files: Vec<(String, Vec<u8>, bool)>,
-    /// The name of the replay script among them, where there is one.
-    pub proof_script: Option<String>,
     /// The ledger entry.
     pub entry: Draft,
 }
@@ -204,7 +210,10 @@ pub fn seal(facts: &Facts, signer: &Signer, store: Store<'_>) -> Result<Sealed, 
         hash: change.after.as_ref().map(crealeph_workspace::Node::content_digest),
     });
     let is_success = facts.status == RunStatus::Success;
-    let script = (is_success && facts.item.is_some()).then(|| script::replay(facts));
+    let script = facts.proof_script().map(|name| {
+        let text = script::replay(facts, &name);
+        (name, text)
+    });
     let own_proof = script.iter().filter_map(|(name, text)| {
         Some(ProofArtifact { path: Text::new(name)?, hash: Blake3::of(text.as_bytes()) })
     });
@@ -239,17 +248,13 @@ pub fn seal(facts: &Facts, signer: &Signer, store: Store<'_>) -> Result<Sealed, 
     receipt.receipt_hash = receipt.content_hash();
     let receipt = Valid::check(receipt)?;
     let text = receipt.to_canonical();
-    let envelope = signer.envelope(&statement::of(facts, &receipt, &text, signer, store)?);
-    let mut files = vec![
-        (RECEIPT_FILE.to_owned(), text.clone().into_bytes(), false),
-        (ENVELOPE_FILE.to_owned(), envelope.clone().into_bytes(), false),
-    ];
-    if let Some(item) = &facts.item {
-        files.push((ITEM_FILE.to_owned(), to_json(item).into_bytes(), false));
-    }
-    if let Some((name, text)) = &script {
-        files.push((name.clone(), text.clone().into_bytes(), true));
-    }
+    let item = facts.item.iter().map(|item| (ITEM_FILE.to_owned(), to_json(item).into_bytes(), false));
+    let script = script.into_iter().map(|(name, text)| (name, text.into_bytes(), true));
+    let beside = facts.beside.iter().map(|(name, bytes)| (name.clone(), bytes.clone(), false));
+    let mut files: Vec<_> = item.chain(script).chain(beside).collect();
+    let envelope = signer.envelope(&statement::of(facts, &receipt, &text, &files, signer, store)?);
+    files.push((RECEIPT_FILE.to_owned(), text.clone().into_bytes(), false));
+    files.push((ENVELOPE_FILE.to_owned(), envelope.clone().into_bytes(), false));
     let lineage = (!facts.lineage.is_empty()).then(|| Lineage {
         depends_on: Set::new(facts.lineage.clone()),
         execution_id: None,
@@ -268,5 +273,5 @@ pub fn seal(facts: &Facts, signer: &Signer, store: Store<'_>) -> Result<Sealed, 
         observed_at: None,
         key: Some(ClientKey::parse(&format!("run_receipt:{}", facts.id))?),
     };
-    Ok(Sealed { receipt, files, proof_script: script.map(|(name, _)| name), entry })
+    Ok(Sealed { receipt, files, entry })
 }

@@ -294,14 +294,7 @@ impl Locked<'_> {
     pub(super) fn write(&self, run: &str, files: &[RunFile]) -> Result<(), RunsError> {
         let folder = self.runs.folder(run);
         make_folder(&folder)?;
-        for (name, bytes, is_executable) in files {
-            let (path, new) = (folder.join(name), folder.join(format!(".{name}.new")));
-            let mode = if *is_executable { 0o700 } else { 0o600 };
-            let opened = own_file().create(true).truncate(true).write(true).mode(mode).open(&new);
-            let mut file = opened.map_err(failed("make", &new))?;
-            file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed("write", &new))?;
-            fs::rename(&new, &path).map_err(failed("name", &path))?;
-        }
+        files.iter().try_for_each(|file| write_file(&folder, file))?;
         for entry in fs::read_dir(&folder).map_err(failed("read", &folder))? {
             let path = entry.map_err(failed("read", &folder))?.path();
             let is_one = |(name, ..): &RunFile| path.file_name().is_some_and(|own| own == name.as_str());
@@ -311,6 +304,13 @@ impl Locked<'_> {
         }
         sync(&folder)?;
         sync(&self.runs.folder)
+    }
+
+    /// Adds a file to those of a run; durable when this returns.
+    pub(super) fn put(&self, run: &str, file: &RunFile) -> Result<(), RunsError> {
+        let folder = self.runs.folder(run);
+        write_file(&folder, file)?;
+        sync(&folder)
     }
 
     /// Removes files of a run, where they are there, and tells how much they held; with `is_dry` it only tells.
@@ -371,6 +371,15 @@ fn make_folder(folder: &Path) -> Result<(), RunsError> {
         true => Ok(()),
         false => Err(failed("use as a folder", folder)(io::ErrorKind::NotADirectory.into())),
     }
+}
+
+fn write_file(folder: &Path, (name, bytes, is_executable): &RunFile) -> Result<(), RunsError> {
+    let (path, new) = (folder.join(name), folder.join(format!(".{name}.new")));
+    let mode = if *is_executable { 0o700 } else { 0o600 };
+    let opened = own_file().create(true).truncate(true).write(true).mode(mode).open(&new);
+    let mut file = opened.map_err(failed("make", &new))?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed("write", &new))?;
+    fs::rename(&new, &path).map_err(failed("name", &path))
 }
 
 fn lock(folder: &Path) -> Result<File, RunsError> {

@@ -21,6 +21,8 @@ mod tests;
 use std::io;
 use std::path::PathBuf;
 
+use crealeph_contracts::digest::Blake3;
+
 use crate::capsule::Capsule;
 use crate::change::Change;
 use crate::control::{ControlError, Lock};
@@ -261,6 +263,22 @@ impl Prepared<'_> {
     /// What it changes.
     pub fn changes(&self) -> Vec<Change> {
         self.plan.changes()
+    }
+
+    /// The digest of its plan: every step of it, in order.
+    pub fn digest(&self) -> Blake3 {
+        Blake3::of(self.plan.to_text().as_bytes())
+    }
+
+    /// The paths whose staged content is not what the plan says.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn altered(&self) -> Result<Vec<String>, PublishError> {
+        match &self.journal {
+            Some(journal) => stage::altered(&self.workspace.root, journal, &self.plan),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// The paths it changes that are no longer what they were, the first hundred: publishing would be a conflict.

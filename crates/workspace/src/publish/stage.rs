@@ -201,6 +201,20 @@ pub(super) fn stage(workspace: &Workspace, journal: &Journal, plan: &Plan) -> Re
     Ok(journal.sync_slots(root, plan)?)
 }
 
+/// The paths whose slot does not hold what the plan says.
+pub(super) fn altered(root: &Root, journal: &Journal, plan: &Plan) -> Result<Vec<String>, PublishError> {
+    let mut altered = Vec::new();
+    for step in &plan.steps {
+        let (Step::Create { after, slot, .. } | Step::Replace { after, slot, .. }) = step else { continue };
+        let failed = io_error("look at", root, step.path().as_str());
+        let seen = journal.slot(root, plan, *slot).and_then(|spot| spot.look()).map_err(failed)?;
+        if !seen.is(after) {
+            altered.push(step.path().to_string());
+        }
+    }
+    Ok(altered)
+}
+
 /// Gives a staged file the permissions and the owner of the one it replaces, or the owner of its folder where it is new
 /// and made by root. Its executable bit is what the state says.
 fn dress(root: &Root, file: &File, path: &str, executable: bool, replaces: bool) -> io::Result<()> {

@@ -304,7 +304,11 @@ impl Prove {
         let id = named("id", &self.id, LedgerId::parse)?;
         let proof = at.open()?.prove(&at.tenant, &id)?;
         let proof = proof.ok_or_else(|| Failure::NoEntry { name: self.id, tenant: at.tenant.to_string() })?;
-        output.json(&proof.to_json())?;
+        match output.is_for_person() {
+            true => output.json(&proof.to_json())?,
+            // The entry in it is checked byte by byte.
+            false => output.document(&format!("{}\n", proof.to_json()))?,
+        }
         Ok(Verdict::Good)
     }
 }

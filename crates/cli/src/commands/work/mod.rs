@@ -3,6 +3,7 @@
 mod clean;
 mod decide;
 mod display;
+mod evidence;
 mod from_tasks;
 mod key;
 mod place;

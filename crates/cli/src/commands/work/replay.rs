@@ -8,6 +8,7 @@ use crealeph_contracts::shape::Set;
 use crealeph_runtime::work::replay::{Recorded, Replayed};
 use crealeph_runtime::work::{Options, Publish, Reported};
 
+use super::evidence::mismatch_in;
 use super::key::control;
 use super::place::Place;
 use crate::commands::Verdict;
@@ -49,7 +50,12 @@ struct Which {
 impl Which {
     fn recorded(&self) -> Result<Recorded, Failure> {
         let own = control(&self.place.folder()?).join("runs").join(&self.run);
-        Ok(Recorded::open(if own.is_dir() { &own } else { &self.run })?)
+        let folder = if own.is_dir() { &own } else { &self.run };
+        let recorded = Recorded::open(folder)?;
+        match mismatch_in(&self.place, folder)? {
+            Some(what) => Err(Failure::Mismatch(what)),
+            None => Ok(recorded),
+        }
     }
 }
 

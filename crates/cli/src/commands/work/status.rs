@@ -4,6 +4,7 @@ use clap::Args;
 use crealeph_contracts::json::ObjectWriter;
 use crealeph_runtime::work::{Inspect, Summary, WorkError};
 
+use super::evidence::mismatch;
 use super::place::Place;
 use crate::commands::Verdict;
 use crate::failure::Failure;
@@ -103,7 +104,9 @@ impl Show {
         let inspect = open(&self.place)?;
         let summary = inspect.find(self.run.as_deref()).map_err(WorkError::from)?;
         if self.diff {
-            return print_diff(&inspect, &summary, false, output);
+            print_diff(&inspect, &summary, false, output)?;
+            output.flush()?;
+            return warned(&self.place, &inspect, &summary);
         }
         let result = inspect.result(&summary.run).map_err(WorkError::from)?;
         let is_json = self.place.at.json || !output.is_for_person();
@@ -123,7 +126,8 @@ impl Show {
             output
                 .line(&format!("  verdict  {word} by {} at {}: {}", verdict.who, verdict.at, verdict.why))?;
         }
-        Ok(Verdict::Good)
+        output.flush()?;
+        warned(&self.place, &inspect, &summary)
     }
 }
 
@@ -131,7 +135,9 @@ impl Diff {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let inspect = open(&self.place)?;
         let summary = inspect.find(self.run.as_deref()).map_err(WorkError::from)?;
-        print_diff(&inspect, &summary, self.raw || self.place.at.json, output)
+        print_diff(&inspect, &summary, self.raw || self.place.at.json, output)?;
+        output.flush()?;
+        warned(&self.place, &inspect, &summary)
     }
 }
 
@@ -140,7 +146,7 @@ fn print_diff(
     summary: &Summary,
     is_raw: bool,
     output: &mut Output,
-) -> Result<Verdict, Failure> {
+) -> Result<(), Failure> {
     let diff = inspect.diff(&summary.run).map_err(WorkError::from)?;
     match diff.as_deref() {
         Some("") => note!("run {} changed nothing", summary.run),
@@ -148,7 +154,14 @@ fn print_diff(
         Some(diff) => output.document(diff)?,
         None => note!("no diff of run {} is kept", summary.run),
     }
-    Ok(Verdict::Good)
+    Ok(())
+}
+
+/// Warns where what was shown is not what the run left.
+fn warned(place: &Place, inspect: &Inspect, summary: &Summary) -> Result<Verdict, Failure> {
+    let Some(what) = mismatch(place, inspect, summary)? else { return Ok(Verdict::Good) };
+    note!("warning: this is not what run {} left: {what}; see `crealeph work verify`", summary.run);
+    Ok(Verdict::Bad)
 }
 
 pub(super) fn open(place: &Place) -> Result<Inspect, Failure> {

@@ -9,22 +9,20 @@ use clap::Args;
 use crealeph_contracts::attestation::Subject;
 use crealeph_contracts::digest::{Blake3, ContentDigests, ContentHasher};
 use crealeph_contracts::json::ObjectWriter;
-use crealeph_runtime::work::receipt::{ENVELOPE_FILE, RECEIPT_FILE, Signer};
+use crealeph_runtime::work::receipt::{RECEIPT_FILE, Signer};
 use crealeph_verify::{
-    Finding, Kind, MAX_RECEIPT_BYTES, ReceiptChain, VerifiedReceipt, VerifierKey, check_artifacts,
-    check_states, read_state, verify_receipt,
+    Finding, Kind, ReceiptChain, RunFiles, VerifiedReceipt, VerifierKey, check_artifacts, check_folder_name,
+    check_states, read_state,
 };
 
+use super::evidence::{Stop, check_folder, read_and_verify, verifier_keys};
 use super::key::control;
 use super::place::Place;
 use crate::commands::ledger::read_keys;
 use crate::commands::{Verdict, tell_finding};
 use crate::failure::Failure;
-use crate::input::Source;
 use crate::output::{Output, note};
 
-/// More than an envelope around the largest receipt.
-const MAX_ENVELOPE_BYTES: usize = 4 * MAX_RECEIPT_BYTES;
 const MAX_MANIFEST_BYTES: u64 = 1 << 30;
 const MAX_RUNS: usize = 1_000_000;
 
@@ -77,6 +75,8 @@ struct Checked {
     /// Its place in the chain and the chain's length.
     chain: Option<(usize, usize)>,
     artifacts: Against,
+    /// What lies beside the receipt.
+    beside: RunFiles,
 }
 
 /// What the files were checked against.
@@ -86,24 +86,6 @@ enum Against {
     Files,
     /// There are files, and nothing to check them against.
     Unchecked,
-}
-
-/// A file cannot be read, or something in it is wrong.
-enum Stop {
-    Failure(Failure),
-    Finding(Finding),
-}
-
-impl From<Failure> for Stop {
-    fn from(failure: Failure) -> Self {
-        Stop::Failure(failure)
-    }
-}
-
-impl From<Finding> for Stop {
-    fn from(finding: Finding) -> Self {
-        Stop::Finding(finding)
-    }
 }
 
 impl Verify {
@@ -131,11 +113,10 @@ impl Verify {
                 "checking with the keys of the workspace itself; give --key to check with one that you kept"
             );
             let keyring = self.place.settle()?.keys;
-            for key in Signer::known(&own, &keyring).map_err(Failure::from)?.verifier_keys() {
-                keys.push(VerifierKey::parse(&key).map_err(Failure::VerifierKey)?);
-            }
+            keys = verifier_keys(&Signer::known(&own, &keyring).map_err(Failure::from)?)?;
         }
-        let verified = read_and_verify(&file, &keys)?;
+        let verified = read_and_verify(&file, Some(&keys))?;
+        let beside = check_folder(&folder, &verified, Some(&keys), self.alone)?;
         let chain = match self.alone {
             true => None,
             false => {
@@ -148,18 +129,8 @@ impl Verify {
             Some(files) => check_files(&verified, files)?,
             None => check_stored(&verified, &folder)?,
         };
-        Ok(Checked { verified, chain, artifacts })
+        Ok(Checked { verified, chain, artifacts, beside })
     }
-}
-
-fn read_and_verify(file: &Path, keys: &[VerifierKey]) -> Result<VerifiedReceipt, Stop> {
-    let envelope = file.with_file_name(ENVELOPE_FILE);
-    let receipt = Source::new(Some(file.to_owned())).read_bounded(MAX_RECEIPT_BYTES)?;
-    let envelope = match Source::new(Some(envelope)).read_bounded(MAX_ENVELOPE_BYTES) {
-        Err(Failure::NotFound(path)) => return Err(Failure::NoStatement(path).into()),
-        read => read?,
-    };
-    Ok(verify_receipt(&receipt, &envelope, keys)?)
 }
 
 /// Every receipt of the workspace by itself, and all of them as one chain that this receipt is in.
@@ -184,7 +155,12 @@ fn check_chain(
     folders.sort();
     let mut chain = ReceiptChain::default();
     for file in &folders {
-        let one = read_and_verify(file, keys).map_err(|stop| match stop {
+        let one = read_and_verify(file, Some(keys)).and_then(|one| {
+            let name = file.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+            check_folder_name(&one, name.unwrap_or_default())?;
+            Ok(one)
+        });
+        let one = one.map_err(|stop| match stop {
             Stop::Finding(finding) => {
                 let what = format!("the receipt `{}`: {}", file.display(), finding.what);
                 Stop::Finding(Finding { what, ..finding })
@@ -246,7 +222,9 @@ fn check_stored(verified: &VerifiedReceipt, folder: &Path) -> Result<Against, St
     let mut load = |hash: &Blake3| {
         let path = store.join("states").join(hash.to_string());
         let mut text = String::new();
-        let file = File::open(path).ok()?;
+        // A pipe in its place would never end.
+        let file =
+            File::open(&path).ok().filter(|_| fs::symlink_metadata(&path).is_ok_and(|it| it.is_file()))?;
         file.take(MAX_MANIFEST_BYTES).read_to_string(&mut text).ok().map(|_| text)
     };
     // One of them may have been cleaned away, where the other belongs to a newer run too.
@@ -309,7 +287,7 @@ fn is_gone(error: &std::io::Error) -> bool {
 }
 
 fn tell(checked: &Checked, is_json: bool, output: &mut Output) -> Result<Verdict, Failure> {
-    let Checked { verified, chain, artifacts } = checked;
+    let Checked { verified, chain, artifacts, beside } = checked;
     let receipt = &verified.receipt;
     let files = receipt.artifacts.as_slice().len();
     let against = match artifacts {
@@ -328,6 +306,8 @@ fn tell(checked: &Checked, is_json: bool, output: &mut Output) -> Result<Verdict
             object.raw("place", &place.to_string()).raw("chainLength", &length.to_string());
         }
         object.raw("files", &files.to_string()).text("filesCheckedAgainst", against);
+        object.texts("beside", &beside.checked).texts("notThere", &beside.absent);
+        object.texts("notCovered", &beside.uncovered);
         object.end();
         output.json_line(&line)?;
     } else {
@@ -348,6 +328,16 @@ fn tell(checked: &Checked, is_json: bool, output: &mut Output) -> Result<Verdict
                 format!("  files      {files}, not checked: no state is stored here; give --files")
             }
         })?;
+        if !beside.checked.is_empty() {
+            output.line(&format!("  beside     {}, as they were signed", beside.checked.join(", ")))?;
+        }
+        if !beside.absent.is_empty() {
+            output.line(&format!("  not there  {}", beside.absent.join(", ")))?;
+        }
+        if !beside.uncovered.is_empty() {
+            let names = beside.uncovered.join(", ");
+            output.line(&format!("  unproved   {names}: an older version signed no digests of them"))?;
+        }
     }
     Ok(Verdict::Good)
 }

@@ -1,12 +1,19 @@
 //! The replay script of a success (R31): short enough to be read before it is run.
 
+use crealeph_contracts::text::Shown;
+
 use super::Facts;
 
-/// The script's name and text.
-pub(super) fn replay(facts: &Facts) -> (String, String) {
-    let name = format!("replay-{}.sh", facts.agent_id);
+/// The script's name.
+pub(super) fn name(facts: &Facts) -> String {
+    format!("replay-{}.sh", facts.agent_id)
+}
+
+/// The script's text.
+pub(super) fn replay(facts: &Facts, name: &str) -> String {
     let item = facts.item.as_ref().map(|item| item.id.as_str()).unwrap_or_default();
-    let text = format!(
+    let item = Shown::line(item);
+    format!(
         r#"#!/usr/bin/env bash
 # {name}
 # Replays run {run} of work item `{item}` by {agent}, in a scratch folder that is removed afterwards.
@@ -35,6 +42,5 @@ echo "replayed: the state is $EXPECTED_HASH, as the receipt says"
         agent = facts.agent_id,
         before = facts.before,
         after = facts.after,
-    );
-    (name, text)
+    )
 }

@@ -1,6 +1,7 @@
 //! Who signs a workspace's receipts: its keys, and the name they sign under. Owns the DSSE envelope; a secret never leaves
 //! the keyring.
 
+use std::borrow::Cow;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use crealeph_contracts::attestation::PAYLOAD_TYPE;
-use crealeph_contracts::json::ObjectWriter;
+use crealeph_contracts::json::{Limits, Node, ObjectWriter, parse};
 use crealeph_contracts::scalar::Name;
 use crealeph_ledger::{KeyError, Keyring};
 
@@ -16,6 +17,9 @@ const NAME_PREFIX: &str = "crealeph-workspace/";
 const NAME_FILE: &str = "name";
 /// Longer than any name that is written here.
 const MAX_NAME_BYTES: usize = 128;
+
+/// The largest envelope that is read back.
+const MAX_ENVELOPE_BYTES: usize = 16 << 20;
 
 /// The keys of a workspace and the name they sign under.
 #[derive(Debug)]
@@ -99,10 +103,15 @@ impl Signer {
 
     /// A statement in a DSSE envelope, canonical, signed by every key.
     pub(super) fn envelope(&self, statement: &str) -> String {
-        let signatures = self.keys.signatures(&pre_authentication(PAYLOAD_TYPE, statement));
+        self.envelope_of(PAYLOAD_TYPE, statement)
+    }
+
+    /// A text of any type in a DSSE envelope, canonical, signed by every key.
+    pub(in crate::work) fn envelope_of(&self, kind: &str, body: &str) -> String {
+        let signatures = self.keys.signatures(&pre_authentication(kind, body));
         let mut text = String::new();
         let mut object = ObjectWriter::new(&mut text);
-        object.text("payload", &STANDARD.encode(statement)).text("payloadType", PAYLOAD_TYPE);
+        object.text("payload", &STANDARD.encode(body)).text("payloadType", kind);
         let list = object.key("signatures");
         for (position, (id, signature)) in self.key_ids().iter().zip(signatures).enumerate() {
             list.push(if position == 0 { '[' } else { ',' });
@@ -113,6 +122,29 @@ impl Signer {
         list.push(']');
         object.end();
         text
+    }
+}
+
+impl Signer {
+    /// The text in an envelope of our own, if one of these keys has signed it as this type. A signature is checked by making
+    /// it again, which for Ed25519 gives the same bytes.
+    pub(in crate::work) fn signed_text(&self, kind: &str, envelope: &[u8]) -> Option<String> {
+        let (document, faults) = parse(envelope, &Limits { max_bytes: MAX_ENVELOPE_BYTES });
+        let document = document.filter(|_| faults.is_empty())?;
+        let text = |node: Node<'_>, key: &str| node.member(key).and_then(Node::string).map(Cow::into_owned);
+        let root = document.root();
+        let body = String::from_utf8(STANDARD.decode(text(root, "payload")?).ok()?).ok()?;
+        let expected: Vec<(String, String)> = self
+            .key_ids()
+            .into_iter()
+            .zip(self.keys.signatures(&pre_authentication(kind, &body)))
+            .map(|(id, signature)| (id, STANDARD.encode(signature)))
+            .collect();
+        let mut signatures = root.member("signatures")?.elements();
+        let is_ours = |entry: Node<'_>| {
+            text(entry, "keyid").zip(text(entry, "sig")).is_some_and(|found| expected.contains(&found))
+        };
+        signatures.any(is_ours).then_some(body)
     }
 }
 

@@ -16,6 +16,7 @@ pub(super) fn of(
     facts: &Facts,
     receipt: &Receipt,
     text: &str,
+    beside: &[(String, Vec<u8>, bool)],
     signer: &Signer,
     store: Store<'_>,
 ) -> Result<String, SealError> {
@@ -35,7 +36,11 @@ pub(super) fn of(
         subjects.extend(Text::new(branch).map(|name| Subject { name, digest }));
     }
     let signers = signer.key_ids().iter().map(|id| Name::parse(id)).collect::<Result<_, _>>()?;
+    let files = beside
+        .iter()
+        .filter_map(|(name, bytes, _)| Some(Subject { name: Text::new(name)?, digest: digests(bytes) }));
     let predicate = WorkRun {
+        files: Some(files.collect()),
         workspace: signer.name().clone(),
         signers,
         work_item: facts.item.clone(),

@@ -1,0 +1,132 @@
+//! What shows that a held change is still the one that was held: a statement of its files, its plan and its line in the
+//! journal, signed with the workspace's keys when the change is held, and made again and compared before it lands. Owns the
+//! statement's form, which no receipt can be taken for.
+
+use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::json::{Limits, Node, ObjectWriter, canonical, parse};
+use crealeph_workspace::{HeldId, Prepared};
+
+use super::engine::{Work, WorkError};
+use super::hold::HELD_FILE;
+use super::outcome::{DIFF_FILE, STDERR_FILE, STDOUT_FILE};
+use super::receipt::{ITEM_FILE, Signer};
+use super::store::{RunFile, Runs, RunsError, Waiting};
+
+/// The signed statement beside a held change.
+pub(super) const HELD_ENVELOPE: &str = "HELD.dsse.json";
+const PAYLOAD_TYPE: &str = "application/vnd.crealeph.held-change+json";
+/// What it covers, in this order.
+const FILES: [&str; 5] = [ITEM_FILE, HELD_FILE, DIFF_FILE, STDOUT_FILE, STDERR_FILE];
+/// The members that only the publish itself can show.
+const OF_PLAN: [&str; 3] = ["after", "before", "plan"];
+
+impl Work {
+    /// The signed statement of a change that is held from now on.
+    pub(super) fn held_envelope(
+        &self,
+        run: &str,
+        waiting: &Waiting,
+        files: &[RunFile],
+    ) -> Result<RunFile, WorkError> {
+        let prepared = self.workspace.resume(&HeldId::new(&waiting.publish))?;
+        let digest = |name: &str| {
+            files.iter().find(|(own, ..)| own == name).map(|(_, bytes, _)| Blake3::of(bytes).to_string())
+        };
+        let digests = FILES.map(|name| (name, digest(name)));
+        let text = statement(&self.signer, run, waiting, &digests, Some(&prepared));
+        Ok((HELD_ENVELOPE.to_owned(), self.signer.envelope_of(PAYLOAD_TYPE, &text).into_bytes(), false))
+    }
+
+    /// Refuses a held change that is not, in every part, the one that was held.
+    pub(super) fn check_held(&self, run: &str, waiting: &Waiting) -> Result<(), WorkError> {
+        let altered = |what: String| WorkError::Altered { run: run.to_owned(), what };
+        let prepared = self.workspace.resume(&HeldId::new(&waiting.publish))?;
+        if let Some(what) = fault(&self.runs, &self.signer, run, waiting, Some(&prepared))? {
+            return Err(altered(what));
+        }
+        match prepared.altered()?.first() {
+            Some(path) => Err(altered(format!("the content that was staged for `{path}`"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The first part of a held change that is not as it was when it was held; without `prepared` its plan is not looked at.
+pub(super) fn fault(
+    runs: &Runs,
+    signer: &Signer,
+    run: &str,
+    waiting: &Waiting,
+    prepared: Option<&Prepared<'_>>,
+) -> Result<Option<String>, RunsError> {
+    let Some(envelope) = runs.read(run, HELD_ENVELOPE)? else {
+        return Ok(Some(format!("`{HELD_ENVELOPE}`, which is missing")));
+    };
+    let Some(signed) = signer.signed_text(PAYLOAD_TYPE, &envelope) else {
+        return Ok(Some(format!("`{HELD_ENVELOPE}`, which no key of this workspace has signed")));
+    };
+    let mut digests = Vec::new();
+    for name in FILES {
+        digests.push((name, runs.read(run, name)?.map(|bytes| Blake3::of(&bytes).to_string())));
+    }
+    let found = statement(signer, run, waiting, &digests, prepared);
+    let limits = Limits { max_bytes: usize::MAX };
+    let ((Some(signed), _), (Some(found), _)) =
+        (parse(signed.as_bytes(), &limits), parse(found.as_bytes(), &limits))
+    else {
+        return Ok(Some(format!("`{HELD_ENVELOPE}`, which is not readable")));
+    };
+    let (signed, found) = (signed.root(), found.root());
+    if let Some((files, own)) = signed.member("files").zip(found.member("files"))
+        && let Some(name) = differing(files, own, &[])
+    {
+        return Ok(Some(format!("`{name}`")));
+    }
+    let left_out: &[&str] = if prepared.is_some() { &[] } else { &OF_PLAN };
+    Ok(differing(signed, found, left_out).map(|member| match OF_PLAN.contains(&member.as_str()) {
+        true => "the plan of its publish".to_owned(),
+        false => format!("`{member}` in the journal"),
+    }))
+}
+
+/// The first member that is not the same in both.
+fn differing(signed: Node<'_>, found: Node<'_>, left_out: &[&str]) -> Option<String> {
+    let keys = signed.members().chain(found.members()).map(|(key, _)| key.text_value().into_owned());
+    let text = |node: Option<Node<'_>>| node.map(canonical);
+    keys.filter(|key| !left_out.contains(&key.as_str()))
+        .find(|key| text(signed.member(key)) != text(found.member(key)))
+}
+
+/// The statement: canonical, since its members are written in the order of their names.
+fn statement(
+    signer: &Signer,
+    run: &str,
+    waiting: &Waiting,
+    digests: &[(&'static str, Option<String>)],
+    prepared: Option<&Prepared<'_>>,
+) -> String {
+    let mut text = String::new();
+    let mut object = ObjectWriter::new(&mut text);
+    if let Some(prepared) = prepared {
+        object.text("after", &prepared.after().to_string());
+    }
+    object.text("at", &waiting.at).text("batch", &waiting.batch);
+    if let Some(prepared) = prepared {
+        object.text("before", &prepared.before().to_string());
+    }
+    if let Some(branch) = &waiting.branch {
+        object.texts("branch", [&branch.name, &branch.tip]);
+    }
+    let mut files = ObjectWriter::new(object.key("files"));
+    for (name, digest) in digests {
+        files.text(name, digest.as_deref().unwrap_or("missing"));
+    }
+    files.end();
+    object.text("item", &waiting.item);
+    if let Some(prepared) = prepared {
+        object.text("plan", &prepared.digest().to_string());
+    }
+    object.text("publish", &waiting.publish).text("run", run).text("workspace", signer.name().as_str());
+    object.end();
+    text
+}

@@ -1,0 +1,165 @@
+//! The files beside a receipt in its run's folder: work item, replay script, result, diff, outputs. Each must be the one that
+//! the signed statement names, and no other may lie there. Of receipts of older versions, whose statements name no files, the
+//! work item and the replay script are checked against the receipt itself.
+
+use std::collections::BTreeSet;
+
+use crealeph_contracts::WorkItem;
+use crealeph_contracts::attestation::RECEIPT_NAME;
+use crealeph_contracts::contract::Valid;
+use crealeph_contracts::digest::{Blake3, ContentDigests};
+use crealeph_contracts::json::{Limits, parse};
+use crealeph_contracts::receipt::Phase;
+use crealeph_contracts::uuid::Uuid;
+
+use crate::envelope::{open_text, quoted};
+use crate::export::{Finding, Kind};
+use crate::note::VerifierKey;
+use crate::receipt::VerifiedReceipt;
+
+/// The signed statement beside the receipt.
+pub const ENVELOPE_NAME: &str = "RECEIPT.dsse.json";
+/// The signed statement that files were removed from a run's folder on purpose.
+pub const CLEANED_NAME: &str = "CLEANED.dsse.json";
+const CLEANED_TYPE: &str = "application/vnd.crealeph.cleaned-run+json";
+const ITEM_NAME: &str = "work-item.json";
+/// What no statement can name: the receipt, the statement itself, the ledger's copy of both, and what came later.
+const UNNAMED: [&str; 4] = [RECEIPT_NAME, ENVELOPE_NAME, "entry.json", CLEANED_NAME];
+
+/// What was found of a run's files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunFiles {
+    /// As they were written.
+    pub checked: Vec<String>,
+    /// Named by the statement, and not there.
+    pub absent: Vec<String>,
+    /// Not covered by the statement, since it is of an older version.
+    pub uncovered: Vec<String>,
+}
+
+/// Checks the files of a run's folder. `names` are all that lie there, `read` gives the content of one, or nothing where it
+/// is no file.
+///
+/// # Errors
+/// The first file that is not the run's own.
+pub fn check_run_files(
+    verified: &VerifiedReceipt,
+    names: &[String],
+    mut read: impl FnMut(&str) -> Option<Vec<u8>>,
+) -> Result<RunFiles, Finding> {
+    let mut files = RunFiles::default();
+    let named: BTreeSet<&str> = match &verified.statement.predicate.files {
+        Some(stated) => {
+            for subject in stated.as_slice() {
+                let name = subject.name.as_str();
+                if name.contains('/') || matches!(name, "." | "..") {
+                    return Err(changed(format!(
+                        "the statement names {}, which is no file of a run",
+                        quoted(name)
+                    )));
+                }
+                if !names.iter().any(|own| own == name) {
+                    files.absent.push(name.to_owned());
+                    continue;
+                }
+                let found = read(name).map(|bytes| ContentDigests::of(&bytes).into());
+                if found.as_ref() != Some(&subject.digest) {
+                    return Err(changed(format!(
+                        "the file {} is not the one that the run left",
+                        quoted(name)
+                    )));
+                }
+                files.checked.push(name.to_owned());
+            }
+            stated.as_slice().iter().map(|subject| subject.name.as_str()).collect()
+        }
+        None => check_older(verified, names, &mut read, &mut files)?,
+    };
+    for name in names.iter().filter(|name| !UNNAMED.contains(&name.as_str())) {
+        match named.contains(name.as_str()) {
+            true => {}
+            false if verified.statement.predicate.files.is_none() => files.uncovered.push(name.clone()),
+            false => {
+                let name = quoted(name);
+                return Err(changed(format!("the file {name} lies with the run, and no statement names it")));
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// What the receipt itself says of its files, where the statement does not.
+fn check_older<'v>(
+    verified: &'v VerifiedReceipt,
+    names: &[String],
+    read: &mut impl FnMut(&str) -> Option<Vec<u8>>,
+    files: &mut RunFiles,
+) -> Result<BTreeSet<&'v str>, Finding> {
+    let mut named = BTreeSet::new();
+    if let Some(item) = &verified.statement.predicate.work_item {
+        named.insert(ITEM_NAME);
+        if names.iter().any(|name| name == ITEM_NAME) {
+            let limits = Limits { max_bytes: usize::MAX };
+            let found = read(ITEM_NAME).and_then(|bytes| Valid::<WorkItem>::parse(&bytes, &limits).ok());
+            if found.as_deref() != Some(item) {
+                return Err(changed(format!("`{ITEM_NAME}` is not the item that was run")));
+            }
+            files.checked.push(ITEM_NAME.to_owned());
+        }
+    }
+    let scripts = verified.receipt.proof_artifacts.as_slice();
+    for script in scripts.iter().filter(|_| verified.receipt.phase == Phase::Run) {
+        let name = script.path.as_str();
+        named.insert(name);
+        if names.iter().any(|own| own == name) {
+            if read(name).map(|bytes| Blake3::of(&bytes)) != Some(script.hash) {
+                return Err(changed(format!("the file {} is not the one that the run left", quoted(name))));
+            }
+            files.checked.push(name.to_owned());
+        }
+    }
+    Ok(named)
+}
+
+/// Checks that a folder which is named as a run is holds the receipt of that run.
+///
+/// # Errors
+/// When it holds another.
+pub fn check_folder_name(verified: &VerifiedReceipt, folder: &str) -> Result<(), Finding> {
+    match Uuid::parse(folder) {
+        Some(run) if run != verified.receipt.id => {
+            let id = verified.receipt.id;
+            Err(changed(format!("the folder is that of run {run}, and holds the receipt of run {id}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The files of a run that were removed on purpose, as a known key has signed it.
+///
+/// # Errors
+/// When the statement is not signed by a known key, or is of another run.
+pub fn read_cleaned(
+    verified: &VerifiedReceipt,
+    envelope: &[u8],
+    keys: &[VerifierKey],
+) -> Result<Vec<String>, Finding> {
+    let text = open_text(envelope, CLEANED_TYPE, keys).map_err(|finding| {
+        let what = format!("`{CLEANED_NAME}`: {}", finding.what);
+        Finding { what, ..finding }
+    })?;
+    let (document, _) = parse(text.as_bytes(), &Limits { max_bytes: usize::MAX });
+    let cleaned = document.and_then(|document| {
+        let root = document.root();
+        let text = |key: &str| root.member(key)?.string().map(|text| text.into_owned());
+        let is_own = text("run")? == verified.receipt.id.to_string()
+            && text("workspace")? == verified.statement.predicate.workspace.as_str();
+        let names = root.member("files")?.elements().filter_map(|name| Some(name.string()?.into_owned()));
+        is_own.then(|| names.collect::<Vec<_>>())
+    });
+    cleaned.ok_or_else(|| changed(format!("`{CLEANED_NAME}` is not of this run")))
+}
+
+fn changed(what: String) -> Finding {
+    Finding { kind: Kind::Changed, seq: None, what }
+}
