@@ -29,6 +29,8 @@ pub(crate) enum Failure {
     NotFound(PathBuf),
     #[error("`{}` is a directory; name a file in it", .0.display())]
     IsDirectory(PathBuf),
+    #[error("`{}` is a pipe that nobody writes to; start the writer first", .0.display())]
+    NoWriter(PathBuf),
     #[error("cannot read `{}`; check its permissions", .path.display())]
     Unreadable {
         path: PathBuf,
@@ -218,6 +220,7 @@ impl Failure {
         match self {
             Failure::NotFound(_) | Failure::NoItems(_) | Failure::NoStatement(_) => "not_found",
             Failure::IsDirectory(_) => "is_directory",
+            Failure::NoWriter(_) => "no_writer",
             Failure::Unreadable { .. } => "unreadable",
             Failure::NotText(_) => "not_text",
             Failure::Unwritable { .. } => "unwritable",

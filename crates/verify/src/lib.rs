@@ -11,6 +11,7 @@ mod export;
 mod inclusion;
 mod note;
 mod receipt;
+mod rules;
 mod state;
 mod tree;
 
