@@ -33,6 +33,8 @@ pub(crate) enum Failure {
     NotAFile(PathBuf),
     #[error("the files of the run do not match its receipt: {0}; see `crealeph work verify`")]
     Mismatch(String),
+    #[error("`{}` is a pipe that nobody writes to; start the writer first", .0.display())]
+    NoWriter(PathBuf),
     #[error("cannot read `{}`; check its permissions", .path.display())]
     Unreadable {
         path: PathBuf,
@@ -232,6 +234,7 @@ impl Failure {
             Failure::IsDirectory(_) => "is_directory",
             Failure::Unreadable { .. } | Failure::NotAFile(_) => "unreadable",
             Failure::Mismatch(_) => "altered",
+            Failure::NoWriter(_) => "no_writer",
             Failure::NotText(_) => "not_text",
             Failure::Unwritable { .. } => "unwritable",
             Failure::TooLarge { .. } | Failure::TooMany { .. } => "too_large",

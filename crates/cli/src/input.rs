@@ -1,8 +1,10 @@
 //! Reading what a command is given: a file or standard input, within a bound, with a clear word when it cannot be.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, IsTerminal, Read};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::failure::Failure;
 use crate::output::note;
@@ -39,12 +41,23 @@ impl Source {
             }
             return Ok(BufReader::new(Box::new(io::stdin())));
         };
-        let file = File::open(path).map_err(|error| self.failure(error))?;
-        let is_directory = file.metadata().is_ok_and(|metadata| metadata.is_dir());
-        if is_directory {
+        // A pipe is opened without waiting for a writer, who may never come.
+        let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+        let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+        let file = opened.map_err(|error| self.failure(error))?;
+        let kind = file.metadata().map_err(|error| self.failure(error))?.file_type();
+        if kind.is_dir() {
             return Err(Failure::IsDirectory(path.clone()));
         }
-        Ok(BufReader::new(Box::new(file)))
+        let mut first = Vec::new();
+        if kind.is_fifo() {
+            let read = first_bytes(&file).map_err(|error| self.failure(error))?;
+            first = read.ok_or_else(|| Failure::NoWriter(path.clone()))?;
+        }
+        let blocking = rustix::fs::fcntl_getfl(&file)
+            .and_then(|flags| rustix::fs::fcntl_setfl(&file, flags - rustix::fs::OFlags::NONBLOCK));
+        blocking.map_err(|error| self.failure(error.into()))?;
+        Ok(BufReader::new(Box::new(io::Cursor::new(first).chain(file))))
     }
 
     /// Reads it whole, but at most one byte more than the bound, so that the reader can tell.
@@ -81,11 +94,27 @@ impl Source {
     }
 }
 
+/// Waits a moment for someone to write to a pipe that was opened without waiting: what was read of it by then, or nothing
+/// if nobody came.
+fn first_bytes(mut pipe: &File) -> io::Result<Option<Vec<u8>>> {
+    for _ in 0..20 {
+        let mut byte = [0];
+        match pipe.read(&mut byte) {
+            // The end of a pipe that nobody has opened for writing yet, or any more.
+            Ok(0) => std::thread::sleep(Duration::from_millis(50)),
+            Ok(_) => return Ok(Some(byte.to_vec())),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Some(Vec::new())),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
 /// One line of a stream.
 pub(crate) enum Line {
     /// A line, without its end.
     Whole(Vec<u8>),
-    /// A line longer than the bound; it was passed over.
+    /// A line longer than the bound; the rest of it was not read.
     TooLong,
     /// There is no more.
     End,
@@ -105,18 +134,24 @@ pub(crate) fn next_line(reader: &mut Reader, max_bytes: usize) -> io::Result<Lin
     if line.len() <= max_bytes {
         return Ok(Line::Whole(line));
     }
+    Ok(Line::TooLong)
+}
+
+/// Passes over the rest of a line that was too long; false if it does not end within the bound either.
+pub(crate) fn skip_line(reader: &mut Reader, max_bytes: usize) -> io::Result<bool> {
+    let mut left = max_bytes;
     loop {
         let buffer = reader.fill_buf()?;
-        let Some(end) = buffer.iter().position(|byte| *byte == b'\n') else {
-            let length = buffer.len();
-            reader.consume(length);
-            if length == 0 {
-                return Ok(Line::TooLong);
-            }
-            continue;
+        let (length, is_end) = match buffer.iter().position(|byte| *byte == b'\n') {
+            Some(end) => (end + 1, true),
+            None => (buffer.len(), buffer.is_empty()),
         };
-        reader.consume(end + 1);
-        return Ok(Line::TooLong);
+        reader.consume(length);
+        if is_end {
+            return Ok(true);
+        }
+        let Some(less) = left.checked_sub(length) else { return Ok(false) };
+        left = less;
     }
 }
 

@@ -3,6 +3,8 @@
 
 #![cfg(test)]
 
+mod tamper;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -358,7 +360,7 @@ fn whatever_is_changed_behind_our_back_is_named() {
         ("removed", "DELETE FROM entries WHERE place & 0xffffffff = 99", "missing", 99),
         ("moved", "UPDATE entries SET place = place + 1000 WHERE place & 0xffffffff = 120", "missing", 120),
         ("edge", "DELETE FROM edges WHERE child & 0xffffffff = 5", "changed", 5),
-        ("head", "UPDATE logs SET size = 119, frontier = zeroblob(32 * 6)", "truncated", 120),
+        ("head", "UPDATE logs SET size = 119, peaks = zeroblob(32 * 6)", "missing", 120),
         ("end", "DELETE FROM entries WHERE place & 0xffffffff = 120", "missing", 120),
     ];
     let pristine = Scratch::with_entries("tamper", 120);
@@ -389,6 +391,14 @@ fn a_rewritten_history_does_not_fit_the_signed_one() {
     forked.good(&["init", "--tenant", "unused"], "");
     forked.good(&["import"], &header);
     forked.good(&["append"], &(0..90).map(|n| line(n).replace("\"s\"", "\"other\"")).collect::<String>());
+    // The signer remembers what it signed; whoever holds the key can make it forget.
+    let (code, _, stderr) = forked.run(&["checkpoint"], "");
+    assert!(
+        code == 2 && stderr.contains("90 entries") && stderr.contains("its first 90 entries"),
+        "{stderr}"
+    );
+    assert_eq!(forked.verdict(&[]).0, "forked");
+    fs::remove_dir_all(forked.0.join(".crealeph/ledger.db.keys/signed")).unwrap();
     forked.good(&["checkpoint"], "");
     forked.write("kept", &kept);
     forked.write("key", &key);
@@ -401,6 +411,251 @@ fn a_rewritten_history_does_not_fit_the_signed_one() {
     let stranger = Scratch::with_entries("stranger", 1);
     forked.write("other", &stranger.good(&["checkpoint"], ""));
     assert_eq!(forked.verdict(&["--key", "key", "--checkpoint", "other"]).0, "forged");
+}
+
+/// Changes a file as someone would who knows it: the triggers are put back afterwards.
+fn tamper_unseen(file: &Path, sql: &str) {
+    let sqlite = |sql: &str| {
+        let done = Command::new("sqlite3").arg(file).arg(sql).output().unwrap();
+        assert!(done.status.success() && done.stderr.is_empty(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let names = sqlite("SELECT 'DROP TRIGGER ' || name || ';' FROM sqlite_schema WHERE type = 'trigger'");
+    let texts = sqlite("SELECT sql || ';' FROM sqlite_schema WHERE type = 'trigger'");
+    if sql.contains("TRIGGER") {
+        sqlite(sql);
+    } else {
+        sqlite(&format!("{names} {sql}; {texts}"));
+    }
+}
+
+#[test]
+fn every_kind_of_change_is_named_as_the_documentation_says() {
+    let pristine = Scratch::new("changes");
+    pristine.good(&["init"], "");
+    let (kept, key) = tamper::fill(|args, stdin| pristine.good(args, stdin));
+    pristine.write("kept.checkpoint", &kept);
+    pristine.write("kept.key", &key);
+    let unchanged = tamper::Change { what: "nothing", sqlite: "SELECT 1", ..tamper::NOTHING };
+    let documented = tamper::documented();
+    for change in tamper::CHANGES.iter().chain([&unchanged]) {
+        if change.what != "nothing" {
+            let said = documented.get(change.what).unwrap_or_else(|| panic!("document `{}`", change.what));
+            for (cell, (kind, _)) in said.iter().zip([change.alone, change.with_key, change.with_checkpoint])
+            {
+                assert!(cell.contains(kind), "{}: `{cell}`, not {kind}", change.what);
+            }
+        }
+        if !change.sqlite.is_empty() {
+            let scratch = Scratch::new("changes-one");
+            copy_folder(&pristine.0, &scratch.0);
+            tamper_unseen(&scratch.file(), change.sqlite);
+            tamper::check(change, |args| scratch.run(args, ""));
+        }
+    }
+    for (what, said) in documented {
+        let is_tested = tamper::CHANGES.iter().any(|change| change.what == what)
+            || ["an older copy of the ledger put back", "another history, written with the signing key"]
+                .contains(&what.as_str());
+        assert!(is_tested, "test `{what}`");
+        let is_silent = said.iter().all(|cell| cell.starts_with("ok"));
+        assert!(
+            !is_silent || said.iter().any(|cell| cell.contains(": ")),
+            "say why nothing is known of `{what}`"
+        );
+    }
+}
+
+#[test]
+fn a_log_that_was_rolled_back_is_not_signed_for_and_named() {
+    let scratch = Scratch::with_entries("rollback", 50);
+    scratch.good(&["backup", "older.db"], "");
+    copy_folder_to(&scratch.0.join(".crealeph/ledger.db.keys"), &scratch.0.join("older.keys"));
+    scratch.good(&["append"], &(50..60).map(line).collect::<String>());
+    scratch.write("kept", &scratch.good(&["checkpoint"], ""));
+    scratch.write("key", &scratch.good(&["key"], ""));
+    for suffix in ["", "-wal", "-shm"] {
+        let _ = fs::remove_file(format!("{}{suffix}", scratch.file().display()));
+    }
+    fs::copy(scratch.0.join("older.db"), scratch.file()).unwrap();
+    for way in [&[][..], &["--key", "key"], &["--key", "key", "--checkpoint", "kept"]] {
+        let (kind, seq, message) = scratch.verdict(way);
+        assert_eq!((kind.as_str(), seq), ("truncated", 51), "{way:?}: {message}");
+    }
+    let (code, _, stderr) = scratch.run(&["checkpoint"], "");
+    assert!(code == 2 && stderr.contains("60 entries") && stderr.contains("it has 50 entries"), "{stderr}");
+    // Sent again with the same keys, they are other entries: their times and ids are.
+    scratch.good(&["append"], &(50..70).map(line).collect::<String>());
+    assert_eq!(scratch.run(&["checkpoint"], "").0, 2, "longer, but not the log that was signed");
+    assert_eq!(scratch.verdict(&[]).0, "forked");
+    // An older copy of the signer's memory knows nothing of it; a checkpoint that was kept elsewhere does.
+    fs::remove_dir_all(scratch.0.join(".crealeph/ledger.db.keys")).unwrap();
+    copy_folder_to(&scratch.0.join("older.keys"), &scratch.0.join(".crealeph/ledger.db.keys"));
+    scratch.good(&["checkpoint"], "");
+    scratch.good(&["verify", "--key", "key"], "");
+    assert_eq!(scratch.verdict(&["--key", "key", "--checkpoint", "kept"]).0, "forked");
+}
+
+/// An export whose hashes are right, whatever its entries say.
+fn export_of(entries: &[String]) -> String {
+    use crealeph_contracts::digest::{Blake3, Sha256};
+    let mut export =
+        "{\"format\":\"crealeph-ledger-export-v1\",\"origin\":\"o\",\"tenantId\":\"local\"}\n".to_owned();
+    for (seq, entry) in (1..).zip(entries) {
+        let id = serde_json::from_str::<Value>(entry).unwrap()["id"].as_str().unwrap().to_owned();
+        let record =
+            format!("{{\"blake3\":\"{}\",\"id\":\"{id}\",\"seq\":{seq}}}", Blake3::of(entry.as_bytes()));
+        let leaf = Sha256::of(&[&[0], record.as_bytes()].concat());
+        export.push_str(&format!("{{\"entry\":{entry},\"leaf\":\"{leaf}\"}}\n"));
+    }
+    export
+}
+
+/// An entry in canonical form; `early` goes after the id, `late` after the payload.
+fn canonical_entry(seq: u64, id: &str, early: &str, late: &str) -> String {
+    format!(
+        "{{\"createdAt\":\"2026-01-01T00:00:0{seq}.000Z\",\"id\":\"{id}\"{early},\"module\":\"m\"{late},\"payload\":{{}},\
+         \"robotId\":\"r\",\"seq\":{seq},\"source\":\"s\",\"state\":\"final\",\"tenantId\":\"local\",\"type\":\"signal\"}}"
+    )
+}
+
+fn canonical_event(seq: u64, id: &str, state: &str, attempt: u64) -> String {
+    let (cancel, error) = match state {
+        "failed" => ("", "\"error\":{\"code\":\"X\",\"message\":\"x\",\"retryable\":true},"),
+        "cancelled" => ("\"cancelReason\":\"x\",", ""),
+        _ => ("", ""),
+    };
+    format!(
+        "{{\"createdAt\":\"2026-01-01T00:00:0{seq}.000Z\",\"id\":\"{id}\",\"lineage\":{{\"dependsOnLedgerIds\":[\"a\"]}},\
+         \"module\":\"agent-builder\",\"payload\":{{\"action\":\"x\",\"agentVersion\":\"1\",\"attempt\":{attempt},{cancel}\
+         \"coherenceStatus\":\"coherent\",\"dryRun\":false,{error}\"executionContractVersion\":\"v1\",\"executionId\":\"e\",\
+         \"snapshotAt\":\"2026-01-01T00:00:01.000Z\",\"target\":\"t\",\"workflowVersion\":\"1\"}},\"robotId\":\"r\",\
+         \"seq\":{seq},\"source\":\"agent-builder\",\"state\":\"{state}\",\"tenantId\":\"local\",\"type\":\"execution_event\"}}"
+    )
+}
+
+#[test]
+fn what_an_import_refuses_verify_refuses_though_every_hash_is_right() {
+    let entry = canonical_entry;
+    let event = canonical_event;
+    let on = |id: &str| format!(",\"lineage\":{{\"dependsOnLedgerIds\":[\"{id}\"]}}");
+    let late = ",\"observedAt\":\"2026-01-01T00:00:09Z\"";
+    let first = || entry(1, "a", ",\"key\":\"k\"", "");
+    let cases: Vec<(&str, Vec<String>, u64)> = vec![
+        (
+            "",
+            vec![
+                first(),
+                entry(2, "b", &on("a"), ""),
+                event(3, "c", "running", 1),
+                event(4, "d", "failed", 1),
+            ],
+            0,
+        ),
+        ("id", vec![first(), entry(2, "a", "", "")], 2),
+        ("key", vec![first(), entry(2, "b", ",\"key\":\"k\"", "")], 2),
+        ("depends on", vec![first(), entry(2, "b", &on("z"), "")], 2),
+        ("depends on", vec![first(), entry(2, "b", &on("c"), ""), entry(3, "c", "", "")], 2),
+        ("depends on", vec![first(), entry(2, "b", &on("b"), "")], 2),
+        ("older", vec![first(), entry(2, "b", "", "").replace(":02.", ":00.")], 2),
+        ("observed", vec![entry(1, "a", "", late)], 1),
+        ("after `succeeded`", vec![first(), event(2, "b", "succeeded", 1), event(3, "c", "failed", 1)], 3),
+        ("after `planned`", vec![first(), event(2, "b", "planned", 1), event(3, "c", "succeeded", 1)], 3),
+        ("attempt 1", vec![first(), event(2, "b", "failed", 1), event(3, "c", "running", 1)], 3),
+        ("repeats", vec![first(), event(2, "b", "running", 1), event(3, "c", "running", 1)], 3),
+        ("contract", vec![first(), event(2, "b", "running", 1).replace("\"dryRun\":false,", "")], 2),
+        (
+            "contract",
+            vec![first(), event(2, "b", "running", 1).replace("\"robotId\":\"r\"", "\"robotId\":\"q\"")],
+            2,
+        ),
+    ];
+    let scratch = Scratch::new("rules");
+    for (number, (rule, entries, seq)) in cases.into_iter().enumerate() {
+        scratch.write("export", &export_of(&entries));
+        let ledger = format!("{number}.db");
+        scratch.good(&["init", "--ledger", &ledger], "");
+        let (code, _, stderr) = scratch.run(&["import", "export", "--ledger", &ledger], "");
+        if rule.is_empty() {
+            assert_eq!(code, 0, "{stderr}");
+            scratch.good(&["verify", "export"], "");
+            scratch.good(&["verify", "--ledger", &ledger], "");
+            continue;
+        }
+        assert_eq!(code, 1, "{rule}: {stderr}");
+        let (kind, at, message) = scratch.verdict(&["export"]);
+        assert_eq!((kind.as_str(), at), ("invalid", seq), "{message}");
+        assert!(message.contains(rule), "{rule}: {message}");
+    }
+}
+
+#[test]
+fn an_import_with_a_key_takes_what_is_signed_and_nothing_else() {
+    let scratch = Scratch::with_entries("signed-part", 120);
+    scratch.good(&["append"], &(120..130).map(line).collect::<String>());
+    scratch.write("key", &scratch.good(&["key"], ""));
+    let export = scratch.good(&["export"], "");
+    scratch.good(&["init", "--ledger", "b.db"], "");
+    let (code, stdout, stderr) = scratch.run(&["import", "--ledger", "b.db", "--key", "key"], &export);
+    assert!(code == 0 && stderr.contains("the last 10 entries") && stderr.contains("left out"), "{stderr}");
+    assert!(stdout.contains("\"imported\":120"), "{stdout}");
+    let copied = scratch.good(&["export", "--ledger", "b.db"], "");
+    assert!(export.starts_with(&copied), "to the last signed checkpoint");
+    // Nothing signed by the key, a checkpoint of other sizes, or one of another log: nothing is taken.
+    let lines: Vec<&str> = export.lines().collect();
+    let without: String = lines
+        .iter()
+        .filter(|line| !line.starts_with("{\"checkpoint\""))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    scratch.good(&["init", "--ledger", "c.db"], "");
+    let (code, _, stderr) = scratch.run(&["import", "--ledger", "c.db", "--key", "key"], &without);
+    assert!(code == 1 && stderr.contains("no checkpoint"), "{stderr}");
+    let moved = export.replacen("\\n100\\n", "\\n18446744073709551615\\n", 1);
+    let (code, _, stderr) = scratch.run(&["import", "--ledger", "c.db"], &moved);
+    assert!(code == 1 && stderr.contains("line 102"), "{stderr}");
+    let late = export.replacen("\\n100\\n", "\\n99\\n", 1);
+    let (code, _, stderr) = scratch.run(&["import", "--ledger", "c.db"], &late);
+    assert!(code == 1 && stderr.contains("checkpoint of 99 entries stands after entry 100"), "{stderr}");
+}
+
+#[test]
+fn an_input_that_never_ends_or_never_begins_is_refused_at_once() {
+    let scratch = Scratch::with_entries("endless", 1);
+    let pipe = scratch.0.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let start = std::time::Instant::now();
+    for args in [
+        &["verify", "/dev/zero"][..],
+        &["import", "/dev/zero"],
+        &["append", "/dev/zero"],
+        &["verify", "pipe"],
+        &["import", "pipe"],
+        &["append", "pipe"],
+        &["verify", "--key", "pipe"],
+        &["verify-proof", "pipe", "--key", "pipe"],
+    ] {
+        let (code, _, stderr) = scratch.run(args, "");
+        assert!(code == 1 || code == 2, "{args:?}: {stderr}");
+        assert!(
+            stderr.contains("/dev/zero") || stderr.contains("line 1") || stderr.contains("nobody writes"),
+            "{stderr}"
+        );
+    }
+    assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
+    // Someone who writes a little later is waited for.
+    let export = scratch.good(&["export"], "");
+    let late = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        fs::write(pipe, export).unwrap();
+    });
+    scratch.good(&["verify", "pipe"], "");
+    late.join().unwrap();
+}
+
+fn copy_folder_to(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    copy_folder(from, to);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use crealeph_contracts::digest::Sha256;
 
 use crate::keys::Keyring;
+use crate::position::MAX_SEQ;
 
 /// What a log's name starts with; the rest is random, so that it says nothing about the tenant.
 pub(crate) const ORIGIN_PREFIX: &str = "crealeph-log/";
@@ -29,6 +30,17 @@ impl Checkpoint {
         let note = format!("{text}\n{}", keys.sign(origin, &text));
         Checkpoint { origin: origin.to_owned(), size, root, note }
     }
+}
+
+/// What a note states: the log, how many entries, the root of their tree. Who signed it is for a verifier to say.
+pub(crate) fn stated(note: &str) -> Option<(&str, u64, Sha256)> {
+    let mut lines = note.split('\n');
+    let (origin, number, root) = (lines.next()?, lines.next()?, lines.next()?);
+    let size: u64 = number.parse().ok().filter(|size| *size <= MAX_SEQ)?;
+    let root = Sha256::from_bytes(STANDARD.decode(root).ok()?.try_into().ok()?);
+    // Nothing but these three lines is stated: what follows is the blank line before the signatures.
+    (!origin.is_empty() && size.to_string() == number && lines.next() == Some(""))
+        .then_some((origin, size, root))
 }
 
 /// The text of an inclusion proof: index, path and the checkpoint it leads to.

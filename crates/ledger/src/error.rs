@@ -6,6 +6,8 @@ use crealeph_contracts::scalar::LedgerId;
 use crealeph_contracts::violation::Violation;
 use crealeph_decision::execution;
 
+use crate::position::Seq;
+
 /// The ledger itself could not do what was asked; nothing was acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -85,6 +87,8 @@ pub enum LedgerError {
     Damaged {
         /// The file or database.
         place: String,
+        /// The entry it is about, if it is known to be about one.
+        seq: Option<Seq>,
         /// What does not fit.
         what: String,
     },
@@ -155,6 +159,23 @@ pub enum LedgerError {
         /// Who holds it, where someone does.
         holder: Option<String>,
     },
+    /// The signer has signed another history of this log.
+    #[error(
+        "the log in `{place}` does not extend what was signed: {signed} were signed, and {found}; restore the backup \
+         that has them. To sign this other history all the same, remove `{}`: everyone who kept the older checkpoint \
+         will find the fork",
+        .file.display()
+    )]
+    NotExtended {
+        /// The file or database.
+        place: String,
+        /// What the signer signed last.
+        signed: String,
+        /// What the log is now.
+        found: String,
+        /// Where the signer keeps what it signed.
+        file: std::path::PathBuf,
+    },
     /// An export that must not be imported.
     #[error(
         "the export is refused at line {line}: {reason}; nothing after the last whole batch was imported"
@@ -189,6 +210,7 @@ impl LedgerError {
             LedgerError::Closed => "ledger_closed",
             LedgerError::Keys(_) => "ledger_keys",
             LedgerError::LeaseLost { .. } => "lease_lost",
+            LedgerError::NotExtended { .. } => "ledger_not_extended",
             LedgerError::BadExport { .. } => "ledger_bad_export",
         }
     }

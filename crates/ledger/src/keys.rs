@@ -41,6 +41,12 @@ pub enum KeyError {
         /// The file.
         file: PathBuf,
     },
+    /// The copy of what was signed last cannot be read back.
+    #[error("`{}` is not a checkpoint of this log: the signer cannot tell whether the log extends what it signed; restore the file from a backup of the keys", .file.display())]
+    Unsigned {
+        /// The file.
+        file: PathBuf,
+    },
     /// Reading or writing failed.
     #[error("`{}` failed: {reason}; check the owner and mode of the folder", .path.display())]
     Failed {

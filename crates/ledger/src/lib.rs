@@ -5,6 +5,7 @@
 //! not at all, and what was acknowledged survives a crash; one event identity or client key, one entry, under any
 //! number of writers. The ledger knows no policy, no agents and no HTTP; only its writer reads the clock.
 
+mod audit;
 mod checkpoint;
 mod clock;
 mod columns;
@@ -32,12 +33,14 @@ mod reach;
 mod read;
 mod recent;
 mod reserved;
+mod signed_head;
 mod sqlite;
 mod store;
 mod transfer;
 mod view;
 mod writer;
 
+pub use audit::{Fault, FaultKind};
 pub use checkpoint::Checkpoint;
 pub use clock::Clock;
 pub use entry::{Content, EXECUTION_EVENT, KEY_PREFIX, Stored};
@@ -48,7 +51,7 @@ pub use keys::{KeyError, Keyring};
 pub use lease::{Claim, Holder, Lease, MAX_LEASE, Token};
 pub use ledger::{Ledger, Location, Options};
 pub use limits::Limits;
-pub use log::{Fault, InclusionProof, Stats};
+pub use log::{InclusionProof, Stats};
 pub use migrate::{Migrated, MigrationProgress};
 pub use pending::{Outcome, Pending};
 pub use plan::Appended;

@@ -1,6 +1,4 @@
-//! The Merkle log as its users see it: signed checkpoints, proofs, and the audit of everything derived from entries.
-
-use std::collections::BTreeMap;
+//! The Merkle log as its users see it: signed checkpoints, proofs, and how large it is.
 
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::json::ObjectWriter;
@@ -11,17 +9,12 @@ use crate::entry::Stored;
 use crate::error::LedgerError;
 use crate::keys::Keyring;
 use crate::ledger::Ledger;
-use crate::merkle::{
-    Frontier, Nodes, TILE_WIDTH, TileSource, consistency_path, inclusion_path, subtree_root,
-};
-use crate::plan::Prepared;
-use crate::position::{Millis, Seq};
-use crate::reach::{Effective, Reach, Used};
+use crate::merkle::{Nodes, TILE_WIDTH, TileSource, consistency_path, inclusion_path};
+use crate::position::Millis;
 use crate::read::StoredCheckpoint;
-use crate::store::{Class, Head, Reads, Row, Selection};
-
-/// Entries audited in one go.
-const AUDIT_PAGE: u64 = 500;
+use crate::signed_head::{LastSigned, SignedHead};
+use crate::store::{Head, Reads, Transaction};
+use crate::writer::InTransaction;
 
 /// Shows that an entry is in the log that a checkpoint states.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,31 +58,53 @@ pub struct Stats {
     pub last_checkpoint: Option<u64>,
 }
 
-/// Something stored that does not fit the entries.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what}")]
-pub struct Fault {
-    /// The entry it is about, where it is about one.
-    pub seq: Option<Seq>,
-    /// What does not fit.
-    pub what: String,
-}
-
 impl Ledger {
-    /// States and signs what the log is now, and keeps the statement.
+    /// States and signs what the log is now, and keeps the statement. A log that does not extend what was signed before
+    /// is refused: the signer compares it with its own copy of the last head it signed.
     pub fn checkpoint(&self, tenant: &TenantId) -> Result<Checkpoint, LedgerError> {
-        let keys = Keyring::load(&self.inner().keys)?;
+        let folder = &self.inner().keys;
+        let keys = Keyring::load(folder)?;
         let mut signed = None;
         self.write(tenant, &mut |transaction| {
             let head = transaction.locked_head(tenant)?;
             let (size, root) = (head.frontier.size(), head.frontier.root());
+            let last = LastSigned::lock(folder, &head.origin)?;
+            if let Some(before) = last.head() {
+                self.extends(transaction, &head, before, &last)?;
+            }
             let checkpoint = Checkpoint::sign(&head.origin, size, root, &keys);
+            last.replace(&checkpoint.note)?;
             let note = checkpoint.note.clone();
             transaction.add_checkpoint(&head, &StoredCheckpoint { size, root, note })?;
             signed = Some(checkpoint);
             Ok(())
         })?;
         signed.ok_or(LedgerError::Closed)
+    }
+
+    /// Refuses a log whose beginning is not what was signed.
+    fn extends(
+        &self,
+        transaction: &mut dyn Transaction,
+        head: &Head,
+        before: &SignedHead,
+        last: &LastSigned,
+    ) -> Result<(), LedgerError> {
+        let size = head.frontier.size();
+        let then = before.size.min(size);
+        let root = root_at(transaction, head, then)?;
+        match (before.size <= size, root == before.root) {
+            (true, true) => Ok(()),
+            _ => Err(LedgerError::NotExtended {
+                place: self.place().to_owned(),
+                signed: format!("{} entries with root {}", before.size, before.root),
+                found: match before.size <= size {
+                    true => format!("its first {then} entries have root {root}"),
+                    false => format!("it has {size} entries with root {root}"),
+                },
+                file: last.path().to_owned(),
+            }),
+        }
     }
 
     /// The checkpoints kept, by size.
@@ -180,14 +195,19 @@ impl Ledger {
             })
         })
     }
+}
 
-    /// Checks the storage itself, and that everything derived from a tenant's entries is what they say: hashes, reach,
-    /// edges, event identities, tiles, the head. What the entries say is for a verifier to check, from an export.
-    pub fn audit(&self, tenant: &TenantId) -> Result<Option<Fault>, LedgerError> {
-        self.inner().backend.check_storage()?;
-        let fault = self.ask(tenant, audit)?;
-        Ok(fault.flatten())
+/// The root of the tree's first `size` leaves.
+pub(crate) fn root_at(
+    transaction: &mut dyn Transaction,
+    head: &Head,
+    size: u64,
+) -> Result<Sha256, LedgerError> {
+    if size == head.frontier.size() {
+        return Ok(head.frontier.root());
     }
+    let mut source = InTransaction { transaction, head, open: None };
+    Nodes::new(size, &mut source).range(0, size)
 }
 
 fn beyond(what: &'static str, found: u64, limit: u64) -> LedgerError {
@@ -211,151 +231,5 @@ impl TileSource for InView<'_, '_> {
             return Ok(tile.hashes);
         }
         self.reads.hashes(self.head, level, from, count)
-    }
-}
-
-fn audit(reads: &mut dyn Reads, head: &Head) -> Result<Option<Fault>, LedgerError> {
-    let mut audit = Audit {
-        frontier: Frontier::default(),
-        open: Vec::new(),
-        tiles: Vec::new(),
-        edges: 0,
-        newest: BTreeMap::new(),
-    };
-    let filter = crate::read::Filter::default();
-    let last = head.last_seq();
-    let mut low = Seq::ZERO.next();
-    while low <= last {
-        let high = last.min(Seq::new(low.get() + AUDIT_PAGE - 1).unwrap_or(last));
-        let limit = AUDIT_PAGE as usize;
-        let selection = Selection { filter: &filter, low, high, newest_first: false, limit };
-        let rows = reads.select(head, &selection)?;
-        for (expected, row) in (low.get()..).zip(&rows) {
-            if row.stored.seq.get() != expected {
-                return Ok(Some(Fault {
-                    seq: Seq::new(expected),
-                    what: format!("entry {expected} is missing"),
-                }));
-            }
-            if let Some(what) = audit.entry(reads, head, row)? {
-                return Ok(Some(Fault { seq: Some(row.stored.seq), what }));
-            }
-        }
-        if (rows.len() as u64) < high.get() - low.get() + 1 {
-            let seq = Seq::new(low.get() + rows.len() as u64);
-            let what = format!("entry {} is missing", seq.unwrap_or_default());
-            return Ok(Some(Fault { seq, what }));
-        }
-        if high == last {
-            break;
-        }
-        low = high.next();
-    }
-    audit.end(reads, head)
-}
-
-/// What the entries read so far come to.
-struct Audit {
-    frontier: Frontier,
-    /// The hashes of each level that do not fill a tile yet.
-    open: Vec<Vec<Sha256>>,
-    /// How many tiles each level has.
-    tiles: Vec<u64>,
-    edges: u64,
-    /// The effective newest entry of each class.
-    newest: BTreeMap<Class, Effective>,
-}
-
-impl Audit {
-    fn entry(
-        &mut self,
-        reads: &mut dyn Reads,
-        head: &Head,
-        row: &Row,
-    ) -> Result<Option<String>, LedgerError> {
-        let Row { stored, reach, used, newest, leaf, execution, attempt } = row;
-        let seq = stored.seq;
-        let prepared = Prepared::of(stored.content.clone());
-        let own = stored.content.execution_id.as_ref().map(|id| id.as_str());
-        let expected = match &prepared.event {
-            Some(event) => (Some(event.execution.as_str()), Some(event.attempt)),
-            None => (own, None),
-        };
-        if expected != (execution.as_deref(), *attempt) {
-            return Ok(Some(format!(
-                "entry {seq} is indexed under another execution or attempt than its own"
-            )));
-        }
-        let steps = reads.steps(head, &stored.content.depends_on)?;
-        if steps.len() != stored.content.depends_on.len() {
-            return Ok(Some(format!("entry {seq} rests on an entry that is not there")));
-        }
-        let (mut reached, mut reached_used) = (Reach::default(), Used::default());
-        for step in &steps {
-            if step.robot_id == stored.content.robot_id {
-                reached.extend(&step.kind, step.seq, &step.reach);
-                let effective = Effective { at: step.effective_at, seq: step.seq };
-                reached_used.extend(&step.kind, effective, &step.used);
-            }
-            if !reads.has_edge(head, (step.seq, seq))? {
-                return Ok(Some(format!("the edge from entry {} to entry {seq} is missing", step.seq)));
-            }
-        }
-        // Entries of an older schema know neither.
-        let is_filled = reads.check_schema().is_ok();
-        if reached != *reach || (is_filled && reached_used != *used) {
-            return Ok(Some(format!("entry {seq} is stored with another reach than its lineage has")));
-        }
-        let own_newest = Class::of(&stored.content).map(|class| {
-            let newest = stored.effective().max_of(self.newest.get(&class).copied());
-            self.newest.insert(class, newest);
-            newest.seq
-        });
-        if is_filled && own_newest != *newest {
-            return Ok(Some(format!("entry {seq} is stored with another newest of its type than there is")));
-        }
-        self.edges += steps.len() as u64;
-        self.frontier.push(*leaf, |_, _| {});
-        self.hash(reads, head, 0, *leaf)
-    }
-
-    fn hash(
-        &mut self,
-        reads: &mut dyn Reads,
-        head: &Head,
-        level: usize,
-        hash: Sha256,
-    ) -> Result<Option<String>, LedgerError> {
-        if self.open.len() <= level {
-            self.open.push(Vec::new());
-            self.tiles.push(0);
-        }
-        let (Some(open), Some(number)) = (self.open.get_mut(level), self.tiles.get_mut(level)) else {
-            return Ok(None);
-        };
-        open.push(hash);
-        if (open.len() as u64) < TILE_WIDTH {
-            return Ok(None);
-        }
-        let index = *number;
-        *number += 1;
-        let hashes = std::mem::take(open);
-        let root = subtree_root(&hashes);
-        match reads.tile(head, level as u8, index)? {
-            Some(tile) if tile.hashes == hashes && tile.root == root => {}
-            _ => return Ok(Some(format!("tile {level}/{index} is not what its entries make"))),
-        }
-        self.hash(reads, head, level + 1, root)
-    }
-
-    fn end(self, reads: &mut dyn Reads, head: &Head) -> Result<Option<Fault>, LedgerError> {
-        let about_all = |what: &str| Ok(Some(Fault { seq: None, what: what.to_owned() }));
-        if self.frontier != head.frontier {
-            return about_all("the head of the log is not what its entries make");
-        }
-        if reads.edge_count(head)? != self.edges {
-            return about_all("there are more edges than the entries have");
-        }
-        Ok(None)
     }
 }

@@ -523,6 +523,33 @@ impl New {
     }
 }
 
+/// The row that an entry becomes, computed again from the entry and those it depends on.
+/// `newest` is the effective newest of each class before the entry, and with it afterwards.
+pub(crate) fn recompute(
+    Row { stored, leaf, .. }: &Row,
+    parents: &[&Step],
+    newest: &mut BTreeMap<Class, Effective>,
+) -> Row {
+    let content = stored.content.clone();
+    let event = if content.is_event() { event_identity(&content) } else { None };
+    let (execution, attempt) = match event {
+        Some(event) => (Some(event.execution), Some(event.attempt)),
+        None => (content.execution_id.as_ref().map(|id| id.as_str().to_owned()), None),
+    };
+    let parents: Vec<Parent<'_>> = parents.iter().map(|step| Parent::from(*step)).collect();
+    let New { content, execution, attempt, reach, used, .. } =
+        New::of(content, execution, attempt, &parents);
+    let Stored { id, seq, tenant_id, created_at, .. } = stored;
+    let (id, tenant_id) = (id.clone(), tenant_id.clone());
+    let stored = Stored { id, seq: *seq, tenant_id, created_at: *created_at, content };
+    let newest = Class::of(&stored.content).map(|class| {
+        let own = stored.effective().max_of(newest.get(&class).copied());
+        newest.insert(class, own);
+        own.seq
+    });
+    Row { stored, reach, used, newest, leaf: *leaf, execution, attempt }
+}
+
 /// The event as its contract knows it: without id, sequence number and key, which are the entry's envelope (R4).
 fn event_document(tenant_id: &TenantId, content: &Content, at: Millis) -> String {
     let mut text = String::with_capacity(content.payload.len() + 512);

@@ -9,6 +9,7 @@ use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId, TenantId}
 
 use crealeph_decision::snapshot::SnapshotType;
 
+use crate::audit::FaultKind;
 use crate::clock::Clock;
 use crate::entry::{Content, Stored};
 use crate::error::LedgerError;
@@ -336,14 +337,20 @@ pub(crate) trait Reads {
     fn parents(&mut self, head: &Head, seq: Seq) -> Result<Vec<Seq>, LedgerError>;
     /// The entries of a range as they are stored, unchecked, in order.
     fn raw(&mut self, head: &Head, low: Seq, high: Seq) -> Result<Vec<RawEntry>, LedgerError>;
-    /// Whether the log has this edge.
-    fn has_edge(&mut self, head: &Head, edge: (Seq, Seq)) -> Result<bool, LedgerError>;
+    /// The first of these edges, as (depended on, dependent), that the log does not have.
+    fn missing_edge(&mut self, head: &Head, edges: &[(Seq, Seq)]) -> Result<Option<(Seq, Seq)>, LedgerError>;
     /// How many edges the log has.
     fn edge_count(&mut self, head: &Head) -> Result<u64, LedgerError>;
     /// Leaf hashes (level 0) or roots of whole tiles of the level below.
     fn hashes(&mut self, head: &Head, level: u8, from: u64, count: u64) -> Result<Vec<Sha256>, LedgerError>;
     /// A whole tile, if it is there.
     fn tile(&mut self, head: &Head, level: u8, index: u64) -> Result<Option<Tile>, LedgerError>;
+    /// How many tiles the log has.
+    fn tile_count(&mut self, head: &Head) -> Result<u64, LedgerError>;
+    /// A row that is in no log's tree, described for a person: beyond the head, or of no log at all.
+    fn stray_row(&mut self, head: &Head) -> Result<Option<Stray>, LedgerError>;
+    /// How the schema differs from the one that this program makes: triggers, indexes, policies, rights.
+    fn schema_difference(&mut self) -> Result<Option<String>, LedgerError>;
     /// The checkpoints kept, by size.
     fn checkpoints(&mut self, head: &Head) -> Result<Vec<StoredCheckpoint>, LedgerError>;
     /// A lease.
@@ -361,6 +368,16 @@ pub(crate) struct Latest {
     pub last: Vec<Seq>,
     /// The effective newest of each state.
     pub newest: Vec<Seq>,
+}
+
+/// A row that no log accounts for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stray {
+    pub kind: FaultKind,
+    /// The entry it pretends to be, if it is one of this log.
+    pub seq: Option<Seq>,
+    /// Which row of which table, and what is wrong with it.
+    pub what: String,
 }
 
 /// A robot's entries of a type.

@@ -11,9 +11,11 @@ use crealeph_contracts::entry::{Draft, Entry};
 use crealeph_contracts::json::{JsonObject, Limits as JsonLimits, Node, ObjectWriter, canonical, parse};
 use crealeph_contracts::scalar::TenantId;
 
+use crate::checkpoint::stated;
 use crate::entry::Content;
 use crate::error::LedgerError;
 use crate::ledger::Ledger;
+use crate::log::root_at;
 use crate::merkle::complete_tiles;
 use crate::plan::{self, Plan, Prepared, Transferred};
 use crate::position::{Millis, Seq};
@@ -26,6 +28,8 @@ pub(crate) const FORMAT: &str = "crealeph-ledger-export-v1";
 
 /// Entries read or written in one go.
 const PAGE: u64 = 500;
+/// The longest first line of an export: what never ends is refused at once.
+const MAX_HEADER_BYTES: u64 = 64 << 10;
 /// The longest line of an export.
 const MAX_LINE_BYTES: u64 = 64 << 20;
 
@@ -56,8 +60,7 @@ impl Ledger {
     /// append meanwhile is not in it. `None` where the tenant has no log.
     pub fn export(&self, tenant: &TenantId, out: &mut dyn Write) -> Result<Option<Exported>, LedgerError> {
         let found = self.ask(tenant, |reads, head| Ok((head.clone(), reads.checkpoints(head)?)))?;
-        let Some((head, mut checkpoints)) = found else { return Ok(None) };
-        checkpoints.retain(|checkpoint| checkpoint.size <= head.frontier.size());
+        let Some((head, checkpoints)) = found else { return Ok(None) };
         let mut checkpoints = checkpoints.into_iter().peekable();
         let mut exported = Exported { entries: 0, checkpoints: 0, covered: 0 };
         let mut line = String::new();
@@ -67,7 +70,9 @@ impl Ledger {
         self.write_line(out, &line)?;
         let mut low = Seq::ZERO;
         loop {
-            while let Some(checkpoint) = checkpoints.next_if(|checkpoint| checkpoint.size <= low.get()) {
+            // A checkpoint of more entries than there are is not left out: a verifier must see it.
+            let is_end = low >= head.last_seq();
+            while let Some(checkpoint) = checkpoints.next_if(|next| is_end || next.size <= low.get()) {
                 line.clear();
                 let mut object = ObjectWriter::new(&mut line);
                 object.text("checkpoint", &checkpoint.note);
@@ -76,7 +81,7 @@ impl Ledger {
                 exported.checkpoints += 1;
                 exported.covered = checkpoint.size;
             }
-            if low >= head.last_seq() {
+            if is_end {
                 return Ok(Some(exported));
             }
             let next_stop = checkpoints.peek().map_or(u64::MAX, |checkpoint| checkpoint.size);
@@ -113,15 +118,30 @@ impl Ledger {
             lines.refuse(format!("the first line must name the log and the format `{FORMAT}`"))
         })?;
         self.take_name(&tenant_id, &origin, &lines)?;
+        let mut last = Seq::ZERO;
         let mut imported = Imported { tenant_id, entries: 0, repeats: 0 };
         let mut batch = Batch::default();
         while let Some(line) = lines.next()? {
             match read_line(&line, &imported.tenant_id).map_err(|reason| lines.refuse(reason))? {
                 Line::Entry(entry, leaf) => {
                     batch.bytes += line.len();
+                    last = entry.seq;
                     batch.entries.push((*entry, leaf, lines.number));
                 }
-                Line::Checkpoint(checkpoint) => batch.checkpoints.push((checkpoint, lines.number)),
+                Line::Checkpoint(of, checkpoint) => {
+                    if of != origin {
+                        return Err(
+                            lines.refuse(format!("the checkpoint is of the log `{of}`, not `{origin}`"))
+                        );
+                    }
+                    if checkpoint.size != last.get() {
+                        return Err(lines.refuse(format!(
+                            "the checkpoint of {} entries stands after entry {last}",
+                            checkpoint.size
+                        )));
+                    }
+                    batch.checkpoints.push((checkpoint, lines.number));
+                }
             }
             let is_full = batch.entries.len() as u64 >= PAGE || batch.bytes > self.limits().batch_bytes;
             if is_full || !batch.checkpoints.is_empty() {
@@ -185,19 +205,23 @@ impl Ledger {
             }
             (written, repeats) = (rows.len() as u64, known_part as u64);
             for (checkpoint, number) in &batch.checkpoints {
-                if checkpoint.size == after.frontier.size() && checkpoint.root != after.frontier.root() {
-                    return Err(at(
-                        *number,
-                        "the checkpoint states another root than the entries have".to_owned(),
-                    ));
+                let root = match checkpoint.size == after.frontier.size() {
+                    true => after.frontier.root(),
+                    false => root_at(transaction, &head, checkpoint.size)?,
+                };
+                if checkpoint.root != root {
+                    let reason = "the checkpoint states another root than the entries have".to_owned();
+                    return Err(at(*number, reason));
                 }
-                transaction.add_checkpoint(&after, checkpoint)?;
             }
             if !rows.is_empty() {
                 let leaves: Vec<Sha256> = rows.iter().map(|row| row.leaf).collect();
                 let mut source = InTransaction { transaction, head: &head, open: None };
                 let tiles = complete_tiles(size, &leaves, &tile_roots, &mut source)?;
-                transaction.add(&Addition { rows, edges, tiles, head: after })?;
+                transaction.add(&Addition { rows, edges, tiles, head: after.clone() })?;
+            }
+            for (checkpoint, _) in &batch.checkpoints {
+                transaction.add_checkpoint(&after, checkpoint)?;
             }
             Ok(())
         })?;
@@ -228,7 +252,8 @@ impl Lines<'_> {
     fn next(&mut self) -> Result<Option<String>, LedgerError> {
         self.number += 1;
         let mut line = String::new();
-        let mut bounded = std::io::Read::take(&mut *self.input, MAX_LINE_BYTES);
+        let most = if self.number == 1 { MAX_HEADER_BYTES } else { MAX_LINE_BYTES };
+        let mut bounded = std::io::Read::take(&mut *self.input, most);
         match bounded.read_line(&mut line) {
             Ok(0) => Ok(None),
             Ok(_) if line.ends_with('\n') => {
@@ -243,7 +268,7 @@ impl Lines<'_> {
 
 enum Line {
     Entry(Box<Transferred>, Sha256),
-    Checkpoint(StoredCheckpoint),
+    Checkpoint(String, StoredCheckpoint),
 }
 
 fn document<T>(line: &str, read: impl FnOnce(Node<'_>) -> T) -> Result<T, String> {
@@ -269,9 +294,9 @@ fn read_header(line: &str) -> Option<(TenantId, String)> {
 fn read_line(line: &str, tenant_id: &TenantId) -> Result<Line, String> {
     document(line, |root| {
         if let Some(note) = root.member("checkpoint").and_then(Node::string) {
-            return read_checkpoint(&note)
-                .map(Line::Checkpoint)
-                .ok_or("the checkpoint cannot be read".to_owned());
+            let (origin, size, root) = stated(&note).ok_or("the checkpoint cannot be read")?;
+            let checkpoint = StoredCheckpoint { size, root, note: note.clone().into_owned() };
+            return Ok(Line::Checkpoint(origin.to_owned(), checkpoint));
         }
         let node = root.member("entry").ok_or("the line holds neither an entry nor a checkpoint")?;
         let leaf = root.member("leaf").and_then(Node::string).and_then(|leaf| Sha256::parse(&leaf));
@@ -306,15 +331,6 @@ fn transferred(entry: Entry) -> Option<Transferred> {
     let created_at = Millis::floor(entry.created_at.instant());
     let is_exact = created_at.to_string() == entry.created_at.as_str();
     let seq = Seq::new(entry.seq?.get())?;
-    is_exact.then(|| Transferred { prepared: Prepared::of(content), id: entry.id, seq, created_at })
-}
-
-/// Reads size and root off a note; who signed it is for a verifier to say.
-fn read_checkpoint(note: &str) -> Option<StoredCheckpoint> {
-    use base64::Engine as _;
-    let mut lines = note.lines().skip(1);
-    let size = lines.next()?.parse().ok()?;
-    let root = base64::engine::general_purpose::STANDARD.decode(lines.next()?).ok()?;
-    let root = Sha256::from_bytes(root.try_into().ok()?);
-    Some(StoredCheckpoint { size, root, note: note.to_owned() })
+    let prepared = Prepared { proposed: Some(entry.id.clone()), ..Prepared::of(content) };
+    is_exact.then(|| Transferred { prepared, id: entry.id, seq, created_at })
 }

@@ -125,7 +125,7 @@ fn damage_is_reported_and_never_returned() {
     fs::write(&file, &changed).unwrap();
     let ledger = open(&file).unwrap();
     let page = ledger.list(&local(), &Filter::default(), Order::OldestFirst, None, 1_000);
-    let Err(LedgerError::Damaged { place, what }) = page else { panic!("{page:?}") };
+    let Err(LedgerError::Damaged { place, seq: Some(_), what }) = page else { panic!("{page:?}") };
     assert!(place.contains("ledger.db") && what.contains("entry 124"), "{what}");
     drop(ledger);
     // A whole page of rubbish in the middle of the entries.

@@ -27,6 +27,12 @@ pub enum CheckpointError {
     /// Not a checkpoint.
     #[error("the note is not a checkpoint: {0}")]
     Form(&'static str),
+    /// Not signed under the name of its log.
+    #[error("the checkpoint has no signature as `{origin}`, which it is a statement of")]
+    Unowned {
+        /// The log it states.
+        origin: String,
+    },
     /// Of another log than the key is for.
     #[error("the checkpoint is of the log `{found}`, and the key is for `{expected}`")]
     OtherLog {
@@ -49,6 +55,16 @@ impl Checkpoint {
                 let expected = signed_by.iter().map(|key| key.name()).collect::<Vec<_>>().join(", ");
                 Err(CheckpointError::OtherLog { found: checkpoint.origin, expected })
             }
+        }
+    }
+
+    /// Reads what a checkpoint states, whoever signed it; its log must at least be among those it is signed as.
+    pub(crate) fn stated(note: &str) -> Result<Checkpoint, CheckpointError> {
+        let (text, signers) = note::read(note)?;
+        let checkpoint = Checkpoint::parse(text)?;
+        match signers.contains(&checkpoint.origin) {
+            true => Ok(checkpoint),
+            false => Err(CheckpointError::Unowned { origin: checkpoint.origin }),
         }
     }
 

@@ -1,17 +1,18 @@
-//! Exports, checked line by line in bounded memory: every entry against its leaf, every number against the one before,
-//! every checkpoint against the tree so far. The first thing that is wrong is named, with the entry it is about.
+//! Exports, checked line by line: every entry against its leaf, the rules of a log and the number before it, every
+//! checkpoint against the tree so far. The first thing that is wrong is named, with the entry it is about.
 //!
 //! What was changed together with its leaf hash shows only at the next checkpoint: then the finding names the
 //! entries between the last good checkpoint and the bad one.
 
 use crealeph_contracts::Entry;
 use crealeph_contracts::digest::Sha256;
-use crealeph_contracts::instant::Instant;
 use crealeph_contracts::json::{Limits, Node, parse};
+use crealeph_contracts::scalar::TenantId;
 
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::inclusion::leaf_record;
 use crate::note::{NoteError, VerifierKey};
+use crate::rules::LogRules;
 use crate::tree::{Tree, leaf};
 
 /// The longest line that is read.
@@ -30,8 +31,16 @@ pub enum Kind {
     Missing,
     /// Entries stand in another order.
     Reordered,
+    /// An entry that breaks the rules of a log: no ledger would have taken it.
+    Invalid,
+    /// A row that no tree has.
+    Extra,
     /// A signature does not fit.
     Forged,
+    /// A checkpoint that none of the user's keys has signed.
+    Unsigned,
+    /// Triggers, indexes, policies or rights of the ledger are not those that the program makes.
+    Schema,
     /// Two signed histories that cannot both be true, or a history other than the signed one.
     Forked,
     /// The log ends before a checkpoint the user kept.
@@ -46,7 +55,11 @@ impl Kind {
             Kind::Changed => "changed",
             Kind::Missing => "missing",
             Kind::Reordered => "reordered",
+            Kind::Invalid => "invalid",
+            Kind::Extra => "extra",
             Kind::Forged => "forged",
+            Kind::Unsigned => "unsigned",
+            Kind::Schema => "schema",
             Kind::Forked => "forked",
             Kind::Truncated => "truncated",
         }
@@ -80,6 +93,8 @@ pub struct Verified {
     pub checkpoints: u64,
     /// How many entries a known key has signed for; what comes after them is not covered yet.
     pub signed_entries: u64,
+    /// How many checkpoints were signed by other keys than the known ones; they hold, but who stated them is unknown.
+    pub unknown_checkpoints: u64,
 }
 
 /// Checks an export as it is read.
@@ -88,16 +103,20 @@ pub struct ExportVerifier {
     keys: Vec<VerifierKey>,
     /// Checkpoints the user kept elsewhere, by size.
     kept: Vec<Checkpoint>,
+    /// Every checkpoint must be signed by one of the keys.
+    is_strict: bool,
     header: Option<(String, String)>,
     tree: Tree,
-    last_at: Option<Instant>,
+    rules: LogRules,
     /// The size of the last checkpoint that held.
     good: u64,
     checkpoints: u64,
+    unknown_checkpoints: u64,
 }
 
 impl ExportVerifier {
-    /// Checks with keys the user already has, and against checkpoints the user kept, if any.
+    /// Checks with keys the user already has, and against checkpoints the user kept, if any. With keys, a checkpoint that
+    /// none of them has signed is a finding.
     pub fn new(keys: Vec<VerifierKey>, kept: &[&str]) -> Result<Self, Finding> {
         let mut opened = Vec::new();
         for note in kept {
@@ -107,11 +126,27 @@ impl ExportVerifier {
             opened.push(checkpoint);
         }
         opened.sort_by_key(|checkpoint| checkpoint.size);
-        let (tree, last_at) = (Tree::default(), None);
-        let mut verifier =
-            ExportVerifier { keys, kept: opened, header: None, tree, last_at, good: 0, checkpoints: 0 };
+        let mut verifier = ExportVerifier {
+            is_strict: !keys.is_empty(),
+            keys,
+            kept: opened,
+            header: None,
+            tree: Tree::default(),
+            rules: LogRules::default(),
+            good: 0,
+            checkpoints: 0,
+            unknown_checkpoints: 0,
+        };
         verifier.check_kept()?;
         Ok(verifier)
+    }
+
+    /// The keys are not the user's own but came with the ledger, which may hold checkpoints of older keys: those are
+    /// counted as unknown.
+    #[must_use]
+    pub fn with_keys_of_the_ledger(mut self) -> Self {
+        self.is_strict = false;
+        self
     }
 
     /// Checks the next line, without its end.
@@ -139,6 +174,11 @@ impl ExportVerifier {
         self.tree.size()
     }
 
+    /// How many checkpoints so far hold and are signed by a known key.
+    pub fn signed_checkpoints(&self) -> u64 {
+        self.checkpoints
+    }
+
     /// Says what the export was found to be.
     pub fn finish(self) -> Result<Verified, Finding> {
         let Some((origin, tenant_id)) = self.header else {
@@ -153,8 +193,15 @@ impl ExportVerifier {
             );
             return Err(finding(Kind::Truncated, Some(entries + 1), what));
         }
-        let (root, checkpoints, signed_entries) = (self.tree.root(), self.checkpoints, self.good);
-        Ok(Verified { origin, tenant_id, entries, root, checkpoints, signed_entries })
+        Ok(Verified {
+            origin,
+            tenant_id,
+            entries,
+            root: self.tree.root(),
+            checkpoints: self.checkpoints,
+            signed_entries: self.good,
+            unknown_checkpoints: self.unknown_checkpoints,
+        })
     }
 
     fn read_header(&mut self, root: Node<'_>) -> Result<(), Finding> {
@@ -166,6 +213,10 @@ impl ExportVerifier {
         let (Some(origin), Some(tenant)) = (text("origin"), text("tenantId")) else {
             return Err(unreadable("the first line does not name the log and its tenant"));
         };
+        let is_name = !origin.is_empty() && origin.len() <= 256 && !origin.contains(['\n', '+', ' ']);
+        if !is_name || TenantId::parse(&tenant).is_err() {
+            return Err(unreadable("the first line names a log or tenant that no ledger has"));
+        }
         if let Some(key) = self.keys.first()
             && !self.keys.iter().any(|key| key.name() == origin)
         {
@@ -209,30 +260,35 @@ impl ExportVerifier {
         if tenant != self.header.as_ref().map(|(_, tenant)| tenant.as_str()) {
             return Err(changed(format!("entry {seq} (`{id}`) belongs to another tenant")));
         }
-        let at = entry.created_at.instant();
-        if self.last_at.is_some_and(|last| at < last) {
-            let what = format!("entry {seq} (`{id}`) is older than the one before it");
-            return Err(finding(Kind::Reordered, Some(seq), what));
-        }
-        self.last_at = Some(at);
+        self.rules.add(&entry, node).map_err(|rule| {
+            let what = format!("entry {seq} (`{id}`) {rule}; no ledger would have taken it");
+            finding(Kind::Invalid, Some(seq), what)
+        })?;
         self.tree.add(hash);
         self.check_kept()
     }
 
     /// A checkpoint of the export: signed by a known key, and stating the tree so far.
     fn read_checkpoint(&mut self, note: &str) -> Result<(), Finding> {
-        if self.keys.is_empty() {
-            return Ok(());
-        }
         let size = self.tree.size();
-        let checkpoint = match Checkpoint::open(note, &self.keys) {
-            Ok(checkpoint) => checkpoint,
-            // Signed by keys the user does not know, for example newer ones: nothing to check it by.
-            Err(CheckpointError::Note(NoteError::Unsigned { .. })) => return Ok(()),
-            Err(error) => {
-                let what = format!("the checkpoint after entry {size}: {error}");
-                return Err(finding(kind_of(&error), Some(size), what));
+        let wrong = |error: &CheckpointError| {
+            let what = format!(
+                "the checkpoint after entry {size}: {error}; compare it with one that was kept elsewhere"
+            );
+            finding(kind_of(error), Some(size), what)
+        };
+        let (checkpoint, is_signed) = match Checkpoint::open(note, &self.keys) {
+            Ok(checkpoint) => (checkpoint, true),
+            Err(CheckpointError::Note(NoteError::Unsigned { .. })) if !self.is_strict => {
+                (Checkpoint::stated(note).map_err(|error| wrong(&error))?, false)
             }
+            Err(error @ CheckpointError::Note(NoteError::Unsigned { .. })) => {
+                let what = format!(
+                    "the checkpoint after entry {size}: {error}; if its key was rotated, give the newer key too"
+                );
+                return Err(finding(Kind::Unsigned, Some(size), what));
+            }
+            Err(error) => return Err(wrong(&error)),
         };
         if let Some((origin, _)) = &self.header {
             is_of(&checkpoint, origin, "a checkpoint in the export")?;
@@ -249,8 +305,11 @@ impl ExportVerifier {
             let what = format!("a checkpoint of {} entries stands after entry {size}", checkpoint.size);
             return Err(finding(Kind::Reordered, Some(size + 1), what));
         }
-        self.compare(&checkpoint, "the checkpoint in the export")?;
-        self.checkpoints += 1;
+        self.compare(&checkpoint, "the checkpoint in the export", is_signed)?;
+        match is_signed {
+            true => self.checkpoints += 1,
+            false => self.unknown_checkpoints += 1,
+        }
         Ok(())
     }
 
@@ -258,12 +317,14 @@ impl ExportVerifier {
     fn check_kept(&mut self) -> Result<(), Finding> {
         let size = self.tree.size();
         let due: Vec<Checkpoint> = self.kept.iter().filter(|kept| kept.size == size).cloned().collect();
-        due.iter().try_for_each(|kept| self.compare(kept, "the checkpoint you kept"))
+        due.iter().try_for_each(|kept| self.compare(kept, "the checkpoint you kept", true))
     }
 
-    fn compare(&mut self, checkpoint: &Checkpoint, whose: &str) -> Result<(), Finding> {
+    fn compare(&mut self, checkpoint: &Checkpoint, whose: &str, is_signed: bool) -> Result<(), Finding> {
         if checkpoint.root == self.tree.root() {
-            self.good = self.good.max(checkpoint.size);
+            if is_signed {
+                self.good = self.good.max(checkpoint.size);
+            }
             return Ok(());
         }
         let from = self.good + 1;
@@ -291,7 +352,7 @@ fn kind_of(error: &CheckpointError) -> Kind {
     match error {
         CheckpointError::Note(NoteError::Form(_)) | CheckpointError::Form(_) => Kind::Unreadable,
         CheckpointError::OtherLog { .. } => Kind::Unreadable,
-        CheckpointError::Note(_) => Kind::Forged,
+        CheckpointError::Note(_) | CheckpointError::Unowned { .. } => Kind::Forged,
     }
 }
 

@@ -12,6 +12,7 @@ mod files;
 mod inclusion;
 mod note;
 mod receipt;
+mod rules;
 mod state;
 mod tree;
 

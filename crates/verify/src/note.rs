@@ -123,23 +123,9 @@ pub(crate) fn open<'a, 'k>(
     note: &'a str,
     keys: &'k [VerifierKey],
 ) -> Result<(&'a str, Vec<&'k VerifierKey>), NoteError> {
-    if note.len() > MAX_NOTE_BYTES {
-        return Err(NoteError::Form("it is too long"));
-    }
-    if note.chars().any(|c| c.is_control() && c != '\n') {
-        return Err(NoteError::Form("it holds a control character"));
-    }
-    let (text, signatures) = note.rsplit_once("\n\n").ok_or(NoteError::Form("it has no blank line"))?;
-    // The text keeps its last newline, which is signed; the blank line is not.
-    let text = note.get(..=text.len()).ok_or(NoteError::Form("it has no blank line"))?;
-    let signatures = signatures.strip_suffix('\n').ok_or(NoteError::Form("its last line is not ended"))?;
+    let (text, lines) = parts(note)?;
     let (mut signed_by, mut signers) = (Vec::new(), Vec::new());
-    for (count, line) in signatures.split('\n').enumerate() {
-        if count >= MAX_SIGNATURES {
-            return Err(NoteError::Form("it has too many signatures"));
-        }
-        let (name, id, signature) =
-            signature_line(line).ok_or(NoteError::Form("a signature line is broken"))?;
+    for (name, id, signature) in lines {
         signers.push(name.to_owned());
         let Some(key) = keys.iter().find(|key| key.name == name && key.id == id) else { continue };
         if !key.has_signed(text.as_bytes(), &signature) {
@@ -150,7 +136,36 @@ pub(crate) fn open<'a, 'k>(
     if signed_by.is_empty() { Err(NoteError::Unsigned { signers }) } else { Ok((text, signed_by)) }
 }
 
-fn signature_line(line: &str) -> Option<(&str, [u8; 4], Vec<u8>)> {
+/// The text of a note, and the names that it is signed as; nothing is checked but its form.
+pub(crate) fn read(note: &str) -> Result<(&str, Vec<String>), NoteError> {
+    let (text, lines) = parts(note)?;
+    Ok((text, lines.into_iter().map(|(name, ..)| name.to_owned()).collect()))
+}
+
+type SignatureLine<'a> = (&'a str, [u8; 4], Vec<u8>);
+
+fn parts(note: &str) -> Result<(&str, Vec<SignatureLine<'_>>), NoteError> {
+    if note.len() > MAX_NOTE_BYTES {
+        return Err(NoteError::Form("it is too long"));
+    }
+    if note.chars().any(|c| c.is_control() && c != '\n') {
+        return Err(NoteError::Form("it holds a control character"));
+    }
+    let (text, signatures) = note.rsplit_once("\n\n").ok_or(NoteError::Form("it has no blank line"))?;
+    // The text keeps its last newline, which is signed; the blank line is not.
+    let text = note.get(..=text.len()).ok_or(NoteError::Form("it has no blank line"))?;
+    let signatures = signatures.strip_suffix('\n').ok_or(NoteError::Form("its last line is not ended"))?;
+    let mut lines = Vec::new();
+    for line in signatures.split('\n') {
+        if lines.len() >= MAX_SIGNATURES {
+            return Err(NoteError::Form("it has too many signatures"));
+        }
+        lines.push(signature_line(line).ok_or(NoteError::Form("a signature line is broken"))?);
+    }
+    Ok((text, lines))
+}
+
+fn signature_line(line: &str) -> Option<SignatureLine<'_>> {
     let (name, encoded) = line.strip_prefix("\u{2014} ")?.split_once(' ')?;
     let bytes = STANDARD.decode(encoded).ok()?;
     let (id, signature) = bytes.split_first_chunk::<4>()?;

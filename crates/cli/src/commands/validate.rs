@@ -12,11 +12,14 @@ use crealeph_decision::judge::{Judgement, judge};
 
 use super::Verdict;
 use crate::failure::Failure;
-use crate::input::{DEFAULT_MAX_BYTES, Line, Source, next_line};
+use crate::input::{DEFAULT_MAX_BYTES, Line, Source, next_line, skip_line};
 use crate::output::Output;
 use crate::page::Page;
 use crate::progress::Progress;
 use crate::render;
+
+/// How much of a line that is too long is passed over to get to the next.
+const MAX_SKIPPED: usize = 1 << 30;
 
 const EXAMPLES: &str = "\
 Contracts: agent-input, agent-output, execution-event, policy-input, policy-output, builder-request,
@@ -131,7 +134,13 @@ impl Validate {
             let judged = match next_line(&mut reader, max_line).map_err(|error| source.failure(error))? {
                 Line::End => return Ok(verdict),
                 Line::Whole(line) => judge_line(&line, &limits),
-                Line::TooLong => Err(format!("the line is longer than {max_line} bytes; raise --max-bytes")),
+                Line::TooLong => {
+                    if !skip_line(&mut reader, MAX_SKIPPED).map_err(|error| source.failure(error))? {
+                        let what = format!("{}, line {number}", source.name());
+                        return Err(Failure::TooLarge { what, limit: MAX_SKIPPED });
+                    }
+                    Err(format!("the line is longer than {max_line} bytes; raise --max-bytes"))
+                }
             };
             match judged {
                 Ok(judgement) => write_verdict(&judgement, &mut answer),

@@ -2,6 +2,7 @@
 //! nothing and cannot pass row-level security; the tenant is set for each transaction, and where it is not, nothing
 //! is seen. A tenant's appends take turns on the lock of its log; different tenants' do not.
 
+mod audit;
 mod leases;
 mod line;
 mod migration;

@@ -7,16 +7,15 @@ use crealeph_contracts::scalar::{LedgerId, Name, RobotId, TenantId};
 use crealeph_decision::snapshot::SnapshotType;
 use postgres::types::ToSql;
 
-use super::VERSION;
-use super::leases;
 use super::rows::{self, BY_ID, ENTRY_COLUMNS, Layout, each};
 use super::session::Session;
+use super::{VERSION, audit, leases};
 use crate::clock::Clock;
 use crate::error::LedgerError;
 use crate::merkle::{TILE_WIDTH, Tile};
 use crate::position::{Millis, Seq};
 use crate::read::StoredCheckpoint;
-use crate::store::{Head, Latest, LeaseRow, NO_NEWEST, Of, RawEntry, Reads, Row, Selection, Step};
+use crate::store::{Head, Latest, LeaseRow, NO_NEWEST, Of, RawEntry, Reads, Row, Selection, Step, Stray};
 
 pub(super) struct PostgresReads<'a> {
     session: &'a mut Session,
@@ -260,9 +259,8 @@ impl Reads for PostgresReads<'_> {
         found.iter().map(|row| rows::raw(row, &head.tenant_id, &self.session.server)).collect()
     }
 
-    fn has_edge(&mut self, head: &Head, (parent, child): (Seq, Seq)) -> Result<bool, LedgerError> {
-        let sql = "SELECT child FROM edges WHERE tenant = $1 AND parent = $2 AND child = $3";
-        Ok(!self.seqs(sql, &[&head.tenant_id.as_str(), &parent.as_i64(), &child.as_i64()])?.is_empty())
+    fn missing_edge(&mut self, head: &Head, edges: &[(Seq, Seq)]) -> Result<Option<(Seq, Seq)>, LedgerError> {
+        audit::missing_edge(self.session, head, edges)
     }
 
     fn edge_count(&mut self, head: &Head) -> Result<u64, LedgerError> {
@@ -287,6 +285,20 @@ impl Reads for PostgresReads<'_> {
             return Err(self.session.server.damaged(format!("tile {level}/{index} is cut")));
         }
         Ok(Some(Tile { level, index, hashes, root }))
+    }
+
+    fn tile_count(&mut self, head: &Head) -> Result<u64, LedgerError> {
+        let sql = "SELECT count(*) FROM tiles WHERE tenant = $1";
+        let counted = self.numbers(sql, &[&head.tenant_id.as_str()])?;
+        Ok(counted.first().copied().unwrap_or_default() as u64)
+    }
+
+    fn stray_row(&mut self, head: &Head) -> Result<Option<Stray>, LedgerError> {
+        audit::stray_row(self.session, head)
+    }
+
+    fn schema_difference(&mut self) -> Result<Option<String>, LedgerError> {
+        audit::schema_difference(self.session)
     }
 
     fn checkpoints(&mut self, head: &Head) -> Result<Vec<StoredCheckpoint>, LedgerError> {

@@ -94,15 +94,25 @@ pub(super) const HEAD: &str = "origin, size, last_at, peaks";
 
 /// Reads and checks a whole entry.
 pub(super) fn entry(row: &SqlRow, tenant_id: &TenantId, server: &Server) -> Result<Row, LedgerError> {
-    let columns = entry_columns(row).map_err(|error| server.failure(&error))?;
+    let columns = entry_columns(row).map_err(|error| unreadable(row, &error, server))?;
     columns.checked(tenant_id).ok_or_else(|| {
-        server.damaged(format!("entry {} of tenant `{tenant_id}` is not what was written", columns.seq))
+        let what = format!("entry {} of tenant `{tenant_id}` is not what was written", columns.seq);
+        server.damaged_entry(columns.seq, what)
     })
+}
+
+/// A row of an entry whose columns hold what this program never writes there.
+fn unreadable(row: &SqlRow, error: &postgres::Error, server: &Server) -> LedgerError {
+    let what = |entry: &str| format!("{entry}: {}", server.reason(error));
+    match row.try_get(0).ok().and_then(Seq::from_i64) {
+        Some(seq) => server.damaged_entry(seq, what(&format!("entry {seq}"))),
+        None => server.damaged(what("an entry without a sequence number")),
+    }
 }
 
 /// Reads an entry's canonical text from its columns, trusted or not.
 pub(super) fn raw(row: &SqlRow, tenant_id: &TenantId, server: &Server) -> Result<RawEntry, LedgerError> {
-    entry_columns(row).map(|columns| columns.raw(tenant_id)).map_err(|error| server.failure(&error))
+    entry_columns(row).map(|columns| columns.raw(tenant_id)).map_err(|error| unreadable(row, &error, server))
 }
 
 fn entry_columns(row: &SqlRow) -> Result<EntryColumns<'_>, postgres::Error> {
@@ -144,8 +154,10 @@ pub(super) fn step(row: &SqlRow, server: &Server) -> Result<Step, LedgerError> {
             used: row.try_get(13)?,
         })
     };
-    let columns = read().map_err(|error| server.failure(&error))?;
-    columns.step().ok_or_else(|| server.damaged(format!("entry {} cannot be read back", columns.seq)))
+    let columns = read().map_err(|error| unreadable(row, &error, server))?;
+    columns.step().ok_or_else(|| {
+        server.damaged_entry(columns.seq, format!("entry {} cannot be read back", columns.seq))
+    })
 }
 
 fn reach(row: &SqlRow, first: usize) -> Result<[Option<i64>; 6], postgres::Error> {

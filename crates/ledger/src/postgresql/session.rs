@@ -15,6 +15,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::line::Line;
 use super::tls;
 use crate::error::LedgerError;
+use crate::position::Seq;
 
 /// The role that everything is done as.
 pub(super) const ROLE: &str = "crealeph_ledger";
@@ -109,19 +110,22 @@ impl Server {
         })
     }
 
+    /// What PostgreSQL says, in its words.
+    pub(super) fn reason(&self, error: &postgres::Error) -> String {
+        match (error.as_db_error(), std::error::Error::source(error)) {
+            (Some(error), _) => error.message().to_owned(),
+            (None, Some(source)) => format!("{error}: {source}"),
+            (None, None) => error.to_string(),
+        }
+    }
+
     /// What PostgreSQL says, as the ledger's error.
     pub(super) fn failure(&self, error: &postgres::Error) -> LedgerError {
         let place = self.name.clone();
         if let Some(reason) = tls::distrust(error) {
             return LedgerError::Untrusted { place, reason };
         }
-        let reason = match error.as_db_error() {
-            Some(error) => error.message().to_owned(),
-            None => match std::error::Error::source(error) {
-                Some(source) => format!("{error}: {source}"),
-                None => error.to_string(),
-            },
-        };
+        let reason = self.reason(error);
         let is = |states: &[SqlState]| error.code().is_some_and(|code| states.contains(code));
         if is(&[SqlState::LOCK_NOT_AVAILABLE]) {
             LedgerError::Busy { place, wait_ms: self.wait_ms }
@@ -130,7 +134,7 @@ impl Server {
         } else if is(&[SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::INSUFFICIENT_PRIVILEGE]) {
             LedgerError::ReadOnly { place, reason }
         } else if is(&[SqlState::DATA_CORRUPTED, SqlState::INDEX_CORRUPTED]) {
-            LedgerError::Damaged { place, what: reason }
+            LedgerError::Damaged { place, seq: None, what: reason }
         } else if is(&[SqlState::UNDEFINED_COLUMN, SqlState::UNDEFINED_TABLE]) {
             let reason = format!("{reason}: its schema was changed while it was in use; start again");
             LedgerError::Failed { place, reason }
@@ -151,7 +155,12 @@ impl Server {
     }
 
     pub(super) fn damaged(&self, what: impl Into<String>) -> LedgerError {
-        LedgerError::Damaged { place: self.name.clone(), what: what.into() }
+        LedgerError::Damaged { place: self.name.clone(), seq: None, what: what.into() }
+    }
+
+    /// An entry that was read does not fit what was written.
+    pub(super) fn damaged_entry(&self, seq: Seq, what: impl Into<String>) -> LedgerError {
+        LedgerError::Damaged { place: self.name.clone(), seq: Some(seq), what: what.into() }
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use rusqlite::ErrorCode;
 
 use crate::error::LedgerError;
+use crate::position::Seq;
 
 /// The file, for messages.
 #[derive(Clone, Debug)]
@@ -33,6 +34,9 @@ impl Place {
     pub(super) fn failure(&self, error: &rusqlite::Error) -> LedgerError {
         let place = self.name.clone();
         let reason = reason(error);
+        if is_damage(error) {
+            return LedgerError::Damaged { place, seq: None, what: reason };
+        }
         match error.sqlite_error_code() {
             Some(
                 ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed,
@@ -42,7 +46,7 @@ impl Place {
                 LedgerError::ReadOnly { place, reason }
             }
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                LedgerError::Damaged { place, what: reason }
+                LedgerError::Damaged { place, seq: None, what: reason }
             }
             Some(ErrorCode::SystemIoFailure) if is_out_of_room(error) => LedgerError::Full { place },
             _ => LedgerError::Failed { place, reason },
@@ -66,7 +70,12 @@ impl Place {
 
     /// What was read does not fit what was written.
     pub(super) fn damaged(&self, what: impl Into<String>) -> LedgerError {
-        LedgerError::Damaged { place: self.name.clone(), what: what.into() }
+        LedgerError::Damaged { place: self.name.clone(), seq: None, what: what.into() }
+    }
+
+    /// An entry that was read does not fit what was written.
+    pub(super) fn damaged_entry(&self, seq: Seq, what: impl Into<String>) -> LedgerError {
+        LedgerError::Damaged { place: self.name.clone(), seq: Some(seq), what: what.into() }
     }
 
     pub(super) fn io(&self, error: &std::io::Error) -> LedgerError {
@@ -84,6 +93,17 @@ impl Place {
             _ => LedgerError::Failed { place, reason },
         }
     }
+}
+
+/// Whether a column holds what this program never writes there: bytes that are no text, or another type.
+pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
+    matches!(
+        error,
+        rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::IntegralValueOutOfRange(..)
+            | rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::Utf8Error(..)
+    )
 }
 
 /// Growing the shared-memory file on a full disk is an I/O failure to SQLite.

@@ -1,6 +1,7 @@
 //! The embedded backend: one SQLite file, in WAL mode, synced on every commit. Several processes may share it; writes
 //! take turns through immediate transactions, reads never wait for them.
 
+mod audit;
 mod failure;
 mod leases;
 mod migration;

@@ -6,15 +6,15 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 
 use super::failure::Place;
-use super::leases;
 use super::rows::{self, Layout, row_id, seq_of};
 use super::schema::VERSION;
+use super::{audit, leases};
 use crate::clock::Clock;
 use crate::error::LedgerError;
 use crate::merkle::{TILE_WIDTH, Tile};
 use crate::position::{Millis, Seq};
 use crate::read::StoredCheckpoint;
-use crate::store::{Head, LeaseRow, NO_NEWEST, Of, RawEntry, Reads, Row, Selection, Step};
+use crate::store::{Head, LeaseRow, NO_NEWEST, Of, RawEntry, Reads, Row, Selection, Step, Stray};
 
 pub(super) struct SqliteReads<'a> {
     pub(super) connection: &'a Connection,
@@ -210,9 +210,8 @@ impl Reads for SqliteReads<'_> {
         self.all(&sql, range, |row| rows::raw(row, &head.tenant_id, self.place))
     }
 
-    fn has_edge(&mut self, head: &Head, (parent, child): (Seq, Seq)) -> Result<bool, LedgerError> {
-        let sql = "SELECT child FROM edges WHERE parent = ?1 AND child = ?2";
-        Ok(!self.seqs(sql, [row_id(head, parent), row_id(head, child)])?.is_empty())
+    fn missing_edge(&mut self, head: &Head, edges: &[(Seq, Seq)]) -> Result<Option<(Seq, Seq)>, LedgerError> {
+        audit::missing_edge(self.connection, head, edges).map_err(|error| self.failed(&error))
     }
 
     fn edge_count(&mut self, head: &Head) -> Result<u64, LedgerError> {
@@ -241,6 +240,20 @@ impl Reads for SqliteReads<'_> {
             }
         })?;
         Ok(found.into_iter().next())
+    }
+
+    fn tile_count(&mut self, head: &Head) -> Result<u64, LedgerError> {
+        let sql = "SELECT count(*) FROM tiles WHERE log = ?1";
+        let counted = self.connection.query_row(sql, [head.number], |row| row.get::<_, i64>(0));
+        counted.map(|count| count as u64).map_err(|error| self.failed(&error))
+    }
+
+    fn stray_row(&mut self, head: &Head) -> Result<Option<Stray>, LedgerError> {
+        audit::stray_row(self.connection, head).map_err(|error| self.failed(&error))
+    }
+
+    fn schema_difference(&mut self) -> Result<Option<String>, LedgerError> {
+        audit::schema_difference(self.connection, self.place)
     }
 
     fn checkpoints(&mut self, head: &Head) -> Result<Vec<StoredCheckpoint>, LedgerError> {

@@ -2,8 +2,9 @@
 
 use crealeph_contracts::scalar::TenantId;
 use rusqlite::Row as SqlRow;
+use rusqlite::types::{FromSqlError, Type};
 
-use super::failure::Place;
+use super::failure::{Place, is_damage};
 use crate::columns::{EntryColumns, StepColumns};
 use crate::error::LedgerError;
 use crate::merkle::Frontier;
@@ -54,15 +55,37 @@ pub(super) fn seq_of(row_id: i64) -> Option<Seq> {
 
 /// Reads and checks a whole entry.
 pub(super) fn entry(row: &SqlRow<'_>, tenant_id: &TenantId, place: &Place) -> Result<Row, LedgerError> {
-    let columns = entry_columns(row).map_err(|error| place.failure(&error))?;
+    let columns = entry_columns(row).map_err(|error| unreadable(row, &error, place))?;
     columns.checked(tenant_id).ok_or_else(|| {
-        place.damaged(format!("entry {} of tenant `{tenant_id}` is not what was written", columns.seq))
+        let what = format!("entry {} of tenant `{tenant_id}` is not what was written", columns.seq);
+        place.damaged_entry(columns.seq, what)
     })
+}
+
+/// A row of an entry that cannot be read: where it is the row's own bytes, the entry and the column are named.
+fn unreadable(row: &SqlRow<'_>, error: &rusqlite::Error, place: &Place) -> LedgerError {
+    match row.get(0).ok().and_then(seq_of) {
+        Some(seq) if is_damage(error) => {
+            let column = match error {
+                rusqlite::Error::FromSqlConversionFailure(column, ..)
+                | rusqlite::Error::IntegralValueOutOfRange(column, _)
+                | rusqlite::Error::InvalidColumnType(column, ..)
+                | rusqlite::Error::Utf8Error(column, _) => *column,
+                _ => usize::MAX,
+            };
+            let column = row.as_ref().column_name(column).unwrap_or("unknown").to_owned();
+            place.damaged_entry(
+                seq,
+                format!("entry {seq}: the column `{column}` holds bytes that are no value of it"),
+            )
+        }
+        _ => place.failure(error),
+    }
 }
 
 /// Reads an entry's canonical text from its columns, trusted or not, with the leaf hash stored beside it.
 pub(super) fn raw(row: &SqlRow<'_>, tenant_id: &TenantId, place: &Place) -> Result<RawEntry, LedgerError> {
-    entry_columns(row).map(|columns| columns.raw(tenant_id)).map_err(|error| place.failure(&error))
+    entry_columns(row).map(|columns| columns.raw(tenant_id)).map_err(|error| unreadable(row, &error, place))
 }
 
 fn entry_columns<'a>(row: &'a SqlRow<'_>) -> rusqlite::Result<EntryColumns<'a>> {
@@ -80,7 +103,7 @@ fn entry_columns<'a>(row: &'a SqlRow<'_>) -> rusqlite::Result<EntryColumns<'a>> 
         execution: optional(row, 10)?,
         attempt: row.get(11)?,
         rerun_of: optional(row, 12)?,
-        leaf: row.get_ref(13)?.as_blob()?,
+        leaf: blob(row, 13)?,
         reach: reach(row, 14)?,
         depends_on: text(row, 20)?,
         payload: text(row, 21)?,
@@ -90,11 +113,22 @@ fn entry_columns<'a>(row: &'a SqlRow<'_>) -> rusqlite::Result<EntryColumns<'a>> 
 }
 
 fn text<'a>(row: &'a SqlRow<'_>, column: usize) -> rusqlite::Result<&'a str> {
-    Ok(row.get_ref(column)?.as_str()?)
+    let value = row.get_ref(column)?;
+    value.as_str().map_err(|error| conversion(column, value.data_type(), error))
 }
 
 fn optional<'a>(row: &'a SqlRow<'_>, column: usize) -> rusqlite::Result<Option<&'a str>> {
-    Ok(row.get_ref(column)?.as_str_or_null()?)
+    let value = row.get_ref(column)?;
+    value.as_str_or_null().map_err(|error| conversion(column, value.data_type(), error))
+}
+
+fn conversion(column: usize, found: Type, error: FromSqlError) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, found, Box::new(error))
+}
+
+fn blob<'a>(row: &'a SqlRow<'_>, column: usize) -> rusqlite::Result<&'a [u8]> {
+    let value = row.get_ref(column)?;
+    value.as_blob().map_err(|error| conversion(column, value.data_type(), error))
 }
 
 /// Reads what a lineage needs of an entry.
@@ -112,8 +146,10 @@ pub(super) fn step(row: &SqlRow<'_>, place: &Place) -> Result<Step, LedgerError>
             used: row.get_ref(13)?.as_blob_or_null()?,
         })
     };
-    let columns = read().map_err(|error| place.failure(&error))?;
-    columns.step().ok_or_else(|| place.damaged(format!("entry {} cannot be read back", columns.seq)))
+    let columns = read().map_err(|error| unreadable(row, &error, place))?;
+    columns
+        .step()
+        .ok_or_else(|| place.damaged_entry(columns.seq, format!("entry {} cannot be read back", columns.seq)))
 }
 
 /// Reads where a log stands.

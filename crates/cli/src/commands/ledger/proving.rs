@@ -2,24 +2,26 @@
 //! shares nothing with what wrote the ledger.
 
 use std::fs::OpenOptions;
-use std::io::{BufRead, BufWriter, Read, Write};
+use std::io::{BufReader, BufWriter, Read as _, Seek as _, Write};
 use std::path::PathBuf;
 
 use clap::Args;
 use crealeph_contracts::json::ObjectWriter;
 use crealeph_contracts::scalar::LedgerId;
-use crealeph_ledger::{Imported, Ledger, LedgerError};
-use crealeph_verify::{ExportVerifier, Finding, Verified, VerifierKey, verify_proof};
+use crealeph_ledger::{FaultKind, Imported, Ledger, LedgerError, Seq};
+use crealeph_verify::{ExportVerifier, Finding, Kind, Verified, VerifierKey, verify_proof};
 
 use super::writing::read_text;
 use super::{At, Settled, Verdict, named};
 use crate::commands::tell_finding;
 use crate::failure::Failure;
-use crate::input::{Line, Source, next_line};
+use crate::input::{Line, Reader, Source, next_line};
 use crate::output::{Output, note};
 
 /// The largest proof file that is read.
 const MAX_PROOF_BYTES: usize = 64 << 20;
+/// The longest first line of an export that is read.
+const MAX_HEADER_BYTES: usize = 64 << 10;
 /// The longest line of an export that is read.
 const MAX_LINE_BYTES: usize = 64 << 20;
 
@@ -90,6 +92,7 @@ pub(super) struct Verify {
 impl Verify {
     pub(super) fn run(self, at: At, output: &mut Output) -> Result<Verdict, Failure> {
         let mut keys = read_keys(&self.key)?;
+        let are_kept = !keys.is_empty();
         let is_json = at.json || !output.is_for_person();
         // An export needs no ledger, and so nothing of the configuration.
         let ledger = match self.export.is_some() {
@@ -113,7 +116,8 @@ impl Verify {
         let kept = self.checkpoint.iter().map(|path| read_text(path)).collect::<Result<Vec<_>, _>>()?;
         let kept: Vec<&str> = kept.iter().map(String::as_str).collect();
         let verifier = match ExportVerifier::new(keys, &kept) {
-            Ok(verifier) => verifier,
+            Ok(verifier) if are_kept => verifier,
+            Ok(verifier) => verifier.with_keys_of_the_ledger(),
             Err(finding) => return tell_finding(&finding, "seq", is_json, output),
         };
         let checked = match &ledger {
@@ -125,26 +129,53 @@ impl Verify {
             Err(finding) => return tell_finding(&finding, "seq", is_json, output),
         };
         if let Some((ledger, at)) = &ledger
-            && let Some(fault) = ledger.audit(&at.tenant)?
+            && let Some(finding) = audit_ledger(ledger, at)?
         {
-            let kind = crealeph_verify::Kind::Changed;
-            let what = format!("{fault}; the entries themselves are as written");
-            let finding = Finding { kind, seq: fault.seq.map(|seq| seq.get()), what };
             return tell_finding(&finding, "seq", is_json, output);
         }
         tell(&verified, is_json, output)
     }
 }
 
+/// What the ledger's own tables say beside the entries: columns, indexes, other rows, the schema.
+fn audit_ledger(ledger: &Ledger, at: &Settled) -> Result<Option<Finding>, Failure> {
+    let fault = match ledger.audit(&at.tenant) {
+        Ok(None) => return Ok(None),
+        Ok(Some(fault)) => fault,
+        Err(error @ LedgerError::Damaged { .. }) => return Ok(Some(damaged(&error, None))),
+        Err(error) => return Err(error.into()),
+    };
+    let kind = match fault.kind {
+        FaultKind::Missing => Kind::Missing,
+        FaultKind::Extra => Kind::Extra,
+        FaultKind::Truncated => Kind::Truncated,
+        FaultKind::Forked => Kind::Forked,
+        FaultKind::Schema => Kind::Schema,
+        _ => Kind::Changed,
+    };
+    Ok(Some(Finding { kind, seq: fault.seq.map(Seq::get), what: fault.what }))
+}
+
+/// Bytes that are no entry, as a finding.
+fn damaged(error: &LedgerError, seq: Option<u64>) -> Finding {
+    let seq = match error {
+        LedgerError::Damaged { seq: Some(known), .. } => Some(known.get()),
+        _ => seq,
+    };
+    Finding { kind: Kind::Unreadable, seq, what: error.to_string() }
+}
+
 fn check_export(source: &Source, mut verifier: ExportVerifier) -> Result<Result<Verified, Finding>, Failure> {
     let mut reader = source.open()?;
     for number in 1u64.. {
-        let line = match next_line(&mut reader, MAX_LINE_BYTES).map_err(|error| source.failure(error))? {
+        // What never ends is refused at once: the first line of an export is short.
+        let limit = if number == 1 { MAX_HEADER_BYTES } else { MAX_LINE_BYTES };
+        let line = match next_line(&mut reader, limit).map_err(|error| source.failure(error))? {
             Line::End => break,
             Line::Whole(line) => source.text(line)?,
             Line::TooLong => {
                 let what = format!("{}, line {number}", source.name());
-                return Err(Failure::TooLarge { what, limit: MAX_LINE_BYTES });
+                return Err(Failure::TooLarge { what, limit });
             }
         };
         if let Err(finding) = verifier.line(&line) {
@@ -166,64 +197,53 @@ fn check_ledger(
         Err(error) => match (lines.finding, error) {
             (Some(finding), _) => Ok(Err(finding)),
             (None, error @ LedgerError::Damaged { .. }) => {
-                let kind = crealeph_verify::Kind::Unreadable;
-                let seq = lines.verifier.entries() + 1;
-                let what = format!("{error}; entry {seq} is the first that cannot be read");
-                Ok(Err(Finding { kind, seq: Some(seq), what }))
+                Ok(Err(damaged(&error, Some(lines.verifier.entries() + 1))))
             }
             (None, error) => Err(error.into()),
         },
     }
 }
 
-/// Takes an export in while an outsider's eyes see every line first: a finding ends the import at that line.
-pub(super) fn import_checked(
+/// Takes in what the keys have signed of an export, and nothing else: it is checked whole, as an outsider would, before the
+/// first entry is taken, and what stands after the last signed checkpoint is left out.
+pub(super) fn import_signed(
     ledger: &Ledger,
-    input: &mut dyn BufRead,
+    source: &Source,
+    input: &mut Reader,
     keys: Vec<VerifierKey>,
 ) -> Result<(Imported, Verified), Failure> {
-    let wrong = |finding: Finding| LedgerError::BadExport {
-        line: finding.seq.map_or(1, |seq| seq + 1),
-        reason: finding.to_string(),
-    };
-    let verifier = ExportVerifier::new(keys, &[]).map_err(wrong)?;
-    let mut checked = Checked { input, verifier, line: Vec::new(), read: 0 };
-    let imported = ledger.import(&mut checked)?;
-    Ok((imported, checked.verifier.finish().map_err(wrong)?))
-}
-
-/// An export whose lines the verifier has seen before anyone reads them.
-struct Checked<'a> {
-    input: &'a mut dyn BufRead,
-    verifier: ExportVerifier,
-    line: Vec<u8>,
-    read: usize,
-}
-
-impl Read for Checked<'_> {
-    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
-        let read = self.fill_buf()?.read(out)?;
-        self.consume(read);
-        Ok(read)
-    }
-}
-
-impl BufRead for Checked<'_> {
-    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
-        if self.read >= self.line.len() {
-            (self.line, self.read) = (Vec::new(), 0);
-            Read::take(&mut *self.input, MAX_LINE_BYTES as u64).read_until(b'\n', &mut self.line)?;
-            if let Some(line) = self.line.strip_suffix(b"\n") {
-                let line = String::from_utf8_lossy(line);
-                self.verifier.line(&line).map_err(|finding| std::io::Error::other(finding.to_string()))?;
+    let refused = |line, reason: String| Failure::from(LedgerError::BadExport { line, reason });
+    let unspooled = |source| Failure::Unwritable { path: std::env::temp_dir(), source };
+    let mut verifier = ExportVerifier::new(keys, &[]).map_err(|finding| refused(1, finding.to_string()))?;
+    // The export may be a pipe, and a file may change: what is taken is what was checked.
+    let mut spool = BufWriter::new(tempfile::tempfile().map_err(unspooled)?);
+    let (mut length, mut signed_length) = (0u64, 0u64);
+    for number in 1u64.. {
+        let limit = if number == 1 { MAX_HEADER_BYTES } else { MAX_LINE_BYTES };
+        let line = match next_line(input, limit).map_err(|error| source.failure(error))? {
+            Line::End => break,
+            Line::Whole(line) => source.text(line)?,
+            Line::TooLong => {
+                let what = format!("{}, line {number}", source.name());
+                return Err(Failure::TooLarge { what, limit });
             }
+        };
+        let before = verifier.signed_checkpoints();
+        verifier.line(&line).map_err(|finding| refused(number, finding.to_string()))?;
+        spool.write_all(line.as_bytes()).and_then(|()| spool.write_all(b"\n")).map_err(unspooled)?;
+        length += line.len() as u64 + 1;
+        if verifier.signed_checkpoints() > before {
+            signed_length = length;
         }
-        Ok(self.line.get(self.read..).unwrap_or_default())
     }
-
-    fn consume(&mut self, count: usize) {
-        self.read += count;
+    let verified = verifier.finish().map_err(|finding| refused(1, finding.to_string()))?;
+    if verified.checkpoints == 0 {
+        return Err(refused(1, "no checkpoint in it is signed by the keys that were given".to_owned()));
     }
+    let mut spool = spool.into_inner().map_err(|error| unspooled(error.into_error()))?;
+    spool.rewind().map_err(unspooled)?;
+    let imported = ledger.import(&mut BufReader::new(spool.take(signed_length)))?;
+    Ok((imported, verified))
 }
 
 /// Hands an export to the verifier line by line, and stops it at the first finding.
@@ -254,13 +274,15 @@ impl Write for LineWriter {
 }
 
 fn tell(verified: &Verified, is_json: bool, output: &mut Output) -> Result<Verdict, Failure> {
-    let Verified { origin, tenant_id, entries, root, checkpoints, signed_entries } = verified;
+    let Verified { origin, tenant_id, entries, root, checkpoints, signed_entries, unknown_checkpoints } =
+        verified;
     if is_json {
         let mut line = String::new();
         let mut object = ObjectWriter::new(&mut line);
         object.raw("ok", "true").text("tenantId", tenant_id).text("origin", origin);
         object.raw("entries", &entries.to_string()).text("root", &root.to_string());
         object.raw("checkpoints", &checkpoints.to_string()).raw("signedEntries", &signed_entries.to_string());
+        object.raw("unknownCheckpoints", &unknown_checkpoints.to_string());
         object.end();
         output.json_line(&line)?;
     } else {
@@ -268,6 +290,11 @@ fn tell(verified: &Verified, is_json: bool, output: &mut Output) -> Result<Verdi
         output.line(&format!(
             "{checkpoints} checkpoints hold; a known key has signed for {signed_entries} entries"
         ))?;
+    }
+    if *unknown_checkpoints > 0 {
+        note!(
+            "{unknown_checkpoints} checkpoints are signed by keys that are not known here; give them with --key"
+        );
     }
     Ok(Verdict::Good)
 }

@@ -1,7 +1,7 @@
 //! The commands that write: init, append, import, backup, checkpoint, key.
 
 use std::borrow::Cow;
-use std::io::{BufRead as _, Read as _};
+use std::io::{BufRead as _, BufReader, Cursor, Read as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -10,10 +10,10 @@ use crealeph_contracts::json::{Limits, ObjectWriter, parse};
 use crealeph_contracts::scalar::TenantId;
 use crealeph_ledger::{AppendError, Appended, Ledger, Location};
 
-use super::proving::{import_checked, read_keys};
+use super::proving::{import_signed, read_keys};
 use super::{Settled, Verdict};
 use crate::failure::Failure;
-use crate::input::{DEFAULT_MAX_BYTES, Line, Source, next_line};
+use crate::input::{DEFAULT_MAX_BYTES, Line, Reader, Source, next_line};
 use crate::output::{Output, note};
 use crate::progress::Progress;
 
@@ -195,7 +195,7 @@ impl Tally {
 pub(super) struct Import {
     /// The export; standard input where absent or `-`
     file: Option<PathBuf>,
-    /// A file of public keys that you kept: every checkpoint must be signed by one of them
+    /// A file of public keys that you kept: only what they have signed is taken
     #[arg(long, value_name = "FILE")]
     key: Vec<PathBuf>,
 }
@@ -209,15 +209,15 @@ impl Import {
         let read = input.by_ref().take(MAX_HEADER_BYTES).read_until(b'\n', &mut header);
         read.map_err(|error| source.failure(error))?;
         check_tenant(&header, &at.tenant)?;
-        let mut input = header.chain(input);
+        let mut input: Reader = BufReader::new(Box::new(Cursor::new(header).chain(input)));
         let (imported, signed) = if self.key.is_empty() {
             note!("who signed the export is not checked; give --key with a key that you kept");
             (ledger.import(&mut input)?, None)
         } else {
-            let (imported, verified) = import_checked(&ledger, &mut input, read_keys(&self.key)?)?;
+            let (imported, verified) = import_signed(&ledger, &source, &mut input, read_keys(&self.key)?)?;
             if verified.signed_entries < verified.entries {
                 let unsigned = verified.entries - verified.signed_entries;
-                note!("the last {unsigned} entries are covered by no signature");
+                note!("the last {unsigned} entries are covered by no signature, and were left out");
             }
             (imported, Some(verified.signed_entries))
         };

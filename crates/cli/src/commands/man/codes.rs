@@ -73,6 +73,7 @@ const ERRORS: &[(&str, &str)] = &[
     ("attempt_not_increased", "an event's attempt is not greater than the one before"),
     ("id_taken", "the id made for an entry is another's; try again"),
     ("reserved", "entries of this type are written by the program alone"),
+    ("no_writer", "the input is a pipe that nobody writes to"),
     ("lease_lost", "another process took over in the meantime, and nothing was written; ask again"),
     ("ledger_missing", "there is no ledger; `crealeph ledger init` makes one"),
     ("ledger_exists", "there is a ledger already, and nothing was changed"),
@@ -96,6 +97,10 @@ const ERRORS: &[(&str, &str)] = &[
     ("ledger_bad_cursor", "the cursor is not one of this ledger; start without one"),
     ("ledger_overloaded", "too many batches wait; slow down and try again"),
     ("ledger_closed", "the ledger was closed before the batch was written"),
+    (
+        "ledger_not_extended",
+        "the log is not the one that was signed before: it was rolled back or forked; both are named",
+    ),
     ("ledger_keys", "the signing keys cannot be used; the file is named"),
     ("ledger_bad_export", "the export cannot be imported from a line on, which is named"),
     ("SANDBOX_INVALID_REQUEST", "what is asked of the sandbox contradicts itself"),

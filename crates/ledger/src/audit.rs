@@ -1,0 +1,361 @@
+//! Checks that the tables hold exactly what the tree has: every derived column of every entry, edges, tiles, the head
+//! and the checkpoints are computed again and compared, and nothing else may be there.
+//!
+//! What the entries themselves say is for `crealeph-verify`, which shares no code with this crate. This is the other
+//! half: readers find entries by columns and indexes that no hash covers, so those must be what the entries make.
+
+use std::collections::{BTreeMap, HashMap};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use crealeph_contracts::digest::Sha256;
+use crealeph_contracts::scalar::{LedgerId, TenantId};
+use crealeph_decision::snapshot::SnapshotType;
+
+use crate::error::LedgerError;
+use crate::ledger::Ledger;
+use crate::merkle::{Frontier, TILE_WIDTH, subtree_root};
+use crate::plan::recompute;
+use crate::position::{Millis, Seq};
+use crate::reach::Effective;
+use crate::read::{Filter, StoredCheckpoint};
+use crate::signed_head::SignedHead;
+use crate::store::{Class, Head, Reads, Row, Selection, Step, Stray};
+
+/// Entries read in one go.
+const PAGE: usize = 500;
+/// Lineage ids looked up in one go.
+const LOOKUPS: usize = 5_000;
+
+/// The columns that the ledger derives from an entry and what it depends on. Nothing but this list says which are
+/// compared: a new derived column joins it. The leaf hash is compared by whatever reads an entry.
+const DERIVED: &[(&str, fn(&Row, &Row) -> bool)] = &[
+    ("execution", |a, b| a.execution == b.execution),
+    ("attempt", |a, b| a.attempt == b.attempt),
+    ("reach_signal", |a, b| is_same_reach(a, b, SnapshotType::Signal)),
+    ("reach_fusion", |a, b| is_same_reach(a, b, SnapshotType::Fusion)),
+    ("reach_idea", |a, b| is_same_reach(a, b, SnapshotType::Idea)),
+    ("reach_copy", |a, b| is_same_reach(a, b, SnapshotType::Copy)),
+    ("reach_benchmark", |a, b| is_same_reach(a, b, SnapshotType::Benchmark)),
+    ("reach_playbook", |a, b| is_same_reach(a, b, SnapshotType::Playbook)),
+    ("used", |a, b| a.used == b.used),
+    ("newest", |a, b| a.newest == b.newest),
+];
+/// Those that a ledger of an earlier version does not have yet.
+const NEW_IN_THIS_VERSION: &[&str] = &["used", "newest"];
+
+fn is_same_reach(a: &Row, b: &Row, kind: SnapshotType) -> bool {
+    a.reach.get(kind) == b.reach.get(kind)
+}
+
+/// In which way the tables differ from the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// A value is not what the entries make.
+    Changed,
+    /// A row is not there.
+    Missing,
+    /// A row that no tree has.
+    Extra,
+    /// Fewer entries than were signed.
+    Truncated,
+    /// Another history than the signed one.
+    Forked,
+    /// Triggers, indexes, policies or rights are not those that this program makes.
+    Schema,
+}
+
+/// Something stored that does not fit the entries.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct Fault {
+    /// How it is wrong.
+    pub kind: FaultKind,
+    /// The entry it is about, if it is about one.
+    pub seq: Option<Seq>,
+    /// What does not fit, and what to do.
+    pub what: String,
+}
+
+/// What to do about anything that is computed from the entries, when those are as written.
+const REBUILD: &str =
+    "the entries are as written: `crealeph ledger export` and `import` into a new ledger compute it again";
+/// What to do about rows that readers may have believed.
+const DISTRUST: &str = "what was read since may rest on it: restore a backup, or export and import the log";
+
+impl Fault {
+    fn changed(seq: Option<Seq>, what: String) -> Fault {
+        Fault { kind: FaultKind::Changed, seq, what: format!("{what}; {REBUILD}") }
+    }
+}
+
+/// Why an audit stopped: something was found, or it could not be read.
+enum Stop {
+    Fault(Fault),
+    Error(LedgerError),
+}
+
+impl From<LedgerError> for Stop {
+    fn from(error: LedgerError) -> Self {
+        Stop::Error(error)
+    }
+}
+
+impl Ledger {
+    /// Checks the storage itself, and that the tenant's tables hold exactly what its entries make: derived columns,
+    /// edges, tiles, the head, checkpoints, no other row, and the schema. What the entries say is for a verifier to
+    /// check, from an export.
+    pub fn audit(&self, tenant: &TenantId) -> Result<Option<Fault>, LedgerError> {
+        self.inner().backend.check_storage()?;
+        let keys = &self.inner().keys;
+        let fault = self.ask(tenant, |reads, head| {
+            let signed = SignedHead::load(keys, &head.origin)?;
+            match audit(reads, head, signed) {
+                Ok(()) => Ok(None),
+                Err(Stop::Fault(fault)) => Ok(Some(fault)),
+                Err(Stop::Error(error)) => Err(error),
+            }
+        })?;
+        Ok(fault.flatten())
+    }
+}
+
+fn audit(reads: &mut dyn Reads, head: &Head, signed: Option<SignedHead>) -> Result<(), Stop> {
+    let is_older = reads.check_schema().is_err();
+    let mut audit = Audit::new(reads.checkpoints(head)?, signed, is_older);
+    audit.statements(head)?;
+    if let Some(Stray { kind, seq, what }) = reads.stray_row(head)? {
+        return Err(stray(kind, seq, &what));
+    }
+    let filter = Filter::default();
+    let last = head.last_seq();
+    while audit.last < last {
+        let low = audit.last.next();
+        let selection = Selection { filter: &filter, low, high: last, newest_first: false, limit: PAGE };
+        let rows = reads.select(head, &selection)?;
+        if rows.is_empty() {
+            return Err(missing(low));
+        }
+        let mut rest = rows.as_slice();
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(within_lookups(rest));
+            audit.entries(reads, head, now)?;
+            rest = later;
+        }
+    }
+    audit.end(reads, head)
+}
+
+/// How many of the rows are looked at together: at least one.
+fn within_lookups(rows: &[Row]) -> usize {
+    let mut ids = 0;
+    let fits = rows.iter().take_while(|row| {
+        ids += row.stored.content.depends_on.len();
+        ids <= LOOKUPS
+    });
+    fits.count().max(1)
+}
+
+fn missing(seq: Seq) -> Stop {
+    let what = format!("entry {seq} is missing; restore a backup");
+    Stop::Fault(Fault { kind: FaultKind::Missing, seq: Some(seq), what })
+}
+
+fn stray(kind: FaultKind, seq: Option<Seq>, what: &str) -> Stop {
+    Stop::Fault(Fault { kind, seq, what: format!("{what}; {DISTRUST}") })
+}
+
+/// What the entries read so far come to.
+struct Audit {
+    last: Seq,
+    last_at: Millis,
+    frontier: Frontier,
+    /// The hashes of each level that do not fill a tile yet.
+    open: Vec<Vec<Sha256>>,
+    /// How many tiles each level has.
+    tiles: Vec<u64>,
+    edges: u64,
+    /// The effective newest entry of each class.
+    newest: BTreeMap<Class, Effective>,
+    /// The ledger is of an earlier version.
+    is_older: bool,
+    /// The checkpoints that the tree has not come to yet, largest first.
+    checkpoints: Vec<StoredCheckpoint>,
+    signed: Option<SignedHead>,
+}
+
+impl Audit {
+    fn new(
+        mut checkpoints: Vec<StoredCheckpoint>,
+        signed: Option<SignedHead>,
+        is_older: bool,
+    ) -> Audit {
+        checkpoints.sort_by_key(|checkpoint| std::cmp::Reverse(checkpoint.size));
+        Audit {
+            last: Seq::ZERO,
+            last_at: Millis::default(),
+            frontier: Frontier::default(),
+            open: Vec::new(),
+            tiles: Vec::new(),
+            edges: 0,
+            newest: BTreeMap::new(),
+            is_older,
+            checkpoints,
+            signed,
+        }
+    }
+
+    /// The checkpoints' columns against their notes, and against the size of the log; and those of the empty log.
+    fn statements(&mut self, head: &Head) -> Result<(), Stop> {
+        for StoredCheckpoint { size, root, note } in &self.checkpoints {
+            let stated = format!("{}\n{size}\n{}\n\n", head.origin, STANDARD.encode(root.as_bytes()));
+            if !note.starts_with(&stated) {
+                let what =
+                    format!("the columns of a checkpoint of {size} entries are not what its note says");
+                return Err(Stop::Fault(Fault::changed(None, what)));
+            }
+        }
+        let entries = head.frontier.size();
+        let largest = self.checkpoints.first().map(|checkpoint| (checkpoint.size, checkpoint.root));
+        let signed = self.signed.as_ref().map(|signed| (signed.size, signed.root));
+        if let Some((size, _)) = largest.into_iter().chain(signed).find(|(size, _)| *size > entries) {
+            let what = format!(
+                "the log ends after entry {entries}, and a checkpoint of {size} entries was signed: it was rolled \
+                 back; restore a backup that has them"
+            );
+            let seq = Seq::new(entries + 1);
+            return Err(Stop::Fault(Fault { kind: FaultKind::Truncated, seq, what }));
+        }
+        self.compare_signed()
+    }
+
+    /// The checkpoints that the tree has come to.
+    fn compare_signed(&mut self) -> Result<(), Stop> {
+        let size = self.frontier.size();
+        let mut stated = Vec::new();
+        while let Some(checkpoint) = self.checkpoints.pop_if(|checkpoint| checkpoint.size <= size) {
+            stated.push(checkpoint.root);
+        }
+        if let Some(signed) = self.signed.take_if(|signed| signed.size == size) {
+            stated.push(signed.root);
+        }
+        match stated.iter().all(|root| *root == self.frontier.root()) {
+            true => Ok(()),
+            false => {
+                let what = format!(
+                    "a checkpoint of {size} entries states another history than the log has; compare it with one \
+                     that was kept elsewhere"
+                );
+                Err(Stop::Fault(Fault { kind: FaultKind::Forked, seq: Seq::new(size), what }))
+            }
+        }
+    }
+
+    fn entries(&mut self, reads: &mut dyn Reads, head: &Head, rows: &[Row]) -> Result<(), Stop> {
+        let mut ids: Vec<LedgerId> =
+            rows.iter().flat_map(|row| row.stored.content.depends_on.iter().cloned()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let steps = reads.steps(head, &ids)?;
+        let steps: HashMap<&str, &Step> = steps.iter().map(|step| (step.id.as_str(), step)).collect();
+        let mut edges = Vec::new();
+        for row in rows {
+            let expected = self.last.next();
+            if row.stored.seq != expected {
+                return Err(missing(expected));
+            }
+            let parents = parents(row, &steps)?;
+            edges.extend(parents.iter().map(|parent| (parent.seq, expected)));
+            let computed = recompute(row, &parents, &mut self.newest);
+            let mut differing = DERIVED.iter().filter(|(_, is_same)| !is_same(row, &computed));
+            if let Some((column, _)) =
+                differing.find(|(column, _)| !self.is_older || !NEW_IN_THIS_VERSION.contains(column))
+            {
+                let what = format!("entry {expected}: the column `{column}` is not what the entry makes");
+                return Err(Stop::Fault(Fault::changed(Some(expected), what)));
+            }
+            self.last = expected;
+            self.last_at = row.stored.created_at;
+            self.frontier.push(row.leaf, |_, _| {});
+            self.hash(reads, head, 0, row.leaf)?;
+            self.compare_signed()?;
+        }
+        self.edges += edges.len() as u64;
+        match reads.missing_edge(head, &edges)? {
+            None => Ok(()),
+            Some((parent, child)) => {
+                let what = format!("the edge from entry {parent} to entry {child} is missing");
+                Err(Stop::Fault(Fault::changed(Some(child), what)))
+            }
+        }
+    }
+
+    /// Adds a hash to a level, and compares the tile that becomes whole by it.
+    fn hash(&mut self, reads: &mut dyn Reads, head: &Head, level: usize, hash: Sha256) -> Result<(), Stop> {
+        if self.open.len() <= level {
+            self.open.push(Vec::new());
+            self.tiles.push(0);
+        }
+        let (Some(open), Some(number)) = (self.open.get_mut(level), self.tiles.get_mut(level)) else {
+            return Ok(());
+        };
+        open.push(hash);
+        if (open.len() as u64) < TILE_WIDTH {
+            return Ok(());
+        }
+        let index = *number;
+        *number += 1;
+        let hashes = std::mem::take(open);
+        let root = subtree_root(&hashes);
+        match reads.tile(head, level as u8, index)? {
+            Some(tile) if tile.hashes == hashes && tile.root == root => {}
+            _ => {
+                let what = format!("tile {level}/{index} is not what its entries make");
+                return Err(Stop::Fault(Fault::changed(Some(self.last), what)));
+            }
+        }
+        self.hash(reads, head, level + 1, root)
+    }
+
+    /// What can be said only when all entries were read.
+    fn end(self, reads: &mut dyn Reads, head: &Head) -> Result<(), Stop> {
+        let about_all = |what: &str| Err(Stop::Fault(Fault::changed(None, what.to_owned())));
+        if self.frontier != head.frontier {
+            return about_all("the head of the log is not what its entries make");
+        }
+        if self.last_at != head.last_at {
+            return about_all("the column `last_at` of the log is not the time of its newest entry");
+        }
+        if reads.edge_count(head)? != self.edges {
+            return Err(stray(FaultKind::Extra, None, "there are edges that no entry has"));
+        }
+        if reads.tile_count(head)? != self.tiles.iter().sum::<u64>() {
+            return Err(stray(FaultKind::Extra, None, "there are tiles that the tree does not have"));
+        }
+        if self.is_older {
+            return Ok(());
+        }
+        match reads.schema_difference()? {
+            None => Ok(()),
+            Some(difference) => {
+                let what = format!(
+                    "{difference}; export the log, import it into a new ledger, and find out who changed the schema"
+                );
+                Err(Stop::Fault(Fault { kind: FaultKind::Schema, seq: None, what }))
+            }
+        }
+    }
+}
+
+/// The entries that an entry depends on.
+fn parents<'a>(row: &Row, steps: &HashMap<&str, &'a Step>) -> Result<Vec<&'a Step>, Stop> {
+    let seq = row.stored.seq;
+    let ids = &row.stored.content.depends_on;
+    let found: Vec<&Step> = ids.iter().filter_map(|id| steps.get(id.as_str()).copied()).collect();
+    if found.len() == ids.len() && found.iter().all(|parent| parent.seq < seq) {
+        return Ok(found);
+    }
+    let what = format!("entry {seq} depends on an entry that is not before it in the log; restore a backup");
+    Err(Stop::Fault(Fault { kind: FaultKind::Missing, seq: Some(seq), what }))
+}
