@@ -358,7 +358,7 @@ fn whatever_is_changed_behind_our_back_is_named() {
         ("removed", "DELETE FROM entries WHERE place & 0xffffffff = 99", "missing", 99),
         ("moved", "UPDATE entries SET place = place + 1000 WHERE place & 0xffffffff = 120", "missing", 120),
         ("edge", "DELETE FROM edges WHERE child & 0xffffffff = 5", "changed", 5),
-        ("head", "UPDATE logs SET size = 119, frontier = zeroblob(32 * 6)", "truncated", 120),
+        ("head", "UPDATE logs SET size = 119, peaks = zeroblob(32 * 6)", "truncated", 120),
         ("end", "DELETE FROM entries WHERE place & 0xffffffff = 120", "missing", 120),
     ];
     let pristine = Scratch::with_entries("tamper", 120);

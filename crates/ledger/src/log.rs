@@ -17,7 +17,7 @@ use crate::merkle::{
 use crate::plan::Prepared;
 use crate::position::{Millis, Seq};
 use crate::reach::{Effective, Reach, Used};
-use crate::read::StoredCheckpoint;
+use crate::read::{Index, StoredCheckpoint};
 use crate::store::{Class, Head, Reads, Row, Selection};
 
 /// Entries audited in one go.
@@ -228,7 +228,8 @@ fn audit(reads: &mut dyn Reads, head: &Head) -> Result<Option<Fault>, LedgerErro
     while low <= last {
         let high = last.min(Seq::new(low.get() + AUDIT_PAGE - 1).unwrap_or(last));
         let limit = AUDIT_PAGE as usize;
-        let selection = Selection { filter: &filter, low, high, newest_first: false, limit };
+        let selection =
+            Selection { filter: &filter, index: Index::None, low, high, newest_first: false, limit };
         let rows = reads.select(head, &selection)?;
         for (expected, row) in (low.get()..).zip(&rows) {
             if row.stored.seq.get() != expected {

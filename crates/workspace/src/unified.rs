@@ -63,7 +63,9 @@ impl Workspace {
         }
         let name = |side: &str, node: &Option<Node>| match node {
             // As git does it: a tab ends a name that has a space in it.
-            Some(_) if path.contains(' ') && quoted(side, path).starts_with(side) => format!("{side}/{path}\t"),
+            Some(_) if path.contains(' ') && quoted(side, path).starts_with(side) => {
+                format!("{side}/{path}\t")
+            }
             Some(_) => quoted(side, path),
             None => "/dev/null".to_owned(),
         };

@@ -99,9 +99,7 @@ impl Init {
             output.line(step)?;
         }
         note!("");
-        note!(
-            "Each `build` is a new execution; give the request an `executionId`, and it is done once."
-        );
+        note!("Each `build` is a new execution; give the request an `executionId`, and it is done once.");
         Ok(Verdict::Good)
     }
 }

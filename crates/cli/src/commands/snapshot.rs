@@ -220,11 +220,7 @@ fn told(snapshot: &Snapshot) -> Page {
     }
     let cut = if facts.is_lineage_cut { " (cut to the newest)" } else { "" };
     out.blank();
-    let _ = writeln!(
-        out,
-        "{} tasks, {} entries may be depended on{cut}",
-        facts.tasks.len(),
-        facts.lineage.len()
-    );
+    let _ =
+        writeln!(out, "{} tasks, {} entries may be depended on{cut}", facts.tasks.len(), facts.lineage.len());
     out
 }

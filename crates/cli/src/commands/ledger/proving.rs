@@ -40,7 +40,7 @@ impl Export {
                 let exported = ledger.export(&at.tenant, &mut lines)?;
                 lines.flush().map_err(Failure::Output)?;
                 exported
-            },
+            }
             Some(path) => {
                 let unwritable = |source: std::io::Error| match source.kind() {
                     std::io::ErrorKind::AlreadyExists => Failure::Taken(path.clone()),

@@ -134,7 +134,9 @@ impl State {
             let files = item.files.map(|files| format!("  {files} files")).unwrap_or_default();
             let tokens = item.tokens.map(|tokens| format!("  {tokens} tokens")).unwrap_or_default();
             let (doing, tool_ops) = (item.doing, item.tool_ops);
-            page.line(&format!("  {name:<32} {doing:<8} {seconds:>4} s  {tool_ops:>4} tool ops{files}{tokens}"));
+            page.line(&format!(
+                "  {name:<32} {doing:<8} {seconds:>4} s  {tool_ops:>4} tool ops{files}{tokens}"
+            ));
         }
         self.drawn = redraw(self.drawn, &page);
     }
