@@ -268,6 +268,7 @@ impl Failure {
             Failure::Work(error) => error.code(),
             Failure::Tasks(TasksError::Ledger(error)) => error.code(),
             Failure::Tasks(TasksError::None(_)) => "unknown_id",
+            Failure::Tasks(TasksError::TooMany(_)) => "too_large",
             Failure::Tasks(TasksError::Task(_)) => "invalid",
             Failure::VerifierKey(_) | Failure::Signer(_) | Failure::NoKey(_) => "bad_key",
             Failure::Replay(_) => "bad_run",

@@ -323,7 +323,7 @@ fn a_robots_status_says_what_would_help_in_which_order() {
     assert_eq!(partial["coherence"]["status"], "partial");
     assert_eq!(made(&partial), ["copy", "benchmark", "playbook"]);
     assert_eq!(partial["steps"][0]["byAnyOf"], serde_json::json!(["copywriter.run"]));
-    let modules = partial["modules"].as_array().unwrap();
+    let modules = partial["latest"].as_array().unwrap();
     let builder = modules.iter().find(|module| module["module"] == "agent-builder").unwrap();
     assert_eq!(
         (&builder["state"], &builder["why"]),

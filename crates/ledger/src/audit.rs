@@ -18,7 +18,7 @@ use crate::merkle::{Frontier, TILE_WIDTH, subtree_root};
 use crate::plan::recompute;
 use crate::position::{Millis, Seq};
 use crate::reach::Effective;
-use crate::read::{Filter, StoredCheckpoint};
+use crate::read::{Filter, Index, StoredCheckpoint};
 use crate::signed_head::SignedHead;
 use crate::store::{Class, Head, Reads, Row, Selection, Step, Stray};
 
@@ -132,7 +132,14 @@ fn audit(reads: &mut dyn Reads, head: &Head, signed: Option<SignedHead>) -> Resu
     let last = head.last_seq();
     while audit.last < last {
         let low = audit.last.next();
-        let selection = Selection { filter: &filter, low, high: last, newest_first: false, limit: PAGE };
+        let selection = Selection {
+            filter: &filter,
+            index: Index::None,
+            low,
+            high: last,
+            newest_first: false,
+            limit: PAGE,
+        };
         let rows = reads.select(head, &selection)?;
         if rows.is_empty() {
             return Err(missing(low));
@@ -186,11 +193,7 @@ struct Audit {
 }
 
 impl Audit {
-    fn new(
-        mut checkpoints: Vec<StoredCheckpoint>,
-        signed: Option<SignedHead>,
-        is_older: bool,
-    ) -> Audit {
+    fn new(mut checkpoints: Vec<StoredCheckpoint>, signed: Option<SignedHead>, is_older: bool) -> Audit {
         checkpoints.sort_by_key(|checkpoint| std::cmp::Reverse(checkpoint.size));
         Audit {
             last: Seq::ZERO,

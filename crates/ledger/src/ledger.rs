@@ -29,7 +29,7 @@ use crate::postgresql::Postgres;
 use crate::read::{self, Cursor, Direction, Filter, Lineage, Order, Page};
 use crate::reserved::reserved_in;
 use crate::sqlite::Sqlite;
-use crate::store::{Backend, Head, Reads, Unwritten, Work, Writer};
+use crate::store::{Backend, Head, Reads, TenantLog, Unwritten, Work, Writer};
 use crate::writer::{self, Batch, Job};
 
 /// Where a ledger lives.
@@ -366,14 +366,50 @@ impl Ledger {
         Ok(self.ask(tenant, |_, head| Ok(head.last_seq()))?.unwrap_or(Seq::ZERO))
     }
 
-    /// Every tenant that has a log. PostgreSQL shows the program none but the one it asks for.
-    pub fn tenants(&self) -> Result<Vec<TenantId>, LedgerError> {
-        let mut tenants = Vec::new();
-        self.0.backend.read(None, &mut |reads| {
-            tenants = reads.tenants()?;
-            Ok(())
+    /// Every tenant that has a log, by name, for who may see them all: who may read the file, or the database's owner.
+    pub fn tenants(&self) -> Result<Vec<TenantLog>, LedgerError> {
+        self.0.backend.tenants()
+    }
+
+    /// How many entries there are of a filter: of a robot, a type and a state, of an execution, or drafts.
+    pub fn count(&self, tenant: &TenantId, filter: &Filter) -> Result<u64, LedgerError> {
+        Ok(self.ask(tenant, |reads, head| read::count(reads, head, filter))?.unwrap_or(0))
+    }
+
+    /// The robots that have entries, by name, after one.
+    pub fn robots(
+        &self,
+        tenant: &TenantId,
+        after: Option<&RobotId>,
+        limit: usize,
+    ) -> Result<Vec<RobotId>, LedgerError> {
+        let robots = self.ask(tenant, |reads, head| {
+            let mut robots: Vec<RobotId> = Vec::new();
+            let mut last = after.map_or(String::new(), |robot| robot.as_str().to_owned());
+            while robots.len() < limit
+                && let Some(next) = reads.robot_after(head, &last)?
+            {
+                robots.push(RobotId::parse(&next).map_err(|_| LedgerError::Damaged {
+                    place: self.place().to_owned(),
+                    seq: None,
+                    what: "a robot's name cannot be read back".to_owned(),
+                })?);
+                last = next;
+            }
+            Ok(robots)
         })?;
-        Ok(tenants)
+        Ok(robots.unwrap_or_default())
+    }
+
+    /// The entry that came last of each type of a robot, by type, and whether there are more types than the limit.
+    pub fn last_of_types(
+        &self,
+        tenant: &TenantId,
+        robot: &RobotId,
+        limit: usize,
+    ) -> Result<(Vec<Stored>, bool), LedgerError> {
+        let found = self.ask(tenant, |reads, head| read::last_of_types(reads, head, robot, limit))?;
+        Ok(found.unwrap_or((Vec::new(), false)))
     }
 
     /// Learns when a tenant's log may have grown, by this process or another; read on from the last place seen.

@@ -60,5 +60,6 @@ pub use proposed::{NewId, Position};
 pub use reach::Reach;
 pub use read::{Cursor, Direction, Filter, Lineage, Order, Page, Relative, StoredCheckpoint};
 pub use reserved::{RESERVED_KEYS, RESERVED_TYPES};
+pub use store::TenantLog;
 pub use transfer::{Exported, Imported};
 pub use view::View;

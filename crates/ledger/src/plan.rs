@@ -537,8 +537,7 @@ pub(crate) fn recompute(
         None => (content.execution_id.as_ref().map(|id| id.as_str().to_owned()), None),
     };
     let parents: Vec<Parent<'_>> = parents.iter().map(|step| Parent::from(*step)).collect();
-    let New { content, execution, attempt, reach, used, .. } =
-        New::of(content, execution, attempt, &parents);
+    let New { content, execution, attempt, reach, used, .. } = New::of(content, execution, attempt, &parents);
     let Stored { id, seq, tenant_id, created_at, .. } = stored;
     let (id, tenant_id) = (id.clone(), tenant_id.clone());
     let stored = Stored { id, seq: *seq, tenant_id, created_at: *created_at, content };

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crealeph_contracts::digest::Sha256;
+use crealeph_contracts::execution_event::ExecutionState;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId};
 use crealeph_decision::coherence::CoherenceRules;
@@ -11,12 +12,12 @@ use crealeph_decision::snapshot::{
     self, Derivation, Facts, MAX_LINEAGE, MAX_LISTED, Newest, PerType, Place, SnapshotType,
 };
 
-use crate::entry::Stored;
+use crate::entry::{EXECUTION_EVENT, Stored};
 use crate::error::LedgerError;
 use crate::limits::Limits;
 use crate::position::{Millis, Seq};
 use crate::reach::Effective;
-use crate::store::{Head, Reads, Row, Selection, Step};
+use crate::store::{Head, Of, Reads, Row, Selection, Step};
 
 /// Which entries are wanted; what is absent is not asked about.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,13 +36,62 @@ pub struct Filter {
     pub from: Option<Instant>,
     /// Taken at or before this.
     pub to: Option<Instant>,
+    /// On which no entry of this type rests.
+    pub without_child: Option<Name>,
 }
 
+/// The index that finds the entries of a filter without looking at others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Index {
+    /// There is none: a range of places is looked through.
+    None,
+    /// Of an execution.
+    Execution,
+    /// Of a robot, a type and a state.
+    Class,
+    /// Events of a state.
+    Events,
+    /// Drafts, of a robot or of all.
+    Drafts,
+}
+
+/// The state in which an entry waits for a person.
+pub(crate) const DRAFT: &str = "draft";
+
 impl Filter {
-    /// Whether an index finds the entries without looking at others.
-    pub(crate) fn is_indexed(&self) -> bool {
-        self.execution_id.is_some()
-            || (self.robot_id.is_some() && self.kind.is_some() && self.state.is_some())
+    pub(crate) fn index(&self) -> Index {
+        let is = |name: &Option<Name>, text| name.as_ref().is_some_and(|name| name.as_str() == text);
+        match () {
+            () if self.execution_id.is_some() => Index::Execution,
+            () if self.robot_id.is_some() && self.kind.is_some() && self.state.is_some() => Index::Class,
+            () if is(&self.kind, EXECUTION_EVENT) && self.state.is_some() => Index::Events,
+            () if is(&self.state, DRAFT) => Index::Drafts,
+            () => Index::None,
+        }
+    }
+
+    /// The states that the filter is asked for one by one, because each of them has an index and all together have none.
+    fn states(&self, reads: &mut dyn Reads, head: &Head) -> Result<Option<Vec<Name>>, LedgerError> {
+        let (None, None, Some(kind)) = (&self.state, &self.execution_id, &self.kind) else { return Ok(None) };
+        let named = |state: &str| {
+            Name::parse(state).map_err(|_| LedgerError::Damaged {
+                place: head.tenant_id.to_string(),
+                seq: None,
+                what: "a state cannot be read back".to_owned(),
+            })
+        };
+        if let Some(robot) = &self.robot_id {
+            let (of, mut states, mut state) = (Of { robot, kind: kind.as_str() }, Vec::new(), String::new());
+            while let Some(next) = reads.state_after(head, &of, &state)? {
+                states.push(named(&next)?);
+                state = next;
+            }
+            return Ok(Some(states));
+        }
+        if kind.as_str() != EXECUTION_EVENT || reads.check_schema().is_err() {
+            return Ok(None);
+        }
+        ExecutionState::ALL.iter().map(|state| named(state.as_str())).collect::<Result<_, _>>().map(Some)
     }
 }
 
@@ -159,18 +209,43 @@ pub(crate) fn list(
         Some(Cursor(seq)) => low = low.max(seq.next()),
         None => {}
     }
+    if low > high {
+        return Ok(Page { entries: Vec::new(), next: None });
+    }
+    let states = filter.states(reads, head)?;
     let is_plain = *filter == Filter { from: filter.from, to: filter.to, ..Filter::default() };
-    let scan = if filter.is_indexed() || is_plain { u64::MAX } else { limits.page_scan as u64 };
+    // An older schema has not all of the indexes.
+    let index = match filter.index() {
+        Index::Events | Index::Drafts if reads.check_schema().is_err() => Index::None,
+        index => index,
+    };
+    let is_found = index != Index::None || is_plain || states.is_some();
+    let scan = if is_found { u64::MAX } else { limits.page_scan as u64 };
     let end = if newest_first {
         low.max(Seq::new(high.get().saturating_sub(scan - 1)).unwrap_or(low))
     } else {
         high.min(Seq::new(low.get().saturating_add(scan - 1).min(Seq::MAX.get())).unwrap_or(high))
     };
-    if low > high {
-        return Ok(Page { entries: Vec::new(), next: None });
-    }
     let (from, to) = if newest_first { (end, high) } else { (low, end) };
-    let rows = reads.select(head, &Selection { filter, low: from, high: to, newest_first, limit })?;
+    let select = |reads: &mut dyn Reads, filter: &Filter, index| {
+        reads.select(head, &Selection { filter, index, low: from, high: to, newest_first, limit })
+    };
+    let rows = match states {
+        None => select(reads, filter, index)?,
+        Some(states) => {
+            let mut rows = Vec::new();
+            for state in states {
+                let filter = Filter { state: Some(state), ..filter.clone() };
+                rows.extend(select(reads, &filter, filter.index())?);
+                rows.sort_unstable_by_key(|row| row.stored.seq);
+                if newest_first {
+                    rows.reverse();
+                }
+                rows.truncate(limit);
+            }
+            rows
+        }
+    };
     let reached = match rows.last() {
         Some(last) if rows.len() == limit => last.stored.seq,
         _ => end,
@@ -178,6 +253,40 @@ pub(crate) fn list(
     let is_over = if newest_first { reached <= low } else { reached >= high };
     let next = (!is_over).then_some(Cursor(reached));
     Ok(Page { entries: rows.into_iter().map(|row| row.stored).collect(), next })
+}
+
+/// How many entries there are of a filter that an index serves.
+pub(crate) fn count(reads: &mut dyn Reads, head: &Head, filter: &Filter) -> Result<u64, LedgerError> {
+    reads.check_schema()?;
+    let (low, high) = (Seq::ZERO.next(), head.last_seq());
+    let index = filter.index();
+    reads.count(head, &Selection { filter, index, low, high, newest_first: false, limit: 0 })
+}
+
+/// The entry that came last of each type of a robot, by type, and whether there are more types than were looked at.
+pub(crate) fn last_of_types(
+    reads: &mut dyn Reads,
+    head: &Head,
+    robot: &RobotId,
+    limit: usize,
+) -> Result<(Vec<Stored>, bool), LedgerError> {
+    let (mut found, mut kind) = (Vec::new(), String::new());
+    while let Some(next) = reads.kind_after(head, robot, &kind)? {
+        if found.len() >= limit {
+            return Ok((found, true));
+        }
+        let of = Of { robot, kind: &next };
+        let (mut last, mut state) = (None, String::new());
+        while let Some(next) = reads.state_after(head, &of, &state)? {
+            last = last.max(reads.places(head, &of, &next, head.last_seq(), 1)?.first().copied());
+            state = next;
+        }
+        found.extend(
+            last.map_or(Ok(Vec::new()), |seq| reads.by_seqs(head, &[seq]))?.into_iter().map(|row| row.stored),
+        );
+        kind = next;
+    }
+    Ok((found, false))
 }
 
 pub(crate) fn lineage(

@@ -17,7 +17,7 @@ use crate::lease::{Holder, Token};
 use crate::merkle::{Frontier, Tile};
 use crate::position::{Millis, Seq};
 use crate::reach::{Effective, Reach, Used};
-use crate::read::{Filter, StoredCheckpoint};
+use crate::read::{Filter, Index, StoredCheckpoint};
 
 /// What is wrong with an entry of a snapshot type that does not know the newest of its class.
 pub(crate) const NO_NEWEST: &str = "an entry is stored without the newest of its type";
@@ -257,6 +257,7 @@ pub(crate) trait Writer: Send {
 #[derive(Clone, Debug)]
 pub(crate) struct Selection<'a> {
     pub filter: &'a Filter,
+    pub index: Index,
     /// The lowest and highest place that may be returned.
     pub low: Seq,
     pub high: Seq,
@@ -276,6 +277,13 @@ pub(crate) trait Reads {
     fn by_key(&mut self, head: &Head, key: &str) -> Result<Option<Row>, LedgerError>;
     /// Entries by filter and range.
     fn select(&mut self, head: &Head, selection: &Selection<'_>) -> Result<Vec<Row>, LedgerError>;
+    /// How many entries there are by filter and range.
+    fn count(&mut self, head: &Head, selection: &Selection<'_>) -> Result<u64, LedgerError>;
+    /// The first robot after one, of those that have entries: a jump in the index.
+    fn robot_after(&mut self, head: &Head, robot: &str) -> Result<Option<String>, LedgerError>;
+    /// The first type after one, of those that a robot's entries have.
+    fn kind_after(&mut self, head: &Head, robot: &RobotId, kind: &str)
+    -> Result<Option<String>, LedgerError>;
     /// The first state after one, of those that a robot's entries of a type have been in: a jump in the index.
     fn state_after(&mut self, head: &Head, of: &Of<'_>, state: &str) -> Result<Option<String>, LedgerError>;
     /// The last places, at or before one, of a robot's entries of a type in a state.
@@ -357,8 +365,6 @@ pub(crate) trait Reads {
     fn lease(&mut self, tenant: &TenantId, name: &Name) -> Result<Option<LeaseRow>, LedgerError>;
     /// The time that leases go by.
     fn time(&mut self, clock: &Clock) -> Result<Millis, LedgerError>;
-    /// Every tenant; only for whoever owns the database.
-    fn tenants(&mut self) -> Result<Vec<TenantId>, LedgerError>;
 }
 
 /// What a snapshot looks at of one type.
@@ -378,6 +384,17 @@ pub(crate) struct Stray {
     pub seq: Option<Seq>,
     /// Which row of which table, and what is wrong with it.
     pub what: String,
+}
+
+/// A tenant that has a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantLog {
+    /// The tenant.
+    pub tenant_id: TenantId,
+    /// How many entries it has.
+    pub entries: u64,
+    /// When the newest was taken.
+    pub last_at: Option<Millis>,
 }
 
 /// A robot's entries of a type.
@@ -402,6 +419,8 @@ pub(crate) trait Backend: Send + Sync {
     fn read(&self, tenant: Option<&TenantId>, question: Question<'_>) -> Result<(), LedgerError>;
     /// Waits, up to a bound, until another process may have written; used by one thread while someone follows.
     fn wait_for_others(&self, wait_ms: u64) -> Result<bool, LedgerError>;
+    /// Every log; only for who may see them all.
+    fn tenants(&self) -> Result<Vec<TenantLog>, LedgerError>;
     /// Copies the whole ledger to a new file while it is in use.
     fn backup(&self, to: &std::path::Path) -> Result<(), LedgerError>;
     /// Checks the storage itself.

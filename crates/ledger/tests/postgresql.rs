@@ -33,7 +33,7 @@ impl Fixture for Server {
     }
 
     fn older(&self) -> &'static str {
-        "DROP INDEX events_by_state; DROP INDEX drafts; DROP POLICY owner_lists ON logs;
+        "DROP INDEX events_by_state; DROP INDEX drafts; DROP INDEX drafts_of_robot; DROP POLICY owner_lists ON logs;
          ALTER TABLE entries DROP COLUMN newest, DROP COLUMN used;
          ALTER TABLE logs RENAME COLUMN peaks TO frontier; UPDATE version SET version = 2"
     }

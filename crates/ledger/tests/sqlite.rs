@@ -24,7 +24,7 @@ impl Fixture for SqliteFixture {
     }
 
     fn older(&self) -> &'static str {
-        "BEGIN IMMEDIATE; DROP INDEX events_by_state; DROP INDEX drafts;
+        "BEGIN IMMEDIATE; DROP INDEX events_by_state; DROP INDEX drafts; DROP INDEX drafts_of_robot;
          ALTER TABLE entries DROP COLUMN newest; ALTER TABLE entries DROP COLUMN used;
          ALTER TABLE logs RENAME COLUMN peaks TO frontier; PRAGMA user_version = 3; COMMIT"
     }

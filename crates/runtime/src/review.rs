@@ -3,7 +3,7 @@
 
 use crealeph_contracts::scalar::{IdentifierError, LedgerId, Name, RobotId, TenantId, Text};
 use crealeph_decision::builder::conclude::BUILDER;
-use crealeph_decision::builder::review::{Opinion, ReviewError, review, review_key};
+use crealeph_decision::builder::review::{Opinion, REVIEW, ReviewError, review};
 use crealeph_ledger::{AppendError, Appended, Cursor, Filter, Ledger, LedgerError, Order, Refusal, Stored};
 
 /// Why a verdict was not written.
@@ -48,6 +48,26 @@ impl VerdictError {
     }
 }
 
+/// The drafts that wait for a verdict: no review rests on them.
+fn waiting_filter(robot: Option<&RobotId>) -> Result<Filter, VerdictError> {
+    Ok(Filter {
+        robot_id: robot.cloned(),
+        module: Some(Name::from(BUILDER)),
+        state: Some(Name::parse("draft")?),
+        without_child: Some(Name::from(REVIEW)),
+        ..Filter::default()
+    })
+}
+
+/// How many drafts wait for a verdict.
+pub fn count_waiting(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    robot: Option<&RobotId>,
+) -> Result<u64, VerdictError> {
+    Ok(ledger.count(tenant, &waiting_filter(robot)?)?)
+}
+
 /// A page of drafts that wait for a verdict, newest first, and where it goes on.
 pub fn waiting(
     ledger: &Ledger,
@@ -56,20 +76,8 @@ pub fn waiting(
     cursor: Option<Cursor>,
     limit: usize,
 ) -> Result<(Vec<Stored>, Option<Cursor>), VerdictError> {
-    let filter = Filter {
-        robot_id: robot.cloned(),
-        module: Some(Name::from(BUILDER)),
-        state: Some(Name::parse("draft")?),
-        ..Filter::default()
-    };
-    let page = ledger.list(tenant, &filter, Order::NewestFirst, cursor, limit)?;
-    let mut drafts = Vec::new();
-    for draft in page.entries {
-        if ledger.get_by_key(tenant, &review_key(&draft.id)?)?.is_none() {
-            drafts.push(draft);
-        }
-    }
-    Ok((drafts, page.next))
+    let page = ledger.list(tenant, &waiting_filter(robot)?, Order::NewestFirst, cursor, limit)?;
+    Ok((page.entries, page.next))
 }
 
 /// Writes a verdict on a draft; on approval the planned artifact follows the review in what is returned.

@@ -1,8 +1,7 @@
-//! How a robot stands: what is known and how old, what each module did last, what may run and what would help.
-
-use std::collections::BTreeMap;
+//! How robots stand: what is known and how old, what came last, what waits, what may run and what would help.
 
 use crealeph_contracts::PolicyOutput;
+use crealeph_contracts::agent_input::Coherence;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::scalar::{ActionName, IdentifierError, Name, RobotId, TenantId};
@@ -11,13 +10,11 @@ use crealeph_decision::policy::{Step, evaluate, way_to_run};
 use crealeph_decision::snapshot::{Derivation, Snapshot, SnapshotType};
 use crealeph_ledger::{EXECUTION_EVENT, Filter, Ledger, LedgerError, Order, Stored};
 
-use crate::builder::Settings;
-use crate::review::{VerdictError, waiting};
+use crate::builder::{Scopes, Settings};
+use crate::review::{VerdictError, count_waiting};
 
-/// How many of a robot's newest entries are looked at for what its modules did last.
-const LOOKED_AT: usize = 1_000;
-/// How many drafts are looked at for those that wait.
-const MAX_DRAFTS: usize = 1_000;
+/// Of how many types the last entry is shown.
+const MAX_TYPES: usize = 200;
 
 /// How a robot stands.
 #[derive(Clone, Debug)]
@@ -30,10 +27,12 @@ pub struct Status {
     pub at: Instant,
     /// What is known; `None` where nothing counts.
     pub snapshot: Option<Snapshot>,
-    /// The newest entry of each module, sorted by module.
-    pub modules: Vec<Stored>,
-    /// How many drafts wait for a person, as far as was looked.
-    pub drafts: usize,
+    /// The entry that came last of each type, sorted by type.
+    pub latest: Vec<Stored>,
+    /// There are more types than those.
+    pub has_more_types: bool,
+    /// How many drafts wait for a person.
+    pub drafts: u64,
     /// What the policy says of each action there is; none where nothing is known.
     pub actions: Vec<(ActionName, PolicyOutput)>,
     /// What must be made before the Builder may run, in order.
@@ -95,39 +94,63 @@ pub fn status(
         }
     }
     let steps = way_to_run(snapshot.as_ref(), rules, coherence, at);
-    let (drafts, _) =
-        waiting(ledger, tenant, Some(robot), None, MAX_DRAFTS.min(ledger.limits().page_entries))?;
-    let modules = modules(ledger, tenant, robot, snapshot.as_ref())?;
+    let drafts = count_waiting(ledger, tenant, Some(robot))?;
+    let (latest, has_more_types) = ledger.last_of_types(tenant, robot, MAX_TYPES)?;
     let (tenant_id, robot_id) = (tenant.clone(), robot.clone());
-    Ok(Status { tenant_id, robot_id, at, modules, drafts: drafts.len(), snapshot, actions, steps })
+    Ok(Status { tenant_id, robot_id, at, latest, has_more_types, drafts, snapshot, actions, steps })
 }
 
-/// The newest entry of each module: among the robot's newest, the newest events, and what the snapshot holds, so that
-/// what counts is found however much came after it.
-fn modules(
+/// A robot in a list of all.
+#[derive(Clone, Debug)]
+pub struct RobotSummary {
+    /// The robot.
+    pub robot_id: RobotId,
+    /// Whether what is known is coherent; `None` where nothing counts.
+    pub coherence: Option<Coherence>,
+    /// Of the newest entries of the snapshot types, the one that was true longest ago, and when that was.
+    pub oldest_evidence: Option<(SnapshotType, Instant)>,
+    /// The event that came last.
+    pub last_event: Option<Stored>,
+    /// How many drafts wait for a person.
+    pub drafts: u64,
+}
+
+/// A page of a tenant's robots, by name, each at the same cost however long the log is; and whether there are more.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn robots(
     ledger: &Ledger,
     tenant: &TenantId,
-    robot: &RobotId,
-    snapshot: Option<&Snapshot>,
-) -> Result<Vec<Stored>, StatusError> {
-    let mut newest: BTreeMap<Name, Stored> = BTreeMap::new();
-    let mut keep = |entry: Stored| {
-        let known = newest.entry(entry.content.module.clone()).or_insert_with(|| entry.clone());
-        if known.seq < entry.seq {
-            *known = entry;
-        }
-    };
-    let of_robot = Filter { robot_id: Some(robot.clone()), ..Filter::default() };
-    let events = Filter { kind: Some(Name::parse(EXECUTION_EVENT)?), ..of_robot.clone() };
-    for (filter, count) in [(of_robot, LOOKED_AT), (events, 1)] {
-        let limit = count.min(ledger.limits().page_entries);
-        let page = ledger.list(tenant, &filter, Order::NewestFirst, None, limit)?;
-        page.entries.into_iter().for_each(&mut keep);
-    }
-    for kind in SnapshotType::ALL {
-        if let Some(known) = snapshot.and_then(|snapshot| snapshot.facts.newest.get(kind).as_ref()) {
-            ledger.get(tenant, &known.entry.id)?.into_iter().for_each(&mut keep);
-        }
-    }
-    Ok(newest.into_values().collect())
+    scopes: &Scopes,
+    after: Option<&RobotId>,
+    limit: usize,
+) -> Result<(Vec<RobotSummary>, bool), StatusError> {
+    let mut names = ledger.robots(tenant, after, limit.saturating_add(1))?;
+    let has_more = names.len() > limit;
+    names.truncate(limit);
+    let summaries = names.into_iter().map(|robot_id| {
+        let rules = &scopes.of(tenant, &robot_id).coherence;
+        let facts = ledger.facts(tenant, &robot_id, None, rules)?;
+        let snapshot = facts.and_then(|facts| Snapshot::derive(facts, rules));
+        let evidence = snapshot.iter().flat_map(|snapshot| {
+            SnapshotType::ALL.into_iter().filter_map(|kind| {
+                let newest = snapshot.facts.newest.get(kind).as_ref()?;
+                Some((kind, newest.entry.true_at().instant()))
+            })
+        });
+        let events = Filter {
+            robot_id: Some(robot_id.clone()),
+            kind: Some(Name::parse(EXECUTION_EVENT)?),
+            ..Filter::default()
+        };
+        Ok(RobotSummary {
+            oldest_evidence: evidence.min_by_key(|(_, at)| *at),
+            coherence: snapshot.as_ref().map(|snapshot| snapshot.coherence.status),
+            last_event: ledger.list(tenant, &events, Order::NewestFirst, None, 1)?.entries.pop(),
+            drafts: count_waiting(ledger, tenant, Some(&robot_id))?,
+            robot_id,
+        })
+    });
+    Ok((summaries.collect::<Result<_, StatusError>>()?, has_more))
 }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use crealeph_contracts::execution_event::ExecutionState;
 use crealeph_contracts::policy_output::PolicyReason;
-use crealeph_contracts::scalar::{ExecutionId, Name, RobotId};
+use crealeph_contracts::scalar::{ExecutionId, Name, RobotId, TenantId};
 use crealeph_decision::builder::Record;
 use crealeph_decision::builder::replay::Check;
-use crealeph_ledger::{Cursor, EXECUTION_EVENT, Filter, Order, Stored};
+use crealeph_ledger::{Cursor, EXECUTION_EVENT, Filter, Ledger, Order, Stored};
 use crealeph_runtime::builder::{self, Execution as Found};
 use serde_json::json;
 
@@ -120,9 +120,28 @@ impl Named {
 fn newest(opened: &Opened, robot_id: Option<RobotId>) -> Result<(String, Option<RobotId>), Failure> {
     let filter =
         Filter { robot_id, kind: Some(named("type", EXECUTION_EVENT, Name::parse)?), ..Filter::default() };
-    let page = opened.ledger.list(&opened.tenant, &filter, Order::NewestFirst, None, 1)?;
-    let event = page.entries.first().ok_or(Failure::NoExecutions)?;
+    let (events, _) = page_of(&opened.ledger, &opened.tenant, &filter, None, 1)?;
+    let event = events.first().ok_or(Failure::NoExecutions)?;
     Ok((payload_text(event, "executionId"), Some(event.content.robot_id.clone())))
+}
+
+/// A whole page, newest first, and where it goes on. A ledger of an older schema has no index for it and gives it in parts.
+fn page_of(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    filter: &Filter,
+    mut cursor: Option<Cursor>,
+    limit: usize,
+) -> Result<(Vec<Stored>, Option<Cursor>), Failure> {
+    let mut entries = Vec::new();
+    loop {
+        let page = ledger.list(tenant, filter, Order::NewestFirst, cursor, limit - entries.len())?;
+        entries.extend(page.entries);
+        cursor = page.next;
+        if cursor.is_none() || entries.len() >= limit {
+            return Ok((entries, cursor));
+        }
+    }
 }
 
 fn state(word: &str) -> Result<ExecutionState, String> {
@@ -147,20 +166,20 @@ fn list(
         ..Filter::default()
     };
     let cursor = cursor.map(|text| Cursor::parse(&text)).transpose()?;
-    let page = at.open()?.list(&at.tenant, &filter, Order::NewestFirst, cursor, limit)?;
+    let (events, next) = page_of(&at.open()?, &at.tenant, &filter, cursor, limit)?;
     let is_json = at.is_json(output);
-    for event in &page.entries {
+    for event in &events {
         match is_json {
             true => output.json_line(&event.canonical())?,
             false => output.line(&event_line(event))?,
         }
     }
-    if page.entries.is_empty() && page.next.is_none() && !is_json {
+    if events.is_empty() && next.is_none() && !is_json {
         output.line(none)?;
     }
     output.flush()?;
-    if let Some(next) = page.next {
-        note!("there may be more: --cursor {next}");
+    if let Some(next) = next {
+        note!("there may be more: add --cursor {next}");
     }
     Ok(Verdict::Good)
 }
@@ -214,7 +233,8 @@ fn show(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Fai
         output.line(&format!("  {:<12} {:<9} {}", entry.content.kind, entry.content.state, entry.id))?;
     }
     if found.is_cut {
-        output.line("  and more than is shown")?;
+        let id = named.execution.as_deref().unwrap_or("ID");
+        output.line(&format!("  and more than is shown: crealeph ledger list --execution {id}"))?;
     }
     Ok(Verdict::Good)
 }

@@ -33,7 +33,7 @@ pub(super) enum ReviewTask {
         /// Of this robot alone
         #[arg(long)]
         robot: Option<String>,
-        /// How many drafts to look at
+        /// How many
         #[arg(long, default_value_t = 100)]
         limit: usize,
         /// Where the last list ended
@@ -110,7 +110,7 @@ fn list(
     }
     output.flush()?;
     if let Some(next) = next {
-        note!("there may be more: --cursor {next}");
+        note!("there may be more: add --cursor {next}");
     }
     Ok(())
 }

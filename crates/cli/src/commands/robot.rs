@@ -10,19 +10,20 @@ use crealeph_contracts::scalar::{ActionName, RobotId};
 use crealeph_decision::snapshot::SnapshotType;
 use crealeph_ledger::Stored;
 use crealeph_runtime::builder::Scopes;
-use crealeph_runtime::robot::{Status, status};
+use crealeph_runtime::robot::{Status, robots, status};
 use serde_json::{Value, json};
 
 use super::Verdict;
 use super::ledger::{Settled, named};
 use super::on_ledger::Task;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, note};
 use crate::page::Page;
 use crate::render::counted;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
+  crealeph robot list
   crealeph robot status robot-7
   crealeph robot status robot-7 --json | jq '.steps'
 
@@ -32,6 +33,15 @@ Exit codes: 0 told, whatever the status, 2 cannot be done.";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum RobotTask {
+    /// List every robot with its coherence, oldest evidence, last execution and what waits for a person
+    List {
+        /// How many
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+        /// Those after this one by name, where the last list ended
+        #[arg(long, value_name = "ROBOT")]
+        after: Option<String>,
+    },
     /// Tell its coherence, what exists and how old it is, what ran last, what is blocked and what would help
     Status {
         /// The robot
@@ -41,7 +51,10 @@ pub(super) enum RobotTask {
 
 impl Task for RobotTask {
     fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
-        let RobotTask::Status { robot } = self;
+        let robot = match self {
+            RobotTask::List { limit, after } => return list(at, limit, after.as_deref(), output),
+            RobotTask::Status { robot } => robot,
+        };
         let robot = named("robot", &robot, RobotId::parse)?;
         let scopes = Scopes::load(&at.configuration, None)?;
         let status = status(&at.open()?, &at.tenant, &robot, scopes.of(&at.tenant, &robot))?;
@@ -51,6 +64,62 @@ impl Task for RobotTask {
         }
         Ok(Verdict::Good)
     }
+}
+
+fn list(at: &Settled, limit: usize, after: Option<&str>, output: &mut Output) -> Result<Verdict, Failure> {
+    let after = after.map(|name| named("robot", name, RobotId::parse)).transpose()?;
+    let scopes = Scopes::load(&at.configuration, None)?;
+    let ledger = at.open()?;
+    let (robots, has_more) = robots(&ledger, &at.tenant, &scopes, after.as_ref(), limit)?;
+    let now = ledger.now().instant();
+    let is_json = at.is_json(output);
+    for robot in &robots {
+        let coherence = robot.coherence.map(|coherence| coherence.as_str());
+        let event = robot.last_event.as_ref();
+        let execution = event.and_then(execution_of);
+        if is_json {
+            let evidence = robot
+                .oldest_evidence
+                .map(|(kind, at)| json!({ "type": kind.as_str(), "at": at.to_string() }));
+            let last = event.map(|event| {
+                let (state, at) = (event.content.state.as_str(), event.created_at.to_string());
+                json!({ "executionId": execution, "state": state, "at": at })
+            });
+            let answer = json!({
+                "robotId": robot.robot_id.as_str(), "coherence": coherence, "oldestEvidence": evidence,
+                "lastExecution": last, "draftsWaiting": robot.drafts,
+            });
+            output.json_line(&answer.to_string())?;
+            continue;
+        }
+        let evidence = robot.oldest_evidence.map_or("no evidence".to_owned(), |(kind, at)| {
+            format!("oldest evidence {}, {}", kind.as_str(), age(age_minutes(now, at)))
+        });
+        let last = event.map_or("no execution".to_owned(), |event| {
+            let since = age(age_minutes(now, event.created_at.instant()));
+            format!("last execution {} ({since})", event.content.state)
+        });
+        let drafts = match robot.drafts {
+            0 => String::new(),
+            drafts => format!("; {drafts} waiting for review"),
+        };
+        let coherence = coherence.unwrap_or("unknown");
+        output.line(&format!("{:<24} {coherence:<9} {evidence}; {last}{drafts}", robot.robot_id))?;
+    }
+    if robots.is_empty() && !is_json {
+        output.line("no robot has an entry yet")?;
+    }
+    output.flush()?;
+    if let (true, Some(last)) = (has_more, robots.last()) {
+        note!("there are more robots: add --after {}", last.robot_id);
+    }
+    Ok(Verdict::Good)
+}
+
+/// The execution that an event is of.
+fn execution_of(event: &Stored) -> Option<String> {
+    let payload = event.to_entry().payload?;
+    payload.with(|payload| Some(Node::string(payload.member("executionId")?)?.into_owned()))
 }
 
 fn age_minutes(now: Instant, at: Instant) -> f64 {
@@ -78,8 +147,8 @@ fn as_json(status: &Status) -> Value {
             "reason": verdict.reason,
         })
     });
-    let modules: Vec<Value> = status
-        .modules
+    let latest: Vec<Value> = status
+        .latest
         .iter()
         .map(|entry| {
             let content = &entry.content;
@@ -111,7 +180,7 @@ fn as_json(status: &Status) -> Value {
         })
         .collect();
     json!({
-        "tenantId": status.tenant_id.as_str(), "robotId": status.robot_id.as_str(), "at": status.at.to_string(), "coherence": coherence, "known": known, "modules": modules,
+        "tenantId": status.tenant_id.as_str(), "robotId": status.robot_id.as_str(), "at": status.at.to_string(), "coherence": coherence, "known": known, "latest": latest, "hasMoreTypes": status.has_more_types,
         "draftsWaiting": status.drafts, "actions": actions, "steps": steps,
     })
 }
@@ -152,28 +221,31 @@ fn told(status: &Status) -> Page {
             }
         }
     }
-    if !status.modules.is_empty() {
+    if !status.latest.is_empty() {
         out.blank();
-        out.line("Last outcome of each module:");
+        out.line("Last of each type:");
     }
-    for entry in &status.modules {
+    for entry in &status.latest {
         let content = &entry.content;
         let why = why(entry).map(|why| format!(", {why}")).unwrap_or_default();
         let since = age(age_minutes(status.at, entry.created_at.instant()));
         let _ = writeln!(
             out,
-            "  {:<16} {} {}{why} ({since})",
-            content.module.as_str(),
-            content.kind,
-            content.state
+            "  {:<16} {} by {}{why} ({since})",
+            content.kind.as_str(),
+            content.state,
+            content.module
         );
+    }
+    if status.has_more_types {
+        let _ = writeln!(out, "  and more types: crealeph ledger list --robot {robot}");
     }
     if status.drafts > 0 {
         out.blank();
         let _ = writeln!(
             out,
             "{} waiting: crealeph review list --robot {robot}",
-            counted(status.drafts, "draft")
+            counted(usize::try_from(status.drafts).unwrap_or(usize::MAX), "draft")
         );
     }
     told_actions(status, &mut out);

@@ -22,7 +22,8 @@ use postgres::Client;
 
 use crate::error::LedgerError;
 use crate::pool::Pool;
-use crate::store::{Backend, Question, Writer};
+use crate::position::Millis;
+use crate::store::{Backend, Question, TenantLog, Writer};
 use session::{Server, Session};
 
 /// Each step brings a database from its index to the next version; they need nothing but the statements.
@@ -176,6 +177,37 @@ impl Backend for Postgres {
         let heard = session.wait_for_news(Duration::from_millis(wait_ms))?;
         *listener = Some(session);
         Ok(heard)
+    }
+
+    /// Asked as whoever the URL names, who must be the owner: the role that the program works as sees one tenant at a time.
+    fn tenants(&self) -> Result<Vec<TenantLog>, LedgerError> {
+        if self.version < VERSION {
+            return Err(self.server.outdated(self.version));
+        }
+        let failed = |error| self.server.failure(&error);
+        let mut client = self.server.connect_as_owner()?;
+        let sql = "SELECT r.rolsuper OR r.rolbypassrls OR pg_has_role(c.relowner, 'USAGE') FROM pg_roles r, pg_class c \
+                   WHERE r.rolname = current_user AND c.oid = 'crealeph.logs'::regclass";
+        let row = client.query_one(sql, &[]).map_err(failed)?;
+        if !row.try_get::<_, bool>(0).map_err(failed)? {
+            let reason =
+                "only the owner of the schema `crealeph` may list tenants; connect as that role".to_owned();
+            return Err(LedgerError::Foreign { place: self.server.name().to_owned(), reason });
+        }
+        let sql = "SELECT tenant, size, last_at FROM crealeph.logs ORDER BY tenant";
+        let found = client.query(sql, &[]).map_err(failed)?;
+        let read = |row: &postgres::Row| {
+            let tenant: &str = row.try_get(0).map_err(failed)?;
+            let (entries, last_at): (i64, i64) =
+                (row.try_get(1).map_err(failed)?, row.try_get(2).map_err(failed)?);
+            Ok(TenantLog {
+                tenant_id: TenantId::parse(tenant)
+                    .map_err(|_| self.server.damaged("a tenant's name cannot be read back"))?,
+                entries: entries.unsigned_abs(),
+                last_at: (entries > 0).then(|| Millis::new(last_at)),
+            })
+        };
+        found.iter().map(read).collect()
     }
 
     fn backup(&self, _: &Path) -> Result<(), LedgerError> {

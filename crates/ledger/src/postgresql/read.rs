@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::error::LedgerError;
 use crate::merkle::{TILE_WIDTH, Tile};
 use crate::position::{Millis, Seq};
-use crate::read::StoredCheckpoint;
+use crate::read::{Index, StoredCheckpoint};
 use crate::store::{Head, Latest, LeaseRow, NO_NEWEST, Of, RawEntry, Reads, Row, Selection, Step, Stray};
 
 pub(super) struct PostgresReads<'a> {
@@ -44,6 +44,13 @@ impl<'a> PostgresReads<'a> {
     fn numbers(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<i64>, LedgerError> {
         let found = self.session.query_planned(sql, values)?;
         found.iter().map(|row| rows::number(row, 0, &self.session.server)).collect()
+    }
+
+    /// The text of the first row.
+    fn text(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Option<String>, LedgerError> {
+        let found = self.session.query_planned(sql, values)?;
+        let server = &self.session.server;
+        found.first().map(|row| row.try_get(0).map_err(|error| server.failure(&error))).transpose()
     }
 
     fn seqs(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Seq>, LedgerError> {
@@ -85,34 +92,42 @@ impl Reads for PostgresReads<'_> {
     }
 
     fn select(&mut self, head: &Head, selection: &Selection<'_>) -> Result<Vec<Row>, LedgerError> {
-        let filter = selection.filter;
         let (low, high, limit) = (selection.low.as_i64(), selection.high.as_i64(), selection.limit as i64);
         let tenant = head.tenant_id.as_str();
-        let wanted = [
-            ("robot", filter.robot_id.as_ref().map(|id| id.as_str())),
-            ("kind", filter.kind.as_ref().map(|kind| kind.as_str())),
-            ("state", filter.state.as_ref().map(|state| state.as_str())),
-            ("module", filter.module.as_ref().map(|module| module.as_str())),
-            ("execution", filter.execution_id.as_ref().map(|id| id.as_str())),
-        ];
-        // An execution has few entries, but before a table is analysed the planner takes the range of places for smaller
-        // and reads all of it: expressions keep it on the one index that serves.
-        let (seq, rest) = if filter.execution_id.is_some() { ("e.seq + 0", " || ''") } else { ("e.seq", "") };
-        let entry = self.layout.entry;
-        let mut sql =
-            format!("SELECT {entry} FROM entries e WHERE e.tenant = $1 AND {seq} BETWEEN $2 AND $3");
+        let (from, wanted) = selected(selection, 4);
         let mut values: Vec<&(dyn ToSql + Sync)> = vec![&tenant, &low, &high, &limit];
-        for (column, wanted) in &wanted {
-            if let Some(wanted) = wanted {
-                values.push(wanted);
-                let rest = if *column == "execution" { "" } else { rest };
-                sql.push_str(&format!(" AND e.{column}{rest} = ${}", values.len()));
-            }
-        }
+        values.extend(wanted.iter().map(|wanted| wanted as &(dyn ToSql + Sync)));
+        let (entry, seq) = (self.layout.entry, place_of(selection));
         let direction = if selection.newest_first { "DESC" } else { "ASC" };
-        sql.push_str(&format!(" ORDER BY {seq} {direction} LIMIT $4"));
+        let sql = format!("SELECT {entry} {from} ORDER BY {seq} {direction} LIMIT $4");
         let found = self.session.query_planned(&sql, &values)?;
         found.iter().map(|row| rows::entry(row, &head.tenant_id, &self.session.server)).collect()
+    }
+
+    fn count(&mut self, head: &Head, selection: &Selection<'_>) -> Result<u64, LedgerError> {
+        let (low, high) = (selection.low.as_i64(), selection.high.as_i64());
+        let tenant = head.tenant_id.as_str();
+        let (from, wanted) = selected(selection, 3);
+        let mut values: Vec<&(dyn ToSql + Sync)> = vec![&tenant, &low, &high];
+        values.extend(wanted.iter().map(|wanted| wanted as &(dyn ToSql + Sync)));
+        let counted = self.numbers(&format!("SELECT count(*) {from}"), &values)?;
+        Ok(counted.first().map_or(0, |count| count.unsigned_abs()))
+    }
+
+    fn robot_after(&mut self, head: &Head, robot: &str) -> Result<Option<String>, LedgerError> {
+        let sql = "SELECT robot FROM entries WHERE tenant = $1 AND robot > $2 ORDER BY robot LIMIT 1";
+        self.text(sql, &[&head.tenant_id.as_str(), &robot])
+    }
+
+    fn kind_after(
+        &mut self,
+        head: &Head,
+        robot: &RobotId,
+        kind: &str,
+    ) -> Result<Option<String>, LedgerError> {
+        let sql =
+            "SELECT kind FROM entries WHERE tenant = $1 AND robot = $2 AND kind > $3 ORDER BY kind LIMIT 1";
+        self.text(sql, &[&head.tenant_id.as_str(), &robot.as_str(), &kind])
     }
 
     fn state_after(&mut self, head: &Head, of: &Of<'_>, state: &str) -> Result<Option<String>, LedgerError> {
@@ -120,9 +135,7 @@ impl Reads for PostgresReads<'_> {
                    ORDER BY state LIMIT 1";
         let values: [&(dyn ToSql + Sync); 4] =
             [&head.tenant_id.as_str(), &of.robot.as_str(), &of.kind, &state];
-        let found = self.session.query_planned(sql, &values)?;
-        let server = &self.session.server;
-        found.first().map(|row| row.try_get(0).map_err(|error| server.failure(&error))).transpose()
+        self.text(sql, &values)
     }
 
     fn places(
@@ -321,16 +334,49 @@ impl Reads for PostgresReads<'_> {
     fn time(&mut self, _: &Clock) -> Result<Millis, LedgerError> {
         leases::time(self.session)
     }
+}
 
-    fn tenants(&mut self) -> Result<Vec<TenantId>, LedgerError> {
-        let found = self.session.query("SELECT tenant FROM logs ORDER BY tenant", &[])?;
-        let server = &self.session.server;
-        let read = |row: &postgres::Row| {
-            let tenant: &str = row.try_get(0).map_err(|error| server.failure(&error))?;
-            TenantId::parse(tenant).map_err(|_| server.damaged("a tenant's name cannot be read back"))
-        };
-        found.iter().map(read).collect()
+/// An execution has few entries, but before a table is analysed the planner takes the range of places for smaller and reads
+/// all of it: expressions keep it on the one index that serves.
+fn place_of(selection: &Selection<'_>) -> &'static str {
+    if selection.index == Index::Execution { "e.seq + 0" } else { "e.seq" }
+}
+
+/// From which entries by which conditions, `$1` to `$3` being tenant and range, and the values after the first `count`.
+fn selected<'f>(selection: &Selection<'f>, count: usize) -> (String, Vec<&'f str>) {
+    let filter = selection.filter;
+    let rest = if selection.index == Index::Execution { " || ''" } else { "" };
+    let seq = place_of(selection);
+    let mut sql = format!("FROM entries e WHERE e.tenant = $1 AND {seq} BETWEEN $2 AND $3");
+    match selection.index {
+        Index::Events => sql.push_str(" AND e.attempt IS NOT NULL"),
+        Index::Drafts => sql.push_str(" AND e.state = 'draft'"),
+        _ => {}
     }
+    let mut values = Vec::new();
+    let wanted = [
+        ("robot", filter.robot_id.as_ref().map(|id| id.as_str())),
+        ("kind", filter.kind.as_ref().map(|kind| kind.as_str())),
+        ("state", filter.state.as_ref().map(|state| state.as_str())),
+        ("module", filter.module.as_ref().map(|module| module.as_str())),
+        ("execution", filter.execution_id.as_ref().map(|id| id.as_str())),
+    ];
+    for (column, wanted) in wanted {
+        if let Some(wanted) = wanted {
+            values.push(wanted);
+            let rest = if column == "execution" { "" } else { rest };
+            sql.push_str(&format!(" AND e.{column}{rest} = ${}", count + values.len()));
+        }
+    }
+    if let Some(kind) = &filter.without_child {
+        values.push(kind.as_str());
+        sql.push_str(&format!(
+            " AND NOT EXISTS (SELECT FROM edges g JOIN entries c ON c.tenant = g.tenant AND c.seq = g.child \
+             WHERE g.tenant = $1 AND g.parent = e.seq AND c.kind = ${})",
+            count + values.len()
+        ));
+    }
+    (sql, values)
 }
 
 /// Leaf hashes (level 0) or roots of whole tiles of the level below, `count` of them from `from`.

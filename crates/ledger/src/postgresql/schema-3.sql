@@ -7,7 +7,8 @@ ALTER TABLE crealeph.entries ADD COLUMN newest bigint, ADD COLUMN used bytea;
 
 -- Events by state, and drafts, however many other entries lie between them.
 CREATE INDEX events_by_state ON crealeph.entries (tenant, state, seq) WHERE attempt IS NOT NULL;
-CREATE INDEX drafts ON crealeph.entries (tenant, robot, seq) WHERE state = 'draft';
+CREATE INDEX drafts ON crealeph.entries (tenant, seq) WHERE state = 'draft';
+CREATE INDEX drafts_of_robot ON crealeph.entries (tenant, robot, seq) WHERE state = 'draft';
 
 -- The owner of the ledger may see which logs there are; the role that the program works as may not.
 CREATE POLICY owner_lists ON crealeph.logs FOR SELECT TO CURRENT_USER USING (true);

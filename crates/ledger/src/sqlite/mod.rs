@@ -23,7 +23,8 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::error::LedgerError;
 use crate::pool::Pool;
-use crate::store::{Backend, Question, Writer};
+use crate::position::Millis;
+use crate::store::{Backend, Question, TenantLog, Writer};
 use failure::Place;
 
 /// After how many pages the write-ahead log is brought into the file: a page that is written often is moved once, and the
@@ -143,6 +144,26 @@ impl Backend for Sqlite {
             std::thread::sleep(Duration::from_millis(LOOK_MS));
         }
         Ok(false)
+    }
+
+    fn tenants(&self) -> Result<Vec<TenantLog>, LedgerError> {
+        let connection = reader(&self.file, &self.place, self.wait_ms)?;
+        let failed = |error| self.place.failure(&error);
+        let sql = "SELECT tenant, size, last_at FROM logs ORDER BY tenant";
+        let mut statement = connection.prepare(sql).map_err(failed)?;
+        let mut found = statement.query([]).map_err(failed)?;
+        let mut tenants = Vec::new();
+        while let Some(row) = found.next().map_err(failed)? {
+            let tenant: String = row.get(0).map_err(failed)?;
+            let (entries, last_at): (i64, i64) = (row.get(1).map_err(failed)?, row.get(2).map_err(failed)?);
+            tenants.push(TenantLog {
+                tenant_id: TenantId::parse(&tenant)
+                    .map_err(|_| self.place.damaged("a tenant's name cannot be read back"))?,
+                entries: entries.unsigned_abs(),
+                last_at: (entries > 0).then(|| Millis::new(last_at)),
+            });
+        }
+        Ok(tenants)
     }
 
     fn backup(&self, to: &Path) -> Result<(), LedgerError> {

@@ -1,7 +1,7 @@
 //! The SQLite reader: one read transaction per question, every entry checked against its leaf hash.
 
 use crealeph_contracts::digest::Sha256;
-use crealeph_contracts::scalar::{LedgerId, Name, TenantId};
+use crealeph_contracts::scalar::{LedgerId, Name, RobotId, TenantId};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 
@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::error::LedgerError;
 use crate::merkle::{TILE_WIDTH, Tile};
 use crate::position::{Millis, Seq};
-use crate::read::StoredCheckpoint;
+use crate::read::{Index, StoredCheckpoint};
 use crate::store::{Head, LeaseRow, NO_NEWEST, Of, RawEntry, Reads, Row, Selection, Step, Stray};
 
 pub(super) struct SqliteReads<'a> {
@@ -52,6 +52,12 @@ impl SqliteReads<'_> {
         values: impl rusqlite::Params,
     ) -> Result<Vec<Row>, LedgerError> {
         self.all(sql, values, |row| rows::entry(row, &head.tenant_id, self.place))
+    }
+
+    /// The text of the first row.
+    fn text(&self, sql: &str, values: impl rusqlite::Params) -> Result<Option<String>, LedgerError> {
+        let found = self.all(sql, values, |row| row.get(0).map_err(|error| self.failed(&error)))?;
+        Ok(found.into_iter().next())
     }
 
     fn seqs(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<Seq>, LedgerError> {
@@ -93,43 +99,42 @@ impl Reads for SqliteReads<'_> {
     }
 
     fn select(&mut self, head: &Head, selection: &Selection<'_>) -> Result<Vec<Row>, LedgerError> {
-        let filter = selection.filter;
-        // Where no index gives the order, a `+` keeps SQLite on the range of places, which is bounded.
-        let plus = if filter.is_indexed() { "" } else { "+" };
-        let entry = self.layout.entry;
-        let mut sql = format!("SELECT {entry} FROM entries WHERE place BETWEEN ? AND ?");
-        let mut values: Vec<Value> =
-            vec![row_id(head, selection.low).into(), row_id(head, selection.high).into()];
-        let wanted = [
-            ("robot", filter.robot_id.as_ref().map(|id| id.as_str())),
-            ("kind", filter.kind.as_ref().map(|kind| kind.as_str())),
-            ("state", filter.state.as_ref().map(|state| state.as_str())),
-            ("module", filter.module.as_ref().map(|module| module.as_str())),
-            ("execution", filter.execution_id.as_ref().map(|id| id.as_str())),
-        ];
-        if filter.is_indexed() {
-            sql.push_str(" AND log = ?");
-            values.push(head.number.into());
-        }
-        for (column, wanted) in wanted {
-            if let Some(wanted) = wanted {
-                sql.push_str(&format!(" AND {plus}{column} = ?"));
-                values.push(wanted.to_owned().into());
-            }
-        }
-        sql.push_str(if selection.newest_first { " ORDER BY place DESC" } else { " ORDER BY place" });
-        sql.push_str(" LIMIT ?");
+        let (from, mut values) = selected(head, selection);
+        let direction = if selection.newest_first { "DESC" } else { "ASC" };
+        let sql = format!("SELECT {} {from} ORDER BY place {direction} LIMIT ?", self.layout.entry);
         values.push((selection.limit as i64).into());
         self.entries(head, &sql, params_from_iter(values))
+    }
+
+    fn count(&mut self, head: &Head, selection: &Selection<'_>) -> Result<u64, LedgerError> {
+        let (from, values) = selected(head, selection);
+        let sql = format!("SELECT count(*) {from}");
+        let found = self.all(&sql, params_from_iter(values), |row| {
+            row.get::<_, i64>(0).map_err(|error| self.failed(&error))
+        })?;
+        Ok(found.first().map_or(0, |count| count.unsigned_abs()))
+    }
+
+    fn robot_after(&mut self, head: &Head, robot: &str) -> Result<Option<String>, LedgerError> {
+        let sql = "SELECT robot FROM entries WHERE log = ?1 AND robot > ?2 ORDER BY robot LIMIT 1";
+        self.text(sql, params![head.number, robot])
+    }
+
+    fn kind_after(
+        &mut self,
+        head: &Head,
+        robot: &RobotId,
+        kind: &str,
+    ) -> Result<Option<String>, LedgerError> {
+        let sql =
+            "SELECT kind FROM entries WHERE log = ?1 AND robot = ?2 AND kind > ?3 ORDER BY kind LIMIT 1";
+        self.text(sql, params![head.number, robot.as_str(), kind])
     }
 
     fn state_after(&mut self, head: &Head, of: &Of<'_>, state: &str) -> Result<Option<String>, LedgerError> {
         let sql = "SELECT state FROM entries WHERE log = ?1 AND robot = ?2 AND kind = ?3 AND state > ?4 \
                    ORDER BY state LIMIT 1";
-        let found = self.all(sql, params![head.number, of.robot.as_str(), of.kind, state], |row| {
-            row.get(0).map_err(|error| self.failed(&error))
-        })?;
-        Ok(found.into_iter().next())
+        self.text(sql, params![head.number, of.robot.as_str(), of.kind, state])
     }
 
     fn places(
@@ -276,13 +281,52 @@ impl Reads for SqliteReads<'_> {
     fn time(&mut self, clock: &Clock) -> Result<Millis, LedgerError> {
         Ok(clock.now())
     }
+}
 
-    fn tenants(&mut self) -> Result<Vec<TenantId>, LedgerError> {
-        self.all("SELECT tenant FROM logs ORDER BY number", [], |row| {
-            let tenant: String = row.get(0).map_err(|error| self.failed(&error))?;
-            TenantId::parse(&tenant).map_err(|_| self.place.damaged("a tenant's name cannot be read back"))
-        })
+/// From which entries by which conditions, and their values.
+fn selected(head: &Head, selection: &Selection<'_>) -> (String, Vec<Value>) {
+    let filter = selection.filter;
+    let by = match (selection.index, &filter.robot_id) {
+        (Index::Events, _) => " INDEXED BY events_by_state",
+        (Index::Drafts, Some(_)) => " INDEXED BY drafts_of_robot",
+        (Index::Drafts, None) => " INDEXED BY drafts",
+        _ => "",
+    };
+    let mut sql = format!("FROM entries{by} WHERE place BETWEEN ? AND ?");
+    let mut values: Vec<Value> =
+        vec![row_id(head, selection.low).into(), row_id(head, selection.high).into()];
+    // Where no index gives the order, a `+` keeps SQLite on the range of places, which is bounded.
+    let plus = if selection.index == Index::None { "+" } else { "" };
+    if selection.index != Index::None {
+        sql.push_str(" AND log = ?");
+        values.push(head.number.into());
     }
+    match selection.index {
+        Index::Events => sql.push_str(" AND attempt IS NOT NULL"),
+        Index::Drafts => sql.push_str(" AND state = 'draft'"),
+        _ => {}
+    }
+    let wanted = [
+        ("robot", filter.robot_id.as_ref().map(|id| id.as_str())),
+        ("kind", filter.kind.as_ref().map(|kind| kind.as_str())),
+        ("state", filter.state.as_ref().map(|state| state.as_str())),
+        ("module", filter.module.as_ref().map(|module| module.as_str())),
+        ("execution", filter.execution_id.as_ref().map(|id| id.as_str())),
+    ];
+    for (column, wanted) in wanted {
+        if let Some(wanted) = wanted {
+            sql.push_str(&format!(" AND {plus}{column} = ?"));
+            values.push(wanted.to_owned().into());
+        }
+    }
+    if let Some(kind) = &filter.without_child {
+        sql.push_str(
+            " AND NOT EXISTS (SELECT 1 FROM edges g JOIN entries c ON c.place = g.child \
+             WHERE g.parent = entries.place AND c.kind = ?)",
+        );
+        values.push(kind.as_str().to_owned().into());
+    }
+    (sql, values)
 }
 
 /// Leaf hashes (level 0) or roots of whole tiles of the level below, `count` of them from `from`.

@@ -8,7 +8,8 @@ ALTER TABLE entries ADD COLUMN used BLOB;
 
 -- Events by state, and drafts, however many other entries lie between them.
 CREATE INDEX events_by_state ON entries (log, state) WHERE attempt IS NOT NULL;
-CREATE INDEX drafts ON entries (log, robot) WHERE state = 'draft';
+CREATE INDEX drafts ON entries (log) WHERE state = 'draft';
+CREATE INDEX drafts_of_robot ON entries (log, robot) WHERE state = 'draft';
 
 -- How far each log is filled in.
 CREATE TABLE migration (

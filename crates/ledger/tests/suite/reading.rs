@@ -13,6 +13,7 @@ use std::time::Duration;
 pub(super) const CASES: &[Case] = &[
     ("lists give what a plain filter gives, page by page", lists),
     ("a page that looked far enough goes on later", bounded_pages),
+    ("events, drafts and robots are found however long the log is", long_log),
     ("the events of an execution are found", executions),
     ("lineage is followed up and down within a bound", lineage),
     ("facts are those of the definition, at any instant", facts),
@@ -140,6 +141,78 @@ fn bounded_pages(fixture: &dyn Fixture) {
     assert_eq!((page.entries.len(), page.next.map(|next| next.to_string())), (1, Some("seq-10".to_owned())));
     assert_eq!(walk(&ledger, &filter, Order::OldestFirst, 5).len(), 2);
     assert_eq!(walk(&ledger, &filter, Order::NewestFirst, 5).len(), 2);
+}
+
+/// With a bound of ten entries looked at, sixty are as many as a million.
+fn long_log(fixture: &dyn Fixture) {
+    let place = fixture.place();
+    let limits = Limits { page_scan: 10, ..Limits::default() };
+    let ledger = Ledger::init(&place.location, Options { limits, ..place.options() }).unwrap();
+    let signal = append_one(&ledger, entry("signal", "{}", ""));
+    let (signal, at) = (signal.id, signal.created_at.to_string());
+    let draft_of = |robot: &str, n: usize| {
+        draft(&format!(
+            r#"{{"robotId":"{robot}","module":"builder","source":"s","type":"copy","state":"draft","payload":{{"n":{n}}}}}"#
+        ))
+    };
+    let first = event("e-1", "failed", 1, &at, &[&signal], "");
+    let second = event("e-2", "planned", 1, &at, &[&signal], "");
+    append(&ledger, vec![first, second]);
+    let drafts: Vec<LedgerId> =
+        append(&ledger, (0..4).map(|n| draft_of(if n < 3 { "r" } else { "q" }, n)).collect())
+            .into_iter()
+            .map(|one| one.id)
+            .collect();
+    let on = |id: &LedgerId| format!(r#""lineage":{{"dependsOnLedgerIds":["{id}"]}}"#);
+    append_one(&ledger, entry("opinion", "{}", &on(&drafts[1])));
+    append_one(&ledger, entry("note", "{}", &on(&drafts[2])));
+    let busy = r#"{"robotId":"busy","module":"m","source":"s","type":"signal","state":"final","payload":{}}"#;
+    append(&ledger, (0..60).map(|_| draft(busy)).collect());
+
+    let first_page =
+        |filter: &Filter, limit| ledger.list(&local(), filter, Order::NewestFirst, None, limit).unwrap();
+    let states = |filter: &Filter| -> Vec<String> {
+        first_page(filter, 9).entries.iter().map(|event| event.content.state.as_str().to_owned()).collect()
+    };
+    let events = Filter { kind: Some(name("execution_event")), ..Filter::default() };
+    assert_eq!(states(&events), ["planned", "failed"]);
+    assert_eq!(states(&Filter { robot_id: Some(robot("r")), ..events.clone() }), ["planned", "failed"]);
+    assert_eq!(states(&Filter { state: Some(name("failed")), ..events.clone() }), ["failed"]);
+    assert_eq!(states(&Filter { robot_id: Some(robot("q")), ..events.clone() }), [""; 0]);
+    let newest = first_page(&events, 1);
+    assert_eq!((newest.entries.len(), newest.next.is_some()), (1, true), "one of two, and it says so");
+    assert_eq!(walk(&ledger, &events, Order::OldestFirst, 1).len(), 2);
+
+    let waiting = |robot_id| Filter {
+        robot_id,
+        module: Some(name("builder")),
+        state: Some(name("draft")),
+        without_child: Some(name("opinion")),
+        ..Filter::default()
+    };
+    let ids = |filter: &Filter| -> Vec<LedgerId> {
+        first_page(filter, 9).entries.into_iter().map(|draft| draft.id).collect()
+    };
+    assert_eq!(ids(&waiting(None)), [drafts[3].clone(), drafts[2].clone(), drafts[0].clone()]);
+    assert_eq!(ids(&waiting(Some(robot("r")))), [drafts[2].clone(), drafts[0].clone()]);
+    assert_eq!(ledger.count(&local(), &waiting(None)).unwrap(), 3);
+    assert_eq!(ledger.count(&local(), &waiting(Some(robot("r")))).unwrap(), 2);
+    assert_eq!(ledger.count(&local(), &waiting(Some(robot("busy")))).unwrap(), 0);
+
+    let robots = |after: Option<&str>, limit| -> Vec<String> {
+        let found = ledger.robots(&local(), after.map(robot).as_ref(), limit).unwrap();
+        found.iter().map(|robot| robot.as_str().to_owned()).collect()
+    };
+    assert_eq!(robots(None, 9), ["busy", "q", "r"]);
+    assert_eq!((robots(None, 1), robots(Some("busy"), 1)), (vec!["busy".to_owned()], vec!["q".to_owned()]));
+    let (latest, has_more) = ledger.last_of_types(&local(), &robot("r"), 9).unwrap();
+    let latest: Vec<(&str, u64)> =
+        latest.iter().map(|entry| (entry.content.kind.as_str(), entry.seq.get())).collect();
+    let expected = [("copy", 6), ("execution_event", 3), ("note", 9), ("opinion", 8), ("signal", 1)];
+    assert_eq!((latest.as_slice(), has_more), (expected.as_slice(), false));
+    assert!(ledger.last_of_types(&local(), &robot("r"), 4).unwrap().1, "one more type");
+    let tenants = ledger.tenants().unwrap();
+    assert_eq!((tenants.len(), tenants[0].tenant_id.as_str(), tenants[0].entries), (1, "local", 69));
 }
 
 fn executions(fixture: &dyn Fixture) {

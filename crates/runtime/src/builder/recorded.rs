@@ -12,8 +12,8 @@ use crealeph_ledger::{EXECUTION_EVENT, Filter, Ledger, LedgerError, Order, Posit
 
 use super::BuildError;
 
-/// How many entries of one execution are read at most.
-const MAX_ENTRIES: usize = 1_000;
+/// How many entries of one execution are shown beside its events and records.
+const MAX_OTHERS: usize = 1_000;
 
 /// What the ledger holds, at one moment, of an execution and of its robot.
 pub(super) struct Seen {
@@ -99,7 +99,7 @@ pub struct Execution {
     pub records: Vec<(Stored, Record)>,
     /// What it made, and what people said of it.
     pub others: Vec<Stored>,
-    /// There is more than is shown.
+    /// It made more than is shown.
     pub is_cut: bool,
 }
 
@@ -112,15 +112,21 @@ pub fn execution(
 ) -> Result<Option<Execution>, LedgerError> {
     let filter =
         Filter { robot_id: robot.cloned(), execution_id: Some(execution.clone()), ..Filter::default() };
-    let limit = MAX_ENTRIES.min(ledger.limits().page_entries);
-    let page = ledger.list(tenant, &filter, Order::OldestFirst, None, limit)?;
-    let is_cut = page.next.is_some() && page.entries.len() == limit;
-    let mut found = Execution { events: Vec::new(), records: Vec::new(), others: Vec::new(), is_cut };
-    for entry in page.entries {
-        match read_record(&entry) {
-            Some(record) => found.records.push((entry, record)),
-            None if entry.content.is_event() => found.events.push(entry),
-            None => found.others.push(entry),
+    let mut found = Execution { events: Vec::new(), records: Vec::new(), others: Vec::new(), is_cut: false };
+    let mut cursor = None;
+    loop {
+        let page = ledger.list(tenant, &filter, Order::OldestFirst, cursor, ledger.limits().page_entries)?;
+        for entry in page.entries {
+            match read_record(&entry) {
+                Some(record) => found.records.push((entry, record)),
+                None if entry.content.is_event() => found.events.push(entry),
+                None if found.others.len() < MAX_OTHERS => found.others.push(entry),
+                None => found.is_cut = true,
+            }
+        }
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
         }
     }
     let is_empty = found.events.is_empty() && found.records.is_empty() && found.others.is_empty();

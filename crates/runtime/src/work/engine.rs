@@ -370,7 +370,10 @@ impl Work {
                 && receipt.content_hash() == receipt.receipt_hash
                 && draft.payload.with(|payload| match payload.member("receipt") {
                     Some(copy) => canonical(copy) == receipt.to_canonical(),
-                    None => payload.member("receiptHash").and_then(Node::string).as_deref() == Some(&*finished.receipt),
+                    None => {
+                        payload.member("receiptHash").and_then(Node::string).as_deref()
+                            == Some(&*finished.receipt)
+                    }
                 })
         };
         Ok(receipt.is_some_and(|receipt| is_own(&receipt)))

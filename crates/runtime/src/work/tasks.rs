@@ -14,8 +14,8 @@ use crate::builder::{Scopes, Settings};
 
 const TASK: Literal = Literal::new("task");
 const DRAFT: &str = "draft";
-/// How many entries of an execution are looked at.
-const MAX_TASKS: usize = 1_000;
+/// How many tasks of an execution can become work items.
+const MAX_TASKS: usize = 10_000;
 
 /// Why an execution gives no work items.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +28,11 @@ pub enum TasksError {
         "execution `{0}` made no task that is more than a draft; approve drafts with `crealeph review`, or check the id and --tenant"
     )]
     None(ExecutionId),
+    /// It made more than can be worked on.
+    #[error(
+        "execution `{0}` made more than {MAX_TASKS} tasks; give the ones to work on to `crealeph work run` as work items"
+    )]
+    TooMany(ExecutionId),
     /// A task is no work item.
     #[error(transparent)]
     Task(#[from] TaskError),
@@ -45,14 +50,23 @@ pub fn from_tasks(
 ) -> Result<Vec<WorkItem>, TasksError> {
     let filter =
         Filter { execution_id: Some(execution.clone()), kind: Some(Name::from(TASK)), ..Filter::default() };
-    let page = ledger.list(tenant, &filter, Order::OldestFirst, None, MAX_TASKS)?;
-    let planned = page.entries.iter().filter(|entry| entry.content.state.as_str() != DRAFT);
-    let tasks: Vec<Task> = planned
-        .filter_map(|entry| {
+    let mut tasks: Vec<Task> = Vec::new();
+    let mut cursor = None;
+    loop {
+        let page = ledger.list(tenant, &filter, Order::OldestFirst, cursor, ledger.limits().page_entries)?;
+        let planned = page.entries.iter().filter(|entry| entry.content.state.as_str() != DRAFT);
+        tasks.extend(planned.filter_map(|entry| {
             let payload = JsonObject::parse(&entry.content.payload)?;
             Some(Task { id: entry.id.clone(), payload })
-        })
-        .collect();
+        }));
+        if tasks.len() > MAX_TASKS {
+            return Err(TasksError::TooMany(execution.clone()));
+        }
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
     match tasks.is_empty() {
         true => Err(TasksError::None(execution.clone())),
         false => Ok(items_of_tasks(&tasks, agent)?),

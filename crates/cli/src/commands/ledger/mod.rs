@@ -1,6 +1,7 @@
 //! `crealeph ledger`: the ledger from the command line. Here its arguments and where the ledger is found; what is
 //! written, read and proved stands in a file each.
 
+mod maintaining;
 mod proving;
 mod reading;
 mod writing;
@@ -33,6 +34,7 @@ Examples:
   crealeph ledger verify --key kept.key --checkpoint kept.checkpoint
   crealeph ledger prove 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f > proof.json
   crealeph ledger verify-proof proof.json --key kept.key
+  crealeph ledger backup before.db && crealeph ledger migrate
 
 A line for `append`: {\"robotId\",\"module\",\"source\",\"type\",\"state\",\"payload\"} and, where it has them, `lineage`
 {\"dependsOnLedgerIds\": [\"<id>\" or \"key:<key>\"]}, `observedAt` and `key`. With keys, running it again is safe.
@@ -81,6 +83,10 @@ pub(super) struct At {
 enum Action {
     /// Make a new ledger with its first signing key
     Init,
+    /// Bring a ledger of an earlier version forward, as its owner; can be interrupted and run again
+    Migrate,
+    /// List the tenants, for the owner of the file or database
+    Tenants,
     Append(writing::Append),
     Import(writing::Import),
     Backup(writing::Backup),
@@ -114,6 +120,8 @@ impl LedgerCommand {
         let at = self.at.settle()?;
         match action {
             Action::Init => writing::init(&at),
+            Action::Migrate => maintaining::migrate(&at, output),
+            Action::Tenants => maintaining::tenants(&at, output),
             Action::Append(command) => command.run(&at, output),
             Action::Import(command) => command.run(&at, output),
             Action::Backup(command) => command.run(&at, output),

@@ -138,6 +138,7 @@ impl List {
             execution_id: read("execution", self.execution.as_ref(), ExecutionId::parse)?,
             from: instant(self.from.as_ref())?,
             to: instant(self.to.as_ref())?,
+            without_child: None,
         })
     }
 }

@@ -51,7 +51,10 @@ const ERRORS: &[(&str, &str)] = &[
     ("runs", "what is kept of earlier runs under `.crealeph` cannot be used"),
     ("unknown_run", "no run of this workspace has such an id"),
     ("not_held", "the run does not wait for an approval"),
-    ("altered", "a held change is not the one that was held, or the files of a run are not those of its receipt"),
+    (
+        "altered",
+        "a held change is not the one that was held, or the files of a run are not those of its receipt",
+    ),
     (
         "ledger_in_state",
         "the ledger or its keys are part of the workspace's state; move them to `.crealeph` or ignore them",
