@@ -23,6 +23,8 @@ pub(crate) const READER: &str = "CREALEPH_OUTPUT";
 pub(crate) struct Output {
     writer: BufWriter<StdoutLock<'static>>,
     is_for_person: bool,
+    /// A terminal obeys what it is sent, whatever `CREALEPH_OUTPUT` says.
+    is_terminal: bool,
     is_coloured: bool,
     outlives_reader: bool,
 }
@@ -38,11 +40,12 @@ impl Output {
             Some("json") => false,
             _ => return Err(Failure::BadReader(reader.to_string_lossy().into_owned())),
         };
-        let is_coloured =
-            stdout.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let is_terminal = stdout.is_terminal();
+        let is_coloured = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         Ok(Output {
             writer: BufWriter::with_capacity(64 << 10, stdout),
             is_for_person,
+            is_terminal,
             is_coloured,
             outlives_reader: false,
         })
@@ -78,10 +81,14 @@ impl Output {
 
     /// Writes a document that programs take byte by byte, such as a key or a diff. A person gets it with escapes.
     pub(crate) fn document(&mut self, document: &str) -> Result<(), Failure> {
-        match self.is_for_person {
+        match self.is_shown() {
             true => self.write(Shown::block(document).to_string().as_bytes()),
             false => self.exactly(document),
         }
+    }
+
+    fn is_shown(&self) -> bool {
+        self.is_for_person || self.is_terminal
     }
 
     /// Writes a text byte by byte, whoever reads it: somebody asked for exactly that.
@@ -138,7 +145,7 @@ pub(crate) struct JsonLines<'o> {
 
 impl Write for JsonLines<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if !self.output.is_for_person {
+        if !self.output.is_shown() {
             return self.output.writer.write(bytes);
         }
         self.pending.extend_from_slice(bytes);
@@ -218,7 +225,7 @@ impl Passage {
     pub(crate) fn new(output: &Output) -> Self {
         let is_told = std::env::var_os(READER).is_some_and(|reader| reader == "text");
         let stream = |is_for_person| Mutex::new(Stream { is_for_person, pending: Vec::new() });
-        Passage { stdout: stream(output.is_for_person), stderr: stream(is_told || is_watched()) }
+        Passage { stdout: stream(output.is_shown()), stderr: stream(is_told || is_watched()) }
     }
 
     /// Passes on a part of its standard output.

@@ -122,7 +122,7 @@ fn escaped(text: &str, is_block: bool) -> String {
     let (mut marks, mut spaces) = (0, 0);
     for character in text.chars() {
         marks = if is_combining_mark(character) { marks + 1 } else { 0 };
-        spaces = if character == ' ' { spaces + 1 } else { 0 };
+        spaces = if character.is_whitespace() { spaces + 1 } else { 0 };
         match character {
             '\n' | '\t' if is_block => out.push(character),
             '\n' => out.push_str("\\n"),
@@ -132,7 +132,11 @@ fn escaped(text: &str, is_block: bool) -> String {
             '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => {
                 let _ = write!(out, "\\x{:02x}", character as u32);
             }
-            _ if is_hidden(character) || marks > MAX_MARKS || (marks > 0 && out.is_empty()) => {
+            _ if is_hidden(character)
+                || marks > MAX_MARKS
+                || (marks > 0 && out.is_empty())
+                || (!is_block && spaces > MAX_SPACES) =>
+            {
                 let _ = write!(out, "\\u{{{:x}}}", character as u32);
             }
             _ => out.push(character),
@@ -192,6 +196,8 @@ mod tests {
         let padded = format!("a{}ok", " ".repeat(100));
         assert_eq!(Shown::line(&padded).to_string().matches("\\x20").count(), 36);
         assert_eq!(Shown::block(&padded).to_string(), padded);
+        let odd = format!("a{}ok", "\u{a0} ".repeat(50));
+        assert_eq!(Shown::line(&odd).to_string().matches('\\').count(), 36);
     }
 
     #[test]

@@ -24,6 +24,9 @@ const MAX_FILE_BYTES: usize = 256 << 20;
 /// How many names a run's folder may have; one that we wrote has ten.
 const MAX_NAMES: usize = 1000;
 
+/// The folders of stored states and contents.
+const STORED: [&str; 2] = ["states", "objects"];
+
 /// A file cannot be read, or something in it is wrong.
 pub(super) enum Stop {
     Failure(Failure),
@@ -113,11 +116,11 @@ fn names_in(folder: &Path) -> Result<Vec<String>, Failure> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
-        // In an exported run's workspace, `states` lies beside the receipt of a run that was sent alone.
-        if entry.file_type().map_err(unreadable)?.is_dir() {
-            continue;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        // The stored states may lie with a run that was sent alone; they are checked against the receipt.
+        if !(STORED.contains(&name.as_str()) && entry.file_type().map_err(unreadable)?.is_dir()) {
+            names.push(name);
         }
-        names.push(entry.file_name().to_string_lossy().into_owned());
         if names.len() > MAX_NAMES {
             let name = folder.display().to_string();
             return Err(Failure::TooMany { name, limit: MAX_NAMES, what: "files" });

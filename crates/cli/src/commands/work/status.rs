@@ -135,7 +135,7 @@ impl Diff {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let inspect = open(&self.place)?;
         let summary = inspect.find(self.run.as_deref()).map_err(WorkError::from)?;
-        print_diff(&inspect, &summary, self.raw || self.place.at.json, output)?;
+        print_diff(&inspect, &summary, self.raw, output)?;
         output.flush()?;
         warned(&self.place, &inspect, &summary)
     }

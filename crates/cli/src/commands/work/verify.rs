@@ -104,6 +104,8 @@ impl Verify {
 
     fn check(self) -> Result<Checked, Stop> {
         let file = if self.receipt.is_dir() { self.receipt.join(RECEIPT_FILE) } else { self.receipt };
+        let asked_for =
+            file.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
         let folder = fs::canonicalize(&file).ok().and_then(|file| file.parent().map(Path::to_owned));
         let folder = folder.ok_or_else(|| Failure::NotFound(file.clone()))?;
         let mut keys = read_keys(&self.key)?;
@@ -116,6 +118,8 @@ impl Verify {
             keys = verifier_keys(&Signer::known(&own, &keyring).map_err(Failure::from)?)?;
         }
         let verified = read_and_verify(&file, Some(&keys))?;
+        // The folder may be a link to that of another run.
+        check_folder_name(&verified, asked_for.as_deref().unwrap_or_default())?;
         let beside = check_folder(&folder, &verified, Some(&keys), self.alone)?;
         let chain = match self.alone {
             true => None,

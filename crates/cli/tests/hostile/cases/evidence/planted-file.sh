@@ -8,3 +8,7 @@ found_out "$folder" 'replay-agent-2.sh'
 rm "$folder/replay-agent-2.sh"
 ln -s /etc/passwd "$folder/notes.txt"
 found_out "$folder" 'notes.txt'
+rm "$folder/notes.txt"
+mkdir "$folder/tools"
+printf '#!/bin/sh\n' >"$folder/tools/replay.sh"
+found_out "$folder" 'tools'

@@ -12,3 +12,9 @@ found_out "$first" 'holds the receipt of run'
 found_out "$second" 'holds the receipt of run'
 shows work show "${first##*/}"
 test "$code" = 1 || broken "another run is shown as this one"
+mv "$second" "$OUT/x"
+mv "$first" "$second"
+mv "$OUT/x" "$first"
+rm -rf "$first"
+ln -s "$second" "$first"
+found_out "$first" 'holds the receipt of run'
