@@ -211,6 +211,15 @@ fn a_repository_that_cannot_be_written_is_refused_before_anything_runs() {
         world.write(".git/rebase-merge/head-name", "refs/heads/agents/x\n");
     };
     refused(&busy, "is checked out in");
+    let beside = |name: &'static str| {
+        move |world: &World| {
+            world.init_git();
+            world.git(&["branch", name]);
+            world.git(&["pack-refs", "--all"]);
+        }
+    };
+    refused(&beside("agents"), "`agents` exists");
+    refused(&beside("agents/x/y"), "`agents/x/y` exists");
 }
 
 #[test]

@@ -54,16 +54,13 @@ impl Branch {
         let reference = git::branch_name(name)?;
         let repository = Repository::open(root)?
             .ok_or_else(|| refused(action(), "the workspace is in no git repository; publish to the tree"))?;
-        if let Some(place) = repository.checked_out_in(&reference) {
-            return Err(refused(
-                action(),
-                format!(
-                    "it is checked out in `{}`, whose files would not follow; name another branch and merge it, or publish to the tree",
-                    place.display()
-                ),
-            ));
-        }
+        repository.check_not_checked_out(&reference)?;
         let there = repository.branch_tip(&reference)?;
+        if there.is_none()
+            && let Some(other) = repository.branch_in_the_way(&reference)?
+        {
+            return Err(refused(action(), format!("`{other}` exists; name another branch")));
+        }
         let tip = match there {
             Some(tip) => tip,
             None => repository
@@ -164,6 +161,7 @@ impl Branch {
     /// Points the branch to a commit, unless somebody else has moved it.
     pub(super) fn advance(&mut self, commit: &GitHash) -> Result<(), WorkError> {
         let commit = git::object_id(commit.as_str())?;
+        self.repository.check_not_checked_out(&self.reference)?;
         self.repository.move_branch(&self.reference, self.is_there.then_some(self.tip), commit)?;
         self.tree = self.repository.tree_of(&commit)?;
         self.tip = commit;
@@ -252,7 +250,7 @@ impl Branch {
             EntryKind::BlobExecutable => true,
             EntryKind::Tree | EntryKind::Commit => return Ok(None),
         };
-        let bytes = converter.to_worktree(path, &self.repository.object(&entry.id, Kind::Blob)?)?;
+        let bytes = converter.convert_to_worktree(path, &self.repository.object(&entry.id, Kind::Blob)?)?;
         let digest = workspace.store().put(&bytes).map_err(KeepError::from)?;
         Ok(Some(Node::File { digest, size_bytes: bytes.len() as u64, executable }))
     }
@@ -316,10 +314,11 @@ impl Branch {
         let bytes = work.workspace.store().read(digest, MAX_CONTENT_BYTES);
         let bytes = bytes.map_err(|error| failed(format!("commit `{path}`"), &error))?;
         // What the commit has decides whether mixed line ends are kept.
-        let known = git::entry_at(&self.repository.objects, &self.tree, path)?;
-        let known = known.filter(|entry| entry.mode.is_blob());
-        let known = known.map(|entry| self.repository.object(&entry.id, Kind::Blob)).transpose()?;
-        converter.to_git(path, &bytes, known.as_deref())
+        converter.convert_to_git(path, &bytes, || {
+            let known = git::entry_at(&self.repository.objects, &self.tree, path)?;
+            let known = known.filter(|entry| entry.mode.is_blob());
+            known.map(|entry| self.repository.object(&entry.id, Kind::Blob)).transpose()
+        })
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) enum Delivery {
     /// Into the workspace.
     Tree,
     /// Onto a branch; the working tree stays as it is.
-    Branch(Branch),
+    Branch(Box<Branch>),
 }
 
 /// The items of a level that are committed one after the other.
@@ -245,11 +245,13 @@ impl Work {
         }
         let Delivery::Branch(branch) = &mut merging.delivery else { return Ok(Err(Ending::Interrupted)) };
         if merging.is_held {
-            return self.hold_for_branch(locked, ran, agent, &merging.batch, (branch, base, &capsule));
+            let held = self.hold_for_branch(locked, ran, agent, &merging.batch, (branch, base, &capsule));
+            return held.or_else(not_for_branch);
         }
         let on =
             OnBranch { branch, state: base.snapshot.state(), accumulated: &merging.accumulated, own: &own };
-        let result = match self.commit_to_branch(locked, ran, agent, &merging.batch, on)? {
+        let committed = self.commit_to_branch(locked, ran, agent, &merging.batch, on);
+        let result = match committed.or_else(not_for_branch)? {
             Ok(result) => result,
             Err(ending) => return Ok(Err(ending)),
         };
@@ -344,6 +346,14 @@ impl Work {
             Err(error @ WorkError::Git { .. }) => Ok(Err(Ending::Failed(format!("Conflict: {error}")))),
             landed => Ok(Ok(landed?)),
         }
+    }
+}
+
+/// What the repository cannot do for one item does not stop the others.
+fn not_for_branch<T>(error: WorkError) -> Result<Result<T, Ending>, WorkError> {
+    match error {
+        error @ WorkError::Git { .. } => Ok(Err(Ending::Failed(error.to_string()))),
+        error => Err(error),
     }
 }
 

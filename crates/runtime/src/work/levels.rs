@@ -144,7 +144,7 @@ impl Work {
         }
         let delivery = match &options.publish {
             Publish::Tree => Delivery::Tree,
-            Publish::Branch(name) => Delivery::Branch(Branch::open(root, name)?),
+            Publish::Branch(name) => Delivery::Branch(Box::new(Branch::open(root, name)?)),
         };
         let batch = batch_of(items, options);
         let is_resumed = history.open.contains(&batch);

@@ -36,12 +36,12 @@ pub(crate) fn is_routine(inner: &str) -> bool {
     let lies_in = |folder: &&str| {
         inner.strip_prefix(*folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    if NESTED.iter().any(|folder| lies_in(folder)) {
+    if NESTED.iter().any(lies_in) {
         let names: Vec<&str> = inner.split('/').skip(2).collect();
         let is_plain = names.iter().all(|name| !DANGEROUS.contains(name));
         return is_plain && names.last().is_some_and(|name| REFRESHED.contains(name));
     }
-    ROUTINE.iter().any(|folder| lies_in(folder)) || !DANGEROUS.iter().any(|folder| lies_in(folder))
+    ROUTINE.iter().any(lies_in) || !DANGEROUS.iter().any(lies_in)
 }
 
 #[cfg(test)]

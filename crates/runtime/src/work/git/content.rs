@@ -91,33 +91,40 @@ impl Converter {
         Ok(Converter { search, names, pipeline })
     }
 
-    /// A content as git keeps it. `known` is what the base commit has at the path.
-    pub(in super::super) fn to_git(
+    /// A content as git keeps it. `known` reads what the base commit has at the path, where that counts.
+    pub(in super::super) fn convert_to_git(
         &mut self,
         path: &str,
         bytes: &[u8],
-        known: Option<&[u8]>,
+        known: impl Fn() -> Result<Option<Vec<u8>>, WorkError>,
     ) -> Result<Vec<u8>, WorkError> {
         self.check(path)?;
         let action = || format!("convert `{path}`");
         let Converter { search, names, pipeline } = self;
-        let mut known = |buffer: &mut Vec<u8>| {
-            Ok(known.map(|known| {
-                buffer.clear();
-                buffer.extend_from_slice(known);
-            }))
+        let mut unread = None;
+        let mut known = |buffer: &mut Vec<u8>| match known() {
+            Ok(known) => Ok(known.map(|known| *buffer = known)),
+            Err(error) => {
+                unread = Some(error);
+                Ok(None)
+            }
         };
         let mut attributes = |path: &BStr, out: &mut Outcome| matched(search, names, path, out);
         let converted = pipeline.convert_to_git(bytes, &PathBuf::from(path), &mut attributes, &mut known);
-        match converted.map_err(|error| failed(action(), &error))? {
-            convert::ToGitOutcome::Unchanged(_) => Ok(bytes.to_vec()),
-            convert::ToGitOutcome::Buffer(converted) => Ok(converted.to_vec()),
-            convert::ToGitOutcome::Process(_) => Err(refused(action(), "its filter is a program")),
-        }
+        let converted = match converted.map_err(|error| failed(action(), &error))? {
+            convert::ToGitOutcome::Unchanged(_) => bytes.to_vec(),
+            convert::ToGitOutcome::Buffer(converted) => converted.to_vec(),
+            convert::ToGitOutcome::Process(_) => return Err(refused(action(), "its filter is a program")),
+        };
+        unread.map_or(Ok(converted), Err)
     }
 
     /// A content as it is in the working tree.
-    pub(in super::super) fn to_worktree(&mut self, path: &str, bytes: &[u8]) -> Result<Vec<u8>, WorkError> {
+    pub(in super::super) fn convert_to_worktree(
+        &mut self,
+        path: &str,
+        bytes: &[u8],
+    ) -> Result<Vec<u8>, WorkError> {
         self.check(path)?;
         let action = || format!("convert `{path}`");
         let Converter { search, names, pipeline } = self;

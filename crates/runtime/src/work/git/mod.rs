@@ -215,8 +215,40 @@ impl Repository {
         Ok(false)
     }
 
+    /// Fails where a branch is checked out: the files there would not follow it, and seem to undo what it has.
+    pub(super) fn check_not_checked_out(&self, name: &FullName) -> Result<(), WorkError> {
+        match self.checked_out_in(name) {
+            None => Ok(()),
+            Some(place) => Err(refused(
+                format!("publish to the branch `{}`", name.shorten()),
+                format!(
+                    "it is checked out in `{}`, whose files would not follow; name another branch and merge it, or publish to the tree",
+                    place.display()
+                ),
+            )),
+        }
+    }
+
+    /// A branch whose name is a folder of this one's, or the reverse: both cannot exist.
+    pub(super) fn branch_in_the_way(&self, name: &FullName) -> Result<Option<String>, WorkError> {
+        let short = name.shorten().to_string();
+        let action = || format!("look for branches beside `{short}`");
+        for (end, _) in short.char_indices().filter(|(_, c)| *c == '/') {
+            let above = branch_name(short.get(..end).unwrap_or_default())?;
+            let found = self.references.try_find(above.as_ref()).map_err(|error| failed(action(), &error))?;
+            if let Some(found) = found {
+                return Ok(Some(found.name.shorten().to_string()));
+            }
+        }
+        let inside = format!("{}/", name.as_bstr());
+        let all = self.references.iter().map_err(|error| failed(action(), &error))?;
+        let inside = inside.as_str().try_into().map_err(|error| failed(action(), &error))?;
+        let mut below = all.prefixed(inside).map_err(|error| failed(action(), &error))?;
+        Ok(below.find_map(Result::ok).map(|found| found.name.shorten().to_string()))
+    }
+
     /// The working tree that a branch is checked out in, or is being rebased or bisected in.
-    pub(super) fn checked_out_in(&self, name: &FullName) -> Option<PathBuf> {
+    fn checked_out_in(&self, name: &FullName) -> Option<PathBuf> {
         let shared = &self.place.shared;
         if !self.settings.is_bare && is_busy_with(shared, name) {
             // The main working tree is the folder around its git folder, if that has the usual name.
