@@ -71,7 +71,8 @@ impl Judged {
         });
         listed(&self.widening.grants, &mut page);
         for lifted in &self.widening.lifted {
-            page.line(&format!("  no longer restricted: {}", Shown::line(lifted).at_most(MAX_SHOWN_CHARS)));
+            let lifted = lifted.to_string();
+            page.line(&format!("  no longer: {}", Shown::line(&lifted).at_most(MAX_SHOWN_CHARS)));
         }
         page
     }

@@ -7,11 +7,11 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 /// Plays it for somebody whose git signs every commit, with a program that cannot.
-fn demo(folder: &Path) -> Output {
-    let home = tempfile::tempdir().unwrap();
-    fs::write(home.path().join(".gitconfig"), "[commit]\ngpgsign = true\n[gpg]\nprogram = false\n").unwrap();
+fn demo(folder: &Path, home: &Path) -> Output {
+    fs::write(home.join(".gitconfig"), "[commit]\ngpgsign = true\n[gpg]\nprogram = false\n").unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_crealeph"));
-    command.args(["demo", "--folder"]).arg(folder).env("HOME", home.path());
+    command.args(["demo", "--folder"]).arg(folder).env("HOME", home);
+    command.env_remove("XDG_STATE_HOME").env_remove("CREALEPH_TRUST");
     command.output().unwrap()
 }
 
@@ -19,7 +19,8 @@ fn demo(folder: &Path) -> Output {
 fn the_story_goes_as_told_in_80_columns() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("new");
-    let output = demo(&folder);
+    let home = tempfile::tempdir().unwrap();
+    let output = demo(&folder, home.path());
     let told = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(0), "{told}{}", String::from_utf8_lossy(&output.stderr));
     let unwrapped = told.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -51,6 +52,8 @@ fn the_story_goes_as_told_in_80_columns() {
     let again = Command::new(folder.join("bin/crealeph"))
         .args(["execution", "list"])
         .current_dir(folder.join("decisions"))
+        .env("HOME", home.path())
+        .env_remove("XDG_STATE_HOME")
         .output()
         .unwrap();
     assert_eq!(String::from_utf8(again.stdout).unwrap().lines().count(), 3);
@@ -60,7 +63,8 @@ fn the_story_goes_as_told_in_80_columns() {
 fn a_folder_that_is_in_use_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("mine"), "mine").unwrap();
-    let output = demo(folder.path());
+    let home = tempfile::tempdir().unwrap();
+    let output = demo(folder.path(), home.path());
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("is not empty"));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);

@@ -19,8 +19,10 @@ fn shell(folder: &Path, line: &str) -> Ran {
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     let mut command = Command::new("bash");
     command.args(["-c", line]).current_dir(folder).env("PATH", path).env("USER", "reader");
+    // Not in the workspace, and one for each folder.
+    let state = Path::new(env!("CARGO_TARGET_TMPDIR")).join("errors").join(folder.file_name().unwrap());
     command.env("CREALEPH_TRUST", "1");
-    command.env("XDG_STATE_HOME", folder.join("state")).stdin(std::process::Stdio::null());
+    command.env("XDG_STATE_HOME", state).stdin(std::process::Stdio::null());
     let output = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Ran { code: output.status.code().unwrap(), stdout: text(output.stdout), stderr: text(output.stderr) }

@@ -184,6 +184,7 @@ fn a_snapshot_is_the_same_from_the_ledger_and_from_a_file() {
         command = {
             let mut plain = Command::new(command.get_program());
             plain.arg("snapshot").args(args).current_dir(&scratch.0);
+            plain.env("XDG_STATE_HOME", scratch.0.join("state"));
             plain.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
             plain
         };

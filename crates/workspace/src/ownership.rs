@@ -85,6 +85,20 @@ pub enum OwnershipError {
         /// Who asks.
         user: u32,
     },
+    /// The user's state directory is somebody else's.
+    #[error(
+        "your state directory `{}` belongs to user {owner}, and you are user {user}; with sudo use `sudo -H`, or set \
+         XDG_STATE_HOME to a folder of your own",
+        .path.display()
+    )]
+    State {
+        /// The directory.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+        /// Who asks.
+        user: u32,
+    },
     /// Others can write to it.
     #[error("others may write to `{}` (mode {mode:03o}); run `chmod go-w` on it if nobody did", .path.display())]
     Writable {
@@ -324,7 +338,10 @@ pub fn make_private_folder(folder: &Path) -> Result<(), OwnershipError> {
         let what = if metadata.is_symlink() { "a link" } else { "no folder" };
         return Err(OwnershipError::Odd { path: folder.to_owned(), what });
     }
-    own_by(metadata.uid(), metadata.mode(), folder)
+    own_by(metadata.uid(), metadata.mode(), folder).map_err(|error| match error {
+        OwnershipError::Owner { path, owner, user } => OwnershipError::State { path, owner, user },
+        other => other,
+    })
 }
 
 /// Puts a file that only this user reads in place of what is there, whole or not at all.

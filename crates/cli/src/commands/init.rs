@@ -78,6 +78,11 @@ impl Init {
         if let Some((taken, _)) = files.iter().find(|(name, _)| self.folder.join(name).exists()) {
             return Err(Failure::Taken(self.folder.join(taken)));
         }
+        // A folder that is a link would have the agent written elsewhere.
+        let agents = self.folder.join(path).parent().map(Path::to_owned).unwrap_or_default();
+        if agents.is_symlink() {
+            return Err(Failure::Taken(agents));
+        }
         for (name, text) in files {
             write_new(&self.folder.join(name), text)?;
             note!("wrote {}", self.folder.join(name).display());

@@ -108,7 +108,8 @@ impl Trust {
                 .iter()
                 .map(|grant| json!({ "to": grant.to, "what": grant.what, "value": grant.shown() }))
                 .collect();
-            let line = json!({ "path": judged.path, "grants": grants, "lifted": judged.widening.lifted });
+            let lifted: Vec<String> = judged.widening.lifted.iter().map(ToString::to_string).collect();
+            let line = json!({ "path": judged.path, "grants": grants, "lifted": lifted });
             output.json_line(&line.to_string())?;
         } else {
             output.page(&judged.page())?;

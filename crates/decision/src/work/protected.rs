@@ -22,7 +22,7 @@ impl Protected {
         self.folders.insert(folded(folder));
     }
 
-    /// Protects every file of a name, in any folder.
+    /// Protects every file and folder of a name, with what is beneath it, wherever it lies.
     pub fn add_name(&mut self, name: &str) {
         self.names.insert(folded(name));
     }
@@ -30,12 +30,11 @@ impl Protected {
     /// Whether a change of this path is denied.
     pub fn holds(&self, path: &str) -> bool {
         let path = folded(path);
-        let name = path.rsplit('/').next().unwrap_or_default();
         let mut above = std::iter::successors(Some(path.as_str()), |path| {
             path.rsplit_once('/').map(|(folder, _)| folder)
         });
         self.paths.contains(&path)
-            || self.names.contains(name)
+            || path.split('/').any(|name| self.names.contains(name))
             || above.any(|folder| self.folders.contains(folder))
     }
 }
@@ -73,11 +72,12 @@ mod tests {
             "crealeph.toml",
             "deep/er/CreAleph.toml",
             "cre\u{200c}aleph.toml",
+            "crealeph.toml/x",
         ];
         for path in denied {
             assert!(protected.holds(path), "{path}");
         }
-        for path in ["agents/fixer.pyc", "agents", "fixer.py", "state/crealephs", "crealeph.toml/x", ""] {
+        for path in ["agents/fixer.pyc", "agents", "fixer.py", "state/crealephs", "crealeph.toml.bak", ""] {
             assert!(!protected.holds(path), "{path}");
         }
         protected.add_name("skis");

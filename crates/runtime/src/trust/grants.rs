@@ -105,6 +105,22 @@ impl Grant {
     }
 }
 
+/// One thing that is restricted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Restriction {
+    /// For whom.
+    pub to: String,
+    /// How. Text that somebody else wrote.
+    pub what: String,
+}
+
+impl std::fmt::Display for Restriction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.to, self.what)
+    }
+}
+
 /// Everything that a configuration grants, and what it restricts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -112,7 +128,7 @@ pub struct GrantSet {
     /// What is granted.
     pub grants: BTreeSet<Grant>,
     /// What is restricted; taking one away widens what is granted.
-    pub restrictions: BTreeSet<String>,
+    pub restrictions: BTreeSet<Restriction>,
 }
 
 /// What a configuration grants beyond what was accepted.
@@ -121,7 +137,7 @@ pub struct Widening {
     /// What is new.
     pub grants: Vec<Grant>,
     /// Restrictions that are gone.
-    pub lifted: Vec<String>,
+    pub lifted: Vec<Restriction>,
 }
 
 impl Widening {
@@ -176,8 +192,11 @@ impl GrantSet {
                 _ => set.leaf(Part::Agents, "work", key, value),
             }
         }
-        set.scripts(configuration, workspace)?;
-        if let Some(real) = configuration.linked_to().filter(|_| !set.is_empty()) {
+        if set.is_empty() {
+            return Ok(set);
+        }
+        set.files(configuration, workspace)?;
+        if let Some(real) = configuration.linked_to() {
             set.add(Part::Ledger, "configuration", "is a link to", real.display().to_string());
         }
         Ok(set)
@@ -192,9 +211,9 @@ impl GrantSet {
     pub fn beyond(&self, accepted: &GrantSet) -> Widening {
         let grants = self.grants.iter().filter(|grant| !accepted.covers(grant)).cloned().collect();
         // A restriction of an agent that is gone as a whole restricts nobody.
-        let is_lifted = |restriction: &&String| {
-            let to = restriction.split(": ").next().unwrap_or_default();
-            !self.restrictions.contains(*restriction) && self.grants.iter().any(|grant| grant.to == to)
+        let is_lifted = |restriction: &&Restriction| {
+            !self.restrictions.contains(*restriction)
+                && self.grants.iter().any(|grant| grant.to == restriction.to)
         };
         let lifted = accepted.restrictions.iter().filter(is_lifted).cloned().collect();
         Widening { grants, lifted }
@@ -216,6 +235,10 @@ impl GrantSet {
 
     fn add(&mut self, part: Part, to: &str, what: &str, value: String) {
         self.grants.insert(Grant { part, to: to.to_owned(), what: what.to_owned(), value, amount: None });
+    }
+
+    fn restrict(&mut self, to: &str, what: String) {
+        self.restrictions.insert(Restriction { to: to.to_owned(), what });
     }
 
     fn limit(&mut self, to: &str, what: &str, amount: u64) {
@@ -245,7 +268,7 @@ impl GrantSet {
                 let amount = value.as_float().or_else(|| value.as_integer().map(|whole| whole as f64));
                 // In thousandths, so that a price is compared too.
                 self.limit(to, key, (amount.unwrap_or(0.0) * 1000.0) as u64);
-                self.restrictions.insert(format!("{to}: {key}"));
+                self.restrict(to, key.clone());
             } else {
                 self.leaf(Part::Agents, to, key, value);
             }
@@ -267,7 +290,7 @@ impl GrantSet {
             self.add(Part::Agents, to, "sees", (*glob).to_owned());
         }
         for glob in hide.iter().filter(|glob| !HIDDEN.contains(&glob.as_str())) {
-            self.restrictions.insert(format!("{to}: hides {glob}"));
+            self.restrict(to, format!("hides {glob}"));
         }
     }
 
@@ -275,10 +298,10 @@ impl GrantSet {
     fn paths(&mut self, to: &str, paths: &toml::Table) {
         let list = |key: &str| paths.get(key).map(texts);
         for glob in list("denied").into_iter().flatten() {
-            self.restrictions.insert(format!("{to}: may not change {glob}"));
+            self.restrict(to, format!("may not change {glob}"));
         }
         if let Some(allowed) = list("allowed") {
-            self.restrictions.insert(format!("{to}: may change only what is listed"));
+            self.restrict(to, "may change only what is listed".to_owned());
             allowed.into_iter().for_each(|glob| self.add(Part::Agents, to, "changes", glob));
         }
         if paths.get("allow_laws").and_then(Value::as_bool) == Some(true) {
@@ -320,20 +343,21 @@ impl GrantSet {
         }
     }
 
-    /// The scripts that commands name and that came with the project, by their content.
-    fn scripts(&mut self, configuration: &Configuration, workspace: Option<&Path>) -> Result<(), GrantError> {
+    /// The files that came with the project: scripts that commands name, by their content, and where links lead.
+    fn files(&mut self, configuration: &Configuration, workspace: Option<&Path>) -> Result<(), GrantError> {
         let project = project(configuration.folder());
-        for file in configuration.named_files().into_iter().filter(|file| file.is_of_command) {
+        let is_inside =
+            |path: &Path| path.starts_with(&project) || workspace.is_some_and(|own| path.starts_with(own));
+        for file in configuration.named_files().into_iter().filter(|file| is_inside(&file.path)) {
             let Ok(real) = file.path.canonicalize() else { continue };
-            let is_inside = |path: &Path| {
-                path.starts_with(&project) || workspace.is_some_and(|own| path.starts_with(own))
-            };
-            if !real.is_file() || !(is_inside(&real) || is_inside(&file.path)) {
-                continue;
+            let shown = file.path.strip_prefix(configuration.folder()).unwrap_or(&file.path).display();
+            if !is_inside(&real) {
+                self.add(Part::Ledger, "links", "leads out", format!("{shown} -> {}", real.display()));
             }
-            let digest = digest(&real)?;
-            let shown = file.path.strip_prefix(configuration.folder()).unwrap_or(&file.path);
-            self.add(Part::Agents, "scripts", CONTENT, format!("{} {digest}", shown.display()));
+            if file.is_of_command && real.is_file() {
+                let digest = digest(&real)?;
+                self.add(Part::Agents, "scripts", CONTENT, format!("{shown} {digest}"));
+            }
         }
         Ok(())
     }
@@ -439,7 +463,7 @@ mod tests {
         let without = set(AGENT).beyond(&accepted);
         assert_eq!(
             shown(&without),
-            ["no longer work agent `w`: max_tokens", "no longer work agent `w`: may not change x/**"]
+            ["no longer work agent `w` max_tokens", "no longer work agent `w` may not change x/**"]
         );
         let hides_less = set(&format!("{AGENT}{rest}hide = ['**/*.pem']\n")).beyond(&accepted);
         assert!(shown(&hides_less).contains(&"work agent `w` sees **/.env*".to_owned()), "{hides_less:?}");
@@ -458,6 +482,19 @@ mod tests {
             values.contains(&"https://a.b") && values.iter().any(|value| value.contains('K')),
             "{values:?}"
         );
+    }
+
+    #[test]
+    fn a_link_that_leads_out_of_the_project_is_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("project/crealeph.toml");
+        std::fs::create_dir(folder.path().join("project")).unwrap();
+        std::fs::write(&path, format!("{AGENT}home = ['settings.json']\n")).unwrap();
+        std::fs::write(folder.path().join("private"), "x").unwrap();
+        std::os::unix::fs::symlink("../private", folder.path().join("project/settings.json")).unwrap();
+        let set = GrantSet::of(&Configuration::find(Some(&path)).unwrap(), None).unwrap();
+        let link = set.grants.iter().find(|grant| grant.to == "links").unwrap();
+        assert!(link.value.starts_with("settings.json -> /") && link.value.ends_with("/private"), "{link:?}");
     }
 
     #[test]

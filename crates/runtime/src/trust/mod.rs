@@ -7,5 +7,5 @@
 mod grants;
 mod store;
 
-pub use grants::{Grant, GrantError, GrantSet, Part, Widening};
+pub use grants::{Grant, GrantError, GrantSet, Part, Restriction, Widening};
 pub use store::{Accepted, TrustStore, TrustStoreError};

@@ -14,6 +14,7 @@ use toml::Value;
 use super::presets;
 use super::prompt::Prompt;
 use super::stream::Format;
+use crate::agents::process::on_path;
 use crate::configuration::{ConfigError, Configuration, Table, Wrong, absolute};
 
 const MAX_AGENTS: usize = 256;
@@ -97,6 +98,17 @@ pub struct WorkAgent {
     pub(super) processes: u32,
     pub(super) disk_bytes: u64,
     pub(super) output_bytes: u64,
+}
+
+impl WorkAgent {
+    /// The file of its program, where it can be told.
+    pub(super) fn program(&self) -> Option<PathBuf> {
+        let program = self.command.first()?;
+        match program.contains('/') {
+            true => Some(absolute(&self.folder, program)),
+            false => on_path(program),
+        }
+    }
 }
 
 impl WorkConfig {

@@ -240,8 +240,11 @@ impl Work {
             path.strip_prefix(workspace.path()).ok().map(Path::to_owned)
         };
         let private = setup.private.iter().filter_map(inside).collect();
-        let protected = super::protect::protected(workspace.path(), &setup.sources, &setup.private);
         let mut config = setup.config;
+        // Those that are known by name are in no configuration.
+        let programs = config.agents.values().filter_map(WorkAgent::program);
+        let sources: Vec<PathBuf> = setup.sources.into_iter().chain(programs).collect();
+        let protected = super::protect::protected(workspace.path(), &sources, &setup.private);
         for agent in config.agents.values_mut() {
             agent.paths = agent.paths.clone().protecting(protected.clone());
         }

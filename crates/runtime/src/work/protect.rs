@@ -9,6 +9,8 @@ use crealeph_decision::work::Protected;
 
 use crate::configuration::FILE;
 
+/// Where the program keeps its own files.
+const CONTROL: &str = ".crealeph";
 /// How many links the kernel follows.
 const MAX_LINKS: usize = 40;
 
@@ -16,6 +18,8 @@ const MAX_LINKS: usize = 40;
 pub(super) fn protected(root: &Path, sources: &[PathBuf], folders: &[PathBuf]) -> Protected {
     let mut protected = Protected::default();
     protected.add_name(FILE);
+    // In its own spelling no state has it; in another one it is the same folder where case is ignored.
+    protected.add_name(CONTROL);
     for step in sources.iter().flat_map(|path| steps(path)) {
         if let Some(path) = inside(root, &step) {
             protected.add_path(&path);
@@ -105,6 +109,7 @@ mod tests {
             "state",
             "state/x",
             "sub/crealeph.toml",
+            ".CreAleph/id",
         ] {
             assert!(protected.holds(path), "{path}");
         }

@@ -524,6 +524,57 @@ mod tests {
     }
 
     #[test]
+    fn a_journal_that_names_other_folders_is_refused() {
+        let run = "01a1e1a7-d5ea-7929-8f1d-8ea291f8a8d6";
+        let started = |run: &str, owner: &str| {
+            let (item, batch, at) = ("i".to_owned(), "b".to_owned(), String::new());
+            let (run, owner) = (run.to_owned(), owner.to_owned());
+            Event::Started { run, item, batch, owner, at, before: String::new() }
+        };
+        let held = |publish: &str, name: &str, tip: &str| {
+            let (run, item, batch) = (run.to_owned(), "i".to_owned(), "b".to_owned());
+            let branch = Some(HeldBranch { name: name.to_owned(), tip: tip.to_owned() });
+            Event::Held { run, item, batch, publish: publish.to_owned(), branch, at: String::new() }
+        };
+        for sound in [started(run, "me"), held("12", "agents/x", "0af3"), held("branch:a/b:0af3", "a", "0a")]
+        {
+            assert!(sound.is_sound(), "{sound:?}");
+        }
+        let unsound = [
+            started("../../outside", "me"),
+            started("", "me"),
+            started(run, "../x"),
+            started(run, ".."),
+            held("../1", "a", "0a"),
+            held("", "a", "0a"),
+            held("branch:--exec=x:0a", "a", "0a"),
+            held("branch:a:HEAD", "a", "0a"),
+            held("1", "-x", "0a"),
+            held("1", "a", "main"),
+        ];
+        for event in unsound {
+            assert!(!event.is_sound(), "{event:?}");
+        }
+    }
+
+    #[test]
+    fn a_link_is_never_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let outside = folder.path().join("outside");
+        fs::create_dir_all(folder.path().join(".crealeph")).unwrap();
+        fs::create_dir(&outside).unwrap();
+        std::os::unix::fs::symlink(&outside, folder.path().join(".crealeph/runs")).unwrap();
+        assert!(Runs::open(folder.path(), "me".to_owned()).is_err());
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+        fs::remove_file(folder.path().join(".crealeph/runs")).unwrap();
+        let runs = Runs::open(folder.path(), "me".to_owned()).unwrap();
+        let journal = folder.path().join(".crealeph/runs/journal.jsonl");
+        std::os::unix::fs::symlink(outside.join("file"), &journal).unwrap();
+        assert!(runs.lock().unwrap().add(&began("one")).is_err());
+        assert!(!outside.join("file").exists());
+    }
+
+    #[test]
     fn what_a_process_that_is_gone_left_is_swept() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join(".crealeph")).unwrap();

@@ -54,7 +54,7 @@ impl Place {
             location: Location::File(folder.join(".crealeph/ledger.db")),
             ..self.settle()?
         };
-        Ok(self.open_at(folder.to_owned(), settled)?.0)
+        Ok(self.open_at(folder.to_owned(), settled, &[])?.0)
     }
 
     /// Opens everything.
@@ -62,15 +62,29 @@ impl Place {
         Ok(self.open_telling()?.0)
     }
 
+    /// The same for runs whose rights come from these files, too.
+    pub(super) fn open_with(&self, sources: &[PathBuf]) -> Result<Work, Failure> {
+        let (folder, settled) = self.prepare()?;
+        let opened = self.open_at(folder, settled, sources)?;
+        tell(&opened.1);
+        Ok(opened.0)
+    }
+
     /// The same, with what an earlier process had left.
     pub(super) fn open_telling(&self) -> Result<(Work, Recovered), Failure> {
+        let (folder, settled) = self.prepare()?;
+        let opened = self.open_at(folder, settled, &[])?;
+        tell(&opened.1);
+        Ok(opened)
+    }
+
+    /// The workspace and its settings, when everything is trusted and its `.crealeph` is there.
+    fn prepare(&self) -> Result<(PathBuf, Settled), Failure> {
         self.check_state_directory()?;
         self.require_trust()?;
         let (folder, settled) = (self.folder()?, self.settle()?);
         own::claim(&folder)?;
-        let opened = self.open_at(folder, settled)?;
-        tell(&opened.1);
-        Ok(opened)
+        Ok((folder, settled))
     }
 
     /// What was trusted, and open views, must not lie where an agent works.
@@ -88,7 +102,15 @@ impl Place {
         trusting::require(&self.configuration()?, Some(&self.folder()?), Uses::Everything)
     }
 
-    fn open_at(&self, workspace: PathBuf, settled: Settled) -> Result<(Work, Recovered), Failure> {
+    fn open_at(
+        &self,
+        workspace: PathBuf,
+        settled: Settled,
+        sources: &[PathBuf],
+    ) -> Result<(Work, Recovered), Failure> {
+        let named = settled.configuration.named_files().into_iter().map(|file| file.path);
+        let given = sources.iter().filter_map(|path| std::path::absolute(path).ok());
+        let sources = named.chain(given).collect();
         let config = WorkConfig::read(&settled.configuration)?;
         // The ledger lies in `.crealeph`, which the workspace makes with the right permissions.
         drop(crealeph_workspace::Workspace::open(&workspace).map_err(|error| Failure::Work(error.into()))?);
@@ -110,7 +132,7 @@ impl Place {
             ledger,
             keys: settled.keys,
             private,
-            sources: settled.configuration.named_files().into_iter().map(|file| file.path).collect(),
+            sources,
             tenant: settled.tenant,
         };
         Ok(Work::open(setup)?)

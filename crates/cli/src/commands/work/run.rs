@@ -113,7 +113,9 @@ impl Run {
             true => None,
             false => Some(read_items(&Source::new(Some(PathBuf::from(&self.what))))?),
         };
-        let mut work = self.place.open()?;
+        // The bounds of later items, and what the policy decides by, are not for an earlier item to change.
+        let given = items.is_some().then(|| PathBuf::from(&self.what)).into_iter().chain(self.rules.clone());
+        let mut work = self.place.open_with(&given.collect::<Vec<_>>())?;
         let items = match items {
             Some(items) => items,
             None => vec![self.task(&work)?],
