@@ -16,7 +16,7 @@ use crealeph_contracts::scalar::{ClientKey, LedgerId, RobotId, TenantId};
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::snapshot::Facts;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, DatingClock};
 use crate::entry::{Content, Stored};
 use crate::error::{AppendError, LedgerError, Refusal};
 use crate::follow::{Growth, Watch};
@@ -261,7 +261,9 @@ impl Ledger {
         let start = |_| {
             let writer = inner.backend.writer()?;
             let (jobs, receiver) = sync_channel(inner.limits.waiting_batches.max(1));
-            let (clock, growth) = (inner.clock.clone(), Arc::clone(&inner.growth));
+            let (clock, skew_ms) = (inner.clock.clone(), inner.limits.clock_skew_ms);
+            let clock = DatingClock { clock, skew_ms, place: self.place().to_owned() };
+            let growth = Arc::clone(&inner.growth);
             let thread = std::thread::Builder::new()
                 .name("ledger-writer".to_owned())
                 .spawn(move || writer::run(writer, &receiver, &clock, &growth))

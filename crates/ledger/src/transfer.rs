@@ -14,7 +14,7 @@ use crealeph_contracts::scalar::TenantId;
 use crate::checkpoint::stated;
 use crate::entry::Content;
 use crate::error::LedgerError;
-use crate::ledger::Ledger;
+use crate::ledger::{Inner, Ledger};
 use crate::log::root_at;
 use crate::merkle::complete_tiles;
 use crate::plan::{self, Plan, Prepared, Transferred};
@@ -192,7 +192,9 @@ impl Ledger {
             };
             let needs = plan::needs(fresh.iter().map(|entry| &entry.prepared));
             let known = transaction.known(&head, &needs)?;
-            let planned = plan::plan_transfer(&head, known, &fresh);
+            let Inner { clock, limits, .. } = self.inner();
+            let latest = clock.now_for(&head).get().saturating_add(limits.clock_skew_ms);
+            let planned = plan::plan_transfer(&head, known, &fresh, Millis::new(latest));
             let Plan { rows, edges, tile_roots, head: after, .. } =
                 planned.map_err(|(position, reason)| at(line_of(position), reason))?;
             for (position, (row, (_, leaf, _))) in

@@ -2,6 +2,7 @@
 //! take turns through immediate transactions, reads never wait for them.
 
 mod audit;
+mod boot;
 mod failure;
 mod leases;
 mod migration;

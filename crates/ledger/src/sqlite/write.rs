@@ -6,13 +6,13 @@ use rusqlite::config::DbConfig;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, params};
 
+use super::boot;
 use super::failure::Place;
 use super::leases;
 use super::read::stored_hashes;
 use super::rows::{self, ENTRY, HEAD, STEP, row_id};
 use super::schema;
 use crate::checkpoint::ORIGIN_PREFIX;
-use crate::clock::Clock;
 use crate::entry::ids_text;
 use crate::error::LedgerError;
 use crate::identity::random_name;
@@ -296,7 +296,14 @@ impl Transaction for InSqlite<'_> {
         let made = self.connection.execute(sql, params![tenant.as_str(), origin, last_at.get()]);
         made.map_err(|error| self.failed(&error))?;
         let number = self.connection.last_insert_rowid();
-        Ok(Head { tenant_id: tenant.clone(), number, origin: origin.to_owned(), last_at, frontier })
+        Ok(Head {
+            tenant_id: tenant.clone(),
+            number,
+            origin: origin.to_owned(),
+            last_at,
+            read_at: None,
+            frontier,
+        })
     }
 
     fn known(&mut self, head: &Head, needs: &Needs) -> Result<Known, LedgerError> {
@@ -360,37 +367,29 @@ impl Transaction for InSqlite<'_> {
         found.map(|found| found.is_some()).map_err(|error| self.failed(&error))
     }
 
-    fn time(&mut self, clock: &Clock) -> Result<Millis, LedgerError> {
-        Ok(clock.now())
+    fn lease_time(&mut self) -> Result<Millis, LedgerError> {
+        Ok(boot::now())
     }
 
     fn lease(&mut self, tenant: &TenantId, name: &Name) -> Result<Option<LeaseRow>, LedgerError> {
         leases::find(self.connection, self.place, tenant, name)
     }
 
-    fn claim_lease(
-        &mut self,
-        tenant: &TenantId,
-        wanted: &Wanted,
-        clock: &Clock,
-    ) -> Result<Claimed, LedgerError> {
+    fn claim_lease(&mut self, tenant: &TenantId, wanted: &Wanted) -> Result<Claimed, LedgerError> {
         if let Some((execution, after)) = &wanted.unless
             && let Some(head) = self.find_head(tenant)?
             && self.has_execution_after(&head, execution, *after).map_err(|error| self.failed(&error))?
         {
             return Ok(Claimed::Overtaken);
         }
-        let now = clock.now();
-        if let Some(holder) = self.lease(tenant, &wanted.name)?.and_then(|row| row.holder_at(now)) {
+        if let Some(holder) = self.lease(tenant, &wanted.name)?.and_then(|row| row.holder_at(boot::now())) {
             return Ok(Claimed::Held(holder));
         }
-        leases::take(self.connection, tenant, wanted, now)
-            .map(Claimed::Taken)
-            .map_err(|error| self.failed(&error))
+        leases::take(self.connection, self.place, tenant, wanted).map(Claimed::Taken)
     }
 
     fn extend_lease(&mut self, tenant: &TenantId, lease: &LeaseRow) -> Result<(), LedgerError> {
-        leases::put(self.connection, tenant, lease).map_err(|error| self.failed(&error))
+        leases::put(self.connection, self.place, tenant, lease)
     }
 
     fn drop_leases(&mut self, tenant: &TenantId, leases: &[(&Name, Token)]) -> Result<(), LedgerError> {
