@@ -84,6 +84,14 @@ pub enum LedgerError {
         /// The file or database.
         place: String,
     },
+    /// The file was replaced or removed while it was in use.
+    #[error(
+        "`{place}` or its write-ahead log was replaced or removed while it was in use; the last batch is not acknowledged and may be lost with the file, so put the right file in place, start again, and send the batch again"
+    )]
+    Replaced {
+        /// The file.
+        place: String,
+    },
     /// Someone else holds the write lock.
     #[error(
         "`{place}` is locked by another process for more than {wait_ms} ms; find who holds it, or try again"
@@ -226,6 +234,7 @@ impl LedgerError {
             LedgerError::Outdated { .. } => "ledger_outdated",
             LedgerError::ClockBehind { .. } | LedgerError::ClocksDiffer { .. } => "ledger_clock",
             LedgerError::Exists { .. } => "ledger_exists",
+            LedgerError::Replaced { .. } => "ledger_replaced",
             LedgerError::Busy { .. } => "ledger_busy",
             LedgerError::Full { .. } => "ledger_full",
             LedgerError::ReadOnly { .. } => "ledger_read_only",

@@ -8,6 +8,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension as _, params};
 
 use super::boot;
 use super::failure::Place;
+use super::file::InUse;
 use super::leases;
 use super::read::stored_hashes;
 use super::rows::{self, ENTRY, HEAD, STEP, row_id};
@@ -29,17 +30,22 @@ use crate::store::{
 #[derive(Debug)]
 pub(super) struct SqliteWriter {
     connection: Connection,
+    in_use: InUse,
     place: Place,
     is_synced: bool,
 }
 
 impl SqliteWriter {
-    pub(super) fn new(mut connection: Connection, place: Place) -> Result<SqliteWriter, LedgerError> {
+    pub(super) fn new(
+        mut connection: Connection,
+        in_use: InUse,
+        place: Place,
+    ) -> Result<SqliteWriter, LedgerError> {
         let guarded = connection
             .authorizer(Some(permits))
             .and_then(|()| connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false));
         guarded.map_err(|error| place.failure(&error))?;
-        let mut writer = SqliteWriter { connection, place, is_synced: false };
+        let mut writer = SqliteWriter { connection, in_use, place, is_synced: false };
         writer.set_synced(true)?;
         Ok(writer)
     }
@@ -70,7 +76,8 @@ impl Writer for SqliteWriter {
         let mut transaction = InSqlite { connection: &self.connection, place: &self.place };
         let done = check_version(&self.connection, &self.place)
             .and_then(|()| work(&mut transaction))
-            .and_then(|()| execute(&self.connection, "COMMIT").map_err(|error| self.place.failure(&error)));
+            .and_then(|()| execute(&self.connection, "COMMIT").map_err(|error| self.place.failure(&error)))
+            .and_then(|()| self.in_use.check(&self.place));
         done.map_err(|error| {
             // A failed statement may have ended the transaction already; then there is nothing to roll back.
             let _ = self.connection.execute_batch("ROLLBACK");
@@ -409,7 +416,8 @@ mod tests {
         Sqlite::create(&file, 1_000).unwrap();
         let place = Place::new(&file, 1_000);
         let connection = connect(&file, &place, 1_000, rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap();
-        SqliteWriter::new(connection, place).unwrap()
+        let in_use = InUse::new(&file, &place).unwrap();
+        SqliteWriter::new(connection, in_use, place).unwrap()
     }
 
     #[test]
