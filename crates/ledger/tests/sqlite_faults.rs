@@ -10,6 +10,7 @@ use crealeph_contracts::json::Limits as JsonLimits;
 use crealeph_contracts::scalar::TenantId;
 use crealeph_ledger::{AppendError, Filter, Ledger, LedgerError, Limits, Location, Options, Order, Refusal};
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 
 fn local() -> TenantId {
     TenantId::parse("local").unwrap()
@@ -102,7 +103,7 @@ fn nothing_rests_on_an_entry_that_was_lost_meanwhile() {
         other.query_row(head, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
     ledger.append(&local(), vec![draft(7)]).unwrap();
     // As a server that comes back from an older copy.
-    other.execute_batch("DROP TRIGGER entries_remain; DROP TRIGGER logs_only_grow").unwrap();
+    other.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false).unwrap();
     other.execute("DELETE FROM entries WHERE key = 'k7'", []).unwrap();
     other.execute("UPDATE logs SET size = ?1, last_at = ?2, peaks = ?3", head).unwrap();
     let refused = ledger.append(&local(), on("k7", 1)).unwrap_err();
