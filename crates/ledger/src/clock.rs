@@ -3,16 +3,22 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::error::LedgerError;
 use crate::position::Millis;
+use crate::store::Head;
 
 /// Tells the time.
 #[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> Millis + Send + Sync>);
+pub struct Clock {
+    tell: Arc<dyn Fn() -> Millis + Send + Sync>,
+    /// It is the machine's; a database has one of its own, which goes before it.
+    is_system: bool,
+}
 
 impl Clock {
     /// The system's wall clock.
     pub fn system() -> Self {
-        Clock::from_fn(|| {
+        let tell = || {
             let now = SystemTime::now();
             let millis = match now.duration_since(UNIX_EPOCH) {
                 Ok(after) => i64::try_from(after.as_millis()).unwrap_or(i64::MAX),
@@ -21,17 +27,72 @@ impl Clock {
                 }
             };
             Millis::new(millis)
-        })
+        };
+        Clock { tell: Arc::new(tell), is_system: true }
     }
 
-    /// A clock of one's own, for tests.
+    /// A clock of one's own, for tests; also in place of a database's.
     pub fn from_fn(tell: impl Fn() -> Millis + Send + Sync + 'static) -> Self {
-        Clock(Arc::new(tell))
+        Clock { tell: Arc::new(tell), is_system: false }
     }
 
     /// The time it tells.
     pub fn now(&self) -> Millis {
-        (self.0)()
+        (self.tell)()
+    }
+
+    /// The time as far as it concerns a log: the database's where it has one.
+    pub(crate) fn now_for(&self, head: &Head) -> Millis {
+        head.read_at.filter(|_| self.is_system).unwrap_or_else(|| self.now())
+    }
+
+    /// By when entries are dated and judged: the true time, or the newest entry's where that is ahead by no more than a
+    /// bound, since createdAt never goes back and clocks differ a little.
+    pub(crate) fn judging_time(&self, head: &Head, skew_ms: i64) -> Millis {
+        let now = self.now_for(head);
+        if is_ahead(head.last_at, now, skew_ms) { now } else { now.max(head.last_at) }
+    }
+}
+
+/// Whether a time is further ahead of another than a bound.
+pub(crate) fn is_ahead(time: Millis, now: Millis, skew_ms: i64) -> bool {
+    time.get().saturating_sub(now.get()) > skew_ms
+}
+
+/// The clock that a writing thread dates entries by, and how far it may be from others.
+#[derive(Clone, Debug)]
+pub(crate) struct DatingClock {
+    pub clock: Clock,
+    pub skew_ms: i64,
+    /// The ledger's place, for messages.
+    pub place: String,
+}
+
+/// When new entries are taken, and why none may be.
+#[derive(Clone, Debug)]
+pub(crate) struct Dating {
+    pub now: Millis,
+    /// The newest entry is further ahead than the bound.
+    pub refusal: Option<LedgerError>,
+}
+
+impl DatingClock {
+    /// Dates what comes after a log's newest entry. Where the database's clock and the machine's are far apart, nobody can
+    /// say which is right, and an entry that is dated wrongly can never be taken back.
+    pub(crate) fn dating(&self, head: &Head) -> Dating {
+        let DatingClock { clock, skew_ms, place } = self;
+        let (now, machine) = (clock.now_for(head), clock.now());
+        let seconds = skew_ms / 1_000;
+        let refusal = if is_ahead(now, machine, *skew_ms) || is_ahead(machine, now, *skew_ms) {
+            let (database, machine) = (now.to_string(), machine.to_string());
+            Some(LedgerError::ClocksDiffer { place: place.clone(), database, machine, seconds })
+        } else if is_ahead(head.last_at, now, *skew_ms) {
+            let (newest, now) = (head.last_at.to_string(), now.to_string());
+            Some(LedgerError::ClockBehind { tenant: head.tenant_id.to_string(), newest, now, seconds })
+        } else {
+            None
+        };
+        Dating { now, refusal }
     }
 }
 

@@ -50,10 +50,46 @@ pub enum LedgerError {
         /// The version that is needed.
         known: u32,
     },
+    /// The newest entry is dated far ahead of the clock.
+    #[error(
+        "the newest entry of tenant `{tenant}` is dated {newest}, more than {seconds} s ahead of the clock, which says {now}; set the clock if it is wrong; if it was wrong then, go on with another tenant, or raise `max_clock_skew_seconds` under [ledger] so that new entries are dated like the newest"
+    )]
+    ClockBehind {
+        /// The tenant.
+        tenant: String,
+        /// When the newest entry was taken.
+        newest: String,
+        /// What the clock says.
+        now: String,
+        /// The bound.
+        seconds: i64,
+    },
+    /// The database's clock and the machine's are far apart.
+    #[error(
+        "the clock of `{place}` says {database} and this machine's says {machine}, more than {seconds} s apart; set the one that is wrong, or raise `max_clock_skew_seconds` under [ledger]"
+    )]
+    ClocksDiffer {
+        /// The database.
+        place: String,
+        /// What its clock says.
+        database: String,
+        /// What the machine's says.
+        machine: String,
+        /// The bound.
+        seconds: i64,
+    },
     /// Something is there already.
     #[error("`{place}` exists already; nothing was changed")]
     Exists {
         /// The file or database.
+        place: String,
+    },
+    /// The file was replaced or removed while it was in use.
+    #[error(
+        "`{place}` or its write-ahead log was replaced or removed while it was in use; the last batch is not acknowledged and may be lost with the file, so put the right file in place, start again, and send the batch again"
+    )]
+    Replaced {
+        /// The file.
         place: String,
     },
     /// Someone else holds the write lock.
@@ -196,7 +232,9 @@ impl LedgerError {
             LedgerError::Foreign { .. } => "ledger_foreign",
             LedgerError::Newer { .. } => "ledger_newer",
             LedgerError::Outdated { .. } => "ledger_outdated",
+            LedgerError::ClockBehind { .. } | LedgerError::ClocksDiffer { .. } => "ledger_clock",
             LedgerError::Exists { .. } => "ledger_exists",
+            LedgerError::Replaced { .. } => "ledger_replaced",
             LedgerError::Busy { .. } => "ledger_busy",
             LedgerError::Full { .. } => "ledger_full",
             LedgerError::ReadOnly { .. } => "ledger_read_only",

@@ -11,7 +11,6 @@ use std::time::Duration;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::scalar::{ExecutionId, Name, TenantId};
 
-use crate::clock::Clock;
 use crate::error::LedgerError;
 use crate::heart::Heartbeat;
 use crate::ledger::Ledger;
@@ -184,7 +183,7 @@ impl Ledger {
         self.inner().backend.read(Some(tenant), &mut |reads| {
             let row = reads.lease(tenant, name)?;
             if let Some(row) = row {
-                holder = row.holder_at(reads.time(&self.inner().clock)?);
+                holder = row.holder_at(reads.lease_time()?);
             }
             Ok(())
         })?;
@@ -241,16 +240,15 @@ pub(crate) fn apply(
     transaction: &mut dyn Transaction,
     tenant: &TenantId,
     change: &Change,
-    clock: &Clock,
 ) -> Result<Result<Changed, LedgerError>, LedgerError> {
     match change {
-        Change::Take(wanted) => Ok(Ok(Changed::Claimed(transaction.claim_lease(tenant, wanted, clock)?))),
+        Change::Take(wanted) => Ok(Ok(Changed::Claimed(transaction.claim_lease(tenant, wanted)?))),
         Change::Renew { name, token, ttl_ms } => {
             let row = match current(transaction.lease(tenant, name)?, name, *token) {
                 Ok(row) => row,
                 Err(lost) => return Ok(Err(lost)),
             };
-            let until = Millis::new(transaction.time(clock)?.get() + ttl_ms);
+            let until = Millis::new(transaction.lease_time()?.get() + ttl_ms);
             transaction.extend_lease(tenant, &LeaseRow { until, ..row })?;
             Ok(Ok(Changed::Done))
         }

@@ -16,11 +16,12 @@ use crealeph_contracts::scalar::{ClientKey, LedgerId, RobotId, TenantId};
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::snapshot::Facts;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, DatingClock};
 use crate::entry::{Content, Stored};
 use crate::error::{AppendError, LedgerError, Refusal};
 use crate::follow::{Growth, Watch};
 use crate::heart::Heart;
+use crate::keys::{KeyError, Keyring};
 use crate::limits::Limits;
 use crate::pending::{Answer, Outcome, Pending};
 use crate::plan::Prepared;
@@ -127,16 +128,27 @@ impl Ledger {
     /// Makes a new, empty ledger with its first signing key, and opens it.
     pub fn init(location: &Location, options: Options) -> Result<Ledger, LedgerError> {
         let keys = options.keys.clone().unwrap_or_else(|| location.default_keys());
-        match location {
-            Location::File(file) => Sqlite::create(file, options.limits.wait_ms)?,
-            Location::Postgres(url) => Postgres::create(url, options.limits.wait_ms)?,
+        let create = || match location {
+            Location::File(file) => Sqlite::create(file, options.limits.wait_ms),
+            Location::Postgres(url) => Postgres::create(url, options.limits.wait_ms),
+        };
+        // The ledger is made whole or not at all, so an interrupted one is there without a key at most.
+        let made = create();
+        let has_key = match Keyring::load(&keys) {
+            Ok(_) => true,
+            Err(KeyError::Missing { .. }) => false,
+            Err(error) => return made.and(Err(error.into())),
+        };
+        let is_interrupted = matches!(made, Err(LedgerError::Exists { .. }))
+            && !has_key
+            && Ledger::open(location, options.clone())
+                .and_then(|ledger| ledger.tenants())
+                .is_ok_and(|logs| logs.is_empty());
+        if !is_interrupted {
+            made?;
         }
-        match crate::keys::Keyring::load(&keys) {
-            Ok(_) => {}
-            Err(crate::keys::KeyError::Missing { .. }) => {
-                crate::keys::Keyring::create(&keys)?;
-            }
-            Err(error) => return Err(error.into()),
+        if !has_key {
+            Keyring::create(&keys)?;
         }
         Ledger::open(location, options)
     }
@@ -261,7 +273,9 @@ impl Ledger {
         let start = |_| {
             let writer = inner.backend.writer()?;
             let (jobs, receiver) = sync_channel(inner.limits.waiting_batches.max(1));
-            let (clock, growth) = (inner.clock.clone(), Arc::clone(&inner.growth));
+            let (clock, skew_ms) = (inner.clock.clone(), inner.limits.clock_skew_ms);
+            let clock = DatingClock { clock, skew_ms, place: self.place().to_owned() };
+            let growth = Arc::clone(&inner.growth);
             let thread = std::thread::Builder::new()
                 .name("ledger-writer".to_owned())
                 .spawn(move || writer::run(writer, &receiver, &clock, &growth))

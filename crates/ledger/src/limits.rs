@@ -23,6 +23,8 @@ pub struct Limits {
     pub waiting_batches: usize,
     /// Milliseconds to wait for another process's write or a connection.
     pub wait_ms: u64,
+    /// Milliseconds that clocks may be apart: a log's newest entry and the clock, the database's clock and the machine's.
+    pub clock_skew_ms: i64,
 }
 
 impl Default for Limits {
@@ -38,6 +40,7 @@ impl Default for Limits {
             lineage_entries: 10_000,
             waiting_batches: 1_024,
             wait_ms: 10_000,
+            clock_skew_ms: 300_000,
         }
     }
 }

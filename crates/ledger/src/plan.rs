@@ -14,6 +14,7 @@ use crealeph_contracts::violation::{Code, Report};
 use crealeph_decision::execution::{self, EventFingerprint, Verdict};
 use crealeph_decision::snapshot::SnapshotType;
 
+use crate::clock::Dating;
 use crate::difference::differences;
 use crate::entry::{Content, KEY_PREFIX, Stored};
 use crate::error::{AppendError, Identity, LedgerError, Refusal};
@@ -115,14 +116,14 @@ pub(crate) fn plan(
     head: &Head,
     known: Known,
     batches: &[&[Prepared]],
-    now: Millis,
+    dating: Dating,
     ids: &mut IdSource,
 ) -> Result<Plan, LedgerError> {
-    let at = now.max(head.last_at);
+    let at = dating.now.max(head.last_at);
     let mut view = View::new(head, known, batches.iter().copied().flatten());
     let mut outcomes = Vec::with_capacity(batches.len());
     for batch in batches {
-        outcomes.push(view.judge_batch(batch, at, ids)?);
+        outcomes.push(view.judge_batch(batch, at, dating.refusal.as_ref(), ids)?);
     }
     Ok(view.end(head, at, outcomes))
 }
@@ -142,6 +143,7 @@ pub(crate) fn plan_transfer(
     head: &Head,
     known: Known,
     entries: &[Transferred],
+    latest: Millis,
 ) -> Result<Plan, (usize, String)> {
     let mut view = View::new(head, known, entries.iter().map(|entry| &entry.prepared));
     let mut last_at = head.last_at;
@@ -153,6 +155,12 @@ pub(crate) fn plan_transfer(
         }
         if entry.created_at < last_at {
             return Err(refused(format!("entry {} is older than the one before it", entry.seq)));
+        }
+        if entry.created_at > latest {
+            return Err(refused(format!(
+                "entry {} is dated {}, ahead of the clock; set the clock, or raise `max_clock_skew_seconds` under [ledger]",
+                entry.seq, entry.created_at
+            )));
         }
         match view.judge(&entry.prepared, entry.seq, entry.created_at) {
             Ok(Judged::New(new)) => {
@@ -250,6 +258,7 @@ impl<'a> View<'a> {
         &mut self,
         batch: &[Prepared],
         at: Millis,
+        undated: Option<&LedgerError>,
         ids: &mut IdSource,
     ) -> Result<Result<Vec<Appended>, AppendError>, LedgerError> {
         let (rows, edges) = (self.rows.len(), self.edges.len());
@@ -262,6 +271,10 @@ impl<'a> View<'a> {
             })?;
             match self.judge(entry, seq, at) {
                 Ok(Judged::Repeat(answer)) => answers.push(answer),
+                Ok(Judged::New(_)) if let Some(error) = undated => {
+                    self.forget_from(rows, edges);
+                    return Ok(Err(AppendError::Ledger(error.clone())));
+                }
                 Ok(Judged::New(new)) => {
                     let id = match &entry.proposed {
                         Some(id) => id.clone(),

@@ -29,8 +29,9 @@ impl NewId {
 pub struct Position {
     /// The place of its newest entry.
     pub seq: Seq,
-    /// When that was taken.
-    pub at: Millis,
+    /// The time to judge by: the true time by the database's clock, else the ledger's, and not before the newest entry unless that
+    /// is dated far ahead.
+    pub now: Millis,
 }
 
 impl Ledger {

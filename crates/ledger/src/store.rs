@@ -10,7 +10,6 @@ use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId, TenantId}
 use crealeph_decision::snapshot::SnapshotType;
 
 use crate::audit::FaultKind;
-use crate::clock::Clock;
 use crate::entry::{Content, Stored};
 use crate::error::LedgerError;
 use crate::lease::{Holder, Token};
@@ -33,6 +32,8 @@ pub(crate) struct Head {
     pub origin: String,
     /// When the last entry was taken.
     pub last_at: Millis,
+    /// The database's own time when this was read, where it has one.
+    pub read_at: Option<Millis>,
     /// The tree's right edge, and its size.
     pub frontier: Frontier,
 }
@@ -206,17 +207,12 @@ pub(crate) trait Transaction {
     fn add_checkpoint(&mut self, head: &Head, checkpoint: &StoredCheckpoint) -> Result<(), LedgerError>;
     /// Whether the log holds this id.
     fn holds(&mut self, head: &Head, id: &LedgerId) -> Result<bool, LedgerError>;
-    /// The time that leases go by: the server's where several machines share one, else the ledger's own.
-    fn time(&mut self, clock: &Clock) -> Result<Millis, LedgerError>;
+    /// The time that leases go by: the server's where several machines share one, else that of the machine since it started.
+    fn lease_time(&mut self) -> Result<Millis, LedgerError>;
     /// A lease, locked until the transaction ends.
     fn lease(&mut self, tenant: &TenantId, name: &Name) -> Result<Option<LeaseRow>, LedgerError>;
     /// Writes a lease under a token greater than any before, unless someone holds it or it is overtaken.
-    fn claim_lease(
-        &mut self,
-        tenant: &TenantId,
-        wanted: &Wanted,
-        clock: &Clock,
-    ) -> Result<Claimed, LedgerError>;
+    fn claim_lease(&mut self, tenant: &TenantId, wanted: &Wanted) -> Result<Claimed, LedgerError>;
     /// Moves a lease's end.
     fn extend_lease(&mut self, tenant: &TenantId, lease: &LeaseRow) -> Result<(), LedgerError>;
     /// Removes leases, where they still have that token.
@@ -364,7 +360,7 @@ pub(crate) trait Reads {
     /// A lease.
     fn lease(&mut self, tenant: &TenantId, name: &Name) -> Result<Option<LeaseRow>, LedgerError>;
     /// The time that leases go by.
-    fn time(&mut self, clock: &Clock) -> Result<Millis, LedgerError>;
+    fn lease_time(&mut self) -> Result<Millis, LedgerError>;
 }
 
 /// What a snapshot looks at of one type.

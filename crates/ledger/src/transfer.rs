@@ -14,7 +14,7 @@ use crealeph_contracts::scalar::TenantId;
 use crate::checkpoint::stated;
 use crate::entry::Content;
 use crate::error::LedgerError;
-use crate::ledger::Ledger;
+use crate::ledger::{Inner, Ledger};
 use crate::log::root_at;
 use crate::merkle::complete_tiles;
 use crate::plan::{self, Plan, Prepared, Transferred};
@@ -65,6 +65,7 @@ impl Ledger {
         let mut exported = Exported { entries: 0, checkpoints: 0, covered: 0 };
         let mut line = String::new();
         let mut header = ObjectWriter::new(&mut line);
+        header.raw("entries", &head.frontier.size().to_string());
         header.text("format", FORMAT).text("origin", &head.origin).text("tenantId", tenant.as_str());
         header.end();
         self.write_line(out, &line)?;
@@ -114,7 +115,7 @@ impl Ledger {
     pub fn import(&self, input: &mut dyn BufRead) -> Result<Imported, LedgerError> {
         let mut lines = Lines { input, number: 0 };
         let header = lines.next()?.ok_or_else(|| lines.refuse("the export is empty"))?;
-        let (tenant_id, origin) = read_header(&header).ok_or_else(|| {
+        let (tenant_id, origin, stated) = read_header(&header).ok_or_else(|| {
             lines.refuse(format!("the first line must name the log and the format `{FORMAT}`"))
         })?;
         self.take_name(&tenant_id, &origin, &lines)?;
@@ -149,7 +150,12 @@ impl Ledger {
             }
         }
         self.take_batch(batch, &mut imported, &lines)?;
-        Ok(imported)
+        match stated {
+            Some(stated) if last.get() < stated => Err(lines.refuse(format!(
+                "the export has {stated} entries by its first line and ends after entry {last}: it was cut; import the whole one"
+            ))),
+            _ => Ok(imported),
+        }
     }
 
     /// Makes the tenant's log under the export's name, or checks that it has that name.
@@ -192,7 +198,9 @@ impl Ledger {
             };
             let needs = plan::needs(fresh.iter().map(|entry| &entry.prepared));
             let known = transaction.known(&head, &needs)?;
-            let planned = plan::plan_transfer(&head, known, &fresh);
+            let Inner { clock, limits, .. } = self.inner();
+            let latest = clock.now_for(&head).get().saturating_add(limits.clock_skew_ms);
+            let planned = plan::plan_transfer(&head, known, &fresh, Millis::new(latest));
             let Plan { rows, edges, tile_roots, head: after, .. } =
                 planned.map_err(|(position, reason)| at(line_of(position), reason))?;
             for (position, (row, (_, leaf, _))) in
@@ -279,16 +287,22 @@ fn document<T>(line: &str, read: impl FnOnce(Node<'_>) -> T) -> Result<T, String
     }
 }
 
-fn read_header(line: &str) -> Option<(TenantId, String)> {
+/// The tenant, the log's name, and how many entries the export says that it has; older ones do not say.
+fn read_header(line: &str) -> Option<(TenantId, String, Option<u64>)> {
     document(line, |root| {
         let text = |key| root.member(key).and_then(Node::string);
         let origin = text("origin").filter(|origin| !origin.is_empty() && origin.len() <= 256)?;
         let tenant = TenantId::parse(&text("tenantId")?).ok()?;
         (text("format")? == FORMAT && !origin.contains(['\n', '+', ' ']))
-            .then(|| (tenant, origin.into_owned()))
+            .then(|| (tenant, origin.into_owned(), stated_entries(root)))
     })
     .ok()
     .flatten()
+}
+
+fn stated_entries(header: Node<'_>) -> Option<u64> {
+    let entries = header.member("entries")?.number()?;
+    (entries >= 0.0 && entries.fract() == 0.0).then_some(entries as u64)
 }
 
 fn read_line(line: &str, tenant_id: &TenantId) -> Result<Line, String> {

@@ -4,9 +4,10 @@ use crealeph_contracts::scalar::{ClientKey, RobotId, TenantId};
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::snapshot::{Derivation, Facts};
 
+use crate::clock::Clock;
 use crate::entry::Stored;
 use crate::error::LedgerError;
-use crate::ledger::Ledger;
+use crate::ledger::{Inner, Ledger};
 use crate::limits::Limits;
 use crate::position::Seq;
 use crate::proposed::Position;
@@ -18,6 +19,7 @@ pub struct View<'v> {
     reads: &'v mut dyn Reads,
     head: &'v Head,
     limits: &'v Limits,
+    clock: &'v Clock,
 }
 
 impl View<'_> {
@@ -47,7 +49,8 @@ impl View<'_> {
     ) -> Result<(Facts, Position), LedgerError> {
         let seq = up_to.unwrap_or(self.head.last_seq()).min(self.head.last_seq());
         let facts = read::facts_up_to(self.reads, self.head, robot, seq, rules, derivation)?;
-        Ok((facts, Position { seq, at: self.head.last_at }))
+        let now = self.clock.judging_time(self.head, self.limits.clock_skew_ms);
+        Ok((facts, Position { seq, now }))
     }
 }
 
@@ -58,6 +61,7 @@ impl Ledger {
         tenant: &TenantId,
         mut question: impl FnMut(&mut View<'_>) -> Result<T, LedgerError>,
     ) -> Result<Option<T>, LedgerError> {
-        self.ask(tenant, |reads, head| question(&mut View { reads, head, limits: self.limits() }))
+        let Inner { limits, clock, .. } = self.inner();
+        self.ask(tenant, |reads, head| question(&mut View { reads, head, limits, clock }))
     }
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::scalar::{LedgerId, Name, TenantId};
 
-use crate::clock::Clock;
+use crate::clock::DatingClock;
 use crate::error::LedgerError;
 use crate::follow::Growth;
 use crate::identity::IdSource;
@@ -77,7 +77,7 @@ impl Job {
 }
 
 /// Writes until every sender is gone.
-pub(crate) fn run(writer: Box<dyn Writer>, jobs: &Receiver<Job>, clock: &Clock, growth: &Arc<Growth>) {
+pub(crate) fn run(writer: Box<dyn Writer>, jobs: &Receiver<Job>, clock: &DatingClock, growth: &Arc<Growth>) {
     let (replies, given) = sync_channel::<Vec<Reply>>(1);
     std::thread::scope(|scope| {
         let give = move || given.iter().flatten().for_each(Reply::give);
@@ -92,7 +92,7 @@ pub(crate) fn run(writer: Box<dyn Writer>, jobs: &Receiver<Job>, clock: &Clock, 
 fn write_groups(
     mut writer: Box<dyn Writer>,
     jobs: &Receiver<Job>,
-    clock: &Clock,
+    clock: &DatingClock,
     growth: &Growth,
     answering: Option<SyncSender<Vec<Reply>>>,
 ) {
@@ -197,7 +197,7 @@ impl Together {
                 self.take(joining);
             }
             for (tenant, change, _) in &self.changes {
-                self.changed.push(lease::apply(transaction, tenant, change, memory.clock)?);
+                self.changed.push(lease::apply(transaction, tenant, change)?);
             }
             commit_start = Some(Instant::now());
             Ok(())
@@ -290,7 +290,7 @@ fn write_round(
     known.key_steps.append(&mut at_hand.key_steps);
     let held: Vec<&[Prepared]> = held().collect();
     let Plan { mut outcomes, rows, edges, tile_roots, head: after } =
-        plan::plan(&head, known, &held, memory.clock.now(), &mut memory.ids)?;
+        plan::plan(&head, known, &held, memory.clock.dating(&head), &mut memory.ids)?;
     for (outcome, lost) in outcomes.iter_mut().zip(lost) {
         if let Some(error) = lost {
             *outcome = Err(error.into());
@@ -360,7 +360,7 @@ fn settle(
 
 /// What a writing thread keeps between transactions.
 struct Memory<'a> {
-    clock: &'a Clock,
+    clock: &'a DatingClock,
     ids: IdSource,
     /// The right edge of each tenant's tree after what was last written, and its leaves beyond the last whole tile.
     ends: BTreeMap<TenantId, (Frontier, Vec<Sha256>)>,

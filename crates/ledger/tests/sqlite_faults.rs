@@ -10,6 +10,7 @@ use crealeph_contracts::json::Limits as JsonLimits;
 use crealeph_contracts::scalar::TenantId;
 use crealeph_ledger::{AppendError, Filter, Ledger, LedgerError, Limits, Location, Options, Order, Refusal};
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 
 fn local() -> TenantId {
     TenantId::parse("local").unwrap()
@@ -102,7 +103,7 @@ fn nothing_rests_on_an_entry_that_was_lost_meanwhile() {
         other.query_row(head, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
     ledger.append(&local(), vec![draft(7)]).unwrap();
     // As a server that comes back from an older copy.
-    other.execute_batch("DROP TRIGGER entries_remain; DROP TRIGGER logs_only_grow").unwrap();
+    other.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false).unwrap();
     other.execute("DELETE FROM entries WHERE key = 'k7'", []).unwrap();
     other.execute("UPDATE logs SET size = ?1, last_at = ?2, peaks = ?3", head).unwrap();
     let refused = ledger.append(&local(), on("k7", 1)).unwrap_err();
@@ -205,4 +206,59 @@ fn a_backup_is_a_ledger_of_its_own() {
     assert_eq!(copy.audit(&local()).unwrap(), None);
     let answers = copy.append(&local(), vec![draft(5), draft(300)]).unwrap();
     assert_eq!((answers[0].is_repeat, answers[1].seq.get()), (true, 301));
+}
+
+#[test]
+fn a_file_that_is_replaced_or_removed_takes_no_acknowledged_entry_with_it() {
+    for way in ["removed", "replaced", "write-ahead log removed"] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ledger.db");
+        let ledger = filled(&file, 3);
+        match way {
+            "removed" => fs::remove_file(&file).unwrap(),
+            "replaced" => {
+                let other = folder.path().join("other.db");
+                drop(filled(&other, 1));
+                fs::rename(&other, &file).unwrap();
+            }
+            _ => fs::remove_file(folder.path().join("ledger.db-wal")).unwrap(),
+        }
+        for _ in 0..2 {
+            let refused = ledger.append(&local(), vec![draft(9)]);
+            let is_noticed =
+                matches!(&refused, Err(crealeph_ledger::AppendError::Ledger(LedgerError::Replaced { .. })));
+            assert!(is_noticed, "{way}: {refused:?}");
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_init_or_backup_leaves_nothing_that_looks_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ledger.db");
+    let location = Location::File(file.clone());
+    let init = || Ledger::init(&location, Options::default());
+    // Interrupted before anything was in it, as an earlier program could be.
+    fs::write(&file, "").unwrap();
+    drop(init().unwrap());
+    assert!(matches!(init(), Err(LedgerError::Exists { .. })));
+    // Interrupted before the key was made.
+    let keys = folder.path().join("ledger.db.keys");
+    fs::remove_dir_all(&keys).unwrap();
+    let ledger = init().unwrap();
+    assert!(keys.is_dir());
+    ledger.append(&local(), vec![draft(0)]).unwrap();
+    fs::remove_dir_all(&keys).unwrap();
+    assert!(matches!(init(), Err(LedgerError::Exists { .. })), "keys that were lost are not made up");
+    // A backup that fails leaves no file, and one that is taken is left alone.
+    assert!(ledger.backup(&folder.path().join("no/copy.db")).is_err());
+    let copy = folder.path().join("copy.db");
+    ledger.backup(&copy).unwrap();
+    assert!(matches!(ledger.backup(&copy), Err(LedgerError::Exists { .. })));
+    let names: Vec<String> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains("partial"))
+        .collect();
+    assert!(names.is_empty(), "{names:?}");
 }

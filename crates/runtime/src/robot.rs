@@ -80,11 +80,11 @@ pub fn status(
 ) -> Result<Status, StatusError> {
     let Settings { rules, coherence, .. } = settings;
     let read = ledger.facts_up_to(tenant, robot, None, coherence, Derivation::default())?;
-    let (snapshot, newest) = match read {
-        Some((facts, position)) => (Snapshot::derive(facts, coherence), position.at),
-        None => (None, Default::default()),
+    let (snapshot, now) = match read {
+        Some((facts, position)) => (Snapshot::derive(facts, coherence), position.now),
+        None => (None, ledger.now()),
     };
-    let at = ledger.now().max(newest).instant();
+    let at = now.instant();
     let mut actions = Vec::new();
     if let Some(snapshot) = &snapshot {
         let object = JsonObject::parse(&snapshot.to_json()).ok_or(StatusError::TooDeep(robot.clone()))?;

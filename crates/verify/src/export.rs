@@ -106,6 +106,8 @@ pub struct ExportVerifier {
     /// Every checkpoint must be signed by one of the keys.
     is_strict: bool,
     header: Option<(String, String)>,
+    /// How many entries the export says that it has.
+    stated: Option<u64>,
     tree: Tree,
     rules: LogRules,
     /// The size of the last checkpoint that held.
@@ -131,6 +133,7 @@ impl ExportVerifier {
             keys,
             kept: opened,
             header: None,
+            stated: None,
             tree: Tree::default(),
             rules: LogRules::default(),
             good: 0,
@@ -193,6 +196,12 @@ impl ExportVerifier {
             );
             return Err(finding(Kind::Truncated, Some(entries + 1), what));
         }
+        if let Some(stated) = self.stated.filter(|stated| *stated > entries) {
+            let what = format!(
+                "the export has {stated} entries by its first line and ends after entry {entries}; it was cut"
+            );
+            return Err(finding(Kind::Truncated, Some(entries + 1), what));
+        }
         Ok(Verified {
             origin,
             tenant_id,
@@ -225,6 +234,8 @@ impl ExportVerifier {
         }
         let (origin, tenant) = (origin.into_owned(), tenant.into_owned());
         self.kept.iter().try_for_each(|kept| is_of(kept, &origin, "the checkpoint you kept"))?;
+        let stated = root.member("entries").and_then(Node::number).filter(|entries| *entries >= 0.0);
+        self.stated = stated.map(|entries| entries as u64);
         self.header = Some((origin, tenant));
         Ok(())
     }

@@ -164,7 +164,7 @@ fn looked_at(at: &Settled, state: &Path) -> Vec<Finding> {
     let is_made = ledger.present || ledger.needed;
     findings.push(ledger);
     findings.push(keys(&at.keys, is_made));
-    findings.push(clock(now(), newest));
+    findings.push(clock(now(), newest, at.limits.clock_skew_ms));
     if let Location::File(file) = &at.location {
         findings.push(disk(LEDGER_DISK, file));
     }
@@ -246,10 +246,19 @@ fn now() -> Millis {
     Millis::new(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
-fn clock(now: Millis, newest: Option<Millis>) -> Finding {
+fn clock(now: Millis, newest: Option<Millis>, skew_ms: i64) -> Finding {
     let advice = "set the clock, for example with `timedatectl set-ntp true`";
     match newest {
         _ if !SANE_MS.contains(&now.get()) => CLOCK.bad(format!("it says {now}"), advice),
+        Some(newest) if newest.get().saturating_sub(now.get()) > skew_ms => {
+            let detail = format!(
+                "it says {now}, long before the newest entry of {newest}, so nothing can be appended"
+            );
+            let advice = format!(
+                "{advice}; if the clock was wrong when that entry was taken, go on with another tenant, or raise `max_clock_skew_seconds` under [ledger]: new entries are then dated like the newest, and what is dated ahead is not fresh (`recency.future`)"
+            );
+            CLOCK.bad(detail, advice)
+        }
         Some(newest) if now < newest => {
             let detail = format!("it says {now}, before the newest entry of {newest}");
             CLOCK.bad(detail, format!("{advice}; until then new entries are dated like the newest"))

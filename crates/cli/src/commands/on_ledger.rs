@@ -6,7 +6,7 @@ use std::path::Path;
 
 use clap::{Args, Subcommand};
 use crealeph_contracts::scalar::TenantId;
-use crealeph_ledger::{Ledger, Location, Options};
+use crealeph_ledger::{Ledger, Limits, Location, Options};
 
 use super::Verdict;
 use super::ledger::{At, Settled};
@@ -64,7 +64,9 @@ impl Opened {
         let source = Source::new(Some(export.to_owned()));
         let input = source.open()?;
         let location = Location::File(folder.path().join("ledger.db"));
-        let ledger = Ledger::init(&location, Options::default())?;
+        // What is in the export was taken already, by whatever clock.
+        let limits = Limits { clock_skew_ms: i64::MAX, ..Limits::default() };
+        let ledger = Ledger::init(&location, Options { limits, ..Options::default() })?;
         let mut lines = Counted { inner: input, progress };
         let imported = ledger.import(&mut lines)?;
         Ok(Opened { ledger, tenant: imported.tenant_id, _folder: Some(folder) })

@@ -10,7 +10,6 @@ use postgres::types::ToSql;
 use super::rows::{self, BY_ID, ENTRY_COLUMNS, Layout, each};
 use super::session::Session;
 use super::{VERSION, audit, leases};
-use crate::clock::Clock;
 use crate::error::LedgerError;
 use crate::merkle::{TILE_WIDTH, Tile};
 use crate::position::{Millis, Seq};
@@ -331,7 +330,7 @@ impl Reads for PostgresReads<'_> {
         leases::find(self.session, tenant, name)
     }
 
-    fn time(&mut self, _: &Clock) -> Result<Millis, LedgerError> {
+    fn lease_time(&mut self) -> Result<Millis, LedgerError> {
         leases::time(self.session)
     }
 }

@@ -44,7 +44,7 @@ pub(super) const OLDER: Layout = Layout {
         e.reach_playbook, e.depends_on, e.payload, NULL::bigint, NULL::bytea",
     step: "e.seq, e.id, e.robot, e.kind, e.created_at, e.observed_at, e.reach_signal, e.reach_fusion, e.reach_idea, \
         e.reach_copy, e.reach_benchmark, e.reach_playbook, e.depends_on, NULL::bytea, e.key",
-    head: "origin, size, last_at, frontier",
+    head: "origin, size, last_at, frontier, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint",
 };
 
 /// A statement that finds the effective newest entry of each class of `$2` to `$4`, among the entries of a condition.
@@ -90,7 +90,8 @@ pub(super) const BY_ID: &str = "id = w.value";
 pub(super) const BY_KEY: &str = "key = w.value AND key IS NOT NULL";
 
 /// The columns of a log, in the order [`head`] reads them.
-pub(super) const HEAD: &str = "origin, size, last_at, peaks";
+pub(super) const HEAD: &str = "origin, size, last_at, peaks, \
+    floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
 /// Reads and checks a whole entry.
 pub(super) fn entry(row: &SqlRow, tenant_id: &TenantId, server: &Server) -> Result<Row, LedgerError> {
@@ -174,7 +175,15 @@ pub(super) fn head(row: &SqlRow, tenant_id: &TenantId, server: &Server) -> Resul
         server.damaged(format!("the head of the log of tenant `{tenant_id}` cannot be read back"))
     })?;
     let last_at = Millis::new(number(row, 2, server)?);
-    Ok(Head { tenant_id: tenant_id.clone(), number: 0, origin: origin.to_owned(), last_at, frontier })
+    let read_at = Some(Millis::new(number(row, 4, server)?));
+    Ok(Head {
+        tenant_id: tenant_id.clone(),
+        number: 0,
+        origin: origin.to_owned(),
+        last_at,
+        read_at,
+        frontier,
+    })
 }
 
 /// Reads a hash from a column.

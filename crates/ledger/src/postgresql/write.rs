@@ -14,7 +14,6 @@ use super::read::stored_hashes;
 use super::rows::{self, BY_ID, BY_KEY, ENTRY, HEAD, STEP, STEP_KEY, each};
 use super::session::{Ask, Server, Session, Uncommitted, Value};
 use crate::checkpoint::ORIGIN_PREFIX;
-use crate::clock::Clock;
 use crate::entry::{Content, ids_text};
 use crate::error::LedgerError;
 use crate::identity::random_name;
@@ -363,7 +362,7 @@ impl Transaction for InPostgres<'_> {
         Ok(!self.session.query(sql, &[&head.tenant_id.as_str(), &id.as_str()])?.is_empty())
     }
 
-    fn time(&mut self, _: &Clock) -> Result<Millis, LedgerError> {
+    fn lease_time(&mut self) -> Result<Millis, LedgerError> {
         leases::time(self.session)
     }
 
@@ -371,7 +370,7 @@ impl Transaction for InPostgres<'_> {
         leases::find(self.session, tenant, name)
     }
 
-    fn claim_lease(&mut self, tenant: &TenantId, wanted: &Wanted, _: &Clock) -> Result<Claimed, LedgerError> {
+    fn claim_lease(&mut self, tenant: &TenantId, wanted: &Wanted) -> Result<Claimed, LedgerError> {
         leases::claim(self.session, tenant, wanted)
     }
 

@@ -1,8 +1,10 @@
-//! Leases in SQLite. An immediate transaction excludes every other writer, so a row needs no lock of its own.
+//! Leases in SQLite, by the time since the machine started. An immediate transaction excludes every other writer, so a row
+//! needs no lock of its own.
 
 use crealeph_contracts::scalar::{Name, TenantId};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::boot;
 use super::failure::Place;
 use crate::error::LedgerError;
 use crate::lease::{FORGET_AFTER_MS, Token};
@@ -15,12 +17,14 @@ pub(super) fn find(
     tenant: &TenantId,
     name: &Name,
 ) -> Result<Option<LeaseRow>, LedgerError> {
-    let sql = "SELECT holder, token, until, ttl FROM leases WHERE tenant = ?1 AND name = ?2";
+    let sql =
+        "SELECT holder, token, iif(boot = ?3, until, 0), ttl FROM leases WHERE tenant = ?1 AND name = ?2";
+    let boot = boot::id(place)?;
     let found = connection.prepare_cached(sql).and_then(|mut statement| {
         let read = |row: &rusqlite::Row<'_>| {
             Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?, row.get::<_, i64>(3)?))
         };
-        statement.query_row([tenant.as_str(), name.as_str()], read).optional()
+        statement.query_row([tenant.as_str(), name.as_str(), boot], read).optional()
     });
     let found = found.map_err(|error| place.failure(&error))?;
     found
@@ -37,30 +41,50 @@ pub(super) fn find(
 /// Writes a lease that nobody holds, under the tenant's next token.
 pub(super) fn take(
     connection: &Connection,
+    place: &Place,
+    tenant: &TenantId,
+    wanted: &Wanted,
+) -> Result<Token, LedgerError> {
+    let (now, boot) = (boot::now(), boot::id(place)?);
+    taken(connection, tenant, wanted, now, boot).map_err(|error| place.failure(&error))
+}
+
+fn taken(
+    connection: &Connection,
     tenant: &TenantId,
     wanted: &Wanted,
     now: Millis,
+    boot: &str,
 ) -> rusqlite::Result<Token> {
     let sql = "INSERT INTO lease_tokens (tenant, last) VALUES (?1, 1) \
                ON CONFLICT (tenant) DO UPDATE SET last = last + 1 RETURNING last";
     let mut statement = connection.prepare_cached(sql)?;
     let token = statement.query_row([tenant.as_str()], |row| row.get(0)).map(Token::new)?;
     if token.is_time_to_forget() {
-        forget(connection, tenant, Millis::new(now.get() - FORGET_AFTER_MS))?;
+        forget(connection, tenant, Millis::new(now.get() - FORGET_AFTER_MS), boot)?;
     }
     let Wanted { name, holder, ttl_ms, .. } = wanted;
     let until = Millis::new(now.get() + ttl_ms);
     let row = LeaseRow { name: name.clone(), holder: holder.clone(), token, until, ttl_ms: *ttl_ms };
-    put(connection, tenant, &row)?;
+    write(connection, tenant, &row, boot)?;
     Ok(token)
 }
 
-pub(super) fn put(connection: &Connection, tenant: &TenantId, lease: &LeaseRow) -> rusqlite::Result<()> {
-    let sql = "INSERT INTO leases (tenant, name, holder, token, until, ttl) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
-               ON CONFLICT (tenant, name) DO UPDATE SET holder = ?3, token = ?4, until = ?5, ttl = ?6";
+pub(super) fn put(
+    connection: &Connection,
+    place: &Place,
+    tenant: &TenantId,
+    lease: &LeaseRow,
+) -> Result<(), LedgerError> {
+    write(connection, tenant, lease, boot::id(place)?).map_err(|error| place.failure(&error))
+}
+
+fn write(connection: &Connection, tenant: &TenantId, lease: &LeaseRow, boot: &str) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO leases (tenant, name, holder, token, until, ttl, boot) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
+         ON CONFLICT (tenant, name) DO UPDATE SET holder = ?3, token = ?4, until = ?5, ttl = ?6, boot = ?7";
     let LeaseRow { name, holder, token, until, ttl_ms } = lease;
-    let values =
-        params![tenant.as_str(), name.as_str(), holder.as_str(), token.as_i64(), until.get(), ttl_ms];
+    let (name, holder) = (name.as_str(), holder.as_str());
+    let values = params![tenant.as_str(), name, holder, token.as_i64(), until.get(), ttl_ms, boot];
     connection.prepare_cached(sql)?.execute(values).map(|_| ())
 }
 
@@ -77,7 +101,7 @@ pub(super) fn remove(
         .map(|_| ())
 }
 
-fn forget(connection: &Connection, tenant: &TenantId, before: Millis) -> rusqlite::Result<()> {
-    let sql = "DELETE FROM leases WHERE tenant = ?1 AND until < ?2";
-    connection.execute(sql, params![tenant.as_str(), before.get()]).map(|_| ())
+fn forget(connection: &Connection, tenant: &TenantId, before: Millis, boot: &str) -> rusqlite::Result<()> {
+    let sql = "DELETE FROM leases WHERE tenant = ?1 AND (until < ?2 OR boot <> ?3)";
+    connection.execute(sql, params![tenant.as_str(), before.get(), boot]).map(|_| ())
 }

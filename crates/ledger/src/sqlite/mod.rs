@@ -2,7 +2,9 @@
 //! take turns through immediate transactions, reads never wait for them.
 
 mod audit;
+mod boot;
 mod failure;
+mod file;
 mod leases;
 mod migration;
 mod read;
@@ -10,9 +12,7 @@ mod rows;
 mod schema;
 mod write;
 
-use std::fs::{self, OpenOptions};
-use std::io::ErrorKind;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -45,19 +45,15 @@ pub(crate) struct Sqlite {
 }
 
 impl Sqlite {
-    /// Makes a new file, readable by its owner alone.
+    /// Makes a new file, readable by its owner alone, whole or not at all.
     pub(crate) fn create(file: &Path, wait_ms: u64) -> Result<(), LedgerError> {
         let place = Place::new(file, wait_ms);
-        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
-        made.map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => LedgerError::ReadOnly {
-                place: place.to_string(),
-                reason: "its folder does not exist".to_owned(),
-            },
-            _ => place.io(&error),
-        })?;
-        let mut connection = connect(file, &place, wait_ms, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        schema::create(&mut connection, &place)
+        file::make_whole(file, &place, |partial| {
+            let mut connection = connect(partial, &place, wait_ms, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+            schema::create(&mut connection, &place)?;
+            // The write-ahead log is brought into the file by the last connection to it.
+            connection.close().map_err(|(_, error)| place.failure(&error))
+        })
     }
 
     /// Opens a file that is there.
@@ -103,10 +99,11 @@ impl Backend for Sqlite {
     }
 
     fn writer(&self) -> Result<Box<dyn Writer>, LedgerError> {
+        let in_use = file::InUse::new(&self.file, &self.place)?;
         let connection = connect(&self.file, &self.place, self.wait_ms, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         let failed = |error| self.place.failure(&error);
         connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(failed)?;
-        Ok(Box::new(write::SqliteWriter::new(connection, self.place.clone())?))
+        Ok(Box::new(write::SqliteWriter::new(connection, in_use, self.place.clone())?))
     }
 
     /// SQLite has one writer; more threads would only wait for each other.
@@ -168,26 +165,11 @@ impl Backend for Sqlite {
 
     fn backup(&self, to: &Path) -> Result<(), LedgerError> {
         let target = Place::new(to, self.wait_ms);
-        if to.exists() {
-            return Err(LedgerError::Exists { place: target.to_string() });
-        }
         let connection = reader(&self.file, &self.place, self.wait_ms)?;
-        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to);
-        let made = made.map_err(|error| match error.kind() {
-            ErrorKind::NotFound => LedgerError::Failed {
-                place: target.to_string(),
-                reason: "there is no folder to write it into; make that first".to_owned(),
-            },
-            _ => target.io(&error),
-        })?;
-        connection
-            .execute("VACUUM INTO ?1", [to.to_string_lossy()])
-            .map_err(|error| target.failure(&error))?;
-        made.sync_all().map_err(|error| target.io(&error))?;
-        if let Some(folder) = to.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| target.io(&error))?;
-        }
-        Ok(())
+        file::make_whole(to, &target, |partial| {
+            let copied = connection.execute("VACUUM INTO ?1", [partial.to_string_lossy()]);
+            copied.map(|_| ()).map_err(|error| target.failure(&error))
+        })
     }
 
     fn check_storage(&self) -> Result<(), LedgerError> {

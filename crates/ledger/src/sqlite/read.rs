@@ -5,11 +5,11 @@ use crealeph_contracts::scalar::{LedgerId, Name, RobotId, TenantId};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 
+use super::boot;
 use super::failure::Place;
 use super::rows::{self, Layout, row_id, seq_of};
 use super::schema::VERSION;
 use super::{audit, leases};
-use crate::clock::Clock;
 use crate::error::LedgerError;
 use crate::merkle::{TILE_WIDTH, Tile};
 use crate::position::{Millis, Seq};
@@ -278,8 +278,8 @@ impl Reads for SqliteReads<'_> {
         leases::find(self.connection, self.place, tenant, name)
     }
 
-    fn time(&mut self, clock: &Clock) -> Result<Millis, LedgerError> {
-        Ok(clock.now())
+    fn lease_time(&mut self) -> Result<Millis, LedgerError> {
+        Ok(boot::now())
     }
 }
 

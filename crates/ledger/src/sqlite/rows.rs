@@ -168,6 +168,7 @@ pub(super) fn head(row: &SqlRow<'_>, place: &Place) -> Result<Head, LedgerError>
         number: row.get(0).map_err(failed)?,
         origin: row.get(2).map_err(failed)?,
         last_at: Millis::new(row.get(4).map_err(failed)?),
+        read_at: None,
         frontier,
     })
 }

@@ -11,6 +11,10 @@ CREATE INDEX events_by_state ON entries (log, state) WHERE attempt IS NOT NULL;
 CREATE INDEX drafts ON entries (log) WHERE state = 'draft';
 CREATE INDEX drafts_of_robot ON entries (log, robot) WHERE state = 'draft';
 
+-- Leases go by the time since the machine started, so they name that start; what an earlier program left is over.
+DELETE FROM leases;
+ALTER TABLE leases ADD COLUMN boot TEXT NOT NULL DEFAULT '';
+
 -- How far each log is filled in.
 CREATE TABLE migration (
   log  INTEGER PRIMARY KEY,

@@ -6,13 +6,14 @@ use rusqlite::config::DbConfig;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, params};
 
+use super::boot;
 use super::failure::Place;
+use super::file::InUse;
 use super::leases;
 use super::read::stored_hashes;
 use super::rows::{self, ENTRY, HEAD, STEP, row_id};
 use super::schema;
 use crate::checkpoint::ORIGIN_PREFIX;
-use crate::clock::Clock;
 use crate::entry::ids_text;
 use crate::error::LedgerError;
 use crate::identity::random_name;
@@ -29,17 +30,22 @@ use crate::store::{
 #[derive(Debug)]
 pub(super) struct SqliteWriter {
     connection: Connection,
+    in_use: InUse,
     place: Place,
     is_synced: bool,
 }
 
 impl SqliteWriter {
-    pub(super) fn new(mut connection: Connection, place: Place) -> Result<SqliteWriter, LedgerError> {
+    pub(super) fn new(
+        mut connection: Connection,
+        in_use: InUse,
+        place: Place,
+    ) -> Result<SqliteWriter, LedgerError> {
         let guarded = connection
             .authorizer(Some(permits))
             .and_then(|()| connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false));
         guarded.map_err(|error| place.failure(&error))?;
-        let mut writer = SqliteWriter { connection, place, is_synced: false };
+        let mut writer = SqliteWriter { connection, in_use, place, is_synced: false };
         writer.set_synced(true)?;
         Ok(writer)
     }
@@ -70,7 +76,8 @@ impl Writer for SqliteWriter {
         let mut transaction = InSqlite { connection: &self.connection, place: &self.place };
         let done = check_version(&self.connection, &self.place)
             .and_then(|()| work(&mut transaction))
-            .and_then(|()| execute(&self.connection, "COMMIT").map_err(|error| self.place.failure(&error)));
+            .and_then(|()| execute(&self.connection, "COMMIT").map_err(|error| self.place.failure(&error)))
+            .and_then(|()| self.in_use.check(&self.place));
         done.map_err(|error| {
             // A failed statement may have ended the transaction already; then there is nothing to roll back.
             let _ = self.connection.execute_batch("ROLLBACK");
@@ -296,7 +303,14 @@ impl Transaction for InSqlite<'_> {
         let made = self.connection.execute(sql, params![tenant.as_str(), origin, last_at.get()]);
         made.map_err(|error| self.failed(&error))?;
         let number = self.connection.last_insert_rowid();
-        Ok(Head { tenant_id: tenant.clone(), number, origin: origin.to_owned(), last_at, frontier })
+        Ok(Head {
+            tenant_id: tenant.clone(),
+            number,
+            origin: origin.to_owned(),
+            last_at,
+            read_at: None,
+            frontier,
+        })
     }
 
     fn known(&mut self, head: &Head, needs: &Needs) -> Result<Known, LedgerError> {
@@ -360,37 +374,29 @@ impl Transaction for InSqlite<'_> {
         found.map(|found| found.is_some()).map_err(|error| self.failed(&error))
     }
 
-    fn time(&mut self, clock: &Clock) -> Result<Millis, LedgerError> {
-        Ok(clock.now())
+    fn lease_time(&mut self) -> Result<Millis, LedgerError> {
+        Ok(boot::now())
     }
 
     fn lease(&mut self, tenant: &TenantId, name: &Name) -> Result<Option<LeaseRow>, LedgerError> {
         leases::find(self.connection, self.place, tenant, name)
     }
 
-    fn claim_lease(
-        &mut self,
-        tenant: &TenantId,
-        wanted: &Wanted,
-        clock: &Clock,
-    ) -> Result<Claimed, LedgerError> {
+    fn claim_lease(&mut self, tenant: &TenantId, wanted: &Wanted) -> Result<Claimed, LedgerError> {
         if let Some((execution, after)) = &wanted.unless
             && let Some(head) = self.find_head(tenant)?
             && self.has_execution_after(&head, execution, *after).map_err(|error| self.failed(&error))?
         {
             return Ok(Claimed::Overtaken);
         }
-        let now = clock.now();
-        if let Some(holder) = self.lease(tenant, &wanted.name)?.and_then(|row| row.holder_at(now)) {
+        if let Some(holder) = self.lease(tenant, &wanted.name)?.and_then(|row| row.holder_at(boot::now())) {
             return Ok(Claimed::Held(holder));
         }
-        leases::take(self.connection, tenant, wanted, now)
-            .map(Claimed::Taken)
-            .map_err(|error| self.failed(&error))
+        leases::take(self.connection, self.place, tenant, wanted).map(Claimed::Taken)
     }
 
     fn extend_lease(&mut self, tenant: &TenantId, lease: &LeaseRow) -> Result<(), LedgerError> {
-        leases::put(self.connection, tenant, lease).map_err(|error| self.failed(&error))
+        leases::put(self.connection, self.place, tenant, lease)
     }
 
     fn drop_leases(&mut self, tenant: &TenantId, leases: &[(&Name, Token)]) -> Result<(), LedgerError> {
@@ -410,7 +416,8 @@ mod tests {
         Sqlite::create(&file, 1_000).unwrap();
         let place = Place::new(&file, 1_000);
         let connection = connect(&file, &place, 1_000, rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap();
-        SqliteWriter::new(connection, place).unwrap()
+        let in_use = InUse::new(&file, &place).unwrap();
+        SqliteWriter::new(connection, in_use, place).unwrap()
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! What enters the ledger and what does not: atomic batches, identities, lineage, execution events, the clock, bounds.
 
 use super::{Case, Fixture, Hands, append, append_one, draft, entry, event, local, tenant};
-use crealeph_contracts::scalar::LedgerId;
+use crealeph_contracts::scalar::{LedgerId, RobotId};
+use crealeph_decision::coherence::CoherenceRules;
+use crealeph_decision::snapshot::Derivation;
 use crealeph_ledger::{AppendError, Identity, Ledger, LedgerError, Limits, Options, Refusal, Seq};
 
 pub(super) const CASES: &[Case] = &[
@@ -17,6 +19,7 @@ pub(super) const CASES: &[Case] = &[
     ("a repeated event is the first one, a different one a conflict", repeated_events),
     ("a retry is written in one batch", retry_in_one_batch),
     ("time never goes back within a tenant", clock),
+    ("a clock that was wrong once dates nothing more, and is not judged by", wrong_clock),
     ("what was observed was observed before", observed_at),
     ("bounds are held and named", bounds),
     ("a second init changes nothing", second_init),
@@ -263,6 +266,62 @@ fn clock(fixture: &dyn Fixture) {
     hands.set(1_500);
     let other = ledger.append(&tenant("other"), vec![entry("signal", "{}", "")]).unwrap();
     assert_eq!(other[0].created_at.get(), 1_500);
+}
+
+/// A clock that was wrong once: what it dated can be read, and nothing more is dated by it.
+fn wrong_clock(fixture: &dyn Fixture) {
+    const YEAR: i64 = 31_536_000_000;
+    let place = fixture.place();
+    let hands = Hands::at(80 * YEAR);
+    let options = || Options { clock: hands.clock(), ..place.options() };
+    let ledger = Ledger::init(&place.location, options()).unwrap();
+    let keyed = || entry("signal", "{}", r#""key":"k""#);
+    append_one(&ledger, keyed());
+    hands.set(80 * YEAR - 300_000);
+    assert_eq!(
+        append_one(&ledger, entry("signal", "{}", "")).created_at.get(),
+        80 * YEAR,
+        "clocks differ a little"
+    );
+    hands.set(80 * YEAR - 300_001);
+    let refused = ledger.append(&local(), vec![entry("signal", "{}", "")]);
+    let Err(AppendError::Ledger(error @ LedgerError::ClockBehind { .. })) = &refused else {
+        panic!("{refused:?}")
+    };
+    assert!(error.to_string().contains("max_clock_skew_seconds"), "{error}");
+    assert!(append_one(&ledger, keyed()).is_repeat, "what was acknowledged is acknowledged again");
+    hands.set(56 * YEAR);
+    ledger.append(&tenant("other"), vec![entry("signal", "{}", "")]).unwrap();
+    // What it dated is judged by the true time, and is in the future; a newest entry a little ahead is not.
+    let (robot, rules) = (RobotId::parse("r").unwrap(), CoherenceRules::default());
+    let judged = |millis| {
+        hands.set(millis);
+        let read = ledger.facts_up_to(&local(), &robot, None, &rules, Derivation::default());
+        read.unwrap().unwrap().1.now.get()
+    };
+    assert_eq!((judged(56 * YEAR), judged(80 * YEAR - 9)), (56 * YEAR, 80 * YEAR));
+    // Neither does it come back in by an import, unless someone says so.
+    let mut export = Vec::new();
+    ledger.export(&local(), &mut export).unwrap().unwrap();
+    hands.set(56 * YEAR);
+    let elsewhere = fixture.place();
+    let options = |skew_ms| {
+        let limits = Limits { clock_skew_ms: skew_ms, ..Limits::default() };
+        Options { clock: hands.clock(), limits, ..elsewhere.options() }
+    };
+    let strict = Ledger::init(&elsewhere.location, options(300_000)).unwrap();
+    let refused = strict.import(&mut export.as_slice()).unwrap_err();
+    assert!(
+        matches!(&refused, LedgerError::BadExport { line: 2, reason } if reason.contains("ahead of the clock")),
+        "{refused}"
+    );
+    let lenient = Ledger::open(&elsewhere.location, options(i64::MAX)).unwrap();
+    assert_eq!(lenient.import(&mut export.as_slice()).unwrap().entries, 2);
+    assert_eq!(
+        append_one(&lenient, entry("signal", "{}", "")).created_at.get(),
+        80 * YEAR,
+        "dated like the newest"
+    );
 }
 
 fn observed_at(fixture: &dyn Fixture) {

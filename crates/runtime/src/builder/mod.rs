@@ -63,6 +63,11 @@ pub enum BuildError {
     /// The ledger did not take what the run left.
     #[error("the ledger did not take the run, and nothing was written: {0}")]
     Unwritten(AppendError),
+    /// Another process took the execution over after each call, and left no outcome.
+    #[error(
+        "the agent was called {MAX_CALLS} times, and each time another process took the execution over before the outcome was written; nothing was written, find what else runs it and send the request again"
+    )]
+    Overtaken,
     /// What was read cannot be decided on.
     #[error(transparent)]
     Undecided(#[from] DecideError),
@@ -81,6 +86,7 @@ impl BuildError {
             BuildError::Cancelled => "cancelled",
             BuildError::Ledger(error) => error.code(),
             BuildError::Unwritten(error) => error.code(),
+            BuildError::Overtaken => "lease_lost",
             BuildError::Undecided(_) | BuildError::Unconcluded(_) | BuildError::Name(_) => "builder_failed",
         }
     }
@@ -95,6 +101,8 @@ pub struct Builder {
     lease_time: Duration,
 }
 
+/// How often one request calls its agent at most, however often another process takes the execution over.
+const MAX_CALLS: u32 = 2;
 /// How long the work on an execution of a process that died is nobody's.
 const LEASE_TIME: Duration = Duration::from_secs(10);
 
@@ -185,11 +193,12 @@ impl Builder {
 
     /// Runs a request that nobody else in this process runs.
     fn lead(&self, asked: &Asked, is_new: bool, cancel: &Cancel) -> Result<Answer, BuildError> {
+        let mut calls = 0;
         loop {
             if cancel.is_cancelled() {
                 return Err(BuildError::Cancelled);
             }
-            if let Some(answer) = self.try_to_lead(asked, is_new, cancel)? {
+            if let Some(answer) = self.try_to_lead(asked, is_new, cancel, &mut calls)? {
                 return Ok(answer);
             }
         }
@@ -201,6 +210,7 @@ impl Builder {
         asked: &Asked,
         is_new: bool,
         cancel: &Cancel,
+        calls: &mut u32,
     ) -> Result<Option<Answer>, BuildError> {
         let stopwatch = Stopwatch::now();
         let settings = self.scopes.of(&asked.tenant_id, &asked.request.robot_id);
@@ -232,6 +242,11 @@ impl Builder {
                 held => held,
             },
         };
+        // Whoever lost its lease after the call has nothing to show for it; that happens once, not again and again.
+        if *calls >= MAX_CALLS {
+            return Err(BuildError::Overtaken);
+        }
+        *calls += 1;
         let call = agent.call(input, cancel);
         if cancel.is_cancelled() {
             return Err(BuildError::Cancelled);
@@ -291,11 +306,9 @@ impl Builder {
         let Settings { rules, coherence, widened, .. } = settings;
         let (snapshot, position) = match facts {
             Some((facts, position)) => (Snapshot::derive(facts, coherence), position),
-            None => (None, Default::default()),
+            None => (None, Position { seq: Seq::ZERO, now: self.ledger.now() }),
         };
-        // The ledger's time never goes back; freshness is not judged by a clock that did.
-        let now = self.ledger.now().max(position.at).instant();
-        let seq = position.seq.get();
+        let (now, seq) = (position.now.instant(), position.seq.get());
         let definition = self.agents.definition(&asked.request.agent_version).unwrap_or_default();
         let configuration = settings.version(definition);
         let situation =

@@ -102,13 +102,11 @@ impl Work {
         let Some(robot) = robot else { return Ok(()) };
         let Settings { rules, coherence, .. } = scopes.of(&self.tenant, &robot);
         let read = self.ledger.facts_up_to(&self.tenant, &robot, None, coherence, Derivation::default())?;
-        let (snapshot, position) = match read {
-            Some((facts, position)) => (Snapshot::derive(facts, coherence), position),
-            None => (None, Default::default()),
+        let (snapshot, now) = match read {
+            Some((facts, position)) => (Snapshot::derive(facts, coherence), position.now),
+            None => (None, self.ledger.now()),
         };
-        // The ledger's time never goes back; freshness is not judged by a clock that did.
-        let now = self.ledger.now().max(position.at).instant();
-        may_run(&self.tenant, snapshot.as_ref(), rules, now)
+        may_run(&self.tenant, snapshot.as_ref(), rules, now.instant())
             .map_err(|NotAllowed(why)| WorkError::Policy { robot: robot.to_string(), why })?;
         self.robot = Some(robot);
         Ok(())

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use crealeph_contracts::scalar::TenantId;
-use crealeph_ledger::{Ledger, LedgerError, Location, Options};
+use crealeph_ledger::{Ledger, LedgerError, Limits, Location, Options};
 use crealeph_runtime::configuration::{ConfigError, Configuration, Table, absolute};
 
 pub(super) use proving::read_keys;
@@ -23,6 +23,9 @@ use crate::trusting::{self, Uses};
 
 /// Where the ledger is unless something else is said.
 const DEFAULT_LEDGER: &str = ".crealeph/ledger.db";
+
+/// The largest `max_clock_skew_seconds`: a thousand years.
+const MAX_SKEW_SECONDS: u64 = 31_536_000_000;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -145,6 +148,7 @@ pub(super) struct Settled {
     pub(super) location: Location,
     pub(super) tenant: TenantId,
     pub(super) keys: PathBuf,
+    pub(super) limits: Limits,
     pub(super) configuration: Configuration,
     pub(super) is_json: bool,
 }
@@ -155,6 +159,7 @@ struct LedgerTable {
     location: Option<Location>,
     tenant: Option<String>,
     keys: Option<PathBuf>,
+    limits: Limits,
 }
 
 impl At {
@@ -176,7 +181,7 @@ impl At {
 
     /// The same for a folder, with its configuration.
     pub(super) fn settle_with(self, configuration: Configuration, folder: &Path) -> Result<Settled, Failure> {
-        let LedgerTable { location, tenant, keys } = configured(&configuration)?;
+        let LedgerTable { location, tenant, keys, limits } = configured(&configuration)?;
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let named = self.ledger.or_else(|| variable("CREALEPH_LEDGER"));
         let keys_named = self.keys.or_else(|| variable("CREALEPH_KEYS").map(PathBuf::from));
@@ -202,7 +207,7 @@ impl At {
         for workspace in file.into_iter().chain([keys.as_path()]).flat_map(own::workspaces_of) {
             own::check(&workspace)?;
         }
-        Ok(Settled { location, tenant, keys, configuration, is_json: self.json })
+        Ok(Settled { location, tenant, keys, limits, configuration, is_json: self.json })
     }
 }
 
@@ -217,15 +222,19 @@ fn configured(configuration: &Configuration) -> Result<LedgerTable, ConfigError>
         });
         let tenant = table.text("tenant")?.map(str::to_owned);
         let keys = table.text("keys")?.map(beside);
+        let mut limits = Limits::default();
+        let skew_seconds = limits.clock_skew_ms.unsigned_abs() / 1_000;
+        let skew_seconds = table.number("max_clock_skew_seconds", skew_seconds, 1, MAX_SKEW_SECONDS)?;
+        limits.clock_skew_ms = i64::try_from(skew_seconds).map_or(i64::MAX, |seconds| seconds * 1_000);
         table.finish()?;
-        Ok(LedgerTable { location, tenant, keys })
+        Ok(LedgerTable { location, tenant, keys, limits })
     };
     read().map_err(|why| configuration.wrong("ledger", why))
 }
 
 impl Settled {
     fn options(&self) -> Options {
-        Options { keys: Some(self.keys.clone()), ..Options::default() }
+        Options { keys: Some(self.keys.clone()), limits: self.limits, ..Options::default() }
     }
 
     pub(super) fn open(&self) -> Result<Ledger, Failure> {

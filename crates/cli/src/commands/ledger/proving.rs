@@ -1,15 +1,17 @@
 //! The commands that prove and check: export, verify, prove, verify-proof. Checking is done by `crealeph-verify`, which
 //! shares nothing with what wrote the ledger.
 
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{BufReader, BufWriter, Read as _, Seek as _, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use crealeph_contracts::json::ObjectWriter;
 use crealeph_contracts::scalar::LedgerId;
-use crealeph_ledger::{FaultKind, Imported, Ledger, LedgerError, Seq};
+use crealeph_ledger::{Exported, FaultKind, Imported, Ledger, LedgerError, Seq};
 use crealeph_verify::{ExportVerifier, Finding, Kind, Verified, VerifierKey, verify_proof};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::writing::read_text;
 use super::{At, Settled, Verdict, named};
@@ -44,15 +46,13 @@ impl Export {
                 exported
             }
             Some(path) => {
-                let unwritable = |source: std::io::Error| match source.kind() {
-                    std::io::ErrorKind::AlreadyExists => Failure::Taken(path.clone()),
-                    _ => Failure::Unwritable { path: path.clone(), source },
-                };
-                let file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(unwritable)?;
-                let mut writer = BufWriter::new(file);
-                let exported = ledger.export(&at.tenant, &mut writer)?;
-                writer.flush().map_err(unwritable)?;
-                exported
+                let partial = partial_name(&path);
+                let exported = export_to(&ledger, at, &path, &partial);
+                if exported.is_err() {
+                    // It may never have been there.
+                    let _ = std::fs::remove_file(&partial);
+                }
+                exported?
             }
         };
         if let Some(exported) = exported {
@@ -66,6 +66,40 @@ impl Export {
         }
         Ok(Verdict::Good)
     }
+}
+
+/// The name that a file has until it is whole.
+fn partial_name(path: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".partial-{}", std::process::id()));
+    path.with_file_name(name)
+}
+
+/// Writes an export under a temporary name, and gives it its own when it is whole and on the disk.
+fn export_to(
+    ledger: &Ledger,
+    at: &Settled,
+    path: &Path,
+    partial: &Path,
+) -> Result<Option<Exported>, Failure> {
+    let unwritable = |source: std::io::Error| match source.kind() {
+        std::io::ErrorKind::AlreadyExists => Failure::Taken(path.to_owned()),
+        _ => Failure::Unwritable { path: path.to_owned(), source },
+    };
+    if path.symlink_metadata().is_ok() {
+        return Err(Failure::Taken(path.to_owned()));
+    }
+    let file = OpenOptions::new().write(true).create_new(true).open(partial).map_err(unwritable)?;
+    let mut writer = BufWriter::new(file);
+    let exported = ledger.export(&at.tenant, &mut writer)?;
+    let file = writer.into_inner().map_err(|error| unwritable(error.into_error()))?;
+    file.sync_all().map_err(unwritable)?;
+    renameat_with(CWD, partial, CWD, path, RenameFlags::NOREPLACE)
+        .map_err(|error| unwritable(error.into()))?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(unwritable)?;
+    Ok(exported)
 }
 
 /// A tenant that has nothing is most often a misspelt one.

@@ -86,6 +86,14 @@ const ERRORS: &[(&str, &str)] = &[
         "ledger_outdated",
         "the ledger was made by an earlier program; `crealeph ledger migrate` brings it forward",
     ),
+    (
+        "ledger_clock",
+        "the clock is far from the newest entry's date or from the database's clock; set the one that is wrong",
+    ),
+    (
+        "ledger_replaced",
+        "the file was replaced or removed while it was in use, and the batch is not acknowledged",
+    ),
     ("ledger_busy", "another process holds the lock for too long; nothing is lost, try again"),
     ("ledger_full", "the disk is full; what was acknowledged is kept"),
     ("ledger_read_only", "the ledger cannot be written; check owner and mode"),

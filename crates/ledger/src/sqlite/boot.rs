@@ -1,0 +1,31 @@
+//! The clock that leases in a file go by: the time since this machine started, which nobody sets, and which start that was.
+//! All processes that share a file run on one machine, so they agree on it whatever their wall clocks say.
+
+use std::sync::OnceLock;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use super::failure::Place;
+use crate::error::LedgerError;
+use crate::position::Millis;
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Milliseconds since the machine started, sleep included.
+pub(super) fn now() -> Millis {
+    let time = clock_gettime(ClockId::Boottime);
+    Millis::new(time.tv_sec.saturating_mul(1_000).saturating_add(time.tv_nsec / 1_000_000))
+}
+
+/// The name of this start of the machine. A lease of another one is over, as its holder is.
+pub(super) fn id(place: &Place) -> Result<&'static str, LedgerError> {
+    static ID: OnceLock<String> = OnceLock::new();
+    if let Some(id) = ID.get() {
+        return Ok(id);
+    }
+    let id = std::fs::read_to_string(BOOT_ID).map_err(|error| LedgerError::Failed {
+        place: place.to_string(),
+        reason: format!("leases need `{BOOT_ID}`: {error}"),
+    })?;
+    Ok(ID.get_or_init(|| id.trim().to_owned()))
+}

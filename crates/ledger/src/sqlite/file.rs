@@ -1,0 +1,96 @@
+//! The ledger's file as a file: made whole or not at all, and recognised while it is in use. A file that was replaced or
+//! removed under a process takes its writes with it, so that is noticed before they are acknowledged.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+use super::failure::Place;
+use crate::error::LedgerError;
+
+/// Which file it is, whatever it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    /// Of the file that a path leads to, where there is one.
+    fn of(path: &Path) -> io::Result<Option<Identity>> {
+        match fs::metadata(path) {
+            Ok(found) => Ok(Some(Identity { device: found.dev(), inode: found.ino() })),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The files of a ledger that is in use: the database, and its write-ahead log once there is one.
+#[derive(Debug)]
+pub(super) struct InUse {
+    file: PathBuf,
+    log: PathBuf,
+    opened: Option<Identity>,
+    opened_log: Option<Identity>,
+}
+
+impl InUse {
+    pub(super) fn new(file: &Path, place: &Place) -> Result<InUse, LedgerError> {
+        let mut log = file.as_os_str().to_owned();
+        log.push("-wal");
+        let opened = Identity::of(file).map_err(|error| place.io(&error))?;
+        Ok(InUse { file: file.to_owned(), log: PathBuf::from(log), opened, opened_log: None })
+    }
+
+    /// Whether the paths still lead to the files that were opened. The write-ahead log stays while a connection is open.
+    pub(super) fn check(&mut self, place: &Place) -> Result<(), LedgerError> {
+        let find = |path: &Path| Identity::of(path).map_err(|error| place.io(&error));
+        let log = find(&self.log)?;
+        if find(&self.file)? != self.opened || (self.opened_log.is_some() && log != self.opened_log) {
+            return Err(LedgerError::Replaced { place: place.to_string() });
+        }
+        self.opened_log = log;
+        Ok(())
+    }
+}
+
+/// Makes a new file under a temporary name beside it, and gives it its own when it is whole and on the disk. What an
+/// interruption leaves has the temporary name. Nothing is ever replaced but an empty file.
+pub(super) fn make_whole(
+    to: &Path,
+    place: &Place,
+    make: impl FnOnce(&Path) -> Result<(), LedgerError>,
+) -> Result<(), LedgerError> {
+    let is_replaced = match fs::metadata(to) {
+        Ok(found) if found.is_file() && found.len() == 0 => true,
+        Ok(_) => return Err(LedgerError::Exists { place: place.to_string() }),
+        Err(_) => false,
+    };
+    let mut name = std::ffi::OsString::from(".");
+    name.push(to.file_name().unwrap_or_default());
+    name.push(format!(".partial-{}", std::process::id()));
+    let partial = to.with_file_name(name);
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial);
+    let made = made.map_err(|error| match error.kind() {
+        ErrorKind::NotFound => {
+            LedgerError::ReadOnly { place: place.to_string(), reason: "its folder does not exist".to_owned() }
+        }
+        _ => place.io(&error),
+    })?;
+    let finished = make(&partial).and_then(|()| {
+        made.sync_all().map_err(|error| place.io(&error))?;
+        let flags = if is_replaced { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+        renameat_with(CWD, &partial, CWD, to, flags).map_err(|error| place.io(&error.into()))?;
+        let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| place.io(&error))
+    });
+    if finished.is_err() {
+        // It may be in place already, or never have been there.
+        let _ = fs::remove_file(&partial);
+    }
+    finished
+}
