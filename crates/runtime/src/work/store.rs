@@ -533,7 +533,8 @@ mod tests {
         };
         let held = |publish: &str, name: &str, tip: &str| {
             let (run, item, batch) = (run.to_owned(), "i".to_owned(), "b".to_owned());
-            let branch = Some(HeldBranch { name: name.to_owned(), tip: tip.to_owned() });
+            let branch = HeldBranch { name: name.to_owned(), tip: tip.to_owned(), repository: None };
+            let branch = Some(branch);
             Event::Held { run, item, batch, publish: publish.to_owned(), branch, at: String::new() }
         };
         for sound in [started(run, "me"), held("12", "agents/x", "0af3"), held("branch:a/b:0af3", "a", "0a")]
