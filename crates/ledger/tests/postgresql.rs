@@ -59,11 +59,12 @@ fn the_role_the_program_uses_meets_walls() {
     assert!(matches!(lease, Claim::Taken(_)), "{lease:?}");
     // The program names every tenant in its statements as well, so ask without that, as a faulty statement would.
     let mut client = server.superuser(&database);
-    client.batch_execute("SET ROLE crealeph_ledger; SET search_path = crealeph").unwrap();
-    let role =
+    let role = format!("crealeph_ledger_{database}");
+    client.batch_execute(&format!("SET ROLE {role}; SET search_path = crealeph")).unwrap();
+    let rights =
         client.query_one("SELECT rolsuper, rolbypassrls FROM pg_roles WHERE rolname = current_user", &[]);
-    let role = role.unwrap();
-    assert_eq!((role.get::<_, bool>(0), role.get::<_, bool>(1)), (false, false));
+    let rights = rights.unwrap();
+    assert_eq!((rights.get::<_, bool>(0), rights.get::<_, bool>(1)), (false, false));
     let tables = ["logs", "entries", "tiles", "checkpoints", "edges", "leases", "lease_tokens"];
     let count = |client: &mut postgres::Client, table: &str| -> i64 {
         client.query_one(&format!("SELECT count(*) FROM {table}"), &[]).unwrap().get(0)
@@ -80,10 +81,43 @@ fn the_role_the_program_uses_meets_walls() {
         0,
         "another tenant cannot even be counted"
     );
-    let forged = "INSERT INTO edges (tenant, parent, child) VALUES ('local', 1, 2)";
-    let refused = client.batch_execute(forged).unwrap_err();
-    assert!(refused.as_db_error().unwrap().message().contains("row-level security"), "{refused:?}");
     client.batch_execute("ROLLBACK").unwrap();
+    // Rows come in through the function alone, right after the head, and only of the tenant that is set.
+    let none = "ARRAY[]::text[]";
+    let append = |tenant: &str, seqs: &str, size: u64| {
+        let numbers = "ARRAY[]::bigint[]";
+        let texts = format!(
+            "{none},{none},{none},{none},{none},{none},{numbers},{none},{none},{none},{numbers},{none}"
+        );
+        let reach = [numbers; 6].join(",");
+        format!(
+            "SELECT append('{tenant}', {seqs}::bigint[], {texts}, ARRAY[]::bytea[], {reach}, {none}, {none}, {numbers}, \
+             ARRAY[]::bytea[], {numbers}, {numbers}, ARRAY[]::smallint[], {numbers}, ARRAY[]::bytea[], \
+             ARRAY[]::bytea[], {size}, 0, '')"
+        )
+    };
+    for (sql, why) in [
+        ("INSERT INTO edges (tenant, parent, child) VALUES ('other', 1, 2)".to_owned(), "permission denied"),
+        ("INSERT INTO entries SELECT * FROM entries".to_owned(), "permission denied"),
+        ("INSERT INTO checkpoints VALUES ('other', 1, '', '')".to_owned(), "permission denied"),
+        ("UPDATE logs SET size = 2".to_owned(), "permission denied"),
+        ("UPDATE logs SET tenant = tenant".to_owned(), "append-only"),
+        ("DELETE FROM entries".to_owned(), "permission denied"),
+        (append("local", "ARRAY[301]", 301), "may not use tenant local"),
+        (append("other", "ARRAY[3]", 3), "does not have 2 entries"),
+        (append("other", "ARRAY[5]", 2), "append-only"),
+        (append("other", "ARRAY[]", 1), "append-only"),
+        ("SELECT keep_checkpoint('other', 2, '', 'x')".to_owned(), "does not have 2 entries"),
+        ("SELECT keep_checkpoint('local', 2, '', 'x')".to_owned(), "may not use tenant local"),
+        ("SELECT open_log('third', 'x')".to_owned(), "may not use tenant third"),
+        ("SELECT bind_login('x', 'other')".to_owned(), "permission denied"),
+    ] {
+        client.batch_execute("BEGIN; SET LOCAL crealeph.tenant = 'other'").unwrap();
+        let refused = client.batch_execute(&sql).unwrap_err();
+        let message = refused.as_db_error().unwrap().message().to_owned();
+        assert!(message.contains(why), "{sql}: {message}");
+        client.batch_execute("ROLLBACK").unwrap();
+    }
     for table in tables {
         let locked = client.query_one(
             "SELECT relrowsecurity AND relforcerowsecurity FROM pg_class WHERE oid = to_regclass($1)",
@@ -113,12 +147,120 @@ fn the_role_the_program_uses_meets_walls() {
         assert!(error.as_db_error().unwrap().message().contains("append-only"), "{sql}: {error:?}");
     }
     // Where someone gives the role the right to pass the walls, the program refuses to work.
-    client.batch_execute("ALTER ROLE crealeph_ledger BYPASSRLS").unwrap();
+    client.batch_execute(&format!("ALTER ROLE {role} BYPASSRLS")).unwrap();
     let open = Ledger::open(&place.location, place.options());
     assert!(
-        matches!(&open, Err(LedgerError::Foreign { reason, .. }) if reason.contains("walls")),
+        matches!(&open, Err(LedgerError::Foreign { reason, .. }) if reason.contains("row-level security")),
         "{open:?}"
     );
+}
+
+/// Every table, index, trigger, policy, function and right, as they are described beside the schema. Run it with
+/// CREALEPH_BLESS=1 after a change of the schema, and look at the difference.
+#[test]
+fn the_schema_is_the_one_that_audits_compare_with() {
+    let server = Server::start();
+    let database = server.database();
+    let folder = tempfile::tempdir().unwrap();
+    let place = Place { location: Location::parse(&server.url(&database)), folder };
+    place.init();
+    let mut client = server.superuser(&database);
+    client.batch_execute("SET search_path = crealeph").unwrap();
+    let rows = client.query(include_str!("../src/postgresql/schema-facts.sql"), &[]).unwrap();
+    let found: String = rows.iter().map(|row| format!("{}\n", row.get::<_, String>(0))).collect();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/postgresql/schema-facts.txt");
+    if std::env::var_os("CREALEPH_BLESS").is_some() {
+        std::fs::write(file, &found).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(file).unwrap(), found);
+}
+
+#[test]
+fn a_grant_for_one_ledger_opens_no_other_and_a_login_can_be_bound_to_its_tenant() {
+    let server = Server::start();
+    let make = || {
+        let database = server.database();
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place { location: Location::parse(&server.url(&database)), folder };
+        let ledger = place.init();
+        append_one(&ledger, entry("signal", "{}", ""));
+        ledger.append(&tenant("other"), vec![entry("signal", "{}", "")]).unwrap();
+        (database, place, ledger)
+    };
+    let ((one, place, ledger), (two, ..)) = (make(), make());
+    let mut owner = server.superuser(&one);
+    owner
+        .batch_execute(&format!(
+            "CREATE ROLE ann LOGIN; CREATE ROLE bob LOGIN; GRANT crealeph_ledger_{one} TO ann, bob"
+        ))
+        .unwrap();
+    let open = |login: &str, database: &str| {
+        let url = server.url(database).replace("postgres@", &format!("{login}@"));
+        Ledger::open(&Location::parse(&url), place.options())
+    };
+    let ann = open("ann", &one).unwrap();
+    append_one(&ann, entry("signal", "{}", ""));
+    let elsewhere = open("ann", &two).unwrap_err();
+    assert_eq!(elsewhere.code(), "ledger_denied", "{elsewhere}");
+    assert!(elsewhere.to_string().contains(&format!("GRANT crealeph_ledger_{two} TO")), "{elsewhere}");
+    // Which tenants there are is for audits to know.
+    let tenants: Vec<_> = ledger.tenants().unwrap().into_iter().map(|log| log.tenant_id).collect();
+    assert_eq!(tenants, [local(), tenant("other")]);
+    assert_eq!(ann.tenants().unwrap_err().code(), "ledger_denied");
+    // A login that is bound sees and writes its tenants alone; the others are not touched.
+    owner.batch_execute("SELECT crealeph.bind_login('ann', 'local')").unwrap();
+    assert_eq!(ann.last_seq(&local()).unwrap().get(), 2);
+    append_one(&ann, entry("signal", "{}", ""));
+    assert_eq!(ann.last_seq(&tenant("other")).unwrap().get(), 0, "not even seen");
+    let refused = ann.append(&tenant("other"), vec![entry("signal", "{}", "")]).unwrap_err();
+    assert!(refused.to_string().contains("may not use tenant other"), "{refused}");
+    let refused = ann.append(&tenant("new"), vec![entry("signal", "{}", "")]).unwrap_err();
+    assert!(refused.to_string().contains("may not use tenant new"), "{refused}");
+    let bob = open("bob", &one).unwrap();
+    bob.append(&tenant("other"), vec![entry("signal", "{}", "")]).unwrap();
+    assert_eq!(ledger.audit(&local()).unwrap(), None);
+    assert_eq!(ledger.audit(&tenant("other")).unwrap(), None);
+}
+
+#[test]
+fn a_silent_client_locks_nobody_out_and_no_slot_is_waited_for() {
+    let server = Server::start();
+    let database = server.database();
+    let folder = tempfile::tempdir().unwrap();
+    let place = Place { location: Location::parse(&server.url(&database)), folder };
+    let limits = Limits { wait_ms: 4_000, ..Limits::default() };
+    let ledger = Ledger::init(&place.location, Options { limits, ..place.options() }).unwrap();
+    append_one(&ledger, entry("signal", "{}", ""));
+    let mut client = server.superuser(&database);
+    // As a client of ours that was stopped in the middle of an append.
+    let settings: String = {
+        let sql = "SELECT name || '=' || setting FROM pg_settings WHERE name LIKE '%timeout' AND setting <> reset_val";
+        client.query(sql, &[]).unwrap().iter().map(|row| row.get::<_, String>(0)).collect()
+    };
+    assert_eq!(settings, "", "a plain client has none of ours");
+    let mut silent = server.superuser(&database);
+    silent
+        .batch_execute(
+            "SET idle_in_transaction_session_timeout = 2000; BEGIN; SELECT FROM crealeph.logs FOR UPDATE",
+        )
+        .unwrap();
+    append_one(&ledger, entry("signal", "{}", ""));
+    let ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'crealeph'";
+    let connections: i64 = client.query_one(ours, &[]).unwrap().get(0);
+    assert!(connections <= 3, "one that reads, one that writes, one that gives notice; not {connections}");
+    // All slots taken: who comes waits until one is free.
+    let login = "CREATE ROLE few LOGIN CONNECTION LIMIT 1";
+    client.batch_execute(&format!("{login}; GRANT crealeph_ledger_{database} TO few")).unwrap();
+    let url = server.url(&database).replace("postgres@", "few@");
+    let held = postgres::Client::connect(&url, postgres::NoTls).unwrap();
+    let freed = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(700));
+        drop(held);
+    });
+    let limits = Limits { wait_ms: 4_000, ..Limits::default() };
+    let opened = Ledger::open(&Location::parse(&url), Options { limits, ..place.options() });
+    assert!(opened.is_ok(), "{opened:?}");
+    freed.join().unwrap();
 }
 
 #[test]
