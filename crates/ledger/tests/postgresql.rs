@@ -222,33 +222,88 @@ fn a_grant_for_one_ledger_opens_no_other_and_a_login_can_be_bound_to_its_tenant(
     assert_eq!(ledger.audit(&tenant("other")).unwrap(), None);
 }
 
+/// Passes bytes on between a client and the server, until the client commits: that and what follows is kept back, once, as
+/// if the client had been stopped.
+fn stalling_proxy(server: u16) -> u16 {
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let has_stalled = std::sync::Arc::new(AtomicBool::new(false));
+        for client in listener.incoming() {
+            let (mut client, has_stalled) = (client.unwrap(), std::sync::Arc::clone(&has_stalled));
+            let mut upstream = TcpStream::connect(("127.0.0.1", server)).unwrap();
+            let (mut from, mut to) = (upstream.try_clone().unwrap(), client.try_clone().unwrap());
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(std::net::Shutdown::Both);
+            });
+            std::thread::spawn(move || {
+                let mut bytes = [0; 65_536];
+                while let Ok(read @ 1..) = client.read(&mut bytes) {
+                    // A simple query is a letter, four bytes of length, and the text.
+                    let commit = bytes[..read].windows(11).position(|window| window == b"Q\0\0\0\x0bCOMMIT");
+                    if let Some(at) = commit
+                        && bytes[..at].windows(6).any(|window| window == b"silent")
+                        && !has_stalled.swap(true, Ordering::SeqCst)
+                    {
+                        upstream.write_all(&bytes[..at]).unwrap();
+                        std::thread::sleep(Duration::from_secs(60));
+                        return;
+                    }
+                    upstream.write_all(&bytes[..read]).unwrap();
+                }
+            });
+        }
+    });
+    port
+}
+
 #[test]
-fn a_silent_client_locks_nobody_out_and_no_slot_is_waited_for() {
+fn a_client_that_falls_silent_in_a_commit_locks_nobody_out() {
+    let server = Server::start_encrypted();
+    let database = server.database();
+    let folder = tempfile::tempdir().unwrap();
+    let limits = Limits { wait_ms: 6_000, ..Limits::default() };
+    let options =
+        || Options { limits: limits.clone(), keys: Some(folder.path().join("keys")), ..Options::default() };
+    let url = server.network_url("127.0.0.1", &database, "sslmode=disable");
+    let direct = Ledger::init(&Location::parse(&url), options()).unwrap();
+    append_one(&direct, entry("signal", "{}", ""));
+    let port = url.rsplit(':').next().unwrap().split('/').next().unwrap().to_owned();
+    let proxied = url.replace(&port, &stalling_proxy(port.parse().unwrap()).to_string());
+    let silent = Ledger::open(&Location::parse(&proxied), options()).unwrap();
+    let stalled =
+        std::thread::spawn(move || silent.append(&local(), vec![entry("signal", "{}", r#""key":"silent""#)]));
+    std::thread::sleep(Duration::from_millis(500));
+    let start = Instant::now();
+    append_one(&direct, entry("signal", "{}", ""));
+    assert!(start.elapsed() > Duration::from_millis(500), "the lock was held: {:?}", start.elapsed());
+    // The one that was silent learns that its commit did not take place, and writes.
+    let outcome = stalled.join().unwrap();
+    assert!(
+        outcome.is_ok() || outcome.as_ref().is_err_and(|error| error.code() == "ledger_failed"),
+        "{outcome:?}"
+    );
+    let again = append_one(&direct, entry("signal", "{}", r#""key":"silent""#));
+    assert_eq!(again.is_repeat, outcome.is_ok());
+    assert_eq!(direct.audit(&local()).unwrap(), None);
+}
+
+#[test]
+fn a_process_needs_few_connections_and_waits_for_one() {
     let server = Server::start();
     let database = server.database();
     let folder = tempfile::tempdir().unwrap();
     let place = Place { location: Location::parse(&server.url(&database)), folder };
-    let limits = Limits { wait_ms: 4_000, ..Limits::default() };
-    let ledger = Ledger::init(&place.location, Options { limits, ..place.options() }).unwrap();
+    let ledger = place.init();
     append_one(&ledger, entry("signal", "{}", ""));
+    ledger.last_seq(&local()).unwrap();
     let mut client = server.superuser(&database);
-    // As a client of ours that was stopped in the middle of an append.
-    let settings: String = {
-        let sql = "SELECT name || '=' || setting FROM pg_settings WHERE name LIKE '%timeout' AND setting <> reset_val";
-        client.query(sql, &[]).unwrap().iter().map(|row| row.get::<_, String>(0)).collect()
-    };
-    assert_eq!(settings, "", "a plain client has none of ours");
-    let mut silent = server.superuser(&database);
-    silent
-        .batch_execute(
-            "SET idle_in_transaction_session_timeout = 2000; BEGIN; SELECT FROM crealeph.logs FOR UPDATE",
-        )
-        .unwrap();
-    append_one(&ledger, entry("signal", "{}", ""));
     let ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'crealeph'";
     let connections: i64 = client.query_one(ours, &[]).unwrap().get(0);
     assert!(connections <= 3, "one that reads, one that writes, one that gives notice; not {connections}");
-    // All slots taken: who comes waits until one is free.
     let login = "CREATE ROLE few LOGIN CONNECTION LIMIT 1";
     client.batch_execute(&format!("{login}; GRANT crealeph_ledger_{database} TO few")).unwrap();
     let url = server.url(&database).replace("postgres@", "few@");
@@ -257,8 +312,7 @@ fn a_silent_client_locks_nobody_out_and_no_slot_is_waited_for() {
         std::thread::sleep(Duration::from_millis(700));
         drop(held);
     });
-    let limits = Limits { wait_ms: 4_000, ..Limits::default() };
-    let opened = Ledger::open(&Location::parse(&url), Options { limits, ..place.options() });
+    let opened = Ledger::open(&Location::parse(&url), place.options());
     assert!(opened.is_ok(), "{opened:?}");
     freed.join().unwrap();
 }

@@ -12,8 +12,9 @@ use super::{Settled, Verdict, named};
 use crate::failure::Failure;
 use crate::output::{Output, note};
 
-/// How long `tail` sleeps at most before it looks again; it is woken before that.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// How long `tail` sleeps at most before it looks again. It is woken before that, but a process that was killed right after
+/// its commit has told nobody.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// How long `tail` goes on without a server that answers, and how often it tries.
 const MAX_OUTAGE: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_millis(500);
