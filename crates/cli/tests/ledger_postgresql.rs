@@ -4,6 +4,7 @@
 
 #[path = "../../ledger/tests/server/mod.rs"]
 mod server;
+mod tamper;
 
 use std::io::Write as _;
 use std::path::Path;
@@ -31,6 +32,130 @@ fn line(number: usize) -> String {
         "{{\"robotId\":\"r\",\"module\":\"m\",\"source\":\"s\",\"type\":\"signal\",\"state\":\"final\",\
          \"payload\":{{\"n\":{number}}},\"key\":\"k{number}\"{on}}}\n"
     )
+}
+
+#[test]
+fn every_kind_of_change_is_named_as_the_documentation_says() {
+    let server = server::Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let base = server.database();
+    let url = server.url(&base);
+    let good = |args: &[&str], stdin: &str| {
+        let (code, stdout, stderr) = ledger(folder.path(), &url, args, stdin);
+        assert_eq!(code, 0, "{args:?}: {stderr}");
+        stdout
+    };
+    good(&["init"], "");
+    let (kept, key) = tamper::fill(good);
+    std::fs::write(folder.path().join("kept.checkpoint"), kept).unwrap();
+    std::fs::write(folder.path().join("kept.key"), key).unwrap();
+    let nothing = tamper::Change { postgresql: "SELECT 1", ..tamper::NOTHING };
+    let orphans = tamper::Change {
+        what: "rows of a tenant without a log",
+        postgresql: "INSERT INTO tiles SELECT 'nobody', level, number, root, hashes FROM tiles",
+        alone: ("extra", None),
+        with_key: ("extra", None),
+        with_checkpoint: ("extra", None),
+        ..tamper::NOTHING
+    };
+    for (number, change) in tamper::CHANGES.iter().chain([&nothing, &orphans]).enumerate() {
+        if change.postgresql.is_empty() {
+            continue;
+        }
+        let copy = format!("copy{number}");
+        let mut superuser = server.superuser("postgres");
+        superuser.batch_execute(&format!("CREATE DATABASE {copy} TEMPLATE {base}")).unwrap();
+        let off = "SET session_replication_role = replica; SET search_path = crealeph;";
+        server.superuser(&copy).batch_execute(&format!("{off} {}", change.postgresql)).unwrap();
+        tamper::check(change, |args| ledger(folder.path(), &server.url(&copy), args, ""));
+    }
+}
+
+/// The backup that the documentation describes: every tenant, by the role for audits, restored on another server.
+#[test]
+fn a_dump_is_restored_on_another_server_and_verified() {
+    let (server, other) = (server::Server::start(), server::Server::start());
+    let folder = tempfile::tempdir().unwrap();
+    let database = server.database();
+    let url = server.url(&database);
+    let run = |url: &str, args: &[&str], stdin: &str| {
+        let (code, stdout, stderr) = ledger(folder.path(), url, args, stdin);
+        assert_eq!(code, 0, "{args:?}: {stdout}{stderr}");
+        stdout
+    };
+    run(&url, &["init"], "");
+    let lines: String = (0..300).map(line).collect();
+    for tenant in ["local", "acme"] {
+        run(&url, &["append", "--tenant", tenant], &lines);
+        let kept = run(&url, &["checkpoint", "--tenant", tenant], "");
+        std::fs::write(folder.path().join(format!("{tenant}.checkpoint")), kept).unwrap();
+    }
+    // Whoever makes backups needs no more than the right to read.
+    let audit = format!("crealeph_audit_{database}");
+    let ledger_role = format!("crealeph_ledger_{database}");
+    let sql = format!("CREATE ROLE keeper LOGIN; GRANT {audit} TO keeper");
+    server.superuser(&database).batch_execute(&sql).unwrap();
+    let dump = folder.path().join("ledger.dump");
+    let program = |name: &str, args: &[&str]| {
+        let done = Command::new(server.program_path(name)).args(args).output().unwrap();
+        assert!(done.status.success(), "{name}: {}", String::from_utf8_lossy(&done.stderr));
+    };
+    let keeper = url.replace("postgres@", "keeper@");
+    let file = dump.to_str().unwrap();
+    let role = format!("--role={audit}");
+    program(
+        "pg_dump",
+        &["--format=custom", "--schema=crealeph", "--enable-row-security", &role, "--file", file, &keeper],
+    );
+    let restored = other.database();
+    let mut owner = other.superuser(&restored);
+    for role in [&audit, &ledger_role] {
+        owner.batch_execute(&format!("CREATE ROLE {role}; GRANT {role} TO postgres")).unwrap();
+    }
+    let there = other.url(&restored);
+    program("pg_restore", &["--no-owner", "--exit-on-error", "--dbname", &there, file]);
+    assert_eq!(run(&there, &["tenants"], ""), run(&url, &["tenants"], ""));
+    for tenant in ["local", "acme"] {
+        let kept = format!("{tenant}.checkpoint");
+        let verified = run(&there, &["verify", "--tenant", tenant, "--checkpoint", &kept], "");
+        assert!(verified.contains("\"entries\":300"), "{verified}");
+        assert_eq!(
+            run(&there, &["export", "--tenant", tenant], ""),
+            run(&url, &["export", "--tenant", tenant], "")
+        );
+    }
+    // It goes on as the same log.
+    run(&there, &["append"], &line(300));
+    run(&there, &["verify"], "");
+}
+
+#[test]
+fn tail_survives_a_short_outage_and_sees_what_others_append_within_a_second() {
+    let mut server = server::Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let database = server.database();
+    let url = server.url(&database);
+    let run = |args: &[&str], stdin: &str| {
+        let (code, stdout, stderr) = ledger(folder.path(), &url, args, stdin);
+        assert_eq!(code, 0, "{args:?}: {stdout}{stderr}");
+    };
+    run(&["init"], "");
+    run(&["append"], &line(0));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_crealeph"));
+    command.args(["ledger", "tail", "--after", "0", "--limit", "3", "--ledger", &url, "--keys", "keys"]);
+    let mut tail = command.current_dir(folder.path()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(tail.stdout.take().unwrap()));
+    assert!(lines.next().unwrap().unwrap().contains("\"k0\""));
+    run(&["append"], &line(1));
+    let start = std::time::Instant::now();
+    assert!(lines.next().unwrap().unwrap().contains("\"k1\""));
+    assert!(start.elapsed().as_millis() < 1_000, "{:?}", start.elapsed());
+    server.kill();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    server.run();
+    run(&["append"], &line(2));
+    assert!(lines.next().unwrap().unwrap().contains("\"k2\""));
+    assert!(tail.wait().unwrap().success());
 }
 
 #[test]

@@ -116,6 +116,16 @@ pub enum LedgerError {
         /// What the system says.
         reason: String,
     },
+    /// The database lets this login not do it.
+    #[error("the database `{place}` refuses: {reason}; {next}")]
+    Denied {
+        /// The database.
+        place: String,
+        /// What the server says.
+        reason: String,
+        /// What to do.
+        next: String,
+    },
     /// What is stored is not what was written.
     #[error(
         "`{place}` is damaged: {what}; do not write to it, run `crealeph ledger verify`, restore a backup"
@@ -140,7 +150,7 @@ pub enum LedgerError {
     },
     /// Reading or writing failed.
     #[error(
-        "`{place}` failed: {reason}; what was acknowledged is kept, send the batch again when this is mended"
+        "`{place}` failed: {reason}; what was acknowledged is kept, send the batch again when this is fixed"
     )]
     Failed {
         /// The file or database.
@@ -225,6 +235,11 @@ pub enum LedgerError {
 }
 
 impl LedgerError {
+    /// Whether waiting may help: a server that does not answer, or a lock that somebody holds.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, LedgerError::Failed { .. } | LedgerError::Busy { .. })
+    }
+
     /// The stable code.
     pub fn code(&self) -> &'static str {
         match self {
@@ -238,6 +253,7 @@ impl LedgerError {
             LedgerError::Busy { .. } => "ledger_busy",
             LedgerError::Full { .. } => "ledger_full",
             LedgerError::ReadOnly { .. } => "ledger_read_only",
+            LedgerError::Denied { .. } => "ledger_denied",
             LedgerError::Damaged { .. } => "ledger_damaged",
             LedgerError::Untrusted { .. } => "ledger_untrusted",
             LedgerError::Failed { .. } => "ledger_failed",

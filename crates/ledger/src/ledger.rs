@@ -65,6 +65,8 @@ impl Location {
     }
 }
 
+/// How long other processes' writes are waited for before whoever follows looks again.
+const FOLLOW_MS: u64 = 500;
 /// How many idle connections for rare writes are kept.
 const SPARE_WRITERS: usize = 2;
 
@@ -435,11 +437,11 @@ impl Ledger {
             let listen = move || {
                 while growth.wait_for_follower() {
                     let Some(inner) = weak.upgrade() else { break };
-                    match inner.backend.wait_for_others(1_000) {
+                    match inner.backend.wait_for_others(FOLLOW_MS) {
                         Ok(true) => growth.announce_others(),
                         Ok(false) => {}
                         // Whoever reads will meet the same trouble and report it.
-                        Err(_) => std::thread::sleep(std::time::Duration::from_secs(1)),
+                        Err(_) => std::thread::sleep(std::time::Duration::from_millis(FOLLOW_MS)),
                     }
                 }
             };

@@ -73,7 +73,9 @@ impl Ledger {
                 self.extends(transaction, &head, before, &last)?;
             }
             let checkpoint = Checkpoint::sign(&head.origin, size, root, &keys);
-            last.replace(&checkpoint.note)?;
+            if last.head() != Some(&SignedHead { size, root }) {
+                last.replace(&checkpoint.note)?;
+            }
             let note = checkpoint.note.clone();
             transaction.add_checkpoint(&head, &StoredCheckpoint { size, root, note })?;
             signed = Some(checkpoint);

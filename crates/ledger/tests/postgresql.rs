@@ -59,11 +59,12 @@ fn the_role_the_program_uses_meets_walls() {
     assert!(matches!(lease, Claim::Taken(_)), "{lease:?}");
     // The program names every tenant in its statements as well, so ask without that, as a faulty statement would.
     let mut client = server.superuser(&database);
-    client.batch_execute("SET ROLE crealeph_ledger; SET search_path = crealeph").unwrap();
-    let role =
+    let role = format!("crealeph_ledger_{database}");
+    client.batch_execute(&format!("SET ROLE {role}; SET search_path = crealeph")).unwrap();
+    let rights =
         client.query_one("SELECT rolsuper, rolbypassrls FROM pg_roles WHERE rolname = current_user", &[]);
-    let role = role.unwrap();
-    assert_eq!((role.get::<_, bool>(0), role.get::<_, bool>(1)), (false, false));
+    let rights = rights.unwrap();
+    assert_eq!((rights.get::<_, bool>(0), rights.get::<_, bool>(1)), (false, false));
     let tables = ["logs", "entries", "tiles", "checkpoints", "edges", "leases", "lease_tokens"];
     let count = |client: &mut postgres::Client, table: &str| -> i64 {
         client.query_one(&format!("SELECT count(*) FROM {table}"), &[]).unwrap().get(0)
@@ -80,10 +81,43 @@ fn the_role_the_program_uses_meets_walls() {
         0,
         "another tenant cannot even be counted"
     );
-    let forged = "INSERT INTO edges (tenant, parent, child) VALUES ('local', 1, 2)";
-    let refused = client.batch_execute(forged).unwrap_err();
-    assert!(refused.as_db_error().unwrap().message().contains("row-level security"), "{refused:?}");
     client.batch_execute("ROLLBACK").unwrap();
+    // Rows come in through the function alone, right after the head, and only of the tenant that is set.
+    let none = "ARRAY[]::text[]";
+    let append = |tenant: &str, seqs: &str, size: u64| {
+        let numbers = "ARRAY[]::bigint[]";
+        let texts = format!(
+            "{none},{none},{none},{none},{none},{none},{numbers},{none},{none},{none},{numbers},{none}"
+        );
+        let reach = [numbers; 6].join(",");
+        format!(
+            "SELECT append('{tenant}', {seqs}::bigint[], {texts}, ARRAY[]::bytea[], {reach}, {none}, {none}, {numbers}, \
+             ARRAY[]::bytea[], {numbers}, {numbers}, ARRAY[]::smallint[], {numbers}, ARRAY[]::bytea[], \
+             ARRAY[]::bytea[], {size}, 0, '')"
+        )
+    };
+    for (sql, why) in [
+        ("INSERT INTO edges (tenant, parent, child) VALUES ('other', 1, 2)".to_owned(), "permission denied"),
+        ("INSERT INTO entries SELECT * FROM entries".to_owned(), "permission denied"),
+        ("INSERT INTO checkpoints VALUES ('other', 1, '', '')".to_owned(), "permission denied"),
+        ("UPDATE logs SET size = 2".to_owned(), "permission denied"),
+        ("UPDATE logs SET tenant = tenant".to_owned(), "append-only"),
+        ("DELETE FROM entries".to_owned(), "permission denied"),
+        (append("local", "ARRAY[301]", 301), "may not use tenant local"),
+        (append("other", "ARRAY[3]", 3), "does not have 2 entries"),
+        (append("other", "ARRAY[5]", 2), "append-only"),
+        (append("other", "ARRAY[]", 1), "append-only"),
+        ("SELECT keep_checkpoint('other', 2, '', 'x')".to_owned(), "does not have 2 entries"),
+        ("SELECT keep_checkpoint('local', 2, '', 'x')".to_owned(), "may not use tenant local"),
+        ("SELECT open_log('third', 'x')".to_owned(), "may not use tenant third"),
+        ("SELECT bind_login('x', 'other')".to_owned(), "permission denied"),
+    ] {
+        client.batch_execute("BEGIN; SET LOCAL crealeph.tenant = 'other'").unwrap();
+        let refused = client.batch_execute(&sql).unwrap_err();
+        let message = refused.as_db_error().unwrap().message().to_owned();
+        assert!(message.contains(why), "{sql}: {message}");
+        client.batch_execute("ROLLBACK").unwrap();
+    }
     for table in tables {
         let locked = client.query_one(
             "SELECT relrowsecurity AND relforcerowsecurity FROM pg_class WHERE oid = to_regclass($1)",
@@ -113,12 +147,174 @@ fn the_role_the_program_uses_meets_walls() {
         assert!(error.as_db_error().unwrap().message().contains("append-only"), "{sql}: {error:?}");
     }
     // Where someone gives the role the right to pass the walls, the program refuses to work.
-    client.batch_execute("ALTER ROLE crealeph_ledger BYPASSRLS").unwrap();
+    client.batch_execute(&format!("ALTER ROLE {role} BYPASSRLS")).unwrap();
     let open = Ledger::open(&place.location, place.options());
     assert!(
-        matches!(&open, Err(LedgerError::Foreign { reason, .. }) if reason.contains("walls")),
+        matches!(&open, Err(LedgerError::Foreign { reason, .. }) if reason.contains("row-level security")),
         "{open:?}"
     );
+}
+
+/// Every table, index, trigger, policy, function and right, as they are described beside the schema. Run it with
+/// CREALEPH_BLESS=1 after a change of the schema, and look at the difference.
+#[test]
+fn the_schema_is_the_one_that_audits_compare_with() {
+    let server = Server::start();
+    let database = server.database();
+    let folder = tempfile::tempdir().unwrap();
+    let place = Place { location: Location::parse(&server.url(&database)), folder };
+    place.init();
+    let mut client = server.superuser(&database);
+    client.batch_execute("SET search_path = crealeph").unwrap();
+    let rows = client.query(include_str!("../src/postgresql/schema-facts.sql"), &[]).unwrap();
+    let found: String = rows.iter().map(|row| format!("{}\n", row.get::<_, String>(0))).collect();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/postgresql/schema-facts.txt");
+    if std::env::var_os("CREALEPH_BLESS").is_some() {
+        std::fs::write(file, &found).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(file).unwrap(), found);
+}
+
+#[test]
+fn a_grant_for_one_ledger_opens_no_other_and_a_login_can_be_bound_to_its_tenant() {
+    let server = Server::start();
+    let make = || {
+        let database = server.database();
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place { location: Location::parse(&server.url(&database)), folder };
+        let ledger = place.init();
+        append_one(&ledger, entry("signal", "{}", ""));
+        ledger.append(&tenant("other"), vec![entry("signal", "{}", "")]).unwrap();
+        (database, place, ledger)
+    };
+    let ((one, place, ledger), (two, ..)) = (make(), make());
+    let mut owner = server.superuser(&one);
+    owner
+        .batch_execute(&format!(
+            "CREATE ROLE ann LOGIN; CREATE ROLE bob LOGIN; GRANT crealeph_ledger_{one} TO ann, bob"
+        ))
+        .unwrap();
+    let open = |login: &str, database: &str| {
+        let url = server.url(database).replace("postgres@", &format!("{login}@"));
+        Ledger::open(&Location::parse(&url), place.options())
+    };
+    let ann = open("ann", &one).unwrap();
+    append_one(&ann, entry("signal", "{}", ""));
+    let elsewhere = open("ann", &two).unwrap_err();
+    assert_eq!(elsewhere.code(), "ledger_denied", "{elsewhere}");
+    assert!(elsewhere.to_string().contains(&format!("GRANT crealeph_ledger_{two} TO")), "{elsewhere}");
+    // Which tenants there are is for audits to know.
+    let tenants: Vec<_> = ledger.tenants().unwrap().into_iter().map(|log| log.tenant_id).collect();
+    assert_eq!(tenants, [local(), tenant("other")]);
+    assert_eq!(ann.tenants().unwrap_err().code(), "ledger_denied");
+    // A login that is bound sees and writes its tenants alone; the others are not touched.
+    owner.batch_execute("SELECT crealeph.bind_login('ann', 'local')").unwrap();
+    assert_eq!(ann.last_seq(&local()).unwrap().get(), 2);
+    append_one(&ann, entry("signal", "{}", ""));
+    assert_eq!(ann.last_seq(&tenant("other")).unwrap().get(), 0, "not even seen");
+    let refused = ann.append(&tenant("other"), vec![entry("signal", "{}", "")]).unwrap_err();
+    assert!(refused.to_string().contains("may not use tenant other"), "{refused}");
+    let refused = ann.append(&tenant("new"), vec![entry("signal", "{}", "")]).unwrap_err();
+    assert!(refused.to_string().contains("may not use tenant new"), "{refused}");
+    let bob = open("bob", &one).unwrap();
+    bob.append(&tenant("other"), vec![entry("signal", "{}", "")]).unwrap();
+    assert_eq!(ledger.audit(&local()).unwrap(), None);
+    assert_eq!(ledger.audit(&tenant("other")).unwrap(), None);
+}
+
+/// Passes bytes on between a client and the server, until the client commits: that and what follows is kept back, once, as
+/// if the client had been stopped.
+fn stalling_proxy(server: u16) -> u16 {
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let has_stalled = std::sync::Arc::new(AtomicBool::new(false));
+        for client in listener.incoming() {
+            let (mut client, has_stalled) = (client.unwrap(), std::sync::Arc::clone(&has_stalled));
+            let mut upstream = TcpStream::connect(("127.0.0.1", server)).unwrap();
+            let (mut from, mut to) = (upstream.try_clone().unwrap(), client.try_clone().unwrap());
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(std::net::Shutdown::Both);
+            });
+            std::thread::spawn(move || {
+                let mut bytes = [0; 65_536];
+                while let Ok(read @ 1..) = client.read(&mut bytes) {
+                    // A simple query is a letter, four bytes of length, and the text.
+                    let commit = bytes[..read].windows(11).position(|window| window == b"Q\0\0\0\x0bCOMMIT");
+                    if let Some(at) = commit
+                        && bytes[..at].windows(6).any(|window| window == b"silent")
+                        && !has_stalled.swap(true, Ordering::SeqCst)
+                    {
+                        upstream.write_all(&bytes[..at]).unwrap();
+                        std::thread::sleep(Duration::from_secs(60));
+                        return;
+                    }
+                    upstream.write_all(&bytes[..read]).unwrap();
+                }
+            });
+        }
+    });
+    port
+}
+
+#[test]
+fn a_client_that_falls_silent_in_a_commit_locks_nobody_out() {
+    let server = Server::start_encrypted();
+    let database = server.database();
+    let folder = tempfile::tempdir().unwrap();
+    let limits = Limits { wait_ms: 6_000, ..Limits::default() };
+    let options =
+        || Options { limits: limits.clone(), keys: Some(folder.path().join("keys")), ..Options::default() };
+    let url = server.network_url("127.0.0.1", &database, "sslmode=disable");
+    let direct = Ledger::init(&Location::parse(&url), options()).unwrap();
+    append_one(&direct, entry("signal", "{}", ""));
+    let port = url.rsplit(':').next().unwrap().split('/').next().unwrap().to_owned();
+    let proxied = url.replace(&port, &stalling_proxy(port.parse().unwrap()).to_string());
+    let silent = Ledger::open(&Location::parse(&proxied), options()).unwrap();
+    let stalled =
+        std::thread::spawn(move || silent.append(&local(), vec![entry("signal", "{}", r#""key":"silent""#)]));
+    std::thread::sleep(Duration::from_millis(500));
+    let start = Instant::now();
+    append_one(&direct, entry("signal", "{}", ""));
+    assert!(start.elapsed() > Duration::from_millis(500), "the lock was held: {:?}", start.elapsed());
+    // The one that was silent learns that its commit did not take place, and writes.
+    let outcome = stalled.join().unwrap();
+    assert!(
+        outcome.is_ok() || outcome.as_ref().is_err_and(|error| error.code() == "ledger_failed"),
+        "{outcome:?}"
+    );
+    let again = append_one(&direct, entry("signal", "{}", r#""key":"silent""#));
+    assert_eq!(again.is_repeat, outcome.is_ok());
+    assert_eq!(direct.audit(&local()).unwrap(), None);
+}
+
+#[test]
+fn a_process_needs_few_connections_and_waits_for_one() {
+    let server = Server::start();
+    let database = server.database();
+    let folder = tempfile::tempdir().unwrap();
+    let place = Place { location: Location::parse(&server.url(&database)), folder };
+    let ledger = place.init();
+    append_one(&ledger, entry("signal", "{}", ""));
+    ledger.last_seq(&local()).unwrap();
+    let mut client = server.superuser(&database);
+    let ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'crealeph'";
+    let connections: i64 = client.query_one(ours, &[]).unwrap().get(0);
+    assert!(connections <= 3, "one that reads, one that writes, one that gives notice; not {connections}");
+    let login = "CREATE ROLE few LOGIN CONNECTION LIMIT 1";
+    client.batch_execute(&format!("{login}; GRANT crealeph_ledger_{database} TO few")).unwrap();
+    let url = server.url(&database).replace("postgres@", "few@");
+    let held = postgres::Client::connect(&url, postgres::NoTls).unwrap();
+    let freed = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(700));
+        drop(held);
+    });
+    let opened = Ledger::open(&Location::parse(&url), place.options());
+    assert!(opened.is_ok(), "{opened:?}");
+    freed.join().unwrap();
 }
 
 #[test]

@@ -173,8 +173,10 @@ pub const CHANGES: &[Change] = &[
     ),
     found(
         "a checkpoint's signature",
-        "UPDATE checkpoints SET note = substr(note, 1, length(note) - 9) || 'A' || substr(note, -8) WHERE size = 100",
-        "UPDATE checkpoints SET note = left(note, length(note) - 9) || 'A' || right(note, 8) WHERE size = 100",
+        "UPDATE checkpoints SET note = substr(note, 1, length(note) - 9) || \
+         CASE substr(note, -9, 1) WHEN 'A' THEN 'B' ELSE 'A' END || substr(note, -8) WHERE size = 100",
+        "UPDATE checkpoints SET note = left(note, length(note) - 9) || \
+         CASE left(right(note, 9), 1) WHEN 'A' THEN 'B' ELSE 'A' END || right(note, 8) WHERE size = 100",
         ("forged", Some(100)),
     ),
     Change {

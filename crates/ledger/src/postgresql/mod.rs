@@ -6,6 +6,8 @@ mod audit;
 mod leases;
 mod line;
 mod migration;
+mod notice;
+mod parameters;
 mod read;
 mod rows;
 mod session;
@@ -13,7 +15,6 @@ mod tls;
 mod write;
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,18 +25,21 @@ use crate::error::LedgerError;
 use crate::pool::Pool;
 use crate::position::Millis;
 use crate::store::{Backend, Question, TenantLog, Writer};
-use session::{Server, Session};
+use notice::Notifier;
+use session::{Roles, Server, Session, Use};
 
 /// Each step brings a database from its index to the next version; they need nothing but the statements.
 const STEPS: &[&str] = &[include_str!("schema-1.sql"), include_str!("schema-2.sql")];
 /// The last step: what it adds, and what it takes away once every entry is filled in.
 const EXPAND: &str = include_str!("schema-3.sql");
-const CONTRACT: &str = include_str!("schema-3-end.sql");
+const CONTRACT: &str = concat!(include_str!("schema-3-end.sql"), include_str!("schema-3-rights.sql"));
 const VERSION: u32 = STEPS.len() as u32 + 1;
 /// The oldest server that works: 15.
 const MIN_SERVER: i32 = 150_000;
-/// How many tenants' appends are written side by side by one process.
+/// How many tenants' appends are written side by side by one process; each connects when it first writes.
 const WRITERS: usize = 4;
+/// How many questions are answered side by side by one process.
+const READERS: usize = 4;
 
 /// A ledger in a PostgreSQL database.
 pub(crate) struct Postgres {
@@ -43,8 +47,10 @@ pub(crate) struct Postgres {
     /// Its schema version when it was opened.
     version: u32,
     readers: Pool<Session>,
+    /// The connection that the database was opened with, for the first who reads or writes.
+    first: Mutex<Option<Session>>,
     listener: Mutex<Option<Session>>,
-    notices: SyncSender<()>,
+    notifier: Notifier,
 }
 
 impl Postgres {
@@ -59,6 +65,12 @@ impl Postgres {
         if number < MIN_SERVER {
             let reason =
                 format!("its server is of version {}, and 15 is the oldest that works", number / 10_000);
+            return Err(LedgerError::Foreign { place: server.name().to_owned(), reason });
+        }
+        let encoding = client.query_one("SELECT current_setting('server_encoding')", &[]).map_err(failed)?;
+        let encoding: String = encoding.try_get(0).map_err(failed)?;
+        if encoding != "UTF8" {
+            let reason = format!("its encoding is {encoding}, and entries need UTF8");
             return Err(LedgerError::Foreign { place: server.name().to_owned(), reason });
         }
         if found_version(&mut client, &server)?.is_some() {
@@ -83,16 +95,34 @@ impl Postgres {
             }
             Some(found) => found,
         };
+        let server = match version < VERSION {
+            true => server,
+            false => {
+                let roles = found_roles(&mut client, &server)?;
+                server.with_roles(roles)
+            }
+        };
         drop(client);
-        server.connect()?;
-        let (notices, receiver) = sync_channel(1);
-        let notifier = server.clone();
-        std::thread::Builder::new()
-            .name("ledger-notifier".to_owned())
-            .spawn(move || notify(&notifier, &receiver))
-            .map_err(|error| LedgerError::Failed { place: place(), reason: error.to_string() })?;
-        Ok(Postgres { server, version, readers: Pool::default(), listener: Mutex::new(None), notices })
+        let first = Mutex::new(Some(server.connect(Use::Reading)?));
+        let notifier = Notifier::start(&server)?;
+        let (readers, listener) = (Pool::of(READERS), Mutex::new(None));
+        Ok(Postgres { server, version, readers, first, listener, notifier })
     }
+
+    /// The connection that the database was opened with, if nobody has it yet, else a new one.
+    fn connect(&self) -> Result<Session, LedgerError> {
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        first.map_or_else(|| self.server.connect(Use::Reading), Ok)
+    }
+}
+
+/// The roles of a database of this version.
+fn found_roles(client: &mut Client, server: &Server) -> Result<Roles, LedgerError> {
+    let failed = |error| server.failure(&error);
+    let row =
+        client.query_one("SELECT ledger_role, audit_role FROM crealeph.version", &[]).map_err(failed)?;
+    let (ledger, audit) = (row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?);
+    Ok(Roles { ledger, audit: Some(audit) })
 }
 
 /// The migrations from a version on, each followed by the number it leads to.
@@ -112,22 +142,6 @@ fn found_version(client: &mut Client, server: &Server) -> Result<Option<u32>, Le
     Ok(Some(u32::try_from(row.try_get::<_, i32>(0).map_err(failed)?).unwrap_or(u32::MAX)))
 }
 
-/// Tells other processes that logs have grown: what came while one notice was sent becomes one more.
-fn notify(server: &Server, notices: &Receiver<()>) {
-    let mut session: Option<Session> = None;
-    while notices.recv().is_ok() {
-        if session.as_ref().is_none_or(Session::is_closed) {
-            // A notice that is lost with the server is missed by nobody: those who listened are gone as well.
-            let quick = |mut session: Session| session.run("SET synchronous_commit = off").map(|()| session);
-            session = server.connect().and_then(quick).ok();
-        }
-        // Whoever missed a notice looks by itself after a while.
-        if let Some(session) = &mut session {
-            let _ = session.run("NOTIFY crealeph_ledger");
-        }
-    }
-}
-
 impl Backend for Postgres {
     fn place(&self) -> &str {
         self.server.name()
@@ -137,9 +151,8 @@ impl Backend for Postgres {
         if self.version < VERSION {
             return Err(self.server.outdated(self.version));
         }
-        let session = Some(self.server.connect()?);
-        let (server, notices) = (self.server.clone(), self.notices.clone());
-        Ok(Box::new(write::PostgresWriter { server, session, notices }))
+        let (server, notices) = (self.server.clone(), self.notifier.notices());
+        Ok(Box::new(write::PostgresWriter { server, session: None, notices }))
     }
 
     fn writers(&self) -> usize {
@@ -149,14 +162,14 @@ impl Backend for Postgres {
     fn read(&self, tenant: Option<&TenantId>, question: Question<'_>) -> Result<(), LedgerError> {
         let wait_ms = self.server.wait_ms;
         let busy = || LedgerError::Busy { place: self.server.name().to_owned(), wait_ms };
-        let connect = || self.server.connect();
+        let connect = || self.connect();
         self.readers.with(wait_ms, busy, connect, |session| {
             let mode = "ISOLATION LEVEL REPEATABLE READ READ ONLY";
             // A connection that lay idle may be gone, for example with a server that was started again.
             session.begin(mode, tenant);
             let mut answered = question(&mut read::PostgresReads::new(session, self.version));
             if answered.is_err() && !session.is_open && session.is_closed() {
-                *session = self.server.connect()?;
+                *session = self.server.connect(Use::Reading)?;
                 session.begin(mode, tenant);
                 answered = question(&mut read::PostgresReads::new(session, self.version));
             }
@@ -168,7 +181,7 @@ impl Backend for Postgres {
     fn wait_for_others(&self, wait_ms: u64) -> Result<bool, LedgerError> {
         let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(mut session) = listener.take().filter(|session| !session.is_closed()) else {
-            let mut session = self.server.connect()?;
+            let mut session = self.server.connect(Use::Reading)?;
             session.run("LISTEN crealeph_ledger")?;
             *listener = Some(session);
             // Something may have been written before there was anyone to hear it.
@@ -179,23 +192,17 @@ impl Backend for Postgres {
         Ok(heard)
     }
 
-    /// Asked as whoever the URL names, who must be the owner: the role that the program works as sees one tenant at a time.
+    /// Asked as the role for audits: the one that the program works as sees one tenant at a time.
     fn tenants(&self) -> Result<Vec<TenantLog>, LedgerError> {
         if self.version < VERSION {
             return Err(self.server.outdated(self.version));
         }
         let failed = |error| self.server.failure(&error);
-        let mut client = self.server.connect_as_owner()?;
-        let sql = "SELECT r.rolsuper OR r.rolbypassrls OR pg_has_role(c.relowner, 'USAGE') FROM pg_roles r, pg_class c \
-                   WHERE r.rolname = current_user AND c.oid = 'crealeph.logs'::regclass";
-        let row = client.query_one(sql, &[]).map_err(failed)?;
-        if !row.try_get::<_, bool>(0).map_err(failed)? {
-            let reason =
-                "only the owner of the schema `crealeph` may list tenants; connect as that role".to_owned();
-            return Err(LedgerError::Foreign { place: self.server.name().to_owned(), reason });
-        }
-        let sql = "SELECT tenant, size, last_at FROM crealeph.logs ORDER BY tenant";
-        let found = client.query(sql, &[]).map_err(failed)?;
+        let mut session = self.connect()?;
+        session.begin("ISOLATION LEVEL REPEATABLE READ READ ONLY", None);
+        let sql = "SELECT tenant, size, last_at FROM logs ORDER BY tenant";
+        let found = session.as_auditor(|session| session.query(sql, &[]))?;
+        session.end_reading();
         let read = |row: &postgres::Row| {
             let tenant: &str = row.try_get(0).map_err(failed)?;
             let (entries, last_at): (i64, i64) =
@@ -217,6 +224,6 @@ impl Backend for Postgres {
 
     /// PostgreSQL checks its own pages where it was told to; here only that it answers.
     fn check_storage(&self) -> Result<(), LedgerError> {
-        self.server.connect().map(|_| ())
+        self.read(None, &mut |_| Ok(()))
     }
 }

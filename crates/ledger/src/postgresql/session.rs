@@ -13,12 +13,18 @@ use tokio_postgres::{Client, Config};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::line::Line;
+use super::parameters::Parameters;
 use super::tls;
 use crate::error::LedgerError;
 use crate::position::Seq;
 
-/// The role that everything is done as.
-pub(super) const ROLE: &str = "crealeph_ledger";
+/// The role that everything was done as before version 3, whose databases have roles of their own.
+const SHARED_ROLE: &str = "crealeph_ledger";
+/// How long a statement that writes may take, and one that reads; an audit counts a whole log.
+const WRITING_MS: u64 = 60_000;
+const READING_MS: u64 = 600_000;
+/// After how long a silent other side is taken for dead.
+const DEAD_AFTER: Duration = Duration::from_secs(30);
 /// How long plans are kept: one from when the log was small would read all of a tenant's rows for ever.
 const PLAN_AGE: Duration = Duration::from_secs(1);
 
@@ -38,16 +44,35 @@ pub(super) struct Server {
     tls: Option<MakeRustlsConnect>,
     name: String,
     pub(super) wait_ms: u64,
+    roles: Roles,
+}
+
+/// The roles of a database, as its owner named them.
+#[derive(Clone, Debug)]
+pub(super) struct Roles {
+    /// Reads and appends in one tenant.
+    pub(super) ledger: String,
+    /// Reads every row; databases of older versions have none.
+    pub(super) audit: Option<String>,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    Reading,
+    Writing,
 }
 
 impl Server {
     pub(super) fn parse(url: &str, wait_ms: u64) -> Result<Server, LedgerError> {
-        let (mut config, tls) = tls::read(url)
+        let (mut config, tls) = tls::read(url, &Parameters::of_this_process())
             .map_err(|reason| LedgerError::Foreign { place: "the PostgreSQL URL".to_owned(), reason })?;
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(Duration::from_millis(wait_ms.max(1)));
         }
         config.application_name("crealeph");
+        config.keepalives(true).keepalives_idle(DEAD_AFTER / 3);
+        config.keepalives_interval(DEAD_AFTER / 6).keepalives_retries(4).tcp_user_timeout(DEAD_AFTER);
         let host = config.get_hosts().first().map(|host| match host {
             Host::Tcp(name) => name.clone(),
             Host::Unix(path) => path.display().to_string(),
@@ -59,7 +84,36 @@ impl Server {
             config.get_ports().first().copied().unwrap_or(5432),
             config.get_dbname().unwrap_or_default()
         );
-        Ok(Server { config, tls, name, wait_ms })
+        let roles = Roles { ledger: SHARED_ROLE.to_owned(), audit: None };
+        Ok(Server { config, tls, name, wait_ms, roles })
+    }
+
+    /// The same server, whose database has these roles.
+    pub(super) fn with_roles(self, roles: Roles) -> Server {
+        Server { roles, ..self }
+    }
+
+    /// Tries again for as long as may be waited while the server has no connection to give.
+    fn with_patience<T>(
+        &self,
+        mut connect: impl FnMut() -> Result<T, postgres::Error>,
+    ) -> Result<T, LedgerError> {
+        let passing = [SqlState::TOO_MANY_CONNECTIONS, SqlState::CANNOT_CONNECT_NOW];
+        let start = Instant::now();
+        let mut pause = Duration::from_millis(20);
+        loop {
+            match connect() {
+                Ok(connected) => return Ok(connected),
+                Err(error) => {
+                    let is_passing = error.code().is_some_and(|code| passing.contains(code));
+                    if !is_passing || start.elapsed().as_millis() as u64 >= self.wait_ms {
+                        return Err(self.failure(&error));
+                    }
+                }
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(500));
+        }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -69,30 +123,49 @@ impl Server {
     /// A connection as whoever the URL names.
     pub(super) fn connect_as_owner(&self) -> Result<postgres::Client, LedgerError> {
         let config = postgres::Config::from(self.config.clone());
-        let connected = match &self.tls {
+        self.with_patience(|| match &self.tls {
             Some(tls) => config.connect(tls.clone()),
             None => config.connect(NoTls),
-        };
-        connected.map_err(|error| self.failure(&error))
+        })
     }
 
     /// A connection that may do only what the ledger needs.
-    pub(super) fn connect(&self) -> Result<Session, LedgerError> {
-        let opened = Line::open(&self.config, self.tls.as_ref()).map_err(|error| self.broken(&error))?;
-        let (client, mut line) = opened.map_err(|error| self.failure(&error))?;
+    pub(super) fn connect(&self, wanted: Use) -> Result<Session, LedgerError> {
+        let mut broken = None;
+        let opened = self.with_patience(|| match Line::open(&self.config, self.tls.as_ref()) {
+            Ok(opened) => opened.map(Some),
+            Err(error) => {
+                broken = Some(self.broken(&error));
+                Ok(None)
+            }
+        })?;
+        let Some((client, mut line)) = opened else { return Err(broken.unwrap_or(LedgerError::Closed)) };
+        let (role, wait_ms) = (quoted(&self.roles.ledger), self.wait_ms);
+        let statement_ms = wait_ms.saturating_mul(2).max(match wanted {
+            Use::Reading => READING_MS,
+            Use::Writing => WRITING_MS,
+        });
+        // Whoever falls silent in a transaction gives its lock back before those who wait for it give up.
+        let idle_ms = (wait_ms / 2).max(1_000);
+        let dead_s = DEAD_AFTER.as_secs();
         let settings = format!(
-            "SET ROLE {ROLE}; SET synchronous_commit = on; SET search_path = crealeph; \
+            "SET ROLE {role}; SET synchronous_commit = on; SET search_path = crealeph; \
              SET standard_conforming_strings = on; SET plan_cache_mode = force_generic_plan; \
-             SET lock_timeout = {}",
-            self.wait_ms
+             SET lock_timeout = {wait_ms}; SET idle_in_transaction_session_timeout = {idle_ms}; \
+             SET statement_timeout = {statement_ms}; SET tcp_keepalives_idle = {}; SET tcp_keepalives_interval = {}; \
+             SET tcp_keepalives_count = 4; SET tcp_user_timeout = {}",
+            dead_s / 3,
+            dead_s / 6,
+            dead_s * 1_000
         );
         line.wait(client.batch_execute(&settings)).map_err(|error| self.failure(&error))?;
         let sql = "SELECT rolsuper OR rolbypassrls OR EXISTS (SELECT 1 FROM pg_class WHERE relowner = r.oid \
                    AND relnamespace = 'crealeph'::regnamespace) FROM pg_roles r WHERE rolname = current_user";
         let is_mighty = line.wait(client.query_one(sql, &[])).and_then(|row| row.try_get::<_, bool>(0));
         if is_mighty.map_err(|error| self.failure(&error))? {
-            let reason =
-                format!("the role {ROLE} may pass the walls between tenants; take that right from it");
+            let reason = format!(
+                "the role {role} can bypass row-level security; revoke SUPERUSER and BYPASSRLS from it"
+            );
             return Err(LedgerError::Foreign { place: self.name.clone(), reason });
         }
         Ok(Session {
@@ -131,8 +204,11 @@ impl Server {
             LedgerError::Busy { place, wait_ms: self.wait_ms }
         } else if is(&[SqlState::DISK_FULL]) {
             LedgerError::Full { place }
-        } else if is(&[SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::INSUFFICIENT_PRIVILEGE]) {
-            LedgerError::ReadOnly { place, reason }
+        } else if is(&[SqlState::READ_ONLY_SQL_TRANSACTION]) {
+            LedgerError::Denied { place, reason, next: "connect to the primary server".to_owned() }
+        } else if is(&[SqlState::INSUFFICIENT_PRIVILEGE]) {
+            let next = format!("let the owner of the database run `GRANT {} TO …`", self.roles.ledger);
+            LedgerError::Denied { place, reason, next }
         } else if is(&[SqlState::DATA_CORRUPTED, SqlState::INDEX_CORRUPTED]) {
             LedgerError::Damaged { place, seq: None, what: reason }
         } else if is(&[SqlState::UNDEFINED_COLUMN, SqlState::UNDEFINED_TABLE]) {
@@ -167,6 +243,11 @@ impl Server {
 /// A text as SQL writes it; connections say that only the quote itself needs doubling.
 pub(super) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
+}
+
+/// A name as SQL writes it.
+pub(super) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// A value that a statement keeps until it is sent.
@@ -228,6 +309,35 @@ impl Session {
         let is_transient = error.code().is_some_and(|code| transient.contains(code));
         self.can_retry = is_transient || self.client.is_closed() || error.is_closed();
         self.server.failure(error)
+    }
+
+    /// Whether the login of this connection may see every row.
+    pub(super) fn may_audit(&mut self) -> Result<bool, LedgerError> {
+        let Some(role) = self.server.roles.audit.clone() else { return Ok(false) };
+        let found = self.query("SELECT pg_has_role(session_user, $1::text::name, 'MEMBER')", &[&role])?;
+        let is_member = found.first().map(|row| row.try_get(0)).transpose();
+        Ok(is_member.map_err(|error| self.failed(&error))?.unwrap_or(false))
+    }
+
+    /// Asks as the role that sees every row, in a transaction that reads.
+    pub(super) fn as_auditor<T>(
+        &mut self,
+        ask: impl FnOnce(&mut Session) -> Result<T, LedgerError>,
+    ) -> Result<T, LedgerError> {
+        let Roles { ledger, audit } = self.server.roles.clone();
+        let Some(audit) = audit else { return ask(self) };
+        // The first question of a transaction opens it.
+        self.query("SELECT 1", &[])?;
+        self.run(&format!("SET LOCAL ROLE {}", quoted(&audit))).map_err(|error| match error {
+            LedgerError::Denied { place, reason, .. } => {
+                let next = format!("let the owner of the database run `GRANT {audit} TO …`");
+                LedgerError::Denied { place, reason, next }
+            }
+            other => other,
+        })?;
+        let answer = ask(self)?;
+        self.run(&format!("SET LOCAL ROLE {}", quoted(&ledger)))?;
+        Ok(answer)
     }
 
     /// Runs statements without parameters or answers.

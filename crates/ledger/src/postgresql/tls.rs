@@ -11,24 +11,37 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::parameters::Parameters;
+
 /// Where systems keep the certificates they trust.
 const SYSTEM_ROOTS: &[&str] = &["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"];
 
 /// Reads a URL, with `sslmode` (`disable`, `require`, `verify-ca` or `verify-full`) and `sslrootcert` (a PEM file) as other
-/// PostgreSQL programs take them. Without a mode, another machine is reached encrypted and this one is not.
-pub(super) fn read(url: &str) -> Result<(Config, Option<MakeRustlsConnect>), String> {
+/// PostgreSQL programs take them. Without a mode, another machine is reached encrypted and this one is not. What the URL
+/// leaves open is filled in.
+pub(super) fn read(
+    url: &str,
+    parameters: &Parameters,
+) -> Result<(Config, Option<MakeRustlsConnect>), String> {
     let (plain, options) = url.split_once('?').unwrap_or((url, ""));
-    let (mut mode, mut roots, mut rest) = (None, None, Vec::new());
+    let (mut mode, mut roots, mut service, mut rest) = (None, None, None, Vec::new());
     for option in options.split('&').filter(|option| !option.is_empty()) {
         match option.split_once('=') {
-            Some(("sslmode", value)) => mode = Some(value),
+            Some(("sslmode", value)) => mode = Some(value.to_owned()),
+            Some(("service", value)) => service = Some(percent_decoded(value)?),
             Some(("sslrootcert", value)) => roots = Some(percent_decoded(value)?),
             _ => rest.push(option),
         }
     }
     let plain = if rest.is_empty() { plain.to_owned() } else { format!("{plain}?{}", rest.join("&")) };
     let mut config: Config = plain.parse().map_err(|error: postgres::Error| error.to_string())?;
-    let is_encrypted = match mode {
+    let service = parameters.service(service.as_deref())?;
+    parameters.complete(&mut config, &service)?;
+    // Modes that fall back to plain text are the default of other programs, not a wish of the user.
+    let is_ours = |mode: &String| !["prefer", "allow"].contains(&mode.as_str());
+    let mode = mode.or_else(|| parameters.get(&service, "sslmode", "PGSSLMODE").filter(is_ours));
+    let roots = roots.or_else(|| parameters.get(&service, "sslrootcert", "PGSSLROOTCERT"));
+    let is_encrypted = match mode.as_deref() {
         Some("disable") => false,
         Some("require" | "verify-ca" | "verify-full") => true,
         None => config.get_hosts().iter().any(is_elsewhere),
@@ -113,7 +126,7 @@ mod tests {
     use super::*;
 
     fn is_encrypted(url: &str) -> bool {
-        read(url).unwrap().1.is_some()
+        read(url, &Parameters::of(&[])).unwrap().1.is_some()
     }
 
     #[test]
@@ -139,7 +152,7 @@ mod tests {
             ("postgres://u@h/x?sslmode=require&sslrootcert=/no/such.pem", "/no/such.pem"),
             ("postgres://u@h/x?sslmode=require&sslrootcert=%zz", "%zz"),
         ] {
-            let error = read(wrong).err().unwrap();
+            let error = read(wrong, &Parameters::of(&[])).err().unwrap();
             assert!(error.contains(why), "{error}");
         }
     }

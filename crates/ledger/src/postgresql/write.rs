@@ -2,7 +2,6 @@
 //! goes away by itself; and a clear word where the answer to a commit was lost.
 
 use std::collections::BTreeSet;
-use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use crealeph_contracts::digest::Sha256;
@@ -10,9 +9,10 @@ use crealeph_contracts::scalar::{LedgerId, Name, TenantId};
 use postgres::types::ToSql;
 
 use super::leases;
+use super::notice::Notices;
 use super::read::stored_hashes;
 use super::rows::{self, BY_ID, BY_KEY, ENTRY, HEAD, STEP, STEP_KEY, each};
-use super::session::{Ask, Server, Session, Uncommitted, Value};
+use super::session::{Ask, Server, Session, Uncommitted, Use, Value};
 use crate::checkpoint::ORIGIN_PREFIX;
 use crate::entry::{Content, ids_text};
 use crate::error::LedgerError;
@@ -32,21 +32,13 @@ const MAX_TRIES: usize = 10;
 const RECONNECT_MS: (u64, u64) = (10, 500);
 
 /// Writes entries, edges and whole tiles, and moves the head: one statement, so one message to the server.
-const ADD: &str = "WITH new_entries AS (INSERT INTO entries (tenant, seq, id, robot, module, source, kind, state, \
-    created_at, observed_at, key, execution, attempt, rerun_of, leaf, reach_signal, reach_fusion, reach_idea, reach_copy, \
-    reach_benchmark, reach_playbook, depends_on, payload, newest, used) SELECT $1, * FROM unnest($2::bigint[], $3::text[], \
-    $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[], $10::text[], $11::text[], $12::text[], \
-    $13::bigint[], $14::text[], $15::bytea[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[], \
-    $20::bigint[], $21::bigint[], $22::text[], $23::text[], $24::bigint[], $25::bytea[])), \
-    new_edges AS (INSERT INTO edges (tenant, parent, child) SELECT $1, * FROM unnest($26::bigint[], $27::bigint[])), \
-    new_tiles AS (INSERT INTO tiles (tenant, level, number, root, hashes) \
-    SELECT $1, * FROM unnest($28::smallint[], $29::bigint[], $30::bytea[], $31::bytea[])) \
-    UPDATE logs SET size = $32, last_at = $33, peaks = $34 WHERE tenant = $1";
+const ADD: &str = "SELECT append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, \
+    $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34)";
 
 pub(super) struct PostgresWriter {
     pub(super) server: Server,
     pub(super) session: Option<Session>,
-    pub(super) notices: SyncSender<()>,
+    pub(super) notices: Notices,
 }
 
 impl PostgresWriter {
@@ -58,12 +50,12 @@ impl PostgresWriter {
         if self.session.is_none() {
             let (mut pause_ms, most_ms) = RECONNECT_MS;
             let mut waited_ms = 0;
-            let mut connected = self.server.connect();
+            let mut connected = self.server.connect(Use::Writing);
             while waited_ms < self.server.wait_ms && is_down(&connected) {
                 std::thread::sleep(Duration::from_millis(pause_ms));
                 waited_ms += pause_ms;
                 pause_ms = (pause_ms * 2).min(most_ms);
-                connected = self.server.connect();
+                connected = self.server.connect(Use::Writing);
             }
             self.session = Some(connected?);
         }
@@ -127,7 +119,7 @@ impl Writer for PostgresWriter {
     /// Sent by another thread on another connection, many at once as one: a notification inside the commit would make
     /// all commits of the database wait for each other.
     fn announce(&mut self, _: &[TenantId]) {
-        let _ = self.notices.try_send(());
+        self.notices.announce();
     }
 }
 
@@ -329,9 +321,7 @@ impl Transaction for InPostgres<'_> {
 
     /// Two processes may make a tenant's first log at once; the second waits, and finds the first one's.
     fn create_head(&mut self, tenant: &TenantId, origin: &str) -> Result<Head, LedgerError> {
-        let sql = "INSERT INTO logs (tenant, origin, size, last_at, peaks) VALUES ($1, $2, 0, 0, '') \
-                   ON CONFLICT (tenant) DO NOTHING";
-        self.session.execute(sql, &[&tenant.as_str(), &origin])?;
+        self.session.execute("SELECT open_log($1, $2)", &[&tenant.as_str(), &origin])?;
         let (made, _) = self.find(tenant, &[])?;
         made.ok_or_else(|| {
             self.session.server.damaged(format!("the log of tenant `{tenant}` cannot be made"))
@@ -351,7 +341,7 @@ impl Transaction for InPostgres<'_> {
     }
 
     fn add_checkpoint(&mut self, head: &Head, checkpoint: &StoredCheckpoint) -> Result<(), LedgerError> {
-        let sql = "INSERT INTO checkpoints (tenant, size, root, note) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
+        let sql = "SELECT keep_checkpoint($1, $2, $3, $4)";
         let StoredCheckpoint { size, root, note } = checkpoint;
         let tenant = head.tenant_id.as_str();
         self.session.execute(sql, &[&tenant, &(*size as i64), &root.as_bytes().as_slice(), note])

@@ -116,6 +116,11 @@ impl Server {
         self.folder.path().join("data")
     }
 
+    /// Where a program of this version of PostgreSQL is.
+    pub fn program_path(&self, name: &str) -> PathBuf {
+        self.programs.join(name)
+    }
+
     fn program(&self, name: &str) -> Command {
         let program = self.programs.join(name);
         let mut command = if is_root() {

@@ -88,7 +88,7 @@ enum Action {
     Init,
     /// Bring a ledger of an earlier version forward, as its owner; can be interrupted and run again
     Migrate,
-    /// List the tenants, for the owner of the file or database
+    /// List the tenants; on PostgreSQL for a login that may audit
     Tenants,
     Append(writing::Append),
     Import(writing::Import),

@@ -12,8 +12,12 @@ use super::{Settled, Verdict, named};
 use crate::failure::Failure;
 use crate::output::{Output, note};
 
-/// How long `tail` sleeps at most before it looks again; it is woken before that.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// How long `tail` sleeps at most before it looks again. It is woken before that, but a process that was killed right after
+/// its commit has told nobody.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// How long `tail` goes on without a server that answers, and how often it tries.
+const MAX_OUTAGE: Duration = Duration::from_secs(60);
+const RETRY: Duration = Duration::from_millis(500);
 const PAGE: usize = 500;
 
 fn print(entry: &Stored, at: &Settled, output: &mut Output) -> Result<(), Failure> {
@@ -163,10 +167,28 @@ impl Tail {
             None => ledger.last_seq(&at.tenant)?,
         };
         let mut left = self.limit.unwrap_or(u64::MAX);
+        let mut outage = None;
         while left > 0 {
             let limit = usize::try_from(left).unwrap_or(PAGE).min(PAGE);
             let cursor = Some(Cursor::after(last));
-            let page = ledger.list(&at.tenant, &Filter::default(), Order::OldestFirst, cursor, limit)?;
+            let page = match ledger.list(&at.tenant, &Filter::default(), Order::OldestFirst, cursor, limit) {
+                Ok(page) => {
+                    outage = None;
+                    page
+                }
+                Err(error) if error.is_passing() => {
+                    let start = *outage.get_or_insert_with(|| {
+                        note!("{error}; trying again for {} s", MAX_OUTAGE.as_secs());
+                        std::time::Instant::now()
+                    });
+                    if start.elapsed() > MAX_OUTAGE {
+                        return Err(error.into());
+                    }
+                    std::thread::sleep(RETRY);
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
             for entry in &page.entries {
                 print(entry, at, output)?;
                 last = entry.seq;

@@ -112,6 +112,10 @@ const ERRORS: &[(&str, &str)] = &[
         "ledger_not_extended",
         "the log is not the one that was signed before: it was rolled back or forked; both are named",
     ),
+    (
+        "ledger_denied",
+        "the database does not let this login do it; the message says what its owner can grant",
+    ),
     ("ledger_keys", "the signing keys cannot be used; the file is named"),
     ("ledger_bad_export", "the export cannot be imported from a line on, which is named"),
     ("SANDBOX_INVALID_REQUEST", "what is asked of the sandbox contradicts itself"),
