@@ -7,6 +7,9 @@ use crate::error::LedgerError;
 use crate::position::Millis;
 use crate::store::Head;
 
+/// How far ahead of the clock the newest entry may be and still be the time that is judged by.
+const JUDGING_SKEW_MS: i64 = 300_000;
+
 /// Tells the time.
 #[derive(Clone)]
 pub struct Clock {
@@ -46,11 +49,11 @@ impl Clock {
         head.read_at.filter(|_| self.is_system).unwrap_or_else(|| self.now())
     }
 
-    /// By when entries are dated and judged: the true time, or the newest entry's where that is ahead by no more than a
-    /// bound, since createdAt never goes back and clocks differ a little.
-    pub(crate) fn judging_time(&self, head: &Head, skew_ms: i64) -> Millis {
+    /// By when entries are judged: the true time, or the newest entry's where that is a little ahead, since createdAt never
+    /// goes back and clocks differ. What was dated further ahead is in the future, also where it may be added to.
+    pub(crate) fn judging_time(&self, head: &Head) -> Millis {
         let now = self.now_for(head);
-        if is_ahead(head.last_at, now, skew_ms) { now } else { now.max(head.last_at) }
+        if is_ahead(head.last_at, now, JUDGING_SKEW_MS) { now } else { now.max(head.last_at) }
     }
 }
 

@@ -49,7 +49,7 @@ impl View<'_> {
     ) -> Result<(Facts, Position), LedgerError> {
         let seq = up_to.unwrap_or(self.head.last_seq()).min(self.head.last_seq());
         let facts = read::facts_up_to(self.reads, self.head, robot, seq, rules, derivation)?;
-        let now = self.clock.judging_time(self.head, self.limits.clock_skew_ms);
+        let now = self.clock.judging_time(self.head);
         Ok((facts, Position { seq, now }))
     }
 }

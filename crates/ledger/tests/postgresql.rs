@@ -483,3 +483,45 @@ fn an_encrypted_connection_is_made_to_whom_it_should_be_or_not_at_all() {
     let error = distrusted(&good);
     assert!(error.contains("TLS"), "{error}");
 }
+
+/// Row-level security is forced on the owner too, unless it is a superuser, as owners seldom are.
+#[test]
+fn an_owner_who_is_no_superuser_lists_tenants_and_migrates() {
+    let server = Server::start();
+    let database = server.database();
+    let mut client = server.superuser(&database);
+    client
+        .batch_execute(&format!(
+            "CREATE ROLE keeper LOGIN CREATEROLE PASSWORD 'x'; CREATE ROLE guest LOGIN PASSWORD 'x';
+             GRANT CREATE ON DATABASE \"{database}\" TO keeper"
+        ))
+        .unwrap();
+    let url = |user: &str| {
+        let (_, rest) =
+            server.url(&database).split_once('@').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+        Location::parse(&format!("postgres://{user}:x@{rest}"))
+    };
+    let place = Place { location: url("keeper"), folder: tempfile::tempdir().unwrap() };
+    let ledger = place.init();
+    append(&ledger, (0..5).map(|n| entry("signal", &format!("{{\"n\":{n}}}"), "")).collect());
+    ledger.append(&tenant("other"), vec![entry("signal", "{}", "")]).unwrap();
+    let names = |ledger: &Ledger| -> Vec<String> {
+        ledger.tenants().unwrap().iter().map(|log| format!("{} {}", log.tenant_id, log.entries)).collect()
+    };
+    assert_eq!(names(&ledger), ["local 5", "other 1"]);
+    client.batch_execute("GRANT crealeph_ledger TO guest").unwrap();
+    let guest = Ledger::open(&url("guest"), place.options()).unwrap();
+    let refused = guest.tenants().unwrap_err();
+    assert!(refused.to_string().contains("owner"), "{refused}");
+    drop((ledger, guest));
+
+    let older = server.older();
+    client.batch_execute(&format!("SET search_path = crealeph; {older}")).unwrap();
+    let migrated = Ledger::migrate(&place.location, &place.options(), |_| {}).unwrap();
+    assert_eq!(migrated.entries, 6);
+    let ledger = place.open();
+    assert_eq!(names(&ledger), ["local 5", "other 1"]);
+    append_one(&ledger, entry("signal", "{}", r#""observedAt":"2001-01-01T00:00:00Z""#));
+    let refused = client.batch_execute("UPDATE crealeph.entries SET newest = 1").unwrap_err();
+    assert!(refused.as_db_error().unwrap().message().contains("append-only"), "{refused:?}");
+}

@@ -9,6 +9,7 @@ mod processes;
 #[path = "../../../ledger/tests/server/mod.rs"]
 mod server;
 mod story;
+mod time;
 mod world;
 
 use server::Server;
@@ -36,6 +37,11 @@ const CASES: &[Case] = &[
     (
         "a cancelled run writes nothing and may run again",
         story::a_cancelled_run_writes_nothing_and_may_run_again,
+    ),
+    ("history that arrives late makes nothing stale", time::history_that_arrives_late_makes_nothing_stale),
+    (
+        "a clock that was wrong once makes nothing fresh",
+        time::a_clock_that_was_wrong_once_makes_nothing_fresh,
     ),
     ("a hundred identical requests are one run", crowd::a_hundred_identical_requests_are_one_run),
     (

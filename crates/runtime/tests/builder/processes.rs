@@ -78,7 +78,7 @@ fn child_asks() {
     });
 }
 
-/// The moments of a run that can be told apart from outside: whenever the clock is read (an id, a decision, a lease, a
+/// The moments of a run that can be told apart from outside: whenever the clock is read (an id, a decision, a
 /// transaction), when the agent is called, and when the answer is about to be given.
 #[derive(Clone)]
 struct Steps {
