@@ -312,7 +312,7 @@ pub(super) fn object(objects: &Objects, id: &ObjectId, kind: Kind) -> Result<Vec
 /// The full name of a branch.
 pub(super) fn branch_name(name: &str) -> Result<FullName, WorkError> {
     let action = || format!("use the branch `{name}`");
-    if name.starts_with('-') || name == "HEAD" {
+    if name.starts_with('-') || matches!(name, "HEAD" | "@") {
         return Err(refused(action(), "a branch cannot have this name"));
     }
     FullName::try_from(format!("refs/heads/{name}")).map_err(|error| failed(action(), &error))

@@ -1,0 +1,6 @@
+# class: repository-forgery
+# about: the agent gives its own folder the name of ours, below the workspace
+# before: held
+agent_runs 'mkdir -p src/.crealeph/runs; echo forged >src/.crealeph/runs/journal.jsonl; echo x >>a.txt'
+landed
+test ! -e src/.crealeph || broken "it was published"
