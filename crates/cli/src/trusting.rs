@@ -42,13 +42,10 @@ pub(crate) struct Judged {
 
 impl Judged {
     /// Compares a configuration with what was accepted; nothing where no file was read.
-    pub(crate) fn of(
-        configuration: &Configuration,
-        workspace: Option<&Path>,
-    ) -> Result<Option<Self>, Failure> {
+    pub(crate) fn of(configuration: &Configuration) -> Result<Option<Self>, Failure> {
         // A link to a configuration that is trusted elsewhere has other folders around it.
         let Some(path) = configuration.real_path() else { return Ok(None) };
-        let set = GrantSet::of(configuration, workspace)?;
+        let set = GrantSet::of(configuration)?;
         let store = TrustStore::open(&user_state::needed()?)?;
         let accepted = store.accepted(&path)?;
         let is_new = accepted.is_none();
@@ -81,18 +78,14 @@ impl Judged {
 /// Accepts a configuration that this program wrote itself.
 pub(crate) fn accept_own(configuration: &Path) -> Result<(), Failure> {
     let configuration = Configuration::find(Some(configuration))?;
-    match Judged::of(&configuration, None)? {
+    match Judged::of(&configuration)? {
         Some(judged) => judged.accept(),
         None => Ok(()),
     }
 }
 
 /// Goes on only if what is about to be used was accepted, or is accepted now.
-pub(crate) fn require(
-    configuration: &Configuration,
-    workspace: Option<&Path>,
-    uses: Uses,
-) -> Result<(), Failure> {
+pub(crate) fn require(configuration: &Configuration, uses: Uses) -> Result<(), Failure> {
     if is_trusted_by_environment()? {
         return Ok(());
     }
@@ -100,7 +93,7 @@ pub(crate) fn require(
     if uses == Uses::Ledger && configuration.section("ledger")?.is_none() {
         return Ok(());
     }
-    let Some(judged) = Judged::of(configuration, workspace)? else { return Ok(()) };
+    let Some(judged) = Judged::of(configuration)? else { return Ok(()) };
     let is_used = |grant: &Grant| uses == Uses::Everything || grant.part == Part::Ledger;
     let is_lifted = uses == Uses::Everything && !judged.widening.lifted.is_empty();
     if !judged.widening.grants.iter().any(is_used) && !is_lifted {

@@ -12,7 +12,7 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
@@ -100,7 +100,10 @@ pub enum OwnershipError {
         user: u32,
     },
     /// Others can write to it.
-    #[error("others may write to `{}` (mode {mode:03o}); run `chmod go-w` on it if nobody did", .path.display())]
+    #[error(
+        "others may write to `{}` (mode {mode:03o}); if nobody did, run `chmod -R go-w` on `.crealeph` or your state directory",
+        .path.display()
+    )]
     Writable {
         /// The file or folder.
         path: PathBuf,
@@ -185,10 +188,10 @@ impl Registry {
     /// When it is not this user's own.
     pub fn check(&self, workspace: &Path) -> Result<bool, OwnershipError> {
         let folder = workspace.join(CONTROL);
-        let Some(opened) = open_own(&folder)? else { return Ok(false) };
+        let Some(Opened { opened, is_sealed }) = open_own(&folder)? else { return Ok(false) };
         for name in OPENED {
             if let Some(stat) = stat_at(&opened, name, &folder)? {
-                plain(&stat, &folder.join(name))?;
+                plain(&stat, &folder.join(name), is_sealed)?;
             }
         }
         if Tracked::around(workspace)?.reaches_into(CONTROL.as_bytes()) {
@@ -238,14 +241,13 @@ impl Registry {
     /// When something in it could not.
     pub fn look(&self, workspace: &Path) -> Result<Option<Contents>, OwnershipError> {
         let folder = workspace.join(CONTROL);
-        let Some(opened) = open_own(&folder)? else { return Ok(None) };
+        let Some(Opened { opened, is_sealed }) = open_own(&folder)? else { return Ok(None) };
         if Tracked::around(workspace)?.reaches_into(CONTROL.as_bytes()) {
             return Err(OwnershipError::Tracked { folder });
         }
-        let mut contents = Contents::default();
-        let mut left = MAX_ENTRIES;
-        walk(&opened, &folder, "", &mut left, &mut contents)?;
-        Ok(Some(contents))
+        let mut look = Look { is_sealed, left: MAX_ENTRIES, contents: Contents::default() };
+        look.walk(&opened, &folder, "")?;
+        Ok(Some(look.contents))
     }
 
     /// Takes the `.crealeph` of a folder as this user's own from now on, under a new id.
@@ -257,6 +259,9 @@ impl Registry {
             return Ok(());
         }
         let folder = workspace.join(CONTROL);
+        // From now on others cannot even enter.
+        let private = fs::Permissions::from_mode(0o700);
+        fs::set_permissions(&folder, private).map_err(failed("change the mode of", &folder))?;
         let id = new_id(&folder)?;
         let new = folder.join(format!("{ID}.{id}"));
         write_new(&new, &format!("{id}\n"))?;
@@ -281,7 +286,7 @@ impl Registry {
     /// When the record cannot be removed.
     pub fn forget(&self, workspace: &Path) -> Result<bool, OwnershipError> {
         let folder = workspace.join(CONTROL);
-        let Some(opened) = open_own(&folder)? else { return Ok(false) };
+        let Some(Opened { opened, .. }) = open_own(&folder)? else { return Ok(false) };
         let Some(id) = read_id(&opened, &folder)? else { return Ok(false) };
         let path = self.folder.join(id);
         match fs::remove_file(&path) {
@@ -361,8 +366,15 @@ pub fn replace_private_file(path: &Path, bytes: &[u8]) -> Result<(), OwnershipEr
     write().inspect_err(|_| drop(fs::remove_file(&new))).map_err(failed("write", path))
 }
 
+/// A `.crealeph` that is this user's own folder.
+struct Opened {
+    opened: OwnedFd,
+    /// Others cannot enter it, so the modes of what is in it do not matter.
+    is_sealed: bool,
+}
+
 /// Opens a `.crealeph` that is this user's own folder; nothing where there is none.
-fn open_own(folder: &Path) -> Result<Option<OwnedFd>, OwnershipError> {
+fn open_own(folder: &Path) -> Result<Option<Opened>, OwnershipError> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = match rustix::fs::open(folder, flags, Mode::empty()) {
         Ok(opened) => opened,
@@ -379,7 +391,7 @@ fn open_own(folder: &Path) -> Result<Option<OwnedFd>, OwnershipError> {
     };
     let stat = rustix::fs::fstat(&opened).map_err(|errno| failed("read", folder)(errno.into()))?;
     own_by(stat.st_uid, stat.st_mode, folder)?;
-    Ok(Some(opened))
+    Ok(Some(Opened { opened, is_sealed: stat.st_mode & 0o077 == 0 }))
 }
 
 fn own_by(owner: u32, mode: u32, path: &Path) -> Result<(), OwnershipError> {
@@ -394,7 +406,7 @@ fn own_by(owner: u32, mode: u32, path: &Path) -> Result<(), OwnershipError> {
 }
 
 /// A file or folder of this user's with one name; anything else is refused.
-fn plain(stat: &Stat, path: &Path) -> Result<(), OwnershipError> {
+fn plain(stat: &Stat, path: &Path, is_sealed: bool) -> Result<(), OwnershipError> {
     let odd = |what| Err(OwnershipError::Odd { path: path.to_owned(), what });
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => {}
@@ -403,7 +415,7 @@ fn plain(stat: &Stat, path: &Path) -> Result<(), OwnershipError> {
         FileType::Symlink => return odd("a link"),
         _ => return odd("neither a file nor a folder"),
     }
-    own_by(stat.st_uid, stat.st_mode, path)
+    own_by(stat.st_uid, if is_sealed { 0 } else { stat.st_mode }, path)
 }
 
 fn stat_at(folder: impl AsFd, name: &str, shown: &Path) -> Result<Option<Stat>, OwnershipError> {
@@ -414,46 +426,48 @@ fn stat_at(folder: impl AsFd, name: &str, shown: &Path) -> Result<Option<Stat>, 
     }
 }
 
-/// Looks at everything in a folder.
-fn walk(
-    opened: &OwnedFd,
-    shown: &Path,
-    relative: &str,
-    left: &mut usize,
-    contents: &mut Contents,
-) -> Result<(), OwnershipError> {
-    let too_large = || OwnershipError::TooLarge(shown.to_owned());
-    if relative.matches('/').count() > MAX_DEPTH {
-        return Err(too_large());
-    }
-    for entry in Dir::read_from(opened).map_err(|errno| failed("read", shown)(errno.into()))? {
-        let entry = entry.map_err(|errno| failed("read", shown)(errno.into()))?;
-        let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        if name == "." || name == ".." {
-            continue;
+/// A look at everything in a folder.
+struct Look {
+    is_sealed: bool,
+    left: usize,
+    contents: Contents,
+}
+
+impl Look {
+    fn walk(&mut self, opened: &OwnedFd, shown: &Path, relative: &str) -> Result<(), OwnershipError> {
+        let too_large = || OwnershipError::TooLarge(shown.to_owned());
+        if relative.matches('/').count() > MAX_DEPTH {
+            return Err(too_large());
         }
-        *left = left.checked_sub(1).ok_or_else(too_large)?;
-        let path = shown.join(name);
-        let stat = rustix::fs::statat(opened, name, AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(|errno| failed("read", &path)(errno.into()))?;
-        plain(&stat, &path)?;
-        let inner = crate::path::join(relative, &name.to_string_lossy());
-        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            contents.runs += u64::from(relative == "runs" && inner != "runs/owners");
+        for entry in Dir::read_from(opened).map_err(|errno| failed("read", shown)(errno.into()))? {
+            let entry = entry.map_err(|errno| failed("read", shown)(errno.into()))?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            self.left = self.left.checked_sub(1).ok_or_else(too_large)?;
+            let path = shown.join(name);
+            let stat = rustix::fs::statat(opened, name, AtFlags::SYMLINK_NOFOLLOW)
+                .map_err(|errno| failed("read", &path)(errno.into()))?;
+            plain(&stat, &path, self.is_sealed)?;
+            let inner = crate::path::join(relative, &name.to_string_lossy());
+            if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+                self.contents.files += 1;
+                self.contents.bytes += u64::try_from(stat.st_size).unwrap_or(0);
+                self.contents.has_ledger |= inner == "ledger.db";
+                continue;
+            }
+            self.contents.runs += u64::from(relative == "runs" && inner != "runs/owners");
             if inner == "keys" || inner.ends_with(".keys") {
-                contents.keys.push(inner.clone());
+                self.contents.keys.push(inner.clone());
             }
             let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let folder = rustix::fs::openat(opened, name, flags, Mode::empty())
                 .map_err(|errno| failed("read", &path)(errno.into()))?;
-            walk(&folder, &path, &inner, left, contents)?;
-        } else {
-            contents.files += 1;
-            contents.bytes += u64::try_from(stat.st_size).unwrap_or(0);
-            contents.has_ledger |= inner == "ledger.db";
+            self.walk(&folder, &path, &inner)?;
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The id in a `.crealeph`; nothing where there is none that could be one.
@@ -465,7 +479,7 @@ fn read_id(opened: &OwnedFd, folder: &Path) -> Result<Option<String>, OwnershipE
         Err(errno) => return Err(failed("read", &folder.join(ID))(errno.into())),
     };
     let stat = rustix::fs::fstat(&file).map_err(|errno| failed("read", &folder.join(ID))(errno.into()))?;
-    plain(&stat, &folder.join(ID))?;
+    plain(&stat, &folder.join(ID), true)?;
     let mut text = String::new();
     let read = File::from(file).take(ID_DIGITS as u64 + 2).read_to_string(&mut text);
     Ok(read.ok().map(|_| text.trim_end().to_owned()).filter(|id| is_id(OsStr::new(id))))
@@ -511,7 +525,7 @@ fn new_id(path: &Path) -> Result<String, OwnershipError> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -587,6 +601,12 @@ mod tests {
         symlink(&outside, control.join("objects/aa/bb")).unwrap();
         assert!(registry.look(workspace).unwrap_err().to_string().contains("objects/aa/bb` is a link"));
         fs::remove_file(control.join("objects/aa/bb")).unwrap();
+        // What a umask leaves to a group matters only where the group can enter.
+        fs::write(control.join("name"), "x").unwrap();
+        fs::set_permissions(control.join("name"), fs::Permissions::from_mode(0o664)).unwrap();
+        assert!(registry.check(workspace).unwrap());
+        fs::set_permissions(&control, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(why(registry.check(workspace)).contains("others may write"));
         fs::set_permissions(&control, fs::Permissions::from_mode(0o770)).unwrap();
         assert!(why(registry.check(workspace)).contains("others may write"));
         fs::remove_dir_all(&control).unwrap();

@@ -36,6 +36,7 @@ pub(crate) fn race(folder: &Path, tree: &Path) -> Outcome<Whole> {
         keys,
         tenant: TenantId::parse("local")?,
         private: Vec::new(),
+        sources: Vec::new(),
     };
     let (work, _) = Work::open(setup)?;
     let sandbox = Sandbox::new(Config::new(folder.join("state")))?;

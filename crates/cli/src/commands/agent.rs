@@ -132,7 +132,7 @@ impl Check {
         let findings = if self.command.is_empty() {
             let name = self.name.unwrap_or_default();
             let configuration = Configuration::find(self.config.as_deref())?;
-            trusting::require(&configuration, None, Uses::Everything)?;
+            trusting::require(&configuration, Uses::Everything)?;
             let agents = load(&configuration, &state)?;
             let known = || agents.versions().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             let found = Version::parse(&name).ok().and_then(|version| agents.get(&version));

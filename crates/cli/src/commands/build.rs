@@ -143,7 +143,7 @@ impl Build {
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let at = self.at.settle()?;
-        trusting::require(&at.configuration, None, Uses::Everything)?;
+        trusting::require(&at.configuration, Uses::Everything)?;
         let is_json = at.is_json(output);
         let rerun_of = self.rerun_of.map(|name| named("execution", &name, ExecutionId::parse)).transpose()?;
         let rules = match self.rules {

@@ -91,7 +91,7 @@ impl Trust {
         let inside = self.path.join(FILE);
         let path = if self.path.is_dir() { &inside } else { &self.path };
         let configuration = Configuration::find(Some(path))?;
-        let Some(judged) = Judged::of(&configuration, None)? else {
+        let Some(judged) = Judged::of(&configuration)? else {
             return Err(Failure::NotFound(path.clone()));
         };
         let shown = judged.path.display();

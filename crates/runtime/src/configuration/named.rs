@@ -27,6 +27,14 @@ pub struct NamedFile {
     pub path: PathBuf,
     /// A command names it: a program, a script, or a file that goes with it.
     pub is_of_command: bool,
+    /// It was found on the PATH, under a name without a folder.
+    pub is_on_path: bool,
+}
+
+impl NamedFile {
+    fn new(path: PathBuf, is_of_command: bool) -> Self {
+        NamedFile { path, is_of_command, is_on_path: false }
+    }
 }
 
 impl Configuration {
@@ -34,7 +42,7 @@ impl Configuration {
     pub fn named_files(&self) -> Vec<NamedFile> {
         let mut found = Vec::new();
         if let Some(path) = self.absolute_path() {
-            found.push(NamedFile { path, is_of_command: false });
+            found.push(NamedFile::new(path, false));
         }
         for section in self.document.values() {
             collect(section, self.folder(), &mut found);
@@ -49,11 +57,10 @@ fn collect(value: &Value, folder: &Path, found: &mut Vec<NamedFile>) {
     let Value::Table(table) = value else { return };
     for (key, value) in table {
         if key == COMMAND {
-            let files = command_files(&words(value), folder).into_iter();
-            found.extend(files.map(|path| NamedFile { path, is_of_command: true }));
+            found.extend(command_files(&words(value), folder));
         } else if PATHS.contains(&key.as_str()) {
             let paths = texts(value).into_iter().flat_map(|text| places(text, folder));
-            found.extend(paths.map(|path| NamedFile { path, is_of_command: false }));
+            found.extend(paths.map(|path| NamedFile::new(path, false)));
         }
         collect(value, folder, found);
     }
@@ -84,13 +91,13 @@ fn words(value: &Value) -> Vec<&str> {
     }
 }
 
-fn command_files(words: &[&str], folder: &Path) -> Vec<PathBuf> {
+fn command_files(words: &[&str], folder: &Path) -> Vec<NamedFile> {
     let Some((program, rest)) = words.split_first() else { return Vec::new() };
+    let program_file = match program.contains('/') {
+        true => Some(NamedFile::new(absolute(folder, program), true)),
+        false => on_path(program).map(|path| NamedFile { is_on_path: true, ..NamedFile::new(path, true) }),
+    };
     let mut found = Vec::new();
-    match program.contains('/') {
-        true => found.push(absolute(folder, program)),
-        false => found.extend(on_path(program)),
-    }
     let is_shell = program.rsplit('/').next().is_some_and(|name| SHELLS.contains(&name));
     let mut is_line = false;
     for word in rest.iter().filter(|word| !word.is_empty()) {
@@ -106,7 +113,7 @@ fn command_files(words: &[&str], folder: &Path) -> Vec<PathBuf> {
         }
         is_line = *word == "-c" || word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
     }
-    found
+    program_file.into_iter().chain(found.into_iter().map(|path| NamedFile::new(path, true))).collect()
 }
 
 /// The files in a line of shell that stand where a program or a script does.

@@ -164,11 +164,11 @@ pub enum GrantError {
 }
 
 impl GrantSet {
-    /// What a configuration grants. Scripts count with their content if they lie in the project, or in `workspace`.
+    /// What a configuration grants. Scripts count with their content if they lie in the project, or in another repository.
     ///
     /// # Errors
     /// When a script cannot be read.
-    pub fn of(configuration: &Configuration, workspace: Option<&Path>) -> Result<Self, GrantError> {
+    pub fn of(configuration: &Configuration) -> Result<Self, GrantError> {
         let mut set = GrantSet::default();
         let tables = |section| match configuration.section(section) {
             Ok(Some(table)) => table.clone(),
@@ -195,7 +195,7 @@ impl GrantSet {
         if set.is_empty() {
             return Ok(set);
         }
-        set.files(configuration, workspace)?;
+        set.files(configuration)?;
         if let Some(real) = configuration.linked_to() {
             set.add(Part::Ledger, "configuration", "is a link to", real.display().to_string());
         }
@@ -344,11 +344,16 @@ impl GrantSet {
     }
 
     /// The files that came with the project: scripts that commands name, by their content, and where links lead.
-    fn files(&mut self, configuration: &Configuration, workspace: Option<&Path>) -> Result<(), GrantError> {
-        let project = project(configuration.folder());
-        let is_inside =
-            |path: &Path| path.starts_with(&project) || workspace.is_some_and(|own| path.starts_with(own));
-        for file in configuration.named_files().into_iter().filter(|file| is_inside(&file.path)) {
+    fn files(&mut self, configuration: &Configuration) -> Result<(), GrantError> {
+        let project = repository(configuration.folder()).unwrap_or_else(|| configuration.folder().to_owned());
+        for file in configuration.named_files() {
+            // What is on the PATH is the user's own choice, unless the PATH leads into the project.
+            let is_inside = |path: &Path| {
+                path.starts_with(&project) || (!file.is_on_path && repository(path).is_some())
+            };
+            if !is_inside(&file.path) {
+                continue;
+            }
             let Ok(real) = file.path.canonicalize() else { continue };
             let shown = file.path.strip_prefix(configuration.folder()).unwrap_or(&file.path).display();
             if !is_inside(&real) {
@@ -363,10 +368,9 @@ impl GrantSet {
     }
 }
 
-/// The folder that came as one: the repository around a folder, or the folder itself.
-fn project(folder: &Path) -> PathBuf {
-    let repository = folder.ancestors().find(|folder| folder.join(".git").symlink_metadata().is_ok());
-    repository.unwrap_or(folder).to_owned()
+/// The repository around a file or folder, which came as one.
+fn repository(path: &Path) -> Option<PathBuf> {
+    path.ancestors().find(|folder| folder.join(".git").symlink_metadata().is_ok()).map(Path::to_owned)
 }
 
 fn digest(path: &Path) -> Result<String, GrantError> {
@@ -406,7 +410,7 @@ mod tests {
         let path = folder.path().join("crealeph.toml");
         std::fs::write(&path, text).unwrap();
         std::fs::write(folder.path().join("agent.py"), "print(1)").unwrap();
-        GrantSet::of(&Configuration::find(Some(&path)).unwrap(), None).unwrap()
+        GrantSet::of(&Configuration::find(Some(&path)).unwrap()).unwrap()
     }
 
     fn shown(widening: &Widening) -> Vec<String> {
@@ -492,7 +496,7 @@ mod tests {
         std::fs::write(&path, format!("{AGENT}home = ['settings.json']\n")).unwrap();
         std::fs::write(folder.path().join("private"), "x").unwrap();
         std::os::unix::fs::symlink("../private", folder.path().join("project/settings.json")).unwrap();
-        let set = GrantSet::of(&Configuration::find(Some(&path)).unwrap(), None).unwrap();
+        let set = GrantSet::of(&Configuration::find(Some(&path)).unwrap()).unwrap();
         let link = set.grants.iter().find(|grant| grant.to == "links").unwrap();
         assert!(link.value.starts_with("settings.json -> /") && link.value.ends_with("/private"), "{link:?}");
     }
@@ -504,7 +508,7 @@ mod tests {
         std::fs::write(&path, AGENT).unwrap();
         let of = |script: &str| {
             std::fs::write(folder.path().join("agent.py"), script).unwrap();
-            GrantSet::of(&Configuration::find(Some(&path)).unwrap(), None).unwrap()
+            GrantSet::of(&Configuration::find(Some(&path)).unwrap()).unwrap()
         };
         let (one, other) = (of("print(1)"), of("print(2)"));
         assert!(of("print(1)").beyond(&one).is_empty());

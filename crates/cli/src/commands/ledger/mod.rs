@@ -188,7 +188,7 @@ impl At {
         let is_configured =
             (named.is_none() && location.is_some()) || (keys_named.is_none() && keys.is_some());
         if is_configured {
-            trusting::require(&configuration, None, Uses::Ledger)?;
+            trusting::require(&configuration, Uses::Ledger)?;
         }
         let named = named.map(|text| Location::parse(&text)).or(location);
         let location = named.unwrap_or_else(|| Location::File(folder.join(DEFAULT_LEDGER)));

@@ -99,7 +99,7 @@ impl Place {
 
     /// Agents of this configuration are about to run.
     fn require_trust(&self) -> Result<(), Failure> {
-        trusting::require(&self.configuration()?, Some(&self.folder()?), Uses::Everything)
+        trusting::require(&self.configuration()?, Uses::Everything)
     }
 
     fn open_at(
