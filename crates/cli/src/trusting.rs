@@ -9,7 +9,7 @@ use crealeph_runtime::configuration::Configuration;
 use crealeph_runtime::trust::{Grant, GrantSet, Part, TrustStore, Widening};
 
 use crate::failure::Failure;
-use crate::output::{draw, note, note_page};
+use crate::output::{draw, is_watched, note, note_page};
 use crate::page::Page;
 use crate::user_state;
 
@@ -125,7 +125,7 @@ pub(crate) fn is_trusted_by_environment() -> Result<bool, Failure> {
 
 /// Whether somebody is there to answer.
 pub(crate) fn can_ask() -> bool {
-    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    std::io::stdin().is_terminal() && is_watched()
 }
 
 /// Asks, and takes nothing but a yes for one.

@@ -3,6 +3,7 @@
 //! configuration names, or there is none. Secret headers are redacted from whatever comes back.
 
 use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::text::Shown;
 use crealeph_contracts::{AgentInput, AgentOutput, Valid};
 use crealeph_sandbox::{Cancel, Redactor};
 
@@ -92,13 +93,13 @@ pub(super) fn refused(reply: &Reply, bounds: &Bounds, redactor: &Redactor) -> (S
     let most = usize::try_from(bounds.max_diagnostics_bytes).unwrap_or(usize::MAX);
     let text = redactor.text(&String::from_utf8_lossy(body));
     let diagnostics = text.get(..text.floor_char_boundary(most)).unwrap_or_default().to_owned();
-    let quoted: String = text.trim().chars().take(QUOTED).flat_map(char::escape_debug).collect();
+    let quoted = Shown::line(text.trim()).at_most(QUOTED);
     let reason = match status {
         300..=399 => format!(
             "the agent's server answered with a redirect ({status}), which is not followed; name the final address in \
              `url`"
         ),
-        _ if quoted.is_empty() => {
+        _ if text.trim().is_empty() => {
             format!("the agent's server answered with status {status} and nothing else")
         }
         _ => format!("the agent's server answered with status {status}: {quoted}"),

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crealeph_contracts::agent_input::ArtifactType;
 use crealeph_contracts::instant::{Instant, Timestamp};
 use crealeph_contracts::json::{JsonObject, ObjectWriter};
+use crealeph_contracts::text::Shown;
 use crealeph_contracts::{AgentInput, AgentOutput, Valid};
 use crealeph_sandbox::Cancel;
 use serde::Deserialize;
@@ -359,7 +360,7 @@ fn unfenced(text: &str) -> &str {
 }
 
 fn quoted(text: &str) -> String {
-    text.trim().chars().take(QUOTED).flat_map(char::escape_debug).collect()
+    Shown::line(text.trim()).at_most(QUOTED).to_string()
 }
 
 fn now() -> Timestamp {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crealeph_contracts::digest::GitHash;
+use crealeph_contracts::text::Shown;
 use crealeph_workspace::{Change, KeepError, Node, State, TreePath, Workspace};
 use gix_hash::ObjectId;
 use gix_object::tree::EntryKind;
@@ -19,6 +20,7 @@ use super::store::HeldBranch;
 
 /// The trailer that leads from a commit to its receipt.
 pub(super) const TRAILER: &str = "CreAleph-Receipt";
+const ITEM_TRAILER: &str = "Work-Item";
 /// The largest content that is committed.
 const MAX_CONTENT_BYTES: u64 = 1 << 30;
 /// How many files of a branch that moved are merged with a held change.
@@ -333,7 +335,27 @@ fn mode(node: &Node) -> EntryKind {
 fn message(ran: &Ran) -> String {
     let description = ran.item.description.trim();
     let subject = description.lines().next().filter(|line| !line.is_empty()).unwrap_or(ran.item.id.as_str());
-    let subject: String = subject.chars().take(72).collect();
-    let body = if description == subject { String::new() } else { format!("{description}\n\n") };
-    format!("{subject}\n\n{body}Work-Item: {}\n{TRAILER}: {}\n", ran.item.id, ran.id)
+    let subject: String = Shown::line(subject).to_string().chars().take(72).collect();
+    let body = match description == subject {
+        true => String::new(),
+        false => format!("{}\n\n", quoted_body(description)),
+    };
+    format!(
+        "{subject}\n\n{body}{ITEM_TRAILER}: {}\n{TRAILER}: {}\n",
+        Shown::line(ran.item.id.as_str()),
+        ran.id
+    )
+}
+
+/// A description as the body of a commit: escaped, and a line of it that looks like a trailer of ours is indented.
+fn quoted_body(description: &str) -> String {
+    let is_forged = |line: &str| {
+        let key = line.split(':').next().unwrap_or_default().trim();
+        [ITEM_TRAILER, TRAILER].iter().any(|trailer| key.eq_ignore_ascii_case(trailer))
+    };
+    let lines = description.lines().map(|line| match is_forged(line) {
+        true => format!("    {}", Shown::line(line)),
+        false => Shown::block(line).to_string(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }

@@ -2,7 +2,7 @@
 # about: names that need quoting must not make the exact diff useless: git applies what a pipe gets, to the last newline
 # before: broke
 agent_runs 'printf "z\n" >"na
-me"; printf "z\n" >"sp ace"; printf "z" >"q\"uo\\te"; printf "z\n" >"$(printf "a\342\200\256b")"; printf "one\ntwo" >a.txt; ln -s "sp ace" "li
+me"; printf "z\n" >"sp ace"; printf "z" >"q\"uote"; printf "z\n" >"$(printf "a\342\200\256b")"; printf "one\ntwo" >a.txt; ln -s "sp ace" "li
 nk"' --hold
 run=$(run_of)
 git clone -q . "$OUT/clone"
@@ -13,7 +13,7 @@ git apply "$OUT/change.diff" || broken "git does not take the diff"
 test "$(cat "na
 me")" = z || broken "a name with a line break is lost"
 test "$(wc -c <a.txt)" = 7 || broken "a missing newline was made up"
-test "$(cat "q\"uo\\te")" = z && test -L "li
+test "$(cat "q\"uote")" = z && test -L "li
 nk" || broken "a quoted name or a link is lost"
 cd "$WS"
 CREALEPH_OUTPUT=text crealeph work diff "$run" --raw >"$SCENE/raw"
