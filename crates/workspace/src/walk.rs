@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use crate::cache::{Cache, Identity};
 use crate::content;
+use crate::deadline::Deadline;
 use crate::git::Tracked;
 use crate::node::Node;
 use crate::path::{GIT, OUTSIDE_NAMES, TreePath, join};
@@ -41,6 +42,7 @@ pub(crate) struct Walk<'a> {
     pub(crate) device: u64,
     /// Whether this file system renews a folder's times with every change of its names.
     pub(crate) trusts_names: bool,
+    pub(crate) deadline: Deadline<'a>,
     pub(crate) found: Found,
 }
 
@@ -93,6 +95,7 @@ impl Walk<'_> {
         if depth > self.limits.max_depth {
             return Err(self.too_much(path, "folders within folders", self.limits.max_depth, "max_depth"));
         }
+        self.deadline.check().map_err(failed)?;
         let opened = match self.root.folder(path) {
             Ok(opened) => opened,
             Err(error) if depth > 0 && error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -310,7 +313,7 @@ impl Walk<'_> {
         let (mut node, mut identity) = (None, None);
         // Where it keeps changing, what was read last is what it was at some time; it is just not remembered.
         for _ in 0..READ_TRIES {
-            let (before, read, after) = read_whole(&mut file).map_err(failed)?;
+            let (before, read, after) = read_whole(&mut file, self.deadline).map_err(failed)?;
             node = Some(read);
             if before == after {
                 identity = Some(after);
@@ -382,10 +385,10 @@ fn names(folder: &impl AsFd) -> io::Result<Vec<(Vec<u8>, FileType)>> {
 }
 
 /// A file's content with its stat before and after the reading.
-pub(crate) fn read_whole(file: &mut File) -> io::Result<(Identity, Node, Identity)> {
+pub(crate) fn read_whole(file: &mut File, deadline: Deadline<'_>) -> io::Result<(Identity, Node, Identity)> {
     let before = rustix::fs::fstat(&*file)?;
     io::Seek::rewind(file)?;
-    let (digest, read_bytes) = content::digest(file, Identity::of(&before).size_bytes)?;
+    let (digest, read_bytes) = content::digest_until(file, Identity::of(&before).size_bytes, deadline)?;
     let after = rustix::fs::fstat(&*file)?;
     Ok((Identity::of(&before), file_node(digest, &after, read_bytes), Identity::of(&after)))
 }

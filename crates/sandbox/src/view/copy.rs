@@ -2,7 +2,7 @@
 //! that the changes read off it are the same as an overlay's: what a person does to the directory meanwhile
 //! is not taken for a change of the view. Refuses to copy past its bounds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, lchown, symlink};
@@ -12,7 +12,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::Hidden;
 use super::changes::{
-    Access, Change, ChangeKind, ChangeList, Difference, Entry, Found, Merged, ReadError, difference,
+    Access, Change, ChangeKind, ChangeList, Difference, Entry, Found, Merged, ReadError, Reading, difference,
     entry_of, names_in,
 };
 
@@ -160,10 +160,10 @@ impl Manifest {
     }
 
     /// What is not as it was copied.
-    pub(super) fn changes(&self, root: &Path) -> Result<Vec<Change>, ReadError> {
-        let mut list = ChangeList::default();
-        let mut seen = std::collections::BTreeSet::new();
-        self.compare(root, Path::new(""), 0, &mut seen, &mut list)?;
+    pub(super) fn changes(&self, root: &Path, reading: &Reading<'_>) -> Result<Vec<Change>, ReadError> {
+        let mut list = ChangeList::new(reading);
+        let mut seen = BTreeSet::new();
+        self.compare(root, Path::new(""), 0, (&mut seen, &mut list, reading))?;
         for (path, copied) in &self.entries {
             if !seen.contains(path) {
                 list.push(path, ChangeKind::Deleted, copied.entry.clone())?;
@@ -177,8 +177,7 @@ impl Manifest {
         root: &Path,
         relative: &Path,
         depth: usize,
-        seen: &mut std::collections::BTreeSet<PathBuf>,
-        list: &mut ChangeList,
+        (seen, list, reading): (&mut BTreeSet<PathBuf>, &mut ChangeList<'_>, &Reading<'_>),
     ) -> Result<(), ReadError> {
         if depth > MAX_DEPTH {
             return Err(ReadError::Bound(format!("directories more than {MAX_DEPTH} deep; remove them")));
@@ -186,6 +185,7 @@ impl Manifest {
         let directory = root.join(relative);
         let mut access = Access::open(&directory)?;
         for name in names_in(&directory)? {
+            list.tick()?;
             let path = relative.join(&name);
             let at = root.join(&path);
             let metadata = std::fs::symlink_metadata(&at)?;
@@ -194,7 +194,7 @@ impl Manifest {
                 None => list.push(&path, ChangeKind::Created, entry)?,
                 Some(copied) => {
                     seen.insert(path.clone());
-                    match copied.difference(&entry, &at, &metadata)? {
+                    match copied.difference(&entry, &at, &metadata, reading)? {
                         Difference::None => {}
                         Difference::Mode => list.push(&path, ChangeKind::Mode, entry)?,
                         Difference::Content => list.push(&path, ChangeKind::Modified, entry)?,
@@ -206,7 +206,7 @@ impl Manifest {
                 }
             }
             if metadata.is_dir() {
-                self.compare(root, &path, depth.saturating_add(1), seen, list)?;
+                self.compare(root, &path, depth.saturating_add(1), (seen, list, reading))?;
             }
         }
         access.close()?;
@@ -215,7 +215,13 @@ impl Manifest {
 }
 
 impl Copied {
-    fn difference(&self, is: &Entry, at: &Path, metadata: &Metadata) -> io::Result<Difference> {
+    fn difference(
+        &self,
+        is: &Entry,
+        at: &Path,
+        metadata: &Metadata,
+        reading: &Reading<'_>,
+    ) -> Result<Difference, ReadError> {
         if stamp(metadata) == self.stamp {
             return Ok(Difference::None);
         }
@@ -223,7 +229,7 @@ impl Copied {
             std::fs::symlink_metadata(&self.original_at).is_ok_and(|m| stamp(&m) == self.original);
         match (&self.entry, is) {
             (Entry::File { .. }, Entry::File { .. }) if !comparable => Ok(Difference::Content),
-            (was, is) => difference(was, &self.original_at, is, at),
+            (was, is) => difference((was, &self.original_at), (is, at), reading),
         }
     }
 }

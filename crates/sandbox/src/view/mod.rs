@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use changes::Reading;
 pub use changes::{Change, ChangeKind, Entry};
 use copy::Manifest;
 pub(crate) use hide::Hidden;
@@ -122,9 +123,22 @@ impl View {
     /// # Errors
     /// When the view cannot be read or goes past a bound.
     pub fn changes(&self) -> Result<Vec<Change>, SandboxError> {
+        self.read(&Reading { compares: true, is_over: &|| false })
+    }
+
+    /// The same without reading any content: a file that was opened for writing is listed as modified, although it may
+    /// hold what it held before. Stops once `is_over` says so.
+    ///
+    /// # Errors
+    /// When the view cannot be read, goes past a bound, or `is_over` stopped it.
+    pub fn touched(&self, is_over: &dyn Fn() -> bool) -> Result<Vec<Change>, SandboxError> {
+        self.read(&Reading { compares: false, is_over })
+    }
+
+    fn read(&self, reading: &Reading<'_>) -> Result<Vec<Change>, SandboxError> {
         let read = match &self.manifest {
-            None => changes::of_overlay(&self.store.lowers, &self.store.upper()),
-            Some(manifest) => manifest.changes(&self.store.upper()),
+            None => changes::of_overlay(&self.store.lowers, &self.store.upper(), reading),
+            Some(manifest) => manifest.changes(&self.store.upper(), reading),
         };
         read.map_err(|e| e.into_error(&self.lower))
     }
