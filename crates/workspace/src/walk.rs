@@ -7,10 +7,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use crealeph_contracts::digest::Blake3;
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, IntoParallelRefIterator, ParallelIterator};
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 use rustix::fs::{AtFlags, Dir, FileType, Stat};
 use rustix::io::Errno;
 
@@ -32,6 +33,12 @@ use crate::tree::{Entry, Folder, Listed, What};
 const READ_TRIES: usize = 3;
 /// How many files of one folder are looked at before another core takes its part.
 const FILES_AT_ONCE: usize = 512;
+
+/// Reserved for each thread, not used up: a thread that waits for a folder below takes up others meanwhile, on top.
+const STACK_BYTES: usize = 64 << 20;
+/// The threads that walk; the deepest workspace takes more stack than threads have by default.
+static POOL: LazyLock<Result<ThreadPool, ThreadPoolBuildError>> =
+    LazyLock::new(|| ThreadPoolBuilder::new().stack_size(STACK_BYTES).build());
 
 pub(crate) struct Walk<'a> {
     pub(crate) root: &'a Root,
@@ -79,7 +86,12 @@ impl Walk<'_> {
     /// Reads the whole workspace.
     pub(crate) fn run(&self, outermost: &Scope) -> Result<Arc<Folder>, ScanError> {
         let known = self.cache.map(Cache::root);
-        Ok(self.folder("", outermost, 0, known)?.unwrap_or_default())
+        let walk = || Ok(self.folder("", outermost, 0, known)?.unwrap_or_default());
+        match &*POOL {
+            Ok(pool) => pool.install(walk),
+            // Fewer threads, or none, can be had: as deep as the stacks that are there reach.
+            Err(_) => walk(),
+        }
     }
 
     /// Reads a folder; those below it are read in parallel, each opened on its own, so few are open at once. Nothing where

@@ -21,7 +21,7 @@ use crate::agents::process::with_causes;
 /// How much of a diff is kept.
 const MAX_DIFF_BYTES: usize = 1 << 20;
 /// A change within both is read before it is judged, so that a denied one has its diff and its exact figures too.
-const ALWAYS_READ_FILES: usize = 10_000;
+const ALWAYS_READ_FILES: usize = 2_000;
 const ALWAYS_READ_BYTES: u64 = 64 << 20;
 /// How long reading may take, although the agent used up the run's time.
 const MIN_READING: Duration = Duration::from_secs(10);

@@ -86,7 +86,7 @@ pub(super) struct Reading<'r> {
     /// Whether a file of the same size and mode is compared with what was below, or listed without being read.
     pub(super) compares: bool,
     /// Whether to stop; asked every few entries.
-    pub(super) is_over: &'r dyn Fn() -> bool,
+    pub(super) is_over: &'r (dyn Fn() -> bool + Sync),
 }
 
 impl From<io::Error> for ReadError {

@@ -4,5 +4,5 @@
 started
 agent_runs 'mkdir -p .github/workflows; truncate -s 3G .github/workflows/ci.yml'
 denied_for '^Denied path: .github/workflows/ci.yml$'
-within 15
+within 60
 nothing_kept

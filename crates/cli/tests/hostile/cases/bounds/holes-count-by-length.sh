@@ -4,5 +4,5 @@
 started
 agent_runs 'for name in one two three; do truncate -s 4G $name; done'
 denied_for 'Exceeded a limit of the sandbox: .*12884901888 bytes written (limit `disk_bytes` 4294967296)'
-within 20
+within 60
 nothing_kept
