@@ -246,3 +246,18 @@ denied_for() {
     reason=$(jq -r 'select(.denial_reason).denial_reason' "$SCENE/out" | head -n 1)
     if ! echo "$reason" | grep -q "$1"; then broken "the reason is: $reason"; fi
 }
+
+#   inside SCRIPT [FLAGS…]   `crealeph sandbox run FLAGS -- python3 -c SCRIPT`; sets $code, writes $SCENE/inside and $SCENE/err
+inside() {
+    script=$1
+    shift
+    code=0
+    CREALEPH_OUTPUT=text crealeph sandbox run "$@" -- python3 -c "$script" >"$SCENE/inside" 2>"$SCENE/err" || code=$?
+    if grep -q "panicked at" "$SCENE/err"; then broken "crealeph panicked"; fi
+}
+
+#   tried   fails unless the script inside came to its last line, `print("TRIED")`, and printed no line with GOT
+tried() {
+    if ! grep -q TRIED "$SCENE/inside"; then broken "the attack did not run: $(cat "$SCENE/inside")"; fi
+    if grep GOT "$SCENE/inside"; then broken "it got through"; fi
+}

@@ -42,6 +42,7 @@ impl Confinement {
             unmapped_memory: request.memory_is_counted,
             sockets: request.network == NetworkPlan::Host || !(bare || request.no_network.is_some()),
             namespaces: !bare,
+            own_user: request.become_ids.is_some(),
         })
         .map_err(|e| Failure::new(Step::Seccomp, e.to_string(), &io::Error::other("the filter")))?;
         // Landlock forbids every mount, so it cannot hold a command that was granted namespaces of its own.
