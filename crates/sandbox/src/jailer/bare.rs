@@ -64,7 +64,7 @@ pub(super) fn run(
         }
     }
     writable.extend(sources::DEVICES.map(OsString::from));
-    let confinement = Confinement::prepare(request, Some(&readable), &writable)?;
+    let confinement = Confinement::prepare(request, Some(&readable), &writable, false)?;
     let mut layers = confinement.layers();
     layers.push(Layer::Watchdog);
     layers.sort();

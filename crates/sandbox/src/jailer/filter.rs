@@ -20,6 +20,8 @@ pub(super) struct Options {
     pub(super) sockets: bool,
     /// There are namespaces: whatever process, queue or socket can be named is of the tree.
     pub(super) namespaces: bool,
+    /// Every local socket that can be named is of the tree.
+    pub(super) local_sockets: bool,
     /// Without namespaces: the command's user owns nothing but the run's own places.
     pub(super) own_user: bool,
 }
@@ -112,11 +114,9 @@ fn ranges(options: &Options) -> Vec<(u32, u32)> {
         let mut refuse =
             |calls: &[c_long]| answers.extend(calls.iter().map(|call| (*call, errno(libc::EPERM))));
         refuse(ATTRIBUTE_CALLS);
-        #[cfg(target_arch = "x86_64")]
         refuse(ATTRIBUTE_CALLS_X86_64);
         if !options.own_user {
             refuse(MODE_CALLS);
-            #[cfg(target_arch = "x86_64")]
             refuse(MODE_CALLS_X86_64);
         }
     }
@@ -188,7 +188,7 @@ fn refusals(options: &Options) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Err
     // Sockets: local, and IP where the network namespace has any; netlink for routes alone. vsock, for one,
     // would reach out of a virtual machine whatever the namespace, and local ones every service of the machine without any.
     let mut families = vec![libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-    families.extend(options.namespaces.then_some(libc::AF_UNIX));
+    families.extend(options.local_sockets.then_some(libc::AF_UNIX));
     let mut sockets = vec![all_of(&not_among(0, &families))?];
     sockets.push(all_of(&[(0, Op::Eq, number(libc::AF_NETLINK)), (2, Op::Ne, number(libc::NETLINK_ROUTE))])?);
     for family in [libc::AF_INET, libc::AF_INET6] {
@@ -259,11 +259,15 @@ const ATTRIBUTE_CALLS: &[c_long] = calls![
 ];
 #[cfg(target_arch = "x86_64")]
 const ATTRIBUTE_CALLS_X86_64: &[c_long] = calls![SYS_utime SYS_utimes SYS_futimesat];
+#[cfg(not(target_arch = "x86_64"))]
+const ATTRIBUTE_CALLS_X86_64: &[c_long] = &[];
 
 /// Modes and owners of files, which their owner alone can change.
 const MODE_CALLS: &[c_long] = calls![SYS_fchmod SYS_fchmodat SYS_fchown SYS_fchownat];
 #[cfg(target_arch = "x86_64")]
 const MODE_CALLS_X86_64: &[c_long] = calls![SYS_chmod SYS_chown SYS_lchown];
+#[cfg(not(target_arch = "x86_64"))]
+const MODE_CALLS_X86_64: &[c_long] = &[];
 
 /// Doors that are opened where tracing was granted.
 const PTRACE_CALLS: &[c_long] = calls![SYS_ptrace SYS_process_vm_readv SYS_process_vm_writev SYS_kcmp];
@@ -369,22 +373,41 @@ mod tests {
             (false, false, false, true),
             (true, true, true, true),
             (false, true, false, true),
+            (true, false, false, true),
             (false, false, true, false),
+            (false, true, true, false),
         ] {
-            let options = Options { nested_namespaces, ptrace, unmapped_memory, sockets: true, namespaces };
+            let options = Options {
+                nested_namespaces,
+                ptrace,
+                unmapped_memory,
+                sockets: true,
+                namespaces,
+                local_sockets: namespaces,
+                own_user: ptrace,
+            };
             let program = by_number(&options);
-            let closed = [NAMESPACE_CALLS, PTRACE_CALLS, PRIVILEGED].concat();
+            let mut closed = [NAMESPACE_CALLS, MOUNT_CALLS, PTRACE_CALLS, PRIVILEGED].concat();
             let mut allowed: Vec<c_long> = ALLOWED.to_vec();
             #[cfg(target_arch = "x86_64")]
             allowed.extend(ALLOWED_X86_64);
             for (granted, calls) in [
                 (nested_namespaces, NAMESPACE_CALLS),
+                (nested_namespaces && unmapped_memory, MOUNT_CALLS),
                 (ptrace, PTRACE_CALLS),
                 (unmapped_memory, &[libc::SYS_memfd_create]),
                 (unmapped_memory && namespaces, SYSTEM_V_CALLS),
                 (namespaces, QUEUE_CALLS),
             ] {
                 allowed.extend(calls.iter().filter(|_| granted));
+            }
+            if !namespaces {
+                let attributes = [ATTRIBUTE_CALLS, ATTRIBUTE_CALLS_X86_64].concat();
+                let modes = [MODE_CALLS, MODE_CALLS_X86_64].concat();
+                let refused: Vec<c_long> =
+                    attributes.into_iter().chain(modes.into_iter().filter(|_| !ptrace)).collect();
+                allowed.retain(|call| !refused.contains(call));
+                closed.extend(refused);
             }
             for number in (0..2000).chain([0x4000_0000, 0x4000_0027, u32::MAX]) {
                 let expected = if allowed.contains(&c_long::from(number)) {

@@ -76,7 +76,7 @@ fn run(
         hand_over(control, channel.as_fd(), &Message::Tracing)
             .map_err(|e| Failure::new(Step::Request, "the trace channel", &e))?;
     }
-    let confinement = Confinement::prepare(request, None, &built.writable)?;
+    let confinement = Confinement::prepare(request, None, &built.writable, !built.shows_sockets)?;
     let mut missing = built.missing;
     // Without a /proc there is nothing to watch.
     let watched = missing.is_empty();

@@ -13,7 +13,8 @@ attempt("write", lambda: os.write(0, b"typed"))
 attempt("TIOCSTI", lambda: fcntl.ioctl(0, termios.TIOCSTI, b"x"))
 attempt("TIOCSWINSZ", lambda: fcntl.ioctl(0, termios.TIOCSWINSZ, b"\1\0" * 4))
 attempt("TIOCSCTTY", lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
-attempt("reopen", lambda: os.write(os.open("/proc/self/fd/0", os.O_RDWR), b"typed"))
+try: os.write(os.open("/proc/self/fd/0", os.O_RDWR), b"typed")  # at most its own pipe
+except OSError: pass
 attempt("/dev/tty", lambda: os.open("/dev/tty", os.O_RDWR))
 print("TRIED", "GOT " + " ".join(got) if got else "", input())
 END
@@ -26,6 +27,8 @@ attack = open(sys.argv[1]).read()
 run = subprocess.run(["crealeph", "sandbox", "run", "--", "python3", "-c", attack], stdin=follower, capture_output=True, timeout=100)
 print(run.stdout.decode(), run.stderr.decode())
 if termios.tcgetattr(follower) != before: print("GOT settings")
+os.set_blocking(leader, False)
+if b"typed" in os.read(leader, 1000): print("GOT onto the terminal")
 END
 python3 "$SCENE/terminal.py" "$SCENE/attack.py" >"$SCENE/inside" 2>&1
 tried
