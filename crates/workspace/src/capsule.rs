@@ -177,7 +177,7 @@ impl Workspace {
         if deadline.is_over() {
             return Err(CaptureError::Stopped);
         }
-        let (touched, base, rules) = listed?;
+        let Seen { touched, base, rules } = listed?;
         if !capture.refusals.is_empty() {
             capture.refusals.sort_by(|one, other| one.path.cmp(&other.path));
             return Err(CaptureError::Refused(capture.refusals));
@@ -216,18 +216,26 @@ struct Capture<'c> {
     deadline: Deadline<'c>,
 }
 
+/// What a view names, and the state before and the rules as they are seen after the run.
+struct Seen {
+    touched: Vec<Touched>,
+    /// None where it is the state before itself.
+    base: Option<State>,
+    rules: Arc<Rules>,
+}
+
 impl Capture<'_> {
-    /// The paths that were touched, and the state before and the rules as they are seen after the run.
+    /// The paths that were touched.
     fn list(
         &mut self,
         view: &ViewChanges,
-    ) -> Result<(Vec<Touched>, Option<State>, Arc<Rules>), CaptureError> {
+    ) -> Result<Seen, CaptureError> {
         self.sort_out(view)?;
         let ignore_files = self.ignore_files()?;
         let (base, rules) = self.base(ignore_files.as_ref())?;
         self.check_repositories(&rules)?;
         let touched = self.touched(base.as_ref().unwrap_or(&self.before.state), &rules)?;
-        Ok((touched, base, rules))
+        Ok(Seen { touched, base, rules })
     }
 
     /// Takes the view's paths as text, apart from those where no state is.

@@ -26,9 +26,9 @@ const DISK_DUTY: u32 = 10;
 /// What a file or directory is charged at least, so that empty ones have a bound too.
 const MIN_CHARGE: u64 = 4096;
 /// What a socket may buffer: the system's default for sending, and as much for receiving. The filter keeps it there.
-const SOCKET_CHARGE: u64 = 2 * 212_992;
+pub(crate) const SOCKET_CHARGE: u64 = 2 * 212_992;
 /// So many sockets are not charged: they are in every program, and rarely full.
-const FREE_SOCKETS: u64 = 256;
+pub(crate) const FREE_SOCKETS: u64 = 256;
 const MAX_DEPTH: usize = 256;
 
 /// What one look found.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -421,8 +421,8 @@ pub(super) fn difference(
 
 fn same_content(was_at: &Path, is_at: &Path, reading: &Reading<'_>) -> Result<bool, ReadError> {
     // What was below and cannot be read cannot be told to be the same.
-    let Ok(mut was) = std::fs::File::open(was_at) else { return Ok(false) };
-    let mut is = with_access(is_at, || std::fs::File::open(is_at))?;
+    let Ok(mut was) = open_regular(was_at) else { return Ok(false) };
+    let mut is = with_access(is_at, || open_regular(is_at))?;
     let (mut left, mut right) = (vec![0u8; 64 << 10], vec![0u8; 64 << 10]);
     loop {
         let read = read_full(&mut was, &mut left)?;
@@ -435,6 +435,16 @@ fn same_content(was_at: &Path, is_at: &Path, reading: &Reading<'_>) -> Result<bo
         if (reading.is_over)() {
             return Err(ReadError::Stopped);
         }
+    }
+}
+
+/// Opens a regular file; follows no link, and waits for no writer of a pipe.
+fn open_regular(path: &Path) -> io::Result<std::fs::File> {
+    let mut options = std::fs::File::options();
+    let file = options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::ErrorKind::InvalidInput.into()),
     }
 }
 

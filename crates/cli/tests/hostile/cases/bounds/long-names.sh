@@ -1,6 +1,6 @@
 # class: bounds
 # about: 200 folders with names of 250 bytes are a path that no system call takes
-# before: held
+# before: broke
 started
 agent_runs 'python3 -c "
 import os

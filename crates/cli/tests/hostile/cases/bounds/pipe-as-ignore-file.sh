@@ -1,6 +1,6 @@
 # class: bounds
 # about: a FIFO named .gitignore, and one in the place of a file, block whoever opens them
-# before: held
+# before: broke
 started
 agent_runs 'mkfifo .gitignore; rm a.txt; mkfifo a.txt; echo x >>src/b.txt' --timeout-ms 60000
 test "$(status)" = denied || broken "the status is $(status), not denied"
