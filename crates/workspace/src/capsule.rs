@@ -226,10 +226,7 @@ struct Seen {
 
 impl Capture<'_> {
     /// The paths that were touched.
-    fn list(
-        &mut self,
-        view: &ViewChanges,
-    ) -> Result<Seen, CaptureError> {
+    fn list(&mut self, view: &ViewChanges) -> Result<Seen, CaptureError> {
         self.sort_out(view)?;
         let ignore_files = self.ignore_files()?;
         let (base, rules) = self.base(ignore_files.as_ref())?;
