@@ -4,9 +4,10 @@
 use serde::Serialize;
 
 use crate::error::SandboxError;
+use crate::jailer::survey::{FREE_SOCKETS, SOCKET_CHARGE};
 use crate::outcome::Layer;
 use crate::sandbox::{Sandbox, refusal};
-use crate::spec::Spec;
+use crate::spec::{Limits, Spec};
 use crate::sys;
 use crate::wire::Step;
 
@@ -98,7 +99,10 @@ impl Sandbox {
             present: failed(&root).is_none() && failed(&namespaces).is_none(),
             needed: true,
             gives: "bounds on the tree's memory, processes, CPU time and disk without cgroups",
-            detail: "sums /proc from inside".to_owned(),
+            detail: format!(
+                "sums /proc from inside; socket buffers can hold {} MiB beside it with the default limits",
+                escaping_socket_bytes() >> 20
+            ),
             advice: advice(&[Step::Proc]),
         });
         features.push(landlock());
@@ -152,6 +156,13 @@ impl Sandbox {
             advice,
         }
     }
+}
+
+/// What socket buffers can hold that the watch does not see: the sockets that are not charged, and those whose only
+/// descriptor is on its way through another one.
+fn escaping_socket_bytes() -> u64 {
+    let in_flight = u64::from(Limits::default().open_files);
+    FREE_SOCKETS.saturating_add(in_flight).saturating_mul(SOCKET_CHARGE)
 }
 
 fn landlock() -> Feature {

@@ -21,6 +21,7 @@ mod sandbox;
 mod spec;
 mod starter;
 mod state;
+mod stdin;
 mod sys;
 mod tree;
 mod view;

@@ -2,7 +2,6 @@
 //! the end. Refuses to return while a process of the tree is alive.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,9 +19,10 @@ use crate::network::{Connection, Proxy};
 use crate::outcome::{Captured, Cut, Level, Missing, Outcome, Strength, Usage};
 use crate::redact::Redactor;
 use crate::sandbox::{Output, Stream, refusal};
-use crate::spec::{Network, Spec, Stdin};
+use crate::spec::{Network, Spec};
 use crate::starter::Starter;
 use crate::state::State;
+use crate::stdin::{Feed, Pump};
 use crate::wire::{self, Message, Report, Request, TERMINATE};
 
 /// How long the inner half may take to answer once it was told to end.
@@ -36,6 +36,8 @@ pub(crate) struct Run {
     life: OwnedFd,
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
+    /// Feeds standard input while the run lasts.
+    _pump: Option<Pump>,
     started: Instant,
 }
 
@@ -62,7 +64,7 @@ impl Run {
             move |source: io::Error| SandboxError::Setup { step: step.to_owned(), source }
         };
         let started = Instant::now();
-        let stdin = open_stdin(&spec.stdin).map_err(failed("standard input"))?;
+        let stdin = Feed::open(&spec.stdin).map_err(failed("standard input"))?;
         let (mut control, theirs) = UnixStream::pair().map_err(failed("the control socket"))?;
         let (stdout, stdout_write) = pipe().map_err(failed("standard output"))?;
         let (stderr, stderr_write) = pipe().map_err(failed("standard error"))?;
@@ -72,14 +74,15 @@ impl Run {
             theirs.as_fd(),
             stdout_write.as_fd(),
             stderr_write.as_fd(),
-            stdin.as_fd(),
+            stdin.read.as_fd(),
             state.lock().as_fd(),
             life_write.as_fd(),
         ];
         starter.start(&fds).map_err(failed("start the helper"))?;
-        drop((theirs, stdout_write, stderr_write, life_write));
+        drop((theirs, stdout_write, stderr_write, life_write, stdin.read));
         let sent = wire::send(&mut control, request);
-        let run = Self { control, life, stdout: Some(stdout), stderr: Some(stderr), started };
+        let run =
+            Self { control, life, stdout: Some(stdout), stderr: Some(stderr), _pump: stdin.pump, started };
         if let Err(error) = sent {
             run.end();
             return Err(failed("send the request")(error));
@@ -384,22 +387,6 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     rustix::fs::fcntl_setfl(&read, rustix::fs::OFlags::NONBLOCK)?;
     Ok((read, write))
-}
-
-fn open_stdin(stdin: &Stdin) -> io::Result<OwnedFd> {
-    match stdin {
-        Stdin::Empty => Ok(File::open("/dev/null")?.into()),
-        Stdin::Inherit => Ok(io::stdin().as_fd().try_clone_to_owned()?),
-        Stdin::Bytes(bytes) => {
-            use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-            let file = memfd_create("stdin", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-            let mut file = File::from(file);
-            file.write_all(bytes)?;
-            fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
-            io::Seek::rewind(&mut file)?;
-            Ok(file.into())
-        }
-    }
 }
 
 fn receive(control: &UnixStream, buffer: &mut [u8], passed: &mut VecDeque<OwnedFd>) -> io::Result<usize> {

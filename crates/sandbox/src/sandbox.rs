@@ -463,6 +463,10 @@ pub(crate) fn refusal(failure: &Failure) -> SandboxError {
             "a root file system of its own",
             "needs Linux 5.12 and mounts in user namespaces; in a container allow them in its seccomp profile",
         ),
+        Step::Landlock => missing(
+            "namespaces, or a Landlock that keeps signals inside",
+            "needs user namespaces, or Linux 6.12 with CONFIG_SECURITY_LANDLOCK",
+        ),
         Step::Seccomp => missing("seccomp", "needs a kernel with CONFIG_SECCOMP_FILTER"),
         Step::Start if failure.errno == libc::E2BIG => SandboxError::InvalidSpec {
             what: format!(

@@ -480,7 +480,8 @@ pub enum Stdin {
     Empty,
     /// These bytes.
     Bytes(Vec<u8>),
-    /// The standard input of this process, whatever that is.
+    /// What the standard input of this process yields, through a pipe. A command that leaves some of it unread leaves
+    /// that to the next reader only where it is a file.
     Inherit,
 }
 

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::change::changes_between;
 use crate::control::Control;
+use crate::deadline::Deadline;
 use crate::git::objects::GitObjects;
 use crate::kept_state::{KeepError, kept_in, lay_out_from, manifest};
 use crate::node::Node;
@@ -182,7 +183,7 @@ fn everything(
             continue;
         }
         if let Some(found) = unread_at(root, &path)?.map_err(refused)? {
-            let node = found.read(root, &path)?;
+            let node = found.read(root, &path, Deadline::NEVER)?;
             entries
                 .insert(TreePath::parse(&path).map_err(|fault| refused(RefusalReason::Path(fault)))?, node);
         }
@@ -195,7 +196,7 @@ fn everything(
 /// # Errors
 /// When something cannot be read or cannot be part of a state.
 pub fn state_without_cache(folder: &Path) -> Result<Snapshot, ScanError> {
-    scan(&open(folder)?, &Limits::default(), &IgnoreFiles::default(), None)
+    scan(&open(folder)?, &Limits::default(), &IgnoreFiles::default(), None, Deadline::NEVER)
 }
 
 /// Copies the files of a state from the folder it was read from into an empty one.

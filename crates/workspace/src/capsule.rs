@@ -11,14 +11,16 @@ use rustix::fs::FileType;
 
 use crate::change::Change;
 use crate::control::ControlError;
+use crate::deadline::Deadline;
 use crate::denied::{DenialReason, DeniedPath, folder_read_as, is_routine, renamed_git_folders, within};
+use crate::listing::{Listing, Touched};
 use crate::node::Node;
 use crate::path::{CONTROL, GIT, TreePath};
 use crate::rooted::Root;
 use crate::rules::{IGNORE_FILE, IgnoreFiles, Rules};
 use crate::scan::{Refusal, RefusalReason, ScanError, Snapshot, Unread, read_ignore_file, unread_at};
+use crate::staged::Staged;
 use crate::state::{FileAndFolder, State, StateHash};
-use crate::store::{Source, StoreError};
 use crate::workspace::Workspace;
 
 /// How many discarded and refused paths are told.
@@ -56,9 +58,19 @@ pub enum CaptureError {
     /// The view or the workspace cannot be read.
     #[error(transparent)]
     Scan(#[from] ScanError),
-    /// The contents cannot be stored.
-    #[error(transparent)]
-    Store(#[from] StoreError),
+    /// The caller's deadline passed.
+    #[error("the time for reading what the run left is over")]
+    Stopped,
+    /// With the change the workspace would hold more than it may.
+    #[error(
+        "with this change the workspace would hold {files} files, and the limit is {limit} (`max_files` of a workspace); leave fewer"
+    )]
+    TooMany {
+        /// How many.
+        files: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// `.crealeph` cannot be used.
     #[error(transparent)]
     Control(#[from] ControlError),
@@ -67,13 +79,14 @@ pub enum CaptureError {
     Torn(#[from] FileAndFolder),
 }
 
-/// What a run changed: the paths, and their contents in the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a run changed: the paths, and where their contents are until the store has them.
+#[derive(Clone, Debug)]
 pub struct Capsule {
-    before: StateHash,
-    after: State,
-    changes: Vec<Change>,
-    discarded: Discarded,
+    pub(crate) before: StateHash,
+    pub(crate) after: State,
+    pub(crate) changes: Vec<Change>,
+    pub(crate) discarded: Discarded,
+    pub(crate) staged: Option<Arc<Staged>>,
 }
 
 impl Capsule {
@@ -92,6 +105,10 @@ impl Capsule {
         &self.changes
     }
 
+    pub(crate) fn staged(&self) -> Option<&Staged> {
+        self.staged.as_deref()
+    }
+
     /// What was changed, but is not part of this.
     pub fn discarded(&self) -> &Discarded {
         &self.discarded
@@ -103,16 +120,45 @@ impl Capsule {
     /// When the changes do not fit the state.
     pub fn of_changes(before: &State, changes: Vec<Change>) -> Result<Self, FileAndFolder> {
         let after = before.with(&changes)?;
-        Ok(Capsule { before: before.hash(), after, changes, discarded: Discarded::default() })
+        Ok(Capsule { before: before.hash(), after, changes, discarded: Discarded::default(), staged: None })
     }
 }
 
 impl Workspace {
-    /// Freezes what a view of this workspace changed since `before` was read; the contents go into the store.
+    /// Freezes what a view of this workspace changed since `before` was read. The contents stay in the view until
+    /// [`Workspace::keep_contents`] or [`Workspace::prepare`] puts them into the store.
     ///
     /// # Errors
-    /// When the view holds what no state can, or something cannot be read or stored.
+    /// When the view holds what no state can, or something cannot be read.
     pub fn capture(&self, before: &Snapshot, view: &ViewChanges) -> Result<Capsule, CaptureError> {
+        self.list(before, view, Deadline::NEVER)?.freeze()
+    }
+
+    /// Freezes a change again, seen from another state; its contents are where they are.
+    ///
+    /// # Errors
+    /// As [`Workspace::capture`].
+    pub fn capture_again(
+        &self,
+        capsule: &Capsule,
+        before: &Snapshot,
+        view: &ViewChanges,
+    ) -> Result<Capsule, CaptureError> {
+        let again = self.capture(before, view)?;
+        Ok(Capsule { staged: capsule.staged.clone(), ..again })
+    }
+
+    /// Lists what a view of this workspace changed since `before` was read. Nothing is read but the names and what
+    /// the system says of them.
+    ///
+    /// # Errors
+    /// When the view holds what no state can, or cannot be read.
+    pub fn list<'w>(
+        &'w self,
+        before: &'w Snapshot,
+        view: &ViewChanges,
+        deadline: Deadline<'w>,
+    ) -> Result<Listing<'w>, CaptureError> {
         let folder =
             Root::open(&view.folder).map_err(|source| ScanError::Io { path: view.folder.clone(), source })?;
         let mut capture = Capture {
@@ -125,25 +171,31 @@ impl Workspace {
             new_repositories: BTreeSet::new(),
             discarded: Discarded::default(),
             refusals: Vec::new(),
+            deadline,
         };
-        capture.sort_out(view)?;
-        let ignore_files = capture.ignore_files()?;
-        let (base, rules) = capture.base(ignore_files.as_ref())?;
-        capture.check_repositories(&rules)?;
-        let changes = capture.changes(base.as_ref().unwrap_or(&before.state), &rules)?;
+        let listed = capture.list(view);
+        if deadline.is_over() {
+            return Err(CaptureError::Stopped);
+        }
+        let Seen { touched, base, rules } = listed?;
         if !capture.refusals.is_empty() {
             capture.refusals.sort_by(|one, other| one.path.cmp(&other.path));
             return Err(CaptureError::Refused(capture.refusals));
         }
-        let seen: Vec<Change> =
-            changes.iter().filter(|change| !ignores(&rules, change.path.as_str())).cloned().collect();
-        let after = base.as_ref().unwrap_or(&before.state).with(&seen)?;
-        self.check(&changes, &after)??;
-        Ok(Capsule { before: before.state.hash(), after, changes, discarded: capture.discarded })
+        Ok(Listing {
+            workspace: self,
+            before,
+            view: capture.view,
+            base,
+            rules,
+            touched,
+            discarded: capture.discarded,
+            deadline,
+        })
     }
 }
 
-fn ignores(rules: &Rules, path: &str) -> bool {
+pub(crate) fn ignores(rules: &Rules, path: &str) -> bool {
     rules.ignores(path.as_bytes(), false)
 }
 
@@ -161,9 +213,28 @@ struct Capture<'c> {
     new_repositories: BTreeSet<String>,
     discarded: Discarded,
     refusals: Vec<Refusal>,
+    deadline: Deadline<'c>,
+}
+
+/// What a view names, and the state before and the rules as they are seen after the run.
+struct Seen {
+    touched: Vec<Touched>,
+    /// None where it is the state before itself.
+    base: Option<State>,
+    rules: Arc<Rules>,
 }
 
 impl Capture<'_> {
+    /// The paths that were touched.
+    fn list(&mut self, view: &ViewChanges) -> Result<Seen, CaptureError> {
+        self.sort_out(view)?;
+        let ignore_files = self.ignore_files()?;
+        let (base, rules) = self.base(ignore_files.as_ref())?;
+        self.check_repositories(&rules)?;
+        let touched = self.touched(base.as_ref().unwrap_or(&self.before.state), &rules)?;
+        Ok(Seen { touched, base, rules })
+    }
+
     /// Takes the view's paths as text, apart from those where no state is.
     fn sort_out(&mut self, view: &ViewChanges) -> Result<(), CaptureError> {
         let paths = view.gone.iter().map(|path| (path, false));
@@ -296,7 +367,7 @@ impl Capture<'_> {
             return Ok((None, Arc::clone(&self.before.rules)));
         };
         let _lock = self.workspace.control.lock_to_read()?;
-        let rescan = self.workspace.scan(ignore_files)?;
+        let rescan = self.workspace.scan(ignore_files, self.deadline)?;
         let rules = Arc::new(rescan.rules.with_new_files(ignore_files));
         // What was seen before stays as it was seen; only what comes to light now is taken as it is now.
         let mut entries = before.entries();
@@ -309,8 +380,8 @@ impl Capture<'_> {
         Ok((Some(State::new(entries)?), rules))
     }
 
-    /// The changes that count, with their contents stored.
-    fn changes(&mut self, base: &State, rules: &Rules) -> Result<Vec<Change>, CaptureError> {
+    /// The paths that count, each with what was there and what is there now, which may be the same.
+    fn touched(&mut self, base: &State, rules: &Rules) -> Result<Vec<Touched>, CaptureError> {
         let mut after: BTreeMap<TreePath, Option<Unread>> = BTreeMap::new();
         for path in std::mem::take(&mut self.gone) {
             self.remove_under(&path, base, &mut after);
@@ -319,12 +390,18 @@ impl Capture<'_> {
             }
         }
         for path in std::mem::take(&mut self.present) {
+            if self.deadline.is_over() {
+                return Err(CaptureError::Stopped);
+            }
             let parsed = TreePath::parse(&path);
             match unread_at(&self.view, &path)? {
                 Err(_) | Ok(Some(_)) if self.discards(rules, &path) => self.discarded.ignored += 1,
                 Err(reason) => self.refuse(&path, reason),
                 Ok(Some(found)) => match parsed {
                     Err(fault) => self.refuse(&path, RefusalReason::Path(fault)),
+                    Ok(_) if self.is_too_deep(&path) => {
+                        self.refuse(&path, RefusalReason::TooDeep(self.workspace.limits.max_depth));
+                    }
                     Ok(parsed) => {
                         self.remove_under(&path, base, &mut after);
                         after.insert(parsed, Some(found));
@@ -338,8 +415,7 @@ impl Capture<'_> {
                 }
             }
         }
-        let mut changes = Vec::new();
-        let mut unread = Vec::new();
+        let mut touched = Vec::new();
         for (path, found) in after {
             if self.discards(rules, path.as_str()) {
                 self.discarded.ignored += 1;
@@ -350,15 +426,14 @@ impl Capture<'_> {
                 None if ignores(&self.before.rules, path.as_str()) => self.in_place(&path)?,
                 None => None,
             };
-            unread.push((path, before, found));
+            touched.push(Touched { path, before, found, read: None });
         }
-        let nodes = self.freeze(&unread)?;
-        for ((path, before, _), after) in unread.into_iter().zip(nodes) {
-            if before != after {
-                changes.push(Change { path, before, after });
-            }
-        }
-        Ok(changes)
+        Ok(touched)
+    }
+
+    /// Whether the next reading of the workspace would refuse the folder that a path lies in.
+    fn is_too_deep(&self, path: &str) -> bool {
+        path.bytes().filter(|byte| *byte == b'/').count() > self.workspace.limits.max_depth
     }
 
     /// Whether a path is ignored for this run: by the rules before and after it. An ignore file whose rules are in force
@@ -378,32 +453,10 @@ impl Capture<'_> {
     fn in_place(&self, path: &TreePath) -> Result<Option<Node>, CaptureError> {
         let found = unread_at(&self.workspace.root, path.as_str())?;
         Ok(match found {
-            Ok(Some(found)) => Some(found.read(&self.workspace.root, path.as_str())?),
+            Ok(Some(found)) => Some(found.read(&self.workspace.root, path.as_str(), self.deadline)?),
             // Something that no state can hold is none to go back to; publishing will not touch it.
             Ok(None) | Err(_) => None,
         })
-    }
-
-    /// Stores the contents and tells what each path is now.
-    fn freeze(
-        &self,
-        unread: &[(TreePath, Option<Node>, Option<Unread>)],
-    ) -> Result<Vec<Option<Node>>, CaptureError> {
-        let files = unread.iter().filter(|(_, _, found)| matches!(found, Some(Unread::File { .. })));
-        let sources: Vec<Source<'_>> = files
-            .map(|(path, ..)| Source { root: &self.view, path: path.as_str(), expected: None })
-            .collect();
-        let mut stored = self.workspace.store().put_files(&sources)?.into_iter();
-        let nodes = unread.iter().map(|(_, _, found)| match found {
-            None => None,
-            Some(Unread::Link { target }) => Some(Node::Symlink { target: target.clone() }),
-            Some(Unread::File { executable }) => stored.next().map(|(digest, size_bytes)| Node::File {
-                digest,
-                size_bytes,
-                executable: *executable,
-            }),
-        });
-        Ok(nodes.collect())
     }
 }
 

@@ -5,6 +5,8 @@ use std::io::{self, Read};
 
 use crealeph_contracts::digest::Blake3;
 
+use crate::deadline::Deadline;
+
 /// How much of a file is in memory at once.
 const BUFFER_BYTES: usize = 128 << 10;
 /// From this size on, one file is worth all cores.
@@ -14,6 +16,16 @@ const LARGE_BUFFER_BYTES: usize = 4 << 20;
 /// The digest of what a reader yields, and how many bytes it was. `size_bytes` is a guess that only guides the reading.
 pub(crate) fn digest(reader: &mut impl Read, size_bytes: u64) -> io::Result<(Blake3, u64)> {
     each_chunk(reader, size_bytes, |_| Ok(()))
+}
+
+/// The same, unless it has to end before.
+pub(crate) fn digest_until(
+    reader: &mut impl Read,
+    size_bytes: u64,
+    deadline: Deadline<'_>,
+) -> io::Result<(Blake3, u64)> {
+    deadline.check()?;
+    each_chunk(reader, size_bytes, |_| deadline.check())
 }
 
 /// The same, handing on every chunk as it passes.

@@ -18,14 +18,15 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, Weak};
 use std::time::Duration;
 
 use rustix::fs::OFlags;
 
 use crate::git::objects::{GitObjects, References};
 use crate::path::CONTROL;
+use crate::staged::Staged;
 
 /// How long a lock is waited for: this often, this long.
 const LOCK_TRIES: u32 = 600;
@@ -62,6 +63,8 @@ pub(crate) struct Control {
     /// How git's objects are read, where somebody does that.
     pub(crate) git: Option<GitObjects>,
     pub(crate) references: Mutex<References>,
+    /// Contents that are not in the store yet.
+    pub(crate) staged: Mutex<Vec<Weak<Staged>>>,
 }
 
 impl Control {
@@ -69,7 +72,7 @@ impl Control {
     pub(crate) fn open(workspace: &Path) -> Result<Self, ControlError> {
         let folder = workspace.join(CONTROL);
         make_private(&folder)?;
-        let control = Control { folder, git: None, references: Mutex::default() };
+        let control = Control { folder, git: None, references: Mutex::default(), staged: Mutex::default() };
         for part in
             [control.objects(), control.states(), control.publishes(), control.kept(), control.temporaries()]
         {
@@ -84,7 +87,12 @@ impl Control {
 
     /// A folder with the same layout, wherever it is; nothing is made.
     pub(crate) fn at(folder: &Path) -> Self {
-        Control { folder: folder.to_owned(), git: None, references: Mutex::default() }
+        Control {
+            folder: folder.to_owned(),
+            git: None,
+            references: Mutex::default(),
+            staged: Mutex::default(),
+        }
     }
 
     pub(crate) fn objects(&self) -> PathBuf {

@@ -12,6 +12,7 @@ use crealeph_contracts::work_item::WorkspacePath;
 use imara_diff::{Algorithm, Diff, InternedInput};
 
 use crate::change::{Change, ChangeKind};
+use crate::deadline::Deadline;
 use crate::node::Node;
 use crate::scan::ScanError;
 use crate::store::StoreError;
@@ -21,7 +22,7 @@ use crate::workspace::Workspace;
 pub const DIFF_ALGORITHM: &str = "imara-diff-0.2/histogram";
 
 /// The largest text that is compared by lines.
-const MAX_TEXT_BYTES: u64 = 32 << 20;
+pub(crate) const MAX_TEXT_BYTES: u64 = 32 << 20;
 /// How many deltas are listed; all are counted.
 const MAX_LISTED: usize = 100_000;
 
@@ -39,6 +40,9 @@ pub enum DeltaError {
         "`{0}` is no longer what it was before the run, and that was not kept; keep the state before a run"
     )]
     Lost(String),
+    /// The caller's deadline passed.
+    #[error("the time for comparing what the run changed is over")]
+    Stopped,
 }
 
 /// The deltas of a change.
@@ -69,10 +73,13 @@ impl Workspace {
     /// The deltas of these changes, whose contents are in the store or, before, still in the workspace.
     ///
     /// # Errors
-    /// When a content cannot be read.
-    pub fn deltas(&self, changes: &[Change]) -> Result<Deltas, DeltaError> {
+    /// When a content cannot be read, or the deadline passed.
+    pub fn deltas(&self, changes: &[Change], deadline: Deadline<'_>) -> Result<Deltas, DeltaError> {
         let mut deltas = Deltas::default();
         for change in changes {
+            if deadline.is_over() {
+                return Err(DeltaError::Stopped);
+            }
             let whole = Delta {
                 path: change.path.as_workspace_path().clone(),
                 line: None,

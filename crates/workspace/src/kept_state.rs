@@ -21,6 +21,7 @@ use crate::control::{Control, ControlError, failed, sync_folder};
 use crate::node::Node;
 use crate::path::TreePath;
 use crate::rooted::{Root, make_folders};
+use crate::staged::Added;
 use crate::state::{State, StateHash};
 use crate::store::{Source, Store, StoreError};
 use crate::workspace::Workspace;
@@ -89,13 +90,13 @@ impl Workspace {
     }
 
     /// Keeps a state of this workspace: every content that is not in the store yet, and the manifest. Durable when this
-    /// returns.
+    /// returns. Tells what was not there before.
     ///
     /// # Errors
     /// When a file is no longer what the state says, or the store cannot be written.
-    pub fn keep(&self, state: &State) -> Result<(), KeepError> {
+    pub fn keep(&self, state: &State) -> Result<Added, KeepError> {
         if self.is_kept(state) {
-            return Ok(());
+            return Ok(Added::default());
         }
         self.keep_as(state, state.entries().iter(), || manifest(state))
     }
@@ -105,9 +106,9 @@ impl Workspace {
     ///
     /// # Errors
     /// When a file is no longer what the state says, or the store cannot be written.
-    pub fn keep_after(&self, before: &State, after: &State) -> Result<(), KeepError> {
+    pub fn keep_after(&self, before: &State, after: &State) -> Result<Added, KeepError> {
         if self.is_kept(after) {
-            return Ok(());
+            return Ok(Added::default());
         }
         if self.differences_to_whole(before.hash()) >= MAX_DIFFERENCES {
             return self.keep(after);
@@ -145,7 +146,7 @@ impl Workspace {
         state: &State,
         nodes: impl Iterator<Item = (&'n TreePath, &'n Node)>,
         text: impl FnOnce() -> String,
-    ) -> Result<(), KeepError> {
+    ) -> Result<Added, KeepError> {
         let store = self.store();
         let mut seen = BTreeSet::new();
         let mut sources = Vec::new();
@@ -158,9 +159,17 @@ impl Workspace {
             }
         }
         let blobs = store.blobs_of(&mut sources)?;
-        store.put_files(&sources)?;
+        let put = store.put_files(&sources)?;
         self.control.refer(state.hash(), &blobs)?;
-        self.write_manifest(state.hash(), &text())
+        self.write_manifest(state.hash(), &text())?;
+        let mut added = Added::default();
+        let name = state.hash().to_string();
+        added.push(self.control.states().join(&name));
+        if !blobs.is_empty() {
+            added.push(self.control.references_folder().join(&name));
+        }
+        put.iter().for_each(|(digest, _)| added.push(store.path(digest)));
+        Ok(added)
     }
 
     /// Writes a manifest, or another one of the same state in its place; durable when this returns.

@@ -10,6 +10,7 @@ use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::cache::Cache;
+use crate::deadline::Deadline;
 use crate::git::{GitError, Tracked};
 use crate::node::{Node, stays_inside, target_text};
 use crate::path::{PathFault, TreePath};
@@ -55,6 +56,9 @@ pub enum RefusalReason {
     /// A name or link target that is not UTF-8.
     #[error("has a name or link target that is not UTF-8; rename it or ignore it")]
     NotUtf8,
+    /// A path with more folders than a workspace may have within each other.
+    #[error("lies more than {0} folders deep, and the workspace could not be read again; move it up")]
+    TooDeep(usize),
     /// A path no receipt can hold.
     #[error("{0}")]
     Path(PathFault),
@@ -148,12 +152,14 @@ pub(crate) fn scan(
     limits: &Limits,
     ignore_files: &IgnoreFiles,
     cache: Option<&Cache>,
+    deadline: Deadline<'_>,
 ) -> Result<Snapshot, ScanError> {
     let outermost = Scope::outermost(Arc::new(Tracked::around(root.path())?));
     let device = device(root)?;
     let cache = cache.filter(|cache| cache.device() == device);
     let trusts_names = renews_times(root);
-    let walk = Walk { root, limits, ignore_files, cache, device, trusts_names, found: Found::default() };
+    let found = Found::default();
+    let walk = Walk { root, limits, ignore_files, cache, device, trusts_names, deadline, found };
     let folder = walk.run(&outermost)?;
     let found = walk.found;
     let mut refusals = found.refusals.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -173,19 +179,19 @@ pub(crate) fn scan(
 /// A file or link whose content has not been read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
-    File { executable: bool },
+    File { executable: bool, size_bytes: u64 },
     Link { target: Box<str> },
 }
 
 impl Unread {
     /// Reads it where it lies.
-    pub(crate) fn read(self, root: &Root, path: &str) -> Result<Node, ScanError> {
+    pub(crate) fn read(&self, root: &Root, path: &str, deadline: Deadline<'_>) -> Result<Node, ScanError> {
         let failed = |source| ScanError::Io { path: root.at(path), source };
         match self {
-            Unread::Link { target } => Ok(Node::Symlink { target }),
+            Unread::Link { target } => Ok(Node::Symlink { target: target.clone() }),
             Unread::File { .. } => {
                 let mut file = root.file(path).map_err(failed)?;
-                Ok(read_whole(&mut file).map_err(failed)?.1)
+                Ok(read_whole(&mut file, deadline).map_err(failed)?.1)
             }
         }
     }
@@ -205,8 +211,15 @@ pub(crate) fn unread_at(root: &Root, path: &str) -> Result<Result<Option<Unread>
     Ok(what.map(|what| match what {
         Thing::Folder => None,
         Thing::Link(target) => Some(Unread::Link { target }),
-        Thing::File => Some(Unread::File { executable: stat.st_mode & OWNER_EXECUTES != 0 }),
+        Thing::File => Some(unread_file(&stat)),
     }))
+}
+
+fn unread_file(stat: &Stat) -> Unread {
+    Unread::File {
+        executable: stat.st_mode & OWNER_EXECUTES != 0,
+        size_bytes: u64::try_from(stat.st_size).unwrap_or(0),
+    }
 }
 
 /// What is under a name in a folder, wherever a link there leads; nothing where it is neither file nor link, or one that
@@ -216,9 +229,8 @@ pub(crate) fn unread_in(
     name: &str,
     stat: &Stat,
 ) -> io::Result<Option<Unread>> {
-    let executable = stat.st_mode & OWNER_EXECUTES != 0;
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile if stat.st_mode & SET_ID_BITS == 0 => Ok(Some(Unread::File { executable })),
+        FileType::RegularFile if stat.st_mode & SET_ID_BITS == 0 => Ok(Some(unread_file(stat))),
         FileType::Symlink => match rustix::fs::readlinkat(folder, name, Vec::new()) {
             Ok(target) => Ok(target_text(&target).map(|target| Unread::Link { target })),
             Err(Errno::NOENT | Errno::INVAL) => Ok(None),
@@ -235,7 +247,7 @@ pub(crate) fn file_at(folder: &impl std::os::fd::AsFd, name: &str) -> io::Result
     if !file.metadata()?.is_file() {
         return Ok(None);
     }
-    Ok(Some(read_whole(&mut file)?.1))
+    Ok(Some(read_whole(&mut file, Deadline::NEVER)?.1))
 }
 
 /// The device that what is remembered is of; a workspace may hold others, whose clocks are not this one's.

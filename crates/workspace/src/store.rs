@@ -169,7 +169,21 @@ impl<'w> Store<'w> {
     /// Puts files, in parallel; they are durable when this returns. Gives their digests and sizes in the same order.
     pub(crate) fn put_files(&self, sources: &[Source<'_>]) -> Result<Vec<(Blake3, u64)>, StoreError> {
         let write = |source: &Source<'_>| self.write(source);
-        let written: Vec<Written> = sources.into_par_iter().map(write).collect::<Result<_, _>>()?;
+        let tried: Vec<Result<Written, StoreError>> = sources.into_par_iter().map(write).collect();
+        let mut written = Vec::with_capacity(tried.len());
+        let mut failed = None;
+        for one in tried {
+            match one {
+                Ok(one) => written.push(one),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        if let Some(error) = failed {
+            for one in written {
+                let _ = fs::remove_file(&one.temporary);
+            }
+            return Err(error);
+        }
         let put = written.iter().map(|written| (written.digest, written.size_bytes)).collect();
         self.name_all(written, sources.len())?;
         Ok(put)
@@ -245,9 +259,10 @@ impl<'w> Store<'w> {
         }
     }
 
-    /// The same of a content that was copied; one that is git's is missing.
+    /// The same of a content that was copied or is staged; one that is git's is missing.
     pub(crate) fn read_copy(&self, digest: &Blake3, max_bytes: u64) -> Result<Vec<u8>, StoreError> {
-        if self.has_copy(digest) { self.read(digest, max_bytes) } else { Err(StoreError::Missing(*digest)) }
+        let is_here = self.has_copy(digest) || self.control.staged(digest).is_some();
+        if is_here { self.read(digest, max_bytes) } else { Err(StoreError::Missing(*digest)) }
     }
 
     /// A content's digests under every name it has, checked.
@@ -294,6 +309,9 @@ impl<'w> Store<'w> {
                 return Err(failed("open", &path)(error).into());
             }
             Err(_) => {}
+        }
+        if let Some((file, path)) = self.control.staged(digest) {
+            return Ok(Content::Copy(file, path));
         }
         let blob = self.control.reference(digest)?.ok_or(StoreError::Missing(*digest))?;
         let git = self.control.git.as_ref().ok_or(StoreError::Missing(*digest))?;

@@ -7,6 +7,7 @@ use crealeph_contracts::text::is_hidden;
 use imara_diff::{Algorithm, Diff, InternedInput, Interner, Token, UnifiedDiffConfig, UnifiedDiffPrinter};
 
 use crate::change::Change;
+use crate::deadline::Deadline;
 use crate::delta::DeltaError;
 use crate::node::Node;
 use crate::workspace::Workspace;
@@ -19,13 +20,21 @@ impl Workspace {
     /// store or, before, still in the workspace.
     ///
     /// # Errors
-    /// When a content cannot be read.
-    pub fn unified(&self, changes: &[Change], max_bytes: usize) -> Result<String, DeltaError> {
+    /// When a content cannot be read, or the deadline passed.
+    pub fn unified(
+        &self,
+        changes: &[Change],
+        max_bytes: usize,
+        deadline: Deadline<'_>,
+    ) -> Result<String, DeltaError> {
         let mut out = String::new();
         let mut left_out = Vec::new();
         for change in changes {
+            if deadline.is_over() {
+                return Err(DeltaError::Stopped);
+            }
             let start = out.len();
-            self.one_unified(change, &mut out)?;
+            self.one_unified(change, max_bytes, &mut out)?;
             if out.len() > max_bytes {
                 out.truncate(start);
                 left_out.push(change);
@@ -43,7 +52,7 @@ impl Workspace {
         Ok(out)
     }
 
-    fn one_unified(&self, change: &Change, out: &mut String) -> Result<(), DeltaError> {
+    fn one_unified(&self, change: &Change, max_bytes: usize, out: &mut String) -> Result<(), DeltaError> {
         let path = change.path.as_str();
         let _ = writeln!(out, "diff --git {} {}", quoted("a", path), quoted("b", path));
         match (change.before.as_ref().map(mode), change.after.as_ref().map(mode)) {
@@ -51,6 +60,14 @@ impl Workspace {
             (Some(old), None) => drop(writeln!(out, "deleted file mode {old}")),
             (Some(old), Some(new)) if old != new => drop(writeln!(out, "old mode {old}\nnew mode {new}")),
             _ => {}
+        }
+        // All of a file that is new or gone would be shown.
+        if let (None, Some(Node::File { size_bytes, .. })) | (Some(Node::File { size_bytes, .. }), None) =
+            (&change.before, &change.after)
+            && *size_bytes > max_bytes as u64
+        {
+            let _ = writeln!(out, "# {size_bytes} bytes left out: over {max_bytes} bytes");
+            return Ok(());
         }
         let before = self.side(change, change.before.as_ref())?;
         let after = self.side(change, change.after.as_ref())?;

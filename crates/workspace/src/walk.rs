@@ -7,15 +7,17 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use crealeph_contracts::digest::Blake3;
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, IntoParallelRefIterator, ParallelIterator};
+use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 use rustix::fs::{AtFlags, Dir, FileType, Stat};
 use rustix::io::Errno;
 
 use crate::cache::{Cache, Identity};
 use crate::content;
+use crate::deadline::Deadline;
 use crate::git::Tracked;
 use crate::node::Node;
 use crate::path::{GIT, OUTSIDE_NAMES, TreePath, join};
@@ -32,6 +34,12 @@ const READ_TRIES: usize = 3;
 /// How many files of one folder are looked at before another core takes its part.
 const FILES_AT_ONCE: usize = 512;
 
+/// Reserved for each thread, not used up: a thread that waits for a folder below takes up others meanwhile, on top.
+const STACK_BYTES: usize = 64 << 20;
+/// The threads that walk; the deepest workspace takes more stack than threads have by default.
+static POOL: LazyLock<Result<ThreadPool, ThreadPoolBuildError>> =
+    LazyLock::new(|| ThreadPoolBuilder::new().stack_size(STACK_BYTES).build());
+
 pub(crate) struct Walk<'a> {
     pub(crate) root: &'a Root,
     pub(crate) limits: &'a Limits,
@@ -41,6 +49,7 @@ pub(crate) struct Walk<'a> {
     pub(crate) device: u64,
     /// Whether this file system renews a folder's times with every change of its names.
     pub(crate) trusts_names: bool,
+    pub(crate) deadline: Deadline<'a>,
     pub(crate) found: Found,
 }
 
@@ -77,7 +86,12 @@ impl Walk<'_> {
     /// Reads the whole workspace.
     pub(crate) fn run(&self, outermost: &Scope) -> Result<Arc<Folder>, ScanError> {
         let known = self.cache.map(Cache::root);
-        Ok(self.folder("", outermost, 0, known)?.unwrap_or_default())
+        let walk = || Ok(self.folder("", outermost, 0, known)?.unwrap_or_default());
+        match &*POOL {
+            Ok(pool) => pool.install(walk),
+            // Fewer threads, or none, can be had: as deep as the stacks that are there reach.
+            Err(_) => walk(),
+        }
     }
 
     /// Reads a folder; those below it are read in parallel, each opened on its own, so few are open at once. Nothing where
@@ -93,6 +107,7 @@ impl Walk<'_> {
         if depth > self.limits.max_depth {
             return Err(self.too_much(path, "folders within folders", self.limits.max_depth, "max_depth"));
         }
+        self.deadline.check().map_err(failed)?;
         let opened = match self.root.folder(path) {
             Ok(opened) => opened,
             Err(error) if depth > 0 && error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -310,7 +325,7 @@ impl Walk<'_> {
         let (mut node, mut identity) = (None, None);
         // Where it keeps changing, what was read last is what it was at some time; it is just not remembered.
         for _ in 0..READ_TRIES {
-            let (before, read, after) = read_whole(&mut file).map_err(failed)?;
+            let (before, read, after) = read_whole(&mut file, self.deadline).map_err(failed)?;
             node = Some(read);
             if before == after {
                 identity = Some(after);
@@ -382,10 +397,10 @@ fn names(folder: &impl AsFd) -> io::Result<Vec<(Vec<u8>, FileType)>> {
 }
 
 /// A file's content with its stat before and after the reading.
-pub(crate) fn read_whole(file: &mut File) -> io::Result<(Identity, Node, Identity)> {
+pub(crate) fn read_whole(file: &mut File, deadline: Deadline<'_>) -> io::Result<(Identity, Node, Identity)> {
     let before = rustix::fs::fstat(&*file)?;
     io::Seek::rewind(file)?;
-    let (digest, read_bytes) = content::digest(file, Identity::of(&before).size_bytes)?;
+    let (digest, read_bytes) = content::digest_until(file, Identity::of(&before).size_bytes, deadline)?;
     let after = rustix::fs::fstat(&*file)?;
     Ok((Identity::of(&before), file_node(digest, &after, read_bytes), Identity::of(&after)))
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::cache::{Cache, CacheWriter};
 use crate::control::{Control, ControlError};
+use crate::deadline::Deadline;
 use crate::git::objects::GitObjects;
 use crate::rooted::Root;
 use crate::rules::IgnoreFiles;
@@ -90,17 +91,21 @@ impl Workspace {
         if let Some(publish) = self.unsettled(&lock)? {
             return Err(SnapshotError::Unsettled(publish));
         }
-        Ok(self.scan(&IgnoreFiles::default())?)
+        Ok(self.scan(&IgnoreFiles::default(), Deadline::NEVER)?)
     }
 
     /// Reads the state as it would be with other ignore files.
-    pub(crate) fn scan(&self, ignore_files: &IgnoreFiles) -> Result<Snapshot, ScanError> {
+    pub(crate) fn scan(
+        &self,
+        ignore_files: &IgnoreFiles,
+        deadline: Deadline<'_>,
+    ) -> Result<Snapshot, ScanError> {
         // Started before anything is looked at. That it cannot be written is no reason not to read.
         let writer = CacheWriter::start(self.control.cache(), self.control.temporary()).ok();
         let device = scan::device(&self.root)?;
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let last = last.or_else(|| Cache::read(&self.control.cache(), device).map(Arc::new));
-        let snapshot = scan::scan(&self.root, &self.limits, ignore_files, last.as_deref())?;
+        let snapshot = scan::scan(&self.root, &self.limits, ignore_files, last.as_deref(), deadline)?;
         let root = snapshot.state.root();
         let is_new = last.as_ref().is_none_or(|last| !Arc::ptr_eq(last.root(), root));
         let seen = match writer.filter(|_| is_new && ignore_files.is_empty()) {

@@ -219,3 +219,45 @@ found_out() {
     says "$2"
     honest
 }
+
+# Words about bounds. `seconds` is how long the last `agent_runs` or `crealeph_does` may take; `took` fails past it.
+#   nothing_kept   fails if a content, a state or a temporary file of a run that did not land is in `.crealeph`
+#   denied_for TEXT   fails unless the last run was denied with this reason (a basic regular expression)
+started() {
+    begin=$(date +%s)
+}
+
+within() {
+    spent=$(($(date +%s) - begin))
+    if test "$spent" -gt "$1"; then broken "it took $spent s, and $1 s would be long"; fi
+}
+
+nothing_kept() {
+    left=$(cd "$WS/.crealeph" && find objects states references temporary publish -type f 2>/dev/null | head -n 5)
+    if test -n "$left"; then broken "left in .crealeph: $left"; fi
+    bytes=$(du -sk "$WS/.crealeph" | cut -f 1)
+    if test "$bytes" -gt 4096; then broken ".crealeph takes $bytes KiB"; fi
+    views=$(find "$XDG_STATE_HOME" -path '*upper/*' 2>/dev/null | head -n 1)
+    if test -n "$views"; then broken "a view is left: $views"; fi
+}
+
+denied_for() {
+    if test "$(status)" != denied; then broken "the status is $(status), not denied"; fi
+    reason=$(jq -r 'select(.denial_reason).denial_reason' "$SCENE/out" | head -n 1)
+    if ! echo "$reason" | grep -q "$1"; then broken "the reason is: $reason"; fi
+}
+
+#   inside SCRIPT [FLAGS…]   `crealeph sandbox run FLAGS -- python3 -c SCRIPT`; sets $code, writes $SCENE/inside and $SCENE/err
+inside() {
+    script=$1
+    shift
+    code=0
+    CREALEPH_OUTPUT=text crealeph sandbox run "$@" -- python3 -c "$script" >"$SCENE/inside" 2>"$SCENE/err" || code=$?
+    if grep -q "panicked at" "$SCENE/err"; then broken "crealeph panicked"; fi
+}
+
+#   tried   fails unless the script inside came to its last line, `print("TRIED")`, and printed no line with GOT
+tried() {
+    if ! grep -q TRIED "$SCENE/inside"; then broken "the attack did not run: $(cat "$SCENE/inside")"; fi
+    if grep GOT "$SCENE/inside"; then broken "it got through"; fi
+}

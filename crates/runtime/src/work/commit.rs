@@ -13,9 +13,10 @@ use crealeph_workspace::{
 use super::branch::Branch;
 use super::config::WorkAgent;
 use super::engine::{Work, WorkError};
+use super::freeze::own_changes;
 use super::hold::Waits;
 use super::outcome::Landing;
-use super::run::{Base, Ending, Ran, Room, own_changes};
+use super::run::{Base, Ending, Ran, Room};
 use super::store::Locked;
 use crate::agents::process::with_causes;
 
@@ -96,9 +97,31 @@ impl Work {
             Ok(concluded) => Ok(concluded),
             Err(ending) => {
                 ran.ending = ending;
+                self.take_back(&mut ran);
                 self.give_up(&locked, &ran, agent, merging)
             }
         }
+    }
+
+    /// Leaves nothing in the store of a run that did not land. Only while the runs are locked.
+    pub(super) fn take_back(&self, ran: &mut Ran) {
+        // What cannot be removed now is removed by `work clean`.
+        let _ = self.workspace.take_back(std::mem::take(&mut ran.added));
+    }
+
+    /// Puts a change's contents and the states before and after it into the store.
+    fn keep_states(
+        &self,
+        ran: &mut Ran,
+        capsule: Option<&Capsule>,
+        (before, after): (&State, &State),
+    ) -> Result<(), KeepError> {
+        if let Some(capsule) = capsule {
+            ran.added.extend(self.workspace.keep_contents(capsule)?);
+        }
+        ran.added.extend(self.workspace.keep(before)?);
+        ran.added.extend(self.workspace.keep_after(before, after)?);
+        Ok(())
     }
 
     fn give_up(
@@ -177,11 +200,7 @@ impl Work {
                 tested_on = now;
                 continue;
             }
-            let kept = self
-                .workspace
-                .keep(snapshot.state())
-                .and_then(|()| self.workspace.keep_after(snapshot.state(), capsule.after()));
-            match kept {
+            match self.keep_states(ran, Some(&capsule), (snapshot.state(), capsule.after())) {
                 Ok(()) => return Ok(Ok(Ready { snapshot, capsule })),
                 // Somebody saved a file at this very moment.
                 Err(KeepError::Store(StoreError::Changed(_) | StoreError::Source { .. })) => {}
@@ -213,7 +232,7 @@ impl Work {
             gone: changes.iter().filter(|change| change.after.is_none()).map(path).collect(),
             present: changes.iter().filter(|change| change.after.is_some()).map(path).collect(),
         };
-        let captured = self.workspace.capture(snapshot, &seen).map_err(|error| match error {
+        let captured = self.workspace.capture_again(capsule, snapshot, &seen).map_err(|error| match error {
             CaptureError::Denied(denied) => Ending::Denied(denied.to_string()),
             error => failed(&error),
         });
@@ -265,16 +284,12 @@ impl Work {
     fn hold_for_branch(
         &self,
         locked: &Locked<'_>,
-        ran: &Ran,
+        ran: &mut Ran,
         agent: &WorkAgent,
         batch: &str,
         (branch, base, capsule): (&Branch, &Base<'_>, &Capsule),
     ) -> Result<Result<Concluded, Ending>, WorkError> {
-        let kept = self
-            .workspace
-            .keep(base.snapshot.state())
-            .and_then(|()| self.workspace.keep_after(base.snapshot.state(), capsule.after()));
-        match kept {
+        match self.keep_states(ran, Some(capsule), (base.snapshot.state(), capsule.after())) {
             Err(KeepError::Store(error)) => return Ok(Err(Ending::Failed(format!("Conflict: {error}")))),
             kept => kept?,
         }
@@ -307,7 +322,7 @@ impl Work {
     pub(super) fn commit_to_branch(
         &self,
         locked: &Locked<'_>,
-        ran: &Ran,
+        ran: &mut Ran,
         agent: &WorkAgent,
         batch: &str,
         on: OnBranch<'_>,
@@ -323,11 +338,8 @@ impl Work {
         if let Some(ending) = self.denied(after.changes(), after.after())? {
             return Ok(Err(ending));
         }
-        let kept = self
-            .workspace
-            .keep(before.after())
-            .and_then(|()| self.workspace.keep_after(before.after(), after.after()));
-        match kept {
+        let capsule = ran.capsule.clone();
+        match self.keep_states(ran, capsule.as_ref(), (before.after(), after.after())) {
             Err(KeepError::Store(error)) => return Ok(Err(Ending::Failed(format!("Conflict: {error}")))),
             kept => kept?,
         }

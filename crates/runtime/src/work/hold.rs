@@ -13,7 +13,7 @@ use crealeph_contracts::shape::Shape;
 use crealeph_contracts::violation::Report;
 use crealeph_contracts::{Receipt, WorkItem};
 use crealeph_decision::work;
-use crealeph_workspace::{Capsule, Change, HeldId, PublishError, Snapshot};
+use crealeph_workspace::{Added, Capsule, Change, HeldId, PublishError, Snapshot};
 
 use super::branch::Branch;
 use super::commit::{Concluded, OnBranch, combine, conflict, on_merged, unpublished};
@@ -133,6 +133,7 @@ impl Work {
             false => Ending::Failed(format!("Rejected by {}: {}", opinion.who, opinion.why)),
         };
         ran.ending = ending;
+        self.take_back(&mut ran);
         let result = self.close(&locked, &ran, agent, &waiting.batch)?;
         let publish = HeldId::new(&waiting.publish);
         if self.workspace.held()?.contains(&publish) {
@@ -310,6 +311,9 @@ impl Work {
             ending: Ending::Admitted,
             before: receipt.before_hash,
             capsule: None,
+            view: None,
+            added: Added::default(),
+            discarded: Vec::new(),
             deltas: Deltas {
                 others: receipt.delta_o.as_slice().to_vec(),
                 projections: receipt.delta_pi.as_slice().to_vec(),

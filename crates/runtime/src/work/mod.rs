@@ -7,6 +7,7 @@ mod config;
 mod confine;
 mod counts;
 mod engine;
+mod freeze;
 mod git;
 mod guard;
 mod held_proof;

@@ -82,11 +82,7 @@ impl Work {
             merged: Vec::new(),
             commit: landing.and_then(|landing| landing.commit.clone()),
             connections: ran.connections.clone(),
-            discarded: ran
-                .capsule
-                .as_ref()
-                .map(|capsule| capsule.discarded().outside.clone())
-                .unwrap_or_default(),
+            discarded: ran.discarded.clone(),
             previous,
             robot,
             lineage,

@@ -1,7 +1,6 @@
 //! One run of a work item in a view of its own: the agent under guard, what it really changed, admission, tests. Owns the
 //! order of these steps and what each failure means; touches nothing outside the view.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -13,15 +12,15 @@ use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::receipt::{Connection, SandboxStrength};
 use crealeph_contracts::scalar::{Count, Name, Text};
 use crealeph_contracts::uuid::Uuid;
-use crealeph_decision::work::{self, DeltaClass, admit, run_hash};
+use crealeph_decision::work::{self, admit, run_hash};
 use crealeph_sandbox::{
-    ChangeKind, Cut, Entry, Exit, HOME, Level, Mount, Outcome, Sandbox, Seed, Stdin, TRACE_CHANNEL, Verdict,
-    View,
+    Cut, Exit, HOME, Level, Mount, Outcome, Sandbox, Seed, Stdin, TRACE_CHANNEL, Verdict, View,
 };
-use crealeph_workspace::{Capsule, CaptureError, Change, Snapshot, ViewChanges, Workspace};
+use crealeph_workspace::{Added, Capsule, Change, Snapshot, Workspace};
 
 use super::config::WorkAgent;
 use super::confine;
+use super::freeze::own_changes;
 use super::guard::{Guard, Reportable};
 use super::interrupt::Interrupt;
 use super::paths;
@@ -31,8 +30,6 @@ use super::trace::Trace;
 use crate::agents::answer::end;
 use crate::agents::process::with_causes;
 
-/// How much of a diff is kept.
-const MAX_DIFF_BYTES: usize = 1 << 20;
 /// How much of standard error a reason quotes.
 const QUOTED_BYTES: usize = 800;
 /// How many connections a receipt lists.
@@ -72,6 +69,12 @@ pub(super) struct Ran {
     pub(super) ending: Ending,
     pub(super) before: Blake3,
     pub(super) capsule: Option<Capsule>,
+    /// Where the contents of the capsule are until it lands; gone when it does not.
+    pub(super) view: Option<View>,
+    /// What was put into the workspace's store for it; taken back when it does not land.
+    pub(super) added: Added,
+    /// Paths written in `.git` or `.crealeph`, the first hundred.
+    pub(super) discarded: Vec<String>,
     pub(super) deltas: Deltas,
     /// How many deltas there are of each class, also of those that are not listed.
     pub(super) delta_counts: work::Deltas,
@@ -142,6 +145,9 @@ impl Room<'_> {
             ending: Ending::Interrupted,
             before: base.snapshot.state().hash().digest(),
             capsule: None,
+            view: None,
+            added: Added::default(),
+            discarded: Vec::new(),
             deltas: Deltas::default(),
             delta_counts: work::Deltas::default(),
             trace: Trace::default(),
@@ -157,10 +163,13 @@ impl Room<'_> {
             stdout: Vec::new(),
             stderr: Vec::new(),
         };
-        ran.ending = match self.work(&mut ran, base) {
+        ran.ending = match self.work(&mut ran, base, clock) {
             Err(ending) => ending,
             Ok(()) => self.judge(&mut ran, base, earlier).err().unwrap_or(Ending::Admitted),
         };
+        if ran.ending != Ending::Admitted {
+            ran.view = None;
+        }
         let _ = std::fs::remove_dir_all(&self.scratch);
         (self.told)(Step::Waiting);
         ran.finished_at = super::now();
@@ -169,7 +178,7 @@ impl Room<'_> {
     }
 
     /// The agent in its view, up to what it really changed.
-    fn work(&self, ran: &mut Ran, base: &Base<'_>) -> Result<(), Ending> {
+    fn work(&self, ran: &mut Ran, base: &Base<'_>, started: Instant) -> Result<(), Ending> {
         let root = self.workspace.path();
         let state = base.snapshot.state();
         let is_there = |path: &str| root.join(path).symlink_metadata().is_ok();
@@ -222,54 +231,12 @@ impl Room<'_> {
         ran.sandbox = Some(sandbox_facts(&outcome, ran.strength));
         ran.connections = connections(&outcome);
         let ended = ended(&outcome, passed, ran.item.bounds().timeout_ms, self.interrupt);
-        let frozen = self.freeze(ran, base, &view);
-        drop(view);
+        let frozen = self.freeze(ran, base, &view, started);
+        ran.view = Some(view);
         ran.stdout = outcome.stdout.bytes;
         ran.stderr = outcome.stderr.bytes;
         ended?;
         frozen
-    }
-
-    /// Reads what the view changed into the capsule, its deltas and its diff.
-    fn freeze(&self, ran: &mut Ran, base: &Base<'_>, view: &View) -> Result<(), Ending> {
-        let failed = |error: &dyn std::error::Error| {
-            Ending::Failed(format!("what the agent changed could not be read: {}", with_causes(error)))
-        };
-        let changes = view.changes().map_err(|error| failed(&error))?;
-        make_readable(view, &changes);
-        let (gone, present): (Vec<_>, Vec<_>) =
-            changes.into_iter().partition(|change| change.kind == ChangeKind::Deleted);
-        let list = |changes: Vec<crealeph_sandbox::Change>| {
-            changes.into_iter().map(|change| change.path).collect::<Vec<_>>()
-        };
-        let seen =
-            ViewChanges { folder: view.content(Path::new("")), gone: list(gone), present: list(present) };
-        let capsule = match self.workspace.capture(base.snapshot, &seen) {
-            Err(error @ (CaptureError::Refused(_) | CaptureError::Denied(_))) => {
-                return Err(Ending::Denied(error.to_string()));
-            }
-            captured => captured.map_err(|error| failed(&error))?,
-        };
-        let own = own_changes(&capsule, base);
-        (self.told)(Step::Judging { files: own.len() });
-        let deltas = self.workspace.deltas(&own).map_err(|error| failed(&error))?;
-        for delta in deltas.listed {
-            let class = self.agent.paths.class_of(delta.path.as_str());
-            ran.delta_counts.add(class, 1);
-            let list = match class {
-                DeltaClass::Laws => &mut ran.deltas.laws,
-                DeltaClass::Invariants => &mut ran.deltas.invariants,
-                DeltaClass::Projections => &mut ran.deltas.projections,
-                DeltaClass::Others => &mut ran.deltas.others,
-            };
-            list.push(delta);
-        }
-        for (path, count) in deltas.unlisted {
-            ran.delta_counts.add(self.agent.paths.class_of(path.as_str()), count);
-        }
-        ran.diff = self.workspace.unified(&own, MAX_DIFF_BYTES).map_err(|error| failed(&error))?;
-        ran.capsule = Some(capsule);
-        Ok(())
     }
 
     /// Admission, the files that must be there, the tests.
@@ -342,43 +309,6 @@ impl Room<'_> {
             agent: self.agent,
             private: self.private,
             scratch: &self.scratch,
-        }
-    }
-}
-
-/// What an item changed itself, beyond what came before it.
-pub(super) fn own_changes(capsule: &Capsule, base: &Base<'_>) -> Vec<Change> {
-    let earlier = |change: &Change| base.changes.iter().find(|known| known.path == change.path);
-    let changes = capsule.changes().iter().filter_map(|change| match earlier(change) {
-        None => Some(change.clone()),
-        Some(known) => {
-            (known.after != change.after).then(|| Change { before: known.after.clone(), ..change.clone() })
-        }
-    });
-    // What came before and is as it was in the workspace again was undone by this run.
-    let undone = base.changes.iter().filter(|known| {
-        !capsule.changes().iter().any(|change| change.path == known.path) && known.before != known.after
-    });
-    let undone = undone.map(|known| Change {
-        path: known.path.clone(),
-        before: known.after.clone(),
-        after: known.before.clone(),
-    });
-    let mut own: Vec<Change> = changes.chain(undone).collect();
-    own.sort_by(|one, other| one.path.cmp(&other.path));
-    own
-}
-
-/// Gives an ordinary user back the right to read what an agent took it from. Which bits a state knows does not change.
-fn make_readable(view: &View, changes: &[crealeph_sandbox::Change]) {
-    for change in changes {
-        if let Entry::File { mode, .. } = change.entry
-            && change.kind != ChangeKind::Deleted
-            && mode & 0o400 == 0
-        {
-            // What cannot be read is told when it is read.
-            let readable = std::fs::Permissions::from_mode(mode | 0o400);
-            let _ = std::fs::set_permissions(view.content(&change.path), readable);
         }
     }
 }

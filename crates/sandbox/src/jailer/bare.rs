@@ -1,6 +1,6 @@
 //! A run without namespaces, where they cannot be had and that was accepted. Owns what still holds: Landlock shows the
 //! system's directories and what was granted, the filter refuses every socket, and limits, watch and an
-//! unprivileged user are as ever. Refuses to run without Landlock and seccomp, for then nothing would hold.
+//! unprivileged user are as ever. Refuses to run without seccomp and a Landlock that keeps signals inside.
 //!
 //! Nothing can be mounted, so the private places and the copies of views lie where the caller made them. Every path of
 //! the request (program, arguments, variables, working directory) that names a place inside is led there.
@@ -27,6 +27,8 @@ use crate::spec::{HOME, SECRETS, TRACE_CHANNEL};
 use crate::sys;
 use crate::wire::{BarePlan, Failure, Message, NetworkPlan, Report, Request, SourcePlan, Step};
 
+/// The version of Landlock that keeps signals inside.
+const SIGNALS_ABI: u32 = 6;
 /// How long the processes of the tree may take to die.
 const DYING: Duration = Duration::from_secs(10);
 
@@ -38,6 +40,10 @@ pub(super) fn run(
 ) -> Result<Report, Failure> {
     if sys::landlock_abi() == 0 || !sys::has_seccomp() {
         return Err(plan.missing.clone());
+    }
+    if sys::landlock_abi() < SIGNALS_ABI {
+        let error = io::Error::from_raw_os_error(libc::ENOSYS);
+        return Err(Failure::new(Step::Landlock, "signals would reach other processes", &error));
     }
     let places = Places::new(request, plan);
     let trace_channel = request.trace_channel.then(|| places.trace_channel(request)).transpose()?;
@@ -58,7 +64,7 @@ pub(super) fn run(
         }
     }
     writable.extend(sources::DEVICES.map(OsString::from));
-    let confinement = Confinement::prepare(request, Some(&readable), &writable)?;
+    let confinement = Confinement::prepare(request, Some(&readable), &writable, false)?;
     let mut layers = confinement.layers();
     layers.push(Layer::Watchdog);
     layers.sort();

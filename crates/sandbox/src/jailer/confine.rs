@@ -29,11 +29,13 @@ pub(super) struct Confinement {
 }
 
 impl Confinement {
-    /// `readable` are the only paths to read; none where the root shows nothing else.
+    /// `readable` are the only paths to read; none where the root shows nothing else. With `local_sockets` every local socket
+    /// that can be named is of the tree.
     pub(super) fn prepare(
         request: &Request,
         readable: Option<&[OsString]>,
         writable: &[OsString],
+        local_sockets: bool,
     ) -> Result<Self, Failure> {
         let bare = request.bare.is_some();
         let filters = filter::programs(&filter::Options {
@@ -42,6 +44,8 @@ impl Confinement {
             unmapped_memory: request.memory_is_counted,
             sockets: request.network == NetworkPlan::Host || !(bare || request.no_network.is_some()),
             namespaces: !bare,
+            local_sockets,
+            own_user: request.become_ids.is_some(),
         })
         .map_err(|e| Failure::new(Step::Seccomp, e.to_string(), &io::Error::other("the filter")))?;
         // Landlock forbids every mount, so it cannot hold a command that was granted namespaces of its own.

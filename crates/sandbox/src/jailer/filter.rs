@@ -20,6 +20,10 @@ pub(super) struct Options {
     pub(super) sockets: bool,
     /// There are namespaces: whatever process, queue or socket can be named is of the tree.
     pub(super) namespaces: bool,
+    /// Every local socket that can be named is of the tree.
+    pub(super) local_sockets: bool,
+    /// Without namespaces: the command's user owns nothing but the run's own places.
+    pub(super) own_user: bool,
 }
 
 const NEW_NAMESPACES: [libc::c_int; 7] = [
@@ -32,13 +36,25 @@ const NEW_NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWCGROUP,
 ];
 
-/// The two filters, in the order they are to be installed: every call by its number, then those whose arguments
-/// matter. Where both refuse, the answer of the second counts.
+/// The filters, in the order they are to be installed: every call by its number, those whose arguments matter, and those
+/// that do nothing. If several refuse, the answer of the last one counts.
 pub(super) fn programs(options: &Options) -> Result<Vec<BpfProgram>, Error> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let refused = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     let exceptions = SeccompFilter::new(refusals(options)?, SeccompAction::Allow, refused, arch)?;
-    Ok(vec![by_number(options), exceptions.try_into()?])
+    let nothing = SeccompFilter::new(without_effect()?, SeccompAction::Allow, SeccompAction::Errno(0), arch)?;
+    Ok(vec![by_number(options), exceptions.try_into()?, nothing.try_into()?])
+}
+
+/// Calls that succeed without an effect: what a socket may buffer stays at the system's default, by which the watch charges
+/// it. Programs ask for more as a matter of tuning, and many take a refusal for a fault.
+fn without_effect() -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Error> {
+    let mut sizes = Vec::new();
+    for option in [libc::SO_SNDBUF, libc::SO_RCVBUF, libc::SO_SNDBUFFORCE, libc::SO_RCVBUFFORCE] {
+        let number = |n: libc::c_int| u64::from(n.cast_unsigned());
+        sizes.push(all_of(&[(1, Op::Eq, number(libc::SOL_SOCKET)), (2, Op::Eq, number(option))])?);
+    }
+    Ok(BTreeMap::from([(libc::SYS_setsockopt, sizes)]))
 }
 
 /// A binary search over ranges of call numbers. The kernel tries a filter on every number when it is installed,
@@ -67,7 +83,7 @@ const AUDIT_ARCH: u32 = 0xC000_00F3;
 /// The answers in order of call number, each with the first number it holds for.
 fn ranges(options: &Options) -> Vec<(u32, u32)> {
     let errno = |code: libc::c_int| libc::SECCOMP_RET_ERRNO | code.cast_unsigned();
-    let closed = [NAMESPACE_CALLS, PTRACE_CALLS, PRIVILEGED].into_iter().flatten();
+    let closed = [NAMESPACE_CALLS, MOUNT_CALLS, PTRACE_CALLS, PRIVILEGED].into_iter().flatten();
     let mut answers: BTreeMap<c_long, u32> = closed.map(|call| (*call, errno(libc::EPERM))).collect();
     let mut allow =
         |calls: &[c_long]| answers.extend(calls.iter().map(|call| (*call, libc::SECCOMP_RET_ALLOW)));
@@ -76,6 +92,10 @@ fn ranges(options: &Options) -> Vec<(u32, u32)> {
     allow(ALLOWED_X86_64);
     if options.nested_namespaces {
         allow(NAMESPACE_CALLS);
+    }
+    // The pages of a tmpfs are in no process's size.
+    if options.nested_namespaces && options.unmapped_memory {
+        allow(MOUNT_CALLS);
     }
     if options.ptrace {
         allow(PTRACE_CALLS);
@@ -88,6 +108,17 @@ fn ranges(options: &Options) -> Vec<(u32, u32)> {
     }
     if options.unmapped_memory && options.namespaces {
         allow(SYSTEM_V_CALLS);
+    }
+    if !options.namespaces {
+        // Landlock lets anyone change these of a file that it keeps from being opened.
+        let mut refuse =
+            |calls: &[c_long]| answers.extend(calls.iter().map(|call| (*call, errno(libc::EPERM))));
+        refuse(ATTRIBUTE_CALLS);
+        refuse(ATTRIBUTE_CALLS_X86_64);
+        if !options.own_user {
+            refuse(MODE_CALLS);
+            refuse(MODE_CALLS_X86_64);
+        }
     }
     let unknown = errno(libc::ENOSYS);
     let mut ranges = vec![(0, unknown)];
@@ -139,13 +170,16 @@ fn jump(comparison: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
 
 fn refusals(options: &Options) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Error> {
     let mut rules = BTreeMap::new();
-    if !options.nested_namespaces {
+    // In a cgroup namespace of its own it could mount its own group, and raise its limits if that was delegated.
+    let refused: &[libc::c_int] =
+        if options.nested_namespaces { &[libc::CLONE_NEWCGROUP] } else { &NEW_NAMESPACES };
+    for call in [libc::SYS_clone, libc::SYS_unshare] {
         let mut flags = Vec::new();
-        for flag in NEW_NAMESPACES {
+        for flag in refused {
             let bit = u64::from(flag.cast_unsigned());
             flags.push(all_of(&[(0, Op::MaskedEq(bit), bit)])?);
         }
-        rules.insert(libc::SYS_clone, flags);
+        rules.insert(call, flags);
     }
     let number = |n: libc::c_int| u64::from(n.cast_unsigned());
     let not_among = |index: u8, values: &[libc::c_int]| -> Vec<(u8, Op, u64)> {
@@ -154,7 +188,7 @@ fn refusals(options: &Options) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Err
     // Sockets: local, and IP where the network namespace has any; netlink for routes alone. vsock, for one,
     // would reach out of a virtual machine whatever the namespace, and local ones every service of the machine without any.
     let mut families = vec![libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-    families.extend(options.namespaces.then_some(libc::AF_UNIX));
+    families.extend(options.local_sockets.then_some(libc::AF_UNIX));
     let mut sockets = vec![all_of(&not_among(0, &families))?];
     sockets.push(all_of(&[(0, Op::Eq, number(libc::AF_NETLINK)), (2, Op::Ne, number(libc::NETLINK_ROUTE))])?);
     for family in [libc::AF_INET, libc::AF_INET6] {
@@ -209,9 +243,31 @@ macro_rules! calls {
 /// Doors that are opened where namespaces of its own were granted.
 #[rustfmt::skip]
 const NAMESPACE_CALLS: &[c_long] = calls![
-    SYS_unshare SYS_setns SYS_mount SYS_umount2 SYS_pivot_root SYS_chroot SYS_sethostname SYS_open_tree
-    SYS_move_mount SYS_fsopen SYS_fsconfig SYS_fsmount SYS_fspick SYS_mount_setattr
+    SYS_unshare SYS_setns SYS_umount2 SYS_pivot_root SYS_chroot SYS_sethostname
 ];
+
+/// The same, if a memory cgroup counts what is written to a tmpfs.
+#[rustfmt::skip]
+const MOUNT_CALLS: &[c_long] = calls![
+    SYS_mount SYS_open_tree SYS_move_mount SYS_fsopen SYS_fsconfig SYS_fsmount SYS_fspick SYS_mount_setattr
+];
+
+/// Times and extended attributes of files.
+#[rustfmt::skip]
+const ATTRIBUTE_CALLS: &[c_long] = calls![
+    SYS_utimensat SYS_setxattr SYS_lsetxattr SYS_fsetxattr SYS_removexattr SYS_lremovexattr SYS_fremovexattr
+];
+#[cfg(target_arch = "x86_64")]
+const ATTRIBUTE_CALLS_X86_64: &[c_long] = calls![SYS_utime SYS_utimes SYS_futimesat];
+#[cfg(not(target_arch = "x86_64"))]
+const ATTRIBUTE_CALLS_X86_64: &[c_long] = &[];
+
+/// Modes and owners of files, which their owner alone can change.
+const MODE_CALLS: &[c_long] = calls![SYS_fchmod SYS_fchmodat SYS_fchown SYS_fchownat];
+#[cfg(target_arch = "x86_64")]
+const MODE_CALLS_X86_64: &[c_long] = calls![SYS_chmod SYS_chown SYS_lchown];
+#[cfg(not(target_arch = "x86_64"))]
+const MODE_CALLS_X86_64: &[c_long] = &[];
 
 /// Doors that are opened where tracing was granted.
 const PTRACE_CALLS: &[c_long] = calls![SYS_ptrace SYS_process_vm_readv SYS_process_vm_writev SYS_kcmp];
@@ -317,22 +373,41 @@ mod tests {
             (false, false, false, true),
             (true, true, true, true),
             (false, true, false, true),
+            (true, false, false, true),
             (false, false, true, false),
+            (false, true, true, false),
         ] {
-            let options = Options { nested_namespaces, ptrace, unmapped_memory, sockets: true, namespaces };
+            let options = Options {
+                nested_namespaces,
+                ptrace,
+                unmapped_memory,
+                sockets: true,
+                namespaces,
+                local_sockets: namespaces,
+                own_user: ptrace,
+            };
             let program = by_number(&options);
-            let closed = [NAMESPACE_CALLS, PTRACE_CALLS, PRIVILEGED].concat();
+            let mut closed = [NAMESPACE_CALLS, MOUNT_CALLS, PTRACE_CALLS, PRIVILEGED].concat();
             let mut allowed: Vec<c_long> = ALLOWED.to_vec();
             #[cfg(target_arch = "x86_64")]
             allowed.extend(ALLOWED_X86_64);
             for (granted, calls) in [
                 (nested_namespaces, NAMESPACE_CALLS),
+                (nested_namespaces && unmapped_memory, MOUNT_CALLS),
                 (ptrace, PTRACE_CALLS),
                 (unmapped_memory, &[libc::SYS_memfd_create]),
                 (unmapped_memory && namespaces, SYSTEM_V_CALLS),
                 (namespaces, QUEUE_CALLS),
             ] {
                 allowed.extend(calls.iter().filter(|_| granted));
+            }
+            if !namespaces {
+                let attributes = [ATTRIBUTE_CALLS, ATTRIBUTE_CALLS_X86_64].concat();
+                let modes = [MODE_CALLS, MODE_CALLS_X86_64].concat();
+                let refused: Vec<c_long> =
+                    attributes.into_iter().chain(modes.into_iter().filter(|_| !ptrace)).collect();
+                allowed.retain(|call| !refused.contains(call));
+                closed.extend(refused);
             }
             for number in (0..2000).chain([0x4000_0000, 0x4000_0027, u32::MAX]) {
                 let expected = if allowed.contains(&c_long::from(number)) {

@@ -10,7 +10,7 @@ mod filter;
 mod init;
 mod root;
 mod sources;
-mod survey;
+pub(crate) mod survey;
 mod watch;
 
 use std::io::{self, Read, Write};

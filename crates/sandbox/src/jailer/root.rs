@@ -35,6 +35,8 @@ pub(super) struct Built {
     pub(super) trace_channel: Option<OwnedFd>,
     /// Paths inside that may be written, for Landlock.
     pub(super) writable: Vec<OsString>,
+    /// Whether a socket of the machine may be found below a grant, because no overlay could be put over it.
+    pub(super) shows_sockets: bool,
     /// What could not be had and was accepted to be missing.
     pub(super) missing: Vec<Failure>,
 }
@@ -75,6 +77,7 @@ pub(super) fn build(request: &Request, opened: Opened) -> Result<Built, Failure>
         .map(OsString::from)
         .collect();
     let mut stores = Vec::new();
+    let mut shows_sockets = false;
     for (index, source) in opened.mounts.into_iter().enumerate() {
         match source {
             Source::Bind(bind) => {
@@ -85,11 +88,18 @@ pub(super) fn build(request: &Request, opened: Opened) -> Result<Built, Failure>
                 if copy {
                     writable.push(bind.at.clone());
                     stores.push(WrittenTo { directory: readable(&bind.tree)?, holds_a_copy: true });
+                } else if bind.is_dir && show_apart(root.as_fd(), scratch.as_fd(), index, &bind)? {
+                    continue;
                 }
+                shows_sockets |= bind.is_dir && !copy;
                 place(root.as_fd(), &bind)?;
             }
             Source::Overlay { at, lowers, store } => {
-                let directory = overlay(root.as_fd(), scratch.as_fd(), index, &at, lowers, store)?;
+                let trees: Vec<BorrowedFd<'_>> = lowers.iter().map(OwnedFd::as_fd).collect();
+                overlay(root.as_fd(), scratch.as_fd(), index, &at, &trees, Some(store.as_fd()))?;
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+                let directory = openat(&store, "upper", flags, Mode::empty())
+                    .map_err(|e| Failure::new(Step::Overlay, at.to_string_lossy(), &e.into()))?;
                 stores.push(WrittenTo { directory, holds_a_copy: false });
                 writable.push(at);
             }
@@ -104,7 +114,7 @@ pub(super) fn build(request: &Request, opened: Opened) -> Result<Built, Failure>
     let attributes = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
     sys::mount_setattr(root.as_fd(), false, attributes, 0, None)
         .map_err(|e| Failure::new(Step::RootFileSystem, "make the root read-only", &e))?;
-    Ok(Built { stores, scratch, trace_channel, writable, missing })
+    Ok(Built { stores, scratch, trace_channel, writable, shows_sockets, missing })
 }
 
 /// A descriptor of the same directory that can be listed.
@@ -330,38 +340,60 @@ fn processes(root: BorrowedFd<'_>) -> Result<(), Failure> {
     attach_at(tree.as_fd(), target(root, OsStr::new("/proc"), true)?.as_fd()).map_err(failed)
 }
 
-/// Mounts an overlay and gives back the directory it writes to. Redirects and metacopy are off, as they
+/// Shows a directory that may be read through an overlay, in which the pipes and sockets of the machine are names alone: nothing
+/// outside hears what is written to them. False where no overlay can be had, as over mounts below the directory.
+fn show_apart(
+    root: BorrowedFd<'_>,
+    stage: BorrowedFd<'_>,
+    index: usize,
+    bind: &Bind,
+) -> Result<bool, Failure> {
+    let failed = |e: Errno| Failure::new(Step::Grant, bind.at.to_string_lossy(), &e.into());
+    if bind.has_mounts {
+        return Ok(false);
+    }
+    // An overlay that writes nowhere needs a second layer.
+    let name = format!("{index}n");
+    mkdirat(stage, name.as_str(), Mode::from_raw_mode(0o755)).map_err(failed)?;
+    let nothing =
+        open_tree(stage, name.as_str(), OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
+            .map_err(failed)?;
+    Ok(overlay(root, stage, index, &bind.at, &[bind.tree.as_fd(), nothing.as_fd()], None).is_ok())
+}
+
+/// Mounts an overlay; without a store it is read-only. Redirects and metacopy are off, as they
 /// must be without privilege, so the upper directory holds nothing but files, whiteouts and opaque marks.
 fn overlay(
     root: BorrowedFd<'_>,
     stage: BorrowedFd<'_>,
     index: usize,
     at: &OsStr,
-    lowers: Vec<OwnedFd>,
-    store: OwnedFd,
-) -> Result<OwnedFd, Failure> {
+    lowers: &[BorrowedFd<'_>],
+    store: Option<BorrowedFd<'_>>,
+) -> Result<(), Failure> {
     let failed = |e: Errno| Failure::new(Step::Overlay, at.to_string_lossy(), &e.into());
     let directory = |name: &str| mkdirat(stage, name, Mode::from_raw_mode(0o700)).map_err(failed);
     let mut names = Vec::new();
     for (layer, tree) in lowers.iter().enumerate() {
         let name = format!("{index}l{layer}");
         directory(&name)?;
-        attach(tree.as_fd(), stage, &name).map_err(failed)?;
+        attach(*tree, stage, &name).map_err(failed)?;
         names.push(name);
     }
-    let own = format!("{index}s");
-    directory(&own)?;
-    attach(store.as_fd(), stage, &own).map_err(failed)?;
     rustix::process::fchdir(stage).map_err(failed)?;
-    let options = [
-        ("lowerdir", names.join(":")),
-        ("upperdir", format!("{own}/upper")),
-        ("workdir", format!("{own}/work")),
-    ];
+    let mut options = vec![("lowerdir", names.join(":"))];
+    let mut attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    match store {
+        Some(store) => {
+            let own = format!("{index}s");
+            directory(&own)?;
+            attach(store, stage, &own).map_err(failed)?;
+            options.push(("upperdir", format!("{own}/upper")));
+            options.push(("workdir", format!("{own}/work")));
+        }
+        None => attributes |= MountAttrFlags::MOUNT_ATTR_RDONLY,
+    }
     let options: Vec<(&str, &str)> = options.iter().map(|(k, v)| (*k, v.as_str())).collect();
-    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
     let tree = file_system("overlay", &options, &["userxattr"], attributes).map_err(failed)?;
-    attach_at(tree.as_fd(), target(root, at, true)?.as_fd()).map_err(failed)?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    openat(&store, "upper", flags, Mode::empty()).map_err(failed)
+    attach_at(tree.as_fd(), target(root, at, true)?.as_fd()).map_err(failed)
 }

@@ -10,6 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::CWD;
 use rustix::mount::{OpenTreeFlags, open_tree};
@@ -40,6 +41,8 @@ pub(super) struct Bind {
     pub(super) at: OsString,
     pub(super) tree: OwnedFd,
     pub(super) is_dir: bool,
+    /// Whether something else is mounted below it.
+    pub(super) has_mounts: bool,
 }
 
 /// What a mount of the request is made from.
@@ -133,7 +136,18 @@ fn bind(path: &OsStr, at: OsString, attributes: u64) -> Result<Option<Bind>, Fai
     let stat = rustix::fs::fstat(&tree).map_err(|e| failed(e.into()))?;
     let is_dir = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir();
     sys::mount_setattr(tree.as_fd(), true, attributes, 0, None).map_err(failed)?;
-    Ok(Some(Bind { at, tree, is_dir }))
+    Ok(Some(Bind { at, tree, is_dir, has_mounts: is_dir && has_mounts(path) }))
+}
+
+/// Whether something is mounted below a directory; taken for true where that cannot be known.
+fn has_mounts(directory: &OsStr) -> bool {
+    let Ok(mounts) = std::fs::read("/proc/self/mountinfo") else { return true };
+    // Spaces and the like are written as octal numbers; such a path is not looked for.
+    let is_plain = !directory.as_bytes().iter().any(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\\'));
+    let below = [directory.as_bytes(), b"/"].concat();
+    let is_below =
+        |line: &[u8]| line.split(|byte| *byte == b' ').nth(4).is_some_and(|point| point.starts_with(&below));
+    !is_plain || mounts.split(|byte| *byte == b'\n').any(is_below)
 }
 
 /// User namespaces that describe "this owner is the sandbox's user", made once for each owner.

@@ -24,7 +24,11 @@ const DUTY: u32 = 3;
 const DISK_INTERVAL: Duration = Duration::from_secs(5);
 const DISK_DUTY: u32 = 10;
 /// What a file or directory is charged at least, so that empty ones have a bound too.
-const MIN_CHARGE: u64 = 1024;
+const MIN_CHARGE: u64 = 4096;
+/// What a socket may buffer: the system's default for sending, and as much for receiving. The filter keeps it there.
+pub(crate) const SOCKET_CHARGE: u64 = 2 * 212_992;
+/// So many sockets are not charged: they are in every program, and rarely full.
+pub(crate) const FREE_SOCKETS: u64 = 256;
 const MAX_DEPTH: usize = 256;
 
 /// What one look found.
@@ -157,8 +161,23 @@ fn hidden_bytes(processes: &[Process]) -> u64 {
         resident = resident.saturating_add(bytes("RssShmem:"));
         beside = beside.saturating_add(bytes("VmPTE:")).saturating_add(bytes("VmSwap:"));
     }
+    beside = beside.saturating_add(socket_bytes(processes));
     let shared = objects.values().fold(0u64, |sum, size| sum.saturating_add(*size));
     shared.saturating_sub(resident).saturating_add(beside)
+}
+
+/// What the sockets of the tree may hold in their buffers, which the kernel counts for nobody.
+fn socket_bytes(processes: &[Process]) -> u64 {
+    let mut sockets = BTreeSet::new();
+    for process in processes {
+        let Ok(open) = std::fs::read_dir(format!("/proc/{}/fd", process.thread)) else { continue };
+        for entry in open.flatten() {
+            let Ok(target) = std::fs::read_link(entry.path()) else { continue };
+            let inode = target.to_str().and_then(|text| text.strip_prefix("socket:[")?.strip_suffix(']'));
+            sockets.extend(inode.and_then(|inode| inode.parse::<u64>().ok()));
+        }
+    }
+    (sockets.len() as u64).saturating_sub(FREE_SOCKETS).saturating_mul(SOCKET_CHARGE)
 }
 
 /// The inode and size of a mapping of shared anonymous memory; none for another line of `/proc/PID/maps`.

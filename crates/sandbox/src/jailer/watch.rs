@@ -2,7 +2,7 @@
 //! of memory, processes and CPU time, and says when a limit is passed; refuses to guess: what looks
 //! too large on the cheap figure is measured on the exact one before the run is ended.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
@@ -37,8 +37,32 @@ pub(super) struct Watch {
     peak_memory_bytes: u64,
     peak_processes: u32,
     cpu_us: u64,
+    own_cpu: OwnCpu,
     hidden_bytes: u64,
     ticks: u64,
+}
+
+/// CPU time by each process's own account, also of those that are gone. Children that nobody waits for are in no other
+/// account; waited-for ones are, so the larger of the two counts.
+#[derive(Default)]
+struct OwnCpu {
+    live: BTreeMap<(u32, u64), u64>,
+    gone_ticks: u64,
+}
+
+impl OwnCpu {
+    /// The ticks of all processes that were ever seen.
+    fn see(&mut self, processes: &[Process]) -> u64 {
+        let now: BTreeMap<(u32, u64), u64> =
+            processes.iter().map(|process| ((process.pid, process.started), process.own_ticks)).collect();
+        for (id, ticks) in &self.live {
+            if !now.contains_key(id) {
+                self.gone_ticks = self.gone_ticks.saturating_add(*ticks);
+            }
+        }
+        self.live = now;
+        self.live.values().fold(self.gone_ticks, |sum, ticks| sum.saturating_add(*ticks))
+    }
 }
 
 /// What `/proc/PID/stat` says of one process.
@@ -48,7 +72,11 @@ pub(super) struct Process {
     pub(super) thread: u32,
     is_dead: bool,
     parent: u32,
+    /// Its own and that of the children it waited for.
     cpu_ticks: u64,
+    own_ticks: u64,
+    /// When it started; tells it from an earlier process of the same id.
+    started: u64,
     threads: u32,
     resident_bytes: u64,
 }
@@ -71,6 +99,7 @@ impl Watch {
             peak_memory_bytes: 0,
             peak_processes: 1,
             cpu_us: 0,
+            own_cpu: OwnCpu::default(),
             hidden_bytes: 0,
             ticks: sys::clock_ticks(),
         })
@@ -132,7 +161,8 @@ impl Watch {
 
         let live = processes.iter().fold(0u64, |sum, p| sum.saturating_add(p.cpu_ticks));
         let live_us = live.saturating_mul(1_000_000) / self.ticks;
-        self.cpu_us = self.cpu_us.max(live_us.saturating_add(sys::children_usage().0));
+        let own_us = self.own_cpu.see(&processes).saturating_mul(1_000_000) / self.ticks;
+        self.cpu_us = self.cpu_us.max(live_us.saturating_add(sys::children_usage().0)).max(own_us);
         if self.cpu_us / 1000 > self.limits.cpu_ms {
             return Verdict::End(Cut::CpuTime { limit_ms: self.limits.cpu_ms });
         }
@@ -234,13 +264,16 @@ fn thread(id: u32) -> Option<Process> {
     let number = |index: usize| {
         fields.get(index).and_then(|f| f.trim().parse::<i64>().ok()).unwrap_or(0).max(0).cast_unsigned()
     };
-    let cpu_ticks = (11..=14).fold(0u64, |sum, index| sum.saturating_add(number(index)));
+    let own_ticks = number(11).saturating_add(number(12));
+    let cpu_ticks = own_ticks.saturating_add(number(13)).saturating_add(number(14));
     Some(Process {
         pid: id,
         thread: id,
         is_dead: matches!(fields.first(), Some(&("Z" | "X"))),
         parent: u32::try_from(number(1)).unwrap_or(0),
         cpu_ticks,
+        own_ticks,
+        started: number(19),
         threads: u32::try_from(number(17)).unwrap_or(u32::MAX),
         resident_bytes: number(21).saturating_mul(rustix::param::page_size() as u64),
     })

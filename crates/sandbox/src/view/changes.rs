@@ -1,12 +1,12 @@
 //! Reading an overlay's upper layer as a list of changes. Owns the meaning of whiteouts and opaque
 //! directories and the comparison with what was below; refuses to follow a symbolic link, to touch what is
-//! below, or to report a file that was only touched as changed.
+//! below, or to open anything but a regular file.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -16,6 +16,8 @@ use crate::error::SandboxError;
 /// The most changes a view may hold.
 const MAX_CHANGES: usize = 1 << 20;
 const MAX_DEPTH: usize = 512;
+/// How many entries are looked at before it is asked whether to stop.
+const ENTRIES_PER_QUESTION: usize = 64;
 const OPAQUE: &str = "user.overlay.opaque";
 
 /// One path that is not as it was.
@@ -76,6 +78,15 @@ pub enum Entry {
 pub(super) enum ReadError {
     Io(io::Error),
     Bound(String),
+    Stopped,
+}
+
+/// How a view is read.
+pub(super) struct Reading<'r> {
+    /// Whether a file of the same size and mode is compared with what was below, or listed without being read.
+    pub(super) compares: bool,
+    /// Whether to stop; asked every few entries.
+    pub(super) is_over: &'r (dyn Fn() -> bool + Sync),
 }
 
 impl From<io::Error> for ReadError {
@@ -93,25 +104,47 @@ impl ReadError {
         match self {
             Self::Io(source) => SandboxError::Path { action: "read the view of", path: lower.into(), source },
             Self::Bound(what) => SandboxError::ViewBound { path: lower.into(), what },
+            Self::Stopped => {
+                let what = "the time for reading it is over; leave less, or raise the run's time".to_owned();
+                SandboxError::ViewBound { path: lower.into(), what }
+            }
         }
     }
 }
 
 /// The changes an upper layer makes to the layers below, nearest first.
-pub(super) fn of_overlay(lowers: &[PathBuf], upper: &Path) -> Result<Vec<Change>, ReadError> {
-    let mut list = ChangeList::default();
+pub(super) fn of_overlay(
+    lowers: &[PathBuf],
+    upper: &Path,
+    reading: &Reading<'_>,
+) -> Result<Vec<Change>, ReadError> {
+    let mut list = ChangeList::new(reading);
     let below = Merged { layers: lowers.to_vec() };
     compare_directory(Some(&below), upper, Path::new(""), false, 0, &mut list)?;
     Ok(list.finish())
 }
 
 /// Changes as they are found, bounded.
-#[derive(Default)]
-pub(super) struct ChangeList {
+pub(super) struct ChangeList<'r> {
     changes: Vec<Change>,
+    reading: &'r Reading<'r>,
+    entries: usize,
 }
 
-impl ChangeList {
+impl<'r> ChangeList<'r> {
+    pub(super) fn new(reading: &'r Reading<'r>) -> Self {
+        Self { changes: Vec::new(), reading, entries: 0 }
+    }
+
+    /// Counts an entry that is looked at, changed or not.
+    pub(super) fn tick(&mut self) -> Result<(), ReadError> {
+        self.entries = self.entries.saturating_add(1);
+        match self.entries.is_multiple_of(ENTRIES_PER_QUESTION) && (self.reading.is_over)() {
+            true => Err(ReadError::Stopped),
+            false => Ok(()),
+        }
+    }
+
     pub(super) fn push(&mut self, path: &Path, kind: ChangeKind, entry: Entry) -> Result<(), ReadError> {
         if self.changes.len() >= MAX_CHANGES {
             return Err(ReadError::Bound(format!("more than {MAX_CHANGES} changes; split the work")));
@@ -244,7 +277,7 @@ fn compare_directory(
     relative: &Path,
     opaque: bool,
     depth: usize,
-    list_out: &mut ChangeList,
+    list_out: &mut ChangeList<'_>,
 ) -> Result<(), ReadError> {
     if depth > MAX_DEPTH {
         return Err(ReadError::Bound(format!("directories more than {MAX_DEPTH} deep; remove them")));
@@ -252,6 +285,7 @@ fn compare_directory(
     let mut access = Access::open(upper)?;
     let names: BTreeSet<OsString> = names_in(upper)?.into_iter().collect();
     for name in &names {
+        list_out.tick()?;
         let path = relative.join(name);
         let at = upper.join(name);
         let metadata = std::fs::symlink_metadata(&at)?;
@@ -285,7 +319,7 @@ fn compare_entry(
     path: &Path,
     parent_opaque: bool,
     depth: usize,
-    list_out: &mut ChangeList,
+    list_out: &mut ChangeList<'_>,
 ) -> Result<(), ReadError> {
     let entry = entry_of(at, metadata)?;
     let next = depth.saturating_add(1);
@@ -312,7 +346,7 @@ fn compare_entry(
         None => list_out.push(path, ChangeKind::Created, entry),
         Some(Found::Other(before_at, before)) => {
             let was = entry_of(&before_at, &before)?;
-            match difference(&was, &before_at, &entry, at)? {
+            match difference((&was, &before_at), (&entry, at), list_out.reading)? {
                 Difference::None => Ok(()),
                 Difference::Mode => list_out.push(path, ChangeKind::Mode, entry),
                 Difference::Content => list_out.push(path, ChangeKind::Modified, entry),
@@ -330,7 +364,7 @@ fn compare_entry(
 }
 
 /// Notes a path and all that was under it as gone.
-fn delete(found: &Found, path: &Path, depth: usize, list_out: &mut ChangeList) -> Result<(), ReadError> {
+fn delete(found: &Found, path: &Path, depth: usize, list_out: &mut ChangeList<'_>) -> Result<(), ReadError> {
     if depth > MAX_DEPTH {
         return Err(ReadError::Bound(format!("directories more than {MAX_DEPTH} deep; remove them")));
     }
@@ -338,6 +372,7 @@ fn delete(found: &Found, path: &Path, depth: usize, list_out: &mut ChangeList) -
         Found::Other(at, metadata) => list_out.push(path, ChangeKind::Deleted, entry_of(at, metadata)?),
         Found::Directory(merged, metadata) => {
             for name in merged.names()? {
+                list_out.tick()?;
                 if let Some(inner) = merged.look_up(&name)? {
                     delete(&inner, &path.join(&name), depth.saturating_add(1), list_out)?;
                 }
@@ -357,11 +392,16 @@ pub(super) enum Difference {
 }
 
 /// How two entries differ that are not both directories.
-pub(super) fn difference(was: &Entry, was_at: &Path, is: &Entry, is_at: &Path) -> io::Result<Difference> {
+pub(super) fn difference(
+    (was, was_at): (&Entry, &Path),
+    (is, is_at): (&Entry, &Path),
+    reading: &Reading<'_>,
+) -> Result<Difference, ReadError> {
     let by_mode = |a: u32, b: u32| if a == b { Difference::None } else { Difference::Mode };
     Ok(match (was, is) {
         (Entry::File { mode: a, size_bytes: x }, Entry::File { mode: b, size_bytes: y }) => {
-            if x == y && same_content(was_at, is_at)? { by_mode(*a, *b) } else { Difference::Content }
+            let is_same = reading.compares && x == y && same_content(was_at, is_at, reading)?;
+            if is_same { by_mode(*a, *b) } else { Difference::Content }
         }
         (Entry::Symlink { target: a }, Entry::Symlink { target: b }) => {
             if a == b {
@@ -379,10 +419,10 @@ pub(super) fn difference(was: &Entry, was_at: &Path, is: &Entry, is_at: &Path) -
     })
 }
 
-fn same_content(was_at: &Path, is_at: &Path) -> io::Result<bool> {
+fn same_content(was_at: &Path, is_at: &Path, reading: &Reading<'_>) -> Result<bool, ReadError> {
     // What was below and cannot be read cannot be told to be the same.
-    let Ok(mut was) = std::fs::File::open(was_at) else { return Ok(false) };
-    let mut is = with_access(is_at, || std::fs::File::open(is_at))?;
+    let Ok(mut was) = open_regular(was_at) else { return Ok(false) };
+    let mut is = with_access(is_at, || open_regular(is_at))?;
     let (mut left, mut right) = (vec![0u8; 64 << 10], vec![0u8; 64 << 10]);
     loop {
         let read = read_full(&mut was, &mut left)?;
@@ -392,6 +432,19 @@ fn same_content(was_at: &Path, is_at: &Path) -> io::Result<bool> {
         if read == 0 {
             return Ok(true);
         }
+        if (reading.is_over)() {
+            return Err(ReadError::Stopped);
+        }
+    }
+}
+
+/// Opens a regular file; follows no link, and waits for no writer of a pipe.
+fn open_regular(path: &Path) -> io::Result<std::fs::File> {
+    let mut options = std::fs::File::options();
+    let file = options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::ErrorKind::InvalidInput.into()),
     }
 }
 

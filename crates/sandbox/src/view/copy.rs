@@ -2,23 +2,29 @@
 //! that the changes read off it are the same as an overlay's: what a person does to the directory meanwhile
 //! is not taken for a change of the view. Refuses to copy past its bounds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata, Permissions};
-use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, lchown, symlink};
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, mknodat, openat, readlinkat, statat};
+use rustix::io::Errno;
 
 use super::Hidden;
 use super::changes::{
-    Access, Change, ChangeKind, ChangeList, Difference, Entry, Found, Merged, ReadError, difference,
-    entry_of, names_in,
+    Access, Change, ChangeKind, ChangeList, Difference, Entry, ReadError, Reading, difference, entry_of,
+    names_in,
 };
 
 const MAX_ENTRIES: usize = 1 << 20;
 const MAX_BYTES: u64 = 16 << 30;
 const MAX_DEPTH: usize = 512;
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// What was copied.
 #[derive(Debug, Default)]
@@ -41,110 +47,143 @@ fn stamp(metadata: &Metadata) -> (u64, i64, i64) {
     (metadata.ino(), metadata.ctime(), metadata.ctime_nsec())
 }
 
-/// Copies what a directory shows into `to`, which is there and empty.
+/// Copies what a directory shows into `to`, which is there and empty. Walks by descriptors: whoever changes the
+/// directory meanwhile cannot lead the copying through a link to a file that is not in it.
 pub(super) fn copy_directory(
     from: &Path,
     hidden: &Hidden,
     to: &Path,
     ids: Option<(u32, u32)>,
 ) -> Result<Manifest, ReadError> {
-    let mut copying = Copying { hidden, ids, manifest: Manifest::default() };
-    copying.directory(&Merged { layers: vec![from.to_path_buf()] }, to, Path::new(""), 0)?;
+    let mut copying = Copying { from, hidden, to, ids, manifest: Manifest::default() };
+    let top = openat(CWD, from, DIRECTORY, Mode::empty()).map_err(io::Error::from)?;
+    copying.directory(&top, Path::new(""), 0)?;
     let mut manifest = copying.manifest;
     manifest.restamp(to);
     Ok(manifest)
 }
 
-struct Copying<'h> {
-    hidden: &'h Hidden,
+struct Copying<'c> {
+    from: &'c Path,
+    hidden: &'c Hidden,
+    to: &'c Path,
     ids: Option<(u32, u32)>,
     manifest: Manifest,
 }
 
 impl Copying<'_> {
-    fn directory(
-        &mut self,
-        from: &Merged,
-        to: &Path,
-        relative: &Path,
-        depth: usize,
-    ) -> Result<(), ReadError> {
+    fn directory(&mut self, from: &OwnedFd, relative: &Path, depth: usize) -> Result<(), ReadError> {
         if depth > MAX_DEPTH {
             return Err(ReadError::Bound(format!(
                 "directories more than {MAX_DEPTH} deep; they cannot be copied"
             )));
         }
-        for name in from.names()? {
-            let (path, at) = (relative.join(&name), to.join(&name));
+        for name in names(from)? {
+            let path = relative.join(&name);
             if self.hidden.covers(&path) {
                 continue;
             }
-            let Some(found) = from.look_up(&name)? else { continue };
-            if self.manifest.entries.len() >= MAX_ENTRIES {
-                return Err(ReadError::Bound(format!(
-                    "more than {MAX_ENTRIES} entries to copy; use a file system with overlayfs"
-                )));
-            }
-            let (original_at, metadata, inner) = match &found {
-                Found::Directory(merged, metadata) => {
-                    (merged.layers.first().cloned().unwrap_or_default(), metadata, Some(merged))
-                }
-                Found::Other(path, metadata) => (path.clone(), metadata, None),
+            let stat = match statat(from, &name, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => continue,
+                stat => stat.map_err(io::Error::from)?,
             };
-            let entry = entry_of(&original_at, metadata)?;
-            self.manifest.bytes = self.manifest.bytes.saturating_add(metadata.len());
-            if self.manifest.bytes > MAX_BYTES {
-                return Err(ReadError::Bound(format!(
-                    "more than {MAX_BYTES} bytes to copy; use a file system with overlayfs"
-                )));
-            }
-            copy_entry(&entry, &original_at, &at, self.ids)?;
-            if let Some(inner) = inner {
-                self.directory(inner, &at, &path, depth.saturating_add(1))?;
+            self.count(&stat)?;
+            let at = self.to.join(&path);
+            // Gone, or something else by now: then it was changed while it was copied, and is left out.
+            let Some(entry) = self.copy(from, &name, &stat, &at)? else { continue };
+            if let Entry::Directory { .. } = entry {
+                match openat(from, &name, DIRECTORY, Mode::empty()) {
+                    Ok(inner) => self.directory(&inner, &path, depth.saturating_add(1))?,
+                    Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                    Err(e) => return Err(io::Error::from(e).into()),
+                }
             }
             if let Entry::File { mode, .. } | Entry::Directory { mode } = entry {
                 std::fs::set_permissions(&at, Permissions::from_mode(mode))?;
             }
-            let copied = Copied { entry, stamp: (0, 0, 0), original: stamp(metadata), original_at };
-            self.manifest.entries.insert(path, copied);
+            let original = (stat.st_ino, stat.st_ctime, i64::try_from(stat.st_ctime_nsec).unwrap_or(0));
+            let original_at = self.from.join(&path);
+            self.manifest.entries.insert(path, Copied { entry, stamp: (0, 0, 0), original, original_at });
         }
         Ok(())
     }
+
+    fn count(&mut self, stat: &Stat) -> Result<(), ReadError> {
+        if self.manifest.entries.len() >= MAX_ENTRIES {
+            return Err(ReadError::Bound(format!(
+                "more than {MAX_ENTRIES} entries to copy; use a file system with overlayfs"
+            )));
+        }
+        self.manifest.bytes = self.manifest.bytes.saturating_add(u64::try_from(stat.st_size).unwrap_or(0));
+        if self.manifest.bytes > MAX_BYTES {
+            return Err(ReadError::Bound(format!(
+                "more than {MAX_BYTES} bytes to copy; use a file system with overlayfs"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Copies one entry, a directory without what is in it.
+    fn copy(&self, from: &OwnedFd, name: &OsStr, stat: &Stat, to: &Path) -> io::Result<Option<Entry>> {
+        let mode = stat.st_mode & 0o7777;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let entry = match kind {
+            FileType::Directory => {
+                std::fs::create_dir(to)?;
+                Entry::Directory { mode }
+            }
+            FileType::Symlink => {
+                let target = match readlinkat(from, name, Vec::new()) {
+                    Err(Errno::NOENT | Errno::INVAL) => return Ok(None),
+                    target => PathBuf::from(OsString::from_vec(target?.into_bytes())),
+                };
+                symlink(&target, to)?;
+                Entry::Symlink { target }
+            }
+            FileType::RegularFile => {
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+                let mut source = match openat(from, name, flags, Mode::empty()) {
+                    Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => return Ok(None),
+                    source => File::from(source?),
+                };
+                let metadata = source.metadata()?;
+                if !metadata.is_file() || (metadata.dev(), metadata.ino()) != (stat.st_dev, stat.st_ino) {
+                    return Ok(None);
+                }
+                let mut target = File::options().write(true).create_new(true).open(to)?;
+                if rustix::fs::ioctl_ficlone(&target, &source).is_err() {
+                    // One that grows meanwhile was counted as it was.
+                    io::copy(&mut (&mut source).take(metadata.len()), &mut target)?;
+                }
+                Entry::File { mode, size_bytes: metadata.len() }
+            }
+            // A pipe or socket is only a name.
+            FileType::Fifo | FileType::Socket => {
+                mknodat(CWD, to, kind, Mode::from_raw_mode(mode), 0)?;
+                std::fs::set_permissions(to, Permissions::from_mode(mode))?;
+                Entry::Special { mode }
+            }
+            // A device of the original means nothing in a copy.
+            _ => return Ok(Some(Entry::Special { mode })),
+        };
+        if let Some((uid, gid)) = self.ids {
+            lchown(to, Some(uid), Some(gid))?;
+        }
+        Ok(Some(entry))
+    }
 }
 
-fn copy_entry(entry: &Entry, from: &Path, to: &Path, ids: Option<(u32, u32)>) -> io::Result<()> {
-    match entry {
-        Entry::Directory { .. } => std::fs::create_dir(to)?,
-        Entry::Symlink { target } => {
-            symlink(target, to)?;
-            if let Some((uid, gid)) = ids {
-                lchown(to, Some(uid), Some(gid))?;
-            }
-            return Ok(());
-        }
-        Entry::File { .. } => {
-            let mut source = File::open(from)?;
-            let mut target = File::options().write(true).create_new(true).open(to)?;
-            if rustix::fs::ioctl_ficlone(&target, &source).is_err() {
-                io::copy(&mut source, &mut target)?;
-            }
-        }
-        Entry::Special { mode } => {
-            // A pipe or socket is only a name; a device of the original means nothing in a copy.
-            let kind = std::fs::symlink_metadata(from)?.file_type();
-            let kind = match (kind.is_fifo(), kind.is_socket()) {
-                (true, _) => FileType::Fifo,
-                (_, true) => FileType::Socket,
-                _ => return Ok(()),
-            };
-            mknodat(CWD, to, kind, Mode::from_raw_mode(*mode), 0)?;
-            std::fs::set_permissions(to, Permissions::from_mode(*mode))?;
+/// The names in a directory, sorted.
+fn names(directory: &OwnedFd) -> io::Result<BTreeSet<OsString>> {
+    let mut names = BTreeSet::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            names.insert(OsString::from_vec(name.to_vec()));
         }
     }
-    match ids {
-        Some((uid, gid)) => chown(to, Some(uid), Some(gid)),
-        None => Ok(()),
-    }
+    Ok(names)
 }
 
 impl Manifest {
@@ -160,10 +199,10 @@ impl Manifest {
     }
 
     /// What is not as it was copied.
-    pub(super) fn changes(&self, root: &Path) -> Result<Vec<Change>, ReadError> {
-        let mut list = ChangeList::default();
-        let mut seen = std::collections::BTreeSet::new();
-        self.compare(root, Path::new(""), 0, &mut seen, &mut list)?;
+    pub(super) fn changes(&self, root: &Path, reading: &Reading<'_>) -> Result<Vec<Change>, ReadError> {
+        let mut list = ChangeList::new(reading);
+        let mut seen = BTreeSet::new();
+        self.compare(root, Path::new(""), 0, (&mut seen, &mut list, reading))?;
         for (path, copied) in &self.entries {
             if !seen.contains(path) {
                 list.push(path, ChangeKind::Deleted, copied.entry.clone())?;
@@ -177,8 +216,7 @@ impl Manifest {
         root: &Path,
         relative: &Path,
         depth: usize,
-        seen: &mut std::collections::BTreeSet<PathBuf>,
-        list: &mut ChangeList,
+        (seen, list, reading): (&mut BTreeSet<PathBuf>, &mut ChangeList<'_>, &Reading<'_>),
     ) -> Result<(), ReadError> {
         if depth > MAX_DEPTH {
             return Err(ReadError::Bound(format!("directories more than {MAX_DEPTH} deep; remove them")));
@@ -186,6 +224,7 @@ impl Manifest {
         let directory = root.join(relative);
         let mut access = Access::open(&directory)?;
         for name in names_in(&directory)? {
+            list.tick()?;
             let path = relative.join(&name);
             let at = root.join(&path);
             let metadata = std::fs::symlink_metadata(&at)?;
@@ -194,7 +233,7 @@ impl Manifest {
                 None => list.push(&path, ChangeKind::Created, entry)?,
                 Some(copied) => {
                     seen.insert(path.clone());
-                    match copied.difference(&entry, &at, &metadata)? {
+                    match copied.difference(&entry, &at, &metadata, reading)? {
                         Difference::None => {}
                         Difference::Mode => list.push(&path, ChangeKind::Mode, entry)?,
                         Difference::Content => list.push(&path, ChangeKind::Modified, entry)?,
@@ -206,7 +245,7 @@ impl Manifest {
                 }
             }
             if metadata.is_dir() {
-                self.compare(root, &path, depth.saturating_add(1), seen, list)?;
+                self.compare(root, &path, depth.saturating_add(1), (seen, list, reading))?;
             }
         }
         access.close()?;
@@ -215,7 +254,13 @@ impl Manifest {
 }
 
 impl Copied {
-    fn difference(&self, is: &Entry, at: &Path, metadata: &Metadata) -> io::Result<Difference> {
+    fn difference(
+        &self,
+        is: &Entry,
+        at: &Path,
+        metadata: &Metadata,
+        reading: &Reading<'_>,
+    ) -> Result<Difference, ReadError> {
         if stamp(metadata) == self.stamp {
             return Ok(Difference::None);
         }
@@ -223,7 +268,7 @@ impl Copied {
             std::fs::symlink_metadata(&self.original_at).is_ok_and(|m| stamp(&m) == self.original);
         match (&self.entry, is) {
             (Entry::File { .. }, Entry::File { .. }) if !comparable => Ok(Difference::Content),
-            (was, is) => difference(was, &self.original_at, is, at),
+            (was, is) => difference((was, &self.original_at), (is, at), reading),
         }
     }
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use changes::{Change, ChangeKind, Entry};
+use changes::{ReadError, Reading};
 use copy::Manifest;
 pub(crate) use hide::Hidden;
 
@@ -18,6 +19,9 @@ use crate::error::SandboxError;
 use crate::state::State;
 use crate::tree;
 use crate::wire::SourcePlan;
+
+/// Reserved, not used up.
+const STACK_BYTES: usize = 32 << 20;
 
 /// How a view keeps what is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +97,7 @@ impl View {
                 (ViewMode::Overlay, None)
             }
             Some(why) => {
-                let manifest = copy::copy_directory(lower, hidden, &store.upper(), ids)
+                let manifest = with_deep_stack(|| copy::copy_directory(lower, hidden, &store.upper(), ids))
                     .map_err(|e| e.into_error(lower))?;
                 (ViewMode::Copy { why }, Some(manifest))
             }
@@ -122,10 +126,23 @@ impl View {
     /// # Errors
     /// When the view cannot be read or goes past a bound.
     pub fn changes(&self) -> Result<Vec<Change>, SandboxError> {
-        let read = match &self.manifest {
-            None => changes::of_overlay(&self.store.lowers, &self.store.upper()),
-            Some(manifest) => manifest.changes(&self.store.upper()),
-        };
+        self.read(&Reading { compares: true, is_over: &|| false })
+    }
+
+    /// The same without reading any content: a file that was opened for writing is listed as modified, although it may
+    /// hold what it held before. Stops once `is_over` says so.
+    ///
+    /// # Errors
+    /// When the view cannot be read, goes past a bound, or `is_over` stopped it.
+    pub fn touched(&self, is_over: &(dyn Fn() -> bool + Sync)) -> Result<Vec<Change>, SandboxError> {
+        self.read(&Reading { compares: false, is_over })
+    }
+
+    fn read(&self, reading: &Reading<'_>) -> Result<Vec<Change>, SandboxError> {
+        let read = with_deep_stack(|| match &self.manifest {
+            None => changes::of_overlay(&self.store.lowers, &self.store.upper(), reading),
+            Some(manifest) => manifest.changes(&self.store.upper(), reading),
+        });
         read.map_err(|e| e.into_error(&self.lower))
     }
 
@@ -138,6 +155,15 @@ impl View {
             ViewMode::Copy { .. } => SourcePlan::Copy { path: self.store.upper().into_os_string() },
         }
     }
+}
+
+/// Walks a tree on a stack of its own: the deepest one that is read takes more than a thread has by default.
+fn with_deep_stack<T: Send>(walk: impl FnOnce() -> Result<T, ReadError> + Send) -> Result<T, ReadError> {
+    std::thread::scope(|scope| {
+        let started = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, walk)?;
+        let lost = |_| io::Error::other("the thread that walked the tree panicked");
+        started.join().map_err(lost)?
+    })
 }
 
 fn make_directory(path: &Path, mode: u32, ids: Option<(u32, u32)>) -> io::Result<()> {

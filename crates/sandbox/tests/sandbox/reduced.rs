@@ -157,6 +157,14 @@ attempt('write', lambda: open({outside:?}, 'w').write('x'))
 attempt('shadow', lambda: open('/etc/shadow').read())
 attempt('environment', lambda: open('/proc/{parent}/environ').read())
 attempt('signal', lambda: os.kill({parent}, 0))
+for path in ({outside:?}, {granted:?}):
+    if os.stat(path).st_uid == os.getuid():
+        attempt('chmod', lambda: os.chmod(path, 0o600))
+        attempt('chown', lambda: os.chown(path, -1, os.getgid()))
+    attempt('utime', lambda: os.utime(path))
+    attempt('xattr', lambda: os.setxattr(path, 'user.mark', b'x'))
+attempt('fchmod', lambda: os.getuid() == os.fstat(0).st_uid or os.fchmod(0, 0o777))
+attempt('a queued signal', lambda: signal.pidfd_send_signal(os.pidfd_open({parent}), 0))
 attempt('a system file', lambda: open('/usr/bin/new', 'w'))
 for family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX, socket.AF_NETLINK):
     attempt('socket', lambda: socket.socket(family))

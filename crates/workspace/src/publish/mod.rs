@@ -157,6 +157,7 @@ impl Workspace {
     /// When the change is denied, a content is missing, or something cannot be written.
     pub fn prepare(&self, capsule: &Capsule) -> Result<Prepared<'_>, PublishError> {
         self.check(capsule.changes(), capsule.after())??;
+        self.keep_contents(capsule)?;
         let lock = self.control.lock_to_publish()?;
         let journal = Journal::create(&self.control, &lock)?;
         drop(lock);

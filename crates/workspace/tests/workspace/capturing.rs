@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crealeph_workspace::{Capsule, CaptureError, ChangeKind, Node};
+use crealeph_workspace::{Capsule, CaptureError, ChangeKind, Deadline, Limits, Node, ViewChanges, Workspace};
 use rustix::fs::{CWD, FileType, Mode};
 
 use crate::place::{Place, path};
@@ -14,7 +14,10 @@ fn captured(place: &Place, change: impl FnOnce(&View)) -> Result<Capsule, Captur
     let before = workspace.snapshot().unwrap();
     let view = View::of(place);
     change(&view);
-    workspace.capture(&before, &view.changes(place))
+    let capsule = workspace.capture(&before, &view.changes(place))?;
+    // The view is gone when the test looks.
+    workspace.keep_contents(&capsule).unwrap();
+    Ok(capsule)
 }
 
 fn told(capsule: &Capsule) -> Vec<(String, ChangeKind)> {
@@ -356,4 +359,80 @@ fn nothing_is_read_through_a_link() {
     let capsule = workspace.capture(&before, &changes).unwrap();
     expect(&capsule, &[("d", ChangeKind::Created), ("d/a", ChangeKind::Deleted)]);
     assert!(matches!(capsule.after().get(&path("d")), Some(Node::Symlink { .. })));
+}
+
+/// How many contents the store of a workspace holds.
+fn stored(place: &Place) -> usize {
+    let folders = std::fs::read_dir(place.at(".crealeph/objects")).unwrap();
+    folders.map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap().count()).sum()
+}
+
+#[test]
+fn contents_stay_in_the_view_until_they_are_kept_and_can_be_taken_back() {
+    let place = Place::with(&[("a", "1")]);
+    let workspace = place.workspace();
+    let before = workspace.snapshot().unwrap();
+    let view = View::of(&place);
+    view.place.write("b", "two");
+    let capsule = workspace.capture(&before, &view.changes(&place)).unwrap();
+    assert_eq!(stored(&place), 0);
+    // Yet they are found, as long as the capsule lives.
+    let diff = workspace.unified(capsule.changes(), 1 << 20, Deadline::NEVER).unwrap();
+    assert!(diff.contains("+two"), "{diff}");
+    let mut added = workspace.keep_contents(&capsule).unwrap();
+    added.extend(workspace.keep(before.state()).unwrap());
+    added.extend(workspace.keep_after(before.state(), capsule.after()).unwrap());
+    assert_eq!(stored(&place), 2);
+    assert!(workspace.kept(capsule.after().hash()).is_ok());
+    workspace.take_back(added).unwrap();
+    assert_eq!(stored(&place), 0);
+    assert!(workspace.kept(capsule.after().hash()).is_err());
+    assert!(workspace.kept(before.state().hash()).is_err());
+}
+
+#[test]
+fn a_large_change_is_counted_and_measured_without_being_read() {
+    let place = Place::with(&[("same", "1"), ("longer", "1"), ("other", "1"), ("gone", "1")]);
+    let workspace = place.workspace();
+    let before = workspace.snapshot().unwrap();
+    let view = View::of(&place);
+    for (path, text) in [("same", "1"), ("longer", "22"), ("other", "2")] {
+        view.place.write(path, text);
+    }
+    view.remove("gone");
+    // A hole that would take hours to read.
+    let hole = std::fs::File::create(view.place.at("hole")).unwrap();
+    hole.set_len(1 << 42).unwrap();
+    let touched = ViewChanges {
+        folder: view.place.path().to_owned(),
+        gone: vec!["gone".into()],
+        present: ["same", "longer", "other", "hole"].map(Into::into).to_vec(),
+    };
+    let mut listing = workspace.list(&before, &touched, Deadline::NEVER).unwrap();
+    let surveyed = listing.survey(&[]).unwrap();
+    let told: Vec<_> = surveyed.iter().map(|one| (one.path.as_str(), one.size_bytes, one.deltas)).collect();
+    let expected =
+        [("gone", 0, Some(1)), ("hole", 1 << 42, Some(1)), ("longer", 2, None), ("other", 1, None)];
+    assert_eq!(told, expected);
+    let is_over = || true;
+    let stopped = workspace.list(&before, &touched, Deadline::when(&is_over));
+    assert!(matches!(stopped, Err(CaptureError::Stopped)));
+}
+
+#[test]
+fn a_change_after_which_the_workspace_could_not_be_read_is_refused() {
+    let deep = |count: usize| format!("{}file", "d/".repeat(count));
+    let place = Place::with(&[("a", "1")]);
+    assert!(captured(&place, |view| view.place.write(&deep(200), "x")).is_ok());
+    let refused = captured(&place, |view| view.place.write(&deep(201), "x"));
+    assert!(matches!(refused, Err(CaptureError::Refused(_))), "{refused:?}");
+    let limits = Limits { max_files: 2, ..Limits::default() };
+    let workspace = Workspace::open_with(place.path(), limits).unwrap();
+    let before = workspace.snapshot().unwrap();
+    let view = View::of(&place);
+    view.place.write("b", "2");
+    assert!(workspace.capture(&before, &view.changes(&place)).is_ok());
+    view.place.write("c", "3");
+    let refused = workspace.capture(&before, &view.changes(&place));
+    assert!(matches!(refused, Err(CaptureError::TooMany { files: 3, limit: 2 })), "{refused:?}");
 }

@@ -1,6 +1,6 @@
 //! Deltas (R28): how many a change has, and where.
 
-use crealeph_workspace::{Deltas, changes_between};
+use crealeph_workspace::{Deadline, Deltas, changes_between};
 
 use crate::place::Place;
 
@@ -17,7 +17,7 @@ fn between(place: &Place, change: impl FnOnce(&Place)) -> Deltas {
     change(place);
     let after = workspace.snapshot().unwrap();
     let changes = changes_between(before.state(), after.state());
-    let deltas = workspace.deltas(&changes).unwrap();
+    let deltas = workspace.deltas(&changes, Deadline::NEVER).unwrap();
     assert_eq!(deltas.total, deltas.listed.len() as u64);
     deltas
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use crealeph_workspace::{Capsule, HeldId, KeptPlace, Prepared, PublishError, Workspace, changes_between};
+use crealeph_workspace::{
+    Capsule, Deadline, HeldId, KeptPlace, Prepared, PublishError, Workspace, changes_between,
+};
 use proptest::prelude::{Strategy, any, proptest};
 use proptest::test_runner::Config;
 
@@ -17,7 +19,10 @@ fn captured(place: &Place, change: impl FnOnce(&View)) -> Capsule {
     let before = workspace.snapshot().unwrap();
     let view = View::of(place);
     change(&view);
-    workspace.capture(&before, &view.changes(place)).unwrap()
+    let capsule = workspace.capture(&before, &view.changes(place)).unwrap();
+    // The view is gone when the test publishes.
+    workspace.keep_contents(&capsule).unwrap();
+    capsule
 }
 
 fn publish(place: &Place, change: impl FnOnce(&View)) {
@@ -106,7 +111,7 @@ proptest! {
         plant(&view.place, &new);
         let capsule = workspace.capture(&before, &view.changes(&place)).unwrap();
         assert_eq!(capsule.before(), before.state().hash());
-        let total = workspace.deltas(capsule.changes()).unwrap().total;
+        let total = workspace.deltas(capsule.changes(), Deadline::NEVER).unwrap().total;
         assert!(total >= capsule.changes().len() as u64);
 
         match workspace.prepare(&capsule).and_then(Prepared::discard) {

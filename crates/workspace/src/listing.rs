@@ -1,0 +1,188 @@
+//! What a view touched, before its contents are read. Owns which paths surely changed and how much there is to read, so that
+//! a change past a bound is refused by what the system says of its files; then the reading itself, under a deadline.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
+
+use crate::capsule::{Capsule, CaptureError, Discarded, ignores};
+use crate::change::Change;
+use crate::deadline::Deadline;
+use crate::delta::MAX_TEXT_BYTES;
+use crate::node::Node;
+use crate::path::TreePath;
+use crate::rooted::Root;
+use crate::rules::Rules;
+use crate::scan::{ScanError, Snapshot, Unread};
+use crate::staged::Staged;
+use crate::state::State;
+use crate::workspace::Workspace;
+
+/// A path that a view names, with what was there and what is there.
+#[derive(Debug)]
+pub(crate) struct Touched {
+    pub(crate) path: TreePath,
+    pub(crate) before: Option<Node>,
+    pub(crate) found: Option<Unread>,
+    /// What is there, once it was read.
+    pub(crate) read: Option<Node>,
+}
+
+/// What a view touched. Nothing of it was read yet.
+#[derive(Debug)]
+pub struct Listing<'w> {
+    pub(crate) workspace: &'w Workspace,
+    pub(crate) before: &'w Snapshot,
+    pub(crate) view: Root,
+    /// The state before, where the rules after the run see another one.
+    pub(crate) base: Option<State>,
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) touched: Vec<Touched>,
+    pub(crate) discarded: Discarded,
+    pub(crate) deadline: Deadline<'w>,
+}
+
+/// A path that changed, as far as is known without reading it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Surveyed {
+    /// Which.
+    pub path: TreePath,
+    /// Its length, holes included.
+    pub size_bytes: u64,
+    /// How many deltas the change has; none where only the contents tell.
+    pub deltas: Option<u64>,
+}
+
+impl Touched {
+    /// Whether it differs from what was there; none where only the content tells.
+    fn differs_from(&self, before: Option<&Node>) -> Option<bool> {
+        match (&self.found, before) {
+            _ if self.read.is_some() => Some(self.read.as_ref() != before),
+            (None, before) => Some(before.is_some()),
+            (Some(Unread::Link { target }), Some(Node::Symlink { target: then })) => Some(target != then),
+            (
+                Some(Unread::File { executable, size_bytes }),
+                Some(Node::File { executable: then, size_bytes: size_then, .. }),
+            ) => (executable != then || size_bytes != size_then).then_some(true),
+            _ => Some(true),
+        }
+    }
+
+    fn size_bytes(&self) -> u64 {
+        match &self.found {
+            Some(Unread::File { size_bytes, .. }) => *size_bytes,
+            Some(Unread::Link { target }) => target.len() as u64,
+            None => 0,
+        }
+    }
+
+    /// How many deltas a change has that is no change of a text's lines.
+    fn deltas_from(&self, before: Option<&Node>) -> Option<u64> {
+        match (&self.found, before) {
+            (
+                Some(Unread::File { size_bytes, executable }),
+                Some(Node::File { size_bytes: then, executable: was, .. }),
+            ) => {
+                let is_long = *size_bytes > MAX_TEXT_BYTES || *then > MAX_TEXT_BYTES;
+                is_long.then_some(1 + u64::from(executable != was))
+            }
+            _ => Some(1),
+        }
+    }
+
+    fn read(&mut self, root: &Root, deadline: Deadline<'_>) -> Result<(), ScanError> {
+        if let (Some(found), None) = (&self.found, &self.read) {
+            self.read = Some(found.read(root, self.path.as_str(), deadline)?);
+        }
+        Ok(())
+    }
+}
+
+impl Listing<'_> {
+    /// What changed beyond `earlier` changes, which are in the view but not in the workspace. A file of the same length
+    /// and mode as before is read to know; nothing else is.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or the deadline passed.
+    pub fn survey(&mut self, earlier: &[Change]) -> Result<Vec<Surveyed>, CaptureError> {
+        let mut earlier: BTreeMap<&TreePath, &Change> =
+            earlier.iter().map(|change| (&change.path, change)).collect();
+        let (view, deadline) = (&self.view, self.deadline);
+        let read = self.touched.par_iter_mut().try_for_each(|touched| {
+            let before =
+                earlier.get(&touched.path).map_or(touched.before.as_ref(), |known| known.after.as_ref());
+            match touched.differs_from(before) {
+                Some(_) => Ok(()),
+                None => touched.read(view, deadline),
+            }
+        });
+        stopped_or(deadline, read)?;
+        let mut all = Vec::new();
+        for touched in &self.touched {
+            let known = earlier.remove(&touched.path);
+            let before = known.map_or(touched.before.as_ref(), |known| known.after.as_ref());
+            if touched.differs_from(before) != Some(false) {
+                let (size_bytes, deltas) = (touched.size_bytes(), touched.deltas_from(before));
+                all.push(Surveyed { path: touched.path.clone(), size_bytes, deltas });
+            }
+        }
+        // What came before and is as it was in the workspace again was undone by this run.
+        let undone = earlier.into_values().filter(|known| known.before != known.after);
+        all.extend(undone.map(|known| Surveyed { path: known.path.clone(), size_bytes: 0, deltas: None }));
+        all.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(all)
+    }
+
+    /// How many paths were touched, and their length together.
+    pub fn extent(&self) -> (usize, u64) {
+        let bytes = self.touched.iter().fold(0_u64, |sum, touched| sum.saturating_add(touched.size_bytes()));
+        (self.touched.len(), bytes)
+    }
+
+    /// What was changed, but is not listed.
+    pub fn discarded(&self) -> &Discarded {
+        &self.discarded
+    }
+
+    /// Reads everything that was touched and tells what changed. The contents stay where they are.
+    ///
+    /// # Errors
+    /// When something cannot be read, the deadline passed, or the workspace would hold more than it may.
+    pub fn freeze(mut self) -> Result<Capsule, CaptureError> {
+        let (view, deadline) = (&self.view, self.deadline);
+        let read = self.touched.par_iter_mut().try_for_each(|touched| touched.read(view, deadline));
+        stopped_or(deadline, read)?;
+        let mut changes = Vec::new();
+        let mut paths = BTreeMap::new();
+        for Touched { path, before, read: after, .. } in self.touched {
+            if before == after {
+                continue;
+            }
+            if let Some(Node::File { digest, .. }) = &after {
+                paths.entry(*digest).or_insert_with(|| path.as_str().into());
+            }
+            changes.push(Change { path, before, after });
+        }
+        let seen: Vec<Change> =
+            changes.iter().filter(|change| !ignores(&self.rules, change.path.as_str())).cloned().collect();
+        let before = &self.before.state;
+        let after = self.base.as_ref().unwrap_or(before).with(&seen)?;
+        let limit = self.workspace.limits.max_files;
+        if after.len() > limit {
+            return Err(CaptureError::TooMany { files: after.len(), limit });
+        }
+        self.workspace.check(&changes, &after)??;
+        let staged = Arc::new(Staged { root: self.view, paths });
+        self.workspace.control.stage(&staged);
+        Ok(Capsule { before: before.hash(), after, changes, discarded: self.discarded, staged: Some(staged) })
+    }
+}
+
+/// What was read, unless the deadline passed meanwhile and cut it off.
+fn stopped_or(deadline: Deadline<'_>, read: Result<(), ScanError>) -> Result<(), CaptureError> {
+    match read {
+        Err(_) if deadline.is_over() => Err(CaptureError::Stopped),
+        read => Ok(read?),
+    }
+}
