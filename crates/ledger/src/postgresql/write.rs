@@ -6,6 +6,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use crealeph_contracts::digest::Sha256;
+use crealeph_contracts::log_rules::new_origin;
 use crealeph_contracts::scalar::{LedgerId, Name, TenantId};
 use postgres::types::ToSql;
 
@@ -13,7 +14,6 @@ use super::leases;
 use super::read::stored_hashes;
 use super::rows::{self, BY_ID, BY_KEY, ENTRY, HEAD, STEP, STEP_KEY, each};
 use super::session::{Ask, Server, Session, Uncommitted, Value};
-use crate::checkpoint::ORIGIN_PREFIX;
 use crate::entry::{Content, ids_text};
 use crate::error::LedgerError;
 use crate::identity::random_name;
@@ -323,7 +323,7 @@ impl Transaction for InPostgres<'_> {
         let (head, found) = self.find(tenant, leases)?;
         match head {
             Some(head) => Ok((head, found)),
-            None => Ok((self.create_head(tenant, &format!("{ORIGIN_PREFIX}{}", random_name()?))?, found)),
+            None => Ok((self.create_head(tenant, &new_origin(&random_name()?))?, found)),
         }
     }
 
