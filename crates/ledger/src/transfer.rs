@@ -197,8 +197,10 @@ impl Ledger {
             let line_of = |position: usize| {
                 batch.entries.get(known_part + position).map_or(lines.number, |(.., number)| *number)
             };
-            let needs =
-                plan::needs(&RulesInForce::of_origin(&head.origin), fresh.iter().map(|entry| &entry.prepared));
+            let needs = plan::needs(
+                &RulesInForce::of_origin(&head.origin),
+                fresh.iter().map(|entry| &entry.prepared),
+            );
             let known = transaction.known(&head, &needs)?;
             let Inner { clock, limits, .. } = self.inner();
             let latest = clock.now_for(&head).get().saturating_add(limits.clock_skew_ms);
