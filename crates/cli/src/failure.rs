@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crealeph_contracts::json::ComposeError;
 use crealeph_contracts::violation::Violation;
 use crealeph_decision::judge::ContextError;
 use crealeph_decision::work::PlanError;
@@ -57,6 +58,8 @@ pub(crate) enum Failure {
     NoContext { name: String, violations: Vec<Violation> },
     #[error(transparent)]
     Context(#[from] ContextError),
+    #[error(transparent)]
+    Compose(#[from] ComposeError),
     #[error(transparent)]
     Rules(#[from] RulesFileError),
     #[error("`{0}` is not an instant: {1}")]
@@ -237,7 +240,7 @@ impl Failure {
             Failure::NoWriter(_) => "no_writer",
             Failure::NotText(_) => "not_text",
             Failure::Unwritable { .. } => "unwritable",
-            Failure::TooLarge { .. } | Failure::TooMany { .. } => "too_large",
+            Failure::TooLarge { .. } | Failure::TooMany { .. } | Failure::Compose(_) => "too_large",
             Failure::Invalid { .. } => "invalid",
             Failure::NoContext { .. } | Failure::Context(_) => "bad_context",
             Failure::Rules(_) | Failure::Configuration(ConfigError::Rules(_)) => "bad_rules",
@@ -267,9 +270,10 @@ impl Failure {
             Failure::Uncalled(_) => "agent_not_called",
             Failure::Work(error) => error.code(),
             Failure::Tasks(TasksError::Ledger(error)) => error.code(),
+            Failure::Tasks(TasksError::Records(error)) => error.code(),
             Failure::Tasks(TasksError::None(_)) => "unknown_id",
             Failure::Tasks(TasksError::TooMany(_)) => "too_large",
-            Failure::Tasks(TasksError::Task(_)) => "invalid",
+            Failure::Tasks(TasksError::Task(_) | TasksError::Unreadable(_)) => "invalid",
             Failure::VerifierKey(_) | Failure::Signer(_) | Failure::NoKey(_) => "bad_key",
             Failure::Replay(_) => "bad_run",
             Failure::Sandbox(error) => error.code(),
@@ -313,7 +317,10 @@ impl Failure {
             | Failure::NoRecord { .. }
             | Failure::Replay(ReplayError::OtherStart { .. } | ReplayError::NotAReceipt(_))
             | Failure::Review(
-                VerdictError::NoEntry(_) | VerdictError::NotReviewed(_) | VerdictError::Settled { .. },
+                VerdictError::NoEntry(_)
+                | VerdictError::NotReviewed(_)
+                | VerdictError::NotTheBuilders(_)
+                | VerdictError::Settled { .. },
             )
             | Failure::Ledger(LedgerError::BadExport { .. } | LedgerError::Damaged { .. }) => 1,
             Failure::Interrupted | Failure::Build(BuildError::Cancelled) => INTERRUPTED,

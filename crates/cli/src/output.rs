@@ -99,7 +99,7 @@ impl Output {
     /// Writes a JSON document: indented for a person, on one line for a pipe.
     pub(crate) fn json(&mut self, json: &str) -> Result<(), Failure> {
         if self.is_for_person
-            && let (Some(document), _) = parse(json.as_bytes(), &Limits { max_bytes: usize::MAX })
+            && let (Some(document), _) = parse(json.as_bytes(), &Limits::own(usize::MAX))
         {
             return self.json_line(&pretty(document.root()));
         }

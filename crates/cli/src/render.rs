@@ -14,7 +14,7 @@ const MAX_WIDTH: usize = 96;
 /// Every violation with an excerpt of the document where it stands, from top to bottom.
 pub(crate) fn violations(name: &str, bytes: &[u8], violations: &[Violation], page: &mut Page) {
     let text = String::from_utf8_lossy(bytes);
-    let (document, _) = parse(bytes, &Limits { max_bytes: usize::MAX });
+    let (document, _) = parse(bytes, &Limits::own(usize::MAX));
     let span = |violation: &Violation| match (violation.span, &document) {
         (Some(span), _) => span,
         (None, Some(document)) => document.nearest(&violation.pointer).span(),

@@ -2,7 +2,7 @@
 //! statement and of our predicate in it; how it is signed (DSSE) is told in `docs/receipts.md`.
 
 use crate::digest::{Blake3, ContentDigests, GitHash, Sha256};
-use crate::json::{Limits, canonical, parse};
+use crate::json::{ComposeError, Limits, canonical_of, parse};
 use crate::receipt::{Receipt, SandboxStrength};
 use crate::scalar::{Amount, Count, Name, Text, TimeoutMs};
 use crate::shape::{List, Shape, object, words};
@@ -14,7 +14,7 @@ pub const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
 /// What the first subject of every statement is called: the receipt itself.
 pub const RECEIPT_NAME: &str = "RECEIPT.json";
 /// The largest statement that is read.
-const MAX_STATEMENT_BYTES: usize = 64 << 20;
+pub const MAX_STATEMENT_BYTES: usize = 64 << 20;
 
 words! {
     /// What a statement says it is.
@@ -169,13 +169,16 @@ object! {
 
 impl Statement {
     /// The canonical text, the one form that is signed.
-    pub fn to_canonical(&self) -> String {
-        canonical_text(self)
+    ///
+    /// # Errors
+    /// When the statement's own reader would not take it.
+    pub fn to_canonical(&self) -> Result<String, ComposeError> {
+        canonical_of("the statement", self)
     }
 
     /// Reads a statement, or says everything that is wrong with it.
     pub fn parse(bytes: &[u8]) -> Result<Self, Vec<Violation>> {
-        let (document, faults) = parse(bytes, &Limits { max_bytes: MAX_STATEMENT_BYTES });
+        let (document, faults) = parse(bytes, &Limits::own(MAX_STATEMENT_BYTES));
         let mut report = Report::default();
         faults.into_iter().for_each(|fault| report.add_fault(fault));
         let parts = document.map(|document| Statement::read(document.root(), "attestation", &mut report));
@@ -188,14 +191,10 @@ impl Statement {
 
 impl Receipt {
     /// The canonical text, the one form a receipt is kept in.
-    pub fn to_canonical(&self) -> String {
-        canonical_text(self)
+    ///
+    /// # Errors
+    /// When the receipt's own reader would not take it.
+    pub fn to_canonical(&self) -> Result<String, ComposeError> {
+        canonical_of("the receipt", self)
     }
-}
-
-fn canonical_text(value: &impl Shape) -> String {
-    let mut text = String::new();
-    value.write(&mut text);
-    let (document, _) = parse(text.as_bytes(), &Limits { max_bytes: usize::MAX });
-    document.map(|document| canonical(document.root())).unwrap_or_default()
 }

@@ -75,6 +75,22 @@ object! {
     }
 }
 
+/// How an older program stored an entry whose payload nested too deep for it: without any. Its text is not JSON.
+const LOST_PAYLOAD: &str = "\"payload\":,\"robotId\":";
+/// The same with an empty payload, to be read.
+const EMPTY_PAYLOAD: &str = "\"payload\":{},\"robotId\":";
+
+/// The text of such an entry, or of an export's line that holds one, with an empty payload in place of the lost one, so
+/// that it can be read; `None` for any other text. In JSON a key and its value are never apart like that.
+pub fn with_lost_payload(text: &str) -> Option<String> {
+    text.contains(LOST_PAYLOAD).then(|| text.replacen(LOST_PAYLOAD, EMPTY_PAYLOAD, 1))
+}
+
+/// The text as it was stored and hashed, from the one that [`with_lost_payload`] made.
+pub fn without_lost_payload(text: &str) -> String {
+    text.replacen(EMPTY_PAYLOAD, LOST_PAYLOAD, 1)
+}
+
 impl Draft {
     /// Parses and reads a text, or says everything that is wrong with it.
     pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Self, Vec<Violation>> {

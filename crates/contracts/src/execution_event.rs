@@ -7,11 +7,14 @@ use crate::agent_input::{Coherence, ContractVersion};
 use crate::builder::ErrorCode;
 use crate::contract::{Contract, ContractName};
 use crate::instant::{Instant, Timestamp};
-use crate::json::JsonObject;
+use crate::json::{JsonObject, Limits, parse};
 use crate::scalar::{Amount, Attempt, ExecutionId, LedgerId, Name, RobotId, TenantId, Text, Version};
 use crate::schema::{has, has_in, when};
-use crate::shape::{Maybe, Set, object, words};
-use crate::violation::{Code, Report};
+use crate::shape::{Maybe, Set, Shape as _, object, words};
+use crate::violation::{Code, Report, Violations};
+
+/// The reason of an execution whose drafts wait for a person (§5).
+pub const PARTIAL_REQUIRES_REVIEW: &str = "PARTIAL_REQUIRES_REVIEW";
 
 words! {
     /// Who writes execution events; it must not vary.
@@ -131,41 +134,17 @@ impl Contract for ExecutionEvent {
     const NAME: ContractName = ContractName::ExecutionEvent;
 
     fn rules(parts: &ExecutionEventParts, report: &mut Report) {
-        let payload = &parts.payload;
-        if let (Some(snapshot_at), Some(created_at)) = (&payload.snapshot_at, &parts.created_at)
-            && snapshot_at.instant() > created_at.instant()
-        {
-            report.add(
-                "/payload/snapshotAt",
-                "execution/7",
-                Code::TooLate,
-                format!("snapshotAt must not be after createdAt, {}", created_at.as_str()),
-            );
-        }
-        if let (Maybe::Present(Some(rerun_of)), Some(own)) = (&parts.lineage.rerun_of, &payload.execution_id)
-            && rerun_of == own
-        {
-            report.add(
-                "/lineage/rerunOfExecutionId",
-                "execution/2",
-                Code::SelfReference,
-                "a rerun names another execution than its own; give this one a new executionId",
-            );
-        }
-        if let Some(state) = parts.state {
-            state_rules(state, payload, report);
-        }
-        if payload.coherence_status == Some(Coherence::Stale) {
-            stale_rules(parts, report);
-        }
+        first_rules(parts, report);
+        gate_rules(parts, report);
     }
 
     fn schema_rules() -> Vec<Value> {
-        let stale = has_in("payload", "coherenceStatus", json!({ "const": "stale" }));
+        let coherence = |words: Value| has_in("payload", "coherenceStatus", json!({ "enum": words }));
+        let stale = coherence(json!(["stale"]));
         let failed = json!({ "properties": { "state": { "const": "failed" } } });
-        let no_result = json!({ "properties": { "payload": { "properties": { "result": false } } } });
+        let payload = |schema: Value| json!({ "properties": { "payload": { "properties": schema } } });
         let blocked = json!({ "code": { "const": "COHERENCE_BLOCKED" }, "retryable": { "const": false } });
-        vec![
+        let mut rules = vec![
             when(
                 has("state", json!({ "const": "failed" })),
                 json!({ "properties": { "payload": { "required": ["error"] } } }),
@@ -174,13 +153,152 @@ impl Contract for ExecutionEvent {
                 has("state", json!({ "const": "cancelled" })),
                 json!({ "properties": { "payload": { "required": ["cancelReason"] } } }),
             ),
-            when(has("state", json!({ "enum": ["failed", "cancelled"] })), no_result),
-            when(stale.clone(), failed),
             when(
-                stale,
-                json!({ "properties": { "payload": { "properties": { "error": { "properties": blocked } } } } }),
+                has("state", json!({ "enum": ["failed", "cancelled"] })),
+                payload(json!({ "result": false })),
             ),
-        ]
+            when(stale.clone(), failed),
+            when(stale, payload(json!({ "error": { "properties": blocked } }))),
+        ];
+        let state = |word: &str| has("state", json!({ "const": word }));
+        let both = |one: Value, other: Value| json!({ "allOf": [one, other] });
+        let is_not = |word: &str| json!({ "not": { "const": word } });
+        let no_dry_run = has_in("payload", "dryRun", json!({ "const": false }));
+        let (coherent, partial) = (coherence(json!(["coherent"])), coherence(json!(["partial"])));
+        rules.extend([
+            when(
+                both(coherence(json!(["coherent", "partial"])), no_dry_run),
+                json!({ "properties": { "state": is_not("succeeded") } }),
+            ),
+            when(
+                both(coherent.clone(), state("failed")),
+                payload(json!({ "error": { "properties": { "code": is_not("COHERENCE_BLOCKED") } } })),
+            ),
+            when(
+                both(coherent, state("cancelled")),
+                payload(json!({ "cancelReason": is_not(PARTIAL_REQUIRES_REVIEW) })),
+            ),
+            when(partial.clone(), json!({ "properties": { "state": is_not("planned") } })),
+            when(
+                both(partial.clone(), state("failed")),
+                payload(json!({ "error": { "properties": {
+                    "code": { "enum": ["COHERENCE_BLOCKED", "MODEL_OUTPUT_INVALID"] } } } })),
+            ),
+            when(
+                both(partial, state("cancelled")),
+                payload(json!({ "cancelReason": { "const": PARTIAL_REQUIRES_REVIEW } })),
+            ),
+        ]);
+        rules
+    }
+}
+
+impl ExecutionEvent {
+    /// Judges an event that was recorded under the first rules of a log, before the gate was part of them: everything
+    /// but the gate, and what it must answer to in its context.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn parse_under_first_rules(
+        bytes: &[u8],
+        limits: &Limits,
+        context: impl FnOnce(&ExecutionEventParts, &mut Report),
+    ) -> Result<Self, Violations> {
+        let (document, faults) = parse(bytes, limits);
+        let mut report = Report::default();
+        faults.into_iter().for_each(|fault| report.add_fault(fault));
+        let parts = document.map(|document| {
+            report.start_document();
+            ExecutionEvent::read(document.root(), "", &mut report)
+        });
+        if let Some(parts) = &parts {
+            first_rules(parts, &mut report);
+            context(parts, &mut report);
+        }
+        match parts.and_then(ExecutionEvent::finish) {
+            Some(event) if report.is_clean() => Ok(event),
+            _ => Err(report.into_violations_error()),
+        }
+    }
+}
+
+/// The rules across fields that hold for every event ever recorded.
+fn first_rules(parts: &ExecutionEventParts, report: &mut Report) {
+    let payload = &parts.payload;
+    if let (Some(snapshot_at), Some(created_at)) = (&payload.snapshot_at, &parts.created_at)
+        && snapshot_at.instant() > created_at.instant()
+    {
+        report.add(
+            "/payload/snapshotAt",
+            "execution/7",
+            Code::TooLate,
+            format!("snapshotAt must not be after createdAt, {}", created_at.as_str()),
+        );
+    }
+    if let (Maybe::Present(Some(rerun_of)), Some(own)) = (&parts.lineage.rerun_of, &payload.execution_id)
+        && rerun_of == own
+    {
+        report.add(
+            "/lineage/rerunOfExecutionId",
+            "execution/2",
+            Code::SelfReference,
+            "a rerun names another execution than its own; give this one a new executionId",
+        );
+    }
+    if let Some(state) = parts.state {
+        state_rules(state, payload, report);
+    }
+    if payload.coherence_status == Some(Coherence::Stale) {
+        stale_rules(parts, report);
+    }
+}
+
+/// The gating matrix (§5) as far as an event alone can be judged by it: `running` is under way, and which of the
+/// permitted ends it is depends on the client's policy, which an event does not tell.
+fn gate_rules(parts: &ExecutionEventParts, report: &mut Report) {
+    let payload = &parts.payload;
+    let (Some(state), Some(coherence)) = (parts.state, payload.coherence_status) else { return };
+    let mut refuse = |pointer: &str, message: String| {
+        report.add(pointer, "execution/5", Code::GateRefused, message);
+    };
+    let code = payload.error.present().and_then(|error| error.code.as_ref()).map(Text::as_str);
+    let reason = payload.cancel_reason.present().and_then(Option::as_ref).map(Text::as_str);
+    let (blocked, invalid) = (ErrorCode::CoherenceBlocked.as_str(), ErrorCode::ModelOutputInvalid.as_str());
+    match (coherence, state) {
+        (Coherence::Stale, _) | (_, ExecutionState::Running) => {}
+        (_, ExecutionState::Succeeded) => {
+            if payload.dry_run == Some(false) {
+                refuse("/state", format!("a {coherence} execution succeeds only with dryRun true"));
+            }
+        }
+        (Coherence::Coherent, ExecutionState::Planned) => {}
+        (Coherence::Partial, ExecutionState::Planned) => {
+            refuse("/state", "an execution on a partial snapshot is never `planned`".to_owned());
+        }
+        (Coherence::Coherent, ExecutionState::Failed) => {
+            if code == Some(blocked) {
+                refuse("/payload/error/code", format!("a coherent execution does not fail with {blocked}"));
+            }
+        }
+        (Coherence::Partial, ExecutionState::Failed) => {
+            if code.is_some_and(|code| code != blocked && code != invalid) {
+                let message = format!("a partial execution fails with {blocked} or {invalid}");
+                refuse("/payload/error/code", message);
+            }
+        }
+        (Coherence::Coherent, ExecutionState::Cancelled) => {
+            if reason == Some(PARTIAL_REQUIRES_REVIEW) {
+                let message = format!("a coherent execution is not cancelled with {PARTIAL_REQUIRES_REVIEW}");
+                refuse("/payload/cancelReason", message);
+            }
+        }
+        (Coherence::Partial, ExecutionState::Cancelled) => {
+            if reason.is_some_and(|reason| reason != PARTIAL_REQUIRES_REVIEW) {
+                let message =
+                    format!("a partial execution is cancelled with {PARTIAL_REQUIRES_REVIEW} alone");
+                refuse("/payload/cancelReason", message);
+            }
+        }
     }
 }
 

@@ -15,6 +15,7 @@ pub mod entry;
 pub mod execution_event;
 pub mod instant;
 pub mod json;
+pub mod log_rules;
 pub mod policy_input;
 pub mod policy_output;
 pub mod receipt;

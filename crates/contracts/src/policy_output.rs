@@ -1,6 +1,8 @@
 //! PolicyOutput (policy-engine-v1 §5–§7): what a policy engine answers, alone and against what it was asked. These
 //! are the contract's own rules, for any engine; what ours decides beyond them is in `decision`.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::agent_input::{Coherence, ContractVersion};
@@ -97,6 +99,7 @@ impl Contract for PolicyOutput {
                 "BLOCK must name at least one blocked action",
             );
         }
+        in_one_list(parts, report);
     }
 
     fn schema_rules() -> Vec<Value> {
@@ -105,6 +108,27 @@ impl Contract for PolicyOutput {
             when(has("decision", json!({ "const": "ALLOW" })), some("allowedActions")),
             when(has("decision", json!({ "const": "BLOCK" })), some("blockedActions")),
         ]
+    }
+}
+
+/// An action is allowed, blocked or deferred; it stands in one of the lists alone (R22).
+fn in_one_list(parts: &PolicyOutputParts, report: &mut Report) {
+    let lists = [
+        ("allowedActions", &parts.allowed_actions),
+        ("blockedActions", &parts.blocked_actions),
+        ("deferredActions", &parts.deferred_actions),
+    ];
+    let mut first: BTreeMap<&str, &str> = BTreeMap::new();
+    for (list, actions) in lists {
+        for (position, action) in actions.iter().flatten().enumerate() {
+            let Some(action) = action else { continue };
+            let earlier = *first.entry(action.as_str()).or_insert(list);
+            if earlier != list {
+                let message =
+                    format!("`{action}` stands in `{earlier}` too; an action stands in one list alone");
+                report.add(format!("/{list}/{position}"), "R22", Code::Mismatch, message);
+            }
+        }
     }
 }
 

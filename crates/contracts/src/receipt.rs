@@ -3,16 +3,19 @@
 
 use serde_json::{Value, json};
 
-use crate::contract::{Contract, ContractName, to_json};
+use crate::contract::{Contract, ContractName};
 use crate::digest::Blake3;
 use crate::instant::Timestamp;
-use crate::json::{JsonObject, Limits, canonical_bytes, parse};
+use crate::json::{ComposeError, JsonObject};
 use crate::scalar::{Amount, Count, ItemId, Name, Text, Version};
 use crate::schema::{has, when};
 use crate::shape::{List, object, words};
 use crate::uuid::Uuid;
 use crate::violation::{Code, Report};
 use crate::work_item::{AgentId, WorkspacePath};
+
+/// The largest receipt that is read, and so the largest that is written.
+pub const MAX_RECEIPT_BYTES: usize = 32 << 20;
 
 words! {
     /// What a receipt is of.
@@ -176,10 +179,12 @@ object! {
 
 impl Receipt {
     /// What `receipt_hash` must be: the BLAKE3 of the canonical receipt without that field.
-    pub fn content_hash(&self) -> Blake3 {
-        let text = to_json(self).replacen(&format!("\"receipt_hash\":\"{}\",", self.receipt_hash), "", 1);
-        let (document, _) = parse(text.as_bytes(), &Limits { max_bytes: usize::MAX });
-        Blake3::of(&document.map(|document| canonical_bytes(document.root())).unwrap_or_default())
+    ///
+    /// # Errors
+    /// When the receipt's own reader would not take it.
+    pub fn content_hash(&self) -> Result<Blake3, ComposeError> {
+        let hash = format!("\"receipt_hash\":\"{}\",", self.receipt_hash);
+        Ok(Blake3::of(self.to_canonical()?.replacen(&hash, "", 1).as_bytes()))
     }
 }
 

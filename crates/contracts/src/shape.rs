@@ -296,6 +296,15 @@ impl<T> Default for Set<T> {
     }
 }
 
+impl<T: Ord> FromIterator<T> for Set<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Self {
+        let mut elements: Vec<T> = elements.into_iter().collect();
+        elements.sort();
+        elements.dedup();
+        Set(elements)
+    }
+}
+
 array_shape!(Set of Shape + Ord);
 
 /// The parts of a value that is read whole or not at all.

@@ -242,6 +242,11 @@ impl Report {
         self.found.is_empty()
     }
 
+    /// Whether a violation of this code was found.
+    pub fn has(&self, code: &Code) -> bool {
+        self.found.iter().any(|violation| violation.code == *code)
+    }
+
     /// Adds a violation at a node of the document.
     pub fn at(&mut self, node: Node<'_>, clause: &'static str, code: Code, message: impl FnOnce() -> String) {
         self.push(clause, code, |trail| (trail.pointer(node).to_owned(), message(), Some(node.span())));

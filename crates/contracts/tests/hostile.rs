@@ -9,7 +9,7 @@ use crealeph_contracts::violation::MAX_VIOLATIONS;
 use crealeph_contracts::{Code, ContractName};
 use documents::{VALID, codes, violations};
 
-const NO_LIMIT: Limits = Limits { max_bytes: usize::MAX };
+const NO_LIMIT: Limits = Limits::outside(usize::MAX);
 
 /// The code of the fault that stopped the parse.
 fn last_fault(bytes: &[u8], limits: &Limits) -> Code {

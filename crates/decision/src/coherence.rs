@@ -18,7 +18,12 @@ pub struct CoherenceRules {
     pub uncounted_states: Vec<String>,
     /// Evidence newer than what was used by no more than this is not yet newer.
     pub grace_minutes: u32,
+    /// How many bytes of payloads a snapshot holds; `None` for any number, as records of earlier programs had it.
+    pub snapshot_bytes: Option<u64>,
 }
+
+/// How many bytes of payloads a snapshot holds, unless configuration says otherwise.
+pub const DEFAULT_SNAPSHOT_BYTES: u64 = 16 << 20;
 
 impl Default for CoherenceRules {
     fn default() -> Self {
@@ -27,6 +32,7 @@ impl Default for CoherenceRules {
             judged: vec![SnapshotType::Idea, SnapshotType::Copy, SnapshotType::Playbook],
             uncounted_states: vec!["draft".to_owned()],
             grace_minutes: 0,
+            snapshot_bytes: Some(DEFAULT_SNAPSHOT_BYTES),
         }
     }
 }
@@ -46,6 +52,9 @@ impl CoherenceRules {
         object.texts("upstream", names(&self.upstream)).texts("judged", names(&self.judged));
         object.texts("uncounted_states", &self.uncounted_states);
         object.raw("grace_minutes", &self.grace_minutes.to_string());
+        if let Some(bytes) = self.snapshot_bytes {
+            object.raw("snapshot_bytes", &bytes.to_string());
+        }
         object.end();
         out
     }

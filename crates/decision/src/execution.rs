@@ -1,10 +1,9 @@
 //! The life of an execution: which event may follow which (R9), and when an event is one that is there already
 //! (R10). Both are asked in one question, because a repeat is never judged as a transition.
 
-use crealeph_contracts::contract::to_json;
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::execution_event::{ExecutionEvent, ExecutionState};
-use crealeph_contracts::json::{Limits, Node, canonical, parse};
+use crealeph_contracts::json::{ComposeError, JsonObject, Node, canonical};
 
 /// What an event is compared by: its place in the execution, and the digests of what it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,16 +20,13 @@ pub struct EventFingerprint {
 
 impl EventFingerprint {
     /// The fingerprint of an event.
-    pub fn of(event: &ExecutionEvent) -> Self {
-        let text = to_json(event);
-        let (document, _) = parse(text.as_bytes(), &Limits { max_bytes: usize::MAX });
-        let (payload, lineage) = document.map(|document| content(document.root())).unwrap_or_default();
-        EventFingerprint {
-            attempt: event.payload.attempt.get(),
-            state: event.state,
-            payload: Blake3::of(payload.as_bytes()),
-            lineage: Blake3::of(lineage.as_bytes()),
-        }
+    ///
+    /// # Errors
+    /// When the event's text cannot be read back.
+    pub fn of(event: &ExecutionEvent) -> Result<Self, ComposeError> {
+        let (attempt, state) = (event.payload.attempt.get(), event.state);
+        let document = JsonObject::of("the event", event)?;
+        Ok(document.with(|event| Self::of_document(event, attempt, state)))
     }
 
     /// The fingerprint of an event's document, given what was read off it.

@@ -5,10 +5,9 @@
 use crealeph_contracts::agent_input::{Coherence, RunMode};
 use crealeph_contracts::builder::{ErrorCode, OnPartial};
 use crealeph_contracts::execution_event::ExecutionState;
+pub use crealeph_contracts::execution_event::PARTIAL_REQUIRES_REVIEW;
 use crealeph_contracts::policy_output::Decision;
 
-/// The reason of an execution whose drafts wait for a person.
-pub const PARTIAL_REQUIRES_REVIEW: &str = "PARTIAL_REQUIRES_REVIEW";
 /// The reason of an execution that the policy put off.
 pub const POLICY_DEFERRED: &str = "POLICY_DEFERRED";
 

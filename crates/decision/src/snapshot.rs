@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crealeph_contracts::entry::Entry;
 use crealeph_contracts::instant::{Instant, Timestamp};
-use crealeph_contracts::json::ObjectWriter;
+use crealeph_contracts::json::{ComposeError, JsonObject, ObjectWriter};
 use crealeph_contracts::policy_input::LedgerRecency;
-use crealeph_contracts::scalar::{LedgerId, RobotId, TenantId};
+use crealeph_contracts::scalar::{Count, LedgerId, Name, RobotId, TenantId};
 use crealeph_contracts::shape::Shape;
 
 use crate::coherence::{CoherenceRules, CoherenceVerdict, coherence};
@@ -187,6 +187,93 @@ pub struct Facts {
     pub lineage: Vec<LedgerId>,
     /// There were more.
     pub is_lineage_cut: bool,
+    /// What is listed without payload, because the snapshot would hold too many bytes.
+    pub omitted: Option<Omitted>,
+}
+
+/// Payloads that a snapshot leaves out: tasks and playbooks beyond its bound are listed by id alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Omitted {
+    /// How many.
+    pub count: u64,
+    /// How many bytes they have together.
+    pub bytes: u64,
+    /// How many bytes of payloads the snapshot holds at most.
+    pub limit: u64,
+}
+
+impl Omitted {
+    /// Adds it to `out` as JSON.
+    pub(crate) fn write(&self, out: &mut String) {
+        let mut object = ObjectWriter::new(out);
+        object.raw("bytes", &self.bytes.to_string()).raw("count", &self.count.to_string());
+        object.raw("limit", &self.limit.to_string());
+        object.end();
+    }
+}
+
+/// Which listed payloads fit into a snapshot. The newest entry of each type is always whole; what it leaves of the bound
+/// is for the tasks and playbooks, newest first, up to the first that does not fit.
+#[derive(Clone, Debug)]
+pub struct PayloadBudget {
+    limit: Option<u64>,
+    left: u64,
+    omitted: Omitted,
+}
+
+impl PayloadBudget {
+    /// What is left of the rules' bound beside the newest entries, whose payloads have this many bytes.
+    pub fn new(rules: &CoherenceRules, newest_bytes: u64) -> PayloadBudget {
+        let limit = rules.snapshot_bytes;
+        let left = limit.map_or(u64::MAX, |limit| limit.saturating_sub(newest_bytes));
+        PayloadBudget {
+            limit,
+            left,
+            omitted: Omitted { count: 0, bytes: 0, limit: limit.unwrap_or_default() },
+        }
+    }
+
+    /// Whether the next listed payload, newest first over both lists, is part of the snapshot.
+    pub fn takes(&mut self, bytes: u64) -> bool {
+        if self.limit.is_none() || (self.omitted.count == 0 && bytes <= self.left) {
+            self.left = self.left.saturating_sub(bytes);
+            return true;
+        }
+        self.omitted.count += 1;
+        self.omitted.bytes = self.omitted.bytes.saturating_add(bytes);
+        false
+    }
+
+    /// What was left out.
+    pub fn omitted(&self) -> Option<Omitted> {
+        (self.omitted.count > 0).then_some(self.omitted)
+    }
+}
+
+/// An entry as a snapshot lists it beyond its bound: which one, and when it was taken.
+pub fn outline(
+    id: LedgerId,
+    seq: Option<Count>,
+    tenant_id: Option<TenantId>,
+    robot_id: RobotId,
+    kind: Name,
+    created_at: Timestamp,
+) -> Entry {
+    Entry {
+        id,
+        seq,
+        tenant_id,
+        robot_id,
+        module: None,
+        source: None,
+        kind,
+        state: None,
+        created_at,
+        observed_at: None,
+        payload: None,
+        lineage: None,
+        key: None,
+    }
 }
 
 /// What a snapshot of one robot is derived from.
@@ -240,7 +327,9 @@ impl Facts {
                 entry.robot_id == *question.robot_id && entry.kind.as_str() == kind && rules.counts(entry)
             })
         };
-        let listed = |kind| counted(kind).take(MAX_LISTED).map(|listed| listed.entry.clone()).collect();
+        let listed = |kind| -> Vec<Entry> {
+            counted(kind).take(MAX_LISTED).map(|listed| listed.entry.clone()).collect()
+        };
 
         let mut newest = PerType::default();
         let mut reached = BTreeSet::new();
@@ -258,16 +347,41 @@ impl Facts {
         let last_at = last.map(|last| last.arrival.at);
         reached.retain(|(arrival, _)| Some(arrival.at) <= last_at);
         let is_lineage_cut = reached.len() > MAX_LINEAGE;
+        let (mut tasks, mut playbooks) = (listed("task"), listed("playbook"));
+        let omitted = cut(&newest, &mut tasks, &mut playbooks, rules);
         Facts {
             robot_id: question.robot_id.clone(),
             newest,
             last_at: last.map(|last| last.entry.created_at.clone()),
-            tasks: listed("task"),
-            playbooks: listed("playbook"),
+            tasks,
+            playbooks,
             lineage: reached.into_iter().rev().take(MAX_LINEAGE).map(|(_, id)| id).collect(),
             is_lineage_cut,
+            omitted,
         }
     }
+}
+
+/// Leaves the payloads out that are beyond the bound.
+fn cut(
+    newest: &PerType<Option<Newest>>,
+    tasks: &mut [Entry],
+    playbooks: &mut [Entry],
+    rules: &CoherenceRules,
+) -> Option<Omitted> {
+    rules.snapshot_bytes?;
+    let bytes = |entry: &Entry| entry.payload.as_ref().map_or(0, |payload| payload.canonical().len() as u64);
+    let whole = SnapshotType::ALL.into_iter().filter_map(|kind| newest.get(kind).as_ref());
+    let mut budget = PayloadBudget::new(rules, whole.map(|newest| bytes(&newest.entry)).sum());
+    let mut listed: Vec<&mut Entry> = tasks.iter_mut().chain(playbooks).collect();
+    listed.sort_by_key(|entry| std::cmp::Reverse((entry.created_at.instant(), entry.seq)));
+    for entry in listed {
+        if !budget.takes(bytes(entry)) {
+            let Entry { id, seq, tenant_id, robot_id, kind, created_at, .. } = entry.clone();
+            *entry = outline(id, seq, tenant_id, robot_id, kind, created_at);
+        }
+    }
+    budget.omitted()
 }
 
 /// Follows an entry's lineage to the end, through this robot's entries; another robot's entry is known but neither
@@ -331,10 +445,15 @@ impl Snapshot {
         LedgerRecency::new(timestamps.collect())
     }
 
-    /// The snapshot as JSON: the `intelligenceSnapshot` of the contracts.
-    pub fn to_json(&self) -> String {
-        let mut out = String::with_capacity(4096);
-        let mut object = ObjectWriter::new(&mut out);
+    /// The snapshot as a document: the `intelligenceSnapshot` of the contracts.
+    ///
+    /// # Errors
+    /// When an entry nests so deep that the document cannot be read back.
+    pub fn document(&self) -> Result<JsonObject, ComposeError> {
+        JsonObject::compose("the snapshot", |object| self.write(object))
+    }
+
+    fn write(&self, object: &mut ObjectWriter<'_>) {
         object.text("robotId", self.facts.robot_id.as_str());
         object.text("snapshotAt", self.snapshot_at.as_str());
         self.coherence.write(object.key("coherence"));
@@ -353,8 +472,9 @@ impl Snapshot {
         let mut lineage = ObjectWriter::new(lineage);
         lineage.texts("dependsOnLedgerIds", ids);
         lineage.end();
-        object.end();
-        out
+        if let Some(omitted) = &self.facts.omitted {
+            omitted.write(object.key("omittedPayloads"));
+        }
     }
 }
 

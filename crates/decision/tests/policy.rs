@@ -196,6 +196,15 @@ fn rules_are_checked_when_they_are_loaded() {
     assert!(matches!(failure(example), RulesError::ExampleFailed { .. }));
     assert!(matches!(failure(&example.replace("ALLOW", "MAYBE")), RulesError::BadExample { .. }));
     assert!(load(&example.replace("ALLOW", "DEFER")).is_ok());
+    for (name, near) in [("signalAt", "signalsAt"), ("fusionat", "fusionAt"), ("ideaAt|copysAt", "copyAt")] {
+        let why = failure(&format!(r#"{{"actions":{{"a":{{"needs":["{name}"]}}}}}}"#));
+        assert!(why.to_string().contains(&format!("did you mean `{near}`?")), "{why}");
+    }
+    assert!(load(r#"{"actions":{"a":{"needs":["weatherAt"]}}}"#).is_ok(), "a client's own timestamp");
+    assert!(
+        load(r#"{"actions":{"a":{"needs":["signalAt"]}},"refresh":{"signalAt":["a"]}}"#).is_ok(),
+        "declared"
+    );
     let many: Vec<String> = (0..17).map(|number| format!("\"t{number}\"")).collect();
     let many = format!(r#"{{"actions":{{"a":{{"needs":[{}]}}}}}}"#, many.join(","));
     assert!(matches!(failure(&many), RulesError::TooMany { .. }));

@@ -7,9 +7,6 @@ use crealeph_contracts::digest::Sha256;
 use crate::keys::Keyring;
 use crate::position::MAX_SEQ;
 
-/// What a log's name starts with; the rest is random, so that it says nothing about the tenant.
-pub(crate) const ORIGIN_PREFIX: &str = "crealeph-log/";
-
 /// A signed statement of what the log was at one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {

@@ -34,7 +34,7 @@ pub(crate) fn differences(recorded: &Content, sent: &Content) -> Vec<String> {
 }
 
 fn payload_differences(recorded: &str, sent: &str, found: &mut Vec<String>) {
-    let limits = Limits { max_bytes: usize::MAX };
+    let limits = Limits::own(usize::MAX);
     let (recorded, _) = parse(recorded.as_bytes(), &limits);
     let (sent, _) = parse(sent.as_bytes(), &limits);
     let before = found.len();

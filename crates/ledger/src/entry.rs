@@ -20,10 +20,14 @@ use crate::reach::Effective;
 /// The type whose entries are judged by the execution contract.
 pub const EXECUTION_EVENT: &str = "execution_event";
 
+/// How deep a payload may nest. What embeds it adds to that, and must be read by readers that take 192 (R3): an entry 1,
+/// an export line or a proof 2, a snapshot 3, the input of an agent 4.
+pub const MAX_PAYLOAD_DEPTH: usize = 160;
+
 /// How a lineage names an entry by its client key instead of its id.
 pub const KEY_PREFIX: &str = "key:";
 
-/// What the producer says, normalised: payload canonical, lineage a sorted set, what is empty absent.
+/// What the producer says, normalized: payload canonical, lineage a sorted set, what is empty absent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Content {
     /// The robot.
@@ -36,7 +40,8 @@ pub struct Content {
     pub kind: Name,
     /// Its state.
     pub state: Name,
-    /// The payload's RFC 8785 text.
+    /// The payload's RFC 8785 text; empty in an entry that an older program stored without one
+    /// ([`crealeph_contracts::entry::with_lost_payload`]).
     pub payload: Arc<str>,
     /// What it depends on; before it is stored an id may be `key:` and a client key.
     pub depends_on: Vec<LedgerId>,
@@ -51,8 +56,9 @@ pub struct Content {
 }
 
 impl Content {
-    /// The normal form of a draft.
-    pub fn of(draft: Draft) -> Content {
+    /// The normal form of a draft, and how deep its payload nests.
+    pub fn of(draft: Draft) -> (Content, usize) {
+        let (payload, depth) = draft.payload.canonical_and_depth();
         let (depends_on, execution_id, rerun_of) = match draft.lineage {
             Some(lineage) => {
                 let ids = lineage.depends_on.map(|ids| ids.as_slice().to_vec()).unwrap_or_default();
@@ -60,19 +66,20 @@ impl Content {
             }
             None => (Vec::new(), None, None),
         };
-        Content {
+        let content = Content {
             robot_id: draft.robot_id,
             module: draft.module,
             source: draft.source,
             kind: draft.kind,
             state: draft.state,
-            payload: draft.payload.canonical().into(),
+            payload: payload.into(),
             depends_on,
             execution_id,
             rerun_of,
             observed_at: draft.observed_at,
             key: draft.key,
-        }
+        };
+        (content, depth)
     }
 
     /// Whether the execution contract judges it.
@@ -188,7 +195,7 @@ impl Stored {
             state: Some(content.state.clone()),
             created_at: self.created_at.timestamp(),
             observed_at: content.observed_at.clone(),
-            payload: JsonObject::parse(&content.payload),
+            payload: JsonObject::parse_own(&content.payload),
             lineage,
             key: content.key.clone(),
         }
@@ -274,7 +281,7 @@ pub(crate) fn parse_ids(text: &str) -> Option<Vec<LedgerId>> {
     if text == "[]" {
         return Some(Vec::new());
     }
-    let (document, faults) = parse(text.as_bytes(), &Limits { max_bytes: usize::MAX });
+    let (document, faults) = parse(text.as_bytes(), &Limits::own(usize::MAX));
     let document = document.filter(|_| faults.is_empty())?;
     document.root().elements().map(|id| LedgerId::parse(&id.string()?).ok()).collect()
 }

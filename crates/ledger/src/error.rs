@@ -2,6 +2,7 @@
 //!
 //! Every error says what failed, on what and what to do next, and has a stable code.
 
+use crealeph_contracts::json::ComposeError;
 use crealeph_contracts::scalar::LedgerId;
 use crealeph_contracts::violation::Violation;
 use crealeph_decision::execution;
@@ -288,6 +289,17 @@ pub enum AppendError {
 }
 
 impl AppendError {
+    /// The same as an error of the ledger, for an entry of its own.
+    pub(crate) fn into_ledger(self) -> LedgerError {
+        match self {
+            AppendError::Ledger(error) => error,
+            AppendError::Refused { refusal, .. } => LedgerError::Failed {
+                place: "an entry of the ledger's own".to_owned(),
+                reason: refusal.to_string(),
+            },
+        }
+    }
+
     /// The stable code.
     pub fn code(&self) -> &'static str {
         match self {
@@ -322,6 +334,9 @@ pub enum Refusal {
     /// It breaks its contract.
     #[error("{}", listed(.0))]
     Invalid(Vec<Violation>),
+    /// It cannot be read back (R3).
+    #[error(transparent)]
+    Unreadable(ComposeError),
     /// Its lineage names what the tenant's ledger does not hold.
     #[error("the ledger holds no entry {} of this tenant; depend on entries that exist", quoted(.0))]
     UnknownLineage(Vec<String>),
@@ -346,7 +361,7 @@ pub enum Refusal {
         "the {member} `{value}` is reserved for what CreAleph writes itself; use another {member}, see `reserved` in docs/ledger.md"
     )]
     Reserved {
-        /// `type` or `key`.
+        /// `type`, `module` or `key`.
         member: &'static str,
         /// What it holds.
         value: String,
@@ -367,7 +382,7 @@ impl Refusal {
     /// The stable code.
     pub fn code(&self) -> &'static str {
         match self {
-            Refusal::Invalid(_) => "invalid_entry",
+            Refusal::Invalid(_) | Refusal::Unreadable(_) => "invalid_entry",
             Refusal::UnknownLineage(_) => "unknown_id",
             Refusal::Conflict { .. } => "IDEMPOTENCY_CONFLICT",
             Refusal::Transition(

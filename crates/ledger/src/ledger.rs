@@ -12,12 +12,13 @@ use std::thread::JoinHandle;
 
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::instant::Instant;
+use crealeph_contracts::json::ComposeError;
 use crealeph_contracts::scalar::{ClientKey, LedgerId, RobotId, TenantId};
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::snapshot::Facts;
 
 use crate::clock::{Clock, DatingClock};
-use crate::entry::{Content, Stored};
+use crate::entry::{Content, MAX_PAYLOAD_DEPTH, Stored};
 use crate::error::{AppendError, LedgerError, Refusal};
 use crate::follow::{Growth, Watch};
 use crate::heart::Heart;
@@ -164,7 +165,7 @@ impl Ledger {
         };
         Ok(Ledger(Arc::new(Inner {
             backend,
-            limits: options.limits,
+            limits: options.limits.bounded(),
             clock: options.clock,
             keys,
             writers: OnceLock::new(),
@@ -227,7 +228,11 @@ impl Ledger {
         let mut bytes = 0;
         let mut entries = Vec::with_capacity(batch.len());
         for (position, draft) in batch.into_iter().enumerate() {
-            let content = Content::of(draft);
+            let (content, depth) = Content::of(draft);
+            if depth > MAX_PAYLOAD_DEPTH {
+                let refusal = Refusal::Unreadable(too_deep(depth));
+                return Err(AppendError::Refused { position, refusal });
+            }
             let (payload, ids) = (content.payload.len(), content.depends_on.len());
             bytes += payload;
             if payload > limits.payload_bytes {
@@ -462,6 +467,13 @@ impl Ledger {
     pub(crate) fn downgrade(&self) -> WeakLedger {
         WeakLedger(Arc::downgrade(&self.0))
     }
+}
+
+/// Why a payload is not taken for its depth.
+pub(crate) fn too_deep(depth: usize) -> ComposeError {
+    let reason =
+        format!("its payload nests {depth} deep, and at most {MAX_PAYLOAD_DEPTH} are taken; flatten it");
+    ComposeError { what: "the entry", reason }
 }
 
 /// Refuses what only CreAleph writes.

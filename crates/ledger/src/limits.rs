@@ -5,7 +5,7 @@
 pub struct Limits {
     /// Entries in one batch.
     pub batch_entries: usize,
-    /// Bytes of one entry's payload, in canonical form.
+    /// Bytes of one entry's payload, in canonical form; at most 48 MiB.
     pub payload_bytes: usize,
     /// Bytes of all payloads of one batch.
     pub batch_bytes: usize,
@@ -25,6 +25,16 @@ pub struct Limits {
     pub wait_ms: u64,
     /// Milliseconds that clocks may be apart: a log's newest entry and the clock, the database's clock and the machine's.
     pub clock_skew_ms: i64,
+}
+
+/// The largest payload that any limit can allow: with everything around it, it fits into a line of an export.
+const MAX_PAYLOAD_BYTES: usize = 48 << 20;
+
+impl Limits {
+    /// The same, with no payload so large that an export of it could not be read.
+    pub(crate) fn bounded(self) -> Limits {
+        Limits { payload_bytes: self.payload_bytes.min(MAX_PAYLOAD_BYTES), ..self }
+    }
 }
 
 impl Default for Limits {

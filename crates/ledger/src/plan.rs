@@ -7,8 +7,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crealeph_contracts::Valid;
 use crealeph_contracts::digest::Sha256;
-use crealeph_contracts::execution_event::{EntryRef, ExecutionEvent, ExecutionState, rests_on_ledger};
+use crealeph_contracts::execution_event::{
+    EntryRef, ExecutionEvent, ExecutionEventParts, ExecutionState, rests_on_ledger,
+};
 use crealeph_contracts::json::{self, ObjectWriter};
+use crealeph_contracts::log_rules::{LOG_RULES_KEY, RulesInForce, RulesVersion};
 use crealeph_contracts::scalar::{ClientKey, LedgerId, RobotId, TenantId};
 use crealeph_contracts::violation::{Code, Report};
 use crealeph_decision::execution::{self, EventFingerprint, Verdict};
@@ -54,7 +57,7 @@ impl Prepared {
 }
 
 fn event_identity(content: &Content) -> Option<EventIdentity> {
-    let limits = json::Limits { max_bytes: usize::MAX };
+    let limits = json::Limits::own(usize::MAX);
     let (document, _) = json::parse(content.payload.as_bytes(), &limits);
     let document = document?;
     let execution = document.root().member("executionId")?.string()?.into_owned();
@@ -68,9 +71,12 @@ fn event_identity(content: &Content) -> Option<EventIdentity> {
     })
 }
 
-/// What has to be known before the batches can be judged.
-pub(crate) fn needs<'a>(entries: impl Iterator<Item = &'a Prepared>) -> Needs {
+/// What has to be known before the batches can be judged; in a log that may have one, where the second rules begin.
+pub(crate) fn needs<'a>(rules: &RulesInForce, entries: impl Iterator<Item = &'a Prepared>) -> Needs {
     let mut needs = Needs::default();
+    if !rules.has_second() {
+        needs.keys.insert(LOG_RULES_KEY.to_owned());
+    }
     for Prepared { content, event, proposed } in entries {
         if let Some(id) = proposed {
             needs.ids.insert(id.as_str().to_owned());
@@ -114,13 +120,14 @@ pub(crate) struct Plan {
 /// Judges the batches one after the other.
 pub(crate) fn plan(
     head: &Head,
+    rules: RulesInForce,
     known: Known,
     batches: &[&[Prepared]],
     dating: Dating,
     ids: &mut IdSource,
 ) -> Result<Plan, LedgerError> {
     let at = dating.now.max(head.last_at);
-    let mut view = View::new(head, known, batches.iter().copied().flatten());
+    let mut view = View::new(head, rules, known, batches.iter().copied().flatten());
     let mut outcomes = Vec::with_capacity(batches.len());
     for batch in batches {
         outcomes.push(view.judge_batch(batch, at, dating.refusal.as_ref(), ids)?);
@@ -145,7 +152,8 @@ pub(crate) fn plan_transfer(
     entries: &[Transferred],
     latest: Millis,
 ) -> Result<Plan, (usize, String)> {
-    let mut view = View::new(head, known, entries.iter().map(|entry| &entry.prepared));
+    let rules = RulesInForce::of_origin(&head.origin);
+    let mut view = View::new(head, rules, known, entries.iter().map(|entry| &entry.prepared));
     let mut last_at = head.last_at;
     for (position, entry) in entries.iter().enumerate() {
         let refused = |reason: String| (position, reason);
@@ -231,9 +239,10 @@ struct Staged {
     newest: BTreeMap<Class, Effective>,
 }
 
-/// The log as the next entry sees it: what was read, what earlier batches add, and the batch at hand.
+/// The log as the next entry sees it: what was read, what earlier batches add, and the current batch.
 struct View<'a> {
     tenant_id: &'a TenantId,
+    rules: RulesInForce,
     size: u64,
     known: Known,
     rows: Vec<Row>,
@@ -244,10 +253,19 @@ struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    fn new<'e>(head: &'a Head, known: Known, mut entries: impl Iterator<Item = &'e Prepared>) -> View<'a> {
+    fn new<'e>(
+        head: &'a Head,
+        mut rules: RulesInForce,
+        known: Known,
+        mut entries: impl Iterator<Item = &'e Prepared>,
+    ) -> View<'a> {
         let (rows, edges, staged) = (Vec::new(), Vec::new(), Staged::default());
         let has_late = entries.any(|entry| entry.content.observed_at.is_some());
-        View { tenant_id: &head.tenant_id, size: head.frontier.size(), known, rows, edges, staged, has_late }
+        if let Some(marker) = known.keys.get(LOG_RULES_KEY) {
+            see(&mut rules, &marker.stored);
+        }
+        let (tenant_id, size) = (&head.tenant_id, head.frontier.size());
+        View { tenant_id, rules, size, known, rows, edges, staged, has_late }
     }
 
     fn next_seq(&self) -> Option<Seq> {
@@ -306,6 +324,7 @@ impl<'a> View<'a> {
         }
         self.edges.extend(parents.into_iter().map(|parent| (parent, seq)));
         let stored = Stored { id, seq, tenant_id: self.tenant_id.clone(), created_at, content };
+        see(&mut self.rules, &stored);
         let leaf = stored.leaf_hash();
         let newest = self.newest_with(&stored);
         self.rows.push(Row { stored, reach, used, newest, leaf, execution, attempt });
@@ -368,10 +387,11 @@ impl<'a> View<'a> {
         let mut content = entry.content.clone();
         let (parents, unknown) = self.resolve(&mut content);
         if content.is_event() {
-            let event = self.valid_event(&content, &parents, at)?;
+            let event = self.valid_event(&content, &parents, seq, at)?;
             if let Some(repeat) = self.repeated_event(entry, &content, &event)? {
                 return Ok(Judged::Repeat(repeat));
             }
+            let event = self.passed_gate(event, seq)?;
             self.unused_key(&content)?;
             let attempt = Some(event.payload.attempt.get());
             let execution = Some(event.payload.execution_id.as_str().to_owned());
@@ -442,15 +462,17 @@ impl<'a> View<'a> {
         (parents.into_values().collect(), unknown)
     }
 
-    /// The event judged by its contract and against the ledger (§6, §7, R19).
+    /// The event judged by its contract and against the ledger (§6, §7, R19). Whether it passes the gate is asked once it
+    /// is known to be new: a repeat of an event that was recorded under the first rules stays a repeat (R10).
     fn valid_event(
         &self,
         content: &Content,
         parents: &[Parent<'_>],
+        seq: Seq,
         at: Millis,
-    ) -> Result<Valid<ExecutionEvent>, Refusal> {
+    ) -> Result<ExecutionEvent, Refusal> {
         let text = event_document(self.tenant_id, content, at);
-        let limits = json::Limits { max_bytes: usize::MAX };
+        let limits = json::Limits::own(usize::MAX);
         let find = |_: &TenantId, id: &LedgerId| {
             let parent = parents.iter().find(|parent| parent.id == id)?;
             Some(EntryRef {
@@ -458,10 +480,32 @@ impl<'a> View<'a> {
                 created_at: parent.created_at.instant(),
             })
         };
-        Valid::<ExecutionEvent>::parse_in(text.as_bytes(), &limits, |parts, report| {
-            rests_on_ledger(parts, find, report);
+        let rests = |parts: &ExecutionEventParts, report: &mut Report| rests_on_ledger(parts, &find, report);
+        let judged = ExecutionEvent::parse_under_first_rules(text.as_bytes(), &limits, rests);
+        judged.map_err(|violations| {
+            let all = match self.rules.at(seq.get()) {
+                RulesVersion::First => violations,
+                // Every violation is reported, those of the gate too (R8).
+                RulesVersion::Second => {
+                    match Valid::<ExecutionEvent>::parse_in(text.as_bytes(), &limits, rests) {
+                        Err(all) => all,
+                        Ok(_) => violations,
+                    }
+                }
+            };
+            Refusal::Invalid(all.as_slice().to_vec())
         })
-        .map_err(|violations| Refusal::Invalid(violations.as_slice().to_vec()))
+    }
+
+    /// A new event, judged by the gate (§5) where the second rules hold.
+    fn passed_gate(&self, event: ExecutionEvent, seq: Seq) -> Result<ExecutionEvent, Refusal> {
+        match self.rules.at(seq.get()) {
+            RulesVersion::First => Ok(event),
+            RulesVersion::Second => match Valid::check(event) {
+                Ok(event) => Ok(event.into_inner()),
+                Err(violations) => Err(Refusal::Invalid(violations.as_slice().to_vec())),
+            },
+        }
     }
 
     /// R10 and R9: the first entry back where this is a repeat, a refusal where it may not follow.
@@ -475,7 +519,7 @@ impl<'a> View<'a> {
         let recorded =
             self.staged(self.staged.events.get(identity)).or_else(|| self.known.events.get(identity));
         if let Some(recorded) = recorded {
-            let next = EventFingerprint::of(event);
+            let next = EventFingerprint::of(event).map_err(Refusal::Unreadable)?;
             let first = fingerprint(&recorded.stored)
                 .ok_or_else(|| conflict(recorded, Identity::Event, Vec::new()))?;
             return match execution::next_event(Some(&first), None, &next) {
@@ -581,8 +625,15 @@ fn event_document(tenant_id: &TenantId, content: &Content, at: Millis) -> String
 /// What a recorded event is compared by.
 fn fingerprint(stored: &Stored) -> Option<EventFingerprint> {
     let text = event_document(&stored.tenant_id, &stored.content, stored.created_at);
-    let limits = json::Limits { max_bytes: usize::MAX };
-    Valid::<ExecutionEvent>::parse(text.as_bytes(), &limits).ok().map(|event| EventFingerprint::of(&event))
+    let limits = json::Limits::own(usize::MAX);
+    let event = ExecutionEvent::parse_under_first_rules(text.as_bytes(), &limits, |_, _| ()).ok()?;
+    EventFingerprint::of(&event).ok()
+}
+
+/// Takes notice of where the second rules begin.
+pub(crate) fn see(rules: &mut RulesInForce, stored: &Stored) {
+    let Stored { seq, content, .. } = stored;
+    rules.see(seq.get(), content.kind.as_str(), content.key.as_ref().map(|key| key.as_str()));
 }
 
 fn repeat_of(recorded: &Row) -> Appended {

@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crealeph_contracts::digest::Sha256;
+use crealeph_contracts::entry::Entry;
 use crealeph_contracts::execution_event::ExecutionState;
 use crealeph_contracts::instant::Instant;
-use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId};
+use crealeph_contracts::scalar::{Count, ExecutionId, LedgerId, Literal, Name, RobotId};
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::snapshot::{
-    self, Derivation, Facts, MAX_LINEAGE, MAX_LISTED, Newest, PerType, Place, SnapshotType,
+    self, Derivation, Facts, MAX_LINEAGE, MAX_LISTED, Newest, PayloadBudget, PerType, Place, SnapshotType,
 };
 
 use crate::entry::{EXECUTION_EVENT, Stored};
@@ -17,7 +18,7 @@ use crate::error::LedgerError;
 use crate::limits::Limits;
 use crate::position::{Millis, Seq};
 use crate::reach::Effective;
-use crate::store::{Head, Of, Reads, Row, Selection, Step};
+use crate::store::{Head, Of, Outline, Reads, Row, Selection, Step};
 
 /// Which entries are wanted; what is absent is not asked about.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -378,13 +379,16 @@ pub(crate) fn facts_up_to(
     let types = SnapshotType::ALL.map(|kind| (kind.as_str(), listed(kind)));
     let wanted: Vec<(&'static str, usize)> = types.into_iter().chain([("task", MAX_LISTED)]).collect();
     let latest = reads.latest(head, robot, &wanted, &rules.uncounted_states, high)?;
-    let all: BTreeSet<Seq> =
-        latest.iter().flat_map(|latest| latest.last.iter().chain(&latest.newest)).copied().collect();
+    // The first of a list by arrival is looked at even where the newest by effective time is another.
+    let all: BTreeSet<Seq> = latest
+        .iter()
+        .flat_map(|latest| latest.last.first().into_iter().chain(&latest.newest))
+        .copied()
+        .collect();
     let found = reads.by_seqs(head, &all.into_iter().collect::<Vec<_>>())?;
     let found: BTreeMap<Seq, Row> = found.into_iter().map(|row| (row.stored.seq, row)).collect();
-    let rows_of = |seqs: &[Seq]| seqs.iter().filter_map(|seq| found.get(seq)).cloned().collect::<Vec<Row>>();
     let mut rows = Vec::new();
-    let mut playbooks = Vec::new();
+    let mut playbooks: &[Seq] = &[];
     for (kind, latest) in SnapshotType::ALL.into_iter().zip(&latest) {
         let newest = match derivation {
             Derivation::Arrival => latest.last.first().copied(),
@@ -395,10 +399,14 @@ pub(crate) fn facts_up_to(
         };
         rows.extend(newest.and_then(|seq| found.get(&seq)).map(|row| (kind, row.clone())));
         if kind == SnapshotType::Playbook {
-            playbooks = rows_of(&latest.last);
+            playbooks = &latest.last;
         }
     }
-    let tasks = rows_of(latest.last().map_or(&[], |tasks| &tasks.last));
+    let tasks: &[Seq] = latest.last().map_or(&[], |tasks| &tasks.last);
+    let newest_bytes = rows.iter().map(|(_, row)| row.stored.content.payload.len() as u64).sum();
+    let mut listed = Lists { robot, found: &found, budget: PayloadBudget::new(rules, newest_bytes) };
+    let [tasks, playbooks] = listed.read(reads, head, [(TASK, tasks), (PLAYBOOK, playbooks)])?;
+    let omitted = listed.budget.omitted();
     let last = latest.iter().filter_map(|latest| latest.last.first()).max().and_then(|seq| found.get(seq));
     let used = |row: &Row, kind| match derivation {
         Derivation::Arrival => row.reach.get(kind),
@@ -435,11 +443,60 @@ pub(crate) fn facts_up_to(
         robot_id: robot.clone(),
         newest,
         last_at: last.map(|row| row.stored.created_at.timestamp()),
-        tasks: tasks.iter().map(|row| row.stored.to_entry()).collect(),
-        playbooks: playbooks.iter().map(|row| row.stored.to_entry()).collect(),
+        tasks,
+        playbooks,
         lineage,
         is_lineage_cut,
+        omitted,
     })
+}
+
+const TASK: Literal = Literal::new("task");
+const PLAYBOOK: Literal = Literal::new("playbook");
+
+/// The lists of a snapshot, of which the payloads beyond its bound are not read.
+struct Lists<'a> {
+    robot: &'a RobotId,
+    found: &'a BTreeMap<Seq, Row>,
+    budget: PayloadBudget,
+}
+
+impl Lists<'_> {
+    fn read(
+        &mut self,
+        reads: &mut dyn Reads,
+        head: &Head,
+        lists: [(Literal, &[Seq]); 2],
+    ) -> Result<[Vec<Entry>; 2], LedgerError> {
+        let seqs: BTreeSet<Seq> = lists.iter().flat_map(|(_, seqs)| seqs.iter()).copied().collect();
+        let mut outlines: Vec<Outline> =
+            seqs.iter().filter_map(|seq| self.found.get(seq)).map(Outline::from).collect();
+        let far: Vec<Seq> = seqs.into_iter().filter(|seq| !self.found.contains_key(seq)).collect();
+        outlines.extend(reads.outlines(head, &far)?);
+        outlines.sort_unstable_by_key(|outline| std::cmp::Reverse(outline.seq));
+        let (whole, cut): (Vec<Outline>, Vec<Outline>) =
+            outlines.into_iter().partition(|outline| self.budget.takes(outline.payload_bytes));
+        let far: Vec<Seq> =
+            whole.iter().map(|outline| outline.seq).filter(|seq| !self.found.contains_key(seq)).collect();
+        let far = reads.by_seqs(head, &far)?;
+        let rows: BTreeMap<Seq, &Row> =
+            far.iter().chain(self.found.values()).map(|row| (row.stored.seq, row)).collect();
+        let cut: BTreeMap<Seq, Outline> = cut.into_iter().map(|outline| (outline.seq, outline)).collect();
+        Ok(lists.map(|(kind, seqs)| {
+            let entry = |seq: &Seq| match (cut.get(seq), rows.get(seq)) {
+                (Some(outline), _) => Some(snapshot::outline(
+                    outline.id.clone(),
+                    Count::new(seq.get()),
+                    Some(head.tenant_id.clone()),
+                    self.robot.clone(),
+                    Name::from(kind),
+                    outline.created_at.timestamp(),
+                )),
+                (None, row) => row.map(|row| row.stored.to_entry()),
+            };
+            seqs.iter().filter_map(entry).collect()
+        }))
+    }
 }
 
 /// The last place taken at or before a time. Time never goes back within a log, so halving finds it without an index.

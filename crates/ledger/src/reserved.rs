@@ -1,11 +1,16 @@
-//! What only CreAleph itself writes. Its records, verdicts and receipts are found again by key and type, and what
-//! they say is believed; so a batch from outside that carries such a key or type is refused before it is looked at.
-//! The events of an execution are not among them: producers may write those, judged by their contract (R19).
+//! What only CreAleph itself writes. Its artifacts, records, verdicts and receipts are found again by module, key and
+//! type, and what they say is believed; so a batch from outside that carries such a module, key or type is refused
+//! before anything else is checked. Producers may write the events of an execution (module `agent-builder`), which
+//! are judged by their contract (R19).
 
 use crealeph_contracts::entry::Draft;
 
 /// The types of the entries that only CreAleph writes.
-pub const RESERVED_TYPES: &[&str] = &["execution_record", "review", "run_receipt", "run_verdict"];
+pub const RESERVED_TYPES: &[&str] =
+    &["execution_record", "log_rules", "review", "run_receipt", "run_verdict"];
+
+/// The modules under which only CreAleph writes: its Builder's artifacts and records (R14).
+pub const RESERVED_MODULES: &[&str] = &["builder"];
 
 /// How the keys begin that only CreAleph gives; `crealeph:` is kept for what is to come.
 pub const RESERVED_KEYS: &[&str] =
@@ -17,6 +22,9 @@ pub(crate) fn reserved_in(draft: &Draft) -> Option<(&'static str, String)> {
     if RESERVED_TYPES.contains(&kind) {
         return Some(("type", kind.to_owned()));
     }
+    if RESERVED_MODULES.contains(&draft.module.as_str()) {
+        return Some(("module", draft.module.as_str().to_owned()));
+    }
     let key = key.filter(|key| RESERVED_KEYS.iter().any(|prefix| key.starts_with(prefix)))?;
     Some(("key", key.to_owned()))
 }
@@ -25,18 +33,20 @@ pub(crate) fn reserved_in(draft: &Draft) -> Option<(&'static str, String)> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crealeph_contracts::scalar::LedgerId;
+    use crealeph_contracts::log_rules::{LOG_RULES, LOG_RULES_KEY};
+    use crealeph_contracts::scalar::{ClientKey, LedgerId};
     use crealeph_decision::builder::EXECUTION_RECORD;
     use crealeph_decision::builder::lookup::record_key;
     use crealeph_decision::builder::review::{REVIEW, approved_key, review_key};
 
     #[test]
     fn what_the_builder_and_reviews_write_is_reserved() {
-        for kind in [EXECUTION_RECORD, REVIEW] {
+        for kind in [EXECUTION_RECORD, LOG_RULES, REVIEW] {
             assert!(RESERVED_TYPES.contains(&kind.as_str()), "{}", kind.as_str());
         }
         let draft = LedgerId::parse("x").unwrap();
-        for key in [record_key("r", "e", 1), review_key(&draft), approved_key(&draft)] {
+        let marker = ClientKey::parse(LOG_RULES_KEY);
+        for key in [record_key("r", "e", 1), review_key(&draft), approved_key(&draft), marker] {
             let key = key.unwrap();
             assert!(RESERVED_KEYS.iter().any(|prefix| key.as_str().starts_with(prefix)), "{key}");
         }

@@ -146,6 +146,22 @@ pub(crate) struct Known {
     pub newest: BTreeMap<Class, Effective>,
 }
 
+/// An entry without what it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outline {
+    pub seq: Seq,
+    pub id: LedgerId,
+    pub created_at: Millis,
+    pub payload_bytes: u64,
+}
+
+impl From<&Row> for Outline {
+    fn from(Row { stored, .. }: &Row) -> Self {
+        let payload_bytes = stored.content.payload.len() as u64;
+        Outline { seq: stored.seq, id: stored.id.clone(), created_at: stored.created_at, payload_bytes }
+    }
+}
+
 /// What is written for one tenant in one transaction.
 #[derive(Debug)]
 pub(crate) struct Addition {
@@ -267,6 +283,8 @@ pub(crate) trait Reads {
     fn head(&mut self, tenant: &TenantId) -> Result<Option<Head>, LedgerError>;
     /// The entries at these places, in no promised order.
     fn by_seqs(&mut self, head: &Head, seqs: &[Seq]) -> Result<Vec<Row>, LedgerError>;
+    /// Which entries are at these places, and how large: without their payloads, and so not checked by their hashes.
+    fn outlines(&mut self, head: &Head, seqs: &[Seq]) -> Result<Vec<Outline>, LedgerError>;
     /// The entry of an id.
     fn by_id(&mut self, head: &Head, id: &LedgerId) -> Result<Option<Row>, LedgerError>;
     /// The entry of a client key.

@@ -7,14 +7,15 @@
 use std::io::{BufRead, Write};
 
 use crealeph_contracts::digest::Sha256;
-use crealeph_contracts::entry::{Draft, Entry};
-use crealeph_contracts::json::{JsonObject, Limits as JsonLimits, Node, ObjectWriter, canonical, parse};
+use crealeph_contracts::entry::{Draft, Entry, with_lost_payload};
+use crealeph_contracts::json::{Limits as JsonLimits, Node, ObjectWriter, canonical, parse};
+use crealeph_contracts::log_rules::RulesInForce;
 use crealeph_contracts::scalar::TenantId;
 
 use crate::checkpoint::stated;
-use crate::entry::Content;
+use crate::entry::{Content, MAX_PAYLOAD_DEPTH};
 use crate::error::LedgerError;
-use crate::ledger::{Inner, Ledger};
+use crate::ledger::{Inner, Ledger, too_deep};
 use crate::log::root_at;
 use crate::merkle::complete_tiles;
 use crate::plan::{self, Plan, Prepared, Transferred};
@@ -196,7 +197,10 @@ impl Ledger {
             let line_of = |position: usize| {
                 batch.entries.get(known_part + position).map_or(lines.number, |(.., number)| *number)
             };
-            let needs = plan::needs(fresh.iter().map(|entry| &entry.prepared));
+            let needs = plan::needs(
+                &RulesInForce::of_origin(&head.origin),
+                fresh.iter().map(|entry| &entry.prepared),
+            );
             let known = transaction.known(&head, &needs)?;
             let Inner { clock, limits, .. } = self.inner();
             let latest = clock.now_for(&head).get().saturating_add(limits.clock_skew_ms);
@@ -279,17 +283,23 @@ enum Line {
     Checkpoint(String, StoredCheckpoint),
 }
 
-fn document<T>(line: &str, read: impl FnOnce(Node<'_>) -> T) -> Result<T, String> {
-    let (document, faults) = parse(line.as_bytes(), &JsonLimits { max_bytes: MAX_LINE_BYTES as usize });
+/// Reads a line; the second argument says that it holds an entry which was stored without a payload.
+fn document<T>(line: &str, read: impl FnOnce(Node<'_>, bool) -> T) -> Result<T, String> {
+    let limits = JsonLimits::own(MAX_LINE_BYTES as usize);
+    let (mut document, mut faults) = parse(line.as_bytes(), &limits);
+    let readable = if document.is_none() { with_lost_payload(line) } else { None };
+    if let Some(readable) = &readable {
+        (document, faults) = parse(readable.as_bytes(), &limits);
+    }
     match (document, faults.first()) {
-        (Some(document), None) => Ok(read(document.root())),
+        (Some(document), None) => Ok(read(document.root(), readable.is_some())),
         (_, fault) => Err(fault.map_or("the line is not JSON".to_owned(), |fault| fault.message.clone())),
     }
 }
 
 /// The tenant, the log's name, and how many entries the export says that it has; older ones do not say.
 fn read_header(line: &str) -> Option<(TenantId, String, Option<u64>)> {
-    document(line, |root| {
+    document(line, |root, _| {
         let text = |key| root.member(key).and_then(Node::string);
         let origin = text("origin").filter(|origin| !origin.is_empty() && origin.len() <= 256)?;
         let tenant = TenantId::parse(&text("tenantId")?).ok()?;
@@ -306,7 +316,7 @@ fn stated_entries(header: Node<'_>) -> Option<u64> {
 }
 
 fn read_line(line: &str, tenant_id: &TenantId) -> Result<Line, String> {
-    document(line, |root| {
+    document(line, |root, has_lost_payload| {
         if let Some(note) = root.member("checkpoint").and_then(Node::string) {
             let (origin, size, root) = stated(&note).ok_or("the checkpoint cannot be read")?;
             let checkpoint = StoredCheckpoint { size, root, note: note.clone().into_owned() };
@@ -324,27 +334,33 @@ fn read_line(line: &str, tenant_id: &TenantId) -> Result<Line, String> {
         if entry.tenant_id.as_ref() != Some(tenant_id) {
             return Err(format!("the entry belongs to another tenant than `{tenant_id}`"));
         }
-        transferred(entry)
-            .map(|entry| Line::Entry(Box::new(entry), leaf))
-            .ok_or("the entry is incomplete".to_owned())
+        let entry = transferred(entry, has_lost_payload)?;
+        Ok(Line::Entry(Box::new(entry), leaf))
     })?
 }
 
-fn transferred(entry: Entry) -> Option<Transferred> {
-    let content = Content::of(Draft {
+fn transferred(entry: Entry, has_lost_payload: bool) -> Result<Transferred, String> {
+    const INCOMPLETE: &str = "the entry is incomplete";
+    let (mut content, depth) = Content::of(Draft {
         robot_id: entry.robot_id,
-        module: entry.module?,
-        source: entry.source?,
+        module: entry.module.ok_or(INCOMPLETE)?,
+        source: entry.source.ok_or(INCOMPLETE)?,
         kind: entry.kind,
-        state: entry.state?,
-        payload: entry.payload.unwrap_or_else(JsonObject::empty),
+        state: entry.state.ok_or(INCOMPLETE)?,
+        payload: entry.payload.ok_or(INCOMPLETE)?,
         lineage: entry.lineage,
         observed_at: entry.observed_at,
         key: entry.key,
     });
     let created_at = Millis::floor(entry.created_at.instant());
     let is_exact = created_at.to_string() == entry.created_at.as_str();
-    let seq = Seq::new(entry.seq?.get())?;
+    let seq = entry.seq.and_then(|seq| Seq::new(seq.get())).filter(|_| is_exact).ok_or(INCOMPLETE)?;
+    if depth > MAX_PAYLOAD_DEPTH {
+        return Err(too_deep(depth).to_string());
+    }
+    if has_lost_payload {
+        content.payload = "".into();
+    }
     let prepared = Prepared { proposed: Some(entry.id.clone()), ..Prepared::of(content) };
-    is_exact.then(|| Transferred { prepared, id: entry.id, seq, created_at })
+    Ok(Transferred { prepared, id: entry.id, seq, created_at })
 }

@@ -7,13 +7,15 @@ use std::sync::mpsc::{Receiver, SendError, SyncSender, sync_channel};
 use std::time::Instant;
 
 use crealeph_contracts::digest::Sha256;
+use crealeph_contracts::log_rules::{LOG_RULES_KEY, RulesInForce};
 use crealeph_contracts::scalar::{LedgerId, Name, TenantId};
 
 use crate::clock::DatingClock;
-use crate::error::LedgerError;
+use crate::error::{AppendError, LedgerError};
 use crate::follow::Growth;
 use crate::identity::IdSource;
 use crate::lease::{self, Change, Changed, Token};
+use crate::marker::marker;
 use crate::merkle::{Frontier, TILE_WIDTH, TileSource, complete_tiles};
 use crate::pending::{Answer, Outcome};
 use crate::plan::{self, Plan, Prepared};
@@ -96,8 +98,13 @@ fn write_groups(
     growth: &Growth,
     answering: Option<SyncSender<Vec<Reply>>>,
 ) {
-    let mut memory =
-        Memory { clock, ids: IdSource::default(), ends: BTreeMap::new(), recent: Recent::default() };
+    let mut memory = Memory {
+        clock,
+        ids: IdSource::default(),
+        ends: BTreeMap::new(),
+        recent: Recent::default(),
+        rules: BTreeMap::new(),
+    };
     let mut queue = Queue::new(jobs, writer.as_ref());
     while let Some(group) = queue.next_group() {
         let mut together = Together::default();
@@ -278,19 +285,30 @@ fn write_round(
     // A server may come back without what it lost.
     if is_first && !memory.is_as_left(&head) {
         memory.recent.forget(tenant);
+        memory.rules.remove(tenant);
     }
     let lost: Vec<Option<LedgerError>> =
         batches.iter().map(|batch| lost_lease(batch.fence.as_ref()?, &leases)).collect();
     let held =
         || batches.iter().zip(&lost).map(|(batch, lost)| if lost.is_some() { &[] } else { &*batch.entries });
-    let mut needs = plan::needs(held().flatten());
+    let mut rules = memory.rules_of(&head);
+    let mut needs = plan::needs(&rules, held().flatten());
     let mut at_hand = memory.recent.take(tenant, &mut needs);
     let mut known = transaction.known(&head, &needs)?;
     known.steps.append(&mut at_hand.steps);
     known.key_steps.append(&mut at_hand.key_steps);
-    let held: Vec<&[Prepared]> = held().collect();
+    if let Some(marker) = known.keys.get(LOG_RULES_KEY) {
+        plan::see(&mut rules, &marker.stored);
+        memory.remember_rules(tenant, rules);
+    }
+    let marker = if rules.has_second() { None } else { Some([marker()?]) };
+    let marker = marker.as_ref().map(|marker| marker.as_slice());
+    let held: Vec<&[Prepared]> = marker.into_iter().chain(held()).collect();
     let Plan { mut outcomes, rows, edges, tile_roots, head: after } =
-        plan::plan(&head, known, &held, memory.clock.dating(&head), &mut memory.ids)?;
+        plan::plan(&head, rules, known, &held, memory.clock.dating(&head), &mut memory.ids)?;
+    if marker.is_some() {
+        outcomes.remove(0).map_err(AppendError::into_ledger)?;
+    }
     for (outcome, lost) in outcomes.iter_mut().zip(lost) {
         if let Some(error) = lost {
             *outcome = Err(error.into());
@@ -365,9 +383,22 @@ struct Memory<'a> {
     /// The right edge of each tenant's tree after what was last written, and its leaves beyond the last whole tile.
     ends: BTreeMap<TenantId, (Frontier, Vec<Sha256>)>,
     recent: Recent,
+    /// Where the second rules begin in the older logs, once it was looked up.
+    rules: BTreeMap<TenantId, RulesInForce>,
 }
 
 impl Memory<'_> {
+    fn rules_of(&self, head: &Head) -> RulesInForce {
+        self.rules.get(&head.tenant_id).copied().unwrap_or_else(|| RulesInForce::of_origin(&head.origin))
+    }
+
+    fn remember_rules(&mut self, tenant: &TenantId, rules: RulesInForce) {
+        if self.rules.len() >= MAX_ENDS {
+            self.rules.clear();
+        }
+        self.rules.insert(tenant.clone(), rules);
+    }
+
     /// The leaves that fill no tile yet, where the log is as this thread left it.
     fn open_leaves(&mut self, head: &Head) -> Option<Vec<Sha256>> {
         let end = if self.is_as_left(head) { self.ends.remove(&head.tenant_id) } else { None };

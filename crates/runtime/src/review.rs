@@ -1,6 +1,7 @@
 //! What people say of drafts (R14): which wait, and one verdict each, written with what follows from it in one
 //! transaction.
 
+use crate::builder::{BuildError, is_made_by_builder};
 use crealeph_contracts::scalar::{IdentifierError, LedgerId, Name, RobotId, TenantId, Text};
 use crealeph_decision::builder::conclude::BUILDER;
 use crealeph_decision::builder::review::{Opinion, REVIEW, ReviewError, review};
@@ -15,6 +16,14 @@ pub enum VerdictError {
     /// It is none that is reviewed.
     #[error(transparent)]
     NotReviewed(#[from] ReviewError),
+    /// It looks like a draft, and no record names it.
+    #[error(
+        "no record of the Builder names entry `{0}`, so it is not a draft of the Builder; only those are reviewed"
+    )]
+    NotTheBuilders(LedgerId),
+    /// The records of its execution could not be read.
+    #[error(transparent)]
+    Records(#[from] BuildError),
     /// Someone has said otherwise already.
     #[error("draft `{draft}` has a verdict already, entry `{existing}`; a verdict is not changed")]
     Settled {
@@ -30,7 +39,7 @@ pub enum VerdictError {
     #[error("the ledger did not take the verdict, and nothing was written: {0}")]
     Unwritten(AppendError),
     /// A name that cannot be one.
-    #[error("the verdict has a name that cannot be one: {0}; report this")]
+    #[error("internal error: the verdict has an invalid name: {0}; please report it")]
     Name(#[from] IdentifierError),
 }
 
@@ -39,7 +48,8 @@ impl VerdictError {
     pub fn code(&self) -> &'static str {
         match self {
             VerdictError::NoEntry(_) => "unknown_id",
-            VerdictError::NotReviewed(_) => "not_a_draft",
+            VerdictError::NotReviewed(_) | VerdictError::NotTheBuilders(_) => "not_a_draft",
+            VerdictError::Records(error) => error.code(),
             VerdictError::Settled { .. } => "IDEMPOTENCY_CONFLICT",
             VerdictError::Ledger(error) => error.code(),
             VerdictError::Unwritten(error) => error.code(),
@@ -77,7 +87,14 @@ pub fn waiting(
     limit: usize,
 ) -> Result<(Vec<Stored>, Option<Cursor>), VerdictError> {
     let page = ledger.list(tenant, &waiting_filter(robot)?, Order::NewestFirst, cursor, limit)?;
-    Ok((page.entries, page.next))
+    let mut drafts = Vec::new();
+    for draft in page.entries {
+        // Under the first rules of a log anyone could write what looks like a draft.
+        if is_made_by_builder(ledger, tenant, &draft)? {
+            drafts.push(draft);
+        }
+    }
+    Ok((drafts, page.next))
 }
 
 /// Writes a verdict on a draft; on approval the planned artifact follows the review in what is returned.
@@ -91,6 +108,9 @@ pub fn settle(
 ) -> Result<Vec<Appended>, VerdictError> {
     let entry = ledger.get(tenant, draft)?.ok_or_else(|| VerdictError::NoEntry(draft.clone()))?;
     let batch = review(&entry.to_entry(), opinion, who, why)?;
+    if !is_made_by_builder(ledger, tenant, &entry)? {
+        return Err(VerdictError::NotTheBuilders(draft.clone()));
+    }
     let batch = batch.into_iter().map(|draft| (None, draft)).collect();
     ledger.append_as(tenant, batch).map_err(|error| match error {
         AppendError::Ledger(error) => error.into(),

@@ -3,7 +3,7 @@
 use crealeph_contracts::PolicyOutput;
 use crealeph_contracts::agent_input::Coherence;
 use crealeph_contracts::instant::Instant;
-use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::json::ComposeError;
 use crealeph_contracts::scalar::{ActionName, IdentifierError, Name, RobotId, TenantId};
 use crealeph_decision::builder::decide::policy_question;
 use crealeph_decision::policy::{Step, evaluate, way_to_run};
@@ -48,9 +48,9 @@ pub enum StatusError {
     /// The drafts could not be read.
     #[error(transparent)]
     Drafts(#[from] VerdictError),
-    /// An entry nests so deep that a document that holds it would not be one.
-    #[error("the snapshot of robot `{0}` nests too deep to be judged; append flatter payloads")]
-    TooDeep(RobotId),
+    /// The snapshot cannot be composed.
+    #[error(transparent)]
+    Compose(#[from] ComposeError),
     /// A name that cannot be one.
     #[error("the question has a name that cannot be one: {0}; report this")]
     Name(#[from] IdentifierError),
@@ -62,7 +62,7 @@ impl StatusError {
         match self {
             StatusError::Ledger(error) => error.code(),
             StatusError::Drafts(error) => error.code(),
-            StatusError::TooDeep(_) => "too_large",
+            StatusError::Compose(_) => "too_large",
             StatusError::Name(_) => "bad_name",
         }
     }
@@ -87,7 +87,7 @@ pub fn status(
     let at = now.instant();
     let mut actions = Vec::new();
     if let Some(snapshot) = &snapshot {
-        let object = JsonObject::parse(&snapshot.to_json()).ok_or(StatusError::TooDeep(robot.clone()))?;
+        let object = snapshot.document()?;
         for action in rules.actions() {
             let question = policy_question(tenant, snapshot, object.clone(), rules, action.clone(), at);
             actions.push((action.clone(), evaluate(&question, rules)));

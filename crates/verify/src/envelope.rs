@@ -84,7 +84,7 @@ fn read(bytes: &[u8], kind: &str, keys: &[VerifierKey]) -> Result<Signed, Findin
     if bytes.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count() > MAX_PARTS {
         return Err(unreadable(&format!("the envelope has more than {MAX_PARTS} parts; it is none")));
     }
-    let (document, faults) = parse(bytes, &Limits { max_bytes: MAX_ENVELOPE_BYTES });
+    let (document, faults) = parse(bytes, &Limits::own(MAX_ENVELOPE_BYTES));
     let document =
         document.filter(|_| faults.is_empty()).ok_or_else(|| unreadable("the envelope is not JSON"))?;
     let root = document.root();

@@ -6,6 +6,7 @@
 
 use crealeph_contracts::Entry;
 use crealeph_contracts::digest::Sha256;
+use crealeph_contracts::entry::with_lost_payload;
 use crealeph_contracts::json::{Limits, Node, parse};
 use crealeph_contracts::scalar::TenantId;
 
@@ -95,6 +96,8 @@ pub struct Verified {
     pub signed_entries: u64,
     /// How many checkpoints were signed by other keys than the known ones; they hold, but who stated them is unknown.
     pub unknown_checkpoints: u64,
+    /// How many entries are right by the rules of their time alone, and would not be taken now.
+    pub legacy_entries: u64,
 }
 
 /// Checks an export as it is read.
@@ -156,7 +159,12 @@ impl ExportVerifier {
     pub fn line(&mut self, line: &str) -> Result<(), Finding> {
         let next = self.tree.size() + 1;
         let unreadable = |what: String| finding(Kind::Changed, Some(next), what);
-        let (document, faults) = parse(line.as_bytes(), &Limits { max_bytes: MAX_LINE_BYTES });
+        let limits = Limits::own(MAX_LINE_BYTES);
+        let (mut document, mut faults) = parse(line.as_bytes(), &limits);
+        let readable = if document.is_none() { with_lost_payload(line) } else { None };
+        if let Some(readable) = &readable {
+            (document, faults) = parse(readable.as_bytes(), &limits);
+        }
         let document = document.filter(|_| faults.is_empty()).ok_or_else(|| {
             unreadable(format!(
                 "the line where entry {next} should stand is not JSON; entry {next} was changed"
@@ -169,7 +177,7 @@ impl ExportVerifier {
         if let Some(note) = root.member("checkpoint").and_then(Node::string) {
             return self.read_checkpoint(&note);
         }
-        self.read_entry(root)
+        self.read_entry(root, readable.is_some())
     }
 
     /// How many entries were checked so far.
@@ -210,6 +218,7 @@ impl ExportVerifier {
             checkpoints: self.checkpoints,
             signed_entries: self.good,
             unknown_checkpoints: self.unknown_checkpoints,
+            legacy_entries: self.rules.legacy(),
         })
     }
 
@@ -236,17 +245,18 @@ impl ExportVerifier {
         self.kept.iter().try_for_each(|kept| is_of(kept, &origin, "the checkpoint you kept"))?;
         let stated = root.member("entries").and_then(Node::number).filter(|entries| *entries >= 0.0);
         self.stated = stated.map(|entries| entries as u64);
+        self.rules = LogRules::of_origin(&origin);
         self.header = Some((origin, tenant));
         Ok(())
     }
 
-    fn read_entry(&mut self, root: Node<'_>) -> Result<(), Finding> {
+    fn read_entry(&mut self, root: Node<'_>, has_lost_payload: bool) -> Result<(), Finding> {
         let next = self.tree.size() + 1;
         let changed = |what: String| finding(Kind::Changed, Some(next), what);
         let node = root.member("entry").filter(|_| root.members().count() == 2);
         let node =
             node.ok_or_else(|| changed(format!("the line of entry {next} is not one of an export")))?;
-        let Some((id, seq, record)) = leaf_record(node) else {
+        let Some((id, seq, record)) = leaf_record(node, has_lost_payload) else {
             return Err(changed(format!("entry {next} is not in canonical form; it was changed")));
         };
         if seq > next {
@@ -271,7 +281,7 @@ impl ExportVerifier {
         if tenant != self.header.as_ref().map(|(_, tenant)| tenant.as_str()) {
             return Err(changed(format!("entry {seq} (`{id}`) belongs to another tenant")));
         }
-        self.rules.add(&entry, node).map_err(|rule| {
+        self.rules.add(&entry, node, has_lost_payload).map_err(|rule| {
             let what = format!("entry {seq} (`{id}`) {rule}; no ledger would have taken it");
             finding(Kind::Invalid, Some(seq), what)
         })?;

@@ -99,7 +99,7 @@ fn check_older<'v>(
     if let Some(item) = &verified.statement.predicate.work_item {
         named.insert(ITEM_NAME);
         if names.iter().any(|name| name == ITEM_NAME) {
-            let limits = Limits { max_bytes: usize::MAX };
+            let limits = Limits::own(usize::MAX);
             let found = read(ITEM_NAME).and_then(|bytes| Valid::<WorkItem>::parse(&bytes, &limits).ok());
             if found.as_deref() != Some(item) {
                 return Err(changed(format!("`{ITEM_NAME}` is not the item that was run")));
@@ -148,7 +148,7 @@ pub fn read_cleaned(
         let what = format!("`{CLEANED_NAME}`: {}", finding.what);
         Finding { what, ..finding }
     })?;
-    let (document, _) = parse(text.as_bytes(), &Limits { max_bytes: usize::MAX });
+    let (document, _) = parse(text.as_bytes(), &Limits::own(usize::MAX));
     let cleaned = document.and_then(|document| {
         let root = document.root();
         let text = |key: &str| root.member(key)?.string().map(|text| text.into_owned());

@@ -1,8 +1,11 @@
 //! Proof files: an entry and a C2SP tlog-proof, checked offline with a key the user has.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use crealeph_contracts::digest::{Blake3, Sha256};
+use crealeph_contracts::entry::{with_lost_payload, without_lost_payload};
 use crealeph_contracts::json::{Limits, Node, ObjectWriter, canonical, parse};
 
 use crate::checkpoint::{Checkpoint, CheckpointError};
@@ -52,7 +55,10 @@ pub enum ProofError {
 
 /// Checks a proof file: `{"entry":…,"format":"crealeph-proof-v1","proof":…}`.
 pub fn verify_proof(file: &[u8], keys: &[VerifierKey]) -> Result<ProvenEntry, ProofError> {
-    let (document, faults) = parse(file, &Limits { max_bytes: MAX_PROOF_BYTES });
+    let readable = std::str::from_utf8(file).ok().and_then(with_lost_payload);
+    let has_lost_payload = readable.is_some();
+    let file = readable.as_deref().map_or(file, str::as_bytes);
+    let (document, faults) = parse(file, &Limits::own(MAX_PROOF_BYTES));
     let document = document.filter(|_| faults.is_empty()).ok_or(ProofError::Form("it is not JSON"))?;
     let root = document.root();
     let format = root.member("format").and_then(Node::string);
@@ -62,7 +68,7 @@ pub fn verify_proof(file: &[u8], keys: &[VerifierKey]) -> Result<ProvenEntry, Pr
     let entry = root.member("entry").ok_or(ProofError::Form("it holds no entry"))?;
     let proof = root.member("proof").and_then(Node::string).ok_or(ProofError::Form("it holds no proof"))?;
     let (id, seq, record) =
-        leaf_record(entry).ok_or(ProofError::Form("the entry is not in canonical form"))?;
+        leaf_record(entry, has_lost_payload).ok_or(ProofError::Form("the entry is not in canonical form"))?;
     let (index, path, note) = read_proof(&proof)?;
     let checkpoint = Checkpoint::open(note, keys)?;
     if index.checked_add(1) != Some(seq) {
@@ -75,12 +81,14 @@ pub fn verify_proof(file: &[u8], keys: &[VerifierKey]) -> Result<ProvenEntry, Pr
     Ok(ProvenEntry { entry: entry.source().to_owned(), id, seq, checkpoint })
 }
 
-/// The id, the sequence number and the leaf record of an entry in canonical form.
-pub(crate) fn leaf_record(entry: Node<'_>) -> Option<(String, u64, String)> {
+/// The id, the sequence number and the leaf record of an entry in canonical form; `has_lost_payload` where it was stored
+/// without one ([`with_lost_payload`]).
+pub(crate) fn leaf_record(entry: Node<'_>, has_lost_payload: bool) -> Option<(String, u64, String)> {
     let text = entry.source();
     if canonical(entry) != text {
         return None;
     }
+    let stored = if has_lost_payload { Cow::Owned(without_lost_payload(text)) } else { Cow::Borrowed(text) };
     let id = entry.member("id")?.string()?.into_owned();
     let number = entry.member("seq")?.number()?;
     let seq = (number >= 1.0 && number.fract() == 0.0 && number < 9_007_199_254_740_992.0)
@@ -88,7 +96,7 @@ pub(crate) fn leaf_record(entry: Node<'_>) -> Option<(String, u64, String)> {
     let mut record = String::new();
     let mut object = ObjectWriter::new(&mut record);
     object
-        .text("blake3", &Blake3::of(text.as_bytes()).to_string())
+        .text("blake3", &Blake3::of(stored.as_bytes()).to_string())
         .text("id", &id)
         .raw("seq", &seq.to_string());
     object.end();

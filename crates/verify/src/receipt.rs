@@ -11,8 +11,7 @@ use crate::envelope::{self, Opened, quoted};
 use crate::export::{Finding, Kind};
 use crate::note::VerifierKey;
 
-/// The largest receipt that is read.
-pub const MAX_RECEIPT_BYTES: usize = 32 << 20;
+pub use crealeph_contracts::receipt::MAX_RECEIPT_BYTES;
 
 /// How many unknown fields are named.
 const MAX_FIELDS: usize = 20;
@@ -52,6 +51,7 @@ pub fn read_unproven(receipt: &[u8], envelope: &[u8]) -> Result<VerifiedReceipt,
 
 fn check_opened(receipt: &[u8], opened: Opened) -> Result<VerifiedReceipt, Finding> {
     let signed = opened.statement.predicate.receipt.to_canonical();
+    let signed = signed.map_err(|error| changed(format!("the signed statement: {error}")))?;
     if receipt != signed.as_bytes() {
         return Err(changed(difference(receipt, &signed)));
     }
@@ -66,7 +66,7 @@ fn check_opened(receipt: &[u8], opened: Opened) -> Result<VerifiedReceipt, Findi
 /// # Errors
 /// The first thing that is wrong.
 pub fn read_receipt(bytes: &[u8]) -> Result<Valid<Receipt>, Finding> {
-    let limits = Limits { max_bytes: MAX_RECEIPT_BYTES };
+    let limits = Limits::own(MAX_RECEIPT_BYTES);
     let (document, faults) = parse(bytes, &limits);
     let document = document.filter(|_| faults.is_empty());
     let document = document.ok_or_else(|| {
@@ -105,9 +105,9 @@ fn content_hash(receipt: Node<'_>) -> Blake3 {
 
 /// Where a receipt is not the signed one, by field.
 fn difference(receipt: &[u8], signed: &str) -> String {
-    let limits = Limits { max_bytes: MAX_RECEIPT_BYTES };
+    let limits = Limits::own(MAX_RECEIPT_BYTES);
     let (found, faults) = parse(receipt, &limits);
-    let (stated, _) = parse(signed.as_bytes(), &Limits { max_bytes: usize::MAX });
+    let (stated, _) = parse(signed.as_bytes(), &Limits::own(usize::MAX));
     let (Some(found), Some(stated), true) = (&found, &stated, faults.is_empty()) else {
         let at = receipt.iter().zip(signed.as_bytes()).take_while(|(one, other)| one == other).count();
         return format!("the receipt is not JSON; it differs from the signed one from byte {at} on");

@@ -7,10 +7,14 @@
 use std::collections::{HashMap, HashSet};
 
 use crealeph_contracts::digest::Blake3;
-use crealeph_contracts::execution_event::{EntryRef, ExecutionEvent, ExecutionState, rests_on_ledger};
+use crealeph_contracts::execution_event::{
+    EntryRef, ExecutionEvent, ExecutionEventParts, ExecutionState, rests_on_ledger,
+};
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::json::{Limits, Node, ObjectWriter};
+use crealeph_contracts::log_rules::{RulesInForce, RulesVersion};
 use crealeph_contracts::scalar::{LedgerId, RobotId};
+use crealeph_contracts::violation::Report;
 use crealeph_contracts::{Entry, Valid};
 
 /// The type that the execution contract judges.
@@ -33,6 +37,10 @@ pub(crate) struct LogRules {
     /// The identities of events.
     events: HashSet<NameHash>,
     last_at: Option<Instant>,
+    /// Which rules hold where in the log.
+    in_force: RulesInForce,
+    /// How many entries stand under the first rules that the second would not have let in.
+    legacy: u64,
 }
 
 /// What later entries need to know of an entry.
@@ -43,9 +51,32 @@ struct Known {
 }
 
 impl LogRules {
+    /// The rules of a log, as far as its name tells.
+    pub(crate) fn of_origin(origin: &str) -> LogRules {
+        LogRules { in_force: RulesInForce::of_origin(origin), ..LogRules::default() }
+    }
+
+    /// How many entries so far are legacy: right by the rules of their time alone.
+    pub(crate) fn legacy(&self) -> u64 {
+        self.legacy
+    }
+
     /// Judges the next entry, `node` in its canonical form, and remembers it; the error says which rule it breaks.
-    pub(crate) fn add(&mut self, entry: &Entry, node: Node<'_>) -> Result<(), String> {
+    pub(crate) fn add(
+        &mut self,
+        entry: &Entry,
+        node: Node<'_>,
+        has_lost_payload: bool,
+    ) -> Result<(), String> {
         is_complete(entry, node)?;
+        let seq = entry.seq.map_or(0, |seq| seq.get());
+        self.in_force.see(seq, entry.kind.as_str(), entry.key.as_ref().map(|key| key.as_str()));
+        if has_lost_payload {
+            if self.in_force.at(seq) == RulesVersion::Second {
+                return Err("has no payload".to_owned());
+            }
+            self.legacy += 1;
+        }
         let at = entry.created_at.instant();
         if self.last_at.is_some_and(|last| at < last) {
             return Err("is older than the entry before it".to_owned());
@@ -63,7 +94,7 @@ impl LogRules {
             return Err(format!("depends on `{unknown}`, which is no entry before it"));
         }
         if entry.kind.as_str() == EXECUTION_EVENT {
-            self.add_event(entry, node)?;
+            self.add_event(entry, node, self.in_force.at(seq))?;
         }
         if let Some(key) = &entry.key
             && !self.keys.insert(hash(&[key.as_str()]))
@@ -92,25 +123,29 @@ impl LogRules {
     }
 
     /// An event of an execution: its contract, its lineage (§7, R19), its identity (R10) and its place (R9).
-    fn add_event(&mut self, entry: &Entry, node: Node<'_>) -> Result<(), String> {
+    fn add_event(&mut self, entry: &Entry, node: Node<'_>, version: RulesVersion) -> Result<(), String> {
         let text = event_document(node);
-        let event = Valid::<ExecutionEvent>::parse_in(
-            text.as_bytes(),
-            &Limits { max_bytes: usize::MAX },
-            |parts, report| {
-                let find = |_: &_, id: &LedgerId| {
-                    let known = self.ids.get(&hash(&[id.as_str()]))?;
-                    let robot_id = self.robot_names.get(known.robot as usize).cloned();
-                    let created_at = Instant::from_unix_nanos(i128::from(known.created_at_ms) * 1_000_000);
-                    Some(EntryRef { robot_id, created_at })
-                };
-                rests_on_ledger(parts, find, report);
-            },
-        )
-        .map_err(|violations| match violations.as_slice().first() {
+        let rests = |parts: &ExecutionEventParts, report: &mut Report| {
+            let find = |_: &_, id: &LedgerId| {
+                let known = self.ids.get(&hash(&[id.as_str()]))?;
+                let robot_id = self.robot_names.get(known.robot as usize).cloned();
+                let created_at = Instant::from_unix_nanos(i128::from(known.created_at_ms) * 1_000_000);
+                Some(EntryRef { robot_id, created_at })
+            };
+            rests_on_ledger(parts, find, report);
+        };
+        let limits = Limits::own(usize::MAX);
+        let judged = match version {
+            RulesVersion::First => ExecutionEvent::parse_under_first_rules(text.as_bytes(), &limits, rests),
+            RulesVersion::Second => Valid::parse_in(text.as_bytes(), &limits, rests).map(Valid::into_inner),
+        };
+        let event = judged.map_err(|violations| match violations.as_slice().first() {
             Some(violation) => format!("is an event that its contract refuses: {violation}"),
             None => "is an event that its contract refuses".to_owned(),
         })?;
+        if version == RulesVersion::First && Valid::check(event.clone()).is_err() {
+            self.legacy += 1;
+        }
         let (execution, attempt) = (event.payload.execution_id.as_str(), event.payload.attempt.get());
         let robot = entry.robot_id.as_str();
         if !self.events.insert(hash(&[robot, execution, &attempt.to_string(), event.state.as_str()])) {

@@ -99,7 +99,7 @@ fn example(output: &mut Output) -> Result<Verdict, Failure> {
     let source = Source::new(None);
     let bytes = source.read_bounded(DEFAULT_MAX_BYTES)?;
     let mut report = Report::new(None);
-    let parts = read_text::<AgentInput>(&bytes, &Limits { max_bytes: DEFAULT_MAX_BYTES }, &mut report);
+    let parts = read_text::<AgentInput>(&bytes, &Limits::own(DEFAULT_MAX_BYTES), &mut report);
     let violations = report.into_violations();
     let is_readable = violations.iter().all(|violation| violation.code == Code::CoherenceBlocked);
     match parts.filter(|_| is_readable).and_then(AgentInput::finish) {

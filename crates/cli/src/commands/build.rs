@@ -7,7 +7,7 @@ use crealeph_contracts::BuilderResponse;
 use crealeph_contracts::builder::ErrorCode;
 use crealeph_contracts::contract::to_json;
 use crealeph_contracts::execution_event::ExecutionState;
-use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::json::{JsonObject, ObjectWriter};
 use crealeph_contracts::scalar::ExecutionId;
 use crealeph_runtime::agents;
 use crealeph_runtime::builder::{Answer, Builder, Called, Scopes};
@@ -119,20 +119,23 @@ impl Fields {
         let policy = JsonObject::build(|policy| {
             policy.text("on_stale", "block").text("on_partial", &self.on_partial);
         });
-        let document = JsonObject::build(|request| {
-            request.text("robotId", self.robot.as_deref().unwrap_or_default());
-            request.text("objective_type", self.objective.as_deref().unwrap_or_default());
-            request.raw("objective_payload", payload.as_str()).raw("constraints", constraints.as_str());
-            request.raw("coherence_policy", policy.as_str());
-            request.raw("dryRun", if self.dry_run { "true" } else { "false" });
-            request.text("workflowVersion", &self.workflow);
-            request.text("agentVersion", self.agent.as_deref().unwrap_or_default());
-            request.raw("attempt", &self.attempt.to_string());
-            if let Some(id) = &self.execution_id {
-                request.text("executionId", id);
+        let mut document = String::new();
+        let mut request = ObjectWriter::new(&mut document);
+        let mut named = |key, value: &Option<String>| {
+            // What is not given is left out, and the Builder says that it is missing.
+            if let Some(value) = value {
+                request.text(key, value);
             }
-        });
-        Ok(document.as_str().to_owned())
+        };
+        named("robotId", &self.robot);
+        named("objective_type", &self.objective);
+        named("agentVersion", &self.agent);
+        named("executionId", &self.execution_id);
+        request.object("objective_payload", &payload).object("constraints", &constraints);
+        request.object("coherence_policy", &policy).boolean("dryRun", self.dry_run);
+        request.text("workflowVersion", &self.workflow).raw("attempt", &self.attempt.to_string());
+        request.end();
+        Ok(document)
     }
 }
 

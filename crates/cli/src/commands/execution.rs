@@ -9,7 +9,7 @@ use crealeph_contracts::scalar::{ExecutionId, Name, RobotId, TenantId};
 use crealeph_decision::builder::Record;
 use crealeph_decision::builder::replay::Check;
 use crealeph_ledger::{Cursor, EXECUTION_EVENT, Filter, Ledger, Order, Stored};
-use crealeph_runtime::builder::{self, Execution as Found};
+use crealeph_runtime::builder::{self, BuildError, Execution as Found};
 use serde_json::json;
 
 use super::Verdict;
@@ -104,14 +104,16 @@ impl Named {
     }
 
     /// The records asked for, and a failure where there are none.
-    fn records(&self, opened: &Opened) -> Result<Vec<Record>, Failure> {
-        let records = self.find(opened)?.records.into_iter().map(|(_, record)| record);
-        let records: Vec<Record> = records
-            .filter(|record| self.attempt.is_none_or(|attempt| record.request.attempt.get() == attempt))
+    fn records(&self, opened: &Opened) -> Result<Vec<(Stored, Record)>, Failure> {
+        let Found { records, unreadable, .. } = self.find(opened)?;
+        let records: Vec<(Stored, Record)> = records
+            .into_iter()
+            .filter(|(_, record)| self.attempt.is_none_or(|attempt| record.attempt == attempt))
             .collect();
-        match records.is_empty() {
-            true => Err(Failure::NoRecord { attempt: self.attempt }),
-            false => Ok(records),
+        match (records.is_empty(), unreadable.into_iter().next()) {
+            (false, _) => Ok(records),
+            (true, Some(entry)) => Err(BuildError::Unreadable { entry }.into()),
+            (true, None) => Err(Failure::NoRecord { attempt: self.attempt }),
         }
     }
 }
@@ -241,7 +243,7 @@ fn show(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Fai
 
 fn why(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Failure> {
     let records = named.records(&named.open(at, output)?)?;
-    let Some(record) = records.last() else { return Ok(Verdict::Good) };
+    let Some((_, record)) = records.last() else { return Ok(Verdict::Good) };
     if at.is_json(output) {
         // Where the agent ran, the policy stood in nobody's way.
         let to_change = |reason: &PolicyReason| match record.agent_ran {
@@ -319,8 +321,8 @@ fn replay(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, F
     let records = named.records(&opened)?;
     let is_json = at.is_json(output);
     let mut follows = true;
-    for record in &records {
-        let checks = builder::replay(&opened.ledger, &opened.tenant, record)?;
+    for (entry, record) in &records {
+        let checks = builder::replay(&opened.ledger, &opened.tenant, entry, record)?;
         let is_same = checks.iter().all(Check::is_same);
         follows &= is_same;
         let attempt = record.request.attempt.get();

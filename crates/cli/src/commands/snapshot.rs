@@ -85,7 +85,7 @@ impl SnapshotCommand {
             None => from_ledger(&self.at_ledger.settle()?, self.robot.as_deref(), at, rules)?,
         };
         if is_json {
-            output.json(&snapshot.to_json())?;
+            output.json(snapshot.document()?.as_str())?;
         } else {
             output.page(&told(&snapshot))?;
         }

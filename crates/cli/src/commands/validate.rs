@@ -96,7 +96,7 @@ impl Validate {
     }
 
     fn run_one(self, contract: ContractName, output: &mut Output) -> Result<Verdict, Failure> {
-        let limits = Limits { max_bytes: self.max_bytes };
+        let limits = Limits::outside(self.max_bytes);
         let source = Source::new(self.file);
         let bytes = source.read(self.max_bytes)?;
         let context_bytes = match self.context {
@@ -119,7 +119,7 @@ impl Validate {
     }
 
     fn run_batch(&self, source: &Source, output: &mut Output) -> Result<Verdict, Failure> {
-        let limits = Limits { max_bytes: self.max_bytes };
+        let limits = Limits::outside(self.max_bytes);
         // A raw document may be escaped to six times its length, and a context comes beside it.
         let max_line = self.max_bytes.saturating_mul(8);
         let mut reader = source.open()?;
@@ -202,7 +202,7 @@ fn judge_line(line: &[u8], limits: &Limits) -> Result<Judgement, String> {
 fn raw_text(json: &[u8], limits: &Limits) -> Result<Vec<u8>, String> {
     const REPLACEMENT: &[u8] = "\u{FFFD}".as_bytes();
     const HALF_A_PAIR: [u8; 3] = [0xED, 0xA0, 0x80];
-    let wide = Limits { max_bytes: limits.max_bytes.saturating_mul(6).saturating_add(2) };
+    let wide = Limits::outside(limits.max_bytes.saturating_mul(6).saturating_add(2));
     let (document, faults) = parse(json, &wide);
     let Some(text) = document.as_ref().and_then(|document| document.root().string()) else {
         return Err("`raw` must be a string".to_owned());

@@ -30,7 +30,8 @@ fn write(out: &mut String, node: Node<'_>) {
     match node.kind() {
         Kind::Null | Kind::Boolean => out.push_str(node.source()),
         Kind::Number => {
-            push_number(out, node.number().unwrap_or_default());
+            #[expect(clippy::expect_used, reason = "Rust reads every number that JSON's grammar has")]
+            push_number(out, node.number().expect("a number of JSON is a double"));
         }
         Kind::Text => push_text(out, &node.text_value()),
         Kind::Array => {

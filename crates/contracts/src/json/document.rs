@@ -65,6 +65,7 @@ pub(super) struct Token {
 pub struct Document<'a> {
     pub(super) text: &'a str,
     pub(super) tokens: Vec<Token>,
+    pub(super) depth: usize,
 }
 
 impl<'a> Document<'a> {
@@ -76,6 +77,11 @@ impl<'a> Document<'a> {
     /// The source text.
     pub fn text(&self) -> &'a str {
         self.text
+    }
+
+    /// How deep its arrays and objects nest; 0 for a scalar.
+    pub fn depth(&self) -> usize {
+        self.depth
     }
 
     /// The value a JSON Pointer names, or the nearest value above it that exists.

@@ -1,5 +1,5 @@
 //! The strict parser (R3): UTF-8 without BOM, RFC 8259 grammar, no duplicate key, no lone surrogate, no
-//! integer that a double would change, at most [`MAX_DEPTH`] deep, within [`Limits`].
+//! integer that a double would change, within the depth and the size of its [`Limits`].
 //!
 //! It goes on after what leaves the structure readable (a duplicate key, a lone surrogate, a number) and
 //! stops at what does not (grammar, depth, size). It never recurses, so no input can exhaust the stack.
@@ -12,20 +12,36 @@ use super::document::{Node, Token, TokenKind, Trail};
 use super::fault::Fault;
 use crate::violation::{Code, MAX_VIOLATIONS};
 
-/// How deep arrays and objects may nest (R3): 128 passes, 129 does not.
+/// How deep arrays and objects may nest in a document from outside (R3): 128 passes, 129 does not.
 pub const MAX_DEPTH: usize = 128;
+/// How deep they may nest in what CreAleph composed, which embeds documents from outside (R3).
+pub const MAX_OWN_DEPTH: usize = 192;
 
 /// The bounds of one parse.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The largest text that is read, in bytes.
     pub max_bytes: usize,
+    /// How deep arrays and objects may nest, at most [`MAX_OWN_DEPTH`].
+    pub max_depth: usize,
+}
+
+impl Limits {
+    /// For a document that comes from outside.
+    pub const fn outside(max_bytes: usize) -> Limits {
+        Limits { max_bytes, max_depth: MAX_DEPTH }
+    }
+
+    /// For a document that CreAleph composed: an entry, a record, an export, a receipt, a proof.
+    pub const fn own(max_bytes: usize) -> Limits {
+        Limits { max_bytes, max_depth: MAX_OWN_DEPTH }
+    }
 }
 
 impl Default for Limits {
-    /// 16 MiB.
+    /// A document from outside of at most 16 MiB.
     fn default() -> Self {
-        Limits { max_bytes: 16 << 20 }
+        Limits::outside(16 << 20)
     }
 }
 
@@ -59,13 +75,15 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> (Option<Document<'a>>, Vec
         pos: 0,
         tokens: Vec::with_capacity((bytes.len() / 12).clamp(16, 1 << 16)),
         open: Vec::with_capacity(16),
+        max_depth: limits.max_depth.min(MAX_OWN_DEPTH),
+        depth: 0,
         found: Vec::new(),
         omitted: 0,
     };
     let outcome = parser.run();
     let mut faults = parser.faults();
     match outcome {
-        Ok(()) => (Some(Document { text, tokens: parser.tokens }), faults),
+        Ok(()) => (Some(Document { text, tokens: parser.tokens, depth: parser.depth }), faults),
         Err(stop) => {
             let (line, column) = line_and_column(text, stop.offset);
             let last = Node { text, tokens: &parser.tokens, index: parser.tokens.len().saturating_sub(1) };
@@ -135,6 +153,9 @@ struct Parser<'a> {
     tokens: Vec<Token>,
     /// The token indexes of the containers that are open, outermost first.
     open: Vec<u32>,
+    max_depth: usize,
+    /// How deep the containers nest so far.
+    depth: usize,
     found: Vec<Found>,
     /// How many more were found than are listed.
     omitted: usize,
@@ -238,12 +259,13 @@ impl Parser<'_> {
     }
 
     fn open(&mut self, kind: TokenKind) -> Result<(), Stop> {
-        if self.open.len() >= MAX_DEPTH {
-            return Err(
-                self.stop(Code::TooDeep, "arrays and objects nest more than 128 deep; flatten the document")
-            );
+        if self.open.len() >= self.max_depth {
+            let message =
+                format!("arrays and objects nest more than {} deep; flatten the document", self.max_depth);
+            return Err(self.stop(Code::TooDeep, message));
         }
         self.open.push(self.tokens.len() as u32);
+        self.depth = self.depth.max(self.open.len());
         let start = self.pos as u32;
         self.tokens.push(Token { kind, start, end: start + 1, next: 0 });
         self.pos += 1;
@@ -677,6 +699,13 @@ mod tests {
     #[test]
     fn depth_128_passes_and_129_does_not() {
         let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
+        let is_read = |n: usize, limits: &Limits| parse(nested(n).as_bytes(), limits).0.map(|it| it.depth());
+        let own = Limits::own(usize::MAX);
+        assert_eq!(
+            (is_read(129, &own), is_read(192, &own), is_read(193, &own)),
+            (Some(129), Some(192), None)
+        );
+        assert_eq!(is_read(193, &Limits { max_depth: usize::MAX, ..own }), None, "no reader takes more");
         assert_eq!(codes(&nested(128)), []);
         assert!(codes(&nested(129)).iter().any(|(_, code)| *code == Code::TooDeep));
         assert!(codes(&"[".repeat(20_000)).iter().any(|(_, code)| *code == Code::TooDeep));
@@ -735,10 +764,10 @@ mod tests {
         let (document, faults) = parse(b"{\"a\":\"\xff\"}", &Limits::default());
         assert!(document.is_none());
         assert_eq!((faults[0].code.clone(), faults[0].span), (Code::NotUtf8, (6, 7)));
-        let (document, faults) = parse(b"[1,2,3]", &Limits { max_bytes: 6 });
+        let (document, faults) = parse(b"[1,2,3]", &Limits::outside(6));
         assert!(document.is_none());
         assert_eq!(faults[0].code, Code::TooLarge);
-        assert!(parse(b"[1,2,3]", &Limits { max_bytes: 7 }).1.is_empty());
+        assert!(parse(b"[1,2,3]", &Limits::outside(7)).1.is_empty());
     }
 
     #[test]

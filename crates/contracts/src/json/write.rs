@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use super::JsonObject;
+use super::canonical::number_text;
 use super::document::{Kind, Node};
 use super::parse::plain_end;
 
@@ -93,6 +95,18 @@ impl<'a> ObjectWriter<'a> {
         self
     }
 
+    /// Adds a boolean member.
+    pub fn boolean(&mut self, key: &str, value: bool) -> &mut Self {
+        self.key(key).push_str(if value { "true" } else { "false" });
+        self
+    }
+
+    /// Adds a member whose value is an object that was read.
+    pub fn object(&mut self, key: &str, value: &JsonObject) -> &mut Self {
+        self.key(key).push_str(value.as_str());
+        self
+    }
+
     /// Adds a member whose value is already JSON text.
     pub fn raw(&mut self, key: &str, json: &str) -> &mut Self {
         self.key(key).push_str(json);
@@ -102,6 +116,61 @@ impl<'a> ObjectWriter<'a> {
     /// Closes the object.
     pub fn end(self) {
         self.out.push('}');
+    }
+}
+
+/// Writes an object that is JSON by construction: of strings, finite numbers, booleans and objects like it, as deep as
+/// the closures that write it. No text that was not read gets into it. Its keys must differ.
+#[derive(Debug)]
+pub struct PlainWriter<'a>(ObjectWriter<'a>);
+
+impl<'a> PlainWriter<'a> {
+    pub(super) fn new(out: &'a mut String) -> Self {
+        PlainWriter(ObjectWriter::new(out))
+    }
+
+    /// Adds a string member.
+    pub fn text(&mut self, key: &str, value: &str) -> &mut Self {
+        self.0.text(key, value);
+        self
+    }
+
+    /// Adds a member whose value is an array of strings.
+    pub fn texts<T: AsRef<str>>(&mut self, key: &str, values: impl IntoIterator<Item = T>) -> &mut Self {
+        self.0.texts(key, values);
+        self
+    }
+
+    /// Adds a number member; what is not finite is no number of JSON and becomes null.
+    pub fn number(&mut self, key: &str, value: f64) -> &mut Self {
+        debug_assert!(value.is_finite(), "{key} is {value}");
+        let text = number_text(value);
+        self.0.raw(key, &text);
+        self
+    }
+
+    /// Adds an integer member; beyond 2^53 its nearest double.
+    pub fn integer(&mut self, key: &str, value: u64) -> &mut Self {
+        self.0.number(key, value as f64);
+        self
+    }
+
+    /// Adds a boolean member.
+    pub fn boolean(&mut self, key: &str, value: bool) -> &mut Self {
+        self.0.boolean(key, value);
+        self
+    }
+
+    /// Adds an object of the same kind.
+    pub fn object(&mut self, key: &str, members: impl FnOnce(&mut PlainWriter<'_>)) -> &mut Self {
+        let mut inner = PlainWriter::new(self.0.key(key));
+        members(&mut inner);
+        inner.end();
+        self
+    }
+
+    pub(super) fn end(self) {
+        self.0.end();
     }
 }
 

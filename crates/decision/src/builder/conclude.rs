@@ -4,10 +4,9 @@
 use crealeph_contracts::agent_input::{ArtifactType, Coherence, ContractVersion};
 use crealeph_contracts::agent_output::{AgentArtifact, AgentStatus, answers_input};
 use crealeph_contracts::builder::{ArtifactRef, ErrorCode};
-use crealeph_contracts::contract::to_json;
 use crealeph_contracts::entry::{Draft, Lineage};
 use crealeph_contracts::execution_event::{EventError, EventPayload, ExecutionState};
-use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::json::{ComposeError, JsonObject};
 use crealeph_contracts::scalar::{Amount, IdentifierError, LedgerId, Literal, Name, Text};
 use crealeph_contracts::shape::{List, Set, Shape as _};
 use crealeph_contracts::violation::Report;
@@ -84,7 +83,7 @@ pub struct Conclusion {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConcludeError {
     /// Fewer ids than artifacts.
-    #[error("{given} ids were given for {wanted} artifacts; report this")]
+    #[error("internal error: {given} ids were given for {wanted} artifacts; please report it")]
     TooFewIds {
         /// How many were given.
         given: usize,
@@ -92,10 +91,13 @@ pub enum ConcludeError {
         wanted: usize,
     },
     /// A name that cannot be one.
-    #[error("an entry of the run has a name that cannot be one; report this")]
+    #[error("internal error: an entry of the run has an invalid name; please report it")]
     Name(#[from] IdentifierError),
-    /// A document that was put together here is none.
-    #[error("{0} of the run cannot be written; report this")]
+    /// A document that was composed here cannot be read back.
+    #[error(transparent)]
+    Compose(#[from] ComposeError),
+    /// A document that was composed here breaks its contract.
+    #[error("internal error: {0} of the run cannot be written; please report it")]
     Document(&'static str),
 }
 
@@ -245,7 +247,7 @@ fn event_lineage(ready: &Ready, artifacts: &[AgentArtifact]) -> Set<LedgerId> {
     let union: Vec<LedgerId> =
         artifacts.iter().flat_map(|artifact| artifact.depends_on.as_slice()).cloned().collect();
     let ids = if union.is_empty() { ready.lineage.as_slice().to_vec() } else { union };
-    Set::new(ids).unwrap_or_default()
+    ids.into_iter().collect()
 }
 
 fn artifact_draft(
@@ -306,7 +308,7 @@ fn outcome_payload(
         Outcome::Planned => {}
         Outcome::Succeeded => {
             payload.result = Some(JsonObject::build(|result| {
-                result.raw("artifactCount", &made.len().to_string());
+                result.integer("artifactCount", made.len() as u64);
                 result.texts("artifactIds", made.iter().map(|made| made.id.as_str()));
             }));
         }
@@ -334,7 +336,7 @@ fn event_draft(
         source: Name::from(AGENT_BUILDER),
         kind: Name::from(EXECUTION_EVENT),
         state: Name::parse(state.as_str())?,
-        payload: JsonObject::parse(&to_json(&payload)).ok_or(ConcludeError::Document("the event"))?,
+        payload: JsonObject::of("the event", &payload)?,
         lineage: Some(Lineage {
             depends_on: Some(lineage.clone()),
             execution_id: None,
@@ -354,13 +356,16 @@ fn record_draft(
     reason: &str,
     response: &BuilderResponse,
 ) -> Result<Draft, ConcludeError> {
+    let payload = record::write(ready, ended, made, reason, response)?;
+    // A repeat is answered from the record, so one that cannot be read back must not be written (R3, R11).
+    record::Record::read(payload.as_str()).ok_or(ConcludeError::Document("the record"))?;
     Ok(Draft {
         robot_id: ready.asked.request.robot_id.clone(),
         module: Name::from(BUILDER),
         source: Name::from(BUILDER),
         kind: Name::from(record::EXECUTION_RECORD),
         state: Name::parse(outcome.state().as_str())?,
-        payload: record::write(ready, ended, made, reason, response),
+        payload,
         lineage: Some(Lineage {
             depends_on: Some(lineage.clone()),
             execution_id: Some(ready.asked.execution_id.clone()),
@@ -372,7 +377,7 @@ fn record_draft(
 }
 
 /// The answer to R13's letter.
-fn response(ready: &Ready, outcome: Outcome, made: &[Made]) -> BuilderResponse {
+pub(super) fn response(ready: &Ready, outcome: Outcome, made: &[Made]) -> BuilderResponse {
     let state = outcome.state();
     let is_deferred = outcome == Outcome::Cancelled { reason: POLICY_DEFERRED };
     let reason = if is_deferred { policy_sentence(ready) } else { ready.coherence.reason.clone() };

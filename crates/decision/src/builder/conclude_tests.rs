@@ -221,9 +221,14 @@ fn a_record_is_read_back_and_its_decision_follows() {
                 assert_eq!(draft.kind.as_str(), EXECUTION_RECORD.as_str());
                 let record = Record::read(draft.payload.as_str()).unwrap();
                 assert_eq!(*record.answer, conclusion.response);
-                assert_eq!(record.fingerprint, ready.asked.fingerprint());
+                assert_eq!(record.fingerprint, ready.asked.fingerprint().unwrap());
                 let checks = replay(&tenant, &record, snapshot(known)).unwrap();
-                assert_eq!(checks.len(), 7);
+                let compared: Vec<&str> = checks.iter().map(|check| check.what).collect();
+                for what in
+                    ["attempt", "answer", "gate", "run mode", "rules", "thresholds", "snapshot", "state"]
+                {
+                    assert!(compared.contains(&what), "{what} in {compared:?}");
+                }
                 for check in &checks {
                     assert!(check.is_same(), "{known:?} {on_partial}: {check:?}");
                 }
@@ -241,8 +246,47 @@ fn a_record_of_another_snapshot_does_not_follow() {
     let tenant = TenantId::parse("t").unwrap();
     let checks = replay(&tenant, &record, snapshot(Known::Stale)).unwrap();
     let wrong: Vec<&str> = checks.iter().filter(|check| !check.is_same()).map(|check| check.what).collect();
-    assert_eq!(wrong, ["snapshot", "policy input", "decision", "policy output", "gate", "state"]);
+    for what in
+        ["snapshot", "policy input", "decision", "policy output", "gate", "run mode", "state", "answer"]
+    {
+        assert!(wrong.contains(&what), "{what} in {wrong:?}");
+    }
     assert!(!replay(&tenant, &record, None).unwrap().iter().all(|check| check.is_same()));
+}
+
+/// Whatever of a record that follows from the log is changed, one check says so.
+#[test]
+fn a_changed_record_does_not_follow() {
+    let good = output(GOOD);
+    let ready = ready(Known::Coherent, false, |text| text);
+    let conclusion = concluded(&ready, Ok(&good));
+    let text = conclusion.rest.last().unwrap().payload.canonical();
+    let tenant = TenantId::parse("t").unwrap();
+    let changes = [
+        ("attempt", r#""attempt":1,"configurationVersion""#, r#""attempt":2,"configurationVersion""#),
+        ("execution", r#""executionId":"e-1","fingerprint""#, r#""executionId":"e-2","fingerprint""#),
+        ("answer", r#""idempotent":false"#, r#""idempotent":true"#),
+        ("run mode", r#""runMode":"execute""#, r#""runMode":"dry_run""#),
+        ("gate outcome", r#""outcome":"planned""#, r#""outcome":"succeeded""#),
+        ("gate", r#""runs":true"#, r#""runs":false"#),
+        (
+            "thresholds",
+            r#""thresholds":{"maxStalenessMinutes":1440,"minConfidence":0.5,"minLineageCount":1}},"reason""#,
+            r#""thresholds":{"maxStalenessMinutes":1441,"minConfidence":0.5,"minLineageCount":1}},"reason""#,
+        ),
+        ("rules digest", r#""rulesDigest":""#, r#""rulesDigest":"0"#),
+        ("lineage count", r#""lineageCount":"#, r#""lineageCount":1"#),
+        ("coherence", r#""coherenceStatus":"coherent","digest""#, r#""coherenceStatus":"partial","digest""#),
+        ("other members", r#""isLineageCut":false"#, r#""isLineageCut":false,"isNew":true"#),
+    ];
+    for (what, from, to) in changes {
+        assert!(text.contains(from), "{what}: {from} is not in {text}");
+        let record = Record::read(&text.replacen(from, to, 1)).unwrap_or_else(|| panic!("{what} unreadable"));
+        let checks = replay(&tenant, &record, snapshot(Known::Coherent)).unwrap();
+        let wrong: Vec<&str> =
+            checks.iter().filter(|check| !check.is_same()).map(|check| check.what).collect();
+        assert!(wrong.contains(&what), "{what} in {wrong:?}");
+    }
 }
 
 #[test]

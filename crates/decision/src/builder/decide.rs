@@ -10,7 +10,7 @@ use crealeph_contracts::contract::{Valid, to_json};
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::execution_event::ExecutionState;
 use crealeph_contracts::instant::{Instant, Timestamp};
-use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::json::{ComposeError, JsonObject, canonical_of};
 use crealeph_contracts::policy_input::{IntelligenceSnapshot, RequestedObjective};
 use crealeph_contracts::scalar::{ActionName, LedgerId, Literal, Name, Number, TenantId, Text, Version};
 use crealeph_contracts::shape::{List, Set};
@@ -22,7 +22,7 @@ use super::objective::{self, Widened};
 use crate::coherence::{CoherenceRules, CoherenceVerdict};
 use crate::gate::{Gate, gate};
 use crate::policy::{BUILDER_RUN, Rules, evaluate};
-use crate::snapshot::{Snapshot, SnapshotType};
+use crate::snapshot::{Omitted, Snapshot, SnapshotType};
 
 const OUTPUT_SCHEMA: Literal = Literal::new("v1");
 
@@ -86,6 +86,8 @@ pub struct Ready {
     pub lineage: Set<LedgerId, 1>,
     /// There was more than may be named.
     pub is_lineage_cut: bool,
+    /// What the snapshot lists without payload, if anything.
+    pub omitted: Option<Omitted>,
     /// What an agent may make.
     pub artifact_types: Set<ArtifactType, 1>,
     /// The version of the configuration in force.
@@ -111,17 +113,14 @@ pub struct Ready {
 /// Why nothing could be decided; a fault in what was read, not in what was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecideError {
-    /// An entry nests so deep that a document that holds it would not be one.
-    #[error("the snapshot of robot `{robot}` nests too deep to be handed on; append flatter payloads")]
-    TooDeep {
-        /// The robot.
-        robot: String,
-    },
-    /// A document that was put together here breaks its contract.
-    #[error("the input for the agent breaks its contract: {0}; report this")]
+    /// A document that was composed here cannot be read back.
+    #[error(transparent)]
+    Compose(#[from] ComposeError),
+    /// A document that was composed here breaks its contract.
+    #[error("internal error: the input for the agent breaks its contract: {0}; please report it")]
     Invalid(Violations),
     /// An objective for which nothing may be made.
-    #[error("no type of artifact is allowed for `{objective}`; report this")]
+    #[error("internal error: no type of artifact is allowed for `{objective}`; please report it")]
     NoArtifactTypes {
         /// The objective.
         objective: ObjectiveType,
@@ -155,14 +154,15 @@ pub fn decide(situation: Situation<'_>) -> Result<Decided, DecideError> {
     };
     if is_retry && verdict.status == Coherence::Stale {
         let detail =
-            format!("{}; make it anew, then send the request again: nothing was written", verdict.reason);
+            format!("{}; refresh it, then send the request again: nothing was written", verdict.reason);
         let report = report(verdict, &verdict.reason);
         return Ok(refused(asked, ErrorCode::CoherenceBlocked, Some(report), detail));
     }
-    let object =
-        JsonObject::parse(&snapshot.to_json()).ok_or_else(|| DecideError::TooDeep { robot: robot() })?;
+    let object = snapshot.document()?;
     let snapshot_digest = Blake3::of(object.canonical().as_bytes());
     let policy_input = policy_input(asked, &snapshot, object.clone(), rules, now);
+    // It holds the snapshot as deep as the agent's input does, so what can be read back here can be there.
+    let policy_input_digest = Blake3::of(canonical_of("the policy input", &policy_input)?.as_bytes());
     let policy = evaluate(&policy_input, rules);
     let on_partial = request.coherence_policy.on_partial;
     let gate = gate(verdict.status, on_partial, request.dry_run, policy.decision);
@@ -204,10 +204,11 @@ pub fn decide(situation: Situation<'_>) -> Result<Decided, DecideError> {
         coherence: snapshot.coherence.clone(),
         lineage,
         is_lineage_cut: snapshot.facts.is_lineage_cut,
+        omitted: snapshot.facts.omitted,
         artifact_types,
         configuration,
         evaluated_at: policy_input.evaluated_at.clone(),
-        policy_input_digest: canonical_digest(&policy_input),
+        policy_input_digest,
         thresholds: to_json(&policy_input.thresholds),
         rules: rules.to_json(),
         coherence_rules: coherence.to_json(),
@@ -278,11 +279,6 @@ pub fn policy_question(
         requested_objective: None,
         thresholds: rules.thresholds().clone(),
     }
-}
-
-fn canonical_digest(input: &PolicyInput) -> Blake3 {
-    let text = JsonObject::parse(&to_json(input)).map(|object| object.canonical()).unwrap_or_default();
-    Blake3::of(text.as_bytes())
 }
 
 /// What the answer says of the snapshot.

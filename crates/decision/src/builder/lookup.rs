@@ -5,7 +5,7 @@ use crealeph_contracts::BuilderRequest;
 use crealeph_contracts::contract::{Valid, to_json};
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::execution_event::ExecutionState;
-use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::json::{ComposeError, JsonObject};
 use crealeph_contracts::scalar::{ClientKey, ExecutionId, IdentifierError, Name, TenantId};
 
 /// A request with everything that is not in its document: whose it is, and the execution it names or was given.
@@ -41,15 +41,18 @@ impl Asked {
     }
 
     /// What a repeat is recognised by: BLAKE3 of the canonical request, its tenant and what it tries again.
-    pub fn fingerprint(&self) -> Blake3 {
-        let asked = JsonObject::build(|object| {
+    ///
+    /// # Errors
+    /// When the request cannot be read back.
+    pub fn fingerprint(&self) -> Result<Blake3, ComposeError> {
+        let asked = JsonObject::compose("the request's fingerprint", |object| {
             object.raw("request", &to_json(&self.request));
             if let Some(rerun_of) = &self.rerun_of {
                 object.text("rerunOfExecutionId", rerun_of.as_str());
             }
             object.text("tenantId", self.tenant_id.as_str());
-        });
-        Blake3::of(asked.canonical().as_bytes())
+        })?;
+        Ok(Blake3::of(asked.canonical().as_bytes()))
     }
 
     /// The key of the record of this attempt. One key, one entry: of two writers the later one is refused.
@@ -71,7 +74,7 @@ impl Asked {
 /// The key of the record of an attempt; keys are a tenant's own.
 pub fn record_key(robot: &str, execution: &str, attempt: u64) -> Result<ClientKey, IdentifierError> {
     let identity = JsonObject::build(|object| {
-        object.text("execution", execution).raw("attempt", &attempt.to_string()).text("robot", robot);
+        object.text("execution", execution).integer("attempt", attempt).text("robot", robot);
     });
     ClientKey::parse(&format!("execution_record:{}", Blake3::of(identity.as_str().as_bytes())))
 }

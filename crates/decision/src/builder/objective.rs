@@ -60,8 +60,7 @@ impl Widened {
     /// Everything an agent may make for an objective.
     pub fn artifact_types(&self, objective: ObjectiveType) -> Set<ArtifactType> {
         let added = self.0.get(&objective).into_iter().flatten();
-        let types = default_artifact_types(objective).iter().chain(added).copied().collect();
-        Set::new(types).unwrap_or_default()
+        default_artifact_types(objective).iter().chain(added).copied().collect()
     }
 }
 

@@ -1,15 +1,15 @@
 //! Whether a recorded decision follows from what its record names: the snapshot at the recorded place, the rules and
 //! the instant. Offline and pure: the caller brings the facts, from a ledger or from an export.
 
-use crealeph_contracts::contract::to_json;
 use crealeph_contracts::execution_event::ExecutionState;
-use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::json::{JsonObject, canonical, canonical_of};
 use crealeph_contracts::scalar::TenantId;
 
-use super::decide::{DecideError, Decided, Situation, decide};
+use super::conclude::{Made, response};
+use super::decide::{DecideError, Decided, Ready, Situation, decide};
 use super::lookup::Asked;
 use super::objective::Widened;
-use super::record::Record;
+use super::record::{Record, Sections};
 use crate::gate::{Gate, Outcome};
 use crate::policy::Rules;
 use crate::snapshot::Snapshot;
@@ -48,15 +48,18 @@ pub fn replay_under(
     snapshot: Option<Snapshot>,
     rules: &Rules,
 ) -> Result<Vec<Check>, DecideError> {
-    let mut checks = Vec::with_capacity(7);
-    let mut add = |what, recorded: String, derived: String| checks.push(Check { what, recorded, derived });
+    let mut checks = Checks(Vec::with_capacity(24));
     let Some(execution_id) = record.request.execution_id.clone() else {
-        add("request", "an execution".to_owned(), "none".to_owned());
-        return Ok(checks);
+        checks.add("request", "an execution".to_owned(), "none".to_owned());
+        return Ok(checks.0);
     };
+    checks.add("execution", record.execution_id.to_string(), execution_id.to_string());
+    checks.add("attempt", record.attempt.to_string(), record.request.attempt.get().to_string());
     let asked = Asked::new(tenant_id.clone(), record.request.clone(), execution_id, record.rerun_of.clone());
-    add("request fingerprint", record.fingerprint.to_string(), asked.fingerprint().to_string());
-    let widened = Widened::default();
+    checks.add("request fingerprint", record.fingerprint.to_string(), asked.fingerprint()?.to_string());
+    // What configuration added is not in the log; the record says it, and what it says is compared with what was made.
+    let mut widened = Widened::default();
+    widened.add(record.request.objective_type, record.artifact_types.iter().copied());
     let decided = decide(Situation {
         asked: &asked,
         is_retry: record.is_retry,
@@ -71,21 +74,87 @@ pub fn replay_under(
     let ready = match decided {
         Decided::Ready(ready) => ready,
         Decided::Refused(refused) => {
-            add("decision", record.policy.decision.to_string(), refused.detail.clone());
-            return Ok(checks);
+            checks.add("decision", record.policy.decision.to_string(), refused.detail.clone());
+            return Ok(checks.0);
         }
     };
-    add("snapshot", record.snapshot_digest.to_string(), ready.snapshot_digest.to_string());
-    add("policy input", record.policy_input_digest.to_string(), ready.policy_input_digest.to_string());
-    add("decision", record.policy.decision.to_string(), ready.policy.decision.to_string());
-    let canonical = |text: String| JsonObject::parse(&text).map(|object| object.canonical()).unwrap_or(text);
-    add("policy output", canonical(record.policy.to_json()), canonical(to_json(&ready.policy)));
+    checks.add("decision", record.policy.decision.to_string(), ready.policy.decision.to_string());
     let runs = |runs: bool| if runs { "the agent runs" } else { "the agent does not run" }.to_owned();
-    add("gate", runs(record.agent_ran), runs(matches!(ready.gate, Gate::Run { .. })));
-    let (Gate::Run { outcome, .. } | Gate::Refuse { outcome }) = ready.gate;
-    let recorded = record.answer.state;
-    let is_bad_answer = matches!(ready.gate, Gate::Run { .. }) && recorded == ExecutionState::Failed;
-    let derived = if is_bad_answer { Outcome::BAD_ANSWER.state() } else { outcome.state() };
-    add("state", recorded.to_string(), derived.to_string());
-    Ok(checks)
+    checks.add("gate", runs(record.agent_ran), runs(matches!(ready.gate, Gate::Run { .. })));
+    let derived = Sections::of(&ready)?;
+    checks.section(&record.sections.snapshot, &derived.snapshot, SNAPSHOT);
+    checks.section(&record.sections.policy, &derived.policy, POLICY);
+    checks.section(&record.sections.gate, &derived.gate, GATE);
+    checks.answer(record, &ready)?;
+    Ok(checks.0)
+}
+
+/// The members of a record's sections, and what each is called in a check.
+const SNAPSHOT: &[(&str, &str)] = &[
+    ("seq", "place in the log"),
+    ("digest", "snapshot"),
+    ("snapshotAt", "snapshot time"),
+    ("coherenceStatus", "coherence"),
+    ("lineageCount", "lineage count"),
+    ("isLineageCut", "lineage cut"),
+    ("omittedPayloads", "omitted payloads"),
+];
+const POLICY: &[(&str, &str)] = &[
+    ("evaluatedAt", "evaluation time"),
+    ("inputDigest", "policy input"),
+    ("thresholds", "thresholds"),
+    ("rules", "rules"),
+    ("rulesDigest", "rules digest"),
+    ("coherenceRules", "coherence rules"),
+    ("output", "policy output"),
+];
+const GATE: &[(&str, &str)] =
+    &[("runMode", "run mode"), ("outcome", "gate outcome"), ("allowedArtifactTypes", "artifact types")];
+
+struct Checks(Vec<Check>);
+
+impl Checks {
+    fn add(&mut self, what: &'static str, recorded: String, derived: String) {
+        self.0.push(Check { what, recorded, derived });
+    }
+
+    /// Compares the members of a section by name, and the section as a whole for anything else in it.
+    fn section(
+        &mut self,
+        recorded: &JsonObject,
+        derived: &JsonObject,
+        members: &'static [(&'static str, &'static str)],
+    ) {
+        let text = |object: &JsonObject, key: &str| {
+            object.with(|root| root.member(key).map_or_else(|| "nothing".to_owned(), canonical))
+        };
+        let from = self.0.len();
+        for (key, what) in members {
+            self.add(what, text(recorded, key), text(derived, key));
+        }
+        let is_same = self.0.iter().skip(from).all(Check::is_same);
+        let (recorded, derived) = (recorded.canonical(), derived.canonical());
+        if is_same && recorded != derived {
+            self.add("other members", recorded, derived);
+        }
+    }
+
+    /// The state and the answer: by the gate, or of an agent that ran and gave no valid answer.
+    fn answer(&mut self, record: &Record, ready: &Ready) -> Result<(), DecideError> {
+        let (Gate::Run { outcome, .. } | Gate::Refuse { outcome }) = ready.gate;
+        let runs = matches!(ready.gate, Gate::Run { .. });
+        let is_bad_answer = runs && record.answer.state == ExecutionState::Failed;
+        let outcome = if is_bad_answer { Outcome::BAD_ANSWER } else { outcome };
+        self.add("state", record.answer.state.to_string(), outcome.state().to_string());
+        let made = record.artifacts.iter().filter(|_| runs && !is_bad_answer);
+        let made: Vec<Made> =
+            made.map(|(id, kind)| Made { id: id.clone(), kind: *kind, metadata: String::new() }).collect();
+        let derived = response(ready, outcome, &made);
+        self.add(
+            "answer",
+            canonical_of("the answer", &*record.answer)?,
+            canonical_of("the answer", &derived)?,
+        );
+        Ok(())
+    }
 }

@@ -3,7 +3,7 @@
 
 use crealeph_contracts::agent_input::{Coherence, ContractVersion};
 use crealeph_contracts::instant::Instant;
-use crealeph_contracts::json::{JsonObject, ObjectWriter};
+use crealeph_contracts::json::{JsonObject, PlainWriter};
 use crealeph_contracts::policy_input::PolicyInput;
 use crealeph_contracts::policy_output::{Decision, PolicyOutput, PolicyReason, Severity};
 use crealeph_contracts::scalar::{ActionName, Literal, Ratio, RuleId, Text};
@@ -127,7 +127,9 @@ impl Question<'_> {
             object.texts("partial", names(&missing));
             self.write_refreshers(object, &missing);
             if !may_draft {
-                object.raw("orForDrafts", "{\"requestedAction\":\"builder.run\",\"allowDraftOnly\":1}");
+                object.object("orForDrafts", |drafts| {
+                    drafts.text("requestedAction", BUILDER_RUN.as_str()).number("allowDraftOnly", 1.0);
+                });
             }
         });
         let (rule, message) = match may_draft {
@@ -190,9 +192,9 @@ impl Question<'_> {
 
     fn action_missing(&self) -> Option<PolicyReason> {
         let evidence = JsonObject::build(|object| {
-            let mut to_allow = ObjectWriter::new(object.key("toAllow"));
-            to_allow.texts("requestedActionOneOf", self.rules.actions());
-            to_allow.end();
+            object.object("toAllow", |to_allow| {
+                to_allow.texts("requestedActionOneOf", self.rules.actions());
+            });
         });
         reason(rule::ACTION_MISSING, "no action was requested; name one", Severity::Warn, evidence)
     }
@@ -201,9 +203,9 @@ impl Question<'_> {
         let known: Vec<&str> = self.rules.actions().map(ActionName::as_str).collect();
         let evidence = JsonObject::build(|object| {
             object.text("requestedAction", action.as_str());
-            let mut to_allow = ObjectWriter::new(object.key("toAllow"));
-            to_allow.texts("requestedActionOneOf", &known);
-            to_allow.end();
+            object.object("toAllow", |to_allow| {
+                to_allow.texts("requestedActionOneOf", &known);
+            });
         });
         let message = match nearest(action.as_str(), &known) {
             Some(near) => format!("the rules know no action `{action}`; did you mean `{near}`?"),
@@ -261,17 +263,15 @@ impl Question<'_> {
                 object.number("ageMinutes", age_nanos as f64 / 60e9);
             }
             object.number("maxStalenessMinutes", self.input.thresholds.max_staleness_minutes.get());
-            let mut to_allow = ObjectWriter::new(object.key("toAllow"));
-            to_allow.texts("anyOf", need.alternatives());
-            if let Some(earliest) = self.earliest_fresh() {
-                to_allow.text("notBefore", &earliest.to_string());
-            }
-            to_allow.text("notAfter", self.input.evaluated_at.as_str());
-            to_allow.texts(
-                "refreshedBy",
-                need.alternatives().iter().flat_map(|name| self.rules.refreshers(name)),
-            );
-            to_allow.end();
+            object.object("toAllow", |to_allow| {
+                to_allow.texts("anyOf", need.alternatives());
+                if let Some(earliest) = self.earliest_fresh() {
+                    to_allow.text("notBefore", &earliest.to_string());
+                }
+                to_allow.text("notAfter", self.input.evaluated_at.as_str());
+                let refreshers = need.alternatives().iter().flat_map(|name| self.rules.refreshers(name));
+                to_allow.texts("refreshedBy", refreshers);
+            });
         })
     }
 
@@ -295,7 +295,9 @@ impl Question<'_> {
         if (count as f64) < least {
             let evidence = JsonObject::build(|object| {
                 object.number("lineageCount", count as f64).number("minLineageCount", least);
-                object.raw("toAllow", &format!("{{\"lineageCountAtLeast\":{}}}", least.ceil()));
+                object.object("toAllow", |to_allow| {
+                    to_allow.number("lineageCountAtLeast", least.ceil());
+                });
             });
             let message = format!("the snapshot rests on {count} entries, and {least} are wanted");
             reasons.push(reason(rule::LINEAGE_INSUFFICIENT, &message, Severity::Warn, evidence)?);
@@ -310,13 +312,13 @@ impl Question<'_> {
             let limit = self.input.thresholds.max_staleness_minutes.get();
             let evidence = JsonObject::build(|object| {
                 object.number("confidence", confidence).number("minConfidence", least);
-                let mut to_allow = ObjectWriter::new(object.key("toAllow"));
-                to_allow.number("confidenceAtLeast", least);
-                to_allow.number("meanAgeMinutesAtMost", limit.min(2.0 * limit * (1.0 - least)));
-                let needed = self.needed_timestamps();
-                to_allow.texts("of", &needed);
-                to_allow.texts("refreshedBy", needed.iter().flat_map(|name| self.rules.refreshers(name)));
-                to_allow.end();
+                object.object("toAllow", |to_allow| {
+                    to_allow.number("confidenceAtLeast", least);
+                    to_allow.number("meanAgeMinutesAtMost", limit.min(2.0 * limit * (1.0 - least)));
+                    let needed = self.needed_timestamps();
+                    to_allow.texts("of", &needed);
+                    to_allow.texts("refreshedBy", needed.iter().flat_map(|name| self.rules.refreshers(name)));
+                });
             });
             let message = format!("the evidence is fresh to {confidence}, and {least} is wanted");
             reasons.push(reason(rule::CONFIDENCE_INSUFFICIENT, &message, Severity::Warn, evidence)?);
@@ -324,16 +326,16 @@ impl Question<'_> {
         Some(())
     }
 
-    /// For each type, the actions that would mend it, and what the coherence must become.
-    fn write_refreshers(&self, object: &mut ObjectWriter<'_>, types: &[SnapshotType]) {
-        let mut to_allow = ObjectWriter::new(object.key("toAllow"));
-        to_allow.text("coherenceStatus", Coherence::Coherent.as_str());
-        let mut refreshed = ObjectWriter::new(to_allow.key("refreshedBy"));
-        for kind in types {
-            refreshed.texts(kind.as_str(), self.rules.refreshers(kind.timestamp()));
-        }
-        refreshed.end();
-        to_allow.end();
+    /// For each type, the actions that would refresh it, and what the coherence must become.
+    fn write_refreshers(&self, object: &mut PlainWriter<'_>, types: &[SnapshotType]) {
+        object.object("toAllow", |to_allow| {
+            to_allow.text("coherenceStatus", Coherence::Coherent.as_str());
+            to_allow.object("refreshedBy", |refreshed| {
+                for kind in types {
+                    refreshed.texts(kind.as_str(), self.rules.refreshers(kind.timestamp()));
+                }
+            });
+        });
     }
 
     fn output(

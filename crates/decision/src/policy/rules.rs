@@ -11,10 +11,11 @@ use crealeph_contracts::json::{Limits, ObjectWriter};
 use crealeph_contracts::policy_input::{PolicyInput, Thresholds};
 use crealeph_contracts::policy_output::Decision;
 use crealeph_contracts::scalar::{ActionName, Amount, Ratio};
-use crealeph_contracts::shape::Shape;
+use crealeph_contracts::shape::{Shape, nearest};
 
 use super::evaluate::evaluate;
 use crate::coherence::CoherenceRules;
+use crate::snapshot::SnapshotType;
 
 /// How many actions rules may know.
 const MAX_ACTIONS: usize = 256;
@@ -143,9 +144,21 @@ pub enum RulesError {
         /// What it may be.
         expected: &'static str,
     },
+    /// A need that no timestamp has.
+    #[error(
+        "`{action}` needs `{name}`, which is not a timestamp; did you mean `{near}`? a timestamp of your own is declared under `refresh`"
+    )]
+    MisspeltTimestamp {
+        /// The action.
+        action: String,
+        /// What it says.
+        name: String,
+        /// The timestamp nearest to it.
+        near: &'static str,
+    },
     /// A refreshing action that has no rule of its own.
     #[error(
-        "`{timestamp}` is refreshed by `{action}`, which is not among the actions; add it or mend the name"
+        "`{timestamp}` is refreshed by `{action}`, which is not among the actions; add it or correct the name"
     )]
     UnknownRefresher {
         /// The timestamp.
@@ -185,8 +198,8 @@ pub struct Rules {
 
 impl Default for Rules {
     fn default() -> Self {
-        // The defaults are the ones that `load` would accept; a test loads them.
-        Self::build(&RulesSource::default()).unwrap_or_else(|_| Self::none())
+        #[expect(clippy::expect_used, reason = "the defaults are constants, and a test loads them")]
+        Self::build(&RulesSource::default()).expect("the default rules can be used")
     }
 }
 
@@ -202,9 +215,15 @@ impl Rules {
         Rules { thresholds, actions: Vec::new(), refresh: Vec::new() }
     }
 
+    /// The rules of a record, which were checked when they were loaded, by the checks of that time.
+    pub(crate) fn recorded(source: &RulesSource) -> Result<Self, RulesError> {
+        Self::build(source)
+    }
+
     /// Checks rules and every example they carry.
     pub fn load(source: &RulesSource) -> Result<Self, RulesError> {
         let rules = Self::build(source)?;
+        rules.check_spelling()?;
         source.examples.iter().try_for_each(|example| rules.check(example))?;
         Ok(rules)
     }
@@ -245,6 +264,23 @@ impl Rules {
             refresh.push((timestamp.clone(), names));
         }
         Ok(Rules { thresholds, actions: checked, refresh })
+    }
+
+    /// A need that is nearly a timestamp that there is, is one misspelt: it would never be met. Others may be further
+    /// timestamps of a client (R4).
+    fn check_spelling(&self) -> Result<(), RulesError> {
+        let known = SnapshotType::ALL.map(SnapshotType::timestamp);
+        let declared: Vec<&str> = self.refresh.iter().map(|(timestamp, _)| timestamp.as_str()).collect();
+        for (action, needs) in &self.actions {
+            for name in needs.iter().flat_map(Need::alternatives) {
+                let is_known = known.contains(&name.as_str()) || declared.contains(&name.as_str());
+                if let Some(near) = nearest(name, &known).filter(|_| !is_known) {
+                    let (action, name) = (action.to_string(), name.clone());
+                    return Err(RulesError::MisspeltTimestamp { action, name, near });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The thresholds in force where a request brings none.

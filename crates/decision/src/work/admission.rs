@@ -7,7 +7,7 @@ use std::fmt;
 use crealeph_contracts::WorkItem;
 use crealeph_contracts::contract::to_json;
 use crealeph_contracts::digest::Blake3;
-use crealeph_contracts::json::{Limits, ObjectWriter, canonical_bytes, parse};
+use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::scalar::{Count, TimeoutMs};
 use crealeph_contracts::work_item::{Bounds, Constraints};
 
@@ -124,13 +124,15 @@ pub fn run_hash(before: &Blake3, after: &Blake3, item: &WorkItem) -> Blake3 {
         max_delta_size: Count::new(bounds.max_delta_size),
         timeout_ms: TimeoutMs::new(bounds.timeout_ms),
     });
-    let mut text = String::new();
-    let mut object = ObjectWriter::new(&mut text);
-    object.text("after", &after.to_string()).text("before", &before.to_string());
-    object.raw("workItem", &to_json(&item));
-    object.end();
-    let (document, _) = parse(text.as_bytes(), &Limits { max_bytes: usize::MAX });
-    Blake3::of(&document.map(|document| canonical_bytes(document.root())).unwrap_or_default())
+    let run = JsonObject::compose("the run", |object| {
+        object.text("after", &after.to_string()).text("before", &before.to_string());
+        object.raw("workItem", &to_json(&item));
+    });
+    #[expect(
+        clippy::expect_used,
+        reason = "a work item is closed (R4): nothing in it can nest or repeat a key"
+    )]
+    Blake3::of(run.expect("a work item can be read back").canonical().as_bytes())
 }
 
 #[cfg(test)]
@@ -138,6 +140,7 @@ mod tests {
     use super::*;
     use crate::work::PathRulesSource;
     use crealeph_contracts::Valid;
+    use crealeph_contracts::json::Limits;
 
     const BOUNDS: Bounds = Bounds { max_files: 2, max_tool_ops: 3, max_delta_size: 4, timeout_ms: 1 };
 

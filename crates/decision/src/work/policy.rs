@@ -3,7 +3,6 @@
 
 use crealeph_contracts::PolicyOutput;
 use crealeph_contracts::instant::Instant;
-use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::policy_output::Decision;
 use crealeph_contracts::scalar::{ActionName, Literal, TenantId};
 
@@ -31,8 +30,7 @@ pub fn may_run(
                 .to_owned(),
         ));
     };
-    let object = JsonObject::parse(&snapshot.to_json())
-        .ok_or_else(|| NotAllowed("its snapshot nests too deep; append flatter payloads".to_owned()))?;
+    let object = snapshot.document().map_err(|error| NotAllowed(error.to_string()))?;
     let input = policy_question(tenant, snapshot, object, rules, ActionName::from(WORK_RUN), now);
     let output = evaluate(&input, rules);
     match output.decision {

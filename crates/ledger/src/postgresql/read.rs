@@ -14,7 +14,12 @@ use crate::error::LedgerError;
 use crate::merkle::{TILE_WIDTH, Tile};
 use crate::position::{Millis, Seq};
 use crate::read::{Index, StoredCheckpoint};
-use crate::store::{Head, Latest, LeaseRow, NO_NEWEST, Of, RawEntry, Reads, Row, Selection, Step, Stray};
+use crate::store::{
+    Head, Latest, LeaseRow, NO_NEWEST, Of, Outline, RawEntry, Reads, Row, Selection, Step, Stray,
+};
+
+/// The largest payload that comes along with the places of entries.
+const SMALL_BYTES: usize = 64 << 10;
 
 pub(super) struct PostgresReads<'a> {
     session: &'a mut Session,
@@ -73,6 +78,21 @@ impl Reads for PostgresReads<'_> {
             let places: Vec<i64> = far.into_iter().map(|seq| seq.as_i64()).collect();
             let sql = each(self.layout.entry, "bigint", "seq = w.value");
             found.extend(self.entries(head, &sql, &[&head.tenant_id.as_str(), &places])?);
+        }
+        Ok(found)
+    }
+
+    fn outlines(&mut self, head: &Head, seqs: &[Seq]) -> Result<Vec<Outline>, LedgerError> {
+        let mut found: Vec<Outline> =
+            seqs.iter().filter_map(|seq| self.at_hand.get(seq)).map(Outline::from).collect();
+        let far: Vec<i64> =
+            seqs.iter().filter(|seq| !self.at_hand.contains_key(seq)).map(|seq| seq.as_i64()).collect();
+        if !far.is_empty() {
+            let columns = "e.seq, e.id, e.created_at, octet_length(e.payload)::bigint";
+            let sql = each(columns, "bigint", "seq = w.value");
+            for row in self.session.query(&sql, &[&head.tenant_id.as_str(), &far])? {
+                found.push(rows::outline(&row, &self.session.server)?);
+            }
         }
         Ok(found)
     }
@@ -177,13 +197,17 @@ impl Reads for PostgresReads<'_> {
         uncounted: &[String],
         high: Seq,
     ) -> Result<Vec<Latest>, LedgerError> {
-        // The states of a type are found by jumps in the index, as `state_after` does. The entries come along: whoever asks
-        // for their places reads them next.
-        let entry = self.layout.entry;
+        // The states of a type are found by jumps in the index, as `state_after` does. The small entries come along: whoever
+        // asks for their places reads them next. A large one does not, since it may be beyond what a snapshot holds.
+        let is_small = format!("octet_length(e.payload) <= {SMALL_BYTES}");
+        let entry = self.layout.entry.replace(
+            "e.payload",
+            &format!("CASE WHEN {is_small} OR found.is_newest THEN e.payload ELSE '' END"),
+        );
         let of_state = "FROM entries WHERE tenant = $1 AND robot = $2 AND kind = w.kind AND state = states.state \
                         AND seq <= $6 ORDER BY seq DESC LIMIT";
         let sql = format!(
-            "SELECT {entry}, w.number, found.is_newest \
+            "SELECT {entry}, w.number, found.is_newest, {is_small} \
              FROM unnest($3::text[], $4::bigint[]) WITH ORDINALITY AS w (kind, most, number) \
              CROSS JOIN LATERAL (WITH RECURSIVE states AS ( \
                  (SELECT state FROM entries WHERE tenant = $1 AND robot = $2 AND kind = w.kind \
@@ -206,13 +230,18 @@ impl Reads for PostgresReads<'_> {
         for row in found {
             let number = rows::number(&row, ENTRY_COLUMNS, server)?;
             let is_newest: bool = row.try_get(ENTRY_COLUMNS + 1).map_err(|error| server.failure(&error))?;
-            let entry = rows::entry(&row, &head.tenant_id, server)?;
+            let is_small: bool = row.try_get(ENTRY_COLUMNS + 2).map_err(|error| server.failure(&error))?;
+            let place = rows::number(&row, 0, server)?;
+            let seq = Seq::from_i64(place)
+                .ok_or_else(|| server.damaged(format!("an entry stands at place {place}")))?;
             if let Some(of_kind) = usize::try_from(number - 1).ok().and_then(|number| latest.get_mut(number))
             {
                 let list = if is_newest { &mut of_kind.newest } else { &mut of_kind.last };
-                list.push(entry.stored.seq);
+                list.push(seq);
             }
-            self.at_hand.insert(entry.stored.seq, entry);
+            if is_small || is_newest {
+                self.at_hand.insert(seq, rows::entry(&row, &head.tenant_id, server)?);
+            }
         }
         let is_unknown = |(kind, latest): (&(&str, usize), &Latest)| {
             SnapshotType::parse(kind.0).is_some() && latest.newest.is_empty() && !latest.last.is_empty()

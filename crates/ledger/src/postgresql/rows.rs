@@ -2,7 +2,7 @@
 
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::instant::Timestamp;
-use crealeph_contracts::scalar::TenantId;
+use crealeph_contracts::scalar::{LedgerId, TenantId};
 use postgres::Row as SqlRow;
 
 use super::session::Server;
@@ -12,7 +12,7 @@ use crate::error::LedgerError;
 use crate::merkle::Frontier;
 use crate::position::{Millis, Seq};
 use crate::reach::Effective;
-use crate::store::{Class, Head, RawEntry, Row, Step};
+use crate::store::{Class, Head, Outline, RawEntry, Row, Step};
 
 /// The columns of a whole entry, in the order [`entry`] reads them.
 pub(super) const ENTRY: &str = "e.seq, e.id, e.robot, e.module, e.source, e.kind, e.state, e.created_at, \
@@ -159,6 +159,18 @@ pub(super) fn step(row: &SqlRow, server: &Server) -> Result<Step, LedgerError> {
     columns.step().ok_or_else(|| {
         server.damaged_entry(columns.seq, format!("entry {} cannot be read back", columns.seq))
     })
+}
+
+/// Reads which entry is at a place, and how large: seq, id, createdAt, bytes of its payload.
+pub(super) fn outline(row: &SqlRow, server: &Server) -> Result<Outline, LedgerError> {
+    let (seq, bytes) = (number(row, 0, server)?, number(row, 3, server)?);
+    let id: &str = row.try_get(1).map_err(|error| server.failure(&error))?;
+    let created_at = Millis::new(number(row, 2, server)?);
+    let read = || {
+        let (seq, id) = (Seq::from_i64(seq)?, LedgerId::parse(id).ok()?);
+        Some(Outline { seq, id, created_at, payload_bytes: u64::try_from(bytes).ok()? })
+    };
+    read().ok_or_else(|| server.damaged(format!("entry {seq} cannot be read back")))
 }
 
 fn reach(row: &SqlRow, first: usize) -> Result<[Option<i64>; 6], postgres::Error> {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crealeph_contracts::digest::Sha256;
+use crealeph_contracts::log_rules::new_origin;
 use crealeph_contracts::scalar::{LedgerId, Name, TenantId};
 use postgres::types::ToSql;
 
@@ -315,7 +316,7 @@ impl Transaction for InPostgres<'_> {
         let (head, found) = self.find(tenant, leases)?;
         match head {
             Some(head) => Ok((head, found)),
-            None => Ok((self.create_head(tenant, &format!("{ORIGIN_PREFIX}{}", random_name()?))?, found)),
+            None => Ok((self.create_head(tenant, &new_origin(&random_name()?))?, found)),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::error::LedgerError;
 use crate::merkle::{TILE_WIDTH, Tile};
 use crate::position::{Millis, Seq};
 use crate::read::{Index, StoredCheckpoint};
-use crate::store::{Head, LeaseRow, NO_NEWEST, Of, RawEntry, Reads, Row, Selection, Step, Stray};
+use crate::store::{Head, LeaseRow, NO_NEWEST, Of, Outline, RawEntry, Reads, Row, Selection, Step, Stray};
 
 pub(super) struct SqliteReads<'a> {
     pub(super) connection: &'a Connection,
@@ -82,6 +82,15 @@ impl Reads for SqliteReads<'_> {
         let mut found = Vec::with_capacity(seqs.len());
         for seq in seqs {
             found.extend(self.entries(head, &sql, [row_id(head, *seq)])?);
+        }
+        Ok(found)
+    }
+
+    fn outlines(&mut self, head: &Head, seqs: &[Seq]) -> Result<Vec<Outline>, LedgerError> {
+        let sql = "SELECT id, created_at, octet_length(payload) FROM entries WHERE place = ?1";
+        let mut found = Vec::with_capacity(seqs.len());
+        for &seq in seqs {
+            found.extend(self.all(sql, [row_id(head, seq)], |row| rows::outline(row, seq, self.place))?);
         }
         Ok(found)
     }

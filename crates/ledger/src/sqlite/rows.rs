@@ -1,6 +1,6 @@
 //! Rows as they are stored, read back with suspicion: what does not fit its leaf hash is reported, never returned.
 
-use crealeph_contracts::scalar::TenantId;
+use crealeph_contracts::scalar::{LedgerId, TenantId};
 use rusqlite::Row as SqlRow;
 use rusqlite::types::{FromSqlError, Type};
 
@@ -9,7 +9,7 @@ use crate::columns::{EntryColumns, StepColumns};
 use crate::error::LedgerError;
 use crate::merkle::Frontier;
 use crate::position::{MAX_SEQ, Millis, Seq};
-use crate::store::{Head, RawEntry, Row, Step};
+use crate::store::{Head, Outline, RawEntry, Row, Step};
 
 /// The columns of a whole entry, in the order [`entry`] reads them.
 pub(super) const ENTRY: &str = "place, id, robot, module, source, kind, state, created_at, observed_at, key, execution, \
@@ -150,6 +150,21 @@ pub(super) fn step(row: &SqlRow<'_>, place: &Place) -> Result<Step, LedgerError>
     columns
         .step()
         .ok_or_else(|| place.damaged_entry(columns.seq, format!("entry {} cannot be read back", columns.seq)))
+}
+
+/// Reads which entry is at a place, and how large: id, createdAt, bytes of its payload.
+pub(super) fn outline(row: &SqlRow<'_>, seq: Seq, place: &Place) -> Result<Outline, LedgerError> {
+    let read = || -> rusqlite::Result<(&str, i64, i64)> { Ok((text(row, 0)?, row.get(1)?, row.get(2)?)) };
+    let (id, created_at, bytes) = read().map_err(|error| place.failure(&error))?;
+    let outline = |id: LedgerId, payload_bytes: u64| Outline {
+        seq,
+        id,
+        created_at: Millis::new(created_at),
+        payload_bytes,
+    };
+    let read = LedgerId::parse(id).ok().zip(u64::try_from(bytes).ok());
+    let read = read.map(|(id, bytes)| outline(id, bytes));
+    read.ok_or_else(|| place.damaged(format!("entry {seq} cannot be read back")))
 }
 
 /// Reads where a log stands.

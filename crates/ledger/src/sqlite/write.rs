@@ -1,6 +1,7 @@
 //! The SQLite writer: one immediate transaction for a whole group, durable when it returns.
 
 use crealeph_contracts::digest::Sha256;
+use crealeph_contracts::log_rules::new_origin;
 use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, TenantId};
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
@@ -13,7 +14,6 @@ use super::leases;
 use super::read::stored_hashes;
 use super::rows::{self, ENTRY, HEAD, STEP, row_id};
 use super::schema;
-use crate::checkpoint::ORIGIN_PREFIX;
 use crate::entry::ids_text;
 use crate::error::LedgerError;
 use crate::identity::random_name;
@@ -287,7 +287,7 @@ impl Transaction for InSqlite<'_> {
     fn locked(&mut self, tenant: &TenantId, leases: &[&Name]) -> Result<(Head, Vec<LeaseRow>), LedgerError> {
         let head = match self.find_head(tenant)? {
             Some(head) => head,
-            None => self.create_head(tenant, &format!("{ORIGIN_PREFIX}{}", random_name()?))?,
+            None => self.create_head(tenant, &new_origin(&random_name()?))?,
         };
         let mut found = Vec::new();
         for name in leases {

@@ -3,6 +3,7 @@
 
 mod appending;
 mod concurrency;
+mod documents;
 mod leases;
 mod migrating;
 mod proposed;
@@ -23,6 +24,7 @@ pub(crate) type Case = (&'static str, fn(&dyn Fixture));
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     cases.extend_from_slice(appending::CASES);
+    cases.extend_from_slice(documents::CASES);
     cases.extend_from_slice(reading::CASES);
     cases.extend_from_slice(migrating::CASES);
     cases.extend_from_slice(concurrency::CASES);
@@ -125,11 +127,13 @@ pub(crate) fn event(
         "cancelled" => r#","cancelReason":"x""#,
         _ => "",
     };
+    // By the gate a coherent execution succeeds as a dry run alone (§5).
+    let dry_run = state == "succeeded";
     draft(&format!(
         r#"{{"robotId":"r","module":"agent-builder","source":"agent-builder","type":"execution_event","state":"{state}",
         "payload":{{"executionId":"{execution}","workflowVersion":"1","agentVersion":"1","executionContractVersion":"v1",
         "attempt":{attempt},"target":"t","action":"a","snapshotAt":"{snapshot_at}","coherenceStatus":"coherent",
-        "dryRun":false{outcome}{more}}},"lineage":{{"dependsOnLedgerIds":[{}]}}}}"#,
+        "dryRun":{dry_run}{outcome}{more}}},"lineage":{{"dependsOnLedgerIds":[{}]}}}}"#,
         ids.join(",")
     ))
 }

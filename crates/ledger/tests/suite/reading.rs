@@ -309,8 +309,8 @@ fn facts(fixture: &dyn Fixture) {
                 let read = ledger.facts_up_to(&local(), &robot_id, up_to, rules, question.derivation);
                 assert_eq!(read.unwrap().unwrap().0, by_arrival, "{robot_id} at {at:?}, by arrival");
                 late += usize::from(by_arrival != expected);
-                let texts =
-                    [found, expected].map(|facts| Snapshot::derive(facts, rules).map(|it| it.to_json()));
+                let texts = [found, expected]
+                    .map(|facts| Snapshot::derive(facts, rules).map(|it| it.document().unwrap()));
                 assert_eq!(texts[0], texts[1]);
                 derived += usize::from(texts[0].is_some());
             }

@@ -31,7 +31,7 @@ pub(super) fn judge(
         return no_document("the answer is fenced with ```; answer with the bare JSON document");
     }
     let asked = AgentInput::clone(input).into_parts();
-    Valid::parse_in(text, &Limits { max_bytes }, |output, report| answers_input(output, &asked, report))
+    Valid::parse_in(text, &Limits::outside(max_bytes), |output, report| answers_input(output, &asked, report))
         .map_err(|violations| refused(&violations))
 }
 

@@ -138,7 +138,9 @@ pub fn load(configuration: &Configuration, state_dir: &Path) -> Result<Agents, C
                 Box::new(Process::new(name, *settings, sandbox))
             }
         };
-        agents.insert(version, serde_json::to_string(table).unwrap_or_default(), agent);
+        let definition = serde_json::to_string(table)
+            .map_err(|why| refused(name, format!("its table cannot be written as JSON: {why}")))?;
+        agents.insert(version, definition, agent);
     }
     Ok(agents)
 }

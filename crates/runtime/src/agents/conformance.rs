@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crealeph_contracts::agent_output::{AgentArtifact, AgentOutput, AgentStatus};
-use crealeph_contracts::json::{JsonObject, Limits, ObjectWriter};
+use crealeph_contracts::json::{Limits, ObjectWriter};
 use crealeph_contracts::{AgentInput, Valid};
 use crealeph_sandbox::Cancel;
 
@@ -282,14 +282,14 @@ impl Draft {
         object.text("boundaryContractVersion", "v1").text("runMode", self.run_mode);
         object.text("snapshotAt", self.snapshot_at).text("coherenceStatus", self.coherence);
         object.raw("constraints", &self.constraints);
-        let objective = JsonObject::build(|object| {
-            object.text("type", self.objective).text("action", self.action).raw("payload", &self.payload);
-        });
-        object.raw("objective", objective.as_str()).raw("intelligenceSnapshot", &self.snapshot);
-        let lineage = JsonObject::build(|object| {
-            object.texts("dependsOnLedgerIds", &self.lineage);
-        });
-        object.raw("allowedLineage", lineage.as_str()).texts("allowedArtifactTypes", &self.types);
+        let mut objective = ObjectWriter::new(object.key("objective"));
+        objective.text("type", self.objective).text("action", self.action).raw("payload", &self.payload);
+        objective.end();
+        object.raw("intelligenceSnapshot", &self.snapshot);
+        let mut lineage = ObjectWriter::new(object.key("allowedLineage"));
+        lineage.texts("dependsOnLedgerIds", &self.lineage);
+        lineage.end();
+        object.texts("allowedArtifactTypes", &self.types);
         object.text("outputSchemaVersion", "v1");
         object.end();
         let input = Valid::parse(text.as_bytes(), &Limits::default()).ok()?;
@@ -424,7 +424,7 @@ mod tests {
         let reworded = artifacts(&one).map(|artifact| {
             let payload = artifact.payload.as_str().replace("\"title\":\"", "\"title\":\"Another ");
             AgentArtifact {
-                payload: JsonObject::parse(&payload).unwrap_or_else(JsonObject::empty),
+                payload: crealeph_contracts::json::JsonObject::parse(&payload).unwrap(),
                 ..artifact.clone()
             }
         });

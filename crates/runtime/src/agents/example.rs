@@ -7,7 +7,7 @@ use crealeph_contracts::agent_output::{
     AgentArtifact, AgentError, AgentOutput, AgentStatus, ArtifactMetadata,
 };
 use crealeph_contracts::contract::to_json;
-use crealeph_contracts::json::{JsonObject, ObjectWriter};
+use crealeph_contracts::json::{JsonObject, PlainWriter};
 use crealeph_contracts::scalar::{Amount, LedgerId, Text, Version};
 use crealeph_contracts::shape::{List, Set};
 use crealeph_sandbox::Cancel;
@@ -117,7 +117,7 @@ fn payload(kind: ArtifactType, input: &AgentInput) -> JsonObject {
     })
 }
 
-fn details(kind: ArtifactType, subject: &str, object: &mut ObjectWriter<'_>) {
+fn details(kind: ArtifactType, subject: &str, object: &mut PlainWriter<'_>) {
     match kind {
         ArtifactType::Idea => {
             object.text("summary", &format!("show what the newest signals say about {subject}"));

@@ -144,13 +144,14 @@ impl OpenAi {
                 object.text(&alias(at), id.as_str());
             }
         });
-        let user = JsonObject::build(|object| {
-            object.raw("agentInput", &crealeph_contracts::contract::to_json(input));
-            object.raw("lineageAliases", aliases.as_str());
-        });
+        let mut user = String::new();
+        let mut object = ObjectWriter::new(&mut user);
+        object.raw("agentInput", &crealeph_contracts::contract::to_json(input));
+        object.object("lineageAliases", &aliases);
+        object.end();
         let messages = json!([
             { "role": "system", "content": system },
-            { "role": "user", "content": user.as_str() },
+            { "role": "user", "content": user },
         ]);
         json!({ "model": self.settings.model, "messages": messages, "response_format": format }).to_string()
     }
@@ -304,7 +305,7 @@ impl Completion<'_> {
         let mut text = String::new();
         let mut object = ObjectWriter::new(&mut text);
         let has_succeeded = content.status == "succeeded";
-        object.raw("ok", if has_succeeded { "true" } else { "false" });
+        object.boolean("ok", has_succeeded);
         object.text("executionId", input.execution_id.as_str()).text("status", &content.status);
         object.raw("artifacts", &format!("[{}]", artifacts.join(",")));
         let message = content.message.as_deref().filter(|message| !message.trim().is_empty());
@@ -314,7 +315,7 @@ impl Completion<'_> {
                     .text("code", "MODEL_DECLINED")
                     .text("message", message.unwrap_or("the model gave no reason"));
             });
-            object.raw("error", error.as_str());
+            object.object("error", &error);
         }
         object.end();
         Ok(text)
@@ -341,11 +342,11 @@ impl Completion<'_> {
                 object.text("model", model);
             }
         });
-        let artifact = JsonObject::build(|object| {
-            object.text("type", &made.kind).raw("payload", payload.as_str());
-            object.texts("dependsOnLedgerIds", depends_on).raw("metadata", metadata.as_str());
+        let artifact = JsonObject::compose("the artifact", |object| {
+            object.text("type", &made.kind).object("payload", &payload);
+            object.texts("dependsOnLedgerIds", depends_on).object("metadata", &metadata);
         });
-        Ok(artifact.as_str().to_owned())
+        artifact.map(|artifact| artifact.as_str().to_owned()).map_err(|error| error.to_string())
     }
 }
 

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant as Stopwatch};
 
 use crealeph_contracts::builder::ErrorCode;
-use crealeph_contracts::contract::{Valid, to_json};
-use crealeph_contracts::json::Limits;
+use crealeph_contracts::contract::Valid;
+use crealeph_contracts::json::{ComposeError, JsonObject, Limits};
 use crealeph_contracts::scalar::{Amount, ExecutionId, LedgerId, TenantId, Version};
 use crealeph_contracts::{BuilderRequest, BuilderResponse};
 use crealeph_decision::builder::conclude::{ConcludeError, Conclusion};
@@ -28,7 +28,7 @@ use crate::agents::{Agents, Call};
 use flight::{Flights, Ticket};
 use held::Held;
 use recorded::Seen;
-pub use recorded::{Execution, execution, record_of, replay, snapshot_of};
+pub use recorded::{Execution, execution, is_made_by_builder, record_of, replay, snapshot_of};
 pub use settings::{Scopes, Settings};
 
 /// An answer, and for a person what is behind it.
@@ -74,8 +74,19 @@ pub enum BuildError {
     /// What the run left cannot be put together.
     #[error(transparent)]
     Unconcluded(#[from] ConcludeError),
+    /// A document of the run cannot be composed.
+    #[error(transparent)]
+    Compose(#[from] ComposeError),
+    /// The record of the attempt is there and cannot be read.
+    #[error(
+        "the record `{entry}` of this attempt cannot be read, so the request cannot be answered from it; use a new executionId"
+    )]
+    Unreadable {
+        /// The record's entry.
+        entry: LedgerId,
+    },
     /// A name that cannot be one.
-    #[error("the run has a name that cannot be one: {0}; report this")]
+    #[error("internal error: the run has an invalid name: {0}; please report it")]
     Name(#[from] crealeph_contracts::scalar::IdentifierError),
 }
 
@@ -87,7 +98,11 @@ impl BuildError {
             BuildError::Ledger(error) => error.code(),
             BuildError::Unwritten(error) => error.code(),
             BuildError::Overtaken => "lease_lost",
-            BuildError::Undecided(_) | BuildError::Unconcluded(_) | BuildError::Name(_) => "builder_failed",
+            BuildError::Unreadable { .. } => "record_unreadable",
+            BuildError::Undecided(_)
+            | BuildError::Unconcluded(_)
+            | BuildError::Compose(_)
+            | BuildError::Name(_) => "builder_failed",
         }
     }
 }
@@ -138,7 +153,7 @@ impl Builder {
             Ok(asked) => asked,
             Err(refused) => return Ok(refused),
         };
-        let fingerprint = asked.fingerprint();
+        let fingerprint = asked.fingerprint()?;
         loop {
             if cancel.is_cancelled() {
                 return Err(BuildError::Cancelled);
@@ -170,7 +185,7 @@ impl Builder {
     ) -> Result<Result<(Asked, bool), Answer>, BuildError> {
         // The record keeps the request beside everything else it says.
         let most = self.ledger.limits().payload_bytes / 4;
-        let parsed = Valid::<BuilderRequest>::parse(request, &Limits { max_bytes: most });
+        let parsed = Valid::<BuilderRequest>::parse(request, &Limits::outside(most));
         let request = match parsed {
             Ok(request) => request,
             Err(violations) => return Ok(Err(invalid(None, violations.to_string()))),
@@ -182,7 +197,7 @@ impl Builder {
             let detail = "a rerun names another execution than its own; use a new executionId".to_owned();
             return Ok(Err(invalid(Some(&asked), detail)));
         }
-        let bytes = canonical_length(&asked.request);
+        let bytes = JsonObject::of("the request", &asked.request)?.canonical().len();
         if bytes > most {
             let detail =
                 format!("the request has {bytes} bytes in canonical form, and at most {most} are taken");
@@ -265,7 +280,7 @@ impl Builder {
     ) -> Result<(Found, Option<(Facts, Position)>), BuildError> {
         let coherence = settings.map(|settings| &settings.coherence);
         let Seen { recorded, record, facts } = recorded::seen(&self.ledger, asked, is_new, coherence)?;
-        let found = match (lookup(&recorded, asked.attempt(), &asked.fingerprint()), record) {
+        let found = match (lookup(&recorded, asked.attempt(), &asked.fingerprint()?), record) {
             (Ok(Verdict::Repeat), Some(record)) => {
                 let response = BuilderResponse { idempotent: true, ..record.answer.clone().into_inner() };
                 let version = record.request.agent_version.clone();
@@ -309,8 +324,8 @@ impl Builder {
             None => (None, Position { seq: Seq::ZERO, now: self.ledger.now() }),
         };
         let (now, seq) = (position.now.instant(), position.seq.get());
-        let definition = self.agents.definition(&asked.request.agent_version).unwrap_or_default();
-        let configuration = settings.version(definition);
+        let definition = self.agents.definition(&asked.request.agent_version);
+        let configuration = settings.version(definition)?;
         let situation =
             Situation { asked, is_retry, snapshot, seq, rules, coherence, widened, configuration, now };
         Ok(decide(situation)?)
@@ -386,9 +401,4 @@ enum Found {
 fn invalid(asked: Option<&Asked>, detail: String) -> Answer {
     let execution_id = asked.map(|asked| asked.execution_id.clone());
     Answer { response: refusal(execution_id, ErrorCode::InvalidRequest, None), detail, agent: None }
-}
-
-fn canonical_length(request: &BuilderRequest) -> usize {
-    let object = crealeph_contracts::json::JsonObject::parse(&to_json(request));
-    object.map_or(usize::MAX, |object| object.canonical().len())
 }

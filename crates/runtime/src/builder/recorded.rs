@@ -2,9 +2,12 @@
 //! follows from what the ledger held then.
 
 use crealeph_contracts::execution_event::ExecutionState;
-use crealeph_contracts::scalar::{ExecutionId, Name, RobotId, TenantId};
+use crealeph_contracts::json::Node;
+use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId, TenantId};
+use crealeph_decision::builder::conclude::BUILDER;
 use crealeph_decision::builder::lookup::record_key;
 use crealeph_decision::builder::replay::{self, Check};
+use crealeph_decision::builder::review::approved_key;
 use crealeph_decision::builder::{Asked, EXECUTION_RECORD, Record, Recorded};
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::snapshot::{Derivation, Facts, Snapshot};
@@ -14,6 +17,8 @@ use super::BuildError;
 
 /// How many entries of one execution are shown beside its events and records.
 const MAX_OTHERS: usize = 1_000;
+/// How many events or records of one execution are read at a time.
+const PAGE_ENTRIES: usize = 100;
 
 /// What the ledger holds, at one moment, of an execution and of its robot.
 pub(super) struct Seen {
@@ -48,7 +53,11 @@ pub(super) fn seen(
         // A record is written together with an event.
         let record = match event {
             None => None,
-            Some(_) => view.get_by_key(&key)?.as_ref().and_then(read_record),
+            Some(_) => view.get_by_key(&key)?,
+        };
+        let record = match record.as_ref().map(read_record).transpose() {
+            Ok(record) => record.flatten(),
+            Err(unreadable) => return Ok(Err(unreadable)),
         };
         let facts = match coherence {
             Some(rules) if record.is_none() => {
@@ -57,9 +66,9 @@ pub(super) fn seen(
             _ => None,
         };
         let fingerprint = record.as_ref().map(|record| record.fingerprint);
-        Ok(Seen { recorded: Recorded { last, fingerprint }, record, facts })
+        Ok(Ok(Seen { recorded: Recorded { last, fingerprint }, record, facts }))
     })?;
-    Ok(seen.unwrap_or(Seen { recorded: Recorded::default(), record: None, facts: None }))
+    seen.unwrap_or_else(|| Ok(Seen { recorded: Recorded::default(), record: None, facts: None }))
 }
 
 fn state_and_attempt(event: &Stored) -> Option<(ExecutionState, u64)> {
@@ -79,11 +88,19 @@ pub fn record_of(
 ) -> Result<Option<Record>, BuildError> {
     let key = record_key(robot.as_str(), execution.as_str(), attempt)?;
     let entry = ledger.get_by_key(tenant, &key)?;
-    Ok(entry.as_ref().and_then(read_record))
+    Ok(entry.as_ref().map(read_record).transpose()?.flatten())
 }
 
-fn read_record(entry: &Stored) -> Option<Record> {
-    if is_record(entry) { Record::read(&entry.content.payload) } else { None }
+/// The record that an entry is, if it is one. One that cannot be read is an error: without it neither a repeat nor a
+/// conflict can be recognised.
+fn read_record(entry: &Stored) -> Result<Option<Record>, BuildError> {
+    match is_record(entry) {
+        false => Ok(None),
+        true => match Record::read(&entry.content.payload) {
+            None => Err(BuildError::Unreadable { entry: entry.id.clone() }),
+            record => Ok(record),
+        },
+    }
 }
 
 fn is_record(entry: &Stored) -> bool {
@@ -97,6 +114,8 @@ pub struct Execution {
     pub events: Vec<Stored>,
     /// Its records, one per attempt.
     pub records: Vec<(Stored, Record)>,
+    /// Records that cannot be read, as an older program may have left them.
+    pub unreadable: Vec<LedgerId>,
     /// What it made, and what people said of it.
     pub others: Vec<Stored>,
     /// It made more than is shown.
@@ -112,16 +131,23 @@ pub fn execution(
 ) -> Result<Option<Execution>, LedgerError> {
     let filter =
         Filter { robot_id: robot.cloned(), execution_id: Some(execution.clone()), ..Filter::default() };
-    let mut found = Execution { events: Vec::new(), records: Vec::new(), others: Vec::new(), is_cut: false };
+    let mut found = Execution {
+        events: Vec::new(),
+        records: Vec::new(),
+        unreadable: Vec::new(),
+        others: Vec::new(),
+        is_cut: false,
+    };
     let mut cursor = None;
     loop {
         let page = ledger.list(tenant, &filter, Order::OldestFirst, cursor, ledger.limits().page_entries)?;
         for entry in page.entries {
             match read_record(&entry) {
-                Some(record) => found.records.push((entry, record)),
-                None if entry.content.is_event() => found.events.push(entry),
-                None if found.others.len() < MAX_OTHERS => found.others.push(entry),
-                None => found.is_cut = true,
+                Ok(Some(record)) => found.records.push((entry, record)),
+                Ok(None) if entry.content.is_event() => found.events.push(entry),
+                Ok(None) if found.others.len() < MAX_OTHERS => found.others.push(entry),
+                Ok(None) => found.is_cut = true,
+                Err(_) => found.unreadable.push(entry.id),
             }
         }
         cursor = page.next;
@@ -145,8 +171,139 @@ pub fn snapshot_of(
     Ok(facts.and_then(|(facts, _)| Snapshot::derive(facts, &record.coherence)))
 }
 
-/// Derives a recorded decision again from the ledger as it stood then.
-pub fn replay(ledger: &Ledger, tenant: &TenantId, record: &Record) -> Result<Vec<Check>, BuildError> {
+/// Derives a recorded decision again from the ledger as it stood then, and compares with it everything that the log
+/// holds of the attempt: the record and the entry it stands in, the event, the artifacts.
+pub fn replay(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    entry: &Stored,
+    record: &Record,
+) -> Result<Vec<Check>, BuildError> {
     let snapshot = snapshot_of(ledger, tenant, record)?;
-    Ok(replay::replay(tenant, record, snapshot)?)
+    let mut checks = replay::replay(tenant, record, snapshot)?;
+    let mut add = |what, recorded: String, derived: String| checks.push(Check { what, recorded, derived });
+    let (content, request) = (&entry.content, &record.request);
+    let own = |id: &Option<ExecutionId>| id.as_ref().map_or("none".to_owned(), ToString::to_string);
+    add("record's state", content.state.to_string(), record.answer.state.to_string());
+    add("record's robot", content.robot_id.to_string(), request.robot_id.to_string());
+    add("record's execution", own(&content.execution_id), record.execution_id.to_string());
+    add("record's rerun", own(&content.rerun_of), own(&record.rerun_of));
+    let key = record_key(request.robot_id.as_str(), record.execution_id.as_str(), record.attempt)?;
+    let found = content.key.as_ref().map_or("none".to_owned(), ToString::to_string);
+    add("record's key", found, key.to_string());
+    let (recorded, derived) = event(ledger, tenant, record)?;
+    add("event", recorded, derived);
+    let (recorded, derived) = artifacts(ledger, tenant, record)?;
+    add("artifacts", recorded, derived);
+    Ok(checks)
+}
+
+/// The event of the attempt as the log holds it, and as the record says.
+fn event(ledger: &Ledger, tenant: &TenantId, record: &Record) -> Result<(String, String), BuildError> {
+    let derived = format!(
+        "{} attempt {}, dryRun {}, snapshot of {}, {}",
+        record.answer.state,
+        record.attempt,
+        record.request.dry_run,
+        record.snapshot_at,
+        record.coherence_status
+    );
+    let filter = Filter {
+        robot_id: Some(record.request.robot_id.clone()),
+        kind: Some(Name::parse(EXECUTION_EVENT)?),
+        execution_id: Some(record.execution_id.clone()),
+        state: Some(Name::parse(record.answer.state.as_str())?),
+        ..Filter::default()
+    };
+    let mut cursor = None;
+    loop {
+        let page = ledger.list(tenant, &filter, Order::OldestFirst, cursor, PAGE_ENTRIES)?;
+        for event in &page.entries {
+            let found = event.to_entry().payload.and_then(|payload| payload.with(described));
+            let is_of_attempt = state_and_attempt(event).is_some_and(|(_, of)| of == record.attempt);
+            if let Some(found) = found.filter(|_| is_of_attempt) {
+                return Ok((format!("{} {found}", event.content.state), derived));
+            }
+        }
+        cursor = page.next;
+        if cursor.is_none() {
+            return Ok(("none".to_owned(), derived));
+        }
+    }
+}
+
+fn described(payload: Node<'_>) -> Option<String> {
+    Some(format!(
+        "attempt {}, dryRun {}, snapshot of {}, {}",
+        payload.member("attempt")?.number()?,
+        payload.member("dryRun")?.boolean()?,
+        payload.member("snapshotAt")?.string()?,
+        payload.member("coherenceStatus")?.string()?
+    ))
+}
+
+/// The artifacts that the record names: as the log holds them, and as they must be.
+fn artifacts(ledger: &Ledger, tenant: &TenantId, record: &Record) -> Result<(String, String), BuildError> {
+    let state = if record.answer.state == ExecutionState::Planned { "planned" } else { "draft" };
+    let (mut found, mut expected) = (Vec::new(), Vec::new());
+    for (id, kind) in &record.artifacts {
+        let execution = &record.execution_id;
+        expected.push(format!("{id} {kind} {state} of {execution} by builder"));
+        found.push(match ledger.get(tenant, id)? {
+            Some(Stored { content, .. }) => {
+                let execution = content.execution_id.as_ref().map_or("none", |id| id.as_str());
+                format!("{id} {} {} of {execution} by {}", content.kind, content.state, content.module)
+            }
+            None => format!("{id} is not in the log"),
+        });
+    }
+    Ok((found.join(", "), expected.join(", ")))
+}
+
+/// Whether the Builder wrote this artifact: because the record of its execution names it, or because it is what a
+/// person approved of such a draft (R14). Module and lineage alone say nothing: older logs let anyone write them.
+pub fn is_made_by_builder(ledger: &Ledger, tenant: &TenantId, entry: &Stored) -> Result<bool, BuildError> {
+    if is_named_by_record(ledger, tenant, entry)? {
+        return Ok(true);
+    }
+    let Some(key) = &entry.content.key else { return Ok(false) };
+    for id in &entry.content.depends_on {
+        if approved_key(id)? == *key
+            && let Some(draft) = ledger.get(tenant, id)?
+        {
+            return is_named_by_record(ledger, tenant, &draft);
+        }
+    }
+    Ok(false)
+}
+
+fn is_named_by_record(ledger: &Ledger, tenant: &TenantId, entry: &Stored) -> Result<bool, BuildError> {
+    let content = &entry.content;
+    let Some(execution_id) = content.execution_id.clone() else { return Ok(false) };
+    if content.module.as_str() != BUILDER.as_str() {
+        return Ok(false);
+    }
+    let filter = Filter {
+        robot_id: Some(content.robot_id.clone()),
+        kind: Some(Name::from(EXECUTION_RECORD)),
+        execution_id: Some(execution_id),
+        ..Filter::default()
+    };
+    let mut cursor = None;
+    loop {
+        let page = ledger.list(tenant, &filter, Order::NewestFirst, cursor, PAGE_ENTRIES)?;
+        for record in &page.entries {
+            // What stands in the log after the record was not written with it.
+            if record.seq > entry.seq
+                && let Some(record) = Record::read(&record.content.payload)
+                && record.names(&entry.id, content.kind.as_str())
+            {
+                return Ok(true);
+            }
+        }
+        cursor = page.next;
+        if cursor.is_none() {
+            return Ok(false);
+        }
+    }
 }

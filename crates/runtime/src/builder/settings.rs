@@ -7,10 +7,10 @@ use std::path::Path;
 
 use crealeph_contracts::agent_input::{ArtifactType, ObjectiveType};
 use crealeph_contracts::digest::Blake3;
-use crealeph_contracts::json::{JsonObject, ObjectWriter};
+use crealeph_contracts::json::{ComposeError, JsonObject, ObjectWriter};
 use crealeph_contracts::scalar::{RobotId, TenantId, Version};
 use crealeph_decision::builder::Widened;
-use crealeph_decision::coherence::CoherenceRules;
+use crealeph_decision::coherence::{CoherenceRules, DEFAULT_SNAPSHOT_BYTES};
 use crealeph_decision::policy::{Rules, RulesSource};
 use crealeph_decision::snapshot::SnapshotType;
 use toml::Value;
@@ -22,6 +22,8 @@ use crate::configuration::{
 /// How many tables of tenants and robots a configuration may have.
 const MAX_SCOPES: usize = 10_000;
 const MAX_LISTED: usize = 256;
+/// The most that configuration can let a snapshot hold.
+const MAX_SNAPSHOT_BYTES: u64 = 64 << 20;
 
 /// What a run goes by.
 #[derive(Clone, Debug, Default)]
@@ -43,10 +45,13 @@ impl Settings {
     }
 
     /// The version of the configuration in force: a digest of all that a run with this agent goes by.
-    pub fn version(&self, agent_definition: &str) -> Blake3 {
-        let whole = JsonObject::build(|object| {
-            if JsonObject::parse(agent_definition).is_some() {
-                object.raw("agent", agent_definition);
+    ///
+    /// # Errors
+    /// When it holds what no document can, such as an integer that is no double.
+    pub fn version(&self, agent_definition: Option<&str>) -> Result<Blake3, ComposeError> {
+        let whole = JsonObject::compose("the configuration's version", |object| {
+            if let Some(definition) = agent_definition {
+                object.raw("agent", definition);
             }
             if let Some(agents) = &self.agents {
                 object.texts("agents", agents);
@@ -58,8 +63,8 @@ impl Settings {
             }
             types.end();
             object.raw("coherence", &self.coherence.to_json()).raw("rules", &self.rules.to_json());
-        });
-        Blake3::of(whole.canonical().as_bytes())
+        })?;
+        Ok(Blake3::of(whole.canonical().as_bytes()))
     }
 }
 
@@ -256,6 +261,8 @@ fn change_coherence(table: &Table<'_>, coherence: &mut CoherenceRules) -> Result
     }
     let grace = table.number("grace_minutes", coherence.grace_minutes.into(), 0, u32::MAX.into())?;
     coherence.grace_minutes = u32::try_from(grace).unwrap_or(u32::MAX);
+    let usual = coherence.snapshot_bytes.unwrap_or(DEFAULT_SNAPSHOT_BYTES);
+    coherence.snapshot_bytes = Some(table.number("snapshot_bytes", usual, 0, MAX_SNAPSHOT_BYTES)?);
     table.finish()
 }
 

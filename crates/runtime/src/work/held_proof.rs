@@ -70,7 +70,7 @@ pub(super) fn fault(
         digests.push((name, runs.read(run, name)?.map(|bytes| Blake3::of(&bytes).to_string())));
     }
     let found = statement(signer, run, waiting, &digests, prepared);
-    let limits = Limits { max_bytes: usize::MAX };
+    let limits = Limits::own(usize::MAX);
     let ((Some(signed), _), (Some(found), _)) =
         (parse(signed.as_bytes(), &limits), parse(found.as_bytes(), &limits))
     else {

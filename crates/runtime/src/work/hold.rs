@@ -266,7 +266,7 @@ impl Work {
     /// The states that a held run was to lead from and to.
     pub(super) fn held_states(&self, run: &str) -> Result<[Blake3; 2], WorkError> {
         let bytes = self.runs.read(run, HELD_FILE)?.unwrap_or_default();
-        let (document, _) = parse(&bytes, &Limits { max_bytes: usize::MAX });
+        let (document, _) = parse(&bytes, &Limits::own(usize::MAX));
         let receipt: Option<Receipt> = document.and_then(|document| part(document.root(), "receipt"));
         let receipt = receipt.ok_or_else(|| WorkError::Damaged(self.runs.folder(run).join(HELD_FILE)))?;
         Ok([receipt.before_hash, receipt.after_hash])
@@ -276,7 +276,7 @@ impl Work {
     fn held_run(&self, run: &str) -> Result<(Ran, String), WorkError> {
         let damaged = || WorkError::Damaged(self.runs.folder(run).join(HELD_FILE));
         let file = |name: &str| Ok::<_, WorkError>(self.runs.read(run, name)?.unwrap_or_default());
-        let limits = Limits { max_bytes: usize::MAX };
+        let limits = Limits::own(usize::MAX);
         let item = Valid::<WorkItem>::parse(&file(ITEM_FILE)?, &limits).map_err(|_| damaged())?;
         let bytes = file(HELD_FILE)?;
         let (document, _) = parse(&bytes, &limits);

@@ -194,8 +194,7 @@ impl Work {
         let damaged = || WorkError::Damaged(self.runs.folder(run));
         let id = Uuid::parse(run).ok_or_else(damaged)?;
         let bytes = self.runs.read(run, ITEM_FILE)?.unwrap_or_default();
-        let item =
-            Valid::<WorkItem>::parse(&bytes, &Limits { max_bytes: usize::MAX }).map_err(|_| damaged())?;
+        let item = Valid::<WorkItem>::parse(&bytes, &Limits::own(usize::MAX)).map_err(|_| damaged())?;
         let before = Blake3::parse(&begun.before).ok_or_else(damaged)?;
         let started_at = Timestamp::parse(&begun.at).map_err(|_| damaged())?;
         let finished_at = super::now();

@@ -13,9 +13,10 @@ use crealeph_contracts::contract::{Valid, to_json};
 use crealeph_contracts::digest::{Blake3, GitHash};
 use crealeph_contracts::entry::{Draft, Lineage};
 use crealeph_contracts::instant::Timestamp;
-use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::json::{ComposeError, JsonObject, Limits};
 use crealeph_contracts::receipt::{
-    Connection, Delta, Phase, ProofArtifact, ReceiptArtifact, ReceiptStatus, SandboxStrength, ToolCall,
+    Connection, Delta, MAX_RECEIPT_BYTES, Phase, ProofArtifact, ReceiptArtifact, ReceiptStatus,
+    SandboxStrength, ToolCall,
 };
 use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::scalar::{
@@ -189,10 +190,21 @@ pub struct Sealed {
 #[derive(Debug, thiserror::Error)]
 pub enum SealError {
     /// The receipt would break its contract.
-    #[error("the receipt does not keep its contract; report this")]
+    #[error("internal error: the receipt breaks its contract; please report it")]
     Contract(#[from] Violations),
+    /// A document of the receipt cannot be composed.
+    #[error(transparent)]
+    Compose(#[from] ComposeError),
+    /// A document of the receipt would not be taken by its reader.
+    #[error("internal error: {what} of the run cannot be read back: {reason}; please report it")]
+    Unreadable {
+        /// The document.
+        what: &'static str,
+        /// What its reader says.
+        reason: String,
+    },
     /// A name that cannot be one.
-    #[error("the receipt has a name that cannot be one; report this")]
+    #[error("internal error: the receipt has an invalid name; please report it")]
     Name(#[from] IdentifierError),
     /// A content that changed is not in the store.
     #[error(transparent)]
@@ -245,9 +257,9 @@ pub fn seal(facts: &Facts, signer: &Signer, store: Store<'_>) -> Result<Sealed, 
         status: if is_success { ReceiptStatus::Succeeded } else { ReceiptStatus::Failed },
         error: facts.error.clone(),
     };
-    receipt.receipt_hash = receipt.content_hash();
-    let receipt = Valid::check(receipt)?;
-    let text = receipt.to_canonical();
+    receipt.receipt_hash = receipt.content_hash()?;
+    let text = receipt.to_canonical()?;
+    let receipt = Valid::<Receipt>::parse(text.as_bytes(), &Limits::own(MAX_RECEIPT_BYTES))?;
     let item = facts.item.iter().map(|item| (ITEM_FILE.to_owned(), to_json(item).into_bytes(), false));
     let script = script.into_iter().map(|(name, text)| (name, text.into_bytes(), true));
     let beside = facts.beside.iter().map(|(name, bytes)| (name.clone(), bytes.clone(), false));
@@ -266,9 +278,9 @@ pub fn seal(facts: &Facts, signer: &Signer, store: Store<'_>) -> Result<Sealed, 
         source: Name::parse(facts.agent_id.as_str())?,
         kind: RUN_RECEIPT.into(),
         state: if is_success { SUCCEEDED.into() } else { FAILED.into() },
-        payload: JsonObject::build(|object| {
+        payload: JsonObject::compose("the receipt's entry", |object| {
             object.raw("envelope", &envelope).raw("receipt", &text);
-        }),
+        })?,
         lineage,
         observed_at: None,
         key: Some(ClientKey::parse(&format!("run_receipt:{}", facts.id))?),

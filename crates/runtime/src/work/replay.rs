@@ -105,9 +105,9 @@ impl Recorded {
         let folder = fs::canonicalize(folder).map_err(failed("open", folder))?;
         let path = folder.join(RECEIPT_FILE);
         let not_one = || ReplayError::NotAReceipt(path.clone());
-        let limits = Limits { max_bytes: usize::try_from(MAX_DOCUMENT_BYTES).unwrap_or(usize::MAX) };
+        let limits = Limits::own(usize::try_from(MAX_DOCUMENT_BYTES).unwrap_or(usize::MAX));
         let receipt = Valid::<Receipt>::parse(&read(&path)?, &limits).map_err(|_| not_one())?;
-        if receipt.content_hash() != receipt.receipt_hash {
+        if receipt.content_hash().ok() != Some(receipt.receipt_hash) {
             return Err(not_one());
         }
         if receipt.status != ReceiptStatus::Succeeded || receipt.phase != Phase::Run {

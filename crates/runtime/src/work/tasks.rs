@@ -10,7 +10,7 @@ use crealeph_decision::work::{NotAllowed, Task, TaskError, items_of_tasks, may_r
 use crealeph_ledger::{Filter, Ledger, LedgerError, Order};
 
 use super::engine::{Work, WorkError};
-use crate::builder::{Scopes, Settings};
+use crate::builder::{BuildError, Scopes, Settings, is_made_by_builder};
 
 const TASK: Literal = Literal::new("task");
 const DRAFT: &str = "draft";
@@ -33,6 +33,12 @@ pub enum TasksError {
         "execution `{0}` made more than {MAX_TASKS} tasks; give the ones to work on to `crealeph work run` as work items"
     )]
     TooMany(ExecutionId),
+    /// The records of the execution cannot be read.
+    #[error(transparent)]
+    Records(#[from] BuildError),
+    /// A task has no payload that can be read.
+    #[error("the payload of task `{0}` cannot be read; run `crealeph ledger verify`")]
+    Unreadable(LedgerId),
     /// A task is no work item.
     #[error(transparent)]
     Task(#[from] TaskError),
@@ -54,11 +60,14 @@ pub fn from_tasks(
     let mut cursor = None;
     loop {
         let page = ledger.list(tenant, &filter, Order::OldestFirst, cursor, ledger.limits().page_entries)?;
-        let planned = page.entries.iter().filter(|entry| entry.content.state.as_str() != DRAFT);
-        tasks.extend(planned.filter_map(|entry| {
-            let payload = JsonObject::parse(&entry.content.payload)?;
-            Some(Task { id: entry.id.clone(), payload })
-        }));
+        for entry in page.entries.iter().filter(|entry| entry.content.state.as_str() != DRAFT) {
+            // Anyone may append a task; only what the Builder's record names, or a person approved, is worked on.
+            if is_made_by_builder(ledger, tenant, entry)? {
+                let payload = JsonObject::parse_own(&entry.content.payload);
+                let payload = payload.ok_or_else(|| TasksError::Unreadable(entry.id.clone()))?;
+                tasks.push(Task { id: entry.id.clone(), payload });
+            }
+        }
         if tasks.len() > MAX_TASKS {
             return Err(TasksError::TooMany(execution.clone()));
         }

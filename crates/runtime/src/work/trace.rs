@@ -5,10 +5,10 @@
 //! `tokens_used` or `cost_usd` alone tells what was used since the last such line.
 
 use crealeph_contracts::instant::Timestamp;
-use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::json::{JsonObject, Kind, Limits, Node, parse};
 use crealeph_contracts::receipt::ToolCall;
 use crealeph_contracts::scalar::{Literal, Name};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 const UNKNOWN: Literal = Literal::new("unknown");
 /// The longest line that is held; the rest of a longer one is left out.
@@ -100,42 +100,55 @@ impl Lines {
 
 /// Reads a line of the trace channel.
 pub(super) fn read_line(line: &str) -> Reported {
-    let Ok(Value::Object(members)) = serde_json::from_str::<Value>(line) else {
+    let (document, faults) = parse(line.as_bytes(), &Limits::outside(MAX_LINE_BYTES));
+    let Some(document) = document.filter(|document| document.root().kind() == Kind::Object) else {
         return Reported { call: Some(unknown()), tokens: None, cost_usd: None };
     };
-    let amount = |key: &str| members.get(key).and_then(Value::as_f64).filter(|value| *value >= 0.0);
+    let root = document.root();
+    let amount = |key: &str| {
+        root.member(key).and_then(Node::number).filter(|value| value.is_finite() && *value >= 0.0)
+    };
     let (tokens, cost_usd) = (amount("tokens_used"), amount("cost_usd"));
-    let is_usage_alone = members.keys().all(|key| key == "tokens_used" || key == "cost_usd");
-    let call = (!is_usage_alone || members.is_empty()).then(|| call(&members));
+    let mut keys = root.members().map(|(key, _)| key.text_value()).peekable();
+    let is_empty = keys.peek().is_none();
+    let is_usage_alone = keys.all(|key| key == "tokens_used" || key == "cost_usd");
+    let call = (!is_usage_alone || is_empty).then(|| call(root, faults.is_empty()));
     Reported { call, tokens, cost_usd }
 }
 
-fn call(members: &Map<String, Value>) -> ToolCall {
-    let text = |key: &str| members.get(key).and_then(Value::as_str);
-    let tool = text("tool").or_else(|| text("name")).and_then(|name| Name::parse(name).ok());
+/// A call as a line tells of it; the input of a line that is not I-JSON is left out.
+fn call(line: Node<'_>, is_sound: bool) -> ToolCall {
+    let text = |key: &str| line.member(key).and_then(Node::string);
+    let tool = text("tool").or_else(|| text("name")).and_then(|name| Name::parse(&name).ok());
+    let input = line.member("input").map(|value| match (value.kind(), is_sound) {
+        (Kind::Object, true) => kept(value.source()),
+        (_, true) => kept(&format!("{{\"value\":{}}}", value.source())),
+        (_, false) => left_out(value.source().len()),
+    });
     ToolCall {
-        at: text("at").and_then(|at| Timestamp::parse(at).ok()),
+        at: text("at").and_then(|at| Timestamp::parse(&at).ok()),
         tool: tool.unwrap_or_else(|| UNKNOWN.into()),
-        input: members.get("input").map(input),
+        input,
     }
 }
 
 /// The input of a call as a receipt can hold it: an object, within a bound.
 pub(super) fn input(value: &Value) -> JsonObject {
-    let text = match value {
-        Value::Object(_) => value.to_string(),
-        other => Value::Object(Map::from_iter([("value".to_owned(), other.clone())])).to_string(),
-    };
-    let length = text.len();
-    let kept =
-        Some(text).filter(|text| text.len() <= MAX_INPUT_BYTES).and_then(|text| JsonObject::parse(&text));
-    kept.unwrap_or_else(|| left_out(length))
+    match value {
+        Value::Object(_) => kept(&value.to_string()),
+        other => kept(&format!("{{\"value\":{other}}}")),
+    }
+}
+
+fn kept(text: &str) -> JsonObject {
+    let kept = Some(text).filter(|text| text.len() <= MAX_INPUT_BYTES).and_then(JsonObject::parse);
+    kept.unwrap_or_else(|| left_out(text.len()))
 }
 
 /// What stands for an input that is too large to be kept.
 fn left_out(bytes: usize) -> JsonObject {
     JsonObject::build(|object| {
-        object.number("leftOutBytes", bytes as f64);
+        object.integer("leftOutBytes", bytes as u64);
     })
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod crowd;
+mod documents;
 mod gate;
 mod http_agent;
 mod processes;
@@ -43,6 +44,12 @@ const CASES: &[Case] = &[
         "a clock that was wrong once makes nothing fresh",
         time::a_clock_that_was_wrong_once_makes_nothing_fresh,
     ),
+    (
+        "a request as deep and as large as allowed is recorded whole",
+        documents::a_request_as_deep_and_as_large_as_allowed_is_recorded_whole,
+    ),
+    ("only what a record names is the Builder's", documents::only_what_a_record_names_is_the_builders),
+    ("a record that was changed does not follow", documents::a_record_that_was_changed_does_not_follow),
     ("a hundred identical requests are one run", crowd::a_hundred_identical_requests_are_one_run),
     (
         "builders that share nothing but the ledger are joined",

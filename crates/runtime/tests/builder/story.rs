@@ -144,7 +144,10 @@ pub(crate) fn a_run_that_moved_the_snapshot_is_repeated_from_its_record(place: &
         let robot = RobotId::parse("r").unwrap();
         let facts = world.ledger.facts(&tenant(), &robot, None, &rules).unwrap().unwrap();
         let snapshot = Snapshot::derive(facts, &rules).unwrap();
-        (snapshot.facts.newest.get(SnapshotType::Copy).clone().unwrap().entry.id, snapshot.to_json())
+        (
+            snapshot.facts.newest.get(SnapshotType::Copy).clone().unwrap().entry.id,
+            snapshot.document().unwrap(),
+        )
     };
     let before = newest_copy();
     let first = world.run(&request("e", "block", false, 1)).response;

@@ -229,8 +229,8 @@ impl World {
         let id = ExecutionId::parse(execution_id).unwrap();
         let found = execution(&self.ledger, &tenant(), None, &id).unwrap().unwrap();
         assert!(!found.records.is_empty());
-        for (_, record) in &found.records {
-            for check in replay(&self.ledger, &tenant(), record).unwrap() {
+        for (entry, record) in &found.records {
+            for check in replay(&self.ledger, &tenant(), entry, record).unwrap() {
                 assert!(check.is_same(), "{execution_id}: {check:?}");
             }
         }

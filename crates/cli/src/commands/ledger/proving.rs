@@ -308,8 +308,16 @@ impl Write for LineWriter {
 }
 
 fn tell(verified: &Verified, is_json: bool, output: &mut Output) -> Result<Verdict, Failure> {
-    let Verified { origin, tenant_id, entries, root, checkpoints, signed_entries, unknown_checkpoints } =
-        verified;
+    let Verified {
+        origin,
+        tenant_id,
+        entries,
+        root,
+        checkpoints,
+        signed_entries,
+        unknown_checkpoints,
+        legacy_entries,
+    } = verified;
     if is_json {
         let mut line = String::new();
         let mut object = ObjectWriter::new(&mut line);
@@ -317,6 +325,7 @@ fn tell(verified: &Verified, is_json: bool, output: &mut Output) -> Result<Verdi
         object.raw("entries", &entries.to_string()).text("root", &root.to_string());
         object.raw("checkpoints", &checkpoints.to_string()).raw("signedEntries", &signed_entries.to_string());
         object.raw("unknownCheckpoints", &unknown_checkpoints.to_string());
+        object.raw("legacyEntries", &legacy_entries.to_string());
         object.end();
         output.json_line(&line)?;
     } else {
@@ -324,6 +333,11 @@ fn tell(verified: &Verified, is_json: bool, output: &mut Output) -> Result<Verdi
         output.line(&format!(
             "{checkpoints} checkpoints hold; a known key has signed for {signed_entries} entries"
         ))?;
+    }
+    if *legacy_entries > 0 {
+        note!(
+            "{legacy_entries} entries are legacy: right by the rules of their time, they would not be taken now"
+        );
     }
     if *unknown_checkpoints > 0 {
         note!(

@@ -71,7 +71,7 @@ impl Append {
             if line.trim_ascii().is_empty() {
                 continue;
             }
-            match Draft::parse(&line, &Limits { max_bytes: DEFAULT_MAX_BYTES }) {
+            match Draft::parse(&line, &Limits::outside(DEFAULT_MAX_BYTES)) {
                 Ok(draft) => batch.push(draft, number, line.len()),
                 Err(violations) => {
                     batch.write(&ledger, at, &source, output, &mut tally)?;

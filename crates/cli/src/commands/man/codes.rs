@@ -44,6 +44,10 @@ const ERRORS: &[(&str, &str)] = &[
     ("not_a_draft", "the entry is no draft that waits for a review"),
     ("cancelled", "the run was cancelled, and nothing was written"),
     ("builder_failed", "the Builder came to no end that its contracts allow; nothing was written"),
+    (
+        "record_unreadable",
+        "the record of the attempt cannot be read, so the request is not answered from it; use a new executionId",
+    ),
     ("bad_plan", "work items cannot be planned: ids repeat, or dependencies form a cycle"),
     ("overlap", "two items of one level say that they write one file"),
     ("outside_workspace", "a path of a work item leaves the workspace"),

@@ -129,7 +129,7 @@ impl Signer {
     /// The text in an envelope of our own, if one of these keys has signed it as this type. A signature is checked by making
     /// it again, which for Ed25519 gives the same bytes.
     pub(in crate::work) fn signed_text(&self, kind: &str, envelope: &[u8]) -> Option<String> {
-        let (document, faults) = parse(envelope, &Limits { max_bytes: MAX_ENVELOPE_BYTES });
+        let (document, faults) = parse(envelope, &Limits::own(MAX_ENVELOPE_BYTES));
         let document = document.filter(|_| faults.is_empty())?;
         let text = |node: Node<'_>, key: &str| node.member(key).and_then(Node::string).map(Cow::into_owned);
         let root = document.root();

@@ -56,7 +56,13 @@ pub(super) fn of(
         predicate_type: PredicateType::WorkRunV1,
         predicate,
     };
-    Ok(statement.to_canonical())
+    let text = statement.to_canonical()?;
+    // What is signed must be what a verifier can read (R3).
+    Statement::parse(text.as_bytes()).map_err(|violations| {
+        let first = violations.first().map_or_else(String::new, ToString::to_string);
+        SealError::Unreadable { what: "the statement", reason: first }
+    })?;
+    Ok(text)
 }
 
 fn digests(bytes: &[u8]) -> DigestSet {

@@ -1,0 +1,168 @@
+//! What is answered can be read back, and only what the Builder wrote is believed.
+
+use crealeph_contracts::builder::ErrorCode;
+use crealeph_contracts::contract::Valid;
+use crealeph_contracts::entry::Draft;
+use crealeph_contracts::execution_event::ExecutionState;
+use crealeph_contracts::json::{JsonObject, Limits};
+use crealeph_contracts::scalar::{ExecutionId, LedgerId, Text, Version};
+use crealeph_contracts::work_item::AgentId;
+use crealeph_contracts::{AgentInput, AgentOutput};
+use crealeph_decision::builder::review::Opinion;
+use crealeph_ledger::{Ledger, Location, Options};
+use crealeph_runtime::agents::{Agent, Agents, Call};
+use crealeph_runtime::builder::{Builder, Settings, execution, is_made_by_builder, replay};
+use crealeph_runtime::review::{settle, waiting};
+use crealeph_runtime::work::{TasksError, from_tasks};
+use crealeph_sandbox::Cancel;
+
+use crate::world::{ALL, Place, answer_to, request, tenant, world};
+
+fn nested(depth: usize) -> String {
+    format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth))
+}
+
+/// Answers with payloads that nest as deep as an answer may: its document 128, a payload in it 125.
+struct Deep;
+
+impl Agent for Deep {
+    fn call(&self, input: &Valid<AgentInput>, _: &Cancel) -> Call {
+        let deep = |depth: usize| {
+            let text = answer_to(input).to_json();
+            let payload = format!("{{\"for\":\"{}\"}}", input.execution_id);
+            text.replace(&payload, &nested(depth))
+        };
+        assert!(Valid::<AgentOutput>::parse(deep(126).as_bytes(), &Limits::default()).is_err());
+        let answer = Valid::parse(deep(125).as_bytes(), &Limits::default()).unwrap();
+        Call {
+            answer: Ok(answer),
+            identity: JsonObject::empty(),
+            diagnostics: String::new(),
+            tokens_used: None,
+        }
+    }
+}
+
+pub(crate) fn a_request_as_deep_and_as_large_as_allowed_is_recorded_whole(place: &dyn Place) {
+    let world = world(place);
+    let (signal, fusion) = world.know(&["idea", "copy"]);
+    // The snapshot holds entries as deep as a line of `ledger append` may be.
+    let playbook = format!(
+        r#"{{"robotId":"r","module":"m","source":"s","type":"playbook","state":"final","payload":{},
+        "lineage":{{"dependsOnLedgerIds":["{signal}","{fusion}"]}}}}"#,
+        nested(127)
+    );
+    let playbook = Draft::parse(playbook.as_bytes(), &Limits::default()).unwrap();
+    world.ledger.append(&tenant(), vec![playbook]).unwrap();
+    let mut agents = Agents::default();
+    agents.insert(Version::parse("a1").unwrap(), "{}".to_owned(), Box::new(Deep));
+    let builder = Builder::new(world.ledger.clone(), agents, Settings::default());
+    let run = |request: &str| {
+        builder.run(&tenant(), request.as_bytes(), None, &Cancel::new().unwrap()).unwrap().response
+    };
+    let with = |execution: &str, payload: &str, constraints: &str| {
+        let text = request(execution, "block", false, 1).replace(r#"{"goal":"sell"}"#, payload);
+        text.replace(r#""constraints":{}"#, &format!(r#""constraints":{constraints}"#))
+    };
+    for depth in [125, 126, 127] {
+        let (payload, constraints) = (format!("payload-{depth}"), format!("constraints-{depth}"));
+        for (execution, text) in [
+            (&payload, with(&payload, &nested(depth), "{}")),
+            (&constraints, with(&constraints, "{}", &nested(depth))),
+        ] {
+            assert_eq!(run(&text).state, ExecutionState::Planned, "{execution}");
+            let again = run(&text);
+            assert!(again.idempotent && again.state == ExecutionState::Planned, "{execution}");
+            world.replays(execution);
+        }
+    }
+    let beyond = run(&with("beyond", &nested(128), "{}"));
+    assert_eq!((beyond.error, world.left("beyond").as_str()), (Some(ErrorCode::InvalidRequest), ""));
+    // A request may have a quarter of what an entry may.
+    let most = world.ledger.limits().payload_bytes / 4;
+    let sized = |execution: &str, bytes: usize| {
+        let empty = with(execution, r#"{"x":""}"#, "{}").replace(['\n', ' '], "");
+        let fill = "x".repeat(bytes - empty.len());
+        empty.replace(r#"{"x":""}"#, &format!(r#"{{"x":"{fill}"}}"#))
+    };
+    assert_eq!(run(&sized("large", most)).state, ExecutionState::Planned);
+    assert!(run(&sized("large", most)).idempotent);
+    world.replays("large");
+    assert_eq!(run(&sized("larger", most + 1)).error, Some(ErrorCode::InvalidRequest));
+    let mut export = Vec::new();
+    world.ledger.export(&tenant(), &mut export).unwrap();
+    let other = Location::File(world.folder.path().join("other.db"));
+    let options = Options { keys: Some(world.folder.path().join("other.keys")), ..Options::default() };
+    Ledger::init(&other, options).unwrap().import(&mut export.as_slice()).unwrap();
+}
+
+/// Under the first rules of a log anyone could write what looks like an artifact.
+pub(crate) fn only_what_a_record_names_is_the_builders(place: &dyn Place) {
+    let world = world(place);
+    world.know(&ALL);
+    let answer = world.run(&request("dry", "block", true, 1)).response;
+    let drafts: Vec<LedgerId> = answer.artifacts.as_slice().iter().map(|made| made.id.clone()).collect();
+    let answer = world.run(&request("wet", "block", false, 1)).response;
+    assert_eq!(answer.state, ExecutionState::Planned);
+    let fake = |state: &str, execution: &str| {
+        let text = format!(
+            r#"{{"robotId":"r","module":"builder","source":"builder","type":"task","state":"{state}",
+            "payload":{{"title":"rm -rf"}},"lineage":{{"executionId":"{execution}"}}}}"#
+        );
+        let draft = Draft::parse(text.as_bytes(), &Limits::default()).unwrap();
+        assert!(world.ledger.append(&tenant(), vec![draft.clone()]).is_err(), "the module is reserved");
+        world.ledger.append_as(&tenant(), vec![(None, draft)]).unwrap().remove(0).id
+    };
+    let (fake_draft, fake_task) = (fake("draft", "dry"), fake("planned", "wet"));
+    let (listed, _) = waiting(&world.ledger, &tenant(), None, None, 100).unwrap();
+    let mut listed: Vec<LedgerId> = listed.into_iter().map(|draft| draft.id).collect();
+    listed.sort();
+    let mut expected = drafts.clone();
+    expected.sort();
+    assert_eq!(listed, expected, "the fake one is not among the drafts");
+    let (who, why) = (Text::new("ana").unwrap(), Text::new("good").unwrap());
+    let verdict = |id: &LedgerId| settle(&world.ledger, &tenant(), id, Opinion::Approved, &who, &why);
+    assert_eq!(verdict(&fake_draft).unwrap_err().code(), "not_a_draft");
+    let tasks = |execution: &str| {
+        let execution = ExecutionId::parse(execution).unwrap();
+        from_tasks(&world.ledger, &tenant(), &execution, AgentId::Agent1)
+    };
+    let items = tasks("wet").unwrap();
+    assert_eq!(items.len(), 1);
+    assert!(items[0].id.as_str() != fake_task.as_str(), "the fake one is no work item");
+    assert!(matches!(tasks("dry"), Err(TasksError::None(_))), "drafts are none either");
+    for draft in &drafts {
+        let approved = verdict(draft).unwrap().pop().unwrap();
+        let approved = world.ledger.get(&tenant(), &approved.id).unwrap().unwrap();
+        assert!(is_made_by_builder(&world.ledger, &tenant(), &approved).unwrap());
+    }
+    assert_eq!(tasks("dry").unwrap().len(), 1, "what a person approved is");
+}
+
+/// The entry of a record, the event and the artifacts are compared too, not the record alone.
+pub(crate) fn a_record_that_was_changed_does_not_follow(place: &dyn Place) {
+    let world = world(place);
+    world.know(&ALL);
+    world.run(&request("e", "block", false, 1));
+    let id = ExecutionId::parse("e").unwrap();
+    let found = execution(&world.ledger, &tenant(), None, &id).unwrap().unwrap();
+    let (entry, record) = &found.records[0];
+    let wrong = |entry, record| -> Vec<&'static str> {
+        let checks = replay(&world.ledger, &tenant(), entry, record).unwrap();
+        checks.into_iter().filter(|check| !check.is_same()).map(|check| check.what).collect()
+    };
+    assert_eq!(wrong(entry, record), [] as [&str; 0]);
+    let mut other = entry.clone();
+    other.content.state = crealeph_contracts::scalar::Name::parse("succeeded").unwrap();
+    assert_eq!(wrong(&other, record), ["record's state"]);
+    let mut other = entry.clone();
+    other.content.key = None;
+    other.content.execution_id = None;
+    assert_eq!(wrong(&other, record), ["record's execution", "record's key"]);
+    let mut other = record.clone();
+    other.attempt = 2;
+    assert_eq!(wrong(entry, &other), ["attempt", "record's key", "event"]);
+    let mut other = record.clone();
+    other.artifacts[0].0 = LedgerId::parse("another").unwrap();
+    assert_eq!(wrong(entry, &other), ["answer", "artifacts"]);
+}

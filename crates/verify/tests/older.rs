@@ -1,0 +1,31 @@
+//! A log of an earlier program that took what it could not read back: a payload 127 deep, records of requests up to 126
+//! deep, and one of a request 127 deep that was stored without its payload. Earlier verifiers failed at the first.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use crealeph_verify::{ExportVerifier, Finding};
+
+const OLDER: &str = include_str!("../../ledger/tests/older/too-deep.jsonl");
+
+fn verified(export: &str) -> Result<u64, Finding> {
+    let mut verifier = ExportVerifier::new(Vec::new(), &[])?;
+    export.lines().try_for_each(|line| verifier.line(line))?;
+    Ok(verifier.finish()?.entries)
+}
+
+#[test]
+fn entries_that_an_earlier_program_could_not_read_are_verified() {
+    assert!(OLDER.contains("\"payload\":,"), "one lost its payload");
+    assert_eq!(verified(OLDER), Ok(22));
+}
+
+#[test]
+fn a_lost_payload_hides_no_change() {
+    for changed in [
+        OLDER.replace("\"payload\":,", "\"payload\":{},"),
+        OLDER.replace("\"payload\":,\"robotId\":\"robot-1\"", "\"payload\":,\"robotId\":\"robot-2\""),
+        OLDER.replace("\"payload\":,\"robotId\"", "\"payload\":,\"payload\":,\"robotId\""),
+    ] {
+        let finding = verified(&changed).unwrap_err();
+        assert_eq!((finding.kind.as_str(), finding.seq), ("changed", Some(22)), "{finding}");
+    }
+}
