@@ -311,7 +311,8 @@ fn lost_payload(fixture: &dyn Fixture) {
     let place = fixture.place();
     let ledger = init(&place);
     assert_eq!(ledger.import(&mut older.as_bytes()).unwrap().entries, 22);
-    assert_eq!(moved(fixture, &ledger), older.lines().collect::<Vec<_>>());
+    // The first line says by now how many entries there are.
+    assert!(moved(fixture, &ledger).iter().skip(1).eq(older.lines().skip(1)), "an entry became another");
 }
 
 /// Tasks and playbooks beyond the bound are listed by id, newest first, and the snapshot says how many.
