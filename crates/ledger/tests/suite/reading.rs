@@ -158,11 +158,10 @@ fn long_log(fixture: &dyn Fixture) {
     let first = event("e-1", "failed", 1, &at, &[&signal], "");
     let second = event("e-2", "planned", 1, &at, &[&signal], "");
     append(&ledger, vec![first, second]);
+    // The module is reserved, so they are written as CreAleph writes.
+    let batch = (0..4).map(|n| (None, draft_of(if n < 3 { "r" } else { "q" }, n))).collect();
     let drafts: Vec<LedgerId> =
-        append(&ledger, (0..4).map(|n| draft_of(if n < 3 { "r" } else { "q" }, n)).collect())
-            .into_iter()
-            .map(|one| one.id)
-            .collect();
+        ledger.append_as(&local(), batch).unwrap().into_iter().map(|one| one.id).collect();
     let on = |id: &LedgerId| format!(r#""lineage":{{"dependsOnLedgerIds":["{id}"]}}"#);
     append_one(&ledger, entry("opinion", "{}", &on(&drafts[1])));
     append_one(&ledger, entry("note", "{}", &on(&drafts[2])));

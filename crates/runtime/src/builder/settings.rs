@@ -339,7 +339,7 @@ mod tests {
         let of = |text: &str, definition: &str| {
             let scopes = load(text).unwrap();
             let robot = RobotId::parse("r 7").unwrap();
-            scopes.of(&TenantId::parse("acme").unwrap(), &robot).version(definition)
+            scopes.of(&TenantId::parse("acme").unwrap(), &robot).version(Some(definition)).unwrap()
         };
         let version = of(LAYERS, r#"{"kind":"example"}"#);
         assert_eq!(version, of(LAYERS, r#"{ "kind": "example" }"#));

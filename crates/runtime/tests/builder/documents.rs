@@ -61,7 +61,7 @@ pub(crate) fn a_request_as_deep_and_as_large_as_allowed_is_recorded_whole(place:
         builder.run(&tenant(), request.as_bytes(), None, &Cancel::new().unwrap()).unwrap().response
     };
     let with = |execution: &str, payload: &str, constraints: &str| {
-        let text = request(execution, "block", false, 1).replace(r#"{"goal":"sell"}"#, payload);
+        let text = request(execution, "block", true, 1).replace(r#"{"goal":"sell"}"#, payload);
         text.replace(r#""constraints":{}"#, &format!(r#""constraints":{constraints}"#))
     };
     for depth in [125, 126, 127] {
@@ -70,9 +70,9 @@ pub(crate) fn a_request_as_deep_and_as_large_as_allowed_is_recorded_whole(place:
             (&payload, with(&payload, &nested(depth), "{}")),
             (&constraints, with(&constraints, "{}", &nested(depth))),
         ] {
-            assert_eq!(run(&text).state, ExecutionState::Planned, "{execution}");
+            assert_eq!(run(&text).state, ExecutionState::Succeeded, "{execution}");
             let again = run(&text);
-            assert!(again.idempotent && again.state == ExecutionState::Planned, "{execution}");
+            assert!(again.idempotent && again.state == ExecutionState::Succeeded, "{execution}");
             world.replays(execution);
         }
     }
@@ -85,7 +85,7 @@ pub(crate) fn a_request_as_deep_and_as_large_as_allowed_is_recorded_whole(place:
         let fill = "x".repeat(bytes - empty.len());
         empty.replace(r#"{"x":""}"#, &format!(r#"{{"x":"{fill}"}}"#))
     };
-    assert_eq!(run(&sized("large", most)).state, ExecutionState::Planned);
+    assert_eq!(run(&sized("large", most)).state, ExecutionState::Succeeded);
     assert!(run(&sized("large", most)).idempotent);
     world.replays("large");
     assert_eq!(run(&sized("larger", most + 1)).error, Some(ErrorCode::InvalidRequest));
