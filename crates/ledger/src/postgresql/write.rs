@@ -14,7 +14,6 @@ use super::notice::Notices;
 use super::read::stored_hashes;
 use super::rows::{self, BY_ID, BY_KEY, ENTRY, HEAD, STEP, STEP_KEY, each};
 use super::session::{Ask, Server, Session, Uncommitted, Use, Value};
-use crate::checkpoint::ORIGIN_PREFIX;
 use crate::entry::{Content, ids_text};
 use crate::error::LedgerError;
 use crate::identity::random_name;
