@@ -383,7 +383,7 @@ fn a_rewritten_history_does_not_fit_the_signed_one() {
     let kept = scratch.good(&["checkpoint"], "");
     let key = scratch.good(&["key"], "");
     // Someone with the signing key writes another history under the same name.
-    let header = scratch.good(&["export"], "").lines().next().unwrap().to_owned() + "\n";
+    let header = scratch.good(&["export"], "").lines().next().unwrap().replace("\"entries\":90,", "") + "\n";
     let forked = Scratch::new("forked");
     copy_folder(&scratch.0, &forked.0);
     fs::remove_file(forked.file()).unwrap();
