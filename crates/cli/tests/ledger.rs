@@ -383,7 +383,7 @@ fn a_rewritten_history_does_not_fit_the_signed_one() {
     let kept = scratch.good(&["checkpoint"], "");
     let key = scratch.good(&["key"], "");
     // Someone with the signing key writes another history under the same name.
-    let header = scratch.good(&["export"], "").lines().next().unwrap().to_owned() + "\n";
+    let header = scratch.good(&["export"], "").lines().next().unwrap().replace("\"entries\":90,", "") + "\n";
     let forked = Scratch::new("forked");
     copy_folder(&scratch.0, &forked.0);
     fs::remove_file(forked.file()).unwrap();
@@ -601,7 +601,8 @@ fn an_import_with_a_key_takes_what_is_signed_and_nothing_else() {
     assert!(code == 0 && stderr.contains("the last 10 entries") && stderr.contains("left out"), "{stderr}");
     assert!(stdout.contains("\"imported\":120"), "{stdout}");
     let copied = scratch.good(&["export", "--ledger", "b.db"], "");
-    assert!(export.starts_with(&copied), "to the last signed checkpoint");
+    let after_header = |export: &str| export.split_once('\n').unwrap().1.to_owned();
+    assert!(after_header(&export).starts_with(&after_header(&copied)), "to the last signed checkpoint");
     // Nothing signed by the key, a checkpoint of other sizes, or one of another log: nothing is taken.
     let lines: Vec<&str> = export.lines().collect();
     let without: String = lines

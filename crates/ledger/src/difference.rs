@@ -6,7 +6,7 @@ use crealeph_contracts::json::{Kind, Limits, Node, canonical, parse};
 use crate::entry::Content;
 
 /// How many differences are named.
-const MAX_NAMED: usize = 20;
+pub(crate) const MAX_NAMED: usize = 20;
 
 /// The pointers of what differs, in the order of the document; empty where the contents are the same (R10).
 pub(crate) fn differences(recorded: &Content, sent: &Content) -> Vec<String> {

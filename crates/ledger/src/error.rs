@@ -7,6 +7,8 @@ use crealeph_contracts::scalar::LedgerId;
 use crealeph_contracts::violation::Violation;
 use crealeph_decision::execution;
 
+use crate::difference::MAX_NAMED;
+
 use crate::position::Seq;
 
 /// The ledger itself could not do what was asked; nothing was acknowledged.
@@ -341,7 +343,7 @@ pub enum Refusal {
     #[error("the ledger holds no entry {} of this tenant; depend on entries that exist", quoted(.0))]
     UnknownLineage(Vec<String>),
     /// Recorded already, with other content (R10).
-    #[error("IDEMPOTENCY_CONFLICT: entry `{existing}` has this {identity} and differs in {}; send the same content, or a new identity", .differs.join(", "))]
+    #[error("IDEMPOTENCY_CONFLICT: entry `{existing}` has this {identity} and differs in {}; send the same content, or a new identity", differing(.differs))]
     Conflict {
         /// The recorded entry.
         existing: LedgerId,
@@ -394,6 +396,11 @@ impl Refusal {
             Refusal::TooLarge { .. } => "too_large",
         }
     }
+}
+
+fn differing(pointers: &[String]) -> String {
+    let more = if pointers.len() >= MAX_NAMED { ", and perhaps more" } else { "" };
+    format!("{}{more}", pointers.join(", "))
 }
 
 fn listed(violations: &[Violation]) -> String {

@@ -16,6 +16,8 @@ const HEADER: &str = "crealeph signing key, Ed25519; keep it secret";
 const ED25519: u8 = 0x01;
 /// How many keys may sign side by side.
 const MAX_KEYS: usize = 16;
+/// How many files the folder may hold, keys or not.
+const MAX_FILES: usize = 1_024;
 
 /// What can go wrong with keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -166,7 +168,11 @@ fn key_files(folder: &Path) -> Result<Vec<PathBuf>, KeyError> {
         Err(error) => return Err(failed(folder, &error)),
     };
     let mut files = Vec::new();
-    for entry in entries.take(MAX_KEYS * 64) {
+    for (number, entry) in entries.enumerate() {
+        if number >= MAX_FILES {
+            let reason = format!("it holds more than {MAX_FILES} files; keep nothing but keys in it");
+            return Err(KeyError::Failed { path: folder.to_owned(), reason });
+        }
         let path = entry.map_err(|error| failed(folder, &error))?.path();
         if path.extension().is_some_and(|extension| extension == "key") {
             files.push(path);

@@ -11,7 +11,7 @@ use crealeph_contracts::scalar::{RobotId, TenantId};
 use crealeph_contracts::violation::Report;
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::policy::RulesSource;
-use crealeph_decision::snapshot::{Derivation, Facts, Question, Snapshot, SnapshotType};
+use crealeph_decision::snapshot::{Derivation, Facts, MAX_LISTED, Question, Snapshot, SnapshotType};
 use crealeph_runtime::builder::Scopes;
 
 use super::Verdict;
@@ -25,6 +25,9 @@ use crate::progress::Progress;
 
 /// How many entries a file may hold; a ledger has no such bound.
 const MAX_ENTRIES: usize = 1_000_000;
+
+/// How many tenants or robots are named to choose from.
+const MAX_NAMED: usize = 20;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -148,7 +151,13 @@ fn pick<T: Copy>(
     what: &'static str,
     flag: &'static str,
 ) -> Result<T, Failure> {
-    let names = || known.iter().take(20).map(&name).collect::<Vec<_>>().join(", ");
+    let names = || {
+        let named = known.iter().take(MAX_NAMED).map(&name).collect::<Vec<_>>().join(", ");
+        match known.len().saturating_sub(MAX_NAMED) {
+            0 => named,
+            more => format!("{named} and {more} more"),
+        }
+    };
     let several = || Failure::Several { what, known: names(), flag };
     let mut candidates = known.iter().filter(|one| asked.is_none_or(|asked| name(one) == asked));
     match (candidates.next(), candidates.next()) {
@@ -219,8 +228,11 @@ fn told(snapshot: &Snapshot) -> Page {
         }
     }
     let cut = if facts.is_lineage_cut { " (cut to the newest)" } else { "" };
+    let tasks = match facts.tasks.len() {
+        MAX_LISTED => format!("the newest {MAX_LISTED}"),
+        fewer => fewer.to_string(),
+    };
     out.blank();
-    let _ =
-        writeln!(out, "{} tasks, {} entries may be depended on{cut}", facts.tasks.len(), facts.lineage.len());
+    let _ = writeln!(out, "{tasks} tasks, {} entries may be depended on{cut}", facts.lineage.len());
     out
 }

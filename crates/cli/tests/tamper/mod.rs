@@ -228,7 +228,7 @@ pub const CHANGES: &[Change] = &[
     found("a right given", "", "GRANT UPDATE ON crealeph.entries TO PUBLIC", SCHEMA),
     found(
         "a lease",
-        "INSERT INTO leases VALUES ('local', 'x', 'x', 1, 1, 1)",
+        "INSERT INTO leases VALUES ('local', 'x', 'x', 1, 1, 1, '')",
         "INSERT INTO leases VALUES ('local', 'x', 'x', 1, 1, 1)",
         OK,
     ),

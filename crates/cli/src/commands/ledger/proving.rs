@@ -276,7 +276,7 @@ pub(super) fn import_signed(
     }
     let mut spool = spool.into_inner().map_err(|error| unspooled(error.into_error()))?;
     spool.rewind().map_err(unspooled)?;
-    let imported = ledger.import(&mut BufReader::new(spool.take(signed_length)))?;
+    let imported = ledger.import_start(&mut BufReader::new(spool.take(signed_length)))?;
     Ok((imported, verified))
 }
 

@@ -239,7 +239,13 @@ impl LineageOf {
         }
         output.flush()?;
         if lineage.is_cut {
-            note!("there is more; raise --depth to see further");
+            match lineage.entries.len() >= ledger.limits().lineage_entries {
+                true => note!(
+                    "there is more than the nearest {}; ask for the lineage of one of the last to see further",
+                    lineage.entries.len()
+                ),
+                false => note!("there is more; raise --depth to see further"),
+            }
         }
         Ok(Verdict::Good)
     }
