@@ -10,8 +10,7 @@
 #   payload FILE                 prints the command that writes FILE, a program that makes `$OUT/pwned` where it can
 #   reason                       why the last work run was denied or failed
 #   landed                       fails unless the last work run succeeded
-#   denied PATH                  fails unless the last work run was denied for PATH
-#   refused WORDS…               fails unless the last work run did not succeed and said all of WORDS
+#   not_landed WORDS…            fails unless the last work run did not succeed and said all of WORDS
 #   safe                         fails unless `$OUT/pwned` is absent and the canary is as it was
 
 WS=$SCENE/ws
@@ -66,13 +65,8 @@ landed() {
     if test "$(status)" != success; then broken "the run did not succeed"; fi
 }
 
-denied() {
-    if test "$(status)" != denied; then broken "the run was not denied"; fi
-    case $(reason) in "Denied path: $1"*) ;; *) broken "denied for another reason: $(reason)" ;; esac
-}
-
-refused() {
-    if test "$(status)" = success; then broken "the run was not refused"; fi
+not_landed() {
+    if test "$(status)" = success; then broken "the run succeeded"; fi
     for word in "$@"; do cat "$SCENE/out" "$SCENE/err" | grep -qF -- "$word" || broken "no word about $word"; done
 }
 

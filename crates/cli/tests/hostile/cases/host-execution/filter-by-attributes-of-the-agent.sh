@@ -9,4 +9,4 @@ git show agents/x:new/x | grep -qx x || broken "the file is not on the branch"
 safe
 agent_runs 'mkdir -p new; echo z >new/z' --publish branch:agents/x
 safe
-refused 'new/z' 'filter=up'
+not_landed 'new/z' 'filter=up'

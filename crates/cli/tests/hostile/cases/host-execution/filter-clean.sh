@@ -12,4 +12,4 @@ agent_runs "echo 'echo clean >$OUT/pwned; cat' >clean.sh"
 landed
 agent_runs 'echo y >>src/b.txt' --publish branch:agents/x
 safe
-refused 'src/b.txt' 'filter=up'
+not_landed 'src/b.txt' 'filter=up'

@@ -12,4 +12,4 @@ git config filter.lfs.clean 'git-lfs clean -- %f'
 git config filter.lfs.process 'git-lfs filter-process'
 agent_runs 'echo x >x.bin' --publish branch:agents/x
 safe
-refused 'x.bin' 'filter=lfs'
+not_landed 'x.bin' 'filter=lfs'

@@ -8,4 +8,4 @@ agent_runs "$(payload filter)"
 landed
 agent_runs 'echo y >>src/b.txt' --publish branch:agents/x
 safe
-refused 'src/b.txt' 'filter=up'
+not_landed 'src/b.txt' 'filter=up'

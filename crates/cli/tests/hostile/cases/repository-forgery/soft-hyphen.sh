@@ -1,6 +1,7 @@
 # class: repository-forgery
 # about: a casefolding ext4 leaves a soft hyphen out when it compares names
 # before: broke
-agent_runs "mkdir '.gi­t'; echo x >'.gi­t/config'" 
-denied ".gi­t/config"
-safe
+name=$(printf '.gi\302\255t')
+agent_runs "mkdir '$name'; echo x >'$name/config'"
+denied '.gi\u00adt/config'
+test ! -e "$name" || broken "it was published"
