@@ -348,9 +348,8 @@ impl GrantSet {
         let project = repository(configuration.folder()).unwrap_or_else(|| configuration.folder().to_owned());
         for file in configuration.named_files() {
             // What is on the PATH is the user's own choice, unless the PATH leads into the project.
-            let is_inside = |path: &Path| {
-                path.starts_with(&project) || (!file.is_on_path && repository(path).is_some())
-            };
+            let is_inside =
+                |path: &Path| path.starts_with(&project) || (!file.is_on_path && repository(path).is_some());
             if !is_inside(&file.path) {
                 continue;
             }
