@@ -117,14 +117,16 @@ fn a_run_that_goes_on_loses_nothing() {
     fs::create_dir(world.at("../gate")).unwrap();
     let gate = fs::canonicalize(world.at("../gate")).unwrap();
     three_runs(&world);
-    let script = format!("echo x >> a.txt; until [ -e {}/open ]; do sleep 0.05; done", gate.display());
+    // A file that is written again is seen through a grant; one that appears meanwhile may not be.
+    fs::write(gate.join("state"), "closed").unwrap();
+    let script = format!("echo x >> a.txt; until grep -q open {}/state; do sleep 0.05; done", gate.display());
     let path = world.items(&[item_with("w", &script, json!({ "test_command": "grep -q x a.txt" }))]);
     let child =
         world.command(&["work", "run", &path]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until(&world, "w", "running");
     let told = clean(&world, &["--keep", "0"]);
     assert_eq!((&told["isBusy"], &told["states"], &told["contents"]), (&json!(true), &json!(0), &json!(0)));
-    fs::write(gate.join("open"), "").unwrap();
+    fs::write(gate.join("state"), "open").unwrap();
     let ran = ran(&child.wait_with_output().unwrap());
     assert_eq!((ran.code, &ran.of("w")["status"]), (0, &json!("success")), "{}", ran.stderr);
     world.check(ran.of("w"));
