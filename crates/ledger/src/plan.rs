@@ -480,7 +480,7 @@ impl<'a> View<'a> {
                 created_at: parent.created_at.instant(),
             })
         };
-        let rests = |parts: &ExecutionEventParts, report: &mut Report| rests_on_ledger(parts, &find, report);
+        let rests = |parts: &ExecutionEventParts, report: &mut Report| rests_on_ledger(parts, find, report);
         let judged = ExecutionEvent::parse_under_first_rules(text.as_bytes(), &limits, rests);
         judged.map_err(|violations| {
             let all = match self.rules.at(seq.get()) {

@@ -557,7 +557,7 @@ mod tests {
         let moved = workspace.with_file_name("moved");
         fs::rename(workspace, &moved).unwrap();
         assert!(registry.check(&moved).unwrap());
-        assert_eq!(registry.known().unwrap(), [moved.clone()]);
+        assert_eq!(registry.known().unwrap(), std::slice::from_ref(&moved));
         assert!(registry.forget(&moved).unwrap());
         assert!(why(registry.check(&moved)).contains("was not made here by you"));
     }
@@ -625,7 +625,7 @@ mod tests {
                 claim.join().unwrap().unwrap();
             }
         });
-        assert_eq!(registry.known().unwrap(), [workspace.clone()]);
+        assert_eq!(registry.known().unwrap(), std::slice::from_ref(workspace));
         assert_eq!(fs::read_dir(workspace).unwrap().count(), 1);
     }
 

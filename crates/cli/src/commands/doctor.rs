@@ -314,10 +314,17 @@ mod tests {
 
     #[test]
     fn a_clock_that_cannot_be_right_is_found() {
+        let skew_ms = 300_000;
         let (then, now) = (Millis::new(SANE_MS.start), Millis::new(SANE_MS.start + 1));
-        assert!(clock(now, None).present && clock(now, Some(then)).present && clock(now, Some(now)).present);
-        let behind = clock(then, Some(now));
+        for newest in [None, Some(then), Some(now)] {
+            assert!(clock(now, newest, skew_ms).present, "{newest:?}");
+        }
+        let behind = clock(then, Some(now), skew_ms);
         assert!(!behind.present && behind.detail.contains("before the newest entry"), "{behind:?}");
-        assert!(!clock(Millis::new(0), None).present && !clock(Millis::new(SANE_MS.end), None).present);
+        let ahead = clock(then, Some(Millis::new(then.get() + skew_ms + 1)), skew_ms);
+        assert!(!ahead.present && ahead.detail.contains("nothing can be appended"), "{ahead:?}");
+        for wrong in [0, SANE_MS.end] {
+            assert!(!clock(Millis::new(wrong), None, skew_ms).present, "{wrong}");
+        }
     }
 }

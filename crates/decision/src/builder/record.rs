@@ -45,13 +45,14 @@ pub(super) fn write(
             object.text("rerunOfExecutionId", rerun_of.as_str());
         }
         object.text("configurationVersion", &ready.configuration.to_string());
-        let sections: [(&str, fn(&Ready, &mut ObjectWriter<'_>)); 3] =
-            [("snapshot", write_snapshot), ("policy", write_policy), ("gate", write_gate)];
-        for (key, write) in sections {
+        let mut section = |key: &str, write: fn(&Ready, &mut ObjectWriter<'_>)| {
             let mut section = ObjectWriter::new(object.key(key));
             write(ready, &mut section);
             section.end();
-        }
+        };
+        section("snapshot", write_snapshot);
+        section("policy", write_policy);
+        section("gate", write_gate);
         if let Some(ran) = &ended.ran {
             let mut agent = ObjectWriter::new(object.key("agent"));
             agent.object("identity", ran.identity);
