@@ -41,9 +41,10 @@ pub(super) fn judge(
         return no_document("the answer is fenced with ```; answer with the bare JSON document");
     }
     let asked = AgentInput::clone(input).into_parts();
-    let output: Valid<AgentOutput> =
-        Valid::parse_in(text, &Limits::outside(max_bytes), |output, report| answers_input(output, &asked, report))
-            .map_err(|violations| refused(&violations))?;
+    let output: Valid<AgentOutput> = Valid::parse_in(text, &Limits::outside(max_bytes), |output, report| {
+        answers_input(output, &asked, report)
+    })
+    .map_err(|violations| refused(&violations))?;
     if secrets.finds(output.to_json().as_bytes()) { Err(holds_secret()) } else { Ok(output) }
 }
 

@@ -2,8 +2,6 @@
 //! the words in which such a run is denied. What is shorter than eight bytes is redacted where it is captured, but denies nothing:
 //! it would be found in ordinary files.
 
-use std::io::Read as _;
-
 use crealeph_contracts::WorkItem;
 use crealeph_contracts::contract::to_json;
 use crealeph_decision::work::led_to;
