@@ -49,6 +49,8 @@ const PACKAGES: &[Package] = &[
         debian: "python3-pip",
         why: "receipts are checked with implementations from PyPI",
     },
+    Package { provides: "xxd", debian: "xxd", why: "hostile agents write secrets in hexadecimal with it" },
+    Package { provides: "rev", debian: "bsdextrautils", why: "a hostile agent scrambles a secret with it" },
     Package { provides: "node", debian: "nodejs", why: "the sandbox must let it live" },
     Package { provides: "npm", debian: "npm", why: "the sandbox must let it install from a cache" },
     Package {

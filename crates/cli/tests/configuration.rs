@@ -111,3 +111,25 @@ fn collect(folder: &Path, found: &mut BTreeSet<String>) {
         }
     }
 }
+
+#[test]
+fn the_page_of_protected_paths_is_what_the_program_protects() {
+    use crealeph_decision::work::{PROTECTED_INVARIANTS, PROTECTED_LAWS, ProtectedRow};
+    let page = fs::read_to_string(root().join("docs/protected-paths.md")).unwrap();
+    let line = |row: &ProtectedRow| {
+        let globs: Vec<String> = row.globs.iter().map(|glob| format!("`{}`", shortened(glob))).collect();
+        format!("| {} | {} |", row.tool, globs.join(", "))
+    };
+    let expected: Vec<String> = PROTECTED_LAWS.iter().chain(PROTECTED_INVARIANTS).map(line).collect();
+    let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| what |"));
+    assert_eq!(rows.collect::<Vec<_>>(), expected);
+}
+
+/// A glob with the first three of very many alternatives.
+fn shortened(glob: &str) -> String {
+    let parts = glob.split_inclusive(['{', '}']).map(|part| match part.split(',').count() > 60 {
+        true => format!("{},…}}", part.split(',').take(3).collect::<Vec<_>>().join(",")),
+        false => part.to_owned(),
+    });
+    parts.collect()
+}

@@ -366,6 +366,7 @@ fn judge_capsule(
         |artifact: Node<'_>| artifact.member("path").and_then(Node::string).map(|path| path.into_owned());
     let capsule = Capsule {
         paths: artifacts.unwrap_or_default().into_iter().filter_map(path).collect(),
+        links: Vec::new(),
         tool_ops: count("toolTraceLength")?,
         deltas: Deltas {
             others: count("deltaO")?,

@@ -18,6 +18,7 @@ mod preset;
 mod redact;
 mod run;
 mod sandbox;
+mod settings;
 mod spec;
 mod starter;
 mod state;
@@ -34,7 +35,7 @@ pub use jailer::helper_main_if_requested;
 pub use network::{Connection, Host, HostError, Verdict};
 pub use outcome::{Captured, Cut, Exit, Layer, Level, Missing, Outcome, Strength, Usage};
 pub use preset::Preset;
-pub use redact::{REDACTED, Redactor};
+pub use redact::{REDACTED, Redactor, Search};
 pub use sandbox::{Cgroups, Config, Output, Sandbox, Stream};
 pub use spec::{
     Exposure, Grants, HOME, Limits, Mount, Network, Place, SECRETS, Secret, Seed, Spec, Stdin, TRACE_CHANNEL,

@@ -1,13 +1,14 @@
 //! Grants by the name of a tool, so that nobody has to know its paths. Owns where python, node, rust and git
-//! keep what they need; refuses to grant what holds credentials (`.npmrc`, cargo's `credentials.toml`,
-//! git's stored passwords), or a home because a tool lies in it.
+//! keep what they need; refuses to grant what holds credentials (cargo's `credentials.toml`, git's stored
+//! passwords), or a home because a tool lies in it. Of settings that may hold some a filtered copy is given.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::error::SandboxError;
-use crate::spec::{Grants, HOME, Place};
+use crate::settings;
+use crate::spec::{Grants, HOME, Place, Seed};
 
 /// A tool whose grants are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,7 +19,7 @@ pub enum Preset {
     Node,
     /// The rustup toolchains read-only, cargo's registry and git caches copy-on-write.
     Rust,
-    /// The user's git configuration, without credentials.
+    /// Of the user's git configuration who they are and how lines end, without credentials, programs and includes.
     Git,
 }
 
@@ -112,10 +113,12 @@ impl Machine {
     fn node(&self) -> Result<Grants, SandboxError> {
         let mut grants = Grants::default();
         self.add_program(&mut grants, &self.find("node")?);
-        let cache = self.home_or("npm_config_cache", ".npm");
+        // Beside it lie logs of what npm did, with what it was called with.
+        let cache = self.home_or("npm_config_cache", ".npm").join("_cacache");
         if cache.is_dir() {
-            grants.copy_on_write.push(Place { from: cache, at: Path::new(HOME).join(".npm") });
+            grants.copy_on_write.push(Place { from: cache, at: Path::new(HOME).join(".npm/_cacache") });
         }
+        self.seed(&mut grants, &self.home.join(".npmrc"), ".npmrc", settings::npm);
         grants.env.insert("npm_config_update_notifier".into(), "false".into());
         Ok(grants)
     }
@@ -141,9 +144,7 @@ impl Machine {
                 grants.copy_on_write.push(Place { from: cargo.join(name), at: inside.join(name) });
             }
         }
-        if cargo.join("config.toml").is_file() {
-            grants.read.push(Place { from: cargo.join("config.toml"), at: inside.join("config.toml") });
-        }
+        self.seed(&mut grants, &cargo.join("config.toml"), ".cargo/config.toml", settings::cargo);
         grants.env.insert("CARGO_HOME".into(), inside.into());
         if let Some(toolchain) = std::env::var_os("RUSTUP_TOOLCHAIN") {
             grants.env.insert("RUSTUP_TOOLCHAIN".into(), toolchain);
@@ -154,13 +155,25 @@ impl Machine {
     fn git(&self) -> Result<Grants, SandboxError> {
         let mut grants = Grants::default();
         self.add_program(&mut grants, &self.find("git")?);
-        for name in [".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes"] {
+        for name in [".gitconfig", ".config/git/config"] {
+            self.seed(&mut grants, &self.home.join(name), name, settings::git);
+        }
+        for name in [".config/git/ignore", ".config/git/attributes"] {
             let file = self.home.join(name);
             if file.is_file() {
                 grants.read.push(Place { from: file, at: Path::new(HOME).join(name) });
             }
         }
         Ok(grants)
+    }
+
+    /// Gives a filtered copy of a file of settings, if anything of it passes.
+    fn seed(&self, grants: &mut Grants, from: &Path, inside: &str, filter: fn(&str) -> String) {
+        let Ok(seed) = Seed::from_file(from, Path::new(HOME).join(inside)) else { return };
+        let passed = filter(&String::from_utf8_lossy(&seed.content));
+        if !passed.is_empty() {
+            grants.seeds.push(Seed::new(seed.at, passed));
+        }
     }
 
     /// Grants the directory a program is installed in, unless it is one of the system's, which are always there.

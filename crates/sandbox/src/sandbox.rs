@@ -14,7 +14,7 @@ use crate::network::Host;
 use crate::outcome::{Layer, Missing, Outcome};
 use crate::redact::Redactor;
 use crate::run::Run;
-use crate::spec::{Exposure, HOME, Mount, Network, Place, Secret, Spec};
+use crate::spec::{Exposure, HOME, Mount, Network, Place, Spec};
 use crate::starter::Starter;
 use crate::state::{self, Scratch, State, Swept};
 use crate::view::{self, Hidden, View};
@@ -204,7 +204,8 @@ impl Sandbox {
             request.bare =
                 Some(BarePlan { scratch: made.path().as_os_str().to_owned(), missing: missing.clone() });
         }
-        let redactor = Redactor::new(spec.grants.secrets.iter().map(Secret::value));
+        let secrets = spec.grants.secret_values();
+        let redactor = Redactor::new(secrets.iter().map(Vec::as_slice));
         let run = Run::start(&self.starter, &state, spec, &request)?;
         let ended = run.attend(spec, cancel, output, &redactor);
         let outcome = ended?.into_outcome(spec, cgroup.as_ref(), &redactor);

@@ -10,6 +10,7 @@ use rustix::fs::FileType;
 
 use crate::error::SandboxError;
 use crate::network::Host;
+use crate::redact::{named_values_of, values_of};
 use crate::view::View;
 
 /// The home directory a command finds inside: private, writable, gone when it ends.
@@ -196,6 +197,24 @@ pub struct Grants {
 }
 
 impl Grants {
+    /// Every value that must not show: of the secrets, with the tokens in those that hold several; of the seeds, those that are files of
+    /// logins by their name, and what stands under a key like `token` or `password` in others.
+    pub fn secret_values(&self) -> Vec<Vec<u8>> {
+        let secrets = self.secrets.iter().flat_map(|secret| values_of(secret.value()));
+        let copies = self.seeds.iter().filter(|seed| seed.is_copy);
+        let seeds = copies.flat_map(|seed| match seed.holds_credentials() {
+            true => values_of(&seed.content),
+            false => named_values_of(&seed.content),
+        });
+        secrets.chain(seeds).collect()
+    }
+
+    /// Adds a seed, in place of one that is at its place already.
+    pub fn seed(&mut self, seed: Seed) {
+        self.seeds.retain(|there| there.at != seed.at);
+        self.seeds.push(seed);
+    }
+
     /// Adds what `other` grants; a variable that both set keeps `other`'s value.
     pub fn merge(&mut self, other: Self) {
         let add = |to: &mut Vec<Place>, from: Vec<Place>| {
@@ -207,7 +226,9 @@ impl Grants {
         };
         add(&mut self.read, other.read);
         add(&mut self.copy_on_write, other.copy_on_write);
-        self.seeds.extend(other.seeds);
+        for seed in other.seeds {
+            self.seed(seed);
+        }
         self.env.extend(other.env);
         for directory in other.path {
             if !self.path.contains(&directory) {
@@ -237,6 +258,25 @@ impl Place {
     }
 }
 
+/// Files that programs keep their logins in, by name; what they hold is redacted like a secret.
+const CREDENTIAL_FILES: &[&str] = &[
+    ".credentials.json",
+    "auth.json",
+    "credentials",
+    "credentials.json",
+    "credentials.toml",
+    "oauth_creds.json",
+    "application_default_credentials.json",
+    "hosts.yml",
+    "token",
+    "token.json",
+    ".git-credentials",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+    ".pgpass",
+];
+
 /// A file that is there at the start, in a private place.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Seed {
@@ -246,12 +286,20 @@ pub struct Seed {
     pub content: Vec<u8>,
     /// Its permission bits.
     pub mode: u32,
+    /// Whether it is a copy of a file of the machine, which may hold what must not show.
+    is_copy: bool,
 }
 
 impl Seed {
     /// A file with this content that its owner alone may read.
     pub fn new(at: impl Into<PathBuf>, content: impl Into<Vec<u8>>) -> Self {
-        Self { at: at.into(), content: content.into(), mode: 0o600 }
+        Self { at: at.into(), content: content.into(), mode: 0o600, is_copy: false }
+    }
+
+    /// Whether it is, by its name, a file that a program keeps a login in.
+    fn holds_credentials(&self) -> bool {
+        let name = self.at.file_name().unwrap_or_default();
+        CREDENTIAL_FILES.iter().any(|known| name.eq_ignore_ascii_case(known))
     }
 
     /// A copy of a file of the machine, as it is now.
@@ -278,7 +326,8 @@ impl Seed {
             let what = format!("it is over {MAX_SEED_BYTES} bytes; grant it instead");
             return Err(failed(Error::new(ErrorKind::FileTooLarge, what)));
         }
-        Ok(Self { at: at.into(), content, mode: metadata.permissions().mode() & 0o777 })
+        let mode = metadata.permissions().mode() & 0o777;
+        Ok(Self { at: at.into(), content, mode, is_copy: true })
     }
 }
 

@@ -108,9 +108,17 @@ fn manifest_lines(mut rest: &str, mut entries: StateEntries) -> Option<StateEntr
         let (line, after) = rest.split_once('\0')?;
         rest = after;
         let (kind, line) = line.split_once(' ')?;
-        if kind == "gone" {
-            entries.remove(line)?;
-            continue;
+        match kind {
+            "gone" => {
+                entries.remove(line)?;
+                continue;
+            }
+            // Its content is not kept, since it was hidden from the agent; the state has it all the same.
+            "withheld" => {
+                entries.get(line)?;
+                continue;
+            }
+            _ => {}
         }
         let mut parts = line.splitn(3, ' ');
         let digest = Blake3::parse(parts.next()?)?;

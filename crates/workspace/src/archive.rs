@@ -12,7 +12,7 @@ use crate::change::changes_between;
 use crate::control::Control;
 use crate::deadline::Deadline;
 use crate::git::objects::GitObjects;
-use crate::kept_state::{KeepError, kept_in, lay_out_from, manifest};
+use crate::kept_state::{KeepError, kept_in, lay_out_from, manifest, withheld_in};
 use crate::node::Node;
 use crate::path::{OUTSIDE_NAMES, TreePath, join};
 use crate::rooted::Root;
@@ -49,12 +49,23 @@ impl Archive {
         kept_in(&self.control, hash)
     }
 
-    /// Writes a state that was kept into a folder that is empty or not there.
+    /// The files of a kept state whose contents are not kept, since they were hidden from the agent.
+    ///
+    /// # Errors
+    /// When the state was not kept, or its manifest is damaged.
+    pub fn withheld(&self, hash: StateHash) -> Result<BTreeSet<TreePath>, KeepError> {
+        withheld_in(&self.control, hash)
+    }
+
+    /// Writes a state that was kept, without what is withheld of it, into a folder that is empty or not there.
     ///
     /// # Errors
     /// When the state was not kept whole, or the folder cannot be written.
     pub fn restore(&self, state: &State, into: &Path) -> Result<(), KeepError> {
-        lay_out_from(&self.control, &state.entries(), into)
+        let withheld = self.withheld(state.hash())?;
+        let mut entries = state.entries();
+        entries.retain(|path, _| !withheld.contains(path));
+        lay_out_from(&self.control, &entries, into)
     }
 
     /// Turns a folder that holds one state into another that was kept, file by file.
@@ -113,9 +124,10 @@ impl Archive {
         let mut done = BTreeSet::new();
         for hash in states {
             let state = self.kept(*hash)?;
+            let withheld = self.withheld(*hash)?;
             for (at, node) in &state.entries() {
                 let Node::File { digest, .. } = node else { continue };
-                if !done.insert(*digest) {
+                if withheld.contains(at) || !done.insert(*digest) {
                     continue;
                 }
                 let path = to.path(digest);
@@ -127,7 +139,7 @@ impl Archive {
                 copied.map_err(|error| KeepError::from(error).of(at))?;
             }
             let path = target.states().join(hash.to_string());
-            fs::write(&path, manifest(&state)).map_err(failed(&path))?;
+            fs::write(&path, manifest(&state, &withheld)).map_err(failed(&path))?;
         }
         Ok(())
     }

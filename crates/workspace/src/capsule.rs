@@ -55,6 +55,9 @@ pub enum CaptureError {
     /// The view holds what no state can.
     #[error("the run left what no state can hold: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Refused(Vec<Refusal>),
+    /// Who asked does not want a change to be kept.
+    #[error("{0}")]
+    Unwanted(String),
     /// The view or the workspace cannot be read.
     #[error(transparent)]
     Scan(#[from] ScanError),

@@ -8,7 +8,7 @@ use std::path::Path;
 use crealeph_contracts::digest::Blake3;
 
 use crate::control::{failed, sync_folder};
-use crate::kept_state::{KeepError, Manifest, manifest, read_manifest};
+use crate::kept_state::{KeepError, Manifest, manifest, read_manifest, withheld_in};
 use crate::state::StateHash;
 use crate::workspace::Workspace;
 
@@ -82,7 +82,7 @@ impl Workspace {
         if parsed.base.is_none_or(|base| needed.contains(&base)) {
             return parsed.contents().ok_or(KeepError::Damaged(hash));
         }
-        let whole = manifest(&self.kept(hash)?);
+        let whole = manifest(&self.kept(hash)?, &withheld_in(&self.control, hash)?);
         if !is_dry {
             self.write_manifest(hash, &whole)?;
         }

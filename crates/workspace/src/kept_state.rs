@@ -5,7 +5,8 @@
 //! `<kind> <digest> <size> <path> NUL`, kinds and digests as in the state hash; for a link its target and a NUL follow.
 //! It needs no checksum: the hash of the state it tells must be its name. A state that differs little from one that is
 //! kept already is written as the difference: `crealeph-state-difference-v1`, a line feed, the other state's hash, a line
-//! feed, then the lines of what is new or other, and `gone <path> NUL` for what is not there any more.
+//! feed, then the lines of what is new or other, and `gone <path> NUL` for what is not there any more. `withheld <path> NUL` after the
+//! line of a file says that its content is not kept: it was hidden from the agent whose run the state was kept for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -32,6 +33,21 @@ const DIFFERENCE_HEADER: &str = "crealeph-state-difference-v1\n";
 const MAX_DIFFERENCES: usize = 64;
 /// More than the manifest of the largest workspace.
 const MAX_MANIFEST_BYTES: u64 = 1 << 30;
+
+/// What is hidden from the agent that a state is kept for.
+#[derive(Clone, Copy)]
+pub struct Hidden<'h> {
+    /// Whether a path is.
+    pub covers: &'h dyn Fn(&str) -> bool,
+    /// The files and folders of the workspace that are, where they are known: a state that is kept already is not searched then.
+    pub known: Option<&'h [PathBuf]>,
+}
+
+impl std::fmt::Debug for Hidden<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hidden").field("known", &self.known).finish_non_exhaustive()
+    }
+}
 
 /// Why a state cannot be kept or restored.
 #[derive(Debug, thiserror::Error)]
@@ -95,27 +111,61 @@ impl Workspace {
     /// # Errors
     /// When a file is no longer what the state says, or the store cannot be written.
     pub fn keep(&self, state: &State) -> Result<Added, KeepError> {
+        self.keep_hiding(state, Hidden { covers: &|_| false, known: Some(&[]) })
+    }
+
+    /// [`Workspace::keep`], without the contents of the files that are hidden. A state that is kept with them already is marked, so that
+    /// they are neither restored nor exported.
+    ///
+    /// # Errors
+    /// As [`Workspace::keep`].
+    pub fn keep_hiding(&self, state: &State, hidden: Hidden<'_>) -> Result<Added, KeepError> {
         if self.is_kept(state) {
+            return self.mark_withheld(state, hidden);
+        }
+        let entries = state.entries();
+        let withheld = hidden_of(entries.iter(), hidden);
+        self.keep_as(state, entries.iter(), &withheld, || manifest(state, &withheld))
+    }
+
+    /// Withholds what is hidden of a state that is kept already.
+    fn mark_withheld(&self, state: &State, hidden: Hidden<'_>) -> Result<Added, KeepError> {
+        let mut withheld = match hidden.known {
+            None => hidden_of(state.entries().iter(), hidden),
+            Some(known) => {
+                let paths = known.iter().filter_map(|path| path.to_str()).flat_map(|path| {
+                    let own = TreePath::parse(path).ok();
+                    state.under(path).into_iter().chain(own)
+                });
+                paths.filter(|path| matches!(state.get(path), Some(Node::File { .. }))).collect()
+            }
+        };
+        if withheld.is_empty() {
             return Ok(Added::default());
         }
-        self.keep_as(state, state.entries().iter(), || manifest(state))
+        let before = withheld_in(&self.control, state.hash())?;
+        if withheld.is_subset(&before) {
+            return Ok(Added::default());
+        }
+        withheld.extend(before);
+        self.write_manifest(state.hash(), &manifest(state, &withheld))?;
+        Ok(Added::default())
     }
 
     /// Keeps the state that a change of a kept state leads to, as the difference between the two, so that what it costs
-    /// goes by the change. Contents that the store has not yet are taken from the workspace.
+    /// goes by the change. Contents that the store has not yet are taken from the workspace. What is withheld of the state before is
+    /// withheld of this one.
     ///
     /// # Errors
     /// When a file is no longer what the state says, or the store cannot be written.
-    pub fn keep_after(&self, before: &State, after: &State) -> Result<Added, KeepError> {
-        if self.is_kept(after) {
-            return Ok(Added::default());
-        }
-        if self.differences_to_whole(before.hash()) >= MAX_DIFFERENCES {
-            return self.keep(after);
+    pub fn keep_after(&self, before: &State, after: &State, hidden: Hidden<'_>) -> Result<Added, KeepError> {
+        if self.is_kept(after) || self.differences_to_whole(before.hash()) >= MAX_DIFFERENCES {
+            return self.keep_hiding(after, hidden);
         }
         let changes = changes_between(before, after);
-        let new = changes.iter().filter_map(|change| Some((&change.path, change.after.as_ref()?)));
-        self.keep_as(after, new, || difference(before.hash(), &changes))
+        let new = || changes.iter().filter_map(|change| Some((&change.path, change.after.as_ref()?)));
+        let withheld = hidden_of(new(), hidden);
+        self.keep_as(after, new(), &withheld, || difference(before.hash(), &changes, &withheld))
     }
 
     /// A manifest has its name only after all its contents have theirs, and loses it before them.
@@ -145,6 +195,7 @@ impl Workspace {
         &self,
         state: &State,
         nodes: impl Iterator<Item = (&'n TreePath, &'n Node)>,
+        withheld: &BTreeSet<TreePath>,
         text: impl FnOnce() -> String,
     ) -> Result<Added, KeepError> {
         let store = self.store();
@@ -152,6 +203,7 @@ impl Workspace {
         let mut sources = Vec::new();
         for (path, node) in nodes {
             if let Node::File { digest, .. } = node
+                && !withheld.contains(path)
                 && seen.insert(*digest)
                 && !store.has_copy(digest)
             {
@@ -197,7 +249,10 @@ impl Workspace {
     /// When the state was not kept whole, or the folder cannot be written.
     pub fn restore(&self, hash: StateHash, into: &Path) -> Result<State, KeepError> {
         let state = self.kept(hash)?;
-        self.lay_out(&state.entries(), into)?;
+        let withheld = withheld_in(&self.control, hash)?;
+        let mut entries = state.entries();
+        entries.retain(|path, _| !withheld.contains(path));
+        self.lay_out(&entries, into)?;
         Ok(state)
     }
 
@@ -230,29 +285,48 @@ impl<'t> Manifest<'t> {
         Some(Manifest { base: Some(StateHash::from_digest(Blake3::parse(base)?)), lines })
     }
 
-    /// The contents of the files that it names.
+    /// The contents of the files that it names, but for those that it withholds.
     pub(crate) fn contents(&self) -> Option<BTreeSet<Blake3>> {
-        let mut contents = BTreeSet::new();
-        each_line(self.lines, |_, node| {
-            if let Some(Node::File { digest, .. }) = node {
-                contents.insert(digest);
+        let mut contents: BTreeMap<TreePath, Blake3> = BTreeMap::new();
+        each_line(self.lines, |line| {
+            match line {
+                Line::There(path, Node::File { digest, .. }) => drop(contents.insert(path, digest)),
+                Line::Withheld(path) => drop(contents.remove(&path)),
+                Line::There(..) | Line::Gone(_) => {}
             }
             Some(())
         })?;
-        Some(contents)
+        Some(contents.into_values().collect())
     }
 }
 
 /// A state that is kept in a folder of states.
 pub(crate) fn kept_in(control: &Control, hash: StateHash) -> Result<State, KeepError> {
+    let read = read_kept(control, hash)?;
+    State::new(read.entries).ok().filter(|state| state.hash() == hash).ok_or(KeepError::Damaged(hash))
+}
+
+/// The files of a kept state whose contents are not kept.
+pub(crate) fn withheld_in(control: &Control, hash: StateHash) -> Result<BTreeSet<TreePath>, KeepError> {
+    Ok(read_kept(control, hash)?.withheld)
+}
+
+/// What manifests tell.
+#[derive(Default)]
+struct Listed {
+    entries: BTreeMap<TreePath, Node>,
+    withheld: BTreeSet<TreePath>,
+}
+
+fn read_kept(control: &Control, hash: StateHash) -> Result<Listed, KeepError> {
     let damaged = || KeepError::Damaged(hash);
     let mut differences: Vec<String> = Vec::new();
     let mut at = hash;
-    let mut entries = loop {
+    let mut listed = loop {
         let text = read_manifest(control, at)?.ok_or(KeepError::Unknown(at))?;
         let manifest = Manifest::parse(&text).ok_or_else(damaged)?;
         let Some(base) = manifest.base else {
-            break apply_lines(manifest.lines, BTreeMap::new()).ok_or_else(damaged)?;
+            break apply_lines(manifest.lines, Listed::default()).ok_or_else(damaged)?;
         };
         at = base;
         differences.push(manifest.lines.to_owned());
@@ -261,9 +335,9 @@ pub(crate) fn kept_in(control: &Control, hash: StateHash) -> Result<State, KeepE
         }
     };
     for lines in differences.iter().rev() {
-        entries = apply_lines(lines, entries).ok_or_else(damaged)?;
+        listed = apply_lines(lines, listed).ok_or_else(damaged)?;
     }
-    State::new(entries).ok().filter(|state| state.hash() == hash).ok_or_else(damaged)
+    Ok(listed)
 }
 
 pub(crate) fn read_manifest(control: &Control, hash: StateHash) -> Result<Option<String>, KeepError> {
@@ -321,24 +395,33 @@ pub(crate) fn lay_out_from<'n>(
 }
 
 /// The manifest of a state, whole.
-pub(crate) fn manifest(state: &State) -> String {
+pub(crate) fn manifest(state: &State, withheld: &BTreeSet<TreePath>) -> String {
     let mut text = HEADER.to_owned();
-    state.entries().iter().for_each(|(path, node)| push_line(&mut text, path, node));
+    state.entries().iter().for_each(|(path, node)| push_line(&mut text, path, node, withheld));
     text
 }
 
-fn difference(base: StateHash, changes: &[Change]) -> String {
+fn difference(base: StateHash, changes: &[Change], withheld: &BTreeSet<TreePath>) -> String {
     let mut text = format!("{DIFFERENCE_HEADER}{base}\n");
     for change in changes {
         match &change.after {
-            Some(node) => push_line(&mut text, &change.path, node),
+            Some(node) => push_line(&mut text, &change.path, node, withheld),
             None => text.push_str(&format!("gone {}\0", change.path)),
         }
     }
     text
 }
 
-fn push_line(text: &mut String, path: &TreePath, node: &Node) {
+/// The files among these whose contents are not to be kept.
+fn hidden_of<'n>(
+    nodes: impl Iterator<Item = (&'n TreePath, &'n Node)>,
+    hidden: Hidden<'_>,
+) -> BTreeSet<TreePath> {
+    let files = nodes.filter(|(_, node)| matches!(node, Node::File { .. }));
+    files.filter(|(path, _)| (hidden.covers)(path.as_str())).map(|(path, _)| path.clone()).collect()
+}
+
+fn push_line(text: &mut String, path: &TreePath, node: &Node, withheld: &BTreeSet<TreePath>) {
     let (size_bytes, target) = match node {
         Node::File { size_bytes, .. } => (*size_bytes, None),
         Node::Symlink { target } => (target.len() as u64, Some(target)),
@@ -348,29 +431,55 @@ fn push_line(text: &mut String, path: &TreePath, node: &Node) {
         text.push_str(target);
         text.push('\0');
     }
+    if withheld.contains(path) {
+        text.push_str(&format!("withheld {path}\0"));
+    }
 }
 
 /// Applies the lines of a manifest to what is there already.
-fn apply_lines(lines: &str, mut entries: BTreeMap<TreePath, Node>) -> Option<BTreeMap<TreePath, Node>> {
-    each_line(lines, |path, node| match node {
-        Some(node) => {
-            entries.insert(path, node);
+fn apply_lines(lines: &str, mut listed: Listed) -> Option<Listed> {
+    each_line(lines, |line| match line {
+        Line::There(path, node) => {
+            listed.withheld.remove(&path);
+            listed.entries.insert(path, node);
             Some(())
         }
-        None => entries.remove(&path).map(drop),
+        Line::Gone(path) => {
+            listed.withheld.remove(&path);
+            listed.entries.remove(&path).map(drop)
+        }
+        Line::Withheld(path) => {
+            listed.entries.contains_key(&path).then_some(())?;
+            listed.withheld.insert(path);
+            Some(())
+        }
     })?;
-    Some(entries)
+    Some(listed)
 }
 
-/// Hands over each path of a manifest with what is there, or nothing where it is gone.
-fn each_line(mut rest: &str, mut take: impl FnMut(TreePath, Option<Node>) -> Option<()>) -> Option<()> {
+/// One line of a manifest.
+enum Line {
+    There(TreePath, Node),
+    Gone(TreePath),
+    Withheld(TreePath),
+}
+
+/// Hands over each line of a manifest.
+fn each_line(mut rest: &str, mut take: impl FnMut(Line) -> Option<()>) -> Option<()> {
     while !rest.is_empty() {
         let (line, after) = rest.split_once('\0')?;
         rest = after;
         let (word, line) = line.split_once(' ')?;
-        if word == "gone" {
-            take(TreePath::parse(line).ok()?, None)?;
-            continue;
+        match word {
+            "gone" => {
+                take(Line::Gone(TreePath::parse(line).ok()?))?;
+                continue;
+            }
+            "withheld" => {
+                take(Line::Withheld(TreePath::parse(line).ok()?))?;
+                continue;
+            }
+            _ => {}
         }
         let mut parts = line.splitn(3, ' ');
         let digest = Blake3::parse(parts.next()?)?;
@@ -385,7 +494,7 @@ fn each_line(mut rest: &str, mut take: impl FnMut(TreePath, Option<Node>) -> Opt
             }
             _ => return None,
         };
-        take(path, Some(node))?;
+        take(Line::There(path, node))?;
     }
     Some(())
 }

@@ -2,9 +2,11 @@
 //! a change past a bound is refused by what the system says of its files; then the reading itself, under a deadline.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
 use std::sync::Arc;
 
-use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
+use rayon::iter::{IntoParallelIterator, IntoParallelRefMutIterator, ParallelIterator};
 
 use crate::capsule::{Capsule, CaptureError, Discarded, ignores};
 use crate::change::Change;
@@ -41,6 +43,44 @@ pub struct Listing<'w> {
     pub(crate) touched: Vec<Touched>,
     pub(crate) discarded: Discarded,
     pub(crate) deadline: Deadline<'w>,
+}
+
+/// One path that is about to be kept, before anything of it is stored.
+pub struct Arrival<'a> {
+    /// The path.
+    pub path: &'a str,
+    /// What is there now.
+    pub what: Arrived<'a>,
+}
+
+/// What is at a path that is about to be kept.
+pub enum Arrived<'a> {
+    /// Nothing any more.
+    Gone,
+    /// A link with this target.
+    Link(&'a str),
+    /// A file with this content.
+    File(&'a mut dyn Read),
+    /// Something in `.git` or `.crealeph`, of which only the path is kept.
+    Discarded,
+}
+
+/// Judges what is about to be kept; an error is why the whole change is not. Called from several threads.
+pub type Inspect<'i> = &'i (dyn Fn(Arrival<'_>) -> Result<(), String> + Sync);
+
+/// A file that ends with an error once the deadline has passed.
+struct Timed<'d> {
+    file: File,
+    deadline: Deadline<'d>,
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.deadline.is_over() {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => self.file.read(buffer),
+        }
+    }
 }
 
 /// A path that changed, as far as is known without reading it.
@@ -149,10 +189,19 @@ impl Listing<'_> {
     ///
     /// # Errors
     /// When something cannot be read, the deadline passed, or the workspace would hold more than it may.
-    pub fn freeze(mut self) -> Result<Capsule, CaptureError> {
+    pub fn freeze(self) -> Result<Capsule, CaptureError> {
+        self.freeze_inspected(&|_| Ok(()))
+    }
+
+    /// [`Listing::freeze`], where everything that changed is inspected.
+    ///
+    /// # Errors
+    /// As [`Listing::freeze`], and when something is refused.
+    pub fn freeze_inspected(mut self, inspect: Inspect<'_>) -> Result<Capsule, CaptureError> {
         let (view, deadline) = (&self.view, self.deadline);
         let read = self.touched.par_iter_mut().try_for_each(|touched| touched.read(view, deadline));
         stopped_or(deadline, read)?;
+        self.inspect(inspect)?;
         let mut changes = Vec::new();
         let mut paths = BTreeMap::new();
         for Touched { path, before, read: after, .. } in self.touched {
@@ -176,6 +225,36 @@ impl Listing<'_> {
         let staged = Arc::new(Staged { root: self.view, paths });
         self.workspace.control.stage(&staged);
         Ok(Capsule { before: before.hash(), after, changes, discarded: self.discarded, staged: Some(staged) })
+    }
+}
+
+impl Listing<'_> {
+    /// Has everything judged that changed; the first refusal by path counts.
+    fn inspect(&self, inspect: Inspect<'_>) -> Result<(), CaptureError> {
+        for path in &self.discarded.outside {
+            inspect(Arrival { path, what: Arrived::Discarded }).map_err(CaptureError::Unwanted)?;
+        }
+        let judge = |touched: &Touched| {
+            let path = touched.path.as_str();
+            let judged = match &touched.found {
+                None => inspect(Arrival { path, what: Arrived::Gone }),
+                Some(Unread::Link { target }) => inspect(Arrival { path, what: Arrived::Link(target) }),
+                Some(Unread::File { .. }) => {
+                    let opened = self.view.file(path);
+                    let file = opened.map_err(|source| ScanError::Io { path: self.view.at(path), source })?;
+                    let mut file = Timed { file, deadline: self.deadline };
+                    inspect(Arrival { path, what: Arrived::File(&mut file) })
+                }
+            };
+            judged.map_err(CaptureError::Unwanted)
+        };
+        let changed: Vec<&Touched> =
+            self.touched.iter().filter(|touched| touched.before != touched.read).collect();
+        let judged: Vec<Result<(), CaptureError>> = changed.into_par_iter().map(judge).collect();
+        if self.deadline.is_over() {
+            return Err(CaptureError::Stopped);
+        }
+        judged.into_iter().collect()
     }
 }
 

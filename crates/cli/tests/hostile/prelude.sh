@@ -255,3 +255,35 @@ tried() {
     if ! grep -q TRIED "$SCENE/inside"; then broken "the attack did not run: $(cat "$SCENE/inside")"; fi
     if grep GOT "$SCENE/inside"; then broken "it got through"; fi
 }
+
+# About secrets: `grant_secret [MORE TOML]` grants $API_KEY to agent `one`; `nowhere TEXT…` fails if a text is in anything that was
+# kept or printed; `denied_with WORDS` fails unless the last run was denied, with these words.
+API_KEY='sk-live-Zm9v/bar+7Q9x&2w'
+export API_KEY
+grant_secret() {
+    printf 'secrets = ["API_KEY"]\n%s\n' "${1:-}" >>"$WS/crealeph.toml"
+    git -C "$WS" commit -qam grant
+}
+nowhere() {
+    for text in "$@"; do
+        found=$(grep -rlaF -e "$text" "$WS" "$SCENE/out" "$SCENE/err" "$XDG_STATE_HOME" 2>/dev/null || true)
+        if test -n "$found"; then broken "\`$text\` is in $found"; fi
+        if git -C "$WS" log --all -p --format=%B 2>/dev/null | grep -qaF -e "$text"; then broken "\`$text\` is in a commit"; fi
+    done
+}
+denied_with() {
+    if test "$(status)" != denied; then broken "the run was not denied but $(status)"; fi
+    if ! grep -qF -e "$1" "$SCENE/out"; then broken "it was denied in other words than: $1"; fi
+}
+succeeded() {
+    if test "$(status)" != success; then broken "the ordinary part did not succeed"; fi
+}
+
+# About paths: `no_agent_may_write PATH…` fails if a run that writes one of these lands, each in a run of its own.
+no_agent_may_write() {
+    for path in "$@"; do
+        agent_runs "mkdir -p \"\$(dirname '$path')\"; echo evil >'$path'"
+        if test "$(status)" != denied || ! grep -qF "Denied path: $path" "$SCENE/out"; then broken "an agent wrote $path: $(status)"; fi
+        if test -e "$WS/$path"; then broken "$path landed"; fi
+    done
+}

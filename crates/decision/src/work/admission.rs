@@ -11,7 +11,7 @@ use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::scalar::{Count, TimeoutMs};
 use crealeph_contracts::work_item::{Bounds, Constraints};
 
-use super::paths::{DeltaClass, PathRules};
+use super::paths::{DeltaClass, PathRules, led_to};
 
 /// How many deltas of each class a run has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,6 +58,8 @@ impl Deltas {
 pub struct Capsule {
     /// The paths that changed; a path that stands twice counts once.
     pub paths: Vec<String>,
+    /// The links that are new or other, and their targets as they are written.
+    pub links: Vec<(String, String)>,
     /// How many tool operations were reported.
     pub tool_ops: u64,
     /// The deltas.
@@ -104,6 +106,12 @@ pub fn admit(
         if let Some(denied) = touched.iter().find(|path| !rules.permits(path)) {
             return Err(Denial(format!("Denied path: {denied}")));
         }
+        let led = |(link, target): &&(String, String)| {
+            led_to(link, target).is_some_and(|led_to| rules.denies(&led_to))
+        };
+        if let Some((link, target)) = capsule.links.iter().find(led) {
+            return Err(Denial(format!("Denied path: {link} (a link to {target})")));
+        }
         for (class, limit) in rules.limits() {
             within(&format!("delta size of {}", class.letter()), capsule.deltas.of(class), limit)?;
         }
@@ -145,7 +153,8 @@ mod tests {
     const BOUNDS: Bounds = Bounds { max_files: 2, max_tool_ops: 3, max_delta_size: 4, timeout_ms: 1 };
 
     fn capsule(paths: &[&str], tool_ops: u64, deltas: Deltas) -> Capsule {
-        Capsule { paths: paths.iter().map(|path| (*path).to_owned()).collect(), tool_ops, deltas }
+        let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+        Capsule { paths, links: Vec::new(), tool_ops, deltas }
     }
 
     fn verdict(capsule: &Capsule, rules: Option<&PathRules>, earlier: Option<&str>) -> String {

@@ -1,9 +1,12 @@
 //! Which paths a run may change, and in which class a change falls (R28): laws, invariants, projections or
-//! anything else, by globs from configuration that are checked when they are loaded.
+//! anything else, by globs from configuration that are checked when they are loaded. What a glob denies or protects it denies
+//! under every name that some file system takes for the same: in other case, with dots or spaces at the end of a name, with
+//! characters that are not shown.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-use super::protected::Protected;
+use super::default_paths::{PROTECTED_INVARIANTS, PROTECTED_LAWS, globs};
+use super::protected::{Protected, folded};
 
 /// How many globs one list may hold.
 const MAX_GLOBS: usize = 1_000;
@@ -66,36 +69,8 @@ impl Default for PathRulesSource {
             allowed: None,
             denied: Vec::new(),
             allow_laws: false,
-            laws: owned(&[
-                "crealeph.toml",
-                ".github/**",
-                ".gitlab-ci.yml",
-                ".gitlab/**",
-                ".circleci/**",
-                ".ci/**",
-                ".woodpecker/**",
-                ".buildkite/**",
-                "Jenkinsfile",
-                "azure-pipelines.yml",
-                "**/CODEOWNERS",
-                "policies/**",
-                "policy/**",
-                ".gitattributes",
-                ".gitmodules",
-                ".pre-commit-config.yaml",
-                ".husky/**",
-            ]),
-            invariants: owned(&[
-                "**/tests/**",
-                "**/test/**",
-                "**/__tests__/**",
-                "**/*_test.*",
-                "**/*.test.*",
-                "**/*.spec.*",
-                "**/test_*.py",
-                "schemas/**",
-                "**/*.schema.json",
-            ]),
+            laws: globs(PROTECTED_LAWS),
+            invariants: globs(PROTECTED_INVARIANTS),
             projections: owned(&[
                 "docs/**",
                 "**/*.md",
@@ -153,11 +128,15 @@ impl PathRules {
     /// Checks path rules.
     pub fn load(source: &PathRulesSource) -> Result<Self, PathRulesError> {
         Ok(PathRules {
-            allowed: source.allowed.as_ref().map(|globs| glob_set("allowed", globs)).transpose()?,
-            denied: glob_set("denied", &source.denied)?,
-            laws: glob_set("laws", &source.laws)?,
-            invariants: glob_set("invariants", &source.invariants)?,
-            projections: glob_set("projections", &source.projections)?,
+            allowed: source
+                .allowed
+                .as_ref()
+                .map(|globs| glob_set("allowed", globs, Case::Kept))
+                .transpose()?,
+            denied: glob_set("denied", &source.denied, Case::Folded)?,
+            laws: glob_set("laws", &source.laws, Case::Folded)?,
+            invariants: glob_set("invariants", &source.invariants, Case::Folded)?,
+            projections: glob_set("projections", &source.projections, Case::Kept)?,
             allow_laws: source.allow_laws,
             protected: Protected::default(),
             limits: [
@@ -180,11 +159,13 @@ impl PathRules {
         self.protected.holds(path)
     }
 
-    /// The class a change of this path falls in, the strictest that matches.
-    pub fn class_of(&self, path: &str) -> DeltaClass {
-        if self.laws.is_match(path) {
+    /// The class a change of this path falls in, the strictest that matches. Tests are also what the test command names.
+    pub fn class_of(&self, path: &str, test_command: Option<&str>) -> DeltaClass {
+        let folded = lenient(path);
+        let is_named = || test_command.is_some_and(|command| is_named_by(command, path));
+        if self.laws.is_match(&folded) {
             DeltaClass::Laws
-        } else if self.invariants.is_match(path) {
+        } else if self.invariants.is_match(&folded) || is_named() {
             DeltaClass::Invariants
         } else if self.projections.is_match(path) {
             DeltaClass::Projections
@@ -195,9 +176,14 @@ impl PathRules {
 
     /// Whether a run may change this path.
     pub fn permits(&self, path: &str) -> bool {
-        let is_allowed = self.allowed.as_ref().is_none_or(|allowed| allowed.is_match(path));
-        let is_law = !self.allow_laws && self.laws.is_match(path);
-        is_allowed && !is_law && !self.denied.is_match(path) && !self.protected.holds(path)
+        self.allowed.as_ref().is_none_or(|allowed| allowed.is_match(path)) && !self.denies(path)
+    }
+
+    /// Whether a path may not be changed, nor be where a new link leads.
+    pub(super) fn denies(&self, path: &str) -> bool {
+        let folded = lenient(path);
+        let is_law = !self.allow_laws && self.laws.is_match(&folded);
+        is_law || self.denied.is_match(&folded) || self.protected.holds(path)
     }
 
     /// The limits per class, strictest class first.
@@ -206,17 +192,76 @@ impl PathRules {
     }
 }
 
-fn glob_set(list: &'static str, globs: &[String]) -> Result<GlobSet, PathRulesError> {
+/// Which names a glob matches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Case {
+    /// Those it says.
+    Kept,
+    /// Also those that a file system may take for the same, and for `folder/**` the folder itself.
+    Folded,
+}
+
+fn glob_set(list: &'static str, globs: &[String], case: Case) -> Result<GlobSet, PathRulesError> {
     if globs.len() > MAX_GLOBS {
         return Err(PathRulesError::TooMany { list, count: globs.len() });
     }
     let bad = |glob: &str, why: String| PathRulesError::BadGlob { list, glob: glob.to_owned(), why };
     let mut set = GlobSetBuilder::new();
     for glob in globs {
-        let built = GlobBuilder::new(glob).literal_separator(true).build();
-        set.add(built.map_err(|error| bad(glob, error.kind().to_string()))?);
+        let folder = glob.strip_suffix("/**").filter(|folder| case == Case::Folded && *folder != "**");
+        for glob in [Some(glob.as_str()), folder].into_iter().flatten() {
+            let mut builder = GlobBuilder::new(glob);
+            builder.literal_separator(true).empty_alternates(true).case_insensitive(case == Case::Folded);
+            set.add(builder.build().map_err(|error| bad(glob, error.kind().to_string()))?);
+        }
     }
     set.build().map_err(|error| bad(error.glob().unwrap_or_default(), error.kind().to_string()))
+}
+
+/// A path as the most lenient file system takes it: without case, without what is not shown, without dots and spaces at the end of a name
+/// or what follows a colon (NTFS).
+fn lenient(path: &str) -> String {
+    let folded = folded(path);
+    let names = folded.split('/').map(|name| {
+        let name = name.split(':').next().unwrap_or_default();
+        name.trim_end_matches(['.', ' '])
+    });
+    names.collect::<Vec<_>>().join("/")
+}
+
+/// Whether a test command names a file: as it is, by the end of its path, or as a module of Python.
+fn is_named_by(command: &str, path: &str) -> bool {
+    let is_end = |end: &str| {
+        let before = path.strip_suffix(end);
+        before.is_some_and(|before| before.is_empty() || before.ends_with('/'))
+    };
+    let words =
+        command.split(|character: char| character.is_whitespace() || "\"'`;|&<>()${}=,".contains(character));
+    let words = words.map(|word| word.trim_start_matches("./").trim_end_matches('/'));
+    words.filter(|word| !word.is_empty() && !word.starts_with('-')).any(|word| {
+        let module = word.replace('.', "/");
+        is_end(word)
+            || is_end(&format!("{module}.py"))
+            || is_end(&format!("{module}/__main__.py"))
+            || is_end(&format!("{module}/__init__.py"))
+    })
+}
+
+/// Where a link leads, from the top of the tree; none where that is not in it, or it is the tree itself.
+pub fn led_to(link: &str, target: &str) -> Option<String> {
+    let folder = link.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    if target.starts_with('/') {
+        return None;
+    }
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()?),
+            part => parts.push(part),
+        }
+    }
+    (!parts.is_empty()).then(|| parts.join("/"))
 }
 
 #[cfg(test)]
@@ -229,7 +274,7 @@ mod tests {
         for law in
             ["crealeph.toml", ".github/ci.yml", ".github/workflows/a.yml", "policies/x.toml", "a/CODEOWNERS"]
         {
-            assert_eq!((rules.class_of(law), rules.permits(law)), (DeltaClass::Laws, false), "{law}");
+            assert_eq!((rules.class_of(law, None), rules.permits(law)), (DeltaClass::Laws, false), "{law}");
         }
         let others = [
             ("src/main.rs", DeltaClass::Others),
@@ -237,10 +282,78 @@ mod tests {
             ("src/a.test.ts", DeltaClass::Invariants),
             ("docs/a.md", DeltaClass::Projections),
             ("Cargo.lock", DeltaClass::Projections),
-            ("src/.github", DeltaClass::Others),
+            ("src/github/workflows.rs", DeltaClass::Others),
+            ("src/claude.md", DeltaClass::Laws),
+            ("src/parser/json.py", DeltaClass::Others),
+            ("json.py", DeltaClass::Invariants),
+            ("src/types.py", DeltaClass::Invariants),
+            ("package.json", DeltaClass::Invariants),
+            ("web/package-lock.json", DeltaClass::Projections),
+            ("src/contest.rs", DeltaClass::Others),
+            ("src/attest.py", DeltaClass::Others),
+            ("README.md", DeltaClass::Projections),
+            (".gitignore", DeltaClass::Others),
+            ("hooks/useState.ts", DeltaClass::Others),
+            ("src/rules.rs", DeltaClass::Others),
         ];
         for (path, class) in others {
-            assert_eq!((rules.class_of(path), rules.permits(path)), (class, true), "{path}");
+            let permits = class != DeltaClass::Laws;
+            assert_eq!((rules.class_of(path, None), rules.permits(path)), (class, permits), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_protected_path_is_protected_under_every_name_of_it() {
+        let rules = PathRules::load(&PathRulesSource::default()).unwrap();
+        for path in [
+            ".GitHub/Workflows/ci.yml",
+            ".github",
+            "vendor/thing/.github/workflows/ci.yml",
+            ".github./workflows/ci.yml",
+            ".github /x",
+            ".g\u{200c}ithub/x",
+            ".github::$INDEX_ALLOCATION/x",
+            "sub/JENKIN\u{17f}FILE.release",
+            ".Claude",
+            "a/b/.MCP.JSON",
+            "sub/.crealeph-x/y",
+            "azure-pipelines-release.yaml",
+            "lefthook-local.yml",
+            ".lefthook/pre-push/x.sh",
+        ] {
+            assert!(!rules.permits(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_the_test_command_names_is_a_test() {
+        let rules = PathRules::load(&PathRulesSource::default()).unwrap();
+        for (command, path, is_test) in [
+            ("sh check.sh", "check.sh", true),
+            ("cd sub && ./run-all.sh --fast", "sub/run-all.sh", true),
+            ("python3 -m tools.verify", "tools/verify.py", true),
+            ("python3 -m tools.verify", "tools/verify/__main__.py", true),
+            ("python3 -m tools.verify", "tools/other.py", false),
+            ("grep -q day greeting.txt", "greeting.txt", true),
+            ("cargo test", "src/main.rs", false),
+            ("true", "check.sh", false),
+        ] {
+            let class = rules.class_of(path, Some(command));
+            assert_eq!(class == DeltaClass::Invariants, is_test, "{command}: {path}");
+        }
+    }
+
+    #[test]
+    fn a_link_is_followed_without_looking() {
+        for (link, target, led) in [
+            ("a", ".github/x", Some(".github/x")),
+            ("d/e/a", "../../.github", Some(".github")),
+            ("d/a", "./b", Some("d/b")),
+            ("a", ".", None),
+            ("a", "../x", None),
+            ("a", "/etc", None),
+        ] {
+            assert_eq!(led_to(link, target).as_deref(), led, "{link} -> {target}");
         }
     }
 

@@ -40,7 +40,7 @@ impl Protected {
 }
 
 /// A path as a file system compares it that ignores case: ext4 with `casefold`, vfat, a share of another system.
-fn folded(path: &str) -> String {
+pub(super) fn folded(path: &str) -> String {
     let visible = path.chars().filter(|letter| !is_ignorable(*letter));
     // By way of upper case, so that letters with two lower-case forms (the long s) come out alike.
     visible.flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()

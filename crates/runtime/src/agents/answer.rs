@@ -5,6 +5,7 @@ use crealeph_contracts::agent_output::answers_input;
 use crealeph_contracts::json::Limits;
 use crealeph_contracts::shape::Shape as _;
 use crealeph_contracts::{AgentInput, AgentOutput, Valid, Violations};
+use crealeph_sandbox::Redactor;
 
 use super::NoAnswer;
 
@@ -15,12 +16,21 @@ const NOT_A_DOCUMENT: &str = "R3";
 /// The longest reason, in bytes.
 const MAX_REASON_BYTES: usize = 4096;
 
-/// Judges the text of an answer against its input.
+/// What an answer is that holds a secret: its artifacts would be recorded permanently.
+pub(super) fn holds_secret() -> NoAnswer {
+    NoAnswer::from("the answer holds a secret that the agent was granted; answer without it".to_owned())
+}
+
+/// Judges the text of an answer against its input. It must hold none of the secrets, as it is written and as it is meant.
 pub(super) fn judge(
     text: &[u8],
     max_bytes: usize,
     input: &Valid<AgentInput>,
+    secrets: &Redactor,
 ) -> Result<Valid<AgentOutput>, NoAnswer> {
+    if secrets.finds(text) {
+        return Err(holds_secret());
+    }
     let no_document =
         |reason: &str| Err(NoAnswer { clauses: vec![NOT_A_DOCUMENT], ..NoAnswer::from(reason.to_owned()) });
     let written = text.trim_ascii();
@@ -31,8 +41,11 @@ pub(super) fn judge(
         return no_document("the answer is fenced with ```; answer with the bare JSON document");
     }
     let asked = AgentInput::clone(input).into_parts();
-    Valid::parse_in(text, &Limits::outside(max_bytes), |output, report| answers_input(output, &asked, report))
-        .map_err(|violations| refused(&violations))
+    let output: Valid<AgentOutput> = Valid::parse_in(text, &Limits::outside(max_bytes), |output, report| {
+        answers_input(output, &asked, report)
+    })
+    .map_err(|violations| refused(&violations))?;
+    if secrets.finds(output.to_json().as_bytes()) { Err(holds_secret()) } else { Ok(output) }
 }
 
 /// How many tokens the artifacts say they took, if any of them says so.

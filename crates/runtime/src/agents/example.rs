@@ -10,7 +10,7 @@ use crealeph_contracts::contract::to_json;
 use crealeph_contracts::json::{JsonObject, PlainWriter};
 use crealeph_contracts::scalar::{Amount, LedgerId, Text, Version};
 use crealeph_contracts::shape::{List, Set};
-use crealeph_sandbox::Cancel;
+use crealeph_sandbox::{Cancel, Redactor};
 
 use super::answer::{judge, tokens_used};
 use super::config::Bounds;
@@ -38,7 +38,7 @@ impl Agent for Example {
     fn call(&self, input: &Valid<AgentInput>, _: &Cancel) -> Call {
         let text = to_json(&answer(input));
         let max_bytes = usize::try_from(self.bounds.max_output_bytes).unwrap_or(usize::MAX);
-        let answer = judge(text.as_bytes(), max_bytes, input);
+        let answer = judge(text.as_bytes(), max_bytes, input, &Redactor::default());
         Call {
             tokens_used: answer.as_ref().ok().and_then(|output| tokens_used(output)),
             answer,

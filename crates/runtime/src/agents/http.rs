@@ -1,6 +1,6 @@
 //! Agents behind a URL: the input is POSTed, the output is the body of the answer. Nothing holds such an agent, so the
 //! record says `remote`. Redirects are not followed, and no proxy is used: the answer comes from the address that the
-//! configuration names, or there is none. Secret headers are redacted from whatever comes back.
+//! configuration names, or there is none. An answer that holds a secret header is none; what else comes back is redacted.
 
 use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::text::Shown;
@@ -78,12 +78,7 @@ impl Http {
                 "the answer is longer than the {most} bytes allowed; shorten it or raise `max_output_bytes`"
             )));
         }
-        let body = match std::str::from_utf8(&body) {
-            Ok(text) => redactor.text(text).into_bytes(),
-            // The parser says where it is not.
-            Err(_) => body,
-        };
-        judge(&body, usize::try_from(most).unwrap_or(usize::MAX), input)
+        judge(&body, usize::try_from(most).unwrap_or(usize::MAX), input, redactor)
     }
 }
 

@@ -10,12 +10,12 @@ use crealeph_contracts::instant::{Instant, Timestamp};
 use crealeph_contracts::json::{JsonObject, ObjectWriter};
 use crealeph_contracts::text::Shown;
 use crealeph_contracts::{AgentInput, AgentOutput, Valid};
-use crealeph_sandbox::Cancel;
+use crealeph_sandbox::{Cancel, Redactor};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::answer::judge;
+use super::answer::{holds_secret, judge};
 use super::config::{Bounds, OpenAiSettings};
 use super::http::refused;
 use super::transport::{Deadline, Reply, Secrets, Transport};
@@ -88,12 +88,15 @@ impl OpenAi {
                 format!("the answer is longer than the {most} bytes allowed; raise `max_output_bytes`");
             return (Err(reason.into()), None);
         }
-        let text = secrets.redactor.text(&String::from_utf8_lossy(&reply.body));
+        if secrets.redactor.finds(&reply.body) {
+            return (Err(holds_secret()), None);
+        }
+        let text = String::from_utf8_lossy(&reply.body);
         match serde_json::from_str::<Completion<'_>>(&text) {
             Ok(completion) => {
                 let tokens =
                     completion.usage.as_ref().map(|usage| usage.total_tokens).filter(|tokens| *tokens >= 0.0);
-                (completion.answer(input, &self.settings.bounds), tokens)
+                (completion.answer(input, &self.settings.bounds, &secrets.redactor), tokens)
             }
             Err(error) => {
                 (Err(format!("the server's answer is not a chat completion: {error}").into()), None)
@@ -267,11 +270,17 @@ struct Made<'a> {
 }
 
 impl Completion<'_> {
-    fn answer(&self, input: &Valid<AgentInput>, bounds: &Bounds) -> Result<Valid<AgentOutput>, NoAnswer> {
+    fn answer(
+        &self,
+        input: &Valid<AgentInput>,
+        bounds: &Bounds,
+        secrets: &Redactor,
+    ) -> Result<Valid<AgentOutput>, NoAnswer> {
         let content: Content<'_> = serde_json::from_str(self.text()?)
             .map_err(|error| format!("the model's answer is not as asked: {error}"))?;
         let document = self.document(&content, input)?;
-        judge(document.as_bytes(), usize::try_from(bounds.max_output_bytes).unwrap_or(usize::MAX), input)
+        let max_bytes = usize::try_from(bounds.max_output_bytes).unwrap_or(usize::MAX);
+        judge(document.as_bytes(), max_bytes, input, secrets)
     }
 
     /// What the model wrote, if it came to an end with it.

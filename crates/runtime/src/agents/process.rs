@@ -9,11 +9,11 @@ use std::sync::Arc;
 use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::{AgentInput, AgentOutput, Valid};
 use crealeph_sandbox::{
-    Cancel, Cut, Exit, Exposure, Grants, Level, Limits, Network, Outcome, Place, Preset, Sandbox,
+    Cancel, Cut, Exit, Exposure, Grants, Level, Limits, Network, Outcome, Place, Preset, Redactor, Sandbox,
     SandboxError, Secret, Spec, Stdin, Strength,
 };
 
-use super::answer::{bounded, end, judge, tokens_used};
+use super::answer::{bounded, end, holds_secret, judge, tokens_used};
 use super::config::ProcessSettings;
 use super::{Agent, Call, NoAnswer};
 use crate::configuration::absolute;
@@ -36,10 +36,13 @@ pub struct Process {
 
 impl Agent for Process {
     fn call(&self, input: &Valid<AgentInput>, cancel: &Cancel) -> Call {
-        let ran = self.spec(input).and_then(|spec| self.sandbox.run(&spec, cancel));
+        let ran = self.spec(input).and_then(|spec| {
+            let secrets = spec.grants.secret_values();
+            Ok((self.sandbox.run(&spec, cancel)?, Redactor::new(secrets.iter().map(Vec::as_slice))))
+        });
         match ran {
-            Ok(outcome) => {
-                let answer = self.answer(&outcome, input);
+            Ok((outcome, secrets)) => {
+                let answer = self.answer(&outcome, input, &secrets);
                 Call {
                     tokens_used: answer.as_ref().ok().and_then(|output| tokens_used(output)),
                     answer,
@@ -116,10 +119,18 @@ impl Process {
         }
     }
 
-    fn answer(&self, outcome: &Outcome, input: &Valid<AgentInput>) -> Result<Valid<AgentOutput>, NoAnswer> {
+    fn answer(
+        &self,
+        outcome: &Outcome,
+        input: &Valid<AgentInput>,
+        secrets: &Redactor,
+    ) -> Result<Valid<AgentOutput>, NoAnswer> {
         self.ended_well(outcome)?;
+        if outcome.stdout.redactions > 0 {
+            return Err(holds_secret());
+        }
         let max_bytes = usize::try_from(self.settings.bounds.max_output_bytes).unwrap_or(usize::MAX);
-        judge(&outcome.stdout.bytes, max_bytes, input)
+        judge(&outcome.stdout.bytes, max_bytes, input, secrets)
     }
 
     /// Whether it came to its end by itself and within its bounds; else how it did not.

@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use crealeph_contracts::RunResult;
 use crealeph_contracts::contract::Valid;
 use crealeph_workspace::{
-    Capsule, CaptureError, Change, HeldId, KeepError, PublishError, Snapshot, State, StoreError, TreePath,
-    ViewChanges,
+    Capsule, CaptureError, Change, HeldId, Hidden, KeepError, PublishError, Snapshot, State, StoreError,
+    TreePath, ViewChanges,
 };
 
 use super::branch::Branch;
 use super::config::WorkAgent;
+use super::confine;
 use super::engine::{Work, WorkError};
 use super::freeze::own_changes;
 use super::hold::Waits;
@@ -113,14 +114,18 @@ impl Work {
     fn keep_states(
         &self,
         ran: &mut Ran,
+        agent: &WorkAgent,
         capsule: Option<&Capsule>,
         (before, after): (&State, &State),
     ) -> Result<(), KeepError> {
+        let known = confine::hidden(&self.workspace, &agent.hide, &self.private).ok();
+        let covers = |path: &str| agent.hide.covering(path).is_some();
+        let hidden = Hidden { covers: &covers, known: known.as_deref() };
         if let Some(capsule) = capsule {
             ran.added.extend(self.workspace.keep_contents(capsule)?);
         }
-        ran.added.extend(self.workspace.keep(before)?);
-        ran.added.extend(self.workspace.keep_after(before, after)?);
+        ran.added.extend(self.workspace.keep_hiding(before, hidden)?);
+        ran.added.extend(self.workspace.keep_after(before, after, hidden)?);
         Ok(())
     }
 
@@ -200,7 +205,7 @@ impl Work {
                 tested_on = now;
                 continue;
             }
-            match self.keep_states(ran, Some(&capsule), (snapshot.state(), capsule.after())) {
+            match self.keep_states(ran, room.agent, Some(&capsule), (snapshot.state(), capsule.after())) {
                 Ok(()) => return Ok(Ok(Ready { snapshot, capsule })),
                 // Somebody saved a file at this very moment.
                 Err(KeepError::Store(StoreError::Changed(_) | StoreError::Source { .. })) => {}
@@ -250,7 +255,7 @@ impl Work {
         merging: &mut Merging,
     ) -> Result<Result<Concluded, Ending>, WorkError> {
         let Some(capsule) = ran.capsule.clone() else { return Ok(Err(Ending::Interrupted)) };
-        let own = own_changes(&capsule, base);
+        let own = own_changes(&capsule, base, &agent.hide);
         if let Some(ending) = overlap(&own, &merging.touched) {
             return Ok(Err(ending));
         }
@@ -289,7 +294,7 @@ impl Work {
         batch: &str,
         (branch, base, capsule): (&Branch, &Base<'_>, &Capsule),
     ) -> Result<Result<Concluded, Ending>, WorkError> {
-        match self.keep_states(ran, Some(capsule), (base.snapshot.state(), capsule.after())) {
+        match self.keep_states(ran, agent, Some(capsule), (base.snapshot.state(), capsule.after())) {
             Err(KeepError::Store(error)) => return Ok(Err(Ending::Failed(format!("Conflict: {error}")))),
             kept => kept?,
         }
@@ -339,7 +344,7 @@ impl Work {
             return Ok(Err(ending));
         }
         let capsule = ran.capsule.clone();
-        match self.keep_states(ran, capsule.as_ref(), (before.after(), after.after())) {
+        match self.keep_states(ran, agent, capsule.as_ref(), (before.after(), after.after())) {
             Err(KeepError::Store(error)) => return Ok(Err(Ending::Failed(format!("Conflict: {error}")))),
             kept => kept?,
         }

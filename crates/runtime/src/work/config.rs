@@ -68,6 +68,15 @@ pub(super) struct Hide {
     pub(super) written: Vec<String>,
 }
 
+impl Hide {
+    /// The glob that hides a path, or a folder that it lies in.
+    pub(super) fn covering<'h>(&'h self, path: &str) -> Option<&'h str> {
+        let folders = Path::new(path).ancestors().filter(|folder| *folder != Path::new(""));
+        let matched = folders.filter_map(|folder| self.globs.matches(folder).into_iter().next()).next()?;
+        self.written.get(matched).map(String::as_str)
+    }
+}
+
 /// One agent for work.
 #[derive(Clone, Debug)]
 pub struct WorkAgent {
@@ -307,7 +316,8 @@ pub(super) fn at_home(path: &str) -> Option<PathBuf> {
 fn globs(key: &str, globs: &[&str]) -> Result<GlobSet, Wrong> {
     let mut set = GlobSetBuilder::new();
     for glob in globs {
-        let built = GlobBuilder::new(glob).literal_separator(true).build();
+        // On a file system that folds case `.ENV` is `.env`.
+        let built = GlobBuilder::new(glob).literal_separator(true).case_insensitive(true).build();
         set.add(
             built
                 .map_err(|error| format!("`{key}` holds the glob `{glob}`, which cannot be read: {error}"))?,

@@ -34,7 +34,7 @@ pub(super) fn grants(granted: &Granted, workspace: &Path) -> Result<Grants, Sand
     outside(&granted.read).iter().for_each(|path| grant(&mut grants, path));
     grants.copy_on_write.extend(outside(&granted.caches).into_iter().map(Place::same));
     for (from, inside) in &granted.home {
-        grants.seeds.push(Seed::from_file(from, Path::new(HOME).join(inside))?);
+        grants.seed(Seed::from_file(from, Path::new(HOME).join(inside))?);
     }
     grants.env.extend(granted.env.iter().map(|(name, value)| (name.into(), value.into())));
     for name in &granted.secrets {
@@ -129,7 +129,7 @@ pub(super) fn limits(agent: &WorkAgent, wall_ms: u64) -> Limits {
 /// # Errors
 /// When the workspace cannot be listed, or more is hidden than can be.
 pub(super) fn hidden(workspace: &Workspace, hide: &Hide, private: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
-    let mut asked = format!("{:?}\n", hide.written).into_bytes();
+    let mut asked = format!("{:?} in any case\n", hide.written).into_bytes();
     for path in private {
         asked.extend_from_slice(path.as_os_str().as_bytes());
         asked.push(0);

@@ -94,6 +94,16 @@ pub enum WorkError {
         /// What is wrong and what to do.
         why: String,
     },
+    /// What would be written down holds a secret.
+    #[error(
+        "the {place} of item `{item}` holds a secret that its agent is granted, and it would be recorded; refer to the secret by its name instead"
+    )]
+    SecretInRequest {
+        /// The item, redacted.
+        item: String,
+        /// What holds it.
+        place: &'static str,
+    },
     /// Two items of a level declare the same output.
     #[error(
         "items `{one}` and `{other}` run side by side and both declare `{path}` in output_files; let one depend on the other"
@@ -176,6 +186,7 @@ impl WorkError {
             WorkError::Unrecorded(error) => error.code(),
             WorkError::Outside(_) => "outside_workspace",
             WorkError::NoAgent { .. } => "unknown_agent",
+            WorkError::SecretInRequest { .. } => "secret_in_request",
             WorkError::Overlap { .. } => "overlap",
             WorkError::Plan(_) => "bad_plan",
             WorkError::NotHeld(_) => "not_held",

@@ -7,14 +7,17 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crealeph_contracts::WorkItem;
 use crealeph_contracts::attestation::Admission;
 use crealeph_contracts::scalar::{Count, Text};
 use crealeph_decision::work::{self, DeltaClass, admit};
 use crealeph_sandbox::{ChangeKind, Cut, Entry, SandboxError, View};
 use crealeph_workspace::{
-    Capsule, CaptureError, Change, Deadline, DeltaError, Listing, Surveyed, TreePath, ViewChanges,
+    Arrival, Capsule, CaptureError, Change, Deadline, DeltaError, Listing, Surveyed, TreePath, ViewChanges,
 };
 
+use super::config::Hide;
+use super::paths;
 use super::run::{Base, Ending, Ran, Room, Step};
 use crate::agents::process::with_causes;
 
@@ -73,12 +76,14 @@ impl Room<'_> {
         if files > ALWAYS_READ_FILES || bytes > ALWAYS_READ_BYTES.min(self.agent.disk_bytes) {
             self.judge_unread(ran, base, &mut listing)?;
         }
-        let capsule = listing.freeze()?;
-        let own = own_changes(&capsule, base);
+        let inspect = |arrival: Arrival<'_>| self.guarded.inspect(self.agent, arrival);
+        let capsule = listing.freeze_inspected(&inspect)?;
+        let own = own_changes(&capsule, base, &self.agent.hide);
         (self.told)(Step::Judging { files: own.len() });
         let deltas = self.workspace.deltas(&own, deadline)?;
+        let item = ran.item.clone();
         for delta in deltas.listed {
-            let class = self.agent.paths.class_of(delta.path.as_str());
+            let class = self.class_of(&item, delta.path.as_str());
             ran.delta_counts.add(class, 1);
             let list = match class {
                 DeltaClass::Laws => &mut ran.deltas.laws,
@@ -89,11 +94,18 @@ impl Room<'_> {
             list.push(delta);
         }
         for (path, count) in deltas.unlisted {
-            ran.delta_counts.add(self.agent.paths.class_of(path.as_str()), count);
+            ran.delta_counts.add(self.class_of(&item, path.as_str()), count);
         }
         ran.diff = self.workspace.unified(&own, MAX_DIFF_BYTES, deadline)?;
         ran.capsule = Some(capsule);
         Ok(())
+    }
+
+    /// The class of a change. What the tests look at because the item is to write it is no test.
+    fn class_of(&self, item: &WorkItem, path: &str) -> DeltaClass {
+        let mut outputs = paths::relative(item.output_files.as_ref(), self.workspace.path());
+        let is_output = outputs.any(|output| output.is_ok_and(|output| output == path));
+        self.agent.paths.class_of(path, item.test_command.as_deref().filter(|_| !is_output))
     }
 
     /// Denies a large change by what is known of it without its contents: how many files, where, how long. The order of
@@ -101,9 +113,10 @@ impl Room<'_> {
     fn judge_unread(&self, ran: &mut Ran, base: &Base<'_>, listing: &mut Listing<'_>) -> Result<(), Unread> {
         let changed = listing.survey(base.changes)?;
         (self.told)(Step::Judging { files: changed.len() });
-        let (least, is_exact) = deltas_of(&changed, &|path| self.agent.paths.class_of(path));
+        let (least, is_exact) = deltas_of(&changed, &|path| self.class_of(&ran.item, path));
         let judged = work::Capsule {
             paths: changed.iter().map(|change| change.path.to_string()).collect(),
+            links: Vec::new(),
             tool_ops: ran.trace.count,
             deltas: if is_exact { least } else { work::Deltas::default() },
         };
@@ -154,9 +167,10 @@ impl From<CaptureError> for Unread {
     fn from(error: CaptureError) -> Self {
         match error {
             CaptureError::Stopped => Unread::Stopped,
-            CaptureError::Refused(_) | CaptureError::Denied(_) | CaptureError::TooMany { .. } => {
-                Unread::Ended(Ending::Denied(error.to_string()))
-            }
+            CaptureError::Refused(_)
+            | CaptureError::Denied(_)
+            | CaptureError::Unwanted(_)
+            | CaptureError::TooMany { .. } => Unread::Ended(Ending::Denied(error.to_string())),
             error => unreadable(&error),
         }
     }
@@ -190,7 +204,7 @@ fn seen(view: &View, touched: Vec<crealeph_sandbox::Change>) -> ViewChanges {
 }
 
 /// What an item changed itself, beyond what came before it.
-pub(super) fn own_changes(capsule: &Capsule, base: &Base<'_>) -> Vec<Change> {
+pub(super) fn own_changes(capsule: &Capsule, base: &Base<'_>, hide: &Hide) -> Vec<Change> {
     let earlier: BTreeMap<&TreePath, &Change> =
         base.changes.iter().map(|change| (&change.path, change)).collect();
     let changes = capsule.changes().iter().filter_map(|change| match earlier.get(&change.path) {
@@ -199,10 +213,13 @@ pub(super) fn own_changes(capsule: &Capsule, base: &Base<'_>) -> Vec<Change> {
             (known.after != change.after).then(|| Change { before: known.after.clone(), ..change.clone() })
         }
     });
-    // What came before and is as it was in the workspace again was undone by this run.
+    // What came before and is as it was in the workspace again was undone by this run, unless it was hidden from it.
     let now: BTreeSet<&TreePath> = capsule.changes().iter().map(|change| &change.path).collect();
-    let undone =
-        base.changes.iter().filter(|known| !now.contains(&known.path) && known.before != known.after);
+    let undone = base.changes.iter().filter(|known| {
+        !now.contains(&known.path)
+            && known.before != known.after
+            && hide.covering(known.path.as_str()).is_none()
+    });
     let undone = undone.map(|known| Change {
         path: known.path.clone(),
         before: known.after.clone(),

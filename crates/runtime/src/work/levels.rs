@@ -27,6 +27,7 @@ use super::outcome::{RESULT_FILE, line};
 use super::paths;
 use super::receipt::{Facts, RECEIPT_FILE};
 use super::run::{Base, Ran, Room, Step};
+use super::secrets::Guarded;
 use super::store::{Event, History};
 
 /// Where changes are delivered.
@@ -133,7 +134,12 @@ impl Work {
         let mut agents = BTreeMap::new();
         for item in items {
             paths::check(item, root)?;
-            agents.insert(&item.id, self.agent_for(item, options.agent.as_deref())?);
+            let agent = self.agent_for(item, options.agent.as_deref())?;
+            let guarded = Guarded::of(agent);
+            if let Some(place) = guarded.place_in_request(item, agent) {
+                return Err(WorkError::SecretInRequest { item: guarded.redacted(item.id.as_str()), place });
+            }
+            agents.insert(&item.id, agent);
         }
         let history = self.history()?;
         let dependents: Vec<Dependent> = items.iter().map(Dependent::from).collect();
@@ -233,6 +239,7 @@ impl Work {
             interrupt: &self.interrupt,
             private: &self.private,
             scratch: self.runs.scratch(&run.to_string()),
+            guarded: Guarded::of(agent),
             told,
         })
     }

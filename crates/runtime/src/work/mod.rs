@@ -24,6 +24,7 @@ mod protect;
 pub mod receipt;
 pub mod replay;
 mod run;
+mod secrets;
 mod store;
 mod stream;
 mod tasks;

@@ -143,8 +143,9 @@ impl Recorded {
     pub fn restore(&self, on: Option<&Path>, into: &Path) -> Result<(), ReplayError> {
         let Some(on) = on else { return Ok(self.archive.restore(&self.before, into)?) };
         let found = state_without_cache(on)?;
-        if found.state().hash() != self.before.hash() {
-            let paths = differing(&self.before, found.state());
+        let whole = self.with_withheld(found.state(), &self.before)?;
+        if whole.hash() != self.before.hash() {
+            let paths = differing(&self.before, &whole);
             return Err(ReplayError::OtherStart { folder: on.to_owned(), paths });
         }
         Ok(copy_state(found.state(), on, into)?)
@@ -165,7 +166,27 @@ impl Recorded {
     /// When the folder cannot be read.
     pub fn compare(&self, folder: &Path) -> Result<Replayed, ReplayError> {
         let found = state_of_everything(folder)?;
-        Ok(self.compare_state(&found))
+        Ok(self.compare_state(&self.with_withheld(&found, &self.after)?))
+    }
+
+    /// The files whose contents were not recorded, since they were hidden from the agent. A replay takes them to be as they were.
+    ///
+    /// # Errors
+    /// When the state after the run cannot be read.
+    pub fn withheld(&self) -> Result<Vec<String>, ReplayError> {
+        let withheld = self.archive.withheld(self.after.hash())?;
+        Ok(withheld.iter().map(ToString::to_string).collect())
+    }
+
+    /// A state that was found, with what is withheld of the recorded one where it has nothing.
+    fn with_withheld(&self, found: &State, recorded: &State) -> Result<State, ReplayError> {
+        let mut entries = found.entries();
+        for path in self.archive.withheld(recorded.hash())? {
+            if let (Some(node), false) = (recorded.get(&path), entries.contains_key(&path)) {
+                entries.insert(path, node.clone());
+            }
+        }
+        Ok(State::new(entries).map_err(ScanError::from)?)
     }
 
     fn compare_state(&self, found: &State) -> Replayed {

@@ -16,7 +16,7 @@ use crealeph_decision::work::{self, admit, run_hash};
 use crealeph_sandbox::{
     Cut, Exit, HOME, Level, Mount, Outcome, Sandbox, Seed, Stdin, TRACE_CHANNEL, Verdict, View,
 };
-use crealeph_workspace::{Added, Capsule, Change, Snapshot, Workspace};
+use crealeph_workspace::{Added, Capsule, Change, Node, Snapshot, Workspace};
 
 use super::config::WorkAgent;
 use super::confine;
@@ -25,6 +25,7 @@ use super::guard::{Guard, Reportable};
 use super::interrupt::Interrupt;
 use super::paths;
 use super::receipt::Deltas;
+use super::secrets::{self, Guarded};
 use super::tests_run::{TestFault, TestPlace, Tested};
 use super::trace::Trace;
 use crate::agents::answer::end;
@@ -122,6 +123,8 @@ pub(super) struct Room<'r> {
     pub(super) private: &'r [PathBuf],
     /// A folder of this run's own for what it needs meanwhile; removed afterwards.
     pub(super) scratch: PathBuf,
+    /// What no record may hold.
+    pub(super) guarded: Guarded,
     pub(super) told: &'r (dyn Fn(Step) + Sync),
 }
 
@@ -167,6 +170,7 @@ impl Room<'_> {
             Err(ending) => ending,
             Ok(()) => self.judge(&mut ran, base, earlier).err().unwrap_or(Ending::Admitted),
         };
+        self.withhold(&mut ran);
         if ran.ending != Ending::Admitted {
             ran.view = None;
         }
@@ -175,6 +179,28 @@ impl Room<'_> {
         ran.finished_at = super::now();
         ran.execution_ms = clock.elapsed().as_secs_f64() * 1000.0;
         ran
+    }
+
+    /// Takes secrets out of what the record tells of a run; one that was denied for a secret keeps its receipt alone (R34).
+    fn withhold(&self, ran: &mut Ran) {
+        for path in &mut ran.discarded {
+            *path = self.guarded.redacted(path);
+        }
+        let reason = match &mut ran.ending {
+            Ending::Failed(why) | Ending::Denied(why) | Ending::TimedOut(why) => why,
+            Ending::Admitted | Ending::Interrupted => return,
+        };
+        *reason = self.guarded.redacted(reason);
+        if secrets::is_for_secret(reason) {
+            ran.capsule = None;
+            ran.discarded.clear();
+            ran.deltas = Deltas::default();
+            ran.trace.calls.clear();
+            for kept in [&mut ran.stdout, &mut ran.stderr] {
+                kept.clear();
+            }
+            ran.diff.clear();
+        }
     }
 
     /// The agent in its view, up to what it really changed.
@@ -231,10 +257,20 @@ impl Room<'_> {
         ran.sandbox = Some(sandbox_facts(&outcome, ran.strength));
         ran.connections = connections(&outcome);
         let ended = ended(&outcome, passed, ran.item.bounds().timeout_ms, self.interrupt);
-        let frozen = self.freeze(ran, base, &view, started);
+        let redactions = outcome.trace.redactions + outcome.stdout.redactions;
+        let frozen = match self.guarded.in_reports(&ran.trace, redactions) {
+            Some(reason) => Err(Ending::Denied(reason)),
+            None => self.freeze(ran, base, &view, started),
+        };
         ran.view = Some(view);
         ran.stdout = outcome.stdout.bytes;
         ran.stderr = outcome.stderr.bytes;
+        // A secret counts more than how the agent ended.
+        if let Err(Ending::Denied(reason)) = &frozen
+            && secrets::is_for_secret(reason)
+        {
+            return frozen;
+        }
         ended?;
         frozen
     }
@@ -247,9 +283,10 @@ impl Room<'_> {
         earlier: &dyn Fn(&Blake3) -> Option<String>,
     ) -> Result<(), Ending> {
         let Some(capsule) = &ran.capsule else { return Ok(()) };
-        let own = own_changes(capsule, base);
+        let own = own_changes(capsule, base, &self.agent.hide);
         let judged = work::Capsule {
             paths: own.iter().map(|change| change.path.to_string()).collect(),
+            links: own.iter().filter_map(link).collect(),
             tool_ops: ran.trace.count,
             deltas: ran.delta_counts,
         };
@@ -291,7 +328,9 @@ impl Room<'_> {
         };
         match self.test_place().run(command, changes, &cancel) {
             Err(error) => (None, Err(failed(&error))),
-            Ok(tested) => {
+            Ok(mut tested) => {
+                // The agent's secrets, too: what it wrote can print them.
+                tested.output = self.guarded.redacted(&tested.output);
                 let ending = match &tested.fault {
                     None => Ok(()),
                     Some(TestFault::Interrupted) => Err(Ending::Interrupted),
@@ -310,6 +349,14 @@ impl Room<'_> {
             private: self.private,
             scratch: &self.scratch,
         }
+    }
+}
+
+/// A link that a change leaves, and its target.
+pub(super) fn link(change: &Change) -> Option<(String, String)> {
+    match &change.after {
+        Some(Node::Symlink { target }) => Some((change.path.to_string(), target.to_string())),
+        _ => None,
     }
 }
 

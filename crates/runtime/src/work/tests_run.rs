@@ -115,13 +115,15 @@ impl TestPlace<'_> {
         let hidden =
             confine::hidden(self.workspace, &self.agent.hide, self.private).map_err(TestError::Hidden)?;
         let view = self.sandbox.open_view_hiding(root, &hidden)?;
+        let is_seen = |change: &&Change| self.agent.hide.covering(change.path.as_str()).is_none();
+        let changes: Vec<Change> = changes.iter().filter(is_seen).cloned().collect();
         if changes.is_empty() {
             return Ok(view);
         }
         let after = changes.iter().filter_map(|change| Some((&change.path, change.after.as_ref()?)));
         self.workspace.lay_out(after, self.scratch)?;
         let mut spec = Spec::new(["/bin/sh", "-s"]);
-        spec.stdin = Stdin::Bytes(script(changes).into_bytes());
+        spec.stdin = Stdin::Bytes(script(&changes).into_bytes());
         spec.grants.read.push(Place { from: self.scratch.to_owned(), at: CONTENTS.into() });
         spec.limits = limits(self.agent, self.agent.test_timeout_ms);
         spec.cwd = Some(root.to_owned());

@@ -63,8 +63,10 @@ fn secrets() {
     leaking["artifacts"][0]["payload"]["note"] = json!("a-token-in-a-file");
     let server = Server::saying("200 OK", leaking.to_string());
     let table = format!("{}{header}", server.table());
-    let answer = world.call(&table).answer.unwrap().to_json();
-    assert!(answer.contains("[redacted]") && !answer.contains("a-token"), "{answer}");
+    assert_eq!(
+        reason(&world.call(&table)),
+        "the answer holds a secret that the agent was granted; answer without it"
+    );
     let missing = server.table() + "secret_headers = { A = { env = 'CREALEPH_TEST_NEVER_SET' } }";
     assert!(reason(&world.call(&missing)).contains("`CREALEPH_TEST_NEVER_SET` is not set"));
     assert_eq!(server.seen().len(), 1);

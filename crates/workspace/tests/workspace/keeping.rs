@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use crealeph_contracts::digest::{Blake3, ContentDigests};
 use crealeph_workspace::{
-    Archive, GitObjects, KeepError, StoreError, Workspace, state_of_everything, state_without_cache,
+    Archive, GitObjects, Hidden, KeepError, StoreError, Workspace, state_of_everything, state_without_cache,
 };
 
 use crate::place::Place;
@@ -132,7 +132,7 @@ fn a_state_is_kept_by_its_difference_and_comes_back_whole() {
         let _ = fs::remove_file(place.at(&format!("new-{}", turn % 3)));
         fs::write(place.at(&format!("new-{}", (turn + 1) % 3)), "new").unwrap();
         let after = workspace.snapshot().unwrap();
-        workspace.keep_after(before.state(), after.state()).unwrap();
+        workspace.keep_after(before.state(), after.state(), NOTHING).unwrap();
         assert_eq!(workspace.kept(after.state().hash()).unwrap(), *after.state(), "turn {turn}");
         before = after;
     }
@@ -155,7 +155,7 @@ fn an_archive_replays_one_state_into_another() {
     fs::write(place.at("d/e"), "a file where a folder was").unwrap();
     std::os::unix::fs::symlink("a", place.at("l")).unwrap();
     let after = workspace.snapshot().unwrap();
-    workspace.keep_after(before.state(), after.state()).unwrap();
+    workspace.keep_after(before.state(), after.state(), NOTHING).unwrap();
     let scratch = tempfile::tempdir().unwrap();
     let (exported, tree) = (scratch.path().join("exported"), scratch.path().join("tree"));
     let archive = Archive::open(&place.at(".crealeph")).unwrap();
@@ -178,7 +178,7 @@ fn cleaning_leaves_what_the_needed_states_need() {
     for text in ["1", "2", "3"] {
         place.write("a", text);
         states.push(workspace.snapshot().unwrap().state().clone());
-        workspace.keep_after(&states[states.len() - 2], &states[states.len() - 1]).unwrap();
+        workspace.keep_after(&states[states.len() - 2], &states[states.len() - 1], NOTHING).unwrap();
     }
     let hash = |at: usize| states[at].hash();
     let restored = |at: usize| workspace.restore(hash(at), &Place::new().at("into")).is_ok();
@@ -194,7 +194,7 @@ fn cleaning_leaves_what_the_needed_states_need() {
     assert_eq!((told.states, told.contents), (1, 1));
     assert_eq!([2, 3].map(restored), [true, false]);
     // What was removed can be kept again.
-    workspace.keep_after(&states[2], &states[3]).unwrap();
+    workspace.keep_after(&states[2], &states[3], NOTHING).unwrap();
     assert_eq!([2, 3].map(restored), [true, true]);
     fs::write(place.at(".crealeph/states").join(hash(3).to_string()), "no manifest").unwrap();
     assert!(matches!(workspace.clean(&[hash(3)].into(), false), Err(KeepError::Damaged(_))));
@@ -273,4 +273,68 @@ fn what_git_has_lost_is_told_by_its_path() {
     // Without anybody who could ask git, it is as if it was not there.
     let alone = place.workspace().restore(state.hash(), &Place::new().at("into"));
     assert!(matches!(alone, Err(KeepError::Store(StoreError::Missing(_)))), "{alone:?}");
+}
+
+const NOTHING: Hidden<'static> = Hidden { covers: &|_| false, known: Some(&[]) };
+
+#[test]
+fn what_is_hidden_is_in_the_state_but_its_content_is_kept_nowhere() {
+    let place = Place::new();
+    place.write("a", "one");
+    place.write("sub/.env", "PASSWORD=hunter2");
+    let workspace = place.workspace();
+    let before = workspace.snapshot().unwrap();
+    let covers = |path: &str| path.ends_with(".env");
+    let hidden = Hidden { covers: &covers, known: None };
+    workspace.keep_hiding(before.state(), hidden).unwrap();
+    place.write("a", "two");
+    let after = workspace.snapshot().unwrap();
+    workspace.keep_after(before.state(), after.state(), hidden).unwrap();
+    let elsewhere = Place::new();
+    let archive = Archive::open(&place.at(".crealeph")).unwrap();
+    for (at, snapshot) in [(0, &before), (1, &after)] {
+        let hash = snapshot.state().hash();
+        assert_eq!(archive.kept(hash).unwrap().hash(), hash, "the hash covers what is hidden");
+        assert_eq!(
+            archive.withheld(hash).unwrap().iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["sub/.env"]
+        );
+        let tree = elsewhere.at(&format!("tree{at}"));
+        archive.restore(snapshot.state(), &tree).unwrap();
+        assert!(tree.join("a").exists() && !tree.join("sub/.env").exists());
+    }
+    archive.export(&[before.state().hash(), after.state().hash()], &elsewhere.at("export")).unwrap();
+    for folder in [place.at(".crealeph"), elsewhere.at("export")] {
+        assert!(!holds(&folder, b"hunter2"), "{}", folder.display());
+    }
+    let exported = Archive::open(&elsewhere.at("export")).unwrap();
+    assert_eq!(exported.withheld(after.state().hash()).unwrap().len(), 1);
+}
+
+#[test]
+fn a_state_that_was_kept_for_another_agent_is_marked() {
+    let place = Place::new();
+    place.write("a", "one");
+    place.write(".env", "PASSWORD=hunter2");
+    let workspace = place.workspace();
+    let state = workspace.snapshot().unwrap();
+    workspace.keep(state.state()).unwrap();
+    let known = [std::path::PathBuf::from(".env")];
+    workspace
+        .keep_hiding(state.state(), Hidden { covers: &|path| path == ".env", known: Some(&known) })
+        .unwrap();
+    let elsewhere = Place::new();
+    let archive = Archive::open(&place.at(".crealeph")).unwrap();
+    archive.export(&[state.state().hash()], &elsewhere.at("export")).unwrap();
+    assert!(!holds(&elsewhere.at("export"), b"hunter2"));
+}
+
+fn holds(folder: &std::path::Path, text: &[u8]) -> bool {
+    std::fs::read_dir(folder).unwrap().any(|entry| {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => holds(&path, text),
+            false => std::fs::read(&path).unwrap().windows(text.len()).any(|window| window == text),
+        }
+    })
 }

@@ -49,6 +49,7 @@ const ERRORS: &[(&str, &str)] = &[
         "the record of the attempt cannot be read, so the request is not answered from it; use a new executionId",
     ),
     ("bad_plan", "work items cannot be planned: ids repeat, or dependencies form a cycle"),
+    ("secret_in_request", "a work item or an agent's command holds a secret that the agent is granted"),
     ("overlap", "two items of one level say that they write one file"),
     ("outside_workspace", "a path of a work item leaves the workspace"),
     ("workspace", "the workspace cannot be read, published to or recovered"),

@@ -137,11 +137,15 @@ impl Replay {
                 .text("stateHash", &replayed.state.to_string())
                 .text("expected", &replayed.expected.to_string());
             object.texts("differing", &replayed.differing);
+            object.texts("withheld", recorded.withheld()?);
             object.end();
             output.json_line(&line)?;
         } else if is_same {
             output
                 .line(&format!("run {id} replayed: the state is {}, as the receipt says", replayed.state))?;
+            for path in recorded.withheld()? {
+                output.line(&format!("  not recorded, taken as it was: {path} (hidden from the agent)"))?;
+            }
         } else {
             let (state, expected) = (replayed.state, replayed.expected);
             output.line(&format!("run {id} gives the state {state}, and the receipt says {expected}"))?;
