@@ -27,9 +27,12 @@ const PAGE: usize = 500;
 /// Lineage ids looked up in one go.
 const LOOKUPS: usize = 5_000;
 
+/// Whether a column is the same in two rows.
+type IsSame = fn(&Row, &Row) -> bool;
+
 /// The columns that the ledger derives from an entry and what it depends on. Nothing but this list says which are
 /// compared: a new derived column joins it. The leaf hash is compared by whatever reads an entry.
-const DERIVED: &[(&str, fn(&Row, &Row) -> bool)] = &[
+const DERIVED: &[(&str, IsSame)] = &[
     ("execution", |a, b| a.execution == b.execution),
     ("attempt", |a, b| a.attempt == b.attempt),
     ("reach_signal", |a, b| is_same_reach(a, b, SnapshotType::Signal)),

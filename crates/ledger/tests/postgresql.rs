@@ -270,8 +270,7 @@ fn a_client_that_falls_silent_in_a_commit_locks_nobody_out() {
     let database = server.database();
     let folder = tempfile::tempdir().unwrap();
     let limits = Limits { wait_ms: 6_000, ..Limits::default() };
-    let options =
-        || Options { limits: limits.clone(), keys: Some(folder.path().join("keys")), ..Options::default() };
+    let options = || Options { limits, keys: Some(folder.path().join("keys")), ..Options::default() };
     let url = server.network_url("127.0.0.1", &database, "sslmode=disable");
     let direct = Ledger::init(&Location::parse(&url), options()).unwrap();
     append_one(&direct, entry("signal", "{}", ""));

@@ -292,7 +292,8 @@ mod tests {
             for (text, expected) in [(&entry("a", r#","key":"k""#), ""), (&text, expected)] {
                 let (document, _) = parse(text.as_bytes(), &Limits::default());
                 let document = document.unwrap();
-                let judged = rules.add(&Entry::read_from(document.root()).unwrap(), document.root());
+                let read = Entry::read_from(document.root()).unwrap();
+                let judged = rules.add(&read, document.root(), false);
                 match expected {
                     "" => assert_eq!(judged, Ok(()), "{text}"),
                     _ => assert!(

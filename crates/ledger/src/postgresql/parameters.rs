@@ -18,9 +18,12 @@ const SOCKET: &str = "/var/run/postgresql";
 /// Where the system's services are, unless PGSYSCONFDIR says otherwise.
 const SYSTEM_SERVICES: &str = "/etc/postgresql-common";
 
+/// Gives the value of a variable.
+type Lookup = Box<dyn Fn(&str) -> Option<String>>;
+
 /// The environment, as this module reads it.
 pub(super) struct Parameters {
-    variable: Box<dyn Fn(&str) -> Option<String>>,
+    variable: Lookup,
 }
 
 impl Parameters {

@@ -115,11 +115,11 @@ pub(super) fn schema_difference(
     Ok(extra.map(|(kind, name)| format!("there is a {kind} `{name}` that is not part of a ledger")))
 }
 
+type Objects = BTreeMap<(String, String), (String, Option<String>)>;
+
 /// Tables, indexes, triggers and views by kind and name, with the table they are on and how they were made; without
 /// what `ANALYZE` keeps for itself.
-fn objects(
-    connection: &Connection,
-) -> rusqlite::Result<BTreeMap<(String, String), (String, Option<String>)>> {
+fn objects(connection: &Connection) -> rusqlite::Result<Objects> {
     let sql = "SELECT type, name, tbl_name, sql FROM sqlite_schema WHERE name NOT GLOB 'sqlite_stat*'";
     let mut statement = connection.prepare(sql)?;
     let found =
