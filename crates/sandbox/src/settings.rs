@@ -73,7 +73,7 @@ pub(crate) fn git(text: &str) -> String {
 /// Cargo's configuration with the tables that pass, without credentials in them; nothing where it cannot be read.
 pub(crate) fn cargo(text: &str) -> String {
     let Ok(mut all) = text.parse::<Table>() else { return String::new() };
-    all.retain(|name, _| CARGO_TABLES.contains(&&**name));
+    all.retain(|name, _| CARGO_TABLES.contains(&name));
     all.iter_mut().for_each(|(_, value)| without_credentials(value));
     all.to_string()
 }

@@ -314,8 +314,14 @@ mod tests {
             ("entities hex", secret.bytes().map(|byte| format!("&#x{byte:X};")).collect()),
             ("html", secret.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;")),
             ("quoted-printable", secret.replace('=', "=3D").replace('/', "=2F=\r\n")),
-            ("continued", format!("{}\\\n{}", &secret[..5], &secret[5..])),
+            ("continued", continued(secret)),
         ]
+    }
+
+    /// As a shell script may write a long string: over two lines.
+    fn continued(secret: &str) -> String {
+        let (start, rest) = secret.split_at(5);
+        format!("{start}\\\n{rest}")
     }
 
     fn encode(bytes: &[u8]) -> String {

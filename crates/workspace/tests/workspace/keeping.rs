@@ -275,7 +275,7 @@ fn what_git_has_lost_is_told_by_its_path() {
     assert!(matches!(alone, Err(KeepError::Store(StoreError::Missing(_)))), "{alone:?}");
 }
 
-const NOTHING: Hidden<'static> = Hidden { covers: &|_| false, known: Some(&[]) };
+pub(crate) const NOTHING: Hidden<'static> = Hidden { covers: &|_| false, known: Some(&[]) };
 
 #[test]
 fn what_is_hidden_is_in_the_state_but_its_content_is_kept_nowhere() {
