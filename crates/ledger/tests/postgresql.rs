@@ -33,9 +33,24 @@ impl Fixture for Server {
     }
 
     fn older(&self) -> &'static str {
-        "DROP INDEX events_by_state; DROP INDEX drafts; DROP INDEX drafts_of_robot; DROP POLICY owner_lists ON logs;
+        "DO $$ DECLARE role text; BEGIN
+           FOR role IN SELECT unnest(ARRAY[ledger_role, audit_role]) FROM crealeph.version LOOP
+             EXECUTE format('DROP OWNED BY %I', role);
+             EXECUTE format('DROP ROLE %I', role);
+           END LOOP;
+         END $$;
+         DROP FUNCTION append; DROP FUNCTION may_use; DROP FUNCTION open_log; DROP FUNCTION keep_checkpoint;
+         DROP FUNCTION bind_login; DROP TABLE logins;
+         ALTER TABLE version DROP COLUMN ledger_role, DROP COLUMN audit_role;
+         DROP INDEX events_by_state; DROP INDEX drafts; DROP INDEX drafts_of_robot;
          ALTER TABLE entries DROP COLUMN newest, DROP COLUMN used;
-         ALTER TABLE logs RENAME COLUMN peaks TO frontier; UPDATE version SET version = 2"
+         ALTER TABLE logs RENAME COLUMN peaks TO frontier; UPDATE version SET version = 2;
+         REVOKE ALL ON SCHEMA crealeph FROM PUBLIC; REVOKE ALL ON version FROM PUBLIC;
+         GRANT USAGE ON SCHEMA crealeph TO crealeph_ledger; GRANT SELECT ON version TO crealeph_ledger;
+         GRANT SELECT, INSERT ON logs, entries, edges, tiles, checkpoints TO crealeph_ledger;
+         GRANT UPDATE (size, last_at, frontier) ON logs TO crealeph_ledger;
+         GRANT SELECT, INSERT, UPDATE, DELETE ON leases TO crealeph_ledger;
+         GRANT SELECT, INSERT, UPDATE (last) ON lease_tokens TO crealeph_ledger"
     }
 }
 
@@ -512,7 +527,7 @@ fn an_owner_who_is_no_superuser_lists_tenants_and_migrates() {
         ledger.tenants().unwrap().iter().map(|log| format!("{} {}", log.tenant_id, log.entries)).collect()
     };
     assert_eq!(names(&ledger), ["local 5", "other 1"]);
-    client.batch_execute("GRANT crealeph_ledger TO guest").unwrap();
+    client.batch_execute(&format!("GRANT crealeph_ledger_{database} TO guest")).unwrap();
     let guest = Ledger::open(&url("guest"), place.options()).unwrap();
     let refused = guest.tenants().unwrap_err();
     assert!(refused.to_string().contains("owner"), "{refused}");
