@@ -43,6 +43,11 @@ pub struct Hidden<'h> {
     pub known: Option<&'h [PathBuf]>,
 }
 
+impl Hidden<'static> {
+    /// Nothing is.
+    pub const NOTHING: Self = Hidden { covers: &|_| false, known: Some(&[]) };
+}
+
 impl std::fmt::Debug for Hidden<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Hidden").field("known", &self.known).finish_non_exhaustive()
@@ -111,7 +116,7 @@ impl Workspace {
     /// # Errors
     /// When a file is no longer what the state says, or the store cannot be written.
     pub fn keep(&self, state: &State) -> Result<Added, KeepError> {
-        self.keep_hiding(state, Hidden { covers: &|_| false, known: Some(&[]) })
+        self.keep_hiding(state, Hidden::NOTHING)
     }
 
     /// [`Workspace::keep`], without the contents of the files that are hidden. A state that is kept with them already is marked, so that

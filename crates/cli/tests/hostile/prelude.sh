@@ -283,7 +283,8 @@ succeeded() {
 no_agent_may_write() {
     for path in "$@"; do
         agent_runs "mkdir -p \"\$(dirname '$path')\"; echo evil >'$path'"
-        if test "$(status)" != denied || ! grep -qF "Denied path: $path" "$SCENE/out"; then broken "an agent wrote $path: $(status)"; fi
+        why=$(jq -r 'select(.denial_reason).denial_reason' "$SCENE/out")
+        case $why in "Denied path: $path"*) ;; *) broken "an agent wrote $path: $(status), $why" ;; esac
         if test -e "$WS/$path"; then broken "$path landed"; fi
     done
 }

@@ -311,12 +311,14 @@ fn connections_are_in_the_receipt_made_and_refused() {
          text = urllib.request.urlopen('http://127.0.0.1:{port}/').read().decode()\n\
          open('got', 'w').write(text)\n\
          try: urllib.request.urlopen('http://example.com/')\nexcept Exception as error: print(error)\n\
-         print(os.environ['MY_TOKEN'])\n\
-         open(os.environ['CREALEPH_TRACE'], 'w').write('{{\"tool\":\"t\",\"input\":{{\"k\":\"' + os.environ['MY_TOKEN'] + '\"}}}}\\n')\nEND"
+         print(os.environ['MY_TOKEN'])\nEND"
     );
-    let path = world.items(&[item("w", &script)]);
-    let output = world.command(&["work", "run", &path]).env("MY_TOKEN", "s3cret-value").output().unwrap();
-    let ran = crate::world::ran(&output);
+    let run = |id: &str, script: &str| {
+        let path = world.items(&[item(id, script)]);
+        let output = world.command(&["work", "run", &path]).env("MY_TOKEN", "s3cret-value").output().unwrap();
+        crate::world::ran(&output)
+    };
+    let ran = run("w", &script);
     assert_eq!(ran.code, 0, "{} {:?}", ran.stderr, ran.lines);
     assert_eq!(world.read("got"), "hi");
     let receipt = world.receipt(ran.of("w"));
@@ -324,6 +326,8 @@ fn connections_are_in_the_receipt_made_and_refused() {
     let allowed = |host: &str| connections.iter().any(|one| one["host"] == host && one["allowed"] == true);
     let refused = |host: &str| connections.iter().any(|one| one["host"] == host && one["allowed"] == false);
     assert!(allowed(&format!("127.0.0.1:{port}")) && refused("example.com:80"), "{connections:?}");
+    let told = run("told", "echo '{\"tool\":\"t\",\"input\":{\"k\":\"'$MY_TOKEN'\"}}' >> $CREALEPH_TRACE");
+    assert_eq!(told.of("told")["denial_reason"], "Secret in report: a tool call holds it");
     // The secret is in nothing that is kept.
     let kept = std::process::Command::new("grep")
         .args(["-rl", "s3cret-value"])

@@ -51,8 +51,10 @@ impl Guarded {
 
     /// Why an agent's reports deny the run. They were redacted as they came.
     pub(super) fn in_reports(&self, trace: &Trace, redactions: u64) -> Option<String> {
+        // In the form that the receipt has: numbers are written out there.
         let texts = trace.calls.iter().flat_map(|call| {
-            [Some(call.tool.as_str()), call.input.as_ref().map(|input| input.as_str())].into_iter().flatten()
+            let input = call.input.as_ref().map(|input| input.canonical());
+            [Some(call.tool.as_str().to_owned()), input].into_iter().flatten()
         });
         let was_redacted = redactions > 0 && self.has_denied();
         let mut held = texts

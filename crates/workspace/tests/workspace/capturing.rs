@@ -2,10 +2,11 @@
 
 use std::fs;
 
-use crealeph_workspace::{Capsule, CaptureError, ChangeKind, Deadline, Limits, Node, ViewChanges, Workspace};
+use crealeph_workspace::{
+    Capsule, CaptureError, ChangeKind, Deadline, Hidden, Limits, Node, ViewChanges, Workspace,
+};
 use rustix::fs::{CWD, FileType, Mode};
 
-use crate::keeping::NOTHING;
 use crate::place::{Place, path};
 use crate::view::View;
 
@@ -382,7 +383,7 @@ fn contents_stay_in_the_view_until_they_are_kept_and_can_be_taken_back() {
     assert!(diff.contains("+two"), "{diff}");
     let mut added = workspace.keep_contents(&capsule).unwrap();
     added.extend(workspace.keep(before.state()).unwrap());
-    added.extend(workspace.keep_after(before.state(), capsule.after(), NOTHING).unwrap());
+    added.extend(workspace.keep_after(before.state(), capsule.after(), Hidden::NOTHING).unwrap());
     assert_eq!(stored(&place), 2);
     assert!(workspace.kept(capsule.after().hash()).is_ok());
     workspace.take_back(added).unwrap();

@@ -132,7 +132,7 @@ fn a_state_is_kept_by_its_difference_and_comes_back_whole() {
         let _ = fs::remove_file(place.at(&format!("new-{}", turn % 3)));
         fs::write(place.at(&format!("new-{}", (turn + 1) % 3)), "new").unwrap();
         let after = workspace.snapshot().unwrap();
-        workspace.keep_after(before.state(), after.state(), NOTHING).unwrap();
+        workspace.keep_after(before.state(), after.state(), Hidden::NOTHING).unwrap();
         assert_eq!(workspace.kept(after.state().hash()).unwrap(), *after.state(), "turn {turn}");
         before = after;
     }
@@ -155,7 +155,7 @@ fn an_archive_replays_one_state_into_another() {
     fs::write(place.at("d/e"), "a file where a folder was").unwrap();
     std::os::unix::fs::symlink("a", place.at("l")).unwrap();
     let after = workspace.snapshot().unwrap();
-    workspace.keep_after(before.state(), after.state(), NOTHING).unwrap();
+    workspace.keep_after(before.state(), after.state(), Hidden::NOTHING).unwrap();
     let scratch = tempfile::tempdir().unwrap();
     let (exported, tree) = (scratch.path().join("exported"), scratch.path().join("tree"));
     let archive = Archive::open(&place.at(".crealeph")).unwrap();
@@ -178,7 +178,7 @@ fn cleaning_leaves_what_the_needed_states_need() {
     for text in ["1", "2", "3"] {
         place.write("a", text);
         states.push(workspace.snapshot().unwrap().state().clone());
-        workspace.keep_after(&states[states.len() - 2], &states[states.len() - 1], NOTHING).unwrap();
+        workspace.keep_after(&states[states.len() - 2], &states[states.len() - 1], Hidden::NOTHING).unwrap();
     }
     let hash = |at: usize| states[at].hash();
     let restored = |at: usize| workspace.restore(hash(at), &Place::new().at("into")).is_ok();
@@ -194,7 +194,7 @@ fn cleaning_leaves_what_the_needed_states_need() {
     assert_eq!((told.states, told.contents), (1, 1));
     assert_eq!([2, 3].map(restored), [true, false]);
     // What was removed can be kept again.
-    workspace.keep_after(&states[2], &states[3], NOTHING).unwrap();
+    workspace.keep_after(&states[2], &states[3], Hidden::NOTHING).unwrap();
     assert_eq!([2, 3].map(restored), [true, true]);
     fs::write(place.at(".crealeph/states").join(hash(3).to_string()), "no manifest").unwrap();
     assert!(matches!(workspace.clean(&[hash(3)].into(), false), Err(KeepError::Damaged(_))));
@@ -274,8 +274,6 @@ fn what_git_has_lost_is_told_by_its_path() {
     let alone = place.workspace().restore(state.hash(), &Place::new().at("into"));
     assert!(matches!(alone, Err(KeepError::Store(StoreError::Missing(_)))), "{alone:?}");
 }
-
-pub(crate) const NOTHING: Hidden<'static> = Hidden { covers: &|_| false, known: Some(&[]) };
 
 #[test]
 fn what_is_hidden_is_in_the_state_but_its_content_is_kept_nowhere() {
