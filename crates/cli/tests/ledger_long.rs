@@ -1,5 +1,5 @@
 //! A ledger that is old, and one that is long: what a user sees of them. The old one was left by the program of its time
-//! (`cases/ledger-version-3.sql`); the long one has 120,000 entries behind what is asked for.
+//! (`ledger-version-3.sql`); the long one has 120,000 entries behind what is asked for.
 
 #![cfg(test)]
 
@@ -63,7 +63,7 @@ fn an_older_ledger_says_how_it_goes_on_and_keeps_what_was_decided() {
     folder.good(&["ledger", "init"], "");
     let file = folder.0.join(".crealeph/ledger.db");
     fs::remove_file(&file).unwrap();
-    let sql = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases/ledger-version-3.sql");
+    let sql = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ledger-version-3.sql");
     let loaded = Command::new("sqlite3").arg(&file).arg(format!(".read {sql}")).output().unwrap();
     assert!(loaded.status.success(), "{loaded:?}");
 

@@ -76,9 +76,10 @@ pub(super) fn make_whole(
     let partial = to.with_file_name(name);
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial);
     let made = made.map_err(|error| match error.kind() {
-        ErrorKind::NotFound => {
-            LedgerError::ReadOnly { place: place.to_string(), reason: "its folder does not exist".to_owned() }
-        }
+        ErrorKind::NotFound => LedgerError::Failed {
+            place: place.to_string(),
+            reason: "there is no folder to write it into; make that first".to_owned(),
+        },
         _ => place.io(&error),
     })?;
     let finished = make(&partial).and_then(|()| {
