@@ -133,6 +133,10 @@ impl Hexadecimal {
         let was_after_backslash = std::mem::replace(&mut self.is_after_backslash, item.byte == b'\\');
         let zero = self.zero.take();
         if matches!(item.byte, b'x' | b'X') && (zero.is_some() || was_after_backslash) {
+            // It may have been the last digit after all.
+            if let Some(zero) = zero {
+                self.track.clone().step(&forms.hexadecimal, zero, found);
+            }
             return;
         }
         if let Some(zero) = zero {

@@ -368,6 +368,13 @@ mod tests {
     }
 
     #[test]
+    fn a_last_digit_of_zero_is_not_taken_for_a_prefix() {
+        let redactor = Redactor::new([b"secret P".as_slice()]);
+        assert_eq!(through(&redactor, &[b"7365637265742050x"]), b"[redacted]x");
+        assert_eq!(through(&redactor, &[b"736563726574205", b"0", b"x1"]), b"[redacted]x1");
+    }
+
+    #[test]
     fn a_secret_that_overlaps_itself_without_end_is_not_held_back() {
         let redactor = Redactor::new([b"abababab".as_slice()]);
         let mut stream = RedactedStream::new(redactor);
