@@ -25,8 +25,11 @@ impl Ordinary {
         let is_root = fs::metadata(folder.path()).unwrap().uid() == 0;
         let world = Ordinary { folder, user: is_root.then_some(USER) };
         fs::set_permissions(world.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        // The program may lie where only root gets to.
-        fs::copy(env!("CARGO_BIN_EXE_crealeph"), world.at("crealeph")).unwrap();
+        // The program may lie where only root gets to. Another process copies it: a file that this one still had open for
+        // writing while another test forks could not be started.
+        let copied =
+            Command::new("cp").arg(env!("CARGO_BIN_EXE_crealeph")).arg(world.at("crealeph")).status();
+        assert!(copied.unwrap().success());
         for folder in ["home", "state", "ws/src"] {
             fs::create_dir_all(world.at(folder)).unwrap();
         }
