@@ -83,7 +83,7 @@ fn commits_are_by_whom_git_would_name() {
     let world = World::new();
     world.init_git();
     let home = tempfile::tempdir().unwrap();
-    let path = world.items(&[item("w", "date >> a.txt")]);
+    let path = world.items(&[item("w", "date +%s.%N >> a.txt")]);
     let by = |branch: &str, variables: &[(&str, &str)]| {
         let publish = format!("branch:{branch}");
         let mut command = world.command(&["work", "run", &path, "--publish", &publish]);
