@@ -1,5 +1,5 @@
 //! Asking whether a configuration is trusted, before anything it says is used: a terminal shows what it would grant and
-//! asks, anything else is told the command to type.
+//! asks, anything else gets the command to type.
 
 use std::io::{BufRead as _, IsTerminal as _};
 use std::path::{Path, PathBuf};

@@ -127,8 +127,8 @@ fn a_folder_from_before_is_adopted_once() {
     let (code, _, said) = scene.run(&["work", "status"]);
     assert!(code == 2 && said.contains("run `crealeph trust --state ROOT/ws`"), "{said}");
     let (code, shown, said) = scene.run(&["trust", "--state"]);
-    let expected = "`ROOT/ws/.crealeph` holds 1 file, 1 bytes: 1 run\n  signing keys in `ledger.db.keys`: whoever made \
-                    them can sign as you; remove them unless that was you\n";
+    let expected = "`ROOT/ws/.crealeph` holds 1 file, 1 bytes: 1 run\n  signing keys in `ledger.db.keys`: anyone who has \
+                    them can sign as you; remove them unless you made them\n";
     assert_eq!((code, shown.as_str()), (2, expected));
     assert!(said.contains("crealeph trust --state ROOT/ws --yes"), "{said}");
     assert_eq!(scene.run(&["trust", "--state", "--yes"]).0, 0);

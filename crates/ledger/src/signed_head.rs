@@ -1,5 +1,5 @@
 //! The signer's own memory: a copy of the last checkpoint it signed for each log, kept beside the keys, so that it never
-//! signs a log that was rolled back or forked. Whoever holds the key can remove it, as they can sign anything; whoever
+//! signs a log that was rolled back or forked. The holder of the key can remove it, as they can sign anything; anyone who
 //! can only write to the ledger cannot.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};

@@ -147,7 +147,7 @@ impl Trust {
         ))?;
         for keys in &contents.keys {
             output.line(&format!(
-                "  signing keys in `{}`: whoever made them can sign as you; remove them unless that was you",
+                "  signing keys in `{}`: anyone who has them can sign as you; remove them unless you made them",
                 keys
             ))?;
         }

@@ -145,7 +145,7 @@ impl Server {
             Use::Reading => READING_MS,
             Use::Writing => WRITING_MS,
         });
-        // Whoever falls silent in a transaction gives its lock back before those who wait for it give up.
+        // A client that falls silent in a transaction loses its lock before those who wait for it give up.
         let idle_ms = (wait_ms / 2).max(1_000);
         let dead_s = DEAD_AFTER.as_secs();
         let settings = format!(

@@ -9,7 +9,7 @@ use super::{Settled, Verdict};
 use crate::failure::Failure;
 use crate::output::{Output, note};
 
-/// How often the progress of a migration is told.
+/// How often a migration reports its progress.
 const EVERY: Duration = Duration::from_secs(2);
 
 /// Brings a ledger of an earlier program forward.
