@@ -202,3 +202,49 @@ const PYTHON_MODULES: &[&str] = &[
 pub(super) fn globs(rows: &[ProtectedRow]) -> Vec<String> {
     rows.iter().flat_map(|row| row.globs).map(|glob| (*glob).to_owned()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::work::{DeltaClass, PathRules, PathRulesSource};
+
+    /// Paths that a glob matches: one for each alternative in its first braces, at the top and below.
+    fn samples(glob: &str) -> Vec<String> {
+        if let Some((before, rest)) = glob.split_once('{') {
+            let (choices, after) = rest.split_once('}').unwrap();
+            let filled = choices.split(',').flat_map(|choice| samples(&format!("{before}{choice}{after}")));
+            return filled.collect();
+        }
+        let plain = |glob: &str| {
+            let inside =
+                glob.strip_suffix("/**").map_or(glob.to_owned(), |folder| format!("{folder}/inside"));
+            inside.replace("[0-9]", "1").replace(['*', '?'], "x")
+        };
+        match glob.strip_prefix("**/") {
+            Some(rest) => vec![plain(rest), format!("a/deep/folder/{}", plain(rest))],
+            None => vec![plain(glob)],
+        }
+    }
+
+    /// Every row of docs/protected-paths.md, and every name in it, also in other letters and as a folder that a link replaces.
+    #[test]
+    fn every_row_protects_what_it_names() {
+        let rules = PathRules::load(&PathRulesSource::default()).unwrap();
+        for row in PROTECTED_LAWS {
+            for path in row.globs.iter().flat_map(|glob| samples(glob)) {
+                for name in [path.clone(), path.to_uppercase()] {
+                    assert_eq!(rules.class_of(&name, None), DeltaClass::Laws, "{}: {name}", row.tool);
+                    assert!(!rules.permits(&name), "{}: {name}", row.tool);
+                }
+                if let Some(folder) = path.strip_suffix("/inside") {
+                    assert!(!rules.permits(folder), "{}: {folder}", row.tool);
+                }
+            }
+        }
+        for row in PROTECTED_INVARIANTS {
+            for path in row.globs.iter().flat_map(|glob| samples(glob)) {
+                assert_eq!(rules.class_of(&path, None), DeltaClass::Invariants, "{}: {path}", row.tool);
+            }
+        }
+    }
+}
