@@ -58,6 +58,11 @@ impl InUse {
     }
 }
 
+/// The folder that a file is in.
+pub(super) fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Makes a new file under a temporary name beside it, and gives it its own when it is whole and on the disk. What an
 /// interruption leaves has the temporary name. Nothing is ever replaced but an empty file.
 pub(super) fn make_whole(
@@ -76,18 +81,16 @@ pub(super) fn make_whole(
     let partial = to.with_file_name(name);
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&partial);
     let made = made.map_err(|error| match error.kind() {
-        ErrorKind::NotFound => LedgerError::Failed {
-            place: place.to_string(),
-            reason: "there is no folder to write it into; make that first".to_owned(),
-        },
+        ErrorKind::NotFound => {
+            LedgerError::ReadOnly { place: place.to_string(), reason: "its folder does not exist".to_owned() }
+        }
         _ => place.io(&error),
     })?;
     let finished = make(&partial).and_then(|()| {
         made.sync_all().map_err(|error| place.io(&error))?;
         let flags = if is_replaced { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
         renameat_with(CWD, &partial, CWD, to, flags).map_err(|error| place.io(&error.into()))?;
-        let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| place.io(&error))
+        File::open(folder_of(to)).and_then(|folder| folder.sync_all()).map_err(|error| place.io(&error))
     });
     if finished.is_err() {
         // It may be in place already, or never have been there.

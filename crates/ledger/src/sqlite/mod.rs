@@ -165,6 +165,12 @@ impl Backend for Sqlite {
 
     fn backup(&self, to: &Path) -> Result<(), LedgerError> {
         let target = Place::new(to, self.wait_ms);
+        if !file::folder_of(to).is_dir() {
+            return Err(LedgerError::Failed {
+                place: target.to_string(),
+                reason: "there is no folder to write it into; make that first".to_owned(),
+            });
+        }
         let connection = reader(&self.file, &self.place, self.wait_ms)?;
         file::make_whole(to, &target, |partial| {
             let copied = connection.execute("VACUUM INTO ?1", [partial.to_string_lossy()]);
