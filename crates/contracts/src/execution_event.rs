@@ -211,14 +211,33 @@ impl ExecutionEvent {
             report.start_document();
             ExecutionEvent::read(document.root(), "", &mut report)
         });
-        if let Some(parts) = &parts {
-            first_rules(parts, &mut report);
-            context(parts, &mut report);
-        }
-        match parts.and_then(ExecutionEvent::finish) {
-            Some(event) if report.is_clean() => Ok(event),
-            _ => Err(report.into_violations_error()),
-        }
+        finish_under_first_rules(parts, report, context)
+    }
+
+    /// Judges an event that was read before in the same way.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn check_under_first_rules(
+        self,
+        context: impl FnOnce(&ExecutionEventParts, &mut Report),
+    ) -> Result<Self, Violations> {
+        finish_under_first_rules(Some(self.into_parts()), Report::default(), context)
+    }
+}
+
+fn finish_under_first_rules(
+    parts: Option<ExecutionEventParts>,
+    mut report: Report,
+    context: impl FnOnce(&ExecutionEventParts, &mut Report),
+) -> Result<ExecutionEvent, Violations> {
+    if let Some(parts) = &parts {
+        first_rules(parts, &mut report);
+        context(parts, &mut report);
+    }
+    match parts.and_then(ExecutionEvent::finish) {
+        Some(event) if report.is_clean() => Ok(event),
+        _ => Err(report.into_violations_error()),
     }
 }
 

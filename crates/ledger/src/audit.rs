@@ -10,46 +10,23 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::scalar::{LedgerId, TenantId};
-use crealeph_decision::snapshot::SnapshotType;
 
+use crate::columns::{ColumnSource, ENTRY_COLUMNS};
 use crate::error::LedgerError;
+use crate::event::recorded_identity;
 use crate::ledger::Ledger;
 use crate::merkle::{Frontier, TILE_WIDTH, subtree_root};
-use crate::plan::recompute;
 use crate::position::{Millis, Seq};
 use crate::reach::Effective;
 use crate::read::{Filter, Index, StoredCheckpoint};
+use crate::row::{Class, Derived, EntryRow, LineageNode};
 use crate::signed_head::SignedHead;
-use crate::store::{Class, Head, Reads, Row, Selection, Step, Stray};
+use crate::store::{Head, Reads, Selection, Stray};
 
 /// Entries read in one go.
 const PAGE: usize = 500;
 /// Lineage ids looked up in one go.
 const LOOKUPS: usize = 5_000;
-
-/// Whether two rows agree in a column.
-type IsSame = fn(&Row, &Row) -> bool;
-
-/// The columns that the ledger derives from an entry and what it depends on. Nothing but this list says which are
-/// compared: a new derived column joins it. The leaf hash is compared by whatever reads an entry.
-const DERIVED: &[(&str, IsSame)] = &[
-    ("execution", |a, b| a.execution == b.execution),
-    ("attempt", |a, b| a.attempt == b.attempt),
-    ("reach_signal", |a, b| is_same_reach(a, b, SnapshotType::Signal)),
-    ("reach_fusion", |a, b| is_same_reach(a, b, SnapshotType::Fusion)),
-    ("reach_idea", |a, b| is_same_reach(a, b, SnapshotType::Idea)),
-    ("reach_copy", |a, b| is_same_reach(a, b, SnapshotType::Copy)),
-    ("reach_benchmark", |a, b| is_same_reach(a, b, SnapshotType::Benchmark)),
-    ("reach_playbook", |a, b| is_same_reach(a, b, SnapshotType::Playbook)),
-    ("used", |a, b| a.used == b.used),
-    ("newest", |a, b| a.newest == b.newest),
-];
-/// Those that a ledger of an earlier version does not have yet.
-const NEW_IN_THIS_VERSION: &[&str] = &["used", "newest"];
-
-fn is_same_reach(a: &Row, b: &Row, kind: SnapshotType) -> bool {
-    a.reach.get(kind) == b.reach.get(kind)
-}
 
 /// In which way the tables differ from the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,10 +135,10 @@ fn audit(reads: &mut dyn Reads, head: &Head, signed: Option<SignedHead>) -> Resu
 }
 
 /// How many of the rows are looked at together: at least one.
-fn within_lookups(rows: &[Row]) -> usize {
+fn within_lookups(rows: &[EntryRow]) -> usize {
     let mut ids = 0;
     let fits = rows.iter().take_while(|row| {
-        ids += row.stored.content.depends_on.len();
+        ids += row.entry.content.depends_on.len();
         ids <= LOOKUPS
     });
     fits.count().max(1)
@@ -258,31 +235,27 @@ impl Audit {
         }
     }
 
-    fn entries(&mut self, reads: &mut dyn Reads, head: &Head, rows: &[Row]) -> Result<(), Stop> {
+    fn entries(&mut self, reads: &mut dyn Reads, head: &Head, rows: &[EntryRow]) -> Result<(), Stop> {
         let mut ids: Vec<LedgerId> =
-            rows.iter().flat_map(|row| row.stored.content.depends_on.iter().cloned()).collect();
+            rows.iter().flat_map(|row| row.entry.content.depends_on.iter().cloned()).collect();
         ids.sort_unstable();
         ids.dedup();
-        let steps = reads.steps(head, &ids)?;
-        let steps: HashMap<&str, &Step> = steps.iter().map(|step| (step.id.as_str(), step)).collect();
+        let nodes = reads.nodes(head, &ids)?;
+        let nodes: HashMap<&str, &LineageNode> = nodes.iter().map(|node| (node.id.as_str(), node)).collect();
         let mut edges = Vec::new();
         for row in rows {
             let expected = self.last.next();
-            if row.stored.seq != expected {
+            if row.entry.seq != expected {
                 return Err(missing(expected));
             }
-            let parents = parents(row, &steps)?;
+            let parents = parents(row, &nodes)?;
             edges.extend(parents.iter().map(|parent| (parent.seq, expected)));
-            let computed = recompute(row, &parents, &mut self.newest);
-            let mut differing = DERIVED.iter().filter(|(_, is_same)| !is_same(row, &computed));
-            if let Some((column, _)) =
-                differing.find(|(column, _)| !self.is_older || !NEW_IN_THIS_VERSION.contains(column))
-            {
+            if let Some(column) = self.changed_column(row, &parents) {
                 let what = format!("entry {expected}: the column `{column}` is not what the entry makes");
                 return Err(Stop::Fault(Fault::changed(Some(expected), what)));
             }
             self.last = expected;
-            self.last_at = row.stored.created_at;
+            self.last_at = row.entry.created_at;
             self.frontier.push(row.leaf, |_, _| {});
             self.hash(reads, head, 0, row.leaf)?;
             self.compare_signed()?;
@@ -295,6 +268,28 @@ impl Audit {
                 Err(Stop::Fault(Fault::changed(Some(child), what)))
             }
         }
+    }
+
+    /// The first derived column that is not what the entry and those it depends on make.
+    fn changed_column(&mut self, row: &EntryRow, parents: &[&LineageNode]) -> Option<&'static str> {
+        let content = &row.entry.content;
+        let event = recorded_identity(content);
+        let mut derived = Derived::new(content, event.as_ref(), parents.iter().copied());
+        derived.newest = Class::of(content).map(|class| {
+            let newest = row.entry.effective().max_of(self.newest.get(&class).copied());
+            self.newest.insert(class, newest);
+            newest.seq
+        });
+        let computed = EntryRow { derived, ..row.clone() };
+        let changed = ENTRY_COLUMNS.iter().find(|column| {
+            let is_audited = match column.source {
+                ColumnSource::Entry => false,
+                ColumnSource::Derived => true,
+                ColumnSource::NewlyDerived => !self.is_older,
+            };
+            is_audited && !column.value.is_same(row, &computed)
+        });
+        changed.map(|column| column.name)
     }
 
     /// Adds a hash to a level, and compares the tile that becomes whole by it.
@@ -355,10 +350,10 @@ impl Audit {
 }
 
 /// The entries that an entry depends on.
-fn parents<'a>(row: &Row, steps: &HashMap<&str, &'a Step>) -> Result<Vec<&'a Step>, Stop> {
-    let seq = row.stored.seq;
-    let ids = &row.stored.content.depends_on;
-    let found: Vec<&Step> = ids.iter().filter_map(|id| steps.get(id.as_str()).copied()).collect();
+fn parents<'a>(row: &EntryRow, nodes: &HashMap<&str, &'a LineageNode>) -> Result<Vec<&'a LineageNode>, Stop> {
+    let seq = row.entry.seq;
+    let ids = &row.entry.content.depends_on;
+    let found: Vec<&LineageNode> = ids.iter().filter_map(|id| nodes.get(id.as_str()).copied()).collect();
     if found.len() == ids.len() && found.iter().all(|parent| parent.seq < seq) {
         return Ok(found);
     }

@@ -142,7 +142,7 @@ impl Stored {
     pub fn canonical(&self) -> String {
         let content = &self.content;
         let depends_on = ids_text(&content.depends_on);
-        let columns = Columns {
+        let columns = CanonicalColumns {
             created_at: self.created_at,
             id: self.id.as_str(),
             key: content.key.as_ref().map(|key| key.as_str()),
@@ -159,7 +159,7 @@ impl Stored {
             tenant_id: self.tenant_id.as_str(),
             kind: content.kind.as_str(),
         };
-        columns.canonical()
+        columns.text()
     }
 
     /// The small canonical record that the Merkle log holds for this entry.
@@ -207,9 +207,9 @@ pub(crate) fn effective_at(observed_at: Option<&Timestamp>, created_at: Millis) 
     observed_at.map_or_else(|| created_at.instant(), Timestamp::instant)
 }
 
-/// An entry's columns as they are stored, trusted or not: what its canonical text is made of.
+/// What an entry's canonical text is made of, trusted or not.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Columns<'a> {
+pub(crate) struct CanonicalColumns<'a> {
     pub created_at: Millis,
     pub id: &'a str,
     pub key: Option<&'a str>,
@@ -228,9 +228,9 @@ pub(crate) struct Columns<'a> {
     pub kind: &'a str,
 }
 
-impl Columns<'_> {
+impl CanonicalColumns<'_> {
     /// The text; keys in canonical order.
-    pub(crate) fn canonical(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut out = String::with_capacity(self.payload.len() + 512);
         let mut object = ObjectWriter::new(&mut out);
         object.text("createdAt", &self.created_at.to_string()).text("id", self.id);

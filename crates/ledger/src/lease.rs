@@ -17,7 +17,7 @@ use crate::ledger::Ledger;
 use crate::pending::{Answer, Outcome};
 use crate::position::{Millis, Seq};
 use crate::proposed::NewId;
-use crate::store::{Claimed, LeaseRow, Transaction, Wanted};
+use crate::store::{ClaimResult, LeaseRequest, LeaseRow, Transaction};
 use crate::writer::{Fence, Job, Task};
 
 /// The longest time a lease may be taken or renewed for.
@@ -159,14 +159,14 @@ impl Ledger {
         unless: Option<(ExecutionId, Seq)>,
     ) -> Result<Option<Claim>, LedgerError> {
         let ttl_ms = checked_ms(ttl)?;
-        let wanted = Wanted { name: name.clone(), holder: holder.clone(), ttl_ms, unless };
+        let wanted = LeaseRequest { name: name.clone(), holder: holder.clone(), ttl_ms, unless };
         let changed = self.change_lease(tenant, Change::Take(wanted))?;
         Ok(match changed {
-            Changed::Claimed(Claimed::Taken(token)) => {
+            Changed::Claimed(ClaimResult::Taken(token)) => {
                 Some(Claim::Taken(Lease { tenant_id: tenant.clone(), name: name.clone(), token, ttl }))
             }
-            Changed::Claimed(Claimed::Held(holder)) => Some(Claim::Held(holder)),
-            Changed::Claimed(Claimed::Overtaken) | Changed::Done => None,
+            Changed::Claimed(ClaimResult::Held(holder)) => Some(Claim::Held(holder)),
+            Changed::Claimed(ClaimResult::Overtaken) | Changed::Done => None,
         })
     }
 
@@ -223,7 +223,7 @@ impl Ledger {
 /// What the writing thread is to do with a lease.
 #[derive(Debug)]
 pub(crate) enum Change {
-    Take(Wanted),
+    Take(LeaseRequest),
     Renew { name: Name, token: Token, ttl_ms: i64 },
     Release { name: Name, token: Token },
 }
@@ -231,7 +231,7 @@ pub(crate) enum Change {
 /// What it came to.
 #[derive(Debug)]
 pub(crate) enum Changed {
-    Claimed(Claimed),
+    Claimed(ClaimResult),
     Done,
 }
 

@@ -191,7 +191,7 @@ impl Ledger {
     pub fn append(&self, tenant: &TenantId, batch: Vec<Draft>) -> Outcome {
         unreserved(&batch)?;
         let (answer, pending) = Answer::pair();
-        self.send(Job::append(tenant, self.batch(batch, answer)?))?;
+        self.send(Job::append(tenant, self.batch(tenant, batch, answer)?))?;
         pending.wait()
     }
 
@@ -205,7 +205,7 @@ impl Ledger {
     pub fn submit(&self, tenant: &TenantId, batch: Vec<Draft>) -> Result<Pending, AppendError> {
         unreserved(&batch)?;
         let (answer, pending) = Answer::pair();
-        let job = Job::append(tenant, self.batch(batch, answer)?);
+        let job = Job::append(tenant, self.batch(tenant, batch, answer)?);
         match self.writing_thread(tenant)?.try_send(job) {
             Ok(()) => Ok(pending),
             Err(TrySendError::Full(_)) => {
@@ -216,7 +216,12 @@ impl Ledger {
     }
 
     /// Makes a batch ready on the caller's thread: normal form, bounds.
-    pub(crate) fn batch(&self, batch: Vec<Draft>, answer: Answer) -> Result<Batch, AppendError> {
+    pub(crate) fn batch(
+        &self,
+        tenant: &TenantId,
+        batch: Vec<Draft>,
+        answer: Answer,
+    ) -> Result<Batch, AppendError> {
         let limits = &self.0.limits;
         let too_large = |position, what, found, limit| {
             let refusal = Refusal::TooLarge { what, found, limit };
@@ -249,7 +254,7 @@ impl Ledger {
             if ids > limits.lineage_ids {
                 return Err(too_large(position, "the lineage's number of ids", ids, limits.lineage_ids));
             }
-            entries.push(Prepared::of(content));
+            entries.push(Prepared::new(tenant, content));
         }
         Ok(Batch { entries, fence: None, answer })
     }
@@ -333,13 +338,13 @@ impl Ledger {
     /// The entry of an id.
     pub fn get(&self, tenant: &TenantId, id: &LedgerId) -> Result<Option<Stored>, LedgerError> {
         let found = self.ask(tenant, |reads, head| reads.by_id(head, id))?;
-        Ok(found.flatten().map(|row| row.stored))
+        Ok(found.flatten().map(|row| row.entry))
     }
 
     /// The entry of a client key.
     pub fn get_by_key(&self, tenant: &TenantId, key: &ClientKey) -> Result<Option<Stored>, LedgerError> {
         let found = self.ask(tenant, |reads, head| reads.by_key(head, key.as_str()))?;
-        Ok(found.flatten().map(|row| row.stored))
+        Ok(found.flatten().map(|row| row.entry))
     }
 
     /// A page of a list.

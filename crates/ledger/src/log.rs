@@ -143,10 +143,10 @@ impl Ledger {
             return Ok(None);
         };
         let checkpoint = self.checkpoint(tenant)?;
-        let index = row.stored.seq.leaf_index();
+        let index = row.entry.seq.leaf_index();
         let path = self.inclusion_path(tenant, index, checkpoint.size)?;
         let proof = proof_text(index, &path, &checkpoint);
-        Ok(Some(InclusionProof { entry: row.stored, proof }))
+        Ok(Some(InclusionProof { entry: row.entry, proof }))
     }
 
     /// The path from a leaf to the root of the first `size` leaves.

@@ -35,7 +35,7 @@ pub(crate) fn marker() -> Result<Prepared, LedgerError> {
         place: "the marker of the log's rules".to_owned(),
         reason: error.to_string(),
     })?;
-    Ok(Prepared::of(Content::of(draft).0))
+    Ok(Prepared { content: Content::of(draft).0, event: None, id: None })
 }
 
 impl Ledger {

@@ -4,18 +4,17 @@
 //! Programs of the earlier version may go on meanwhile: what they append is filled in as well. After the last step they can
 //! write no more.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crealeph_contracts::scalar::{LedgerId, TenantId};
-use crealeph_decision::snapshot::SnapshotType;
 
 use crate::error::LedgerError;
 use crate::ledger::{Ledger, Location, Options};
 use crate::position::Seq;
 use crate::postgresql::Postgres;
 use crate::reach::{Effective, Used};
+use crate::row::{Class, LineageNode};
 use crate::sqlite::Sqlite;
-use crate::store::{Class, Step};
 
 /// Entries filled in by one transaction.
 pub(crate) const CHUNK: u64 = 2_000;
@@ -84,24 +83,6 @@ impl Filled {
     }
 }
 
-/// An entry without what the new version adds.
-#[derive(Clone, Debug)]
-pub(crate) struct Unfilled {
-    pub step: Step,
-    pub state: String,
-}
-
-impl Unfilled {
-    /// Its class, where it is of a snapshot type.
-    pub(crate) fn class(&self) -> Option<Class> {
-        SnapshotType::parse(&self.step.kind).map(|kind| Class {
-            robot: self.step.robot_id.as_str().to_owned(),
-            kind: kind.as_str().to_owned(),
-            state: self.state.clone(),
-        })
-    }
-}
-
 /// What is filled in for an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Filling {
@@ -111,42 +92,42 @@ pub(crate) struct Filling {
 }
 
 /// The ids that entries rest on and that are not among them.
-pub(crate) fn missing_parents(entries: &[Unfilled]) -> Vec<LedgerId> {
-    let own: std::collections::BTreeSet<&LedgerId> = entries.iter().map(|entry| &entry.step.id).collect();
-    let parents: std::collections::BTreeSet<&LedgerId> =
-        entries.iter().flat_map(|entry| &entry.step.depends_on).filter(|id| !own.contains(id)).collect();
+pub(crate) fn missing_parents(entries: &[LineageNode]) -> Vec<LedgerId> {
+    let own: BTreeSet<&LedgerId> = entries.iter().map(|entry| &entry.id).collect();
+    let parents: BTreeSet<&LedgerId> =
+        entries.iter().flat_map(|entry| &entry.depends_on).filter(|id| !own.contains(id)).collect();
     parents.into_iter().cloned().collect()
 }
 
 /// The classes of entries that are not remembered.
-pub(crate) fn missing_classes(entries: &[Unfilled], memory: &Filled) -> Vec<Class> {
-    let classes: std::collections::BTreeSet<Class> = entries.iter().filter_map(Unfilled::class).collect();
+pub(crate) fn missing_classes(entries: &[LineageNode], memory: &Filled) -> Vec<Class> {
+    let classes: BTreeSet<Class> = entries.iter().filter_map(LineageNode::class).collect();
     classes.into_iter().filter(|class| !memory.newest.contains_key(class)).collect()
 }
 
 /// What entries are filled in with, from what they rest on and the newest before them. In their order.
-pub(crate) fn fillings(entries: Vec<Unfilled>, parents: Vec<Step>, memory: &mut Filled) -> Vec<Filling> {
-    let mut known: HashMap<LedgerId, Step> =
-        parents.into_iter().map(|step| (step.id.clone(), step)).collect();
+pub(crate) fn fillings(
+    entries: Vec<LineageNode>,
+    parents: Vec<LineageNode>,
+    memory: &mut Filled,
+) -> Vec<Filling> {
+    let mut known: HashMap<LedgerId, LineageNode> =
+        parents.into_iter().map(|node| (node.id.clone(), node)).collect();
     let mut all = Vec::with_capacity(entries.len());
-    for entry in entries {
-        let class = entry.class();
-        let mut step = entry.step;
-        let own = Effective { at: step.effective_at, seq: step.seq };
+    for mut entry in entries {
         let mut used = Used::default();
-        let parents = step.depends_on.iter().filter_map(|id| known.get(id));
-        for parent in parents.filter(|parent| parent.robot_id == step.robot_id) {
-            let effective = Effective { at: parent.effective_at, seq: parent.seq };
-            used.extend(&parent.kind, effective, &parent.used);
+        let parents = entry.depends_on.iter().filter_map(|id| known.get(id));
+        for parent in parents.filter(|parent| parent.robot_id == entry.robot_id) {
+            used.extend(&parent.kind, parent.effective(), &parent.used);
         }
-        let newest = class.map(|class| {
-            let newest = own.max_of(memory.newest.get(&class).copied());
+        let newest = entry.class().map(|class| {
+            let newest = entry.effective().max_of(memory.newest.get(&class).copied());
             memory.newest.insert(class, newest);
             newest.seq
         });
-        step.used = used.clone();
-        all.push(Filling { seq: step.seq, newest, used });
-        known.insert(step.id.clone(), step);
+        entry.used = used.clone();
+        all.push(Filling { seq: entry.seq, newest, used });
+        known.insert(entry.id.clone(), entry);
     }
     all
 }

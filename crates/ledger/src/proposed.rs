@@ -59,10 +59,10 @@ impl Ledger {
     ) -> Outcome {
         let (ids, drafts): (Vec<Option<NewId>>, Vec<Draft>) = batch.into_iter().unzip();
         let (answer, pending) = Answer::pair();
-        let mut batch = self.batch(drafts, answer)?;
+        let mut batch = self.batch(tenant, drafts, answer)?;
         batch.fence = fence;
         for (entry, id) in batch.entries.iter_mut().zip(ids) {
-            entry.proposed = id.map(|NewId(id)| id);
+            entry.id = id.map(|NewId(id)| id);
         }
         self.send(Job::append(tenant, batch))?;
         pending.wait()

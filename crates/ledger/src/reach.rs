@@ -34,11 +34,7 @@ impl Reach {
         *newest = (*newest).max(seq);
     }
 
-    /// The six, in the order of [`SnapshotType::ALL`], as the databases hold them.
-    pub(crate) fn columns(&self) -> [Option<i64>; 6] {
-        SnapshotType::ALL.map(|kind| self.get(kind).map(Seq::as_i64))
-    }
-
+    /// From the six columns, in the order of [`SnapshotType::ALL`].
     pub(crate) fn from_columns(columns: [Option<i64>; 6]) -> Reach {
         let mut reach = Reach::default();
         for (kind, column) in SnapshotType::ALL.into_iter().zip(columns) {

@@ -18,7 +18,8 @@ use crate::error::LedgerError;
 use crate::limits::Limits;
 use crate::position::{Millis, Seq};
 use crate::reach::Effective;
-use crate::store::{Head, Of, Outline, Reads, Row, Selection, Step};
+use crate::row::{EntryRow, LineageNode, Outline};
+use crate::store::{Head, Reads, RobotKind, Selection};
 
 /// Which entries are wanted; what is absent is not asked about.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -82,7 +83,8 @@ impl Filter {
             })
         };
         if let Some(robot) = &self.robot_id {
-            let (of, mut states, mut state) = (Of { robot, kind: kind.as_str() }, Vec::new(), String::new());
+            let (of, mut states, mut state) =
+                (RobotKind { robot, kind: kind.as_str() }, Vec::new(), String::new());
             while let Some(next) = reads.state_after(head, &of, &state)? {
                 states.push(named(&next)?);
                 state = next;
@@ -238,7 +240,7 @@ pub(crate) fn list(
             for state in states {
                 let filter = Filter { state: Some(state), ..filter.clone() };
                 rows.extend(select(reads, &filter, filter.index())?);
-                rows.sort_unstable_by_key(|row| row.stored.seq);
+                rows.sort_unstable_by_key(|row| row.entry.seq);
                 if newest_first {
                     rows.reverse();
                 }
@@ -248,12 +250,12 @@ pub(crate) fn list(
         }
     };
     let reached = match rows.last() {
-        Some(last) if rows.len() == limit => last.stored.seq,
+        Some(last) if rows.len() == limit => last.entry.seq,
         _ => end,
     };
     let is_over = if newest_first { reached <= low } else { reached >= high };
     let next = (!is_over).then_some(Cursor(reached));
-    Ok(Page { entries: rows.into_iter().map(|row| row.stored).collect(), next })
+    Ok(Page { entries: rows.into_iter().map(|row| row.entry).collect(), next })
 }
 
 /// How many entries there are of a filter that an index serves.
@@ -276,14 +278,14 @@ pub(crate) fn last_of_types(
         if found.len() >= limit {
             return Ok((found, true));
         }
-        let of = Of { robot, kind: &next };
+        let of = RobotKind { robot, kind: &next };
         let (mut last, mut state) = (None, String::new());
         while let Some(next) = reads.state_after(head, &of, &state)? {
-            last = last.max(reads.places(head, &of, &next, head.last_seq(), 1)?.first().copied());
+            last = last.max(reads.last_seqs(head, &of, &next, head.last_seq(), 1)?.first().copied());
             state = next;
         }
         found.extend(
-            last.map_or(Ok(Vec::new()), |seq| reads.by_seqs(head, &[seq]))?.into_iter().map(|row| row.stored),
+            last.map_or(Ok(Vec::new()), |seq| reads.by_seqs(head, &[seq]))?.into_iter().map(|row| row.entry),
         );
         kind = next;
     }
@@ -303,9 +305,9 @@ pub(crate) fn lineage(
         return Err(LedgerError::Beyond { what: "the lineage's depth", found: depth, limit });
     }
     let Some(start) = reads.by_id(head, id)? else { return Ok(None) };
-    let mut seen = BTreeSet::from([start.stored.seq]);
+    let mut seen = BTreeSet::from([start.entry.seq]);
     let mut found: Vec<(usize, Seq)> = Vec::new();
-    let mut level = vec![start.stored.seq];
+    let mut level = vec![start.entry.seq];
     let mut is_cut = false;
     for distance in 1..=depth {
         let mut next = Vec::new();
@@ -342,11 +344,11 @@ pub(crate) fn lineage(
         }
     }
     let seqs: Vec<Seq> = found.iter().map(|(_, seq)| *seq).collect();
-    let mut rows: BTreeMap<Seq, Row> =
-        reads.by_seqs(head, &seqs)?.into_iter().map(|row| (row.stored.seq, row)).collect();
+    let mut rows: BTreeMap<Seq, EntryRow> =
+        reads.by_seqs(head, &seqs)?.into_iter().map(|row| (row.entry.seq, row)).collect();
     let entries = found
         .into_iter()
-        .filter_map(|(distance, seq)| rows.remove(&seq).map(|row| Relative { distance, entry: row.stored }));
+        .filter_map(|(distance, seq)| rows.remove(&seq).map(|row| Relative { distance, entry: row.entry }));
     Ok(Some(Lineage { entries: entries.collect(), is_cut }))
 }
 
@@ -386,7 +388,7 @@ pub(crate) fn facts_up_to(
         .copied()
         .collect();
     let found = reads.by_seqs(head, &all.into_iter().collect::<Vec<_>>())?;
-    let found: BTreeMap<Seq, Row> = found.into_iter().map(|row| (row.stored.seq, row)).collect();
+    let found: BTreeMap<Seq, EntryRow> = found.into_iter().map(|row| (row.entry.seq, row)).collect();
     let mut rows = Vec::new();
     let mut playbooks: &[Seq] = &[];
     for (kind, latest) in SnapshotType::ALL.into_iter().zip(&latest) {
@@ -394,7 +396,7 @@ pub(crate) fn facts_up_to(
             Derivation::Arrival => latest.last.first().copied(),
             Derivation::EffectiveTime => {
                 let candidates = latest.newest.iter().filter_map(|seq| found.get(seq));
-                candidates.map(|row| row.stored.effective()).max().map(|newest| newest.seq)
+                candidates.map(|row| row.entry.effective()).max().map(|newest| newest.seq)
             }
         };
         rows.extend(newest.and_then(|seq| found.get(&seq)).map(|row| (kind, row.clone())));
@@ -403,24 +405,24 @@ pub(crate) fn facts_up_to(
         }
     }
     let tasks: &[Seq] = latest.last().map_or(&[], |tasks| &tasks.last);
-    let newest_bytes = rows.iter().map(|(_, row)| row.stored.content.payload.len() as u64).sum();
+    let newest_bytes = rows.iter().map(|(_, row)| row.entry.content.payload.len() as u64).sum();
     let mut listed = Lists { robot, found: &found, budget: PayloadBudget::new(rules, newest_bytes) };
     let [tasks, playbooks] = listed.read(reads, head, [(TASK, tasks), (PLAYBOOK, playbooks)])?;
     let omitted = listed.budget.omitted();
     let last = latest.iter().filter_map(|latest| latest.last.first()).max().and_then(|seq| found.get(seq));
-    let used = |row: &Row, kind| match derivation {
-        Derivation::Arrival => row.reach.get(kind),
-        Derivation::EffectiveTime => row.used.get(kind).map(|used| used.seq),
+    let used = |row: &EntryRow, kind| match derivation {
+        Derivation::Arrival => row.derived.reach.get(kind),
+        Derivation::EffectiveTime => row.derived.used.get(kind).map(|used| used.seq),
     };
     let reached: BTreeSet<Seq> =
         rows.iter().flat_map(|(_, row)| SnapshotType::ALL.map(|kind| used(row, kind))).flatten().collect();
     // Most of what the newest entries rest on are the newest entries.
     let (near, far): (Vec<Seq>, Vec<Seq>) = reached.into_iter().partition(|seq| found.contains_key(seq));
     let far = reads.by_seqs(head, &far)?;
-    let judged = |row: &Row| match derivation {
-        Derivation::Arrival => Place { at: row.stored.created_at.instant(), seq: row.stored.seq.get() },
+    let judged = |row: &EntryRow| match derivation {
+        Derivation::Arrival => Place { at: row.entry.created_at.instant(), seq: row.entry.seq.get() },
         Derivation::EffectiveTime => {
-            let Effective { at, seq } = row.stored.effective();
+            let Effective { at, seq } = row.entry.effective();
             Place { at, seq: seq.get() }
         }
     };
@@ -428,7 +430,7 @@ pub(crate) fn facts_up_to(
         .iter()
         .filter_map(|seq| found.get(seq))
         .chain(&far)
-        .map(|row| (row.stored.seq, judged(row)))
+        .map(|row| (row.entry.seq, judged(row)))
         .collect();
     let (lineage, is_lineage_cut) = allowed_lineage(reads, head, robot, rows.iter().map(|(_, row)| row))?;
     let mut newest: PerType<Option<Newest>> = PerType::default();
@@ -437,12 +439,12 @@ pub(crate) fn facts_up_to(
         for upstream in SnapshotType::ALL {
             *reach.newest.get_mut(upstream) = used(&row, upstream).and_then(|seq| places.get(&seq).copied());
         }
-        *newest.get_mut(kind) = Some(Newest { entry: row.stored.to_entry(), place: judged(&row), reach });
+        *newest.get_mut(kind) = Some(Newest { entry: row.entry.to_entry(), place: judged(&row), reach });
     }
     Ok(Facts {
         robot_id: robot.clone(),
         newest,
-        last_at: last.map(|row| row.stored.created_at.timestamp()),
+        last_at: last.map(|row| row.entry.created_at.timestamp()),
         tasks,
         playbooks,
         lineage,
@@ -457,7 +459,7 @@ const PLAYBOOK: Literal = Literal::new("playbook");
 /// The lists of a snapshot, of which the payloads beyond its bound are not read.
 struct Lists<'a> {
     robot: &'a RobotId,
-    found: &'a BTreeMap<Seq, Row>,
+    found: &'a BTreeMap<Seq, EntryRow>,
     budget: PayloadBudget,
 }
 
@@ -479,8 +481,8 @@ impl Lists<'_> {
         let far: Vec<Seq> =
             whole.iter().map(|outline| outline.seq).filter(|seq| !self.found.contains_key(seq)).collect();
         let far = reads.by_seqs(head, &far)?;
-        let rows: BTreeMap<Seq, &Row> =
-            far.iter().chain(self.found.values()).map(|row| (row.stored.seq, row)).collect();
+        let rows: BTreeMap<Seq, &EntryRow> =
+            far.iter().chain(self.found.values()).map(|row| (row.entry.seq, row)).collect();
         let cut: BTreeMap<Seq, Outline> = cut.into_iter().map(|outline| (outline.seq, outline)).collect();
         Ok(lists.map(|(kind, seqs)| {
             let entry = |seq: &Seq| match (cut.get(seq), rows.get(seq)) {
@@ -492,7 +494,7 @@ impl Lists<'_> {
                     Name::from(kind),
                     outline.created_at.timestamp(),
                 )),
-                (None, row) => row.map(|row| row.stored.to_entry()),
+                (None, row) => row.map(|row| row.entry.to_entry()),
             };
             seqs.iter().filter_map(entry).collect()
         }))
@@ -522,10 +524,10 @@ fn allowed_lineage<'a>(
     reads: &mut dyn Reads,
     head: &Head,
     robot: &RobotId,
-    newest: impl Iterator<Item = &'a Row>,
+    newest: impl Iterator<Item = &'a EntryRow>,
 ) -> Result<(Vec<LedgerId>, bool), LedgerError> {
     let mut open: BTreeMap<Seq, (LedgerId, Vec<LedgerId>)> = newest
-        .map(|row| (row.stored.seq, (row.stored.id.clone(), row.stored.content.depends_on.clone())))
+        .map(|row| (row.entry.seq, (row.entry.id.clone(), row.entry.content.depends_on.clone())))
         .collect();
     let mut asked: BTreeSet<LedgerId> = open.values().map(|(id, _)| id.clone()).collect();
     let mut lineage = Vec::new();
@@ -545,7 +547,7 @@ fn allowed_lineage<'a>(
             .filter(|id| asked.insert((*id).clone()))
             .cloned()
             .collect();
-        for Step { seq, id, robot_id, depends_on, .. } in reads.steps(head, &unknown)? {
+        for LineageNode { seq, id, robot_id, depends_on, .. } in reads.nodes(head, &unknown)? {
             if robot_id == *robot {
                 open.insert(seq, (id, depends_on));
             }

@@ -18,7 +18,7 @@ use crate::error::LedgerError;
 use crate::ledger::{Inner, Ledger, too_deep};
 use crate::log::root_at;
 use crate::merkle::complete_tiles;
-use crate::plan::{self, Plan, Prepared, Transferred};
+use crate::plan::{self, ImportedEntry, Plan, Prepared};
 use crate::position::{Millis, Seq};
 use crate::read::StoredCheckpoint;
 use crate::store::Addition;
@@ -201,7 +201,7 @@ impl Ledger {
                     return Err(at(*number, format!("entry {} is another one here", entry.seq)));
                 }
             }
-            let fresh: Vec<Transferred> =
+            let fresh: Vec<ImportedEntry> =
                 batch.entries.iter().skip(known_part).map(|(entry, ..)| entry.clone()).collect();
             let line_of = |position: usize| {
                 batch.entries.get(known_part + position).map_or(lines.number, |(.., number)| *number)
@@ -213,14 +213,14 @@ impl Ledger {
             let known = transaction.known(&head, &needs)?;
             let Inner { clock, limits, .. } = self.inner();
             let latest = clock.now_for(&head).get().saturating_add(limits.clock_skew_ms);
-            let planned = plan::plan_transfer(&head, known, &fresh, Millis::new(latest));
+            let planned = plan::plan_import(&head, known, &fresh, Millis::new(latest));
             let Plan { rows, edges, tile_roots, head: after, .. } =
-                planned.map_err(|(position, reason)| at(line_of(position), reason))?;
+                planned.map_err(|refusal| at(line_of(refusal.position), refusal.reason))?;
             for (position, (row, (_, leaf, _))) in
                 rows.iter().zip(batch.entries.iter().skip(known_part)).enumerate()
             {
                 if row.leaf != *leaf {
-                    let reason = format!("entry {} is not what its leaf hash says", row.stored.seq);
+                    let reason = format!("entry {} is not what its leaf hash says", row.entry.seq);
                     return Err(at(line_of(position), reason));
                 }
             }
@@ -254,7 +254,7 @@ impl Ledger {
 
 #[derive(Default)]
 struct Batch {
-    entries: Vec<(Transferred, Sha256, u64)>,
+    entries: Vec<(ImportedEntry, Sha256, u64)>,
     checkpoints: Vec<(StoredCheckpoint, u64)>,
     bytes: usize,
 }
@@ -288,7 +288,7 @@ impl Lines<'_> {
 }
 
 enum Line {
-    Entry(Box<Transferred>, Sha256),
+    Entry(Box<ImportedEntry>, Sha256),
     Checkpoint(String, StoredCheckpoint),
 }
 
@@ -343,12 +343,12 @@ fn read_line(line: &str, tenant_id: &TenantId) -> Result<Line, String> {
         if entry.tenant_id.as_ref() != Some(tenant_id) {
             return Err(format!("the entry belongs to another tenant than `{tenant_id}`"));
         }
-        let entry = transferred(entry, has_lost_payload)?;
+        let entry = imported(tenant_id, entry, has_lost_payload)?;
         Ok(Line::Entry(Box::new(entry), leaf))
     })?
 }
 
-fn transferred(entry: Entry, has_lost_payload: bool) -> Result<Transferred, String> {
+fn imported(tenant_id: &TenantId, entry: Entry, has_lost_payload: bool) -> Result<ImportedEntry, String> {
     const INCOMPLETE: &str = "the entry is incomplete";
     let (mut content, depth) = Content::of(Draft {
         robot_id: entry.robot_id,
@@ -370,6 +370,6 @@ fn transferred(entry: Entry, has_lost_payload: bool) -> Result<Transferred, Stri
     if has_lost_payload {
         content.payload = "".into();
     }
-    let prepared = Prepared { proposed: Some(entry.id.clone()), ..Prepared::of(content) };
-    Ok(Transferred { prepared, id: entry.id, seq, created_at })
+    let prepared = Prepared { id: Some(entry.id.clone()), ..Prepared::new(tenant_id, content) };
+    Ok(ImportedEntry { prepared, id: entry.id, seq, created_at })
 }

@@ -25,7 +25,7 @@ pub struct View<'v> {
 impl View<'_> {
     /// The entry of a client key.
     pub fn get_by_key(&mut self, key: &ClientKey) -> Result<Option<Stored>, LedgerError> {
-        Ok(self.reads.by_key(self.head, key.as_str())?.map(|row| row.stored))
+        Ok(self.reads.by_key(self.head, key.as_str())?.map(|row| row.entry))
     }
 
     /// A page of a list.

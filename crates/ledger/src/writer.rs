@@ -20,7 +20,8 @@ use crate::merkle::{Frontier, TILE_WIDTH, TileSource, complete_tiles};
 use crate::pending::{Answer, Outcome};
 use crate::plan::{self, Plan, Prepared};
 use crate::queue::{Group, Queue};
-use crate::recent::{Recent, Written};
+use crate::recent::RecentEntries;
+use crate::row::LineageNode;
 use crate::store::{Addition, Head, LeaseRow, Transaction, Unwritten, Writer};
 
 /// Of how many tenants a writing thread remembers the open end of the log.
@@ -102,7 +103,7 @@ fn write_groups(
         clock,
         ids: IdSource::default(),
         ends: BTreeMap::new(),
-        recent: Recent::default(),
+        recent: RecentEntries::default(),
         rules: BTreeMap::new(),
     };
     let mut queue = Queue::new(jobs, writer.as_ref());
@@ -110,7 +111,7 @@ fn write_groups(
         let mut together = Together::default();
         let written = together.write(writer.as_mut(), group, &mut queue, &mut memory);
         if written.is_ok() {
-            together.keep_at_hand(&mut memory.recent);
+            together.cache(&mut memory.recent);
         }
         let Ended { replies, grown } = together.end(written);
         let mut replies = replies.into_iter();
@@ -175,7 +176,7 @@ struct Share {
     witness: Option<LedgerId>,
     /// A lease was released.
     has_released: bool,
-    written: Vec<Written>,
+    written: Vec<Arc<LineageNode>>,
 }
 
 impl Together {
@@ -231,7 +232,7 @@ impl Together {
         self.rounds.extend(by_tenant);
     }
 
-    fn keep_at_hand(&mut self, recent: &mut Recent) {
+    fn cache(&mut self, recent: &mut RecentEntries) {
         for ((tenant, _), share) in self.rounds.iter().zip(&mut self.shares) {
             recent.add(tenant, std::mem::take(&mut share.written));
         }
@@ -293,19 +294,19 @@ fn write_round(
         || batches.iter().zip(&lost).map(|(batch, lost)| if lost.is_some() { &[] } else { &*batch.entries });
     let mut rules = memory.rules_of(&head);
     let mut needs = plan::needs(&rules, held().flatten());
-    let mut at_hand = memory.recent.take(tenant, &mut needs);
+    let mut cached = memory.recent.take(tenant, &mut needs);
     let mut known = transaction.known(&head, &needs)?;
-    known.steps.append(&mut at_hand.steps);
-    known.key_steps.append(&mut at_hand.key_steps);
-    if let Some(marker) = known.keys.get(LOG_RULES_KEY) {
-        plan::see(&mut rules, &marker.stored);
+    known.by_id.append(&mut cached.by_id);
+    known.by_key.append(&mut cached.by_key);
+    if let Some(marker) = known.recorded.get(LOG_RULES_KEY) {
+        plan::see(&mut rules, &marker.entry);
         memory.remember_rules(tenant, rules);
     }
     let marker = if rules.has_second() { None } else { Some([marker()?]) };
     let marker = marker.as_ref().map(|marker| marker.as_slice());
     let held: Vec<&[Prepared]> = marker.into_iter().chain(held()).collect();
-    let Plan { mut outcomes, rows, edges, tile_roots, head: after } =
-        plan::plan(&head, rules, known, &held, memory.clock.dating(&head), &mut memory.ids)?;
+    let Plan { mut outcomes, rows, nodes, edges, tile_roots, head: after } =
+        plan::plan(&head, rules, known, &held, memory.clock.dating(&head), &mut memory.ids);
     if marker.is_some() {
         outcomes.remove(0).map_err(AppendError::into_ledger)?;
     }
@@ -322,8 +323,7 @@ fn write_round(
         .map(|fence| (&fence.name, fence.token))
         .collect();
     let has_released = !released.is_empty();
-    let witness = rows.first().map(|row| row.stored.id.clone());
-    let written = rows.iter().filter_map(Written::of).collect();
+    let witness = rows.first().map(|row| row.entry.id.clone());
     if witness.is_some() {
         let leaves: Vec<Sha256> = rows.iter().map(|row| row.leaf).collect();
         let open = memory.open_leaves(&head);
@@ -336,7 +336,7 @@ fn write_round(
         transaction.drop_leases(tenant, &released)?;
     }
     heads.insert(tenant.clone(), after);
-    Ok(Share { outcomes, witness, has_released, written })
+    Ok(Share { outcomes, witness, has_released, written: nodes })
 }
 
 /// Why a batch may not be written, where its lease is another's by now.
@@ -382,7 +382,7 @@ struct Memory<'a> {
     ids: IdSource,
     /// The right edge of each tenant's tree after what was last written, and its leaves beyond the last whole tile.
     ends: BTreeMap<TenantId, (Frontier, Vec<Sha256>)>,
-    recent: Recent,
+    recent: RecentEntries,
     /// Where the second rules begin in the older logs, once it was looked up.
     rules: BTreeMap<TenantId, RulesInForce>,
 }

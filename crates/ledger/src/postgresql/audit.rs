@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use postgres::types::ToSql;
+use tokio_postgres::Row as SqlRow;
+use tokio_postgres::types::ToSql;
 
-use super::rows;
+use super::rows::get;
 use super::session::Session;
 use crate::audit::FaultKind;
 use crate::error::LedgerError;
@@ -26,8 +27,8 @@ pub(super) fn missing_edge(
     let values: [&(dyn ToSql + Sync); 3] = [&head.tenant_id.as_str(), &parents, &children];
     let found = session.query(sql, &values)?;
     let Some(row) = found.first() else { return Ok(None) };
-    let number = |column| rows::number(row, column, &session.server).map(Seq::from_i64);
-    Ok(number(0)?.zip(number(1)?))
+    let seq = |column| get(row, column, &session.server).map(Seq::from_i64);
+    Ok(seq("parent")?.zip(seq("child")?))
 }
 
 /// The first row that is in no tree: of the tenant, or, if the login may see every row, of a tenant without a log.
@@ -37,7 +38,7 @@ pub(super) fn stray_row(session: &mut Session, head: &Head) -> Result<Option<Str
     let values: [&(dyn ToSql + Sync); 2] = [&head.tenant_id.as_str(), &head.last_seq().as_i64()];
     let found = session.query(sql, &values)?;
     if let Some(row) = found.first() {
-        let seq = rows::number(row, 0, &session.server)?;
+        let seq: i64 = get(row, "seq", &session.server)?;
         let what = format!("entry {seq} is in the table `entries` and not in the tree");
         return Ok(Some(Stray { kind: FaultKind::Extra, seq: Seq::from_i64(seq), what }));
     }
@@ -54,9 +55,8 @@ pub(super) fn stray_row(session: &mut Session, head: &Head) -> Result<Option<Str
                  AND NOT EXISTS (SELECT FROM logs l WHERE l.tenant = found.tenant) LIMIT 1"
             );
             let found = session.query_planned(&sql, &[])?;
-            let tenant = found.first().map(|row| row.try_get::<_, String>(0)).transpose();
-            if let Some(tenant) = tenant.map_err(|error| session.server.failure(&error))? {
-                return Ok(Some((table, tenant)));
+            if let Some(row) = found.first() {
+                return Ok(Some((table, get::<String>(row, "tenant", &session.server)?)));
             }
         }
         Ok(None)
@@ -73,8 +73,7 @@ const FACTS: &str = include_str!("schema-facts.txt");
 /// The first difference between the database's schema and the one that this program makes.
 pub(super) fn schema_difference(session: &mut Session) -> Result<Option<String>, LedgerError> {
     let found = session.query_planned(include_str!("schema-facts.sql"), &[])?;
-    let read =
-        |row: &postgres::Row| row.try_get::<_, String>(0).map_err(|error| session.server.failure(&error));
+    let read = |row: &SqlRow| row.try_get::<_, String>(0).map_err(|error| session.server.failure(&error));
     let found: BTreeSet<String> = found.iter().map(read).collect::<Result<_, _>>()?;
     let expected: BTreeSet<&str> = FACTS.lines().collect();
     let missing = expected.iter().find(|fact| !found.contains(**fact));

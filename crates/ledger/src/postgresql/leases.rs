@@ -3,21 +3,23 @@
 use std::time::Duration;
 
 use crealeph_contracts::scalar::{Name, TenantId};
-use postgres::types::ToSql;
+use tokio_postgres::Row as SqlRow;
 
-use super::rows;
-use super::session::{Server, Session, Value};
+use super::rows::get;
+use super::server::Server;
+use super::session::{Session, Value};
 use crate::error::LedgerError;
 use crate::lease::{FORGET_AFTER_MS, Holder, Token};
 use crate::position::Millis;
-use crate::store::{Claimed, LeaseRow, Wanted};
+use crate::query::Query;
+use crate::store::{ClaimResult, LeaseRequest, LeaseRow};
 
 /// The server's clock in milliseconds.
 const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
 pub(super) fn time(session: &mut Session) -> Result<Millis, LedgerError> {
-    let found = session.query(&format!("SELECT {NOW}"), &[])?;
-    Ok(Millis::new(rows::number(one(&found, session)?, 0, &session.server)?))
+    let found = session.query(&format!("SELECT {NOW} AS now"), &[])?;
+    Ok(Millis::new(get(only(&found, session)?, "now", &session.server)?))
 }
 
 pub(super) fn find(
@@ -30,61 +32,74 @@ pub(super) fn find(
     found.first().map(|row| read(row, &session.server)).transpose()
 }
 
-/// Takes a lease that nobody holds, all in one statement. The log is locked, so whoever released it has committed.
+/// Takes a lease that nobody holds, all in one statement. The log is locked, so a release of it has been committed.
 pub(super) fn claim(
     session: &mut Session,
     tenant: &TenantId,
-    wanted: &Wanted,
-) -> Result<Claimed, LedgerError> {
-    let Wanted { name, holder, ttl_ms, unless } = wanted;
-    let (execution, after) = match unless {
-        Some((execution, after)) => (Some(execution.as_str()), after.as_i64()),
-        None => (None, 0),
-    };
-    let sql = format!(
-        "WITH overtaken AS (SELECT FROM entries WHERE tenant = $1 AND execution = $5 AND seq > $6 LIMIT 1), \
-         token AS (INSERT INTO lease_tokens AS t (tenant, last) SELECT $1, 1 WHERE NOT EXISTS (SELECT FROM overtaken) \
+    request: &LeaseRequest,
+) -> Result<ClaimResult, LedgerError> {
+    let query = claim_query(tenant, request);
+    let mut answers = session.query_all(&[query])?.into_iter();
+    let found = answers.next().unwrap_or_default();
+    let (row, server) = (only(&found, session)?, &session.server);
+    let taken: Option<i64> = get(row, "token", server)?;
+    match (taken.map(Token::new), get(row, "is_overtaken", server)?) {
+        (Some(token), _) => {
+            if token.is_time_to_forget() {
+                forget(session, tenant)?;
+            }
+            Ok(ClaimResult::Taken(token))
+        }
+        (None, true) => Ok(ClaimResult::Overtaken),
+        (None, false) => holder_of(session, tenant, &request.name).map(ClaimResult::Held),
+    }
+}
+
+fn claim_query(tenant: &TenantId, request: &LeaseRequest) -> Query<Value> {
+    let LeaseRequest { name, holder, ttl_ms, unless } = request;
+    let values: Vec<Value> = vec![
+        Box::new(tenant.to_string()),
+        Box::new(name.to_string()),
+        Box::new(holder.to_string()),
+        Box::new(*ttl_ms),
+    ];
+    let mut query = Query::new('$', "WITH overtaken AS (SELECT ", values);
+    match unless {
+        Some((execution, after)) => {
+            query
+                .push("FROM entries WHERE tenant = $1 AND execution = ")
+                .bind(Box::new(execution.to_string()));
+            query.push(" AND seq > ").bind(Box::new(after.as_i64())).push(" LIMIT 1");
+        }
+        None => _ = query.push("WHERE false"),
+    }
+    query.push(&format!(
+        "), token AS (INSERT INTO lease_tokens AS t (tenant, last) SELECT $1, 1 WHERE NOT EXISTS (SELECT FROM overtaken) \
          ON CONFLICT (tenant) DO UPDATE SET last = t.last + 1 RETURNING last), \
          taken AS (INSERT INTO leases AS l (tenant, name, holder, token, until, ttl) \
          SELECT $1, $2, $3, last, {NOW} + $4, $4 FROM token \
          ON CONFLICT (tenant, name) DO UPDATE SET holder = excluded.holder, token = excluded.token, \
          until = excluded.until, ttl = excluded.ttl \
          WHERE l.until <= {NOW} OR l.until - {NOW} > 2 * l.ttl RETURNING token) \
-         SELECT (SELECT token FROM taken), EXISTS (SELECT FROM overtaken)"
-    );
-    let values: [&(dyn ToSql + Sync); 6] =
-        [&tenant.as_str(), &name.as_str(), &holder.as_str(), ttl_ms, &execution, &after];
-    let found = session.query(&sql, &values)?;
-    let row = one(&found, session)?;
-    let failed = |error: postgres::Error| session.server.failure(&error);
-    let taken: Option<i64> = row.try_get(0).map_err(failed)?;
-    match (taken.map(Token::new), row.try_get(1).map_err(failed)?) {
-        (Some(token), _) => {
-            if token.is_time_to_forget() {
-                forget(session, tenant)?;
-            }
-            Ok(Claimed::Taken(token))
-        }
-        (None, true) => Ok(Claimed::Overtaken),
-        (None, false) => holder_of(session, tenant, name).map(Claimed::Held),
-    }
+         SELECT (SELECT token FROM taken) AS token, EXISTS (SELECT FROM overtaken) AS is_overtaken"
+    ));
+    query
 }
 
 /// Who holds a lease that could not be taken. Asked after that, because the statement that tried sees no row that came
 /// after it began.
 fn holder_of(session: &mut Session, tenant: &TenantId, name: &Name) -> Result<Holder, LedgerError> {
     let sql = format!(
-        "SELECT holder, token, until, greatest(until - {NOW}, 0) FROM leases WHERE tenant = $1 AND name = $2"
+        "SELECT holder, token, until, greatest(until - {NOW}, 0) AS remaining FROM leases WHERE tenant = $1 AND name = $2"
     );
     let found = session.query(&sql, &[&tenant.as_str(), &name.as_str()])?;
-    let (row, server) = (one(&found, session)?, &session.server);
-    let holder: &str = row.try_get(0).map_err(|error| server.failure(&error))?;
-    let remaining = u64::try_from(rows::number(row, 3, server)?).unwrap_or_default();
+    let (row, server) = (only(&found, session)?, &session.server);
+    let remaining_ms: i64 = get(row, "remaining", server)?;
     Ok(Holder {
-        holder: stored_holder(holder, name, server)?,
-        token: Token::new(rows::number(row, 1, server)?),
-        until: Millis::new(rows::number(row, 2, server)?),
-        remaining: Duration::from_millis(remaining),
+        holder: stored_holder(get(row, "holder", server)?, name, server)?,
+        token: Token::new(get(row, "token", server)?),
+        until: Millis::new(get(row, "until", server)?),
+        remaining: Duration::from_millis(remaining_ms.unsigned_abs()),
     })
 }
 
@@ -93,16 +108,15 @@ fn stored_holder(text: &str, name: &Name, server: &Server) -> Result<Name, Ledge
         .map_err(|_| server.damaged(format!("the holder of the lease `{name}` cannot be read back")))
 }
 
-/// A row of name, holder, token, until, time.
-pub(super) fn read(row: &postgres::Row, server: &Server) -> Result<LeaseRow, LedgerError> {
-    let text = |column| row.try_get::<_, &str>(column).map_err(|error| server.failure(&error));
-    let name =
-        Name::parse(text(0)?).map_err(|_| server.damaged("the name of a lease cannot be read back"))?;
+/// Reads a lease: `name`, `holder`, `token`, `until`, `ttl`.
+pub(super) fn read(row: &SqlRow, server: &Server) -> Result<LeaseRow, LedgerError> {
+    let name = Name::parse(get(row, "name", server)?)
+        .map_err(|_| server.damaged("the name of a lease cannot be read back"))?;
     Ok(LeaseRow {
-        holder: stored_holder(text(1)?, &name, server)?,
-        token: Token::new(rows::number(row, 2, server)?),
-        until: Millis::new(rows::number(row, 3, server)?),
-        ttl_ms: rows::number(row, 4, server)?,
+        holder: stored_holder(get(row, "holder", server)?, &name, server)?,
+        token: Token::new(get(row, "token", server)?),
+        until: Millis::new(get(row, "until", server)?),
+        ttl_ms: get(row, "ttl", server)?,
         name,
     })
 }
@@ -117,21 +131,21 @@ pub(super) fn remove(
     tenant: &TenantId,
     leases: &[(&Name, Token)],
 ) -> Result<(), LedgerError> {
-    let sql = "DELETE FROM leases WHERE tenant = $1 AND name = $2 AND token = $3";
     for (name, token) in leases {
         let values: Vec<Value> =
             vec![Box::new(tenant.to_string()), Box::new(name.to_string()), Box::new(token.as_i64())];
-        session.execute_later(sql, values)?;
+        let sql = "DELETE FROM leases WHERE tenant = $1 AND name = $2 AND token = $3";
+        session.defer(Query::new('$', sql, values))?;
     }
     Ok(())
 }
 
-/// Removes what ran out long ago.
+/// Removes leases that expired long ago.
 fn forget(session: &mut Session, tenant: &TenantId) -> Result<(), LedgerError> {
     let sql = format!("DELETE FROM leases WHERE tenant = $1 AND until < {NOW} - {FORGET_AFTER_MS}");
     session.execute(&sql, &[&tenant.as_str()])
 }
 
-fn one<'r>(found: &'r [postgres::Row], session: &Session) -> Result<&'r postgres::Row, LedgerError> {
+fn only<'r>(found: &'r [SqlRow], session: &Session) -> Result<&'r SqlRow, LedgerError> {
     found.first().ok_or_else(|| session.server.damaged("a statement about leases gave no row"))
 }

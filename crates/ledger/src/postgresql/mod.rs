@@ -1,15 +1,17 @@
 //! The backend for several machines: one PostgreSQL database, version 15 or later. Everything runs as a role that owns
-//! nothing and cannot pass row-level security; the tenant is set for each transaction, and where it is not, nothing
+//! nothing and cannot bypass row-level security; the tenant is set for each transaction, and if it is not, nothing
 //! is seen. A tenant's appends take turns on the lock of its log; different tenants' do not.
 
 mod audit;
+mod connection;
 mod leases;
-mod line;
 mod migration;
 mod notice;
+mod owner;
 mod parameters;
 mod read;
 mod rows;
+mod server;
 mod session;
 mod tls;
 mod write;
@@ -19,14 +21,17 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crealeph_contracts::scalar::TenantId;
-use postgres::Client;
+use tokio_postgres::Row as SqlRow;
 
 use crate::error::LedgerError;
 use crate::pool::Pool;
 use crate::position::Millis;
 use crate::store::{Backend, Question, TenantLog, Writer};
 use notice::Notifier;
-use session::{Roles, Server, Session, Use};
+use owner::OwnerConnection;
+use rows::get;
+use server::{Purpose, Server};
+use session::Session;
 
 /// Each step brings a database from its index to the next version; they need nothing but the statements.
 const STEPS: &[&str] = &[include_str!("schema-1.sql"), include_str!("schema-2.sql")];
@@ -47,7 +52,7 @@ pub(crate) struct Postgres {
     /// Its schema version when it was opened.
     version: u32,
     readers: Pool<Session>,
-    /// The connection that the database was opened with, for the first who reads or writes.
+    /// The connection that the database was opened with, for the first reader.
     first: Mutex<Option<Session>>,
     listener: Mutex<Option<Session>>,
     notifier: Notifier,
@@ -57,53 +62,39 @@ impl Postgres {
     /// Puts the schema into a database that has none; needs the right to make a schema and a role.
     pub(crate) fn create(url: &str, wait_ms: u64) -> Result<(), LedgerError> {
         let server = Server::parse(url, wait_ms)?;
-        let failed = |error| server.failure(&error);
-        let mut client = server.connect_as_owner()?;
-        let number =
-            client.query_one("SELECT current_setting('server_version_num')::int", &[]).map_err(failed)?;
-        let number: i32 = number.try_get(0).map_err(failed)?;
+        let mut owner = server.connect_as_owner()?;
+        let sql = "SELECT current_setting('server_version_num')::int AS number, \
+                   current_setting('server_encoding') AS encoding";
+        let row = owner.query_one(sql, &[])?;
+        let number: i32 = get(&row, "number", &server)?;
         if number < MIN_SERVER {
             let reason =
                 format!("its server is of version {}, and 15 is the oldest that works", number / 10_000);
             return Err(LedgerError::Foreign { place: server.name().to_owned(), reason });
         }
-        let encoding = client.query_one("SELECT current_setting('server_encoding')", &[]).map_err(failed)?;
-        let encoding: String = encoding.try_get(0).map_err(failed)?;
+        let encoding: &str = get(&row, "encoding", &server)?;
         if encoding != "UTF8" {
             let reason = format!("its encoding is {encoding}, and entries need UTF8");
             return Err(LedgerError::Foreign { place: server.name().to_owned(), reason });
         }
-        if found_version(&mut client, &server)?.is_some() {
+        if owner.schema_version()?.is_some() {
             return Err(LedgerError::Exists { place: server.name().to_owned() });
         }
         let start = "CREATE SCHEMA crealeph; CREATE TABLE crealeph.version (version int NOT NULL); \
                      INSERT INTO crealeph.version VALUES (0);";
         let end = format!("UPDATE crealeph.version SET version = {VERSION};");
         let all = format!("BEGIN; {start} {} {EXPAND} {CONTRACT} {end} COMMIT", steps_from(0));
-        client.batch_execute(&all).map_err(failed)
+        owner.run(&all)
     }
 
     /// Opens a database that holds a ledger; an older one to be read alone.
     pub(crate) fn open(url: &str, wait_ms: u64) -> Result<Postgres, LedgerError> {
         let server = Server::parse(url, wait_ms)?;
-        let mut client = server.connect_as_owner()?;
-        let place = || server.name().to_owned();
-        let version = match found_version(&mut client, &server)? {
-            None => return Err(LedgerError::Missing { place: place() }),
-            Some(found) if found > VERSION => {
-                return Err(LedgerError::Newer { place: place(), found, known: VERSION });
-            }
-            Some(found) => found,
-        };
-        let server = match version < VERSION {
-            true => server,
-            false => {
-                let roles = found_roles(&mut client, &server)?;
-                server.with_roles(roles)
-            }
-        };
-        drop(client);
-        let first = Mutex::new(Some(server.connect(Use::Reading)?));
+        let mut owner = server.connect_as_owner()?;
+        let version = readable_version(&mut owner)?;
+        let server = if version < VERSION { server } else { server.with_roles(owner.roles()?) };
+        owner.close();
+        let first = Mutex::new(Some(server.connect(Purpose::Reading)?));
         let notifier = Notifier::start(&server)?;
         let (readers, listener) = (Pool::of(READERS), Mutex::new(None));
         Ok(Postgres { server, version, readers, first, listener, notifier })
@@ -112,34 +103,25 @@ impl Postgres {
     /// The connection that the database was opened with, if nobody has it yet, else a new one.
     fn connect(&self) -> Result<Session, LedgerError> {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
-        first.map_or_else(|| self.server.connect(Use::Reading), Ok)
+        first.map_or_else(|| self.server.connect(Purpose::Reading), Ok)
     }
 }
 
-/// The roles of a database of this version.
-fn found_roles(client: &mut Client, server: &Server) -> Result<Roles, LedgerError> {
-    let failed = |error| server.failure(&error);
-    let row =
-        client.query_one("SELECT ledger_role, audit_role FROM crealeph.version", &[]).map_err(failed)?;
-    let (ledger, audit) = (row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?);
-    Ok(Roles { ledger, audit: Some(audit) })
+/// The schema version of a database that holds a ledger which this program can read.
+fn readable_version(owner: &mut OwnerConnection) -> Result<u32, LedgerError> {
+    let version = owner.schema_version()?;
+    let place = owner.server.name().to_owned();
+    match version {
+        None => Err(LedgerError::Missing { place }),
+        Some(found) if found > VERSION => Err(LedgerError::Newer { place, found, known: VERSION }),
+        Some(found) => Ok(found),
+    }
 }
 
 /// The migrations from a version on, each followed by the number it leads to.
 fn steps_from(version: u32) -> String {
     let steps = STEPS.iter().zip(1u32..).skip(version as usize);
     steps.map(|(step, number)| format!("{step} UPDATE crealeph.version SET version = {number}; ")).collect()
-}
-
-fn found_version(client: &mut Client, server: &Server) -> Result<Option<u32>, LedgerError> {
-    let failed = |error| server.failure(&error);
-    let there =
-        client.query_one("SELECT to_regclass('crealeph.version') IS NOT NULL", &[]).map_err(failed)?;
-    if !there.try_get::<_, bool>(0).map_err(failed)? {
-        return Ok(None);
-    }
-    let row = client.query_one("SELECT max(version) FROM crealeph.version", &[]).map_err(failed)?;
-    Ok(Some(u32::try_from(row.try_get::<_, i32>(0).map_err(failed)?).unwrap_or(u32::MAX)))
 }
 
 impl Backend for Postgres {
@@ -164,13 +146,12 @@ impl Backend for Postgres {
         let busy = || LedgerError::Busy { place: self.server.name().to_owned(), wait_ms };
         let connect = || self.connect();
         self.readers.with(wait_ms, busy, connect, |session| {
-            let mode = "ISOLATION LEVEL REPEATABLE READ READ ONLY";
-            // A connection that lay idle may be gone, for example with a server that was started again.
-            session.begin(mode, tenant);
+            session.begin_reading(tenant);
             let mut answered = question(&mut read::PostgresReads::new(session, self.version));
-            if answered.is_err() && !session.is_open && session.is_closed() {
-                *session = self.server.connect(Use::Reading)?;
-                session.begin(mode, tenant);
+            // A connection that lay idle may be gone, for example with a server that was started again.
+            if answered.is_err() && !session.is_open() && session.is_closed() {
+                *session = self.server.connect(Purpose::Reading)?;
+                session.begin_reading(tenant);
                 answered = question(&mut read::PostgresReads::new(session, self.version));
             }
             session.end_reading();
@@ -181,10 +162,10 @@ impl Backend for Postgres {
     fn wait_for_others(&self, wait_ms: u64) -> Result<bool, LedgerError> {
         let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(mut session) = listener.take().filter(|session| !session.is_closed()) else {
-            let mut session = self.server.connect(Use::Reading)?;
+            let mut session = self.server.connect(Purpose::Reading)?;
             session.run("LISTEN crealeph_ledger")?;
             *listener = Some(session);
-            // Something may have been written before there was anyone to hear it.
+            // Something may have been written before this listened.
             return Ok(true);
         };
         let heard = session.wait_for_news(Duration::from_millis(wait_ms))?;
@@ -192,24 +173,22 @@ impl Backend for Postgres {
         Ok(heard)
     }
 
-    /// Asked as the role for audits: the one that the program works as sees one tenant at a time.
+    /// Asked as the role for audits: the ledger's role sees one tenant at a time.
     fn tenants(&self) -> Result<Vec<TenantLog>, LedgerError> {
         if self.version < VERSION {
             return Err(self.server.outdated(self.version));
         }
-        let failed = |error| self.server.failure(&error);
+        let server = &self.server;
         let mut session = self.connect()?;
-        session.begin("ISOLATION LEVEL REPEATABLE READ READ ONLY", None);
+        session.begin_reading(None);
         let sql = "SELECT tenant, size, last_at FROM logs ORDER BY tenant";
         let found = session.as_auditor(|session| session.query(sql, &[]))?;
         session.end_reading();
-        let read = |row: &postgres::Row| {
-            let tenant: &str = row.try_get(0).map_err(failed)?;
-            let (entries, last_at): (i64, i64) =
-                (row.try_get(1).map_err(failed)?, row.try_get(2).map_err(failed)?);
+        let read = |row: &SqlRow| {
+            let (entries, last_at): (i64, i64) = (get(row, "size", server)?, get(row, "last_at", server)?);
             Ok(TenantLog {
-                tenant_id: TenantId::parse(tenant)
-                    .map_err(|_| self.server.damaged("a tenant's name cannot be read back"))?,
+                tenant_id: TenantId::parse(get(row, "tenant", server)?)
+                    .map_err(|_| server.damaged("a tenant's name cannot be read back"))?,
                 entries: entries.unsigned_abs(),
                 last_at: (entries > 0).then(|| Millis::new(last_at)),
             })
@@ -222,7 +201,7 @@ impl Backend for Postgres {
         Err(LedgerError::Failed { place: self.server.name().to_owned(), reason })
     }
 
-    /// PostgreSQL checks its own pages where it was told to; here only that it answers.
+    /// PostgreSQL checks its own pages if it is set up to; here only that it answers.
     fn check_storage(&self) -> Result<(), LedgerError> {
         self.read(None, &mut |_| Ok(()))
     }

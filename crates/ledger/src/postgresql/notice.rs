@@ -1,10 +1,11 @@
-//! Telling other processes that logs have grown, on a thread and connection of its own: what came while one notice was sent
+//! Notifies other processes that logs have grown, on a thread and connection of its own. What comes while one notice is sent
 //! becomes one more.
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
-use super::session::{Server, Session, Use};
+use super::server::{Purpose, Server};
+use super::session::Session;
 use crate::error::LedgerError;
 
 /// How long the end of a process waits for its last notice.
@@ -73,11 +74,11 @@ fn send(server: &Server, notices: &Receiver<Notice>) {
             return;
         }
         if session.as_ref().is_none_or(Session::is_closed) {
-            // A notice that is lost with the server is missed by nobody: those who listened are gone as well.
+            // Nobody misses a notice that is lost with the server: those who listened lost it too.
             let quick = |mut session: Session| session.run("SET synchronous_commit = off").map(|()| session);
-            session = server.connect(Use::Writing).and_then(quick).ok();
+            session = server.connect(Purpose::Writing).and_then(quick).ok();
         }
-        // Whoever missed a notice looks by itself after a while.
+        // Followers that miss a notice look again by themselves after a while.
         if let Some(session) = &mut session {
             let _ = session.run("NOTIFY crealeph_ledger");
         }

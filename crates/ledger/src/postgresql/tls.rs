@@ -34,7 +34,7 @@ pub(super) fn read(
         }
     }
     let plain = if rest.is_empty() { plain.to_owned() } else { format!("{plain}?{}", rest.join("&")) };
-    let mut config: Config = plain.parse().map_err(|error: postgres::Error| error.to_string())?;
+    let mut config: Config = plain.parse().map_err(|error: tokio_postgres::Error| error.to_string())?;
     let service = parameters.service(service.as_deref())?;
     parameters.complete(&mut config, &service)?;
     // Modes that fall back to plain text are the default of other programs, not a wish of the user.
@@ -111,7 +111,7 @@ fn percent_decoded(text: &str) -> Result<String, String> {
 }
 
 /// What went wrong with the encryption, if it was that.
-pub(super) fn distrust(error: &postgres::Error) -> Option<String> {
+pub(super) fn distrust(error: &tokio_postgres::Error) -> Option<String> {
     // The client tells kinds of errors apart by their text alone.
     let is_handshake = error.to_string().starts_with("error performing TLS handshake");
     is_handshake.then(|| match std::error::Error::source(error) {

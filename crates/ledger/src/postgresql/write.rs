@@ -1,39 +1,38 @@
 //! The PostgreSQL writer: one transaction per tenant, sequenced by the lock on the tenant's log; bounded retries of what
-//! goes away by itself; and a clear word where the answer to a commit was lost.
+//! goes away by itself; and a definite error when the answer to a commit was lost.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::log_rules::new_origin;
 use crealeph_contracts::scalar::{LedgerId, Name, TenantId};
-use postgres::types::ToSql;
+use tokio_postgres::Row as SqlRow;
 
 use super::leases;
 use super::notice::Notices;
 use super::read::stored_hashes;
-use super::rows::{self, BY_ID, BY_KEY, ENTRY, HEAD, STEP, STEP_KEY, each};
-use super::session::{Ask, Server, Session, Uncommitted, Use, Value};
-use crate::entry::{Content, ids_text};
+use super::rows::{self, BY_ID, BY_KEY, CURRENT, HEAD, PostgresRow, each};
+use super::server::{Purpose, Server};
+use super::session::{Session, Uncommitted, Value};
+use crate::columns::{Column, ColumnValue, ENTRY_COLUMNS, read_entry, read_node};
 use crate::error::LedgerError;
 use crate::identity::random_name;
 use crate::lease::Token;
 use crate::merkle::Tile;
-use crate::position::{Millis, Seq};
+use crate::position::Millis;
+use crate::query::Query;
 use crate::read::StoredCheckpoint;
+use crate::row::{Class, EntryRow, EventIdentity, ExecutionKey};
 use crate::store::{
-    Addition, Claimed, Class, EventIdentity, Head, Known, LeaseRow, Needs, Row, Transaction, Unwritten,
-    Wanted, Work, Writer,
+    Addition, ClaimResult, Head, Known, LeaseRequest, LeaseRow, Needs, Transaction, Unwritten, Work, Writer,
 };
 
 /// How often a transaction is run again at most.
 const MAX_TRIES: usize = 10;
 /// How long to wait before a connection is tried again, at first and at most.
 const RECONNECT_MS: (u64, u64) = (10, 500);
-
-/// Writes entries, edges and whole tiles, and moves the head: one statement, so one message to the server.
-const ADD: &str = "SELECT append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, \
-    $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34)";
 
 pub(super) struct PostgresWriter {
     pub(super) server: Server,
@@ -42,7 +41,7 @@ pub(super) struct PostgresWriter {
 }
 
 impl PostgresWriter {
-    /// The connection; a lost one is made again, for as long as may be waited.
+    /// The connection; a lost one is replaced, for as long as may be waited.
     fn session(&mut self) -> Result<&mut Session, LedgerError> {
         if self.session.as_ref().is_some_and(Session::is_closed) {
             self.session = None;
@@ -50,47 +49,48 @@ impl PostgresWriter {
         if self.session.is_none() {
             let (mut pause_ms, most_ms) = RECONNECT_MS;
             let mut waited_ms = 0;
-            let mut connected = self.server.connect(Use::Writing);
+            let mut connected = self.server.connect(Purpose::Writing);
             while waited_ms < self.server.wait_ms && is_down(&connected) {
                 std::thread::sleep(Duration::from_millis(pause_ms));
                 waited_ms += pause_ms;
                 pause_ms = (pause_ms * 2).min(most_ms);
-                connected = self.server.connect(Use::Writing);
+                connected = self.server.connect(Purpose::Writing);
             }
             self.session = Some(connected?);
         }
         self.session.as_mut().ok_or(LedgerError::Closed)
     }
 
-    /// Runs the work once. The answer's inner error is one that may go away by itself.
-    fn attempt(
-        &mut self,
-        tenant: Option<&TenantId>,
-        work: Work<'_>,
-    ) -> Result<Result<(), LedgerError>, Unwritten> {
+    /// Runs the work once.
+    fn attempt(&mut self, tenant: Option<&TenantId>, work: Work<'_>) -> Result<Attempt, Unwritten> {
         let session = self.session().map_err(Unwritten::Nothing)?;
-        session.can_retry = false;
         session.begin_writing(tenant);
-        let done = work(&mut InPostgres { session }).map_err(Uncommitted::Failed);
-        let can_retry = session.can_retry;
+        let done = work(&mut PostgresTransaction { session }).map_err(Uncommitted::Failed);
         match done.and_then(|()| session.commit()) {
-            Ok(()) => Ok(Ok(())),
+            Ok(()) => Ok(Attempt::Committed),
             Err(Uncommitted::Unknown(error)) => {
                 self.session = None;
                 Err(Unwritten::Unknown(error))
             }
             Err(Uncommitted::Failed(error)) => {
-                let can_retry = can_retry || session.can_retry;
+                let can_retry = session.can_retry();
                 if session.is_closed() || session.run("ROLLBACK").is_err() {
                     self.session = None;
                 }
-                if can_retry { Ok(Err(error)) } else { Err(Unwritten::Nothing(error)) }
+                if can_retry { Ok(Attempt::Failed(error)) } else { Err(Unwritten::Nothing(error)) }
             }
         }
     }
 }
 
-/// Whether waiting may help; who is not trusted or not let in will not be later.
+/// What became of running the work once.
+enum Attempt {
+    Committed,
+    /// Nothing was written, and it may succeed when it is run again.
+    Failed(LedgerError),
+}
+
+/// Whether waiting may help; a login that is refused stays refused.
 fn is_down(connected: &Result<Session, LedgerError>) -> bool {
     matches!(connected, Err(LedgerError::Failed { .. }))
 }
@@ -101,8 +101,8 @@ impl Writer for PostgresWriter {
         let mut last = LedgerError::Closed;
         for _ in 0..MAX_TRIES {
             match self.attempt(tenant, work)? {
-                Ok(()) => return Ok(()),
-                Err(error) => last = error,
+                Attempt::Committed => return Ok(()),
+                Attempt::Failed(error) => last = error,
             }
         }
         Err(Unwritten::Nothing(last))
@@ -123,194 +123,198 @@ impl Writer for PostgresWriter {
     }
 }
 
-struct InPostgres<'a> {
+struct PostgresTransaction<'a> {
     session: &'a mut Session,
 }
 
-impl InPostgres<'_> {
-    fn rows(
-        &mut self,
-        head: &Head,
-        sql: &str,
-        values: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, LedgerError> {
-        let found = self.session.query(sql, values)?;
-        found.iter().map(|row| rows::entry(row, &head.tenant_id, &self.session.server)).collect()
-    }
-
+impl PostgresTransaction<'_> {
     /// The log, locked, and the leases of these names, in one message.
     fn find(
         &mut self,
         tenant: &TenantId,
         leases: &[&Name],
     ) -> Result<(Option<Head>, Vec<LeaseRow>), LedgerError> {
-        let names: Vec<&str> = leases.iter().map(|name| name.as_str()).collect();
         let head_sql = format!("SELECT {HEAD} FROM logs WHERE tenant = $1 FOR UPDATE");
-        let leases_sql = "SELECT l.name, l.holder, l.token, l.until, l.ttl FROM unnest($2::text[]) AS w (name) \
-                          CROSS JOIN LATERAL (SELECT * FROM leases WHERE tenant = $1 AND name = w.name LIMIT 1 \
-                          FOR UPDATE) l";
-        let tenant_text = tenant.as_str();
-        let head_values: [&(dyn ToSql + Sync); 1] = [&tenant_text];
-        let leases_values: [&(dyn ToSql + Sync); 2] = [&tenant_text, &names];
-        let asks: [Ask<'_>; 2] = [(&head_sql, &head_values), (leases_sql, &leases_values)];
-        let asks = if leases.is_empty() { &asks[..1] } else { &asks };
-        let answers = self.session.locks_itself().query_all(asks)?;
+        let mut queries = vec![Query::new('$', head_sql, vec![Box::new(tenant.to_string()) as Value])];
+        if !leases.is_empty() {
+            let sql = "SELECT l.name, l.holder, l.token, l.until, l.ttl FROM unnest($2::text[]) AS w (name) \
+                       CROSS JOIN LATERAL (SELECT * FROM leases WHERE tenant = $1 AND name = w.name LIMIT 1 \
+                       FOR UPDATE) l";
+            let names = texts(leases.iter().map(|name| name.as_str()));
+            queries.push(Query::new('$', sql, vec![Box::new(tenant.to_string()), names]));
+        }
+        let mut answers = self.session.query_all_locking(&queries)?.into_iter();
+        let (head, found) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
         let server = &self.session.server;
-        let mut answers = answers.into_iter();
-        let head = answers.next().unwrap_or_default();
         let head = head.first().map(|row| rows::head(row, tenant, server)).transpose()?;
-        let found = answers.next().unwrap_or_default();
         Ok((head, found.iter().map(|row| leases::read(row, server)).collect::<Result<_, _>>()?))
     }
 
-    /// Asks for all that is needed in one message.
-    fn find_known(&mut self, head: &Head, needs: &Needs) -> Result<Known, LedgerError> {
-        let tenant = head.tenant_id.as_str();
-        let texts = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<String>>();
-        let ids = texts(&needs.ids);
-        // A key that is to be written is seldom there, so the whole entry is asked for only where it is.
-        let keys: Vec<&str> = needs.key_steps.union(&needs.keys).map(String::as_str).collect();
-        let column = |of: fn(&EventIdentity) -> &str| needs.events.iter().map(of).collect::<Vec<&str>>();
-        let executions = column(|event| &event.execution);
-        let robots = column(|event| &event.robot);
-        let states = column(|event| &event.state);
-        let attempts: Vec<i64> = needs.events.iter().map(|event| event.attempt as i64).collect();
-        let own_executions: Vec<&str> =
-            needs.executions.iter().map(|(execution, _)| execution.as_str()).collect();
-        let own_robots: Vec<&str> = needs.executions.iter().map(|(_, robot)| robot.as_str()).collect();
-        let (by_id, by_key) = (each(STEP, "text", BY_ID), each(STEP, "text", BY_KEY));
-        let events = format!(
-            "SELECT {ENTRY} FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[]) AS w (execution, robot, \
-             attempt, state) CROSS JOIN LATERAL (SELECT * FROM entries WHERE tenant = $1 AND execution = w.execution \
-             AND robot = w.robot AND attempt = w.attempt AND state = w.state AND attempt IS NOT NULL LIMIT 1) e"
-        );
-        let last_events = format!(
-            "SELECT {ENTRY} FROM unnest($2::text[], $3::text[]) AS w (execution, robot) CROSS JOIN LATERAL \
-             (SELECT * FROM entries WHERE tenant = $1 AND execution = w.execution AND robot = w.robot \
-             AND attempt IS NOT NULL ORDER BY attempt DESC, seq DESC LIMIT 1) e"
-        );
-        let id_values: [&(dyn ToSql + Sync); 2] = [&tenant, &ids];
-        let key_values: [&(dyn ToSql + Sync); 2] = [&tenant, &keys];
-        let event_values: [&(dyn ToSql + Sync); 5] = [&tenant, &executions, &robots, &attempts, &states];
-        let last_values: [&(dyn ToSql + Sync); 3] = [&tenant, &own_executions, &own_robots];
-        let class = |of: fn(&Class) -> &str| needs.classes.iter().map(of).collect::<Vec<&str>>();
-        let (robots, kinds, states) =
-            (class(|class| &class.robot), class(|class| &class.kind), class(|class| &class.state));
-        let newest = rows::newest_of("true");
-        let class_values: [&(dyn ToSql + Sync); 4] = [&tenant, &robots, &kinds, &states];
-        let all: [(bool, Ask<'_>); 5] = [
-            (!ids.is_empty(), (&by_id, &id_values)),
-            (!keys.is_empty(), (&by_key, &key_values)),
-            (!executions.is_empty(), (&events, &event_values)),
-            (!own_executions.is_empty(), (&last_events, &last_values)),
-            (!kinds.is_empty(), (&newest, &class_values)),
-        ];
-        let asks: Vec<Ask<'_>> = all.iter().filter(|(is_asked, _)| *is_asked).map(|(_, ask)| *ask).collect();
-        let mut known = Known::default();
-        if asks.is_empty() {
-            return Ok(known);
-        }
-        let mut answers = self.session.query_all(&asks)?.into_iter();
-        let mut next = |is_asked| if is_asked { answers.next().unwrap_or_default() } else { Vec::new() };
-        let server = &self.session.server;
-        for row in next(!ids.is_empty()) {
-            let step = rows::step(&row, server)?;
-            known.steps.insert(step.id.as_str().to_owned(), step);
-        }
-        for row in next(!keys.is_empty()) {
-            let key: String = row.try_get(STEP_KEY).map_err(|error| server.failure(&error))?;
-            known.key_steps.insert(key, rows::step(&row, server)?);
-        }
-        for row in next(!executions.is_empty()) {
-            let row = rows::entry(&row, &head.tenant_id, server)?;
-            let event = EventIdentity {
-                execution: row.execution.clone().unwrap_or_default(),
-                robot: row.stored.content.robot_id.as_str().to_owned(),
-                attempt: row.attempt.unwrap_or_default(),
-                state: row.stored.content.state.as_str().to_owned(),
-            };
-            known.events.insert(event, row);
-        }
-        for row in next(!own_executions.is_empty()) {
-            let row = rows::entry(&row, &head.tenant_id, server)?;
-            let execution = row.execution.clone().unwrap_or_default();
-            let robot = row.stored.content.robot_id.as_str().to_owned();
-            known.last_events.insert((execution, robot), row);
-        }
-        for row in next(!kinds.is_empty()) {
-            let (class, newest) = rows::newest(&row, server)?;
-            known.newest.insert(class, newest);
-        }
-        let keys: Vec<&str> =
-            needs.keys.iter().map(String::as_str).filter(|key| known.key_steps.contains_key(*key)).collect();
-        if !keys.is_empty() {
-            for row in self.rows(head, &each(ENTRY, "text", BY_KEY), &[&tenant, &keys])? {
-                let key = row.stored.content.key.as_ref().map(|key| key.as_str().to_owned());
-                known.keys.insert(key.unwrap_or_default(), row);
+    /// The whole entries of client keys.
+    fn recorded(&mut self, head: &Head, keys: &[&str], known: &mut Known) -> Result<(), LedgerError> {
+        let sql = each(&CURRENT.entry, "text", BY_KEY);
+        for row in self.session.query(&sql, &[&head.tenant_id.as_str(), &keys])? {
+            let row = read_row(&row, head, &self.session.server)?;
+            if let Some(key) = &row.entry.content.key {
+                known.recorded.insert(key.as_str().to_owned(), row);
             }
         }
-        Ok(known)
-    }
-
-    fn insert(&mut self, addition: &Addition) -> Result<(), LedgerError> {
-        let stored = || addition.rows.iter().map(|row| &row.stored);
-        let content = || stored().map(|stored| &stored.content);
-        let texts = |of: fn(&Content) -> &str| -> Value {
-            Box::new(content().map(|content| of(content).to_owned()).collect::<Vec<String>>())
-        };
-        let perhaps = |of: fn(&Content) -> Option<&str>| -> Value {
-            Box::new(content().map(|content| of(content).map(str::to_owned)).collect::<Vec<Option<String>>>())
-        };
-        let (parents, children): (Vec<i64>, Vec<i64>) =
-            addition.edges.iter().map(|(parent, child)| (parent.as_i64(), child.as_i64())).unzip();
-        let head = &addition.head;
-        let mut values: Vec<Value> = vec![
-            Box::new(head.tenant_id.to_string()),
-            Box::new(stored().map(|stored| stored.seq.as_i64()).collect::<Vec<i64>>()),
-            Box::new(stored().map(|stored| stored.id.to_string()).collect::<Vec<String>>()),
-            texts(|content| content.robot_id.as_str()),
-            texts(|content| content.module.as_str()),
-            texts(|content| content.source.as_str()),
-            texts(|content| content.kind.as_str()),
-            texts(|content| content.state.as_str()),
-            Box::new(stored().map(|stored| stored.created_at.get()).collect::<Vec<i64>>()),
-            perhaps(|content| content.observed_at.as_ref().map(|at| at.as_str())),
-            perhaps(|content| content.key.as_ref().map(|key| key.as_str())),
-            Box::new(addition.rows.iter().map(|row| row.execution.clone()).collect::<Vec<_>>()),
-            Box::new(
-                addition.rows.iter().map(|row| row.attempt.map(|attempt| attempt as i64)).collect::<Vec<_>>(),
-            ),
-            perhaps(|content| content.rerun_of.as_ref().map(|id| id.as_str())),
-            Box::new(addition.rows.iter().map(|row| row.leaf.as_bytes().to_vec()).collect::<Vec<_>>()),
-        ];
-        let mut reach: [Vec<Option<i64>>; 6] = Default::default();
-        for row in &addition.rows {
-            for (column, value) in reach.iter_mut().zip(row.reach.columns()) {
-                column.push(value);
-            }
-        }
-        values.extend(reach.into_iter().map(|column| Box::new(column) as Value));
-        let rest: [Value; 13] = [
-            Box::new(content().map(|content| ids_text(&content.depends_on)).collect::<Vec<String>>()),
-            texts(|content| &content.payload),
-            Box::new(addition.rows.iter().map(|row| row.newest.map(Seq::as_i64)).collect::<Vec<_>>()),
-            Box::new(addition.rows.iter().map(|row| row.used.to_bytes()).collect::<Vec<_>>()),
-            Box::new(parents),
-            Box::new(children),
-            Box::new(addition.tiles.iter().map(|tile| i16::from(tile.level)).collect::<Vec<i16>>()),
-            Box::new(addition.tiles.iter().map(|tile| tile.index as i64).collect::<Vec<i64>>()),
-            Box::new(addition.tiles.iter().map(|tile| tile.root.as_bytes().to_vec()).collect::<Vec<_>>()),
-            Box::new(addition.tiles.iter().map(Tile::to_bytes).collect::<Vec<_>>()),
-            Box::new(head.frontier.size() as i64),
-            Box::new(head.last_at.get()),
-            Box::new(head.frontier.to_bytes()),
-        ];
-        values.extend(rest);
-        self.session.execute_later(ADD, values)
+        Ok(())
     }
 }
 
-impl Transaction for InPostgres<'_> {
+/// A question about what the log holds, and where its rows belong.
+struct Lookup {
+    query: Query<Value>,
+    read: fn(&SqlRow, &Head, &Server, &mut Known) -> Result<(), LedgerError>,
+}
+
+/// The questions for what is needed; none for what is not.
+fn lookups(head: &Head, needs: &Needs) -> Vec<Lookup> {
+    let mut lookups = Vec::new();
+    let mut add = |sql: String, columns: Vec<Value>, read| {
+        let tenant: Value = Box::new(head.tenant_id.to_string());
+        let values = std::iter::once(tenant).chain(columns).collect();
+        lookups.push(Lookup { query: Query::new('$', sql, values), read });
+    };
+    if !needs.ids.is_empty() {
+        let ids = texts(needs.ids.iter().map(String::as_str));
+        add(each(&CURRENT.node, "text", BY_ID), vec![ids], read_by_id);
+    }
+    // A key that is to be written is seldom there, so the whole entry is asked for only if it is.
+    let keys: BTreeSet<&String> = needs.lineage_keys.union(&needs.new_keys).collect();
+    if !keys.is_empty() {
+        let keys = texts(keys.into_iter().map(String::as_str));
+        add(each(&CURRENT.node, "text", BY_KEY), vec![keys], read_by_key);
+    }
+    if !needs.events.is_empty() {
+        let column = |of: fn(&EventIdentity) -> &str| texts(needs.events.iter().map(of));
+        let attempts: Vec<i64> = needs.events.iter().map(|event| event.attempt as i64).collect();
+        let sql = format!(
+            "SELECT {} FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[]) AS w (execution, robot, \
+             attempt, state) CROSS JOIN LATERAL (SELECT * FROM entries WHERE tenant = $1 AND execution = w.execution \
+             AND robot = w.robot AND attempt = w.attempt AND state = w.state AND attempt IS NOT NULL LIMIT 1) e",
+            CURRENT.entry
+        );
+        let (executions, robots) = (column(|event| &event.execution), column(|event| &event.robot));
+        add(sql, vec![executions, robots, Box::new(attempts), column(|event| &event.state)], read_event);
+    }
+    if !needs.executions.is_empty() {
+        let column = |of: fn(&ExecutionKey) -> &str| texts(needs.executions.iter().map(of));
+        let sql = format!(
+            "SELECT {} FROM unnest($2::text[], $3::text[]) AS w (execution, robot) CROSS JOIN LATERAL \
+             (SELECT * FROM entries WHERE tenant = $1 AND execution = w.execution AND robot = w.robot \
+             AND attempt IS NOT NULL ORDER BY attempt DESC, seq DESC LIMIT 1) e",
+            CURRENT.entry
+        );
+        add(sql, vec![column(|key| &key.execution), column(|key| &key.robot)], read_last_event);
+    }
+    if !needs.classes.is_empty() {
+        let column = |of: fn(&Class) -> &str| texts(needs.classes.iter().map(of));
+        let classes =
+            vec![column(|class| &class.robot), column(|class| &class.kind), column(|class| &class.state)];
+        add(rows::newest_of("true"), classes, read_newest);
+    }
+    lookups
+}
+
+fn texts<'t>(texts: impl Iterator<Item = &'t str>) -> Value {
+    Box::new(texts.map(str::to_owned).collect::<Vec<String>>())
+}
+
+fn read_by_id(row: &SqlRow, _: &Head, server: &Server, known: &mut Known) -> Result<(), LedgerError> {
+    let node = read_node(&PostgresRow { row, server })?;
+    known.by_id.insert(node.id.as_str().to_owned(), Arc::new(node));
+    Ok(())
+}
+
+fn read_by_key(row: &SqlRow, _: &Head, server: &Server, known: &mut Known) -> Result<(), LedgerError> {
+    let node = read_node(&PostgresRow { row, server })?;
+    if let Some(key) = &node.key {
+        known.by_key.insert(key.as_str().to_owned(), Arc::new(node));
+    }
+    Ok(())
+}
+
+fn read_event(row: &SqlRow, head: &Head, server: &Server, known: &mut Known) -> Result<(), LedgerError> {
+    let row = read_row(row, head, server)?;
+    known.events.insert(stored_identity(&row, server)?, row);
+    Ok(())
+}
+
+fn read_last_event(row: &SqlRow, head: &Head, server: &Server, known: &mut Known) -> Result<(), LedgerError> {
+    let row = read_row(row, head, server)?;
+    known.last_events.insert(stored_identity(&row, server)?.execution_key(), row);
+    Ok(())
+}
+
+fn read_newest(row: &SqlRow, _: &Head, server: &Server, known: &mut Known) -> Result<(), LedgerError> {
+    let (class, newest) = rows::newest(row, server)?;
+    known.newest.insert(class, newest);
+    Ok(())
+}
+
+fn read_row(row: &SqlRow, head: &Head, server: &Server) -> Result<EntryRow, LedgerError> {
+    read_entry(&PostgresRow { row, server }, &head.tenant_id)
+}
+
+/// The identity that an event was found by.
+fn stored_identity(row: &EntryRow, server: &Server) -> Result<EventIdentity, LedgerError> {
+    let (content, seq) = (&row.entry.content, row.entry.seq);
+    match (&row.derived.execution, row.derived.attempt) {
+        (Some(execution), Some(attempt)) => Ok(EventIdentity {
+            execution: execution.clone(),
+            robot: content.robot_id.as_str().to_owned(),
+            attempt,
+            state: content.state.as_str().to_owned(),
+        }),
+        _ => Err(server.damaged_entry(seq, format!("entry {seq} is an event without an execution"))),
+    }
+}
+
+/// The values of a column of all rows.
+fn column_values(column: &Column, rows: &[EntryRow]) -> Value {
+    let rows = rows.iter();
+    match column.value {
+        ColumnValue::Text(value) => {
+            Box::new(rows.map(|row| value(row).into_owned()).collect::<Vec<String>>())
+        }
+        ColumnValue::OptionalText(value) => {
+            Box::new(rows.map(|row| value(row).map(str::to_owned)).collect::<Vec<Option<String>>>())
+        }
+        ColumnValue::Number(value) => Box::new(rows.map(value).collect::<Vec<i64>>()),
+        ColumnValue::OptionalNumber(value) => Box::new(rows.map(value).collect::<Vec<Option<i64>>>()),
+        ColumnValue::Bytes(value) => Box::new(rows.map(|row| value(row).to_vec()).collect::<Vec<Vec<u8>>>()),
+        ColumnValue::OptionalBytes(value) => Box::new(rows.map(value).collect::<Vec<Option<Vec<u8>>>>()),
+    }
+}
+
+/// Writes entries, edges and whole tiles, and moves the head: one statement, so one message to the server.
+fn append_query(Addition { rows, edges, tiles, head }: &Addition) -> Query<Value> {
+    let (parents, children): (Vec<i64>, Vec<i64>) =
+        edges.iter().map(|(parent, child)| (parent.as_i64(), child.as_i64())).unzip();
+    let mut values: Vec<Value> = vec![
+        Box::new(head.tenant_id.to_string()),
+        Box::new(rows.iter().map(|row| row.entry.seq.as_i64()).collect::<Vec<i64>>()),
+    ];
+    values.extend(ENTRY_COLUMNS.iter().map(|column| column_values(column, rows)));
+    let rest: [Value; 9] = [
+        Box::new(parents),
+        Box::new(children),
+        Box::new(tiles.iter().map(|tile| i16::from(tile.level)).collect::<Vec<i16>>()),
+        Box::new(tiles.iter().map(|tile| tile.index as i64).collect::<Vec<i64>>()),
+        Box::new(tiles.iter().map(|tile| tile.root.as_bytes().to_vec()).collect::<Vec<_>>()),
+        Box::new(tiles.iter().map(Tile::to_bytes).collect::<Vec<_>>()),
+        Box::new(head.frontier.size() as i64),
+        Box::new(head.last_at.get()),
+        Box::new(head.frontier.to_bytes()),
+    ];
+    values.extend(rest);
+    let parameters: Vec<String> = (1..=values.len()).map(|number| format!("${number}")).collect();
+    Query::new('$', format!("SELECT append({})", parameters.join(", ")), values)
+}
+
+impl Transaction for PostgresTransaction<'_> {
     fn locked(&mut self, tenant: &TenantId, leases: &[&Name]) -> Result<(Head, Vec<LeaseRow>), LedgerError> {
         let (head, found) = self.find(tenant, leases)?;
         match head {
@@ -319,7 +323,7 @@ impl Transaction for InPostgres<'_> {
         }
     }
 
-    /// Two processes may make a tenant's first log at once; the second waits, and finds the first one's.
+    /// Two processes may make a tenant's first log at the same time; the second waits, and finds the first one's.
     fn create_head(&mut self, tenant: &TenantId, origin: &str) -> Result<Head, LedgerError> {
         self.session.execute("SELECT open_log($1, $2)", &[&tenant.as_str(), &origin])?;
         let (made, _) = self.find(tenant, &[])?;
@@ -329,7 +333,22 @@ impl Transaction for InPostgres<'_> {
     }
 
     fn known(&mut self, head: &Head, needs: &Needs) -> Result<Known, LedgerError> {
-        self.find_known(head, needs)
+        let mut known = Known::default();
+        let (queries, reads): (Vec<_>, Vec<_>) =
+            lookups(head, needs).into_iter().map(|Lookup { query, read }| (query, read)).unzip();
+        if queries.is_empty() {
+            return Ok(known);
+        }
+        let answers = self.session.query_all(&queries)?;
+        for (rows, read) in answers.iter().zip(reads) {
+            rows.iter().try_for_each(|row| read(row, head, &self.session.server, &mut known))?;
+        }
+        let keys: Vec<&str> =
+            needs.new_keys.iter().map(String::as_str).filter(|key| known.by_key.contains_key(*key)).collect();
+        if !keys.is_empty() {
+            self.recorded(head, &keys, &mut known)?;
+        }
+        Ok(known)
     }
 
     fn hashes(&mut self, head: &Head, level: u8, from: u64, count: u64) -> Result<Vec<Sha256>, LedgerError> {
@@ -337,7 +356,7 @@ impl Transaction for InPostgres<'_> {
     }
 
     fn add(&mut self, addition: &Addition) -> Result<(), LedgerError> {
-        self.insert(addition)
+        self.session.defer(append_query(addition))
     }
 
     fn add_checkpoint(&mut self, head: &Head, checkpoint: &StoredCheckpoint) -> Result<(), LedgerError> {
@@ -360,8 +379,8 @@ impl Transaction for InPostgres<'_> {
         leases::find(self.session, tenant, name)
     }
 
-    fn claim_lease(&mut self, tenant: &TenantId, wanted: &Wanted) -> Result<Claimed, LedgerError> {
-        leases::claim(self.session, tenant, wanted)
+    fn claim_lease(&mut self, tenant: &TenantId, request: &LeaseRequest) -> Result<ClaimResult, LedgerError> {
+        leases::claim(self.session, tenant, request)
     }
 
     fn extend_lease(&mut self, tenant: &TenantId, lease: &LeaseRow) -> Result<(), LedgerError> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::failure::Place;
+use super::failure::LedgerFile;
 use super::rows::{row_id, seq_of};
 use super::schema;
 use crate::audit::FaultKind;
@@ -96,7 +96,7 @@ fn hidden_row(connection: &Connection, head: &Head) -> rusqlite::Result<Option<S
 /// The first difference between the file's schema and the one that this program makes.
 pub(super) fn schema_difference(
     connection: &Connection,
-    place: &Place,
+    place: &LedgerFile,
 ) -> Result<Option<String>, LedgerError> {
     let failed = |error: rusqlite::Error| place.failure(&error);
     let expected = Connection::open_in_memory().map_err(failed).and_then(|mut memory| {

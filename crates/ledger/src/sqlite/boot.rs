@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::failure::Place;
+use super::failure::LedgerFile;
 use crate::error::LedgerError;
 use crate::position::Millis;
 
@@ -18,7 +18,7 @@ pub(super) fn now() -> Millis {
 }
 
 /// The name of this start of the machine. A lease of another one is over, as its holder is.
-pub(super) fn id(place: &Place) -> Result<&'static str, LedgerError> {
+pub(super) fn id(place: &LedgerFile) -> Result<&'static str, LedgerError> {
     static ID: OnceLock<String> = OnceLock::new();
     if let Some(id) = ID.get() {
         return Ok(id);

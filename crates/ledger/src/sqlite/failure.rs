@@ -8,22 +8,22 @@ use rusqlite::ErrorCode;
 use crate::error::LedgerError;
 use crate::position::Seq;
 
-/// The file, for messages.
+/// The ledger's file, for messages: turns what goes wrong with it into the ledger's errors.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct LedgerFile {
     name: String,
     wait_ms: u64,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for LedgerFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }
 }
 
-impl Place {
-    pub(super) fn new(file: &Path, wait_ms: u64) -> Place {
-        Place { name: file.display().to_string(), wait_ms }
+impl LedgerFile {
+    pub(super) fn new(file: &Path, wait_ms: u64) -> LedgerFile {
+        LedgerFile { name: file.display().to_string(), wait_ms }
     }
 
     pub(super) fn as_str(&self) -> &str {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use super::failure::Place;
+use super::failure::LedgerFile;
 use crate::error::LedgerError;
 
 /// Which file it is, whatever it is called.
@@ -39,7 +39,7 @@ pub(super) struct InUse {
 }
 
 impl InUse {
-    pub(super) fn new(file: &Path, place: &Place) -> Result<InUse, LedgerError> {
+    pub(super) fn new(file: &Path, place: &LedgerFile) -> Result<InUse, LedgerError> {
         let mut log = file.as_os_str().to_owned();
         log.push("-wal");
         let opened = Identity::of(file).map_err(|error| place.io(&error))?;
@@ -47,7 +47,7 @@ impl InUse {
     }
 
     /// Whether the paths still lead to the files that were opened. The write-ahead log stays while a connection is open.
-    pub(super) fn check(&mut self, place: &Place) -> Result<(), LedgerError> {
+    pub(super) fn check(&mut self, place: &LedgerFile) -> Result<(), LedgerError> {
         let find = |path: &Path| Identity::of(path).map_err(|error| place.io(&error));
         let log = find(&self.log)?;
         if find(&self.file)? != self.opened || (self.opened_log.is_some() && log != self.opened_log) {
@@ -67,7 +67,7 @@ pub(super) fn folder_of(file: &Path) -> &Path {
 /// interruption leaves has the temporary name. Nothing is ever replaced but an empty file.
 pub(super) fn make_whole(
     to: &Path,
-    place: &Place,
+    place: &LedgerFile,
     make: impl FnOnce(&Path) -> Result<(), LedgerError>,
 ) -> Result<(), LedgerError> {
     let is_replaced = match fs::metadata(to) {

@@ -5,15 +5,15 @@ use crealeph_contracts::scalar::{Name, TenantId};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::boot;
-use super::failure::Place;
+use super::failure::LedgerFile;
 use crate::error::LedgerError;
 use crate::lease::{FORGET_AFTER_MS, Token};
 use crate::position::Millis;
-use crate::store::{LeaseRow, Wanted};
+use crate::store::{LeaseRequest, LeaseRow};
 
 pub(super) fn find(
     connection: &Connection,
-    place: &Place,
+    place: &LedgerFile,
     tenant: &TenantId,
     name: &Name,
 ) -> Result<Option<LeaseRow>, LedgerError> {
@@ -41,18 +41,18 @@ pub(super) fn find(
 /// Writes a lease that nobody holds, under the tenant's next token.
 pub(super) fn take(
     connection: &Connection,
-    place: &Place,
+    place: &LedgerFile,
     tenant: &TenantId,
-    wanted: &Wanted,
+    request: &LeaseRequest,
 ) -> Result<Token, LedgerError> {
     let (now, boot) = (boot::now(), boot::id(place)?);
-    taken(connection, tenant, wanted, now, boot).map_err(|error| place.failure(&error))
+    taken(connection, tenant, request, now, boot).map_err(|error| place.failure(&error))
 }
 
 fn taken(
     connection: &Connection,
     tenant: &TenantId,
-    wanted: &Wanted,
+    request: &LeaseRequest,
     now: Millis,
     boot: &str,
 ) -> rusqlite::Result<Token> {
@@ -63,7 +63,7 @@ fn taken(
     if token.is_time_to_forget() {
         forget(connection, tenant, Millis::new(now.get() - FORGET_AFTER_MS), boot)?;
     }
-    let Wanted { name, holder, ttl_ms, .. } = wanted;
+    let LeaseRequest { name, holder, ttl_ms, .. } = request;
     let until = Millis::new(now.get() + ttl_ms);
     let row = LeaseRow { name: name.clone(), holder: holder.clone(), token, until, ttl_ms: *ttl_ms };
     write(connection, tenant, &row, boot)?;
@@ -72,7 +72,7 @@ fn taken(
 
 pub(super) fn put(
     connection: &Connection,
-    place: &Place,
+    place: &LedgerFile,
     tenant: &TenantId,
     lease: &LeaseRow,
 ) -> Result<(), LedgerError> {

@@ -6,28 +6,29 @@ use crealeph_contracts::scalar::TenantId;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
-use super::failure::Place;
-use super::rows::{self, STEP};
+use super::failure::LedgerFile;
+use super::rows::{CURRENT, SqliteRow};
 use super::{Sqlite, connect, schema};
+use crate::columns::read_node;
 use crate::error::LedgerError;
 use crate::migrate::{
-    CHUNK, Filled, Filling, MigratingLog, Migration, Unfilled, fillings, missing_classes, missing_parents,
+    CHUNK, Filled, Filling, MigratingLog, Migration, fillings, missing_classes, missing_parents,
 };
 use crate::position::MAX_SEQ;
 use crate::reach::Effective;
-use crate::store::{Class, Step};
+use crate::row::{Class, LineageNode};
 
 /// A file that is brought forward.
 #[derive(Debug)]
 pub(crate) struct SqliteMigration {
     connection: Connection,
-    place: Place,
+    place: LedgerFile,
 }
 
 impl Sqlite {
     /// Opens a file to bring it forward.
     pub(crate) fn migration(file: &Path, wait_ms: u64) -> Result<SqliteMigration, LedgerError> {
-        let place = Place::new(file, wait_ms);
+        let place = LedgerFile::new(file, wait_ms);
         std::fs::metadata(file).map_err(|error| place.io(&error))?;
         let connection = connect(file, &place, wait_ms, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         schema::check(&connection, file, &place)?;
@@ -41,7 +42,7 @@ impl SqliteMigration {
     /// Runs the work in a transaction that excludes every writer. It is given back where the work says that it did nothing.
     fn transact<T>(
         &mut self,
-        work: impl FnOnce(&Transaction<'_>, &Place) -> Result<T, LedgerError>,
+        work: impl FnOnce(&Transaction<'_>, &LedgerFile) -> Result<T, LedgerError>,
     ) -> Result<T, LedgerError> {
         let place = self.place.clone();
         let failed = |error| place.failure(&error);
@@ -153,47 +154,47 @@ impl Migration for SqliteMigration {
 /// The next entries after a place.
 fn unfilled(
     transaction: &Transaction<'_>,
-    place: &Place,
+    place: &LedgerFile,
     log: &MigratingLog,
     done: i64,
-) -> Result<Vec<Unfilled>, LedgerError> {
+) -> Result<Vec<LineageNode>, LedgerError> {
     let failed = |error| place.failure(&error);
-    let sql = format!(
-        "SELECT {STEP}, state FROM entries WHERE place BETWEEN ?1 AND ?2 ORDER BY place LIMIT {CHUNK}"
-    );
+    let node = &CURRENT.node;
+    let sql =
+        format!("SELECT {node} FROM entries WHERE place BETWEEN ?1 AND ?2 ORDER BY place LIMIT {CHUNK}");
     let mut statement = transaction.prepare_cached(&sql).map_err(failed)?;
     let base = log.number << 40;
     let mut found = statement.query([base | (done + 1), base | MAX_SEQ as i64]).map_err(failed)?;
     let mut entries = Vec::new();
     while let Some(row) = found.next().map_err(failed)? {
-        entries.push(Unfilled { step: rows::step(row, place)?, state: row.get(14).map_err(failed)? });
+        entries.push(read_node(&SqliteRow { row, place })?);
     }
     Ok(entries)
 }
 
 fn parents(
     transaction: &Transaction<'_>,
-    place: &Place,
+    place: &LedgerFile,
     log: &MigratingLog,
-    entries: &[Unfilled],
-) -> Result<Vec<Step>, LedgerError> {
+    entries: &[LineageNode],
+) -> Result<Vec<LineageNode>, LedgerError> {
     let failed = |error| place.failure(&error);
-    let sql = format!("SELECT {STEP} FROM entries WHERE log = ?1 AND id = ?2");
+    let sql = format!("SELECT {} FROM entries WHERE log = ?1 AND id = ?2", CURRENT.node);
     let mut statement = transaction.prepare_cached(&sql).map_err(failed)?;
-    let mut steps = Vec::new();
+    let mut nodes = Vec::new();
     for id in missing_parents(entries) {
         let mut found = statement.query(params![log.number, id.as_str()]).map_err(failed)?;
         if let Some(row) = found.next().map_err(failed)? {
-            steps.push(rows::step(row, place)?);
+            nodes.push(read_node(&SqliteRow { row, place })?);
         }
     }
-    Ok(steps)
+    Ok(nodes)
 }
 
 /// The effective newest of a class up to a place that is filled in.
 fn newest(
     transaction: &Transaction<'_>,
-    place: &Place,
+    place: &LedgerFile,
     log: &MigratingLog,
     class: &Class,
     done: i64,
@@ -201,14 +202,14 @@ fn newest(
     let failed = |error| place.failure(&error);
     let base = log.number << 40;
     let sql = format!(
-        "SELECT {STEP} FROM entries WHERE place = (SELECT ?1 | newest FROM entries WHERE log = ?2 AND robot = ?3 \
-         AND kind = ?4 AND state = ?5 AND place <= ?6 ORDER BY place DESC LIMIT 1)"
+        "SELECT {} FROM entries WHERE place = (SELECT ?1 | newest FROM entries WHERE log = ?2 AND robot = ?3 \
+         AND kind = ?4 AND state = ?5 AND place <= ?6 ORDER BY place DESC LIMIT 1)",
+        CURRENT.node
     );
     let mut statement = transaction.prepare_cached(&sql).map_err(failed)?;
     let Class { robot, kind, state } = class;
     let values = params![base, log.number, robot, kind, state, base | done];
     let mut found = statement.query(values).map_err(failed)?;
     let Some(row) = found.next().map_err(failed)? else { return Ok(None) };
-    let step = rows::step(row, place)?;
-    Ok(Some(Effective { at: step.effective_at, seq: step.seq }))
+    read_node(&SqliteRow { row, place }).map(|node| Some(node.effective()))
 }

@@ -25,7 +25,7 @@ use crate::error::LedgerError;
 use crate::pool::Pool;
 use crate::position::Millis;
 use crate::store::{Backend, Question, TenantLog, Writer};
-use failure::Place;
+use failure::LedgerFile;
 
 /// After how many pages the write-ahead log is brought into the file: a page that is written often is moved once, and the
 /// index of that many is still a single one.
@@ -37,7 +37,7 @@ const LOOK_MS: u64 = 100;
 #[derive(Debug)]
 pub(crate) struct Sqlite {
     file: PathBuf,
-    place: Place,
+    place: LedgerFile,
     wait_ms: u64,
     readers: Pool<Connection>,
     /// Sees whether anyone has written; its own connection, because the number is the connection's.
@@ -47,7 +47,7 @@ pub(crate) struct Sqlite {
 impl Sqlite {
     /// Makes a new file, readable by its owner alone, whole or not at all.
     pub(crate) fn create(file: &Path, wait_ms: u64) -> Result<(), LedgerError> {
-        let place = Place::new(file, wait_ms);
+        let place = LedgerFile::new(file, wait_ms);
         file::make_whole(file, &place, |partial| {
             let mut connection = connect(partial, &place, wait_ms, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
             schema::create(&mut connection, &place)?;
@@ -58,7 +58,7 @@ impl Sqlite {
 
     /// Opens a file that is there.
     pub(crate) fn open(file: &Path, wait_ms: u64) -> Result<Sqlite, LedgerError> {
-        let place = Place::new(file, wait_ms);
+        let place = LedgerFile::new(file, wait_ms);
         let metadata = fs::metadata(file).map_err(|error| place.io(&error))?;
         if !metadata.is_file() {
             let reason = "it is not a file".to_owned();
@@ -72,7 +72,12 @@ impl Sqlite {
     }
 }
 
-fn connect(file: &Path, place: &Place, wait_ms: u64, flags: OpenFlags) -> Result<Connection, LedgerError> {
+fn connect(
+    file: &Path,
+    place: &LedgerFile,
+    wait_ms: u64,
+    flags: OpenFlags,
+) -> Result<Connection, LedgerError> {
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
     let opened = Connection::open_with_flags(file, flags).and_then(|connection| {
         connection.busy_timeout(Duration::from_millis(wait_ms))?;
@@ -86,7 +91,7 @@ fn connect(file: &Path, place: &Place, wait_ms: u64, flags: OpenFlags) -> Result
 }
 
 /// A connection for reading; where the file or its folder cannot be written, one that does not try.
-fn reader(file: &Path, place: &Place, wait_ms: u64) -> Result<Connection, LedgerError> {
+fn reader(file: &Path, place: &LedgerFile, wait_ms: u64) -> Result<Connection, LedgerError> {
     match connect(file, place, wait_ms, OpenFlags::SQLITE_OPEN_READ_WRITE) {
         Err(LedgerError::ReadOnly { .. }) => connect(file, place, wait_ms, OpenFlags::SQLITE_OPEN_READ_ONLY),
         other => other,
@@ -117,10 +122,8 @@ impl Backend for Sqlite {
         self.readers.with(self.wait_ms, busy, open, |connection| {
             let failed = |error| self.place.failure(&error);
             connection.execute_batch("BEGIN").map_err(failed)?;
-            let answered = schema::version(connection, &self.place).and_then(|version| {
-                let layout = if version < schema::VERSION { &rows::OLDER } else { &rows::CURRENT };
-                question(&mut read::SqliteReads { connection, place: &self.place, layout, version })
-            });
+            let answered = schema::version(connection, &self.place)
+                .and_then(|version| question(&mut read::SqliteReads::new(connection, &self.place, version)));
             let ended = connection.execute_batch("COMMIT").map_err(failed);
             answered.and(ended)
         })
@@ -164,7 +167,7 @@ impl Backend for Sqlite {
     }
 
     fn backup(&self, to: &Path) -> Result<(), LedgerError> {
-        let target = Place::new(to, self.wait_ms);
+        let target = LedgerFile::new(to, self.wait_ms);
         if !file::folder_of(to).is_dir() {
             return Err(LedgerError::Failed {
                 place: target.to_string(),

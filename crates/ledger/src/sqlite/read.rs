@@ -6,25 +6,34 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 
 use super::boot;
-use super::failure::Place;
-use super::rows::{self, Layout, row_id, seq_of};
+use super::failure::LedgerFile;
+use super::rows::{self, SqliteRow, row_id, seq_of};
 use super::schema::VERSION;
 use super::{audit, leases};
+use crate::columns::{SelectLists, read_entry, read_node, read_raw};
 use crate::error::LedgerError;
 use crate::merkle::{TILE_WIDTH, Tile};
 use crate::position::{Millis, Seq};
+use crate::query::Query;
 use crate::read::{Index, StoredCheckpoint};
-use crate::store::{Head, LeaseRow, NO_NEWEST, Of, Outline, RawEntry, Reads, Row, Selection, Step, Stray};
+use crate::row::{EntryRow, LineageNode, Outline, RawEntry};
+use crate::store::{Head, LeaseRow, NO_NEWEST, Reads, RobotKind, Selection, Stray};
 
 pub(super) struct SqliteReads<'a> {
-    pub(super) connection: &'a Connection,
-    pub(super) place: &'a Place,
-    pub(super) layout: &'static Layout,
+    connection: &'a Connection,
+    place: &'a LedgerFile,
     /// The schema version of the file.
-    pub(super) version: u32,
+    version: u32,
+    select: &'static SelectLists,
+    head_columns: &'static str,
 }
 
-impl SqliteReads<'_> {
+impl<'a> SqliteReads<'a> {
+    pub(super) fn new(connection: &'a Connection, place: &'a LedgerFile, version: u32) -> SqliteReads<'a> {
+        let (select, head_columns) = rows::layout(version);
+        SqliteReads { connection, place, version, select, head_columns }
+    }
+
     fn failed(&self, error: &rusqlite::Error) -> LedgerError {
         self.place.failure(error)
     }
@@ -50,8 +59,8 @@ impl SqliteReads<'_> {
         head: &Head,
         sql: &str,
         values: impl rusqlite::Params,
-    ) -> Result<Vec<Row>, LedgerError> {
-        self.all(sql, values, |row| rows::entry(row, &head.tenant_id, self.place))
+    ) -> Result<Vec<EntryRow>, LedgerError> {
+        self.all(sql, values, |row| read_entry(&SqliteRow { row, place: self.place }, &head.tenant_id))
     }
 
     /// The text of the first row.
@@ -70,15 +79,13 @@ impl SqliteReads<'_> {
 
 impl Reads for SqliteReads<'_> {
     fn head(&mut self, tenant: &TenantId) -> Result<Option<Head>, LedgerError> {
-        let head = self.layout.head;
-        let sql = format!("SELECT {head} FROM logs WHERE tenant = ?1");
+        let sql = format!("SELECT {} FROM logs WHERE tenant = ?1", self.head_columns);
         let found = self.all(&sql, [tenant.as_str()], |row| rows::head(row, self.place))?;
         Ok(found.into_iter().next())
     }
 
-    fn by_seqs(&mut self, head: &Head, seqs: &[Seq]) -> Result<Vec<Row>, LedgerError> {
-        let entry = self.layout.entry;
-        let sql = format!("SELECT {entry} FROM entries WHERE place = ?1");
+    fn by_seqs(&mut self, head: &Head, seqs: &[Seq]) -> Result<Vec<EntryRow>, LedgerError> {
+        let sql = format!("SELECT {} FROM entries WHERE place = ?1", self.select.entry);
         let mut found = Vec::with_capacity(seqs.len());
         for seq in seqs {
             found.extend(self.entries(head, &sql, [row_id(head, *seq)])?);
@@ -87,7 +94,8 @@ impl Reads for SqliteReads<'_> {
     }
 
     fn outlines(&mut self, head: &Head, seqs: &[Seq]) -> Result<Vec<Outline>, LedgerError> {
-        let sql = "SELECT id, created_at, octet_length(payload) FROM entries WHERE place = ?1";
+        let sql =
+            "SELECT id, created_at, octet_length(payload) AS payload_bytes FROM entries WHERE place = ?1";
         let mut found = Vec::with_capacity(seqs.len());
         for &seq in seqs {
             found.extend(self.all(sql, [row_id(head, seq)], |row| rows::outline(row, seq, self.place))?);
@@ -95,30 +103,26 @@ impl Reads for SqliteReads<'_> {
         Ok(found)
     }
 
-    fn by_id(&mut self, head: &Head, id: &LedgerId) -> Result<Option<Row>, LedgerError> {
-        let entry = self.layout.entry;
-        let sql = format!("SELECT {entry} FROM entries WHERE log = ?1 AND id = ?2");
+    fn by_id(&mut self, head: &Head, id: &LedgerId) -> Result<Option<EntryRow>, LedgerError> {
+        let sql = format!("SELECT {} FROM entries WHERE log = ?1 AND id = ?2", self.select.entry);
         Ok(self.entries(head, &sql, params![head.number, id.as_str()])?.into_iter().next())
     }
 
-    fn by_key(&mut self, head: &Head, key: &str) -> Result<Option<Row>, LedgerError> {
-        let entry = self.layout.entry;
-        let sql = format!("SELECT {entry} FROM entries WHERE log = ?1 AND key = ?2");
+    fn by_key(&mut self, head: &Head, key: &str) -> Result<Option<EntryRow>, LedgerError> {
+        let sql = format!("SELECT {} FROM entries WHERE log = ?1 AND key = ?2", self.select.entry);
         Ok(self.entries(head, &sql, params![head.number, key])?.into_iter().next())
     }
 
-    fn select(&mut self, head: &Head, selection: &Selection<'_>) -> Result<Vec<Row>, LedgerError> {
-        let (from, mut values) = selected(head, selection);
+    fn select(&mut self, head: &Head, selection: &Selection<'_>) -> Result<Vec<EntryRow>, LedgerError> {
+        let mut query = select(&self.select.entry, head, selection);
         let direction = if selection.newest_first { "DESC" } else { "ASC" };
-        let sql = format!("SELECT {} {from} ORDER BY place {direction} LIMIT ?", self.layout.entry);
-        values.push((selection.limit as i64).into());
-        self.entries(head, &sql, params_from_iter(values))
+        query.push(&format!(" ORDER BY place {direction} LIMIT ")).bind((selection.limit as i64).into());
+        self.entries(head, &query.text, params_from_iter(query.values))
     }
 
     fn count(&mut self, head: &Head, selection: &Selection<'_>) -> Result<u64, LedgerError> {
-        let (from, values) = selected(head, selection);
-        let sql = format!("SELECT count(*) {from}");
-        let found = self.all(&sql, params_from_iter(values), |row| {
+        let query = select("count(*)", head, selection);
+        let found = self.all(&query.text, params_from_iter(query.values), |row| {
             row.get::<_, i64>(0).map_err(|error| self.failed(&error))
         })?;
         Ok(found.first().map_or(0, |count| count.unsigned_abs()))
@@ -140,16 +144,21 @@ impl Reads for SqliteReads<'_> {
         self.text(sql, params![head.number, robot.as_str(), kind])
     }
 
-    fn state_after(&mut self, head: &Head, of: &Of<'_>, state: &str) -> Result<Option<String>, LedgerError> {
+    fn state_after(
+        &mut self,
+        head: &Head,
+        of: &RobotKind<'_>,
+        state: &str,
+    ) -> Result<Option<String>, LedgerError> {
         let sql = "SELECT state FROM entries WHERE log = ?1 AND robot = ?2 AND kind = ?3 AND state > ?4 \
                    ORDER BY state LIMIT 1";
         self.text(sql, params![head.number, of.robot.as_str(), of.kind, state])
     }
 
-    fn places(
+    fn last_seqs(
         &mut self,
         head: &Head,
-        of: &Of<'_>,
+        of: &RobotKind<'_>,
         state: &str,
         high: Seq,
         limit: usize,
@@ -163,7 +172,7 @@ impl Reads for SqliteReads<'_> {
     fn newest(
         &mut self,
         head: &Head,
-        of: &Of<'_>,
+        of: &RobotKind<'_>,
         state: &str,
         high: Seq,
     ) -> Result<Option<Seq>, LedgerError> {
@@ -192,16 +201,14 @@ impl Reads for SqliteReads<'_> {
         found.into_iter().next().ok_or_else(|| self.place.damaged(format!("entry {seq} is missing")))
     }
 
-    fn steps(&mut self, head: &Head, ids: &[LedgerId]) -> Result<Vec<Step>, LedgerError> {
-        let step = self.layout.step;
-        let sql = format!("SELECT {step} FROM entries WHERE log = ?1 AND id = ?2");
-        let mut steps = Vec::with_capacity(ids.len());
+    fn nodes(&mut self, head: &Head, ids: &[LedgerId]) -> Result<Vec<LineageNode>, LedgerError> {
+        let sql = format!("SELECT {} FROM entries WHERE log = ?1 AND id = ?2", self.select.node);
+        let mut nodes = Vec::with_capacity(ids.len());
         for id in ids {
-            steps.extend(
-                self.all(&sql, params![head.number, id.as_str()], |row| rows::step(row, self.place))?,
-            );
+            let read = |row: &rusqlite::Row<'_>| read_node(&SqliteRow { row, place: self.place });
+            nodes.extend(self.all(&sql, params![head.number, id.as_str()], read)?);
         }
-        Ok(steps)
+        Ok(nodes)
     }
 
     fn children(&mut self, head: &Head, seq: Seq, limit: usize) -> Result<Vec<Seq>, LedgerError> {
@@ -209,19 +216,11 @@ impl Reads for SqliteReads<'_> {
         self.seqs(sql, params![row_id(head, seq), i64::try_from(limit).unwrap_or(i64::MAX)])
     }
 
-    fn parents(&mut self, head: &Head, seq: Seq) -> Result<Vec<Seq>, LedgerError> {
-        let rows = self.by_seqs(head, &[seq])?;
-        let ids: Vec<LedgerId> = rows.into_iter().flat_map(|row| row.stored.content.depends_on).collect();
-        let mut parents: Vec<Seq> = self.steps(head, &ids)?.into_iter().map(|step| step.seq).collect();
-        parents.sort_unstable();
-        Ok(parents)
-    }
-
     fn raw(&mut self, head: &Head, low: Seq, high: Seq) -> Result<Vec<RawEntry>, LedgerError> {
-        let entry = self.layout.entry;
+        let entry = &self.select.entry;
         let sql = format!("SELECT {entry} FROM entries WHERE place BETWEEN ?1 AND ?2 ORDER BY place");
         let range = [row_id(head, low), row_id(head, high)];
-        self.all(&sql, range, |row| rows::raw(row, &head.tenant_id, self.place))
+        self.all(&sql, range, |row| read_raw(&SqliteRow { row, place: self.place }, &head.tenant_id))
     }
 
     fn missing_edge(&mut self, head: &Head, edges: &[(Seq, Seq)]) -> Result<Option<(Seq, Seq)>, LedgerError> {
@@ -292,88 +291,71 @@ impl Reads for SqliteReads<'_> {
     }
 }
 
-/// From which entries by which conditions, and their values.
-fn selected(head: &Head, selection: &Selection<'_>) -> (String, Vec<Value>) {
+/// Selects columns of the entries of a filter and range.
+fn select(columns: &str, head: &Head, selection: &Selection<'_>) -> Query<Value> {
     let filter = selection.filter;
-    let by = match (selection.index, &filter.robot_id) {
+    let index = match (selection.index, &filter.robot_id) {
         (Index::Events, _) => " INDEXED BY events_by_state",
         (Index::Drafts, Some(_)) => " INDEXED BY drafts_of_robot",
         (Index::Drafts, None) => " INDEXED BY drafts",
         _ => "",
     };
-    let mut sql = format!("FROM entries{by} WHERE place BETWEEN ? AND ?");
-    let mut values: Vec<Value> =
-        vec![row_id(head, selection.low).into(), row_id(head, selection.high).into()];
-    // Where no index gives the order, a `+` keeps SQLite on the range of places, which is bounded.
-    let plus = if selection.index == Index::None { "+" } else { "" };
+    let range = vec![row_id(head, selection.low).into(), row_id(head, selection.high).into()];
+    let sql = format!("SELECT {columns} FROM entries{index} WHERE place BETWEEN ?1 AND ?2");
+    let mut query = Query::new('?', sql, range);
     if selection.index != Index::None {
-        sql.push_str(" AND log = ?");
-        values.push(head.number.into());
+        query.push(" AND log = ").bind(head.number.into());
     }
     match selection.index {
-        Index::Events => sql.push_str(" AND attempt IS NOT NULL"),
-        Index::Drafts => sql.push_str(" AND state = 'draft'"),
+        Index::Events => _ = query.push(" AND attempt IS NOT NULL"),
+        Index::Drafts => _ = query.push(" AND state = 'draft'"),
         _ => {}
     }
-    let wanted = [
-        ("robot", filter.robot_id.as_ref().map(|id| id.as_str())),
-        ("kind", filter.kind.as_ref().map(|kind| kind.as_str())),
-        ("state", filter.state.as_ref().map(|state| state.as_str())),
-        ("module", filter.module.as_ref().map(|module| module.as_str())),
-        ("execution", filter.execution_id.as_ref().map(|id| id.as_str())),
-    ];
-    for (column, wanted) in wanted {
-        if let Some(wanted) = wanted {
-            sql.push_str(&format!(" AND {plus}{column} = ?"));
-            values.push(wanted.to_owned().into());
-        }
+    // If no index gives the order, a `+` keeps SQLite on the range of row ids, which is bounded.
+    let plus = if selection.index == Index::None { "+" } else { "" };
+    for (column, value) in selection.equalities() {
+        query.push(&format!(" AND {plus}{column} = ")).bind(value.to_owned().into());
     }
     if let Some(kind) = &filter.without_child {
-        sql.push_str(
+        query.push(
             " AND NOT EXISTS (SELECT 1 FROM edges g JOIN entries c ON c.place = g.child \
-             WHERE g.parent = entries.place AND c.kind = ?)",
+             WHERE g.parent = entries.place AND c.kind = ",
         );
-        values.push(kind.as_str().to_owned().into());
+        query.bind(kind.as_str().to_owned().into()).push(")");
     }
-    (sql, values)
+    query
 }
 
 /// Leaf hashes (level 0) or roots of whole tiles of the level below, `count` of them from `from`.
 pub(super) fn stored_hashes(
     connection: &Connection,
-    place: &Place,
+    place: &LedgerFile,
     head: &Head,
     level: u8,
     from: u64,
     count: u64,
 ) -> Result<Vec<Sha256>, LedgerError> {
-    let failed = |error: rusqlite::Error| place.failure(&error);
-    let (sql, low, high) = match level.checked_sub(1) {
-        None => {
-            let low = row_id(head, Seq::new(from + 1).unwrap_or(Seq::MAX));
-            let high = row_id(head, Seq::new(from + count).unwrap_or(Seq::MAX));
-            let sql = "SELECT leaf FROM entries WHERE place BETWEEN ?3 AND ?4 AND ?1 IS NOT NULL AND ?2 IS NULL \
-                       ORDER BY place";
-            (sql, low, high)
-        }
-        Some(_) => {
-            let sql = "SELECT root FROM tiles WHERE log = ?1 AND level = ?2 AND number BETWEEN ?3 AND ?4 ORDER BY number";
-            (sql, from as i64, (from + count) as i64 - 1)
+    let read = || -> rusqlite::Result<Vec<Vec<u8>>> {
+        match level.checked_sub(1) {
+            None => {
+                let sql = "SELECT leaf FROM entries WHERE place BETWEEN ?1 AND ?2 ORDER BY place";
+                let seq = |number| row_id(head, Seq::new(number).unwrap_or(Seq::MAX));
+                let mut statement = connection.prepare_cached(sql)?;
+                statement.query_map([seq(from + 1), seq(from + count)], |row| row.get(0))?.collect()
+            }
+            Some(below) => {
+                let sql = "SELECT root FROM tiles WHERE log = ?1 AND level = ?2 AND number BETWEEN ?3 AND ?4 \
+                           ORDER BY number";
+                let range = params![head.number, below, from as i64, (from + count) as i64 - 1];
+                connection.prepare_cached(sql)?.query_map(range, |row| row.get(0))?.collect()
+            }
         }
     };
-    let mut statement = connection.prepare_cached(sql).map_err(failed)?;
-    let mut found = statement
-        .query(params![head.number, level.checked_sub(1), low, high])
-        .map_err(|error| place.failure(&error))?;
-    let mut hashes = Vec::with_capacity(count as usize);
-    while let Some(row) = found.next().map_err(|error| place.failure(&error))? {
-        let hash: Vec<u8> = row.get(0).map_err(|error| place.failure(&error))?;
-        let hash = <[u8; 32]>::try_from(hash.as_slice())
-            .map_err(|_| place.damaged(format!("a hash of the log of `{}` is cut", head.tenant_id)))?;
-        hashes.push(Sha256::from_bytes(hash));
-    }
+    let hashes = read().map_err(|error| place.failure(&error))?;
     if hashes.len() as u64 != count {
         return Err(place.damaged(format!("hashes of the log of `{}` are missing", head.tenant_id)));
     }
-    Ok(hashes)
+    let hash = |bytes: &Vec<u8>| <[u8; 32]>::try_from(bytes.as_slice()).ok().map(Sha256::from_bytes);
+    let hashes: Option<Vec<Sha256>> = hashes.iter().map(hash).collect();
+    hashes.ok_or_else(|| place.damaged(format!("a hash of the log of `{}` is cut", head.tenant_id)))
 }

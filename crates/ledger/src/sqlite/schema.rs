@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::failure::Place;
+use super::failure::LedgerFile;
 use crate::error::LedgerError;
 
 /// Marks a file as ours: `CrLg`.
@@ -25,7 +25,7 @@ pub(super) const CONTRACT: &str = include_str!("schema-4-end.sql");
 pub(crate) const VERSION: u32 = STEPS.len() as u32 + 1;
 
 /// Puts the schema into a new, empty file.
-pub(super) fn create(connection: &mut Connection, place: &Place) -> Result<(), LedgerError> {
+pub(super) fn create(connection: &mut Connection, place: &LedgerFile) -> Result<(), LedgerError> {
     let failed = |error| place.failure(&error);
     connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
@@ -38,7 +38,7 @@ pub(super) fn create(connection: &mut Connection, place: &Place) -> Result<(), L
 }
 
 /// Checks that a file is ours, of a version that can be read.
-pub(super) fn check(connection: &Connection, file: &Path, place: &Place) -> Result<u32, LedgerError> {
+pub(super) fn check(connection: &Connection, file: &Path, place: &LedgerFile) -> Result<u32, LedgerError> {
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let application = pragma("application_id").map_err(|error| place.opening_failure(&error))?;
     let found = pragma("user_version").map_err(|error| place.opening_failure(&error))?;
@@ -54,7 +54,7 @@ pub(super) fn check(connection: &Connection, file: &Path, place: &Place) -> Resu
 }
 
 /// The version of the file as a transaction sees it; another process may have brought it forward since it was opened.
-pub(super) fn version(connection: &Connection, place: &Place) -> Result<u32, LedgerError> {
+pub(super) fn version(connection: &Connection, place: &LedgerFile) -> Result<u32, LedgerError> {
     let read = connection.prepare_cached("PRAGMA user_version").and_then(|mut statement| {
         let version: i64 = statement.query_row([], |row| row.get(0))?;
         Ok(version)
@@ -62,7 +62,7 @@ pub(super) fn version(connection: &Connection, place: &Place) -> Result<u32, Led
     known(read.map_err(|error| place.failure(&error))?, place)
 }
 
-fn known(version: i64, place: &Place) -> Result<u32, LedgerError> {
+fn known(version: i64, place: &LedgerFile) -> Result<u32, LedgerError> {
     let found = u32::try_from(version).unwrap_or(u32::MAX);
     match found > VERSION {
         true => Err(LedgerError::Newer { place: place.to_string(), found, known: VERSION }),

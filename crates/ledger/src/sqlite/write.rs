@@ -1,5 +1,7 @@
 //! The SQLite writer: one immediate transaction for a whole group, durable when it returns.
 
+use std::sync::Arc;
+
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::log_rules::new_origin;
 use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, TenantId};
@@ -8,13 +10,13 @@ use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, params};
 
 use super::boot;
-use super::failure::Place;
+use super::failure::LedgerFile;
 use super::file::InUse;
 use super::leases;
 use super::read::stored_hashes;
-use super::rows::{self, ENTRY, HEAD, STEP, row_id};
+use super::rows::{self, CURRENT, HEAD, SqliteRow, row_id};
 use super::schema;
-use crate::entry::ids_text;
+use crate::columns::{Column, ColumnValue, ENTRY_COLUMNS, SelectLists, read_entry, read_node};
 use crate::error::LedgerError;
 use crate::identity::random_name;
 use crate::lease::Token;
@@ -22,16 +24,16 @@ use crate::merkle::Frontier;
 use crate::position::{Millis, Seq};
 use crate::reach::Effective;
 use crate::read::StoredCheckpoint;
+use crate::row::{Class, EntryRow, EventIdentity, ExecutionKey, LineageNode};
 use crate::store::{
-    Addition, Claimed, Class, EventIdentity, Head, Known, LeaseRow, Needs, Row, Step, Transaction, Unwritten,
-    Wanted, Work, Writer,
+    Addition, ClaimResult, Head, Known, LeaseRequest, LeaseRow, Needs, Transaction, Unwritten, Work, Writer,
 };
 
 #[derive(Debug)]
 pub(super) struct SqliteWriter {
     connection: Connection,
     in_use: InUse,
-    place: Place,
+    place: LedgerFile,
     is_synced: bool,
 }
 
@@ -39,7 +41,7 @@ impl SqliteWriter {
     pub(super) fn new(
         mut connection: Connection,
         in_use: InUse,
-        place: Place,
+        place: LedgerFile,
     ) -> Result<SqliteWriter, LedgerError> {
         let guarded = connection
             .authorizer(Some(permits))
@@ -98,7 +100,7 @@ impl Writer for SqliteWriter {
 }
 
 /// Another process may have brought the file forward, or it was never.
-fn check_version(connection: &Connection, place: &Place) -> Result<(), LedgerError> {
+fn check_version(connection: &Connection, place: &LedgerFile) -> Result<(), LedgerError> {
     match schema::version(connection, place)? {
         schema::VERSION => Ok(()),
         found => Err(place.outdated(found)),
@@ -131,7 +133,7 @@ fn permits(context: AuthContext<'_>) -> Authorization {
 
 struct InSqlite<'a> {
     connection: &'a Connection,
-    place: &'a Place,
+    place: &'a LedgerFile,
 }
 
 impl InSqlite<'_> {
@@ -156,25 +158,26 @@ impl InSqlite<'_> {
         head: &Head,
         statement: &mut CachedStatement<'_>,
         values: impl rusqlite::Params,
-    ) -> Result<Option<Row>, LedgerError> {
+    ) -> Result<Option<EntryRow>, LedgerError> {
         let mut found = statement.query(values).map_err(|error| self.failed(&error))?;
         let row = found.next().map_err(|error| self.failed(&error))?;
-        row.map(|row| rows::entry(row, &head.tenant_id, self.place)).transpose()
+        row.map(|row| read_entry(&SqliteRow { row, place: self.place }, &head.tenant_id)).transpose()
     }
 
-    fn step(
+    fn node(
         &self,
         statement: &mut CachedStatement<'_>,
         values: impl rusqlite::Params,
-    ) -> Result<Option<Step>, LedgerError> {
+    ) -> Result<Option<LineageNode>, LedgerError> {
         let mut found = statement.query(values).map_err(|error| self.failed(&error))?;
         let row = found.next().map_err(|error| self.failed(&error))?;
-        row.map(|row| rows::step(row, self.place)).transpose()
+        row.map(|row| read_node(&SqliteRow { row, place: self.place })).transpose()
     }
 
-    fn event(&self, head: &Head, event: &EventIdentity) -> Result<Option<Row>, LedgerError> {
+    fn event(&self, head: &Head, event: &EventIdentity) -> Result<Option<EntryRow>, LedgerError> {
         let sql = format!(
-            "SELECT {ENTRY} FROM entries WHERE log = ?1 AND execution = ?2 AND robot = ?3 AND attempt = ?4 AND state = ?5"
+            "SELECT {} FROM entries WHERE log = ?1 AND execution = ?2 AND robot = ?3 AND attempt = ?4 AND state = ?5",
+            CURRENT.entry
         );
         let EventIdentity { execution, robot, attempt, state } = event;
         let values = params![head.number, execution, robot, *attempt as i64, state];
@@ -182,25 +185,27 @@ impl InSqlite<'_> {
     }
 
     /// The newest event of an execution: an attempt never goes down (R9), and within one the last place wins.
-    fn last_event(&self, head: &Head, execution: &str, robot: &str) -> Result<Option<Row>, LedgerError> {
+    fn last_event(&self, head: &Head, execution: &ExecutionKey) -> Result<Option<EntryRow>, LedgerError> {
         let of = "log = ?1 AND execution = ?2 AND robot = ?3 AND attempt IS NOT NULL";
         let sql = format!(
-            "SELECT {ENTRY} FROM entries INDEXED BY events WHERE {of} AND attempt = \
-             (SELECT max(attempt) FROM entries INDEXED BY events WHERE {of}) ORDER BY place DESC LIMIT 1"
+            "SELECT {} FROM entries INDEXED BY events WHERE {of} AND attempt = \
+             (SELECT max(attempt) FROM entries INDEXED BY events WHERE {of}) ORDER BY place DESC LIMIT 1",
+            CURRENT.entry
         );
+        let ExecutionKey { execution, robot } = execution;
         self.row(head, &mut self.prepare(&sql)?, params![head.number, execution, robot])
     }
 
     /// The effective newest entry of a class.
     fn newest(&self, head: &Head, class: &Class) -> Result<Option<Effective>, LedgerError> {
         let sql = format!(
-            "SELECT {STEP} FROM entries WHERE place = (SELECT ?1 | newest FROM entries WHERE log = ?2 AND robot = ?3 \
-             AND kind = ?4 AND state = ?5 ORDER BY place DESC LIMIT 1)"
+            "SELECT {} FROM entries WHERE place = (SELECT ?1 | newest FROM entries WHERE log = ?2 AND robot = ?3 \
+             AND kind = ?4 AND state = ?5 ORDER BY place DESC LIMIT 1)",
+            CURRENT.node
         );
         let Class { robot, kind, state } = class;
         let values = params![row_id(head, Seq::ZERO), head.number, robot, kind, state];
-        let step = self.step(&mut self.prepare(&sql)?, values)?;
-        Ok(step.map(|step| Effective { at: step.effective_at, seq: step.seq }))
+        Ok(self.node(&mut self.prepare(&sql)?, values)?.map(|node| node.effective()))
     }
 
     fn has_execution_after(
@@ -215,42 +220,24 @@ impl InSqlite<'_> {
     }
 
     fn insert_rows(&self, addition: &Addition) -> rusqlite::Result<()> {
-        let sql = format!(
-            "INSERT INTO entries (log, {ENTRY}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, \
-             ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)"
-        );
+        let names: Vec<&str> = ENTRY_COLUMNS.iter().map(|column| column.name).collect();
+        let values = ", ?".repeat(names.len());
+        let sql = format!("INSERT INTO entries (log, place, {}) VALUES (?, ?{values})", names.join(", "));
         let mut insert = self.connection.prepare_cached(&sql)?;
         for row in &addition.rows {
-            let stored = &row.stored;
-            let content = &stored.content;
-            let [signal, fusion, idea, copy, benchmark, playbook] = row.reach.columns();
-            insert.execute(params![
-                addition.head.number,
-                row_id(&addition.head, stored.seq),
-                stored.id.as_str(),
-                content.robot_id.as_str(),
-                content.module.as_str(),
-                content.source.as_str(),
-                content.kind.as_str(),
-                content.state.as_str(),
-                stored.created_at.get(),
-                content.observed_at.as_ref().map(|at| at.as_str()),
-                content.key.as_ref().map(|key| key.as_str()),
-                row.execution,
-                row.attempt.map(|attempt| attempt as i64),
-                content.rerun_of.as_ref().map(|id| id.as_str()),
-                row.leaf.as_bytes(),
-                signal,
-                fusion,
-                idea,
-                copy,
-                benchmark,
-                playbook,
-                ids_text(&content.depends_on),
-                &*content.payload,
-                row.newest.map(Seq::as_i64),
-                row.used.to_bytes(),
-            ])?;
+            insert.raw_bind_parameter(1, addition.head.number)?;
+            insert.raw_bind_parameter(2, row_id(&addition.head, row.entry.seq))?;
+            for (Column { value, .. }, position) in ENTRY_COLUMNS.iter().zip(3..) {
+                match value {
+                    ColumnValue::Text(value) => insert.raw_bind_parameter(position, &*value(row)),
+                    ColumnValue::OptionalText(value) => insert.raw_bind_parameter(position, value(row)),
+                    ColumnValue::Number(value) => insert.raw_bind_parameter(position, value(row)),
+                    ColumnValue::OptionalNumber(value) => insert.raw_bind_parameter(position, value(row)),
+                    ColumnValue::Bytes(value) => insert.raw_bind_parameter(position, value(row)),
+                    ColumnValue::OptionalBytes(value) => insert.raw_bind_parameter(position, value(row)),
+                }?;
+            }
+            insert.raw_execute()?;
         }
         Ok(())
     }
@@ -315,22 +302,23 @@ impl Transaction for InSqlite<'_> {
 
     fn known(&mut self, head: &Head, needs: &Needs) -> Result<Known, LedgerError> {
         let mut known = Known::default();
-        let mut by_id = self.prepare(&format!("SELECT {STEP} FROM entries WHERE log = ?1 AND id = ?2"))?;
+        let SelectLists { entry, node } = &*CURRENT;
+        let mut by_id = self.prepare(&format!("SELECT {node} FROM entries WHERE log = ?1 AND id = ?2"))?;
         for id in &needs.ids {
-            if let Some(step) = self.step(&mut by_id, params![head.number, id])? {
-                known.steps.insert(id.clone(), step);
+            if let Some(node) = self.node(&mut by_id, params![head.number, id])? {
+                known.by_id.insert(id.clone(), Arc::new(node));
             }
         }
-        let mut by_key = self.prepare(&format!("SELECT {STEP} FROM entries WHERE log = ?1 AND key = ?2"))?;
-        for key in &needs.key_steps {
-            if let Some(step) = self.step(&mut by_key, params![head.number, key])? {
-                known.key_steps.insert(key.clone(), step);
+        let mut by_key = self.prepare(&format!("SELECT {node} FROM entries WHERE log = ?1 AND key = ?2"))?;
+        for key in &needs.lineage_keys {
+            if let Some(node) = self.node(&mut by_key, params![head.number, key])? {
+                known.by_key.insert(key.clone(), Arc::new(node));
             }
         }
-        let mut by_key = self.prepare(&format!("SELECT {ENTRY} FROM entries WHERE log = ?1 AND key = ?2"))?;
-        for key in &needs.keys {
+        let mut by_key = self.prepare(&format!("SELECT {entry} FROM entries WHERE log = ?1 AND key = ?2"))?;
+        for key in &needs.new_keys {
             if let Some(row) = self.row(head, &mut by_key, params![head.number, key])? {
-                known.keys.insert(key.clone(), row);
+                known.recorded.insert(key.clone(), row);
             }
         }
         for event in &needs.events {
@@ -338,9 +326,9 @@ impl Transaction for InSqlite<'_> {
                 known.events.insert(event.clone(), row);
             }
         }
-        for (execution, robot) in &needs.executions {
-            if let Some(row) = self.last_event(head, execution, robot)? {
-                known.last_events.insert((execution.clone(), robot.clone()), row);
+        for execution in &needs.executions {
+            if let Some(row) = self.last_event(head, execution)? {
+                known.last_events.insert(execution.clone(), row);
             }
         }
         for class in &needs.classes {
@@ -382,17 +370,17 @@ impl Transaction for InSqlite<'_> {
         leases::find(self.connection, self.place, tenant, name)
     }
 
-    fn claim_lease(&mut self, tenant: &TenantId, wanted: &Wanted) -> Result<Claimed, LedgerError> {
-        if let Some((execution, after)) = &wanted.unless
+    fn claim_lease(&mut self, tenant: &TenantId, request: &LeaseRequest) -> Result<ClaimResult, LedgerError> {
+        if let Some((execution, after)) = &request.unless
             && let Some(head) = self.find_head(tenant)?
             && self.has_execution_after(&head, execution, *after).map_err(|error| self.failed(&error))?
         {
-            return Ok(Claimed::Overtaken);
+            return Ok(ClaimResult::Overtaken);
         }
-        if let Some(holder) = self.lease(tenant, &wanted.name)?.and_then(|row| row.holder_at(boot::now())) {
-            return Ok(Claimed::Held(holder));
+        if let Some(holder) = self.lease(tenant, &request.name)?.and_then(|row| row.holder_at(boot::now())) {
+            return Ok(ClaimResult::Held(holder));
         }
-        leases::take(self.connection, self.place, tenant, wanted).map(Claimed::Taken)
+        leases::take(self.connection, self.place, tenant, request).map(ClaimResult::Taken)
     }
 
     fn extend_lease(&mut self, tenant: &TenantId, lease: &LeaseRow) -> Result<(), LedgerError> {
@@ -414,7 +402,7 @@ mod tests {
     fn writer(folder: &tempfile::TempDir) -> SqliteWriter {
         let file = folder.path().join("ledger.db");
         Sqlite::create(&file, 1_000).unwrap();
-        let place = Place::new(&file, 1_000);
+        let place = LedgerFile::new(&file, 1_000);
         let connection = connect(&file, &place, 1_000, rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap();
         let in_use = InUse::new(&file, &place).unwrap();
         SqliteWriter::new(connection, in_use, place).unwrap()

@@ -1,5 +1,5 @@
-//! What is said to the server and heard from it, driven by whichever thread waits for an answer. Several messages may be
-//! on their way before the first is answered, which the blocking client of the `postgres` crate cannot do.
+//! One connection to the server, driven by the thread that waits for an answer. Several messages may be on their way before
+//! the first is answered.
 
 use std::future::poll_fn;
 use std::io;
@@ -7,26 +7,26 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use postgres::{Error, NoTls};
 use tokio::runtime::{Builder, Runtime};
-use tokio_postgres::{AsyncMessage, Client, Config};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 type Incoming = Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Result<AsyncMessage, Error>>> + Send>;
 
-pub(super) struct Line {
+pub(super) struct Connection {
+    client: Client,
     runtime: Runtime,
     incoming: Incoming,
-    /// A notification came that nobody was told of.
+    /// A notification came that nobody has asked for yet.
     has_news: bool,
 }
 
-impl Line {
+impl Connection {
     /// Connects; the outer error is this machine's own.
     pub(super) fn open(
         config: &Config,
         tls: Option<&MakeRustlsConnect>,
-    ) -> io::Result<Result<(Client, Line), Error>> {
+    ) -> io::Result<Result<Connection, Error>> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let connected = match tls {
             Some(tls) => runtime.block_on(config.connect(tls.clone())).map(|(client, mut connection)| {
@@ -38,25 +38,29 @@ impl Line {
                 (client, incoming)
             }),
         };
-        Ok(connected.map(|(client, incoming)| (client, Line { runtime, incoming, has_news: false })))
+        Ok(connected.map(|(client, incoming)| Connection { client, runtime, incoming, has_news: false }))
     }
 
-    /// Waits for an answer.
-    pub(super) fn wait<T>(&mut self, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        let mut answer = pin!(answer);
-        let Line { runtime, incoming, has_news } = self;
+    pub(super) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Sends and waits for the answer.
+    pub(super) fn wait<T>(&mut self, ask: impl AsyncFnOnce(&Client) -> Result<T, Error>) -> Result<T, Error> {
+        let Connection { client, runtime, incoming, has_news } = self;
+        let mut answer = pin!(ask(client));
         runtime.block_on(poll_fn(|context| match drive(incoming, has_news, context) {
             Err(error) => Poll::Ready(Err(error)),
             Ok(_) => answer.as_mut().poll(context),
         }))
     }
 
-    /// Sends what the answer is of, and does not wait for it.
-    pub(super) fn send<T>(&mut self, answer: impl Future<Output = Result<T, Error>>) {
-        let mut answer = pin!(answer);
-        let Line { runtime, incoming, has_news } = self;
+    /// Sends statements without parameters, and does not wait for the answer.
+    pub(super) fn send(&mut self, sql: &str) {
+        let Connection { client, runtime, incoming, has_news } = self;
+        let mut answer = pin!(client.batch_execute(sql));
         runtime.block_on(poll_fn(|context| {
-            // Whoever asks next meets the same trouble.
+            // If this fails, the next question fails in the same way and reports it.
             let _ = answer.as_mut().poll(context).map(|_| ());
             let _ = drive(incoming, has_news, context);
             Poll::Ready(())
@@ -65,18 +69,28 @@ impl Line {
 
     /// Waits, up to a bound, for a notification; what else has come by then is the same news.
     pub(super) fn wait_for_news(&mut self, time: Duration) -> Result<bool, Error> {
-        let Line { runtime, incoming, has_news } = self;
+        let Connection { runtime, incoming, has_news, .. } = self;
         let heard = poll_fn(|context| match drive(incoming, has_news, context) {
             Err(error) => Poll::Ready(Err(error)),
             Ok(_) if std::mem::take(has_news) => Poll::Ready(Ok(true)),
-            Ok(is_over) if is_over => Poll::Ready(Ok(false)),
+            Ok(is_ended) if is_ended => Poll::Ready(Ok(false)),
             Ok(_) => Poll::Pending,
         });
         runtime.block_on(async { tokio::time::timeout(time, heard).await.unwrap_or(Ok(false)) })
     }
+
+    /// Says goodbye to the server, and waits until it has let the connection go.
+    pub(super) fn close(self) {
+        let Connection { client, runtime, mut incoming, mut has_news } = self;
+        drop(client);
+        runtime.block_on(poll_fn(|context| match drive(&mut incoming, &mut has_news, context) {
+            Ok(false) => Poll::Pending,
+            Ok(true) | Err(_) => Poll::Ready(()),
+        }));
+    }
 }
 
-/// Sends and takes what there is; whether the connection is over.
+/// Sends and takes what there is; whether the connection has ended.
 fn drive(incoming: &mut Incoming, has_news: &mut bool, context: &mut Context<'_>) -> Result<bool, Error> {
     loop {
         match incoming(context) {

@@ -1,0 +1,184 @@
+//! An entry as the ledger works with it: the whole row with what is derived from it, the part that lineages need, an
+//! outline without payload, and the unchecked text for an export.
+
+use crealeph_contracts::digest::Sha256;
+use crealeph_contracts::execution_event::ExecutionEvent;
+use crealeph_contracts::instant::Instant;
+use crealeph_contracts::scalar::{ClientKey, LedgerId, RobotId};
+use crealeph_decision::snapshot::SnapshotType;
+
+use crate::entry::{Content, Stored};
+use crate::position::{Millis, Seq};
+use crate::reach::{Effective, Reach, Used};
+
+/// A stored entry with its leaf and what the ledger derived from it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct EntryRow {
+    pub entry: Stored,
+    /// Its leaf in the Merkle log.
+    pub leaf: Sha256,
+    pub derived: Derived,
+}
+
+/// What the ledger derives from an entry and from the entries it depends on. Readers find entries by it, and no hash
+/// covers it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Derived {
+    /// The execution it belongs to, if any.
+    pub execution: Option<String>,
+    /// For an event, which attempt.
+    pub attempt: Option<u64>,
+    /// What its lineage reaches, by arrival.
+    pub reach: Reach,
+    /// What its lineage reaches, by effective time.
+    pub used: Used,
+    /// The effective newest of its class up to here; for the snapshot types alone.
+    pub newest: Option<Seq>,
+}
+
+impl Derived {
+    /// Derives everything but the newest of the class, which depends on the log as a whole.
+    pub(crate) fn new<'a>(
+        content: &Content,
+        event: Option<&EventIdentity>,
+        parents: impl Iterator<Item = &'a LineageNode>,
+    ) -> Derived {
+        let (execution, attempt) = match event {
+            Some(event) => (Some(event.execution.clone()), Some(event.attempt)),
+            None => (content.execution_id.as_ref().map(|id| id.as_str().to_owned()), None),
+        };
+        let mut derived = Derived { execution, attempt, ..Derived::default() };
+        for parent in parents.filter(|parent| parent.robot_id == content.robot_id) {
+            derived.reach.extend(&parent.kind, parent.seq, &parent.reach);
+            derived.used.extend(&parent.kind, parent.effective(), &parent.used);
+        }
+        derived
+    }
+}
+
+/// What lineages need to know of an entry: all that the entries which depend on it are judged and derived by.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LineageNode {
+    pub seq: Seq,
+    pub id: LedgerId,
+    pub robot_id: RobotId,
+    pub kind: String,
+    pub state: String,
+    pub key: Option<ClientKey>,
+    pub created_at: Millis,
+    /// Its effective time (R20).
+    pub effective_at: Instant,
+    pub depends_on: Vec<LedgerId>,
+    pub reach: Reach,
+    pub used: Used,
+}
+
+impl LineageNode {
+    /// Its effective time and sequence number.
+    pub(crate) fn effective(&self) -> Effective {
+        Effective { at: self.effective_at, seq: self.seq }
+    }
+
+    /// Its class, if it is of a snapshot type.
+    pub(crate) fn class(&self) -> Option<Class> {
+        Class::new(self.robot_id.as_str(), &self.kind, &self.state)
+    }
+}
+
+impl From<&EntryRow> for LineageNode {
+    fn from(EntryRow { entry, derived, .. }: &EntryRow) -> LineageNode {
+        let content = &entry.content;
+        LineageNode {
+            seq: entry.seq,
+            id: entry.id.clone(),
+            robot_id: content.robot_id.clone(),
+            kind: content.kind.as_str().to_owned(),
+            state: content.state.as_str().to_owned(),
+            key: content.key.clone(),
+            created_at: entry.created_at,
+            effective_at: entry.effective().at,
+            depends_on: content.depends_on.clone(),
+            reach: derived.reach.clone(),
+            used: derived.used.clone(),
+        }
+    }
+}
+
+/// A robot's entries of a snapshot type in a state.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Class {
+    pub robot: String,
+    pub kind: String,
+    pub state: String,
+}
+
+impl Class {
+    fn new(robot: &str, kind: &str, state: &str) -> Option<Class> {
+        SnapshotType::parse(kind)?;
+        Some(Class { robot: robot.to_owned(), kind: kind.to_owned(), state: state.to_owned() })
+    }
+
+    /// The class of an entry; `None` for a type that no snapshot holds.
+    pub(crate) fn of(content: &Content) -> Option<Class> {
+        Class::new(content.robot_id.as_str(), content.kind.as_str(), content.state.as_str())
+    }
+}
+
+/// The identity of an execution event within its tenant.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct EventIdentity {
+    pub execution: String,
+    pub robot: String,
+    pub attempt: u64,
+    pub state: String,
+}
+
+impl EventIdentity {
+    /// The execution that the event belongs to.
+    pub(crate) fn execution_key(&self) -> ExecutionKey {
+        ExecutionKey { execution: self.execution.clone(), robot: self.robot.clone() }
+    }
+}
+
+impl From<&ExecutionEvent> for EventIdentity {
+    fn from(event: &ExecutionEvent) -> EventIdentity {
+        EventIdentity {
+            execution: event.payload.execution_id.as_str().to_owned(),
+            robot: event.robot_id.as_str().to_owned(),
+            attempt: event.payload.attempt.get(),
+            state: event.state.as_str().to_owned(),
+        }
+    }
+}
+
+/// An execution of a robot within its tenant.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ExecutionKey {
+    pub execution: String,
+    pub robot: String,
+}
+
+/// Which entry is at a sequence number, and how large, without its payload: not checked against its hash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outline {
+    pub seq: Seq,
+    pub id: LedgerId,
+    pub created_at: Millis,
+    pub payload_bytes: u64,
+}
+
+impl From<&EntryRow> for Outline {
+    fn from(EntryRow { entry, .. }: &EntryRow) -> Self {
+        let payload_bytes = entry.content.payload.len() as u64;
+        Outline { seq: entry.seq, id: entry.id.clone(), created_at: entry.created_at, payload_bytes }
+    }
+}
+
+/// An entry as it is stored, unchecked: for an export, and to find out what is wrong.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RawEntry {
+    /// The text its columns make, canonical unless someone changed them.
+    pub canonical: String,
+    /// The leaf hash stored beside it.
+    pub leaf: Vec<u8>,
+}
