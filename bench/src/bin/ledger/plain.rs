@@ -6,11 +6,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crealeph_bench::Outcome;
-use postgres::types::ToSql;
+use postgres::types::{FromSql, ToSql, Type};
 use rusqlite::Connection;
 use rusqlite::types::Value;
-
-const COLUMNS: usize = 23;
 
 /// A file of plain rows, copied from a ledger's.
 pub(crate) struct Sqlite {
@@ -35,10 +33,11 @@ impl Sqlite {
     /// Inserts rows of the ledger, `batch` to a commit; the time without reading them.
     pub(crate) fn insert(&mut self, rows: Range<usize>, batch: usize) -> Outcome<Duration> {
         let mut statement = self.source.prepare("SELECT * FROM entries ORDER BY place LIMIT ?1 OFFSET ?2")?;
+        let columns = statement.column_count();
         let range = [rows.len() as i64, rows.start as i64];
-        let read = statement.query_map(range, |row| (0..COLUMNS).map(|column| row.get(column)).collect())?;
+        let read = statement.query_map(range, |row| (0..columns).map(|column| row.get(column)).collect())?;
         let rows: Vec<Vec<Value>> = read.collect::<Result<_, _>>()?;
-        let places = (1..=COLUMNS).map(|number| format!("?{number}")).collect::<Vec<_>>().join(", ");
+        let places = (1..=columns).map(|number| format!("?{number}")).collect::<Vec<_>>().join(", ");
         let mut insert = self.target.prepare_cached(&format!("INSERT INTO entries VALUES ({places})"))?;
         let start = Instant::now();
         for chunk in rows.chunks(batch) {
@@ -52,12 +51,10 @@ impl Sqlite {
     }
 }
 
-const NAMES: &str = "tenant, seq, id, robot, module, source, kind, state, created_at, key, leaf, reach_signal, \
-    reach_fusion, reach_idea, reach_copy, reach_benchmark, reach_playbook, depends_on, payload";
-
 /// A table of plain rows beside a ledger's.
 pub(crate) struct Postgres {
     client: postgres::Client,
+    names: String,
     insert: postgres::Statement,
 }
 
@@ -65,21 +62,22 @@ impl Postgres {
     /// A new table like that of the ledger's entries, with its indexes.
     pub(crate) fn new(mut client: postgres::Client, name: &str) -> Outcome<Postgres> {
         client.batch_execute(&format!("CREATE TABLE {name} (LIKE crealeph.entries INCLUDING ALL)"))?;
-        let insert = client.prepare(&format!(
-            "INSERT INTO {name} ({NAMES}) SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], \
-             $6::text[], $7::text[], $8::text[], $9::bigint[], $10::text[], $11::bytea[], $12::bigint[], $13::bigint[], \
-             $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[], $18::text[], $19::text[])"
-        ))?;
-        Ok(Postgres { client, insert })
+        let row = client.prepare("SELECT * FROM crealeph.entries")?;
+        let names = row.columns().iter().map(|column| column.name()).collect::<Vec<_>>().join(", ");
+        let arrays = (1..).zip(row.columns()).map(|(number, column)| format!("${number}::{}[]", column.type_()));
+        let arrays = arrays.collect::<Vec<_>>().join(", ");
+        let insert = client.prepare(&format!("INSERT INTO {name} ({names}) SELECT * FROM unnest({arrays})"))?;
+        Ok(Postgres { client, names, insert })
     }
 
     /// Inserts rows of the ledger, `batch` to a commit, each batch as one statement; the time without reading them.
     pub(crate) fn insert(&mut self, rows: Range<usize>, batch: usize) -> Outcome<Duration> {
         let sql = format!(
-            "SELECT {NAMES} FROM crealeph.entries WHERE tenant = 'local' AND seq > $1 AND seq <= $2 ORDER BY seq"
+            "SELECT {} FROM crealeph.entries WHERE tenant = 'local' AND seq > $1 AND seq <= $2 ORDER BY seq",
+            self.names
         );
         let found = self.client.query(&sql, &[&(rows.start as i64), &(rows.end as i64)])?;
-        let batches: Vec<Vec<Box<dyn ToSql + Sync>>> = found.chunks(batch).map(columns).collect();
+        let batches = found.chunks(batch).map(arrays).collect::<Outcome<Vec<_>>>()?;
         let start = Instant::now();
         for columns in &batches {
             let values: Vec<&(dyn ToSql + Sync)> = columns.iter().map(AsRef::as_ref).collect();
@@ -89,21 +87,20 @@ impl Postgres {
     }
 }
 
-fn columns(rows: &[postgres::Row]) -> Vec<Box<dyn ToSql + Sync>> {
-    let text = |column: usize| -> Box<dyn ToSql + Sync> {
-        Box::new(rows.iter().map(|row| row.get::<_, Option<String>>(column)).collect::<Vec<_>>())
-    };
-    let number = |column: usize| -> Box<dyn ToSql + Sync> {
-        Box::new(rows.iter().map(|row| row.get::<_, Option<i64>>(column)).collect::<Vec<_>>())
-    };
-    let bytes = |column: usize| -> Box<dyn ToSql + Sync> {
-        Box::new(rows.iter().map(|row| row.get::<_, Vec<u8>>(column)).collect::<Vec<_>>())
-    };
-    (0..19)
-        .map(|column| match column {
-            1 | 8 | 11..=16 => number(column),
-            10 => bytes(column),
-            _ => text(column),
-        })
-        .collect()
+/// The rows' values, an array for each column.
+fn arrays(rows: &[postgres::Row]) -> Outcome<Vec<Box<dyn ToSql + Sync>>> {
+    let Some(first) = rows.first() else { return Ok(Vec::new()) };
+    first.columns().iter().enumerate().map(|(column, described)| array(rows, column, described.type_())).collect()
+}
+
+fn array(rows: &[postgres::Row], column: usize, kind: &Type) -> Outcome<Box<dyn ToSql + Sync>> {
+    fn values<T: for<'a> FromSql<'a>>(rows: &[postgres::Row], column: usize) -> Vec<Option<T>> {
+        rows.iter().map(|row| row.get(column)).collect()
+    }
+    Ok(match *kind {
+        Type::TEXT => Box::new(values::<String>(rows, column)),
+        Type::INT8 => Box::new(values::<i64>(rows, column)),
+        Type::BYTEA => Box::new(values::<Vec<u8>>(rows, column)),
+        _ => return Err(format!("the plain side has no arrays of `{kind}`").into()),
+    })
 }
