@@ -75,7 +75,7 @@ struct Options {
     /// Put a copy of this file into its HOME or /tmp, for it to keep and change
     #[arg(long, value_name = "FILE=INSIDE")]
     seed: Vec<OsString>,
-    /// Give it what a tool needs: python, node, rust, git
+    /// Give it what a tool needs: python, node, go, rust, git
     #[arg(long, value_name = "NAME")]
     preset: Vec<String>,
     /// Set a variable, or pass on ours
