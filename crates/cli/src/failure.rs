@@ -100,7 +100,7 @@ pub(crate) enum Failure {
     #[error("`{}` holds no public key; keep what `crealeph ledger key` prints", .0.display())]
     NoKey(PathBuf),
     #[error("the public key cannot be used")]
-    VerifierKey(#[source] crealeph_verify::KeyError),
+    VerifierKey(#[source] crealeph_verify::VerifierKeyError),
     #[error(transparent)]
     Signer(#[from] SignerError),
     #[error(transparent)]

@@ -17,7 +17,7 @@ use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::Limits as JsonLimits;
 use crealeph_contracts::scalar::TenantId;
 use crealeph_ledger::{AppendError, Filter, Ledger, LedgerError, Location, Options, Order};
-use crealeph_verify::{ExportVerifier, Finding, Verified, VerifierKey};
+use crealeph_verify::{ExportVerifier, Finding, VerifiedExport, VerifierKey};
 
 const PLACE: &str = "CREALEPH_TEST_PLACE";
 const PREFIX: &str = "CREALEPH_TEST_PREFIX";
@@ -110,7 +110,7 @@ fn child_racer() {
 }
 
 /// Verifies the log as an outsider, from its export.
-fn verified(ledger: &Ledger, kept: &[&str]) -> Result<Verified, Finding> {
+fn verified(ledger: &Ledger, kept: &[&str]) -> Result<VerifiedExport, Finding> {
     let keys = ledger.verifier_keys(&local()).unwrap();
     let keys = keys.iter().map(|key| VerifierKey::parse(key).unwrap()).collect();
     let mut export = Vec::new();

@@ -1,19 +1,25 @@
-//! The chain of a workspace's receipts: from the first one on, each naming the one before it by its hash. Finds forks,
-//! gaps, a second beginning, and an end that somebody remembers and that is no longer there.
+//! The chain of a workspace's receipts: from the first one on, each names the one before it by its hash. Finds forks,
+//! gaps, a second first receipt, foreign receipts, and a chain that lost receipts at its end.
 
 use std::collections::BTreeMap;
 
 use crealeph_contracts::Receipt;
 use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::scalar::Name;
 
-use crate::export::{Finding, Kind};
+use crate::files::check_folder_name;
+use crate::finding::{Finding, FindingKind};
+use crate::note::VerifierKey;
+use crate::receipt::{VerifiedReceipt, verify_receipt};
 
 /// How many receipts are taken.
 const MAX_RECEIPTS: usize = 1_000_000;
 
-/// Receipts of one workspace, in any order, each already checked by itself.
-#[derive(Clone, Debug, Default)]
-pub struct ReceiptChain {
+/// The receipts of one workspace, added in any order.
+#[derive(Clone, Debug)]
+pub struct ReceiptChain<'k> {
+    keys: &'k [VerifierKey],
+    workspace: Name,
     links: BTreeMap<Blake3, Link>,
 }
 
@@ -23,66 +29,102 @@ struct Link {
     previous: Option<Blake3>,
 }
 
-impl ReceiptChain {
-    /// Adds a receipt; one that is there already changes nothing.
+/// Where a receipt is in its chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainPosition {
+    /// Its position, from 1.
+    pub position: usize,
+    /// How many receipts the chain has.
+    pub length: usize,
+}
+
+impl<'k> ReceiptChain<'k> {
+    /// An empty chain of the workspace that this receipt is of; every receipt in it must be signed by one of the keys.
+    pub fn new(verified: &VerifiedReceipt, keys: &'k [VerifierKey]) -> Self {
+        let workspace = verified.statement.predicate.workspace.clone();
+        ReceiptChain { keys, workspace, links: BTreeMap::new() }
+    }
+
+    /// Checks the receipt at `path` in the folder called `folder`, and adds it; adding it twice changes nothing.
     ///
     /// # Errors
-    /// When there are too many.
-    pub fn add(&mut self, receipt: &Receipt) -> Result<(), Finding> {
-        if self.links.len() >= MAX_RECEIPTS {
-            let what = format!("there are more than {MAX_RECEIPTS} receipts");
-            return Err(Finding { kind: Kind::Unreadable, seq: None, what });
+    /// The first thing that is wrong with it, or if there are too many receipts.
+    pub fn add(&mut self, path: &str, folder: &str, receipt: &[u8], envelope: &[u8]) -> Result<(), Finding> {
+        let verified = verify_receipt(receipt, envelope, self.keys).and_then(|verified| {
+            check_folder_name(&verified, folder)?;
+            Ok(verified)
+        });
+        let verified = verified.map_err(|finding| finding.about(&format!("the receipt `{path}`")))?;
+        let workspace = &verified.statement.predicate.workspace;
+        if *workspace != self.workspace {
+            let own = &self.workspace;
+            let what = format!("the receipt `{path}` is of `{workspace}`, and the chain is of `{own}`");
+            return Err(Finding::new(FindingKind::Forked, what));
         }
-        let link = Link { id: receipt.id.to_string(), previous: receipt.previous_receipt_hash };
-        self.links.insert(receipt.receipt_hash, link);
+        let Receipt { id, receipt_hash, previous_receipt_hash: previous, .. } = &*verified.receipt;
+        self.add_link(*receipt_hash, Link { id: id.to_string(), previous: *previous }, MAX_RECEIPTS)
+    }
+
+    fn add_link(&mut self, hash: Blake3, link: Link, limit: usize) -> Result<(), Finding> {
+        if self.links.len() >= limit {
+            let what = format!("there are more than {limit} receipts");
+            return Err(Finding::new(FindingKind::Unreadable, what));
+        }
+        self.links.insert(hash, link);
         Ok(())
     }
 
-    /// The ids from the first receipt to the last, if they are one chain that holds every receipt and every hash in
-    /// `kept`. A finding's number is the place in the chain, from 1.
+    /// Where the receipt with the hash `own` is, if the receipts are one chain that has it and every hash in `kept`. The
+    /// number in a finding is a position in the chain, from 1.
     ///
     /// # Errors
     /// The first thing that is wrong.
-    pub fn verify(&self, kept: &[Blake3]) -> Result<Vec<String>, Finding> {
+    pub fn position_of(&self, own: &Blake3, kept: &[Blake3]) -> Result<ChainPosition, Finding> {
         let mut next: BTreeMap<Option<Blake3>, Vec<Blake3>> = BTreeMap::new();
         for (hash, link) in &self.links {
             next.entry(link.previous).or_default().push(*hash);
         }
-        let mut ids: Vec<String> = Vec::new();
-        let mut at = None;
-        // Bounded: every turn takes one of the links, none of which can come twice, since each has one previous.
-        while let Some(followers) = next.remove(&at) {
-            let place = ids.len() as u64 + 1;
-            if followers.len() > 1 {
-                let names = followers.iter().map(|hash| self.name(hash)).collect::<Vec<_>>().join(" and ");
-                let what = match at {
-                    None => format!("{names} are both the first receipt; the chain was forked"),
-                    Some(before) => {
-                        format!("{names} both come after {}; the chain was forked", self.name(&before))
-                    }
-                };
-                return Err(Finding { kind: Kind::Forked, seq: Some(place), what });
+        let mut chain: Vec<Blake3> = Vec::new();
+        // Bounded: each receipt has one predecessor, so each is taken once.
+        while let Some(followers) = next.remove(&chain.last().copied()) {
+            let position = chain.len() as u64 + 1;
+            match followers.as_slice() {
+                [only] => chain.push(*only),
+                _ => return Err(self.fork(&followers, chain.last()).at(position)),
             }
-            let Some(hash) = followers.first() else { break };
-            ids.extend(self.links.get(hash).map(|link| link.id.clone()));
-            at = Some(*hash);
         }
-        let place = ids.len() as u64 + 1;
-        if let Some((missing, orphans)) = next.into_iter().next() {
-            let names = orphans.iter().map(|hash| self.name(hash)).collect::<Vec<_>>().join(" and ");
-            let missing = missing.map(|hash| hash.to_string()).unwrap_or_default();
+        let position = chain.len() as u64 + 1;
+        if let Some((Some(missing), orphans)) = next.into_iter().next() {
+            let names = self.names(&orphans);
             let what = format!("the receipt with the hash `{missing}` is missing; it comes before {names}");
-            return Err(Finding { kind: Kind::Missing, seq: Some(place), what });
+            return Err(Finding::new(FindingKind::Missing, what).at(position));
         }
-        if let Some(lost) = kept.iter().find(|hash| !self.links.contains_key(hash)) {
-            let what = format!("the receipt with the hash `{lost}`, which you kept, is not in the chain");
-            return Err(Finding { kind: Kind::Truncated, seq: Some(place), what });
+        let lost = |hash: &Blake3| {
+            let what = format!("the receipt with the hash `{hash}`, which you kept, is not in the chain");
+            Finding::new(FindingKind::Truncated, what).at(position)
+        };
+        let at = chain.iter().position(|hash| hash == own).ok_or_else(|| lost(own))?;
+        if let Some(hash) = kept.iter().find(|hash| !self.links.contains_key(hash)) {
+            return Err(lost(hash));
         }
-        Ok(ids)
+        Ok(ChainPosition { position: at + 1, length: chain.len() })
     }
 
-    fn name(&self, hash: &Blake3) -> String {
-        self.links.get(hash).map(|link| format!("receipt {}", link.id)).unwrap_or_default()
+    fn fork(&self, followers: &[Blake3], before: Option<&Blake3>) -> Finding {
+        let names = self.names(followers);
+        let what = match before {
+            None => format!("{names} are both the first receipt; the chain was forked"),
+            Some(before) => {
+                let before = self.names(std::slice::from_ref(before));
+                format!("{names} both come after {before}; the chain was forked")
+            }
+        };
+        Finding::new(FindingKind::Forked, what)
+    }
+
+    fn names(&self, hashes: &[Blake3]) -> String {
+        let ids = hashes.iter().filter_map(|hash| self.links.get(hash));
+        ids.map(|link| format!("receipt {}", link.id)).collect::<Vec<_>>().join(" and ")
     }
 }
 
@@ -94,31 +136,78 @@ mod tests {
         Blake3::of(name.as_bytes())
     }
 
-    /// Receipts by name, each with the name of the one before it.
-    fn verdict(links: &[(&str, Option<&str>)], kept: &[&str]) -> Result<Vec<String>, (Kind, Option<u64>)> {
-        let mut chain = ReceiptChain::default();
+    fn chain(links: &[(&str, Option<&str>)]) -> ReceiptChain<'static> {
+        let workspace = Name::parse("crealeph-workspace/one").unwrap();
+        let mut chain = ReceiptChain { keys: &[], workspace, links: BTreeMap::new() };
         for (name, previous) in links {
             let link = Link { id: (*name).to_owned(), previous: previous.map(hash) };
-            chain.links.insert(hash(name), link);
+            chain.add_link(hash(name), link, 9).unwrap();
         }
+        chain
+    }
+
+    /// Receipts by name, each with the name of the one before it; where `own` is among them.
+    fn judged(links: &[(&str, Option<&str>)], own: &str, kept: &[&str]) -> Result<(usize, usize), Finding> {
         let kept: Vec<Blake3> = kept.iter().map(|name| hash(name)).collect();
-        chain.verify(&kept).map_err(|finding| (finding.kind, finding.seq))
+        let position = chain(links).position_of(&hash(own), &kept)?;
+        Ok((position.position, position.length))
     }
 
     #[test]
     fn one_chain_in_any_order() {
-        assert_eq!(verdict(&[], &[]), Ok(vec![]));
         let links = [("c", Some("b")), ("a", None), ("b", Some("a"))];
-        assert_eq!(verdict(&links, &["b"]).unwrap(), ["a", "b", "c"]);
+        for (own, position) in [("a", 1), ("b", 2), ("c", 3)] {
+            assert_eq!(judged(&links, own, &["a", "c"]), Ok((position, 3)), "{own}");
+        }
     }
 
     #[test]
     fn forks_gaps_and_lost_ends_are_found_where_they_are() {
         let fork = [("a", None), ("b", Some("a")), ("c", Some("b")), ("d", Some("b"))];
-        assert_eq!(verdict(&fork, &[]), Err((Kind::Forked, Some(3))));
-        assert_eq!(verdict(&[("a", None), ("b", None)], &[]), Err((Kind::Forked, Some(1))));
-        assert_eq!(verdict(&[("a", None), ("c", Some("b"))], &[]), Err((Kind::Missing, Some(2))));
-        assert_eq!(verdict(&[("b", Some("a"))], &[]), Err((Kind::Missing, Some(1))));
-        assert_eq!(verdict(&[("a", None)], &["b"]), Err((Kind::Truncated, Some(2))));
+        let two_starts = [("a", None), ("b", None)];
+        let lost = format!("the receipt with the hash `{}`, which you kept, is not in the chain", hash("b"));
+        let gap = |name| {
+            format!("the receipt with the hash `{}` is missing; it comes before receipt {name}", hash("x"))
+        };
+        for (links, own, kept, kind, position, what) in [
+            (
+                &fork[..],
+                "a",
+                &[][..],
+                FindingKind::Forked,
+                3,
+                "receipt c and receipt d both come after receipt b; the chain was forked",
+            ),
+            (
+                &two_starts,
+                "a",
+                &[],
+                FindingKind::Forked,
+                1,
+                "receipt a and receipt b are both the first receipt; the chain was forked",
+            ),
+            (&[("a", None), ("c", Some("x"))], "c", &[], FindingKind::Missing, 2, &gap("c")),
+            (&[("b", Some("x"))], "b", &[], FindingKind::Missing, 1, &gap("b")),
+            (&[("a", None)], "a", &["a", "b"], FindingKind::Truncated, 2, &lost),
+            (&[("a", None)], "b", &[], FindingKind::Truncated, 2, &lost),
+            (&[], "b", &[], FindingKind::Truncated, 1, &lost),
+        ] {
+            let finding = judged(links, own, kept).unwrap_err();
+            // Which of two that stand in one place comes first depends on their hashes.
+            let mut words: Vec<&str> = finding.what.split(' ').collect();
+            let mut expected: Vec<&str> = what.split(' ').collect();
+            words.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!((finding.kind, finding.seq, words), (kind, Some(position), expected), "{links:?}");
+        }
+    }
+
+    #[test]
+    fn no_more_receipts_are_taken_than_the_limit() {
+        let mut chain = chain(&[("a", None)]);
+        let link = Link { id: "b".to_owned(), previous: None };
+        assert!(chain.add_link(hash("b"), link.clone(), 2).is_ok());
+        let finding = chain.add_link(hash("c"), link, 2).unwrap_err();
+        assert_eq!(finding.to_string(), "unreadable: there are more than 2 receipts");
     }
 }

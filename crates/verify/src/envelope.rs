@@ -7,7 +7,7 @@ use crealeph_contracts::attestation::{PAYLOAD_TYPE, Statement};
 use crealeph_contracts::json::{Limits, Node, canonical, parse};
 use crealeph_contracts::text::Shown;
 
-use crate::export::{Finding, Kind};
+use crate::finding::{Finding, FindingKind};
 use crate::note::VerifierKey;
 
 /// The largest envelope that is read.
@@ -53,7 +53,7 @@ pub(crate) fn open(bytes: &[u8], keys: &[VerifierKey]) -> Result<Opened, Finding
     statement_of(signed)
 }
 
-/// Reads the statement in an envelope, whoever signed it: nothing is proved by it.
+/// Reads the statement in an envelope without checking who signed it: it proves nothing.
 pub(crate) fn open_unproven(bytes: &[u8]) -> Result<Opened, Finding> {
     statement_of(read(bytes, PAYLOAD_TYPE, &[])?)
 }
@@ -70,26 +70,30 @@ pub(crate) fn open_text(bytes: &[u8], kind: &str, keys: &[VerifierKey]) -> Resul
 fn unknown(signers: &[String]) -> Finding {
     let names = signers.iter().take(MAX_NAMED).map(|id| quoted(id)).collect::<Vec<_>>().join(", ");
     let more = signers.len().saturating_sub(MAX_NAMED);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let what = match names.is_empty() {
-        true => "no known key has signed the statement; nobody has".to_owned(),
-        false => format!("no known key has signed the statement; it is signed as {names}{more}"),
+    let what = match (names.is_empty(), more) {
+        (true, _) => "no known key has signed the statement; nobody has".to_owned(),
+        (false, 0) => format!("no known key has signed the statement; it is signed as {names}"),
+        (false, _) => {
+            format!("no known key has signed the statement; it is signed as {names} and {more} more")
+        }
     };
-    Finding { kind: Kind::Forged, seq: None, what }
+    Finding::new(FindingKind::Forged, what)
 }
 
 /// Reads an envelope and checks the signatures of known keys; whether there is one is for the caller to judge.
 fn read(bytes: &[u8], kind: &str, keys: &[VerifierKey]) -> Result<Signed, Finding> {
-    // An envelope is a few strings; what has more parts is none, and is not worth the memory to parse it.
+    // An envelope is a few strings; anything with more parts is not one, and not worth the memory to parse it.
     if bytes.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count() > MAX_PARTS {
-        return Err(unreadable(&format!("the envelope has more than {MAX_PARTS} parts; it is none")));
+        return Err(unreadable(format!(
+            "the envelope has more than {MAX_PARTS} parts; it is not an envelope"
+        )));
     }
     let (document, faults) = parse(bytes, &Limits::own(MAX_ENVELOPE_BYTES));
     let document =
         document.filter(|_| faults.is_empty()).ok_or_else(|| unreadable("the envelope is not JSON"))?;
     let root = document.root();
     if canonical(root).as_bytes() != bytes {
-        return Err(changed("the envelope is not in canonical form; it was changed"));
+        return Err(Finding::changed("the envelope is not in canonical form; it was changed"));
     }
     let text = |node: Node<'_>, key: &str| node.member(key).and_then(Node::string).map(|it| it.into_owned());
     if text(root, "payloadType").as_deref() != Some(kind) || root.members().count() != 3 {
@@ -99,7 +103,8 @@ fn read(bytes: &[u8], kind: &str, keys: &[VerifierKey]) -> Result<Signed, Findin
         }));
     }
     let payload = text(root, "payload").and_then(|payload| STANDARD.decode(payload).ok());
-    let payload = payload.ok_or_else(|| changed("the envelope's payload is not base64; it was changed"))?;
+    let payload =
+        payload.ok_or_else(|| Finding::changed("the envelope's payload is not base64; it was changed"))?;
     let message = pre_authentication(kind.as_bytes(), &payload);
     let signatures = root.member("signatures").ok_or_else(|| unreadable("the envelope has no signatures"))?;
     let (mut ids, mut known_signers, mut other_signers) = (Vec::new(), Vec::new(), Vec::new());
@@ -107,10 +112,10 @@ fn read(bytes: &[u8], kind: &str, keys: &[VerifierKey]) -> Result<Signed, Findin
         let id = text(entry, "keyid").filter(|_| entry.members().count() == 2);
         let signature = text(entry, "sig").and_then(|signature| STANDARD.decode(signature).ok());
         let (Some(id), Some(signature)) = (id, signature) else {
-            return Err(changed("a signature of the envelope is broken; it was changed"));
+            return Err(Finding::changed("a signature of the envelope is broken; it was changed"));
         };
         if ids.len() >= MAX_SIGNATURES {
-            return Err(unreadable(&format!("the envelope has more than {MAX_SIGNATURES} signatures")));
+            return Err(unreadable(format!("the envelope has more than {MAX_SIGNATURES} signatures")));
         }
         ids.push(id.clone());
         match keys.iter().find(|key| key.id_text() == id) {
@@ -119,7 +124,7 @@ fn read(bytes: &[u8], kind: &str, keys: &[VerifierKey]) -> Result<Signed, Findin
             Some(_) => {
                 let what =
                     format!("the signature of {} is forged, or the statement was changed", quoted(&id));
-                return Err(Finding { kind: Kind::Forged, seq: None, what });
+                return Err(Finding::new(FindingKind::Forged, what));
             }
         }
     }
@@ -129,25 +134,23 @@ fn read(bytes: &[u8], kind: &str, keys: &[VerifierKey]) -> Result<Signed, Findin
 fn statement_of(signed: Signed) -> Result<Opened, Finding> {
     let Signed { payload, ids, known_signers, other_signers } = signed;
     let statement = Statement::parse(&payload).map_err(|violations| {
-        let first =
-            violations.first().map(|it| format!(": {}", Shown::line(&it.message).at_most(MAX_QUOTED)));
-        unreadable(&format!("the signed statement is not one of a work run{}", first.unwrap_or_default()))
+        let not_one = "the signed statement is not one of a work run";
+        match violations.first() {
+            Some(first) => {
+                unreadable(format!("{not_one}: {}", Shown::line(&first.message).at_most(MAX_QUOTED)))
+            }
+            None => unreadable(not_one),
+        }
     })?;
     let stated = statement.predicate.signers.as_slice();
     if !stated.iter().map(|id| id.as_str()).eq(ids.iter().map(String::as_str)) {
-        return Err(changed("the envelope is not signed by exactly the keys its statement names"));
+        return Err(Finding::changed("the envelope is not signed by exactly the keys its statement names"));
     }
     let workspace = statement.predicate.workspace.as_str();
     if let Some(id) = known_signers.iter().find(|id| id.split('+').next() != Some(workspace)) {
-        return Err(Finding {
-            kind: Kind::Forged,
-            seq: None,
-            what: format!(
-                "the statement is of {}, and the key {} is for another workspace",
-                quoted(workspace),
-                quoted(id)
-            ),
-        });
+        let (workspace, id) = (quoted(workspace), quoted(id));
+        let what = format!("the statement is of {workspace}, and the key {id} is for another workspace");
+        return Err(Finding::new(FindingKind::Forged, what));
     }
     Ok(Opened { statement, known_signers, other_signers })
 }
@@ -161,10 +164,6 @@ fn pre_authentication(kind: &[u8], body: &[u8]) -> Vec<u8> {
     message
 }
 
-fn unreadable(what: &str) -> Finding {
-    Finding { kind: Kind::Unreadable, seq: None, what: what.to_owned() }
-}
-
-fn changed(what: &str) -> Finding {
-    Finding { kind: Kind::Changed, seq: None, what: what.to_owned() }
+fn unreadable(what: impl Into<String>) -> Finding {
+    Finding::new(FindingKind::Unreadable, what)
 }

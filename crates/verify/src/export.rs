@@ -11,6 +11,7 @@ use crealeph_contracts::json::{Limits, Node, parse};
 use crealeph_contracts::scalar::TenantId;
 
 use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::finding::{Finding, FindingKind};
 use crate::inclusion::leaf_record;
 use crate::note::{NoteError, VerifierKey};
 use crate::rules::LogRules;
@@ -20,68 +21,9 @@ use crate::tree::{Tree, leaf};
 const MAX_LINE_BYTES: usize = 64 << 20;
 const FORMAT: &str = "crealeph-ledger-export-v1";
 
-/// How an export is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Kind {
-    /// Not an export, or not of the log the key is for.
-    Unreadable,
-    /// An entry is not what its leaf says.
-    Changed,
-    /// An entry is not there.
-    Missing,
-    /// Entries stand in another order.
-    Reordered,
-    /// An entry that breaks the rules of a log: no ledger would have taken it.
-    Invalid,
-    /// A row that no tree has.
-    Extra,
-    /// A signature does not fit.
-    Forged,
-    /// A checkpoint that none of the user's keys has signed.
-    Unsigned,
-    /// Triggers, indexes, policies or rights of the ledger are not those that the program makes.
-    Schema,
-    /// Two signed histories that cannot both be true, or a history other than the signed one.
-    Forked,
-    /// The log ends before a checkpoint the user kept.
-    Truncated,
-}
-
-impl Kind {
-    /// The stable code.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Kind::Unreadable => "unreadable",
-            Kind::Changed => "changed",
-            Kind::Missing => "missing",
-            Kind::Reordered => "reordered",
-            Kind::Invalid => "invalid",
-            Kind::Extra => "extra",
-            Kind::Forged => "forged",
-            Kind::Unsigned => "unsigned",
-            Kind::Schema => "schema",
-            Kind::Forked => "forked",
-            Kind::Truncated => "truncated",
-        }
-    }
-}
-
-/// The first thing that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {what}", .kind.as_str())]
-pub struct Finding {
-    /// How it is wrong.
-    pub kind: Kind,
-    /// The sequence number of the first entry that is, or may be, wrong.
-    pub seq: Option<u64>,
-    /// What is wrong, for a person.
-    pub what: String,
-}
-
 /// What an export was found to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifiedExport {
     /// The log's name.
     pub origin: String,
     /// The tenant.
@@ -158,7 +100,7 @@ impl ExportVerifier {
     /// Checks the next line, without its end.
     pub fn line(&mut self, line: &str) -> Result<(), Finding> {
         let next = self.tree.size() + 1;
-        let unreadable = |what: String| finding(Kind::Changed, Some(next), what);
+        let unreadable = |what: String| finding(FindingKind::Changed, Some(next), what);
         let limits = Limits::own(MAX_LINE_BYTES);
         let (mut document, mut faults) = parse(line.as_bytes(), &limits);
         let readable = if document.is_none() { with_lost_payload(line) } else { None };
@@ -191,9 +133,9 @@ impl ExportVerifier {
     }
 
     /// Says what the export was found to be.
-    pub fn finish(self) -> Result<Verified, Finding> {
+    pub fn finish(self) -> Result<VerifiedExport, Finding> {
         let Some((origin, tenant_id)) = self.header else {
-            return Err(finding(Kind::Unreadable, None, "the export is empty".to_owned()));
+            return Err(finding(FindingKind::Unreadable, None, "the export is empty".to_owned()));
         };
         let entries = self.tree.size();
         if let Some(kept) = self.kept.iter().find(|kept| kept.size > entries) {
@@ -202,15 +144,15 @@ impl ExportVerifier {
                 kept.size,
                 entries + 1
             );
-            return Err(finding(Kind::Truncated, Some(entries + 1), what));
+            return Err(finding(FindingKind::Truncated, Some(entries + 1), what));
         }
         if let Some(stated) = self.stated.filter(|stated| *stated > entries) {
             let what = format!(
                 "the export has {stated} entries by its first line and ends after entry {entries}; it was cut"
             );
-            return Err(finding(Kind::Truncated, Some(entries + 1), what));
+            return Err(finding(FindingKind::Truncated, Some(entries + 1), what));
         }
-        Ok(Verified {
+        Ok(VerifiedExport {
             origin,
             tenant_id,
             entries,
@@ -224,7 +166,7 @@ impl ExportVerifier {
 
     fn read_header(&mut self, root: Node<'_>) -> Result<(), Finding> {
         let text = |key| root.member(key).and_then(Node::string);
-        let unreadable = |what: &str| finding(Kind::Unreadable, None, what.to_owned());
+        let unreadable = |what: &str| finding(FindingKind::Unreadable, None, what.to_owned());
         if text("format").as_deref() != Some(FORMAT) {
             return Err(unreadable("the first line does not say crealeph-ledger-export-v1"));
         }
@@ -239,7 +181,7 @@ impl ExportVerifier {
             && !self.keys.iter().any(|key| key.name() == origin)
         {
             let what = format!("the export is of the log `{origin}`, and the key is for `{}`", key.name());
-            return Err(finding(Kind::Unreadable, None, what));
+            return Err(finding(FindingKind::Unreadable, None, what));
         }
         let (origin, tenant) = (origin.into_owned(), tenant.into_owned());
         self.kept.iter().try_for_each(|kept| is_of(kept, &origin, "the checkpoint you kept"))?;
@@ -252,7 +194,7 @@ impl ExportVerifier {
 
     fn read_entry(&mut self, root: Node<'_>, has_lost_payload: bool) -> Result<(), Finding> {
         let next = self.tree.size() + 1;
-        let changed = |what: String| finding(Kind::Changed, Some(next), what);
+        let changed = |what: String| finding(FindingKind::Changed, Some(next), what);
         let node = root.member("entry").filter(|_| root.members().count() == 2);
         let node =
             node.ok_or_else(|| changed(format!("the line of entry {next} is not one of an export")))?;
@@ -261,12 +203,12 @@ impl ExportVerifier {
         };
         if seq > next {
             let what = format!("entry {next} is missing; entry {seq} (`{id}`) stands in its place");
-            return Err(finding(Kind::Missing, Some(next), what));
+            return Err(finding(FindingKind::Missing, Some(next), what));
         }
         if seq < next {
             let what =
                 format!("entry {seq} (`{id}`) stands where entry {next} should; entries were reordered");
-            return Err(finding(Kind::Reordered, Some(next), what));
+            return Err(finding(FindingKind::Reordered, Some(next), what));
         }
         let entry = Entry::read_from(node)
             .map_err(|_| changed(format!("entry {seq} (`{id}`) is not an entry; it was changed")))?;
@@ -283,7 +225,7 @@ impl ExportVerifier {
         }
         self.rules.add(&entry, node, has_lost_payload).map_err(|rule| {
             let what = format!("entry {seq} (`{id}`) {rule}; no ledger would have taken it");
-            finding(Kind::Invalid, Some(seq), what)
+            finding(FindingKind::Invalid, Some(seq), what)
         })?;
         self.tree.add(hash);
         self.check_kept()
@@ -307,7 +249,7 @@ impl ExportVerifier {
                 let what = format!(
                     "the checkpoint after entry {size}: {error}; if its key was rotated, give the newer key too"
                 );
-                return Err(finding(Kind::Unsigned, Some(size), what));
+                return Err(finding(FindingKind::Unsigned, Some(size), what));
             }
             Err(error) => return Err(wrong(&error)),
         };
@@ -320,11 +262,11 @@ impl ExportVerifier {
                 checkpoint.size,
                 size + 1
             );
-            return Err(finding(Kind::Missing, Some(size + 1), what));
+            return Err(finding(FindingKind::Missing, Some(size + 1), what));
         }
         if checkpoint.size < size {
             let what = format!("a checkpoint of {} entries stands after entry {size}", checkpoint.size);
-            return Err(finding(Kind::Reordered, Some(size + 1), what));
+            return Err(finding(FindingKind::Reordered, Some(size + 1), what));
         }
         self.compare(&checkpoint, "the checkpoint in the export", is_signed)?;
         match is_signed {
@@ -354,7 +296,7 @@ impl ExportVerifier {
              with its leaf hash, or the log was forked there; entries 1 to {} are as signed",
             checkpoint.size, checkpoint.size, self.good
         );
-        Err(finding(Kind::Forked, Some(from), what))
+        Err(finding(FindingKind::Forked, Some(from), what))
     }
 }
 
@@ -364,19 +306,19 @@ fn is_of(checkpoint: &Checkpoint, origin: &str, whose: &str) -> Result<(), Findi
         true => Ok(()),
         false => {
             let what = format!("{whose} is of the log `{}`, and the export of `{origin}`", checkpoint.origin);
-            Err(finding(Kind::Unreadable, None, what))
+            Err(finding(FindingKind::Unreadable, None, what))
         }
     }
 }
 
-fn kind_of(error: &CheckpointError) -> Kind {
+fn kind_of(error: &CheckpointError) -> FindingKind {
     match error {
-        CheckpointError::Note(NoteError::Form(_)) | CheckpointError::Form(_) => Kind::Unreadable,
-        CheckpointError::OtherLog { .. } => Kind::Unreadable,
-        CheckpointError::Note(_) | CheckpointError::Unowned { .. } => Kind::Forged,
+        CheckpointError::Note(NoteError::Form(_)) | CheckpointError::Form(_) => FindingKind::Unreadable,
+        CheckpointError::OtherLog { .. } => FindingKind::Unreadable,
+        CheckpointError::Note(_) | CheckpointError::Unowned { .. } => FindingKind::Forged,
     }
 }
 
-fn finding(kind: Kind, seq: Option<u64>, what: String) -> Finding {
+fn finding(kind: FindingKind, seq: Option<u64>, what: String) -> Finding {
     Finding { kind, seq, what }
 }

@@ -12,8 +12,9 @@ use crealeph_contracts::json::{Limits, parse};
 use crealeph_contracts::receipt::Phase;
 use crealeph_contracts::uuid::Uuid;
 
+use crate::artifacts::stated_digests;
 use crate::envelope::{open_text, quoted};
-use crate::export::{Finding, Kind};
+use crate::finding::{Finding, FindingKind};
 use crate::note::VerifierKey;
 use crate::receipt::VerifiedReceipt;
 
@@ -26,7 +27,7 @@ const ITEM_NAME: &str = "work-item.json";
 /// What no statement can name: the receipt, the statement itself, the ledger's copy of both, and what came later.
 const UNNAMED: [&str; 4] = [RECEIPT_NAME, ENVELOPE_NAME, "entry.json", CLEANED_NAME];
 
-/// What was found of a run's files.
+/// The files of a run, by what was found of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunFiles {
     /// As they were written.
@@ -37,15 +38,53 @@ pub struct RunFiles {
     pub uncovered: Vec<String>,
 }
 
-/// Checks the files of a run's folder. `names` are all that lie there, `read` gives the content of one, or nothing where it
-/// is no file.
+/// The folder of a run, as it was found.
+#[derive(Clone, Copy, Debug)]
+pub struct RunFolder<'f> {
+    /// The names of everything in it, stored states and contents aside.
+    pub names: &'f [String],
+    /// The receipt was sent without its folder: other files beside it are not the run's, and the run's may be missing.
+    pub is_alone: bool,
+}
+
+/// Checks everything in a run's folder. A file that is missing is a finding, unless it was cleaned away or the receipt was
+/// sent alone. `read` gives the content of a file, and nothing for anything else; `cleaned` gives [`CLEANED_NAME`], if it is
+/// there. Without keys nothing is proved about who removed files, as nothing is about what is there.
 ///
 /// # Errors
-/// The first file that is not the run's own.
-pub fn check_run_files(
+/// The first file that is not the run's own; or why `cleaned` cannot be read.
+pub fn check_run_folder<E: From<Finding>>(
+    verified: &VerifiedReceipt,
+    folder: RunFolder<'_>,
+    keys: Option<&[VerifierKey]>,
+    mut read: impl FnMut(&str) -> Option<Vec<u8>>,
+    cleaned: impl FnOnce() -> Result<Option<Vec<u8>>, E>,
+) -> Result<RunFiles, E> {
+    if let (true, Some(stated)) = (folder.is_alone, &verified.statement.predicate.files) {
+        let is_stated = |name: &&String| stated.as_slice().iter().any(|it| it.name.as_str() == name.as_str());
+        let own: Vec<String> = folder.names.iter().filter(is_stated).cloned().collect();
+        return Ok(check_run_files(verified, &own, &mut read)?);
+    }
+    let files = check_run_files(verified, folder.names, &mut read)?;
+    let cleaned = match (keys, cleaned()?) {
+        (_, None) => Vec::new(),
+        (None, Some(_)) => files.absent.clone(),
+        (Some(keys), Some(envelope)) => read_cleaned(verified, &envelope, keys)?,
+    };
+    match files.absent.iter().find(|name| !cleaned.contains(name) && !folder.is_alone) {
+        None => Ok(files),
+        Some(name) => {
+            let what = format!("the file `{name}` of the run is missing");
+            Err(Finding::new(FindingKind::Missing, what).into())
+        }
+    }
+}
+
+/// Checks the files with these names. `read` gives the content of a file, and nothing for anything else.
+fn check_run_files(
     verified: &VerifiedReceipt,
     names: &[String],
-    mut read: impl FnMut(&str) -> Option<Vec<u8>>,
+    read: &mut impl FnMut(&str) -> Option<Vec<u8>>,
 ) -> Result<RunFiles, Finding> {
     let mut files = RunFiles::default();
     let named: BTreeSet<&str> = match &verified.statement.predicate.files {
@@ -53,27 +92,22 @@ pub fn check_run_files(
             for subject in stated.as_slice() {
                 let name = subject.name.as_str();
                 if name.contains('/') || matches!(name, "." | "..") {
-                    return Err(changed(format!(
-                        "the statement names {}, which is no file of a run",
-                        quoted(name)
-                    )));
+                    let what = format!("the statement names {}, which is no file of a run", quoted(name));
+                    return Err(Finding::changed(what));
                 }
                 if !names.iter().any(|own| own == name) {
                     files.absent.push(name.to_owned());
                     continue;
                 }
-                let found = read(name).map(|bytes| ContentDigests::of(&bytes).into());
-                if found.as_ref() != Some(&subject.digest) {
-                    return Err(changed(format!(
-                        "the file {} is not the one that the run left",
-                        quoted(name)
-                    )));
+                let found = read(name).map(|bytes| ContentDigests::of(&bytes));
+                if found != Some(stated_digests(subject)?) {
+                    return Err(not_left(name));
                 }
                 files.checked.push(name.to_owned());
             }
             stated.as_slice().iter().map(|subject| subject.name.as_str()).collect()
         }
-        None => check_older(verified, names, &mut read, &mut files)?,
+        None => check_older(verified, names, read, &mut files)?,
     };
     for name in names.iter().filter(|name| !UNNAMED.contains(&name.as_str())) {
         match named.contains(name.as_str()) {
@@ -81,14 +115,15 @@ pub fn check_run_files(
             false if verified.statement.predicate.files.is_none() => files.uncovered.push(name.clone()),
             false => {
                 let name = quoted(name);
-                return Err(changed(format!("the file {name} lies with the run, and no statement names it")));
+                let what = format!("the file {name} lies with the run, and no statement names it");
+                return Err(Finding::changed(what));
             }
         }
     }
     Ok(files)
 }
 
-/// What the receipt itself says of its files, where the statement does not.
+/// What the receipt itself says of its files, if the statement does not.
 fn check_older<'v>(
     verified: &'v VerifiedReceipt,
     names: &[String],
@@ -102,7 +137,7 @@ fn check_older<'v>(
             let limits = Limits::own(usize::MAX);
             let found = read(ITEM_NAME).and_then(|bytes| Valid::<WorkItem>::parse(&bytes, &limits).ok());
             if found.as_deref() != Some(item) {
-                return Err(changed(format!("`{ITEM_NAME}` is not the item that was run")));
+                return Err(Finding::changed(format!("`{ITEM_NAME}` is not the item that was run")));
             }
             files.checked.push(ITEM_NAME.to_owned());
         }
@@ -113,7 +148,7 @@ fn check_older<'v>(
         named.insert(name);
         if names.iter().any(|own| own == name) {
             if read(name).map(|bytes| Blake3::of(&bytes)) != Some(script.hash) {
-                return Err(changed(format!("the file {} is not the one that the run left", quoted(name))));
+                return Err(not_left(name));
             }
             files.checked.push(name.to_owned());
         }
@@ -124,30 +159,26 @@ fn check_older<'v>(
 /// Checks that a folder which is named as a run is holds the receipt of that run.
 ///
 /// # Errors
-/// When it holds another.
+/// If it holds another.
 pub fn check_folder_name(verified: &VerifiedReceipt, folder: &str) -> Result<(), Finding> {
     match Uuid::parse(folder) {
         Some(run) if run != verified.receipt.id => {
             let id = verified.receipt.id;
-            Err(changed(format!("the folder is that of run {run}, and holds the receipt of run {id}")))
+            let what = format!("the folder is that of run {run}, and holds the receipt of run {id}");
+            Err(Finding::changed(what))
         }
         _ => Ok(()),
     }
 }
 
 /// The files of a run that were removed on purpose, as a known key has signed it.
-///
-/// # Errors
-/// When the statement is not signed by a known key, or is of another run.
-pub fn read_cleaned(
+fn read_cleaned(
     verified: &VerifiedReceipt,
     envelope: &[u8],
     keys: &[VerifierKey],
 ) -> Result<Vec<String>, Finding> {
-    let text = open_text(envelope, CLEANED_TYPE, keys).map_err(|finding| {
-        let what = format!("`{CLEANED_NAME}`: {}", finding.what);
-        Finding { what, ..finding }
-    })?;
+    let text = open_text(envelope, CLEANED_TYPE, keys)
+        .map_err(|finding| finding.about(&format!("`{CLEANED_NAME}`")))?;
     let (document, _) = parse(text.as_bytes(), &Limits::own(usize::MAX));
     let cleaned = document.and_then(|document| {
         let root = document.root();
@@ -157,9 +188,9 @@ pub fn read_cleaned(
         let names = root.member("files")?.elements().filter_map(|name| Some(name.string()?.into_owned()));
         is_own.then(|| names.collect::<Vec<_>>())
     });
-    cleaned.ok_or_else(|| changed(format!("`{CLEANED_NAME}` is not of this run")))
+    cleaned.ok_or_else(|| Finding::changed(format!("`{CLEANED_NAME}` is not of this run")))
 }
 
-fn changed(what: String) -> Finding {
-    Finding { kind: Kind::Changed, seq: None, what }
+fn not_left(name: &str) -> Finding {
+    Finding::changed(format!("the file {} is not the one that the run left", quoted(name)))
 }

@@ -1,14 +1,17 @@
 //! Checks a ledger as an outsider would: from an export or a proof, and a public key that the user already has. Checks
 //! the receipts of work runs the same way: each by itself, their chain, and the states they name.
 //!
-//! Shares no code with what wrote them; both follow the same published forms (RFC 6962, RFC 8785, C2SP signed-note,
-//! tlog-checkpoint and tlog-proof; DSSE, in-toto). Nothing here reads a clock or trusts a key that came with the data.
+//! All judging of evidence is here; callers read files and print what was found. Both sides follow the same published forms
+//! (RFC 6962, RFC 8785, C2SP signed-note, tlog-checkpoint and tlog-proof; DSSE, in-toto), and share no code but `contracts`:
+//! its types, its parser and its canonical JSON. Nothing here opens a file, reads a clock or trusts a key that came with the data.
 
+mod artifacts;
 mod chain;
 mod checkpoint;
 mod envelope;
 mod export;
 mod files;
+mod finding;
 mod inclusion;
 mod note;
 mod receipt;
@@ -16,12 +19,17 @@ mod rules;
 mod state;
 mod tree;
 
-pub use chain::ReceiptChain;
+pub use artifacts::{ArtifactCheck, check_folder_artifacts, check_stored_artifacts};
+pub use chain::{ChainPosition, ReceiptChain};
 pub use checkpoint::{Checkpoint, CheckpointError};
-pub use export::{ExportVerifier, Finding, Kind, Verified};
-pub use files::{CLEANED_NAME, ENVELOPE_NAME, RunFiles, check_folder_name, check_run_files, read_cleaned};
+pub use export::{ExportVerifier, VerifiedExport};
+pub use files::{CLEANED_NAME, ENVELOPE_NAME, RunFiles, RunFolder, check_folder_name, check_run_folder};
+pub use finding::{Finding, FindingKind};
 pub use inclusion::{ProofError, ProvenEntry, verify_proof};
-pub use note::{KeyError, NoteError, VerifierKey};
-pub use receipt::{MAX_RECEIPT_BYTES, VerifiedReceipt, read_receipt, read_unproven, verify_receipt};
-pub use state::{StateEntries, StateEntry, check_artifacts, check_states, read_state, state_hash};
+pub use note::{NoteError, VerifierKey, VerifierKeyError};
+pub use receipt::{
+    JournalRecord, MAX_RECEIPT_BYTES, VerifiedReceipt, check_journal, read_receipt, read_unproven,
+    verify_receipt,
+};
+pub use state::{StateEntries, StateEntry, read_state, state_hash};
 pub use tree::{verify_consistency, verify_inclusion};

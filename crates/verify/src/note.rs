@@ -23,7 +23,7 @@ pub struct VerifierKey {
 /// Why a text is not a verifier key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum KeyError {
+pub enum VerifierKeyError {
     /// Not the form.
     #[error("a verifier key is `name+id+key`, as `crealeph ledger key` prints it")]
     Form,
@@ -40,24 +40,24 @@ pub enum KeyError {
 
 impl VerifierKey {
     /// Reads the form `name+id+key`.
-    pub fn parse(text: &str) -> Result<Self, KeyError> {
+    pub fn parse(text: &str) -> Result<Self, VerifierKeyError> {
         let mut parts = text.trim_end_matches('\n').splitn(3, '+');
         let (Some(name), Some(id), Some(key)) = (parts.next(), parts.next(), parts.next()) else {
-            return Err(KeyError::Form);
+            return Err(VerifierKeyError::Form);
         };
         if !is_name(name) {
-            return Err(KeyError::Name);
+            return Err(VerifierKeyError::Name);
         }
-        let typed = STANDARD.decode(key).map_err(|_| KeyError::Form)?;
+        let typed = STANDARD.decode(key).map_err(|_| VerifierKeyError::Form)?;
         let Some((ED25519, public)) = typed.split_first().map(|(kind, public)| (*kind, public)) else {
-            return Err(KeyError::Type);
+            return Err(VerifierKeyError::Type);
         };
-        let public: [u8; 32] = public.try_into().map_err(|_| KeyError::Type)?;
-        let key = VerifyingKey::from_bytes(&public).map_err(|_| KeyError::Type)?;
+        let public: [u8; 32] = public.try_into().map_err(|_| VerifierKeyError::Type)?;
+        let key = VerifyingKey::from_bytes(&public).map_err(|_| VerifierKeyError::Type)?;
         let expected = key_id(name, &typed);
         let shown: String = expected.iter().map(|byte| format!("{byte:02x}")).collect();
         if shown != id {
-            return Err(KeyError::Id);
+            return Err(VerifierKeyError::Id);
         }
         Ok(VerifierKey { name: name.to_owned(), id: expected, key })
     }
@@ -217,7 +217,7 @@ mod tests {
             let Ok(changed) = std::str::from_utf8(&bytes) else { continue };
             assert!(VerifierKey::parse(changed).is_err(), "{changed}");
         }
-        assert_eq!(VerifierKey::parse("a+b"), Err(KeyError::Form));
-        assert_eq!(VerifierKey::parse(&KEY.replace("Peter", "Peter ")), Err(KeyError::Name));
+        assert_eq!(VerifierKey::parse("a+b"), Err(VerifierKeyError::Form));
+        assert_eq!(VerifierKey::parse(&KEY.replace("Peter", "Peter ")), Err(VerifierKeyError::Name));
     }
 }

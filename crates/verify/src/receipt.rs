@@ -5,10 +5,12 @@ use crealeph_contracts::attestation::{RECEIPT_NAME, Statement};
 use crealeph_contracts::contract::Valid;
 use crealeph_contracts::digest::{Blake3, ContentDigests};
 use crealeph_contracts::json::{Limits, Node, ObjectWriter, canonical, parse};
+use crealeph_contracts::receipt::ReceiptStatus;
 use crealeph_contracts::{Receipt, WorkItem};
 
+use crate::artifacts::stated_digests;
 use crate::envelope::{self, Opened, quoted};
-use crate::export::{Finding, Kind};
+use crate::finding::Finding;
 use crate::note::VerifierKey;
 
 pub use crealeph_contracts::receipt::MAX_RECEIPT_BYTES;
@@ -51,14 +53,41 @@ pub fn read_unproven(receipt: &[u8], envelope: &[u8]) -> Result<VerifiedReceipt,
 
 fn check_opened(receipt: &[u8], opened: Opened) -> Result<VerifiedReceipt, Finding> {
     let signed = opened.statement.predicate.receipt.to_canonical();
-    let signed = signed.map_err(|error| changed(format!("the signed statement: {error}")))?;
+    let signed = signed.map_err(|error| Finding::changed(format!("the signed statement: {error}")))?;
     if receipt != signed.as_bytes() {
-        return Err(changed(difference(receipt, &signed)));
+        return Err(Finding::changed(difference(receipt, &signed)));
     }
     let receipt = read_receipt(receipt)?;
     check_statement(&opened.statement, &receipt, signed.as_bytes())?;
     let (statement, known_signers) = (opened.statement, opened.known_signers);
     Ok(VerifiedReceipt { receipt, statement, known_signers, other_signers: opened.other_signers })
+}
+
+/// What the journal of a workspace says of a run that ended.
+#[derive(Clone, Copy, Debug)]
+pub struct JournalRecord<'j> {
+    /// The hash of its receipt.
+    pub receipt_hash: Option<&'j str>,
+    /// How it ended, in the journal's word.
+    pub outcome: &'j str,
+    /// Whether that is a success.
+    pub is_success: bool,
+}
+
+/// Checks that a receipt is the one that the journal of its workspace names, and says the same of how the run ended.
+///
+/// # Errors
+/// If it is another, or says otherwise.
+pub fn check_journal(verified: &VerifiedReceipt, journal: &JournalRecord<'_>) -> Result<(), Finding> {
+    let receipt = &verified.receipt;
+    if journal.receipt_hash != Some(receipt.receipt_hash.to_string().as_str()) {
+        return Err(Finding::changed("its receipt is not the one that the journal names"));
+    }
+    if journal.is_success != (receipt.status == ReceiptStatus::Succeeded) {
+        let what = format!("the journal says `{}`, and its receipt `{}`", journal.outcome, receipt.status);
+        return Err(Finding::changed(what));
+    }
+    Ok(())
 }
 
 /// Checks a receipt alone: form, contract and hash, without any signature.
@@ -70,21 +99,26 @@ pub fn read_receipt(bytes: &[u8]) -> Result<Valid<Receipt>, Finding> {
     let (document, faults) = parse(bytes, &limits);
     let document = document.filter(|_| faults.is_empty());
     let document = document.ok_or_else(|| {
-        let why = faults.first().map(|fault| format!(" ({})", fault.message)).unwrap_or_default();
-        changed(format!("the receipt is not JSON{why}; it was changed"))
+        Finding::changed(match faults.first() {
+            Some(fault) => format!("the receipt is not JSON ({}); it was changed", fault.message),
+            None => "the receipt is not JSON; it was changed".to_owned(),
+        })
     })?;
     if canonical(document.root()).as_bytes() != bytes {
-        return Err(changed("the receipt is not in canonical form; it was changed".to_owned()));
+        return Err(Finding::changed("the receipt is not in canonical form; it was changed"));
     }
     let receipt = Valid::<Receipt>::parse(bytes, &limits).map_err(|violations| {
-        let first = violations.as_slice().first();
-        let first =
-            first.map(|it| format!("{}: {}", quoted(&it.pointer), quoted(&it.message))).unwrap_or_default();
-        changed(format!("the receipt breaks its contract at {first}"))
+        Finding::changed(match violations.as_slice().first() {
+            Some(first) => {
+                let (place, message) = (quoted(&first.pointer), quoted(&first.message));
+                format!("the receipt breaks its contract at {place}: {message}")
+            }
+            None => "the receipt breaks its contract".to_owned(),
+        })
     })?;
     if content_hash(document.root()) != receipt.receipt_hash {
         let what = "`receipt_hash` is not the hash of the rest of the receipt; one of them was changed";
-        return Err(changed(what.to_owned()));
+        return Err(Finding::changed(what));
     }
     Ok(receipt)
 }
@@ -135,34 +169,32 @@ fn check_statement(statement: &Statement, receipt: &Receipt, bytes: &[u8]) -> Re
     let predicate = &statement.predicate;
     let mut subjects = statement.subject.as_slice().iter();
     let own = subjects.next().filter(|own| own.name.as_str() == RECEIPT_NAME);
-    if own.map(|own| &own.digest) != Some(&ContentDigests::of(bytes).into()) {
-        return Err(changed(format!("the first subject of the statement is not this `{RECEIPT_NAME}`")));
+    if own.map(stated_digests).transpose()? != Some(ContentDigests::of(bytes)) {
+        let what = format!("the first subject of the statement is not this `{RECEIPT_NAME}`");
+        return Err(Finding::changed(what));
     }
     for artifact in receipt.artifacts.as_slice().iter().filter(|artifact| artifact.hash.is_some()) {
         let path = artifact.path.as_str();
         let subject = subjects.next().filter(|subject| subject.name.as_str() == path);
-        if subject.map(|subject| subject.digest.blake3) != Some(artifact.hash) {
-            return Err(changed(format!("the statement and the receipt disagree about {}", quoted(path))));
+        if subject.map(stated_digests).transpose()?.map(|digests| digests.blake3) != artifact.hash {
+            let what = format!("the statement and the receipt disagree about {}", quoted(path));
+            return Err(Finding::changed(what));
         }
     }
     if let Some(more) = subjects.find(|subject| subject.digest.git_commit.is_none()) {
         let name = quoted(more.name.as_str());
-        return Err(changed(format!("the statement has a subject that the receipt does not know: {name}")));
+        let what = format!("the statement has a subject that the receipt does not know: {name}");
+        return Err(Finding::changed(what));
     }
     let item: Option<&WorkItem> = predicate.work_item.as_ref();
     if item.map(|item| &item.id) != receipt.work_item_id.as_ref() {
-        return Err(changed("the statement and the receipt are of different work items".to_owned()));
+        return Err(Finding::changed("the statement and the receipt are of different work items"));
     }
     if let Some(sandbox) = &predicate.sandbox
         && sandbox.strength != receipt.sandbox_strength
     {
-        return Err(changed(
-            "the statement and the receipt disagree about the sandbox's strength".to_owned(),
-        ));
+        let what = "the statement and the receipt disagree about the sandbox's strength";
+        return Err(Finding::changed(what));
     }
     Ok(())
-}
-
-fn changed(what: String) -> Finding {
-    Finding { kind: Kind::Changed, seq: None, what }
 }

@@ -1,21 +1,17 @@
 //! The state of a workspace as an outsider computes it, from the published form: the Merkle hash over paths, kinds and
-//! contents, and the manifest that a kept state is written in. Both are told in `docs/workspace.md`.
+//! contents, and the manifest that a kept state is written in. `docs/workspace.md` specifies both.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use crealeph_contracts::Receipt;
 use crealeph_contracts::digest::Blake3;
-use crealeph_contracts::receipt::Change;
 
-use crate::envelope::quoted;
-use crate::export::{Finding, Kind};
+use crate::finding::{Finding, FindingKind};
 
 const TREE_HEADER: &str = "crealeph-tree-v1\n";
 const MANIFEST_HEADER: &str = "crealeph-state-v1\n";
 const DIFFERENCE_HEADER: &str = "crealeph-state-difference-v1\n";
 /// How many differences lead to a whole manifest at most.
 const MAX_DIFFERENCES: usize = 1000;
-const IGNORE_FILE: &str = ".gitignore";
 /// How many folders a path may lead through; a path of the longest that Linux takes leads through fewer.
 const MAX_DEPTH: usize = 2048;
 
@@ -69,18 +65,16 @@ impl Folder<'_> {
 /// Reads a kept state. `load` gives the manifest that is kept under a hash.
 ///
 /// # Errors
-/// When a manifest is not there, is none, or is of another state.
+/// If a manifest is missing, is not one, or is of another state.
 pub fn read_state(
     hash: &Blake3,
     mut load: impl FnMut(&Blake3) -> Option<String>,
 ) -> Result<StateEntries, Finding> {
-    let damaged = || finding(format!("the manifest of the state {hash} is not one"));
+    let damaged = || Finding::changed(format!("the manifest of the state {hash} is not one"));
     let (mut differences, mut at) = (Vec::new(), *hash);
     let mut entries = loop {
-        let text = load(&at).ok_or_else(|| Finding {
-            kind: Kind::Missing,
-            seq: None,
-            what: format!("the manifest of the state {at} is not there"),
+        let text = load(&at).ok_or_else(|| {
+            Finding::new(FindingKind::Missing, format!("the manifest of the state {at} is not there"))
         })?;
         if let Some(lines) = text.strip_prefix(MANIFEST_HEADER) {
             break manifest_lines(lines, StateEntries::new()).ok_or_else(damaged)?;
@@ -98,7 +92,7 @@ pub fn read_state(
     }
     match state_hash(&entries) == *hash {
         true => Ok(entries),
-        false => Err(finding(format!("the manifest of the state {hash} is of another state"))),
+        false => Err(Finding::changed(format!("the manifest of the state {hash} is of another state"))),
     }
 }
 
@@ -113,7 +107,7 @@ fn manifest_lines(mut rest: &str, mut entries: StateEntries) -> Option<StateEntr
                 entries.remove(line)?;
                 continue;
             }
-            // Its content is not kept, since it was hidden from the agent; the state has it all the same.
+            // Its content was hidden from the agent and is not stored; the state still has it.
             "withheld" => {
                 entries.get(line)?;
                 continue;
@@ -142,64 +136,6 @@ fn manifest_lines(mut rest: &str, mut entries: StateEntries) -> Option<StateEntr
 fn is_plain(path: &str) -> bool {
     let mut parts = path.split('/');
     parts.clone().count() <= MAX_DEPTH && parts.all(|part| !matches!(part, "" | "." | ".."))
-}
-
-/// Checks what a receipt says of its files against the state after it: every file it left is there with that content, and
-/// every file it deleted is not.
-///
-/// # Errors
-/// Every file that is not as the receipt says, named.
-pub fn check_artifacts(
-    receipt: &Receipt,
-    mut found: impl FnMut(&str) -> Option<Blake3>,
-) -> Result<(), Finding> {
-    let mut wrong = Vec::new();
-    for artifact in receipt.artifacts.as_slice() {
-        let path = artifact.path.as_str();
-        match (artifact.change, found(path)) {
-            (Change::Deleted, Some(_)) => {
-                wrong.push(format!("{} was deleted by the run, and is there", quoted(path)))
-            }
-            (Change::Deleted, None) => {}
-            (_, None) => wrong.push(format!("{} is not there", quoted(path))),
-            (_, digest) if digest == artifact.hash => {}
-            _ => wrong.push(format!("{} is not what the run left", quoted(path))),
-        }
-    }
-    if wrong.is_empty() { Ok(()) } else { Err(finding(wrong.join("; "))) }
-}
-
-/// Checks a receipt against the two states it names: they differ in exactly the files that the receipt lists. Where the
-/// run changed ignore rules (R26), files may besides have come into the state or gone out of it as they were.
-///
-/// # Errors
-/// Every file that changed and is not in the receipt, or is in it and is something else.
-pub fn check_states(receipt: &Receipt, before: &StateEntries, after: &StateEntries) -> Result<(), Finding> {
-    let artifacts = receipt.artifacts.as_slice();
-    let changes_rules = artifacts.iter().any(|it| it.path.as_str().rsplit('/').next() == Some(IGNORE_FILE));
-    check_artifacts(receipt, |path| match after.get(path) {
-        None if changes_rules => artifacts.iter().find(|it| it.path.as_str() == path)?.hash,
-        entry => entry.map(|entry| entry.digest),
-    })?;
-    let listed: BTreeSet<&str> = artifacts.iter().map(|it| it.path.as_str()).collect();
-    let paths = before.keys().chain(after.keys().filter(|path| !before.contains_key(*path)));
-    let is_unexplained = |path: &&String| match (before.get(*path), after.get(*path)) {
-        (one, other) if one == other => false,
-        (None, _) | (_, None) if changes_rules => false,
-        _ => !listed.contains(path.as_str()),
-    };
-    let unlisted: Vec<String> = paths.filter(is_unexplained).map(|path| quoted(path)).collect();
-    match unlisted.is_empty() {
-        true => Ok(()),
-        false => {
-            let paths = unlisted.join(", ");
-            Err(finding(format!("the states differ in {paths}, which the receipt does not list")))
-        }
-    }
-}
-
-fn finding(what: String) -> Finding {
-    Finding { kind: Kind::Changed, seq: None, what }
 }
 
 #[cfg(test)]
@@ -253,11 +189,11 @@ mod tests {
                 other.get(..8).unwrap_or(other)
             );
         }
-        assert_eq!(read_state(&hash, |_| None).unwrap_err().kind, Kind::Missing);
+        assert_eq!(read_state(&hash, |_| None).unwrap_err().kind, FindingKind::Missing);
     }
 
     #[test]
-    fn a_state_may_be_told_by_its_difference() {
+    fn a_state_may_be_stored_as_a_difference() {
         let base = entries(&[("a", "file", "one"), ("b", "file", "two")]);
         let state = entries(&[("a", "exec", "one"), ("c", "file", "three")]);
         let (base_hash, hash) = (state_hash(&base), state_hash(&state));
@@ -267,6 +203,6 @@ mod tests {
         let load = |at: &Blake3| Some(if *at == hash { difference.clone() } else { whole.clone() });
         assert_eq!(read_state(&hash, load).unwrap(), state);
         let endless = |at: &Blake3| Some(format!("crealeph-state-difference-v1\n{at}\n"));
-        assert_eq!(read_state(&hash, endless).unwrap_err().kind, Kind::Changed);
+        assert_eq!(read_state(&hash, endless).unwrap_err().kind, FindingKind::Changed);
     }
 }

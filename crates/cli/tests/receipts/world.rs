@@ -15,7 +15,6 @@ use crealeph_contracts::uuid::Uuid;
 use crealeph_contracts::work_item::AgentId;
 use crealeph_contracts::{Valid, WorkItem};
 use crealeph_runtime::work::receipt::{Deltas, Facts, Sealed, Signer, seal};
-use crealeph_verify::VerifierKey;
 use crealeph_workspace::{Capsule, DIFF_ALGORITHM, Registry, Workspace, changes_between};
 use tempfile::TempDir;
 
@@ -54,10 +53,6 @@ impl World {
 
     pub(crate) fn rotate(&self) -> Signer {
         Signer::rotate(&self.at(".crealeph"), &self.keys()).unwrap()
-    }
-
-    pub(crate) fn verifier_keys(&self) -> Vec<VerifierKey> {
-        self.signer().verifier_keys().iter().map(|key| VerifierKey::parse(key).unwrap()).collect()
     }
 
     /// A run that did this, with its receipt written where runs are.

@@ -10,7 +10,7 @@ use clap::Args;
 use crealeph_contracts::json::ObjectWriter;
 use crealeph_contracts::scalar::LedgerId;
 use crealeph_ledger::{Exported, FaultKind, Imported, Ledger, LedgerError, Seq};
-use crealeph_verify::{ExportVerifier, Finding, Kind, Verified, VerifierKey, verify_proof};
+use crealeph_verify::{ExportVerifier, Finding, FindingKind, VerifiedExport, VerifierKey, verify_proof};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::writing::read_text;
@@ -180,12 +180,12 @@ fn audit_ledger(ledger: &Ledger, at: &Settled) -> Result<Option<Finding>, Failur
         Err(error) => return Err(error.into()),
     };
     let kind = match fault.kind {
-        FaultKind::Missing => Kind::Missing,
-        FaultKind::Extra => Kind::Extra,
-        FaultKind::Truncated => Kind::Truncated,
-        FaultKind::Forked => Kind::Forked,
-        FaultKind::Schema => Kind::Schema,
-        _ => Kind::Changed,
+        FaultKind::Missing => FindingKind::Missing,
+        FaultKind::Extra => FindingKind::Extra,
+        FaultKind::Truncated => FindingKind::Truncated,
+        FaultKind::Forked => FindingKind::Forked,
+        FaultKind::Schema => FindingKind::Schema,
+        _ => FindingKind::Changed,
     };
     Ok(Some(Finding { kind, seq: fault.seq.map(Seq::get), what: fault.what }))
 }
@@ -196,10 +196,13 @@ fn damaged(error: &LedgerError, seq: Option<u64>) -> Finding {
         LedgerError::Damaged { seq: Some(known), .. } => Some(known.get()),
         _ => seq,
     };
-    Finding { kind: Kind::Unreadable, seq, what: error.to_string() }
+    Finding { kind: FindingKind::Unreadable, seq, what: error.to_string() }
 }
 
-fn check_export(source: &Source, mut verifier: ExportVerifier) -> Result<Result<Verified, Finding>, Failure> {
+fn check_export(
+    source: &Source,
+    mut verifier: ExportVerifier,
+) -> Result<Result<VerifiedExport, Finding>, Failure> {
     let mut reader = source.open()?;
     for number in 1u64.. {
         // What never ends is refused at once: the first line of an export is short.
@@ -223,7 +226,7 @@ fn check_ledger(
     ledger: &Ledger,
     at: &Settled,
     verifier: ExportVerifier,
-) -> Result<Result<Verified, Finding>, Failure> {
+) -> Result<Result<VerifiedExport, Finding>, Failure> {
     let mut lines = LineWriter { verifier, buffer: Vec::new(), finding: None };
     match ledger.export(&at.tenant, &mut lines) {
         Ok(Some(_)) => Ok(lines.verifier.finish()),
@@ -245,7 +248,7 @@ pub(super) fn import_signed(
     source: &Source,
     input: &mut Reader,
     keys: Vec<VerifierKey>,
-) -> Result<(Imported, Verified), Failure> {
+) -> Result<(Imported, VerifiedExport), Failure> {
     let refused = |line, reason: String| Failure::from(LedgerError::BadExport { line, reason });
     let unspooled = |source| Failure::Unwritable { path: std::env::temp_dir(), source };
     let mut verifier = ExportVerifier::new(keys, &[]).map_err(|finding| refused(1, finding.to_string()))?;
@@ -307,8 +310,8 @@ impl Write for LineWriter {
     }
 }
 
-fn tell(verified: &Verified, is_json: bool, output: &mut Output) -> Result<Verdict, Failure> {
-    let Verified {
+fn tell(verified: &VerifiedExport, is_json: bool, output: &mut Output) -> Result<Verdict, Failure> {
+    let VerifiedExport {
         origin,
         tenant_id,
         entries,

@@ -1,16 +1,14 @@
-//! The files of a run as they lie in its folder: read within bounds, never through a link, and compared with the receipt. All
-//! judging is done by `crealeph-verify`.
+//! Reads the files of a run's folder, within bounds and never through a link, for `crealeph-verify` to judge.
 
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
 
-use crealeph_contracts::receipt::ReceiptStatus;
 use crealeph_runtime::work::receipt::{ENVELOPE_FILE, RECEIPT_FILE, Signer};
 use crealeph_runtime::work::{Inspect, RunState, Summary, WorkError};
 use crealeph_verify::{
-    CLEANED_NAME, Finding, Kind, MAX_RECEIPT_BYTES, RunFiles, VerifiedReceipt, VerifierKey,
-    check_folder_name, check_run_files, read_cleaned, read_unproven, verify_receipt,
+    CLEANED_NAME, Finding, JournalRecord, MAX_RECEIPT_BYTES, RunFiles, RunFolder, VerifiedReceipt,
+    VerifierKey, check_folder_name, check_journal, check_run_folder, read_unproven, verify_receipt,
 };
 
 use super::key::control;
@@ -54,23 +52,22 @@ impl Stop {
     }
 }
 
-/// Reads a receipt and the statement beside it, and checks them with these keys; without any key only that they belong
-/// together.
-pub(super) fn read_and_verify(file: &Path, keys: Option<&[VerifierKey]>) -> Result<VerifiedReceipt, Stop> {
-    let receipt = read(file, MAX_RECEIPT_BYTES)?;
-    let envelope = file.with_file_name(ENVELOPE_FILE);
-    let envelope = match read(&envelope, MAX_ENVELOPE_BYTES) {
-        Err(Failure::NotFound(path)) => return Err(Failure::NoStatement(path).into()),
-        read => read?,
-    };
-    Ok(match keys {
-        Some(keys) => verify_receipt(&receipt, &envelope, keys)?,
-        None => read_unproven(&receipt, &envelope)?,
-    })
+/// A receipt and the statement beside it, as they lie there.
+pub(super) struct ReceiptBytes {
+    pub(super) receipt: Vec<u8>,
+    pub(super) envelope: Vec<u8>,
 }
 
-/// Checks everything that lies in a run's folder. A file that is missing is a finding, unless it was cleaned away, or the
-/// receipt was sent without its folder (`is_alone`).
+pub(super) fn read_receipt_bytes(file: &Path) -> Result<ReceiptBytes, Failure> {
+    let receipt = read(file, MAX_RECEIPT_BYTES)?;
+    let envelope = match read(&file.with_file_name(ENVELOPE_FILE), MAX_ENVELOPE_BYTES) {
+        Err(Failure::NotFound(path)) => return Err(Failure::NoStatement(path)),
+        read => read?,
+    };
+    Ok(ReceiptBytes { receipt, envelope })
+}
+
+/// Checks everything in a run's folder.
 pub(super) fn check_folder(
     folder: &Path,
     verified: &VerifiedReceipt,
@@ -81,34 +78,12 @@ pub(super) fn check_folder(
         check_folder_name(verified, name)?;
     }
     let names = names_in(folder)?;
-    if is_alone && verified.statement.predicate.files.is_some() {
-        // What else lies beside a receipt that was sent alone is none of its business.
-        let own = names_stated(verified, &names);
-        return Ok(check_run_files(verified, &own, |name| read(&folder.join(name), MAX_FILE_BYTES).ok())?);
-    }
-    let files = check_run_files(verified, &names, |name| read(&folder.join(name), MAX_FILE_BYTES).ok())?;
-    let cleaned = match (keys, read(&folder.join(CLEANED_NAME), MAX_ENVELOPE_BYTES)) {
-        (Some(keys), Ok(envelope)) => read_cleaned(verified, &envelope, keys)?,
-        // Without a key nothing is proved about what is there, either.
-        (None, Ok(_)) => files.absent.clone(),
-        (_, Err(Failure::NotFound(_))) => Vec::new(),
-        (_, Err(failure)) => return Err(failure.into()),
+    let content = |name: &str| read(&folder.join(name), MAX_FILE_BYTES).ok();
+    let cleaned = || match read(&folder.join(CLEANED_NAME), MAX_ENVELOPE_BYTES) {
+        Err(Failure::NotFound(_)) => Ok(None),
+        read => Ok(Some(read?)),
     };
-    match files.absent.iter().find(|name| !cleaned.contains(name) && !is_alone) {
-        None => Ok(files),
-        Some(name) => {
-            let what = format!("the file `{name}` of the run is missing");
-            Err(Finding { kind: Kind::Missing, seq: None, what }.into())
-        }
-    }
-}
-
-fn names_stated(verified: &VerifiedReceipt, names: &[String]) -> Vec<String> {
-    let stated = verified.statement.predicate.files.as_ref();
-    let is_stated = |name: &String| {
-        stated.is_some_and(|files| files.as_slice().iter().any(|file| file.name.as_str() == name))
-    };
-    names.iter().filter(|name| is_stated(name)).cloned().collect()
+    check_run_folder(verified, RunFolder { names: &names, is_alone }, keys, content, cleaned)
 }
 
 fn names_in(folder: &Path) -> Result<Vec<String>, Failure> {
@@ -149,8 +124,8 @@ fn read(path: &Path, max_bytes: usize) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// What of a run in this workspace is not what its receipt, or the statement of the held change, says; nothing where
-/// everything is, or where there is nothing yet to compare with.
+/// What of a run in this workspace is not what its receipt, or the statement of the held change, says; nothing if
+/// everything is, or if there is nothing yet to compare with.
 pub(super) fn mismatch(
     place: &Place,
     inspect: &Inspect,
@@ -167,23 +142,16 @@ pub(super) fn mismatch(
             None => Ok(None),
         },
         RunState::Over(_) | RunState::Interrupted => {
-            let checked = check_run(&inspect.folder(&summary.run), signer.as_ref());
-            Ok(match checked {
-                Err(stop) => Some(stop.into_message()),
-                Ok(verified) if Some(verified.receipt.receipt_hash.to_string()) != summary.receipt_hash => {
-                    Some("its receipt is not the one that the journal names".to_owned())
-                }
-                Ok(verified) => contradiction(&summary.state, verified.receipt.status),
-            })
+            let journal = JournalRecord {
+                receipt_hash: summary.receipt_hash.as_deref(),
+                outcome: summary.state.as_str(),
+                is_success: matches!(&summary.state, RunState::Over(word) if word == "success"),
+            };
+            let checked = check_run(&inspect.folder(&summary.run), signer.as_ref())
+                .and_then(|verified| Ok(check_journal(&verified, &journal)?));
+            Ok(checked.err().map(Stop::into_message))
         }
     }
-}
-
-/// What the journal and a receipt say of how a run ended, where that is not the same.
-fn contradiction(state: &RunState, status: ReceiptStatus) -> Option<String> {
-    let is_success = matches!(state, RunState::Over(word) if word == "success");
-    let is_same = is_success == (status == ReceiptStatus::Succeeded);
-    (!is_same).then(|| format!("the journal says `{}`, and its receipt `{status}`", state.as_str()))
 }
 
 /// The same of the run in a folder, in a workspace or exported.
@@ -197,7 +165,12 @@ pub(super) fn mismatch_in(place: &Place, folder: &Path) -> Result<Option<String>
 
 fn check_run(folder: &Path, signer: Option<&Signer>) -> Result<VerifiedReceipt, Stop> {
     let keys = signer.map(verifier_keys).transpose()?;
-    let verified = read_and_verify(&folder.join(RECEIPT_FILE), keys.as_deref())?;
+    let ReceiptBytes { receipt, envelope } = read_receipt_bytes(&folder.join(RECEIPT_FILE))?;
+    let verified = match &keys {
+        Some(keys) => verify_receipt(&receipt, &envelope, keys)?,
+        // Without a key: only that they belong together.
+        None => read_unproven(&receipt, &envelope)?,
+    };
     check_folder(folder, &verified, keys.as_deref(), false)?;
     Ok(verified)
 }
@@ -207,7 +180,7 @@ pub(super) fn verifier_keys(signer: &Signer) -> Result<Vec<VerifierKey>, Failure
     signer.verifier_keys().iter().map(|key| VerifierKey::parse(key).map_err(Failure::VerifierKey)).collect()
 }
 
-/// The signer of this workspace, where its keys are there and ours to read.
+/// The signer of this workspace, if its keys are there and ours to read.
 fn own_signer(place: &Place) -> Result<Option<Signer>, Failure> {
     Ok(Signer::known(&control(&place.folder()?), &place.settle()?.keys).ok())
 }

@@ -1,21 +1,20 @@
-//! `crealeph work verify`: a receipt, checked as an outsider would. All judging is done by `crealeph-verify`; here files are
-//! found, read and told about.
+//! `crealeph work verify`: a receipt, checked as an outsider would. Finds and reads the files, and prints what
+//! `crealeph-verify`, which does all judging, says of them.
 
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use crealeph_contracts::attestation::Subject;
 use crealeph_contracts::digest::{Blake3, ContentDigests, ContentHasher};
 use crealeph_contracts::json::ObjectWriter;
 use crealeph_runtime::work::receipt::{RECEIPT_FILE, Signer};
 use crealeph_verify::{
-    Finding, Kind, ReceiptChain, RunFiles, VerifiedReceipt, VerifierKey, check_artifacts, check_folder_name,
-    check_states, read_state,
+    ArtifactCheck, ChainPosition, ReceiptChain, RunFiles, VerifiedReceipt, VerifierKey,
+    check_folder_artifacts, check_folder_name, check_stored_artifacts, verify_receipt,
 };
 
-use super::evidence::{Stop, check_folder, read_and_verify, verifier_keys};
+use super::evidence::{ReceiptBytes, Stop, check_folder, read_receipt_bytes, verifier_keys};
 use super::key::control;
 use super::place::Place;
 use crate::commands::ledger::read_keys;
@@ -69,23 +68,13 @@ pub(super) struct Verify {
     place: Place,
 }
 
-/// What a receipt was found to be.
+/// What was checked of a receipt.
 struct Checked {
     verified: VerifiedReceipt,
-    /// Its place in the chain and the chain's length.
-    chain: Option<(usize, usize)>,
-    artifacts: Against,
+    chain: Option<ChainPosition>,
+    artifacts: ArtifactCheck,
     /// What lies beside the receipt.
     beside: RunFiles,
-}
-
-/// What the files were checked against.
-enum Against {
-    Nothing,
-    States,
-    Files,
-    /// There are files, and nothing to check them against.
-    Unchecked,
 }
 
 impl Verify {
@@ -117,156 +106,90 @@ impl Verify {
             let keyring = self.place.settle()?.keys;
             keys = verifier_keys(&Signer::known(&own, &keyring).map_err(Failure::from)?)?;
         }
-        let verified = read_and_verify(&file, Some(&keys))?;
+        let ReceiptBytes { receipt, envelope } = read_receipt_bytes(&file)?;
+        let verified = verify_receipt(&receipt, &envelope, &keys)?;
         // The folder may be a link to that of another run.
-        check_folder_name(&verified, asked_for.as_deref().unwrap_or_default())?;
+        if let Some(name) = &asked_for {
+            check_folder_name(&verified, name)?;
+        }
         let beside = check_folder(&folder, &verified, Some(&keys), self.alone)?;
+        let runs = self.chain.as_deref().or(folder.parent()).unwrap_or(&folder);
         let chain = match self.alone {
             true => None,
-            false => {
-                let runs = self.chain.or_else(|| folder.parent().map(Path::to_owned)).unwrap_or_default();
-                Some(check_chain(&runs, &verified, &self.head, &keys)?)
-            }
+            false => Some(check_chain(runs, &verified, &self.head, &keys)?),
         };
         let artifacts = match &self.files {
-            _ if verified.receipt.artifacts.as_slice().is_empty() => Against::Nothing,
-            Some(files) => check_files(&verified, files)?,
+            Some(files) => check_folder_artifacts(&verified, |path| digests_at(&files.join(path)))?,
             None => check_stored(&verified, &folder)?,
         };
         Ok(Checked { verified, chain, artifacts, beside })
     }
 }
 
-/// Every receipt of the workspace by itself, and all of them as one chain that this receipt is in.
+/// Every receipt of the workspace by itself, and all of them as one chain that has this receipt.
 fn check_chain(
     runs: &Path,
     verified: &VerifiedReceipt,
     heads: &[String],
     keys: &[VerifierKey],
-) -> Result<(usize, usize), Stop> {
+) -> Result<ChainPosition, Stop> {
     let unreadable = |source| Failure::Unreadable { path: runs.to_owned(), source };
-    let mut folders: Vec<PathBuf> = Vec::new();
+    let mut files: Vec<PathBuf> = Vec::new();
     for entry in fs::read_dir(runs).map_err(unreadable)? {
         let file = entry.map_err(unreadable)?.path().join(RECEIPT_FILE);
         if file.is_file() {
-            folders.push(file);
+            files.push(file);
         }
-        if folders.len() > MAX_RUNS {
+        if files.len() > MAX_RUNS {
             let name = runs.display().to_string();
             return Err(Failure::TooMany { name, limit: MAX_RUNS, what: "runs" }.into());
         }
     }
-    folders.sort();
-    let mut chain = ReceiptChain::default();
-    for file in &folders {
-        let one = read_and_verify(file, Some(keys)).and_then(|one| {
-            let name = file.parent().and_then(Path::file_name).and_then(|name| name.to_str());
-            check_folder_name(&one, name.unwrap_or_default())?;
-            Ok(one)
-        });
-        let one = one.map_err(|stop| match stop {
-            Stop::Finding(finding) => {
-                let what = format!("the receipt `{}`: {}", file.display(), finding.what);
-                Stop::Finding(Finding { what, ..finding })
-            }
-            stop => stop,
-        })?;
-        let (name, own) = (&one.statement.predicate.workspace, &verified.statement.predicate.workspace);
-        if name != own {
-            let what =
-                format!("the receipt `{}` is of `{name}`, and the chain is of `{own}`", file.display());
-            return Err(Finding { kind: Kind::Forked, seq: None, what }.into());
-        }
-        chain.add(&one.receipt)?;
+    files.sort();
+    let mut chain = ReceiptChain::new(verified, keys);
+    for file in &files {
+        let ReceiptBytes { receipt, envelope } = read_receipt_bytes(file)?;
+        let folder = file.parent().and_then(Path::file_name).map(|name| name.to_string_lossy());
+        let folder = folder.as_deref().unwrap_or("");
+        chain.add(&file.display().to_string(), folder, &receipt, &envelope)?;
     }
-    let own = verified.receipt.receipt_hash;
-    let mut kept = vec![own];
+    let mut kept = Vec::new();
     for head in heads {
-        let parsed = Blake3::parse(head);
-        kept.push(
-            parsed.ok_or_else(|| Failure::BadOption(head.clone(), "a hash of 64 lower-case hex digits"))?,
-        );
+        let wanted = "a hash of 64 lower-case hex digits";
+        kept.push(Blake3::parse(head).ok_or_else(|| Failure::BadOption(head.clone(), wanted))?);
     }
-    let ids = chain.verify(&kept)?;
-    let id = verified.receipt.id.to_string();
-    let place = ids.iter().position(|one| *one == id).map_or(0, |at| at + 1);
-    Ok((place, ids.len()))
+    Ok(chain.position_of(&verified.receipt.receipt_hash, &kept)?)
 }
 
-/// The files of a folder, now.
-fn check_files(verified: &VerifiedReceipt, folder: &Path) -> Result<Against, Stop> {
-    let mut failure = None;
-    let checked = check_artifacts(&verified.receipt, |path| {
-        let found = digests_at(&folder.join(path)).unwrap_or_else(|error| {
-            failure = Some(error);
-            None
-        });
-        let subject = subject_of(verified, path);
-        // All names of a content must lead to the same one; where they do not, its BLAKE3 is shown to be another.
-        match (found, subject) {
-            (Some(found), Some(subject)) if subject.digest != found.clone().into() => {
-                Some(Blake3::of(found.sha256.as_bytes()))
-            }
-            (found, _) => found.map(|found| found.blake3),
-        }
-    });
-    match failure {
-        Some(failure) => Err(failure.into()),
-        None => Ok(checked.map(|()| Against::Files)?),
-    }
-}
-
-/// The states before and after as they were stored, and the stored contents.
-fn check_stored(verified: &VerifiedReceipt, folder: &Path) -> Result<Against, Stop> {
+/// The states before and after as they are stored beside the run or in its workspace, and the stored contents.
+fn check_stored(verified: &VerifiedReceipt, folder: &Path) -> Result<ArtifactCheck, Stop> {
     let places = [Some(folder), folder.parent().and_then(Path::parent)];
-    let Some(store) = places.into_iter().flatten().find(|place| place.join("states").is_dir()) else {
-        return Ok(Against::Unchecked);
-    };
-    let receipt = &verified.receipt;
-    let mut load = |hash: &Blake3| {
-        let path = store.join("states").join(hash.to_string());
+    let store = places.into_iter().flatten().find(|place| place.join("states").is_dir());
+    let manifest = |hash: &Blake3| {
+        let path = store?.join("states").join(hash.to_string());
         let mut text = String::new();
         // A pipe in its place would never end.
         let file =
             File::open(&path).ok().filter(|_| fs::symlink_metadata(&path).is_ok_and(|it| it.is_file()))?;
         file.take(MAX_MANIFEST_BYTES).read_to_string(&mut text).ok().map(|_| text)
     };
-    // One of them may have been cleaned away, where the other belongs to a newer run too.
-    let mut stored = |hash: &Blake3| match read_state(hash, &mut load) {
-        Err(finding) if finding.kind == Kind::Missing => Ok(None),
-        state => state.map(Some),
-    };
-    let (Some(before), Some(after)) = (stored(&receipt.before_hash)?, stored(&receipt.after_hash)?) else {
-        return Ok(Against::Unchecked);
-    };
-    check_states(receipt, &before, &after)?;
-    for artifact in receipt.artifacts.as_slice() {
-        let path = artifact.path.as_str();
-        let is_link = after.get(path).is_some_and(|entry| &*entry.kind == "link");
-        let Some(hash) = artifact.hash.filter(|_| !is_link) else { continue };
+    let content = |hash: &Blake3| {
         let name = hash.to_string();
-        let (first, rest) = name.split_at_checked(2).unwrap_or_default();
-        let found = digests_at(&store.join("objects").join(first).join(rest))?.map(Into::into);
-        if found.as_ref() != subject_of(verified, path).map(|subject| &subject.digest) {
-            let what = format!("the stored content of `{path}` is not what the receipt says, or is gone");
-            return Err(Finding { kind: Kind::Changed, seq: None, what }.into());
+        match (store, name.split_at_checked(2)) {
+            (Some(store), Some((first, rest))) => digests_at(&store.join("objects").join(first).join(rest)),
+            _ => Ok(None),
         }
-    }
-    Ok(Against::States)
+    };
+    check_stored_artifacts(verified, manifest, content)
 }
 
-fn subject_of<'v>(verified: &'v VerifiedReceipt, path: &str) -> Option<&'v Subject> {
-    let mut files = verified.statement.subject.as_slice().iter().skip(1);
-    files.find(|subject| subject.name.as_str() == path)
-}
-
-/// The digests of a file, or of a link's target; none where neither is.
-fn digests_at(path: &Path) -> Result<Option<ContentDigests>, Failure> {
+/// The digests of a file, or of a link's target; nothing if there is neither.
+fn digests_at(path: &Path) -> Result<Option<ContentDigests>, Stop> {
     let unreadable = |source| Failure::Unreadable { path: path.to_owned(), source };
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if is_gone(&error) => return Ok(None),
-        Err(error) => return Err(unreadable(error)),
+        Err(error) => return Err(unreadable(error).into()),
     };
     if metadata.is_symlink() {
         let target = fs::read_link(path).map_err(unreadable)?;
@@ -294,22 +217,16 @@ fn tell(checked: &Checked, is_json: bool, output: &mut Output) -> Result<Verdict
     let Checked { verified, chain, artifacts, beside } = checked;
     let receipt = &verified.receipt;
     let files = receipt.artifacts.as_slice().len();
-    let against = match artifacts {
-        Against::Nothing => "nothing",
-        Against::States => "states",
-        Against::Files => "files",
-        Against::Unchecked => "unchecked",
-    };
     if is_json {
         let mut line = String::new();
         let mut object = ObjectWriter::new(&mut line);
         object.raw("ok", "true").text("id", &receipt.id.to_string()).text("status", receipt.status.as_str());
         object.text("receiptHash", &receipt.receipt_hash.to_string());
         object.texts("signers", &verified.known_signers).texts("otherSigners", &verified.other_signers);
-        if let Some((place, length)) = chain {
-            object.raw("place", &place.to_string()).raw("chainLength", &length.to_string());
+        if let Some(ChainPosition { position, length }) = chain {
+            object.raw("place", &position.to_string()).raw("chainLength", &length.to_string());
         }
-        object.raw("files", &files.to_string()).text("filesCheckedAgainst", against);
+        object.raw("files", &files.to_string()).text("filesCheckedAgainst", artifacts.as_str());
         object.texts("beside", &beside.checked).texts("notThere", &beside.absent);
         object.texts("notCovered", &beside.uncovered);
         object.end();
@@ -319,16 +236,16 @@ fn tell(checked: &Checked, is_json: bool, output: &mut Output) -> Result<Verdict
         output.line(&format!("  signed by  {}", verified.known_signers.join(", ")))?;
         output.line(&format!("  hash       {}", receipt.receipt_hash))?;
         output.line(&match chain {
-            Some((place, length)) => {
-                format!("  chain      receipt {place} of {length}, whole from the first one on")
+            Some(ChainPosition { position, length }) => {
+                format!("  chain      receipt {position} of {length}, whole from the first one on")
             }
             None => "  chain      not checked".to_owned(),
         })?;
         output.line(&match artifacts {
-            Against::Nothing => "  files      none were changed".to_owned(),
-            Against::States => format!("  files      {files}, as in the stored states"),
-            Against::Files => format!("  files      {files}, as they are there"),
-            Against::Unchecked => {
+            ArtifactCheck::NoArtifacts => "  files      none were changed".to_owned(),
+            ArtifactCheck::StoredStates => format!("  files      {files}, as in the stored states"),
+            ArtifactCheck::Folder => format!("  files      {files}, as they are there"),
+            ArtifactCheck::Unchecked => {
                 format!("  files      {files}, not checked: no state is stored here; give --files")
             }
         })?;
