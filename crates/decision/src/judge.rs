@@ -258,8 +258,12 @@ fn apply_gate(
     if !is_terminal && matches!(state, ExecutionState::Planned | ExecutionState::Running) {
         return Ok(());
     }
-    let permitted: Vec<Outcome> =
-        on_partial.iter().flat_map(|wish| permitted_outcomes(coherence, *wish, is_dry_run)).collect();
+    let mut permitted: Vec<Outcome> = Vec::new();
+    for outcome in on_partial.iter().flat_map(|wish| permitted_outcomes(coherence, *wish, is_dry_run)) {
+        if !permitted.contains(&outcome) {
+            permitted.push(outcome);
+        }
+    }
     let is_known = report.has(&Code::GateRefused);
     if !is_known && !permitted.iter().any(|outcome| ends_as(event, state, *outcome)) {
         let listed: Vec<String> = permitted.iter().map(described).collect();
