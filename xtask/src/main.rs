@@ -9,6 +9,7 @@ mod failure;
 mod fuzz;
 mod generate;
 mod manifest;
+mod mutants;
 mod packages;
 mod process;
 mod suite;
@@ -65,6 +66,12 @@ const TASKS: &[Task] = &[
         arguments: "[TARGET] [SECONDS]",
         about: "run one fuzz target, or all, for SECONDS each (60)",
         run: fuzz::run,
+    },
+    Task {
+        name: "mutants",
+        arguments: "CRATE [--sample N]",
+        about: "change the crate's code, or N places in it, and count what its tests notice",
+        run: mutants::run,
     },
 ];
 

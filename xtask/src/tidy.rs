@@ -4,6 +4,7 @@
 //! it reads no file and starts nothing, so its tests are samples in memory that break it.
 
 mod code;
+mod dependencies;
 mod direction;
 mod documents;
 mod layout;
@@ -41,12 +42,18 @@ const CHECKS: &[Check] = &[
     Check { rule: "contracts and decision do no I/O and read no clock", run: purity::code },
     Check { rule: "contracts and decision depend on nothing impure", run: purity::dependencies },
     Check { rule: "crates depend on each other as ARCHITECTURE.md says", run: direction::direction },
-    Check { rule: "dependencies come from a registry or this repository", run: manifests::sources },
+    Check {
+        rule: "manifests name a registry or this repository as the source of dependencies",
+        run: manifests::sources,
+    },
     Check {
         rule: "dependencies are declared once, in the workspace",
         run: manifests::inherited_dependencies,
     },
     Check { rule: "every crate inherits the workspace's lints", run: manifests::inherited_lints },
+    Check { rule: "dependencies come from the public registry", run: dependencies::registry },
+    Check { rule: "licences of dependencies are on the list", run: dependencies::licences },
+    Check { rule: "dependencies in two versions are listed with a reason", run: dependencies::duplicates },
     Check { rule: "relative links in documents lead somewhere", run: documents::links },
     Check { rule: "every reading named exists in docs/contracts/readings.md", run: documents::readings },
 ];
@@ -84,7 +91,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Outcome {
 
 fn check(root: &Path) -> Outcome {
     let start = Instant::now();
-    let files = Files::of(root)?;
+    let files = Files::of(root)?.with_metadata(dependencies::metadata(root)?);
     let repository = Repository::parse(&files)?;
     let violations = violations(&repository);
     for violation in &violations {

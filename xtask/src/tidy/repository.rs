@@ -8,14 +8,19 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use super::dependencies::{ResolvedPackage, resolved_packages};
 use super::rust_source::RustFile;
 use crate::failure::{Failure, Outcome};
 use crate::manifest;
 use crate::process;
 use crate::temporary::TemporaryFolder;
 
-/// The bytes of every file by its path from the root, with `/` between folders.
-pub(super) struct Files(BTreeMap<String, Vec<u8>>);
+pub(super) struct Files {
+    /// The bytes of every file by its path from the root, with `/` between folders.
+    files: BTreeMap<String, Vec<u8>>,
+    /// What `cargo metadata` says of the workspace, if it was asked.
+    metadata: Option<Vec<u8>>,
+}
 
 impl Files {
     pub(super) fn of(root: &Path) -> Outcome<Files> {
@@ -28,16 +33,22 @@ impl Files {
                 files.insert(path, fs::read(&full).map_err(Failure::file("read", &full))?);
             }
         }
-        Ok(Files(files))
+        Ok(Files { files, metadata: None })
     }
 
     #[cfg(test)]
     pub(super) fn sample(files: &[(&str, &str)]) -> Files {
-        Files(files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect())
+        let files = files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()));
+        Files { files: files.collect(), metadata: None }
+    }
+
+    /// With what `cargo metadata` says of the workspace.
+    pub(super) fn with_metadata(self, metadata: Vec<u8>) -> Files {
+        Files { metadata: Some(metadata), ..self }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.files.len()
     }
 }
 
@@ -70,6 +81,8 @@ pub(super) struct Repository<'a> {
     pub(super) texts: Vec<Text<'a>>,
     pub(super) rust: Vec<RustFile<'a>>,
     pub(super) manifests: Vec<Manifest<'a>>,
+    /// Everything the workspace is built from.
+    pub(super) packages: Vec<ResolvedPackage>,
 }
 
 pub(super) struct Text<'a> {
@@ -79,9 +92,9 @@ pub(super) struct Text<'a> {
 
 impl<'a> Repository<'a> {
     pub(super) fn parse(files: &'a Files) -> Outcome<Repository<'a>> {
-        let paths = files.0.keys().map(String::as_str).collect();
+        let paths = files.files.keys().map(String::as_str).collect();
         let texts: Vec<Text<'a>> = files
-            .0
+            .files
             .iter()
             .filter_map(|(path, bytes)| Some(Text { path, text: std::str::from_utf8(bytes).ok()? }))
             .collect();
@@ -95,7 +108,8 @@ impl<'a> Repository<'a> {
             .filter(|file| file_name(file.path) == "Cargo.toml")
             .map(|file| Manifest::parse(file.path, file.text))
             .collect::<Outcome<_>>()?;
-        Ok(Repository { paths, texts, rust, manifests })
+        let packages = files.metadata.as_deref().map(resolved_packages).transpose()?.unwrap_or_default();
+        Ok(Repository { paths, texts, rust, manifests, packages })
     }
 
     pub(super) fn text(&self, path: &str) -> Option<&'a str> {
@@ -197,7 +211,7 @@ mod tests {
     }
 
     fn paths(root: &Path) -> Vec<String> {
-        Files::of(root).unwrap().0.into_keys().collect()
+        Files::of(root).unwrap().files.into_keys().collect()
     }
 
     #[test]
