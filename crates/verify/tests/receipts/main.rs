@@ -222,7 +222,12 @@ fn every_case_is_answered_as_it_says() {
             let about = case.text("about").unwrap();
             let expected = case.text("expect").unwrap();
             let answer = answer(&case).unwrap_or_else(|finding| finding.to_string());
-            if answer != expected {
+            // Where the rest is a contract's own message, the case ends in `…`.
+            let is_met = match expected.strip_suffix('…') {
+                Some(start) => answer.starts_with(start),
+                None => answer == expected,
+            };
+            if !is_met {
                 wrong.push(format!("{place}: {about}\n  expected {expected}\n  answered {answer}"));
             }
             let used = case.used.borrow();

@@ -1,0 +1,200 @@
+//! The rules about exports and proofs, as data: each case in `cases/` edits one honest log before or after it is hashed and
+//! signed, and says in full what the check must answer.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test says what it expects"
+)]
+
+mod log;
+
+use std::path::Path;
+
+use crealeph_contracts::digest::Sha256;
+use crealeph_verify::{ExportVerifier, Finding, VerifierKey, verify_proof};
+use serde_json::{Map, Value, json};
+
+use log::{Key, ORIGIN, canonical_text, checkpoint, entries, leaf, note, proof};
+
+fn keys(case: &Map<String, Value>, name: &str) -> Vec<Key> {
+    let names = case.get(name).map_or("own", |names| names.as_str().unwrap());
+    names.split(' ').filter(|name| !name.is_empty()).map(Key::named).collect()
+}
+
+fn verifiers(case: &Map<String, Value>) -> Vec<VerifierKey> {
+    keys(case, "keys").into_iter().map(|key| key.verifier).collect()
+}
+
+/// Applies edits, each a JSON pointer with a new value; `null` removes.
+fn edit(document: &mut Value, edits: Option<&Value>) {
+    for (pointer, value) in edits.into_iter().flat_map(|edits| edits.as_object().unwrap()) {
+        let (parent, last) = pointer.rsplit_once('/').unwrap();
+        let parent = document.pointer_mut(parent).unwrap_or_else(|| panic!("nothing is at `{pointer}`"));
+        match (parent, value) {
+            (Value::Object(members), Value::Null) => assert!(members.remove(last).is_some(), "{pointer}"),
+            (Value::Object(members), value) => drop(members.insert(last.to_owned(), value.clone())),
+            (Value::Array(elements), Value::Null) => drop(elements.remove(last.parse().unwrap())),
+            (Value::Array(elements), value) if last == "-" => elements.push(value.clone()),
+            (Value::Array(elements), value) => elements[last.parse::<usize>().unwrap()] = value.clone(),
+            _ => panic!("`{pointer}` leads into a scalar"),
+        }
+    }
+}
+
+fn log_of(case: &Map<String, Value>) -> (Vec<Value>, Vec<Sha256>) {
+    let mut entries = entries();
+    edit(&mut entries, case.get("entries"));
+    let mut entries = entries.as_array().unwrap().clone();
+    if let Some(count) = case.get("count") {
+        entries.truncate(usize::try_from(count.as_u64().unwrap()).unwrap());
+    }
+    let leaves = entries.iter().map(leaf).collect();
+    (entries, leaves)
+}
+
+/// The lines of an export: a header, and after the entries at `checkpoints` (2 and 6) a checkpoint.
+fn lines(case: &Map<String, Value>) -> Vec<String> {
+    let (entries, leaves) = log_of(case);
+    let origin = case.get("origin").map_or(ORIGIN, |origin| origin.as_str().unwrap());
+    let mut header = json!({
+        "entries": entries.len(), "format": "crealeph-ledger-export-v1", "origin": origin, "tenantId": "t",
+    });
+    edit(&mut header, case.get("header"));
+    let mut lines = vec![header.to_string()];
+    let checkpoints = case.get("checkpoints").map_or(json!([2, entries.len()]), Value::clone);
+    for (number, (entry, hash)) in (1_usize..).zip(entries.iter().zip(&leaves)) {
+        lines.push(format!("{{\"entry\":{},\"leaf\":\"{hash}\"}}", canonical_text(entry)));
+        if checkpoints.as_array().unwrap().contains(&json!(number)) {
+            let origin = case.get("checkpoint_origin").map_or(origin, |origin| origin.as_str().unwrap());
+            let mut text = checkpoint(origin, leaves.get(..number).unwrap(), &keys(case, "signers"));
+            if let Some(body) = case.get("checkpoint_text") {
+                text = note(body.as_str().unwrap(), &keys(case, "signers"));
+            }
+            lines.push(json!({ "checkpoint": text }).to_string());
+        }
+    }
+    for change in case.get("lines").into_iter().flat_map(|changes| changes.as_array().unwrap()) {
+        let change: Vec<&str> =
+            change.as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+        let at: usize = change[1].parse().unwrap();
+        match change.as_slice() {
+            ["drop", _] => drop(lines.remove(at)),
+            ["swap", _, other] => lines.swap(at, other.parse().unwrap()),
+            ["again", _] => lines.insert(at, lines[at].clone()),
+            ["replace", _, from, to] => {
+                assert!(lines[at].contains(from), "`{from}` is not in {}", lines[at]);
+                lines[at] = lines[at].replace(from, to);
+            }
+            _ => panic!("not a change: {change:?}"),
+        }
+    }
+    lines
+}
+
+/// What the verifier says of an export.
+fn export_answer(case: &Map<String, Value>) -> Result<String, Finding> {
+    let (_, honest) = log_of(&Map::new());
+    let kept = case.get("kept").and_then(Value::as_array).cloned().unwrap_or_default();
+    let kept: Vec<String> = kept
+        .iter()
+        .map(|size| {
+            let size = usize::try_from(size.as_u64().unwrap()).unwrap();
+            let mut leaves = honest.clone();
+            leaves.resize(size.max(leaves.len()), honest[0]);
+            let origin = case.get("kept_origin").map_or(ORIGIN, |origin| origin.as_str().unwrap());
+            checkpoint(origin, &leaves[..size], &keys(case, "kept_signers"))
+        })
+        .collect();
+    let kept: Vec<&str> = kept.iter().map(String::as_str).collect();
+    let mut verifier = ExportVerifier::new(verifiers(case), &kept)?;
+    if case.contains_key("keys_of_the_ledger") {
+        verifier = verifier.with_keys_of_the_ledger();
+    }
+    for line in lines(case) {
+        verifier.line(&line)?;
+    }
+    let (counted, signed) = (verifier.entries(), verifier.signed_checkpoints());
+    let verified = verifier.finish()?;
+    assert_eq!((counted, signed), (verified.entries, verified.checkpoints));
+    let (_, leaves) = log_of(case);
+    let count = usize::try_from(verified.entries).unwrap();
+    assert_eq!(verified.root, log::root(&leaves[..count]));
+    Ok(format!(
+        "ok, {} entries of {} in {}; {} signed by {} checkpoints, {} unknown, {} legacy",
+        verified.entries,
+        verified.tenant_id,
+        verified.origin,
+        verified.signed_entries,
+        verified.checkpoints,
+        verified.unknown_checkpoints,
+        verified.legacy_entries
+    ))
+}
+
+/// What the verifier says of the proof of one entry.
+fn proof_answer(case: &Map<String, Value>, index: usize) -> String {
+    let (entries, leaves) = log_of(case);
+    let mut text = case.get("index").map_or_else(
+        || proof(index, &leaves, &keys(case, "signers")),
+        |other| proof(usize::try_from(other.as_u64().unwrap()).unwrap(), &leaves, &keys(case, "signers")),
+    );
+    for pair in case.get("proof_text").into_iter().flat_map(|pairs| pairs.as_array().unwrap()) {
+        let (from, to) = (pair[0].as_str().unwrap(), pair[1].as_str().unwrap());
+        assert!(text.contains(from), "`{from}` is not in {text}");
+        text = text.replacen(from, to, 1);
+    }
+    let mut file = json!({ "format": "crealeph-proof-v1", "proof": text });
+    edit(&mut file, case.get("file"));
+    let file = file.to_string();
+    let entry = canonical_text(&entries[index]);
+    let mut file = match case.contains_key("without_entry") {
+        true => file,
+        false => format!("{{\"entry\":{entry},{}", &file[1..]),
+    };
+    for pair in case.get("file_text").into_iter().flat_map(|pairs| pairs.as_array().unwrap()) {
+        file = file.replacen(pair[0].as_str().unwrap(), pair[1].as_str().unwrap(), 1);
+    }
+    match verify_proof(file.as_bytes(), &verifiers(case)) {
+        Ok(proven) => {
+            assert_eq!(proven.entry, entry);
+            format!("ok, {} is entry {} of {}", proven.id, proven.seq, proven.checkpoint.size)
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn every_case_is_answered_as_it_says() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/exports/cases");
+    let (mut count, mut wrong) = (0, Vec::new());
+    for file in ["exports.jsonl", "proofs.jsonl", "rules.jsonl"] {
+        for (line, text) in (1..).zip(std::fs::read_to_string(folder.join(file)).unwrap().lines()) {
+            let case: Map<String, Value> =
+                serde_json::from_str(text).unwrap_or_else(|error| panic!("{file}:{line}: {error}"));
+            let expected = case["expect"].as_str().unwrap();
+            let answer = match case.get("proof_of") {
+                Some(index) => proof_answer(&case, usize::try_from(index.as_u64().unwrap()).unwrap()),
+                None => match export_answer(&case) {
+                    Ok(answer) => answer,
+                    Err(finding) => format!("{} at {:?}", finding, finding.seq),
+                },
+            };
+            // Where the rest is a contract's own message, the case ends in `…`.
+            let is_met = match expected.strip_suffix('…') {
+                Some(start) => answer.starts_with(start),
+                None => answer == expected,
+            };
+            if !is_met {
+                wrong.push(format!(
+                    "{file}:{line}: {}\n  expected {expected}\n  answered {answer}",
+                    case["about"]
+                ));
+            }
+            count += 1;
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(count >= 60, "{count} cases");
+}
