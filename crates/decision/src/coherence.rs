@@ -4,7 +4,7 @@ use crealeph_contracts::agent_input::Coherence;
 use crealeph_contracts::entry::Entry;
 use crealeph_contracts::json::ObjectWriter;
 
-use crate::snapshot::{Facts, Newest, SnapshotType};
+use crate::snapshot::{Newest, SnapshotFacts, SnapshotType};
 
 /// What is judged, and by what. From configuration, per tenant and robot.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
@@ -152,7 +152,7 @@ impl CoherenceVerdict {
 }
 
 /// Judges the facts: any type overtaken makes them stale, else any flaw makes them partial.
-pub fn coherence(facts: &Facts, rules: &CoherenceRules) -> CoherenceVerdict {
+pub fn coherence(facts: &SnapshotFacts, rules: &CoherenceRules) -> CoherenceVerdict {
     let mut flaws = Vec::new();
     for &kind in &rules.judged {
         match facts.newest.get(kind) {
@@ -186,7 +186,7 @@ pub fn coherence(facts: &Facts, rules: &CoherenceRules) -> CoherenceVerdict {
 fn artifact_flaws(
     kind: SnapshotType,
     artifact: &Newest,
-    facts: &Facts,
+    facts: &SnapshotFacts,
     rules: &CoherenceRules,
 ) -> impl Iterator<Item = Flaw> {
     let grace_nanos = i128::from(rules.grace_minutes) * 60_000_000_000;

@@ -55,7 +55,7 @@ fn content(event: Node<'_>) -> (String, String) {
 
 /// What is to be done with an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum EventVerdict {
     /// It is new and may follow: write it.
     Append,
     /// It is recorded already, the same in payload and lineage: write nothing, return the first.
@@ -64,7 +64,7 @@ pub enum Verdict {
 
 /// Why an event must not be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum EventRefusal {
     /// Recorded already, but otherwise.
     #[error("an event of this attempt and state is recorded with another {differs}; use a new executionId")]
     Conflict {
@@ -137,41 +137,44 @@ pub fn next_event(
     recorded: Option<&EventFingerprint>,
     last: Option<&EventFingerprint>,
     next: &EventFingerprint,
-) -> Result<Verdict, Refusal> {
+) -> Result<EventVerdict, EventRefusal> {
     if let Some(recorded) = recorded {
         let differs = match (recorded.payload != next.payload, recorded.lineage != next.lineage) {
-            (false, false) => return Ok(Verdict::Repeat),
+            (false, false) => return Ok(EventVerdict::Repeat),
             (true, false) => Differs::Payload,
             (false, true) => Differs::Lineage,
             (true, true) => Differs::Both,
         };
-        return Err(Refusal::Conflict { differs });
+        return Err(EventRefusal::Conflict { differs });
     }
-    let Some(last) = last else { return Ok(Verdict::Append) };
-    transition((last.state, last.attempt), (next.state, next.attempt)).map(|()| Verdict::Append)
+    let Some(last) = last else { return Ok(EventVerdict::Append) };
+    transition((last.state, last.attempt), (next.state, next.attempt)).map(|()| EventVerdict::Append)
 }
 
 /// Judges a step from one state and attempt to the next (R9).
-pub fn transition(last: (ExecutionState, u64), next: (ExecutionState, u64)) -> Result<(), Refusal> {
+pub fn transition(last: (ExecutionState, u64), next: (ExecutionState, u64)) -> Result<(), EventRefusal> {
     use ExecutionState::{Cancelled, Failed, Planned, Running, Succeeded};
     let (from, last_attempt) = last;
     let (to, attempt) = next;
     match (from, to) {
-        (Succeeded | Cancelled, _) => return Err(Refusal::Ended { ended: from }),
+        (Succeeded | Cancelled, _) => return Err(EventRefusal::Ended { ended: from }),
         (Planned, Running) | (Running, Succeeded | Failed | Cancelled) | (Failed, Planned | Running) => {}
-        _ => return Err(Refusal::Transition { from, to }),
+        _ => return Err(EventRefusal::Transition { from, to }),
     }
     if attempt < last_attempt {
-        return Err(Refusal::AttemptLowered { attempt, last: last_attempt });
+        return Err(EventRefusal::AttemptLowered { attempt, last: last_attempt });
     }
     if from == Failed && attempt == last_attempt {
-        return Err(Refusal::AttemptNotRaised { last: last_attempt });
+        return Err(EventRefusal::AttemptNotRaised { last: last_attempt });
     }
     Ok(())
 }
 
 /// The same question from a whole history, oldest first.
-pub fn next_in_history(history: &[EventFingerprint], next: &EventFingerprint) -> Result<Verdict, Refusal> {
+pub fn next_in_history(
+    history: &[EventFingerprint],
+    next: &EventFingerprint,
+) -> Result<EventVerdict, EventRefusal> {
     let recorded = history.iter().find(|event| event.is_same_event(next));
     next_event(recorded, history.last(), next)
 }
@@ -210,7 +213,7 @@ mod tests {
     #[test]
     fn the_first_event_may_be_in_any_state() {
         for &state in ExecutionState::ALL {
-            assert_eq!(next_in_history(&[], &event(state, 7, "a")), Ok(Verdict::Append));
+            assert_eq!(next_in_history(&[], &event(state, 7, "a")), Ok(EventVerdict::Append));
         }
     }
 
@@ -218,14 +221,17 @@ mod tests {
     fn a_repeat_is_idempotent_however_old_and_a_difference_is_a_conflict() {
         let history = [event(Planned, 1, "a"), event(Running, 1, "b"), event(Succeeded, 1, "c")];
         for recorded in &history {
-            assert_eq!(next_in_history(&history, recorded), Ok(Verdict::Repeat));
+            assert_eq!(next_in_history(&history, recorded), Ok(EventVerdict::Repeat));
         }
         let differs = Differs::Payload;
-        assert_eq!(next_in_history(&history, &event(Planned, 1, "x")), Err(Refusal::Conflict { differs }));
+        assert_eq!(
+            next_in_history(&history, &event(Planned, 1, "x")),
+            Err(EventRefusal::Conflict { differs })
+        );
         let other_lineage = EventFingerprint { lineage: Blake3::of(b""), ..history[1] };
         let differs = Differs::Lineage;
-        assert_eq!(next_in_history(&history, &other_lineage), Err(Refusal::Conflict { differs }));
+        assert_eq!(next_in_history(&history, &other_lineage), Err(EventRefusal::Conflict { differs }));
         let ended = Succeeded;
-        assert_eq!(next_in_history(&history, &event(Running, 2, "b")), Err(Refusal::Ended { ended }));
+        assert_eq!(next_in_history(&history, &event(Running, 2, "b")), Err(EventRefusal::Ended { ended }));
     }
 }

@@ -13,7 +13,7 @@ pub const POLICY_DEFERRED: &str = "POLICY_DEFERRED";
 
 /// How an attempt ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum GateOutcome {
     /// `planned`.
     Planned,
     /// `succeeded`.
@@ -32,21 +32,23 @@ pub enum Outcome {
     },
 }
 
-impl Outcome {
+impl GateOutcome {
     /// The gate refused: nothing ran.
-    pub const BLOCKED: Outcome = Outcome::Failed { code: ErrorCode::CoherenceBlocked, retryable: false };
+    pub const BLOCKED: GateOutcome =
+        GateOutcome::Failed { code: ErrorCode::CoherenceBlocked, retryable: false };
     /// The agent ran, and its answer was invalid or none.
-    pub const BAD_ANSWER: Outcome = Outcome::Failed { code: ErrorCode::ModelOutputInvalid, retryable: true };
+    pub const BAD_ANSWER: GateOutcome =
+        GateOutcome::Failed { code: ErrorCode::ModelOutputInvalid, retryable: true };
     /// The policy put it off: nothing ran.
-    pub const DEFERRED: Outcome = Outcome::Cancelled { reason: POLICY_DEFERRED };
+    pub const DEFERRED: GateOutcome = GateOutcome::Cancelled { reason: POLICY_DEFERRED };
 
     /// The state of the event that says so.
     pub fn state(self) -> ExecutionState {
         match self {
-            Outcome::Planned => ExecutionState::Planned,
-            Outcome::Succeeded => ExecutionState::Succeeded,
-            Outcome::Failed { .. } => ExecutionState::Failed,
-            Outcome::Cancelled { .. } => ExecutionState::Cancelled,
+            GateOutcome::Planned => ExecutionState::Planned,
+            GateOutcome::Succeeded => ExecutionState::Succeeded,
+            GateOutcome::Failed { .. } => ExecutionState::Failed,
+            GateOutcome::Cancelled { .. } => ExecutionState::Cancelled,
         }
     }
 }
@@ -69,40 +71,44 @@ pub enum Gate {
         mode: RunMode,
         /// In which state its artifacts are written.
         artifacts: ArtifactState,
-        /// How the execution ends when its answer is valid; otherwise [`Outcome::BAD_ANSWER`].
-        outcome: Outcome,
+        /// How the execution ends when its answer is valid; otherwise [`GateOutcome::BAD_ANSWER`].
+        outcome: GateOutcome,
     },
     /// The agent does not run.
     Refuse {
         /// How the execution ends.
-        outcome: Outcome,
+        outcome: GateOutcome,
     },
 }
 
 /// Passes the gate, or not.
 pub fn gate(coherence: Coherence, on_partial: OnPartial, is_dry_run: bool, policy: Decision) -> Gate {
     let draft = |outcome| Gate::Run { mode: RunMode::DryRun, artifacts: ArtifactState::Draft, outcome };
-    let blocked = Gate::Refuse { outcome: Outcome::BLOCKED };
+    let blocked = Gate::Refuse { outcome: GateOutcome::BLOCKED };
     match (coherence, policy) {
         (Coherence::Stale, _) => blocked,
         (Coherence::Partial, Decision::Allow) => match (on_partial, is_dry_run) {
             (OnPartial::Block, _) => blocked,
-            (OnPartial::DraftOnly, true) => draft(Outcome::Succeeded),
-            (OnPartial::DraftOnly, false) => draft(Outcome::Cancelled { reason: PARTIAL_REQUIRES_REVIEW }),
+            (OnPartial::DraftOnly, true) => draft(GateOutcome::Succeeded),
+            (OnPartial::DraftOnly, false) => {
+                draft(GateOutcome::Cancelled { reason: PARTIAL_REQUIRES_REVIEW })
+            }
         },
         (Coherence::Partial, Decision::Block | Decision::Defer) => blocked,
-        (Coherence::Coherent, Decision::Allow) if is_dry_run => draft(Outcome::Succeeded),
-        (Coherence::Coherent, Decision::Allow) => {
-            Gate::Run { mode: RunMode::Execute, artifacts: ArtifactState::Planned, outcome: Outcome::Planned }
-        }
+        (Coherence::Coherent, Decision::Allow) if is_dry_run => draft(GateOutcome::Succeeded),
+        (Coherence::Coherent, Decision::Allow) => Gate::Run {
+            mode: RunMode::Execute,
+            artifacts: ArtifactState::Planned,
+            outcome: GateOutcome::Planned,
+        },
         (Coherence::Coherent, Decision::Block | Decision::Defer) => {
-            Gate::Refuse { outcome: Outcome::DEFERRED }
+            Gate::Refuse { outcome: GateOutcome::DEFERRED }
         }
     }
 }
 
 /// Every outcome the table permits for an attempt, whatever a policy that keeps its contract says.
-pub fn permitted_outcomes(coherence: Coherence, on_partial: OnPartial, is_dry_run: bool) -> Vec<Outcome> {
+pub fn permitted_outcomes(coherence: Coherence, on_partial: OnPartial, is_dry_run: bool) -> Vec<GateOutcome> {
     let policy: &[Decision] = match (coherence, on_partial) {
         (Coherence::Stale, _) => &[Decision::Block],
         (Coherence::Partial, OnPartial::Block) => &[Decision::Defer],
@@ -112,7 +118,7 @@ pub fn permitted_outcomes(coherence: Coherence, on_partial: OnPartial, is_dry_ru
     let mut outcomes = Vec::with_capacity(3);
     for &decision in policy {
         match gate(coherence, on_partial, is_dry_run, decision) {
-            Gate::Run { outcome, .. } => outcomes.extend([outcome, Outcome::BAD_ANSWER]),
+            Gate::Run { outcome, .. } => outcomes.extend([outcome, GateOutcome::BAD_ANSWER]),
             Gate::Refuse { outcome } => outcomes.push(outcome),
         }
     }
@@ -135,10 +141,10 @@ mod tests {
     ";
 
     fn described(gate: Gate) -> String {
-        let outcome = |outcome: Outcome| match outcome {
-            Outcome::Planned | Outcome::Succeeded => outcome.state().to_string(),
-            Outcome::Failed { code, retryable } => format!("failed {code} {retryable}"),
-            Outcome::Cancelled { reason } => format!("cancelled {reason}"),
+        let outcome = |outcome: GateOutcome| match outcome {
+            GateOutcome::Planned | GateOutcome::Succeeded => outcome.state().to_string(),
+            GateOutcome::Failed { code, retryable } => format!("failed {code} {retryable}"),
+            GateOutcome::Cancelled { reason } => format!("cancelled {reason}"),
         };
         match gate {
             Gate::Refuse { outcome: end } => format!("- - {}", outcome(end)),
@@ -204,8 +210,8 @@ mod tests {
                     let outcomes = permitted_outcomes(coherence, on_partial, is_dry_run);
                     let runs = coherence == Coherence::Coherent
                         || (coherence == Coherence::Partial && on_partial == OnPartial::DraftOnly);
-                    assert_eq!(outcomes.contains(&Outcome::BAD_ANSWER), runs);
-                    assert_eq!(outcomes.contains(&Outcome::BLOCKED), !runs);
+                    assert_eq!(outcomes.contains(&GateOutcome::BAD_ANSWER), runs);
+                    assert_eq!(outcomes.contains(&GateOutcome::BLOCKED), !runs);
                 }
             }
         }

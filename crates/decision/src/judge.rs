@@ -17,8 +17,8 @@ use crealeph_contracts::violation::{Code, Report, Violation};
 use crealeph_contracts::work_item::{Bounds, WorkItemParts};
 use crealeph_contracts::{AgentInput, AgentOutput, ExecutionEvent, PolicyInput, PolicyOutput, WorkItem};
 
-use crate::execution::{EventFingerprint, Refusal, Verdict, next_in_history};
-use crate::gate::{Outcome, permitted_outcomes};
+use crate::execution::{EventFingerprint, EventRefusal, EventVerdict, next_in_history};
+use crate::gate::{GateOutcome, permitted_outcomes};
 use crate::work::{Capsule, Deltas, Dependent, Plan, PlanError, admit, plan};
 
 /// What came of judging a document.
@@ -163,7 +163,7 @@ fn judge_event(document: &[u8], context: &Context<'_>, limits: &Limits) -> Resul
     if let Some(history) = context.elements("history")? {
         let verdict = follows_history(document, &event, &history, limits)?;
         match verdict {
-            Some(Ok(verdict)) => is_repeat = verdict == Verdict::Repeat,
+            Some(Ok(verdict)) => is_repeat = verdict == EventVerdict::Repeat,
             Some(Err(refusal)) => report_refusal(refusal, &mut report),
             None => {}
         }
@@ -192,7 +192,7 @@ fn follows_history(
     event: &ExecutionEventParts,
     history: &[Node<'_>],
     limits: &Limits,
-) -> Result<Option<Result<Verdict, Refusal>>, ContextError> {
+) -> Result<Option<Result<EventVerdict, EventRefusal>>, ContextError> {
     let identity = |parts: &ExecutionEventParts| {
         Some((parts.tenant_id.clone()?, parts.robot_id.clone()?, parts.payload.execution_id.clone()?))
     };
@@ -217,13 +217,13 @@ fn follows_history(
     Ok(Some(next_in_history(&recorded, &next)))
 }
 
-fn report_refusal(refusal: Refusal, report: &mut Report) {
+fn report_refusal(refusal: EventRefusal, report: &mut Report) {
     let (pointer, clause, code) = match refusal {
-        Refusal::Conflict { .. } => ("", "execution/3", Code::IdempotencyConflict),
-        Refusal::Ended { .. } | Refusal::Transition { .. } => {
+        EventRefusal::Conflict { .. } => ("", "execution/3", Code::IdempotencyConflict),
+        EventRefusal::Ended { .. } | EventRefusal::Transition { .. } => {
             ("/state", "execution/4", Code::IllegalTransition)
         }
-        Refusal::AttemptLowered { .. } | Refusal::AttemptNotRaised { .. } => {
+        EventRefusal::AttemptLowered { .. } | EventRefusal::AttemptNotRaised { .. } => {
             ("/payload/attempt", "execution/3", Code::AttemptNotIncreased)
         }
     };
@@ -258,7 +258,7 @@ fn apply_gate(
     if !is_terminal && matches!(state, ExecutionState::Planned | ExecutionState::Running) {
         return Ok(());
     }
-    let mut permitted: Vec<Outcome> = Vec::new();
+    let mut permitted: Vec<GateOutcome> = Vec::new();
     for outcome in on_partial.iter().flat_map(|wish| permitted_outcomes(coherence, *wish, is_dry_run)) {
         if !permitted.contains(&outcome) {
             permitted.push(outcome);
@@ -276,10 +276,10 @@ fn apply_gate(
     Ok(())
 }
 
-fn ends_as(event: &ExecutionEventParts, state: ExecutionState, outcome: Outcome) -> bool {
+fn ends_as(event: &ExecutionEventParts, state: ExecutionState, outcome: GateOutcome) -> bool {
     let is_rest_met = match outcome {
-        Outcome::Planned | Outcome::Succeeded => true,
-        Outcome::Failed { code, retryable } => match event.payload.error.present() {
+        GateOutcome::Planned | GateOutcome::Succeeded => true,
+        GateOutcome::Failed { code, retryable } => match event.payload.error.present() {
             Some(error) => {
                 let is_code =
                     error.code.as_ref().is_none_or(|given| ErrorCode::parse(given.as_str()) == Some(code));
@@ -287,7 +287,7 @@ fn ends_as(event: &ExecutionEventParts, state: ExecutionState, outcome: Outcome)
             }
             None => true,
         },
-        Outcome::Cancelled { reason } => match &event.payload.cancel_reason {
+        GateOutcome::Cancelled { reason } => match &event.payload.cancel_reason {
             Maybe::Present(Some(given)) => given.as_str() == reason,
             _ => true,
         },
@@ -295,11 +295,11 @@ fn ends_as(event: &ExecutionEventParts, state: ExecutionState, outcome: Outcome)
     outcome.state() == state && is_rest_met
 }
 
-fn described(outcome: &Outcome) -> String {
+fn described(outcome: &GateOutcome) -> String {
     match outcome {
-        Outcome::Planned | Outcome::Succeeded => format!("`{}`", outcome.state()),
-        Outcome::Failed { code, retryable } => format!("`failed` with {code}, retryable {retryable}"),
-        Outcome::Cancelled { reason } => format!("`cancelled` with {reason}"),
+        GateOutcome::Planned | GateOutcome::Succeeded => format!("`{}`", outcome.state()),
+        GateOutcome::Failed { code, retryable } => format!("`failed` with {code}, retryable {retryable}"),
+        GateOutcome::Cancelled { reason } => format!("`cancelled` with {reason}"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is known of a robot at an instant (R17, R19): the newest counted entry of each type, the newest tasks and
-//! playbooks, what may be depended on, and whether it hangs together. Derived from [`Facts`], which a caller
-//! reads from an index, or [`Facts::from_entries`] gathers from a plain list; the same ledger gives the same bytes.
+//! playbooks, what may be depended on, and whether it hangs together. Derived from [`SnapshotFacts`], which a caller
+//! reads from an index, or [`SnapshotFacts::from_entries`] gathers from a plain list; the same ledger gives the same bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -143,7 +143,7 @@ impl Derivation {
 
 /// Where an entry stands among others: by a time, and at the same time by sequence number (R20).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct EntryPosition {
     /// Its effective time, or when the ledger took it, as the derivation says.
     pub at: Instant,
     /// Its sequence number.
@@ -154,7 +154,7 @@ pub struct Place {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reach {
     /// The newest entry of each type that it reaches.
-    pub newest: PerType<Option<Place>>,
+    pub newest: PerType<Option<EntryPosition>>,
     /// Some id on the way is not in the ledger.
     pub is_broken: bool,
 }
@@ -165,14 +165,14 @@ pub struct Newest {
     /// The entry.
     pub entry: Entry,
     /// Where it stands.
-    pub place: Place,
+    pub place: EntryPosition,
     /// What it reaches.
     pub reach: Reach,
 }
 
 /// Everything a snapshot is derived from, for one tenant and robot at one instant.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Facts {
+pub struct SnapshotFacts {
     /// The robot.
     pub robot_id: RobotId,
     /// The newest counted entry of each type, by the derivation's time.
@@ -292,23 +292,23 @@ pub struct Question<'a> {
 /// An entry of a list, where it stands by arrival and where it stands by the derivation's time.
 #[derive(Clone, Copy)]
 struct Listed<'a> {
-    arrival: Place,
-    judged: Place,
+    arrival: EntryPosition,
+    judged: EntryPosition,
     entry: &'a Entry,
 }
 
-impl Facts {
+impl SnapshotFacts {
     /// Gathers the facts from a list of entries, oldest first. An entry without `seq` stands where it is listed.
-    pub fn from_entries(entries: &[Entry], question: &Question<'_>, rules: &CoherenceRules) -> Facts {
+    pub fn from_entries(entries: &[Entry], question: &Question<'_>, rules: &CoherenceRules) -> SnapshotFacts {
         let mut visible: Vec<Listed<'_>> = entries
             .iter()
             .enumerate()
             .map(|(position, entry)| {
                 let seq = entry.seq.map_or(position as u64, |seq| seq.get());
-                let arrival = Place { at: entry.created_at.instant(), seq };
+                let arrival = EntryPosition { at: entry.created_at.instant(), seq };
                 let judged = match question.derivation {
                     Derivation::Arrival => arrival,
-                    Derivation::EffectiveTime => Place { at: entry.true_at().instant(), seq },
+                    Derivation::EffectiveTime => EntryPosition { at: entry.true_at().instant(), seq },
                 };
                 Listed { arrival, judged, entry }
             })
@@ -349,7 +349,7 @@ impl Facts {
         let is_lineage_cut = reached.len() > MAX_LINEAGE;
         let (mut tasks, mut playbooks) = (listed("task"), listed("playbook"));
         let omitted = cut(&newest, &mut tasks, &mut playbooks, rules);
-        Facts {
+        SnapshotFacts {
             robot_id: question.robot_id.clone(),
             newest,
             last_at: last.map(|last| last.entry.created_at.clone()),
@@ -390,7 +390,7 @@ fn walk(
     from: &Entry,
     robot_id: &RobotId,
     index: &BTreeMap<&LedgerId, Listed<'_>>,
-    reached: &mut BTreeSet<(Place, LedgerId)>,
+    reached: &mut BTreeSet<(EntryPosition, LedgerId)>,
 ) -> Reach {
     let mut reach = Reach::default();
     let mut seen: BTreeSet<&LedgerId> = BTreeSet::new();
@@ -420,7 +420,7 @@ fn walk(
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     /// What it was derived from.
-    pub facts: Facts,
+    pub facts: SnapshotFacts,
     /// The greatest createdAt of all counted entries.
     pub snapshot_at: Timestamp,
     /// Whether it hangs together.
@@ -429,7 +429,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Derives the snapshot; `None` where no entry of the six types counts (SNAPSHOT_EMPTY).
-    pub fn derive(facts: Facts, rules: &CoherenceRules) -> Option<Snapshot> {
+    pub fn derive(facts: SnapshotFacts, rules: &CoherenceRules) -> Option<Snapshot> {
         SnapshotType::ALL.into_iter().find_map(|kind| facts.newest.get(kind).as_ref())?;
         let snapshot_at = facts.last_at.clone()?;
         let coherence = coherence(&facts, rules);

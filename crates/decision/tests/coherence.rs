@@ -8,7 +8,7 @@ use crealeph_contracts::json::{Limits, parse};
 use crealeph_contracts::scalar::RobotId;
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::policy::{Rules, RulesSource, way_to_run};
-use crealeph_decision::snapshot::{Derivation, Facts, MAX_LINEAGE, Question, Snapshot, SnapshotType};
+use crealeph_decision::snapshot::{Derivation, MAX_LINEAGE, Question, Snapshot, SnapshotFacts, SnapshotType};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ fn read(document: &Value) -> Entry {
 fn snapshot_at(entries: &[Entry], rules: &CoherenceRules, at: Option<Instant>) -> Option<Snapshot> {
     let robot_id = RobotId::parse("r").unwrap();
     let question = Question { tenant_id: None, robot_id: &robot_id, at, derivation: Derivation::default() };
-    Snapshot::derive(Facts::from_entries(entries, &question, rules), rules)
+    Snapshot::derive(SnapshotFacts::from_entries(entries, &question, rules), rules)
 }
 
 fn snapshot(text: &str) -> Snapshot {
@@ -177,7 +177,8 @@ fn what_arrives_late_is_as_old_as_it_was_true() {
     let question =
         Question { tenant_id: None, robot_id: &robot_id, at: None, derivation: Derivation::Arrival };
     let rules = CoherenceRules::default();
-    let by_arrival = Snapshot::derive(Facts::from_entries(&entries, &question, &rules), &rules).unwrap();
+    let by_arrival =
+        Snapshot::derive(SnapshotFacts::from_entries(&entries, &question, &rules), &rules).unwrap();
     assert_eq!(told(&by_arrival), "stale idea,copy,playbook|", "the rule of older records");
     late["observedAt"] = json!("2026-03-04T05:00:00.000000001Z");
     late["seq"] = json!(1);

@@ -354,7 +354,7 @@ pub enum Refusal {
     },
     /// It may not follow the events before it (R9).
     #[error("{0}")]
-    Transition(execution::Refusal),
+    Transition(execution::EventRefusal),
     /// The id made for it is another entry's.
     #[error("the ledger holds an entry `{0}` already; make a new id")]
     IdTaken(LedgerId),
@@ -388,7 +388,8 @@ impl Refusal {
             Refusal::UnknownLineage(_) => "unknown_id",
             Refusal::Conflict { .. } => "IDEMPOTENCY_CONFLICT",
             Refusal::Transition(
-                execution::Refusal::AttemptLowered { .. } | execution::Refusal::AttemptNotRaised { .. },
+                execution::EventRefusal::AttemptLowered { .. }
+                | execution::EventRefusal::AttemptNotRaised { .. },
             ) => "attempt_not_increased",
             Refusal::Transition(_) => "illegal_transition",
             Refusal::IdTaken(_) => "id_taken",

@@ -15,7 +15,7 @@ use crealeph_contracts::instant::Instant;
 use crealeph_contracts::json::ComposeError;
 use crealeph_contracts::scalar::{ClientKey, LedgerId, RobotId, TenantId};
 use crealeph_decision::coherence::CoherenceRules;
-use crealeph_decision::snapshot::Facts;
+use crealeph_decision::snapshot::SnapshotFacts;
 
 use crate::clock::{Clock, DatingClock};
 use crate::entry::{Content, MAX_PAYLOAD_DEPTH, Stored};
@@ -383,7 +383,7 @@ impl Ledger {
         robot: &RobotId,
         at: Option<Instant>,
         rules: &CoherenceRules,
-    ) -> Result<Option<Facts>, LedgerError> {
+    ) -> Result<Option<SnapshotFacts>, LedgerError> {
         self.ask(tenant, |reads, head| read::facts(reads, head, robot, at, rules))
     }
 

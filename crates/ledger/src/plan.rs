@@ -16,7 +16,7 @@ use crealeph_contracts::log_rules::{LOG_RULES_KEY, RulesInForce, RulesVersion};
 use crealeph_contracts::scalar::{ClientKey, LedgerId, TenantId};
 use crealeph_contracts::shape::Set;
 use crealeph_contracts::violation::{Code, Report};
-use crealeph_decision::execution::{self, EventFingerprint, Verdict};
+use crealeph_decision::execution::{self, EventFingerprint, EventVerdict};
 use crealeph_decision::snapshot::SnapshotType;
 
 use crate::clock::Dating;
@@ -503,7 +503,7 @@ impl<'a> Planner<'a> {
             let first = fingerprint(&recorded.entry)
                 .ok_or_else(|| conflict(recorded, Identity::Event, Vec::new()))?;
             return match execution::next_event(Some(&first), None, &next) {
-                Ok(Verdict::Repeat) => {
+                Ok(EventVerdict::Repeat) => {
                     self.key_of_repeat(content, recorded)?;
                     Ok(Some(repeat_of(recorded)))
                 }

@@ -4,7 +4,7 @@
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::scalar::{LedgerId, RobotId, TenantId};
 use crealeph_decision::coherence::CoherenceRules;
-use crealeph_decision::snapshot::{Derivation, Facts};
+use crealeph_decision::snapshot::{Derivation, SnapshotFacts};
 
 use crate::error::LedgerError;
 use crate::identity::IdSource;
@@ -77,7 +77,7 @@ impl Ledger {
         up_to: Option<Seq>,
         rules: &CoherenceRules,
         derivation: Derivation,
-    ) -> Result<Option<(Facts, Position)>, LedgerError> {
+    ) -> Result<Option<(SnapshotFacts, Position)>, LedgerError> {
         self.view(tenant, |view| view.facts_up_to(robot, up_to, rules, derivation))
     }
 }

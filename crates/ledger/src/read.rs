@@ -10,7 +10,8 @@ use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::{Count, ExecutionId, LedgerId, Literal, Name, RobotId};
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::snapshot::{
-    self, Derivation, Facts, MAX_LINEAGE, MAX_LISTED, Newest, PayloadBudget, PerType, Place, SnapshotType,
+    self, Derivation, EntryPosition, MAX_LINEAGE, MAX_LISTED, Newest, PayloadBudget, PerType, SnapshotFacts,
+    SnapshotType,
 };
 
 use crate::entry::{EXECUTION_EVENT, Stored};
@@ -359,7 +360,7 @@ pub(crate) fn facts(
     robot: &RobotId,
     at: Option<Instant>,
     rules: &CoherenceRules,
-) -> Result<Facts, LedgerError> {
+) -> Result<SnapshotFacts, LedgerError> {
     let high = match at {
         Some(at) => seq_at(reads, head, Millis::floor(at))?,
         None => head.last_seq(),
@@ -375,7 +376,7 @@ pub(crate) fn facts_up_to(
     high: Seq,
     rules: &CoherenceRules,
     derivation: Derivation,
-) -> Result<Facts, LedgerError> {
+) -> Result<SnapshotFacts, LedgerError> {
     reads.check_schema()?;
     let listed = |kind| if kind == SnapshotType::Playbook { MAX_LISTED } else { 1 };
     let types = SnapshotType::ALL.map(|kind| (kind.as_str(), listed(kind)));
@@ -420,13 +421,13 @@ pub(crate) fn facts_up_to(
     let (near, far): (Vec<Seq>, Vec<Seq>) = reached.into_iter().partition(|seq| found.contains_key(seq));
     let far = reads.by_seqs(head, &far)?;
     let judged = |row: &EntryRow| match derivation {
-        Derivation::Arrival => Place { at: row.entry.created_at.instant(), seq: row.entry.seq.get() },
+        Derivation::Arrival => EntryPosition { at: row.entry.created_at.instant(), seq: row.entry.seq.get() },
         Derivation::EffectiveTime => {
             let Effective { at, seq } = row.entry.effective();
-            Place { at, seq: seq.get() }
+            EntryPosition { at, seq: seq.get() }
         }
     };
-    let places: BTreeMap<Seq, Place> = near
+    let places: BTreeMap<Seq, EntryPosition> = near
         .iter()
         .filter_map(|seq| found.get(seq))
         .chain(&far)
@@ -441,7 +442,7 @@ pub(crate) fn facts_up_to(
         }
         *newest.get_mut(kind) = Some(Newest { entry: row.entry.to_entry(), place: judged(&row), reach });
     }
-    Ok(Facts {
+    Ok(SnapshotFacts {
         robot_id: robot.clone(),
         newest,
         last_at: last.map(|row| row.entry.created_at.timestamp()),

@@ -2,7 +2,7 @@
 
 use crealeph_contracts::scalar::{ClientKey, RobotId, TenantId};
 use crealeph_decision::coherence::CoherenceRules;
-use crealeph_decision::snapshot::{Derivation, Facts};
+use crealeph_decision::snapshot::{Derivation, SnapshotFacts};
 
 use crate::clock::Clock;
 use crate::entry::Stored;
@@ -46,7 +46,7 @@ impl View<'_> {
         up_to: Option<Seq>,
         rules: &CoherenceRules,
         derivation: Derivation,
-    ) -> Result<(Facts, Position), LedgerError> {
+    ) -> Result<(SnapshotFacts, Position), LedgerError> {
         let seq = up_to.unwrap_or(self.head.last_seq()).min(self.head.last_seq());
         let facts = read::facts_up_to(self.reads, self.head, robot, seq, rules, derivation)?;
         let now = self.clock.judging_time(self.head);

@@ -4,7 +4,7 @@
 use crate::builder::{BuildError, is_made_by_builder};
 use crealeph_contracts::scalar::{IdentifierError, LedgerId, Name, RobotId, TenantId, Text};
 use crealeph_decision::builder::conclude::BUILDER;
-use crealeph_decision::builder::review::{Opinion, REVIEW, ReviewError, review};
+use crealeph_decision::builder::review::{REVIEW, ReviewError, ReviewOpinion, review};
 use crealeph_ledger::{AppendError, Appended, Cursor, Filter, Ledger, LedgerError, Order, Refusal, Stored};
 
 /// Why a verdict was not written.
@@ -102,7 +102,7 @@ pub fn settle(
     ledger: &Ledger,
     tenant: &TenantId,
     draft: &LedgerId,
-    opinion: Opinion,
+    opinion: ReviewOpinion,
     who: &Text,
     why: &Text,
 ) -> Result<Vec<Appended>, VerdictError> {

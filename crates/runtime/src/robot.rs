@@ -6,7 +6,7 @@ use crealeph_contracts::instant::Instant;
 use crealeph_contracts::json::ComposeError;
 use crealeph_contracts::scalar::{ActionName, IdentifierError, Name, RobotId, TenantId};
 use crealeph_decision::builder::decide::policy_question;
-use crealeph_decision::policy::{Step, evaluate, way_to_run};
+use crealeph_decision::policy::{NextStep, evaluate, way_to_run};
 use crealeph_decision::snapshot::{Derivation, Snapshot, SnapshotType};
 use crealeph_ledger::{EXECUTION_EVENT, Filter, Ledger, LedgerError, Order, Stored};
 
@@ -36,7 +36,7 @@ pub struct Status {
     /// What the policy says of each action there is; none where nothing is known.
     pub actions: Vec<(ActionName, PolicyOutput)>,
     /// What must be made before the Builder may run, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<NextStep>,
 }
 
 /// Why it cannot be told.

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use crealeph_contracts::scalar::{LedgerId, RobotId, Text};
-use crealeph_decision::builder::review::Opinion;
+use crealeph_decision::builder::review::ReviewOpinion;
 use crealeph_ledger::Cursor;
 use crealeph_runtime::review::{VerdictError, settle, waiting};
 use serde_json::json;
@@ -74,8 +74,8 @@ impl Task for ReviewTask {
                 let entry = at.open()?.get(&at.tenant, &id)?.ok_or(VerdictError::NoEntry(id))?;
                 output.json(&entry.canonical())?;
             }
-            ReviewTask::Approve(opined) => opined.run(at, Opinion::Approved, output)?,
-            ReviewTask::Reject(opined) => opined.run(at, Opinion::Rejected, output)?,
+            ReviewTask::Approve(opined) => opined.run(at, ReviewOpinion::Approved, output)?,
+            ReviewTask::Reject(opined) => opined.run(at, ReviewOpinion::Rejected, output)?,
         }
         Ok(Verdict::Good)
     }
@@ -116,7 +116,7 @@ fn list(
 }
 
 impl Opined {
-    fn run(self, at: &Settled, opinion: Opinion, output: &mut Output) -> Result<(), Failure> {
+    fn run(self, at: &Settled, opinion: ReviewOpinion, output: &mut Output) -> Result<(), Failure> {
         let id = named("artifact", &self.artifact, LedgerId::parse)?;
         let who = who(self.by)?;
         let text = |what: &'static str, text: &str| {

@@ -11,7 +11,7 @@ use crealeph_contracts::scalar::{RobotId, TenantId};
 use crealeph_contracts::violation::Report;
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::policy::RulesSource;
-use crealeph_decision::snapshot::{Derivation, Facts, MAX_LISTED, Question, Snapshot, SnapshotType};
+use crealeph_decision::snapshot::{Derivation, MAX_LISTED, Question, Snapshot, SnapshotFacts, SnapshotType};
 use crealeph_runtime::builder::Scopes;
 
 use super::Verdict;
@@ -118,7 +118,7 @@ fn from_file(
     let robot = pick(&robots, asked_robot, |robot| robot.to_string(), "robots", "ROBOT")?;
 
     let question = Question { tenant_id: tenant, robot_id: robot, at, derivation: Derivation::default() };
-    let facts = Facts::from_entries(&entries, &question, rules);
+    let facts = SnapshotFacts::from_entries(&entries, &question, rules);
     Snapshot::derive(facts, rules).ok_or_else(|| Failure::SnapshotEmpty(robot.as_str().to_owned()))
 }
 

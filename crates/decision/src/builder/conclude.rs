@@ -14,7 +14,7 @@ use crealeph_contracts::{AgentOutput, BuilderResponse};
 
 use super::decide::{Ready, report};
 use super::{objective, record};
-use crate::gate::{ArtifactState, Gate, Outcome, POLICY_DEFERRED};
+use crate::gate::{ArtifactState, Gate, GateOutcome, POLICY_DEFERRED};
 
 /// Who writes artifacts and records (R14).
 pub const BUILDER: Literal = Literal::new("builder");
@@ -27,7 +27,7 @@ const OTHER_ENTRIES: usize = 3;
 
 /// What one transaction may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct TransactionLimits {
     /// Entries.
     pub entries: usize,
     /// Bytes of one payload.
@@ -40,14 +40,14 @@ pub struct Room {
 #[derive(Clone, Debug, Default)]
 pub struct Ended<'a> {
     /// What came of calling it.
-    pub ran: Option<Ran<'a>>,
+    pub ran: Option<AgentCall<'a>>,
     /// How long the attempt took.
     pub duration_ms: Option<Amount>,
 }
 
 /// What came of calling an agent.
 #[derive(Clone, Debug)]
-pub struct Ran<'a> {
+pub struct AgentCall<'a> {
     /// Its answer, or why there is none.
     pub answer: Result<&'a AgentOutput, &'a str>,
     /// Which agent it was, within which walls.
@@ -103,7 +103,7 @@ pub enum ConcludeError {
 
 /// An artifact that is written.
 #[derive(Clone, Debug)]
-pub(super) struct Made {
+pub(super) struct WrittenArtifact {
     pub(super) id: LedgerId,
     pub(super) kind: ArtifactType,
     pub(super) metadata: String,
@@ -114,17 +114,17 @@ pub fn conclude(
     ready: &Ready,
     ended: &Ended<'_>,
     ids: &[LedgerId],
-    room: &Room,
+    room: &TransactionLimits,
 ) -> Result<Conclusion, ConcludeError> {
     let (outcome, artifacts, state, reason) = judge(ready, ended, room);
     if ids.len() < artifacts.len() {
         return Err(ConcludeError::TooFewIds { given: ids.len(), wanted: artifacts.len() });
     }
     let reason = record::cut(&reason, MAX_REASON_BYTES);
-    let made: Vec<Made> = artifacts
+    let made: Vec<WrittenArtifact> = artifacts
         .iter()
         .zip(ids)
-        .map(|(artifact, id)| Made {
+        .map(|(artifact, id)| WrittenArtifact {
             id: id.clone(),
             kind: artifact.kind,
             metadata: record::metadata(artifact),
@@ -135,7 +135,7 @@ pub fn conclude(
     let lineage = event_lineage(ready, artifacts);
     let response = response(ready, outcome, &made);
     let mut rest = Vec::with_capacity(OTHER_ENTRIES);
-    if ready.is_retry && outcome != Outcome::Planned {
+    if ready.is_retry && outcome != GateOutcome::Planned {
         rest.push(event_draft(ready, ExecutionState::Running, base_payload(ready), &lineage)?);
     }
     let payload = outcome_payload(ready, outcome, ended.duration_ms, &made, reason)?;
@@ -149,13 +149,13 @@ pub fn conclude(
 fn judge<'a>(
     ready: &Ready,
     ended: &Ended<'a>,
-    room: &Room,
-) -> (Outcome, &'a [AgentArtifact], ArtifactState, String) {
+    room: &TransactionLimits,
+) -> (GateOutcome, &'a [AgentArtifact], ArtifactState, String) {
     match ready.gate {
         Gate::Refuse { outcome } => (outcome, &[], ArtifactState::Draft, refusal_reason(ready)),
         Gate::Run { outcome, artifacts: state, .. } => match judged_artifacts(ready, ended, room) {
             Ok(artifacts) => (outcome, artifacts, state, policy_sentence(ready)),
-            Err(reason) => (Outcome::BAD_ANSWER, &[], state, reason),
+            Err(reason) => (GateOutcome::BAD_ANSWER, &[], state, reason),
         },
     }
 }
@@ -164,7 +164,7 @@ fn judge<'a>(
 fn judged_artifacts<'a>(
     ready: &Ready,
     ended: &Ended<'a>,
-    room: &Room,
+    room: &TransactionLimits,
 ) -> Result<&'a [AgentArtifact], String> {
     let (Some(ran), Some(input)) = (&ended.ran, &ready.input) else {
         return Err("the agent was not called".to_owned());
@@ -199,7 +199,7 @@ fn judged_artifacts<'a>(
 }
 
 /// Whether one transaction can hold them.
-fn fits(artifacts: &[AgentArtifact], room: &Room) -> Result<(), String> {
+fn fits(artifacts: &[AgentArtifact], room: &TransactionLimits) -> Result<(), String> {
     let most = room.entries.saturating_sub(OTHER_ENTRIES);
     if artifacts.len() > most {
         return Err(format!(
@@ -298,28 +298,28 @@ fn base_payload(ready: &Ready) -> EventPayload {
 
 fn outcome_payload(
     ready: &Ready,
-    outcome: Outcome,
+    outcome: GateOutcome,
     duration_ms: Option<Amount>,
-    made: &[Made],
+    made: &[WrittenArtifact],
     reason: &str,
 ) -> Result<EventPayload, ConcludeError> {
     let mut payload = EventPayload { duration_ms, ..base_payload(ready) };
     match outcome {
-        Outcome::Planned => {}
-        Outcome::Succeeded => {
+        GateOutcome::Planned => {}
+        GateOutcome::Succeeded => {
             payload.result = Some(JsonObject::build(|result| {
                 result.integer("artifactCount", made.len() as u64);
                 result.texts("artifactIds", made.iter().map(|made| made.id.as_str()));
             }));
         }
-        Outcome::Failed { code, retryable } => {
+        GateOutcome::Failed { code, retryable } => {
             payload.error = Some(EventError {
                 code: Text::new(code.as_str()).ok_or(ConcludeError::Document("the error"))?,
                 message: Text::new(reason).ok_or(ConcludeError::Document("the error"))?,
                 retryable,
             });
         }
-        Outcome::Cancelled { reason } => payload.cancel_reason = Text::new(reason),
+        GateOutcome::Cancelled { reason } => payload.cancel_reason = Text::new(reason),
     }
     Ok(payload)
 }
@@ -350,8 +350,8 @@ fn event_draft(
 fn record_draft(
     ready: &Ready,
     ended: &Ended<'_>,
-    made: &[Made],
-    outcome: Outcome,
+    made: &[WrittenArtifact],
+    outcome: GateOutcome,
     lineage: &Set<LedgerId>,
     reason: &str,
     response: &BuilderResponse,
@@ -377,15 +377,15 @@ fn record_draft(
 }
 
 /// The answer to R13's letter.
-pub(super) fn response(ready: &Ready, outcome: Outcome, made: &[Made]) -> BuilderResponse {
+pub(super) fn response(ready: &Ready, outcome: GateOutcome, made: &[WrittenArtifact]) -> BuilderResponse {
     let state = outcome.state();
-    let is_deferred = outcome == Outcome::Cancelled { reason: POLICY_DEFERRED };
+    let is_deferred = outcome == GateOutcome::Cancelled { reason: POLICY_DEFERRED };
     let reason = if is_deferred { policy_sentence(ready) } else { ready.coherence.reason.clone() };
     let (error, blocking_reason) = match outcome {
-        Outcome::Failed { code: ErrorCode::CoherenceBlocked, .. } => {
+        GateOutcome::Failed { code: ErrorCode::CoherenceBlocked, .. } => {
             (None, Some(ErrorCode::CoherenceBlocked))
         }
-        Outcome::Failed { code, .. } => (Some(code), None),
+        GateOutcome::Failed { code, .. } => (Some(code), None),
         _ => (None, None),
     };
     BuilderResponse {

@@ -8,12 +8,13 @@ use crealeph_contracts::scalar::TenantId;
 use crealeph_contracts::{AgentOutput, ExecutionEvent};
 
 use super::super::replay::replay;
-use super::super::review::{Opinion, review};
+use super::super::review::{ReviewOpinion, review};
 use super::super::samples::{Known, ready, snapshot};
 use super::super::{EXECUTION_RECORD, Record};
 use super::*;
 
-const ROOM: Room = Room { entries: 1_000, payload_bytes: 4 << 20, total_bytes: 16 << 20 };
+const ROOM: TransactionLimits =
+    TransactionLimits { entries: 1_000, payload_bytes: 4 << 20, total_bytes: 16 << 20 };
 
 const GOOD: &str = r#"{"ok":true,"executionId":"e-1","status":"succeeded","artifacts":[
 {"type":"site_plan","payload":{"pages":1},"dependsOnLedgerIds":["signal-1","idea-1"],"metadata":{"generatedAt":"2026-01-01T00:30:00Z","model":"m"}},
@@ -32,7 +33,7 @@ fn concluded(ready: &Ready, answer: Result<&AgentOutput, &str>) -> Conclusion {
         object.text("name", "a1");
     });
     let runs = matches!(ready.gate, Gate::Run { .. });
-    let ran = Ran { answer, identity: &identity, diagnostics: "said", tokens_used: Some(3.0) };
+    let ran = AgentCall { answer, identity: &identity, diagnostics: "said", tokens_used: Some(3.0) };
     let ended = Ended { ran: runs.then_some(ran), duration_ms: Amount::new(12.0) };
     let conclusion = conclude(ready, &ended, &ids(), &ROOM).unwrap();
     Valid::check(conclusion.response.clone()).unwrap_or_else(|wrong| panic!("{wrong}"));
@@ -170,11 +171,13 @@ fn a_bad_answer_fails_with_its_reason_and_leaves_nothing() {
 fn more_than_a_transaction_holds_is_a_bad_answer() {
     let ready = ready(Known::Coherent, false, |text| text);
     let (good, identity) = (output(GOOD), JsonObject::empty());
-    let ran = Ran { answer: Ok(&good), identity: &identity, diagnostics: "", tokens_used: None };
+    let ran = AgentCall { answer: Ok(&good), identity: &identity, diagnostics: "", tokens_used: None };
     let ended = Ended { ran: Some(ran), duration_ms: None };
-    for room in
-        [Room { entries: 4, ..ROOM }, Room { payload_bytes: 8, ..ROOM }, Room { total_bytes: 30, ..ROOM }]
-    {
+    for room in [
+        TransactionLimits { entries: 4, ..ROOM },
+        TransactionLimits { payload_bytes: 8, ..ROOM },
+        TransactionLimits { total_bytes: 30, ..ROOM },
+    ] {
         let conclusion = conclude(&ready, &ended, &ids(), &room).unwrap();
         assert_eq!(conclusion.response.error, Some(ErrorCode::ModelOutputInvalid), "{room:?}");
         assert!(conclusion.artifacts.is_empty() && conclusion.reason.contains("can be written"));
@@ -300,7 +303,7 @@ fn a_verdict_on_a_draft_is_an_entry_and_on_approval_the_artifact_again() {
         Entry::read_from(document.unwrap().root()).unwrap()
     };
     let (who, why) = (Text::new("ana").unwrap(), Text::new("good").unwrap());
-    let approved = review(&entry("draft", "builder"), Opinion::Approved, &who, &why).unwrap();
+    let approved = review(&entry("draft", "builder"), ReviewOpinion::Approved, &who, &why).unwrap();
     let states: Vec<(&str, &str)> =
         approved.iter().map(|draft| (draft.kind.as_str(), draft.state.as_str())).collect();
     assert_eq!(states, [("review", "approved"), ("copy", "planned")]);
@@ -308,9 +311,9 @@ fn a_verdict_on_a_draft_is_an_entry_and_on_approval_the_artifact_again() {
     assert_eq!(by, ("builder", "builder"), "an artifact's entry, as R14 has it");
     let lineage = approved[1].lineage.as_ref().unwrap().depends_on.as_ref().unwrap();
     assert!(lineage.contains(&LedgerId::parse("draft-1").unwrap()) && lineage.as_slice().len() == 2);
-    let rejected = review(&entry("draft", "builder"), Opinion::Rejected, &who, &why).unwrap();
+    let rejected = review(&entry("draft", "builder"), ReviewOpinion::Rejected, &who, &why).unwrap();
     assert_eq!(rejected.len(), 1);
     for (state, module) in [("planned", "builder"), ("draft", "other")] {
-        assert!(review(&entry(state, module), Opinion::Approved, &who, &why).is_err());
+        assert!(review(&entry(state, module), ReviewOpinion::Approved, &who, &why).is_err());
     }
 }

@@ -320,7 +320,7 @@ fn refused(asked: &Asked, code: ErrorCode, coherence: Option<CoherenceReport>, d
 mod tests {
     use super::super::samples::{self, Known};
     use super::*;
-    use crate::gate::Outcome;
+    use crate::gate::GateOutcome;
 
     fn refused(decided: Decided) -> Refused {
         match decided {
@@ -353,7 +353,7 @@ mod tests {
         assert_eq!(answer.response.blocking_reason, Some(ErrorCode::CoherenceBlocked));
         assert_eq!((answer.response.error, answer.response.state), (None, ExecutionState::Failed));
         let first = samples::ready(Known::Stale, false, |text| text);
-        assert_eq!(first.gate, Gate::Refuse { outcome: Outcome::BLOCKED });
+        assert_eq!(first.gate, Gate::Refuse { outcome: GateOutcome::BLOCKED });
     }
 
     #[test]

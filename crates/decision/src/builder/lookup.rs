@@ -81,7 +81,7 @@ pub fn record_key(robot: &str, execution: &str, attempt: u64) -> Result<ClientKe
 
 /// What the ledger holds of an execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recorded {
+pub struct RecordedExecution {
     /// State and attempt of its newest event, if it has any.
     pub last: Option<(ExecutionState, u64)>,
     /// The fingerprint of the request that the asked attempt was recorded for.
@@ -90,7 +90,7 @@ pub struct Recorded {
 
 /// What is to be done with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RequestVerdict {
     /// Nothing is recorded: run it.
     First,
     /// An earlier attempt failed: run it again.
@@ -135,15 +135,19 @@ pub enum Conflict {
 }
 
 /// Judges a request by what is recorded of its execution.
-pub fn lookup(recorded: &Recorded, attempt: u64, fingerprint: &Blake3) -> Result<Verdict, Conflict> {
+pub fn lookup(
+    recorded: &RecordedExecution,
+    attempt: u64,
+    fingerprint: &Blake3,
+) -> Result<RequestVerdict, Conflict> {
     match &recorded.fingerprint {
-        Some(known) if known == fingerprint => return Ok(Verdict::Repeat),
+        Some(known) if known == fingerprint => return Ok(RequestVerdict::Repeat),
         Some(_) => return Err(Conflict::OtherRequest { attempt }),
         None => {}
     }
     match recorded.last {
-        None => Ok(Verdict::First),
-        Some((ExecutionState::Failed, last)) if attempt > last => Ok(Verdict::Retry),
+        None => Ok(RequestVerdict::First),
+        Some((ExecutionState::Failed, last)) if attempt > last => Ok(RequestVerdict::Retry),
         Some((ExecutionState::Failed, last)) => Err(Conflict::AttemptNotRaised { attempt, last }),
         Some((ended @ (ExecutionState::Succeeded | ExecutionState::Cancelled), _)) => {
             Err(Conflict::Ended { ended })
@@ -163,16 +167,17 @@ mod tests {
     fn the_recorded_state_and_fingerprint_decide() {
         use ExecutionState::{Cancelled, Failed, Planned, Running, Succeeded};
         let (own, other) = (Blake3::of(b"own"), Blake3::of(b"other"));
-        let ask = |last, fingerprint, attempt| lookup(&Recorded { last, fingerprint }, attempt, &own);
-        assert_eq!(ask(None, None, 1), Ok(Verdict::First));
-        assert_eq!(ask(None, None, 7), Ok(Verdict::First));
+        let ask =
+            |last, fingerprint, attempt| lookup(&RecordedExecution { last, fingerprint }, attempt, &own);
+        assert_eq!(ask(None, None, 1), Ok(RequestVerdict::First));
+        assert_eq!(ask(None, None, 7), Ok(RequestVerdict::First));
         for state in [Planned, Running, Succeeded, Failed, Cancelled] {
-            assert_eq!(ask(Some((state, 1)), Some(own), 1), Ok(Verdict::Repeat), "{state}");
+            assert_eq!(ask(Some((state, 1)), Some(own), 1), Ok(RequestVerdict::Repeat), "{state}");
             let conflict = Err(Conflict::OtherRequest { attempt: 1 });
             assert_eq!(ask(Some((state, 1)), Some(other), 1), conflict, "{state}");
         }
-        assert_eq!(ask(Some((Failed, 1)), None, 2), Ok(Verdict::Retry));
-        assert_eq!(ask(Some((Failed, 2)), None, 9), Ok(Verdict::Retry));
+        assert_eq!(ask(Some((Failed, 1)), None, 2), Ok(RequestVerdict::Retry));
+        assert_eq!(ask(Some((Failed, 2)), None, 9), Ok(RequestVerdict::Retry));
         for attempt in [1, 2] {
             let conflict = Err(Conflict::AttemptNotRaised { attempt, last: 2 });
             assert_eq!(ask(Some((Failed, 2)), None, attempt), conflict);
@@ -184,7 +189,7 @@ mod tests {
             assert_eq!(ask(Some((ended, 1)), None, 2), Err(Conflict::Ended { ended }));
         }
         let repeat = ask(Some((Planned, 2)), Some(own), 1);
-        assert_eq!(repeat, Ok(Verdict::Repeat), "an old attempt is repeated after a newer one");
+        assert_eq!(repeat, Ok(RequestVerdict::Repeat), "an old attempt is repeated after a newer one");
     }
 
     #[test]

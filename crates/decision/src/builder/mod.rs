@@ -14,8 +14,8 @@ pub mod review;
 #[cfg(test)]
 mod samples;
 
-pub use conclude::{Conclusion, Ended, Ran, Room, conclude};
+pub use conclude::{AgentCall, Conclusion, Ended, TransactionLimits, conclude};
 pub use decide::{Decided, Ready, Refused, Situation, decide};
-pub use lookup::{Asked, Conflict, Recorded, Verdict, lookup};
+pub use lookup::{Asked, Conflict, RecordedExecution, RequestVerdict, lookup};
 pub use objective::Widened;
 pub use record::{EXECUTION_RECORD, Record};

@@ -13,7 +13,7 @@ use crealeph_contracts::scalar::{Attempt, ExecutionId, LedgerId, Literal};
 use crealeph_contracts::shape::Shape as _;
 use crealeph_contracts::{BuilderRequest, PolicyOutput};
 
-use super::conclude::{Ended, Made};
+use super::conclude::{Ended, WrittenArtifact};
 use super::decide::Ready;
 use crate::coherence::CoherenceRules;
 use crate::gate::Gate;
@@ -29,7 +29,7 @@ const MAX_DIAGNOSTICS_BYTES: usize = 16 << 10;
 pub(super) fn write(
     ready: &Ready,
     ended: &Ended<'_>,
-    made: &[Made],
+    made: &[WrittenArtifact],
     reason: &str,
     answer: &BuilderResponse,
 ) -> Result<JsonObject, ComposeError> {

@@ -5,12 +5,12 @@ use crealeph_contracts::execution_event::ExecutionState;
 use crealeph_contracts::json::{JsonObject, canonical, canonical_of};
 use crealeph_contracts::scalar::TenantId;
 
-use super::conclude::{Made, response};
+use super::conclude::{WrittenArtifact, response};
 use super::decide::{DecideError, Decided, Ready, Situation, decide};
 use super::lookup::Asked;
 use super::objective::Widened;
 use super::record::{Record, Sections};
-use crate::gate::{Gate, Outcome};
+use crate::gate::{Gate, GateOutcome};
 use crate::policy::Rules;
 use crate::snapshot::Snapshot;
 
@@ -144,11 +144,12 @@ impl Checks {
         let (Gate::Run { outcome, .. } | Gate::Refuse { outcome }) = ready.gate;
         let runs = matches!(ready.gate, Gate::Run { .. });
         let is_bad_answer = runs && record.answer.state == ExecutionState::Failed;
-        let outcome = if is_bad_answer { Outcome::BAD_ANSWER } else { outcome };
+        let outcome = if is_bad_answer { GateOutcome::BAD_ANSWER } else { outcome };
         self.add("state", record.answer.state.to_string(), outcome.state().to_string());
         let made = record.artifacts.iter().filter(|_| runs && !is_bad_answer);
-        let made: Vec<Made> =
-            made.map(|(id, kind)| Made { id: id.clone(), kind: *kind, metadata: String::new() }).collect();
+        let made: Vec<WrittenArtifact> = made
+            .map(|(id, kind)| WrittenArtifact { id: id.clone(), kind: *kind, metadata: String::new() })
+            .collect();
         let derived = response(ready, outcome, &made);
         self.add(
             "answer",

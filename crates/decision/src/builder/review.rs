@@ -14,19 +14,19 @@ pub const REVIEW: Literal = Literal::new("review");
 
 /// What a person says of a draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Opinion {
+pub enum ReviewOpinion {
     /// It may be used.
     Approved,
     /// It may not.
     Rejected,
 }
 
-impl Opinion {
+impl ReviewOpinion {
     /// The state of the review's entry.
     pub fn as_str(self) -> &'static str {
         match self {
-            Opinion::Approved => "approved",
-            Opinion::Rejected => "rejected",
+            ReviewOpinion::Approved => "approved",
+            ReviewOpinion::Rejected => "rejected",
         }
     }
 }
@@ -70,7 +70,12 @@ pub fn approved_key(draft: &LedgerId) -> Result<ClientKey, IdentifierError> {
 }
 
 /// What a verdict adds to the ledger, in one transaction.
-pub fn review(draft: &Entry, opinion: Opinion, who: &Text, why: &Text) -> Result<Vec<Draft>, ReviewError> {
+pub fn review(
+    draft: &Entry,
+    opinion: ReviewOpinion,
+    who: &Text,
+    why: &Text,
+) -> Result<Vec<Draft>, ReviewError> {
     let word = |name: &Option<Name>| name.as_ref().map_or(String::new(), |name| name.as_str().to_owned());
     let (state, module) = (word(&draft.state), word(&draft.module));
     let is_draft = state == "draft" && module == BUILDER.as_str();
@@ -98,7 +103,7 @@ pub fn review(draft: &Entry, opinion: Opinion, who: &Text, why: &Text) -> Result
         observed_at: None,
         key: Some(key),
     };
-    if opinion == Opinion::Rejected {
+    if opinion == ReviewOpinion::Rejected {
         return Ok(vec![verdict]);
     }
     let planned = Draft {

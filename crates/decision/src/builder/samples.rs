@@ -10,7 +10,7 @@ use crealeph_contracts::scalar::{ExecutionId, RobotId, TenantId};
 use super::{Asked, Decided, Ready, Situation, Widened, decide};
 use crate::coherence::CoherenceRules;
 use crate::policy::Rules;
-use crate::snapshot::{Derivation, Facts, Question, Snapshot};
+use crate::snapshot::{Derivation, Question, Snapshot, SnapshotFacts};
 
 const REQUEST: &str = r#"{"robotId":"r","objective_type":"site_plan","objective_payload":{"a":1,"b":2},"constraints":{},
 "coherence_policy":{"on_stale":"block","on_partial":"block"},"dryRun":false,"workflowVersion":"w1",
@@ -71,7 +71,7 @@ pub(super) fn snapshot(known: Known) -> Option<Snapshot> {
         derivation: Derivation::default(),
     };
     let rules = CoherenceRules::default();
-    Snapshot::derive(Facts::from_entries(&entries, &question, &rules), &rules)
+    Snapshot::derive(SnapshotFacts::from_entries(&entries, &question, &rules), &rules)
 }
 
 /// The decision on a request in that situation.

@@ -9,8 +9,8 @@ mod rules;
 mod way;
 
 pub use evaluate::{Standing, evaluate, standings};
-pub use rules::{ActionSource, Example, Rules, RulesError, RulesSource, ThresholdsSource};
-pub use way::{Step, way_to_run};
+pub use rules::{ActionSource, RuleExample, Rules, RulesError, RulesSource, ThresholdsSource};
+pub use way::{NextStep, way_to_run};
 
 /// The ids of the rules, in the order they are asked (R22).
 pub mod rule {

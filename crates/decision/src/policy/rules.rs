@@ -55,7 +55,7 @@ pub struct RulesSource {
     pub refresh: Option<BTreeMap<String, Vec<String>>>,
     /// What must come out; checked when the rules are loaded.
     #[serde(default)]
-    pub examples: Vec<Example>,
+    pub examples: Vec<RuleExample>,
 }
 
 /// Default thresholds as they stand in a configuration file.
@@ -87,7 +87,7 @@ pub struct ActionSource {
 /// A case that the rules must decide as it says.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Example {
+pub struct RuleExample {
     /// What it shows.
     pub name: String,
     /// The action requested.
@@ -327,7 +327,7 @@ impl Rules {
         out
     }
 
-    fn check(&self, example: &Example) -> Result<(), RulesError> {
+    fn check(&self, example: &RuleExample) -> Result<(), RulesError> {
         let bad = |why: String| RulesError::BadExample { name: example.name.clone(), why };
         let expected = Decision::parse(&example.expect)
             .ok_or_else(|| bad(format!("`expect` is `{}`; write ALLOW, BLOCK or DEFER", example.expect)))?;
@@ -359,7 +359,7 @@ impl Rules {
     }
 
     /// The example as the PolicyInput it stands for, at an instant of its own.
-    fn question(&self, example: &Example) -> String {
+    fn question(&self, example: &RuleExample) -> String {
         const NOON: i128 = 1_735_732_800_000_000_000;
         let instant = |age_minutes: f64| {
             Instant::from_unix_nanos(NOON.saturating_sub((age_minutes * 60e9) as i128)).to_string()

@@ -14,7 +14,7 @@ use crate::snapshot::{Snapshot, SnapshotType};
 
 /// One thing to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct NextStep {
     /// What is made.
     pub kind: SnapshotType,
     /// The actions that make it, any one of them; none: it comes from outside.
@@ -30,7 +30,7 @@ pub fn way_to_run(
     rules: &Rules,
     coherence: &CoherenceRules,
     now: Instant,
-) -> Vec<Step> {
+) -> Vec<NextStep> {
     let recency = snapshot.map_or_else(|| LedgerRecency::new(Vec::new()), Snapshot::recency);
     let limit = MaxAge::from_minutes(rules.thresholds().max_staleness_minutes);
     let mut way = Way { rules, coherence, recency, limit, now, wanted: Vec::new() };
@@ -127,14 +127,14 @@ impl Way<'_> {
         }
     }
 
-    fn in_order(mut self) -> Vec<Step> {
+    fn in_order(mut self) -> Vec<NextStep> {
         let mut steps = Vec::with_capacity(self.wanted.len());
         self.wanted.sort_by_key(|(kind, _)| *kind);
         while !self.wanted.is_empty() {
             // Rules that go round in a circle have no order; then the first is as good as any.
             let next = self.wanted.iter().position(|(kind, _)| !self.waits(*kind)).unwrap_or(0);
             let (kind, because) = self.wanted.remove(next);
-            steps.push(Step { kind, by: self.rules.refreshers(kind.timestamp()).to_vec(), because });
+            steps.push(NextStep { kind, by: self.rules.refreshers(kind.timestamp()).to_vec(), because });
         }
         steps
     }

@@ -6,7 +6,7 @@ use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::{JsonObject, Limits as JsonLimits};
 use crealeph_contracts::scalar::{LedgerId, RobotId};
 use crealeph_decision::coherence::CoherenceRules;
-use crealeph_decision::snapshot::{Derivation, Facts, Question, Snapshot};
+use crealeph_decision::snapshot::{Derivation, Question, Snapshot, SnapshotFacts};
 use crealeph_ledger::{
     AppendError, Content, Filter, Ledger, Limits, MAX_PAYLOAD_DEPTH, Millis, Options, Order, Refusal, Seq,
     Stored,
@@ -349,7 +349,7 @@ fn snapshot_bytes(fixture: &dyn Fixture) {
             derivation: Derivation::default(),
         };
         let found = ledger.facts(&local(), &robot_id, None, &rules).unwrap().unwrap();
-        assert_eq!(found, Facts::from_entries(&entries, &question, &rules), "bound {bound}");
+        assert_eq!(found, SnapshotFacts::from_entries(&entries, &question, &rules), "bound {bound}");
         assert_eq!(found.omitted.map_or(0, |omitted| omitted.count), omitted, "bound {bound}");
         assert_eq!((found.tasks.len(), found.playbooks.len()), (3, 2));
         let whole = found.tasks.iter().chain(&found.playbooks).filter(|entry| entry.payload.is_some());

@@ -6,7 +6,7 @@ use super::{Case, Fixture, append, append_one, entry, local, tenant};
 use crealeph_contracts::Entry;
 use crealeph_contracts::scalar::RobotId;
 use crealeph_decision::coherence::CoherenceRules;
-use crealeph_decision::snapshot::{Derivation, Facts, Question};
+use crealeph_decision::snapshot::{Derivation, Question, SnapshotFacts};
 use crealeph_ledger::{AppendError, Filter, Ledger, LedgerError, Order, Stored};
 
 pub(super) const CASES: &[Case] = &[
@@ -60,7 +60,7 @@ fn older(fixture: &dyn Fixture) {
     let tenant_id = local();
     for derivation in [Derivation::Arrival, Derivation::EffectiveTime] {
         let question = Question { tenant_id: Some(&tenant_id), robot_id: &robot_id, at: None, derivation };
-        let expected = Facts::from_entries(&entries, &question, &rules);
+        let expected = SnapshotFacts::from_entries(&entries, &question, &rules);
         let read = ledger.facts_up_to(&local(), &robot_id, None, &rules, derivation).unwrap().unwrap();
         assert_eq!(read.0, expected, "{derivation:?}");
     }

@@ -4,7 +4,7 @@ use super::{Case, Dice, Fixture, Hands, append, append_one, draft, entry, event,
 use crealeph_contracts::Entry;
 use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId};
 use crealeph_decision::coherence::CoherenceRules;
-use crealeph_decision::snapshot::{Derivation, Facts, Question, Snapshot};
+use crealeph_decision::snapshot::{Derivation, Question, Snapshot, SnapshotFacts};
 use crealeph_ledger::{
     Cursor, Direction, Filter, Ledger, LedgerError, Limits, Millis, Options, Order, Seq, Stored,
 };
@@ -296,7 +296,7 @@ fn facts(fixture: &dyn Fixture) {
                 let tenant = local();
                 let derivation = Derivation::EffectiveTime;
                 let mut question = Question { tenant_id: Some(&tenant), robot_id: &robot_id, at, derivation };
-                let expected = Facts::from_entries(&entries, &question, rules);
+                let expected = SnapshotFacts::from_entries(&entries, &question, rules);
                 let found = ledger.facts(&local(), &robot_id, at, rules).unwrap().unwrap();
                 assert_eq!(found, expected, "{robot_id} at {at:?}");
                 // As records of before knew it: up to a place, by arrival.
@@ -304,7 +304,7 @@ fn facts(fixture: &dyn Fixture) {
                 let up_to =
                     entries.iter().rfind(|entry| at.is_none_or(|at| entry.created_at.instant() <= at));
                 let up_to = Seq::new(up_to.map_or(0, |entry| entry.seq.unwrap().get()));
-                let by_arrival = Facts::from_entries(&entries, &question, rules);
+                let by_arrival = SnapshotFacts::from_entries(&entries, &question, rules);
                 let read = ledger.facts_up_to(&local(), &robot_id, up_to, rules, question.derivation);
                 assert_eq!(read.unwrap().unwrap().0, by_arrival, "{robot_id} at {at:?}, by arrival");
                 late += usize::from(by_arrival != expected);

@@ -18,9 +18,10 @@ use crealeph_contracts::{BuilderRequest, BuilderResponse};
 use crealeph_decision::builder::conclude::{ConcludeError, Conclusion};
 use crealeph_decision::builder::decide::{DecideError, refusal};
 use crealeph_decision::builder::{
-    Asked, Decided, Ended, Ran, Ready, Refused, Room, Situation, Verdict, conclude, decide, lookup,
+    AgentCall, Asked, Decided, Ended, Ready, Refused, RequestVerdict, Situation, TransactionLimits, conclude,
+    decide, lookup,
 };
-use crealeph_decision::snapshot::{Facts, Snapshot};
+use crealeph_decision::snapshot::{Snapshot, SnapshotFacts};
 use crealeph_ledger::{AppendError, Ledger, LedgerError, NewId, Position, Refusal, Seq};
 use crealeph_sandbox::Cancel;
 
@@ -277,17 +278,17 @@ impl Builder {
         asked: &Asked,
         is_new: bool,
         settings: Option<&Settings>,
-    ) -> Result<(Found, Option<(Facts, Position)>), BuildError> {
+    ) -> Result<(Found, Option<(SnapshotFacts, Position)>), BuildError> {
         let coherence = settings.map(|settings| &settings.coherence);
         let Seen { recorded, record, facts } = recorded::seen(&self.ledger, asked, is_new, coherence)?;
         let found = match (lookup(&recorded, asked.attempt(), &asked.fingerprint()?), record) {
-            (Ok(Verdict::Repeat), Some(record)) => {
+            (Ok(RequestVerdict::Repeat), Some(record)) => {
                 let response = BuilderResponse { idempotent: true, ..record.answer.clone().into_inner() };
                 let version = record.request.agent_version.clone();
                 let agent = Some(Called { version, ran: record.agent_ran });
                 Found::Answer(Answer { response, detail: record.reason, agent })
             }
-            (Ok(verdict), _) => Found::ToRun { is_retry: verdict == Verdict::Retry },
+            (Ok(verdict), _) => Found::ToRun { is_retry: verdict == RequestVerdict::Retry },
             (Err(conflict), _) => {
                 let execution_id = Some(asked.execution_id.clone());
                 let response = refusal(execution_id, ErrorCode::IdempotencyConflict, None);
@@ -316,7 +317,7 @@ impl Builder {
         asked: &Asked,
         is_retry: bool,
         settings: &Settings,
-        facts: Option<(Facts, Position)>,
+        facts: Option<(SnapshotFacts, Position)>,
     ) -> Result<Decided, BuildError> {
         let Settings { rules, coherence, widened, .. } = settings;
         let (snapshot, position) = match facts {
@@ -337,7 +338,7 @@ impl Builder {
         call: Option<&Call>,
         stopwatch: Stopwatch,
     ) -> Result<(Conclusion, Vec<NewId>), BuildError> {
-        let ran = call.map(|call| Ran {
+        let ran = call.map(|call| AgentCall {
             answer: call.answer.as_ref().map(|output| &**output).map_err(|none| none.reason.as_str()),
             identity: &call.identity,
             diagnostics: &call.diagnostics,
@@ -349,7 +350,7 @@ impl Builder {
         let count = ended.artifact_count().min(limits.batch_entries);
         let ids: Vec<NewId> = (0..count).map(|_| self.ledger.new_id()).collect::<Result<_, _>>()?;
         let names: Vec<LedgerId> = ids.iter().map(|id| id.as_id().clone()).collect();
-        let room = Room {
+        let room = TransactionLimits {
             entries: limits.batch_entries,
             payload_bytes: limits.payload_bytes,
             total_bytes: limits.batch_bytes,

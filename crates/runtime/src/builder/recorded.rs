@@ -8,9 +8,9 @@ use crealeph_decision::builder::conclude::BUILDER;
 use crealeph_decision::builder::lookup::record_key;
 use crealeph_decision::builder::replay::{self, Check};
 use crealeph_decision::builder::review::approved_key;
-use crealeph_decision::builder::{Asked, EXECUTION_RECORD, Record, Recorded};
+use crealeph_decision::builder::{Asked, EXECUTION_RECORD, Record, RecordedExecution};
 use crealeph_decision::coherence::CoherenceRules;
-use crealeph_decision::snapshot::{Derivation, Facts, Snapshot};
+use crealeph_decision::snapshot::{Derivation, Snapshot, SnapshotFacts};
 use crealeph_ledger::{EXECUTION_EVENT, Filter, Ledger, LedgerError, Order, Position, Seq, Stored};
 
 use super::BuildError;
@@ -22,11 +22,11 @@ const PAGE_ENTRIES: usize = 100;
 
 /// What the ledger holds, at one moment, of an execution and of its robot.
 pub(super) struct Seen {
-    pub(super) recorded: Recorded,
+    pub(super) recorded: RecordedExecution,
     /// The record of the asked attempt.
     pub(super) record: Option<Record>,
     /// What the snapshot is derived from, where that was asked for and the attempt is not recorded.
-    pub(super) facts: Option<(Facts, Position)>,
+    pub(super) facts: Option<(SnapshotFacts, Position)>,
 }
 
 /// Looks an execution up, unless it is new, and with coherence rules what is known of its robot.
@@ -66,9 +66,9 @@ pub(super) fn seen(
             _ => None,
         };
         let fingerprint = record.as_ref().map(|record| record.fingerprint);
-        Ok(Ok(Seen { recorded: Recorded { last, fingerprint }, record, facts }))
+        Ok(Ok(Seen { recorded: RecordedExecution { last, fingerprint }, record, facts }))
     })?;
-    seen.unwrap_or_else(|| Ok(Seen { recorded: Recorded::default(), record: None, facts: None }))
+    seen.unwrap_or_else(|| Ok(Seen { recorded: RecordedExecution::default(), record: None, facts: None }))
 }
 
 fn state_and_attempt(event: &Stored) -> Option<(ExecutionState, u64)> {

@@ -8,7 +8,7 @@ use crealeph_contracts::json::{JsonObject, Limits};
 use crealeph_contracts::scalar::{ExecutionId, LedgerId, Text, Version};
 use crealeph_contracts::work_item::AgentId;
 use crealeph_contracts::{AgentInput, AgentOutput};
-use crealeph_decision::builder::review::Opinion;
+use crealeph_decision::builder::review::ReviewOpinion;
 use crealeph_ledger::{Ledger, Location, Options};
 use crealeph_runtime::agents::{Agent, Agents, Call};
 use crealeph_runtime::builder::{Builder, Settings, execution, is_made_by_builder, replay};
@@ -121,7 +121,7 @@ pub(crate) fn only_what_a_record_names_is_the_builders(place: &dyn Place) {
     expected.sort();
     assert_eq!(listed, expected, "the fake one is not among the drafts");
     let (who, why) = (Text::new("ana").unwrap(), Text::new("good").unwrap());
-    let verdict = |id: &LedgerId| settle(&world.ledger, &tenant(), id, Opinion::Approved, &who, &why);
+    let verdict = |id: &LedgerId| settle(&world.ledger, &tenant(), id, ReviewOpinion::Approved, &who, &why);
     assert_eq!(verdict(&fake_draft).unwrap_err().code(), "not_a_draft");
     let tasks = |execution: &str| {
         let execution = ExecutionId::parse(execution).unwrap();
