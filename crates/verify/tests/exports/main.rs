@@ -151,7 +151,7 @@ fn proof_answer(case: &Map<String, Value>, index: usize) -> String {
     let entry = canonical_text(&entries[index]);
     let mut file = match case.contains_key("without_entry") {
         true => file,
-        false => format!("{{\"entry\":{entry},{}", &file[1..]),
+        false => file.replacen('{', &format!("{{\"entry\":{entry},"), 1),
     };
     for pair in case.get("file_text").into_iter().flat_map(|pairs| pairs.as_array().unwrap()) {
         file = file.replacen(pair[0].as_str().unwrap(), pair[1].as_str().unwrap(), 1);
