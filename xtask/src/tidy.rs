@@ -7,11 +7,13 @@ mod code;
 mod dependencies;
 mod direction;
 mod documents;
+mod invariants;
 mod layout;
 mod manifests;
 mod purity;
 mod repository;
 mod rust_source;
+mod types;
 
 use std::fmt;
 use std::path::Path;
@@ -54,6 +56,8 @@ const CHECKS: &[Check] = &[
     Check { rule: "dependencies come from the public registry", run: dependencies::registry },
     Check { rule: "licences of dependencies are on the list", run: dependencies::licences },
     Check { rule: "dependencies in two versions are listed with a reason", run: dependencies::duplicates },
+    Check { rule: "public type names are declared once", run: types::unique_names },
+    Check { rule: "invariants and the tests that hold them name each other", run: invariants::invariants },
     Check { rule: "relative links in documents lead somewhere", run: documents::links },
     Check { rule: "every reading named exists in docs/contracts/readings.md", run: documents::readings },
 ];

@@ -251,6 +251,7 @@ fn a_closed_pipe_is_a_clean_end() {
 }
 
 #[test]
+// holds: invariant 3
 fn a_document_past_the_limit_is_refused_and_the_limit_can_be_raised() {
     let text = request().to_string();
     let small = crealeph(&["validate", "builder-request", "--max-bytes", "10"], text.as_bytes());

@@ -123,6 +123,7 @@ fn verified(ledger: &Ledger, kept: &[&str]) -> Result<VerifiedExport, Finding> {
 }
 
 #[test]
+// holds: invariant 8
 fn killed_writers_lose_nothing_that_was_acknowledged_and_leave_no_half_batch() {
     let mut seed = 88_172_645_463_325_252u64;
     let mut random = |below: u64| {
@@ -183,6 +184,7 @@ fn killed_writers_lose_nothing_that_was_acknowledged_and_leave_no_half_batch() {
 }
 
 #[test]
+// holds: invariant 9
 fn processes_that_race_on_one_event_have_one_winner() {
     let server = server::Server::start();
     let folder = tempfile::tempdir().unwrap();

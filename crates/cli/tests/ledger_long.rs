@@ -107,6 +107,7 @@ fn an_older_ledger_says_how_it_goes_on_and_keeps_what_was_decided() {
 }
 
 #[test]
+// holds: invariant 18
 fn nothing_is_missing_because_the_log_is_long() {
     let folder = Folder::new("long");
     folder.good(&["init"], "");

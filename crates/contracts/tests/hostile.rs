@@ -139,6 +139,7 @@ fn violations_at_the_end_of_a_large_document() {
 
 /// A report must not grow with the document: neither by long values nor by long keys above many faults.
 #[test]
+// holds: invariant 3
 fn a_report_is_bounded_whatever_it_quotes() {
     let long = "k".repeat(1 << 20);
     let documents = [

@@ -232,16 +232,19 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
+    // holds: invariant 4
     fn any_bytes_are_survived(bytes in vec(any::<u8>(), 0..200)) {
         survives(&bytes);
     }
 
     #[test]
+    // holds: invariant 4
     fn almost_json_is_survived(pieces in vec(select(PIECES), 0..60)) {
         survives(pieces.concat().as_bytes());
     }
 
     #[test]
+    // holds: invariant 4
     fn broken_documents_are_survived(
         (_, text) in select(VALID),
         splices in vec((any::<Index>(), 0usize..40, vec(any::<u8>(), 0..4)), 0..4),
@@ -250,6 +253,7 @@ proptest! {
     }
 
     #[test]
+    // holds: invariant 4
     fn documents_spliced_from_pieces_are_survived(
         (_, text) in select(VALID),
         splices in vec((any::<Index>(), 0usize..3, select(PIECES).prop_map(|piece| piece.as_bytes().to_vec())), 1..6),

@@ -62,6 +62,7 @@ fn disagreement(contract: ContractName, document: &Value) -> Option<String> {
 }
 
 #[test]
+// holds: invariant 6
 fn every_valid_document_passes_both() {
     for (contract, text) in VALID {
         let document: Value = serde_json::from_str(text).unwrap();
@@ -76,6 +77,7 @@ fn every_valid_document_passes_both() {
 /// Every value of every document replaced by one of each kind, removed, and joined by an unknown key: the changes
 /// that must be tried at every single place, not only where chance leads.
 #[test]
+// holds: invariant 6
 fn one_change_at_every_place() {
     let replacements = [
         json!(null),
@@ -141,6 +143,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 16 * ProptestConfig::default().cases, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
+    // holds: invariant 6
     fn several_changes_anywhere((contract, text) in proptest::sample::select(VALID), changes in mutations()) {
         let document = mutated(serde_json::from_str(text).unwrap(), &changes);
         prop_assert_eq!(disagreement(contract, &document), None);

@@ -174,6 +174,7 @@ mod tests {
     }
 
     #[test]
+    // holds: invariant 2
     fn every_combination_follows_the_table_and_the_rest_is_refused() {
         let mut rows = 0;
         for &coherence in Coherence::ALL {

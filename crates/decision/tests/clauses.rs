@@ -9,6 +9,7 @@ use crealeph_decision::judge::judge;
 use serde_json::{Value, json};
 
 #[test]
+// holds: invariant 5
 fn every_clause_is_judged_as_the_cases_say() {
     let bases: Value = serde_json::from_str(include_str!("clauses/bases.json")).unwrap();
     let mut failures = Vec::new();

@@ -226,6 +226,7 @@ proptest! {
     /// The same ledger gives the same bytes, in whatever order its entries are handed over; and an entry of another
     /// robot changes nothing.
     #[test]
+    // holds: invariant 1
     fn a_snapshot_is_a_function_of_the_ledger(
         steps in proptest::collection::vec((0usize..8, 0u32..40, proptest::collection::vec(0usize..30, 0..3)), 1..30),
         shuffle in any::<u64>(),

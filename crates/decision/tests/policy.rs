@@ -139,6 +139,7 @@ fn drafts_need_an_explicit_threshold_and_builder_run() {
 }
 
 #[test]
+// holds: invariant 2
 fn an_engine_without_rules_refuses() {
     for (coherence, decision) in [("coherent", "DEFER"), ("partial", "DEFER"), ("stale", "BLOCK")] {
         let mut asked = question(Some("builder.run"), coherence, fresh(), 1);
@@ -279,6 +280,7 @@ proptest! {
 
     /// Invariant 1: the same bytes for the same input; and the answer always keeps the contract.
     #[test]
+    // holds: invariant 1
     fn evaluation_is_deterministic_and_keeps_its_contract(question in any_question()) {
         let input = parsed(&question);
         let text = to_json(&evaluate(&input, &Rules::default()));
@@ -299,6 +301,7 @@ proptest! {
 
     /// Less evidence never helps.
     #[test]
+    // holds: invariant 2
     fn taking_freshness_or_lineage_away_never_allows(question in any_question(), which in 0usize..7) {
         let before = evaluate(&parsed(&question), &Rules::default());
         let mut poorer = question.clone();

@@ -60,6 +60,7 @@ fn conformance_on_postgresql() {
 }
 
 #[test]
+// holds: invariant 7
 fn the_role_the_program_uses_meets_walls() {
     let server = Server::start();
     let database = server.database();
@@ -195,6 +196,7 @@ fn the_schema_is_the_one_that_audits_compare_with() {
 }
 
 #[test]
+// holds: invariant 10
 fn a_grant_for_one_ledger_opens_no_other_and_a_login_can_be_bound_to_its_tenant() {
     let server = Server::start();
     let make = || {
@@ -415,6 +417,7 @@ fn write_on(ledger: &Ledger, writer: usize, is_over: &AtomicBool, told: &Mutex<V
 /// Kills the server again and again under several writers, at random moments. Whoever was told "written" finds it, whoever
 /// was told that it failed finds it not there or there whole, and sending it again with its keys tells the truth.
 #[test]
+// holds: invariant 8
 fn a_killed_server_loses_nothing_that_was_acknowledged() {
     // What a killed process has handed to the system stays there, so waiting for the disk would show nothing more.
     let mut server = Server::start();

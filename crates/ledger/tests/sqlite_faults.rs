@@ -55,6 +55,7 @@ fn a_locked_file_is_named_and_nothing_is_lost() {
 }
 
 #[test]
+// holds: invariant 7
 fn the_database_itself_refuses_to_change_or_remove() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ledger.db");

@@ -563,6 +563,7 @@ mod tests {
     }
 
     #[test]
+    // holds: invariant 16
     fn what_came_with_a_clone_is_not_used_before_it_is_adopted() {
         let Scene { registry, workspace, .. } = &scene();
         let control = workspace.join(CONTROL);

@@ -37,6 +37,7 @@ fn blake3_of(world: &World, path: &str) -> String {
 }
 
 #[test]
+// holds: invariant 13
 fn clause_1_a_failing_run_leaves_the_state_as_it_was() {
     let world = World::new();
     let before = world.state();
@@ -244,6 +245,7 @@ fn one_task_in_words() {
 }
 
 #[test]
+// holds: invariant 14
 fn the_agent_finds_its_item_and_nothing_that_is_hidden() {
     let world = World::new();
     world.init_git();

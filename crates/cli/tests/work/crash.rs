@@ -15,6 +15,7 @@ fn kills() -> u64 {
 }
 
 #[test]
+// holds: invariant 13
 fn killed_at_any_moment_the_state_is_before_or_after() {
     let world = World::new();
     let change = "i=0; while [ $i -lt 30 ]; do echo $RANDOM$i$(date +%N) > f$i; i=$((i+1)); done; rm -f gone; echo x > gone2; echo y >> a.txt";
@@ -90,6 +91,7 @@ fn newest_success(world: &World) -> Value {
 }
 
 #[test]
+// holds: invariant 13
 fn a_run_whose_process_was_killed_has_a_receipt() {
     let world = World::new();
     let path = world.items(&[item("w", "echo x > x; sleep 600")]);
@@ -148,6 +150,7 @@ fn a_person_who_saves_the_same_file_meanwhile_wins() {
 }
 
 #[test]
+// holds: invariant 12
 fn a_person_who_saves_all_the_time_loses_nothing() {
     let world = World::new();
     let stop = std::sync::atomic::AtomicBool::new(false);

@@ -63,6 +63,7 @@ fn calls(folder: &Path) -> Vec<String> {
 }
 
 #[test]
+// holds: invariant 19
 fn work_starts_no_program_outside_the_sandbox() {
     let world = World::new();
     world.write(".gitattributes", "*.txt text=auto\n");

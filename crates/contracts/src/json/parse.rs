@@ -697,6 +697,7 @@ mod tests {
     }
 
     #[test]
+    // holds: invariant 3
     fn depth_128_passes_and_129_does_not() {
         let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
         let is_read = |n: usize, limits: &Limits| parse(nested(n).as_bytes(), limits).0.map(|it| it.depth());

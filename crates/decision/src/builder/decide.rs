@@ -379,6 +379,7 @@ mod tests {
     }
 
     #[test]
+    // holds: invariant 1
     fn the_same_situation_gives_the_same_bytes() {
         let texts = [0, 1].map(|_| format!("{:?}", samples::decided(Known::Coherent, false, |text| text)));
         assert_eq!(texts[0], texts[1]);

@@ -164,6 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
+    // holds: invariant 11
     fn the_recorded_state_and_fingerprint_decide() {
         use ExecutionState::{Cancelled, Failed, Planned, Running, Succeeded};
         let (own, other) = (Blake3::of(b"own"), Blake3::of(b"other"));

@@ -409,6 +409,7 @@ mod tests {
     }
 
     #[test]
+    // holds: invariant 7
     fn the_writer_itself_may_only_add() {
         let folder = tempfile::tempdir().unwrap();
         let writer = writer(&folder);

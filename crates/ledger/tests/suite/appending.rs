@@ -160,6 +160,8 @@ fn with_signal(place: &super::Place) -> (Ledger, LedgerId) {
     (ledger, id)
 }
 
+// holds: invariant 7
+
 fn event_contract(fixture: &dyn Fixture) {
     let place = fixture.place();
     let (ledger, signal) = with_signal(&place);

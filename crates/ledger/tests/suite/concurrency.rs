@@ -14,6 +14,8 @@ pub(super) const CASES: &[Case] = &[
 
 const WRITERS: usize = 64;
 
+// holds: invariant 9
+
 fn one_event(fixture: &dyn Fixture) {
     let place = fixture.place();
     let ledger = place.init();

@@ -53,6 +53,8 @@ fn moved(fixture: &dyn Fixture, ledger: &Ledger) -> Vec<String> {
     String::from_utf8(lines).unwrap().lines().map(str::to_owned).collect()
 }
 
+// holds: invariant 17
+
 fn depth(fixture: &dyn Fixture) {
     let place = fixture.place();
     let ledger = init(&place);

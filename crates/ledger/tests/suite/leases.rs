@@ -170,6 +170,8 @@ fn expiry(fixture: &dyn Fixture) {
     ledger.renew_lease(&slow).unwrap();
 }
 
+// holds: invariant 11
+
 fn release_with_append(fixture: &dyn Fixture) {
     let place = fixture.place();
     let ledger = place.init();
@@ -229,6 +231,8 @@ fn heartbeat(fixture: &dyn Fixture) {
     drop(heart);
     assert_eq!(held(&ledger, "x").holder.as_str(), "second", "nobody else's lease is renewed");
 }
+
+// holds: invariant 10
 
 fn tenants(fixture: &dyn Fixture) {
     let place = fixture.place();

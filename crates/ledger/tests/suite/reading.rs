@@ -144,6 +144,7 @@ fn bounded_pages(fixture: &dyn Fixture) {
 }
 
 /// With a bound of ten entries looked at, sixty are as many as a million.
+// holds: invariant 18
 fn long_log(fixture: &dyn Fixture) {
     let place = fixture.place();
     let limits = Limits { page_scan: 10, ..Limits::default() };

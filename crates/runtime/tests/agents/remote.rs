@@ -28,6 +28,8 @@ pub(crate) const CASES: &[Case] = &[
     ("a_server_of_ones_own_authority_is_believed_by_its_certificate", own_authority),
 ];
 
+// holds: invariant 14
+
 fn good() {
     let server = Server::saying("200 OK", output().to_string());
     let call = World::new().call(&format!("{}headers = {{ X-Team = 'planning' }}", server.table()));

@@ -106,6 +106,7 @@ fn a_damaged_cache_is_no_cache() {
 }
 
 #[test]
+// holds: invariant 3
 fn limits_are_told_with_the_way_to_raise_them() {
     let place = Place::with(&[("a", ""), ("b", ""), ("d/e/f", "")]);
     place.write(".gitignore", "# long\n");

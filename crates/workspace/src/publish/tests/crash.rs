@@ -105,6 +105,7 @@ fn settled(folder: &Path) -> StateHash {
 }
 
 #[test]
+// holds: invariant 12
 fn killed_at_every_step_it_is_before_or_after() {
     let (before, after) = (state(&before()).hash(), state(&after()).hash());
     let mut seen_before = 0;
@@ -182,6 +183,7 @@ fn killed_while_holding_it_is_held_or_not() {
 }
 
 #[test]
+// holds: invariant 12
 fn killed_at_200_random_moments_it_is_before_or_after() {
     let folder = fresh();
     let (before, after) = (state(&before()).hash(), state(&after()).hash());

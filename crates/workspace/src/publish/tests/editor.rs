@@ -151,11 +151,13 @@ fn at_every_moment(path: &'static str, way: Way) {
 }
 
 #[test]
+// holds: invariant 12
 fn no_save_in_place_is_lost() {
     ["changed", "deleted", "created"].into_iter().for_each(|path| at_every_moment(path, Way::InPlace));
 }
 
 #[test]
+// holds: invariant 12
 fn no_save_by_renaming_is_lost() {
     ["changed", "deleted", "created"].into_iter().for_each(|path| at_every_moment(path, Way::Rename));
 }

@@ -3,6 +3,7 @@
 # users: root
 # before: broke
 # (An ordinary user can give a folder to nobody.)
+# holds: invariant 16
 agent_runs 'echo x >>a.txt'
 test "$(status)" = success || broken "the ordinary part did not work"
 chown -R 4242 .crealeph

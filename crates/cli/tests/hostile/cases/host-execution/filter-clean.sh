@@ -1,6 +1,7 @@
 # class: host-execution
 # about: a clean filter of the repository is a program in the tree
 # before: broke
+# holds: invariant 19
 printf 'cat\n' >clean.sh
 git add -A
 git commit -qm filter

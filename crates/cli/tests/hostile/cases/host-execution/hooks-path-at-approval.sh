@@ -1,6 +1,7 @@
 # class: host-execution
 # about: the hook lands while a change for a branch waits, and the approval moves the branch
 # before: broke
+# holds: invariant 19
 git config core.hooksPath hooks
 agent_runs 'echo y >>src/b.txt' --publish branch:agents/x --hold
 run=$(jq -r 'select(.run).run' "$SCENE/out" | head -n 1)

@@ -1,6 +1,7 @@
 # class: self-granting
 # about: one agent edits the script of another, which gets a secret
 # before: broke
+# holds: invariant 15
 mkdir tools
 echo 'echo fine' >tools/two.sh
 cat >>crealeph.toml <<'END'

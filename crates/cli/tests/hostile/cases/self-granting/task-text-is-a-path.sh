@@ -1,6 +1,7 @@
 # class: self-granting
 # about: the text of a task is the path of a file outside, which the agent is then shown as if the command named it
 # before: broke
+# holds: invariant 15
 echo "a private line" >"$OUT/private"
 cat >crealeph.toml <<'END'
 [work.agents.one]

@@ -1,6 +1,7 @@
 # class: trust
 # about: a clone brings an agent with a command, and the user runs it by the name that the README tells
 # before: broke
+# holds: invariant 16
 unset CREALEPH_TRUST
 into_clone
 agent_runs 'echo x >>a.txt'
