@@ -288,3 +288,26 @@ no_agent_may_write() {
         if test -e "$WS/$path"; then broken "$path landed"; fi
     done
 }
+
+# About the paths of crates/decision/tests/protected-paths.txt: `sampled CLASS` prints them, a line each; `each_path SCRIPT` runs SCRIPT with each
+# line of $SCENE/paths as $1, as one work item per path; `each_denied TEXT` fails unless every one was denied with TEXT, in which PATH is the path.
+sampled() {
+    awk -v class="$1:" '/^[a-z]/ { on = $1 == class } /^    / && on { print substr($0, 5) }' "$SCENE/protected-paths.txt"
+}
+each_path() {
+    jq -Rn --arg script "$1" '[foreach inputs as $path (0; . + 1; {id: "path-\(.)", agent_id: "agent-1",
+        description: "set -- \($path | @sh); \($script)", dependencies: [],
+        budget: {time_estimate_ms: 1, complexity: "low"}})]' <"$SCENE/paths" >"$SCENE/items.json"
+    crealeph_does work run "$SCENE/items.json"
+}
+each_denied() {
+    jq -Rrn --arg text "$1" --slurpfile lines "$SCENE/out" '
+        ($lines | map({key: (.id // ""), value: "\(.status): \(.denial_reason // .error)"}) | from_entries) as $ends
+        | foreach inputs as $path (0; . + 1; [$path, $ends["path-\(.)"]])
+        | . as [$path, $outcome] | select(($outcome // "") | startswith("denied: " + ($text | sub("PATH"; $path))) | not) | "\($path): \($outcome)"
+        ' <"$SCENE/paths" >"$SCENE/landed"
+    if test -s "$SCENE/landed"; then
+        rm "$SCENE/out"
+        broken "not denied with $1: $(cat "$SCENE/landed")"
+    fi
+}

@@ -20,20 +20,30 @@ pub const PROTECTED_LAWS: &[ProtectedRow] = &[
     row("CreAleph", &["**/crealeph.toml", "**/.crealeph*", "**/.crealeph*/**"]),
     row("short names of Windows (`GITHUB~1`)", &["**/*~[0-9]", "**/*~[0-9]/**", "**/*~[0-9].{?,??,???}"]),
     row("policies at the top", &["policies/**", "policy/**"]),
-    row("GitHub: Actions, Dependabot, Copilot", &["**/.github/**"]),
-    row("code owners", &["**/CODEOWNERS"]),
-    row("GitLab", &["**/.gitlab-ci*.{yml,yaml}", "**/.gitlab-ci/**", "**/.gitlab/**"]),
+    row("GitHub: Actions, Dependabot, Copilot", &["**/{.github,.dependabot}/**", "**/action.{yml,yaml}"]),
+    row("code owners", &["**/{CODEOWNERS,OWNERS,OWNERS_ALIASES}"]),
+    row(
+        "GitLab",
+        &["**/.gitlab-ci*.{yml,yaml}", "**/{*.gitlab-ci,salsa-ci}.{yml,yaml}", "**/{.gitlab-ci,.gitlab}/**"],
+    ),
     row("Gitea, Forgejo", &["**/{.gitea,.forgejo}/**"]),
     row("CircleCI", &["**/.circleci/**"]),
-    row("Travis CI", &["**/.travis.{yml,yaml}"]),
+    row("Travis CI", &["**/.travis.{yml,yaml}", "**/.travis/**"]),
     row("Bitbucket", &["**/bitbucket-pipelines.{yml,yaml}"]),
-    row("Drone, Woodpecker", &["**/.{drone,woodpecker}.{yml,yaml,jsonnet,star}", "**/.woodpecker/**"]),
-    row("Jenkins", &["**/Jenkinsfile*", "**/.jenkins/**"]),
+    row(
+        "Drone, Woodpecker",
+        &["**/.{drone,woodpecker}.{yml,yaml,jsonnet,star}", "**/{.drone,.woodpecker}/**"],
+    ),
+    row("Jenkins", &["**/Jenkinsfile*", "**/*.Jenkinsfile", "**/.jenkins/**"]),
     row(
         "Azure Pipelines",
-        &["**/{.,}azure-pipelines*.{yml,yaml}", "**/{.azure-pipelines,.azuredevops,.vsts-ci}/**"],
+        &[
+            "**/{.,}azure-pipelines*.{yml,yaml}",
+            "**/.vsts-ci.{yml,yaml}",
+            "**/{.azure-pipelines,azure-pipelines,.pipelines,.azuredevops,.vsts-ci}/**",
+        ],
     ),
-    row("AppVeyor", &["**/{.,}appveyor.{yml,yaml}"]),
+    row("AppVeyor", &["**/{.,}appveyor.{yml,yaml}", "**/.appveyor/**"]),
     row("Buildkite", &["**/.buildkite/**", "**/{.,}buildkite.{yml,yaml,json}"]),
     row("Cirrus CI", &["**/.cirrus.{yml,yaml,star}"]),
     row("TeamCity, Bamboo, Space", &["**/{.teamcity,bamboo-specs}/**", "**/.space.kts"]),
@@ -44,13 +54,67 @@ pub const PROTECTED_LAWS: &[ProtectedRow] = &[
     row("Tekton, Prow, Zuul", &["**/{.tekton,.prow,zuul.d,.zuul.d}/**", "**/{.zuul,zuul,.prow}.{yml,yaml}"]),
     row("sourcehut", &["**/.builds/**", "**/.build.yml"]),
     row("cloud builds", &["**/{cloudbuild,buildspec}*.{yml,yaml,json}"]),
-    row("Earthly, Dagger", &["**/Earthfile", "**/dagger.json"]),
+    row("Earthly, Dagger", &["**/Earthfile", "**/dagger.json", "**/.dagger/**"]),
+    row(
+        "builds of apps: Bitrise, Codemagic, Xcode Cloud",
+        &["**/{.,}bitrise.{yml,yaml}", "**/codemagic.{yml,yaml}", "**/ci_scripts/**"],
+    ),
+    row(
+        "GoCD, Buddy, OneDev, Taskcluster, Evergreen",
+        &[
+            "**/*.gocd.{yml,yaml,json}",
+            "**/{.,}buddy.{yml,yaml}",
+            "**/.buddy/**",
+            "**/.onedev-buildspec.yml",
+            "**/.taskcluster.{yml,yaml}",
+            "**/{.,}evergreen.{yml,yaml}",
+        ],
+    ),
     row(
         "other CI",
-        &["**/.ci/**", "**/{.scrutinizer,.shippable,shippable,wercker,.vela,screwdriver,.packit}.{yml,yaml}"],
+        &[
+            "**/{.ci,.kokoro,.expeditor,.copr}/**",
+            "**/{.scrutinizer,.shippable,shippable,wercker,.vela,screwdriver,.rultor,garnix}.{yml,yaml}",
+            "**/{.,}packit.{yml,yaml,json}",
+        ],
     ),
-    row("bots", &["**/{renovate,.renovaterc}*", "**/.mergify.{yml,yaml}", "**/.mergify/**"]),
-    row("git", &["**/{.gitattributes,.gitmodules,.gitconfig,.lfsconfig}"]),
+    row(
+        "services that build and deploy what is pushed",
+        &[
+            "**/{netlify.toml,vercel.json,now.json,render.yaml,railway.json,railway.toml,heroku.yml,amplify.yml,apphosting.yaml,.platform.app.yaml}",
+            "**/{.do,.platform,.upsun}/**",
+            "**/{.,}readthedocs.{yml,yaml}",
+        ],
+    ),
+    row(
+        "infrastructure: Atlantis, Digger, env0, Spacelift, Argo CD",
+        &["**/{atlantis,digger,env0}.{yml,yaml}", "**/.spacelift/**", "**/.argocd-source*.yaml"],
+    ),
+    row(
+        "releases",
+        &[
+            "**/{.,}goreleaser.{yml,yaml}",
+            "**/{.releaserc,release.config.,.release-it.,release-please-config.,.release-please-manifest.}*",
+            "**/{release-plz.toml,.release-plz.toml,dist-workspace.toml,jreleaser.yml}",
+        ],
+    ),
+    row(
+        "bots that merge and review",
+        &[
+            "**/{renovate,.renovaterc}*",
+            "**/.mergify/**",
+            "**/{.mergify,.bulldozer,.policy,.pullapprove,.coderabbit}.{yml,yaml}",
+            "**/{.kodiak,bors,.pr_agent}.toml",
+        ],
+    ),
+    row("git", &["**/{.gitattributes,.gitmodules,.gitconfig,.lfsconfig,.gitreview}"]),
+    row(
+        "other version control",
+        &[
+            "**/{.sl,.bzr,_darcs,.pijul,.fossil-settings}/**",
+            "**/{.fslckout,_FOSSIL_,.p4config,.hgsub,.hgsubstate,.arcconfig,.arclint,.reviewboardrc}",
+        ],
+    ),
     row("git hooks", &["**/{.githooks,.git-hooks,.hooks,git-hooks,githooks}/**"]),
     row("husky", &["**/.husky/**", "**/.huskyrc*"]),
     row(
@@ -64,7 +128,8 @@ pub const PROTECTED_LAWS: &[ProtectedRow] = &[
             "**/.overcommit.{yml,yaml}",
             "**/{.,}simple-git-hooks.{js,cjs,mjs,json}",
             "**/{.cargo-husky,.captainhook}/**",
-            "**/{captainhook.json,grumphp.yml,.rusty-hook.toml}",
+            "**/{captainhook.json,.rusty-hook.toml,hk.pkl,cog.toml,.gitlint}",
+            "**/grumphp.{yml,yaml,yml.dist,yaml.dist}",
         ],
     ),
     row(
@@ -72,61 +137,86 @@ pub const PROTECTED_LAWS: &[ProtectedRow] = &[
         &["**/{.lintstagedrc,lint-staged.config,.commitlintrc,commitlint.config}*"],
     ),
     row("VS Code, Visual Studio", &["**/{.vscode,.vs}/**", "**/*.code-workspace"]),
-    row("JetBrains", &["**/{.idea,.fleet}/**"]),
+    row("JetBrains", &["**/{.idea,.fleet,.aiassistant}/**"]),
+    row("Eclipse", &["**/.project", "**/{.externalToolBuilders,.settings}/**"]),
     row(
-        "other editors",
+        "Vim, Neovim, Emacs",
         &[
-            "**/{.zed,.nova,.lapce,.helix}/**",
-            "**/{.exrc,.vimrc,.nvimrc,.nvim.lua,.dir-locals.el,.dir-locals-2.el}",
-            "**/*.sublime-project",
+            "**/{.vim,.nvim}/**",
+            "**/{.exrc,.vimrc,_vimrc,.lvimrc,.nvimrc,.nvim.lua,.exrc.lua,.lazy.lua,.neoconf.json}",
+            "**/{.dir-locals.el,.dir-locals-2.el}",
         ],
     ),
+    row(
+        "other editors",
+        &["**/{.zed,.nova,.lapce,.helix,.theia}/**", "**/*.{sublime-project,sublime-workspace}"],
+    ),
+    row("commands of language servers", &["**/{.,}rust-analyzer.toml"]),
     row(
         "development containers",
         &[
-            "**/{.devcontainer,.codesandbox,.idx}/**",
-            "**/{.devcontainer.json,.gitpod.yml,.gitpod.Dockerfile,.replit}",
+            "**/{.devcontainer,.codesandbox,.idx,.gitpod,.ona,.che}/**",
+            "**/{.devcontainer.json,.gitpod.yml,.gitpod.Dockerfile,.replit,replit.nix,.stackblitzrc}",
+            "**/{.,}devfile.{yml,yaml}",
         ],
     ),
     row(
-        "direnv, mise, asdf",
-        &["**/.envrc", "**/{.direnv,.mise,mise,.config/mise}/**", "**/{.,}mise*.toml", "**/.tool-versions"],
+        "direnv, mise, asdf and other shells of a folder",
+        &[
+            "**/.envrc",
+            "**/{.direnv,.mise,mise,.config/mise,.shadowenv.d}/**",
+            "**/{.,}mise*.toml",
+            "**/{.tool-versions,.prototools,.rvmrc}",
+            "**/{.autoenv,.devenv,devenv.}*",
+            "**/{.,}aqua.{yml,yaml}",
+            "**/{.tmuxinator,.tmuxp}.{yml,yaml,json}",
+        ],
     ),
-    row("Claude Code", &["**/.claude/**", "**/CLAUDE*.md"]),
+    row(
+        "interpreters and debuggers that read a file of the folder",
+        &[
+            "**/{.gdbinit,.lldbinit,.pdbrc,.pdbrc.py,.irbrc,.pryrc,.byebugrc,.ghci,.ocamlinit,.utoprc,.iex.exs,.erlang,.Rprofile,.Renviron}",
+        ],
+    ),
+    row("Claude Code", &["**/.claude*", "**/.claude*/**", "**/CLAUDE*.md", "**/SKILL.md"]),
     row("Codex and others that read AGENTS.md", &["**/{.codex,.agents}/**", "**/{AGENTS,AGENT}*.md"]),
-    row("Gemini, Qwen", &["**/{.gemini,.qwen}/**", "**/{GEMINI,QWEN}.md"]),
-    row("MCP servers", &["**/{.,}mcp.json", "**/.mcp/**"]),
-    row("Cursor", &["**/.cursor/**", "**/.cursor{rules,ignore,indexingignore}"]),
-    row("Windsurf", &["**/.windsurf*", "**/.windsurf*/**"]),
+    row("Gemini, Qwen", &["**/{.gemini,.qwen}/**", "**/{GEMINI,QWEN}.md", "**/{.geminiignore,.aiexclude}"]),
+    row("MCP servers", &["**/{.,}mcp{,_settings,_config,_servers,-servers}.json", "**/.mcp/**"]),
+    row("Cursor", &["**/.cursor*", "**/.cursor*/**"]),
+    row("Windsurf", &["**/.windsurf*", "**/.windsurf*/**", "**/.codeium*", "**/.codeium/**"]),
     row("aider", &["**/.aider*", "**/.aider*/**"]),
     row(
         "Continue, Cline, Roo, Kilo Code",
         &[
-            "**/{.continue,.clinerules,.roo,.kilocode}/**",
-            "**/{.continuerc.json,.continuerules,.roomodes,.roorules*,.kilocodemodes}",
+            "**/{.continue,.cline,.clinerules,.roo,.kilocode}/**",
+            "**/{.continuerc.json,.continuerules,.continueignore,.clineignore,.roomodes,.roorules*,.rooignore,.kilocodemodes,.kilocodeignore}",
         ],
     ),
     row(
         "other coding agents",
         &[
             "**/{.augment,.junie,.opencode,.goose,.trae,.kiro,.crush,.factory,.openhands,.amazonq,.copilot}/**",
-            "**/{.augment-guidelines,.goosehints,opencode.json,opencode.jsonc,crush.json,.crush.json,CRUSH.md,WARP.md,.rules}",
+            "**/{.amp,.cody,.sourcegraph,.tabnine,.zencoder,.qodo,.qoder,.devin,.firebender,.rovodev,.codebuddy,.iflow,.vibe,.warp,.serena,.ruler,.rulesync,.pi,.grok,.ai}/**",
+            "**/{.augment-guidelines,.augmentignore,.goosehints,opencode.json,opencode.jsonc,crush.json,.crush.json,firebender.json,gptme.toml,.aiignore}",
+            "**/{CRUSH.md,WARP.md,IFLOW.md,replit.md,.rules,.openhands_instructions}",
         ],
     ),
 ];
 
-/// What decides whether the tests that ran are the tests that were there (Q). Only limited where `max_invariants` is set.
+/// What decides whether the tests that ran are the tests that were there (Q). Only limited if `max_invariants` is set.
 pub const PROTECTED_INVARIANTS: &[ProtectedRow] = &[
     row(
         "tests",
         &[
             "**/{tests,test,__tests__,spec,specs,testdata,__mocks__,__snapshots__,fixtures,e2e}/**",
+            "{t,xt}/**",
             "**/*_{test,tests,spec}.*",
             "**/*.{test,tests,spec}.*",
             "**/*.{snap,feature,bats,t}",
             "**/*_unittest.*",
-            "**/test_*.py",
-            "**/{tests,test}.{rs,py,js,ts,go}",
+            "**/test_*.*",
+            "**/{test_*,*_test,*_tests}/**",
+            "**/{tests,test}.{rs,py,js,ts,go,rb,exs}",
             "**/*{Test,Tests,TestCase,IT,Spec}.{java,kt,kts,scala,groovy,cs,fs,vb,php,swift}",
         ],
     ),
@@ -134,60 +224,84 @@ pub const PROTECTED_INVARIANTS: &[ProtectedRow] = &[
     row(
         "project files",
         &[
-            "**/{Cargo.toml,package.json,pyproject.toml,setup.py,setup.cfg,go.mod,go.work,pom.xml,Gemfile,composer.json,Package.swift,mix.exs,deno.json,deno.jsonc}",
-            "**/*.{gradle,gradle.kts,csproj,fsproj,vbproj,sln,slnx,gemspec,cabal}",
-            "**/{Directory.Build.props,Directory.Build.targets,global.json,nuget.config,gradle.properties}",
+            "**/{Cargo.toml,package.json,pyproject.toml,setup.py,setup.cfg,go.mod,go.work,pom.xml,Gemfile,gems.rb,composer.json,Package.swift,mix.exs,deno.json,deno.jsonc,import_map.json}",
+            "**/*.{gradle,gradle.kts,csproj,fsproj,vbproj,sln,slnx,gemspec,cabal,sbt,opam,nimble,rockspec}",
+            "**/*.{props,targets,rsp,runsettings}",
+            "**/{global.json,nuget.config,packages.config,gradle.properties,.config/dotnet-tools.json,xunit.runner.json}",
+            "**/{requirements*.txt,constraints*.txt,Pipfile,pixi.toml,environment.yml}",
+            "**/{project.clj,deps.edn,tests.edn,bb.edn,rebar.config,stack.yaml,cabal.project,package.yaml,dune,dune-project,pubspec.yaml,Project.toml,build.zig,build.zig.zon,shard.yml,cpanfile,flake.nix,shell.nix,default.nix}",
+            "**/*.{xcodeproj,xcworkspace,xctestplan,swiftpm}/**",
         ],
     ),
     row(
         "build files",
         &[
-            "**/{Makefile,makefile,GNUmakefile,justfile,Justfile,.justfile,Taskfile.yml,Taskfile.yaml,Rakefile,noxfile.py,tasks.py,dodo.py,CMakeLists.txt,meson.build,build.rs,build.xml}",
-            "**/*.{mk,mak}",
-            "**/{BUILD,BUILD.bazel,WORKSPACE,WORKSPACE.bazel,MODULE.bazel,.bazelrc,.bazelversion}",
+            "**/{Makefile,GNUmakefile}{,.am,.in,.inc,.toml}",
+            "**/{justfile,.justfile,Taskfile.yml,Taskfile.yaml,Taskfile.dist.yml,Rakefile,noxfile.py,tasks.py,dodo.py,SConstruct,wscript,build.rs,build.xml,build.mill,build.sc,magefile.go,xmake.lua,Makefile.PL,Build.PL,config.nims}",
+            "**/{CMakeLists.txt,CMakePresets.json,CMakeUserPresets.json,configure,configure.ac,meson.build,meson.options,meson_options.txt,conanfile.py,conanfile.txt,vcpkg.json}",
+            "**/*.{mk,mak,cmake,rake,just,bzl}",
+            "**/{BUILD,BUILD.bazel,WORKSPACE,WORKSPACE.bazel,MODULE.bazel,.bazelrc,.bazelversion,BUCK,.buckconfig,BUILD.gn,.gn,pants.toml}",
+            "**/{nx,turbo,lerna,rush,angular}.json",
+            "**/{gulpfile,Gruntfile}.*",
+            "**/{buildSrc,build-logic,magefiles}/**",
+            "project/*.{scala,properties}",
         ],
     ),
     row(
-        "toolchains and their wrappers",
+        "toolchains, package managers and their wrappers",
         &[
-            "**/.cargo/**",
-            "**/{rust-toolchain,rust-toolchain.toml,.python-version,.node-version,.nvmrc,.ruby-version,.java-version,.sdkmanrc}",
-            "**/{gradlew,gradlew.bat,mvnw,mvnw.cmd}",
+            "**/{.cargo,.bundle}/**",
+            "**/{rust-toolchain,rust-toolchain.toml,Cross.toml,.python-version,.node-version,.nvmrc,.ruby-version,.java-version,.sdkmanrc}",
+            "**/{gradlew,gradlew.bat,mvnw,mvnw.cmd,rebar3}",
             "**/{gradle,.mvn}/**",
+            "**/{.npmrc,.yarnrc,.yarnrc.yml,.pnp.cjs,.pnp.loader.mjs,pnpm-workspace.yaml,.pnpmfile.cjs,.pnpmfile.mjs,bunfig.toml}",
+            "**/.yarn/**",
+            "**/{pip.conf,uv.toml,poetry.toml,pdm.toml,.pdm.toml,php.ini,.user.ini}",
         ],
     ),
     row(
         "test runners of Python",
         &[
-            "**/{conftest.py,pytest.ini,.pytest.ini,tox.ini,.coveragerc,.noserc,nose2.cfg,unittest.cfg,pytest.toml}",
-            "**/{sitecustomize,usercustomize}.py",
-            "**/*.{pth,pyc}",
+            "**/{conftest.py,pytest.ini,.pytest.ini,tox.ini,tox.toml,.coveragerc,.noserc,nose2.cfg,unittest.cfg,pytest.toml,behave.ini,.stestr.conf}",
+            "**/{sitecustomize,usercustomize}.{py,pyc,so,*.so}",
+            "**/*.{pth,pyc,egg,egg-link}",
+            "**/*.{dist-info,egg-info}/**",
+            "**/{.tox,.nox,.eggs}/**",
         ],
     ),
     row(
         "test runners of JavaScript",
         &[
-            "**/{jest,vitest,karma,playwright,cypress,ava,babel,webpack,vite,rollup,metro,wdio,nightwatch,testem}*.{config,conf,setup,workspace}.*",
+            "**/{jest,vitest,karma,playwright,cypress,ava,babel,webpack,vite,rollup,metro,wdio,nightwatch,testem,protractor,codecept,stryker,rspack,rsbuild,esbuild}*.{config,conf,setup,workspace}.*",
             "**/{jest,vitest}.{setup,preset}*",
             "**/setupTests.*",
             "**/{.mocharc,.nycrc,.c8rc,.babelrc,.swcrc,.taprc,.jasmine}*",
+            "**/{cypress.json,jasmine.json,node.config.json}",
             "**/{tsconfig,jsconfig}*.json",
-            "**/{bunfig.toml,.yarnrc,.yarnrc.yml,.pnp.cjs,.pnp.loader.mjs,pnpm-workspace.yaml,.pnpmfile.cjs}",
-            "**/.yarn/**",
         ],
     ),
     row(
         "other test runners",
         &[
-            "**/{.rspec,phpunit.xml,phpunit.xml.dist,phpunit.dist.xml,codeception.yml,behat.yml,testng.xml,.config/nextest.toml,.nextest.toml}",
+            "**/{.rspec,.rspec-local,.simplecov,cucumber.yml,phpunit.xml,phpunit.xml.dist,phpunit.dist.xml,codeception.yml,behat.yml,behat.yml.dist,phpspec.yml,testng.xml,dart_test.yaml,.busted,.proverc,.shellspec,.hspec}",
+            "**/{.config/nextest.toml,.nextest.toml,tarpaulin.toml,.tarpaulin.toml}",
+        ],
+    ),
+    row(
+        "linters and type checkers, which a test command may run",
+        &[
+            "**/{.eslintrc,eslint.config,.prettierrc,prettier.config,.stylelintrc,stylelint.config,biome.json,.oxlintrc}*",
+            "**/{.pylintrc,pylintrc,mypy.ini,.mypy.ini,.flake8,ruff.toml,.ruff.toml,pyrightconfig.json,ty.toml}",
+            "**/{clippy.toml,.clippy.toml,rustfmt.toml,.rustfmt.toml,deny.toml,.clang-tidy,.golangci.yml,.golangci.yaml,.golangci.toml}",
+            "**/{.rubocop.yml,phpstan.neon,phpstan.neon.dist,psalm.xml,checkstyle.xml,.swiftlint.yml,.credo.exs,.formatter.exs,analysis_options.yaml,.editorconfig}",
         ],
     ),
     row("libraries in the tree", &["**/{node_modules,site-packages,.venv,venv,vendor}/**"]),
     row(
         "modules that take the place of a test library",
         &[
-            "**/{unittest,pytest,_pytest,pluggy,nose,nose2,hypothesis,doctest,mock,coverage}/**",
-            "**/{unittest,pytest,_pytest,pluggy,nose,nose2,hypothesis,doctest,mock,coverage}.py",
+            "**/{unittest,pytest,_pytest,pytest_*,pluggy,nose,nose2,hypothesis,doctest,mock,coverage,behave}/**",
+            "**/{unittest,pytest,_pytest,pytest_*,pluggy,nose,nose2,hypothesis,doctest,mock,coverage,behave}.{py,pyc,so,*.so}",
         ],
     ),
     row("modules that take the place of Python's own", PYTHON_MODULES),
@@ -195,7 +309,7 @@ pub const PROTECTED_INVARIANTS: &[ProtectedRow] = &[
 
 /// At the top of the tree or in `src`, from where `python -m` and test runners import first.
 const PYTHON_MODULES: &[&str] = &[
-    "{,src/}{__future__,__main__,abc,argparse,array,ast,asyncio,atexit,base64,bdb,binascii,bisect,builtins,bz2,calendar,cmd,code,codecs,codeop,collections,compileall,concurrent,configparser,contextlib,contextvars,copy,copyreg,csv,ctypes,curses,dataclasses,datetime,dbm,decimal,difflib,dis,email,encodings,enum,errno,faulthandler,fcntl,filecmp,fileinput,fnmatch,fractions,ftplib,functools,gc,genericpath,getopt,getpass,gettext,glob,graphlib,grp,gzip,hashlib,heapq,hmac,html,http,imaplib,importlib,inspect,io,ipaddress,itertools,json,keyword,linecache,locale,logging,lzma,mailbox,marshal,math,mimetypes,mmap,multiprocessing,netrc,ntpath,numbers,opcode,operator,optparse,os,pathlib,pdb,pickle,pickletools,pkgutil,platform,plistlib,poplib,posix,posixpath,pprint,profile,pstats,pty,pwd,py_compile,pyclbr,pydoc,queue,quopri,random,re,readline,reprlib,resource,runpy,sched,secrets,select,selectors,shelve,shlex,shutil,signal,site,smtplib,socket,socketserver,sqlite3,sre_compile,sre_constants,sre_parse,ssl,stat,statistics,string,stringprep,struct,subprocess,symtable,sys,sysconfig,syslog,tabnanny,tarfile,tempfile,termios,textwrap,this,threading,time,timeit,tkinter,token,tokenize,tomllib,trace,traceback,tracemalloc,tty,turtle,types,typing,unicodedata,urllib,uuid,venv,warnings,wave,weakref,webbrowser,wsgiref,xml,xmlrpc,zipapp,zipfile,zipimport,zlib,zoneinfo}{.py,.pyc,.so,/__init__.py}",
+    "{,src/}{__future__,__main__,_abc,_aix_support,_ast,_asyncio,_bisect,_blake2,_bootsubprocess,_bz2,_codecs,_codecs_cn,_codecs_hk,_codecs_iso2022,_codecs_jp,_codecs_kr,_codecs_tw,_collections,_collections_abc,_compat_pickle,_compression,_contextvars,_crypt,_csv,_ctypes,_curses,_curses_panel,_datetime,_dbm,_decimal,_elementtree,_frozen_importlib,_frozen_importlib_external,_functools,_gdbm,_hashlib,_heapq,_imp,_io,_json,_locale,_lsprof,_lzma,_markupbase,_md5,_multibytecodec,_multiprocessing,_opcode,_operator,_osx_support,_pickle,_posixshmem,_posixsubprocess,_py_abc,_pydecimal,_pyio,_queue,_random,_sha1,_sha256,_sha3,_sha512,_signal,_sitebuiltins,_socket,_sqlite3,_sre,_ssl,_stat,_statistics,_string,_strptime,_struct,_symtable,_thread,_threading_local,_tkinter,_tokenize,_tracemalloc,_typing,_uuid,_warnings,_weakref,_weakrefset,_zoneinfo,abc,aifc,argparse,array,ast,asynchat,asyncio,asyncore,atexit,audioop,base64,bdb,binascii,bisect,builtins,bz2,cProfile,calendar,cgi,cgitb,chunk,cmath,cmd,code,codecs,codeop,collections,colorsys,compileall,concurrent,configparser,contextlib,contextvars,copy,copyreg,csv,ctypes,curses,dataclasses,datetime,dbm,decimal,difflib,dis,distutils,doctest,email,encodings,ensurepip,enum,errno,faulthandler,fcntl,filecmp,fileinput,fnmatch,fractions,ftplib,functools,gc,genericpath,getopt,getpass,gettext,glob,graphlib,grp,gzip,hashlib,heapq,hmac,html,http,imaplib,imghdr,imp,importlib,inspect,io,ipaddress,itertools,json,keyword,linecache,locale,logging,lzma,mailbox,mailcap,marshal,math,mimetypes,mmap,modulefinder,multiprocessing,netrc,nntplib,ntpath,nturl2path,numbers,opcode,operator,optparse,os,pathlib,pdb,pickle,pickletools,pipes,pkgutil,platform,plistlib,poplib,posix,posixpath,pprint,profile,pstats,pty,pwd,py_compile,pyclbr,pydoc,pydoc_data,pyexpat,queue,quopri,random,re,readline,reprlib,resource,rlcompleter,runpy,sched,secrets,select,selectors,shelve,shlex,shutil,signal,site,smtpd,smtplib,sndhdr,socket,socketserver,sqlite3,sre_compile,sre_constants,sre_parse,ssl,stat,statistics,string,stringprep,struct,subprocess,sunau,symtable,sys,sysconfig,syslog,tabnanny,tarfile,telnetlib,tempfile,termios,textwrap,this,threading,time,timeit,tkinter,token,tokenize,tomllib,trace,traceback,tracemalloc,tty,turtle,types,typing,unicodedata,unittest,urllib,uu,uuid,venv,warnings,wave,weakref,webbrowser,wsgiref,xdrlib,xml,xmlrpc,zipapp,zipfile,zipimport,zlib,zoneinfo}{.,/__init__.}{py,pyc,so,*.so}",
 ];
 
 /// The globs of rows, in their order.
@@ -245,6 +359,69 @@ mod tests {
             for path in row.globs.iter().flat_map(|glob| samples(glob)) {
                 assert_eq!(rules.class_of(&path, None), DeltaClass::Invariants, "{}: {path}", row.tool);
             }
+        }
+    }
+
+    /// The paths of the sample file, each with its class and row.
+    fn documented() -> Vec<(&'static str, &'static str, &'static str)> {
+        let mut samples = Vec::new();
+        let mut heading = ("", "");
+        for line in include_str!("../../tests/protected-paths.txt").lines() {
+            if let Some(path) = line.strip_prefix("    ") {
+                samples.push((heading.0, heading.1, path));
+            } else if !line.starts_with('#') && !line.is_empty() {
+                heading = line.split_once(": ").unwrap();
+            }
+        }
+        samples
+    }
+
+    /// Paths written down from the tools' own documentation, not from the globs: at the top, and a folder deep if the glob is for any depth.
+    #[test]
+    fn every_row_protects_what_its_tool_documents() {
+        let rules = PathRules::load(&PathRulesSource::default()).unwrap();
+        let samples = documented();
+        let classes = [
+            ("laws", PROTECTED_LAWS, DeltaClass::Laws),
+            ("tests", PROTECTED_INVARIANTS, DeltaClass::Invariants),
+        ];
+        for (class, rows, expected) in classes {
+            for row in rows {
+                let of_row: Vec<&str> = samples
+                    .iter()
+                    .filter(|sample| (sample.0, sample.1) == (class, row.tool))
+                    .map(|sample| sample.2)
+                    .collect();
+                let mut matched = vec![false; of_row.len()];
+                for glob in row.globs {
+                    let laws = vec![(*glob).to_owned()];
+                    let none = Vec::new();
+                    let alone = PathRulesSource { laws, invariants: none, ..PathRulesSource::default() };
+                    let alone = PathRules::load(&alone).unwrap();
+                    let hits = of_row.iter().map(|path| alone.class_of(path, None) == DeltaClass::Laws);
+                    let hits: Vec<bool> = hits.collect();
+                    assert!(hits.contains(&true), "{}: no sample for `{glob}`", row.tool);
+                    for (path, _) in of_row.iter().zip(&hits).filter(|(_, hit)| **hit) {
+                        let deep = glob.starts_with("**/").then(|| format!("packages/one/{path}"));
+                        for path in [(*path).to_owned()].into_iter().chain(deep) {
+                            assert_eq!(rules.class_of(&path, None), expected, "{}: {path}", row.tool);
+                        }
+                    }
+                    matched.iter_mut().zip(hits).for_each(|(matched, hit)| *matched |= hit);
+                }
+                for (path, matched) in of_row.iter().zip(matched) {
+                    assert!(matched, "{}: no glob of this row is for {path}", row.tool);
+                }
+            }
+        }
+        let is_row = |class: &str, tool: &str| {
+            classes.iter().any(|(name, rows, _)| *name == class && rows.iter().any(|row| row.tool == tool))
+        };
+        for (class, tool, path) in samples {
+            assert!(class == "free" || is_row(class, tool), "{class}: {tool} is no row");
+            let found = rules.class_of(path, None);
+            let is_free = matches!(found, DeltaClass::Others | DeltaClass::Projections);
+            assert_eq!(class == "free", is_free, "{path} is {found:?}");
         }
     }
 }
