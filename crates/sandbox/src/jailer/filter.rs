@@ -181,6 +181,14 @@ fn refusals(options: &Options) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Err
         }
         rules.insert(call, flags);
     }
+    // A thread with a table of descriptors of its own could hold files and sockets that the watch does not see.
+    let bits = |flag: libc::c_int| u64::from(flag.cast_unsigned());
+    let (thread, files) = (bits(libc::CLONE_THREAD), bits(libc::CLONE_FILES));
+    let own_table = all_of(&[(0, Op::MaskedEq(thread), thread), (0, Op::MaskedEq(files), 0)])?;
+    rules.entry(libc::SYS_clone).or_default().push(own_table);
+    rules.entry(libc::SYS_unshare).or_default().push(all_of(&[(0, Op::MaskedEq(files), files)])?);
+    let unshare = u64::from(libc::CLOSE_RANGE_UNSHARE);
+    rules.insert(libc::SYS_close_range, vec![all_of(&[(2, Op::MaskedEq(unshare), unshare)])?]);
     let number = |n: libc::c_int| u64::from(n.cast_unsigned());
     let not_among = |index: u8, values: &[libc::c_int]| -> Vec<(u8, Op, u64)> {
         values.iter().map(|value| (index, Op::Ne, number(*value))).collect()
@@ -297,7 +305,7 @@ const PRIVILEGED: &[c_long] = calls![
 ];
 
 /// What an ordinary program needs. `clone3` is left out on purpose: its flags cannot be looked at, and every
-/// C library falls back to `clone`. So are io_uring, and what is above.
+/// C library falls back to `clone`. So are io_uring, `vmsplice` (its pages stay in a pipe, in no process's size), and what is above.
 #[rustfmt::skip]
 const ALLOWED: &[c_long] = calls![
     SYS_accept SYS_accept4 SYS_bind SYS_brk SYS_capget SYS_capset SYS_chdir SYS_clock_getres SYS_clock_gettime
@@ -328,7 +336,7 @@ const ALLOWED: &[c_long] = calls![
     SYS_setxattr SYS_shutdown SYS_sigaltstack SYS_signalfd4 SYS_socket SYS_socketpair SYS_splice SYS_statfs
     SYS_statx SYS_symlinkat SYS_sync SYS_sync_file_range SYS_syncfs SYS_sysinfo SYS_tee SYS_tgkill SYS_timer_create
     SYS_timer_delete SYS_timer_getoverrun SYS_timer_gettime SYS_timer_settime SYS_timerfd_create SYS_timerfd_gettime
-    SYS_timerfd_settime SYS_times SYS_tkill SYS_truncate SYS_umask SYS_uname SYS_unlinkat SYS_utimensat SYS_vmsplice
+    SYS_timerfd_settime SYS_times SYS_tkill SYS_truncate SYS_umask SYS_uname SYS_unlinkat SYS_utimensat
     SYS_wait4 SYS_waitid SYS_write SYS_writev
 ];
 

@@ -29,6 +29,10 @@ const MIN_CHARGE: u64 = 4096;
 pub(crate) const SOCKET_CHARGE: u64 = 2 * 212_992;
 /// So many sockets are not charged: they are in every program, and rarely full.
 pub(crate) const FREE_SOCKETS: u64 = 256;
+/// What a pipe may buffer once its user has as much in pipes as the kernel gives a user (64 MiB by default).
+const PIPE_CHARGE: u64 = 2 * 4096;
+/// As many as the kernel gives a user at their full size.
+const FREE_PIPES: u64 = 1024;
 const MAX_DEPTH: usize = 256;
 
 /// What one look found.
@@ -92,6 +96,9 @@ pub(super) struct Disk {
 
 struct Store {
     upper: OwnedFd,
+    /// When the run started.
+    first_free_bytes: u64,
+    /// At the last look.
     free_bytes: u64,
     free_inodes: u64,
     /// What it held before the run and is not charged.
@@ -105,7 +112,13 @@ impl Disk {
             let upper = store.directory;
             let (free_bytes, free_inodes) = free(&upper);
             let before = if store.holds_a_copy { tree_bytes(&upper, 0, u64::MAX) } else { None };
-            Store { upper, free_bytes, free_inodes, before_bytes: before.unwrap_or(0) }
+            Store {
+                upper,
+                first_free_bytes: free_bytes,
+                free_bytes,
+                free_inodes,
+                before_bytes: before.unwrap_or(0),
+            }
         });
         Self { limit_bytes, stores: stores.collect(), next: Instant::now() + DISK_INTERVAL }
     }
@@ -132,6 +145,11 @@ impl Disk {
         }
         self.next = Instant::now() + DISK_INTERVAL.max(now.elapsed().saturating_mul(DISK_DUTY));
         let limit_bytes = self.limit_bytes;
+        let shrunk = self.stores.iter().map(|store| store.first_free_bytes.saturating_sub(store.free_bytes));
+        let shrunk = shrunk.max().unwrap_or(0);
+        if seen <= limit_bytes && shrunk > limit_bytes && has_unmeasured_files(processes) {
+            seen = shrunk;
+        }
         (seen > limit_bytes).then_some(Cut::Disk { limit_bytes, seen_bytes: seen })
     }
 }
@@ -161,23 +179,35 @@ fn hidden_bytes(processes: &[Process]) -> u64 {
         resident = resident.saturating_add(bytes("RssShmem:"));
         beside = beside.saturating_add(bytes("VmPTE:")).saturating_add(bytes("VmSwap:"));
     }
-    beside = beside.saturating_add(socket_bytes(processes));
+    beside = beside.saturating_add(buffer_bytes(processes));
     let shared = objects.values().fold(0u64, |sum, size| sum.saturating_add(*size));
     shared.saturating_sub(resident).saturating_add(beside)
 }
 
-/// What the sockets of the tree may hold in their buffers, which the kernel counts for nobody.
-fn socket_bytes(processes: &[Process]) -> u64 {
-    let mut sockets = BTreeSet::new();
+/// What the sockets and pipes of the tree may hold in their buffers, which the kernel counts for nobody.
+fn buffer_bytes(processes: &[Process]) -> u64 {
+    let (mut sockets, mut pipes) = (BTreeSet::new(), BTreeSet::new());
     for process in processes {
         let Ok(open) = std::fs::read_dir(format!("/proc/{}/fd", process.thread)) else { continue };
         for entry in open.flatten() {
             let Ok(target) = std::fs::read_link(entry.path()) else { continue };
-            let inode = target.to_str().and_then(|text| text.strip_prefix("socket:[")?.strip_suffix(']'));
-            sockets.extend(inode.and_then(|inode| inode.parse::<u64>().ok()));
+            let Some((kind, inode)) =
+                target.to_str().and_then(|text| text.strip_suffix(']')?.split_once(":["))
+            else {
+                continue;
+            };
+            let Ok(inode) = inode.parse::<u64>() else { continue };
+            match kind {
+                "socket" => drop(sockets.insert(inode)),
+                "pipe" => drop(pipes.insert(inode)),
+                _ => {}
+            }
         }
     }
-    (sockets.len() as u64).saturating_sub(FREE_SOCKETS).saturating_mul(SOCKET_CHARGE)
+    let charge =
+        |count: usize, free: u64, each: u64| (count as u64).saturating_sub(free).saturating_mul(each);
+    let sockets = charge(sockets.len(), FREE_SOCKETS, SOCKET_CHARGE);
+    sockets.saturating_add(charge(pipes.len(), FREE_PIPES, PIPE_CHARGE))
 }
 
 /// The inode and size of a mapping of shared anonymous memory; none for another line of `/proc/PID/maps`.
@@ -211,6 +241,33 @@ fn deleted_bytes(processes: &[Process], stores: &[Store]) -> u64 {
         }
     }
     files.values().fold(0u64, |sum, bytes| sum.saturating_add(*bytes))
+}
+
+/// Whether a process has a file that is in no directory and no table of descriptors: it is only mapped, or on its way through a
+/// socket. Its size cannot be read, so the file system's free space decides.
+fn has_unmeasured_files(processes: &[Process]) -> bool {
+    let is_deleted_file = |line: &[u8]| {
+        let is_memory = [&b" /memfd:"[..], b" /dev/zero ", b" /SYSV"].iter().any(|name| contains(line, name));
+        line.ends_with(b" (deleted)") && !is_memory
+    };
+    let maps_one = |process: &Process| {
+        let maps = File::open(format!("/proc/{}/maps", process.thread));
+        let lines = maps.into_iter().flat_map(|maps| BufReader::new(maps).split(b'\n').map_while(Result::ok));
+        lines.into_iter().any(|line| is_deleted_file(&line))
+    };
+    let sends_one = |process: &Process| {
+        let open = std::fs::read_dir(format!("/proc/{}/fdinfo", process.thread)).into_iter().flatten();
+        open.flatten().any(|entry| {
+            let info = std::fs::read_to_string(entry.path()).unwrap_or_default();
+            let count = info.lines().find_map(|line| line.strip_prefix("scm_fds:"));
+            count.is_some_and(|count| count.trim() != "0")
+        })
+    };
+    processes.iter().any(|process| maps_one(process) || sends_one(process))
+}
+
+fn contains(line: &[u8], part: &[u8]) -> bool {
+    line.windows(part.len()).any(|window| window == part)
 }
 
 /// What a tree takes on disk; stops once it is past `enough`. None when it is nested too deep to be measured.
