@@ -12,6 +12,7 @@ mod manifest;
 mod mutants;
 mod packages;
 mod process;
+mod recorded;
 mod suite;
 mod temporary;
 mod tidy;
@@ -42,6 +43,12 @@ const TASKS: &[Task] = &[
         arguments: "[--list]",
         about: "check the repository's own rules, or list them",
         run: tidy::run,
+    },
+    Task {
+        name: "recorded",
+        arguments: "[ARGUMENT…]",
+        about: "run the tests, or `cargo test ARGUMENT…`, and fail if crealeph starts a program that is not documented",
+        run: recorded::run,
     },
     Task {
         name: "generate",
