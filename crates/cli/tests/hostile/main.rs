@@ -2,7 +2,8 @@
 //! the caller, and exits with 0 only if the wall held. Each runs twice, as root and as an ordinary user, in a scene of its own.
 //!
 //! A case opens with `# class:` (a row of docs/threat-model.md, and the name of its folder) and `# about:` (one sentence: what
-//! the attacker tries). `# users: root` or `# users: ordinary` restricts it, with the reason in a comment. `prelude.sh` has the
+//! the attacker tries). `# before: broke` says that the attack got through before its wall was built; `# before: held`, that the wall was there,
+//! and then `# fails without:` names what was taken away to see the case fail. `# users: root` or `# users: ordinary` restricts it, with the reason in a comment. `prelude.sh` has the
 //! words that cases are written in. `CREALEPH_HOSTILE_BINARY` runs the suite against another build, to see a case fail.
 
 #![cfg(test)]
@@ -99,6 +100,13 @@ fn read_case(path: &Path) -> Case {
     let folder = path.parent().unwrap().file_name().unwrap().to_str().unwrap();
     assert_eq!(class, folder, "{}: the class is the folder's name", path.display());
     assert!(header("# about:").is_some_and(|about| !about.is_empty()), "{}: no `# about:`", path.display());
+    match header("# before:").as_deref() {
+        Some("broke") => {}
+        Some("held") => {
+            assert!(header("# fails without:").is_some(), "{}: no `# fails without:`", path.display())
+        }
+        _ => panic!("{}: `# before:` is broke or held", path.display()),
+    }
     let users = match header("# users:").as_deref() {
         None => vec![User::Root, User::Ordinary],
         Some("root") => vec![User::Root],
@@ -113,7 +121,8 @@ fn read_case(path: &Path) -> Case {
 fn run(script: &Path, prelude: &Path, programs: &Path, user: Option<u32>) -> Result<(), Failed> {
     let scene = tempfile::tempdir().unwrap();
     fs::set_permissions(scene.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    for (name, text) in [("prelude.sh", prelude), ("case.sh", script)] {
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../decision/tests/protected-paths.txt");
+    for (name, text) in [("prelude.sh", prelude), ("case.sh", script), ("protected-paths.txt", &samples)] {
         fs::copy(text, scene.path().join(name)).unwrap();
         fs::set_permissions(scene.path().join(name), fs::Permissions::from_mode(0o644)).unwrap();
     }
@@ -132,7 +141,7 @@ fn run(script: &Path, prelude: &Path, programs: &Path, user: Option<u32>) -> Res
         .args(["-eu", "-c", ". \"$SCENE/prelude.sh\"; . \"$SCENE/case.sh\""])
         .current_dir(scene.path().join("ws"))
         .env_clear()
-        .env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", programs.display()))
+        .env("PATH", format!("{}:{}", programs.display(), std::env::var("PATH").unwrap()))
         .env("SCENE", scene.path())
         .stdin(Stdio::null())
         .stdout(file.try_clone().unwrap())

@@ -1,6 +1,7 @@
 # class: bounds
 # about: 3,000 empty folders cost nothing but the listing
 # before: held
+# fails without: leaving folders out of a change
 started
 agent_runs 'python3 -c "
 import os

@@ -1,6 +1,7 @@
 # class: bounds
 # about: deleting one folder of 2,600 files is one entry in the view, and 2,600 files of the change
 # before: held
+# fails without: counting what is gone
 mkdir many
 seq 2600 | (cd many && xargs touch)
 started

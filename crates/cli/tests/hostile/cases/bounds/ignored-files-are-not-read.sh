@@ -1,6 +1,7 @@
 # class: bounds
 # about: a hole of 4 GiB in an ignored place is discarded without being read, and the rest lands
 # before: held
+# fails without: discarding what the rules ignore
 echo 'target' >.gitignore
 git add -A
 git commit -qm ignore

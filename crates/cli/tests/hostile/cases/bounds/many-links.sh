@@ -1,6 +1,7 @@
 # class: bounds
 # about: 2,600 symbolic links; a link is a file of the change
 # before: held
+# fails without: counting links
 started
 agent_runs 'mkdir many; cd many; python3 -c "
 import os

@@ -1,6 +1,7 @@
 # class: bounds
 # about: only what really changed counts, also among thousands of files that were rewritten with the same content
 # before: held
+# fails without: comparing files with what was there
 mkdir many
 python3 -c '
 for number in range(2500): open(f"many/{number}", "w").write(f"{number:05}")'

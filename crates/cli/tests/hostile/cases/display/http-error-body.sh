@@ -1,6 +1,7 @@
 # class: display
 # about: the server of an HTTP agent answers with an error whose body clears the screen and forges an outcome
 # before: held
+# fails without: escaping what is shown
 crealeph_does init "$OUT/b" --agent shell
 cd "$OUT/b"
 crealeph_does ledger init

@@ -1,6 +1,7 @@
 # class: evidence
 # about: the test log in the receipt is rewritten, and the receipt's own hash with it
 # before: held
+# fails without: comparing the receipt with the signed one
 audited_run
 python3 - "$folder/RECEIPT.json" <<'END'
 import sys

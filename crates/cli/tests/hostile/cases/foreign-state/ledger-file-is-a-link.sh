@@ -1,6 +1,7 @@
 # class: foreign-state
 # about: a clone brings a ledger that is a link into a folder where the clone's author reads along
 # before: held
+# fails without: refusing links in `.crealeph`
 mkdir .crealeph "$OUT/folder"
 ln -s "$OUT/folder/ledger.db" .crealeph/ledger.db
 crealeph_does ledger init

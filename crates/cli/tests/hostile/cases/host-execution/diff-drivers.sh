@@ -1,6 +1,7 @@
 # class: host-execution
 # about: settings and attributes name programs in the tree that show differences
 # before: held
+# fails without: writing branches without git (`git diff` was started)
 git config diff.external "$WS/tool"
 git config diff.x.command "$WS/tool"
 git config diff.x.textconv "$WS/tool"

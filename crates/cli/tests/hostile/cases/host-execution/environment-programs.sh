@@ -1,6 +1,7 @@
 # class: host-execution
 # about: the caller's environment names programs in the tree, as editors and ssh wrappers do
 # before: held
+# fails without: writing branches without git (`git diff` was started)
 agent_runs "$(payload tool)"
 landed
 GIT_EXTERNAL_DIFF=$WS/tool GIT_EDITOR=$WS/tool GIT_PAGER=$WS/tool GIT_SSH=$WS/tool GIT_SSH_COMMAND=$WS/tool GIT_ASKPASS=$WS/tool

@@ -1,6 +1,7 @@
 # class: host-execution
 # about: the hook is in the tree when a run that was killed is settled
 # before: held
+# fails without: recovering without git (`git update-ref` was started)
 git config core.hooksPath hooks
 agent_runs "mkdir hooks; $(payload hooks/reference-transaction); $(payload hooks/post-index-change)"
 landed

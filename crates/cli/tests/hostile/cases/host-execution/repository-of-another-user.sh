@@ -3,6 +3,7 @@
 # users: root
 # Only root can give a folder away.
 # before: held
+# fails without: the check of the owner
 printf '#!/bin/sh\necho hook >%s/pwned\n' "$OUT" >.git/hooks/reference-transaction
 chmod +x .git/hooks/reference-transaction
 chown -R 65533:65533 .git

@@ -1,6 +1,7 @@
 # class: host-execution
 # about: the repository signs commits with a program in the tree
 # before: held
+# fails without: writing branches without git (`git commit` was started)
 git config commit.gpgSign true
 git config gpg.program "$WS/tool"
 git config gpg.format openpgp

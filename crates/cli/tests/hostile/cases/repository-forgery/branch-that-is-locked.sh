@@ -1,6 +1,7 @@
 # class: repository-forgery
 # about: somebody else is writing the branch
 # before: held
+# fails without: taking the lock of the reference
 git branch side
 : >.git/refs/heads/side.lock
 agent_runs 'echo x >>a.txt' --publish branch:side

@@ -1,6 +1,7 @@
 # class: sandbox
 # about: daemons that left their parents use up the CPU one after the other
 # before: held
+# fails without: adding up the CPU time of the tree
 started
 inside '
 import os, time

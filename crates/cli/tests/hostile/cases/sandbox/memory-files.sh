@@ -1,6 +1,7 @@
 # class: sandbox
 # about: memory that is in no process's size: memfd, System V segments, queues, a deleted file of /dev/shm
 # before: held
+# fails without: refusing memory that no cgroup counts
 inside '
 import ctypes, mmap, os
 libc = ctypes.CDLL(None, use_errno=True)

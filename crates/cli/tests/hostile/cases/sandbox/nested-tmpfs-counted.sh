@@ -1,6 +1,7 @@
 # class: sandbox
 # about: the same where a memory cgroup counts it: the run is ended or the write fails
 # before: held
+# fails without: the memory cgroup
 # users: root
 # An ordinary user has no memory cgroup; there the mount itself is refused.
 inside '

@@ -1,6 +1,7 @@
 # class: sandbox
 # about: the program opens /proc/self/fd/0 again, for writing
-# before: broke
+# before: held
+# fails without: the pipe in place of the caller's file, and Landlock, both
 # users: ordinary
 # Started as root the program is another user, whom the file's mode keeps out.
 echo 'as it was' >"$OUT/input"
