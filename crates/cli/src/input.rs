@@ -1,4 +1,4 @@
-//! Reading what a command is given: a file or standard input, within a bound, with a clear word when it cannot be.
+//! Reading what a command is given: a file or standard input, within a bound, with a clear message if it cannot be read.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, IsTerminal, Read};
@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::failure::Failure;
+use crate::failure::{ArgumentFailure, InputFailure};
 use crate::output::note;
 
 /// The bound on one document.
@@ -20,7 +20,7 @@ pub(crate) type Reader = BufReader<Box<dyn Read>>;
 pub(crate) struct Source(Option<PathBuf>);
 
 impl Source {
-    /// The file, or standard input where there is none or it is `-`.
+    /// The file, or standard input if there is no path or it is `-`.
     pub(crate) fn new(path: Option<PathBuf>) -> Self {
         Source(path.filter(|path| path != Path::new("-")))
     }
@@ -34,7 +34,7 @@ impl Source {
     }
 
     /// Opens it for reading line by line.
-    pub(crate) fn open(&self) -> Result<Reader, Failure> {
+    pub(crate) fn open(&self) -> Result<Reader, InputFailure> {
         let Some(path) = &self.0 else {
             if io::stdin().is_terminal() {
                 note!("reading standard input; end with Ctrl-D");
@@ -47,12 +47,12 @@ impl Source {
         let file = opened.map_err(|error| self.failure(error))?;
         let kind = file.metadata().map_err(|error| self.failure(error))?.file_type();
         if kind.is_dir() {
-            return Err(Failure::IsDirectory(path.clone()));
+            return Err(InputFailure::IsDirectory(path.clone()));
         }
         let mut first = Vec::new();
         if kind.is_fifo() {
             let read = first_bytes(&file).map_err(|error| self.failure(error))?;
-            first = read.ok_or_else(|| Failure::NoWriter(path.clone()))?;
+            first = read.ok_or_else(|| InputFailure::NoWriter(path.clone()))?;
         }
         let blocking = rustix::fs::fcntl_getfl(&file)
             .and_then(|flags| rustix::fs::fcntl_setfl(&file, flags - rustix::fs::OFlags::NONBLOCK));
@@ -61,7 +61,7 @@ impl Source {
     }
 
     /// Reads it whole, but at most one byte more than the bound, so that the reader can tell.
-    pub(crate) fn read(&self, max_bytes: usize) -> Result<Vec<u8>, Failure> {
+    pub(crate) fn read(&self, max_bytes: usize) -> Result<Vec<u8>, InputFailure> {
         let mut bytes = Vec::new();
         let bound = (max_bytes as u64).saturating_add(1);
         self.open()?.take(bound).read_to_end(&mut bytes).map_err(|error| self.failure(error))?;
@@ -69,27 +69,27 @@ impl Source {
     }
 
     /// Reads it whole, within the bound.
-    pub(crate) fn read_bounded(&self, max_bytes: usize) -> Result<Vec<u8>, Failure> {
+    pub(crate) fn read_bounded(&self, max_bytes: usize) -> Result<Vec<u8>, InputFailure> {
         let bytes = self.read(max_bytes)?;
         match bytes.len() <= max_bytes {
             true => Ok(bytes),
-            false => Err(Failure::TooLarge { what: self.name(), limit: max_bytes }),
+            false => Err(InputFailure::TooLarge { what: self.name(), limit: max_bytes }),
         }
     }
 
     /// What was read of it, as text.
-    pub(crate) fn text(&self, bytes: Vec<u8>) -> Result<String, Failure> {
+    pub(crate) fn text(&self, bytes: Vec<u8>) -> Result<String, InputFailure> {
         String::from_utf8(bytes).map_err(|_| self.failure(io::ErrorKind::InvalidData.into()))
     }
 
     /// What an error in reading means.
-    pub(crate) fn failure(&self, error: io::Error) -> Failure {
+    pub(crate) fn failure(&self, error: io::Error) -> InputFailure {
         let path = self.0.clone().unwrap_or_else(|| PathBuf::from("standard input"));
         match error.kind() {
-            io::ErrorKind::NotFound => Failure::NotFound(path),
-            io::ErrorKind::IsADirectory => Failure::IsDirectory(path),
-            io::ErrorKind::InvalidData => Failure::NotText(path),
-            _ => Failure::Unreadable { path, source: error },
+            io::ErrorKind::NotFound => InputFailure::NotFound(path),
+            io::ErrorKind::IsADirectory => InputFailure::IsDirectory(path),
+            io::ErrorKind::InvalidData => InputFailure::NotText(path),
+            _ => InputFailure::Unreadable { path, source: error },
         }
     }
 }
@@ -155,8 +155,8 @@ pub(crate) fn skip_line(reader: &mut Reader, max_bytes: usize) -> io::Result<boo
     }
 }
 
-/// Who gives an opinion: whoever a flag names, else whoever is logged in.
-pub(crate) fn who(by: Option<String>) -> Result<String, Failure> {
+/// Who decides: the name from a flag, else the user's name.
+pub(crate) fn who(by: Option<String>) -> Result<String, ArgumentFailure> {
     let who = by.or_else(|| std::env::var("USER").ok()).unwrap_or_default();
-    if who.trim().is_empty() { Err(Failure::NoName) } else { Ok(who) }
+    if who.trim().is_empty() { Err(ArgumentFailure::NoName) } else { Ok(who) }
 }

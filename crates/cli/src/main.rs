@@ -4,6 +4,7 @@ mod commands;
 mod failure;
 mod input;
 mod interrupt;
+mod logging;
 mod output;
 mod own;
 mod page;

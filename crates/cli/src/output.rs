@@ -1,6 +1,6 @@
 //! Standard output and standard error: the only place that writes to them. Standard output is data, buffered, and a closed
 //! pipe is a clean end. A terminal is read by a person and gets text, a pipe is read by a program and gets JSON;
-//! `CREALEPH_OUTPUT` says so where that guess is wrong (a pager, a CI log).
+//! `CREALEPH_OUTPUT` overrides that guess if it is wrong (a pager, a CI log).
 //!
 //! What is printed for a person holds no control, bidirectional or invisible character but our own styling; JSON holds them as
 //! escapes, which changes no value. Documents that are hashed or signed go exactly as they are, unless a person reads them.
@@ -8,16 +8,24 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write, stderr};
+use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
 
 use crealeph_contracts::json::{Limits, parse, pretty};
 use crealeph_contracts::text::{Shown, is_hidden, json_shown};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tracing_subscriber::fmt::MakeWriter;
 
-use crate::failure::Failure;
+use crate::failure::OutputFailure;
 use crate::page::{MAX_LINE_CHARS, Page};
+use crate::render::fitted;
 
 /// Names who reads standard output: `text` for a person, `json` for a program.
 pub(crate) const READER: &str = "CREALEPH_OUTPUT";
+
+/// A narrower screen than this gets lines as they are.
+const MIN_COLUMNS: usize = 40;
 
 /// Standard output, buffered.
 pub(crate) struct Output {
@@ -27,18 +35,20 @@ pub(crate) struct Output {
     is_terminal: bool,
     is_coloured: bool,
     outlives_reader: bool,
+    /// The width of the reader's screen, if it is known.
+    columns: Option<usize>,
 }
 
 impl Output {
     /// Takes standard output.
-    pub(crate) fn new() -> Result<Self, Failure> {
+    pub(crate) fn new() -> Result<Self, OutputFailure> {
         let stdout = io::stdout().lock();
         let reader = std::env::var_os(READER).unwrap_or_default();
         let is_for_person = match reader.to_str() {
             Some("") => stdout.is_terminal(),
             Some("text") => true,
             Some("json") => false,
-            _ => return Err(Failure::BadReader(reader.to_string_lossy().into_owned())),
+            _ => return Err(OutputFailure::BadReader(reader.to_string_lossy().into_owned())),
         };
         let is_terminal = stdout.is_terminal();
         let is_coloured = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -48,6 +58,7 @@ impl Output {
             is_terminal,
             is_coloured,
             outlives_reader: false,
+            columns: is_for_person.then(|| columns(io::stdout())).flatten(),
         })
     }
 
@@ -56,31 +67,32 @@ impl Output {
         self.is_for_person
     }
 
-    /// What is printed only tells of work that must be done to its end: go on when nobody reads it any more.
+    /// The output only reports on work that must be finished: a closed pipe does not stop the command.
     pub(crate) fn outlive_reader(&mut self) {
         self.outlives_reader = true;
     }
 
     /// Writes a line of text; a line break in it is escaped.
-    pub(crate) fn line(&mut self, line: &str) -> Result<(), Failure> {
-        self.write(Shown::line(line).at_most(MAX_LINE_CHARS).to_string().as_bytes())?;
+    pub(crate) fn line(&mut self, line: &str) -> Result<(), OutputFailure> {
+        let line = Shown::line(line).at_most(MAX_LINE_CHARS).to_string();
+        self.write(fitted(&line, self.columns).as_bytes())?;
         self.write(b"\n")
     }
 
     /// Writes lines of text.
-    pub(crate) fn page(&mut self, page: &Page) -> Result<(), Failure> {
-        self.write(page.as_str().as_bytes())
+    pub(crate) fn page(&mut self, page: &Page) -> Result<(), OutputFailure> {
+        self.write(fitted(page.as_str(), self.columns).as_bytes())
     }
 
     /// Writes a line of text in bold, where that can be shown.
-    pub(crate) fn bold(&mut self, line: &str) -> Result<(), Failure> {
+    pub(crate) fn bold(&mut self, line: &str) -> Result<(), OutputFailure> {
         let line = Shown::line(line);
         let styled = if self.is_coloured { format!("\x1b[1m{line}\x1b[0m\n") } else { format!("{line}\n") };
         self.write(styled.as_bytes())
     }
 
     /// Writes a document that programs take byte by byte, such as a key or a diff. A person gets it with escapes.
-    pub(crate) fn document(&mut self, document: &str) -> Result<(), Failure> {
+    pub(crate) fn document(&mut self, document: &str) -> Result<(), OutputFailure> {
         match self.is_shown() {
             true => self.write(Shown::block(document).to_string().as_bytes()),
             false => self.exactly(document),
@@ -91,13 +103,25 @@ impl Output {
         self.is_for_person || self.is_terminal
     }
 
-    /// Writes a text byte by byte, whoever reads it: somebody asked for exactly that.
-    pub(crate) fn exactly(&mut self, text: &str) -> Result<(), Failure> {
+    /// Writes a text byte by byte, even to a terminal: the user asked for the exact bytes.
+    pub(crate) fn exactly(&mut self, text: &str) -> Result<(), OutputFailure> {
         self.write(text.as_bytes())
     }
 
-    /// Writes a JSON document: indented for a person, on one line for a pipe.
-    pub(crate) fn json(&mut self, json: &str) -> Result<(), Failure> {
+    /// Writes a report of a command as JSON: indented for a person, on one line for a pipe.
+    pub(crate) fn report(&mut self, report: &impl Serialize) -> Result<(), OutputFailure> {
+        let json = serde_json::to_string(report).map_err(|error| OutputFailure::Stdout(error.into()))?;
+        self.json(&json)
+    }
+
+    /// Writes a report as one line of JSON.
+    pub(crate) fn report_line(&mut self, report: &impl Serialize) -> Result<(), OutputFailure> {
+        let json = serde_json::to_string(report).map_err(|error| OutputFailure::Stdout(error.into()))?;
+        self.json_line(&json)
+    }
+
+    /// Writes a document of a contract, which is JSON text already: indented for a person, on one line for a pipe.
+    pub(crate) fn json(&mut self, json: &str) -> Result<(), OutputFailure> {
         if self.is_for_person
             && let (Some(document), _) = parse(json.as_bytes(), &Limits::own(usize::MAX))
         {
@@ -106,8 +130,8 @@ impl Output {
         self.json_line(json)
     }
 
-    /// Writes a JSON document as it is, and ends the line.
-    pub(crate) fn json_line(&mut self, json: &str) -> Result<(), Failure> {
+    /// Writes a document of a contract as one line.
+    pub(crate) fn json_line(&mut self, json: &str) -> Result<(), OutputFailure> {
         self.write(json_shown(json).as_bytes())?;
         self.write(b"\n")
     }
@@ -117,23 +141,28 @@ impl Output {
         JsonLines { pending: Vec::new(), output: self }
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), OutputFailure> {
         let written = self.writer.write_all(bytes);
         self.done(written)
     }
 
-    fn done(&self, written: io::Result<()>) -> Result<(), Failure> {
-        match written.map_err(Failure::Output) {
+    fn done(&self, written: io::Result<()>) -> Result<(), OutputFailure> {
+        match written.map_err(OutputFailure::Stdout) {
             Err(failure) if failure.is_closed_pipe() && self.outlives_reader => Ok(()),
             done => done,
         }
     }
 
     /// Sends what was written on its way.
-    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+    pub(crate) fn flush(&mut self) -> Result<(), OutputFailure> {
         let written = self.writer.flush();
         self.done(written)
     }
+}
+
+/// A document of a contract, to be a part of a report.
+pub(crate) fn embedded(document: String) -> Result<Box<RawValue>, OutputFailure> {
+    RawValue::from_string(document).map_err(|error| OutputFailure::Stdout(error.into()))
 }
 
 /// JSON Lines on their way to standard output.
@@ -162,7 +191,7 @@ impl Write for JsonLines<'_> {
     }
 }
 
-/// Says something on standard error, in one line. What a command does must not depend on whether anybody reads that.
+/// Prints a line on standard error. A command must not depend on whether anyone reads it.
 macro_rules! note {
     ($($words:tt)*) => { $crate::output::say(format_args!($($words)*)) };
 }
@@ -170,27 +199,74 @@ pub(crate) use note;
 
 /// What `note!` does.
 pub(crate) fn say(words: fmt::Arguments<'_>) {
-    let _ = writeln!(stderr(), "{}", Shown::line(&words.to_string()).at_most(MAX_LINE_CHARS));
+    let line = Shown::line(&words.to_string()).at_most(MAX_LINE_CHARS).to_string();
+    let _ = writeln!(stderr(), "{}", fitted(&line, columns(stderr())));
 }
 
-/// Says something in several lines on standard error.
+/// Prints several lines on standard error.
 pub(crate) fn note_page(page: &Page) {
-    let _ = stderr().write_all(page.as_str().as_bytes());
+    let _ = stderr().write_all(fitted(page.as_str(), columns(stderr())).as_bytes());
 }
 
-/// Writes a JSON document to standard error.
+/// Log lines on their way to standard error, each written whole and escaped.
+#[derive(Clone, Copy)]
+pub(crate) struct LogLines {
+    pub(crate) is_json: bool,
+}
+
+impl MakeWriter<'_> for LogLines {
+    type Writer = LogLines;
+
+    fn make_writer(&self) -> LogLines {
+        *self
+    }
+}
+
+impl Write for LogLines {
+    /// Takes a whole line.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        let text = text.trim_end_matches('\n');
+        match self.is_json {
+            true => note_json(text),
+            false => {
+                let _ = writeln!(stderr(), "{}", Shown::line(text).at_most(MAX_LINE_CHARS));
+            }
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes a JSON document as one line to standard error.
 pub(crate) fn note_json(json: &str) {
     let _ = writeln!(stderr(), "{}", json_shown(json));
 }
 
-/// What the parser of arguments says, in its own colours; where an argument that it may quote has to be escaped, without.
-pub(crate) fn arguments(said: &clap::Error) -> io::Result<()> {
+/// Prints a message of the argument parser, in its own colours; without colours if an argument has to be escaped.
+pub(crate) fn arguments(error: &clap::Error) -> io::Result<()> {
     let is_plain = |word: OsString| word.to_str().is_some_and(|word| !word.chars().any(is_hidden));
-    if said.use_stderr() && !std::env::args_os().all(is_plain) {
-        let _ = write!(stderr(), "{}", Shown::block(&said.render().to_string()));
+    if error.use_stderr() && !std::env::args_os().all(is_plain) {
+        let _ = write!(stderr(), "{}", Shown::block(&error.render().to_string()));
         return Ok(());
     }
-    said.print().and_then(|()| io::stdout().flush())
+    error.print().and_then(|()| io::stdout().flush())
+}
+
+/// The width of the screen that a stream is read on: a terminal's own, or COLUMNS if `CREALEPH_OUTPUT` says that a person
+/// reads it. Elsewhere lines are never broken.
+fn columns(stream: impl AsFd + IsTerminal) -> Option<usize> {
+    let is_text = std::env::var_os(READER).is_some_and(|reader| reader == "text");
+    let named = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns >= MIN_COLUMNS);
+    let own = || rustix::termios::tcgetwinsize(&stream).ok().map(|size| usize::from(size.ws_col));
+    match stream.is_terminal() {
+        true => named().or_else(own).filter(|columns| *columns >= MIN_COLUMNS),
+        false if is_text => named(),
+        false => None,
+    }
 }
 
 /// Whether a person looks at standard error.
@@ -223,9 +299,9 @@ struct Stream {
 
 impl Passage {
     pub(crate) fn new(output: &Output) -> Self {
-        let is_told = std::env::var_os(READER).is_some_and(|reader| reader == "text");
+        let is_text = std::env::var_os(READER).is_some_and(|reader| reader == "text");
         let stream = |is_for_person| Mutex::new(Stream { is_for_person, pending: Vec::new() });
-        Passage { stdout: stream(output.is_shown()), stderr: stream(is_told || is_watched()) }
+        Passage { stdout: stream(output.is_shown()), stderr: stream(is_text || is_watched()) }
     }
 
     /// Passes on a part of its standard output.

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use crealeph_workspace::Registry;
 
-use crate::failure::Failure;
+use crate::failure::TrustFailure;
 use crate::user_state;
 
 /// Where a workspace keeps its own files.
 pub(crate) const CONTROL: &str = ".crealeph";
 
 /// Checks the `.crealeph` of a folder, if there is one.
-pub(crate) fn check(workspace: &Path) -> Result<(), Failure> {
+pub(crate) fn check(workspace: &Path) -> Result<(), TrustFailure> {
     if std::fs::symlink_metadata(workspace.join(CONTROL)).is_err() {
         return Ok(());
     }
@@ -19,12 +19,12 @@ pub(crate) fn check(workspace: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks it, and makes one if there is none.
-pub(crate) fn claim(workspace: &Path) -> Result<(), Failure> {
+/// Checks it, and creates one if it is missing.
+pub(crate) fn claim(workspace: &Path) -> Result<(), TrustFailure> {
     Ok(registry()?.claim(workspace)?)
 }
 
-pub(crate) fn registry() -> Result<Registry, Failure> {
+pub(crate) fn registry() -> Result<Registry, TrustFailure> {
     Ok(Registry::open(&user_state::needed()?)?)
 }
 

@@ -7,7 +7,7 @@ use crealeph_contracts::text::Shown;
 
 use crate::render::filled;
 
-/// What stands before the further lines of a foreign text that is shown with its line breaks.
+/// The gutter before the further lines of a foreign text that is shown with its line breaks.
 pub(crate) const GUTTER: &str = "           | ";
 /// How much of one line is shown; what is cut is stated in its place.
 pub(crate) const MAX_LINE_CHARS: usize = 20_000;

@@ -1,5 +1,7 @@
 //! Violations for a person: each with its place in the document shown, readable without colour.
 
+use std::borrow::Cow;
+
 use crealeph_contracts::json::{Limits, parse};
 use crealeph_contracts::text::Shown;
 use crealeph_contracts::violation::Violation;
@@ -9,7 +11,7 @@ use crate::page::Page;
 /// How wide a text is that is read on any screen.
 pub(crate) const COLUMNS: usize = 80;
 /// How much of a line is shown around the place.
-const MAX_WIDTH: usize = 96;
+const MAX_WIDTH: usize = 70;
 
 /// Every violation with an excerpt of the document where it stands, from top to bottom.
 pub(crate) fn violations(name: &str, bytes: &[u8], violations: &[Violation], page: &mut Page) {
@@ -84,7 +86,25 @@ pub(crate) fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-/// A text behind `first`, broken between words so that it fits; the lines it goes on with stand behind `hanging`.
+/// Lines broken between words so that they fit; further parts of a line are indented by two more, or stay behind its gutter.
+pub(crate) fn fitted(text: &str, columns: Option<usize>) -> Cow<'_, str> {
+    let Some(columns) = columns.filter(|columns| text.lines().any(|line| line.chars().count() > *columns))
+    else {
+        return Cow::Borrowed(text);
+    };
+    let mut out = String::new();
+    for line in text.split_inclusive('\n') {
+        let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
+        let words = line.trim_start_matches(' ');
+        let margin = " ".repeat(line.len() - words.len());
+        let hanging = if words.starts_with("| ") { "| " } else { "  " };
+        out.push_str(&filled(&margin, &format!("{margin}{hanging}"), words, columns));
+        out.push_str(end);
+    }
+    Cow::Owned(out)
+}
+
+/// A text behind `first`, broken between words so that it fits; further lines start with `hanging`.
 pub(crate) fn filled(first: &str, hanging: &str, text: &str, columns: usize) -> String {
     let mut out = first.to_owned();
     let mut width = out.chars().count();
@@ -103,4 +123,20 @@ pub(crate) fn filled(first: &str, hanging: &str, text: &str, columns: usize) -> 
         is_first = false;
     }
     out.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fitted;
+
+    #[test]
+    fn lines_are_broken_between_words_and_stay_under_their_start() {
+        assert_eq!(
+            fitted("one two three\n  four five six\n", Some(9)),
+            "one two\n  three\n  four\n    five\n    six\n"
+        );
+        assert_eq!(fitted("  | of a foreign text\n", Some(14)), "  | of a\n  | foreign\n  | text\n");
+        assert_eq!(fitted("unbreakably-long\n", Some(4)), "unbreakably-long\n");
+        assert_eq!(fitted("as  it   is\n", None), "as  it   is\n");
+    }
 }

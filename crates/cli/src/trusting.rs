@@ -1,4 +1,4 @@
-//! Asking whether a configuration is trusted, before anything it says is used: a terminal shows what it would grant and
+//! Asking whether a configuration is trusted, before any of its settings is used: a terminal shows what it would grant and
 //! asks, anything else gets the command to type.
 
 use std::io::{BufRead as _, IsTerminal as _};
@@ -8,7 +8,7 @@ use crealeph_contracts::text::Shown;
 use crealeph_runtime::configuration::Configuration;
 use crealeph_runtime::trust::{Grant, GrantSet, Part, TrustStore, Widening};
 
-use crate::failure::Failure;
+use crate::failure::{ArgumentFailure, Failure, OutputFailure, TrustFailure};
 use crate::output::{draw, is_watched, note, note_page};
 use crate::page::Page;
 use crate::user_state;
@@ -84,7 +84,7 @@ pub(crate) fn accept_own(configuration: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Goes on only if what is about to be used was accepted, or is accepted now.
+/// Succeeds only if what is about to be used was accepted, or is accepted now.
 pub(crate) fn require(configuration: &Configuration, uses: Uses) -> Result<(), Failure> {
     if is_trusted_by_environment()? {
         return Ok(());
@@ -101,43 +101,40 @@ pub(crate) fn require(configuration: &Configuration, uses: Uses) -> Result<(), F
     }
     if !can_ask() {
         let (asked, command) = (judged.page(), command(&judged.path));
-        return Err(Failure::Untrusted { path: judged.path, command, asked });
+        return Err(TrustFailure::Untrusted { path: judged.path, command, asked }.into());
     }
     note_page(&judged.page());
     match ask("Trust it?")? {
         true => judged.accept(),
-        false => Err(Failure::Declined(judged.path)),
+        false => Err(TrustFailure::Declined(judged.path).into()),
     }
 }
 
 /// Whether the environment says that every configuration is trusted.
-pub(crate) fn is_trusted_by_environment() -> Result<bool, Failure> {
+pub(crate) fn is_trusted_by_environment() -> Result<bool, ArgumentFailure> {
     match std::env::var_os(VARIABLE) {
         None => Ok(false),
         Some(value) if value.is_empty() || value == "0" => Ok(false),
         Some(value) if value == "1" => Ok(true),
-        Some(value) => Err(Failure::BadOption(
-            value.to_string_lossy().into_owned(),
-            "`1` or `0`, as CREALEPH_TRUST takes them",
-        )),
+        Some(value) => Err(ArgumentFailure::option(value.to_string_lossy(), "`1` or `0` for CREALEPH_TRUST")),
     }
 }
 
-/// Whether somebody is there to answer.
+/// Whether there is a terminal to ask on.
 pub(crate) fn can_ask() -> bool {
     std::io::stdin().is_terminal() && is_watched()
 }
 
 /// Asks, and takes nothing but a yes for one.
-pub(crate) fn ask(question: &str) -> Result<bool, Failure> {
+pub(crate) fn ask(question: &str) -> Result<bool, OutputFailure> {
     note!("");
     draw(&format!("{question} [y/N] "));
     let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer).map_err(Failure::Output)?;
+    std::io::stdin().lock().read_line(&mut answer).map_err(OutputFailure::Stdout)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))
 }
 
-/// What to type where nobody can be asked.
+/// The command to type if there is no terminal to ask on.
 pub(crate) fn command(path: &Path) -> String {
     format!("crealeph trust {}", quoted(path))
 }

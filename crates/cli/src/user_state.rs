@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::failure::Failure;
+use crate::failure::TrustFailure;
 
 /// The state directory of this program, `$XDG_STATE_HOME/crealeph` or `~/.local/state/crealeph`.
 pub(crate) fn folder() -> Option<PathBuf> {
@@ -14,8 +14,8 @@ pub(crate) fn folder() -> Option<PathBuf> {
 }
 
 /// The same where it cannot be done without.
-pub(crate) fn needed() -> Result<PathBuf, Failure> {
-    folder().ok_or(Failure::NoUserState)
+pub(crate) fn needed() -> Result<PathBuf, TrustFailure> {
+    folder().ok_or(TrustFailure::NoUserState)
 }
 
 /// Where a folder is that may not be there yet, without links.

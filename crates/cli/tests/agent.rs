@@ -59,13 +59,14 @@ fn the_built_in_example_passes_by_its_name() {
     let scratch = Scratch::new();
     let (code, error) = check(&scratch, &["example@1"]);
     assert_eq!((code, &error["error"]["code"]), (2, &json!("unknown_agent")));
-    assert!(error["error"]["message"].as_str().unwrap().contains("make one with `crealeph init`"), "{error}");
+    assert!(error["error"]["hint"].as_str().unwrap().contains("create one with `crealeph init`"), "{error}");
     scratch.write("crealeph.toml", "[agents.\"example@1\"]\nkind = 'example'\n");
     assert_eq!(check(&scratch, &["example@1"]).0, 0);
     let (code, error) = check(&scratch, &["planner@1"]);
     assert_eq!(code, 2);
-    let expected = "there is no agent `planner@1` in `crealeph.toml`; known are: example@1";
-    assert_eq!(error["error"], json!({ "code": "unknown_agent", "message": expected }));
+    let message = "there is no agent `planner@1` in `crealeph.toml`";
+    let expected = json!({ "code": "unknown_agent", "message": message, "hint": "known agents: example@1" });
+    assert_eq!(error["error"], expected);
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn a_ledger_in_a_folder_above_is_pointed_at() {
     let run = scratch.command(&["snapshot", "r"]).current_dir(&inside).output().unwrap();
     let told = String::from_utf8(run.stderr).unwrap();
     let above = scratch.path().canonicalize().unwrap();
-    assert!(told.contains(&format!("there is one in `{}`; go there", above.display())), "{told}");
+    assert!(told.contains(&format!("there is one in `{}`\nhint: go to", above.display())), "{told}");
     let run = scratch.command(&["doctor"]).current_dir(&inside).output().unwrap();
     let looked_at: Value = serde_json::from_slice(&run.stdout).unwrap();
     let ledger = looked_at.as_array().unwrap().iter().find(|it| it["name"] == "ledger").unwrap();

@@ -119,7 +119,7 @@ fn newcomers_mistakes_get_useful_answers() {
     let cases: [(&[&str], i32, &str); 8] = [
         (&["validate", "agent-inptu", &empty], 2, "did you mean `agent-input`?"),
         (&["validate", "zebra", &empty], 2, "there are agent-input, agent-output"),
-        (&["validate", "agent-input", folder], 2, "is a directory; name a file in it"),
+        (&["validate", "agent-input", folder], 2, "is a directory\nhint: name a file in it"),
         (&["validate", "agent-input", "no-such-file.json"], 2, "there is no file `no-such-file.json`"),
         (&["validate", "agent-input", &empty], 1, "the document is empty"),
         (&["validate", "builder-request", &yaml], 1, "this looks like YAML"),

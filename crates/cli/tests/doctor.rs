@@ -1,4 +1,4 @@
-//! `crealeph doctor` finds each thing that can be wrong, says how to mend it, and is content once that is done.
+//! `crealeph doctor` finds each thing that can be wrong, says how to fix it, and is content once that is done.
 
 #![cfg(test)]
 
@@ -55,7 +55,7 @@ fn nothing_is_wrong_where_nothing_is_yet_nor_after_the_first_steps() {
     for name in ["configuration", "ledger", "keys", "clock", "ledger_disk", "state_disk"] {
         assert_eq!(finding(&findings, name)["present"], true, "{name}");
     }
-    assert!(finding(&findings, "ledger")["detail"].as_str().unwrap().contains("newest 5 as written"));
+    assert!(finding(&findings, "ledger")["detail"].as_str().unwrap().contains("newest 5 verified"));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn each_fault_is_found_with_what_to_do() {
         ("chmod 755 .crealeph/ledger.db.keys", "keys", "open to others (mode 755)", "chmod 700"),
         ("chmod 644 .crealeph/ledger.db.keys/*", "keys", "can be read by others (mode 644)", "chmod 600"),
         ("rm -r .crealeph/ledger.db.keys", "keys", "No such file", "restore it"),
-        ("echo nonsense > .crealeph/ledger.db", "ledger", "is not a ledger", "name another place"),
+        ("echo nonsense > .crealeph/ledger.db", "ledger", "is not a ledger", "give another path"),
         (
             "sed -i 's/\"visits\":1180/\"visits\":9180/' .crealeph/ledger.db",
             "ledger",
@@ -116,7 +116,7 @@ fn a_person_reads_a_line_for_each() {
         shell(folder.path(), "CREALEPH_OUTPUT=text crealeph doctor --ledger /no/such/place");
     assert_eq!(code, 0, "{printed}");
     assert!(printed.contains("\nledger            no "), "{printed}");
-    assert!(printed.contains("to get it: run `crealeph ledger init`"), "{printed}");
+    assert!(printed.contains("to enable it: run `crealeph ledger init`"), "{printed}");
     let of_the_machine = printed.lines().take_while(|line| !line.starts_with("configuration"));
     of_the_machine.for_each(|line| assert!(line.chars().count() <= 80, "wider than 80 columns: {line}"));
 }

@@ -69,7 +69,11 @@ fn a_file_that_cannot_be_read_is_named_alike_by_every_command() {
     let kinds = [
         ("nosuch", "not_found", "there is no file `nosuch`; check the path"),
         ("dir", "is_directory", "`dir` is a directory; name a file in it"),
-        ("/proc/self/mem", "unreadable", "cannot read `/proc/self/mem`; check its permissions"),
+        (
+            "/proc/self/mem",
+            "unreadable",
+            "cannot read `/proc/self/mem`: Input/output error (os error 5); check its permissions",
+        ),
     ];
     let mut faults = Vec::new();
     for reader in READERS {
@@ -86,21 +90,36 @@ fn judged(folder: &Path, line: &str, exit: i32, code: &str, says: &str) -> Optio
     let plain = shell(folder, line);
     let takes_json =
         !line.contains("policy rules") && !line.contains("schema") && !line.contains("crealeph init");
-    let told = if takes_json { shell(folder, &format!("{line} --json")) } else { shell(folder, line) };
-    let error: Option<Value> = told.stderr.lines().last().and_then(|line| serde_json::from_str(line).ok());
-    let error = error.unwrap_or_default()["error"].clone();
+    let json = if takes_json { shell(folder, &format!("{line} --json")) } else { shell(folder, line) };
     let is_always_json =
         line.contains("--batch") || line.contains("policy evaluate") || line.contains("policy rules");
-    let is_told = plain.stderr.contains(says) && (is_always_json || plain.stderr.contains("error: "));
-    let is_json = !takes_json || (error["code"] == code && error["message"].as_str().unwrap().contains(says));
-    let exits = (plain.code, told.code) == (exit, exit);
-    let is_fine = is_told && is_json && exits && !plain.stderr.contains("panicked");
+    let text = if is_always_json { joined(&plain.stderr) } else { plain.stderr.replace("\nhint: ", "; ") };
+    let is_text = text.contains(says) && (is_always_json || plain.stderr.contains("error: "));
+    let error = error_of(&json.stderr);
+    let is_json = !takes_json || (error["code"] == code && joined(&json.stderr).contains(says));
+    let exits = (plain.code, json.code) == (exit, exit);
+    let is_fine = is_text && is_json && exits && !plain.stderr.contains("panicked");
     (!is_fine).then(|| {
         format!(
             "{line}\n  exit codes {} and {}, wanted {exit}; wanted {code}: {says}\n  text: {}\n  json: {}",
-            plain.code, told.code, plain.stderr, told.stderr
+            plain.code, json.code, plain.stderr, json.stderr
         )
     })
+}
+
+fn error_of(stderr: &str) -> Value {
+    let error: Option<Value> = stderr.lines().last().and_then(|line| serde_json::from_str(line).ok());
+    error.unwrap_or_default()["error"].clone()
+}
+
+/// The message of a JSON error, and after a semicolon its hint, if it has one.
+fn joined(stderr: &str) -> String {
+    let error = error_of(stderr);
+    let message = error["message"].as_str().unwrap_or_default();
+    match error["hint"].as_str() {
+        Some(hint) => format!("{message}; {hint}"),
+        None => message.to_owned(),
+    }
 }
 
 #[test]
@@ -119,19 +138,24 @@ fn each_mistake_has_its_answer() {
         ("crealeph ledger prove nope", 1, "unknown_id", "there is no entry `nope`"),
         ("crealeph ledger list --cursor nope", 2, "ledger_bad_cursor", "`nope` is not a cursor"),
         ("crealeph ledger list --from yesterday", 2, "bad_timestamp", "write it as `2025-01-19T10:00:00Z`"),
-        ("crealeph ledger list --tenant ' '", 2, "bad_name", "` ` is not a tenant"),
-        ("crealeph execution show nope", 1, "unknown_id", "no trace of execution `nope`"),
-        ("crealeph execution why nope", 1, "unknown_id", "no trace of execution `nope`"),
-        ("crealeph execution replay nope", 1, "unknown_id", "no trace of execution `nope`"),
+        ("crealeph ledger list --tenant ' '", 2, "bad_name", "` ` is not a valid tenant"),
+        ("crealeph execution show nope", 1, "unknown_id", "no execution `nope` of this tenant; check the id"),
+        ("crealeph execution why nope", 1, "unknown_id", "no execution `nope` of this tenant; check the id"),
+        (
+            "crealeph execution replay nope",
+            1,
+            "unknown_id",
+            "no execution `nope` of this tenant; check the id",
+        ),
         ("crealeph review show nope", 1, "unknown_id", "no entry `nope` of this tenant; find drafts"),
         ("crealeph review approve nope --reason x", 1, "unknown_id", "no entry `nope` of this tenant"),
         ("crealeph snapshot other", 1, "SNAPSHOT_EMPTY", "no entry of robot `other` counts; append"),
-        ("crealeph snapshot", 2, "bad_name", "say which robot"),
+        ("crealeph snapshot", 2, "bad_name", "the robot is missing; name one"),
         (
             "crealeph snapshot request.json",
             2,
             "bad_name",
-            "it is a file; the entries in it are read with --from",
+            "is a file, not a known robot; read the entries in it with --from",
         ),
         (
             "crealeph execution list --state done",
@@ -139,20 +163,25 @@ fn each_mistake_has_its_answer() {
             "usage",
             "there is no such state; there are planned, running",
         ),
-        ("crealeph ledger append request.json", 1, "invalid", "which stands whole on a line"),
+        ("crealeph ledger append request.json", 1, "invalid", "one whole object per line"),
         (
             "crealeph agent check nope@1",
             2,
             "unknown_agent",
-            "no agent `nope@1` in `crealeph.toml`; known are: planner@1",
+            "no agent `nope@1` in `crealeph.toml`; known agents: planner@1",
         ),
         ("crealeph agent check --case nope planner@1", 2, "bad_option", "leave --case out"),
         // A tenant that has nothing.
-        ("crealeph ledger verify --tenant other", 2, "no_log", "tenant `other` has nothing in"),
+        ("crealeph ledger verify --tenant other", 2, "no_log", "tenant `other` has no entry in"),
         ("crealeph ledger export --tenant other", 2, "no_log", "check --tenant"),
         ("crealeph snapshot shop-17 --tenant other", 1, "SNAPSHOT_EMPTY", "check the robot and --tenant"),
         // No ledger, or none.
-        ("crealeph ledger list --ledger nosuch", 2, "ledger_missing", "no ledger at `nosuch`; make one with"),
+        (
+            "crealeph ledger list --ledger nosuch",
+            2,
+            "ledger_missing",
+            "no ledger at `nosuch`; create one with",
+        ),
         ("crealeph build request.json --ledger nosuch", 2, "ledger_missing", "no ledger at `nosuch`"),
         ("crealeph snapshot shop-17 --ledger nosuch", 2, "ledger_missing", "no ledger at `nosuch`"),
         ("crealeph execution list --ledger garbage", 2, "ledger_foreign", "`garbage` is not a ledger"),
@@ -168,23 +197,23 @@ fn each_mistake_has_its_answer() {
             "crealeph ledger checkpoint --keys nosuch",
             2,
             "ledger_keys",
-            "no signing key in `nosuch`; make one",
+            "no signing key in `nosuch`; create one",
         ),
         // What is in the way, or has no place.
         (
             "crealeph ledger export key",
             2,
             "taken",
-            "`key` is there already and nothing was written; move it away",
+            "`key` exists already and nothing was written; move it away",
         ),
         ("crealeph ledger backup key", 2, "ledger_exists", "`key` exists already"),
         (
             "crealeph ledger export nosuch/file",
             2,
             "unwritable",
-            "cannot write `nosuch/file`; check that the folder",
+            "cannot write `nosuch/file`: No such file or directory (os error 2); check that the folder",
         ),
-        ("crealeph init .", 2, "taken", "is there already and nothing was written"),
+        ("crealeph init .", 2, "taken", "exists already and nothing was written"),
         // Keys and proofs.
         ("crealeph ledger verify --key empty", 2, "bad_key", "`empty` holds no public key"),
         ("crealeph ledger verify --key garbage", 2, "not_text", "`garbage` is not UTF-8 text"),
@@ -220,13 +249,8 @@ fn each_mistake_has_its_answer() {
             "no context has such a key",
         ),
         // Work.
-        (
-            "crealeph work run 'a task'",
-            2,
-            "not_found",
-            "with --agent the agent that is to do a task in words",
-        ),
-        ("USER= crealeph work approve nope --reason x", 2, "bad_name", "USER is not set; say who with --by"),
+        ("crealeph work run 'a task'", 2, "not_found", "use --agent NAME to run a task given in words"),
+        ("USER= crealeph work approve nope --reason x", 2, "bad_name", "USER is not set; give it with --by"),
         ("crealeph work verify crealeph.toml", 2, "bad_key", "give the public key that you kept with --key"),
         ("crealeph ledger backup no/such/copy.db", 2, "ledger_failed", "no folder to write it into"),
         ("crealeph work show", 1, "unknown_run", "there is no run in this workspace yet"),
@@ -349,7 +373,7 @@ fn a_full_disk_is_an_error_and_a_closed_pipe_is_none() {
     for printer in PRINTERS {
         let ran = shell(folder.path(), &format!("crealeph {printer} > /dev/full"));
         assert_eq!(ran.code, 2, "{printer}: {}", ran.stderr);
-        let says = "cannot write to standard output; make room";
+        let says = "cannot write to standard output: No space left on device";
         assert!(ran.stderr.contains(says), "{printer}: {}", ran.stderr);
         let ran = shell(folder.path(), &format!("crealeph {printer} | true; exit ${{PIPESTATUS[0]}}"));
         assert_eq!(ran.code, 0, "{printer}: {}", ran.stderr);

@@ -327,7 +327,7 @@ fn an_export_is_verified_and_imported_elsewhere() {
     let imported: Value = serde_json::from_str(&signed.good(&["import", "--key", "key"], &export)).unwrap();
     assert_eq!((&imported["signedEntries"], imported["imported"].as_u64() > Some(0)), (&250.into(), true));
     let (code, _, stderr) = signed.run(&["import", "--tenant", "acme", "--key", "key"], &export);
-    assert!(code == 2 && stderr.contains("is of tenant `local`, not of `acme`"), "{stderr}");
+    assert!(code == 2 && stderr.contains("belongs to tenant `local`, not to `acme`"), "{stderr}");
     let other = Scratch::new("import");
     other.good(&["init"], "");
     other.good(&["import"], &export);

@@ -287,8 +287,11 @@ fn child_reader() {
         .map_err(AppendError::from)
         .and_then(|ledger| ledger.append(&local(), vec![draft("k", "{}")]));
     let error = outcome.unwrap_err();
-    let is_clear = matches!(&error, AppendError::Ledger(LedgerError::ReadOnly { place, .. }) if place.contains("ledger.db"));
-    assert!(is_clear && error.to_string().contains("check the owner and mode"), "{error:?}");
+    let AppendError::Ledger(error @ LedgerError::ReadOnly { place, .. }) = &error else {
+        panic!("{error:?}")
+    };
+    let hint = error.hint().unwrap();
+    assert!(place.contains("ledger.db") && hint.contains("check the owner and mode"), "{error:?}");
     say("done");
 }
 

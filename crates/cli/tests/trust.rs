@@ -78,7 +78,7 @@ fn everything_that_is_granted_is_on_one_screen() {
     assert_eq!((code, shown.as_str()), (2, expected), "{said}");
     assert_eq!(
         said,
-        "error: nobody can be asked here; if you trust it, run `crealeph trust ROOT/ws/crealeph.toml --yes`\n"
+        "error: there is no terminal to ask on\nhint: if you trust it, run `crealeph trust ROOT/ws/crealeph.toml --yes`\n"
     );
     let (code, _, said) = scene.run(&["ledger", "list"]);
     assert_eq!(code, 2);
@@ -128,7 +128,7 @@ fn a_folder_from_before_is_adopted_once() {
     assert!(code == 2 && said.contains("run `crealeph trust --state ROOT/ws`"), "{said}");
     let (code, shown, said) = scene.run(&["trust", "--state"]);
     let expected = "`ROOT/ws/.crealeph` holds 1 file, 1 bytes: 1 run\n  signing keys in `ledger.db.keys`: anyone who has \
-                    them can sign as you; remove them unless you made them\n";
+                    them can sign as you; remove them unless you created them\n";
     assert_eq!((code, shown.as_str()), (2, expected));
     assert!(said.contains("crealeph trust --state ROOT/ws --yes"), "{said}");
     assert_eq!(scene.run(&["trust", "--state", "--yes"]).0, 0);

@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::scalar::{LedgerId, TenantId};
+use tracing::info_span;
 
 use crate::columns::{ColumnSource, ENTRY_COLUMNS};
 use crate::error::LedgerError;
@@ -87,6 +88,7 @@ impl Ledger {
     /// edges, tiles, the head, checkpoints, no other row, and the schema. What the entries say is for a verifier to
     /// check, from an export.
     pub fn audit(&self, tenant: &TenantId) -> Result<Option<Fault>, LedgerError> {
+        let _span = info_span!("audit", %tenant).entered();
         self.inner().backend.check_storage()?;
         let keys = &self.inner().keys;
         let fault = self.ask(tenant, |reads, head| {

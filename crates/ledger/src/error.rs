@@ -1,6 +1,8 @@
 //! What can go wrong: with the ledger's place (a file, a database), or with a batch that must not be written.
 //!
-//! Every error says what failed, on what and what to do next, and has a stable code.
+//! Every error says what failed and on what, and has a stable code; its hint says what to do next.
+
+use std::borrow::Cow;
 
 use crealeph_contracts::json::ComposeError;
 use crealeph_contracts::scalar::LedgerId;
@@ -16,13 +18,13 @@ use crate::position::Seq;
 #[non_exhaustive]
 pub enum LedgerError {
     /// There is no ledger.
-    #[error("there is no ledger at `{place}`; make one with `crealeph ledger init`")]
+    #[error("there is no ledger at `{place}`")]
     Missing {
         /// The file or database.
         place: String,
     },
     /// There is something, but not a ledger.
-    #[error("`{place}` is not a ledger: {reason}; name another place")]
+    #[error("`{place}` is not a ledger: {reason}")]
     Foreign {
         /// The file or database.
         place: String,
@@ -30,9 +32,7 @@ pub enum LedgerError {
         reason: String,
     },
     /// A ledger of a later program.
-    #[error(
-        "`{place}` has schema version {found}, and this program knows up to {known}; use a newer crealeph"
-    )]
+    #[error("`{place}` has schema version {found}, and this program supports up to {known}")]
     Newer {
         /// The file or database.
         place: String,
@@ -43,7 +43,7 @@ pub enum LedgerError {
     },
     /// A ledger of an earlier program.
     #[error(
-        "`{place}` has schema version {found} and this program needs {known}: entries can be listed, exported and verified, nothing can be appended and no snapshot derived; stop older programs that use it, back it up, and run `crealeph ledger migrate`"
+        "`{place}` has schema version {found} and this program needs {known}: entries can be listed, exported and verified, nothing can be appended and no snapshot derived"
     )]
     Outdated {
         /// The file or database.
@@ -55,7 +55,7 @@ pub enum LedgerError {
     },
     /// The newest entry is dated far ahead of the clock.
     #[error(
-        "the newest entry of tenant `{tenant}` is dated {newest}, more than {seconds} s ahead of the clock, which says {now}; set the clock if it is wrong; if it was wrong then, go on with another tenant, or raise `max_clock_skew_seconds` under [ledger] so that new entries are dated like the newest"
+        "the newest entry of tenant `{tenant}` is dated {newest}, more than {seconds} s ahead of the clock, which says {now}"
     )]
     ClockBehind {
         /// The tenant.
@@ -69,7 +69,7 @@ pub enum LedgerError {
     },
     /// The database's clock and the machine's are far apart.
     #[error(
-        "the clock of `{place}` says {database} and this machine's says {machine}, more than {seconds} s apart; set the one that is wrong, or raise `max_clock_skew_seconds` under [ledger]"
+        "the clock of `{place}` says {database} and this machine's says {machine}, more than {seconds} s apart"
     )]
     ClocksDiffer {
         /// The database.
@@ -89,16 +89,14 @@ pub enum LedgerError {
     },
     /// The file was replaced or removed while it was in use.
     #[error(
-        "`{place}` or its write-ahead log was replaced or removed while it was in use; the last batch is not acknowledged and may be lost with the file, so put the right file in place, start again, and send the batch again"
+        "`{place}` or its write-ahead log was replaced or removed while it was in use; the last batch is not acknowledged and may be lost with the file"
     )]
     Replaced {
         /// The file.
         place: String,
     },
     /// Someone else holds the write lock.
-    #[error(
-        "`{place}` is locked by another process for more than {wait_ms} ms; find who holds it, or try again"
-    )]
+    #[error("`{place}` is locked by another process for more than {wait_ms} ms")]
     Busy {
         /// The file or database.
         place: String,
@@ -106,13 +104,13 @@ pub enum LedgerError {
         wait_ms: u64,
     },
     /// No room.
-    #[error("the disk of `{place}` is full; free some space and send the batch again")]
+    #[error("the disk of `{place}` is full")]
     Full {
         /// The file or database.
         place: String,
     },
     /// May not be written.
-    #[error("`{place}` cannot be written: {reason}; check the owner and mode of the file and its folder")]
+    #[error("`{place}` cannot be written: {reason}")]
     ReadOnly {
         /// The file or database.
         place: String,
@@ -120,7 +118,7 @@ pub enum LedgerError {
         reason: String,
     },
     /// The database lets this login not do it.
-    #[error("the database `{place}` refuses: {reason}; {next}")]
+    #[error("the database `{place}` refuses: {reason}")]
     Denied {
         /// The database.
         place: String,
@@ -130,9 +128,7 @@ pub enum LedgerError {
         next: String,
     },
     /// What is stored is not what was written.
-    #[error(
-        "`{place}` is damaged: {what}; do not write to it, run `crealeph ledger verify`, restore a backup"
-    )]
+    #[error("`{place}` is damaged: {what}")]
     Damaged {
         /// The file or database.
         place: String,
@@ -142,9 +138,7 @@ pub enum LedgerError {
         what: String,
     },
     /// The other side of an encrypted connection is not who it should be.
-    #[error(
-        "the connection to `{place}` is not to be trusted: {reason}; name the certificates to trust with `sslrootcert=FILE` and the host as its certificate does"
-    )]
+    #[error("the connection to `{place}` cannot be trusted: {reason}")]
     Untrusted {
         /// The database.
         place: String,
@@ -152,9 +146,7 @@ pub enum LedgerError {
         reason: String,
     },
     /// Reading or writing failed.
-    #[error(
-        "`{place}` failed: {reason}; what was acknowledged is kept, send the batch again when this is fixed"
-    )]
+    #[error("`{place}` failed: {reason}")]
     Failed {
         /// The file or database.
         place: String,
@@ -162,9 +154,7 @@ pub enum LedgerError {
         reason: String,
     },
     /// The connection broke in the middle of a commit, and could not be made again to ask.
-    #[error(
-        "the connection to `{place}` broke in a commit: {reason}; send the batch again with the same keys to learn its outcome"
-    )]
+    #[error("the connection to `{place}` broke during a commit: {reason}")]
     OutcomeUnknown {
         /// The database.
         place: String,
@@ -172,7 +162,7 @@ pub enum LedgerError {
         reason: String,
     },
     /// A question beyond a bound.
-    #[error("{what} is {found} and the limit is {limit}; ask for less, or raise the limit")]
+    #[error("{what} is {found} and the limit is {limit}")]
     Beyond {
         /// Which bound.
         what: &'static str,
@@ -182,26 +172,26 @@ pub enum LedgerError {
         limit: usize,
     },
     /// A cursor that this ledger did not give out.
-    #[error("`{cursor}` is not a cursor of this ledger; start without one")]
+    #[error("`{cursor}` is not a cursor of this ledger")]
     BadCursor {
         /// What was given.
         cursor: String,
     },
     /// More batches are waiting than allowed.
-    #[error("{waiting} batches wait for the writer already; slow down and try again")]
+    #[error("{waiting} batches already wait for the writer")]
     Overloaded {
         /// How many.
         waiting: usize,
     },
     /// The ledger was closed while the batch waited.
-    #[error("the ledger was closed before the batch was written; open it and send the batch again")]
+    #[error("the ledger was closed before the batch was written")]
     Closed,
     /// The signing keys.
     #[error(transparent)]
     Keys(#[from] crate::keys::KeyError),
     /// A lease that someone else has taken since, or that was released.
-    #[error("the lease `{name}` is {}; nothing was written, take it again and look at what was done meanwhile",
-        .holder.as_ref().map_or("held no more".to_owned(), |holder| format!("`{holder}`'s now")))]
+    #[error("the lease `{name}` was lost{}; nothing was written",
+        .holder.as_ref().map_or_else(String::new, |holder| format!(" to `{holder}`")))]
     LeaseLost {
         /// What was held.
         name: String,
@@ -209,12 +199,7 @@ pub enum LedgerError {
         holder: Option<String>,
     },
     /// The signer has signed another history of this log.
-    #[error(
-        "the log in `{place}` does not extend what was signed: {signed} were signed, and {found}; restore the backup \
-         that has them. To sign this other history all the same, remove `{}`: everyone who kept the older checkpoint \
-         will find the fork",
-        .file.display()
-    )]
+    #[error("the log in `{place}` does not extend what was signed: {signed} were signed, and {found}")]
     NotExtended {
         /// The file or database.
         place: String,
@@ -241,6 +226,57 @@ impl LedgerError {
     /// Whether waiting may help: a server that does not answer, or a lock that somebody holds.
     pub fn is_passing(&self) -> bool {
         matches!(self, LedgerError::Failed { .. } | LedgerError::Busy { .. })
+    }
+
+    /// What to do next.
+    pub fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
+            LedgerError::Missing { .. } => "create one with `crealeph ledger init`",
+            LedgerError::Foreign { .. } => "give another path or URL",
+            LedgerError::Newer { .. } => "use a newer crealeph",
+            LedgerError::Outdated { .. } => {
+                "stop older programs that use it, back it up, and run `crealeph ledger migrate`"
+            }
+            LedgerError::ClockBehind { .. } => {
+                "set the clock if it is wrong; if it was wrong then, use another tenant, or raise `max_clock_skew_seconds` under [ledger] so that new entries are dated like the newest"
+            }
+            LedgerError::ClocksDiffer { .. } => {
+                "set the one that is wrong, or raise `max_clock_skew_seconds` under [ledger]"
+            }
+            LedgerError::Replaced { .. } => {
+                "put the right file in place, start again, and send the batch again"
+            }
+            LedgerError::Busy { .. } => "find the process that holds it, or try again",
+            LedgerError::Full { .. } => "free some space and send the batch again",
+            LedgerError::ReadOnly { .. } => "check the owner and mode of the file and its folder",
+            LedgerError::Damaged { .. } => {
+                "do not write to it, run `crealeph ledger verify`, restore a backup"
+            }
+            LedgerError::Untrusted { .. } => {
+                "name the certificates to trust with `sslrootcert=FILE`, and the host as its certificate does"
+            }
+            LedgerError::Failed { .. } => {
+                "acknowledged entries are safe; send the batch again when this is fixed"
+            }
+            LedgerError::OutcomeUnknown { .. } => {
+                "send the batch again with the same keys to learn its outcome"
+            }
+            LedgerError::Beyond { .. } => "ask for less, or raise the limit",
+            LedgerError::BadCursor { .. } => "start without one",
+            LedgerError::Overloaded { .. } => "slow down and try again",
+            LedgerError::Closed => "open it and send the batch again",
+            LedgerError::LeaseLost { .. } => "take it again, and look at what was done in the meantime",
+            LedgerError::Denied { next, .. } => return Some(Cow::Owned(next.clone())),
+            LedgerError::Keys(error) => return error.hint(),
+            LedgerError::NotExtended { file, .. } => {
+                return Some(Cow::Owned(format!(
+                    "restore the backup that has them; to sign this other history anyway, remove `{}`: everyone who has \
+                 the older checkpoint will find the fork",
+                    file.display()
+                )));
+            }
+            LedgerError::Exists { .. } | LedgerError::BadExport { .. } => return None,
+        }))
     }
 
     /// The stable code.

@@ -1,6 +1,7 @@
 //! The signing keys of a ledger: a folder that only its owner may enter, one file per key that only its owner may
 //! read. Keys are added by rotation and taken out of use by hand; a secret is never printed, logged or exported.
 
+use std::borrow::Cow;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
@@ -24,13 +25,13 @@ const MAX_FILES: usize = 1_024;
 #[non_exhaustive]
 pub enum KeyError {
     /// No folder, or no key in it.
-    #[error("there is no signing key in `{}`; make one with `crealeph ledger init`, or name the folder", .folder.display())]
+    #[error("there is no signing key in `{}`", .folder.display())]
     Missing {
         /// The folder.
         folder: PathBuf,
     },
     /// Others can read the secret.
-    #[error("`{}` can be read by others (mode {mode:03o}); run `chmod 600` on it, and rotate the key if it was", .file.display())]
+    #[error("`{}` can be read by others (mode {mode:03o})", .file.display())]
     Exposed {
         /// The file.
         file: PathBuf,
@@ -38,19 +39,19 @@ pub enum KeyError {
         mode: u32,
     },
     /// Not a key file.
-    #[error("`{}` is not a signing key; remove it from the folder", .file.display())]
+    #[error("`{}` is not a signing key", .file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,
     },
     /// The copy of what was signed last cannot be read back.
-    #[error("`{}` is not a checkpoint of this log: the signer cannot tell whether the log extends what it signed; restore the file from a backup of the keys", .file.display())]
+    #[error("`{}` is not a checkpoint of this log: the signer cannot tell whether the log extends what it signed", .file.display())]
     Unsigned {
         /// The file.
         file: PathBuf,
     },
     /// Reading or writing failed.
-    #[error("`{}` failed: {reason}; check the owner and mode of the folder", .path.display())]
+    #[error("`{}` failed: {reason}", .path.display())]
     Failed {
         /// The file or folder.
         path: PathBuf,
@@ -58,11 +59,25 @@ pub enum KeyError {
         reason: String,
     },
     /// Too many keys.
-    #[error("`{}` holds {MAX_KEYS} keys already; take old ones out of use first", .folder.display())]
+    #[error("`{}` holds {MAX_KEYS} keys already", .folder.display())]
     TooMany {
         /// The folder.
         folder: PathBuf,
     },
+}
+
+impl KeyError {
+    /// What to do next.
+    pub fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
+            KeyError::Missing { .. } => "create one with `crealeph ledger init`, or name the folder",
+            KeyError::Exposed { .. } => "run `chmod 600` on it, and rotate the key if others have read it",
+            KeyError::Unreadable { .. } => "remove it from the folder",
+            KeyError::Unsigned { .. } => "restore the file from a backup of the keys",
+            KeyError::Failed { .. } => "check the owner and mode of the folder",
+            KeyError::TooMany { .. } => "remove old ones first",
+        }))
+    }
 }
 
 /// The keys in use, oldest first. Every checkpoint is signed by all of them, so that whoever knows an older key can

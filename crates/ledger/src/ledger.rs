@@ -16,6 +16,8 @@ use crealeph_contracts::json::ComposeError;
 use crealeph_contracts::scalar::{ClientKey, LedgerId, RobotId, TenantId};
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::snapshot::SnapshotFacts;
+use tracing::field::Empty;
+use tracing::{debug, info_span};
 
 use crate::clock::{Clock, DatingClock};
 use crate::entry::{Content, MAX_PAYLOAD_DEPTH, Stored};
@@ -189,10 +191,15 @@ impl Ledger {
 
     /// Appends a batch, all of it or nothing, and waits until it is durable. What only CreAleph writes is refused.
     pub fn append(&self, tenant: &TenantId, batch: Vec<Draft>) -> Outcome {
+        let span = info_span!("append", %tenant, count = batch.len(), first_seq = Empty).entered();
         unreserved(&batch)?;
         let (answer, pending) = Answer::pair();
         self.send(Job::append(tenant, self.batch(tenant, batch, answer)?))?;
-        pending.wait()
+        let outcome = pending.wait();
+        if let Ok([first, ..]) = outcome.as_deref() {
+            span.record("first_seq", first.seq.get());
+        }
+        outcome
     }
 
     /// Hands something to the writer, waiting for room.
@@ -222,6 +229,7 @@ impl Ledger {
         batch: Vec<Draft>,
         answer: Answer,
     ) -> Result<Batch, AppendError> {
+        debug!(%tenant, count = batch.len(), "batch for the writer");
         let limits = &self.0.limits;
         let too_large = |position, what, found, limit| {
             let refusal = Refusal::TooLarge { what, found, limit };
@@ -384,6 +392,7 @@ impl Ledger {
         at: Option<Instant>,
         rules: &CoherenceRules,
     ) -> Result<Option<SnapshotFacts>, LedgerError> {
+        let _span = info_span!("snapshot", %tenant, %robot).entered();
         self.ask(tenant, |reads, head| read::facts(reads, head, robot, at, rules))
     }
 

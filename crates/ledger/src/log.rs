@@ -3,6 +3,7 @@
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::json::ObjectWriter;
 use crealeph_contracts::scalar::{LedgerId, TenantId};
+use tracing::info_span;
 
 use crate::checkpoint::{Checkpoint, proof_text};
 use crate::entry::Stored;
@@ -62,6 +63,7 @@ impl Ledger {
     /// States and signs what the log is now, and keeps the statement. A log that does not extend what was signed before
     /// is refused: the signer compares it with its own copy of the last head it signed.
     pub fn checkpoint(&self, tenant: &TenantId) -> Result<Checkpoint, LedgerError> {
+        let _span = info_span!("checkpoint", %tenant).entered();
         let folder = &self.inner().keys;
         let keys = Keyring::load(folder)?;
         let mut signed = None;

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crealeph_contracts::scalar::{LedgerId, TenantId};
+use tracing::info_span;
 
 use crate::error::LedgerError;
 use crate::ledger::{Ledger, Location, Options};
@@ -146,6 +147,7 @@ impl Ledger {
             Location::Postgres(url) => Box::new(Postgres::migration(url, wait_ms)?),
         };
         let (from, to) = migration.versions()?;
+        let _span = info_span!("migrate", from, to).entered();
         let mut migrated = Migrated { from, to, entries: 0 };
         if from == to {
             return Ok(migrated);

@@ -11,6 +11,7 @@ use crealeph_contracts::entry::{Draft, Entry, with_lost_payload};
 use crealeph_contracts::json::{Limits as JsonLimits, Node, ObjectWriter, canonical, parse};
 use crealeph_contracts::log_rules::RulesInForce;
 use crealeph_contracts::scalar::TenantId;
+use tracing::info_span;
 
 use crate::checkpoint::stated;
 use crate::entry::{Content, MAX_PAYLOAD_DEPTH};
@@ -60,6 +61,7 @@ impl Ledger {
     /// Writes the tenant's log as it is stored, unchecked, up to the newest entry at the time of the call; what others
     /// append meanwhile is not in it. `None` where the tenant has no log.
     pub fn export(&self, tenant: &TenantId, out: &mut dyn Write) -> Result<Option<Exported>, LedgerError> {
+        let _span = info_span!("export", %tenant).entered();
         let found = self.ask(tenant, |reads, head| Ok((head.clone(), reads.checkpoints(head)?)))?;
         let Some((head, checkpoints)) = found else { return Ok(None) };
         let mut checkpoints = checkpoints.into_iter().peekable();
@@ -123,6 +125,7 @@ impl Ledger {
     }
 
     fn import_lines(&self, input: &mut dyn BufRead, is_whole: bool) -> Result<Imported, LedgerError> {
+        let _span = info_span!("import", is_whole).entered();
         let mut lines = Lines { input, number: 0 };
         let header = lines.next()?.ok_or_else(|| lines.refuse("the export is empty"))?;
         let (tenant_id, origin, stated) = read_header(&header).ok_or_else(|| {

@@ -490,7 +490,7 @@ fn an_encrypted_connection_is_made_to_whom_it_should_be_or_not_at_all() {
     let other = folder.path().join("other.pem");
     server::make_authority(&other, &folder.path().join("other.key"));
     let distrusted = |location: &Location| match Ledger::open(location, keys()) {
-        Err(error @ LedgerError::Untrusted { .. }) => error.to_string(),
+        Err(error @ LedgerError::Untrusted { .. }) => format!("{error}; {}", error.hint().unwrap()),
         other => panic!("not refused: {other:?}"),
     };
     let wrong = url("127.0.0.1", &format!("sslmode=require&sslrootcert={}", other.display()));

@@ -166,7 +166,7 @@ fn what_is_no_ledger_of_ours_is_refused() {
     Connection::open(path("new.db")).unwrap().pragma_update(None, "user_version", 99).unwrap();
     let newer = open(&path("new.db"));
     assert!(matches!(&newer, Err(LedgerError::Newer { found: 99, known: 4, .. })), "{newer:?}");
-    assert!(newer.unwrap_err().to_string().contains("use a newer crealeph"));
+    assert!(newer.unwrap_err().hint().unwrap().contains("use a newer crealeph"));
     let nowhere = Ledger::init(&Location::File(path("no/folder/ledger.db")), Options::default());
     assert!(matches!(nowhere, Err(LedgerError::ReadOnly { .. })), "{nowhere:?}");
 }

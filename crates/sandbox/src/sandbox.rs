@@ -6,6 +6,8 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use tracing::field::{Empty, debug};
+use tracing::info_span;
 
 use crate::cancel::Cancel;
 use crate::cgroup::{Cgroup, Parents};
@@ -189,6 +191,9 @@ impl Sandbox {
         cancel: &Cancel,
         output: Option<Output<'_>>,
     ) -> Result<Outcome, SandboxError> {
+        // The words after the program may hold a prompt.
+        let program = spec.command.first().map(|program| program.to_string_lossy().into_owned());
+        let span = info_span!("sandbox_run", program, exit = Empty).entered();
         spec.check()?;
         let mut scratch_views = Vec::new();
         for place in &spec.grants.copy_on_write {
@@ -210,6 +215,9 @@ impl Sandbox {
         let ended = run.attend(spec, cancel, output, &redactor);
         let outcome = ended?.into_outcome(spec, cgroup.as_ref(), &redactor);
         drop((cgroup, scratch));
+        if let Ok(outcome) = &outcome {
+            span.record("exit", debug(&outcome.exit));
+        }
         outcome
     }
 

@@ -19,7 +19,7 @@ use serde_json::json;
 
 use super::Verdict;
 use super::sandbox::state_directory;
-use crate::failure::Failure;
+use crate::failure::{ArgumentFailure, BuilderFailure, Failure, InputFailure};
 use crate::input::{DEFAULT_MAX_BYTES, Source};
 use crate::interrupt;
 use crate::output::{Output, draw, is_watched};
@@ -36,7 +36,7 @@ Examples:
 
 Exit codes: 0 the agent keeps every clause, 1 it does not, 2 it could not be checked.";
 
-/// Try the example agent, or check an agent of your own
+/// Run the example agent, or test an agent for conformance
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct AgentCommand {
@@ -46,37 +46,37 @@ pub(super) struct AgentCommand {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Answer the AgentInput on standard input as the built-in example agent
+    /// Answer an AgentInput from standard input as the built-in example agent
     Example,
     Check(Check),
 }
 
-/// Call an agent with many inputs, twice each, and judge every answer
+/// Test an agent for conformance: call it with many inputs and validate each answer
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 struct Check {
-    /// The agent's name in the configuration
+    /// Agent name in the configuration
     #[arg(required_unless_present_any = ["command", "inputs"], conflicts_with = "command")]
     name: Option<String>,
-    /// The configuration [default: crealeph.toml]
+    /// Configuration file [default: crealeph.toml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Let two answers differ in their words, not in status, types and shape: for agents with a model behind
+    /// Compare only status, types and shape of two answers, for agents that call a model
     #[arg(long)]
     structural: bool,
-    /// Only the inputs whose name holds this text
+    /// Only inputs whose name contains this text
     #[arg(long, value_name = "TEXT")]
     case: Option<String>,
-    /// How many calls at a time
+    /// Number of calls in parallel
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
     jobs: u8,
-    /// Print the inputs as JSON Lines and call nothing
+    /// Print the inputs as JSON Lines without calling the agent
     #[arg(long)]
     inputs: bool,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
-    /// A command to check instead of a configured agent, with no grants but its own files
+    /// Command to test instead of a configured agent, granted only its own files
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -107,7 +107,9 @@ fn example(output: &mut Output) -> Result<Verdict, Failure> {
             output.json(&to_json(&example_answer(&input)))?;
             Ok(Verdict::Good)
         }
-        None => Err(Failure::Invalid { name: source.name(), expected: "agent-input", violations }),
+        None => {
+            Err(InputFailure::Invalid { name: source.name(), expected: "agent-input", violations }.into())
+        }
     }
 }
 
@@ -117,10 +119,8 @@ impl Check {
         if let Some(text) = &self.case {
             kit.retain(|case| case.name.contains(text.as_str()));
             if kit.is_empty() {
-                return Err(Failure::BadOption(
-                    text.clone(),
-                    "in the name of any input; leave --case out to see all",
-                ));
+                let (expected, hint) = ("in the name of any input", "leave --case out to check all");
+                return Err(ArgumentFailure::option_with_hint(text, expected, hint).into());
             }
         }
         if self.inputs {
@@ -137,12 +137,12 @@ impl Check {
             let known = || agents.versions().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             let found = Version::parse(&name).ok().and_then(|version| agents.get(&version));
             let agent = found.ok_or_else(|| match configuration.path().exists() {
-                true => Failure::NoAgent {
+                true => BuilderFailure::NoAgent {
                     name: name.clone(),
                     path: configuration.path().to_owned(),
                     known: known(),
                 },
-                false => Failure::NoConfiguration(configuration.path().to_owned()),
+                false => BuilderFailure::NoConfiguration(configuration.path().to_owned()),
             })?;
             check_all(agent, &kit, sameness, self.jobs)?
         } else {
@@ -150,9 +150,9 @@ impl Check {
         };
         let is_kept = findings.iter().flatten().all(|finding| finding.fault.is_none());
         if self.json {
-            output.json(&as_json(&kit, &findings).to_string())?;
+            output.report(&as_json(&kit, &findings))?;
         } else {
-            output.page(&told(&kit, &findings))?;
+            output.page(&as_page(&kit, &findings))?;
         }
         Ok(if is_kept { Verdict::Good } else { Verdict::Bad })
     }
@@ -220,7 +220,7 @@ fn by_clause<'f>(clause: Clause, kit: &'f [Case], findings: &'f [Vec<Finding>]) 
     judged
 }
 
-fn told(kit: &[Case], findings: &[Vec<Finding>]) -> Page {
+fn as_page(kit: &[Case], findings: &[Vec<Finding>]) -> Page {
     const SHOWN: usize = 5;
     let mut text = Page::default();
     for clause in Clause::ALL {

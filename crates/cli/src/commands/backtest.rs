@@ -16,7 +16,7 @@ use super::Verdict;
 use super::ledger::{At, named};
 use super::on_ledger::Opened;
 use super::policy::read_rules;
-use crate::failure::Failure;
+use crate::failure::{ArgumentFailure, Failure};
 use crate::output::Output;
 use crate::progress::Progress;
 
@@ -32,19 +32,19 @@ recorded. Each decision that would flip is one line, the totals are the last.
 
 Exit codes: 0 nothing flips, 1 something does, 2 cannot be judged.";
 
-/// Decide every recorded run again under other thresholds or rules, and list what flips
+/// Re-evaluate recorded decisions under other rules, and list those that change
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Backtest {
-    /// The candidate rules, TOML
+    /// Candidate rules file, TOML
     #[arg(long, value_name = "FILE")]
     thresholds: PathBuf,
 
-    /// An export (`crealeph ledger export`) to read instead of a ledger
+    /// Read an export (`crealeph ledger export`) instead of a ledger
     #[arg(long, value_name = "EXPORT")]
     from: Option<PathBuf>,
 
-    /// Only runs recorded at or after this instant
+    /// Only runs recorded at or after this time
     #[arg(long, value_name = "INSTANT")]
     since: Option<String>,
 
@@ -70,8 +70,9 @@ impl Backtest {
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let (_, rules) = read_rules(Some(self.thresholds))?;
-        let since =
-            self.since.map(|text| Instant::parse(&text).map_err(|why| Failure::BadInstant(text, why)));
+        let since = self
+            .since
+            .map(|text| Instant::parse(&text).map_err(|why| ArgumentFailure::BadInstant(text, why)));
         let filter = Filter {
             robot_id: self.robot.map(|name| named("robot", &name, RobotId::parse)).transpose()?,
             kind: Some(Name::from(EXECUTION_RECORD)),
@@ -102,8 +103,8 @@ impl Backtest {
                 if !flipped.is_empty() {
                     totals.flips += 1;
                     match is_json {
-                        true => output.json_line(&as_json(&record, &flipped))?,
-                        false => output.line(&told(&record, &flipped))?,
+                        true => output.report_line(&as_json(&record, &flipped))?,
+                        false => output.line(&as_line(&record, &flipped))?,
                     }
                 }
             }
@@ -117,7 +118,7 @@ impl Backtest {
         match is_json {
             true => {
                 let totals = json!({ "decisions": decisions, "flips": flips, "unreadable": unreadable });
-                output.json_line(&totals.to_string())?;
+                output.report_line(&totals)?;
             }
             false => output.line(&format!(
                 "{flips} of {decisions} decisions would flip; {unreadable} records could not be read"
@@ -127,17 +128,17 @@ impl Backtest {
     }
 }
 
-fn as_json(record: &Record, flipped: &[&Check]) -> String {
+fn as_json(record: &Record, flipped: &[&Check]) -> serde_json::Value {
     let execution = record.request.execution_id.as_ref().map_or("-", |id| id.as_str());
     let (robot, attempt) = (record.request.robot_id.as_str(), record.request.attempt.get());
     let changes: Vec<serde_json::Value> = flipped
         .iter()
         .map(|check| json!({ "what": check.what, "from": check.recorded, "to": check.derived }))
         .collect();
-    json!({ "executionId": execution, "attempt": attempt, "robotId": robot, "flips": changes }).to_string()
+    json!({ "executionId": execution, "attempt": attempt, "robotId": robot, "flips": changes })
 }
 
-fn told(record: &Record, flipped: &[&Check]) -> String {
+fn as_line(record: &Record, flipped: &[&Check]) -> String {
     let execution = record.request.execution_id.as_ref().map_or("-", |id| id.as_str());
     let (robot, attempt) = (record.request.robot_id.as_str(), record.request.attempt.get());
     let changes: Vec<String> = flipped

@@ -16,7 +16,7 @@ use super::Verdict;
 use super::ledger::{At, named};
 use super::policy::read_rules;
 use super::sandbox::state_directory;
-use crate::failure::Failure;
+use crate::failure::{ArgumentFailure, Failure};
 use crate::input::{DEFAULT_MAX_BYTES, Source};
 use crate::interrupt;
 use crate::output::{Output, note};
@@ -36,33 +36,33 @@ A request is a BuilderRunRequest (`crealeph schema builder-request`); its `agent
 
   [builder]                                 # every part is optional
   rules = \"rules.toml\"                      # see `crealeph policy --help`
-  thresholds = { min_confidence = 0.6 }     # over those of the rules; `coherence` likewise
-  artifact_types = { site_plan = [\"copy\"] } # allowed beside the built-in ones
-  agents = [\"example@1\"]                    # those that may be named; all where absent
+  thresholds = { min_confidence = 0.6 }     # override those of the rules; `coherence` too
+  artifact_types = { site_plan = [\"copy\"] } # in addition to the built-in ones
+  agents = [\"example@1\"]                    # agents that may be named; all if absent
 
   [tenants.acme.builder]                    # the same keys, for one tenant
   [tenants.acme.robots.\"robot-7\".builder]  # and for one robot
 
-A request with an executionId is done once: sent again it gives the recorded answer, with `idempotent: true`, and calls no
-agent. Without one each is a new execution. Ctrl-C ends the run and writes nothing.
+A request with an executionId is executed once: sent again, it returns the recorded answer with `idempotent: true` and calls
+no agent. Without an executionId, each request is a new execution. Ctrl-C stops the run and writes nothing.
 
 Exit codes: 0 done (planned or succeeded), 1 refused by the gate, or nothing is known yet, 2 cannot be done (ledger,
 configuration, wrong usage), 3 deferred by the policy, 4 drafts wait for a review, 5 the agent failed or its answer
 was invalid, 6 bad request: invalid, or the executionId is taken, 130 interrupted.";
 
-/// Ask the Builder for a plan: it decides, the agent executes, the ledger remembers
+/// Run the Builder: check the policy, call the agent, record the result
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Build {
-    /// The BuilderRunRequest; `-` for standard input
+    /// BuilderRunRequest file; `-` for standard input
     #[arg(required_unless_present = "robot")]
     request: Option<PathBuf>,
 
-    /// The execution that this one tries again
+    /// Execution that this one repeats
     #[arg(long, value_name = "EXECUTION")]
     rerun_of: Option<String>,
 
-    /// A file of rules, TOML, instead of what the configuration says of rules, thresholds and coherence
+    /// Rules file, TOML; replaces rules, thresholds and coherence of the configuration
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
 
@@ -77,43 +77,43 @@ pub(super) struct Build {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "A request without a document")]
 struct Fields {
-    /// The robot
+    /// Robot
     #[arg(long, conflicts_with = "request", requires_all = ["objective", "agent"])]
     robot: Option<String>,
-    /// What to plan: campaign_plan, landing_plan, seo_cluster, paid_media_plan or site_plan
+    /// Objective type: campaign_plan, landing_plan, seo_cluster, paid_media_plan or site_plan
     #[arg(long, value_name = "TYPE", requires = "robot")]
     objective: Option<String>,
-    /// The agent's name in the configuration
+    /// Agent name in the configuration
     #[arg(long, value_name = "NAME", requires = "robot")]
     agent: Option<String>,
-    /// The objective's payload
+    /// Payload of the objective
     #[arg(long, value_name = "JSON", requires = "robot", default_value = "{}")]
     payload: String,
-    /// What the plan has to keep to
+    /// Constraints of the plan
     #[arg(long, value_name = "JSON", requires = "robot", default_value = "{}")]
     constraints: String,
-    /// On a partial snapshot: block or draft_only
+    /// Action on a partial snapshot: block or draft_only
     #[arg(long, value_name = "POLICY", requires = "robot", default_value = "block")]
     on_partial: String,
-    /// Make drafts alone
+    /// Only create drafts
     #[arg(long, requires = "robot")]
     dry_run: bool,
-    /// The executionId; a new one is made where absent
+    /// Execution id [default: a new one]
     #[arg(long, value_name = "ID", requires = "robot")]
     execution_id: Option<String>,
-    /// Which try of the execution this is
+    /// Attempt number of the execution
     #[arg(long, value_name = "N", requires = "robot", default_value_t = 1)]
     attempt: u64,
-    /// The version of the workflow
+    /// Workflow version
     #[arg(long, value_name = "VERSION", requires = "robot", default_value = "v1")]
     workflow: String,
 }
 
 impl Fields {
     /// The document; the Builder judges it like any other.
-    fn document(&self) -> Result<String, Failure> {
+    fn document(&self) -> Result<String, ArgumentFailure> {
         let object = |text: &str| {
-            JsonObject::parse(text).ok_or_else(|| Failure::BadOption(text.to_owned(), "a JSON object"))
+            JsonObject::parse(text).ok_or_else(|| ArgumentFailure::option(text, "a JSON object"))
         };
         let (payload, constraints) = (object(&self.payload)?, object(&self.constraints)?);
         let policy = JsonObject::build(|policy| {
@@ -168,7 +168,7 @@ impl Build {
                 note!("{}", answer.detail);
             }
         } else {
-            output.page(&told(&answer))?;
+            output.page(&as_page(&answer))?;
         }
         Ok(Verdict::Exit(exit_code(&answer.response)))
     }
@@ -186,12 +186,12 @@ fn exit_code(response: &BuilderResponse) -> u8 {
     }
 }
 
-/// The run as a short story.
-fn told(answer: &Answer) -> Page {
+/// The answer for a person.
+fn as_page(answer: &Answer) -> Page {
     let Answer { response, detail, agent } = answer;
     let mut out = Page::default();
     let execution = response.execution_id.as_ref().map_or("(none)", |id| id.as_str());
-    let before = if response.idempotent { ", answered before" } else { "" };
+    let before = if response.idempotent { ", recorded before" } else { "" };
     let _ = writeln!(out, "Execution {execution}: {}{before}", response.state);
     if let Some(coherence) = &response.coherence {
         let reason = coherence.reason.as_ref().map_or("", |reason| reason.as_str());
@@ -201,7 +201,7 @@ fn told(answer: &Answer) -> Page {
         0 => "allowed",
         1 => "refused",
         3 => "deferred by the policy",
-        4 => "drafts only: a person must review them",
+        4 => "drafts only: they await review",
         5 => "the agent failed",
         _ => "bad request",
     };
@@ -218,9 +218,9 @@ fn told(answer: &Answer) -> Page {
     }
     let next = match exit_code(response) {
         // Without an agent nothing was recorded, and the reason above says what to do.
-        1 | 3 if agent.is_some() => format!("what would change it: crealeph execution why {execution}"),
-        4 => "look at them: crealeph review list".to_owned(),
-        5 => "try again with a greater attempt".to_owned(),
+        1 | 3 if agent.is_some() => format!("next: crealeph execution why {execution}"),
+        4 => "next: crealeph review list".to_owned(),
+        5 => "next: try again with a higher attempt".to_owned(),
         _ => return out,
     };
     out.blank();

@@ -13,11 +13,11 @@ Examples:
   crealeph completions zsh > ~/.zfunc/_crealeph
   crealeph completions fish > ~/.config/fish/completions/crealeph.fish";
 
-/// Print completions for a shell
+/// Print shell completions
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Completions {
-    /// The shell
+    /// Shell
     shell: Shell,
 }
 

@@ -1,5 +1,5 @@
-//! `crealeph doctor`: is everything here that is needed, and how to get what is missing. It looks at the machine, the
-//! configuration, the ledger, its keys, the clock and the disks; each finding stands alone, so that one fault hides no other.
+//! `crealeph doctor`: whether everything needed is present, and how to get what is missing. It checks the machine, the
+//! configuration, the ledger, its keys, the clock and the disks; findings are independent, so that one fault hides no other.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ use serde::Serialize;
 use super::Verdict;
 use super::ledger::{At, Settled};
 use super::sandbox::state_directory;
-use crate::failure::Failure;
-use crate::output::Output;
+use crate::failure::{Failure, LedgerFailure};
+use crate::output::{Output, note};
 use crate::page::Page;
 use crate::render::{COLUMNS, counted};
 
@@ -27,10 +27,10 @@ Examples:
   crealeph doctor
   crealeph doctor --json | jq '.[] | select(.needed and (.present | not))'
 
-Looks at what a sandbox can use, crealeph.toml, the ledger and its newest entries (`crealeph ledger verify` looks at
-all), the signing keys, the clock and the disks.
+Checks what the sandbox needs, crealeph.toml, the ledger and its newest entries (`crealeph ledger verify` checks all), the
+signing keys, the clock and the disks.
 
-Exit codes: 0 everything needed is there, 1 something is missing or wrong and is named, 2 cannot tell.";
+Exit codes: 0 everything needed is present, 1 something is missing or wrong, 2 cannot be checked.";
 
 /// So many of the newest entries are compared with their hashes.
 const NEWEST_ENTRIES: usize = 1000;
@@ -39,11 +39,11 @@ const MIN_FREE_FILES: u64 = 1000;
 /// When this program was written, and a day by which it will not be in use: a clock beyond them is wrong.
 const SANE_MS: std::ops::Range<i64> = 1_767_225_600_000..4_102_444_800_000;
 
-/// Check that everything is here that is needed, and say how to get what is missing
+/// Diagnose the machine, configuration and ledger, and suggest fixes
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Doctor {
-    /// Where views are kept while they are open
+    /// Directory for open views
     #[arg(long, value_name = "DIRECTORY")]
     state_dir: Option<PathBuf>,
 
@@ -87,17 +87,14 @@ impl Subject {
         self.finding(false, true, detail, Some(advice.into()))
     }
 
-    /// Not there, and nothing is wrong with that.
+    /// Not present, and not needed.
     fn not_yet(self, detail: impl Into<String>, advice: impl Into<String>) -> Finding {
         self.finding(false, false, detail, Some(advice.into()))
     }
 
-    /// A message of ours says what is wrong, and after the last `;` what to do.
-    fn wrong(self, message: &str) -> Finding {
-        match message.rsplit_once("; ") {
-            Some((detail, advice)) => self.bad(detail, advice),
-            None => self.bad(message, "mend that, then ask again"),
-        }
+    fn failed(self, failure: &Failure) -> Finding {
+        let advice = failure.hint().unwrap_or("fix this, then run `crealeph doctor` again".into());
+        self.bad(failure.message(), advice)
     }
 
     fn finding(
@@ -112,12 +109,12 @@ impl Subject {
 }
 
 const CONFIGURATION: Subject =
-    Subject { name: "configuration", gives: "says where the ledger is and what agents are granted" };
-const LEDGER: Subject = Subject { name: "ledger", gives: "remembers evidence and decisions" };
-const KEYS: Subject = Subject { name: "keys", gives: "sign what the ledger states" };
-const CLOCK: Subject = Subject { name: "clock", gives: "tells how old evidence is" };
-const LEDGER_DISK: Subject = Subject { name: "ledger_disk", gives: "room for what is appended" };
-const STATE_DISK: Subject = Subject { name: "state_disk", gives: "room for views while they are open" };
+    Subject { name: "configuration", gives: "location of the ledger, grants of agents" };
+const LEDGER: Subject = Subject { name: "ledger", gives: "stores evidence and decisions" };
+const KEYS: Subject = Subject { name: "keys", gives: "sign checkpoints and receipts" };
+const CLOCK: Subject = Subject { name: "clock", gives: "dates entries" };
+const LEDGER_DISK: Subject = Subject { name: "ledger_disk", gives: "free space for the ledger" };
+const STATE_DISK: Subject = Subject { name: "state_disk", gives: "free space for open views" };
 
 impl Doctor {
     pub(super) fn wants_json(&self) -> bool {
@@ -131,14 +128,13 @@ impl Doctor {
         let mut findings: Vec<Finding> = sandbox.features()?.into_iter().map(Finding::from).collect();
         match self.at.settle() {
             Ok(at) => findings.extend(looked_at(&at, &state)),
-            Err(failure) => findings.push(CONFIGURATION.wrong(&failure.message())),
+            Err(failure) => findings.push(CONFIGURATION.failed(&failure)),
         }
         findings.push(disk(STATE_DISK, &state));
         if is_json {
-            let json = serde_json::to_string(&findings).map_err(|error| Failure::Output(error.into()))?;
-            output.json(&json)?;
+            output.report(&findings)?;
         } else {
-            output.page(&told(&findings))?;
+            output.page(&as_page(&findings))?;
         }
         let is_well = findings.iter().all(|finding| finding.present || !finding.needed);
         Ok(if is_well { Verdict::Good } else { Verdict::Bad })
@@ -149,17 +145,18 @@ fn looked_at(at: &Settled, state: &Path) -> Vec<Finding> {
     let mut findings = vec![configuration(&at.configuration, state)];
     let (ledger, newest) = match at.open() {
         Ok(ledger) => ledger_found(&ledger, at),
-        Err(Failure::Ledger(LedgerError::Missing { place })) => {
-            (LEDGER.not_yet(format!("there is none at `{place}`"), "run `crealeph ledger init`"), None)
+        Err(Failure::Ledger(LedgerFailure::Ledger(LedgerError::Missing { place }))) => {
+            (LEDGER.not_yet(format!("no ledger at `{place}`"), "run `crealeph ledger init`"), None)
         }
-        Err(Failure::LedgerAbove { place, folder }) => {
-            let (detail, there) = (format!("there is none at `{place}`"), folder.display());
+        Err(Failure::Ledger(LedgerFailure::LedgerAbove { place, folder })) => {
+            let (detail, there) = (format!("no ledger at `{place}`"), folder.display());
             (
-                LEDGER.not_yet(detail, format!("go to `{there}`, or make one here: `crealeph ledger init`")),
+                LEDGER
+                    .not_yet(detail, format!("go to `{there}`, or create one here: `crealeph ledger init`")),
                 None,
             )
         }
-        Err(failure) => (LEDGER.wrong(&failure.message()), None),
+        Err(failure) => (LEDGER.failed(&failure), None),
     };
     let is_made = ledger.present || ledger.needed;
     findings.push(ledger);
@@ -175,14 +172,16 @@ fn configuration(configuration: &Configuration, state: &Path) -> Finding {
     let path = configuration.path();
     if !path.exists() {
         return CONFIGURATION.not_yet(
-            format!("there is no `{}` here, so everything is as built in", path.display()),
+            format!("there is no `{}` here, so the defaults apply", path.display()),
             "run `crealeph init`",
         );
     }
     let read = || {
         let agents = agents::load(configuration, state)?.versions().count();
         Scopes::load(configuration, None)?;
-        Ok((agents, WorkConfig::read(configuration)?.agents.len()))
+        let work = WorkConfig::read(configuration)?;
+        work.warnings().for_each(|warning| note!("warning: {warning}"));
+        Ok((agents, work.agents.len()))
     };
     match read() {
         Ok((agents, workers)) => CONFIGURATION.good(format!(
@@ -191,7 +190,7 @@ fn configuration(configuration: &Configuration, state: &Path) -> Finding {
             counted(agents, "agent"),
             counted(workers, "agent")
         )),
-        Err::<_, ConfigError>(error) => CONFIGURATION.wrong(&Failure::from(error).message()),
+        Err::<_, ConfigError>(error) => CONFIGURATION.failed(&error.into()),
     }
 }
 
@@ -201,7 +200,7 @@ fn ledger_found(ledger: &Ledger, at: &Settled) -> (Finding, Option<Millis>) {
     let stats = match ledger.stats(&at.tenant) {
         Ok(Some(stats)) => stats,
         Ok(None) => return (LEDGER.good(format!("{place}, tenant `{}` has no entry yet", at.tenant)), None),
-        Err(error) => return (LEDGER.wrong(&error.to_string()), None),
+        Err(error) => return (LEDGER.failed(&error.into()), None),
     };
     let newest = ledger.list(&at.tenant, &Default::default(), Order::NewestFirst, None, NEWEST_ENTRIES);
     let finding = match newest {
@@ -209,10 +208,10 @@ fn ledger_found(ledger: &Ledger, at: &Settled) -> (Finding, Option<Millis>) {
             let looked_at = page.entries.len();
             let (entries, tenant) = (stats.entries, &at.tenant);
             LEDGER.good(format!(
-                "{place}, entries of tenant `{tenant}`: {entries}, newest {looked_at} as written"
+                "{place}, entries of tenant `{tenant}`: {entries}, newest {looked_at} verified"
             ))
         }
-        Err(error) => LEDGER.wrong(&error.to_string()),
+        Err(error) => LEDGER.failed(&error.into()),
     };
     (finding, stats.last_at)
 }
@@ -220,12 +219,12 @@ fn ledger_found(ledger: &Ledger, at: &Settled) -> (Finding, Option<Millis>) {
 fn keys(folder: &Path, is_made: bool) -> Finding {
     let shown = folder.display();
     if !is_made && !folder.exists() {
-        return KEYS.not_yet(format!("there are none in `{shown}`"), "run `crealeph ledger init`");
+        return KEYS.not_yet(format!("no keys in `{shown}`"), "run `crealeph ledger init`");
     }
     let mode = match std::fs::metadata(folder) {
         Ok(metadata) => metadata.permissions().mode() & 0o777,
         Err(error) => {
-            let advice = "name the folder with --keys, or restore it: without it nothing can be signed";
+            let advice = "name the folder with --keys, or restore it; nothing can be signed without it";
             return KEYS.bad(format!("`{shown}`: {error}"), advice);
         }
     };
@@ -234,10 +233,11 @@ fn keys(folder: &Path, is_made: bool) -> Finding {
             .bad(format!("`{shown}` is open to others (mode {mode:03o})"), format!("chmod 700 {shown}"));
     }
     match Keyring::load(folder) {
-        Ok(ring) => {
-            KEYS.good(format!("{} in {shown}, for their owner alone", counted(ring.key_ids("").len(), "key")))
-        }
-        Err(error) => KEYS.wrong(&error.to_string()),
+        Ok(ring) => KEYS.good(format!(
+            "{} in {shown}, readable only by their owner",
+            counted(ring.key_ids("").len(), "key")
+        )),
+        Err(error) => KEYS.failed(&LedgerError::from(error).into()),
     }
 }
 
@@ -249,18 +249,18 @@ fn now() -> Millis {
 fn clock(now: Millis, newest: Option<Millis>, skew_ms: i64) -> Finding {
     let advice = "set the clock, for example with `timedatectl set-ntp true`";
     match newest {
-        _ if !SANE_MS.contains(&now.get()) => CLOCK.bad(format!("it says {now}"), advice),
+        _ if !SANE_MS.contains(&now.get()) => CLOCK.bad(format!("the clock says {now}"), advice),
         Some(newest) if newest.get().saturating_sub(now.get()) > skew_ms => {
             let detail = format!(
-                "it says {now}, long before the newest entry of {newest}, so nothing can be appended"
+                "the clock says {now}, long before the newest entry of {newest}, so nothing can be appended"
             );
             let advice = format!(
-                "{advice}; if the clock was wrong when that entry was taken, go on with another tenant, or raise `max_clock_skew_seconds` under [ledger]: new entries are then dated like the newest, and what is dated ahead is not fresh (`recency.future`)"
+                "{advice}; if the clock was wrong when that entry was recorded, use another tenant, or raise `max_clock_skew_seconds` under [ledger]: new entries are then dated like the newest, and what is dated ahead is not fresh (`recency.future`)"
             );
             CLOCK.bad(detail, advice)
         }
         Some(newest) if now < newest => {
-            let detail = format!("it says {now}, before the newest entry of {newest}");
+            let detail = format!("the clock says {now}, before the newest entry of {newest}");
             CLOCK.bad(detail, format!("{advice}; until then new entries are dated like the newest"))
         }
         _ => CLOCK.good(now.to_string()),
@@ -283,13 +283,13 @@ fn disk(subject: Subject, path: &Path) -> Finding {
     if free_bytes < MIN_FREE_BYTES {
         subject.bad(detail, format!("free some: {} MiB or more", MIN_FREE_BYTES >> 20))
     } else if room.f_files > 0 && room.f_favail < MIN_FREE_FILES {
-        subject.bad(format!("{detail}, but room for {} files alone", room.f_favail), "remove files")
+        subject.bad(format!("{detail}, but only {} more files fit", room.f_favail), "remove files")
     } else {
         subject.good(detail)
     }
 }
 
-fn told(findings: &[Finding]) -> Page {
+fn as_page(findings: &[Finding]) -> Page {
     let mut text = Page::default();
     for finding in findings {
         let state = match (finding.present, finding.needed) {
@@ -300,7 +300,7 @@ fn told(findings: &[Finding]) -> Page {
         let (first, hanging) = (format!("{:<17} {state:<6} ", finding.name), " ".repeat(25));
         let found = format!("{} ({})", finding.gives, finding.detail);
         text.filled(&first, &hanging, &found, COLUMNS);
-        let how = if finding.needed { "to mend it" } else { "to get it" };
+        let how = if finding.needed { "to fix it" } else { "to enable it" };
         if let Some(advice) = &finding.advice {
             text.filled(&hanging, &hanging, &format!("{how}: {advice}"), COLUMNS);
         }

@@ -1,4 +1,4 @@
-//! `crealeph execution`: what became of executions, which rule decided, and whether that still follows.
+//! `crealeph execution`: the results of executions, which rule decided, and whether the decision can be reproduced.
 
 use std::path::PathBuf;
 
@@ -10,14 +10,16 @@ use crealeph_decision::builder::Record;
 use crealeph_decision::builder::replay::Check;
 use crealeph_ledger::{Cursor, EXECUTION_EVENT, Filter, Ledger, Order, Stored};
 use crealeph_runtime::builder::{self, BuildError, Execution as Found};
+use serde::Serialize;
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use super::Verdict;
 use super::ledger::{Settled, named};
 use super::on_ledger::{Opened, Task};
 use super::policy::remedies;
-use crate::failure::Failure;
-use crate::output::{Output, note};
+use crate::failure::{BuilderFailure, Failure, OutputFailure};
+use crate::output::{Output, embedded, note};
 use crate::page::Page;
 
 pub(super) const EXAMPLES: &str = "\
@@ -28,48 +30,48 @@ Examples:
   crealeph execution replay 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --attempt 2
   crealeph ledger export log.jsonl && crealeph execution replay e-1 --from log.jsonl
 
-`replay` derives the snapshot at the recorded place again, asks policy and gate again under the recorded rules, and says
-whether the recorded verdict follows. It calls no agent and writes nothing. With --from it needs no ledger
-but an export, whose every entry is checked against its hash; who signed it is for `crealeph ledger verify` to say.
+`replay` derives the snapshot at the recorded position again, evaluates policy and gate under the recorded rules, and
+reports whether the recorded verdict follows. It calls no agent and writes nothing. With --from it reads an export
+instead of a ledger and checks every entry against its hash; `crealeph ledger verify` checks who signed it.
 
 Exit codes: 0 done, 1 there is no such execution, or a replay that does not follow, 2 cannot be done.";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ExecutionTask {
-    /// List events of executions, newest first
+    /// List execution events, newest first
     List {
-        /// Of this robot alone
+        /// Only this robot
         #[arg(long)]
         robot: Option<String>,
-        /// In this state alone
+        /// Only this state
         #[arg(long, value_parser = state)]
         state: Option<ExecutionState>,
-        /// How many
+        /// Maximum number of results
         #[arg(long, default_value_t = 20)]
         limit: usize,
-        /// Where the last list ended
+        /// Continue after this cursor, from the previous page
         #[arg(long)]
         cursor: Option<String>,
     },
-    /// Show its events, records and artifacts
+    /// Show the events, records and artifacts of an execution
     Show(Named),
-    /// Tell which rule decided and what would change it
+    /// Explain which rule decided and what would change it
     Why(Named),
-    /// Derive its decision again
+    /// Recompute the decision from the recorded evidence and compare it
     Replay(Named),
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Named {
-    /// The executionId [default: the newest]
+    /// Execution id [default: the newest]
     execution: Option<String>,
-    /// The robot, where several have an execution of this id
+    /// Robot, if several have an execution with this id
     #[arg(long)]
     robot: Option<String>,
-    /// Of this attempt alone
+    /// Only this attempt
     #[arg(long)]
     attempt: Option<u64>,
-    /// An export (`crealeph ledger export`) to read instead of a ledger
+    /// Read an export (`crealeph ledger export`) instead of a ledger
     #[arg(long, value_name = "EXPORT")]
     from: Option<PathBuf>,
 }
@@ -100,7 +102,7 @@ impl Named {
         };
         let id = named("execution", &id, ExecutionId::parse)?;
         let found = builder::execution(&opened.ledger, &opened.tenant, robot.as_ref(), &id)?;
-        found.ok_or_else(|| Failure::NoExecution(id.to_string()))
+        found.ok_or_else(|| BuilderFailure::NoExecution(id.to_string()).into())
     }
 
     /// The records asked for, and a failure where there are none.
@@ -113,7 +115,7 @@ impl Named {
         match (records.is_empty(), unreadable.into_iter().next()) {
             (false, _) => Ok(records),
             (true, Some(entry)) => Err(BuildError::Unreadable { entry }.into()),
-            (true, None) => Err(Failure::NoRecord { attempt: self.attempt }),
+            (true, None) => Err(BuilderFailure::NoRecord { attempt: self.attempt }.into()),
         }
     }
 }
@@ -123,11 +125,11 @@ fn newest(opened: &Opened, robot_id: Option<RobotId>) -> Result<(String, Option<
     let filter =
         Filter { robot_id, kind: Some(named("type", EXECUTION_EVENT, Name::parse)?), ..Filter::default() };
     let (events, _) = page_of(&opened.ledger, &opened.tenant, &filter, None, 1)?;
-    let event = events.first().ok_or(Failure::NoExecutions)?;
+    let event = events.first().ok_or(BuilderFailure::NoExecutions)?;
     Ok((payload_text(event, "executionId"), Some(event.content.robot_id.clone())))
 }
 
-/// A whole page, newest first, and where it goes on. A ledger of an older schema has no index for it and gives it in parts.
+/// A whole page, newest first, and the next cursor. A ledger with an older schema has no index for it and returns parts.
 fn page_of(
     ledger: &Ledger,
     tenant: &TenantId,
@@ -186,26 +188,26 @@ fn list(
     Ok(Verdict::Good)
 }
 
-/// What an event's payload says under a key, or a dash.
+/// The value of a key in an event's payload, or a dash.
 fn payload_text(event: &Stored, key: &str) -> String {
-    let said = event.to_entry().payload.and_then(|payload| {
+    let text = event.to_entry().payload.and_then(|payload| {
         payload.with(|payload| {
             let value = payload.member(key)?;
             Some(value.string().map_or_else(|| value.source().to_owned(), |text| text.into_owned()))
         })
     });
-    said.unwrap_or_else(|| "-".to_owned())
+    text.unwrap_or_else(|| "-".to_owned())
 }
 
 fn event_line(event: &Stored) -> String {
     let field = |key: &str| payload_text(event, key);
     format!(
-        "{}  {:<9} {} attempt {}  robot {}, {} on a {} snapshot",
+        "{}  {:<9} {}  robot {}, attempt {}, {} on a {} snapshot",
         event.created_at,
         event.content.state,
         field("executionId"),
-        field("attempt"),
         event.content.robot_id,
+        field("attempt"),
         field("action"),
         field("coherenceStatus"),
     )
@@ -214,15 +216,12 @@ fn event_line(event: &Stored) -> String {
 fn show(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Failure> {
     let found = named.find(&named.open(at, output)?)?;
     if at.is_json(output) {
-        let texts = |entries: &[Stored]| entries.iter().map(Stored::canonical).collect::<Vec<_>>().join(",");
-        let records: Vec<Stored> = found.records.iter().map(|(entry, _)| entry.clone()).collect();
-        output.json(&format!(
-            "{{\"events\":[{}],\"records\":[{}],\"others\":[{}],\"isCut\":{}}}",
-            texts(&found.events),
-            texts(&records),
-            texts(&found.others),
-            found.is_cut
-        ))?;
+        output.report(&ExecutionReport {
+            events: found.events.iter().map(document).collect::<Result<_, _>>()?,
+            records: found.records.iter().map(|(entry, _)| document(entry)).collect::<Result<_, _>>()?,
+            others: found.others.iter().map(document).collect::<Result<_, _>>()?,
+            is_cut: found.is_cut,
+        })?;
         return Ok(Verdict::Good);
     }
     for event in &found.events {
@@ -236,16 +235,29 @@ fn show(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Fai
     }
     if found.is_cut {
         let id = named.execution.as_deref().unwrap_or("ID");
-        output.line(&format!("  and more than is shown: crealeph ledger list --execution {id}"))?;
+        output.line(&format!("  only a part is shown; list all: crealeph ledger list --execution {id}"))?;
     }
     Ok(Verdict::Good)
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ExecutionReport {
+    events: Vec<Box<RawValue>>,
+    records: Vec<Box<RawValue>>,
+    others: Vec<Box<RawValue>>,
+    is_cut: bool,
+}
+
+fn document(entry: &Stored) -> Result<Box<RawValue>, OutputFailure> {
+    embedded(entry.canonical())
 }
 
 fn why(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Failure> {
     let records = named.records(&named.open(at, output)?)?;
     let Some((_, record)) = records.last() else { return Ok(Verdict::Good) };
     if at.is_json(output) {
-        // Where the agent ran, the policy stood in nobody's way.
+        // If the agent ran, the policy allowed it.
         let to_change = |reason: &PolicyReason| match record.agent_ran {
             true => Vec::new(),
             false => reason.evidence.with(remedies),
@@ -267,7 +279,7 @@ fn why(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Fail
             "reason": record.reason,
             "rules": reasons,
         });
-        output.json(&answer.to_string())?;
+        output.report(&answer)?;
         return Ok(Verdict::Good);
     }
     output.page(&why_told(record))?;
@@ -289,7 +301,7 @@ fn why_told(record: &Record) -> Page {
         record.reason
     );
     let ran = if record.agent_ran { "ran" } else { "did not run" };
-    let _ = writeln!(out, "The policy said {}; the agent {ran}.", record.policy.decision);
+    let _ = writeln!(out, "Policy: {}; the agent {ran}.", record.policy.decision);
     out.blank();
     for reason in record.policy.reasons.as_slice() {
         let _ = writeln!(out, "  {:<28} {}", reason.rule_id, reason.message.as_str());
@@ -332,7 +344,7 @@ fn replay(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, F
                 .map(|check| json!({ "what": check.what, "recorded": check.recorded, "derived": check.derived, "same": check.is_same() }))
                 .collect();
             let answer = json!({ "executionId": execution_of(record), "attempt": attempt, "follows": is_same, "checks": checks });
-            output.json_line(&answer.to_string())?;
+            output.report_line(&answer)?;
             continue;
         }
         let word = if is_same { "follows" } else { "does not follow" };

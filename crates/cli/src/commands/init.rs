@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use crealeph_runtime::configuration::FILE;
 
 use super::Verdict;
-use crate::failure::Failure;
+use crate::failure::{Failure, OutputFailure};
 use crate::output::{Output, note};
 use crate::trusting;
 
@@ -21,15 +21,15 @@ Examples:
 Writes crealeph.toml, agents/planner.*, entries.jsonl and request.json. A file that is there already is left alone, and
 nothing is written then.";
 
-/// Begin: write a commented configuration and a first agent
+/// Create a commented configuration and a first agent
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Init {
-    /// Where
+    /// Folder
     #[arg(default_value = ".")]
     folder: PathBuf,
 
-    /// What the first agent is written in
+    /// Language of the first agent
     #[arg(long, value_enum, default_value_t)]
     agent: Language,
 }
@@ -76,12 +76,12 @@ impl Init {
             ("request.json", REQUEST),
         ];
         if let Some((taken, _)) = files.iter().find(|(name, _)| self.folder.join(name).exists()) {
-            return Err(Failure::Taken(self.folder.join(taken)));
+            return Err(OutputFailure::Taken(self.folder.join(taken)).into());
         }
         // A folder that is a link would have the agent written elsewhere.
         let agents = self.folder.join(path).parent().map(Path::to_owned).unwrap_or_default();
         if agents.is_symlink() {
-            return Err(Failure::Taken(agents));
+            return Err(OutputFailure::Taken(agents).into());
         }
         for (name, text) in files {
             write_new(&self.folder.join(name), text)?;
@@ -98,7 +98,7 @@ impl Init {
             "crealeph agent check planner@1          # does the agent keep its contract?",
             "crealeph ledger init",
             "crealeph ledger append entries.jsonl    # what is known so far",
-            "crealeph snapshot shop-17               # does it hang together?",
+            "crealeph snapshot shop-17               # is it consistent?",
             "crealeph build request.json             # decide, call the agent, record",
         ] {
             output.line(step)?;
@@ -109,13 +109,13 @@ impl Init {
     }
 }
 
-fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
+fn write_new(path: &Path, text: &str) -> Result<(), OutputFailure> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let written = fs::create_dir_all(folder)
         .and_then(|()| fs::File::create_new(path))
         .and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|source| match source.kind() {
-        std::io::ErrorKind::AlreadyExists => Failure::Taken(path.to_owned()),
-        _ => Failure::Unwritable { path: path.to_owned(), source },
+        std::io::ErrorKind::AlreadyExists => OutputFailure::Taken(path.to_owned()),
+        _ => OutputFailure::Unwritable { path: path.to_owned(), source },
     })
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Verdict;
-use crate::failure::Failure;
+use crate::failure::{Failure, OutputFailure};
 use crate::output::{Output, note};
 
 const EXAMPLES: &str = "\
@@ -19,14 +19,14 @@ Examples:
 
 const REFERENCE_COLUMNS: usize = 100;
 
-/// Print the manual page, or write one for every command
+/// Print the manual page, or write one per command
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Man {
-    /// The folder to write them into
+    /// Folder for the manual pages
     dir: Option<PathBuf>,
 
-    /// Write the reference into this folder: `commands.md`, every command's help, and `codes.md`
+    /// Write the reference to this folder: `commands.md` and `codes.md`
     #[arg(long, value_name = "DIR", conflicts_with = "dir")]
     markdown: Option<PathBuf>,
 }
@@ -37,18 +37,18 @@ impl Man {
             for (name, page) in [("commands.md", commands()), ("codes.md", codes::page(&program()))] {
                 let path = folder.join(name);
                 let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&path, page));
-                written.map_err(|source| Failure::Unwritable { path: path.clone(), source })?;
+                written.map_err(|source| OutputFailure::Unwritable { path: path.clone(), source })?;
                 note!("wrote {}", path.display());
             }
             return Ok(Verdict::Good);
         }
         let Some(folder) = self.dir else {
             let mut page = Vec::new();
-            clap_mangen::Man::new(super::command_line()).render(&mut page).map_err(Failure::Output)?;
+            clap_mangen::Man::new(super::command_line()).render(&mut page).map_err(OutputFailure::Stdout)?;
             output.exactly(&String::from_utf8_lossy(&page))?;
             return Ok(Verdict::Good);
         };
-        let failure = |source| Failure::Unwritable { path: folder.clone(), source };
+        let failure = |source| OutputFailure::Unwritable { path: folder.clone(), source };
         fs::create_dir_all(&folder).map_err(failure)?;
         clap_mangen::generate_to(super::command_line(), &folder).map_err(failure)?;
         note!("wrote the manual pages into {}", folder.display());

@@ -24,10 +24,11 @@ mod work;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use crealeph_contracts::json::ObjectWriter;
+use serde_json::json;
 
 use self::on_ledger::OnLedger;
-use crate::failure::Failure;
+use crate::failure::{ArgumentFailure, Failure, OutputFailure};
+use crate::logging;
 use crate::output::{self, Output};
 
 /// How a command ended that could do its work.
@@ -44,14 +45,18 @@ pub(crate) enum Verdict {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 valid or done, 1 judged and refused, 2 cannot judge (unreadable input, wrong usage).";
+Exit codes: 0 valid or done, 1 checked and refused, 2 cannot be checked or done (unreadable input, wrong usage).";
 
-/// Trust what AI agents do: CreAleph decides, agents execute, the ledger remembers.
+/// Gate, sandbox and record what AI agents do
 #[derive(Debug, Parser)]
 #[command(name = "crealeph", version, after_help = EXIT_CODES, arg_required_else_help = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
+
+    /// Log to standard error; -vv logs more
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
 }
 
 #[derive(Debug, Subcommand)]
@@ -64,13 +69,13 @@ enum Command {
     Work(work::Work),
     Ledger(Box<ledger::LedgerCommand>),
     Build(Box<build::Build>),
-    /// See what became of an execution, why, and whether it follows
+    /// Inspect executions: list, show, explain, replay
     #[command(after_help = execution::EXAMPLES)]
     Execution(Box<OnLedger<execution::ExecutionTask>>),
-    /// Look at the drafts that wait for a person, and approve or reject them
+    /// List drafts that await review, and approve or reject them
     #[command(after_help = review::EXAMPLES)]
     Review(Box<OnLedger<review::ReviewTask>>),
-    /// See how a robot stands, and what would help
+    /// Show the status of robots and next steps
     #[command(after_help = robot::EXAMPLES)]
     Robot(Box<OnLedger<robot::RobotTask>>),
     Agent(agent::AgentCommand),
@@ -114,10 +119,14 @@ pub(crate) fn run() -> ExitCode {
         Err(error) => return not_run(&error),
     };
     let wants_json = arguments.command.wants_json();
-    let result = Output::new().and_then(|mut output| {
+    let run = || -> Result<Verdict, Failure> {
+        logging::start(arguments.verbose)?;
+        let mut output = Output::new()?;
         let verdict = arguments.command.run(&mut output)?;
-        output.flush().map(|()| verdict)
-    });
+        output.flush()?;
+        Ok(verdict)
+    };
+    let result = run();
     match result {
         Ok(Verdict::Good) => ExitCode::SUCCESS,
         Ok(Verdict::Bad) => ExitCode::from(1),
@@ -131,16 +140,16 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-/// Help, a version, or arguments that are not understood; these are told as JSON where the rest would be.
+/// Help, a version, or arguments that are not understood; these errors are JSON if --json was given.
 fn not_run(error: &clap::Error) -> ExitCode {
     let wants_json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
     let failure = if wants_json && error.use_stderr() {
         let message = error.render().to_string();
-        Failure::Usage(message.trim_start_matches("error: ").trim_end().to_owned())
+        Failure::from(ArgumentFailure::Usage(message.trim_start_matches("error: ").trim_end().to_owned()))
     } else {
         match output::arguments(error) {
             Ok(()) => return ExitCode::from(if error.use_stderr() { 2 } else { 0 }),
-            Err(lost) => Failure::Output(lost),
+            Err(lost) => OutputFailure::Stdout(lost).into(),
         }
     };
     if failure.is_closed_pipe() {
@@ -198,18 +207,21 @@ impl Command {
     }
 }
 
-/// Says on standard error why a command failed, and every cause behind it.
+/// Prints on standard error why a command failed, with every cause.
 fn report(failure: &Failure, wants_json: bool) {
     match wants_json {
         true => {
-            let error = serde_json::json!({ "code": failure.code(), "message": failure.message() });
-            output::note_json(&serde_json::json!({ "error": error }).to_string());
+            let mut error = json!({ "code": failure.code(), "message": failure.message() });
+            if let (Some(hint), Some(members)) = (failure.hint(), error.as_object_mut()) {
+                members.insert("hint".to_owned(), hint.into());
+            }
+            output::note_json(&json!({ "error": error }).to_string());
         }
         false => output::note_page(&failure.page()),
     }
 }
 
-/// Says what a check found wrong, and where: for a program under the name that the place has there.
+/// Prints what a check found wrong; `place` names its position in the JSON.
 fn tell_finding(
     finding: &crealeph_verify::Finding,
     place: &str,
@@ -217,15 +229,11 @@ fn tell_finding(
     output: &mut Output,
 ) -> Result<Verdict, Failure> {
     if is_json {
-        let mut line = String::new();
-        let mut object = ObjectWriter::new(&mut line);
-        object.raw("ok", "false").text("kind", finding.kind.as_str());
-        if let Some(number) = finding.seq {
-            object.raw(place, &number.to_string());
+        let mut report = json!({ "ok": false, "kind": finding.kind.as_str(), "message": finding.what });
+        if let (Some(number), Some(members)) = (finding.seq, report.as_object_mut()) {
+            members.insert(place.to_owned(), json!(number));
         }
-        object.text("message", &finding.what);
-        object.end();
-        output.json_line(&line)?;
+        output.report_line(&report)?;
     } else {
         output.line(&finding.to_string())?;
     }

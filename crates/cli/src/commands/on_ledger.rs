@@ -10,7 +10,7 @@ use crealeph_ledger::{Ledger, Limits, Location, Options};
 
 use super::Verdict;
 use super::ledger::{At, Settled};
-use crate::failure::Failure;
+use crate::failure::{Failure, OutputFailure};
 use crate::input::Source;
 use crate::interrupt::remove_before_end;
 use crate::output::Output;
@@ -58,7 +58,7 @@ impl Opened {
     }
 
     fn import(export: &Path, progress: Progress) -> Result<Opened, Failure> {
-        let unwritable = |source| Failure::Unwritable { path: std::env::temp_dir(), source };
+        let unwritable = |source| OutputFailure::Unwritable { path: std::env::temp_dir(), source };
         let folder = tempfile::Builder::new().prefix("crealeph-").tempdir().map_err(unwritable)?;
         remove_before_end(folder.path().to_owned())?;
         let source = Source::new(Some(export.to_owned()));

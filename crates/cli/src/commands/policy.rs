@@ -1,4 +1,4 @@
-//! `crealeph policy`: asks the policy engine, for a program or for a person.
+//! `crealeph policy`: evaluates and explains the policy.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crealeph_decision::policy::{Rules, RulesSource, Standing, evaluate, standing
 use crealeph_runtime::configuration::rules_of;
 
 use super::Verdict;
-use crate::failure::Failure;
+use crate::failure::{Failure, InputFailure};
 use crate::input::{DEFAULT_MAX_BYTES, Source};
 use crate::output::Output;
 use crate::page::Page;
@@ -50,7 +50,7 @@ A rules file (every part is optional):
 
 Exit codes: 0 decided (whatever the decision), 1 the input is not a valid policy-input, 2 cannot judge.";
 
-/// Ask the policy engine: ALLOW, BLOCK or DEFER, and why
+/// Evaluate the policy: ALLOW, BLOCK or DEFER, with reasons
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Policy {
@@ -60,13 +60,13 @@ pub(super) struct Policy {
 
 #[derive(Debug, Subcommand)]
 enum Question {
-    /// Decide, and print the PolicyOutput as JSON
+    /// Evaluate the policy and print the PolicyOutput as JSON
     Evaluate(Asked),
-    /// Decide, and tell a person rule by rule, and what would change it
+    /// Explain a policy decision rule by rule, and what would change it
     Explain(Asked),
-    /// Print the rules in force as JSON
+    /// Print the effective rules as JSON
     Rules {
-        /// A file of rules; the built-in ones where absent
+        /// Rules file, TOML [default: built-in rules]
         #[arg(long, value_name = "FILE")]
         rules: Option<PathBuf>,
     },
@@ -75,10 +75,10 @@ enum Question {
 
 #[derive(Debug, Args)]
 struct Asked {
-    /// The PolicyInput; standard input where absent or `-`
+    /// PolicyInput file; standard input if absent or `-`
     file: Option<PathBuf>,
 
-    /// A file of rules, TOML; the built-in ones where absent
+    /// Rules file, TOML [default: built-in rules]
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
 
@@ -109,7 +109,7 @@ impl Policy {
                 let (input, answer) = asked.decide()?;
                 match is_json {
                     true => output.json(&to_json(&answer))?,
-                    false => output.page(&told(&input, &answer))?,
+                    false => output.page(&as_page(&input, &answer))?,
                 }
             }
         }
@@ -124,21 +124,21 @@ impl Asked {
         let bytes = source.read(DEFAULT_MAX_BYTES)?;
         let input = Valid::<PolicyInput>::parse(&bytes, &Limits::default()).map_err(|violations| {
             let violations = violations.as_slice().to_vec();
-            Failure::Invalid { name: source.name(), expected: "policy-input", violations }
+            InputFailure::Invalid { name: source.name(), expected: "policy-input", violations }
         })?;
         let answer = evaluate(&input, &rules);
         Ok((input, answer))
     }
 }
 
-/// Reads a rules file; the built-in rules where there is none.
+/// Reads a rules file; without one, the built-in rules.
 pub(super) fn read_rules(file: Option<PathBuf>) -> Result<(RulesSource, Rules), Failure> {
     let Some(path) = file else { return Ok((RulesSource::default(), Rules::default())) };
     let bytes = Source::new(Some(path.clone())).read_bounded(DEFAULT_MAX_BYTES)?;
     Ok(rules_of(&path, &bytes)?)
 }
 
-fn told(input: &PolicyInput, answer: &PolicyOutput) -> Page {
+fn as_page(input: &PolicyInput, answer: &PolicyOutput) -> Page {
     let mut out = Page::default();
     let asked = input.requested_action.as_ref().map_or("no action", |action| action.as_str());
     let confidence = answer.confidence.get();
@@ -151,7 +151,7 @@ fn told(input: &PolicyInput, answer: &PolicyOutput) -> Page {
         let _ = writeln!(out, "  -> {:<28} {}", reason.rule_id, reason.message.as_str());
     }
     for (rule, standing) in standings(answer) {
-        let said: Vec<&PolicyReason> =
+        let messages: Vec<&PolicyReason> =
             reasons.iter().filter(|reason| reason.rule_id.as_str() == rule).collect();
         match standing {
             Standing::Passed => {
@@ -161,7 +161,7 @@ fn told(input: &PolicyInput, answer: &PolicyOutput) -> Page {
                 let _ = writeln!(out, "     {rule:<28} not asked");
             }
             Standing::Decided => {
-                for reason in said {
+                for reason in messages {
                     let _ = writeln!(out, "  -> {rule:<28} {}", reason.message.as_str());
                 }
             }
@@ -193,13 +193,13 @@ fn told(input: &PolicyInput, answer: &PolicyOutput) -> Page {
 /// What a reason's `toAllow` asks for, in sentences.
 pub(super) fn remedies(evidence: Node<'_>) -> Vec<String> {
     let Some(wanted) = evidence.member("toAllow") else {
-        return vec!["nothing a client can do: the rules must be mended".to_owned()];
+        return vec!["nothing a client can do: the rules must be fixed".to_owned()];
     };
     let text = |key: &str| wanted.member(key).and_then(Node::string);
     let number = |key: &str| wanted.member(key).and_then(Node::number);
     let names = |key: &str| wanted.member(key).map(listed).unwrap_or_default();
     let run = |actions: Vec<String>| match actions.is_empty() {
-        true => "it comes from outside: append it to the ledger".to_owned(),
+        true => "append it to the ledger (it comes from outside)".to_owned(),
         false => format!("run {}", actions.join(" or ")),
     };
     if wanted.member("anyOf").is_some() {
@@ -223,7 +223,7 @@ pub(super) fn remedies(evidence: Node<'_>) -> Vec<String> {
     }
     let mut remedies = vec!["a coherent snapshot".to_owned()];
     for (kind, actions) in wanted.member("refreshedBy").into_iter().flat_map(Node::members) {
-        remedies.push(format!("{} made anew: {}", kind.text_value(), run(listed(actions))));
+        remedies.push(format!("regenerate {}: {}", kind.text_value(), run(listed(actions))));
     }
     if evidence.member("orForDrafts").is_some() {
         remedies.push("or, for drafts by builder.run alone, the threshold allowDraftOnly: 1".to_owned());

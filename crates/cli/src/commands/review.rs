@@ -10,7 +10,7 @@ use serde_json::json;
 use super::Verdict;
 use super::ledger::{Settled, named};
 use super::on_ledger::Task;
-use crate::failure::Failure;
+use crate::failure::{ArgumentFailure, Failure};
 use crate::input::who;
 use crate::output::{Output, note};
 
@@ -21,44 +21,44 @@ Examples:
   crealeph review approve 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --by ana --reason 'fits the brand'
   crealeph review reject 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --by ana --reason 'wrong audience'
 
-An approval appends the artifact again, in state `planned`, resting on the draft and the review. A draft has one verdict;
-the same again changes nothing.
+An approval appends the artifact again in state `planned`, depending on the draft and the review. A draft has one verdict;
+repeating it changes nothing.
 
 Exit codes: 0 done, 1 refused: no such draft, or it has another verdict, 2 cannot be done.";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ReviewTask {
-    /// List drafts without a verdict, newest first
+    /// List drafts that await review, newest first
     List {
-        /// Of this robot alone
+        /// Only this robot
         #[arg(long)]
         robot: Option<String>,
-        /// How many
+        /// Maximum number of results
         #[arg(long, default_value_t = 100)]
         limit: usize,
-        /// Where the last list ended
+        /// Continue after this cursor, from the previous page
         #[arg(long)]
         cursor: Option<String>,
     },
     /// Print a draft
     Show {
-        /// The draft's id
+        /// Draft id
         artifact: String,
     },
-    /// Say that a draft may be used
+    /// Approve a draft for use
     Approve(Opined),
-    /// Say that a draft may not be used
+    /// Reject a draft
     Reject(Opined),
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Opined {
-    /// The draft's id
+    /// Draft id
     artifact: String,
-    /// Why
+    /// Reason for the decision
     #[arg(long)]
     reason: String,
-    /// Who says so [default: the user's name]
+    /// Who decides [default: the user's name]
     #[arg(long)]
     by: Option<String>,
 }
@@ -106,7 +106,7 @@ fn list(
         }
     }
     if drafts.is_empty() && next.is_none() && !is_json {
-        output.line("no draft waits for a review")?;
+        output.line("no draft awaits review")?;
     }
     output.flush()?;
     if let Some(next) = next {
@@ -119,11 +119,11 @@ impl Opined {
     fn run(self, at: &Settled, opinion: ReviewOpinion, output: &mut Output) -> Result<(), Failure> {
         let id = named("artifact", &self.artifact, LedgerId::parse)?;
         let who = who(self.by)?;
-        let text = |what: &'static str, text: &str| {
-            Text::new(text).ok_or_else(|| Failure::BadOption(text.to_owned(), what))
+        let text = |text: &str, what: &'static str, hint: &'static str| {
+            Text::new(text).ok_or_else(|| ArgumentFailure::option_with_hint(text, what, hint))
         };
-        let who = text("a name; say who with --by", &who)?;
-        let why = text("a reason; say why with --reason", &self.reason)?;
+        let who = text(&who, "a name", "give one with --by")?;
+        let why = text(&self.reason, "a reason", "give one with --reason")?;
         let written = settle(&at.open()?, &at.tenant, &id, opinion, &who, &why)?;
         let (review, planned) = (written.first(), written.get(1));
         if at.is_json(output) {
@@ -134,12 +134,13 @@ impl Opined {
                 "planned": planned.map(|entry| entry.id.as_str()),
                 "idempotent": review.is_some_and(|entry| entry.is_repeat),
             });
-            return output.json(&answer.to_string());
+            output.report(&answer)?;
+            return Ok(());
         }
         output.line(&format!("{} {id}", opinion.as_str()))?;
-        match planned {
-            Some(planned) => output.line(&format!("planned as {}", planned.id)),
-            None => Ok(()),
+        if let Some(planned) = planned {
+            output.line(&format!("planned as {}", planned.id))?;
         }
+        Ok(())
     }
 }

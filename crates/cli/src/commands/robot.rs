@@ -1,4 +1,4 @@
-//! `crealeph robot`: how a robot stands and what to do next.
+//! `crealeph robot`: the status of robots and next steps.
 
 use std::collections::BTreeMap;
 
@@ -27,24 +27,24 @@ Examples:
   crealeph robot status robot-7
   crealeph robot status robot-7 --json | jq '.steps'
 
-Steps are what must be made before the Builder may run, first things first.
+Steps are what must be created before the Builder may run, in order.
 
-Exit codes: 0 told, whatever the status, 2 cannot be done.";
+Exit codes: 0 done, whatever the status, 2 cannot be done.";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum RobotTask {
-    /// List every robot with its coherence, oldest evidence, last execution and what waits for a person
+    /// List robots with coherence, oldest evidence, last execution and pending reviews
     List {
-        /// How many
+        /// Maximum number of results
         #[arg(long, default_value_t = 100)]
         limit: usize,
-        /// Those after this one by name, where the last list ended
+        /// Continue after this robot, from the previous page
         #[arg(long, value_name = "ROBOT")]
         after: Option<String>,
     },
-    /// Tell its coherence, what exists and how old it is, what ran last, what is blocked and what would help
+    /// Show a robot's status and next steps
     Status {
-        /// The robot
+        /// Robot
         robot: String,
     },
 }
@@ -59,8 +59,8 @@ impl Task for RobotTask {
         let scopes = Scopes::load(&at.configuration, None)?;
         let status = status(&at.open()?, &at.tenant, &robot, scopes.of(&at.tenant, &robot))?;
         match at.is_json(output) {
-            true => output.json(&as_json(&status).to_string())?,
-            false => output.page(&told(&status))?,
+            true => output.report(&as_json(&status))?,
+            false => output.page(&as_page(&status))?,
         }
         Ok(Verdict::Good)
     }
@@ -89,7 +89,7 @@ fn list(at: &Settled, limit: usize, after: Option<&str>, output: &mut Output) ->
                 "robotId": robot.robot_id.as_str(), "coherence": coherence, "oldestEvidence": evidence,
                 "lastExecution": last, "draftsWaiting": robot.drafts,
             });
-            output.json_line(&answer.to_string())?;
+            output.report_line(&answer)?;
             continue;
         }
         let evidence = robot.oldest_evidence.map_or("no evidence".to_owned(), |(kind, at)| {
@@ -195,7 +195,7 @@ fn why(event: &Stored) -> Option<String> {
     })
 }
 
-fn told(status: &Status) -> Page {
+fn as_page(status: &Status) -> Page {
     let mut out = Page::default();
     let robot = &status.robot_id;
     match &status.snapshot {
@@ -287,7 +287,7 @@ const BLOCKED: &str = "blocked";
 const DEFERRED: &str = "deferred";
 const ALLOWED: &str = "allowed";
 
-/// In which of the policy's lists an action stands; a stale robot is blocked, and yet may refresh what is outdated.
+/// Which of the policy's lists has an action; a stale robot is blocked, but may refresh what is outdated.
 fn standing(action: &ActionName, answer: &PolicyOutput) -> &'static str {
     match () {
         () if answer.allowed_actions.as_slice().contains(action) => ALLOWED,

@@ -1,7 +1,7 @@
-//! `crealeph sandbox`: runs a command with what it is granted, or says what it would be granted.
+//! `crealeph sandbox`: runs a command in a sandbox, or explains what it would be granted.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use crealeph_sandbox::{
@@ -9,10 +9,11 @@ use crealeph_sandbox::{
     Place, Preset, SECRETS, Sandbox, SandboxError, Secret, Seed, Spec, Stdin, Stream, Verdict as Reached,
     View,
 };
+use serde::Serialize;
 use serde_json::json;
 
 use super::Verdict;
-use crate::failure::Failure;
+use crate::failure::{ArgumentFailure, Failure, OutputFailure};
 use crate::output::{Output, Passage, note_page};
 use crate::page::Page;
 use crate::render::counted;
@@ -25,11 +26,11 @@ Examples:
   crealeph sandbox run --view . --host api.example.com:443 --secret API_KEY -- ./agent
   crealeph sandbox explain --view . --preset node -- npm test
 
-A PATH may be shown elsewhere: `--read data=/input`. Nothing that is not granted is there.
+A PATH can appear elsewhere inside: `--read data=/input`. What is not granted is not visible.
 
-Exit codes: 0 the command ended by itself with 0, 1 it did not, 2 it could not be run.";
+Exit codes: 0 the command exited with 0, 1 it failed or was stopped, 2 it could not be run.";
 
-/// Run a command with what it is granted and nothing else, or explain the grants
+/// Run a command in a sandbox, or explain its grants
 #[derive(Debug, Args)]
 pub(super) struct SandboxCommand {
     #[command(subcommand)]
@@ -42,7 +43,7 @@ enum Task {
     Explain(ExplainCommand),
 }
 
-/// Run a command inside
+/// Run a command in a sandbox
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 struct RunCommand {
@@ -50,7 +51,7 @@ struct RunCommand {
     options: Options,
 }
 
-/// Say what a command would see and be allowed, and run nothing
+/// Print what a command would be granted, without running it
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 struct ExplainCommand {
@@ -60,46 +61,46 @@ struct ExplainCommand {
 
 #[derive(Debug, Args)]
 struct Options {
-    /// Let it read this file or directory
+    /// Grant read access to this file or directory
     #[arg(long, value_name = "PATH[=INSIDE]")]
     read: Vec<OsString>,
-    /// Let it write to a copy-on-write view of this directory; the changes are listed, the directory stays as it is
+    /// Grant a copy-on-write view of this directory; changes are listed, the directory is not modified
     #[arg(long, value_name = "DIRECTORY[=INSIDE]")]
     view: Vec<OsString>,
-    /// The same, and the changes are forgotten
+    /// The same, but the changes are discarded
     #[arg(long, value_name = "DIRECTORY[=INSIDE]")]
     copy_on_write: Vec<OsString>,
-    /// Leave this file or directory out of the view it lies in
+    /// Hide this file or directory from its view
     #[arg(long, value_name = "PATH")]
     hide: Vec<PathBuf>,
-    /// Put a copy of this file into its HOME or /tmp, for it to keep and change
+    /// Copy this file into its HOME or /tmp
     #[arg(long, value_name = "FILE=INSIDE")]
     seed: Vec<OsString>,
-    /// Give it what a tool needs: python, node, go, rust, git
+    /// Grant what a tool needs: python, node, go, rust, git
     #[arg(long, value_name = "NAME")]
     preset: Vec<String>,
-    /// Set a variable, or pass on ours
+    /// Set a variable, or pass one on from the environment
     #[arg(long, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
-    /// Pass on a secret from our environment; it is redacted in what is printed
+    /// Pass on a secret from the environment; it is redacted in the output
     #[arg(long, value_name = "NAME")]
     secret: Vec<String>,
-    /// Give it a secret from a file, in /run/secrets
+    /// Provide a secret from a file, in /run/secrets
     #[arg(long, value_name = "NAME=PATH")]
     secret_file: Vec<String>,
-    /// Let it connect to this host and port, through a proxy inside
+    /// Allow connections to this host and port, through a proxy
     #[arg(long, value_name = "HOST:PORT")]
     host: Vec<Host>,
-    /// Give it the machine's own network
+    /// Grant the host's network
     #[arg(long, conflicts_with = "host")]
     host_network: bool,
-    /// Let it make namespaces of its own
+    /// Allow nested namespaces
     #[arg(long)]
     nested_namespaces: bool,
-    /// Let it trace its own processes, as debuggers do
+    /// Allow ptrace of its own processes, for debuggers
     #[arg(long)]
     ptrace: bool,
-    /// Where it starts, inside; the first view where absent
+    /// Working directory inside [default: the first view]
     #[arg(long, value_name = "INSIDE")]
     cwd: Option<PathBuf>,
     /// Limit on wall-clock time
@@ -114,31 +115,31 @@ struct Options {
     /// Limit on processes and threads
     #[arg(long, value_name = "N")]
     processes: Option<u32>,
-    /// Limit on one file
+    /// Limit on the size of one file
     #[arg(long, value_name = "N")]
     file_bytes: Option<u64>,
     /// Limit on open files
     #[arg(long, value_name = "N")]
     open_files: Option<u32>,
-    /// Limit on each output
+    /// Limit on stdout and on stderr
     #[arg(long, value_name = "N")]
     output_bytes: Option<u64>,
     /// Limit on /tmp, /dev/shm and HOME
     #[arg(long, value_name = "N")]
     scratch_bytes: Option<u64>,
-    /// Limit on what is written to views
+    /// Limit on data written to views
     #[arg(long, value_name = "N")]
     disk_bytes: Option<u64>,
-    /// Run with less than full strength where that cannot be had
+    /// Accept a weaker sandbox if the full one is not available
     #[arg(long)]
     accept_reduced: bool,
-    /// Where views are kept while they are open
+    /// Directory for open views
     #[arg(long, value_name = "DIRECTORY")]
     state_dir: Option<PathBuf>,
-    /// Print the outcome as JSON, outputs included
+    /// Print the outcome as JSON, with the command's outputs
     #[arg(long)]
     json: bool,
-    /// The command and its arguments
+    /// Command and arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -172,11 +173,11 @@ impl Options {
         }
         let mut spec = self.spec()?;
         spec.views = views.iter().map(|(view, at)| Mount { view, at: at.clone() }).collect();
-        let cancel = Cancel::new().map_err(Failure::Output)?;
+        let cancel = Cancel::new().map_err(OutputFailure::Stdout)?;
         let lost = std::sync::OnceLock::new();
         let passage = Passage::new(output);
         let pass_on = |stream: Stream, bytes: &[u8]| {
-            // Whoever closed our output does not stop the command; its changes are still listed.
+            // A closed output does not stop the command; its changes are still listed.
             let passed = match stream {
                 Stream::Stdout => passage.stdout(bytes),
                 Stream::Stderr => passage.stderr(bytes),
@@ -195,15 +196,15 @@ impl Options {
         }
         let verdict = if outcome.succeeded() { Verdict::Good } else { Verdict::Bad };
         if self.json {
-            let listed: Vec<_> =
-                changes.iter().map(|(lower, c)| json!({ "directory": lower, "changes": c })).collect();
-            output.json(&json!({ "outcome": outcome, "views": listed }).to_string())?;
+            let views =
+                changes.iter().map(|(directory, changes)| ViewReport { directory, changes }).collect();
+            output.report(&RunReport { outcome: &outcome, views })?;
         } else {
             let _ = passage.end();
-            note_page(&told(&outcome, &changes));
+            note_page(&as_page(&outcome, &changes));
         }
         match lost.into_inner() {
-            Some(error) => Err(Failure::Output(error)),
+            Some(error) => Err(OutputFailure::Stdout(error).into()),
             None => Ok(verdict),
         }
     }
@@ -212,7 +213,7 @@ impl Options {
     fn hidden(&self, views: &[Place]) -> Result<Vec<Vec<PathBuf>>, Failure> {
         let mut hidden = vec![Vec::new(); views.len()];
         for path in &self.hide {
-            let absolute = std::path::absolute(path).map_err(Failure::Output)?;
+            let absolute = std::path::absolute(path).map_err(OutputFailure::Stdout)?;
             // Not the path itself, which may be a link that is to be hidden.
             let parent = absolute.parent().and_then(|parent| parent.canonicalize().ok());
             let real = parent.zip(absolute.file_name()).map(|(parent, name)| parent.join(name));
@@ -226,7 +227,9 @@ impl Options {
             }
             if !is_shown {
                 let path = path.display().to_string();
-                return Err(Failure::BadOption(path, "inside a view; name a path in one"));
+                return Err(
+                    ArgumentFailure::option_with_hint(path, "inside a view", "name a path in one").into()
+                );
             }
         }
         Ok(hidden)
@@ -238,15 +241,15 @@ impl Options {
         self.hidden(&views)?;
         let facts = json!({
             "command": spec.command.iter().map(|w| w.to_string_lossy().into_owned()).collect::<Vec<_>>(),
-            "cwd": spec.cwd.clone().unwrap_or_else(|| HOME.into()),
+            "cwd": spec.cwd.as_deref().map_or(HOME.to_owned(), shown),
             "reads": places(&spec.grants.read),
             "views": places(&views),
-            "hidden": self.hide,
-            "seeds": spec.grants.seeds.iter().map(|seed| &seed.at).collect::<Vec<_>>(),
+            "hidden": self.hide.iter().map(|path| shown(path)).collect::<Vec<_>>(),
+            "seeds": spec.grants.seeds.iter().map(|seed| shown(&seed.at)).collect::<Vec<_>>(),
             "copyOnWrite": places(&spec.grants.copy_on_write),
             "private": [HOME, "/tmp", "/dev/shm"],
             "variables": spec.grants.env.keys().map(|k| k.to_string_lossy().into_owned()).collect::<Vec<_>>(),
-            "path": spec.grants.path,
+            "path": spec.grants.path.iter().map(|path| shown(path)).collect::<Vec<_>>(),
             "secrets": spec.grants.secrets.iter().map(|s| s.name().to_string_lossy().into_owned()).collect::<Vec<_>>(),
             "network": match &spec.network {
                 Network::None => json!("none"),
@@ -258,7 +261,7 @@ impl Options {
             "limits": spec.limits,
         });
         if self.json || !output.is_for_person() {
-            output.json(&facts.to_string())?;
+            output.report(&facts)?;
         } else {
             output.page(&explained(&spec, &views, &self.hide))?;
         }
@@ -290,10 +293,8 @@ impl Options {
                 None => match std::env::var_os(text) {
                     Some(value) => grants.env.insert(text.into(), value),
                     None => {
-                        return Err(Failure::BadOption(
-                            text.clone(),
-                            "set in our environment; write `NAME=VALUE`",
-                        ));
+                        let (expected, hint) = ("set in the environment", "write `NAME=VALUE`");
+                        return Err(ArgumentFailure::option_with_hint(text, expected, hint).into());
                     }
                 },
             };
@@ -304,7 +305,7 @@ impl Options {
         for text in &self.secret_file {
             let parts = text.split_once('=');
             let (name, path) = parts.ok_or_else(|| {
-                Failure::BadOption(text.clone(), "a secret's name and file; write `NAME=PATH`")
+                ArgumentFailure::option_with_hint(text, "a secret's name and file", "write `NAME=PATH`")
             })?;
             grants.secrets.push(Secret::from_file(name, path.as_ref(), Exposure::File)?);
         }
@@ -344,7 +345,7 @@ impl Options {
     }
 }
 
-/// Where views are kept unless another place is named: with the user's state.
+/// The folder for open views: the named one, else in the user's state.
 pub(super) fn state_directory(named: Option<PathBuf>) -> PathBuf {
     named
         .or_else(|| user_state::folder().map(|folder| folder.join("sandbox")))
@@ -364,12 +365,28 @@ fn place(text: &OsString) -> Result<Place, Failure> {
     Ok(Place { at: at.unwrap_or_else(|| from.clone()), from })
 }
 
-fn places(places: &[Place]) -> Vec<serde_json::Value> {
-    places.iter().map(|place| json!({ "path": place.from, "inside": place.at })).collect()
+fn shown(path: &Path) -> String {
+    path.display().to_string()
 }
 
-/// What a person is told after a run: what was cut, what changed, what was reached, if it was not full strength.
-fn told(outcome: &Outcome, changes: &[(PathBuf, Vec<Change>)]) -> Page {
+fn places(places: &[Place]) -> Vec<serde_json::Value> {
+    places.iter().map(|place| json!({ "path": shown(&place.from), "inside": shown(&place.at) })).collect()
+}
+
+#[derive(Serialize)]
+struct RunReport<'r> {
+    outcome: &'r Outcome,
+    views: Vec<ViewReport<'r>>,
+}
+
+#[derive(Serialize)]
+struct ViewReport<'r> {
+    directory: &'r Path,
+    changes: &'r [Change],
+}
+
+/// The report of a run for a person: what was cut, what changed, what was reached, whether the sandbox was weaker.
+fn as_page(outcome: &Outcome, changes: &[(PathBuf, Vec<Change>)]) -> Page {
     const SHOWN: usize = 50;
     let mut text = Page::default();
     for cut in &outcome.cuts {

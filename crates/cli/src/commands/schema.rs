@@ -8,7 +8,7 @@ use crealeph_contracts::contract::ContractName;
 
 use super::Verdict;
 use super::validate::contract_name;
-use crate::failure::Failure;
+use crate::failure::{Failure, OutputFailure};
 use crate::output::{Output, note};
 
 const EXAMPLES: &str = "\
@@ -16,17 +16,17 @@ Examples:
   crealeph schema agent-output > agent-output.schema.json
   crealeph schema --all schemas
 
-A schema says all of a contract that a schema can say; `crealeph validate` says the rest.";
+A schema covers what a JSON Schema can express of a contract; `crealeph validate` checks the rest.";
 
-/// Print a contract's JSON Schema, or write them all
+/// Print the JSON Schema of a contract, or write all of them
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Schema {
-    /// The contract
+    /// Contract name
     #[arg(value_parser = contract_name, required_unless_present = "all")]
     contract: Option<ContractName>,
 
-    /// Write every contract's schema into this folder, as CONTRACT.schema.json
+    /// Write all schemas to this folder, as CONTRACT.schema.json
     #[arg(long, value_name = "DIR", conflicts_with = "contract")]
     all: Option<PathBuf>,
 }
@@ -34,7 +34,7 @@ pub(super) struct Schema {
 impl Schema {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         if let Some(folder) = self.all {
-            let failure = |path: PathBuf| move |source| Failure::Unwritable { path, source };
+            let failure = |path: PathBuf| move |source| OutputFailure::Unwritable { path, source };
             fs::create_dir_all(&folder).map_err(failure(folder.clone()))?;
             for contract in ContractName::ALL {
                 let path = folder.join(format!("{contract}.schema.json"));

@@ -1,4 +1,4 @@
-//! `crealeph snapshot`: what is known of a robot, and whether it hangs together.
+//! `crealeph snapshot`: a summary of a robot's evidence and its consistency.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crealeph_runtime::builder::Scopes;
 use super::Verdict;
 use super::ledger::{At, Settled, named};
 use super::policy::read_rules;
-use crate::failure::Failure;
+use crate::failure::{ArgumentFailure, Failure, InputFailure, LedgerFailure};
 use crate::input::{DEFAULT_MAX_BYTES, Line, Source, next_line};
 use crate::output::Output;
 use crate::page::Page;
@@ -41,21 +41,21 @@ An entry is a JSON object with `id`, `robotId`, `type`, `createdAt` and, where i
 
 Exit codes: 0 derived (whatever the coherence), 1 nothing counts or an entry is not valid, 2 cannot judge.";
 
-/// Derive what is known of a robot, and whether it hangs together
+/// Summarise a robot's evidence and check its consistency
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct SnapshotCommand {
-    /// The robot; may be left out where the entries are of one alone
+    /// Robot; optional if the entries belong to one
     robot: Option<String>,
 
-    /// Entries as JSON Lines, oldest first, instead of a ledger; `-` for standard input
+    /// Read entries from JSON Lines, oldest first, instead of a ledger; `-` for standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["ledger", "keys"])]
     from: Option<PathBuf>,
 
     #[command(flatten)]
     at_ledger: At,
 
-    /// The instant to look at; by default everything there is
+    /// Snapshot at this time [default: now]
     #[arg(long, value_name = "INSTANT")]
     at: Option<String>,
 
@@ -72,7 +72,9 @@ impl SnapshotCommand {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let at = match &self.at {
             None => None,
-            Some(text) => Some(Instant::parse(text).map_err(|why| Failure::BadInstant(text.clone(), why))?),
+            Some(text) => {
+                Some(Instant::parse(text).map_err(|why| ArgumentFailure::BadInstant(text.clone(), why))?)
+            }
         };
         let is_json = self.wants_json() || !output.is_for_person();
         let rules = match self.rules {
@@ -90,7 +92,7 @@ impl SnapshotCommand {
         if is_json {
             output.json(snapshot.document()?.as_str())?;
         } else {
-            output.page(&told(&snapshot))?;
+            output.page(&as_page(&snapshot))?;
         }
         Ok(Verdict::Good)
     }
@@ -119,7 +121,8 @@ fn from_file(
 
     let question = Question { tenant_id: tenant, robot_id: robot, at, derivation: Derivation::default() };
     let facts = SnapshotFacts::from_entries(&entries, &question, rules);
-    Snapshot::derive(facts, rules).ok_or_else(|| Failure::SnapshotEmpty(robot.as_str().to_owned()))
+    Snapshot::derive(facts, rules)
+        .ok_or_else(|| LedgerFailure::SnapshotEmpty(robot.as_str().to_owned()).into())
 }
 
 fn from_ledger(
@@ -128,18 +131,14 @@ fn from_ledger(
     at: Option<Instant>,
     rules: Option<RulesSource>,
 ) -> Result<Snapshot, Failure> {
-    let robot = named("robot", robot.ok_or(Failure::RobotMissing)?, RobotId::parse)?;
+    let robot = named("robot", robot.ok_or(ArgumentFailure::RobotMissing)?, RobotId::parse)?;
     let scopes = Scopes::load(&ledger.configuration, rules)?;
     let rules = &scopes.of(&ledger.tenant, &robot).coherence;
     let facts = ledger.open()?.facts(&ledger.tenant, &robot, at, rules)?;
     let snapshot = facts.and_then(|facts| Snapshot::derive(facts, rules));
     snapshot.ok_or_else(|| match Path::new(robot.as_str()).is_file() {
-        true => Failure::BadName {
-            what: "robot that is known",
-            name: robot.to_string(),
-            why: "it is a file; the entries in it are read with --from".to_owned(),
-        },
-        false => Failure::SnapshotEmpty(robot.as_str().to_owned()),
+        true => ArgumentFailure::FileForRobot(robot.to_string()).into(),
+        false => LedgerFailure::SnapshotEmpty(robot.as_str().to_owned()).into(),
     })
 }
 
@@ -158,12 +157,14 @@ fn pick<T: Copy>(
             more => format!("{named} and {more} more"),
         }
     };
-    let several = || Failure::Several { what, known: names(), flag };
+    let several = || ArgumentFailure::Several { what, known: names(), flag };
     let mut candidates = known.iter().filter(|one| asked.is_none_or(|asked| name(one) == asked));
     match (candidates.next(), candidates.next()) {
         (Some(one), None) => Ok(*one),
-        (None, _) if asked.is_some() => Err(Failure::SnapshotEmpty(asked.unwrap_or_default().to_owned())),
-        _ => Err(several()),
+        (None, _) if asked.is_some() => {
+            Err(LedgerFailure::SnapshotEmpty(asked.unwrap_or_default().to_owned()).into())
+        }
+        _ => Err(several().into()),
     }
 }
 
@@ -179,14 +180,16 @@ fn read_entries(source: &Source, mut progress: Progress) -> Result<Vec<Entry>, F
             Line::Whole(line) => line,
             Line::TooLong => {
                 let what = format!("{}, line {number}", source.name());
-                return Err(Failure::TooLarge { what, limit: DEFAULT_MAX_BYTES });
+                return Err(InputFailure::TooLarge { what, limit: DEFAULT_MAX_BYTES }.into());
             }
         };
         if line.trim_ascii().is_empty() {
             continue;
         }
         if entries.len() >= MAX_ENTRIES {
-            return Err(Failure::TooMany { name: source.name(), limit: MAX_ENTRIES, what: "entries" });
+            return Err(
+                InputFailure::TooMany { name: source.name(), limit: MAX_ENTRIES, what: "entries" }.into()
+            );
         }
         let (document, faults) = parse(&line, &Limits::default());
         let read = match document {
@@ -199,16 +202,16 @@ fn read_entries(source: &Source, mut progress: Progress) -> Result<Vec<Entry>, F
         };
         entries.push(read.map_err(|violations| {
             let name = format!("{}, line {number}", source.name());
-            Failure::Invalid { name, expected: "entry", violations }
+            InputFailure::Invalid { name, expected: "entry", violations }
         })?);
     }
     match entries.is_empty() {
-        true => Err(Failure::NoEntries(source.name())),
+        true => Err(InputFailure::NoEntries(source.name()).into()),
         false => Ok(entries),
     }
 }
 
-fn told(snapshot: &Snapshot) -> Page {
+fn as_page(snapshot: &Snapshot) -> Page {
     let mut out = Page::default();
     let facts = &snapshot.facts;
     let _ = writeln!(out, "Robot {}: {}", facts.robot_id, snapshot.coherence.status);

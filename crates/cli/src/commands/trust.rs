@@ -8,7 +8,7 @@ use crealeph_runtime::trust::TrustStore;
 use serde_json::json;
 
 use super::Verdict;
-use crate::failure::Failure;
+use crate::failure::{Failure, InputFailure, OutputFailure, TrustFailure};
 use crate::output::{Output, note};
 use crate::render::counted;
 use crate::trusting::{self, Judged};
@@ -22,7 +22,7 @@ Examples:
   crealeph trust --revoke ~/clone
   crealeph trust --state ~/project
 
-A configuration that came with a clone is not used before you have seen what it grants: agents and their commands, scripts,
+A configuration that came with a clone is not used until you have accepted what it grants: agents and their commands, scripts,
 secrets, hosts and paths, and where the ledger and its keys are. What was accepted is kept in `$XDG_STATE_HOME/crealeph`
 (`~/.local/state/crealeph`); you are asked again when a configuration grants more, or a script that it names has changed.
 What `crealeph init` writes is trusted.
@@ -30,33 +30,33 @@ What `crealeph init` writes is trusted.
 CREALEPH_TRUST=1 trusts every configuration without asking, for CI and scripts that run only what their owner wrote. It
 never covers a `.crealeph` that you did not make.
 
-Exit codes: 0 trusted, 1 declined, or --revoke found nothing, 2 cannot be done, or nobody can be asked.";
+Exit codes: 0 trusted, 1 declined, or nothing to revoke, 2 cannot be done, or there is no terminal to ask on.";
 
-/// See what a configuration would grant, and trust it
+/// Show what a configuration grants, and trust or revoke it
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Trust {
-    /// A configuration, or the folder it is in
+    /// Configuration file, or its folder
     #[arg(default_value = ".")]
     path: PathBuf,
 
-    /// Trust it without being asked
+    /// Trust without asking
     #[arg(long)]
     yes: bool,
 
-    /// List what is trusted
+    /// List trusted configurations and workspaces
     #[arg(long, conflicts_with_all = ["yes", "revoke", "state", "path"])]
     list: bool,
 
-    /// Take it back
+    /// Revoke trust
     #[arg(long, conflicts_with_all = ["yes"])]
     revoke: bool,
 
-    /// Take the `.crealeph` of a folder as your own: one from an older version, or from a copy of yours
+    /// Trust the `.crealeph` of a folder as your own, from an older version or a copy
     #[arg(long)]
     state: bool,
 
-    /// Print JSON, as a pipe gets it
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -78,7 +78,7 @@ impl Trust {
             (_, false, true) => {
                 // One that is gone can be taken back, too.
                 let path = if self.path.is_dir() { self.path.join(FILE) } else { self.path };
-                let path = std::path::absolute(path).map_err(Failure::Output)?;
+                let path = std::path::absolute(path).map_err(OutputFailure::Stdout)?;
                 let folder = user_state::real(path.parent().unwrap_or(&path));
                 let path = folder.join(path.file_name().unwrap_or_default());
                 Ok(revoked(TrustStore::open(&user_state::needed()?)?.revoke(&path)?, &path))
@@ -92,7 +92,7 @@ impl Trust {
         let path = if self.path.is_dir() { &inside } else { &self.path };
         let configuration = Configuration::find(Some(path))?;
         let Some(judged) = Judged::of(&configuration)? else {
-            return Err(Failure::NotFound(path.clone()));
+            return Err(InputFailure::NotFound(path.clone()).into());
         };
         let shown = judged.path.display();
         if judged.widening.is_empty() {
@@ -109,8 +109,8 @@ impl Trust {
                 .map(|grant| json!({ "to": grant.to, "what": grant.what, "value": grant.shown() }))
                 .collect();
             let lifted: Vec<String> = judged.widening.lifted.iter().map(ToString::to_string).collect();
-            let line = json!({ "path": judged.path, "grants": grants, "lifted": lifted });
-            output.json_line(&line.to_string())?;
+            let line = json!({ "path": shown.to_string(), "grants": grants, "lifted": lifted });
+            output.report_line(&line)?;
         } else {
             output.page(&judged.page())?;
         }
@@ -130,11 +130,11 @@ impl Trust {
         let folder = workspace.join(own::CONTROL);
         let folder = folder.display();
         if matches!(registry.check(&workspace), Ok(true)) {
-            note!("`{folder}` is yours already");
+            note!("`{folder}` is already trusted as yours");
             return Ok(Verdict::Good);
         }
         let Some(contents) = registry.look(&workspace)? else {
-            return Err(Failure::NotFound(workspace.join(own::CONTROL)));
+            return Err(InputFailure::NotFound(workspace.join(own::CONTROL)).into());
         };
         let files = usize::try_from(contents.files).unwrap_or(usize::MAX);
         let runs = usize::try_from(contents.runs).unwrap_or(usize::MAX);
@@ -147,7 +147,7 @@ impl Trust {
         ))?;
         for keys in &contents.keys {
             output.line(&format!(
-                "  signing keys in `{}`: anyone who has them can sign as you; remove them unless you made them",
+                "  signing keys in `{}`: anyone who has them can sign as you; remove them unless you created them",
                 keys
             ))?;
         }
@@ -156,40 +156,36 @@ impl Trust {
             return Ok(Verdict::Bad);
         }
         registry.adopt(&workspace)?;
-        note!("`{folder}` is yours from now on");
+        note!("`{folder}` is now trusted as yours");
         Ok(Verdict::Good)
     }
 }
 
-/// What the user answers, or said beforehand.
+/// The user's answer, or --yes.
 fn confirmed(is_sure: bool, command: impl Fn() -> String) -> Result<bool, Failure> {
     if is_sure {
         return Ok(true);
     }
     match trusting::can_ask() {
-        true => trusting::ask("Trust it?"),
-        false => Err(Failure::NobodyToAsk(format!("{} --yes", command()))),
+        true => Ok(trusting::ask("Trust it?")?),
+        false => Err(TrustFailure::NobodyToAsk(format!("{} --yes", command())).into()),
     }
 }
 
 fn list(is_json: bool, output: &mut Output) -> Result<Verdict, Failure> {
     let state = user_state::needed()?;
     for accepted in TrustStore::open(&state)?.all()? {
-        let count = accepted.set.grants.len();
+        let (path, count) = (accepted.path.display().to_string(), accepted.set.grants.len());
         match is_json {
-            true => {
-                output.json_line(&json!({ "configuration": accepted.path, "grants": count }).to_string())?
-            }
-            false => {
-                let path = accepted.path.display();
-                output.line(&format!("configuration  {path}  ({})", counted(count, "grant")))?;
-            }
+            true => output.report_line(&json!({ "configuration": path, "grants": count }))?,
+            false => output.line(&format!("configuration  {path}  ({})", counted(count, "grant")))?,
         }
     }
     for workspace in own::registry()?.known()? {
+        let workspace = workspace.display().to_string();
         match is_json {
-            true => output.json_line(&json!({ "workspace": workspace }).to_string())?,
-            false => output.line(&format!("workspace      {}", workspace.display()))?,
+            true => output.report_line(&json!({ "workspace": workspace }))?,
+            false => output.line(&format!("workspace      {workspace}"))?,
         }
     }
     Ok(Verdict::Good)
@@ -198,12 +194,12 @@ fn list(is_json: bool, output: &mut Output) -> Result<Verdict, Failure> {
 fn revoked(was_trusted: bool, path: &Path) -> Verdict {
     let path = path.display();
     match was_trusted {
-        true => note!("`{path}` is not trusted any more"),
+        true => note!("revoked trust in `{path}`"),
         false => note!("`{path}` was not trusted"),
     }
     if was_trusted { Verdict::Good } else { Verdict::Bad }
 }
 
-fn real(path: &Path) -> Result<PathBuf, Failure> {
-    path.canonicalize().map_err(|_| Failure::NotFound(path.to_owned()))
+fn real(path: &Path) -> Result<PathBuf, InputFailure> {
+    path.canonicalize().map_err(|_| InputFailure::NotFound(path.to_owned()))
 }

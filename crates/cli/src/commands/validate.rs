@@ -1,17 +1,19 @@
-//! `crealeph validate`: judges documents, one by one or as a stream of JSON Lines.
+//! `crealeph validate`: validates documents, one by one or as a stream of JSON Lines.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
 
 use clap::Args;
 use crealeph_contracts::contract::ContractName;
-use crealeph_contracts::json::{Document, Limits, ObjectWriter, parse, shallow_members};
+use crealeph_contracts::json::{Document, Limits, parse, shallow_members};
 use crealeph_contracts::shape::nearest;
 use crealeph_contracts::violation::Code;
 use crealeph_decision::judge::{Judgement, judge};
+use serde::Serialize;
+use serde_json::json;
 
 use super::Verdict;
-use crate::failure::Failure;
+use crate::failure::{Failure, InputFailure};
 use crate::input::{DEFAULT_MAX_BYTES, Line, Source, next_line, skip_line};
 use crate::output::Output;
 use crate::page::Page;
@@ -31,7 +33,7 @@ Examples:
   my-agent < input.json | crealeph validate agent-output -
   crealeph validate --batch cases.jsonl > verdicts.jsonl
 
-A context says what the document is judged against:
+Members of a context, by contract:
   agent-output      agentInput
   policy-output     policyInput, requiredRecency
   execution-event   ledger, history, coherencePolicy, terminal
@@ -42,30 +44,30 @@ each line of the output answers the input's line of the same number.
 
 Exit codes: 0 valid, 1 invalid, 2 cannot judge. A batch: 0 every line was judged, 2 some could not be.";
 
-/// Judge a document by its contract, clause by clause
+/// Validate JSON documents against their contract
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Validate {
-    /// The contract (see below)
+    /// Contract name (see below)
     #[arg(value_parser = contract_name, required_unless_present = "batch")]
     contract: Option<ContractName>,
 
-    /// The document; standard input where absent or `-`
+    /// Document file; standard input if absent or `-`
     file: Option<PathBuf>,
 
-    /// What the document is judged against, a JSON object (see below)
+    /// Context to validate against, a JSON object (see below)
     #[arg(long, value_name = "FILE", conflicts_with = "batch")]
     context: Option<PathBuf>,
 
-    /// Judge JSON Lines from FILE or standard input, one verdict a line
+    /// Validate JSON Lines from FILE or standard input, one result per line
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", conflicts_with = "contract")]
     batch: Option<PathBuf>,
 
-    /// Print the verdict as JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub(super) json: bool,
 
-    /// The longest document or context that is read, in bytes
+    /// Maximum size of a document or context, in bytes
     #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_BYTES)]
     max_bytes: usize,
 }
@@ -109,11 +111,9 @@ impl Validate {
         };
         let judgement = judge(contract, &bytes, context.as_ref().map(Document::root), &limits)?;
         if self.json {
-            let mut line = String::new();
-            write_verdict(&judgement, &mut line);
-            output.json(&line)?;
+            output.report(&Answer::new(&judgement))?;
         } else {
-            output.page(&told(&source.name(), contract, &bytes, &judgement))?;
+            output.page(&as_page(&source.name(), contract, &bytes, &judgement))?;
         }
         Ok(if judgement.violations.is_empty() { Verdict::Good } else { Verdict::Bad })
     }
@@ -124,33 +124,30 @@ impl Validate {
         let max_line = self.max_bytes.saturating_mul(8);
         let mut reader = source.open()?;
         let mut verdict = Verdict::Good;
-        let mut answer = String::new();
         let mut number = 0u64;
         let mut progress = Progress::new("lines judged", output);
         loop {
             number += 1;
             progress.step();
-            answer.clear();
             let judged = match next_line(&mut reader, max_line).map_err(|error| source.failure(error))? {
                 Line::End => return Ok(verdict),
                 Line::Whole(line) => judge_line(&line, &limits),
                 Line::TooLong => {
                     if !skip_line(&mut reader, MAX_SKIPPED).map_err(|error| source.failure(error))? {
                         let what = format!("{}, line {number}", source.name());
-                        return Err(Failure::TooLarge { what, limit: MAX_SKIPPED });
+                        return Err(InputFailure::TooLarge { what, limit: MAX_SKIPPED }.into());
                     }
                     Err(format!("the line is longer than {max_line} bytes; raise --max-bytes"))
                 }
             };
             match judged {
-                Ok(judgement) => write_verdict(&judgement, &mut answer),
-                Err(why) => {
+                Ok(judgement) => output.report_line(&Answer::new(&judgement))?,
+                Err(reason) => {
                     verdict = Verdict::Unjudged;
-                    write_broken(number, &why, &mut answer);
+                    output.report_line(&Answer::unjudged(number, &reason))?;
                 }
             }
-            output.json_line(&answer)?;
-            // Whoever sends line by line and waits for each answer gets it.
+            // A program that sends one line and waits for its answer gets it.
             if reader.buffer().is_empty() {
                 output.flush()?;
             }
@@ -158,12 +155,12 @@ impl Validate {
     }
 }
 
-fn context_document<'a>(name: &str, bytes: &'a [u8], limits: &Limits) -> Result<Document<'a>, Failure> {
+fn context_document<'a>(name: &str, bytes: &'a [u8], limits: &Limits) -> Result<Document<'a>, InputFailure> {
     let (document, faults) = parse(bytes, limits);
     document.ok_or_else(|| {
         let mut report = crealeph_contracts::Report::default();
         faults.into_iter().for_each(|fault| report.add_fault(fault));
-        Failure::NoContext { name: name.to_owned(), violations: report.into_violations() }
+        InputFailure::NoContext { name: name.to_owned(), violations: report.into_violations() }
     })
 }
 
@@ -216,39 +213,50 @@ fn raw_text(json: &[u8], limits: &Limits) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-fn write_verdict(judgement: &Judgement, out: &mut String) {
-    let mut object = ObjectWriter::new(out);
-    object.raw("valid", if judgement.violations.is_empty() { "true" } else { "false" });
-    match judgement.is_repeat {
-        true => object.text("outcome", "idempotent"),
-        false => object.raw("outcome", "null"),
-    };
-    let list = object.key("violations");
-    list.push('[');
-    for (position, violation) in judgement.violations.iter().enumerate() {
-        if position > 0 {
-            list.push(',');
+/// The answer on a document, for a program.
+#[derive(Debug, Default, Serialize)]
+struct Answer<'j> {
+    valid: bool,
+    outcome: Option<&'static str>,
+    violations: Vec<ViolationAnswer<'j>>,
+    levels: Option<Vec<Vec<&'j str>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<serde_json::Value>,
+}
+
+#[derive(Debug, Serialize)]
+struct ViolationAnswer<'j> {
+    pointer: &'j str,
+    clause: &'static str,
+    code: &'j str,
+    message: &'j str,
+}
+
+impl<'j> Answer<'j> {
+    fn new(judgement: &'j Judgement) -> Self {
+        let violations = judgement.violations.iter().map(|violation| ViolationAnswer {
+            pointer: &violation.pointer,
+            clause: violation.clause,
+            code: violation.code.as_str(),
+            message: &violation.message,
+        });
+        Answer {
+            valid: judgement.violations.is_empty(),
+            outcome: judgement.is_repeat.then_some("idempotent"),
+            violations: violations.collect(),
+            levels: judgement.plan.as_ref().map(super::work::levels),
+            error: None,
         }
-        violation.write(list);
     }
-    list.push(']');
-    match &judgement.plan {
-        None => object.key("levels").push_str("null"),
-        Some(plan) => super::work::write_levels(plan, object.key("levels")),
+
+    /// The answer on a line that cannot be judged.
+    fn unjudged(number: u64, reason: &str) -> Self {
+        let message = format!("line {number} cannot be judged: {reason}");
+        Answer { error: Some(json!({ "code": "bad_line", "message": message })), ..Answer::default() }
     }
-    object.end();
 }
 
-fn write_broken(number: u64, why: &str, out: &mut String) {
-    let mut object = ObjectWriter::new(out);
-    object.raw("valid", "false").raw("outcome", "null").raw("violations", "[]").raw("levels", "null");
-    let mut error = ObjectWriter::new(object.key("error"));
-    error.text("code", "bad_line").text("message", &format!("line {number} cannot be judged: {why}"));
-    error.end();
-    object.end();
-}
-
-fn told(name: &str, contract: ContractName, bytes: &[u8], judgement: &Judgement) -> Page {
+fn as_page(name: &str, contract: ContractName, bytes: &[u8], judgement: &Judgement) -> Page {
     let mut page = Page::default();
     match judgement.violations.as_slice() {
         [] if judgement.is_repeat => {

@@ -13,7 +13,7 @@ fn a_receipt_without_its_statement_is_not_checked() {
     fs::remove_file(folder.join(ENVELOPE_FILE)).unwrap();
     let (code, told) = world.verify(&[folder.join(RECEIPT_FILE).to_str().unwrap()]);
     assert_eq!((code, &told["error"]["code"]), (2, &serde_json::json!("not_found")), "{told}");
-    assert!(told["error"]["message"].as_str().unwrap().contains("the signed statement beside it"), "{told}");
+    assert!(told["error"]["hint"].as_str().unwrap().contains("the signed statement beside it"), "{told}");
 }
 
 #[test]

@@ -241,7 +241,7 @@ fn one_task_in_words() {
     assert_eq!(world.read("done.txt"), "done\n");
     let ran = crate::world::ran(&world.crealeph(&["work", "run", "--agent", "tow", "x"]));
     assert_eq!(ran.code, 2);
-    assert!(ran.stderr.contains("known are: claude, codex, one, three, two"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("known agents: claude, codex, one, three, two"), "{}", ran.stderr);
 }
 
 #[test]

@@ -134,9 +134,9 @@ impl PathRules {
                 .map(|globs| glob_set("allowed", globs, Case::Kept))
                 .transpose()?,
             denied: glob_set("denied", &source.denied, Case::Folded)?,
-            laws: glob_set("laws", &source.laws, Case::Folded)?,
-            invariants: glob_set("invariants", &source.invariants, Case::Folded)?,
-            projections: glob_set("projections", &source.projections, Case::Kept)?,
+            laws: glob_set("protected", &source.laws, Case::Folded)?,
+            invariants: glob_set("tests", &source.invariants, Case::Folded)?,
+            projections: glob_set("generated", &source.projections, Case::Kept)?,
             allow_laws: source.allow_laws,
             protected: Protected::default(),
             limits: [

@@ -31,6 +31,7 @@ use held::Held;
 use recorded::Seen;
 pub use recorded::{Execution, execution, is_made_by_builder, record_of, replay, snapshot_of};
 pub use settings::{Scopes, Settings};
+use tracing::{debug, info_span};
 
 /// An answer, and for a person what is behind it.
 #[derive(Clone, Debug, PartialEq)]
@@ -209,6 +210,9 @@ impl Builder {
 
     /// Runs a request that nobody else in this process runs.
     fn lead(&self, asked: &Asked, is_new: bool, cancel: &Cancel) -> Result<Answer, BuildError> {
+        let (tenant, robot, execution) = (&asked.tenant_id, &asked.request.robot_id, &asked.execution_id);
+        let attempt = asked.request.attempt.get();
+        let _span = info_span!("builder_run", %tenant, %robot, %execution, attempt).entered();
         let mut calls = 0;
         loop {
             if cancel.is_cancelled() {
@@ -263,7 +267,7 @@ impl Builder {
             return Err(BuildError::Overtaken);
         }
         *calls += 1;
-        let call = agent.call(input, cancel);
+        let call = info_span!("agent_call", agent = %version).in_scope(|| agent.call(input, cancel));
         if cancel.is_cancelled() {
             return Err(BuildError::Cancelled);
         }
@@ -329,7 +333,12 @@ impl Builder {
         let configuration = settings.version(definition)?;
         let situation =
             Situation { asked, is_retry, snapshot, seq, rules, coherence, widened, configuration, now };
-        Ok(decide(situation)?)
+        let decided = decide(situation)?;
+        match &decided {
+            Decided::Ready(ready) => debug!(decision = %ready.policy.decision, "policy decided"),
+            Decided::Refused(refused) => debug!(state = %refused.response.state, "refused before the policy"),
+        }
+        Ok(decided)
     }
 
     fn conclude(

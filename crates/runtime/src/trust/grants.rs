@@ -304,11 +304,13 @@ impl GrantSet {
             self.restrict(to, "may change only what is listed".to_owned());
             allowed.into_iter().for_each(|glob| self.add(Part::Agents, to, "changes", glob));
         }
-        if paths.get("allow_laws").and_then(Value::as_bool) == Some(true) {
-            self.add(Part::Agents, to, "changes", "policies, CI and other laws".to_owned());
+        // Each key has an older name, too.
+        let is_set = |key: &str| paths.get(key).and_then(Value::as_bool) == Some(true);
+        if is_set("allow_protected") || is_set("allow_laws") {
+            self.add(Part::Agents, to, "changes", "protected paths: policies, CI, hooks".to_owned());
         }
-        if let Some(laws) = list("laws") {
-            for glob in PathRulesSource::default().laws.into_iter().filter(|glob| !laws.contains(glob)) {
+        if let Some(protected) = list("protected").or_else(|| list("laws")) {
+            for glob in PathRulesSource::default().laws.into_iter().filter(|glob| !protected.contains(glob)) {
                 self.add(Part::Agents, to, "changes", glob);
             }
         }

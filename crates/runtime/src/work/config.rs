@@ -107,6 +107,8 @@ pub struct WorkAgent {
     pub(super) processes: u32,
     pub(super) disk_bytes: u64,
     pub(super) output_bytes: u64,
+    /// Settings that still work and should be written otherwise.
+    warnings: Vec<String>,
 }
 
 impl WorkAgent {
@@ -148,6 +150,15 @@ impl WorkConfig {
         read().map_err(|why| configuration.wrong("work", why))
     }
 
+    /// What still works and should be written otherwise, a line each.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        let of_agent = |agent: &WorkAgent| {
+            let table = format!("[work.agents.{}.paths]", agent.name);
+            agent.warnings.iter().map(move |warning| format!("{table}: {warning}")).collect::<Vec<_>>()
+        };
+        self.agents.values().flat_map(of_agent)
+    }
+
     /// The agents that an id names.
     pub fn of(&self, id: AgentId) -> impl Iterator<Item = &WorkAgent> {
         self.agents.values().filter(move |agent| agent.agent_id == id && !agent.is_built_in)
@@ -176,7 +187,8 @@ fn agent(name: &str, table: &toml::Table, folder: &Path) -> Result<WorkAgent, Wr
     };
     let none = toml::Table::new();
     let paths = table.table("paths")?.unwrap_or(Table::new(&none));
-    let path_source = path_rules(paths).map_err(|why| format!("in `paths`, {why}"))?;
+    let mut warnings = Vec::new();
+    let path_source = path_rules(paths, &mut warnings).map_err(|why| format!("in `paths`, {why}"))?;
     let test_table = table.table("test")?.unwrap_or(Table::new(&none));
     let test = granted(&test_table, folder)?;
     test_table.finish().map_err(|why| format!("in `test`, {why}"))?;
@@ -204,14 +216,23 @@ fn agent(name: &str, table: &toml::Table, folder: &Path) -> Result<WorkAgent, Wr
         processes: u32::try_from(table.number("processes", 1024, 1, 1 << 16)?).unwrap_or(u32::MAX),
         disk_bytes: table.number("disk_bytes", 4 << 30, 0, 1 << 44)?,
         output_bytes: table.number("max_output_bytes", 8 << 20, 1, 1 << 30)?,
+        warnings,
     };
     table.finish()?;
     Ok(settings)
 }
 
-/// What may be changed, and how much of each class (R28).
-fn path_rules(table: Table<'_>) -> Result<PathRulesSource, Wrong> {
+/// What may be changed, and how much of each class (R28). The contract calls protected paths laws, tests invariants and
+/// generated files projections; those names still work here.
+fn path_rules(table: Table<'_>, warnings: &mut Vec<String>) -> Result<PathRulesSource, Wrong> {
     let usual = PathRulesSource::default();
+    let mut key = |new, old| renamed(&table, new, old, warnings);
+    let allow_protected = key("allow_protected", "allow_laws")?;
+    let (protected, max_protected) = (key("protected", "laws")?, key("max_protected", "max_laws")?);
+    let (tests, max_tests) = (key("tests", "invariants")?, key("max_tests", "max_invariants")?);
+    let (generated, max_generated) =
+        (key("generated", "projections")?, key("max_generated", "max_projections")?);
+    let max_other = key("max_other", "max_others")?;
     let list = |key, usual: Vec<String>| match table.has(key) {
         true => Ok(table.texts(key, MAX_LISTED)?.into_iter().map(str::to_owned).collect()),
         false => Ok::<Vec<String>, Wrong>(usual),
@@ -223,17 +244,34 @@ fn path_rules(table: Table<'_>) -> Result<PathRulesSource, Wrong> {
     let source = PathRulesSource {
         allowed: table.has("allowed").then(|| list("allowed", Vec::new())).transpose()?,
         denied: list("denied", usual.denied)?,
-        allow_laws: table.flag("allow_laws")?,
-        laws: list("laws", usual.laws)?,
-        invariants: list("invariants", usual.invariants)?,
-        projections: list("projections", usual.projections)?,
-        max_laws: limit("max_laws")?,
-        max_invariants: limit("max_invariants")?,
-        max_projections: limit("max_projections")?,
-        max_others: limit("max_others")?,
+        allow_laws: table.flag(allow_protected)?,
+        laws: list(protected, usual.laws)?,
+        invariants: list(tests, usual.invariants)?,
+        projections: list(generated, usual.projections)?,
+        max_laws: limit(max_protected)?,
+        max_invariants: limit(max_tests)?,
+        max_projections: limit(max_generated)?,
+        max_others: limit(max_other)?,
     };
     table.finish()?;
     Ok(source)
+}
+
+/// The name that a key has in this table: the current one, or the older one, which still works with a warning.
+fn renamed(
+    table: &Table<'_>,
+    new: &'static str,
+    old: &'static str,
+    warnings: &mut Vec<String>,
+) -> Result<&'static str, Wrong> {
+    match (table.has(new), table.has(old)) {
+        (true, true) => Err(format!("`{old}` is an older name of `{new}`; remove it")),
+        (false, true) => {
+            warnings.push(format!("`{old}` is deprecated; use `{new}`"));
+            Ok(old)
+        }
+        _ => Ok(new),
+    }
 }
 
 fn stream(name: &str) -> Result<Format, Wrong> {

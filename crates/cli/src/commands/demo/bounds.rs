@@ -103,7 +103,7 @@ pub(super) fn play(stage: &mut Stage<'_>, accepts_reduced: bool) -> Result<(), F
     Ok(())
 }
 
-/// The run that a command has told of: the folder of its receipt.
+/// The run that a command printed: the folder of its receipt.
 fn run_of(printed: &str) -> String {
     let after = printed.split(".crealeph/runs/").nth(1).unwrap_or_default();
     after.split('/').next().unwrap_or_default().to_owned()

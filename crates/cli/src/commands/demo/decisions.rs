@@ -25,13 +25,13 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<(), Failure> {
     stage.file("request.json", REQUEST)?;
     stage.say("A shop is watched. A signal arrives, and four programs draw conclusions; each names what it rests on.")?;
     stage.file("monday.jsonl", &[signal("monday", 1180), conclusions("monday")].concat())?;
-    stage.run("crealeph ledger init", &done("made the ledger"))?;
+    stage.run("crealeph ledger init", &done("created the ledger"))?;
     stage.run("crealeph ledger append monday.jsonl", &done("5 appended"))?;
-    stage.say("Does what is known hang together?")?;
+    stage.say("Is the evidence consistent?")?;
     stage.run("crealeph snapshot shop-17", &done("Robot shop-17: coherent"))?;
-    stage.say("It does, so an agent may plan on it. Its answer is judged before anything is written.")?;
+    stage.say("It is, so an agent may plan with it. Its answer is validated before anything is written.")?;
     stage.run("crealeph build request.json", &done("decision   allowed"))?;
-    stage.say("On Tuesday the visits break down. Nobody has drawn a conclusion from that yet.")?;
+    stage.say("On Tuesday the visits break down. No conclusion has been drawn from that yet.")?;
     stage.file("tuesday.jsonl", &signal("tuesday", 310))?;
     stage.run("crealeph ledger append tuesday.jsonl", &done("1 appended"))?;
     let printed = stage.run("crealeph build request.json", &refused("COHERENCE_BLOCKED"))?;
@@ -46,10 +46,10 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<(), Failure> {
     stage.say("Would the old refusal be given again, from what was known then?")?;
     stage.run(&format!("crealeph execution replay {execution}"), &done("follows"))?;
     stage.say(
-        "Every decision above is in the ledger. Somebody who may write its file now makes Monday look better: one \
-         digit, behind the program's back.",
+        "Every decision above is in the ledger. Now someone with write access to its file makes Monday look better: \
+         one digit, changed outside the program.",
     )?;
-    stage.run("crealeph ledger verify", &done("are as written"))?;
+    stage.run("crealeph ledger verify", &done("verified "))?;
     stage.run("sed -i 's/\"visits\":1180/\"visits\":9180/' .crealeph/ledger.db", &done(""))?;
     stage.run("crealeph ledger verify", &refused("changed: entry 1"))?;
     Ok(())

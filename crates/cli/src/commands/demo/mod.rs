@@ -1,5 +1,5 @@
-//! `crealeph demo`: the whole idea, told on real parts. Every step is a command that a user could type; it is shown, run by
-//! a shell in a folder of the demo's own, and must end as the story says, or the demo fails and says where.
+//! `crealeph demo`: a guided tour with real commands. Every step is a command that a user could type; it is shown and run
+//! by a shell in a folder of the demo's own. If a step does not end as expected, the demo fails and reports it.
 
 mod bounds;
 mod decisions;
@@ -24,13 +24,13 @@ Examples:
 
 Needs no network and no model; the agents are small scripts that you can read in the folder afterwards.
 
-Exit codes: 0 everything went as told, 1 some step did not, 2 it could not be played.";
+Exit codes: 0 every step succeeded, 1 a step failed, 2 the demo could not be run.";
 
-/// See the whole idea work on real parts, in a folder of its own
+/// Run a guided demo in a new folder
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Demo {
-    /// Where to play it: a new or empty folder, which is kept [default: a new one for temporary files]
+    /// New or empty folder, which is kept [default: a new temporary folder]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }
@@ -43,7 +43,7 @@ impl Demo {
         let mut stage = Stage::open(self.folder, output)?;
         if !missing.is_empty() {
             stage.say(&format!(
-                "This machine lacks {} for the full sandbox (`crealeph doctor` says how to get it). The demo accepts the \
+                "This machine lacks {} for the full sandbox (`crealeph doctor` explains how to get it). The demo accepts the \
                  weaker one openly, as `accept_reduced = true` does, and its receipts say so.",
                 missing.join(", ")
             ))?;

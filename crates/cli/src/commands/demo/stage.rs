@@ -1,5 +1,5 @@
 //! Where the demo is played: writes its files, runs its commands as a shell would, shows both in 80 columns, and holds
-//! every step to what the story says of it.
+//! every step to its expected result.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, symlink};
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crealeph_runtime::configuration::FILE;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, InputFailure, OutputFailure};
 use crate::output::{Output, READER};
 use crate::render::{COLUMNS, filled};
 use crate::trusting::accept_own;
@@ -34,7 +34,7 @@ pub(super) const fn refused(says: &'static str) -> Ending {
     Ending { code: 1, says, lacks: "" }
 }
 
-/// A folder to play in, and whoever looks on.
+/// The demo's folder and its output.
 pub(super) struct Stage<'a> {
     output: &'a mut Output,
     root: PathBuf,
@@ -50,7 +50,7 @@ impl<'a> Stage<'a> {
         };
         let unwritable = |path: &Path| {
             let path = path.to_owned();
-            move |source| Failure::Unwritable { path, source }
+            move |source| OutputFailure::Unwritable { path, source }
         };
         let root = root.canonicalize().map_err(unwritable(&root))?;
         let programs = root.join("bin");
@@ -63,12 +63,13 @@ impl<'a> Stage<'a> {
     /// Goes on in a folder of this name.
     pub(super) fn act(&mut self, name: &str) -> Result<Stage<'_>, Failure> {
         let folder = self.root.join(name);
-        fs::create_dir(&folder).map_err(|source| Failure::Unwritable { path: folder.clone(), source })?;
+        fs::create_dir(&folder)
+            .map_err(|source| OutputFailure::Unwritable { path: folder.clone(), source })?;
         Ok(Stage { output: self.output, root: self.root.clone(), folder })
     }
 
     /// Says where everything is and what to do next.
-    pub(super) fn end(&mut self) -> Result<(), Failure> {
+    pub(super) fn end(&mut self) -> Result<(), OutputFailure> {
         let folder = self.root.display().to_string();
         self.title("Now you")?;
         self.say(&format!(
@@ -93,7 +94,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Names what comes.
-    pub(super) fn title(&mut self, title: &str) -> Result<(), Failure> {
+    pub(super) fn title(&mut self, title: &str) -> Result<(), OutputFailure> {
         self.output.line("")?;
         self.output.bold(title)?;
         self.output.line(&"=".repeat(title.len()))?;
@@ -101,7 +102,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Tells what happens next.
-    pub(super) fn say(&mut self, text: &str) -> Result<(), Failure> {
+    pub(super) fn say(&mut self, text: &str) -> Result<(), OutputFailure> {
         self.output.line("")?;
         self.show(text.lines(), "")
     }
@@ -111,7 +112,7 @@ impl<'a> Stage<'a> {
         let path = self.folder.join(name);
         let folder = path.parent().unwrap_or(&self.folder);
         let written = fs::create_dir_all(folder).and_then(|()| fs::write(&path, text));
-        written.map_err(|source| Failure::Unwritable { path, source })?;
+        written.map_err(|source| OutputFailure::Unwritable { path, source })?;
         let configuration = self.folder.join(FILE);
         match configuration.exists() {
             true => accept_own(&configuration),
@@ -158,12 +159,12 @@ impl<'a> Stage<'a> {
         command.env("PATH", path).env(READER, "text");
         // The story is the same whatever the user's git signs, hooks or templates.
         command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
-        let failed = |source| Failure::Unreadable { path: PathBuf::from("sh"), source };
+        let failed = |source| InputFailure::Unreadable { path: PathBuf::from("sh"), source };
         let output = command.output().map_err(failed)?;
         Ok((output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stdout).into_owned()))
     }
 
-    fn show<'l>(&mut self, lines: impl Iterator<Item = &'l str>, indent: &str) -> Result<(), Failure> {
+    fn show<'l>(&mut self, lines: impl Iterator<Item = &'l str>, indent: &str) -> Result<(), OutputFailure> {
         for line in lines {
             for part in wrapped(line, indent, COLUMNS).split('\n') {
                 self.output.line(part)?;
@@ -178,8 +179,8 @@ fn empty(folder: PathBuf) -> Result<PathBuf, Failure> {
     let made = fs::create_dir_all(&folder).and_then(|()| fs::read_dir(&folder));
     match made.map(|mut inside| inside.next().is_none()) {
         Ok(true) => Ok(folder),
-        Ok(false) => Err(Failure::NotEmpty(folder)),
-        Err(source) => Err(Failure::Unwritable { path: folder, source }),
+        Ok(false) => Err(OutputFailure::NotEmpty(folder).into()),
+        Err(source) => Err(OutputFailure::Unwritable { path: folder, source }.into()),
     }
 }
 
@@ -193,7 +194,7 @@ fn temporary() -> Result<PathBuf, Failure> {
         match fs::DirBuilder::new().mode(0o755).create(&folder) {
             Ok(()) => return Ok(folder),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && tried < 1_000 => tried += 1,
-            Err(source) => return Err(Failure::Unwritable { path: folder, source }),
+            Err(source) => return Err(OutputFailure::Unwritable { path: folder, source }.into()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The commands for who runs a ledger: migrate, tenants.
+//! The commands for the owner of a ledger: migrate, tenants.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::output::{Output, note};
 /// How often a migration reports its progress.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// Brings a ledger of an earlier program forward.
+/// Upgrades a ledger to the current schema.
 pub(super) fn migrate(at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
     let mut next = Instant::now() + EVERY;
     let report = |progress: &MigrationProgress| {
@@ -24,9 +24,9 @@ pub(super) fn migrate(at: &Settled, output: &mut Output) -> Result<Verdict, Fail
     };
     let Migrated { from, to, entries } = Ledger::migrate(&at.location, &at.options(), report)?;
     if at.is_json(output) {
-        output.json(&json!({ "from": from, "to": to, "entries": entries }).to_string())?;
+        output.report(&json!({ "from": from, "to": to, "entries": entries }))?;
     } else if from == to {
-        output.line(&format!("the ledger has schema version {to} already; nothing was changed"))?;
+        output.line(&format!("the ledger already has schema version {to}; nothing was changed"))?;
     } else {
         let line = format!("migrated the ledger from schema version {from} to {to}, {entries} entries");
         output.line(&line)?;
@@ -44,7 +44,7 @@ pub(super) fn tenants(at: &Settled, output: &mut Output) -> Result<Verdict, Fail
             true => {
                 let line =
                     json!({ "tenantId": log.tenant_id.as_str(), "entries": log.entries, "lastAt": last_at });
-                output.json_line(&line.to_string())?;
+                output.report_line(&line)?;
             }
             false => {
                 let last = last_at.unwrap_or_else(|| "no entry yet".to_owned());

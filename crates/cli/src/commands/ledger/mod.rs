@@ -1,5 +1,5 @@
 //! `crealeph ledger`: the ledger from the command line. Here its arguments and where the ledger is found; what is
-//! written, read and proved stands in a file each.
+//! the commands that write, read and prove have a file each.
 
 mod maintaining;
 mod proving;
@@ -16,12 +16,12 @@ use crealeph_runtime::configuration::{ConfigError, Configuration, Table, absolut
 pub(super) use proving::read_keys;
 
 use super::Verdict;
-use crate::failure::Failure;
+use crate::failure::{ArgumentFailure, Failure, LedgerFailure, TrustFailure};
 use crate::output::Output;
 use crate::own;
 use crate::trusting::{self, Uses};
 
-/// Where the ledger is unless something else is said.
+/// The default ledger.
 const DEFAULT_LEDGER: &str = ".crealeph/ledger.db";
 
 /// The largest `max_clock_skew_seconds`: a thousand years.
@@ -32,22 +32,22 @@ Examples:
   crealeph ledger init
   crealeph ledger append entries.jsonl
   crealeph ledger list --type signal --newest
-  crealeph ledger checkpoint > kept.checkpoint
-  crealeph ledger key > kept.key
-  crealeph ledger verify --key kept.key --checkpoint kept.checkpoint
+  crealeph ledger checkpoint > saved.checkpoint
+  crealeph ledger key > saved.key
+  crealeph ledger verify --key saved.key --checkpoint saved.checkpoint
   crealeph ledger prove 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f > proof.json
-  crealeph ledger verify-proof proof.json --key kept.key
+  crealeph ledger verify-proof proof.json --key saved.key
   crealeph ledger backup before.db && crealeph ledger migrate
 
-A line for `append`: {\"robotId\",\"module\",\"source\",\"type\",\"state\",\"payload\"} and, where it has them, `lineage`
+A line for `append`: {\"robotId\",\"module\",\"source\",\"type\",\"state\",\"payload\"} and optionally `lineage`
 {\"dependsOnLedgerIds\": [\"<id>\" or \"key:<key>\"]}, `observedAt` and `key`. With keys, running it again is safe.
 
-The ledger is the one that --ledger names, else CREALEPH_LEDGER, else `location` under [ledger] in crealeph.toml, else
-.crealeph/ledger.db; --tenant and --keys likewise (CREALEPH_TENANT, CREALEPH_KEYS; `tenant`, `keys`).
+The ledger is chosen by --ledger, else CREALEPH_LEDGER, else `location` under [ledger] in crealeph.toml, else
+.crealeph/ledger.db; the same for --tenant and --keys (CREALEPH_TENANT, CREALEPH_KEYS; `tenant`, `keys`).
 
-Exit codes: 0 done, 1 refused or found wrong, 2 cannot be done.";
+Exit codes: 0 done, 1 refused or a fault was found, 2 cannot be done.";
 
-/// Keep entries for ever, and prove that nothing was changed
+/// Append-only log with tamper evidence
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct LedgerCommand {
@@ -58,49 +58,49 @@ pub(super) struct LedgerCommand {
     action: Action,
 }
 
-/// Which ledger, and whose part of it.
+/// Which ledger, and which tenant.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct At {
-    /// The ledger: a file, or a database as `postgres://…`
+    /// Ledger file, or database URL `postgres://…`
     #[arg(long, global = true, value_name = "LEDGER")]
     ledger: Option<String>,
 
-    /// The tenant [default: local]
+    /// Tenant [default: local]
     #[arg(long, global = true)]
     tenant: Option<String>,
 
-    /// The folder of the signing keys [default: beside the ledger]
+    /// Folder of the signing keys [default: beside the ledger]
     #[arg(long, global = true, value_name = "FOLDER")]
     keys: Option<PathBuf>,
 
-    /// The configuration [default: crealeph.toml, where there is one]
+    /// Configuration file [default: crealeph.toml, if it exists]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Print JSON, as a pipe gets it
+    /// Print JSON
     #[arg(long, global = true)]
     pub(super) json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Make a new ledger with its first signing key
+    /// Create a ledger and its first signing key
     Init,
-    /// Bring a ledger of an earlier version forward, as its owner; can be interrupted and run again
+    /// Upgrade a ledger to the current schema; resumes if interrupted
     Migrate,
-    /// List the tenants; on PostgreSQL for a login that may audit
+    /// List tenants; on PostgreSQL this needs the audit role
     Tenants,
     Append(writing::Append),
     Import(writing::Import),
     Backup(writing::Backup),
-    /// State and sign what the log is now, and print the statement
+    /// Sign the current state of the log and print the checkpoint
     Checkpoint,
     Key(writing::Key),
     Get(reading::Get),
     List(reading::List),
     Tail(reading::Tail),
     Lineage(reading::LineageOf),
-    /// Tell how large the log is
+    /// Print the size, root hash and checkpoints of the log
     Stats,
     Export(proving::Export),
     Verify(proving::Verify),
@@ -142,7 +142,7 @@ impl LedgerCommand {
     }
 }
 
-/// What [`At`] comes to with environment and configuration.
+/// [`At`] resolved with environment and configuration.
 #[derive(Debug)]
 pub(super) struct Settled {
     pub(super) location: Location,
@@ -153,7 +153,7 @@ pub(super) struct Settled {
     pub(super) is_json: bool,
 }
 
-/// What `[ledger]` says.
+/// The settings of `[ledger]`.
 #[derive(Debug, Default)]
 struct LedgerTable {
     location: Option<Location>,
@@ -183,22 +183,18 @@ impl At {
     pub(super) fn settle_with(self, configuration: Configuration, folder: &Path) -> Result<Settled, Failure> {
         let LedgerTable { location, tenant, keys, limits } = configured(&configuration)?;
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let named = self.ledger.or_else(|| variable("CREALEPH_LEDGER"));
+        let ledger_named = self.ledger.or_else(|| variable("CREALEPH_LEDGER"));
         let keys_named = self.keys.or_else(|| variable("CREALEPH_KEYS").map(PathBuf::from));
         let is_configured =
-            (named.is_none() && location.is_some()) || (keys_named.is_none() && keys.is_some());
+            (ledger_named.is_none() && location.is_some()) || (keys_named.is_none() && keys.is_some());
         if is_configured {
             trusting::require(&configuration, Uses::Ledger)?;
         }
-        let named = named.map(|text| Location::parse(&text)).or(location);
-        let location = named.unwrap_or_else(|| Location::File(folder.join(DEFAULT_LEDGER)));
+        let location = ledger_named.map(|text| Location::parse(&text)).or(location);
+        let location = location.unwrap_or_else(|| Location::File(folder.join(DEFAULT_LEDGER)));
         let tenant = self.tenant.or_else(|| variable("CREALEPH_TENANT")).or(tenant);
         let tenant = tenant.as_deref().unwrap_or("local");
-        let tenant = TenantId::parse(tenant).map_err(|why| Failure::BadName {
-            what: "tenant",
-            name: tenant.to_owned(),
-            why: why.to_string(),
-        })?;
+        let tenant = named("tenant", tenant, TenantId::parse)?;
         let keys = keys_named.or(keys).unwrap_or_else(|| location.default_keys());
         let file = match &location {
             Location::File(file) => Some(file.as_path()),
@@ -240,13 +236,13 @@ impl Settled {
     pub(super) fn open(&self) -> Result<Ledger, Failure> {
         Ledger::open(&self.location, self.options()).map_err(|error| match (&error, self.folder_above()) {
             (LedgerError::Missing { place }, Some(folder)) => {
-                Failure::LedgerAbove { place: place.clone(), folder }
+                LedgerFailure::LedgerAbove { place: place.clone(), folder }.into()
             }
             _ => error.into(),
         })
     }
 
-    /// The nearest folder above that has a ledger, where the default one was meant.
+    /// The nearest folder above that has a ledger, if the default one is used.
     fn folder_above(&self) -> Option<PathBuf> {
         let here = std::env::current_dir().ok()?;
         let is_default = matches!(&self.location, Location::File(file) if file == Path::new(DEFAULT_LEDGER));
@@ -254,22 +250,22 @@ impl Settled {
         above.find(|folder| folder.join(DEFAULT_LEDGER).is_file()).map(Path::to_owned)
     }
 
-    /// Makes the `.crealeph` that the ledger is to lie in, if it is to lie in one.
-    fn claim(&self) -> Result<(), Failure> {
+    /// Creates the `.crealeph` that the ledger goes into, if it does.
+    fn claim(&self) -> Result<(), TrustFailure> {
         match &self.location {
             Location::File(file) => own::workspaces_of(file).iter().try_for_each(|folder| own::claim(folder)),
             _ => Ok(()),
         }
     }
 
-    /// Opens the ledger; a file that is not there is made, with its first signing key.
+    /// Opens the ledger; creates a missing file with its first signing key.
     pub(super) fn open_or_init(&self) -> Result<Ledger, Failure> {
         match &self.location {
             Location::File(file) if !file.exists() => {
                 match Ledger::init(&self.location, self.options()) {
-                    // Somebody else was faster.
+                    // Another process created it first.
                     Err(_) if file.exists() => self.open(),
-                    made => Ok(made?),
+                    created => Ok(created?),
                 }
             }
             _ => self.open(),
@@ -286,6 +282,10 @@ pub(super) fn named<T>(
     what: &'static str,
     name: &str,
     parse: impl Fn(&str) -> Result<T, crealeph_contracts::scalar::IdentifierError>,
-) -> Result<T, Failure> {
-    parse(name).map_err(|why| Failure::BadName { what, name: name.to_owned(), why: why.to_string() })
+) -> Result<T, ArgumentFailure> {
+    parse(name).map_err(|error| ArgumentFailure::BadName {
+        what,
+        name: name.to_owned(),
+        reason: error.to_string(),
+    })
 }

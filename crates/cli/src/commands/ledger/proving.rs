@@ -7,16 +7,16 @@ use std::io::{BufReader, BufWriter, Read as _, Seek as _, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use crealeph_contracts::json::ObjectWriter;
 use crealeph_contracts::scalar::LedgerId;
 use crealeph_ledger::{Exported, FaultKind, Imported, Ledger, LedgerError, Seq};
 use crealeph_verify::{ExportVerifier, Finding, FindingKind, VerifiedExport, VerifierKey, verify_proof};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use serde_json::json;
 
 use super::writing::read_text;
 use super::{At, Settled, Verdict, named};
 use crate::commands::tell_finding;
-use crate::failure::Failure;
+use crate::failure::{Failure, InputFailure, LedgerFailure, OutputFailure};
 use crate::input::{Line, Reader, Source, next_line};
 use crate::output::{Output, note};
 
@@ -27,10 +27,10 @@ const MAX_HEADER_BYTES: usize = 64 << 10;
 /// The longest line of an export that is read.
 const MAX_LINE_BYTES: usize = 64 << 20;
 
-/// Print the whole log as JSON Lines: entries, leaf hashes and checkpoints
+/// Export the log as JSON Lines: entries, leaf hashes and checkpoints
 #[derive(Debug, Args)]
 pub(super) struct Export {
-    /// A new file to write to; standard output where absent or `-`
+    /// New file; standard output if absent or `-`
     file: Option<PathBuf>,
 }
 
@@ -42,7 +42,7 @@ impl Export {
             None => {
                 let mut lines = output.json_lines();
                 let exported = ledger.export(&at.tenant, &mut lines)?;
-                lines.flush().map_err(Failure::Output)?;
+                lines.flush().map_err(OutputFailure::Stdout)?;
                 exported
             }
             Some(path) => {
@@ -84,11 +84,11 @@ fn export_to(
     partial: &Path,
 ) -> Result<Option<Exported>, Failure> {
     let unwritable = |source: std::io::Error| match source.kind() {
-        std::io::ErrorKind::AlreadyExists => Failure::Taken(path.to_owned()),
-        _ => Failure::Unwritable { path: path.to_owned(), source },
+        std::io::ErrorKind::AlreadyExists => OutputFailure::Taken(path.to_owned()),
+        _ => OutputFailure::Unwritable { path: path.to_owned(), source },
     };
     if path.symlink_metadata().is_ok() {
-        return Err(Failure::Taken(path.to_owned()));
+        return Err(OutputFailure::Taken(path.to_owned()).into());
     }
     let file = OpenOptions::new().write(true).create_new(true).open(partial).map_err(unwritable)?;
     let mut writer = BufWriter::new(file);
@@ -106,19 +106,22 @@ fn export_to(
 fn require_log(ledger: &Ledger, at: &Settled) -> Result<(), Failure> {
     match ledger.stats(&at.tenant)? {
         Some(_) => Ok(()),
-        None => Err(Failure::NoLog { tenant: at.tenant.to_string(), place: ledger.place().to_owned() }),
+        None => {
+            Err(LedgerFailure::NoLog { tenant: at.tenant.to_string(), place: ledger.place().to_owned() }
+                .into())
+        }
     }
 }
 
-/// Recompute everything and name the first thing that is wrong
+/// Verify the log: recompute every hash and signature, and report the first fault
 #[derive(Debug, Args)]
 pub(super) struct Verify {
-    /// An export to check instead of the ledger; `-` for standard input
+    /// Verify an export instead of the ledger; `-` for standard input
     export: Option<PathBuf>,
-    /// A checkpoint that you kept; may be given more than once
+    /// Checkpoint that you saved; can be repeated
     #[arg(long, value_name = "FILE")]
     checkpoint: Vec<PathBuf>,
-    /// A file of public keys that you kept [default: the keys beside the ledger]
+    /// File of public keys that you saved [default: the keys beside the ledger]
     #[arg(long, value_name = "FILE")]
     key: Vec<PathBuf>,
 }
@@ -142,7 +145,7 @@ impl Verify {
         if keys.is_empty()
             && let Some((ledger, at)) = &ledger
         {
-            note!("checking with the keys beside the ledger; give --key to check with one that you kept");
+            note!("verifying with the keys beside the ledger; use --key to verify with a key that you saved");
             for key in ledger.verifier_keys(&at.tenant)? {
                 keys.push(parse_key(&key)?);
             }
@@ -196,7 +199,8 @@ fn damaged(error: &LedgerError, seq: Option<u64>) -> Finding {
         LedgerError::Damaged { seq: Some(known), .. } => Some(known.get()),
         _ => seq,
     };
-    Finding { kind: FindingKind::Unreadable, seq, what: error.to_string() }
+    let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+    Finding { kind: FindingKind::Unreadable, seq, what: format!("{error}{hint}") }
 }
 
 fn check_export(
@@ -212,7 +216,7 @@ fn check_export(
             Line::Whole(line) => source.text(line)?,
             Line::TooLong => {
                 let what = format!("{}, line {number}", source.name());
-                return Err(Failure::TooLarge { what, limit });
+                return Err(InputFailure::TooLarge { what, limit }.into());
             }
         };
         if let Err(finding) = verifier.line(&line) {
@@ -230,7 +234,10 @@ fn check_ledger(
     let mut lines = LineWriter { verifier, buffer: Vec::new(), finding: None };
     match ledger.export(&at.tenant, &mut lines) {
         Ok(Some(_)) => Ok(lines.verifier.finish()),
-        Ok(None) => Err(Failure::NoLog { tenant: at.tenant.to_string(), place: ledger.place().to_owned() }),
+        Ok(None) => {
+            Err(LedgerFailure::NoLog { tenant: at.tenant.to_string(), place: ledger.place().to_owned() }
+                .into())
+        }
         Err(error) => match (lines.finding, error) {
             (Some(finding), _) => Ok(Err(finding)),
             (None, error @ LedgerError::Damaged { .. }) => {
@@ -250,7 +257,7 @@ pub(super) fn import_signed(
     keys: Vec<VerifierKey>,
 ) -> Result<(Imported, VerifiedExport), Failure> {
     let refused = |line, reason: String| Failure::from(LedgerError::BadExport { line, reason });
-    let unspooled = |source| Failure::Unwritable { path: std::env::temp_dir(), source };
+    let unspooled = |source| OutputFailure::Unwritable { path: std::env::temp_dir(), source };
     let mut verifier = ExportVerifier::new(keys, &[]).map_err(|finding| refused(1, finding.to_string()))?;
     // The export may be a pipe, and a file may change: what is taken is what was checked.
     let mut spool = BufWriter::new(tempfile::tempfile().map_err(unspooled)?);
@@ -262,7 +269,7 @@ pub(super) fn import_signed(
             Line::Whole(line) => source.text(line)?,
             Line::TooLong => {
                 let what = format!("{}, line {number}", source.name());
-                return Err(Failure::TooLarge { what, limit });
+                return Err(InputFailure::TooLarge { what, limit }.into());
             }
         };
         let before = verifier.signed_checkpoints();
@@ -322,30 +329,30 @@ fn tell(verified: &VerifiedExport, is_json: bool, output: &mut Output) -> Result
         legacy_entries,
     } = verified;
     if is_json {
-        let mut line = String::new();
-        let mut object = ObjectWriter::new(&mut line);
-        object.raw("ok", "true").text("tenantId", tenant_id).text("origin", origin);
-        object.raw("entries", &entries.to_string()).text("root", &root.to_string());
-        object.raw("checkpoints", &checkpoints.to_string()).raw("signedEntries", &signed_entries.to_string());
-        object.raw("unknownCheckpoints", &unknown_checkpoints.to_string());
-        object.raw("legacyEntries", &legacy_entries.to_string());
-        object.end();
-        output.json_line(&line)?;
+        output.report_line(&json!({
+            "ok": true,
+            "tenantId": tenant_id,
+            "origin": origin,
+            "entries": entries,
+            "root": root.to_string(),
+            "checkpoints": checkpoints,
+            "signedEntries": signed_entries,
+            "unknownCheckpoints": unknown_checkpoints,
+            "legacyEntries": legacy_entries,
+        }))?;
     } else {
-        output.line(&format!("{entries} entries of tenant {tenant_id} are as written, root {root}"))?;
+        output.line(&format!("verified {entries} entries of tenant `{tenant_id}`, root {root}"))?;
         output.line(&format!(
-            "{checkpoints} checkpoints hold; a known key has signed for {signed_entries} entries"
+            "verified {checkpoints} checkpoints; a known key signed {signed_entries} entries"
         ))?;
     }
     if *legacy_entries > 0 {
         note!(
-            "{legacy_entries} entries are legacy: right by the rules of their time, they would not be taken now"
+            "{legacy_entries} entries are legacy: valid under the rules of their time, they would be refused now"
         );
     }
     if *unknown_checkpoints > 0 {
-        note!(
-            "{unknown_checkpoints} checkpoints are signed by keys that are not known here; give them with --key"
-        );
+        note!("{unknown_checkpoints} checkpoints are signed by unknown keys; give the keys with --key");
     }
     Ok(Verdict::Good)
 }
@@ -358,22 +365,22 @@ pub(in crate::commands) fn read_keys(files: &[PathBuf]) -> Result<Vec<VerifierKe
         for line in read_text(file)?.lines().filter(|line| !line.trim().is_empty()) {
             keys.push(parse_key(line)?);
         }
-        // Going on with other keys than those that were kept would prove nothing.
+        // Other keys than the saved ones would prove nothing.
         if keys.len() == before {
-            return Err(Failure::NoKey(file.clone()));
+            return Err(LedgerFailure::NoKey(file.clone()).into());
         }
     }
     Ok(keys)
 }
 
-fn parse_key(text: &str) -> Result<VerifierKey, Failure> {
-    VerifierKey::parse(text).map_err(Failure::VerifierKey)
+fn parse_key(text: &str) -> Result<VerifierKey, LedgerFailure> {
+    VerifierKey::parse(text).map_err(LedgerFailure::VerifierKey)
 }
 
-/// Print a proof that an entry is in the log
+/// Print an inclusion proof of an entry
 #[derive(Debug, Args)]
 pub(super) struct Prove {
-    /// Its id
+    /// Entry id
     id: String,
 }
 
@@ -381,7 +388,8 @@ impl Prove {
     pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
         let id = named("id", &self.id, LedgerId::parse)?;
         let proof = at.open()?.prove(&at.tenant, &id)?;
-        let proof = proof.ok_or_else(|| Failure::NoEntry { name: self.id, tenant: at.tenant.to_string() })?;
+        let proof =
+            proof.ok_or_else(|| LedgerFailure::NoEntry { name: self.id, tenant: at.tenant.to_string() })?;
         match output.is_for_person() {
             true => output.json(&proof.to_json())?,
             // The entry in it is checked byte by byte.
@@ -391,12 +399,12 @@ impl Prove {
     }
 }
 
-/// Check a proof, offline and without a ledger
+/// Verify an inclusion proof offline, without a ledger
 #[derive(Debug, Args)]
 pub(super) struct VerifyProof {
-    /// The proof; standard input where absent or `-`
+    /// Proof file; standard input if absent or `-`
     file: Option<PathBuf>,
-    /// A file of public keys that you kept
+    /// File of public keys that you saved
     #[arg(long, value_name = "FILE", required = true)]
     key: Vec<PathBuf>,
 }
@@ -415,7 +423,9 @@ impl VerifyProof {
                     proven.seq, proven.id
                 ))?;
             }
-            Err(error) => return Err(Failure::Unproven { name: source.name(), why: error.to_string() }),
+            Err(error) => {
+                return Err(LedgerFailure::Unproven { name: source.name(), reason: error.to_string() }.into());
+            }
         }
         Ok(Verdict::Good)
     }

@@ -4,23 +4,24 @@ use std::time::Duration;
 
 use clap::Args;
 use crealeph_contracts::instant::Instant;
-use crealeph_contracts::json::ObjectWriter;
 use crealeph_contracts::scalar::{ClientKey, ExecutionId, LedgerId, Name, RobotId};
 use crealeph_ledger::{Cursor, Direction, Filter, KEY_PREFIX, Ledger, Order, Seq, Stored};
+use serde::Serialize;
+use serde_json::value::RawValue;
 
 use super::{Settled, Verdict, named};
-use crate::failure::Failure;
-use crate::output::{Output, note};
+use crate::failure::{ArgumentFailure, Failure, LedgerFailure, OutputFailure};
+use crate::output::{Output, embedded, note};
 
 /// How long `tail` sleeps at most before it looks again. It is woken before that, but a process that was killed right after
-/// its commit has told nobody.
+/// its commit was not announced.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// How long `tail` goes on without a server that answers, and how often it tries.
+/// How long `tail` waits for a server that does not answer, and how often it retries.
 const MAX_OUTAGE: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_millis(500);
 const PAGE: usize = 500;
 
-fn print(entry: &Stored, at: &Settled, output: &mut Output) -> Result<(), Failure> {
+fn print(entry: &Stored, at: &Settled, output: &mut Output) -> Result<(), OutputFailure> {
     if at.is_json(output) {
         return output.json_line(&entry.canonical());
     }
@@ -41,13 +42,14 @@ fn find(ledger: &Ledger, at: &Settled, name: &str) -> Result<Stored, Failure> {
         Some(key) => ledger.get_by_key(&at.tenant, &named("key", key, ClientKey::parse)?)?,
         None => ledger.get(&at.tenant, &named("id", name, LedgerId::parse)?)?,
     };
-    found.ok_or_else(|| Failure::NoEntry { name: name.to_owned(), tenant: at.tenant.to_string() })
+    found
+        .ok_or_else(|| LedgerFailure::NoEntry { name: name.to_owned(), tenant: at.tenant.to_string() }.into())
 }
 
-/// Print an entry
+/// Print an entry by its id or key
 #[derive(Debug, Args)]
 pub(super) struct Get {
-    /// Its id, or `key:` and its client key
+    /// Entry id, or `key:` and its client key
     id: String,
 }
 
@@ -59,37 +61,37 @@ impl Get {
     }
 }
 
-/// Print entries, oldest first, by filter and page
+/// List entries, with filters and pages
 #[derive(Debug, Args)]
 pub(super) struct List {
-    /// Of this robot
+    /// Only this robot
     #[arg(long)]
     robot: Option<String>,
-    /// Of this type
+    /// Only this type
     #[arg(long = "type")]
     kind: Option<String>,
-    /// In this state
+    /// Only this state
     #[arg(long)]
     state: Option<String>,
-    /// By this module
+    /// Only this module
     #[arg(long)]
     module: Option<String>,
-    /// Of this execution
+    /// Only this execution
     #[arg(long)]
     execution: Option<String>,
-    /// Taken at or after this instant
+    /// Recorded at or after this time
     #[arg(long, value_name = "INSTANT")]
     from: Option<String>,
-    /// Taken at or before this instant
+    /// Recorded at or before this time
     #[arg(long, value_name = "INSTANT")]
     to: Option<String>,
-    /// Newest first
+    /// List the newest first
     #[arg(long)]
     newest: bool,
-    /// How many at most
+    /// Maximum number of results
     #[arg(long, default_value_t = 100)]
     limit: usize,
-    /// Go on where an earlier list ended
+    /// Continue after this cursor, from the previous page
     #[arg(long)]
     cursor: Option<String>,
 }
@@ -122,17 +124,19 @@ impl List {
         Ok(Verdict::Good)
     }
 
-    fn filter(&self) -> Result<Filter, Failure> {
+    fn filter(&self) -> Result<Filter, ArgumentFailure> {
         fn read<T>(
             what: &'static str,
             text: Option<&String>,
             parse: impl Fn(&str) -> Result<T, crealeph_contracts::scalar::IdentifierError>,
-        ) -> Result<Option<T>, Failure> {
+        ) -> Result<Option<T>, ArgumentFailure> {
             text.map(|text| named(what, text, parse)).transpose()
         }
         let instant = |text: Option<&String>| {
-            text.map(|text| Instant::parse(text).map_err(|why| Failure::BadInstant(text.clone(), why)))
-                .transpose()
+            text.map(|text| {
+                Instant::parse(text).map_err(|why| ArgumentFailure::BadInstant(text.clone(), why))
+            })
+            .transpose()
         };
         Ok(Filter {
             robot_id: read("robot", self.robot.as_ref(), RobotId::parse)?,
@@ -147,13 +151,13 @@ impl List {
     }
 }
 
-/// Print entries as they are appended, by anyone
+/// Follow the log: print entries as they are appended
 #[derive(Debug, Args)]
 pub(super) struct Tail {
     /// Start after this sequence number [default: the newest]
     #[arg(long, value_name = "SEQ")]
     after: Option<u64>,
-    /// End after this many entries
+    /// Stop after this many entries
     #[arg(long)]
     limit: Option<u64>,
 }
@@ -203,15 +207,15 @@ impl Tail {
     }
 }
 
-/// Print what an entry rests on, or what rests on it
+/// Print the entries that an entry depends on, or that depend on it
 #[derive(Debug, Args)]
 pub(super) struct LineageOf {
-    /// Its id, or `key:` and its client key
+    /// Entry id, or `key:` and its client key
     id: String,
-    /// What rests on it, instead of what it rests on
+    /// Print the entries that depend on it instead
     #[arg(long)]
     down: bool,
-    /// How many steps
+    /// Maximum distance
     #[arg(long, default_value_t = 16)]
     depth: usize,
 }
@@ -226,13 +230,8 @@ impl LineageOf {
         };
         for relative in &lineage.entries {
             if at.is_json(output) {
-                let mut line = String::new();
-                let mut object = ObjectWriter::new(&mut line);
-                object
-                    .raw("distance", &relative.distance.to_string())
-                    .raw("entry", &relative.entry.canonical());
-                object.end();
-                output.json_line(&line)?;
+                let entry = embedded(relative.entry.canonical())?;
+                output.report_line(&RelativeReport { distance: relative.distance, entry })?;
             } else {
                 output.line(&format!("{:>3}{}", relative.distance, in_words(&relative.entry)))?;
             }
@@ -241,10 +240,10 @@ impl LineageOf {
         if lineage.is_cut {
             match lineage.entries.len() >= ledger.limits().lineage_entries {
                 true => note!(
-                    "there is more than the nearest {}; ask for the lineage of one of the last to see further",
+                    "only the nearest {} are listed; ask for the lineage of one of the last to see more",
                     lineage.entries.len()
                 ),
-                false => note!("there is more; raise --depth to see further"),
+                false => note!("there is more; raise --depth"),
             }
         }
         Ok(Verdict::Good)
@@ -257,18 +256,38 @@ pub(super) fn stats(at: &Settled, output: &mut Output) -> Result<Verdict, Failur
         note!("tenant `{}` has no log in `{}` yet", at.tenant, ledger.place());
         return Ok(Verdict::Good);
     };
-    let mut line = String::new();
-    let mut object = ObjectWriter::new(&mut line);
-    object.text("ledger", ledger.place()).text("tenantId", at.tenant.as_str()).text("origin", &stats.origin);
-    object.raw("entries", &stats.entries.to_string()).raw("edges", &stats.edges.to_string());
-    if let Some(last_at) = stats.last_at {
-        object.text("lastAt", &last_at.to_string());
-    }
-    object.text("root", &stats.root.to_string()).raw("checkpoints", &stats.checkpoints.to_string());
-    if let Some(size) = stats.last_checkpoint {
-        object.raw("lastCheckpoint", &size.to_string());
-    }
-    object.end();
-    output.json(&line)?;
+    output.report(&StatsReport {
+        ledger: ledger.place(),
+        tenant_id: at.tenant.as_str(),
+        origin: &stats.origin,
+        entries: stats.entries,
+        edges: stats.edges,
+        last_at: stats.last_at.map(|at| at.to_string()),
+        root: stats.root.to_string(),
+        checkpoints: stats.checkpoints,
+        last_checkpoint: stats.last_checkpoint,
+    })?;
     Ok(Verdict::Good)
+}
+
+#[derive(Serialize)]
+struct RelativeReport {
+    distance: usize,
+    entry: Box<RawValue>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StatsReport<'s> {
+    ledger: &'s str,
+    tenant_id: &'s str,
+    origin: &'s str,
+    entries: u64,
+    edges: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_at: Option<String>,
+    root: String,
+    checkpoints: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_checkpoint: Option<u64>,
 }

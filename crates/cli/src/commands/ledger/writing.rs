@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use crealeph_contracts::entry::Draft;
-use crealeph_contracts::json::{Limits, ObjectWriter, parse};
+use crealeph_contracts::json::{Limits, parse};
 use crealeph_contracts::scalar::TenantId;
 use crealeph_ledger::{AppendError, Appended, Ledger, Location};
+use serde::Serialize;
+use serde_json::json;
 
 use super::proving::{import_signed, read_keys};
 use super::{Settled, Verdict};
-use crate::failure::Failure;
+use crate::failure::{Failure, InputFailure, LedgerFailure, OutputFailure};
 use crate::input::{DEFAULT_MAX_BYTES, Line, Reader, Source, next_line};
 use crate::output::{Output, note};
 use crate::progress::Progress;
@@ -30,20 +32,18 @@ pub(super) fn init(at: &Settled) -> Result<Verdict, Failure> {
         && let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty())
     {
         std::fs::create_dir_all(folder)
-            .map_err(|source| Failure::Unwritable { path: folder.to_owned(), source })?;
+            .map_err(|source| OutputFailure::Unwritable { path: folder.to_owned(), source })?;
     }
     let ledger = Ledger::init(&at.location, at.options())?;
-    note!("made the ledger `{}`, its signing key in `{}`", ledger.place(), at.keys.display());
-    note!(
-        "keep the public key that `crealeph ledger key` prints elsewhere: whoever verifies the log needs it"
-    );
+    note!("created the ledger `{}` with its signing key in `{}`", ledger.place(), at.keys.display());
+    note!("save the output of `crealeph ledger key` elsewhere: it is needed to verify the log");
     Ok(Verdict::Good)
 }
 
-/// Append entries, one JSON object per line, and print a line for each
+/// Append entries from JSON Lines and print the id of each
 #[derive(Debug, Args)]
 pub(super) struct Append {
-    /// The entries as JSON Lines; standard input where absent or `-`
+    /// Entries as JSON Lines; standard input if absent or `-`
     file: Option<PathBuf>,
 }
 
@@ -65,7 +65,7 @@ impl Append {
                 Line::TooLong => {
                     let what = format!("{}, line {number}", source.name());
                     batch.write(&ledger, at, &source, output, &mut tally)?;
-                    return Err(Failure::TooLarge { what, limit: DEFAULT_MAX_BYTES });
+                    return Err(InputFailure::TooLarge { what, limit: DEFAULT_MAX_BYTES }.into());
                 }
             };
             if line.trim_ascii().is_empty() {
@@ -76,11 +76,11 @@ impl Append {
                 Err(violations) => {
                     batch.write(&ledger, at, &source, output, &mut tally)?;
                     let name = format!("{}, line {number}", source.name());
-                    let expected = "entry, which stands whole on a line";
-                    return Err(Failure::Invalid { name, expected, violations });
+                    let expected = "entry, one whole object per line";
+                    return Err(InputFailure::Invalid { name, expected, violations }.into());
                 }
             }
-            // Whoever writes line by line gets an answer line by line.
+            // A program that writes line by line gets an answer line by line.
             if batch.is_full() || !reader.buffer().contains(&b'\n') {
                 batch.write(&ledger, at, &source, output, &mut tally)?;
                 output.flush()?;
@@ -138,7 +138,11 @@ impl Batch {
         let Some((position, refusal)) = refused else { return Ok(()) };
         output.flush()?;
         let line = lines.get(position).copied().unwrap_or_default();
-        Err(Failure::Refused { name: format!("{}, line {line}", source.name()), refusal: Box::new(refusal) })
+        Err(LedgerFailure::Refused {
+            name: format!("{}, line {line}", source.name()),
+            refusal: Box::new(refusal),
+        }
+        .into())
     }
 }
 
@@ -148,26 +152,30 @@ fn print_appended(
     output: &mut Output,
     tally: &mut Tally,
 ) -> Result<(), Failure> {
-    let mut line = String::new();
     for one in appended {
-        line.clear();
         if at.is_json(output) {
-            let mut object = ObjectWriter::new(&mut line);
-            object.text("id", one.id.as_str()).raw("seq", &one.seq.to_string());
-            object.text("createdAt", &one.created_at.to_string());
-            object.raw("repeat", if one.is_repeat { "true" } else { "false" });
-            object.end();
+            output.report_line(&AppendedReport {
+                id: one.id.as_str(),
+                seq: one.seq.get(),
+                created_at: one.created_at.to_string(),
+                repeat: one.is_repeat,
+            })?;
         } else {
             let repeat = if one.is_repeat { "  repeat" } else { "" };
-            line = format!("{:>8}  {}  {}{repeat}", one.seq, one.created_at, one.id);
-        }
-        match at.is_json(output) {
-            true => output.json_line(&line)?,
-            false => output.line(&line)?,
+            output.line(&format!("{:>8}  {}  {}{repeat}", one.seq, one.created_at, one.id))?;
         }
     }
     tally.add(appended);
     Ok(())
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AppendedReport<'a> {
+    id: &'a str,
+    seq: u64,
+    created_at: String,
+    repeat: bool,
 }
 
 /// What came of the lines so far.
@@ -190,12 +198,12 @@ impl Tally {
     }
 }
 
-/// Take an export in, checking every entry; an interrupted import goes on when run again
+/// Import an export, verifying every entry; resumes if interrupted
 #[derive(Debug, Args)]
 pub(super) struct Import {
-    /// The export; standard input where absent or `-`
+    /// Export file; standard input if absent or `-`
     file: Option<PathBuf>,
-    /// A file of public keys that you kept: only what they have signed is taken
+    /// File of public keys that you saved; import only what they signed
     #[arg(long, value_name = "FILE")]
     key: Vec<PathBuf>,
 }
@@ -211,47 +219,50 @@ impl Import {
         check_tenant(&header, &at.tenant)?;
         let mut input: Reader = BufReader::new(Box::new(Cursor::new(header).chain(input)));
         let (imported, signed) = if self.key.is_empty() {
-            note!("who signed the export is not checked; give --key with a key that you kept");
+            note!("the signatures of the export are not verified; use --key with a key that you saved");
             (ledger.import(&mut input)?, None)
         } else {
             let (imported, verified) = import_signed(&ledger, &source, &mut input, read_keys(&self.key)?)?;
             if verified.signed_entries < verified.entries {
                 let unsigned = verified.entries - verified.signed_entries;
-                note!("the last {unsigned} entries are covered by no signature, and were left out");
+                note!("the last {unsigned} entries are not signed and were left out");
             }
             (imported, Some(verified.signed_entries))
         };
         let crealeph_ledger::Imported { tenant_id, entries, repeats } = imported;
-        let mut line = String::new();
-        let mut object = ObjectWriter::new(&mut line);
-        object.text("tenantId", tenant_id.as_str()).raw("imported", &entries.to_string());
-        object.raw("repeats", &repeats.to_string());
-        if let Some(signed) = signed {
-            object.raw("signedEntries", &signed.to_string());
+        let tenant_id = tenant_id.as_str();
+        match signed {
+            None => {
+                output.report(&json!({ "tenantId": tenant_id, "imported": entries, "repeats": repeats }))?
+            }
+            Some(signed) => output.report(&json!({
+                "tenantId": tenant_id,
+                "imported": entries,
+                "repeats": repeats,
+                "signedEntries": signed,
+            }))?,
         }
-        object.end();
-        output.json(&line)?;
         Ok(Verdict::Good)
     }
 }
 
-/// Refuses an export of another tenant than the one that is meant: its entries name their tenant, and are signed so.
-fn check_tenant(header: &[u8], meant: &TenantId) -> Result<(), Failure> {
+/// Refuses an export of another tenant: its entries name their tenant, and are signed with it.
+fn check_tenant(header: &[u8], expected: &TenantId) -> Result<(), Failure> {
     let (header, _) = parse(header, &Limits::default());
     let tenant = header.and_then(|header| header.root().member("tenantId")?.string().map(Cow::into_owned));
     match tenant {
-        Some(found) if found != meant.as_str() => {
-            Err(Failure::OtherTenant { found, meant: meant.to_string() })
+        Some(found) if found != expected.as_str() => {
+            Err(LedgerFailure::OtherTenant { found, expected: expected.to_string() }.into())
         }
-        // What is no header is told by the import.
+        // The import reports what is not a header.
         _ => Ok(()),
     }
 }
 
-/// Copy the ledger to a new file while it is in use; keys are not copied
+/// Back up the ledger to a new file while it is in use, without its keys
 #[derive(Debug, Args)]
 pub(super) struct Backup {
-    /// The new file
+    /// New file
     to: PathBuf,
 }
 
@@ -273,10 +284,10 @@ pub(super) fn checkpoint(at: &Settled, output: &mut Output) -> Result<Verdict, F
     Ok(Verdict::Good)
 }
 
-/// Print the public keys that a verifier needs, or add a signing key
+/// Print the public keys that verify the log, or add a signing key
 #[derive(Debug, Args)]
 pub(super) struct Key {
-    /// Add a new signing key; older ones go on signing beside it until you remove their files
+    /// Add a new signing key; older keys keep signing until you remove their files
     #[arg(long)]
     rotate: bool,
 }
@@ -295,7 +306,7 @@ impl Key {
 }
 
 /// Reads a small text file whole.
-pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
+pub(super) fn read_text(path: &Path) -> Result<String, InputFailure> {
     let source = Source::new(Some(path.to_owned()));
     source.text(source.read_bounded(1 << 20)?)
 }

@@ -1,20 +1,20 @@
 //! The page of exit codes, error codes and violation codes. The exit codes come from each command's help; that no code of
-//! the program is missing here, and none here is missing there, is held by `tests/codes.rs`.
+//! the program is missing here, and no code here is unknown to the program, is checked by `tests/codes.rs`.
 
 use std::fmt::Write as _;
 
 /// The codes of errors, in `{"error":{"code"}}` with `--json`.
 const ERRORS: &[(&str, &str)] = &[
-    ("not_found", "a file is not there; check the path"),
-    ("is_directory", "a directory was named where a file is wanted"),
+    ("not_found", "a file does not exist; check the path"),
+    ("is_directory", "a directory was given instead of a file"),
     ("unreadable", "a file cannot be read; check its permissions"),
     ("not_text", "a file that must be text is not UTF-8"),
-    ("unwritable", "a file cannot be written; check that the folder exists and has room"),
+    ("unwritable", "a file cannot be written; check that the folder exists and its disk has free space"),
     ("output", "standard output cannot be written, a full disk for example"),
     ("taken", "a file or folder is in the way, and nothing was written"),
     ("usage", "the arguments are not understood; `--help` has them"),
-    ("bad_option", "the value of a flag or variable is not one of those known"),
-    ("bad_name", "an identifier given as an argument is not one"),
+    ("bad_option", "the value of a flag or variable is not known"),
+    ("bad_name", "an identifier given as an argument is not valid"),
     ("bad_timestamp", "an instant given as an argument is not RFC 3339"),
     ("ambiguous", "the entries are of several tenants or robots; say which"),
     ("too_large", "something is beyond a bound, which is named; make it smaller or raise the bound"),
@@ -56,40 +56,37 @@ const ERRORS: &[(&str, &str)] = &[
     ("runs", "what is kept of earlier runs under `.crealeph` cannot be used"),
     ("unknown_run", "no run of this workspace has such an id"),
     ("not_held", "the run does not wait for an approval"),
-    (
-        "altered",
-        "a held change is not the one that was held, or the files of a run are not those of its receipt",
-    ),
+    ("altered", "a pending change was altered, or the files of a run do not match its receipt"),
     (
         "ledger_in_state",
         "the ledger or its keys are part of the workspace's state; move them to `.crealeph` or ignore them",
     ),
     ("bad_run", "a run cannot be replayed from what was given"),
-    ("receipt", "a receipt could not be made or signed"),
+    ("receipt", "a receipt could not be written or signed"),
     ("git", "the git repository cannot be used for what was asked"),
     ("several_robots", "the items are bound to several robots; run each robot's by themselves"),
     ("policy", "the policy of the robot that the work is bound to does not allow it"),
     ("several_robots", "work items of one run come from plans for several robots; run them apart"),
     ("random", "the system gave no random numbers"),
-    ("signals", "the program cannot be told of Ctrl-C, so nothing was begun"),
+    ("signals", "the program cannot handle Ctrl-C, so nothing was started"),
     ("no_program", "a program that is needed is not on the PATH, and is named"),
-    ("demo_failed", "a step of the demo did not go as told"),
-    ("SNAPSHOT_EMPTY", "nothing that counts is known of the robot yet; append entries"),
+    ("demo_failed", "a step of the demo failed"),
+    ("SNAPSHOT_EMPTY", "there is no evidence for the robot yet; append entries"),
     ("IDEMPOTENCY_CONFLICT", "recorded already with other content; send the same again, or a new identity"),
     ("invalid_entry", "an entry breaks its contract"),
     ("illegal_transition", "an event may not follow the one recorded before it"),
     ("attempt_not_increased", "an event's attempt is not greater than the one before"),
-    ("id_taken", "the id made for an entry is another's; try again"),
+    ("id_taken", "the generated id of an entry is in use; try again"),
     ("reserved", "entries of this type are written by the program alone"),
     ("no_writer", "the input is a pipe that nobody writes to"),
     ("lease_lost", "another process took over in the meantime, and nothing was written; ask again"),
-    ("ledger_missing", "there is no ledger; `crealeph ledger init` makes one"),
+    ("ledger_missing", "there is no ledger; create one with `crealeph ledger init`"),
     ("ledger_exists", "there is a ledger already, and nothing was changed"),
-    ("ledger_foreign", "the file or database is no ledger"),
-    ("ledger_newer", "the ledger was made by a later program; use that"),
+    ("ledger_foreign", "the file or database is not a ledger"),
+    ("ledger_newer", "the ledger was created by a newer version; use that version"),
     (
         "ledger_outdated",
-        "the ledger was made by an earlier program; `crealeph ledger migrate` brings it forward",
+        "the ledger was created by an older version; upgrade it with `crealeph ledger migrate`",
     ),
     (
         "ledger_clock",
@@ -145,7 +142,7 @@ const VIOLATIONS: &[(&str, &str)] = &[
     ("syntax", "the text is not JSON"),
     ("too_large", "the text is longer than the limit"),
     ("too_deep", "arrays and objects nest deeper than 128"),
-    ("duplicate_key", "a key stands twice in one object"),
+    ("duplicate_key", "a key appears twice in one object"),
     ("lone_surrogate", "an escape names half of a surrogate pair"),
     ("inexact_integer", "an integer would change its digits as a double; send a string"),
     ("not_finite", "a number is beyond the largest double"),
@@ -185,8 +182,8 @@ const PREFACE: &str = "\
 # Exit codes and error codes
 
 Codes are stable: none is ever reused for something else. With `--json` an error is one line on standard error,
-`{\"error\":{\"code\":\"…\",\"message\":\"…\"}}`; the message says what failed, on what, and what to do next, and may be
-reworded. Written by `cargo xtask generate`.
+`{\"error\":{\"code\":\"…\",\"message\":\"…\",\"hint\":\"…\"}}`. The message says what failed and on what; the hint, if there is one, what to do
+next. Both may be reworded. Written by `cargo xtask generate`.
 
 ## Exit codes
 

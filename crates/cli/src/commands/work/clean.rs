@@ -24,11 +24,11 @@ runs that are not over, and the newest run stay whole. So does what somebody wro
 
 Exit codes: 0 done, 2 cannot be done.";
 
-/// Remove what old runs left: diffs, outputs, states and contents; never a receipt
+/// Delete the diffs, outputs and stored states of old runs; receipts are kept
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Clean {
-    /// Keep everything of the newest so many runs
+    /// Keep the newest N runs
     #[arg(long, value_name = "N", conflicts_with = "older_than")]
     keep: Option<usize>,
 
@@ -36,7 +36,7 @@ pub(super) struct Clean {
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = duration)]
     older_than: Duration,
 
-    /// Only tell what would be removed
+    /// Only print what would be deleted
     #[arg(long)]
     dry_run: bool,
 
@@ -66,7 +66,7 @@ impl Clean {
                 "isDryRun": self.dry_run,
                 "isBusy": is_busy,
             });
-            output.json_line(&told.to_string())?;
+            output.report_line(&told)?;
         } else {
             let word = if self.dry_run { "would be removed" } else { "removed" };
             output.line(&format!(

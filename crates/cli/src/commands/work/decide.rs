@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::place::Place;
 use crate::commands::Verdict;
-use crate::failure::Failure;
+use crate::failure::{ArgumentFailure, Failure};
 use crate::input::who;
 use crate::output::Output;
 
@@ -25,14 +25,14 @@ Exit codes: 0 done, 1 the run does not wait, or its change could not land, 2 can
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Decide {
-    /// The run: its id, the start of it, or its item
+    /// Run id, a prefix of it, or the id of its item
     run: String,
 
-    /// Why
+    /// Reason for the decision
     #[arg(long)]
     reason: String,
 
-    /// Who says so [default: the user's name]
+    /// Who decides [default: the user's name]
     #[arg(long)]
     by: Option<String>,
 
@@ -40,7 +40,7 @@ pub(super) struct Decide {
     place: Place,
 }
 
-/// Settle what an interrupted command left: publishes, runs without a receipt, receipts that the ledger lacks
+/// Recover after an interrupted command: finish or roll back what it left
 #[derive(Debug, Args)]
 pub(super) struct Recover {
     #[command(flatten)]
@@ -55,7 +55,9 @@ impl Decide {
     pub(super) fn run(self, is_approved: bool, output: &mut Output) -> Result<Verdict, Failure> {
         let who = who(self.by)?;
         if self.reason.trim().is_empty() {
-            return Err(Failure::BadOption(self.reason, "a reason; say why with --reason"));
+            return Err(
+                ArgumentFailure::option_with_hint(self.reason, "a reason", "give it with --reason").into()
+            );
         }
         let run = super::status::open(&self.place)?.find(Some(&self.run)).map_err(WorkError::from)?.run;
         let work = self.place.open()?;
@@ -93,7 +95,7 @@ impl Recover {
                 "kept": kept,
                 "recorded": recovered.recorded,
             });
-            output.json_line(&told.to_string())?;
+            output.report_line(&told)?;
         } else if recovered.completed.is_empty() && recovered.interrupted.is_empty() && recovered.undone == 0
         {
             output.line("nothing was left to settle")?;

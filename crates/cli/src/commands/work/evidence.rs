@@ -13,7 +13,7 @@ use crealeph_verify::{
 
 use super::key::control;
 use super::place::Place;
-use crate::failure::Failure;
+use crate::failure::{ArgumentFailure, Failure, InputFailure, LedgerFailure, WorkFailure};
 
 /// More than an envelope around the largest receipt.
 const MAX_ENVELOPE_BYTES: usize = 4 * MAX_RECEIPT_BYTES;
@@ -36,6 +36,18 @@ impl From<Failure> for Stop {
         Stop::Failure(failure)
     }
 }
+
+macro_rules! stops {
+    ($($failure:ty),+) => {
+        $(impl From<$failure> for Stop {
+            fn from(failure: $failure) -> Self {
+                Stop::Failure(failure.into())
+            }
+        })+
+    };
+}
+
+stops!(ArgumentFailure, InputFailure, LedgerFailure, WorkFailure);
 
 impl From<Finding> for Stop {
     fn from(finding: Finding) -> Self {
@@ -61,7 +73,7 @@ pub(super) struct ReceiptBytes {
 pub(super) fn read_receipt_bytes(file: &Path) -> Result<ReceiptBytes, Failure> {
     let receipt = read(file, MAX_RECEIPT_BYTES)?;
     let envelope = match read(&file.with_file_name(ENVELOPE_FILE), MAX_ENVELOPE_BYTES) {
-        Err(Failure::NotFound(path)) => return Err(Failure::NoStatement(path)),
+        Err(InputFailure::NotFound(path)) => return Err(WorkFailure::NoStatement(path).into()),
         read => read?,
     };
     Ok(ReceiptBytes { receipt, envelope })
@@ -80,14 +92,14 @@ pub(super) fn check_folder(
     let names = names_in(folder)?;
     let content = |name: &str| read(&folder.join(name), MAX_FILE_BYTES).ok();
     let cleaned = || match read(&folder.join(CLEANED_NAME), MAX_ENVELOPE_BYTES) {
-        Err(Failure::NotFound(_)) => Ok(None),
+        Err(InputFailure::NotFound(_)) => Ok(None),
         read => Ok(Some(read?)),
     };
     check_run_folder(verified, RunFolder { names: &names, is_alone }, keys, content, cleaned)
 }
 
-fn names_in(folder: &Path) -> Result<Vec<String>, Failure> {
-    let unreadable = |source| Failure::Unreadable { path: folder.to_owned(), source };
+fn names_in(folder: &Path) -> Result<Vec<String>, InputFailure> {
+    let unreadable = |source| InputFailure::Unreadable { path: folder.to_owned(), source };
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
@@ -98,7 +110,7 @@ fn names_in(folder: &Path) -> Result<Vec<String>, Failure> {
         }
         if names.len() > MAX_NAMES {
             let name = folder.display().to_string();
-            return Err(Failure::TooMany { name, limit: MAX_NAMES, what: "files" });
+            return Err(InputFailure::TooMany { name, limit: MAX_NAMES, what: "files" });
         }
     }
     names.sort();
@@ -106,21 +118,21 @@ fn names_in(folder: &Path) -> Result<Vec<String>, Failure> {
 }
 
 /// Reads a file that is one: not a link, a pipe or a device.
-fn read(path: &Path, max_bytes: usize) -> Result<Vec<u8>, Failure> {
+fn read(path: &Path, max_bytes: usize) -> Result<Vec<u8>, InputFailure> {
     let unreadable = |source: std::io::Error| match source.kind() {
-        std::io::ErrorKind::NotFound => Failure::NotFound(path.to_owned()),
-        _ => Failure::Unreadable { path: path.to_owned(), source },
+        std::io::ErrorKind::NotFound => InputFailure::NotFound(path.to_owned()),
+        _ => InputFailure::Unreadable { path: path.to_owned(), source },
     };
     let metadata = fs::symlink_metadata(path).map_err(unreadable)?;
     if !metadata.is_file() {
-        return Err(Failure::NotAFile(path.to_owned()));
+        return Err(InputFailure::NotAFile(path.to_owned()));
     }
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(unreadable)?;
     file.take(max_bytes as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     match bytes.len() <= max_bytes {
         true => Ok(bytes),
-        false => Err(Failure::TooLarge { what: path.display().to_string(), limit: max_bytes }),
+        false => Err(InputFailure::TooLarge { what: path.display().to_string(), limit: max_bytes }),
     }
 }
 
@@ -176,8 +188,12 @@ fn check_run(folder: &Path, signer: Option<&Signer>) -> Result<VerifiedReceipt, 
 }
 
 /// The keys that a signer signs with.
-pub(super) fn verifier_keys(signer: &Signer) -> Result<Vec<VerifierKey>, Failure> {
-    signer.verifier_keys().iter().map(|key| VerifierKey::parse(key).map_err(Failure::VerifierKey)).collect()
+pub(super) fn verifier_keys(signer: &Signer) -> Result<Vec<VerifierKey>, LedgerFailure> {
+    signer
+        .verifier_keys()
+        .iter()
+        .map(|key| VerifierKey::parse(key).map_err(LedgerFailure::VerifierKey))
+        .collect()
 }
 
 /// The signer of this workspace, if its keys are there and ours to read.

@@ -9,7 +9,7 @@ use crealeph_runtime::work::from_tasks;
 use super::place::Place;
 use crate::commands::Verdict;
 use crate::commands::ledger::named;
-use crate::failure::Failure;
+use crate::failure::{ArgumentFailure, Failure};
 use crate::output::Output;
 
 const EXAMPLES: &str = "\
@@ -22,14 +22,14 @@ to the task's robot: the policy decides `work.run` before anything starts.
 
 Exit codes: 0 printed, 1 there is no task, or one cannot be a work item, 2 cannot be done.";
 
-/// Print the tasks that a Builder run planned as work items
+/// Print the tasks planned by a Builder run as work items
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct FromTasks {
-    /// The execution
+    /// Execution id
     execution: String,
 
-    /// The agent_id of tasks that name none
+    /// agent_id for tasks without one
     #[arg(long, value_name = "AGENT", default_value = "agent-1")]
     agent_id: String,
 
@@ -45,9 +45,8 @@ impl FromTasks {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let settled = self.place.settle()?;
         let execution = named("execution", &self.execution, ExecutionId::parse)?;
-        let agent = AgentId::parse(&self.agent_id).ok_or_else(|| {
-            Failure::BadOption(self.agent_id.clone(), "an agent_id, `agent-0` to `agent-9`")
-        })?;
+        let agent = AgentId::parse(&self.agent_id)
+            .ok_or_else(|| ArgumentFailure::option(&self.agent_id, "an agent_id, `agent-0` to `agent-9`"))?;
         let items = from_tasks(&settled.open()?, &settled.tenant, &execution, agent)?;
         let items: Vec<String> = items.iter().map(to_json).collect();
         output.json(&format!("[{}]", items.join(",")))?;

@@ -21,7 +21,7 @@ older keys go on signing beside it until you remove their files.
 
 Exit codes: 0 printed, 2 cannot be done.";
 
-/// Print the public keys that check this workspace's receipts, or add a signing key
+/// Print the public keys that verify receipts, or add a signing key
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Key {

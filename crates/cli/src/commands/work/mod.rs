@@ -20,9 +20,9 @@ use super::Verdict;
 use crate::failure::Failure;
 use crate::output::Output;
 
-pub(super) use plan::write_levels;
+pub(super) use plan::levels;
 
-/// Run work items under hard bounds, and prove what their runs did
+/// Run coding agents in a sandbox with limits, review, and signed receipts
 #[derive(Debug, Args)]
 pub(super) struct Work {
     #[command(subcommand)]
@@ -36,9 +36,9 @@ enum Task {
     Status(status::Status),
     Show(status::Show),
     Diff(status::Diff),
-    /// Let a held change land: tested again where the workspace has moved
+    /// Approve a pending change; it is tested again if the workspace has changed
     Approve(decide::Decide),
-    /// Throw a held change away
+    /// Reject a pending change and discard it
     Reject(decide::Decide),
     Recover(decide::Recover),
     Clean(clean::Clean),

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use crealeph_ledger::Location;
 use crealeph_runtime::configuration::{Configuration, FILE};
-use crealeph_runtime::work::{Recovered, Setup, Work, WorkConfig};
+use crealeph_runtime::work::{Recovered, Setup, Work, WorkConfig, WorkError};
 
 use crate::commands::ledger::{At, Settled};
 use crate::commands::sandbox::state_directory;
-use crate::failure::Failure;
+use crate::failure::{Failure, InputFailure, TrustFailure};
 use crate::output::note;
 use crate::trusting::{self, Uses};
 use crate::{own, user_state};
@@ -17,7 +17,7 @@ use crate::{own, user_state};
 /// Which workspace.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Place {
-    /// The workspace
+    /// Workspace folder
     #[arg(long, value_name = "DIR", default_value = ".")]
     workspace: PathBuf,
 
@@ -29,7 +29,7 @@ impl Place {
     /// The workspace's folder, in full. Its `.crealeph` is the user's own, or there is none.
     pub(super) fn folder(&self) -> Result<PathBuf, Failure> {
         let folder = &self.workspace;
-        let folder = folder.canonicalize().map_err(|_| Failure::NotFound(folder.clone()))?;
+        let folder = folder.canonicalize().map_err(|_| InputFailure::NotFound(folder.clone()))?;
         own::check(&folder)?;
         Ok(folder)
     }
@@ -90,9 +90,9 @@ impl Place {
     /// What was trusted, and open views, must not lie where an agent works.
     fn check_state_directory(&self) -> Result<(), Failure> {
         let workspace =
-            self.workspace.canonicalize().map_err(|_| Failure::NotFound(self.workspace.clone()))?;
+            self.workspace.canonicalize().map_err(|_| InputFailure::NotFound(self.workspace.clone()))?;
         match user_state::folder().filter(|state| user_state::real(state).starts_with(&workspace)) {
-            Some(state) => Err(Failure::StateInside { state, workspace }),
+            Some(state) => Err(TrustFailure::StateInside { state, workspace }.into()),
             None => Ok(()),
         }
     }
@@ -112,8 +112,9 @@ impl Place {
         let given = sources.iter().filter_map(|path| std::path::absolute(path).ok());
         let sources = named.chain(given).collect();
         let config = WorkConfig::read(&settled.configuration)?;
+        config.warnings().for_each(|warning| note!("warning: {warning}"));
         // The ledger lies in `.crealeph`, which the workspace makes with the right permissions.
-        drop(crealeph_workspace::Workspace::open(&workspace).map_err(|error| Failure::Work(error.into()))?);
+        drop(crealeph_workspace::Workspace::open(&workspace).map_err(WorkError::from)?);
         let ledger = settled.open_or_init()?;
         let mut private = vec![settled.keys.clone()];
         private.extend(user_state::folder());

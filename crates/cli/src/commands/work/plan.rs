@@ -5,13 +5,15 @@ use std::path::PathBuf;
 use clap::Args;
 use crealeph_contracts::WorkItem;
 use crealeph_contracts::contract::read_node;
-use crealeph_contracts::json::{Kind, Limits, ObjectWriter, parse, push_text};
+use crealeph_contracts::json::{Kind, Limits, parse};
+use crealeph_contracts::scalar::ItemId;
 use crealeph_contracts::shape::Shape;
 use crealeph_contracts::violation::{Code, Report, Violation};
 use crealeph_decision::work::{Dependent, Plan, plan};
+use serde_json::json;
 
 use crate::commands::Verdict;
-use crate::failure::Failure;
+use crate::failure::{Failure, InputFailure};
 use crate::input::{DEFAULT_MAX_BYTES, Source};
 use crate::output::Output;
 use crate::page::Page;
@@ -23,14 +25,14 @@ Examples:
 
 Exit codes: 0 planned, 1 an item is not valid, ids repeat, or dependencies form a cycle, 2 cannot judge.";
 
-/// Print what can run side by side, level by level, and what is blocked
+/// Print the execution order: what runs in parallel, level by level, and what is blocked
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct PlanCommand {
-    /// A JSON array of work items; standard input where absent or `-`
+    /// JSON array of work items; standard input if absent or `-`
     file: Option<PathBuf>,
 
-    /// Print JSON, as a pipe gets it
+    /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -41,9 +43,7 @@ impl PlanCommand {
         let dependents: Vec<Dependent> = items.iter().map(Dependent::from).collect();
         let plan = plan(&dependents, |_| false)?;
         if self.json || !output.is_for_person() {
-            let mut json = String::new();
-            write_plan(&plan, &mut json);
-            output.json(&json)?;
+            output.report(&as_json(&plan))?;
         } else {
             output.page(&told(&plan))?;
         }
@@ -52,7 +52,7 @@ impl PlanCommand {
 }
 
 /// Reads an array of work items; everything wrong with any of them is said at once.
-pub(super) fn read_items(source: &Source) -> Result<Vec<WorkItem>, Failure> {
+pub(super) fn read_items(source: &Source) -> Result<Vec<WorkItem>, InputFailure> {
     let bytes = source.read(DEFAULT_MAX_BYTES)?;
     let mut report = Report::default();
     let (document, faults) = parse(&bytes, &Limits::default());
@@ -82,51 +82,31 @@ pub(super) fn read_items(source: &Source) -> Result<Vec<WorkItem>, Failure> {
     let violations: Vec<Violation> = report.into_violations();
     match violations.is_empty() {
         true => Ok(items),
-        false => Err(Failure::Invalid { name: source.name(), expected: "list of work items", violations }),
+        false => {
+            Err(InputFailure::Invalid { name: source.name(), expected: "list of work items", violations })
+        }
     }
 }
 
-/// Adds the levels to `out`: an array of arrays of ids.
-pub(in crate::commands) fn write_levels(plan: &Plan, out: &mut String) {
-    out.push('[');
-    for (position, level) in plan.levels.iter().enumerate() {
-        if position > 0 {
-            out.push(',');
-        }
-        out.push('[');
-        for (position, id) in level.iter().enumerate() {
-            if position > 0 {
-                out.push(',');
-            }
-            push_text(out, id.as_str());
-        }
-        out.push(']');
-    }
-    out.push(']');
+/// The ids, level by level.
+pub(in crate::commands) fn levels(plan: &Plan) -> Vec<Vec<&str>> {
+    plan.levels.iter().map(|level| texts(level)).collect()
 }
 
-fn write_plan(plan: &Plan, out: &mut String) {
-    let mut object = ObjectWriter::new(out);
-    write_levels(plan, object.key("levels"));
-    let blocked = object.key("blocked");
-    blocked.push('[');
-    for (position, item) in plan.blocked.iter().enumerate() {
-        if position > 0 {
-            blocked.push(',');
-        }
-        let mut entry = ObjectWriter::new(blocked);
-        entry.text("id", item.id.as_str()).texts("waitsFor", &item.waits_for);
-        entry.end();
-    }
-    blocked.push(']');
-    object.end();
+fn texts(ids: &[ItemId]) -> Vec<&str> {
+    ids.iter().map(|id| id.as_str()).collect()
+}
+
+fn as_json(plan: &Plan) -> serde_json::Value {
+    let blocked = plan.blocked.iter();
+    let blocked: Vec<_> =
+        blocked.map(|item| json!({ "id": item.id.as_str(), "waitsFor": texts(&item.waits_for) })).collect();
+    json!({ "levels": levels(plan), "blocked": blocked })
 }
 
 fn told(plan: &Plan) -> Page {
     let mut out = Page::default();
-    let joined = |ids: &[crealeph_contracts::scalar::ItemId]| {
-        ids.iter().map(|id| id.as_str()).collect::<Vec<_>>().join(", ")
-    };
+    let joined = |ids: &[ItemId]| texts(ids).join(", ");
     for (number, level) in plan.levels.iter().enumerate() {
         let _ = writeln!(out, "Level {number}: {}", joined(level));
     }

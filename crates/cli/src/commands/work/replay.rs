@@ -12,7 +12,7 @@ use super::evidence::mismatch_in;
 use super::key::control;
 use super::place::Place;
 use crate::commands::Verdict;
-use crate::failure::Failure;
+use crate::failure::{Failure, OutputFailure, WorkFailure};
 use crate::output::{Output, note, note_json};
 
 const REPLAY_EXAMPLES: &str = "\
@@ -40,7 +40,7 @@ Exit codes: 0 exported, 2 cannot be done.";
 /// Which run.
 #[derive(Debug, Args)]
 struct Which {
-    /// A run of the workspace, or the folder of an exported one
+    /// Run id, or the folder of an exported run
     run: PathBuf,
 
     #[command(flatten)]
@@ -53,13 +53,13 @@ impl Which {
         let folder = if own.is_dir() { &own } else { &self.run };
         let recorded = Recorded::open(folder)?;
         match mismatch_in(&self.place, folder)? {
-            Some(what) => Err(Failure::Mismatch(what)),
+            Some(what) => Err(WorkFailure::Mismatch(what).into()),
             None => Ok(recorded),
         }
     }
 }
 
-/// Replay a run that succeeded, in a scratch folder, and compare the hash
+/// Replay a successful run in a scratch folder and compare the state hash
 #[derive(Debug, Args)]
 #[command(after_help = REPLAY_EXAMPLES)]
 pub(super) struct Replay {
@@ -70,11 +70,11 @@ pub(super) struct Replay {
     #[arg(long, value_name = "DIR")]
     on: Option<PathBuf>,
 
-    /// Run the agent of the configuration again, instead of applying what it did
+    /// Run the agent again instead of applying its recorded changes
     #[arg(long)]
     rerun: bool,
 
-    /// With --rerun: the agent, where it is not the one with the item's agent_id
+    /// With --rerun: agent to use [default: the agent with the item's agent_id]
     #[arg(long, value_name = "NAME", requires = "rerun")]
     agent: Option<String>,
 
@@ -157,14 +157,14 @@ impl Replay {
     }
 }
 
-/// Write a run with everything that checking and replaying it needs into a folder
+/// Export a run to a folder, with all that verify and replay need
 #[derive(Debug, Args)]
 #[command(after_help = EXPORT_EXAMPLES)]
 pub(super) struct Export {
     #[command(flatten)]
     which: Which,
 
-    /// A folder that is not there yet
+    /// New folder
     into: PathBuf,
 }
 
@@ -182,7 +182,7 @@ struct Scratch(PathBuf);
 impl Scratch {
     fn new() -> Result<Self, Failure> {
         let mut random = [0u8; 8];
-        let unwritable = |source| Failure::Unwritable { path: std::env::temp_dir(), source };
+        let unwritable = |source| OutputFailure::Unwritable { path: std::env::temp_dir(), source };
         getrandom::fill(&mut random).map_err(|error| unwritable(std::io::Error::other(error.to_string())))?;
         let name = format!("crealeph-replay-{:016x}", u64::from_le_bytes(random));
         let path = std::env::temp_dir().join(name);

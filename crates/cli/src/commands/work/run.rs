@@ -18,7 +18,7 @@ use super::plan::read_items;
 use crate::commands::Verdict;
 use crate::commands::ledger::named;
 use crate::commands::policy::read_rules;
-use crate::failure::Failure;
+use crate::failure::{ArgumentFailure, BuilderFailure, Failure, WorkFailure};
 use crate::input::Source;
 use crate::interrupt;
 use crate::output::{Output, note};
@@ -43,26 +43,26 @@ stopped.
 Exit codes: 0 all succeeded, 1 some did not, or the items are refused, 2 cannot be done (nothing was run), 3 the rest succeeded and some changes wait
 for a verdict, 130 interrupted.";
 
-/// Run work items: each under its bounds, and either whole or without a trace
+/// Run work items, each within its limits; a change lands completely or not at all
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Run {
-    /// A JSON array of work items (`-` for standard input), or with --agent one task in words
+    /// JSON array of work items (`-` for standard input), or with --agent a task in words
     what: String,
 
     /// Give everything to this agent of the configuration; without a file of items, the task is one item
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
 
-    /// How many items at a time
+    /// Number of items to run in parallel
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: Option<u16>,
 
-    /// Where changes go: `tree`, or `branch:NAME` for one commit per item with the working tree untouched
+    /// Where changes go: `tree`, or `branch:NAME` for one commit per item, without touching the working tree
     #[arg(long, value_name = "WHERE", default_value = "tree")]
     publish: String,
 
-    /// Keep changes durably until `crealeph work approve` or `reject`
+    /// Hold changes until `crealeph work approve` or `reject`
     #[arg(long)]
     hold: bool,
 
@@ -74,23 +74,23 @@ pub(super) struct Run {
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
 
-    /// For a task: the command that verifies it
+    /// For a task: test command
     #[arg(long, value_name = "COMMAND")]
     test: Option<String>,
 
-    /// For a task: how many files may change
+    /// For a task: maximum number of changed files
     #[arg(long, value_name = "N")]
     max_files: Option<u64>,
 
-    /// For a task: how many tool operations may be used
+    /// For a task: maximum number of tool operations
     #[arg(long, value_name = "N")]
     max_tool_ops: Option<u64>,
 
-    /// For a task: how many deltas the change may have
+    /// For a task: maximum number of deltas
     #[arg(long, value_name = "N")]
     max_delta_size: Option<u64>,
 
-    /// For a task: how long it may take
+    /// For a task: time limit
     #[arg(long, value_name = "N")]
     timeout_ms: Option<u64>,
 
@@ -107,7 +107,7 @@ impl Run {
         let publish = publish(&self.publish)?;
         let is_in_words = self.what.contains(char::is_whitespace) && !Path::new(&self.what).exists();
         if self.agent.is_none() && is_in_words {
-            return Err(Failure::NoItems(self.what));
+            return Err(WorkFailure::NoItems(self.what).into());
         }
         let items = match self.is_task() {
             true => None,
@@ -142,11 +142,8 @@ impl Run {
         let name = self.agent.as_deref().unwrap_or_default();
         let Some(agent_id) = work.agent_id(name) else {
             let (name, known) = (name.to_owned(), work.agent_names().join(", "));
-            return Err(Failure::NoAgent {
-                name,
-                path: self.place.configuration()?.path().to_owned(),
-                known,
-            });
+            let path = self.place.configuration()?.path().to_owned();
+            return Err(BuilderFailure::NoAgent { name, path, known }.into());
         };
         let count = |value: Option<u64>, flag: &'static str| {
             value.map(|value| Count::new(value).ok_or_else(|| too_large(value, flag))).transpose()
@@ -162,11 +159,7 @@ impl Run {
         };
         let id = format!("task-{}", work.new_task_id()?);
         Ok(WorkItem {
-            id: ItemId::parse(&id).map_err(|why| Failure::BadName {
-                what: "task",
-                name: id,
-                why: why.to_string(),
-            })?,
+            id: named("task", &id, ItemId::parse)?,
             agent_id,
             description: self.what.as_str().into(),
             dependencies: Set::default(),
@@ -179,19 +172,19 @@ impl Run {
     }
 }
 
-fn too_large(value: u64, what: &'static str) -> Failure {
-    Failure::BadOption(value.to_string(), what)
+fn too_large(value: u64, expected: &'static str) -> ArgumentFailure {
+    ArgumentFailure::option(value.to_string(), expected)
 }
 
 fn default_jobs() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).min(8)
 }
 
-fn publish(text: &str) -> Result<Publish, Failure> {
+fn publish(text: &str) -> Result<Publish, ArgumentFailure> {
     match text.strip_prefix("branch:") {
         None if text == "tree" => Ok(Publish::Tree),
         Some(name) if !name.is_empty() => Ok(Publish::Branch(name.to_owned())),
-        _ => Err(Failure::BadOption(text.to_owned(), "`tree` or `branch:NAME` for --publish")),
+        _ => Err(ArgumentFailure::option(text, "`tree` or `branch:NAME` for --publish")),
     }
 }
 
@@ -226,7 +219,7 @@ pub(super) fn run_items(
     display.end();
     let reported = reported?;
     if let Some(failure) = failure {
-        return Err(failure);
+        return Err(failure.into());
     }
     if work.interrupt().is_used() {
         note!("interrupted; the same command goes on where this one stopped");

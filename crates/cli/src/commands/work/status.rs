@@ -21,11 +21,11 @@ A run is named by its id, by the start of it, or by its item, whose newest run i
 
 Exit codes: 0 shown, 1 there is no such run, 2 cannot be shown.";
 
-/// List the runs of the workspace: what is over, what is held, what goes on
+/// List runs: finished, awaiting approval, running
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Status {
-    /// Only the newest so many
+    /// Only the newest N
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
 
@@ -33,11 +33,11 @@ pub(super) struct Status {
     place: Place,
 }
 
-/// Show what became of a run
+/// Show the result of a run
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Show {
-    /// The run [default: the newest]
+    /// Run id [default: the newest]
     run: Option<String>,
 
     /// Print what it changed, or what of it was discarded
@@ -48,14 +48,14 @@ pub(super) struct Show {
     place: Place,
 }
 
-/// Print what a run changed, or what of it was discarded
+/// Print the diff of a run, including discarded changes
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Diff {
-    /// The run [default: the newest]
+    /// Run id [default: the newest]
     run: Option<String>,
 
-    /// Print the exact bytes to a terminal too, as a pipe gets them
+    /// Print the exact bytes, even to a terminal
     #[arg(long)]
     raw: bool,
 

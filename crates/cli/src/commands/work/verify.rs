@@ -19,7 +19,7 @@ use super::key::control;
 use super::place::Place;
 use crate::commands::ledger::read_keys;
 use crate::commands::{Verdict, tell_finding};
-use crate::failure::Failure;
+use crate::failure::{ArgumentFailure, Failure, InputFailure};
 use crate::output::{Output, note};
 
 const MAX_MANIFEST_BYTES: u64 = 1 << 30;
@@ -96,7 +96,7 @@ impl Verify {
         let asked_for =
             file.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
         let folder = fs::canonicalize(&file).ok().and_then(|file| file.parent().map(Path::to_owned));
-        let folder = folder.ok_or_else(|| Failure::NotFound(file.clone()))?;
+        let folder = folder.ok_or_else(|| InputFailure::NotFound(file.clone()))?;
         let mut keys = read_keys(&self.key)?;
         if keys.is_empty() {
             let own = control(&self.place.folder()?);
@@ -133,7 +133,7 @@ fn check_chain(
     heads: &[String],
     keys: &[VerifierKey],
 ) -> Result<ChainPosition, Stop> {
-    let unreadable = |source| Failure::Unreadable { path: runs.to_owned(), source };
+    let unreadable = |source| InputFailure::Unreadable { path: runs.to_owned(), source };
     let mut files: Vec<PathBuf> = Vec::new();
     for entry in fs::read_dir(runs).map_err(unreadable)? {
         let file = entry.map_err(unreadable)?.path().join(RECEIPT_FILE);
@@ -142,7 +142,7 @@ fn check_chain(
         }
         if files.len() > MAX_RUNS {
             let name = runs.display().to_string();
-            return Err(Failure::TooMany { name, limit: MAX_RUNS, what: "runs" }.into());
+            return Err(InputFailure::TooMany { name, limit: MAX_RUNS, what: "runs" }.into());
         }
     }
     files.sort();
@@ -156,7 +156,7 @@ fn check_chain(
     let mut kept = Vec::new();
     for head in heads {
         let wanted = "a hash of 64 lower-case hex digits";
-        kept.push(Blake3::parse(head).ok_or_else(|| Failure::BadOption(head.clone(), wanted))?);
+        kept.push(Blake3::parse(head).ok_or_else(|| ArgumentFailure::option(head, wanted))?);
     }
     Ok(chain.position_of(&verified.receipt.receipt_hash, &kept)?)
 }
@@ -185,7 +185,7 @@ fn check_stored(verified: &VerifiedReceipt, folder: &Path) -> Result<ArtifactChe
 
 /// The digests of a file, or of a link's target; nothing if there is neither.
 fn digests_at(path: &Path) -> Result<Option<ContentDigests>, Stop> {
-    let unreadable = |source| Failure::Unreadable { path: path.to_owned(), source };
+    let unreadable = |source| InputFailure::Unreadable { path: path.to_owned(), source };
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if is_gone(&error) => return Ok(None),

@@ -1,0 +1,245 @@
+//! The screens of help.
+
+use expect_test::expect;
+
+use crate::story::Story;
+
+#[test]
+fn help_at_80_columns() {
+    let story = Story::new();
+    story.shows(
+        "crealeph",
+        expect![[r#"
+        Gate, sandbox and record what AI agents do
+
+        Usage: crealeph [OPTIONS] <COMMAND>
+
+        Commands:
+          init         Create a commented configuration and a first agent
+          validate     Validate JSON documents against their contract
+          schema       Print the JSON Schema of a contract, or write all of them
+          policy       Evaluate the policy: ALLOW, BLOCK or DEFER, with reasons
+          snapshot     Summarise a robot's evidence and check its consistency
+          work         Run coding agents in a sandbox with limits, review, and signed
+                       receipts
+          ledger       Append-only log with tamper evidence
+          build        Run the Builder: check the policy, call the agent, record the
+                       result
+          execution    Inspect executions: list, show, explain, replay
+          review       List drafts that await review, and approve or reject them
+          robot        Show the status of robots and next steps
+          agent        Run the example agent, or test an agent for conformance
+          sandbox      Run a command in a sandbox, or explain its grants
+          trust        Show what a configuration grants, and trust or revoke it
+          doctor       Diagnose the machine, configuration and ledger, and suggest fixes
+          demo         Run a guided demo in a new folder
+          completions  Print shell completions
+          man          Print the manual page, or write one per command
+          help         Print this message or the help of the given subcommand(s)
+
+        Options:
+          -v, --verbose...  Log to standard error; -vv logs more
+          -h, --help        Print help
+          -V, --version     Print version
+
+        Exit codes: 0 valid or done, 1 checked and refused, 2 cannot be checked or done
+        (unreadable input, wrong usage).
+        exit code 2
+    "#]],
+    );
+    story.shows(
+        "crealeph ledger --help",
+        expect![[r#"
+        Append-only log with tamper evidence
+
+        Usage: crealeph ledger [OPTIONS] <COMMAND>
+
+        Commands:
+          init          Create a ledger and its first signing key
+          migrate       Upgrade a ledger to the current schema; resumes if interrupted
+          tenants       List tenants; on PostgreSQL this needs the audit role
+          append        Append entries from JSON Lines and print the id of each
+          import        Import an export, verifying every entry; resumes if interrupted
+          backup        Back up the ledger to a new file while it is in use, without its
+                        keys
+          checkpoint    Sign the current state of the log and print the checkpoint
+          key           Print the public keys that verify the log, or add a signing key
+          get           Print an entry by its id or key
+          list          List entries, with filters and pages
+          tail          Follow the log: print entries as they are appended
+          lineage       Print the entries that an entry depends on, or that depend on it
+          stats         Print the size, root hash and checkpoints of the log
+          export        Export the log as JSON Lines: entries, leaf hashes and
+                        checkpoints
+          verify        Verify the log: recompute every hash and signature, and report
+                        the first fault
+          prove         Print an inclusion proof of an entry
+          verify-proof  Verify an inclusion proof offline, without a ledger
+          help          Print this message or the help of the given subcommand(s)
+
+        Options:
+              --ledger <LEDGER>  Ledger file, or database URL `postgres://…`
+              --tenant <TENANT>  Tenant [default: local]
+              --keys <FOLDER>    Folder of the signing keys [default: beside the ledger]
+              --config <FILE>    Configuration file [default: crealeph.toml, if it
+                                 exists]
+              --json             Print JSON
+          -v, --verbose...       Log to standard error; -vv logs more
+          -h, --help             Print help
+
+        Examples:
+          crealeph ledger init
+          crealeph ledger append entries.jsonl
+          crealeph ledger list --type signal --newest
+          crealeph ledger checkpoint > saved.checkpoint
+          crealeph ledger key > saved.key
+          crealeph ledger verify --key saved.key --checkpoint saved.checkpoint
+          crealeph ledger prove <id> > proof.json
+          crealeph ledger verify-proof proof.json --key saved.key
+          crealeph ledger backup before.db && crealeph ledger migrate
+
+        A line for `append`: {"robotId","module","source","type","state","payload"} and
+        optionally `lineage` {"dependsOnLedgerIds": ["<id>" or "key:<key>"]},
+        `observedAt` and `key`. With keys, running it again is safe.
+
+        The ledger is chosen by --ledger, else CREALEPH_LEDGER, else `location` under
+        [ledger] in crealeph.toml, else .crealeph/ledger.db; the same for --tenant and
+        --keys (CREALEPH_TENANT, CREALEPH_KEYS; `tenant`, `keys`).
+
+        Exit codes: 0 done, 1 refused or a fault was found, 2 cannot be done.
+    "#]],
+    );
+    story.shows(
+        "crealeph work --help",
+        expect![[r#"
+        Run coding agents in a sandbox with limits, review, and signed receipts
+
+        Usage: crealeph work [OPTIONS] <COMMAND>
+
+        Commands:
+          run         Run work items, each within its limits; a change lands completely
+                      or not at all
+          from-tasks  Print the tasks planned by a Builder run as work items
+          status      List runs: finished, awaiting approval, running
+          show        Show the result of a run
+          diff        Print the diff of a run, including discarded changes
+          approve     Approve a pending change; it is tested again if the workspace has
+                      changed
+          reject      Reject a pending change and discard it
+          recover     Recover after an interrupted command: finish or roll back what it
+                      left
+          clean       Delete the diffs, outputs and stored states of old runs; receipts
+                      are kept
+          plan        Print the execution order: what runs in parallel, level by level,
+                      and what is blocked
+          verify      Verify a receipt: signature, hash chain and files
+          key         Print the public keys that verify receipts, or add a signing key
+          replay      Replay a successful run in a scratch folder and compare the state
+                      hash
+          export      Export a run to a folder, with all that verify and replay need
+          help        Print this message or the help of the given subcommand(s)
+
+        Options:
+          -v, --verbose...  Log to standard error; -vv logs more
+          -h, --help        Print help
+    "#]],
+    );
+    story.shows(
+        "crealeph snapshot --help",
+        expect![[r#"
+        Summarise a robot's evidence and check its consistency
+
+        Usage: crealeph snapshot [OPTIONS] [ROBOT]
+
+        Arguments:
+          [ROBOT]  Robot; optional if the entries belong to one
+
+        Options:
+              --from <FILE>      Read entries from JSON Lines, oldest first, instead of
+                                 a ledger; `-` for standard input
+              --ledger <LEDGER>  Ledger file, or database URL `postgres://…`
+              --tenant <TENANT>  Tenant [default: local]
+              --keys <FOLDER>    Folder of the signing keys [default: beside the ledger]
+              --config <FILE>    Configuration file [default: crealeph.toml, if it
+                                 exists]
+              --json             Print JSON
+              --at <INSTANT>     Snapshot at this time [default: now]
+              --rules <FILE>     A file of rules whose `[coherence]` counts, instead of
+                                 the configuration's (see `crealeph policy --help`)
+          -v, --verbose...       Log to standard error; -vv logs more
+          -h, --help             Print help
+
+        Examples:
+          crealeph snapshot robot-7
+          crealeph snapshot robot-7 --ledger ledger.db --at <time> --json
+          crealeph snapshot --from entries.jsonl
+          crealeph snapshot robot-7 --from entries.jsonl --at <time>
+          --json
+
+        An entry is a JSON object with `id`, `robotId`, `type`, `createdAt` and, where
+        it has them, `seq`, `tenantId`, `module`, `source`, `state`, `observedAt`,
+        `payload`, `lineage` {"dependsOnLedgerIds": […]} and `key`.
+
+        Exit codes: 0 derived (whatever the coherence), 1 nothing counts or an entry is
+        not valid, 2 cannot judge.
+    "#]],
+    );
+    story.shows(
+        "crealeph robot --help",
+        expect![[r#"
+        Show the status of robots and next steps
+
+        Usage: crealeph robot [OPTIONS] <COMMAND>
+
+        Commands:
+          list    List robots with coherence, oldest evidence, last execution and
+                  pending reviews
+          status  Show a robot's status and next steps
+          help    Print this message or the help of the given subcommand(s)
+
+        Options:
+              --ledger <LEDGER>  Ledger file, or database URL `postgres://…`
+              --tenant <TENANT>  Tenant [default: local]
+              --keys <FOLDER>    Folder of the signing keys [default: beside the ledger]
+              --config <FILE>    Configuration file [default: crealeph.toml, if it
+                                 exists]
+              --json             Print JSON
+          -v, --verbose...       Log to standard error; -vv logs more
+          -h, --help             Print help
+
+        Examples:
+          crealeph robot list
+          crealeph robot status robot-7
+          crealeph robot status robot-7 --json | jq '.steps'
+
+        Steps are what must be created before the Builder may run, in order.
+
+        Exit codes: 0 done, whatever the status, 2 cannot be done.
+    "#]],
+    );
+    story.shows(
+        "crealeph init demo-project && ls demo-project",
+        expect![[r#"
+        wrote demo-project/crealeph.toml
+        wrote demo-project/agents/planner.py
+        wrote demo-project/entries.jsonl
+        wrote demo-project/request.json
+
+        Go there: cd demo-project
+
+        Then, one after the other:
+
+        Each `build` is a new execution; give the request an `executionId`, and it is
+          done once.
+        crealeph agent check planner@1          # does the agent keep its contract?
+        crealeph ledger init
+        crealeph ledger append entries.jsonl    # what is known so far
+        crealeph snapshot shop-17               # is it consistent?
+        crealeph build request.json             # decide, call the agent, record
+        agents
+        crealeph.toml
+        entries.jsonl
+        request.json
+    "#]],
+    );
+}

@@ -1,0 +1,181 @@
+//! A project folder, commands run in it as a person would at a terminal of 80 columns, and output without what differs from
+//! run to run: folders, ids, hashes, times.
+
+use std::cell::RefCell;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use expect_test::Expect;
+
+const COLUMNS: usize = 80;
+
+/// The agents of the story: one that plans, one that runs its task as a shell script.
+pub(crate) const CONFIGURATION: &str = r#"[agents."example@1"]
+kind = "example"
+
+[work.agents.fixer]
+agent_id = "agent-1"
+command = ["sh", "-c", "{prompt}"]
+"#;
+
+/// A signal and what four programs concluded from it.
+const ENTRIES: &str = r#"{"key":"s","robotId":"shop-17","module":"scout","source":"test","type":"signal","state":"final","payload":{"visits":1180}}
+{"key":"f","robotId":"shop-17","module":"fusion","source":"test","type":"fusion","state":"final","payload":{},"lineage":{"dependsOnLedgerIds":["key:s"]}}
+{"key":"i","robotId":"shop-17","module":"ideator","source":"test","type":"idea","state":"final","payload":{},"lineage":{"dependsOnLedgerIds":["key:s","key:f"]}}
+{"key":"c","robotId":"shop-17","module":"copywriter","source":"test","type":"copy","state":"final","payload":{},"lineage":{"dependsOnLedgerIds":["key:i"]}}
+{"key":"p","robotId":"shop-17","module":"playbooks","source":"test","type":"playbook","state":"final","payload":{},"lineage":{"dependsOnLedgerIds":["key:i"]}}
+"#;
+
+const LATER: &str = r#"{"key":"later","robotId":"shop-17","module":"scout","source":"test","type":"signal","state":"final","payload":{"visits":310}}
+"#;
+
+const REQUEST: &str = r#"{"robotId":"shop-17","objective_type":"landing_plan","objective_payload":{"page":"sale"},"constraints":{},
+"coherence_policy":{"on_stale":"block","on_partial":"draft_only"},"dryRun":false,"workflowVersion":"1",
+"agentVersion":"example@1","attempt":1}"#;
+
+/// A folder of its own, gone when the test ends.
+pub(crate) struct Story {
+    folder: tempfile::TempDir,
+    /// Lines that do not fit.
+    wide: RefCell<Vec<String>>,
+}
+
+impl Drop for Story {
+    fn drop(&mut self) {
+        let wide = self.wide.borrow();
+        let is_failing = std::thread::panicking();
+        assert!(wide.is_empty() || is_failing, "wider than {COLUMNS} columns:\n{}", wide.join("\n"));
+    }
+}
+
+impl Story {
+    /// A project with a configuration, entries and a request, and no ledger.
+    pub(crate) fn new() -> Story {
+        let folder = tempfile::Builder::new().prefix("screens").tempdir_in("/tmp").unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let story = Story { folder, wide: RefCell::default() };
+        fs::create_dir(story.project()).unwrap();
+        story.write("crealeph.toml", CONFIGURATION);
+        story.write("entries.jsonl", ENTRIES);
+        story.write("later.jsonl", LATER);
+        story.write("request.json", REQUEST);
+        story
+    }
+
+    /// The same with a ledger that has the entries.
+    pub(crate) fn with_entries() -> Story {
+        let story = Story::new();
+        story.quietly("crealeph ledger init && crealeph ledger append entries.jsonl");
+        story
+    }
+
+    fn project(&self) -> PathBuf {
+        self.folder.path().join("project")
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        fs::write(self.project().join(name), text).unwrap();
+    }
+
+    /// Runs a step that is not looked at and must succeed.
+    pub(crate) fn quietly(&self, line: &str) {
+        let (code, output) = self.run(line);
+        assert_eq!(code, 0, "{line}\n{output}");
+    }
+
+    /// The first line of a command's output, for a later command.
+    pub(crate) fn first_word(&self, line: &str) -> String {
+        let (_, output) = self.run(line);
+        output.split_whitespace().next().unwrap_or_else(|| panic!("{line}: no output")).to_owned()
+    }
+
+    /// Compares what a command shows with what is expected, and that it fits.
+    pub(crate) fn shows(&self, line: &str, expected: Expect) {
+        let (code, output) = self.run(line);
+        let wide = output.lines().filter(|line| is_too_wide(line)).map(|wide| format!("{line}: {wide}"));
+        self.wide.borrow_mut().extend(wide);
+        let mut screen = self.without_what_differs(&output);
+        if code != 0 {
+            screen.push_str(&format!("exit code {code}\n"));
+        }
+        expected.assert_eq(&screen);
+    }
+
+    fn run(&self, line: &str) -> (i32, String) {
+        let programs = Path::new(env!("CARGO_BIN_EXE_crealeph")).parent().unwrap();
+        let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+        let mut command = Command::new("bash");
+        command.arg("-c").arg(format!("exec 2>&1 </dev/null\n{line}")).current_dir(self.project());
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("CREALEPH_") {
+                command.env_remove(name);
+            }
+        }
+        command.env("PATH", path).env("HOME", self.folder.path()).env("USER", "ana").env("LANG", "C.UTF-8");
+        command.env("XDG_STATE_HOME", self.folder.path().join("state"));
+        command.env("CREALEPH_OUTPUT", "text").env("CREALEPH_TRUST", "1").env("COLUMNS", COLUMNS.to_string());
+        let output = command.output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+    }
+
+    fn without_what_differs(&self, output: &str) -> String {
+        let root = self.folder.path().canonicalize().unwrap();
+        let output = output.replace(root.to_str().unwrap(), "/home/ana");
+        let mut screen = String::new();
+        for line in output.lines() {
+            screen.push_str(normalised(line).trim_end());
+            screen.push('\n');
+        }
+        screen
+    }
+}
+
+/// A line that a terminal would have to break. One long word or a line of JSON is not ours to break.
+fn is_too_wide(line: &str) -> bool {
+    line.chars().count() > COLUMNS && line.trim().contains(' ') && !line.starts_with('{')
+}
+
+/// The line with a sign of the same kind for each id, time and hash.
+fn normalised(line: &str) -> String {
+    let mut out = String::new();
+    let mut rest = line;
+    while let Some(letter) = rest.chars().next() {
+        let is_inside = out.chars().next_back().is_some_and(|last| last.is_ascii_alphanumeric());
+        let found = KINDS.iter().find_map(|(sign, length)| Some((sign, length(rest)?)));
+        match found {
+            Some((sign, length)) if !is_inside => {
+                out.push_str(sign);
+                rest = &rest[length..];
+            }
+            _ => {
+                out.push(letter);
+                rest = &rest[letter.len_utf8()..];
+            }
+        }
+    }
+    out
+}
+
+type Length = fn(&str) -> Option<usize>;
+
+const KINDS: &[(&str, Length)] = &[
+    ("<n> s", |text| fits(text, "0.0 s").or_else(|| fits(text, "00.0 s"))),
+    ("<time>", |text| fits(text, "0000-00-00T00:00:00.000Z").or_else(|| fits(text, "0000-00-00T00:00:00Z"))),
+    ("<id>", |text| fits(text, "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")),
+    ("<hash>", |text| fits(text, &"x".repeat(64)).or_else(|| fits(text, &"x".repeat(40)))),
+];
+
+/// How long the text at the start is that has this form: `0` for a digit, `x` for a hexadecimal one.
+fn fits(text: &str, form: &str) -> Option<usize> {
+    let start = text.get(..form.len())?;
+    let is_fit = start.chars().zip(form.chars()).all(|(letter, form)| match form {
+        '0' => letter.is_ascii_digit(),
+        'x' => letter.is_ascii_digit() || ('a'..='f').contains(&letter),
+        form => letter == form,
+    });
+    let is_whole =
+        !text.get(form.len()..).is_some_and(|rest| rest.starts_with(|next: char| next.is_ascii_hexdigit()));
+    (is_fit && is_whole).then_some(form.len())
+}

@@ -1,0 +1,293 @@
+//! The screens of work runs, trust and the sandbox.
+
+use expect_test::expect;
+
+use crate::story::Story;
+
+const ITEMS: &str = r#"[
+{"id":"greet","agent_id":"agent-1","description":"echo hello > greeting.txt","dependencies":[],
+ "budget":{"time_estimate_ms":1000,"complexity":"low"}},
+{"id":"sign","agent_id":"agent-1","description":"echo ana >> greeting.txt","dependencies":["greet"],
+ "budget":{"time_estimate_ms":1000,"complexity":"low"}}
+]"#;
+
+#[test]
+fn work_that_lands_and_work_that_does_not() {
+    let story = Story::new();
+    story.write("items.json", ITEMS);
+    story.shows(
+        "crealeph work status",
+        expect![[r#"
+        no run yet
+    "#]],
+    );
+    story.shows(
+        "crealeph work plan items.json",
+        expect![[r#"
+        Level 0: greet
+        Level 1: sign
+    "#]],
+    );
+    story.shows(
+        "crealeph work run items.json",
+        expect![[r#"
+            greet: success
+              + greeting.txt
+              took     <n> s, 1 file, 1 delta, 0 tool operations
+              receipt  .crealeph/runs/<id>/RECEIPT.json
+            sign: success
+              ~ greeting.txt
+              took     <n> s, 1 file, 1 delta, 0 tool operations
+              receipt  .crealeph/runs/<id>/RECEIPT.json
+        "#]],
+    );
+    story.shows(
+        "crealeph work run --agent fixer 'mkdir -p .github/workflows && echo x > .github/workflows/ci.yml'",
+        expect![[r#"
+            task-<id>: denied
+              why      Denied path: .github/workflows/ci.yml
+              took     <n> s, 1 file, 1 delta, 0 tool operations
+              receipt  .crealeph/runs/<id>/RECEIPT.json
+            exit code 1
+        "#]],
+    );
+    story.shows(
+        "crealeph work run --agent fixer --test false 'echo broken > greeting.txt'",
+        expect![[r#"
+            task-<id>: failure
+              why      Tests failed: `false` ended with exit code 1
+              took     <n> s, 1 file, 1 delta, 0 tool operations
+              receipt  .crealeph/runs/<id>/RECEIPT.json
+            exit code 1
+        "#]],
+    );
+    story.shows(
+        "crealeph work run --agent fixer 'exit 3'",
+        expect![[r#"
+            task-<id>: failure
+              why      the agent ended with exit code 3
+              took     <n> s, 0 files, 0 deltas, 0 tool operations
+              receipt  .crealeph/runs/<id>/RECEIPT.json
+            exit code 1
+        "#]],
+    );
+    story.shows(
+        "crealeph work status",
+        expect![[r#"
+        <id>  success      <time>
+          greet
+        <id>  success      <time>
+          sign
+        <id>  denied       <time>
+          task-<id>
+        <id>  failure      <time>
+          task-<id>
+        <id>  failure      <time>
+          task-<id>
+    "#]],
+    );
+    story.shows(
+        "crealeph work show greet",
+        expect![[r#"
+            greet: success
+              + greeting.txt
+              took     <n> s, 1 file, 1 delta, 0 tool operations
+              receipt  .crealeph/runs/<id>/RECEIPT.json
+              sandbox  full
+        "#]],
+    );
+    story.shows(
+        "crealeph work diff sign",
+        expect![[r#"
+        diff --git a/greeting.txt b/greeting.txt
+        --- a/greeting.txt
+        +++ b/greeting.txt
+        @@ -1,1 +1,2 @@
+         hello
+        +ana
+    "#]],
+    );
+    story.shows(
+        "crealeph work verify .crealeph/runs/$(ls .crealeph/runs | head -1)",
+        expect![[r#"
+        checking with the keys of the workspace itself; give --key to check with one
+          that you kept
+        receipt <id> by agent-1: succeeded
+          signed by  crealeph-workspace/89830f77ffdfa90ec6b2647a78242e74+eeea7a24
+          hash       <hash>
+          chain      receipt 1 of 5, whole from the first one on
+          files      1, as in the stored states
+          beside     work-item.json, replay-agent-1.sh, result.json, change.diff,
+            stdout.txt, stderr.txt, as they were signed
+    "#]],
+    );
+    story.shows(
+        "crealeph work replay .crealeph/runs/$(ls .crealeph/runs | head -1)",
+        expect![[r#"
+        run <id> replayed: the state is
+          <hash>, as the
+          receipt says
+    "#]],
+    );
+    story.shows(
+        "crealeph work clean --keep 1 --dry-run | sed 's/[0-9]* bytes/many bytes/'",
+        expect![[r#"
+            would be removed: diffs and outputs of 4 runs, 2 states, 1 contents; many bytes
+        "#]],
+    );
+    story.shows(
+        "crealeph work recover",
+        expect![[r#"
+        nothing was left to settle
+    "#]],
+    );
+}
+
+#[test]
+fn work_that_awaits_approval() {
+    let story = Story::new();
+    story.shows(
+        "crealeph work run --hold --agent fixer 'echo one > one.txt'",
+        expect![[r#"
+        task-<id>: held since <time>
+          look     crealeph work diff <id>
+          verdict  crealeph work approve <id> --reason
+            …, or reject
+        exit code 3
+    "#]],
+    );
+    story.shows(
+        "crealeph work status",
+        expect![[r#"
+        <id>  held         <time>
+          task-<id>
+    "#]],
+    );
+    story.shows(
+        "crealeph work approve $(crealeph work status | grep held | cut -d' ' -f1) --reason fine",
+        expect![[r#"
+            task-<id>: success
+              + one.txt
+              took     <n> s, 1 file, 1 delta, 0 tool operations
+              receipt  .crealeph/runs/<id>/RECEIPT.json
+        "#]],
+    );
+    story.quietly("crealeph work run --hold --agent fixer 'echo two > two.txt' || true");
+    story.shows(
+        "crealeph work reject $(crealeph work status | grep held | cut -d' ' -f1) --reason 'not now'",
+        expect![[r#"
+            task-<id>: failure
+              why      Rejected by ana: not now
+              took     <n> s, 1 file, 1 delta, 0 tool operations
+              receipt  .crealeph/runs/<id>/RECEIPT.json
+        "#]],
+    );
+    story.shows(
+        "crealeph work status",
+        expect![[r#"
+            <id>  success      <time>
+              task-<id>
+            <id>  failure      <time>
+              task-<id>
+        "#]],
+    );
+}
+
+#[test]
+fn older_names_of_settings() {
+    let story = Story::new();
+    story.quietly(
+        "printf '\\n[work.agents.fixer.paths]\\nallow_laws = true\\nmax_others = 4\\n' >> crealeph.toml",
+    );
+    story.shows(
+        "crealeph work recover",
+        expect![[r#"
+        warning: [work.agents.fixer.paths]: `allow_laws` is deprecated; use
+          `allow_protected`
+        warning: [work.agents.fixer.paths]: `max_others` is deprecated; use `max_other`
+        nothing was left to settle
+    "#]],
+    );
+}
+
+#[test]
+fn what_a_configuration_grants() {
+    let story = Story::new();
+    story.shows(
+        "CREALEPH_TRUST= crealeph work run --agent fixer true",
+        expect![[r#"
+        `/home/ana/project/crealeph.toml` is not trusted yet. It would grant:
+          work agent `fixer`
+            runs           sh -c {prompt}
+        error: `/home/ana/project/crealeph.toml` grants what you have not
+          trusted, and nothing was done
+        hint: run `crealeph trust /home/ana/project/crealeph.toml` to look and
+          accept, or in a script `crealeph trust
+          /home/ana/project/crealeph.toml --yes`
+        exit code 2
+    "#]],
+    );
+    story.shows(
+        "crealeph trust",
+        expect![[r#"
+        `/home/ana/project/crealeph.toml` is not trusted yet. It would grant:
+          work agent `fixer`
+            runs           sh -c {prompt}
+        error: there is no terminal to ask on
+        hint: if you trust it, run `crealeph trust
+          /home/ana/project/crealeph.toml --yes`
+        exit code 2
+    "#]],
+    );
+    story.shows(
+        "crealeph trust --yes",
+        expect![[r#"
+        `/home/ana/project/crealeph.toml` is not trusted yet. It would grant:
+          work agent `fixer`
+            runs           sh -c {prompt}
+        trusted `/home/ana/project/crealeph.toml`
+    "#]],
+    );
+    story.shows(
+        "crealeph trust --list",
+        expect![[r#"
+        configuration  /home/ana/project/crealeph.toml  (1 grant)
+    "#]],
+    );
+    story.shows(
+        "crealeph trust --revoke",
+        expect![[r#"
+        revoked trust in `/home/ana/project/crealeph.toml`
+    "#]],
+    );
+}
+
+#[test]
+fn a_command_in_a_sandbox() {
+    let story = Story::new();
+    story.shows("crealeph sandbox explain --view . --host api.example.com:443 --env LANG -- make test | grep -v LIMITS", expect![[r#"
+        it starts in /home/ana/project
+        it reads the system's programs and libraries
+        it writes to a view of /home/ana/project at /home/ana/project
+        it has a private /home/agent, /tmp and /dev/shm, gone when it ends
+        it has the variable LANG
+        it may connect to api.example.com:443
+        it may use 600000 ms, 1200000 ms of CPU, 2147483648 bytes of memory, 512
+          processes, 1073741824 bytes a file, 4294967296 bytes on disk
+    "#]]);
+    story.shows(
+        "crealeph sandbox run --view . -- sh -c 'echo hello; echo x > new.txt'",
+        expect![[r#"
+        hello
+        sandbox: 1 change in the view of /home/ana/project
+          created new.txt
+    "#]],
+    );
+    story.shows(
+        "crealeph sandbox run -- sh -c 'exit 4'",
+        expect![[r#"
+        sandbox: the command ended with exit code 4
+        exit code 1
+    "#]],
+    );
+}
