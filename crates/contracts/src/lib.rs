@@ -13,6 +13,7 @@ pub mod contract;
 pub mod digest;
 pub mod entry;
 pub mod execution_event;
+pub mod held_record;
 pub mod instant;
 pub mod json;
 pub mod log_rules;

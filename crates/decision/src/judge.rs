@@ -19,7 +19,7 @@ use crealeph_contracts::{AgentInput, AgentOutput, ExecutionEvent, PolicyInput, P
 
 use crate::execution::{EventFingerprint, EventRefusal, EventVerdict, next_in_history};
 use crate::gate::{GateOutcome, permitted_outcomes};
-use crate::work::{Capsule, Deltas, Dependent, Plan, PlanError, admit, plan};
+use crate::work::{DeltaCounts, Dependent, JudgedChange, Plan, PlanError, admit, plan};
 
 /// What came of judging a document.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -368,11 +368,11 @@ fn judge_capsule(
     let artifacts = node.member("artifacts").map(|artifacts| artifacts.elements().collect::<Vec<_>>());
     let path =
         |artifact: Node<'_>| artifact.member("path").and_then(Node::string).map(|path| path.into_owned());
-    let capsule = Capsule {
+    let capsule = JudgedChange {
         paths: artifacts.unwrap_or_default().into_iter().filter_map(path).collect(),
         links: Vec::new(),
         tool_ops: count("toolTraceLength")?,
-        deltas: Deltas {
+        deltas: DeltaCounts {
             others: count("deltaO")?,
             projections: count("deltaPi")?,
             laws: count("deltaLambda")?,

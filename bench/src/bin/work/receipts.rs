@@ -11,7 +11,7 @@ use crealeph_contracts::scalar::{Name, RobotId};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_contracts::work_item::AgentId;
 use crealeph_contracts::{Valid, WorkItem};
-use crealeph_runtime::work::receipt::{ENVELOPE_FILE, Facts, RECEIPT_FILE, Signer, seal};
+use crealeph_runtime::work::receipt::{ENVELOPE_FILE, RECEIPT_FILE, ReceiptFacts, Signer, seal};
 use crealeph_verify::{VerifierKey, verify_receipt};
 use crealeph_workspace::{Workspace, changes_between};
 
@@ -53,17 +53,15 @@ fn sealed(folder: &Path, files: usize, calls: usize) -> Outcome<Sealed> {
     let tool = Name::parse("Edit")?;
     let call =
         ToolCall { at: None, tool, input: JsonObject::parse(r#"{"file_path":"file-0.txt","new":"0"}"#) };
-    let nothing = Facts::unchanged(
+    let nothing = ReceiptFacts::unchanged(
         Uuid::from_bytes([7; 16]),
         AgentId::Agent1,
         Timestamp::parse("2026-03-04T06:00:00.000Z")?,
-        folder,
         before.state().hash().digest(),
         RobotId::parse("workspace")?,
     );
-    let facts = Facts {
+    let facts = ReceiptFacts {
         item: Some(item.into_inner()),
-        command: vec!["agent".to_owned()],
         after: after.state().hash().digest(),
         changes: changes_between(before.state(), after.state()),
         tool_trace: vec![call; calls],
@@ -71,8 +69,8 @@ fn sealed(folder: &Path, files: usize, calls: usize) -> Outcome<Sealed> {
     };
     let sealed = seal(&facts, &signer, workspace.store())?;
     let file = |name: &str| {
-        let found = sealed.files.iter().find(|(file, ..)| file == name);
-        found.map(|(_, bytes, _)| bytes.clone()).ok_or_else(|| format!("no {name}"))
+        let found = sealed.files.iter().find(|file| file.name == name);
+        found.map(|file| file.bytes.clone()).ok_or_else(|| format!("no {name}"))
     };
     let keys =
         signer.verifier_keys().iter().map(|key| VerifierKey::parse(key)).collect::<Result<Vec<_>, _>>()?;

@@ -9,7 +9,7 @@ use crealeph_contracts::scalar::TenantId;
 use crealeph_contracts::{Valid, WorkItem};
 use crealeph_ledger::{Ledger, Location, Options as LedgerOptions};
 use crealeph_runtime::configuration::Configuration;
-use crealeph_runtime::work::{Options, Publish, Reported, Setup, Work, WorkConfig};
+use crealeph_runtime::work::{Destination, ItemOutcome, RunOptions, Work, WorkConfig, WorkSetup};
 use crealeph_sandbox::{Cancel, Config, Sandbox, Spec};
 
 use crate::{median, time};
@@ -28,7 +28,7 @@ pub(crate) fn race(folder: &Path, tree: &Path) -> Outcome<Whole> {
     let control = tree.join(".crealeph");
     let (location, keys) = (Location::File(control.join("ledger.db")), control.join("keys"));
     let options = LedgerOptions { keys: Some(keys.clone()), ..LedgerOptions::default() };
-    let setup = Setup {
+    let setup = WorkSetup {
         workspace: tree.to_owned(),
         config: WorkConfig::read(&Configuration::find(Some(&config))?)?,
         state_dir: folder.join("state"),
@@ -47,11 +47,11 @@ pub(crate) fn race(folder: &Path, tree: &Path) -> Outcome<Whole> {
         );
         let item = Valid::<WorkItem>::parse(item.as_bytes(), &Limits::default())
             .map_err(|wrong| format!("{wrong:?}"))?;
-        let options = Options { jobs: 1, publish: Publish::Tree, is_held: false, agent: None };
-        let (took, reported) =
+        let options = RunOptions { jobs: 1, destination: Destination::Tree, is_held: false, agent: None };
+        let (took, outcomes) =
             time(|| Ok(work.run(&[item.into_inner()], &options, &|_| (), &mut |_| ())?))?;
-        let is_success = matches!(reported.first(), Some(Reported::Finished { line, .. }) if line.contains("\"status\":\"success\""));
-        assert!(is_success, "{reported:?}");
+        let is_success = matches!(outcomes.first(), Some(ItemOutcome::Finished { result, .. }) if result.is_success());
+        assert!(is_success, "{outcomes:?}");
         let (spawn, _) = time(|| {
             Ok(sandbox.run(
                 &Spec::new([

@@ -14,7 +14,7 @@ use crealeph_contracts::scalar::{Amount, Count, Name, RobotId, Text, TimeoutMs};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_contracts::work_item::AgentId;
 use crealeph_contracts::{Valid, WorkItem};
-use crealeph_runtime::work::receipt::{Deltas, Facts, Sealed, Signer, seal};
+use crealeph_runtime::work::receipt::{DeltaLists, ReceiptFacts, RunFile, SealedReceipt, Signer, seal};
 use crealeph_workspace::{Capsule, DIFF_ALGORITHM, Registry, Workspace, changes_between};
 use tempfile::TempDir;
 
@@ -56,7 +56,7 @@ impl World {
     }
 
     /// A run that did this, with its receipt written where runs are.
-    pub(crate) fn run(&mut self, act: impl FnOnce(&Path)) -> (PathBuf, Sealed) {
+    pub(crate) fn run(&mut self, act: impl FnOnce(&Path)) -> (PathBuf, SealedReceipt) {
         let before = self.workspace.snapshot().unwrap();
         self.workspace.keep(before.state()).unwrap();
         act(self.folder.path());
@@ -65,7 +65,7 @@ impl World {
         let changes = changes_between(before.state(), after.state());
         let capsule = Capsule::of_changes(before.state(), changes.clone()).unwrap();
         assert_eq!(capsule.after().hash(), after.state().hash());
-        let facts = Facts {
+        let facts = ReceiptFacts {
             before: before.state().hash().digest(),
             after: after.state().hash().digest(),
             changes,
@@ -75,8 +75,9 @@ impl World {
     }
 
     /// A run that failed.
-    pub(crate) fn failure(&mut self) -> (PathBuf, Sealed) {
-        let facts = Facts { status: RunStatus::Failure, error: Text::new("Tests failed"), ..self.facts() };
+    pub(crate) fn failure(&mut self) -> (PathBuf, SealedReceipt) {
+        let facts =
+            ReceiptFacts { status: RunStatus::Failure, error: Text::new("Tests failed"), ..self.facts() };
         self.write(&facts)
     }
 
@@ -87,11 +88,11 @@ impl World {
         self.previous = Blake3::parse(receipt["receipt_hash"].as_str().unwrap());
     }
 
-    fn write(&mut self, facts: &Facts) -> (PathBuf, Sealed) {
+    fn write(&mut self, facts: &ReceiptFacts) -> (PathBuf, SealedReceipt) {
         let sealed = seal(facts, &self.signer(), self.workspace.store()).unwrap();
         let folder = self.at(".crealeph/runs").join(facts.id.to_string());
         std::fs::create_dir_all(&folder).unwrap();
-        for (name, bytes, is_executable) in &sealed.files {
+        for RunFile { name, bytes, is_executable } in &sealed.files {
             let mode = if *is_executable { 0o755 } else { 0o644 };
             let mut options = std::fs::File::options();
             let file = std::os::unix::fs::OpenOptionsExt::mode(options.write(true).create_new(true), mode);
@@ -101,27 +102,25 @@ impl World {
         (folder, sealed)
     }
 
-    fn facts(&mut self) -> Facts {
+    fn facts(&mut self) -> ReceiptFacts {
         self.runs += 1;
         let state = self.workspace.snapshot().unwrap().state().hash().digest();
         let item = r#"{"id":"wi-42","agent_id":"agent-3","description":"mend it","dependencies":[],"budget":{"time_estimate_ms":1,"complexity":"low"}}"#;
         let item = Valid::<WorkItem>::parse(item.as_bytes(), &Limits::default()).unwrap().into_inner();
         let count = |number| Count::new(number).unwrap();
-        Facts {
+        ReceiptFacts {
             id: Uuid::from_bytes([self.runs; 16]),
             item: Some(item),
             agent_id: AgentId::parse("agent-3").unwrap(),
-            command: vec!["./agent".to_owned()],
             started_at: Timestamp::parse("2026-03-04T06:00:00.000Z").unwrap(),
             finished_at: Timestamp::parse("2026-03-04T06:00:02.250Z").unwrap(),
             status: RunStatus::Success,
             error: None,
-            workspace: self.folder.path().to_owned(),
             before: state,
             after: state,
             changes: Vec::new(),
             proof_artifacts: Vec::new(),
-            deltas: Deltas::default(),
+            deltas: DeltaLists::default(),
             diff_algorithm: DIFF_ALGORITHM,
             tool_trace: vec![ToolCall {
                 at: None,
@@ -163,7 +162,6 @@ impl World {
             merged: Vec::new(),
             commit: None,
             connections: vec![Connection { host: Name::parse("models.example:443").unwrap(), allowed: true }],
-            discarded: Vec::new(),
             previous: self.previous,
             robot: RobotId::parse("work").unwrap(),
             lineage: Vec::new(),

@@ -15,7 +15,7 @@ use super::paths::{DeltaClass, PathRules, led_to};
 
 /// How many deltas of each class a run has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Deltas {
+pub struct DeltaCounts {
     /// O.
     pub others: u64,
     /// Π.
@@ -26,7 +26,7 @@ pub struct Deltas {
     pub invariants: u64,
 }
 
-impl Deltas {
+impl DeltaCounts {
     /// The delta size: their sum.
     pub fn size(&self) -> u64 {
         [self.others, self.projections, self.laws, self.invariants].into_iter().fold(0, u64::saturating_add)
@@ -55,7 +55,7 @@ impl Deltas {
 
 /// What a run did, as far as admission asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Capsule {
+pub struct JudgedChange {
     /// The paths that changed; a path that stands twice counts once.
     pub paths: Vec<String>,
     /// The links that are new or other, and their targets as they are written.
@@ -63,7 +63,7 @@ pub struct Capsule {
     /// How many tool operations were reported.
     pub tool_ops: u64,
     /// The deltas.
-    pub deltas: Deltas,
+    pub deltas: DeltaCounts,
 }
 
 /// Why a run is denied: the contract's wording.
@@ -88,7 +88,7 @@ impl std::error::Error for Denial {}
 /// Admits a run, or says by which rule it is denied. `rules` are the configuration's; `earlier` is the receipt of a
 /// successful run with the same run hash, if there is one.
 pub fn admit(
-    capsule: &Capsule,
+    capsule: &JudgedChange,
     bounds: &Bounds,
     rules: Option<&PathRules>,
     earlier: Option<&str>,
@@ -152,22 +152,22 @@ mod tests {
 
     const BOUNDS: Bounds = Bounds { max_files: 2, max_tool_ops: 3, max_delta_size: 4, timeout_ms: 1 };
 
-    fn capsule(paths: &[&str], tool_ops: u64, deltas: Deltas) -> Capsule {
+    fn capsule(paths: &[&str], tool_ops: u64, deltas: DeltaCounts) -> JudgedChange {
         let paths = paths.iter().map(|path| (*path).to_owned()).collect();
-        Capsule { paths, links: Vec::new(), tool_ops, deltas }
+        JudgedChange { paths, links: Vec::new(), tool_ops, deltas }
     }
 
-    fn verdict(capsule: &Capsule, rules: Option<&PathRules>, earlier: Option<&str>) -> String {
+    fn verdict(capsule: &JudgedChange, rules: Option<&PathRules>, earlier: Option<&str>) -> String {
         admit(capsule, &BOUNDS, rules, earlier)
             .map_or_else(|denial| denial.to_string(), |()| "admitted".to_owned())
     }
 
     #[test]
     fn the_contracts_rules_in_their_order_and_wording() {
-        let one_of_each = Deltas { others: 1, projections: 1, laws: 1, invariants: 1 };
+        let one_of_each = DeltaCounts { others: 1, projections: 1, laws: 1, invariants: 1 };
         let at_the_limit = capsule(&["a", "a", "b", ""], 3, one_of_each);
         assert_eq!(verdict(&at_the_limit, None, None), "admitted");
-        let too_large = Deltas { invariants: 2, ..one_of_each };
+        let too_large = DeltaCounts { invariants: 2, ..one_of_each };
         assert_eq!(
             verdict(&capsule(&["a", "b", "c"], 9, too_large), None, Some("r")),
             "Exceeded max files: 3 > 2"
@@ -184,11 +184,14 @@ mod tests {
     fn the_configurations_rules_come_after() {
         let rules =
             PathRules::load(&PathRulesSource { max_others: Some(1), ..PathRulesSource::default() }).unwrap();
-        let ci = capsule(&["src/a.rs", ".github/ci.yml"], 0, Deltas::default());
+        let ci = capsule(&["src/a.rs", ".github/ci.yml"], 0, DeltaCounts::default());
         assert_eq!(verdict(&ci, Some(&rules), None), "Denied path: .github/ci.yml");
-        let many = capsule(&["src/a.rs"], 0, Deltas { others: 2, ..Deltas::default() });
+        let many = capsule(&["src/a.rs"], 0, DeltaCounts { others: 2, ..DeltaCounts::default() });
         assert_eq!(verdict(&many, Some(&rules), Some("r")), "Exceeded max delta size of O: 2 > 1");
-        assert_eq!(verdict(&capsule(&["src/a.rs"], 0, Deltas::default()), Some(&rules), None), "admitted");
+        assert_eq!(
+            verdict(&capsule(&["src/a.rs"], 0, DeltaCounts::default()), Some(&rules), None),
+            "admitted"
+        );
     }
 
     #[test]

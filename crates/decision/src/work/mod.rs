@@ -1,17 +1,24 @@
-//! Work items (agent-run): in which order they run, and what a run may leave behind.
+//! Work items (agent-run): in which order they run, what a run may leave behind, how changes
+//! stand beside each other, and how a run has ended.
 
 mod admission;
+mod changes;
 mod default_paths;
+mod ending;
 mod paths;
 mod plan;
 mod policy;
 mod protected;
 mod tasks;
 
-pub use admission::{Capsule, Deltas, Denial, admit, run_hash};
+pub use admission::{DeltaCounts, Denial, JudgedChange, admit, run_hash};
+pub use changes::{
+    Conflict, OutputOverlap, PathEdit, base_conflict, combined, level_conflict, output_overlap, own_edits,
+};
 pub use default_paths::{PROTECTED_INVARIANTS, PROTECTED_LAWS, ProtectedRow};
+pub use ending::{AgentEnd, Ending, ProcessEnd, agent_ending, test_ending};
 pub use paths::{DeltaClass, PathRules, PathRulesError, PathRulesSource, led_to};
 pub use plan::{Blocked, Dependent, Plan, PlanError, plan};
 pub use policy::{NotAllowed, WORK_RUN, may_run};
-pub use protected::Protected;
-pub use tasks::{Task, TaskError, items_of_tasks};
+pub use protected::ProtectedPaths;
+pub use tasks::{BuilderTask, TaskError, items_of_tasks};

@@ -6,7 +6,7 @@
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::default_paths::{PROTECTED_INVARIANTS, PROTECTED_LAWS, globs};
-use super::protected::{Protected, folded};
+use super::protected::{ProtectedPaths, folded};
 
 /// How many globs one list may hold.
 const MAX_GLOBS: usize = 1_000;
@@ -120,7 +120,7 @@ pub struct PathRules {
     projections: GlobSet,
     allow_laws: bool,
     /// What stays as it is whatever the rest says.
-    protected: Protected,
+    protected: ProtectedPaths,
     limits: [(DeltaClass, Option<u64>); 4],
 }
 
@@ -138,7 +138,7 @@ impl PathRules {
             invariants: glob_set("tests", &source.invariants, Case::Folded)?,
             projections: glob_set("generated", &source.projections, Case::Kept)?,
             allow_laws: source.allow_laws,
-            protected: Protected::default(),
+            protected: ProtectedPaths::default(),
             limits: [
                 (DeltaClass::Laws, source.max_laws),
                 (DeltaClass::Invariants, source.max_invariants),
@@ -150,7 +150,7 @@ impl PathRules {
 
     /// The same rules, and beyond them what no rule can open.
     #[must_use]
-    pub fn protecting(self, protected: Protected) -> Self {
+    pub fn protecting(self, protected: ProtectedPaths) -> Self {
         PathRules { protected, ..self }
     }
 
@@ -368,7 +368,7 @@ mod tests {
         assert!(rules.permits("src/main.rs"));
         assert!(!rules.permits("src/deep/main.rs"), "`*` stays within a folder");
         assert!(!rules.permits("src/secret.rs"));
-        let mut protected = Protected::default();
+        let mut protected = ProtectedPaths::default();
         protected.add_name("crealeph.toml");
         let all = PathRulesSource { laws: Vec::new(), allow_laws: true, ..PathRulesSource::default() };
         let rules = PathRules::load(&all).unwrap();

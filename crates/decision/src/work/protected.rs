@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 
 /// Paths of a workspace, relative to it, that every run leaves as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Protected {
+pub struct ProtectedPaths {
     paths: BTreeSet<String>,
     folders: BTreeSet<String>,
     names: BTreeSet<String>,
 }
 
-impl Protected {
+impl ProtectedPaths {
     /// Protects a file, a link or, against being replaced, a folder.
     pub fn add_path(&mut self, path: &str) {
         self.paths.insert(folded(path));
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_path_a_folder_and_a_name_are_protected_in_every_spelling() {
-        let mut protected = Protected::default();
+        let mut protected = ProtectedPaths::default();
         protected.add_path("agents/fixer.py");
         protected.add_folder("state/crealeph");
         protected.add_name("crealeph.toml");

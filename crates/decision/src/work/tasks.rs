@@ -14,7 +14,7 @@ const DESCRIPTIONS: [&str; 4] = ["description", "text", "title", "name"];
 
 /// A task artifact.
 #[derive(Clone, Debug)]
-pub struct Task {
+pub struct BuilderTask {
     /// Its entry.
     pub id: LedgerId,
     /// What it says.
@@ -33,7 +33,7 @@ pub struct TaskError {
 
 /// Turns tasks into work items, in the order they come; `agent` is for those that name none. A dependency may name
 /// another of the tasks by the `id` in its payload.
-pub fn items_of_tasks(tasks: &[Task], agent: AgentId) -> Result<Vec<WorkItem>, TaskError> {
+pub fn items_of_tasks(tasks: &[BuilderTask], agent: AgentId) -> Result<Vec<WorkItem>, TaskError> {
     let mut by_name: BTreeMap<String, &LedgerId> = BTreeMap::new();
     for task in tasks {
         if let Some(name) = task.payload.with(|root| text(root, "id")) {
@@ -43,7 +43,11 @@ pub fn items_of_tasks(tasks: &[Task], agent: AgentId) -> Result<Vec<WorkItem>, T
     tasks.iter().map(|task| item(task, agent, &by_name)).collect()
 }
 
-fn item(task: &Task, agent: AgentId, by_name: &BTreeMap<String, &LedgerId>) -> Result<WorkItem, TaskError> {
+fn item(
+    task: &BuilderTask,
+    agent: AgentId,
+    by_name: &BTreeMap<String, &LedgerId>,
+) -> Result<WorkItem, TaskError> {
     let document = task.payload.with(|root| {
         let mut out = String::new();
         let mut object = ObjectWriter::new(&mut out);
@@ -91,8 +95,8 @@ fn text(root: Node<'_>, key: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn task(id: &str, payload: &str) -> Task {
-        Task { id: LedgerId::parse(id).unwrap(), payload: JsonObject::parse(payload).unwrap() }
+    fn task(id: &str, payload: &str) -> BuilderTask {
+        BuilderTask { id: LedgerId::parse(id).unwrap(), payload: JsonObject::parse(payload).unwrap() }
     }
 
     #[test]

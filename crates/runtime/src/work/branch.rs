@@ -7,16 +7,18 @@ use std::path::Path;
 
 use crealeph_contracts::digest::GitHash;
 use crealeph_contracts::text::Shown;
+use crealeph_decision::work::Ending;
 use crealeph_workspace::{Change, KeepError, Node, State, TreePath, Workspace};
 use gix_hash::ObjectId;
 use gix_object::tree::EntryKind;
 use gix_object::{Commit, Kind, Write as _};
 use gix_ref::FullName;
 
-use super::engine::{Work, WorkError};
+use super::engine::Work;
+use super::error::{Stop, WorkError};
 use super::git::{self, Converter, Entry, Repository, failed, refused};
-use super::run::{Ending, Ran};
-use super::store::HeldBranch;
+use super::journal::HeldBranch;
+use super::stage::RunIdentity;
 
 /// The trailer that leads from a commit to its receipt.
 pub(super) const TRAILER: &str = "CreAleph-Receipt";
@@ -32,7 +34,7 @@ pub(super) struct Branch {
     pub(super) name: String,
     repository: Repository,
     reference: FullName,
-    /// Where the workspace is in the repository, with a slash at its end where it is not the top.
+    /// Where the workspace is in the repository, with a slash at its end if it is not the top.
     prefix: String,
     /// The newest commit, and its tree.
     tip: ObjectId,
@@ -50,7 +52,7 @@ pub(super) fn holds(root: &Path, branch: &str, commit: &str) -> Result<bool, Wor
 }
 
 impl Branch {
-    /// Opens a branch: where it is, or from the current commit.
+    /// Opens a branch: where it is, or new from the current commit.
     pub(super) fn open(root: &Path, name: &str) -> Result<Self, WorkError> {
         let action = || format!("publish to the branch `{name}`");
         let reference = git::branch_name(name)?;
@@ -81,14 +83,12 @@ impl Branch {
     pub(super) fn commit(
         &mut self,
         work: &Work,
-        ran: &Ran,
+        run: &RunIdentity,
         changes: &[Change],
-    ) -> Result<Result<GitHash, Ending>, WorkError> {
+    ) -> Result<GitHash, Stop> {
         self.repository.check_same(work.workspace.path())?;
         let mut converter = self.converter(changes)?;
-        if let Some(ending) = self.uncommitted(work, changes, &mut converter)? {
-            return Ok(Err(ending));
-        }
+        self.check_contents(work, changes, &mut converter)?;
         let objects = &self.repository.objects;
         let paths: Vec<String> = changes.iter().map(|change| self.path(&change.path)).collect();
         let mut entries: BTreeMap<&str, Option<Entry>> = BTreeMap::new();
@@ -111,20 +111,20 @@ impl Branch {
             author: self.repository.settings.author()?,
             committer: self.repository.settings.committer()?,
             encoding: None,
-            message: message(ran).into(),
+            message: message(run).into(),
             extra_headers: Vec::new(),
         };
         let commit = objects.write(&commit).map_err(|error| failed("write the commit", &error))?;
         match self.difference(&commit, &entries)? {
-            None => Ok(Ok(git::git_hash(&commit)?)),
-            Some(what) => Ok(Err(Ending::Failed(format!(
+            None => Ok(git::git_hash(&commit)?),
+            Some(what) => Err(Stop::Ended(Ending::Failed(format!(
                 "Conflict: a commit to `{}` would not be what was tested: {what}",
                 self.name
             )))),
         }
     }
 
-    /// Where a commit, read back, is not the tip with exactly these entries.
+    /// What of a commit, read back, is not the tip with exactly these entries.
     fn difference(
         &self,
         commit: &ObjectId,
@@ -233,7 +233,7 @@ impl Branch {
         Ok(moved)
     }
 
-    /// A file or link of a commit as it would be in the workspace; none for a submodule.
+    /// A file or link of a commit as it would be in the workspace; nothing for a submodule.
     fn node(
         &self,
         workspace: &Workspace,
@@ -257,19 +257,14 @@ impl Branch {
         Ok(Some(Node::File { digest, size_bytes: bytes.len() as u64, executable }))
     }
 
-    /// Why a commit of these changes would carry what somebody has not committed, if it would.
-    pub(super) fn carries_other(&self, work: &Work, changes: &[Change]) -> Result<Option<Ending>, WorkError> {
+    /// Refuses changes whose commit would carry what somebody has not committed.
+    pub(super) fn check_committed(&self, work: &Work, changes: &[Change]) -> Result<(), Stop> {
         self.repository.check_same(work.workspace.path())?;
-        self.uncommitted(work, changes, &mut self.converter(changes)?)
+        self.check_contents(work, changes, &mut self.converter(changes)?)
     }
 
-    /// A change of a file that is not what the branch has: the commit would carry what somebody has not committed.
-    fn uncommitted(
-        &self,
-        work: &Work,
-        changes: &[Change],
-        converter: &mut Converter,
-    ) -> Result<Option<Ending>, WorkError> {
+    /// Refuses a change of a file that is not what the branch has: the commit would carry what somebody has not committed.
+    fn check_contents(&self, work: &Work, changes: &[Change], converter: &mut Converter) -> Result<(), Stop> {
         let paths: Vec<String> = changes.iter().map(|change| self.path(&change.path)).collect();
         let known = git::entries_at(&self.repository.objects, &self.tree, paths.iter().map(String::as_str))?;
         for (change, path) in changes.iter().zip(&paths) {
@@ -282,13 +277,13 @@ impl Branch {
                 }
             };
             if known.get(path.as_str()).map(|entry| entry.id) != before {
-                return Ok(Some(Ending::Failed(format!(
+                return Err(Stop::Ended(Ending::Failed(format!(
                     "Conflict: `{}` is not what the branch `{}` has; commit it first, or publish to the tree",
                     change.path, self.name
                 ))));
             }
         }
-        Ok(None)
+        Ok(())
     }
 
     fn converter(&self, changes: &[Change]) -> Result<Converter, WorkError> {
@@ -332,9 +327,9 @@ fn mode(node: &Node) -> EntryKind {
     }
 }
 
-fn message(ran: &Ran) -> String {
-    let description = ran.item.description.trim();
-    let subject = description.lines().next().filter(|line| !line.is_empty()).unwrap_or(ran.item.id.as_str());
+fn message(run: &RunIdentity) -> String {
+    let description = run.item.description.trim();
+    let subject = description.lines().next().filter(|line| !line.is_empty()).unwrap_or(run.item.id.as_str());
     let subject: String = Shown::line(subject).to_string().chars().take(72).collect();
     let body = match description == subject {
         true => String::new(),
@@ -342,8 +337,8 @@ fn message(ran: &Ran) -> String {
     };
     format!(
         "{subject}\n\n{body}{ITEM_TRAILER}: {}\n{TRAILER}: {}\n",
-        Shown::line(ran.item.id.as_str()),
-        ran.id
+        Shown::line(run.item.id.as_str()),
+        run.id
     )
 }
 

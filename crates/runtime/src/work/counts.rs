@@ -1,16 +1,16 @@
 //! How many tests passed and failed, read from what the common runners print: cargo test, nextest, pytest, unittest, jest,
 //! vitest, mocha, node --test, go test, deno, bun, rspec, minitest, phpunit, Maven, .NET, ctest, TAP. Owns the reading
-//! alone; whether the tests passed is told by the exit code.
+//! alone; the exit code says whether the tests passed.
 
 /// What a test run says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct TestCounts {
     pub(super) passed: u64,
     pub(super) failed: u64,
 }
 
-/// Reads the counts; nothing where no runner that is known has printed any.
-pub(super) fn read(output: &str) -> Option<Counts> {
+/// Reads the counts; nothing if no known runner has printed any.
+pub(super) fn read(output: &str) -> Option<TestCounts> {
     let plain = without_colours(output);
     let lines: Vec<&str> = plain.lines().map(str::trim).collect();
     cargo(&lines)
@@ -24,21 +24,23 @@ pub(super) fn read(output: &str) -> Option<Counts> {
 }
 
 /// `test result: ok. 3 passed; 1 failed; …`, one for each binary.
-fn cargo(lines: &[&str]) -> Option<Counts> {
+fn cargo(lines: &[&str]) -> Option<TestCounts> {
     let results = lines.iter().filter_map(|line| line.strip_prefix("test result:"));
-    results.map(|line| Counts { passed: before(line, "passed"), failed: before(line, "failed") }).reduce(sum)
+    results
+        .map(|line| TestCounts { passed: before(line, "passed"), failed: before(line, "failed") })
+        .reduce(sum)
 }
 
 /// `Summary [ 0.1s] 5 tests run: 4 passed, 1 failed, 0 skipped`.
-fn nextest(lines: &[&str]) -> Option<Counts> {
+fn nextest(lines: &[&str]) -> Option<TestCounts> {
     let line =
         lines.iter().rev().find(|line| line.starts_with("Summary [") && line.contains("tests run:"))?;
-    Some(Counts { passed: before(line, "passed"), failed: before(line, "failed") })
+    Some(TestCounts { passed: before(line, "passed"), failed: before(line, "failed") })
 }
 
 /// Summaries that put the number before a word; the last one in the output is the whole run's.
-fn by_words(lines: &[&str]) -> Option<Counts> {
-    let both = |line: &str, passed: &str, failed: &[&str]| Counts {
+fn by_words(lines: &[&str]) -> Option<TestCounts> {
+    let both = |line: &str, passed: &str, failed: &[&str]| TestCounts {
         passed: before(line, passed),
         failed: failed.iter().map(|word| before(line, word)).sum(),
     };
@@ -60,7 +62,7 @@ fn by_words(lines: &[&str]) -> Option<Counts> {
         // mocha: `5 passing (10ms)`, and on a line of its own `1 failing`.
         if starts_with_number(line) && has(line, "passing") {
             let failing = lines.iter().skip(at).find(|line| starts_with_number(line) && has(line, "failing"));
-            return Some(Counts {
+            return Some(TestCounts {
                 passed: before(line, "passing"),
                 failed: failing.map_or(0, |line| before(line, "failing")),
             });
@@ -74,7 +76,7 @@ fn by_words(lines: &[&str]) -> Option<Counts> {
             let passed =
                 lines.iter().take(at).rev().find(|line| starts_with_number(line) && has(line, "pass"));
             if let Some(passed) = passed {
-                return Some(Counts { passed: before(passed, "pass"), failed: before(line, "fail") });
+                return Some(TestCounts { passed: before(passed, "pass"), failed: before(line, "fail") });
             }
         }
         // rspec `5 examples, 1 failure`, minitest `5 runs, 7 assertions, 1 failures, 0 errors, 0 skips`.
@@ -82,7 +84,7 @@ fn by_words(lines: &[&str]) -> Option<Counts> {
         {
             if starts_with_number(line) && has(line, all) {
                 let failed = bad.iter().map(|word| before(line, word)).sum();
-                return Some(Counts { passed: before(line, all).saturating_sub(failed), failed });
+                return Some(TestCounts { passed: before(line, all).saturating_sub(failed), failed });
             }
         }
     }
@@ -90,7 +92,7 @@ fn by_words(lines: &[&str]) -> Option<Counts> {
 }
 
 /// `Ran 5 tests in 0.001s`, then `OK` or `FAILED (failures=1, errors=2, skipped=1)`.
-fn unittest(lines: &[&str]) -> Option<Counts> {
+fn unittest(lines: &[&str]) -> Option<TestCounts> {
     let at = lines.iter().rposition(|line| line.starts_with("Ran ") && line.contains(" test"))?;
     let all = lines.get(at)?.split_whitespace().nth(1)?.parse::<u64>().ok()?;
     let verdict = lines.iter().skip(at + 1).find(|line| !line.is_empty()).copied().unwrap_or_default();
@@ -100,69 +102,70 @@ fn unittest(lines: &[&str]) -> Option<Counts> {
     };
     let failed = named("(failures").max(named(" failures")) + named("errors");
     let skipped = named("skipped");
-    Some(Counts { passed: all.saturating_sub(failed + skipped), failed })
+    Some(TestCounts { passed: all.saturating_sub(failed + skipped), failed })
 }
 
 /// Summaries with the number after a label.
-fn labelled(lines: &[&str]) -> Option<Counts> {
+fn labelled(lines: &[&str]) -> Option<TestCounts> {
     let after = |line: &str, label: &str| line.split_once(label).map(|(_, rest)| digits(rest.trim_start()));
     for line in lines.iter().rev() {
         // Maven: `Tests run: 5, Failures: 1, Errors: 0, Skipped: 0`.
         if let Some(all) = after(line, "Tests run:") {
             let count = |label| after(line, label).unwrap_or(0);
             let failed = count("Failures:") + count("Errors:");
-            return Some(Counts { passed: all.saturating_sub(failed + count("Skipped:")), failed });
+            return Some(TestCounts { passed: all.saturating_sub(failed + count("Skipped:")), failed });
         }
         // .NET: `Passed!  - Failed: 0, Passed: 5, Skipped: 0, Total: 5`.
         if let (Some(failed), Some(passed), true) =
             (after(line, "Failed:"), after(line, "Passed:"), line.contains("Total:"))
         {
-            return Some(Counts { passed, failed });
+            return Some(TestCounts { passed, failed });
         }
         // phpunit: `OK (5 tests, 7 assertions)` or `Tests: 5, Assertions: 7, Failures: 1.`
         if line.starts_with("OK (") && line.contains("assertion") {
-            return Some(Counts { passed: after(line, "(").unwrap_or(0), failed: 0 });
+            return Some(TestCounts { passed: after(line, "(").unwrap_or(0), failed: 0 });
         }
         if let (Some(all), true) = (after(line, "Tests:"), line.contains("Assertions:")) {
             let failed = after(line, "Failures:").unwrap_or(0) + after(line, "Errors:").unwrap_or(0);
-            return Some(Counts { passed: all.saturating_sub(failed), failed });
+            return Some(TestCounts { passed: all.saturating_sub(failed), failed });
         }
     }
     None
 }
 
 /// `100% tests passed, 0 tests failed out of 5`.
-fn ctest(lines: &[&str]) -> Option<Counts> {
+fn ctest(lines: &[&str]) -> Option<TestCounts> {
     let line = lines.iter().rev().find(|line| line.contains("tests failed out of "))?;
     let (front, all) = line.split_once("tests failed out of ")?;
     let failed = front.split_whitespace().next_back()?.parse::<u64>().ok()?;
-    Some(Counts { passed: digits(all).saturating_sub(failed), failed })
+    Some(TestCounts { passed: digits(all).saturating_sub(failed), failed })
 }
 
 /// `--- PASS: TestA` with `-v`; without it one line for each package.
-fn go(lines: &[&str]) -> Option<Counts> {
+fn go(lines: &[&str]) -> Option<TestCounts> {
     let count = |start: &str| lines.iter().filter(|line| line.starts_with(start)).count() as u64;
-    let tests = Counts { passed: count("--- PASS:"), failed: count("--- FAIL:") };
+    let tests = TestCounts { passed: count("--- PASS:"), failed: count("--- FAIL:") };
     let is_package = |line: &&&str, word: &str| {
         let mut words = line.split('\t');
         words.next().is_some_and(|first| first.trim() == word) && words.next().is_some()
     };
-    let packages = Counts {
+    let packages = TestCounts {
         passed: lines.iter().filter(|line| is_package(line, "ok")).count() as u64,
         failed: lines.iter().filter(|line| is_package(line, "FAIL")).count() as u64,
     };
-    let is_any = |counts: &Counts| counts.passed + counts.failed > 0;
+    let is_any = |counts: &TestCounts| counts.passed + counts.failed > 0;
     match is_any(&packages) {
-        true if is_any(&tests) => {
-            Some(Counts { passed: tests.passed.max(u64::from(tests.failed == 0) * packages.passed), ..tests })
-        }
+        true if is_any(&tests) => Some(TestCounts {
+            passed: tests.passed.max(u64::from(tests.failed == 0) * packages.passed),
+            ..tests
+        }),
         true => Some(packages),
         false => Some(tests).filter(is_any),
     }
 }
 
 /// node's own summary, else every `ok` and `not ok`.
-fn tap(lines: &[&str]) -> Option<Counts> {
+fn tap(lines: &[&str]) -> Option<TestCounts> {
     let summary = |word: &str| {
         lines.iter().rev().find_map(|line| {
             let rest = line.strip_prefix("# ").or_else(|| line.strip_prefix("ℹ "))?;
@@ -170,19 +173,19 @@ fn tap(lines: &[&str]) -> Option<Counts> {
         })
     };
     if let (Some(passed), Some(failed)) = (summary("pass "), summary("fail ")) {
-        return Some(Counts { passed, failed });
+        return Some(TestCounts { passed, failed });
     }
     let is_point = |line: &str, start: &str| {
         let rest = line.strip_prefix(start);
         rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     };
     let count = |start: &str| lines.iter().filter(|line| is_point(line, start)).count() as u64;
-    let counts = Counts { passed: count("ok "), failed: count("not ok ") };
+    let counts = TestCounts { passed: count("ok "), failed: count("not ok ") };
     Some(counts).filter(|counts| counts.passed + counts.failed > 0)
 }
 
-fn sum(one: Counts, other: Counts) -> Counts {
-    Counts { passed: one.passed + other.passed, failed: one.failed + other.failed }
+fn sum(one: TestCounts, other: TestCounts) -> TestCounts {
+    TestCounts { passed: one.passed + other.passed, failed: one.failed + other.failed }
 }
 
 /// The words of a line without what separates them.
@@ -275,12 +278,12 @@ mod tests {
             ("80% tests passed, 1 tests failed out of 5", 4, 1),
         ];
         for (output, passed, failed) in cases {
-            assert_eq!(read(output), Some(Counts { passed, failed }), "{output}");
+            assert_eq!(read(output), Some(TestCounts { passed, failed }), "{output}");
         }
     }
 
     #[test]
-    fn what_is_no_test_run_has_no_counts() {
+    fn other_output_has_no_counts() {
         for output in ["", "all good\n", "3 files changed in 2 folders", "ok then", "Compiling 5 crates"] {
             assert_eq!(read(output), None, "{output}");
         }

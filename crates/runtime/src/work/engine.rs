@@ -1,33 +1,42 @@
-//! Work in one workspace: where its parts are held together. Owns opening it, settling what an earlier process left, and
-//! which agent and which sandbox an item gets.
+//! Work in one workspace: its parts, and what can be done with them. Owns opening it, and which agent and which sandbox an item gets;
+//! each operation is in a module of its own.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crealeph_contracts::contract::{Valid, to_json};
+use crealeph_contracts::contract::Valid;
 use crealeph_contracts::digest::Blake3;
-use crealeph_contracts::entry::Draft;
-use crealeph_contracts::json::{Limits, Node, canonical};
-use crealeph_contracts::scalar::{RobotId, TenantId};
+use crealeph_contracts::json::Limits;
+use crealeph_contracts::scalar::{LedgerId, Literal, RobotId, TenantId};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_contracts::work_item::AgentId;
 use crealeph_contracts::{Receipt, WorkItem};
-use crealeph_ledger::{AppendError, Ledger, LedgerError};
+use crealeph_decision::work::Ending;
+use crealeph_ledger::Ledger;
 use crealeph_sandbox::{Config, Sandbox, SandboxError};
-use crealeph_workspace::{
-    HeldId, KeepError, Kept, KeptPlace, OpenError, PublishError, Snapshot, SnapshotError, TreePath, Workspace,
-};
+use crealeph_workspace::{Change, PublishError, Snapshot, State, TreePath, Workspace};
 
+use super::batch::{self, ItemOutcome, RunOptions, WorkProgress};
+use super::clean::{self, CleanedRuns, KeepRuns};
 use super::config::{WorkAgent, WorkConfig};
+use super::error::{Stop, WorkError};
+use super::hold::{self, DecidedRun};
 use super::interrupt::Interrupt;
-use super::outcome::ENTRY_FILE;
-use super::paths::OutsideWorkspace;
-use super::receipt::{ITEM_FILE, RECEIPT_FILE, SealError, Signer, SignerError};
-use super::store::{Event, Finished, History, Locked, Runs, RunsError};
+use super::journal::RunVerdict;
+use super::receipt::{RECEIPT_FILE, Signer};
+use super::recover::{self, Recovery};
+use super::run::{ItemRunner, RunStage};
+use super::secrets::RunSecrets;
+use super::store::{OwnedRunStore, RunsError};
+use super::tasks;
+use crate::builder::Scopes;
+
+/// The robot of receipts that are bound to none.
+const NO_ROBOT: Literal = Literal::new("workspace");
 
 /// What work needs besides the workspace itself.
 #[derive(Debug)]
-pub struct Setup {
+pub struct WorkSetup {
     /// The workspace.
     pub workspace: PathBuf,
     /// The agents.
@@ -46,192 +55,23 @@ pub struct Setup {
     pub tenant: TenantId,
 }
 
-/// Why work cannot be done; what a run came to is no error.
-#[derive(Debug, thiserror::Error)]
-pub enum WorkError {
-    /// The workspace cannot be opened.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// Its state cannot be read.
-    #[error(transparent)]
-    Snapshot(#[from] SnapshotError),
-    /// A change could not be settled.
-    #[error(transparent)]
-    Publish(#[from] PublishError),
-    /// A state could not be kept.
-    #[error(transparent)]
-    Keep(#[from] KeepError),
-    /// The runs cannot be kept or read.
-    #[error(transparent)]
-    Runs(#[from] RunsError),
-    /// A receipt cannot be sealed.
-    #[error(transparent)]
-    Seal(#[from] SealError),
-    /// The workspace cannot sign.
-    #[error(transparent)]
-    Signer(#[from] SignerError),
-    /// The sandbox's state directory cannot be used.
-    #[error(transparent)]
-    Sandbox(#[from] SandboxError),
-    /// The ledger cannot be used.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-    /// The ledger did not take a receipt.
-    #[error(
-        "the run is over and its receipt written, but the ledger did not take it: {0}; `crealeph work recover` tries again"
-    )]
-    Unrecorded(AppendError),
-    /// A path of an item lies elsewhere.
-    #[error(transparent)]
-    Outside(#[from] OutsideWorkspace),
-    /// Nobody is there for an item.
-    #[error("item `{item}` is for `{agent}`, and {why}")]
-    NoAgent {
-        /// The item.
-        item: String,
-        /// The agent it names.
-        agent: String,
-        /// What is wrong and what to do.
-        why: String,
-    },
-    /// What would be written down holds a secret.
-    #[error(
-        "the {place} of item `{item}` holds a secret that its agent is granted, and it would be recorded; refer to the secret by its name instead"
-    )]
-    SecretInRequest {
-        /// The item, redacted.
-        item: String,
-        /// What holds it.
-        place: &'static str,
-    },
-    /// Two items of a level declare the same output.
-    #[error(
-        "items `{one}` and `{other}` run side by side and both declare `{path}` in output_files; let one depend on the other"
-    )]
-    Overlap {
-        /// The first by id.
-        one: String,
-        /// The second.
-        other: String,
-        /// The path.
-        path: String,
-    },
-    /// The items cannot be planned.
-    #[error(transparent)]
-    Plan(#[from] crealeph_decision::work::PlanError),
-    /// A run does not wait for a verdict.
-    #[error("run `{0}` does not wait for a verdict; see `crealeph work status`")]
-    NotHeld(String),
-    /// A held change is not the one that was held.
-    #[error(
-        "run `{run}` is not the change that was held: {what} was altered since; reject it, and run its item again"
-    )]
-    Altered {
-        /// The run.
-        run: String,
-        /// What of it.
-        what: String,
-    },
-    /// A document that this wrote itself cannot be read back.
-    #[error("`{}` cannot be read back; restore `.crealeph` from a copy", .0.display())]
-    Damaged(PathBuf),
-    /// The ledger is part of the state.
-    #[error(
-        "`{0}` is part of the workspace's state, and every run writes to it; move it to `.crealeph`, or ignore it with `.gitignore`"
-    )]
-    PrivateInside(String),
-    /// The git repository cannot be used.
-    #[error("cannot {action}: {why}")]
-    Git {
-        /// What was to be done.
-        action: String,
-        /// Why it cannot be done.
-        why: String,
-    },
-    /// The system's random source failed.
-    #[error("no id can be made: {0}")]
-    Random(String),
-    /// The items belong to several robots.
-    #[error("item `{item}` is a task of robot `{own}`, and the others are of `{robot}`; run them apart")]
-    Robots {
-        /// The item.
-        item: String,
-        /// Its robot.
-        own: String,
-        /// The robot of the others.
-        robot: String,
-    },
-    /// What the policy said.
-    #[error("the policy did not allow `work.run` for robot `{robot}`: {why}")]
-    Policy {
-        /// The robot.
-        robot: String,
-        /// Its decision and reason.
-        why: String,
-    },
-}
-
-impl WorkError {
-    /// The stable code.
-    pub fn code(&self) -> &'static str {
-        match self {
-            WorkError::Open(_) | WorkError::Snapshot(_) | WorkError::Publish(_) | WorkError::Keep(_) => {
-                "workspace"
-            }
-            WorkError::Runs(RunsError::Unknown(_) | RunsError::NoneYet) => "unknown_run",
-            WorkError::Runs(_) | WorkError::Damaged(_) => "runs",
-            WorkError::Seal(_) | WorkError::Signer(_) => "receipt",
-            WorkError::Sandbox(error) => error.code(),
-            WorkError::Ledger(error) => error.code(),
-            WorkError::Unrecorded(error) => error.code(),
-            WorkError::Outside(_) => "outside_workspace",
-            WorkError::NoAgent { .. } => "unknown_agent",
-            WorkError::SecretInRequest { .. } => "secret_in_request",
-            WorkError::Overlap { .. } => "overlap",
-            WorkError::Plan(_) => "bad_plan",
-            WorkError::NotHeld(_) => "not_held",
-            WorkError::Altered { .. } => "altered",
-            WorkError::PrivateInside(_) => "ledger_in_state",
-            WorkError::Git { .. } => "git",
-            WorkError::Random(_) => "random",
-            WorkError::Robots { .. } => "several_robots",
-            WorkError::Policy { .. } => "policy",
-        }
-    }
-}
-
 /// Work in one workspace.
 #[derive(Debug)]
 pub struct Work {
     pub(super) workspace: Workspace,
     pub(super) config: WorkConfig,
-    pub(super) runs: Runs,
+    pub(super) runs: OwnedRunStore,
     pub(super) interrupt: Interrupt,
     /// Paths of the workspace, relative to it, that no view shows.
-    pub(super) private: Vec<PathBuf>,
-    state_dir: PathBuf,
+    private: Vec<PathBuf>,
+    pub(super) state_dir: PathBuf,
     full: OnceLock<Sandbox>,
     reduced: OnceLock<Sandbox>,
     pub(super) ledger: Ledger,
     pub(super) signer: Signer,
     pub(super) tenant: TenantId,
     /// The robot that the runs are bound to.
-    pub(super) robot: Option<RobotId>,
-}
-
-/// What was settled of an earlier process's work.
-#[derive(Clone, Debug, Default)]
-pub struct Recovered {
-    /// Runs whose change was complete, and whose receipt was written now.
-    pub completed: Vec<String>,
-    /// Runs that left nothing, and have a receipt that says so.
-    pub interrupted: Vec<String>,
-    /// Publishes that were undone.
-    pub undone: usize,
-    /// What somebody else wrote meanwhile and where it is now.
-    pub kept: Vec<(String, Option<PathBuf>)>,
-    /// Receipts that the ledger has now.
-    pub recorded: usize,
+    robot: Option<RobotId>,
 }
 
 impl Work {
@@ -239,14 +79,14 @@ impl Work {
     ///
     /// # Errors
     /// When something of it cannot be used.
-    pub fn open(setup: Setup) -> Result<(Self, Recovered), WorkError> {
+    pub fn open(setup: WorkSetup) -> Result<(Self, Recovery), WorkError> {
         let workspace = Workspace::open(&setup.workspace)?;
         let objects = super::objects::of(workspace.path());
         let workspace = workspace.with_git(objects);
         let control = workspace.path().join(".crealeph");
         let signer = Signer::open(&control, &setup.keys)?;
         let inside = |path: &PathBuf| {
-            // It may come to be only later.
+            // It may be created only later.
             let path = path.parent()?.canonicalize().ok()?.join(path.file_name()?);
             path.strip_prefix(workspace.path()).ok().map(Path::to_owned)
         };
@@ -259,7 +99,7 @@ impl Work {
         for agent in config.agents.values_mut() {
             agent.paths = agent.paths.clone().protecting(protected.clone());
         }
-        let runs = Runs::open(workspace.path(), new_id()?.to_string())?;
+        let runs = OwnedRunStore::open(workspace.path(), new_id()?)?;
         let work = Work {
             workspace,
             config,
@@ -274,8 +114,8 @@ impl Work {
             tenant: setup.tenant,
             robot: None,
         };
-        let recovered = work.recover()?;
-        Ok((work, recovered))
+        let recovery = recover::recover(&work)?;
+        Ok((work, recovery))
     }
 
     /// The handle that ends everything.
@@ -301,125 +141,84 @@ impl Work {
         Ok(new_id()?.to_string())
     }
 
-    /// The workspace.
-    pub fn workspace(&self) -> &Workspace {
-        &self.workspace
-    }
-
-    /// Settles everything that an earlier process left: publishes, runs, receipts that the ledger lacks.
+    /// Binds the runs of these items to a robot: the one that is named, or the one whose tasks they are; and asks the
+    /// policy. Items that come from nowhere need no evidence.
     ///
     /// # Errors
-    /// When something cannot be settled; nothing is lost then, and it can be tried again.
-    pub fn recover(&self) -> Result<Recovered, WorkError> {
-        let locked = self.runs.lock()?;
-        let mut recovered = Recovered::default();
-        let history = self.runs.history()?;
-        // Whether a publish was complete must be known before recovering clears it away.
-        for (run, (publish, finished)) in &history.prepared {
-            if self.is_landed(publish)? {
-                locked.add(&Event::Finished(Box::new(finished.clone())))?;
-                recovered.completed.push(run.clone());
-            }
-        }
-        for settled in self.workspace.recover()? {
-            recovered.undone += usize::from(settled.outcome == crealeph_workspace::Outcome::RolledBack);
-            recovered.kept.extend(settled.kept.into_iter().map(|Kept { path, place }| match place {
-                KeptPlace::InPlace => (path, None),
-                KeptPlace::Beside(beside) => (path, Some(beside)),
-            }));
-        }
-        let history = self.runs.history()?;
-        let held: Vec<&str> = history.held.values().map(|waiting| waiting.publish.as_str()).collect();
-        for id in self.workspace.held()? {
-            // One that the journal does not tell of was on its way to be held.
-            if !held.contains(&id.as_str()) {
-                self.workspace.resume(&id)?.discard()?;
-            }
-        }
-        for (run, begun) in &history.begun {
-            if !self.runs.is_alive(&begun.owner) {
-                self.close_interrupted(&locked, run, begun)?;
-                recovered.interrupted.push(run.clone());
-            }
-        }
-        locked.sweep()?;
-        recovered.recorded = self.record_missing(&locked)?;
-        Ok(recovered)
+    /// When the items belong to several robots, or the policy does not allow it.
+    pub fn bind(
+        &mut self,
+        items: &[WorkItem],
+        named: Option<RobotId>,
+        scopes: &Scopes,
+    ) -> Result<(), WorkError> {
+        self.robot = tasks::robot_of(self, items, named, scopes)?;
+        Ok(())
     }
 
-    /// Whether the change of a run that was about to land is where it was to be.
-    fn is_landed(&self, publish: &str) -> Result<bool, WorkError> {
-        match publish.strip_prefix("branch:").and_then(|rest| rest.rsplit_once(':')) {
-            Some((branch, commit)) => super::branch::holds(self.workspace.path(), branch, commit),
-            None => Ok(self.workspace.was_published(&HeldId::new(publish))),
-        }
+    /// Runs items, level by level; what became of each is handed to `report` as soon as it is known. Everything that is
+    /// wrong with the list is found before anything runs.
+    ///
+    /// # Errors
+    /// When the list cannot be run as it is, or what became of it cannot be written.
+    pub fn run(
+        &self,
+        items: &[WorkItem],
+        options: &RunOptions,
+        progress: &(dyn Fn(WorkProgress) + Sync),
+        report: &mut dyn FnMut(&ItemOutcome),
+    ) -> Result<Vec<ItemOutcome>, WorkError> {
+        batch::run(self, items, options, progress, report)
     }
 
-    /// Appends receipts that are in no ledger yet.
-    fn record_missing(&self, locked: &Locked<'_>) -> Result<usize, WorkError> {
-        let history = self.runs.history()?;
-        let mut count = 0;
-        for finished in &history.finished {
-            if history.recorded.contains_key(&finished.run) {
-                continue;
-            }
-            let Some(bytes) = self.runs.read(&finished.run, ENTRY_FILE)? else { continue };
-            let limits = Limits::own(usize::MAX);
-            let draft = Draft::parse(&bytes, &limits)
-                .map_err(|_| WorkError::Damaged(self.runs.folder(&finished.run).join(ENTRY_FILE)))?;
-            if !self.is_entry_of(&draft, finished)? {
-                return Err(WorkError::Damaged(self.runs.folder(&finished.run).join(ENTRY_FILE)));
-            }
-            self.record(locked, &finished.run, draft)?;
-            count += 1;
-        }
-        Ok(count)
+    /// Carries out a verdict on a held run: it lands, or it is thrown away.
+    ///
+    /// # Errors
+    /// When no such run is held, or something cannot be written.
+    pub fn decide(&self, run: &Uuid, verdict: RunVerdict) -> Result<DecidedRun, WorkError> {
+        hold::decide(self, run, verdict)
     }
 
-    /// Whether an entry that was read back is that of the receipt which the journal names.
-    fn is_entry_of(&self, draft: &Draft, finished: &Finished) -> Result<bool, WorkError> {
-        let receipt = self.receipt_of(&finished.run)?.map(|(receipt, _)| receipt);
-        let is_own = |receipt: &Valid<Receipt>| {
-            receipt.receipt_hash.to_string() == finished.receipt
-                && receipt.content_hash().ok() == Some(receipt.receipt_hash)
-                && draft.payload.with(|payload| match payload.member("receipt") {
-                    Some(copy) => Some(canonical(copy)) == receipt.to_canonical().ok(),
-                    None => {
-                        payload.member("receiptHash").and_then(Node::string).as_deref()
-                            == Some(&*finished.receipt)
-                    }
-                })
-        };
-        Ok(receipt.is_some_and(|receipt| is_own(&receipt)))
-    }
-
-    pub(super) fn record(&self, locked: &Locked<'_>, run: &str, entry: Draft) -> Result<(), WorkError> {
-        let appended =
-            self.ledger.append_as(&self.tenant, vec![(None, entry)]).map_err(WorkError::Unrecorded)?;
-        let entry = appended.first().map(|entry| entry.id.to_string()).unwrap_or_default();
-        Ok(locked.add(&Event::Recorded { run: run.to_owned(), entry })?)
-    }
-
-    /// Where views are kept while they are open.
-    pub(super) fn state_dir(&self) -> &Path {
-        &self.state_dir
+    /// Removes what runs that are not kept left. The newest run keeps everything in any case. Other processes wait
+    /// meanwhile, or are waited for; being killed in between only leaves more to remove.
+    ///
+    /// # Errors
+    /// When something needed cannot be read, or something cannot be removed.
+    pub fn clean(&self, keep: KeepRuns, is_dry: bool) -> Result<CleanedRuns, WorkError> {
+        clean::clean(self, keep, is_dry)
     }
 
     /// The sandbox of an agent's strength, made when the first needs it.
-    pub(super) fn sandbox(&self, agent: &WorkAgent) -> Result<&Sandbox, SandboxError> {
-        let place = if agent.accepts_reduced { &self.reduced } else { &self.full };
-        if let Some(sandbox) = place.get() {
+    fn sandbox(&self, agent: &WorkAgent) -> Result<&Sandbox, SandboxError> {
+        let cell = if agent.accepts_reduced { &self.reduced } else { &self.full };
+        if let Some(sandbox) = cell.get() {
             return Ok(sandbox);
         }
         let config = Config { accept_reduced: agent.accepts_reduced, ..Config::new(&self.state_dir) };
         let made = Sandbox::new(config)?;
-        Ok(place.get_or_init(|| made))
+        Ok(cell.get_or_init(|| made))
+    }
+
+    /// What runs an item of this agent.
+    pub(super) fn runner<'r>(
+        &'r self,
+        agent: &'r WorkAgent,
+        run: &Uuid,
+        progress: &'r (dyn Fn(RunStage) + Sync),
+    ) -> Result<ItemRunner<'r>, WorkError> {
+        Ok(ItemRunner {
+            workspace: &self.workspace,
+            sandbox: self.sandbox(agent)?,
+            agent,
+            interrupt: &self.interrupt,
+            private: &self.private,
+            scratch: self.runs.scratch(run),
+            secrets: RunSecrets::new(agent),
+            progress,
+        })
     }
 
     /// The agent an item goes to: the one that is named, or the one that has its `agent_id`.
-    ///
-    /// # Errors
-    /// When there is none, or more than one.
     pub(super) fn agent_for(&self, item: &WorkItem, named: Option<&str>) -> Result<&WorkAgent, WorkError> {
         let wrong = |why: String| WorkError::NoAgent {
             item: item.id.to_string(),
@@ -457,35 +256,25 @@ impl Work {
         }
     }
 
-    /// Says that a run is about to start, so that it has a receipt whatever happens.
-    pub(super) fn start(
-        &self,
-        id: &Uuid,
-        item: &WorkItem,
-        batch: &str,
-        before: Blake3,
-    ) -> Result<(), WorkError> {
-        let locked = self.runs.lock()?;
-        let run = id.to_string();
-        let text = to_json(item).into_bytes();
-        locked.write(&run, &[(ITEM_FILE.to_owned(), text, false)])?;
-        let owner = self.runs.owner().to_owned();
-        let item = item.id.to_string();
-        let at = super::now().as_str().to_owned();
-        let before = before.to_string();
-        Ok(locked.add(&Event::Started { run, item, batch: batch.to_owned(), owner, at, before })?)
+    /// Refuses a change that may not be published at all, seen from the state it leads to.
+    pub(super) fn check_publishable(&self, changes: &[Change], after: &State) -> Result<(), Stop> {
+        let checked = self.workspace.check(changes, after).map_err(PublishError::from)?;
+        checked.map_err(|denied| Stop::Ended(Ending::Denied(denied.to_string())))
     }
 
-    /// The history as it is now.
-    pub(super) fn history(&self) -> Result<History, WorkError> {
-        Ok(self.runs.history()?)
+    /// The robot that a receipt names, and the entries it rests on. What cannot be read now is left out: a receipt is
+    /// written all the same.
+    pub(super) fn bound_to(&self, item: Option<&WorkItem>) -> (RobotId, Vec<LedgerId>) {
+        let origin = item.and_then(|item| tasks::origin(self, &item.id).ok().flatten());
+        let robot = || self.robot.clone().unwrap_or_else(|| NO_ROBOT.into());
+        origin.map_or_else(|| (robot(), Vec::new()), |origin| (origin.robot, vec![origin.task]))
     }
 
-    /// The hash of a receipt of this workspace, and that of its file.
-    pub(super) fn receipt_of(&self, run: &str) -> Result<Option<(Valid<Receipt>, Blake3)>, WorkError> {
+    /// The receipt of a run, and the hash of its file.
+    pub(super) fn receipt_of(&self, run: &Uuid) -> Result<Option<(Valid<Receipt>, Blake3)>, WorkError> {
         let Some(bytes) = self.runs.read(run, RECEIPT_FILE)? else { return Ok(None) };
         let receipt = Valid::<Receipt>::parse(&bytes, &Limits::own(usize::MAX))
-            .map_err(|_| WorkError::Damaged(self.runs.folder(run).join(RECEIPT_FILE)))?;
+            .map_err(|_| RunsError::Unreadable(self.runs.folder(run).join(RECEIPT_FILE)))?;
         Ok(Some((receipt, Blake3::of(&bytes))))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crealeph_sandbox::{Cancel, Stream};
 
 use super::stream::{Format, Reader};
-use super::trace::{Lines, Reported, Trace, read_line};
+use super::trace::{Lines, Trace, TraceReport, read_line};
 
 /// What may be reported at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -21,7 +21,7 @@ pub(super) struct Guard<'g> {
     bounds: Reportable,
     cancel: Cancel,
     counted: Mutex<Counted>,
-    told: &'g (dyn Fn(&Trace) + Sync),
+    progress: &'g (dyn Fn(&Trace) + Sync),
 }
 
 #[derive(Default)]
@@ -35,15 +35,15 @@ struct Counted {
 }
 
 impl<'g> Guard<'g> {
-    /// A guard that ends the run through `cancel` and tells every step to `told`.
+    /// A guard that ends the run through `cancel` and hands every step to `progress`.
     pub(super) fn new(
         bounds: Reportable,
         stream: Option<Format>,
         cancel: Cancel,
-        told: &'g (dyn Fn(&Trace) + Sync),
+        progress: &'g (dyn Fn(&Trace) + Sync),
     ) -> Self {
         let counted = Counted { events: stream.map(Reader::new), ..Counted::default() };
-        Guard { bounds, cancel, counted: Mutex::new(counted), told }
+        Guard { bounds, cancel, counted: Mutex::new(counted), progress }
     }
 
     /// Takes what the agent writes.
@@ -59,9 +59,9 @@ impl<'g> Guard<'g> {
         }
     }
 
-    fn count(&self, trace: &mut Trace, reason: &mut Option<String>, reported: Reported) {
+    fn count(&self, trace: &mut Trace, reason: &mut Option<String>, reported: TraceReport) {
         trace.add(reported);
-        (self.told)(trace);
+        (self.progress)(trace);
         if reason.is_none()
             && let Some(passed) = self.bounds.passed(trace)
         {

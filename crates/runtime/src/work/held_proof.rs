@@ -4,59 +4,60 @@
 
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::json::{Limits, Node, ObjectWriter, canonical, parse};
-use crealeph_workspace::{HeldId, Prepared};
+use crealeph_contracts::uuid::Uuid;
+use crealeph_workspace::Prepared;
 
-use super::engine::{Work, WorkError};
+use super::engine::Work;
+use super::error::WorkError;
 use super::hold::HELD_FILE;
-use super::outcome::{DIFF_FILE, STDERR_FILE, STDOUT_FILE};
-use super::receipt::{ITEM_FILE, Signer};
-use super::store::{RunFile, Runs, RunsError, Waiting};
+use super::journal::HeldChange;
+use super::receipt::{ITEM_FILE, RunFile, Signer};
+use super::record::{DIFF_FILE, STDERR_FILE, STDOUT_FILE};
+use super::store::{RunStore, RunsError};
 
 /// The signed statement beside a held change.
 pub(super) const HELD_ENVELOPE: &str = "HELD.dsse.json";
 const PAYLOAD_TYPE: &str = "application/vnd.crealeph.held-change+json";
 /// What it covers, in this order.
 const FILES: [&str; 5] = [ITEM_FILE, HELD_FILE, DIFF_FILE, STDOUT_FILE, STDERR_FILE];
-/// The members that only the publish itself can show.
+/// The members that come from the publish itself.
 const OF_PLAN: [&str; 3] = ["after", "before", "plan"];
 
-impl Work {
-    /// The signed statement of a change that is held from now on.
-    pub(super) fn held_envelope(
-        &self,
-        run: &str,
-        waiting: &Waiting,
-        files: &[RunFile],
-    ) -> Result<RunFile, WorkError> {
-        let prepared = self.workspace.resume(&HeldId::new(&waiting.publish))?;
-        let digest = |name: &str| {
-            files.iter().find(|(own, ..)| own == name).map(|(_, bytes, _)| Blake3::of(bytes).to_string())
-        };
-        let digests = FILES.map(|name| (name, digest(name)));
-        let text = statement(&self.signer, run, waiting, &digests, Some(&prepared));
-        Ok((HELD_ENVELOPE.to_owned(), self.signer.envelope_of(PAYLOAD_TYPE, &text).into_bytes(), false))
-    }
+/// The signed statement of a change that is held from now on.
+pub(super) fn envelope(
+    work: &Work,
+    run: &Uuid,
+    held: &HeldChange,
+    files: &[RunFile],
+) -> Result<RunFile, WorkError> {
+    let prepared = work.workspace.resume(&held.publish)?;
+    let digest = |name: &str| {
+        files.iter().find(|file| file.name == name).map(|file| Blake3::of(&file.bytes).to_string())
+    };
+    let digests = FILES.map(|name| (name, digest(name)));
+    let text = statement(&work.signer, run, held, &digests, Some(&prepared));
+    Ok(RunFile::new(HELD_ENVELOPE, work.signer.envelope_of(PAYLOAD_TYPE, &text)))
+}
 
-    /// Refuses a held change that is not, in every part, the one that was held.
-    pub(super) fn check_held(&self, run: &str, waiting: &Waiting) -> Result<(), WorkError> {
-        let altered = |what: String| WorkError::Altered { run: run.to_owned(), what };
-        let prepared = self.workspace.resume(&HeldId::new(&waiting.publish))?;
-        if let Some(what) = fault(&self.runs, &self.signer, run, waiting, Some(&prepared))? {
-            return Err(altered(what));
-        }
-        match prepared.altered()?.first() {
-            Some(path) => Err(altered(format!("the content that was staged for `{path}`"))),
-            None => Ok(()),
-        }
+/// Refuses a held change that is not, in every part, the one that was held.
+pub(super) fn check(work: &Work, run: &Uuid, held: &HeldChange) -> Result<(), WorkError> {
+    let altered = |what: String| WorkError::Altered { run: run.to_string(), what };
+    let prepared = work.workspace.resume(&held.publish)?;
+    if let Some(what) = fault(&work.runs, &work.signer, run, held, Some(&prepared))? {
+        return Err(altered(what));
+    }
+    match prepared.altered()?.first() {
+        Some(path) => Err(altered(format!("the content that was staged for `{path}`"))),
+        None => Ok(()),
     }
 }
 
 /// The first part of a held change that is not as it was when it was held; without `prepared` its plan is not looked at.
 pub(super) fn fault(
-    runs: &Runs,
+    runs: &RunStore,
     signer: &Signer,
-    run: &str,
-    waiting: &Waiting,
+    run: &Uuid,
+    held: &HeldChange,
     prepared: Option<&Prepared<'_>>,
 ) -> Result<Option<String>, RunsError> {
     let Some(envelope) = runs.read(run, HELD_ENVELOPE)? else {
@@ -69,7 +70,7 @@ pub(super) fn fault(
     for name in FILES {
         digests.push((name, runs.read(run, name)?.map(|bytes| Blake3::of(&bytes).to_string())));
     }
-    let found = statement(signer, run, waiting, &digests, prepared);
+    let found = statement(signer, run, held, &digests, prepared);
     let limits = Limits::own(usize::MAX);
     let ((Some(signed), _), (Some(found), _)) =
         (parse(signed.as_bytes(), &limits), parse(found.as_bytes(), &limits))
@@ -100,8 +101,8 @@ fn differing(signed: Node<'_>, found: Node<'_>, left_out: &[&str]) -> Option<Str
 /// The statement: canonical, since its members are written in the order of their names.
 fn statement(
     signer: &Signer,
-    run: &str,
-    waiting: &Waiting,
+    run: &Uuid,
+    held: &HeldChange,
     digests: &[(&'static str, Option<String>)],
     prepared: Option<&Prepared<'_>>,
 ) -> String {
@@ -110,11 +111,11 @@ fn statement(
     if let Some(prepared) = prepared {
         object.text("after", &prepared.after().to_string());
     }
-    object.text("at", &waiting.at).text("batch", &waiting.batch);
+    object.text("at", held.at.as_str()).text("batch", &held.batch.to_string());
     if let Some(prepared) = prepared {
         object.text("before", &prepared.before().to_string());
     }
-    if let Some(branch) = &waiting.branch {
+    if let Some(branch) = &held.branch {
         object.texts("branch", [&branch.name, &branch.tip]);
     }
     let mut files = ObjectWriter::new(object.key("files"));
@@ -122,11 +123,14 @@ fn statement(
         files.text(name, digest.as_deref().unwrap_or("missing"));
     }
     files.end();
-    object.text("item", &waiting.item);
+    object.text("item", held.item.as_str());
     if let Some(prepared) = prepared {
         object.text("plan", &prepared.digest().to_string());
     }
-    object.text("publish", &waiting.publish).text("run", run).text("workspace", signer.name().as_str());
+    object
+        .text("publish", held.publish.as_str())
+        .text("run", &run.to_string())
+        .text("workspace", signer.name().as_str());
     object.end();
     text
 }

@@ -1,30 +1,36 @@
-//! Changes that wait for a person: kept durably, whole, until somebody approves or rejects them; tested again where the
-//! workspace has moved meanwhile. Owns what is written down of a held run, and its verdict.
+//! Changes that wait for a person: kept durably, whole, until somebody approves or rejects them; tested again if the
+//! workspace has moved meanwhile. Owns what is written down of a held run, and what a verdict does to it.
 
 use std::collections::BTreeMap;
 
-use crealeph_contracts::attestation::{Admission, SandboxFacts};
-use crealeph_contracts::contract::{Valid, to_json};
+use crealeph_contracts::WorkItem;
+use crealeph_contracts::contract::to_json;
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::entry::Draft;
-use crealeph_contracts::json::{JsonObject, Limits, Node, ObjectWriter, parse};
-use crealeph_contracts::scalar::{ClientKey, Literal, Name};
-use crealeph_contracts::shape::Shape;
-use crealeph_contracts::violation::Report;
-use crealeph_contracts::{Receipt, WorkItem};
-use crealeph_decision::work;
-use crealeph_workspace::{Added, Capsule, Change, HeldId, PublishError, Snapshot};
+use crealeph_contracts::held_record::HeldRecord;
+use crealeph_contracts::instant::Timestamp;
+use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::receipt::Receipt;
+use crealeph_contracts::scalar::{Amount, ClientKey, ItemId, Literal, Name};
+use crealeph_contracts::uuid::Uuid;
+use crealeph_decision::work::{DeltaCounts, Ending, combined};
+use crealeph_workspace::{Capsule, Change, Snapshot};
 
 use super::branch::Branch;
-use super::commit::{Concluded, OnBranch, combine, conflict, on_merged, unpublished};
 use super::config::WorkAgent;
-use super::counts::Counts;
-use super::engine::{Work, WorkError};
-use super::outcome::{DIFF_FILE, Landing, STDERR_FILE, STDOUT_FILE, line};
-use super::receipt::{Deltas, ITEM_FILE, SealError};
-use super::run::{Ending, Ran, Room};
-use super::store::{Event, HeldBranch, Locked, Waiting};
-use super::tests_run::Tested;
+use super::counts::TestCounts;
+use super::engine::Work;
+use super::error::{Stop, WorkError};
+use super::held_proof;
+use super::journal::{Event, HeldBranch, HeldChange, PublishTarget, RunVerdict};
+use super::land::{BranchChange, LandingRun, check_conflict};
+use super::receipt::{DeltaLists, ITEM_FILE, RunFile, SealError};
+use super::record::{DIFF_FILE, Landing, RunWriter, STDERR_FILE, STDOUT_FILE, parse_item, stated_bounds};
+use super::result::ItemResult;
+use super::run::count;
+use super::stage::{AgentReport, ChangeReport, RunEvidence, RunIdentity, RunTimes, changes, edits};
+use super::store::{RunStore, RunsError};
+use super::tests_run::TestReport;
 use super::trace::Trace;
 
 pub(super) const HELD_FILE: &str = "held.json";
@@ -34,339 +40,261 @@ const PERSON: Literal = Literal::new("person");
 const APPROVED: Literal = Literal::new("approved");
 const REJECTED: Literal = Literal::new("rejected");
 
-/// A run that waits for a verdict.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waits {
+/// A run whose change is held.
+#[derive(Clone, Debug)]
+pub struct HeldRun {
     /// The run.
-    pub run: String,
+    pub run: Uuid,
     /// Its item.
-    pub item: String,
+    pub item: ItemId,
     /// Since when.
-    pub since: String,
-    /// How many files it changes.
-    pub files: usize,
+    pub since: Timestamp,
 }
 
-/// What a person says of a held run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Opinion {
-    /// Whether it may land.
-    pub is_approved: bool,
-    /// Who says so.
-    pub who: String,
-    /// Why.
-    pub why: String,
+/// What a verdict came to.
+#[derive(Clone, Debug)]
+pub struct DecidedRun {
+    /// How the run ended.
+    pub result: ItemResult,
+    /// Whether its change landed.
+    pub has_landed: bool,
 }
 
-impl Work {
+impl RunWriter<'_> {
     /// Writes down a run whose change is held.
     pub(super) fn hold(
         &self,
-        locked: &Locked<'_>,
-        ran: &Ran,
-        agent: &WorkAgent,
-        batch: &str,
+        evidence: &RunEvidence,
         landing: &Landing,
         branch: Option<HeldBranch>,
-    ) -> Result<Waits, WorkError> {
-        let run = ran.id.to_string();
-        let facts = self.facts(ran, agent, Some(landing), None);
-        let receipt = self.unsealed(&facts)?;
-        let mut files = vec![
-            (ITEM_FILE.to_owned(), to_json(&ran.item).into_bytes(), false),
-            (HELD_FILE.to_owned(), written(ran, &receipt, agent).into_bytes(), false),
-            (DIFF_FILE.to_owned(), ran.diff.clone().into_bytes(), false),
-            (STDOUT_FILE.to_owned(), ran.stdout.clone(), false),
-            (STDERR_FILE.to_owned(), ran.stderr.clone(), false),
-        ];
-        let waiting = Waiting {
-            item: ran.item.id.to_string(),
-            batch: batch.to_owned(),
-            publish: landing.publish.clone(),
-            branch,
-            at: super::now().as_str().to_owned(),
-        };
-        files.push(self.held_envelope(&run, &waiting, &files)?);
-        locked.write(&run, &files)?;
-        let Waiting { item, batch, publish, branch, at } = waiting;
-        locked.add(&Event::Held {
-            run: run.clone(),
-            item: item.clone(),
-            batch,
-            publish,
-            branch,
-            at: at.clone(),
-        })?;
-        Ok(Waits { run, item, since: at, files: landing.changes.len() })
-    }
-
-    /// Carries out a verdict on a held run: it lands, or it is thrown away. Gives the RunResult with its item's id, and
-    /// whether it landed.
-    ///
-    /// # Errors
-    /// When no such run waits, or something cannot be written.
-    pub fn decide(&self, run: &str, opinion: &Opinion) -> Result<(String, bool), WorkError> {
-        let locked = self.runs.lock()?;
-        let history = self.history()?;
-        let waiting = history.held.get(run).ok_or_else(|| WorkError::NotHeld(run.to_owned()))?.clone();
-        if opinion.is_approved {
-            self.check_held(run, &waiting)?;
-        }
-        let (mut ran, agent_name) = self.held_run(run)?;
-        let is_known = self.config.agents.contains_key(&agent_name);
-        let agent = self.agent_for(&ran.item, is_known.then_some(agent_name.as_str()))?;
-        locked.add(&Event::Judged {
-            run: run.to_owned(),
-            approved: opinion.is_approved,
-            who: opinion.who.clone(),
-            why: opinion.why.clone(),
-            at: super::now().as_str().to_owned(),
-        })?;
-        let verdict = self.verdict(run, &ran.item, opinion)?;
-        self.ledger.append_as(&self.tenant, vec![(None, verdict)]).map_err(WorkError::Unrecorded)?;
-        let ending = match opinion.is_approved {
-            true => match self.approve(&locked, &mut ran, agent, &waiting)? {
-                Ok(Concluded::Finished(result)) => return Ok((line(&ran.item, &result), true)),
-                Ok(Concluded::Held(_)) => Ending::Interrupted,
-                Err(ending) => ending,
-            },
-            false => Ending::Failed(format!("Rejected by {}: {}", opinion.who, opinion.why)),
-        };
-        ran.ending = ending;
-        self.take_back(&mut ran);
-        let result = self.close(&locked, &ran, agent, &waiting.batch)?;
-        let publish = HeldId::new(&waiting.publish);
-        if self.workspace.held()?.contains(&publish) {
-            self.workspace.resume(&publish)?.discard()?;
-        }
-        Ok((line(&ran.item, &result), false))
-    }
-
-    fn approve(
-        &self,
-        locked: &Locked<'_>,
-        ran: &mut Ran,
         agent: &WorkAgent,
-        waiting: &Waiting,
-    ) -> Result<Result<Concluded, Ending>, WorkError> {
-        let held = self.workspace.resume(&HeldId::new(&waiting.publish))?;
-        let changes = held.changes();
-        // What rights come from may have become more since the change was held.
-        if let Some(change) = changes.iter().find(|change| agent.paths.protects(change.path.as_str())) {
-            return Ok(Err(Ending::Denied(format!("Denied path: {}", change.path))));
-        }
-        let room = self.room(agent, &ran.id, &|_| ())?;
-        let before = held.before();
-        let snapshot = self.workspace.snapshot()?;
-        // It may have been held by a version with other rules.
-        if let Some(ending) = self.denied(&changes, &self.workspace.kept(held.after())?)? {
-            return Ok(Err(ending));
-        }
-        if let Some(branch) = &waiting.branch {
-            drop(held);
-            ran.before = before.digest();
-            return self.approve_on_branch(locked, ran, &room, waiting, branch, (snapshot, &changes));
-        }
-        let has_moved = snapshot.state().hash() != before;
-        let (landing, prepared) = if has_moved {
-            drop(held);
-            let base = self.workspace.kept(before)?;
-            let capsule = match Capsule::of_changes(&base, changes) {
-                Ok(capsule) => capsule,
-                Err(error) => return Ok(Err(Ending::Failed(error.to_string()))),
-            };
-            ran.before = before.digest();
-            let ready = match self.ready(ran, &room, capsule, &BTreeMap::new())? {
-                Ok(ready) => ready,
-                Err(ending) => return Ok(Err(ending)),
-            };
-            let prepared = match self.workspace.prepare(&ready.capsule) {
-                Ok(prepared) => prepared,
-                Err(error) => return Ok(Err(unpublished(&error))),
-            };
-            (ready.landing(&prepared.id()), prepared)
-        } else {
-            let landing = Landing {
-                before: before.digest(),
-                after: held.after().digest(),
-                changes,
-                commit: None,
-                publish: waiting.publish.clone(),
-            };
-            (landing, held)
+    ) -> Result<HeldRun, WorkError> {
+        let identity = &evidence.identity;
+        let PublishTarget::Tree(publish) = &landing.publish else {
+            return Err(WorkError::NotHeld(identity.id.to_string()));
         };
-        let publish = || Ok(prepared.publish().map(drop)?);
-        match self.land(locked, ran, agent, &waiting.batch, &landing, publish) {
-            Ok(result) => {
-                if has_moved {
-                    self.workspace.resume(&HeldId::new(&waiting.publish))?.discard()?;
-                }
-                Ok(Ok(Concluded::Finished(Box::new(result))))
-            }
-            Err(WorkError::Publish(error)) if !matches!(error, PublishError::Unsettled { .. }) => {
-                Ok(Err(unpublished(&error)))
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Commits a held change to its branch as that is now: tested again where the branch or the workspace has moved.
-    fn approve_on_branch(
-        &self,
-        locked: &Locked<'_>,
-        ran: &mut Ran,
-        room: &Room<'_>,
-        waiting: &Waiting,
-        held: &HeldBranch,
-        (snapshot, changes): (Snapshot, &[Change]),
-    ) -> Result<Result<Concluded, Ending>, WorkError> {
-        let mut branch = Branch::reopen(self.workspace.path(), held)?;
-        if let Some(ending) = conflict(changes, &snapshot, &BTreeMap::new()) {
-            return Ok(Err(ending));
-        }
-        let moved = branch.moved_since(&held.tip, &self.workspace, snapshot.state())?;
-        if !moved.is_empty() || snapshot.state().hash().digest() != ran.before {
-            let (tested, ending) = room.test(&ran.item, &combine(&moved, changes));
-            ran.tested = tested.or_else(|| ran.tested.take());
-            if let Err(ending) = ending {
-                return Ok(Err(on_merged(ending)));
-            }
-        }
-        let on = OnBranch { branch: &mut branch, state: snapshot.state(), accumulated: &moved, own: changes };
-        let result = match self.commit_to_branch(locked, ran, room.agent, &waiting.batch, on)? {
-            Ok(result) => result,
-            Err(ending) => return Ok(Err(ending)),
+        let record = record(evidence, self.unsealed(evidence, landing)?, agent);
+        let mut files = vec![
+            RunFile::new(ITEM_FILE, to_json(&identity.item)),
+            RunFile::new(HELD_FILE, record.to_json()),
+            RunFile::new(DIFF_FILE, evidence.change.diff.clone()),
+            RunFile::new(STDOUT_FILE, evidence.agent.stdout.clone()),
+            RunFile::new(STDERR_FILE, evidence.agent.stderr.clone()),
+        ];
+        let held = HeldChange {
+            item: identity.item.id.clone(),
+            batch: identity.batch.clone(),
+            publish: publish.clone(),
+            branch,
+            at: super::now(),
         };
-        self.workspace.resume(&HeldId::new(&waiting.publish))?.discard()?;
-        Ok(Ok(Concluded::Finished(Box::new(result))))
+        files.push(held_proof::envelope(self.work, &identity.id, &held, &files)?);
+        self.runs.write(&identity.id, &files)?;
+        let waits = HeldRun { run: identity.id, item: held.item.clone(), since: held.at.clone() };
+        self.runs.add(Event::Held { run: identity.id, held })?;
+        Ok(waits)
     }
+}
 
-    /// The ledger entry of a verdict: who, why, on which run.
-    fn verdict(&self, run: &str, item: &WorkItem, opinion: &Opinion) -> Result<Draft, WorkError> {
-        let name = |error| WorkError::Seal(SealError::Name(error));
-        // The same verdict again is one entry; another one, after a crash, is another.
-        let said = format!("{} {} {}", opinion.is_approved, opinion.who, opinion.why);
-        let key = format!("run_verdict:{run}:{}", Blake3::of(said.as_bytes()));
-        Ok(Draft {
-            robot_id: self.bound_to(Some(item)).0,
-            module: MODULE.into(),
-            source: PERSON.into(),
-            kind: VERDICT.into(),
-            state: Name::from(if opinion.is_approved { APPROVED } else { REJECTED }),
-            payload: JsonObject::build(|object| {
-                object.text("run", run).text("item", item.id.as_str());
-                object.text("who", &opinion.who).text("why", &opinion.why);
-            }),
-            lineage: None,
-            observed_at: None,
-            key: Some(ClientKey::parse(&key).map_err(name)?),
-        })
+/// Carries out a verdict on a held run: it lands, or it is thrown away.
+pub(super) fn decide(work: &Work, run: &Uuid, verdict: RunVerdict) -> Result<DecidedRun, WorkError> {
+    let writer = RunWriter::new(work)?;
+    let state = writer.runs.state()?;
+    let held = state.held.get(run).ok_or_else(|| WorkError::NotHeld(run.to_string()))?.clone();
+    if verdict.is_approved {
+        held_proof::check(work, run, &held)?;
     }
-
-    /// The states that a held run was to lead from and to.
-    pub(super) fn held_states(&self, run: &str) -> Result<[Blake3; 2], WorkError> {
-        let bytes = self.runs.read(run, HELD_FILE)?.unwrap_or_default();
-        let (document, _) = parse(&bytes, &Limits::own(usize::MAX));
-        let receipt: Option<Receipt> = document.and_then(|document| part(document.root(), "receipt"));
-        let receipt = receipt.ok_or_else(|| WorkError::Damaged(self.runs.folder(run).join(HELD_FILE)))?;
-        Ok([receipt.before_hash, receipt.after_hash])
+    let item = work.runs.document(run, ITEM_FILE, parse_item)?;
+    let record = held_record(&work.runs, run)?;
+    let is_known = work.config.agents.contains_key(&*record.agent);
+    let agent = work.agent_for(&item, is_known.then_some(&*record.agent))?;
+    let evidence = evidence(&work.runs, item, record, &held, agent)?;
+    writer.runs.add(Event::Judged { run: *run, verdict: verdict.clone() })?;
+    let entry = verdict_entry(work, &evidence.identity, &verdict)?;
+    work.ledger.append_as(&work.tenant, vec![(None, entry)]).map_err(WorkError::Unrecorded)?;
+    let mut landing = LandingRun::new(writer, work.runner(agent, run, &|_| ())?, evidence);
+    let landed = match verdict.is_approved {
+        true => approve(&mut landing, &held),
+        false => Err(Ending::Failed(format!("Rejected by {}: {}", verdict.who, verdict.why)).into()),
+    };
+    match landed {
+        Ok(result) => Ok(DecidedRun { result, has_landed: true }),
+        Err(Stop::Error(error)) => Err(*error),
+        Err(Stop::Ended(ending)) => {
+            let result = landing.give_up(ending)?;
+            if work.workspace.held()?.contains(&held.publish) {
+                work.workspace.resume(&held.publish)?.discard()?;
+            }
+            Ok(DecidedRun { result, has_landed: false })
+        }
     }
+}
 
-    /// A held run as it was, and the name of its agent.
-    fn held_run(&self, run: &str) -> Result<(Ran, String), WorkError> {
-        let damaged = || WorkError::Damaged(self.runs.folder(run).join(HELD_FILE));
-        let file = |name: &str| Ok::<_, WorkError>(self.runs.read(run, name)?.unwrap_or_default());
-        let limits = Limits::own(usize::MAX);
-        let item = Valid::<WorkItem>::parse(&file(ITEM_FILE)?, &limits).map_err(|_| damaged())?;
-        let bytes = file(HELD_FILE)?;
-        let (document, _) = parse(&bytes, &limits);
-        let document = document.ok_or_else(damaged)?;
-        let root = document.root();
-        let receipt: Receipt = part(root, "receipt").ok_or_else(damaged)?;
-        let number = |key: &str| root.member(key).and_then(|node| node.number());
-        let count = |key: &str| number(key).unwrap_or(0.0) as u64;
-        let trace = Trace {
-            calls: receipt.tool_trace.as_slice().to_vec(),
-            count: count("toolOps"),
-            tokens: receipt.tokens_used.map(|tokens| tokens.get()),
-            cost_usd: receipt.cost_usd.map(|cost| cost.get()),
-            kept_bytes: 0,
-        };
-        let counts = number("testsPassed").zip(number("testsFailed"));
-        let tested = receipt.test_log.as_deref().map(|output| Tested {
-            fault: None,
-            output: output.to_owned(),
-            counts: counts.map(|(passed, failed)| Counts { passed: passed as u64, failed: failed as u64 }),
-        });
-        let text = |key: &str| root.member(key).and_then(|node| node.string());
-        let ran = Ran {
-            id: receipt.id,
-            item: item.into_inner(),
-            command: text("command")
-                .map(|command| command.split('\n').map(str::to_owned).collect())
-                .unwrap_or_default(),
+/// Lands a held change as it is, or on what the workspace or its branch is now.
+fn approve(landing: &mut LandingRun<'_>, held: &HeldChange) -> Result<ItemResult, Stop> {
+    let work = landing.writer.work;
+    let prepared = work.workspace.resume(&held.publish)?;
+    let changes = prepared.changes();
+    // What rights come from may have become more since the change was held.
+    let paths = &landing.runner.agent.paths;
+    if let Some(change) = changes.iter().find(|change| paths.protects(change.path.as_str())) {
+        return Err(Ending::Denied(format!("Denied path: {}", change.path)).into());
+    }
+    let (before, after) = (prepared.before(), prepared.after());
+    let snapshot = work.workspace.snapshot()?;
+    // It may have been held by a version with other rules.
+    work.check_publishable(&changes, &work.workspace.kept(after)?)?;
+    landing.evidence.identity.before = before.digest();
+    if let Some(branch) = &held.branch {
+        drop(prepared);
+        let result = approve_on_branch(landing, branch, &snapshot, &changes)?;
+        work.workspace.resume(&held.publish)?.discard()?;
+        return Ok(result);
+    }
+    if snapshot.state().hash() == before {
+        let publish = PublishTarget::Tree(held.publish.clone());
+        let (before, after) = (before.digest(), after.digest());
+        return landing.publish(&Landing { before, after, changes, commit: None, publish }, prepared);
+    }
+    drop(prepared);
+    let base = work.workspace.kept(before)?;
+    let capsule = Capsule::of_changes(&base, changes).map_err(|error| Ending::Failed(error.to_string()))?;
+    let ready = landing.ready(capsule, &BTreeMap::new())?;
+    let prepared = landing.prepare(&ready.capsule)?;
+    let result = landing.publish(&ready.landing(&prepared), prepared)?;
+    work.workspace.resume(&held.publish)?.discard()?;
+    Ok(result)
+}
+
+/// Commits a held change to its branch as that is now: tested again if the branch or the workspace has moved.
+fn approve_on_branch(
+    landing: &mut LandingRun<'_>,
+    held: &HeldBranch,
+    snapshot: &Snapshot,
+    own: &[Change],
+) -> Result<ItemResult, Stop> {
+    let workspace = &landing.writer.work.workspace;
+    let mut branch = Branch::reopen(workspace.path(), held)?;
+    check_conflict(own, snapshot, &BTreeMap::new())?;
+    let moved = branch.moved_since(&held.tip, workspace, snapshot.state())?;
+    if !moved.is_empty() || snapshot.state().hash().digest() != landing.evidence.identity.before {
+        landing.test_again(&changes(combined(&edits(&moved), &edits(own))))?;
+    }
+    landing.commit(BranchChange {
+        branch: &mut branch,
+        state: snapshot.state(),
+        accumulated: &moved,
+        own,
+        capsule: None,
+    })
+}
+
+/// The ledger entry of a verdict: who, why, on which run.
+fn verdict_entry(work: &Work, identity: &RunIdentity, verdict: &RunVerdict) -> Result<Draft, WorkError> {
+    let RunVerdict { is_approved, who, why, .. } = verdict;
+    // The same verdict again is one entry; another one, after a crash, is another.
+    let text = format!("{is_approved} {who} {why}");
+    let key = format!("run_verdict:{}:{}", identity.id, Blake3::of(text.as_bytes()));
+    Ok(Draft {
+        robot_id: work.bound_to(Some(&identity.item)).0,
+        module: MODULE.into(),
+        source: PERSON.into(),
+        kind: VERDICT.into(),
+        state: Name::from(if *is_approved { APPROVED } else { REJECTED }),
+        payload: JsonObject::build(|object| {
+            object.text("run", &identity.id.to_string()).text("item", identity.item.id.as_str());
+            object.text("who", who).text("why", why);
+        }),
+        lineage: None,
+        observed_at: None,
+        key: Some(ClientKey::parse(&key).map_err(SealError::Name)?),
+    })
+}
+
+/// What is written down of a held run.
+pub(super) fn held_record(runs: &RunStore, run: &Uuid) -> Result<HeldRecord, RunsError> {
+    runs.document(run, HELD_FILE, |bytes| HeldRecord::parse(bytes).ok())
+}
+
+fn record(evidence: &RunEvidence, receipt: Receipt, agent: &WorkAgent) -> HeldRecord {
+    let RunEvidence { times, agent: report, change, admission, tests, .. } = evidence;
+    let counts = tests.as_ref().and_then(|tests| tests.counts);
+    HeldRecord {
+        agent: agent.name.as_str().into(),
+        command: report.command.join("\n").into(),
+        receipt,
+        sandbox: report.sandbox.clone(),
+        admission: admission.clone(),
+        execution_ms: Amount::new(times.execution_ms).unwrap_or(Amount::ZERO),
+        tool_ops: count(report.trace.count),
+        deltas_o: count(change.counts.others),
+        deltas_pi: count(change.counts.projections),
+        deltas_lambda: count(change.counts.laws),
+        deltas_q: count(change.counts.invariants),
+        tests_passed: counts.map(|counts| count(counts.passed)),
+        tests_failed: counts.map(|counts| count(counts.failed)),
+    }
+}
+
+/// A held run as it was.
+fn evidence(
+    runs: &RunStore,
+    item: WorkItem,
+    record: HeldRecord,
+    held: &HeldChange,
+    agent: &WorkAgent,
+) -> Result<RunEvidence, WorkError> {
+    let HeldRecord { command, receipt, sandbox, admission, tests_passed, tests_failed, .. } = record;
+    let run = receipt.id;
+    // One that is gone must not keep the change from being rejected; before an approval all of them were compared.
+    let file = |name: &str| Ok::<_, RunsError>(runs.read(&run, name)?.unwrap_or_default());
+    let counts = tests_passed.zip(tests_failed);
+    let counts = counts.map(|(passed, failed)| TestCounts { passed: passed.get(), failed: failed.get() });
+    Ok(RunEvidence {
+        identity: RunIdentity {
+            id: run,
+            bounds: stated_bounds(&item, agent),
+            item,
+            batch: held.batch.clone(),
+            before: receipt.before_hash,
+        },
+        times: RunTimes {
             started_at: receipt.started_at,
             finished_at: receipt.finished_at,
-            execution_ms: number("executionMs").unwrap_or(0.0),
-            ending: Ending::Admitted,
-            before: receipt.before_hash,
-            capsule: None,
-            view: None,
-            added: Added::default(),
-            discarded: Vec::new(),
-            deltas: Deltas {
+            execution_ms: record.execution_ms.get(),
+        },
+        agent: AgentReport {
+            command: command.split('\n').map(str::to_owned).collect(),
+            trace: Trace {
+                calls: receipt.tool_trace.as_slice().to_vec(),
+                count: record.tool_ops.get(),
+                tokens: receipt.tokens_used.map(Amount::get),
+                cost_usd: receipt.cost_usd.map(Amount::get),
+                kept_bytes: 0,
+            },
+            strength: receipt.sandbox_strength,
+            sandbox,
+            connections: receipt.connections.as_slice().to_vec(),
+            stdout: file(STDOUT_FILE)?,
+            stderr: file(STDERR_FILE)?,
+        },
+        change: ChangeReport {
+            files: None,
+            deltas: DeltaLists {
                 others: receipt.delta_o.as_slice().to_vec(),
                 projections: receipt.delta_pi.as_slice().to_vec(),
                 laws: receipt.delta_lambda.as_slice().to_vec(),
                 invariants: receipt.delta_q.as_slice().to_vec(),
             },
-            delta_counts: work::Deltas {
-                others: count("deltasO"),
-                projections: count("deltasPi"),
-                laws: count("deltasLambda"),
-                invariants: count("deltasQ"),
+            counts: DeltaCounts {
+                others: record.deltas_o.get(),
+                projections: record.deltas_pi.get(),
+                laws: record.deltas_lambda.get(),
+                invariants: record.deltas_q.get(),
             },
-            trace,
-            tested,
-            strength: receipt.sandbox_strength,
-            sandbox: part::<SandboxFacts>(root, "sandbox"),
-            admission: part::<Admission>(root, "admission"),
-            connections: receipt.connections.as_slice().to_vec(),
             diff: String::from_utf8_lossy(&file(DIFF_FILE)?).into_owned(),
-            stdout: file(STDOUT_FILE)?,
-            stderr: file(STDERR_FILE)?,
-        };
-        Ok((ran, text("agent").unwrap_or_default().into_owned()))
-    }
-}
-
-/// A member of an object as the contract's type.
-fn part<T: Shape>(root: Node<'_>, key: &str) -> Option<T> {
-    let mut report = Report::default();
-    T::finish(T::read(root.member(key)?, "held", &mut report)).filter(|_| report.is_clean())
-}
-
-fn written(ran: &Ran, receipt: &Receipt, agent: &WorkAgent) -> String {
-    let mut text = String::new();
-    let mut object = ObjectWriter::new(&mut text);
-    object.text("agent", &agent.name).text("command", &ran.command.join("\n"));
-    object.raw("receipt", &to_json(receipt));
-    if let Some(sandbox) = &ran.sandbox {
-        object.raw("sandbox", &to_json(sandbox));
-    }
-    if let Some(admission) = &ran.admission {
-        object.raw("admission", &to_json(admission));
-    }
-    object.number("executionMs", ran.execution_ms).number("toolOps", ran.trace.count as f64);
-    let work::Deltas { others, projections, laws, invariants } = ran.delta_counts;
-    for (key, count) in
-        [("deltasO", others), ("deltasPi", projections), ("deltasLambda", laws), ("deltasQ", invariants)]
-    {
-        object.number(key, count as f64);
-    }
-    if let Some(counts) = ran.tested.as_ref().and_then(|tested| tested.counts) {
-        object.number("testsPassed", counts.passed as f64).number("testsFailed", counts.failed as f64);
-    }
-    object.end();
-    text
+        },
+        admission,
+        tests: receipt.test_log.map(|output| TestReport { output: output.into(), counts }),
+    })
 }

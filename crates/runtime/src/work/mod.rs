@@ -1,30 +1,36 @@
 //! Work runs (agent-run): an agent changes a workspace under hard bounds and either succeeds whole or leaves no trace.
 
+mod batch;
 mod branch;
 mod clean;
-mod commit;
 mod config;
 mod confine;
 mod counts;
 mod engine;
+mod error;
 mod freeze;
 mod git;
 mod guard;
 mod held_proof;
 mod hold;
-mod inspect;
 mod interrupt;
-mod levels;
+mod journal;
+mod land;
+mod merge;
 mod objects;
-mod outcome;
 mod paths;
 mod presets;
 mod prompt;
 mod protect;
+mod reader;
 pub mod receipt;
+mod record;
+mod recover;
 pub mod replay;
+mod result;
 mod run;
 mod secrets;
+mod stage;
 mod store;
 mod stream;
 mod tasks;
@@ -37,15 +43,19 @@ use crealeph_contracts::instant::{Instant, Timestamp};
 
 pub(crate) use config::HIDDEN;
 
-pub use clean::{Freed, Recent};
+pub use batch::{Destination, ItemOutcome, RunOptions, WorkProgress};
+pub use clean::{CleanedRuns, KeepRuns};
 pub use config::{WorkAgent, WorkConfig};
-pub use engine::{Recovered, Setup, Work, WorkError};
-pub use hold::{Opinion, Waits};
-pub use inspect::{Inspect, RunState, Summary, Verdict};
+pub use engine::{Work, WorkSetup};
+pub use error::WorkError;
+pub use hold::{DecidedRun, HeldRun};
 pub use interrupt::Interrupt;
-pub use levels::{Options, Publish, Reported, Told};
+pub use journal::RunVerdict;
 pub use paths::OutsideWorkspace;
-pub use run::Step;
+pub use reader::{KeptDocument, RunReader, RunState, RunSummary};
+pub use recover::{KeptFile, Recovery};
+pub use result::ItemResult;
+pub use run::RunStage;
 pub use store::RunsError;
 pub use tasks::{TasksError, from_tasks};
 

@@ -10,7 +10,7 @@ use crealeph_workspace::GitObjects;
 use gix_hash::ObjectId;
 use gix_object::{Exists as _, Find as _, Kind};
 
-use super::engine::WorkError;
+use super::error::WorkError;
 use super::git::{self, Objects, Repository};
 
 /// The objects of the repository that a workspace is in; nothing is found where it is in none, or one that cannot be used.

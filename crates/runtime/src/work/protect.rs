@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-use crealeph_decision::work::Protected;
+use crealeph_decision::work::ProtectedPaths;
 
 use crate::configuration::FILE;
 
@@ -15,8 +15,8 @@ const CONTROL: &str = ".crealeph";
 const MAX_LINKS: usize = 40;
 
 /// What is protected in the workspace `root`: any configuration, `sources` with the way to them, and all beneath `folders`.
-pub(super) fn protected(root: &Path, sources: &[PathBuf], folders: &[PathBuf]) -> Protected {
-    let mut protected = Protected::default();
+pub(super) fn protected(root: &Path, sources: &[PathBuf], folders: &[PathBuf]) -> ProtectedPaths {
+    let mut protected = ProtectedPaths::default();
     protected.add_name(FILE);
     // In its own spelling no state has it; in another one it is the same folder where case is ignored.
     protected.add_name(CONTROL);

@@ -6,8 +6,6 @@ mod script;
 mod signer;
 mod statement;
 
-use std::path::{Path, PathBuf};
-
 use crealeph_contracts::attestation::{Admission, RECEIPT_NAME, SandboxFacts, StatedBounds};
 use crealeph_contracts::contract::{Valid, to_json};
 use crealeph_contracts::digest::{Blake3, GitHash};
@@ -27,6 +25,7 @@ use crealeph_contracts::uuid::Uuid;
 use crealeph_contracts::violation::Violations;
 use crealeph_contracts::work_item::AgentId;
 use crealeph_contracts::{Receipt, WorkItem};
+use crealeph_decision::work::DeltaClass;
 use crealeph_workspace::{Change, DIFF_ALGORITHM, Store, StoreError};
 
 pub use signer::{Signer, SignerError};
@@ -43,9 +42,9 @@ pub const ENVELOPE_FILE: &str = "RECEIPT.dsse.json";
 /// The work item beside it.
 pub const ITEM_FILE: &str = "work-item.json";
 
-/// Deltas by class (R28).
+/// DeltaLists by class (R28).
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Deltas {
+pub struct DeltaLists {
     /// O, anything else.
     pub others: Vec<Delta>,
     /// Π, projections.
@@ -56,17 +55,45 @@ pub struct Deltas {
     pub invariants: Vec<Delta>,
 }
 
+impl DeltaLists {
+    /// The list of a class.
+    pub(super) fn of_class(&mut self, class: DeltaClass) -> &mut Vec<Delta> {
+        match class {
+            DeltaClass::Laws => &mut self.laws,
+            DeltaClass::Invariants => &mut self.invariants,
+            DeltaClass::Projections => &mut self.projections,
+            DeltaClass::Others => &mut self.others,
+        }
+    }
+}
+
+/// A file of a run's folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunFile {
+    /// Its name.
+    pub name: String,
+    /// What is in it.
+    pub bytes: Vec<u8>,
+    /// Whether it can be executed.
+    pub is_executable: bool,
+}
+
+impl RunFile {
+    /// A file that cannot be executed.
+    pub fn new(name: &str, content: impl Into<Vec<u8>>) -> Self {
+        RunFile { name: name.to_owned(), bytes: content.into(), is_executable: false }
+    }
+}
+
 /// Everything a receipt says, before it is sealed.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct ReceiptFacts {
     /// The receipt's own id, which is the run's.
     pub id: Uuid,
-    /// The work item; none where a level's merge is told.
+    /// The work item; absent for the merge of a level.
     pub item: Option<WorkItem>,
     /// The agent.
     pub agent_id: AgentId,
-    /// The agent's program and arguments, as they were run.
-    pub command: Vec<String>,
     /// When it started.
     pub started_at: Timestamp,
     /// When it ended.
@@ -75,44 +102,40 @@ pub struct Facts {
     pub status: RunStatus,
     /// Why it did not succeed.
     pub error: Option<Text>,
-    /// The workspace.
-    pub workspace: PathBuf,
     /// The state before.
     pub before: Blake3,
     /// The state afterwards.
     pub after: Blake3,
-    /// What changed, with the contents' digests; empty where it did not succeed.
+    /// What changed, with the contents' digests; empty if it did not succeed.
     pub changes: Vec<Change>,
     /// Files that prove it, receipts of a merged level among them.
     pub proof_artifacts: Vec<ProofArtifact>,
     /// The deltas of what changed, or of what was denied.
-    pub deltas: Deltas,
+    pub deltas: DeltaLists,
     /// How text files were compared.
     pub diff_algorithm: &'static str,
     /// What the agent reported.
     pub tool_trace: Vec<ToolCall>,
-    /// Tokens, where known.
+    /// Tokens, if known.
     pub tokens_used: Option<Amount>,
-    /// Dollars, where known.
+    /// Dollars, if known.
     pub cost_usd: Option<Amount>,
     /// What the tests printed.
     pub test_log: Option<String>,
     /// The walls around the agent.
     pub strength: SandboxStrength,
-    /// Which walls those were; none where no agent was started.
+    /// Which walls those were; absent if no agent was started.
     pub sandbox: Option<SandboxFacts>,
-    /// How much it was allowed; none where a level's merge is told.
+    /// How much it was allowed; absent for the merge of a level.
     pub bounds: Option<StatedBounds>,
-    /// What admission said; none where the run never came to it.
+    /// What admission said; absent if the run never came to it.
     pub admission: Option<Admission>,
     /// The hashes of the receipts that a merge rests on.
     pub merged: Vec<Blake3>,
-    /// The branch and the commit that the change was delivered to, where it was.
+    /// The branch and the commit that the change was delivered to, if it was.
     pub commit: Option<(String, GitHash)>,
     /// Connections made and refused.
     pub connections: Vec<Connection>,
-    /// Written to `.git` or `.crealeph` and discarded.
-    pub discarded: Vec<String>,
     /// The receipt before this one in the workspace.
     pub previous: Option<Blake3>,
     /// The robot it is bound to, or the one that stands for none.
@@ -120,35 +143,32 @@ pub struct Facts {
     /// The entries the item came from.
     pub lineage: Vec<LedgerId>,
     /// What is to lie beside the receipt: result, diff, outputs. The statement names their digests.
-    pub beside: Vec<(String, Vec<u8>)>,
+    pub beside: Vec<RunFile>,
 }
 
-impl Facts {
-    /// A receipt that tells of no agent and no change: where a run was cut off, or a level merged. What there is besides is
-    /// filled in by whoever knows it.
+impl ReceiptFacts {
+    /// A receipt of no agent and no change, for a run that was cut off or the merge of a level. The caller adds what it
+    /// knows besides.
     pub fn unchanged(
         id: Uuid,
         agent_id: AgentId,
         at: Timestamp,
-        workspace: &Path,
         state: Blake3,
         robot: RobotId,
-    ) -> Facts {
-        Facts {
+    ) -> ReceiptFacts {
+        ReceiptFacts {
             id,
             item: None,
             agent_id,
-            command: Vec::new(),
             started_at: at.clone(),
             finished_at: at,
             status: RunStatus::Success,
             error: None,
-            workspace: workspace.to_owned(),
             before: state,
             after: state,
             changes: Vec::new(),
             proof_artifacts: Vec::new(),
-            deltas: Deltas::default(),
+            deltas: DeltaLists::default(),
             diff_algorithm: DIFF_ALGORITHM,
             tool_trace: Vec::new(),
             tokens_used: None,
@@ -161,7 +181,6 @@ impl Facts {
             merged: Vec::new(),
             commit: None,
             connections: Vec::new(),
-            discarded: Vec::new(),
             previous: None,
             robot,
             lineage: Vec::new(),
@@ -169,7 +188,7 @@ impl Facts {
         }
     }
 
-    /// The name of the replay script, where there is one.
+    /// The name of the replay script; a run that succeeded has one.
     pub fn proof_script(&self) -> Option<String> {
         (self.status == RunStatus::Success && self.item.is_some()).then(|| script::name(self))
     }
@@ -177,11 +196,11 @@ impl Facts {
 
 /// A sealed receipt.
 #[derive(Clone, Debug)]
-pub struct Sealed {
+pub struct SealedReceipt {
     /// The receipt.
     pub receipt: Valid<Receipt>,
-    /// The files to write into the run's folder: name, content, and whether it can be executed.
-    pub files: Vec<(String, Vec<u8>, bool)>,
+    /// The files to write into the run's folder.
+    pub files: Vec<RunFile>,
     /// The ledger entry.
     pub entry: Draft,
 }
@@ -195,7 +214,7 @@ pub enum SealError {
     /// A document of the receipt cannot be composed.
     #[error(transparent)]
     Compose(#[from] ComposeError),
-    /// A document of the receipt would not be taken by its reader.
+    /// A document of the receipt would be refused by its own reader.
     #[error("internal error: {what} of the run cannot be read back: {reason}; please report it")]
     Unreadable {
         /// The document.
@@ -203,7 +222,7 @@ pub enum SealError {
         /// What its reader says.
         reason: String,
     },
-    /// A name that cannot be one.
+    /// An invalid name.
     #[error("internal error: the receipt has an invalid name; please report it")]
     Name(#[from] IdentifierError),
     /// A content that changed is not in the store.
@@ -215,21 +234,35 @@ pub enum SealError {
 ///
 /// # Errors
 /// When the facts break the receipt's contract, or a content that changed is not in the store.
-pub fn seal(facts: &Facts, signer: &Signer, store: Store<'_>) -> Result<Sealed, SealError> {
+pub fn seal(facts: &ReceiptFacts, signer: &Signer, store: Store<'_>) -> Result<SealedReceipt, SealError> {
+    let script = facts.proof_script().map(|name| {
+        let text = script::replay(facts, &name);
+        RunFile { is_executable: true, ..RunFile::new(&name, text) }
+    });
+    let mut receipt = receipt(facts, script.as_ref())?;
+    receipt.receipt_hash = receipt.content_hash()?;
+    let text = receipt.to_canonical()?;
+    let receipt = Valid::<Receipt>::parse(text.as_bytes(), &Limits::own(MAX_RECEIPT_BYTES))?;
+    let item = facts.item.iter().map(|item| RunFile::new(ITEM_FILE, to_json(item)));
+    let mut files: Vec<RunFile> = item.chain(script).chain(facts.beside.iter().cloned()).collect();
+    let envelope = signer.envelope(&statement::of(facts, &receipt, &text, &files, signer, store)?);
+    let entry = entry(facts, &envelope, &text)?;
+    files.push(RunFile::new(RECEIPT_FILE, text));
+    files.push(RunFile::new(ENVELOPE_FILE, envelope));
+    Ok(SealedReceipt { receipt, files, entry })
+}
+
+/// The receipt of facts, without its hash.
+fn receipt(facts: &ReceiptFacts, script: Option<&RunFile>) -> Result<Receipt, SealError> {
     let artifacts = facts.changes.iter().map(|change| ReceiptArtifact {
         path: change.path.as_workspace_path().clone(),
         change: change.in_receipt(),
         hash: change.after.as_ref().map(crealeph_workspace::Node::content_digest),
     });
-    let is_success = facts.status == RunStatus::Success;
-    let script = facts.proof_script().map(|name| {
-        let text = script::replay(facts, &name);
-        (name, text)
+    let own_proof = script.into_iter().filter_map(|script| {
+        Some(ProofArtifact { path: Text::new(&script.name)?, hash: Blake3::of(&script.bytes) })
     });
-    let own_proof = script.iter().filter_map(|(name, text)| {
-        Some(ProofArtifact { path: Text::new(name)?, hash: Blake3::of(text.as_bytes()) })
-    });
-    let mut receipt = Receipt {
+    Ok(Receipt {
         id: facts.id,
         work_item_id: facts.item.as_ref().map(|item| item.id.clone()),
         agent_id: facts.agent_id,
@@ -254,36 +287,32 @@ pub fn seal(facts: &Facts, signer: &Signer, store: Store<'_>) -> Result<Sealed, 
         previous_receipt_hash: facts.previous,
         sandbox_strength: facts.strength,
         connections: facts.connections.iter().cloned().collect(),
-        status: if is_success { ReceiptStatus::Succeeded } else { ReceiptStatus::Failed },
+        status: match facts.status {
+            RunStatus::Success => ReceiptStatus::Succeeded,
+            _ => ReceiptStatus::Failed,
+        },
         error: facts.error.clone(),
-    };
-    receipt.receipt_hash = receipt.content_hash()?;
-    let text = receipt.to_canonical()?;
-    let receipt = Valid::<Receipt>::parse(text.as_bytes(), &Limits::own(MAX_RECEIPT_BYTES))?;
-    let item = facts.item.iter().map(|item| (ITEM_FILE.to_owned(), to_json(item).into_bytes(), false));
-    let script = script.into_iter().map(|(name, text)| (name, text.into_bytes(), true));
-    let beside = facts.beside.iter().map(|(name, bytes)| (name.clone(), bytes.clone(), false));
-    let mut files: Vec<_> = item.chain(script).chain(beside).collect();
-    let envelope = signer.envelope(&statement::of(facts, &receipt, &text, &files, signer, store)?);
-    files.push((RECEIPT_FILE.to_owned(), text.clone().into_bytes(), false));
-    files.push((ENVELOPE_FILE.to_owned(), envelope.clone().into_bytes(), false));
+    })
+}
+
+/// The ledger entry of a receipt and its signed statement.
+fn entry(facts: &ReceiptFacts, envelope: &str, receipt: &str) -> Result<Draft, SealError> {
     let lineage = (!facts.lineage.is_empty()).then(|| Lineage {
         depends_on: Set::new(facts.lineage.clone()),
         execution_id: None,
         rerun_of: None,
     });
-    let entry = Draft {
+    Ok(Draft {
         robot_id: facts.robot.clone(),
         module: MODULE.into(),
         source: Name::parse(facts.agent_id.as_str())?,
         kind: RUN_RECEIPT.into(),
-        state: if is_success { SUCCEEDED.into() } else { FAILED.into() },
+        state: if facts.status == RunStatus::Success { SUCCEEDED.into() } else { FAILED.into() },
         payload: JsonObject::compose("the receipt's entry", |object| {
-            object.raw("envelope", &envelope).raw("receipt", &text);
+            object.raw("envelope", envelope).raw("receipt", receipt);
         })?,
         lineage,
         observed_at: None,
         key: Some(ClientKey::parse(&format!("run_receipt:{}", facts.id))?),
-    };
-    Ok(Sealed { receipt, files, entry })
+    })
 }

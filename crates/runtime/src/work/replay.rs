@@ -76,7 +76,7 @@ fn failed<'p>(action: &'static str, path: &'p Path) -> impl FnOnce(io::Error) ->
 
 /// A run that succeeded, with the states it led from and to.
 #[derive(Debug)]
-pub struct Recorded {
+pub struct RecordedRun {
     /// Its receipt.
     pub receipt: Valid<Receipt>,
     archive: Archive,
@@ -87,7 +87,7 @@ pub struct Recorded {
 
 /// What a replay came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Replayed {
+pub struct ReplayOutcome {
     /// The state that came of it.
     pub state: Blake3,
     /// The state that the receipt says.
@@ -96,7 +96,7 @@ pub struct Replayed {
     pub differing: Vec<String>,
 }
 
-impl Recorded {
+impl RecordedRun {
     /// Reads the run in a folder; the states lie two folders above it, in its workspace as in an export.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl Recorded {
         };
         let before = archive.kept(StateHash::from_digest(receipt.before_hash))?;
         let after = archive.kept(StateHash::from_digest(receipt.after_hash))?;
-        Ok(Recorded { receipt, archive, before, after, folder })
+        Ok(RecordedRun { receipt, archive, before, after, folder })
     }
 
     /// The work item that was run.
@@ -155,7 +155,7 @@ impl Recorded {
     ///
     /// # Errors
     /// When a recorded content is not there, or the folder cannot be written.
-    pub fn replay(&self, folder: &Path) -> Result<Replayed, ReplayError> {
+    pub fn replay(&self, folder: &Path) -> Result<ReplayOutcome, ReplayError> {
         self.archive.advance(&self.before, &self.after, folder)?;
         self.compare(folder)
     }
@@ -164,7 +164,7 @@ impl Recorded {
     ///
     /// # Errors
     /// When the folder cannot be read.
-    pub fn compare(&self, folder: &Path) -> Result<Replayed, ReplayError> {
+    pub fn compare(&self, folder: &Path) -> Result<ReplayOutcome, ReplayError> {
         let found = state_of_everything(folder)?;
         Ok(self.compare_state(&self.with_withheld(&found, &self.after)?))
     }
@@ -189,8 +189,8 @@ impl Recorded {
         Ok(State::new(entries).map_err(ScanError::from)?)
     }
 
-    fn compare_state(&self, found: &State) -> Replayed {
-        Replayed {
+    fn compare_state(&self, found: &State) -> ReplayOutcome {
+        ReplayOutcome {
             state: found.hash().digest(),
             expected: self.receipt.after_hash,
             differing: differing(&self.after, found),

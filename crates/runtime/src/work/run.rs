@@ -1,32 +1,33 @@
 //! One run of a work item in a view of its own: the agent under guard, what it really changed, admission, tests. Owns the
-//! order of these steps and what each failure means; touches nothing outside the view.
+//! steps from one stage to the next; touches nothing outside the view.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use crealeph_contracts::WorkItem;
 use crealeph_contracts::attestation::{Admission, SandboxFacts};
 use crealeph_contracts::contract::to_json;
 use crealeph_contracts::digest::Blake3;
-use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::receipt::{Connection, SandboxStrength};
 use crealeph_contracts::scalar::{Count, Name, Text};
 use crealeph_contracts::uuid::Uuid;
-use crealeph_decision::work::{self, admit, run_hash};
+use crealeph_decision::work::{AgentEnd, Ending, JudgedChange, ProcessEnd, admit, agent_ending, run_hash};
 use crealeph_sandbox::{
-    Cut, Exit, HOME, Level, Mount, Outcome, Sandbox, Seed, Stdin, TRACE_CHANNEL, Verdict, View,
+    Cancel, Captured, Cut, Exit, HOME, Level, Mount, Outcome, Sandbox, SandboxError, Seed, Spec, Stdin,
+    TRACE_CHANNEL, Verdict, View,
 };
-use crealeph_workspace::{Added, Capsule, Change, Node, Snapshot, Workspace};
+use crealeph_workspace::{Change, Node, Workspace};
 
 use super::config::WorkAgent;
 use super::confine;
-use super::freeze::own_changes;
+use super::freeze::Unread;
 use super::guard::{Guard, Reportable};
 use super::interrupt::Interrupt;
 use super::paths;
-use super::receipt::Deltas;
-use super::secrets::{self, Guarded};
-use super::tests_run::{TestFault, TestPlace, Tested};
+use super::secrets::RunSecrets;
+use super::stage::{
+    AdmittedRun, AgentReport, ChangeReport, EndedRun, PlannedRun, RunEvidence, TestedRun, WorkedRun,
+};
+use super::tests_run::{FailedTests, TestReport, TestRunner};
 use super::trace::Trace;
 use crate::agents::answer::end;
 use crate::agents::process::with_causes;
@@ -35,71 +36,19 @@ use crate::agents::process::with_causes;
 const QUOTED_BYTES: usize = 800;
 /// How many connections a receipt lists.
 const MAX_CONNECTIONS: usize = 1_000;
+/// How much of each output of an agent is kept in its run's folder.
+const MAX_OUTPUT_BYTES: usize = 1 << 20;
 const ITEM_FILE: &str = "work-item.json";
 const PROMPT_FILE: &str = "prompt.txt";
 
-/// How a run ended, before anything is published.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// Within all bounds, and its tests passed.
-    Admitted,
-    Failed(String),
-    Denied(String),
-    TimedOut(String),
-    /// Somebody ended it; it may be run again.
-    Interrupted,
-}
-
-/// What an item starts from.
-#[derive(Debug)]
-pub(super) struct Base<'b> {
-    pub(super) snapshot: &'b Snapshot,
-    /// Changes that are not in the workspace itself but come before this run: those on a branch.
-    pub(super) changes: &'b [Change],
-}
-
-/// Everything a run leaves behind.
-#[derive(Debug)]
-pub(super) struct Ran {
-    pub(super) id: Uuid,
-    pub(super) item: WorkItem,
-    pub(super) command: Vec<String>,
-    pub(super) started_at: Timestamp,
-    pub(super) finished_at: Timestamp,
-    pub(super) execution_ms: f64,
-    pub(super) ending: Ending,
-    pub(super) before: Blake3,
-    pub(super) capsule: Option<Capsule>,
-    /// Where the contents of the capsule are until it lands; gone when it does not.
-    pub(super) view: Option<View>,
-    /// What was put into the workspace's store for it; taken back when it does not land.
-    pub(super) added: Added,
-    /// Paths written in `.git` or `.crealeph`, the first hundred.
-    pub(super) discarded: Vec<String>,
-    pub(super) deltas: Deltas,
-    /// How many deltas there are of each class, also of those that are not listed.
-    pub(super) delta_counts: work::Deltas,
-    pub(super) trace: Trace,
-    pub(super) tested: Option<Tested>,
-    pub(super) strength: SandboxStrength,
-    /// What held the agent; none where it was never started.
-    pub(super) sandbox: Option<SandboxFacts>,
-    /// What admission said; none where it was not asked.
-    pub(super) admission: Option<Admission>,
-    pub(super) connections: Vec<Connection>,
-    pub(super) diff: String,
-    pub(super) stdout: Vec<u8>,
-    pub(super) stderr: Vec<u8>,
-}
-
-/// What is told while a run goes on.
+/// How far a run has come, as it goes on.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum RunStage {
     /// The agent runs.
     Working {
         /// Tool operations so far.
         tool_ops: u64,
-        /// Tokens so far, where reported.
+        /// Tokens so far, if reported.
         tokens: Option<f64>,
     },
     /// The agent has ended, and this many files changed.
@@ -113,8 +62,8 @@ pub enum Step {
     Waiting,
 }
 
-/// Where an item runs, and by what.
-pub(super) struct Room<'r> {
+/// What runs an item: the workspace, the sandbox and the agent.
+pub(super) struct ItemRunner<'r> {
     pub(super) workspace: &'r Workspace,
     pub(super) sandbox: &'r Sandbox,
     pub(super) agent: &'r WorkAgent,
@@ -124,91 +73,68 @@ pub(super) struct Room<'r> {
     /// A folder of this run's own for what it needs meanwhile; removed afterwards.
     pub(super) scratch: PathBuf,
     /// What no record may hold.
-    pub(super) guarded: Guarded,
-    pub(super) told: &'r (dyn Fn(Step) + Sync),
+    pub(super) secrets: RunSecrets,
+    pub(super) progress: &'r (dyn Fn(RunStage) + Sync),
 }
 
-impl Room<'_> {
-    /// Runs an item. `earlier` finds the receipt of a successful run with the same run hash.
+/// An agent that was called, and what it wrote into its view.
+struct CalledAgent {
+    report: AgentReport,
+    view: View,
+    /// How many secrets were redacted in what it reported.
+    redactions: u64,
+    /// How the run ends if the agent's own end decides; absent if it succeeded.
+    ending: Option<Ending>,
+}
+
+impl ItemRunner<'_> {
+    /// Runs an item up to its tests. `earlier` finds a successful run with the same run hash.
     pub(super) fn run(
         &self,
-        id: Uuid,
-        item: &WorkItem,
-        base: &Base<'_>,
-        earlier: &dyn Fn(&Blake3) -> Option<String>,
-    ) -> Ran {
-        let clock = Instant::now();
-        let mut ran = Ran {
-            id,
-            item: item.clone(),
-            command: self.agent.command.clone(),
-            started_at: super::now(),
-            finished_at: super::now(),
-            execution_ms: 0.0,
-            ending: Ending::Interrupted,
-            before: base.snapshot.state().hash().digest(),
-            capsule: None,
-            view: None,
-            added: Added::default(),
-            discarded: Vec::new(),
-            deltas: Deltas::default(),
-            delta_counts: work::Deltas::default(),
-            trace: Trace::default(),
-            tested: None,
-            strength: match self.agent.accepts_reduced {
-                true => SandboxStrength::Reduced,
-                false => SandboxStrength::Full,
-            },
-            sandbox: None,
-            admission: None,
-            connections: Vec::new(),
-            diff: String::new(),
-            stdout: Vec::new(),
-            stderr: Vec::new(),
-        };
-        ran.ending = match self.work(&mut ran, base, clock) {
-            Err(ending) => ending,
-            Ok(()) => self.judge(&mut ran, base, earlier).err().unwrap_or(Ending::Admitted),
-        };
-        self.withhold(&mut ran);
-        if ran.ending != Ending::Admitted {
-            ran.view = None;
-        }
+        planned: PlannedRun<'_>,
+        earlier: &dyn Fn(&Blake3) -> Option<Uuid>,
+    ) -> Result<TestedRun, Box<EndedRun>> {
+        let worked = self.work(planned);
+        let tested = worked.and_then(|worked| self.test(self.admit(worked, earlier)?));
+        // What stays is removed when the runs are swept.
         let _ = std::fs::remove_dir_all(&self.scratch);
-        (self.told)(Step::Waiting);
-        ran.finished_at = super::now();
-        ran.execution_ms = clock.elapsed().as_secs_f64() * 1000.0;
-        ran
-    }
-
-    /// Takes secrets out of what the record tells of a run; one that was denied for a secret keeps its receipt alone (R34).
-    fn withhold(&self, ran: &mut Ran) {
-        for path in &mut ran.discarded {
-            *path = self.guarded.redacted(path);
-        }
-        let reason = match &mut ran.ending {
-            Ending::Failed(why) | Ending::Denied(why) | Ending::TimedOut(why) => why,
-            Ending::Admitted | Ending::Interrupted => return,
-        };
-        *reason = self.guarded.redacted(reason);
-        if secrets::is_for_secret(reason) {
-            ran.capsule = None;
-            ran.discarded.clear();
-            ran.deltas = Deltas::default();
-            ran.trace.calls.clear();
-            for kept in [&mut ran.stdout, &mut ran.stderr] {
-                kept.clear();
-            }
-            ran.diff.clear();
-        }
+        (self.progress)(RunStage::Waiting);
+        tested
     }
 
     /// The agent in its view, up to what it really changed.
-    fn work(&self, ran: &mut Ran, base: &Base<'_>, started: Instant) -> Result<(), Ending> {
+    fn work<'b>(&self, planned: PlannedRun<'b>) -> Result<WorkedRun<'b>, Box<EndedRun>> {
+        let called = match self.call(&planned) {
+            Ok(called) => called,
+            Err(ending) => {
+                let agent = AgentReport::not_started(self.agent);
+                return Err(self.ended(planned.into_evidence(agent, ChangeReport::default()), ending));
+            }
+        };
+        let CalledAgent { report: agent, view, redactions, ending } = called;
+        let read = match self.secrets.in_reports(&agent.trace, redactions) {
+            Some(reason) => Err(Unread::from(Ending::SecretFound(reason))),
+            None => self.freeze(&planned, &view, &agent.trace),
+        };
+        let (ending, change, admission) = match (read, ending) {
+            (Ok(frozen), None) => return Ok(WorkedRun { planned, agent, frozen, view }),
+            (Ok(frozen), Some(ending)) => (ending, frozen.report, None),
+            (Err(unread), None) => (unread.ending, unread.change, unread.admission),
+            (Err(unread), Some(ending)) => {
+                (Ending::deciding(ending, unread.ending), unread.change, unread.admission)
+            }
+        };
+        let evidence = RunEvidence { admission, ..planned.into_evidence(agent, change) };
+        Err(self.ended(evidence, ending))
+    }
+
+    /// Calls the agent in a view of what the run starts from.
+    fn call(&self, planned: &PlannedRun<'_>) -> Result<CalledAgent, Ending> {
         let root = self.workspace.path();
-        let state = base.snapshot.state();
+        let item = &planned.identity.item;
         let is_there = |path: &str| root.join(path).symlink_metadata().is_ok();
-        let missing = paths::missing(ran.item.input_files.as_ref(), root, state, is_there);
+        let state = planned.base.snapshot.state();
+        let missing = paths::missing(item.input_files.as_ref(), root, state, is_there);
         if !missing.is_empty() {
             return Err(Ending::Failed(format!("Missing input files: {}", missing.join(", "))));
         }
@@ -216,133 +142,145 @@ impl Room<'_> {
             Ending::Failed(format!("the agent could not be run: {}", with_causes(error)))
         };
         let cancel = self.interrupt.cancel().map_err(|error| not_run(&error))?;
-        let view = self.test_place().changed_view(base.changes, &cancel).map_err(|error| not_run(&error))?;
-        let prompt = self.agent.prompt.fill(&ran.item);
-        let mut spec = confine::agent_spec(self.agent, &prompt, root).map_err(|error| not_run(&error))?;
+        let view = self.tests().changed_view(planned.base.changes, &cancel);
+        let view = view.map_err(|error| not_run(&error))?;
+        let mut spec = self.spec(item).map_err(|error| not_run(&error))?;
+        spec.views = vec![Mount { view: &view, at: root.to_owned() }];
+        let command = spec.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let (outcome, trace, passed_bound) = self.guarded(&spec, item, &cancel);
+        let outcome = outcome.map_err(|error| not_run(&error))?;
+        drop(spec);
+        let stderr = outcome.stderr.text();
+        let ending = agent_ending(&AgentEnd {
+            process: process_end(&outcome),
+            passed_bound,
+            is_interrupted: self.interrupt.is_used(),
+            timeout_ms: item.bounds().timeout_ms,
+            stderr: end(stderr.trim(), QUOTED_BYTES),
+        });
+        let strength = match outcome.strength.level {
+            Level::Full => SandboxStrength::Full,
+            Level::Reduced => SandboxStrength::Reduced,
+        };
+        let report = AgentReport {
+            command,
+            trace,
+            strength,
+            sandbox: Some(sandbox_facts(&outcome, strength)),
+            connections: connections(&outcome),
+            stdout: kept_output(&outcome.stdout),
+            stderr: kept_output(&outcome.stderr),
+        };
+        let redactions = outcome.trace.redactions + outcome.stdout.redactions;
+        Ok(CalledAgent { report, view, redactions, ending })
+    }
+
+    /// What the agent is run with.
+    fn spec(&self, item: &WorkItem) -> Result<Spec<'static>, SandboxError> {
+        let root = self.workspace.path();
+        let prompt = self.agent.prompt.fill(item);
+        let mut spec = confine::agent_spec(self.agent, &prompt, root)?;
         let inside = |name: &str| Path::new(HOME).join(name);
-        let (item, prompt_file) = (inside(ITEM_FILE), inside(PROMPT_FILE));
-        let text = to_json(&ran.item);
-        spec.grants.seeds.push(Seed::new(&item, text.as_bytes()));
+        let (item_file, prompt_file) = (inside(ITEM_FILE), inside(PROMPT_FILE));
+        let text = to_json(item);
+        spec.grants.seeds.push(Seed::new(&item_file, text.as_bytes()));
         spec.grants.seeds.push(Seed::new(&prompt_file, prompt.as_bytes()));
         spec.grants.env.extend(confine::variables(&[
-            ("CREALEPH_WORK_ITEM", &item.to_string_lossy()),
+            ("CREALEPH_WORK_ITEM", &item_file.to_string_lossy()),
             ("CREALEPH_PROMPT", &prompt_file.to_string_lossy()),
             ("CREALEPH_TRACE", TRACE_CHANNEL),
             ("CREALEPH_WORKSPACE", &root.to_string_lossy()),
         ]));
         spec.stdin = Stdin::Bytes(text.into_bytes());
-        spec.limits = confine::limits(self.agent, ran.item.bounds().timeout_ms);
+        spec.limits = confine::limits(self.agent, item.bounds().timeout_ms);
         spec.trace_channel = true;
-        spec.views = vec![Mount { view: &view, at: root.to_owned() }];
-        ran.command = spec.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        let told = |trace: &Trace| {
-            (self.told)(Step::Working { tool_ops: trace.count, tokens: trace.tokens });
+        Ok(spec)
+    }
+
+    /// Runs the agent under guard: what the sandbox saw, what the agent reported, and the bound that it passed, if any.
+    fn guarded(
+        &self,
+        spec: &Spec<'_>,
+        item: &WorkItem,
+        cancel: &Cancel,
+    ) -> (Result<Outcome, SandboxError>, Trace, Option<String>) {
+        let progress = |trace: &Trace| {
+            (self.progress)(RunStage::Working { tool_ops: trace.count, tokens: trace.tokens });
         };
-        told(&Trace::default());
+        progress(&Trace::default());
         let bounds = Reportable {
-            tool_ops: ran.item.bounds().max_tool_ops,
+            tool_ops: item.bounds().max_tool_ops,
             tokens: self.agent.max_tokens,
             cost_usd: self.agent.max_cost,
         };
-        let guard = Guard::new(bounds, self.agent.stream, cancel.clone(), &told);
+        let guard = Guard::new(bounds, self.agent.stream, cancel.clone(), &progress);
         let outcome =
-            self.sandbox.run_with_output(&spec, &cancel, Some(&|stream, bytes| guard.take(stream, bytes)));
-        let (trace, passed) = guard.finish();
-        ran.trace = trace;
-        let outcome = outcome.map_err(|error| not_run(&error))?;
-        ran.strength = match outcome.strength.level {
-            Level::Full => SandboxStrength::Full,
-            Level::Reduced => SandboxStrength::Reduced,
-        };
-        ran.sandbox = Some(sandbox_facts(&outcome, ran.strength));
-        ran.connections = connections(&outcome);
-        let ended = ended(&outcome, passed, ran.item.bounds().timeout_ms, self.interrupt);
-        let redactions = outcome.trace.redactions + outcome.stdout.redactions;
-        let frozen = match self.guarded.in_reports(&ran.trace, redactions) {
-            Some(reason) => Err(Ending::Denied(reason)),
-            None => self.freeze(ran, base, &view, started),
-        };
-        ran.view = Some(view);
-        ran.stdout = outcome.stdout.bytes;
-        ran.stderr = outcome.stderr.bytes;
-        // A secret counts more than how the agent ended.
-        if let Err(Ending::Denied(reason)) = &frozen
-            && secrets::is_for_secret(reason)
-        {
-            return frozen;
-        }
-        ended?;
-        frozen
+            self.sandbox.run_with_output(spec, cancel, Some(&|stream, bytes| guard.take(stream, bytes)));
+        let (trace, passed_bound) = guard.finish();
+        (outcome, trace, passed_bound)
     }
 
-    /// Admission, the files that must be there, the tests.
-    fn judge(
+    /// Admission, and the files that must be there.
+    fn admit<'b>(
         &self,
-        ran: &mut Ran,
-        base: &Base<'_>,
-        earlier: &dyn Fn(&Blake3) -> Option<String>,
-    ) -> Result<(), Ending> {
-        let Some(capsule) = &ran.capsule else { return Ok(()) };
-        let own = own_changes(capsule, base, &self.agent.hide);
-        let judged = work::Capsule {
-            paths: own.iter().map(|change| change.path.to_string()).collect(),
-            links: own.iter().filter_map(link).collect(),
-            tool_ops: ran.trace.count,
-            deltas: ran.delta_counts,
+        worked: WorkedRun<'b>,
+        earlier: &dyn Fn(&Blake3) -> Option<Uuid>,
+    ) -> Result<AdmittedRun<'b>, Box<EndedRun>> {
+        let (identity, frozen) = (&worked.planned.identity, &worked.frozen);
+        let judged = JudgedChange {
+            paths: frozen.own.iter().map(|change| change.path.to_string()).collect(),
+            links: frozen.own.iter().filter_map(link).collect(),
+            tool_ops: worked.agent.trace.count,
+            deltas: frozen.report.counts,
         };
-        let hash = run_hash(&ran.before, &capsule.after().hash().digest(), &ran.item);
-        let earlier = earlier(&hash);
-        let verdict = admit(&judged, &ran.item.bounds(), Some(&self.agent.paths), earlier.as_deref());
-        let count = |number: u64| Count::new(number).unwrap_or(Count::ZERO);
-        ran.admission = Some(Admission {
+        let hash = run_hash(&identity.before, &frozen.capsule.after().hash().digest(), &identity.item);
+        let earlier = earlier(&hash).map(|run| run.to_string());
+        let verdict = admit(&judged, &identity.item.bounds(), Some(&self.agent.paths), earlier.as_deref());
+        let admission = Admission {
             admitted: verdict.is_ok(),
             reason: verdict.as_ref().err().and_then(|denial| Text::new(denial.reason())),
-            files_touched: count(own.len() as u64),
-            tool_ops: count(ran.trace.count),
-            delta_size: count(ran.delta_counts.size()),
+            files_touched: count(frozen.own.len() as u64),
+            tool_ops: count(judged.tool_ops),
+            delta_size: count(judged.deltas.size()),
             run_hash: Some(hash),
-        });
-        verdict.map_err(|denial| Ending::Denied(denial.reason().to_owned()))?;
+        };
         let root = self.workspace.path();
-        let missing = paths::missing(ran.item.output_files.as_ref(), root, capsule.after(), |_| false);
-        if !missing.is_empty() {
-            return Err(Ending::Failed(format!("Missing output files: {}", missing.join(", "))));
+        let outputs = identity.item.output_files.as_ref();
+        let missing = || paths::missing(outputs, root, frozen.capsule.after(), |_| false);
+        let ending = match verdict {
+            Err(denial) => Ending::Denied(denial.reason().to_owned()),
+            Ok(()) => match missing() {
+                missing if missing.is_empty() => return Ok(AdmittedRun { worked, admission }),
+                missing => Ending::Failed(format!("Missing output files: {}", missing.join(", "))),
+            },
+        };
+        Err(self.ended(RunEvidence { admission: Some(admission), ..worked.into() }, ending))
+    }
+
+    /// The item's tests, on what it started from.
+    fn test(&self, admitted: AdmittedRun<'_>) -> Result<TestedRun, Box<EndedRun>> {
+        let item = &admitted.worked.planned.identity.item;
+        match self.run_tests(item, admitted.worked.frozen.capsule.changes()) {
+            Ok(report) => Ok(admitted.tested(report)),
+            Err(FailedTests { report, ending }) => Err(self.ended(admitted.tested(report).evidence, ending)),
         }
-        let changes = capsule.changes().to_vec();
-        let (tested, ending) = self.test(&ran.item, &changes);
-        ran.tested = tested;
-        ending
     }
 
     /// Runs an item's tests, if it has any, on the workspace as it is now with these changes applied.
-    pub(super) fn test(&self, item: &WorkItem, changes: &[Change]) -> (Option<Tested>, Result<(), Ending>) {
+    pub(super) fn run_tests(
+        &self,
+        item: &WorkItem,
+        changes: &[Change],
+    ) -> Result<Option<TestReport>, FailedTests> {
         let command = item.test_command.as_deref().filter(|command| !command.trim().is_empty());
-        let Some(command) = command else { return (None, Ok(())) };
-        (self.told)(Step::Testing);
-        let failed = |error: &dyn std::error::Error| {
-            Ending::Failed(format!("Tests failed: they could not be run: {}", with_causes(error)))
-        };
-        let cancel = match self.interrupt.cancel() {
-            Ok(cancel) => cancel,
-            Err(error) => return (None, Err(failed(&error))),
-        };
-        match self.test_place().run(command, changes, &cancel) {
-            Err(error) => (None, Err(failed(&error))),
-            Ok(mut tested) => {
-                // The agent's secrets, too: what it wrote can print them.
-                tested.output = self.guarded.redacted(&tested.output);
-                let ending = match &tested.fault {
-                    None => Ok(()),
-                    Some(TestFault::Interrupted) => Err(Ending::Interrupted),
-                    Some(TestFault::Failed(why)) => Err(Ending::Failed(format!("Tests failed: {why}"))),
-                };
-                (Some(tested), ending)
-            }
-        }
+        let Some(command) = command else { return Ok(None) };
+        (self.progress)(RunStage::Testing);
+        // The agent's secrets, too: what it wrote can print them.
+        self.tests().run(command, changes, self.interrupt, &|text| self.secrets.redacted(text)).map(Some)
     }
 
-    fn test_place(&self) -> TestPlace<'_> {
-        TestPlace {
+    fn tests(&self) -> TestRunner<'_> {
+        TestRunner {
             workspace: self.workspace,
             sandbox: self.sandbox,
             agent: self.agent,
@@ -350,50 +288,57 @@ impl Room<'_> {
             scratch: &self.scratch,
         }
     }
+
+    /// A run that goes no further. Secrets are taken out of what is recorded of it; a run that was denied for a secret keeps its
+    /// receipt alone (R34).
+    fn ended(&self, mut evidence: RunEvidence, ending: Ending) -> Box<EndedRun> {
+        let ending = ending.map_reason(|reason| self.secrets.redacted(reason));
+        if matches!(ending, Ending::SecretFound(_)) {
+            evidence.change = ChangeReport { counts: evidence.change.counts, ..ChangeReport::default() };
+            evidence.agent.trace.calls.clear();
+            evidence.agent.stdout.clear();
+            evidence.agent.stderr.clear();
+        }
+        Box::new(EndedRun { evidence, ending })
+    }
+}
+
+/// A number as a record has it.
+pub(super) fn count(number: u64) -> Count {
+    Count::new(number).unwrap_or(Count::ZERO)
 }
 
 /// A link that a change leaves, and its target.
-pub(super) fn link(change: &Change) -> Option<(String, String)> {
+fn link(change: &Change) -> Option<(String, String)> {
     match &change.after {
         Some(Node::Symlink { target }) => Some((change.path.to_string(), target.to_string())),
         _ => None,
     }
 }
 
-/// What the agent's own end means.
-fn ended(
-    outcome: &Outcome,
-    passed: Option<String>,
-    timeout_ms: u64,
-    interrupt: &Interrupt,
-) -> Result<(), Ending> {
-    let stderr = outcome.stderr.text();
-    let quoted = match stderr.trim() {
-        "" => String::new(),
-        said => format!("; standard error ends with: {}", end(said, QUOTED_BYTES)),
-    };
-    if let Some(reason) = passed {
-        return Err(Ending::Denied(reason));
-    }
-    if interrupt.is_used() {
-        return Err(Ending::Interrupted);
-    }
+/// How a process ended, by what its sandbox saw.
+pub(super) fn process_end(outcome: &Outcome) -> ProcessEnd {
     match outcome.cuts.iter().find(|cut| cut.ended_the_run()) {
-        Some(Cut::WallTime { .. }) => {
-            return Err(Ending::TimedOut(format!("Timed out after {timeout_ms} ms (`timeout_ms`){quoted}")));
-        }
-        Some(Cut::Cancelled) => return Err(Ending::Interrupted),
-        Some(cut) => return Err(Ending::Denied(format!("Exceeded a limit of the sandbox: {cut}"))),
-        None => {}
+        Some(Cut::WallTime { .. }) => ProcessEnd::OutOfTime,
+        Some(Cut::Cancelled) => ProcessEnd::Cancelled,
+        Some(cut) => ProcessEnd::OverLimit(cut.to_string()),
+        None => match outcome.exit {
+            Exit::Code(code) => ProcessEnd::Exited(code),
+            Exit::Signal(signal) => ProcessEnd::Signalled(signal),
+            Exit::Killed => ProcessEnd::Killed,
+        },
     }
-    match outcome.exit {
-        Exit::Code(0) => Ok(()),
-        Exit::Code(code) => Err(Ending::Failed(format!("the agent ended with exit code {code}{quoted}"))),
-        Exit::Signal(signal) => {
-            Err(Ending::Failed(format!("the agent was ended by signal {signal}{quoted}")))
-        }
-        Exit::Killed => Err(Ending::Failed(format!("the agent was killed{quoted}"))),
+}
+
+/// The start of an output, with a line that says how much was left out.
+fn kept_output(output: &Captured) -> Vec<u8> {
+    let mut kept = output.bytes.clone();
+    kept.truncate(MAX_OUTPUT_BYTES);
+    let left_out = output.total_bytes.saturating_sub(kept.len() as u64);
+    if left_out > 0 {
+        kept.extend_from_slice(format!("\n[… {left_out} bytes left out …]\n").as_bytes());
     }
+    kept
 }
 
 /// What held the agent, as a statement has it.
@@ -413,4 +358,20 @@ fn connections(outcome: &Outcome) -> Vec<Connection> {
         Some(Connection { host: host.ok()?, allowed: connection.verdict == Verdict::Connected })
     });
     named.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_past_its_bound_says_what_was_left_out() {
+        let output = |kept: usize, total: u64| {
+            kept_output(&Captured { bytes: vec![b'x'; kept], total_bytes: total, redactions: 0 })
+        };
+        assert_eq!(output(9, 9), b"xxxxxxxxx");
+        assert_eq!(output(MAX_OUTPUT_BYTES, MAX_OUTPUT_BYTES as u64).len(), MAX_OUTPUT_BYTES);
+        let cut = String::from_utf8(output(MAX_OUTPUT_BYTES + 2, MAX_OUTPUT_BYTES as u64 + 7)).unwrap();
+        assert!(cut.starts_with("xx") && cut.ends_with("x\n[… 7 bytes left out …]\n"));
+    }
 }

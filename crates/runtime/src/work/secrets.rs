@@ -19,18 +19,18 @@ const SECRET: &str = "Secret in";
 
 /// The secrets of an agent and its tests, as they are now.
 #[derive(Debug)]
-pub(super) struct Guarded {
+pub(super) struct RunSecrets {
     /// All of them, to be redacted.
     all: Redactor,
     /// Those that deny a run.
     denied: Redactor,
 }
 
-impl Guarded {
-    pub(super) fn of(agent: &WorkAgent) -> Self {
+impl RunSecrets {
+    pub(super) fn new(agent: &WorkAgent) -> Self {
         let values: Vec<Vec<u8>> = [&agent.granted, &agent.test].into_iter().flat_map(values).collect();
         let long = values.iter().filter(|value| value.len() >= MIN_DENIED_BYTES);
-        Guarded {
+        RunSecrets {
             denied: Redactor::new(long.map(Vec::as_slice)),
             all: Redactor::new(values.iter().map(Vec::as_slice)),
         }

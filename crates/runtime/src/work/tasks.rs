@@ -6,10 +6,11 @@ use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::scalar::{ExecutionId, ItemId, LedgerId, Literal, Name, RobotId, TenantId};
 use crealeph_contracts::work_item::AgentId;
 use crealeph_decision::snapshot::{Derivation, Snapshot};
-use crealeph_decision::work::{NotAllowed, Task, TaskError, items_of_tasks, may_run};
+use crealeph_decision::work::{BuilderTask, NotAllowed, TaskError, items_of_tasks, may_run};
 use crealeph_ledger::{Filter, Ledger, LedgerError, Order};
 
-use super::engine::{Work, WorkError};
+use super::engine::Work;
+use super::error::WorkError;
 use crate::builder::{BuildError, Scopes, Settings, is_made_by_builder};
 
 const TASK: Literal = Literal::new("task");
@@ -39,15 +40,15 @@ pub enum TasksError {
     /// A task has no payload that can be read.
     #[error("the payload of task `{0}` cannot be read; run `crealeph ledger verify`")]
     Unreadable(LedgerId),
-    /// A task is no work item.
+    /// A task cannot be a work item.
     #[error(transparent)]
     Task(#[from] TaskError),
 }
 
-/// The tasks of an execution as work items, oldest first. A draft is none: it waits for its review.
+/// The tasks of an execution as work items, oldest first. A draft is not one: it waits for its review.
 ///
 /// # Errors
-/// When there is none, or one cannot be an item.
+/// When there are no tasks, or one cannot be an item.
 pub fn from_tasks(
     ledger: &Ledger,
     tenant: &TenantId,
@@ -56,7 +57,7 @@ pub fn from_tasks(
 ) -> Result<Vec<WorkItem>, TasksError> {
     let filter =
         Filter { execution_id: Some(execution.clone()), kind: Some(Name::from(TASK)), ..Filter::default() };
-    let mut tasks: Vec<Task> = Vec::new();
+    let mut tasks: Vec<BuilderTask> = Vec::new();
     let mut cursor = None;
     loop {
         let page = ledger.list(tenant, &filter, Order::OldestFirst, cursor, ledger.limits().page_entries)?;
@@ -65,7 +66,7 @@ pub fn from_tasks(
             if is_made_by_builder(ledger, tenant, entry)? {
                 let payload = JsonObject::parse_own(&entry.content.payload);
                 let payload = payload.ok_or_else(|| TasksError::Unreadable(entry.id.clone()))?;
-                tasks.push(Task { id: entry.id.clone(), payload });
+                tasks.push(BuilderTask { id: entry.id.clone(), payload });
             }
         }
         if tasks.len() > MAX_TASKS {
@@ -82,50 +83,50 @@ pub fn from_tasks(
     }
 }
 
-impl Work {
-    /// Binds the runs of these items to a robot: the one that is named, or the one whose tasks they are; and asks the
-    /// policy. Items that come from nowhere need no evidence.
-    ///
-    /// # Errors
-    /// When the items belong to several robots, or the policy does not allow it.
-    pub fn bind(
-        &mut self,
-        items: &[WorkItem],
-        named: Option<RobotId>,
-        scopes: &Scopes,
-    ) -> Result<(), WorkError> {
-        let mut robot = named;
-        for item in items {
-            let Some((own, _)) = self.origin(&item.id)? else { continue };
-            match &robot {
-                Some(robot) if *robot != own => {
-                    return Err(WorkError::Robots {
-                        item: item.id.to_string(),
-                        own: own.to_string(),
-                        robot: robot.to_string(),
-                    });
-                }
-                _ => robot = Some(own),
+/// The robot that the runs of these items are bound to, if any: the one that is named, or the one whose tasks they are. The policy
+/// has allowed it.
+pub(super) fn robot_of(
+    work: &Work,
+    items: &[WorkItem],
+    named: Option<RobotId>,
+    scopes: &Scopes,
+) -> Result<Option<RobotId>, WorkError> {
+    let mut robot = named;
+    for item in items {
+        let Some(TaskOrigin { robot: own, .. }) = origin(work, &item.id)? else { continue };
+        match &robot {
+            Some(robot) if *robot != own => {
+                return Err(WorkError::Robots {
+                    item: item.id.to_string(),
+                    own: own.to_string(),
+                    robot: robot.to_string(),
+                });
             }
+            _ => robot = Some(own),
         }
-        let Some(robot) = robot else { return Ok(()) };
-        let Settings { rules, coherence, .. } = scopes.of(&self.tenant, &robot);
-        let read = self.ledger.facts_up_to(&self.tenant, &robot, None, coherence, Derivation::default())?;
-        let (snapshot, now) = match read {
-            Some((facts, position)) => (Snapshot::derive(facts, coherence), position.now),
-            None => (None, self.ledger.now()),
-        };
-        may_run(&self.tenant, snapshot.as_ref(), rules, now.instant())
-            .map_err(|NotAllowed(why)| WorkError::Policy { robot: robot.to_string(), why })?;
-        self.robot = Some(robot);
-        Ok(())
     }
+    let Some(robot) = robot else { return Ok(None) };
+    let Settings { rules, coherence, .. } = scopes.of(&work.tenant, &robot);
+    let read = work.ledger.facts_up_to(&work.tenant, &robot, None, coherence, Derivation::default())?;
+    let (snapshot, now) = match read {
+        Some((facts, position)) => (Snapshot::derive(facts, coherence), position.now),
+        None => (None, work.ledger.now()),
+    };
+    may_run(&work.tenant, snapshot.as_ref(), rules, now.instant())
+        .map_err(|NotAllowed(why)| WorkError::Policy { robot: robot.to_string(), why })?;
+    Ok(Some(robot))
+}
 
-    /// The task that an item came from, and its robot.
-    pub(super) fn origin(&self, item: &ItemId) -> Result<Option<(RobotId, LedgerId)>, WorkError> {
-        let Ok(id) = LedgerId::parse(item.as_str()) else { return Ok(None) };
-        let entry = self.ledger.get(&self.tenant, &id)?;
-        let task = entry.filter(|entry| entry.content.kind == Name::from(TASK));
-        Ok(task.map(|entry| (entry.content.robot_id, id)))
-    }
+/// The task that an item came from.
+pub(super) struct TaskOrigin {
+    pub(super) robot: RobotId,
+    pub(super) task: LedgerId,
+}
+
+/// The task that an item came from, if it is one.
+pub(super) fn origin(work: &Work, item: &ItemId) -> Result<Option<TaskOrigin>, WorkError> {
+    let Ok(task) = LedgerId::parse(item.as_str()) else { return Ok(None) };
+    let entry = work.ledger.get(&work.tenant, &task)?;
+    let entry = entry.filter(|entry| entry.content.kind == Name::from(TASK));
+    Ok(entry.map(|entry| TaskOrigin { robot: entry.content.robot_id, task }))
 }

@@ -3,13 +3,18 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use crealeph_sandbox::{Cancel, Cut, Exit, Mount, Place, Sandbox, SandboxError, Spec, Stdin, View};
+use crealeph_decision::work::{Ending, ProcessEnd, test_ending};
+use crealeph_sandbox::{Cancel, Mount, Place, Sandbox, SandboxError, Spec, Stdin, View};
 use crealeph_workspace::{Change, KeepError, Node, Workspace};
 
 use super::config::WorkAgent;
 use super::confine::{self, grants, limits, network};
-use super::counts::{self, Counts};
+use super::counts::{self, TestCounts};
+use super::interrupt::Interrupt;
+use super::run::process_end;
+use crate::agents::process::with_causes;
 
 /// Where the contents of the change are found while it is applied.
 const CONTENTS: &str = "/run/crealeph-change";
@@ -17,23 +22,20 @@ const CONTENTS: &str = "/run/crealeph-change";
 const MAX_START_BYTES: usize = 16 << 10;
 const MAX_END_BYTES: usize = 48 << 10;
 
-/// What came of the tests.
+/// What tests said.
 #[derive(Clone, Debug)]
-pub(super) struct Tested {
-    /// Why they did not pass.
-    pub(super) fault: Option<TestFault>,
+pub(super) struct TestReport {
     /// What they printed, both streams as they came, bounded.
     pub(super) output: String,
-    pub(super) counts: Option<Counts>,
+    pub(super) counts: Option<TestCounts>,
 }
 
-/// Why tests did not pass.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum TestFault {
-    /// They failed.
-    Failed(String),
-    /// Somebody ended them.
-    Interrupted,
+/// Tests that did not pass.
+#[derive(Debug)]
+pub(super) struct FailedTests {
+    /// What they said; absent if they could not be run.
+    pub(super) report: Option<TestReport>,
+    pub(super) ending: Ending,
 }
 
 /// Why tests could not be run at all.
@@ -43,14 +45,16 @@ pub(super) enum TestError {
     Sandbox(#[from] SandboxError),
     #[error(transparent)]
     Keep(#[from] KeepError),
+    #[error("cannot make a handle to end them")]
+    Cancel(#[source] std::io::Error),
     #[error("the change could not be applied to a view of the workspace: {0}")]
     Apply(String),
     #[error("the workspace cannot be searched for what `hide` names")]
     Hidden(#[source] std::io::Error),
 }
 
-/// Where tests are run.
-pub(super) struct TestPlace<'t> {
+/// What runs tests.
+pub(super) struct TestRunner<'t> {
     pub(super) workspace: &'t Workspace,
     pub(super) sandbox: &'t Sandbox,
     pub(super) agent: &'t WorkAgent,
@@ -60,15 +64,33 @@ pub(super) struct TestPlace<'t> {
     pub(super) scratch: &'t Path,
 }
 
-impl TestPlace<'_> {
-    /// Runs a test command on the workspace as it is now, with the change applied.
+impl TestRunner<'_> {
+    /// Runs a test command on the workspace as it is now, with the change applied; its output is kept as `redacted` gives it.
     pub(super) fn run(
         &self,
         command: &str,
         changes: &[Change],
-        cancel: &Cancel,
-    ) -> Result<Tested, TestError> {
-        let view = self.changed_view(changes, cancel)?;
+        interrupt: &Interrupt,
+        redacted: &dyn Fn(&str) -> String,
+    ) -> Result<TestReport, FailedTests> {
+        let ended = interrupt.cancel().map_err(TestError::Cancel).and_then(|cancel| {
+            let view = self.changed_view(changes, &cancel)?;
+            self.run_in(&view, command, &cancel)
+        });
+        let (end, printed) = ended.map_err(|error| {
+            let why = with_causes(&error);
+            let ending = Ending::Failed(format!("Tests failed: they could not be run: {why}"));
+            FailedTests { report: None, ending }
+        })?;
+        let report = TestReport { counts: counts::read(&printed), output: redacted(&shortened(&printed)) };
+        match test_ending(command, &end, self.agent.test_timeout_ms) {
+            None => Ok(report),
+            Some(ending) => Err(FailedTests { report: Some(report), ending }),
+        }
+    }
+
+    /// How the tests ended in a view, and what they printed.
+    fn run_in(&self, view: &View, command: &str, cancel: &Cancel) -> Result<(ProcessEnd, String), TestError> {
         let root = self.workspace.path();
         let mut spec = Spec::new(["/bin/sh", "-c", command]);
         spec.grants = grants(&self.agent.test, root)?;
@@ -76,37 +98,14 @@ impl TestPlace<'_> {
         spec.network = network(&self.agent.test);
         spec.limits = limits(self.agent, self.agent.test_timeout_ms);
         spec.cwd = Some(root.to_owned());
-        spec.views = vec![Mount { view: &view, at: root.to_owned() }];
-        let printed = std::sync::Mutex::new(Vec::new());
+        spec.views = vec![Mount { view, at: root.to_owned() }];
+        let printed = Mutex::new(Vec::new());
         let both = |_, bytes: &[u8]| {
-            printed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).extend_from_slice(bytes);
+            printed.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         };
         let outcome = self.sandbox.run_with_output(&spec, cancel, Some(&both))?;
-        let printed = printed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let printed = String::from_utf8_lossy(&printed);
-        let is_cut = |wanted: fn(&Cut) -> bool| outcome.cuts.iter().any(wanted);
-        let fault = if is_cut(|cut| matches!(cut, Cut::Cancelled)) {
-            Some(TestFault::Interrupted)
-        } else if is_cut(|cut| matches!(cut, Cut::WallTime { .. })) {
-            let limit_ms = self.agent.test_timeout_ms;
-            Some(TestFault::Failed(format!(
-                "`{command}` did not end within {limit_ms} ms (`test_timeout_ms`)"
-            )))
-        } else if let Some(cut) = outcome.cuts.iter().find(|cut| cut.ended_the_run()) {
-            Some(TestFault::Failed(format!("`{command}` was stopped: {cut}")))
-        } else {
-            match outcome.exit {
-                Exit::Code(0) => None,
-                Exit::Code(code) => {
-                    Some(TestFault::Failed(format!("`{command}` ended with exit code {code}")))
-                }
-                Exit::Signal(signal) => {
-                    Some(TestFault::Failed(format!("`{command}` was ended by signal {signal}")))
-                }
-                Exit::Killed => Some(TestFault::Failed(format!("`{command}` was killed"))),
-            }
-        };
-        Ok(Tested { fault, counts: counts::read(&printed), output: shortened(&printed) })
+        let printed = printed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok((process_end(&outcome), String::from_utf8_lossy(&printed).into_owned()))
     }
 
     /// A view of the workspace as it is now, with the change applied by a shell inside it.

@@ -22,7 +22,7 @@ const MAX_CALLS: usize = 10_000;
 
 /// One thing that was reported.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Reported {
+pub(super) struct TraceReport {
     /// A tool call, if it is one.
     pub(super) call: Option<ToolCall>,
     /// How many tokens more were used.
@@ -48,7 +48,7 @@ pub(super) struct Trace {
 
 impl Trace {
     /// Takes one more report.
-    pub(super) fn add(&mut self, reported: Reported) {
+    pub(super) fn add(&mut self, reported: TraceReport) {
         if let Some(mut call) = reported.call {
             self.count += 1;
             let bytes = call.input.as_ref().map_or(0, |input| input.as_str().len());
@@ -99,10 +99,10 @@ impl Lines {
 }
 
 /// Reads a line of the trace channel.
-pub(super) fn read_line(line: &str) -> Reported {
+pub(super) fn read_line(line: &str) -> TraceReport {
     let (document, faults) = parse(line.as_bytes(), &Limits::outside(MAX_LINE_BYTES));
     let Some(document) = document.filter(|document| document.root().kind() == Kind::Object) else {
-        return Reported { call: Some(unknown()), tokens: None, cost_usd: None };
+        return TraceReport { call: Some(unknown()), tokens: None, cost_usd: None };
     };
     let root = document.root();
     let amount = |key: &str| {
@@ -113,7 +113,7 @@ pub(super) fn read_line(line: &str) -> Reported {
     let is_empty = keys.peek().is_none();
     let is_usage_alone = keys.all(|key| key == "tokens_used" || key == "cost_usd");
     let call = (!is_usage_alone || is_empty).then(|| call(root, faults.is_empty()));
-    Reported { call, tokens, cost_usd }
+    TraceReport { call, tokens, cost_usd }
 }
 
 /// A call as a line tells of it; the input of a line that is not I-JSON is left out.

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use clap::Args;
-use crealeph_runtime::work::{Freed, Recent};
+use crealeph_runtime::work::{CleanedRuns, KeepRuns};
 use serde_json::json;
 
-use super::place::Place;
+use super::workspace_args::WorkspaceArgs;
 use crate::commands::Verdict;
 use crate::failure::Failure;
 use crate::output::{Output, note};
@@ -41,24 +41,24 @@ pub(super) struct Clean {
     dry_run: bool,
 
     #[command(flatten)]
-    place: Place,
+    workspace: WorkspaceArgs,
 }
 
 impl Clean {
     pub(super) fn wants_json(&self) -> bool {
-        self.place.at.json
+        self.workspace.at.json
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let recent = self.keep.map_or(Recent::Within(self.older_than), Recent::Newest);
-        // Opening makes what a run needs; where there was none, there is nothing to open and nothing to remove.
-        let freed = match super::status::open(&self.place)?.all().is_empty() {
-            true => Freed::default(),
-            false => self.place.open()?.clean(recent, self.dry_run)?,
+        let keep = self.keep.map_or(KeepRuns::Within(self.older_than), KeepRuns::Newest);
+        // Opening makes what a run needs; if there was no run, there is nothing to open and nothing to remove.
+        let cleaned = match super::status::open(&self.workspace)?.all().is_empty() {
+            true => CleanedRuns::default(),
+            false => self.workspace.open()?.clean(keep, self.dry_run)?,
         };
-        let Freed { runs, states, contents, bytes, is_busy } = freed;
-        if self.place.at.json || !output.is_for_person() {
-            let told = json!({
+        let CleanedRuns { runs, states, contents, bytes, is_busy } = cleaned;
+        if self.workspace.at.json || !output.is_for_person() {
+            let summary = json!({
                 "runs": runs,
                 "states": states,
                 "contents": contents,
@@ -66,7 +66,7 @@ impl Clean {
                 "isDryRun": self.dry_run,
                 "isBusy": is_busy,
             });
-            output.report_line(&told)?;
+            output.report_line(&summary)?;
         } else {
             let word = if self.dry_run { "would be removed" } else { "removed" };
             output.line(&format!(
@@ -81,7 +81,7 @@ impl Clean {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no time; write a number with `m`, `h`, `d` or `w`, as in `30d`");
+    let wrong = || format!("`{text}` is not a time; write a number with `m`, `h`, `d` or `w`, as in `30d`");
     let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
     let seconds = match unit {
         "m" => 60,

@@ -1,10 +1,11 @@
-//! `crealeph work approve` and `reject`: what a person says of a change that is held; and `recover`.
+//! `crealeph work approve` and `reject`: a person's verdict on a held change; and `recover`.
 
 use clap::Args;
-use crealeph_runtime::work::{Opinion, WorkError};
+use crealeph_contracts::uuid::Uuid;
+use crealeph_runtime::work::{RunVerdict, WorkError};
 use serde_json::json;
 
-use super::place::Place;
+use super::workspace_args::WorkspaceArgs;
 use crate::commands::Verdict;
 use crate::failure::{ArgumentFailure, Failure};
 use crate::input::who;
@@ -16,12 +17,12 @@ Examples:
   crealeph work approve 0190a6f0 --reason 'reviewed with Ben'
   crealeph work reject 0190a6f0 --by ana --reason 'wrong place'
 
-An approved change is tested again where the workspace, or the branch it goes to, has moved since, and lands whole or not at
-all. Who said what, and when, is in the ledger.
+An approved change is tested again if the workspace, or the branch it goes to, has moved since, and lands whole or not at
+all. Who decided what, and when, is in the ledger.
 
-Exit codes: 0 done, 1 the run does not wait, or its change could not land, 2 cannot be done.";
+Exit codes: 0 done, 1 the run is not held, or its change could not land, 2 cannot be done.";
 
-/// Who says what of a held change.
+/// A verdict on a held change.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Decide {
@@ -37,19 +38,19 @@ pub(super) struct Decide {
     by: Option<String>,
 
     #[command(flatten)]
-    place: Place,
+    workspace: WorkspaceArgs,
 }
 
 /// Recover after an interrupted command: finish or roll back what it left
 #[derive(Debug, Args)]
 pub(super) struct Recover {
     #[command(flatten)]
-    place: Place,
+    workspace: WorkspaceArgs,
 }
 
 impl Decide {
     pub(super) fn wants_json(&self) -> bool {
-        self.place.at.json
+        self.workspace.at.json
     }
 
     pub(super) fn run(self, is_approved: bool, output: &mut Output) -> Result<Verdict, Failure> {
@@ -59,44 +60,37 @@ impl Decide {
                 ArgumentFailure::option_with_hint(self.reason, "a reason", "give it with --reason").into()
             );
         }
-        let run = super::status::open(&self.place)?.find(Some(&self.run)).map_err(WorkError::from)?.run;
-        let work = self.place.open()?;
-        let opinion = Opinion { is_approved, who, why: self.reason };
-        let (line, has_landed) = work.decide(&run, &opinion)?;
-        match self.place.at.json || !output.is_for_person() {
-            true => output.json_line(&line)?,
-            false => {
-                let value = serde_json::from_str(&line).unwrap_or_default();
-                output.page(&super::told::finished(&value, ""))?;
-            }
+        let run = super::status::open(&self.workspace)?.find(Some(&self.run)).map_err(WorkError::from)?.run;
+        let work = self.workspace.open()?;
+        let decided = work.decide(&run, RunVerdict::new(is_approved, who, self.reason))?;
+        match self.workspace.at.json || !output.is_for_person() {
+            true => output.json_line(&decided.result.to_json())?,
+            false => output.page(&super::report::finished(&decided.result, ""))?,
         }
-        Ok(if has_landed == is_approved { Verdict::Good } else { Verdict::Bad })
+        Ok(if decided.has_landed == is_approved { Verdict::Good } else { Verdict::Bad })
     }
 }
 
 impl Recover {
     pub(super) fn wants_json(&self) -> bool {
-        self.place.at.json
+        self.workspace.at.json
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let (_, recovered) = self.place.open_telling()?;
-        let is_json = self.place.at.json || !output.is_for_person();
+        let (_, recovery) = self.workspace.open_with_recovery()?;
+        let is_json = self.workspace.at.json || !output.is_for_person();
         if is_json {
-            let kept: Vec<_> = recovered
-                .kept
-                .iter()
-                .map(|(path, beside)| json!({ "path": path, "keptIn": beside }))
-                .collect();
-            let told = json!({
-                "completed": recovered.completed,
-                "interrupted": recovered.interrupted,
-                "undone": recovered.undone,
-                "kept": kept,
-                "recorded": recovered.recorded,
+            let texts = |runs: &[Uuid]| runs.iter().map(ToString::to_string).collect::<Vec<_>>();
+            let kept = recovery.kept.iter().map(|file| json!({ "path": file.path, "keptIn": file.beside }));
+            let summary = json!({
+                "completed": texts(&recovery.completed),
+                "interrupted": texts(&recovery.interrupted),
+                "undone": recovery.undone,
+                "kept": kept.collect::<Vec<_>>(),
+                "recorded": recovery.recorded,
             });
-            output.report_line(&told)?;
-        } else if recovered.completed.is_empty() && recovered.interrupted.is_empty() && recovered.undone == 0
+            output.report_line(&summary)?;
+        } else if recovery.completed.is_empty() && recovery.interrupted.is_empty() && recovery.undone == 0
         {
             output.line("nothing was left to settle")?;
         }

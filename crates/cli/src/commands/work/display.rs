@@ -1,5 +1,5 @@
 //! Work as it goes on, for a person who looks at it: level, items, time, tool operations, tokens. Drawn on standard error,
-//! only where that is a terminal; wiped before anything else is printed.
+//! only if that is a terminal; wiped before anything else is printed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crealeph_contracts::text::Shown;
-use crealeph_runtime::work::{Step, Told};
+use crealeph_runtime::work::{RunStage, WorkProgress};
 
 use crate::output::{is_watched, redraw};
 use crate::page::Page;
@@ -26,11 +26,11 @@ pub(super) struct Display {
 #[derive(Default)]
 struct Shared {
     is_over: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<DisplayState>,
 }
 
 #[derive(Default)]
-struct State {
+struct DisplayState {
     heading: String,
     items: BTreeMap<String, Item>,
     drawn: usize,
@@ -47,7 +47,7 @@ struct Item {
 }
 
 impl Display {
-    /// Starts to show, where somebody looks.
+    /// Starts to show, if standard error is a terminal.
     pub(super) fn start() -> Self {
         let shared = is_watched().then(Arc::<Shared>::default);
         let ticker = shared.as_ref().map(|shared| {
@@ -62,18 +62,18 @@ impl Display {
         Display { shared, ticker: Mutex::new(ticker) }
     }
 
-    /// Takes what is told.
-    pub(super) fn take(&self, told: &Told) {
+    /// Shows what happens.
+    pub(super) fn show(&self, progress: WorkProgress) {
         let Some(shared) = &self.shared else { return };
         let mut state = shared.state();
-        match told {
-            Told::Level { number, of, items } => {
+        match progress {
+            WorkProgress::Level { number, count, items } => {
                 state.items.clear();
-                state.heading = format!("level {} of {of}, {} items", number + 1, items.len());
+                state.heading = format!("level {} of {count}, {items} items", number + 1);
             }
-            Told::Committing => state.heading.push_str(", committing"),
-            Told::Step { item, step } => {
-                let item = state.items.entry(item.clone()).or_insert_with(|| Item {
+            WorkProgress::Committing => state.heading.push_str(", committing"),
+            WorkProgress::Item { item, stage } => {
+                let item = state.items.entry(item.to_string()).or_insert_with(|| Item {
                     since: Instant::now(),
                     took: None,
                     doing: "",
@@ -81,13 +81,13 @@ impl Display {
                     tokens: None,
                     files: None,
                 });
-                match step {
-                    Step::Working { tool_ops, tokens } => {
-                        (item.doing, item.tool_ops, item.tokens) = ("working", *tool_ops, *tokens);
+                match stage {
+                    RunStage::Working { tool_ops, tokens } => {
+                        (item.doing, item.tool_ops, item.tokens) = ("working", tool_ops, tokens);
                     }
-                    Step::Judging { files } => (item.doing, item.files) = ("judging", Some(*files)),
-                    Step::Testing => item.doing = "testing",
-                    Step::Waiting => (item.doing, item.took) = ("waiting", Some(item.since.elapsed())),
+                    RunStage::Judging { files } => (item.doing, item.files) = ("judging", Some(files)),
+                    RunStage::Testing => item.doing = "testing",
+                    RunStage::Waiting => (item.doing, item.took) = ("waiting", Some(item.since.elapsed())),
                 }
             }
         }
@@ -112,12 +112,12 @@ impl Display {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DisplayState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl DisplayState {
     fn wipe(&mut self) {
         self.drawn = redraw(self.drawn, &Page::default());
     }

@@ -4,15 +4,16 @@ use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
 
+use crealeph_contracts::run_result::RunStatus;
 use crealeph_runtime::work::receipt::{ENVELOPE_FILE, RECEIPT_FILE, Signer};
-use crealeph_runtime::work::{Inspect, RunState, Summary, WorkError};
+use crealeph_runtime::work::{RunReader, RunState, RunSummary, WorkError};
 use crealeph_verify::{
     CLEANED_NAME, Finding, JournalRecord, MAX_RECEIPT_BYTES, RunFiles, RunFolder, VerifiedReceipt,
     VerifierKey, check_folder_name, check_journal, check_run_folder, read_unproven, verify_receipt,
 };
 
 use super::key::control;
-use super::place::Place;
+use super::workspace_args::WorkspaceArgs;
 use crate::failure::{ArgumentFailure, Failure, InputFailure, LedgerFailure, WorkFailure};
 
 /// More than an envelope around the largest receipt.
@@ -139,27 +140,28 @@ fn read(path: &Path, max_bytes: usize) -> Result<Vec<u8>, InputFailure> {
 /// What of a run in this workspace is not what its receipt, or the statement of the held change, says; nothing if
 /// everything is, or if there is nothing yet to compare with.
 pub(super) fn mismatch(
-    place: &Place,
-    inspect: &Inspect,
-    summary: &Summary,
+    workspace: &WorkspaceArgs,
+    reader: &RunReader,
+    summary: &RunSummary,
 ) -> Result<Option<String>, Failure> {
-    let signer = own_signer(place)?;
+    let signer = own_signer(workspace)?;
     match summary.state {
         RunState::Running | RunState::Unsettled => Ok(None),
         RunState::Held => match signer {
             Some(signer) => {
-                let fault = inspect.held_fault(&summary.run, &signer).map_err(WorkError::from)?;
+                let fault = reader.held_fault(&summary.run, &signer).map_err(WorkError::from)?;
                 Ok(fault.map(|what| format!("{what} was altered since the change was held")))
             }
             None => Ok(None),
         },
         RunState::Over(_) | RunState::Interrupted => {
+            let receipt_hash = summary.receipt_hash.map(|hash| hash.to_string());
             let journal = JournalRecord {
-                receipt_hash: summary.receipt_hash.as_deref(),
+                receipt_hash: receipt_hash.as_deref(),
                 outcome: summary.state.as_str(),
-                is_success: matches!(&summary.state, RunState::Over(word) if word == "success"),
+                is_success: summary.state == RunState::Over(RunStatus::Success),
             };
-            let checked = check_run(&inspect.folder(&summary.run), signer.as_ref())
+            let checked = check_run(&reader.folder(&summary.run), signer.as_ref())
                 .and_then(|verified| Ok(check_journal(&verified, &journal)?));
             Ok(checked.err().map(Stop::into_message))
         }
@@ -167,11 +169,11 @@ pub(super) fn mismatch(
 }
 
 /// The same of the run in a folder, in a workspace or exported.
-pub(super) fn mismatch_in(place: &Place, folder: &Path) -> Result<Option<String>, Failure> {
+pub(super) fn mismatch_in(workspace: &WorkspaceArgs, folder: &Path) -> Result<Option<String>, Failure> {
     // The keys of this workspace are for its own runs alone.
     let is_own = fs::canonicalize(folder)
-        .is_ok_and(|folder| place.folder().is_ok_and(|own| folder.starts_with(control(&own))));
-    let signer = if is_own { own_signer(place)? } else { None };
+        .is_ok_and(|folder| workspace.folder().is_ok_and(|own| folder.starts_with(control(&own))));
+    let signer = if is_own { own_signer(workspace)? } else { None };
     Ok(check_run(folder, signer.as_ref()).err().map(Stop::into_message))
 }
 
@@ -197,6 +199,6 @@ pub(super) fn verifier_keys(signer: &Signer) -> Result<Vec<VerifierKey>, LedgerF
 }
 
 /// The signer of this workspace, if its keys are there and ours to read.
-fn own_signer(place: &Place) -> Result<Option<Signer>, Failure> {
-    Ok(Signer::known(&control(&place.folder()?), &place.settle()?.keys).ok())
+fn own_signer(workspace: &WorkspaceArgs) -> Result<Option<Signer>, Failure> {
+    Ok(Signer::known(&control(&workspace.folder()?), &workspace.settle()?.keys).ok())
 }

@@ -6,7 +6,7 @@ use crealeph_contracts::scalar::ExecutionId;
 use crealeph_contracts::work_item::AgentId;
 use crealeph_runtime::work::from_tasks;
 
-use super::place::Place;
+use super::workspace_args::WorkspaceArgs;
 use crate::commands::Verdict;
 use crate::commands::ledger::named;
 use crate::failure::{ArgumentFailure, Failure};
@@ -34,16 +34,16 @@ pub(super) struct FromTasks {
     agent_id: String,
 
     #[command(flatten)]
-    place: Place,
+    workspace: WorkspaceArgs,
 }
 
 impl FromTasks {
     pub(super) fn wants_json(&self) -> bool {
-        self.place.at.json
+        self.workspace.at.json
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let settled = self.place.settle()?;
+        let settled = self.workspace.settle()?;
         let execution = named("execution", &self.execution, ExecutionId::parse)?;
         let agent = AgentId::parse(&self.agent_id)
             .ok_or_else(|| ArgumentFailure::option(&self.agent_id, "an agent_id, `agent-0` to `agent-9`"))?;

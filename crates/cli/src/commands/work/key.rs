@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use crealeph_runtime::work::receipt::Signer;
 
-use super::place::Place;
+use super::workspace_args::WorkspaceArgs;
 use crate::commands::Verdict;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -30,13 +30,13 @@ pub(super) struct Key {
     rotate: bool,
 
     #[command(flatten)]
-    place: Place,
+    workspace: WorkspaceArgs,
 }
 
 impl Key {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let keys = self.place.settle()?.keys;
-        let folder = self.place.folder()?;
+        let keys = self.workspace.settle()?.keys;
+        let folder = self.workspace.folder()?;
         own::claim(&folder)?;
         let control = control(&folder);
         let signer = match self.rotate {

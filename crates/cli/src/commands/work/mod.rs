@@ -1,4 +1,4 @@
-//! `crealeph work`: work items, their runs and what proves them. One file per task; here they are only listed.
+//! `crealeph work`: work items, their runs and what proves them. One file per command; here they are only listed.
 
 mod clean;
 mod decide;
@@ -6,13 +6,13 @@ mod display;
 mod evidence;
 mod from_tasks;
 mod key;
-mod place;
 mod plan;
 mod replay;
+mod report;
 mod run;
 mod status;
-mod told;
 mod verify;
+mod workspace_args;
 
 use clap::{Args, Subcommand};
 
@@ -26,11 +26,11 @@ pub(super) use plan::levels;
 #[derive(Debug, Args)]
 pub(super) struct Work {
     #[command(subcommand)]
-    task: Task,
+    command: WorkCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Task {
+enum WorkCommand {
     Run(Box<run::Run>),
     FromTasks(from_tasks::FromTasks),
     Status(status::Status),
@@ -51,37 +51,37 @@ enum Task {
 
 impl Work {
     pub(super) fn wants_json(&self) -> bool {
-        match &self.task {
-            Task::Run(command) => command.wants_json(),
-            Task::FromTasks(command) => command.wants_json(),
-            Task::Status(command) => command.wants_json(),
-            Task::Show(command) => command.wants_json(),
-            Task::Approve(command) | Task::Reject(command) => command.wants_json(),
-            Task::Recover(command) => command.wants_json(),
-            Task::Clean(command) => command.wants_json(),
-            Task::Plan(command) => command.json,
-            Task::Verify(command) => command.wants_json(),
-            Task::Diff(_) | Task::Key(_) | Task::Export(_) => false,
-            Task::Replay(command) => command.wants_json(),
+        match &self.command {
+            WorkCommand::Run(command) => command.wants_json(),
+            WorkCommand::FromTasks(command) => command.wants_json(),
+            WorkCommand::Status(command) => command.wants_json(),
+            WorkCommand::Show(command) => command.wants_json(),
+            WorkCommand::Approve(command) | WorkCommand::Reject(command) => command.wants_json(),
+            WorkCommand::Recover(command) => command.wants_json(),
+            WorkCommand::Clean(command) => command.wants_json(),
+            WorkCommand::Plan(command) => command.json,
+            WorkCommand::Verify(command) => command.wants_json(),
+            WorkCommand::Diff(_) | WorkCommand::Key(_) | WorkCommand::Export(_) => false,
+            WorkCommand::Replay(command) => command.wants_json(),
         }
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        match self.task {
-            Task::Run(command) => command.run(output),
-            Task::FromTasks(command) => command.run(output),
-            Task::Status(command) => command.run(output),
-            Task::Show(command) => command.run(output),
-            Task::Diff(command) => command.run(output),
-            Task::Approve(command) => command.run(true, output),
-            Task::Reject(command) => command.run(false, output),
-            Task::Recover(command) => command.run(output),
-            Task::Clean(command) => command.run(output),
-            Task::Plan(command) => command.run(output),
-            Task::Verify(command) => command.run(output),
-            Task::Key(command) => command.run(output),
-            Task::Replay(command) => command.run(output),
-            Task::Export(command) => command.run(output),
+        match self.command {
+            WorkCommand::Run(command) => command.run(output),
+            WorkCommand::FromTasks(command) => command.run(output),
+            WorkCommand::Status(command) => command.run(output),
+            WorkCommand::Show(command) => command.run(output),
+            WorkCommand::Diff(command) => command.run(output),
+            WorkCommand::Approve(command) => command.run(true, output),
+            WorkCommand::Reject(command) => command.run(false, output),
+            WorkCommand::Recover(command) => command.run(output),
+            WorkCommand::Clean(command) => command.run(output),
+            WorkCommand::Plan(command) => command.run(output),
+            WorkCommand::Verify(command) => command.run(output),
+            WorkCommand::Key(command) => command.run(output),
+            WorkCommand::Replay(command) => command.run(output),
+            WorkCommand::Export(command) => command.run(output),
         }
     }
 }

@@ -45,7 +45,7 @@ impl PlanCommand {
         if self.json || !output.is_for_person() {
             output.report(&as_json(&plan))?;
         } else {
-            output.page(&told(&plan))?;
+            output.page(&page(&plan))?;
         }
         Ok(Verdict::Good)
     }
@@ -104,7 +104,7 @@ fn as_json(plan: &Plan) -> serde_json::Value {
     json!({ "levels": levels(plan), "blocked": blocked })
 }
 
-fn told(plan: &Plan) -> Page {
+fn page(plan: &Plan) -> Page {
     let mut out = Page::default();
     let joined = |ids: &[ItemId]| texts(ids).join(", ");
     for (number, level) in plan.levels.iter().enumerate() {

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use crealeph_contracts::json::ObjectWriter;
 use crealeph_contracts::shape::Set;
-use crealeph_runtime::work::replay::{Recorded, Replayed};
-use crealeph_runtime::work::{Options, Publish, Reported};
+use crealeph_runtime::work::replay::{RecordedRun, ReplayOutcome};
+use crealeph_runtime::work::{Destination, ItemOutcome, RunOptions};
 
 use super::evidence::mismatch_in;
 use super::key::control;
-use super::place::Place;
+use super::workspace_args::WorkspaceArgs;
 use crate::commands::Verdict;
 use crate::failure::{Failure, OutputFailure, WorkFailure};
 use crate::output::{Output, note, note_json};
@@ -22,7 +22,7 @@ Examples:
 
 The state before the run is restored in a scratch folder, the recorded change is applied to it, and the hash of what
 comes of it is compared with the receipt. With --rerun the agent is run again instead, which gives the same state only
-where the agent does the same again. The workspace is not touched. Whether the receipt itself is to be believed is
+if the agent does the same again. The workspace is not touched. Whether the receipt itself is to be believed is
 for `crealeph work verify`.
 
 Exit codes: 0 the same state, 1 another one, with the files that differ, 2 cannot be replayed.";
@@ -44,15 +44,15 @@ struct Which {
     run: PathBuf,
 
     #[command(flatten)]
-    place: Place,
+    workspace: WorkspaceArgs,
 }
 
 impl Which {
-    fn recorded(&self) -> Result<Recorded, Failure> {
-        let own = control(&self.place.folder()?).join("runs").join(&self.run);
+    fn recorded(&self) -> Result<RecordedRun, Failure> {
+        let own = control(&self.workspace.folder()?).join("runs").join(&self.run);
         let folder = if own.is_dir() { &own } else { &self.run };
-        let recorded = Recorded::open(folder)?;
-        match mismatch_in(&self.place, folder)? {
+        let recorded = RecordedRun::open(folder)?;
+        match mismatch_in(&self.workspace, folder)? {
             Some(what) => Err(WorkFailure::Mismatch(what).into()),
             None => Ok(recorded),
         }
@@ -85,7 +85,7 @@ pub(super) struct Replay {
 
 impl Replay {
     pub(super) fn wants_json(&self) -> bool {
-        self.which.place.at.json
+        self.which.workspace.at.json
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
@@ -101,35 +101,35 @@ impl Replay {
             output.line(&replayed.state.to_string())?;
             return Ok(Verdict::Good);
         }
-        self.tell(&recorded, &replayed, output)
+        self.print(&recorded, &replayed, output)
     }
 
     /// The same item once more, by an agent, in the scratch folder as a workspace of its own.
-    fn run_again(&self, recorded: &Recorded, tree: &Path) -> Result<Replayed, Failure> {
+    fn run_again(&self, recorded: &RecordedRun, tree: &Path) -> Result<ReplayOutcome, Failure> {
         let mut item = recorded.item()?;
         // What it depended on has been done: it is in the state it starts from.
         item.dependencies = Set::default();
-        let work = self.which.place.open_scratch(tree)?;
+        let work = self.which.workspace.open_scratch(tree)?;
         let agent = self.agent.clone();
-        let options = Options { jobs: 1, publish: Publish::Tree, is_held: false, agent };
-        for reported in work.run(&[item], &options, &|_| (), &mut |_| ())? {
-            if let Reported::Finished { line, .. } = &reported {
-                note_json(line);
+        let options = RunOptions { jobs: 1, destination: Destination::Tree, is_held: false, agent };
+        for outcome in work.run(&[item], &options, &|_| (), &mut |_| ())? {
+            if let ItemOutcome::Finished { result, .. } = &outcome {
+                note_json(&result.to_json());
             }
         }
         drop(work);
         Ok(recorded.compare(tree)?)
     }
 
-    fn tell(
+    fn print(
         &self,
-        recorded: &Recorded,
-        replayed: &Replayed,
+        recorded: &RecordedRun,
+        replayed: &ReplayOutcome,
         output: &mut Output,
     ) -> Result<Verdict, Failure> {
         let is_same = replayed.state == replayed.expected;
         let id = recorded.receipt.id;
-        if self.which.place.at.json || !output.is_for_person() {
+        if self.which.workspace.at.json || !output.is_for_person() {
             let mut line = String::new();
             let mut object = ObjectWriter::new(&mut line);
             object.raw("ok", if is_same { "true" } else { "false" }).text("run", &id.to_string());

@@ -5,16 +5,15 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use crealeph_contracts::WorkItem;
 use crealeph_contracts::json::ObjectWriter;
-use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::scalar::{Amount, Count, ItemId, RobotId, TimeoutMs};
 use crealeph_contracts::shape::Set;
 use crealeph_contracts::work_item::{Budget, Complexity, Constraints};
 use crealeph_runtime::builder::Scopes;
-use crealeph_runtime::work::{Options, Publish, Reported, Work};
+use crealeph_runtime::work::{Destination, ItemOutcome, RunOptions, Work};
 
 use super::display::Display;
-use super::place::Place;
 use super::plan::read_items;
+use super::workspace_args::WorkspaceArgs;
 use crate::commands::Verdict;
 use crate::commands::ledger::named;
 use crate::commands::policy::read_rules;
@@ -37,7 +36,7 @@ An item goes to the agent of crealeph.toml with its agent_id:
   command = [\"python3\", \"fixer.py\"]
 
 A pipe gets JSON Lines: one RunResult a line, with the item's id beside it. An item that was not run has a line too, with
-the status `blocked`, `not_run` or `held` and what it waits for. After an interrupt, the same command goes on where it
+the status `blocked`, `not_run` or `held` and what it waits for. After an interrupt, the same command resumes where it
 stopped.
 
 Exit codes: 0 all succeeded, 1 some did not, or the items are refused, 2 cannot be done (nothing was run), 3 the rest succeeded and some changes wait
@@ -95,16 +94,16 @@ pub(super) struct Run {
     timeout_ms: Option<u64>,
 
     #[command(flatten)]
-    place: Place,
+    workspace: WorkspaceArgs,
 }
 
 impl Run {
     pub(super) fn wants_json(&self) -> bool {
-        self.place.at.json
+        self.workspace.at.json
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let publish = publish(&self.publish)?;
+        let destination = destination(&self.publish)?;
         let is_in_words = self.what.contains(char::is_whitespace) && !Path::new(&self.what).exists();
         if self.agent.is_none() && is_in_words {
             return Err(WorkFailure::NoItems(self.what).into());
@@ -115,22 +114,22 @@ impl Run {
         };
         // The bounds of later items, and what the policy decides by, are not for an earlier item to change.
         let given = items.is_some().then(|| PathBuf::from(&self.what)).into_iter().chain(self.rules.clone());
-        let mut work = self.place.open_with(&given.collect::<Vec<_>>())?;
+        let mut work = self.workspace.open_with(&given.collect::<Vec<_>>())?;
         let items = match items {
             Some(items) => items,
             None => vec![self.task(&work)?],
         };
         let robot = self.robot.as_deref().map(|name| named("robot", name, RobotId::parse)).transpose()?;
         let rules = self.rules.clone().map(|file| read_rules(Some(file)).map(|(source, _)| source));
-        let scopes = Scopes::load(&self.place.configuration()?, rules.transpose()?)?;
+        let scopes = Scopes::load(&self.workspace.configuration()?, rules.transpose()?)?;
         work.bind(&items, robot, &scopes)?;
-        let options = Options {
+        let options = RunOptions {
             jobs: self.jobs.map_or_else(default_jobs, usize::from),
-            publish,
+            destination,
             is_held: self.hold,
             agent: self.agent.clone(),
         };
-        run_items(&work, &items, &options, self.place.at.json, output)
+        run_items(&work, &items, &options, self.workspace.at.json, output)
     }
 
     /// With --agent, words that name no file are a task.
@@ -142,7 +141,7 @@ impl Run {
         let name = self.agent.as_deref().unwrap_or_default();
         let Some(agent_id) = work.agent_id(name) else {
             let (name, known) = (name.to_owned(), work.agent_names().join(", "));
-            let path = self.place.configuration()?.path().to_owned();
+            let path = self.workspace.configuration()?.path().to_owned();
             return Err(BuilderFailure::NoAgent { name, path, known }.into());
         };
         let count = |value: Option<u64>, flag: &'static str| {
@@ -180,10 +179,10 @@ fn default_jobs() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).min(8)
 }
 
-fn publish(text: &str) -> Result<Publish, ArgumentFailure> {
+fn destination(text: &str) -> Result<Destination, ArgumentFailure> {
     match text.strip_prefix("branch:") {
-        None if text == "tree" => Ok(Publish::Tree),
-        Some(name) if !name.is_empty() => Ok(Publish::Branch(name.to_owned())),
+        None if text == "tree" => Ok(Destination::Tree),
+        Some(name) if !name.is_empty() => Ok(Destination::Branch(name.to_owned())),
         _ => Err(ArgumentFailure::option(text, "`tree` or `branch:NAME` for --publish")),
     }
 }
@@ -192,7 +191,7 @@ fn publish(text: &str) -> Result<Publish, ArgumentFailure> {
 pub(super) fn run_items(
     work: &Work,
     items: &[WorkItem],
-    options: &Options,
+    options: &RunOptions,
     wants_json: bool,
     output: &mut Output,
 ) -> Result<Verdict, Failure> {
@@ -205,51 +204,54 @@ pub(super) fn run_items(
     let is_json = wants_json || !output.is_for_person();
     let display = Display::start();
     let mut failure = None;
-    let mut over = |reported: &Reported| {
+    let mut print = |outcome: &ItemOutcome| {
         display.clear();
         let printed = match is_json {
-            true => output.json_line(&as_line(reported)),
-            false => output.page(&super::told::in_words(reported)),
+            true => output.json_line(&as_line(outcome)),
+            false => output.page(&super::report::outcome(outcome)),
         };
         let printed = printed.and_then(|()| output.flush());
-        // Whoever closed our output does not stop the work.
+        // An output that was closed does not stop the work.
         failure = failure.take().or(printed.err());
     };
-    let reported = work.run(items, options, &|told| display.take(&told), &mut over);
+    let outcomes = work.run(items, options, &|progress| display.show(progress), &mut print);
     display.end();
-    let reported = reported?;
+    let outcomes = outcomes?;
     if let Some(failure) = failure {
         return Err(failure.into());
     }
     if work.interrupt().is_used() {
-        note!("interrupted; the same command goes on where this one stopped");
+        note!("interrupted; the same command resumes where this one stopped");
         return Ok(Verdict::Exit(interrupt::INTERRUPTED));
     }
-    let is_success = |one: &Reported| matches!(one, Reported::Finished { status: RunStatus::Success, .. });
-    let is_held = |one: &Reported| matches!(one, Reported::Held(_));
-    Ok(match reported.iter().all(is_success) {
+    let is_success = |outcome: &ItemOutcome| match outcome {
+        ItemOutcome::Finished { result, .. } => result.is_success(),
+        _ => false,
+    };
+    let is_held = |outcome: &ItemOutcome| matches!(outcome, ItemOutcome::Held(_));
+    Ok(match outcomes.iter().all(is_success) {
         true => Verdict::Good,
-        false if reported.iter().all(|one| is_success(one) || is_held(one)) => Verdict::Exit(3),
+        false if outcomes.iter().all(|one| is_success(one) || is_held(one)) => Verdict::Exit(3),
         false => Verdict::Bad,
     })
 }
 
 /// What became of an item, as a pipe gets it.
-fn as_line(reported: &Reported) -> String {
+fn as_line(outcome: &ItemOutcome) -> String {
     let mut text = String::new();
     let mut object = ObjectWriter::new(&mut text);
-    match reported {
-        Reported::Finished { line, .. } => return line.clone(),
-        Reported::Held(waits) => {
-            object.text("id", &waits.item).text("status", "held").text("run", &waits.run);
-            object.text("since", &waits.since);
+    match outcome {
+        ItemOutcome::Finished { result, .. } => return result.to_json(),
+        ItemOutcome::Held(held) => {
+            object.text("id", held.item.as_str()).text("status", "held").text("run", &held.run.to_string());
+            object.text("since", held.since.as_str());
         }
-        Reported::Blocked { item, waits_for } => {
-            object.text("id", item).text("status", "blocked").texts("waits_for", waits_for);
+        ItemOutcome::Blocked { item, waits_for } => {
+            object.text("id", item.as_str()).text("status", "blocked").texts("waits_for", waits_for);
         }
-        Reported::NotRun { item, waits_for } => {
-            object.text("id", item).text("status", "not_run").texts("waits_for", waits_for);
-            object.text("error", &format!("not run: {} did not succeed", super::told::listed(waits_for)));
+        ItemOutcome::NotRun { item, waits_for } => {
+            object.text("id", item.as_str()).text("status", "not_run").texts("waits_for", waits_for);
+            object.text("error", &format!("not run: {} did not succeed", super::report::listed(waits_for)));
         }
     }
     object.end();

@@ -2,10 +2,11 @@
 
 use clap::Args;
 use crealeph_contracts::json::ObjectWriter;
-use crealeph_runtime::work::{Inspect, Summary, WorkError};
+use crealeph_contracts::scalar::ItemId;
+use crealeph_runtime::work::{RunReader, RunSummary, WorkError};
 
 use super::evidence::mismatch;
-use super::place::Place;
+use super::workspace_args::WorkspaceArgs;
 use crate::commands::Verdict;
 use crate::failure::Failure;
 use crate::output::{Output, note};
@@ -30,7 +31,7 @@ pub(super) struct Status {
     limit: usize,
 
     #[command(flatten)]
-    place: Place,
+    workspace: WorkspaceArgs,
 }
 
 /// Show the result of a run
@@ -45,7 +46,7 @@ pub(super) struct Show {
     diff: bool,
 
     #[command(flatten)]
-    place: Place,
+    workspace: WorkspaceArgs,
 }
 
 /// Print the diff of a run, including discarded changes
@@ -60,18 +61,18 @@ pub(super) struct Diff {
     raw: bool,
 
     #[command(flatten)]
-    place: Place,
+    workspace: WorkspaceArgs,
 }
 
 impl Status {
     pub(super) fn wants_json(&self) -> bool {
-        self.place.at.json
+        self.workspace.at.json
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let inspect = open(&self.place)?;
-        let all = inspect.all();
-        let is_json = self.place.at.json || !output.is_for_person();
+        let reader = open(&self.workspace)?;
+        let all = reader.all();
+        let is_json = self.workspace.at.json || !output.is_for_person();
         let shown = all.get(all.len().saturating_sub(self.limit)..).unwrap_or_default();
         for summary in shown {
             match is_json {
@@ -80,8 +81,8 @@ impl Status {
                     "{}  {:<12} {}  {}",
                     summary.run,
                     summary.state.as_str(),
-                    summary.at,
-                    summary.item.as_deref().unwrap_or("(merge of a level)")
+                    summary.at.as_str(),
+                    summary.item.as_ref().map_or("(merge of a level)", ItemId::as_str)
                 ))?,
             }
         }
@@ -97,57 +98,59 @@ impl Status {
 
 impl Show {
     pub(super) fn wants_json(&self) -> bool {
-        self.place.at.json
+        self.workspace.at.json
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let inspect = open(&self.place)?;
-        let summary = inspect.find(self.run.as_deref()).map_err(WorkError::from)?;
+        let reader = open(&self.workspace)?;
+        let summary = reader.find(self.run.as_deref()).map_err(WorkError::from)?;
         if self.diff {
-            print_diff(&inspect, &summary, false, output)?;
+            print_diff(&reader, &summary, false, output)?;
             output.flush()?;
-            return warned(&self.place, &inspect, &summary);
+            return warned(&self.workspace, &reader, &summary);
         }
-        let result = inspect.result(&summary.run).map_err(WorkError::from)?;
-        let is_json = self.place.at.json || !output.is_for_person();
+        let result = reader.result(&summary.run).map_err(WorkError::from)?;
+        let is_json = self.workspace.at.json || !output.is_for_person();
         match result {
-            Some(line) if is_json => output.json_line(&line)?,
-            Some(line) => {
-                let value = serde_json::from_str(&line).unwrap_or_default();
-                output.page(&super::told::finished(&value, ""))?;
-                if let Some(receipt) = inspect.receipt(&summary.run).map_err(WorkError::from)? {
-                    output.page(&super::told::walls(&serde_json::from_str(&receipt).unwrap_or_default()))?;
+            Some(result) if is_json => output.json_line(&result.text)?,
+            Some(result) => {
+                match &result.value {
+                    Some(result) => output.page(&super::report::finished(result, ""))?,
+                    None => note!("the result of run {} cannot be read", summary.run),
+                }
+                if let Some(receipt) = reader.receipt(&summary.run).map_err(WorkError::from)? {
+                    output.page(&super::report::walls(&receipt))?;
                 }
             }
             None => output.json_line(&as_json(&summary))?,
         }
         if let (Some(verdict), false) = (&summary.verdict, is_json) {
             let word = if verdict.is_approved { "approved" } else { "rejected" };
-            output
-                .line(&format!("  verdict  {word} by {} at {}: {}", verdict.who, verdict.at, verdict.why))?;
+            let (who, at, why) = (&verdict.who, verdict.at.as_str(), &verdict.why);
+            output.line(&format!("  verdict  {word} by {who} at {at}: {why}"))?;
         }
         output.flush()?;
-        warned(&self.place, &inspect, &summary)
+        warned(&self.workspace, &reader, &summary)
     }
 }
 
 impl Diff {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let inspect = open(&self.place)?;
-        let summary = inspect.find(self.run.as_deref()).map_err(WorkError::from)?;
-        print_diff(&inspect, &summary, self.raw, output)?;
+        let reader = open(&self.workspace)?;
+        let summary = reader.find(self.run.as_deref()).map_err(WorkError::from)?;
+        print_diff(&reader, &summary, self.raw, output)?;
         output.flush()?;
-        warned(&self.place, &inspect, &summary)
+        warned(&self.workspace, &reader, &summary)
     }
 }
 
 fn print_diff(
-    inspect: &Inspect,
-    summary: &Summary,
+    reader: &RunReader,
+    summary: &RunSummary,
     is_raw: bool,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let diff = inspect.diff(&summary.run).map_err(WorkError::from)?;
+    let diff = reader.diff(&summary.run).map_err(WorkError::from)?;
     match diff.as_deref() {
         Some("") => note!("run {} changed nothing", summary.run),
         Some(diff) if is_raw => output.exactly(diff)?,
@@ -157,29 +160,29 @@ fn print_diff(
     Ok(())
 }
 
-/// Warns where what was shown is not what the run left.
-fn warned(place: &Place, inspect: &Inspect, summary: &Summary) -> Result<Verdict, Failure> {
-    let Some(what) = mismatch(place, inspect, summary)? else { return Ok(Verdict::Good) };
+/// Warns if what was shown is not what the run left.
+fn warned(workspace: &WorkspaceArgs, reader: &RunReader, summary: &RunSummary) -> Result<Verdict, Failure> {
+    let Some(what) = mismatch(workspace, reader, summary)? else { return Ok(Verdict::Good) };
     note!("warning: this is not what run {} left: {what}; see `crealeph work verify`", summary.run);
     Ok(Verdict::Bad)
 }
 
-pub(super) fn open(place: &Place) -> Result<Inspect, Failure> {
-    Ok(Inspect::open(&place.folder()?).map_err(WorkError::from)?)
+pub(super) fn open(workspace: &WorkspaceArgs) -> Result<RunReader, Failure> {
+    Ok(RunReader::open(&workspace.folder()?).map_err(WorkError::from)?)
 }
 
-fn as_json(summary: &Summary) -> String {
+fn as_json(summary: &RunSummary) -> String {
     let mut text = String::new();
     let mut object = ObjectWriter::new(&mut text);
-    object.text("run", &summary.run);
+    object.text("run", &summary.run.to_string());
     if let Some(item) = &summary.item {
-        object.text("id", item);
+        object.text("id", item.as_str());
     }
-    object.text("status", summary.state.as_str()).text("at", &summary.at);
+    object.text("status", summary.state.as_str()).text("at", summary.at.as_str());
     if let Some(verdict) = &summary.verdict {
         let mut inner = ObjectWriter::new(object.key("verdict"));
         inner.text("verdict", if verdict.is_approved { "approved" } else { "rejected" });
-        inner.text("who", &verdict.who).text("why", &verdict.why).text("at", &verdict.at);
+        inner.text("who", &verdict.who).text("why", &verdict.why).text("at", verdict.at.as_str());
         inner.end();
     }
     object.end();

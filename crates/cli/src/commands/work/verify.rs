@@ -16,7 +16,7 @@ use crealeph_verify::{
 
 use super::evidence::{ReceiptBytes, Stop, check_folder, read_receipt_bytes, verifier_keys};
 use super::key::control;
-use super::place::Place;
+use super::workspace_args::WorkspaceArgs;
 use crate::commands::ledger::read_keys;
 use crate::commands::{Verdict, tell_finding};
 use crate::failure::{ArgumentFailure, Failure, InputFailure};
@@ -65,7 +65,7 @@ pub(super) struct Verify {
     files: Option<PathBuf>,
 
     #[command(flatten)]
-    place: Place,
+    workspace: WorkspaceArgs,
 }
 
 /// What was checked of a receipt.
@@ -79,11 +79,11 @@ struct Checked {
 
 impl Verify {
     pub(super) fn wants_json(&self) -> bool {
-        self.place.at.json
+        self.workspace.at.json
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let is_json = self.place.at.json || !output.is_for_person();
+        let is_json = self.workspace.at.json || !output.is_for_person();
         match self.check() {
             Ok(checked) => tell(&checked, is_json, output),
             Err(Stop::Finding(finding)) => tell_finding(&finding, "place", is_json, output),
@@ -99,11 +99,11 @@ impl Verify {
         let folder = folder.ok_or_else(|| InputFailure::NotFound(file.clone()))?;
         let mut keys = read_keys(&self.key)?;
         if keys.is_empty() {
-            let own = control(&self.place.folder()?);
+            let own = control(&self.workspace.folder()?);
             note!(
                 "checking with the keys of the workspace itself; give --key to check with one that you kept"
             );
-            let keyring = self.place.settle()?.keys;
+            let keyring = self.workspace.settle()?.keys;
             keys = verifier_keys(&Signer::known(&own, &keyring).map_err(Failure::from)?)?;
         }
         let ReceiptBytes { receipt, envelope } = read_receipt_bytes(&file)?;

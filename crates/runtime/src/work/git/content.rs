@@ -16,7 +16,7 @@ use gix_object::Kind;
 use gix_object::bstr::{BStr, ByteSlice as _};
 use gix_object::tree::EntryKind;
 
-use super::super::engine::WorkError;
+use super::super::error::WorkError;
 use super::{HASH, Repository, entries_at, failed, refused};
 
 /// The largest attribute file that is read, as in git.

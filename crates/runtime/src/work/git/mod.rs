@@ -23,7 +23,7 @@ use gix_ref::{FullName, Target};
 pub(super) use self::content::Converter;
 pub(super) use self::settings::Settings;
 pub(super) use self::tree::{Entry, entries_at, entry_at, tree_changes, write_tree};
-use super::engine::WorkError;
+use super::error::WorkError;
 use crate::agents::process::with_causes;
 
 /// The only object format that is supported.

@@ -17,7 +17,7 @@ use gix_object::bstr::ByteSlice as _;
 use gix_ref::FullName;
 use gix_ref::store::WriteReflog;
 
-use super::super::engine::WorkError;
+use super::super::error::WorkError;
 use super::{failed, refused, small_text};
 
 /// Extensions of a repository's format that change nothing for objects and branches.

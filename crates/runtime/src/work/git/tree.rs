@@ -8,7 +8,7 @@ use gix_object::bstr::{BStr, ByteSlice as _};
 use gix_object::tree::{Editor, EntryMode};
 use gix_object::{Kind, Tree, TreeRef, Write as _};
 
-use super::super::engine::WorkError;
+use super::super::error::WorkError;
 use super::{HASH, Objects, failed, object, refused};
 
 /// The deepest tree that is looked into.

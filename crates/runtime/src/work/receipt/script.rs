@@ -2,15 +2,15 @@
 
 use crealeph_contracts::text::Shown;
 
-use super::Facts;
+use super::ReceiptFacts;
 
 /// The script's name.
-pub(super) fn name(facts: &Facts) -> String {
+pub(super) fn name(facts: &ReceiptFacts) -> String {
     format!("replay-{}.sh", facts.agent_id)
 }
 
 /// The script's text.
-pub(super) fn replay(facts: &Facts, name: &str) -> String {
+pub(super) fn replay(facts: &ReceiptFacts, name: &str) -> String {
     let item = facts.item.as_ref().map(|item| item.id.as_str()).unwrap_or_default();
     let item = Shown::line(item);
     format!(

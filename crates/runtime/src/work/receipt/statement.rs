@@ -9,14 +9,14 @@ use crealeph_contracts::scalar::{Name, Text};
 use crealeph_workspace::{Node, Store};
 
 use super::signer::Signer;
-use super::{Facts, SealError};
+use super::{ReceiptFacts, RunFile, SealError};
 
 /// The canonical statement.
 pub(super) fn of(
-    facts: &Facts,
+    facts: &ReceiptFacts,
     receipt: &Receipt,
     text: &str,
-    beside: &[(String, Vec<u8>, bool)],
+    beside: &[RunFile],
     signer: &Signer,
     store: Store<'_>,
 ) -> Result<String, SealError> {
@@ -38,7 +38,7 @@ pub(super) fn of(
     let signers = signer.key_ids().iter().map(|id| Name::parse(id)).collect::<Result<_, _>>()?;
     let files = beside
         .iter()
-        .filter_map(|(name, bytes, _)| Some(Subject { name: Text::new(name)?, digest: digests(bytes) }));
+        .filter_map(|file| Some(Subject { name: Text::new(&file.name)?, digest: digests(&file.bytes) }));
     let predicate = WorkRun {
         files: Some(files.collect()),
         workspace: signer.name().clone(),

@@ -5,7 +5,7 @@ use crealeph_contracts::scalar::{Literal, Name};
 use serde_json::Value;
 
 use super::{Growing, sum, text};
-use crate::work::trace::{Reported, input};
+use crate::work::trace::{TraceReport, input};
 
 const UNKNOWN: Literal = Literal::new("unknown");
 const USAGE: &[&str] =
@@ -27,7 +27,7 @@ pub(in crate::work) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn event(&mut self, event: &Value) -> Vec<Reported> {
+    pub(super) fn event(&mut self, event: &Value) -> Vec<TraceReport> {
         match text(event, "type") {
             "assistant" => self.message(event.get("message").unwrap_or(&Value::Null)),
             "result" => self.result(event),
@@ -35,7 +35,7 @@ impl Stream {
         }
     }
 
-    fn message(&mut self, message: &Value) -> Vec<Reported> {
+    fn message(&mut self, message: &Value) -> Vec<TraceReport> {
         let used = message.get("usage").map_or(0.0, |usage| sum(usage, USAGE));
         let id = text(message, "id");
         match self.open.iter_mut().find(|(open, _)| open == id) {
@@ -55,17 +55,17 @@ impl Stream {
         let calls = content.filter(|block| text(block, "type") == "tool_use").map(|block| {
             let tool = Name::parse(text(block, "name")).unwrap_or_else(|_| UNKNOWN.into());
             let call = ToolCall { at: None, tool, input: block.get("input").map(input) };
-            Reported { call: Some(call), tokens: None, cost_usd: None }
+            TraceReport { call: Some(call), tokens: None, cost_usd: None }
         });
-        let mut reported: Vec<Reported> = calls.collect();
+        let mut reported: Vec<TraceReport> = calls.collect();
         if let Some(tokens) = self.tokens.to(self.sum) {
-            reported.push(Reported { call: None, tokens: Some(tokens), cost_usd: None });
+            reported.push(TraceReport { call: None, tokens: Some(tokens), cost_usd: None });
         }
         reported
     }
 
     /// The totals of the whole session; by model they hold what sub-agents used as well.
-    fn result(&mut self, event: &Value) -> Vec<Reported> {
+    fn result(&mut self, event: &Value) -> Vec<TraceReport> {
         let whole = event.get("usage").map_or(0.0, |usage| sum(usage, USAGE));
         let by_model = event.get("modelUsage").and_then(Value::as_object).into_iter().flatten();
         let by_model: f64 = by_model.map(|(_, usage)| sum(usage, MODEL_USAGE)).sum();
@@ -73,7 +73,7 @@ impl Stream {
         let cost_usd = event.get("total_cost_usd").and_then(Value::as_f64);
         let cost_usd = cost_usd.and_then(|cost| self.cost_usd.to(cost));
         match tokens.is_some() || cost_usd.is_some() {
-            true => vec![Reported { call: None, tokens, cost_usd }],
+            true => vec![TraceReport { call: None, tokens, cost_usd }],
             false => Vec::new(),
         }
     }

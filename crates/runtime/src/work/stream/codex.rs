@@ -7,7 +7,7 @@ use crealeph_contracts::scalar::{Literal, Name};
 use serde_json::{Map, Value};
 
 use super::{Growing, sum, text};
-use crate::work::trace::{Reported, input};
+use crate::work::trace::{TraceReport, input};
 
 const UNKNOWN: Literal = Literal::new("unknown");
 /// What is said or thought, not done.
@@ -26,7 +26,7 @@ pub(in crate::work) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn event(&mut self, event: &Value) -> Vec<Reported> {
+    pub(super) fn event(&mut self, event: &Value) -> Vec<TraceReport> {
         match text(event, "type") {
             "item.started" | "item.completed" => {
                 event.get("item").and_then(|item| self.item(item)).into_iter().collect()
@@ -37,7 +37,7 @@ impl Stream {
                     event.get("usage").map_or(0.0, |usage| sum(usage, &["input_tokens", "output_tokens"]));
                 let tokens = self.tokens.to(used);
                 tokens
-                    .map(|tokens| Reported { call: None, tokens: Some(tokens), cost_usd: None })
+                    .map(|tokens| TraceReport { call: None, tokens: Some(tokens), cost_usd: None })
                     .into_iter()
                     .collect()
             }
@@ -46,7 +46,7 @@ impl Stream {
     }
 
     /// An item is one tool call, told when it is first met: some only complete.
-    fn item(&mut self, item: &Value) -> Option<Reported> {
+    fn item(&mut self, item: &Value) -> Option<TraceReport> {
         let kind = text(item, "type");
         let is_new = self.seen.len() >= MAX_ITEMS || self.seen.insert(text(item, "id").to_owned());
         if WORDS.contains(&kind) || !is_new {
@@ -60,6 +60,6 @@ impl Stream {
         let given: Map<String, Value> = members.map(|(key, value)| (key.clone(), value.clone())).collect();
         let tool = Name::parse(&name).unwrap_or_else(|_| UNKNOWN.into());
         let call = ToolCall { at: None, tool, input: Some(input(&Value::Object(given))) };
-        Some(Reported { call: Some(call), tokens: None, cost_usd: None })
+        Some(TraceReport { call: Some(call), tokens: None, cost_usd: None })
     }
 }

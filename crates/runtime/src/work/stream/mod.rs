@@ -7,7 +7,7 @@ mod codex;
 
 use serde_json::Value;
 
-use super::trace::Reported;
+use super::trace::TraceReport;
 
 /// Whose stream it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Reader {
     }
 
     /// What one more line reports.
-    pub(super) fn line(&mut self, line: &str) -> Vec<Reported> {
+    pub(super) fn line(&mut self, line: &str) -> Vec<TraceReport> {
         let Ok(event) = serde_json::from_str::<Value>(line) else { return Vec::new() };
         match self {
             Reader::Claude(stream) => stream.event(&event),

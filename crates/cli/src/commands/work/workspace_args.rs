@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use crealeph_ledger::Location;
 use crealeph_runtime::configuration::{Configuration, FILE};
-use crealeph_runtime::work::{Recovered, Setup, Work, WorkConfig, WorkError};
+use crealeph_runtime::work::{KeptFile, Recovery, Work, WorkConfig, WorkError, WorkSetup};
 
 use crate::commands::ledger::{At, Settled};
 use crate::commands::sandbox::state_directory;
@@ -16,19 +16,19 @@ use crate::{own, user_state};
 
 /// Which workspace.
 #[derive(Clone, Debug, Args)]
-pub(super) struct Place {
+pub(super) struct WorkspaceArgs {
     /// Workspace folder
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    workspace: PathBuf,
+    #[arg(long = "workspace", value_name = "DIR", default_value = ".")]
+    root: PathBuf,
 
     #[command(flatten)]
     pub(super) at: At,
 }
 
-impl Place {
+impl WorkspaceArgs {
     /// The workspace's folder, in full. Its `.crealeph` is the user's own, or there is none.
     pub(super) fn folder(&self) -> Result<PathBuf, Failure> {
-        let folder = &self.workspace;
+        let folder = &self.root;
         let folder = folder.canonicalize().map_err(|_| InputFailure::NotFound(folder.clone()))?;
         own::check(&folder)?;
         Ok(folder)
@@ -59,22 +59,22 @@ impl Place {
 
     /// Opens everything.
     pub(super) fn open(&self) -> Result<Work, Failure> {
-        Ok(self.open_telling()?.0)
+        Ok(self.open_with_recovery()?.0)
     }
 
     /// The same for runs whose rights come from these files, too.
     pub(super) fn open_with(&self, sources: &[PathBuf]) -> Result<Work, Failure> {
         let (folder, settled) = self.prepare()?;
         let opened = self.open_at(folder, settled, sources)?;
-        tell(&opened.1);
+        note_recovery(&opened.1);
         Ok(opened.0)
     }
 
     /// The same, with what an earlier process had left.
-    pub(super) fn open_telling(&self) -> Result<(Work, Recovered), Failure> {
+    pub(super) fn open_with_recovery(&self) -> Result<(Work, Recovery), Failure> {
         let (folder, settled) = self.prepare()?;
         let opened = self.open_at(folder, settled, &[])?;
-        tell(&opened.1);
+        note_recovery(&opened.1);
         Ok(opened)
     }
 
@@ -90,7 +90,7 @@ impl Place {
     /// What was trusted, and open views, must not lie where an agent works.
     fn check_state_directory(&self) -> Result<(), Failure> {
         let workspace =
-            self.workspace.canonicalize().map_err(|_| InputFailure::NotFound(self.workspace.clone()))?;
+            self.root.canonicalize().map_err(|_| InputFailure::NotFound(self.root.clone()))?;
         match user_state::folder().filter(|state| user_state::real(state).starts_with(&workspace)) {
             Some(state) => Err(TrustFailure::StateInside { state, workspace }.into()),
             None => Ok(()),
@@ -107,7 +107,7 @@ impl Place {
         workspace: PathBuf,
         settled: Settled,
         sources: &[PathBuf],
-    ) -> Result<(Work, Recovered), Failure> {
+    ) -> Result<(Work, Recovery), Failure> {
         let named = settled.configuration.named_files().into_iter().map(|file| file.path);
         let given = sources.iter().filter_map(|path| std::path::absolute(path).ok());
         let sources = named.chain(given).collect();
@@ -126,7 +126,7 @@ impl Place {
                 PathBuf::from(name)
             }));
         }
-        let setup = Setup {
+        let setup = WorkSetup {
             workspace,
             config,
             state_dir: state_directory(None),
@@ -140,18 +140,18 @@ impl Place {
     }
 }
 
-/// Says on standard error what an earlier process had left.
-fn tell(recovered: &Recovered) {
-    for run in &recovered.completed {
+/// Notes what an earlier process had left.
+fn note_recovery(recovery: &Recovery) {
+    for run in &recovery.completed {
         note!("run {run} had landed when its process ended; its receipt is written now");
     }
-    for run in &recovered.interrupted {
+    for run in &recovery.interrupted {
         note!("run {run} was interrupted and left nothing; its receipt says so");
     }
-    if recovered.undone > 0 {
-        note!("{} interrupted publish(es) undone", recovered.undone);
+    if recovery.undone > 0 {
+        note!("{} interrupted publish(es) undone", recovery.undone);
     }
-    for (path, beside) in &recovered.kept {
+    for KeptFile { path, beside } in &recovery.kept {
         match beside {
             None => note!("`{path}` was written by someone else meanwhile and stays as it is"),
             Some(beside) => {

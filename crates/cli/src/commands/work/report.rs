@@ -1,0 +1,87 @@
+//! What became of work items, for a person.
+
+use std::path::Path;
+
+use crealeph_contracts::receipt::Receipt;
+use crealeph_contracts::scalar::ItemId;
+use crealeph_runtime::work::{ItemOutcome, ItemResult};
+
+use crate::page::Page;
+use crate::render::counted;
+
+/// What became of an item, in a few lines.
+pub(super) fn outcome(outcome: &ItemOutcome) -> Page {
+    let mut page = Page::default();
+    match outcome {
+        ItemOutcome::Finished { result, is_earlier } => {
+            return finished(result, if *is_earlier { " (by the call before)" } else { "" });
+        }
+        ItemOutcome::Held(held) => {
+            let (item, run, since) = (&held.item, &held.run, held.since.as_str());
+            page.line(&format!("{item}: held since {since}"));
+            page.line(&format!("  look     crealeph work diff {run}"));
+            page.line(&format!("  verdict  crealeph work approve {run} --reason …, or reject"));
+        }
+        ItemOutcome::Blocked { item, waits_for } => {
+            page.line(&format!("{item}: blocked, waits for {}", listed(waits_for)));
+        }
+        ItemOutcome::NotRun { item, waits_for } => {
+            page.line(&format!("{item}: not run, {} did not succeed", listed(waits_for)));
+        }
+    }
+    page
+}
+
+/// How the run of an item ended, in a few lines.
+pub(super) fn finished(finished: &ItemResult, note: &str) -> Page {
+    let ItemResult { item, result } = finished;
+    let mut out = Page::default();
+    out.line(&format!("{item}: {}{note}", result.status));
+    for why in result.error.iter().chain(&result.denial_reason) {
+        out.quoted("  why      ", why.as_str());
+    }
+    for (files, sign) in
+        [(&result.created_files, '+'), (&result.modified_files, '~'), (&result.deleted_files, '-')]
+    {
+        for path in files.as_slice() {
+            out.line(&format!("  {sign} {}", from_here(path.as_str())));
+        }
+    }
+    let metrics = &result.metrics;
+    let _ = writeln!(
+        out,
+        "  took     {:.1} s, {}, {}, {}",
+        metrics.execution_time_ms.get() / 1000.0,
+        counted(metrics.files_touched.get() as usize, "file"),
+        counted(metrics.delta_size.get() as usize, "delta"),
+        counted(metrics.tool_ops_count.get() as usize, "tool operation"),
+    );
+    if let (Some(passed), Some(failed)) = (metrics.tests_passed, metrics.tests_failed) {
+        let _ = writeln!(out, "  tests    {passed} passed, {failed} failed");
+    }
+    let _ = writeln!(out, "  receipt  {}", from_here(result.receipt_path.as_str()));
+    out
+}
+
+/// How strong the sandbox of a run was, and what it connected to.
+pub(super) fn walls(receipt: &Receipt) -> Page {
+    let mut out = Page::default();
+    out.line(&format!("  sandbox  {}", receipt.sandbox_strength));
+    for connection in receipt.connections.as_slice() {
+        let word = if connection.allowed { "reached" } else { "refused" };
+        let _ = writeln!(out, "  network  {} {word}", connection.host);
+    }
+    out
+}
+
+/// A path as it is typed in the folder the program was started in.
+fn from_here(path: &str) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    let inside = Path::new(path).strip_prefix(here).unwrap_or(Path::new(path));
+    inside.display().to_string()
+}
+
+/// `` `a`, `b` ``.
+pub(super) fn listed(items: &[ItemId]) -> String {
+    items.iter().map(|item| format!("`{item}`")).collect::<Vec<_>>().join(", ")
+}

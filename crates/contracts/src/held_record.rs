@@ -1,0 +1,64 @@
+//! What is written down of a run whose change is held, until it lands or is rejected: `held.json` in the run's folder. Owns its
+//! fields; the receipt in it has no place in the chain yet.
+
+use crate::attestation::{Admission, SandboxFacts};
+use crate::contract::to_json;
+use crate::json::{Limits, parse};
+use crate::receipt::Receipt;
+use crate::scalar::{Amount, Count};
+use crate::shape::{Shape, object};
+use crate::violation::{Report, Violation};
+
+object! {
+    /// A run whose change is held.
+    HeldRecord / HeldRecordParts ["held", "R4"] {
+        /// The agent's name in the configuration.
+        agent: Box<str> = "agent",
+        /// Its program and arguments, one a line.
+        command: Box<str> = "command",
+        /// The receipt as it would be if the change landed at once.
+        receipt: Receipt = "receipt",
+        /// What held the agent.
+        sandbox: Option<SandboxFacts> = "sandbox",
+        /// What admission said.
+        admission: Option<Admission> = "admission",
+        /// How long the run took, in milliseconds.
+        execution_ms: Amount = "executionMs",
+        /// How many tool operations were reported.
+        tool_ops: Count = "toolOps",
+        /// How many deltas are of class O, also of those that are not listed.
+        deltas_o: Count = "deltasO",
+        /// How many are of class Π.
+        deltas_pi: Count = "deltasPi",
+        /// How many are of class Λ.
+        deltas_lambda: Count = "deltasLambda",
+        /// How many are of class Q.
+        deltas_q: Count = "deltasQ",
+        /// How many tests passed, if the runner said so.
+        tests_passed: Option<Count> = "testsPassed",
+        /// How many failed.
+        tests_failed: Option<Count> = "testsFailed",
+    }
+}
+
+impl HeldRecord {
+    /// The record as JSON text.
+    pub fn to_json(&self) -> String {
+        to_json(self)
+    }
+
+    /// Reads a record, or says everything that is wrong with it.
+    ///
+    /// # Errors
+    /// With every violation.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Vec<Violation>> {
+        let (document, faults) = parse(bytes, &Limits::own(usize::MAX));
+        let mut report = Report::default();
+        faults.into_iter().for_each(|fault| report.add_fault(fault));
+        let parts = document.map(|document| HeldRecord::read(document.root(), "held", &mut report));
+        match parts.and_then(HeldRecord::finish) {
+            Some(record) if report.is_clean() => Ok(record),
+            _ => Err(report.into_violations()),
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! How a run that does not land has ended (R31): the contract's word for it, the reason in the record, and which of several
+//! reasons counts. What the sandbox saw comes in as values.
+
+use crealeph_contracts::run_result::RunStatus;
+
+const INTERRUPTED: &str = "the run was interrupted";
+
+/// How a run ended that changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// A tool, a test, a conflict or a missing file.
+    Failed(String),
+    /// A bound was exceeded.
+    Denied(String),
+    /// It would have left a secret; nothing is kept of it but its receipt (R34).
+    SecretFound(String),
+    /// Its time ran out.
+    TimedOut(String),
+    /// Somebody ended it; it may be run again.
+    Interrupted,
+}
+
+impl Ending {
+    /// The contract's word.
+    pub fn status(&self) -> RunStatus {
+        match self {
+            Ending::Failed(_) | Ending::Interrupted => RunStatus::Failure,
+            Ending::Denied(_) | Ending::SecretFound(_) => RunStatus::Denied,
+            Ending::TimedOut(_) => RunStatus::Timeout,
+        }
+    }
+
+    /// The reason.
+    pub fn reason(&self) -> &str {
+        match self {
+            Ending::Failed(why) | Ending::Denied(why) | Ending::SecretFound(why) | Ending::TimedOut(why) => {
+                why
+            }
+            Ending::Interrupted => INTERRUPTED,
+        }
+    }
+
+    /// The same ending with its reason rewritten.
+    #[must_use]
+    pub fn map_reason(self, rewrite: impl FnOnce(&str) -> String) -> Self {
+        match self {
+            Ending::Failed(why) => Ending::Failed(rewrite(&why)),
+            Ending::Denied(why) => Ending::Denied(rewrite(&why)),
+            Ending::SecretFound(why) => Ending::SecretFound(rewrite(&why)),
+            Ending::TimedOut(why) => Ending::TimedOut(rewrite(&why)),
+            Ending::Interrupted => Ending::Interrupted,
+        }
+    }
+
+    /// The same for tests that were run again because something was merged meanwhile.
+    #[must_use]
+    pub fn on_merged_state(self) -> Self {
+        match self {
+            Ending::Failed(why) => Ending::Failed(format!("{why} (on the merged state)")),
+            other => other,
+        }
+    }
+
+    /// Which of two endings counts, the agent's own or that of reading what it left: a secret, else the agent's own.
+    #[must_use]
+    pub fn deciding(agent: Ending, reading: Ending) -> Ending {
+        match reading {
+            Ending::SecretFound(_) => reading,
+            _ => agent,
+        }
+    }
+}
+
+/// How a process ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProcessEnd {
+    /// By itself, with this code.
+    Exited(i32),
+    /// By this signal.
+    Signalled(i32),
+    /// Together with its sandbox.
+    Killed,
+    /// Its time was over.
+    OutOfTime,
+    /// Somebody ended it.
+    Cancelled,
+    /// The sandbox ended it at this limit.
+    OverLimit(String),
+}
+
+/// What is known of the end of an agent.
+#[derive(Clone, Debug)]
+pub struct AgentEnd<'a> {
+    /// How its process ended.
+    pub process: ProcessEnd,
+    /// The bound that it reported to have passed, in the contract's wording.
+    pub passed_bound: Option<String>,
+    /// Whether somebody ended the whole batch.
+    pub is_interrupted: bool,
+    /// Its time.
+    pub timeout_ms: u64,
+    /// What standard error ends with.
+    pub stderr: &'a str,
+}
+
+/// How a run ends whose agent ended like this; nothing if the agent succeeded.
+pub fn agent_ending(end: &AgentEnd<'_>) -> Option<Ending> {
+    let quoted = match end.stderr {
+        "" => String::new(),
+        text => format!("; standard error ends with: {text}"),
+    };
+    if let Some(reason) = &end.passed_bound {
+        return Some(Ending::Denied(reason.clone()));
+    }
+    if end.is_interrupted {
+        return Some(Ending::Interrupted);
+    }
+    Some(match &end.process {
+        ProcessEnd::Exited(0) => return None,
+        ProcessEnd::Exited(code) => Ending::Failed(format!("the agent ended with exit code {code}{quoted}")),
+        ProcessEnd::Signalled(signal) => {
+            Ending::Failed(format!("the agent was ended by signal {signal}{quoted}"))
+        }
+        ProcessEnd::Killed => Ending::Failed(format!("the agent was killed{quoted}")),
+        ProcessEnd::OutOfTime => {
+            Ending::TimedOut(format!("Timed out after {} ms (`timeout_ms`){quoted}", end.timeout_ms))
+        }
+        ProcessEnd::Cancelled => Ending::Interrupted,
+        ProcessEnd::OverLimit(limit) => Ending::Denied(format!("Exceeded a limit of the sandbox: {limit}")),
+    })
+}
+
+/// How a run ends whose tests ended like this; nothing if they passed.
+pub fn test_ending(command: &str, end: &ProcessEnd, timeout_ms: u64) -> Option<Ending> {
+    let why = match end {
+        ProcessEnd::Exited(0) => return None,
+        ProcessEnd::Cancelled => return Some(Ending::Interrupted),
+        ProcessEnd::Exited(code) => format!("`{command}` ended with exit code {code}"),
+        ProcessEnd::Signalled(signal) => format!("`{command}` was ended by signal {signal}"),
+        ProcessEnd::Killed => format!("`{command}` was killed"),
+        ProcessEnd::OutOfTime => {
+            format!("`{command}` did not end within {timeout_ms} ms (`test_timeout_ms`)")
+        }
+        ProcessEnd::OverLimit(limit) => format!("`{command}` was stopped: {limit}"),
+    };
+    Some(Ending::Failed(format!("Tests failed: {why}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(ending: Option<Ending>) -> String {
+        ending.map_or_else(|| "success".to_owned(), |end| format!("{}: {}", end.status(), end.reason()))
+    }
+
+    #[test]
+    fn every_end_of_an_agent_has_its_word_and_reason() {
+        for (process, expected) in [
+            (ProcessEnd::Exited(0), "success"),
+            (
+                ProcessEnd::Exited(3),
+                "failure: the agent ended with exit code 3; standard error ends with: oh",
+            ),
+            (
+                ProcessEnd::Signalled(9),
+                "failure: the agent was ended by signal 9; standard error ends with: oh",
+            ),
+            (ProcessEnd::Killed, "failure: the agent was killed; standard error ends with: oh"),
+            (
+                ProcessEnd::OutOfTime,
+                "timeout: Timed out after 7 ms (`timeout_ms`); standard error ends with: oh",
+            ),
+            (ProcessEnd::Cancelled, "failure: the run was interrupted"),
+            (ProcessEnd::OverLimit("memory".to_owned()), "denied: Exceeded a limit of the sandbox: memory"),
+        ] {
+            let end = |passed_bound, is_interrupted, stderr| AgentEnd {
+                process: process.clone(),
+                passed_bound,
+                is_interrupted,
+                timeout_ms: 7,
+                stderr,
+            };
+            assert_eq!(shown(agent_ending(&end(None, false, "oh"))), expected);
+            let quiet = expected.replace("; standard error ends with: oh", "");
+            assert_eq!(shown(agent_ending(&end(None, false, ""))), quiet);
+            assert_eq!(shown(agent_ending(&end(None, true, "oh"))), "failure: the run was interrupted");
+            let passed = Some("Exceeded max tokens: 2 > 1".to_owned());
+            let denied = "denied: Exceeded max tokens: 2 > 1";
+            assert_eq!(shown(agent_ending(&end(passed, true, "oh"))), denied);
+        }
+    }
+
+    #[test]
+    fn every_end_of_tests_has_its_reason() {
+        for (process, expected) in [
+            (ProcessEnd::Exited(0), "success"),
+            (ProcessEnd::Exited(1), "failure: Tests failed: `make` ended with exit code 1"),
+            (ProcessEnd::Signalled(6), "failure: Tests failed: `make` was ended by signal 6"),
+            (ProcessEnd::Killed, "failure: Tests failed: `make` was killed"),
+            (
+                ProcessEnd::OutOfTime,
+                "failure: Tests failed: `make` did not end within 5 ms (`test_timeout_ms`)",
+            ),
+            (ProcessEnd::Cancelled, "failure: the run was interrupted"),
+            (ProcessEnd::OverLimit("disk".to_owned()), "failure: Tests failed: `make` was stopped: disk"),
+        ] {
+            assert_eq!(shown(test_ending("make", &process, 5)), expected);
+        }
+        let merged = test_ending("make", &ProcessEnd::Exited(1), 5).unwrap().on_merged_state();
+        assert!(merged.reason().ends_with("exit code 1 (on the merged state)"), "{merged:?}");
+        assert_eq!(Ending::Interrupted.on_merged_state(), Ending::Interrupted);
+    }
+
+    #[test]
+    fn a_secret_counts_most_then_the_agents_own_end() {
+        let (failed, denied) = (Ending::Failed("a".to_owned()), Ending::Denied("r".to_owned()));
+        let secret = Ending::SecretFound("s".to_owned());
+        assert_eq!(Ending::deciding(failed.clone(), secret.clone()), secret);
+        assert_eq!(Ending::deciding(failed.clone(), denied), failed);
+        assert_eq!(secret.status(), RunStatus::Denied);
+        assert_eq!(secret.map_reason(|why| format!("{why}!")).reason(), "s!");
+    }
+}

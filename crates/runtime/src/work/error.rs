@@ -1,0 +1,215 @@
+//! Why work cannot be done. What a run came to is no error; inside the chain of stages both end it, and `Stop` is either.
+
+use crealeph_decision::work::{Conflict, Ending, OutputOverlap};
+use crealeph_ledger::{AppendError, LedgerError};
+use crealeph_sandbox::SandboxError;
+use crealeph_workspace::{KeepError, OpenError, PublishError, SnapshotError};
+
+use super::paths::OutsideWorkspace;
+use super::receipt::{SealError, SignerError};
+use super::store::RunsError;
+use crate::agents::process::with_causes;
+
+/// Why work cannot be done; what a run came to is no error.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkError {
+    /// The workspace cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Its state cannot be read.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// A change could not be settled.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    /// A state could not be kept.
+    #[error(transparent)]
+    Keep(#[from] KeepError),
+    /// The runs cannot be kept or read.
+    #[error(transparent)]
+    Runs(#[from] RunsError),
+    /// A receipt cannot be sealed.
+    #[error(transparent)]
+    Seal(#[from] SealError),
+    /// The workspace cannot sign.
+    #[error(transparent)]
+    Signer(#[from] SignerError),
+    /// The sandbox's state directory cannot be used.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    /// The ledger cannot be used.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The ledger did not take a receipt.
+    #[error(
+        "the run is over and its receipt written, but the ledger did not take it: {0}; `crealeph work recover` tries again"
+    )]
+    Unrecorded(AppendError),
+    /// A path of an item lies elsewhere.
+    #[error(transparent)]
+    Outside(#[from] OutsideWorkspace),
+    /// Nobody is there for an item.
+    #[error("item `{item}` is for `{agent}`, and {why}")]
+    NoAgent {
+        /// The item.
+        item: String,
+        /// The agent it names.
+        agent: String,
+        /// What is wrong and what to do.
+        why: String,
+    },
+    /// What would be written down holds a secret.
+    #[error(
+        "the {place} of item `{item}` holds a secret that its agent is granted, and it would be recorded; refer to the secret by its name instead"
+    )]
+    SecretInRequest {
+        /// The item, redacted.
+        item: String,
+        /// What holds it.
+        place: &'static str,
+    },
+    /// Two items of a level declare the same output.
+    #[error(
+        "items `{one}` and `{other}` run side by side and both declare `{path}` in output_files; let one depend on the other"
+    )]
+    Overlap {
+        /// The first by id.
+        one: String,
+        /// The second.
+        other: String,
+        /// The path.
+        path: String,
+    },
+    /// The items cannot be planned.
+    #[error(transparent)]
+    Plan(#[from] crealeph_decision::work::PlanError),
+    /// A run does not wait for a verdict.
+    #[error("run `{0}` does not wait for a verdict; see `crealeph work status`")]
+    NotHeld(String),
+    /// A held change is not the one that was held.
+    #[error(
+        "run `{run}` is not the change that was held: {what} was altered since; reject it, and run its item again"
+    )]
+    Altered {
+        /// The run.
+        run: String,
+        /// What of it.
+        what: String,
+    },
+    /// The ledger is part of the state.
+    #[error(
+        "`{0}` is part of the workspace's state, and every run writes to it; move it to `.crealeph`, or ignore it with `.gitignore`"
+    )]
+    PrivateInside(String),
+    /// The git repository cannot be used.
+    #[error("cannot {action}: {why}")]
+    Git {
+        /// What was to be done.
+        action: String,
+        /// Why it cannot be done.
+        why: String,
+    },
+    /// The system's random source failed.
+    #[error("no id can be made: {0}")]
+    Random(String),
+    /// The items belong to several robots.
+    #[error("item `{item}` is a task of robot `{own}`, and the others are of `{robot}`; run them apart")]
+    Robots {
+        /// The item.
+        item: String,
+        /// Its robot.
+        own: String,
+        /// The robot of the others.
+        robot: String,
+    },
+    /// What the policy said.
+    #[error("the policy did not allow `work.run` for robot `{robot}`: {why}")]
+    Policy {
+        /// The robot.
+        robot: String,
+        /// Its decision and reason.
+        why: String,
+    },
+}
+
+impl WorkError {
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            WorkError::Open(_) | WorkError::Snapshot(_) | WorkError::Publish(_) | WorkError::Keep(_) => {
+                "workspace"
+            }
+            WorkError::Runs(RunsError::Unknown(_) | RunsError::NoneYet) => "unknown_run",
+            WorkError::Runs(_) => "runs",
+            WorkError::Seal(_) | WorkError::Signer(_) => "receipt",
+            WorkError::Sandbox(error) => error.code(),
+            WorkError::Ledger(error) => error.code(),
+            WorkError::Unrecorded(error) => error.code(),
+            WorkError::Outside(_) => "outside_workspace",
+            WorkError::NoAgent { .. } => "unknown_agent",
+            WorkError::SecretInRequest { .. } => "secret_in_request",
+            WorkError::Overlap { .. } => "overlap",
+            WorkError::Plan(_) => "bad_plan",
+            WorkError::NotHeld(_) => "not_held",
+            WorkError::Altered { .. } => "altered",
+            WorkError::PrivateInside(_) => "ledger_in_state",
+            WorkError::Git { .. } => "git",
+            WorkError::Random(_) => "random",
+            WorkError::Robots { .. } => "several_robots",
+            WorkError::Policy { .. } => "policy",
+        }
+    }
+}
+
+impl From<OutputOverlap> for WorkError {
+    fn from(overlap: OutputOverlap) -> Self {
+        let OutputOverlap { one, other, path } = overlap;
+        WorkError::Overlap { one: one.to_string(), other: other.to_string(), path }
+    }
+}
+
+/// Why a run goes no further: it has ended without landing, and its receipt says so; or work cannot go on at all.
+#[derive(Debug)]
+pub(super) enum Stop {
+    Ended(Ending),
+    Error(Box<WorkError>),
+}
+
+impl Stop {
+    /// What the repository cannot do for one item does not stop the others.
+    pub(super) fn for_branch(self) -> Self {
+        match self {
+            Stop::Error(error) if matches!(*error, WorkError::Git { .. }) => {
+                Stop::Ended(Ending::Failed(error.to_string()))
+            }
+            stop => stop,
+        }
+    }
+}
+
+impl From<Ending> for Stop {
+    fn from(ending: Ending) -> Self {
+        Stop::Ended(ending)
+    }
+}
+
+impl From<Conflict> for Stop {
+    fn from(conflict: Conflict) -> Self {
+        Stop::Ended(Ending::Failed(conflict.to_string()))
+    }
+}
+
+impl<E: Into<WorkError>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Stop::Error(Box::new(error.into()))
+    }
+}
+
+/// How a run ends whose change could not be published.
+pub(super) fn unpublished(error: &PublishError) -> Ending {
+    match error {
+        PublishError::Denied(denied) => Ending::Denied(denied.to_string()),
+        PublishError::Conflict { .. } => Ending::Failed(format!("Conflict: {}", with_causes(error))),
+        _ => Ending::Failed(with_causes(error)),
+    }
+}

@@ -1,0 +1,695 @@
+//! The journal of a workspace's runs: one event a line, appended and synced; its order is the order of the receipts' chain. Owns the
+//! lines' form and the state that they add up to. Each line is parsed once by a process: the state is kept, and what other processes
+//! appended since is added to it. A line that its process did not finish does not count; a line whose names could lead out of the
+//! folder of the runs, or be options for git, is refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::instant::Timestamp;
+use crealeph_contracts::run_result::RunStatus;
+use crealeph_contracts::scalar::ItemId;
+use crealeph_contracts::uuid::Uuid;
+use crealeph_workspace::HeldId;
+use serde::{Deserialize, Serialize};
+
+use super::store::{RunsError, failed, own_file};
+
+/// The most that a journal may hold.
+const MAX_JOURNAL_BYTES: u64 = 1 << 30;
+
+/// Something that happened.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(super) enum Event {
+    /// A batch was begun.
+    Began {
+        batch: BatchId,
+        #[serde(with = "text")]
+        at: Timestamp,
+    },
+    /// All of a batch that could be run was run.
+    Ended {
+        batch: BatchId,
+        #[serde(with = "text")]
+        at: Timestamp,
+    },
+    /// A run was started.
+    Started {
+        #[serde(with = "text")]
+        run: Uuid,
+        #[serde(flatten)]
+        started: StartedRun,
+    },
+    /// A run's files are written; what is left is this publish.
+    Prepared {
+        #[serde(with = "text")]
+        run: Uuid,
+        #[serde(with = "text")]
+        publish: PublishTarget,
+        finished: Box<FinishedRun>,
+    },
+    /// The change of a run is held.
+    Held {
+        #[serde(with = "text")]
+        run: Uuid,
+        #[serde(flatten)]
+        held: HeldChange,
+    },
+    /// A person decided about a held change.
+    Judged {
+        #[serde(with = "text")]
+        run: Uuid,
+        #[serde(flatten)]
+        verdict: RunVerdict,
+    },
+    /// A run is over.
+    Finished(Box<FinishedRun>),
+    /// Its receipt is in the ledger.
+    Recorded {
+        #[serde(with = "text")]
+        run: Uuid,
+        entry: String,
+    },
+}
+
+/// A batch: what was asked for, and where it goes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct BatchId(String);
+
+impl From<Blake3> for BatchId {
+    fn from(digest: Blake3) -> Self {
+        BatchId(digest.to_string())
+    }
+}
+
+impl fmt::Display for BatchId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The process that runs something: the name of the file that it keeps locked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct OwnerId(String);
+
+impl OwnerId {
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<Uuid> for OwnerId {
+    fn from(id: Uuid) -> Self {
+        OwnerId(id.to_string())
+    }
+}
+
+impl fmt::Display for OwnerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where a change is about to land, which also shows whether it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum PublishTarget {
+    /// In the workspace, by this publish.
+    Tree(HeldId),
+    /// On a branch, as this commit.
+    Branch { name: String, commit: String },
+}
+
+impl fmt::Display for PublishTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PublishTarget::Tree(publish) => f.write_str(publish.as_str()),
+            PublishTarget::Branch { name, commit } => write!(f, "branch:{name}:{commit}"),
+        }
+    }
+}
+
+/// A run that was started.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct StartedRun {
+    #[serde(with = "text")]
+    pub(super) item: ItemId,
+    pub(super) batch: BatchId,
+    #[serde(with = "text")]
+    pub(super) owner: OwnerId,
+    #[serde(with = "text")]
+    pub(super) at: Timestamp,
+    #[serde(with = "text")]
+    pub(super) before: Blake3,
+}
+
+/// A change that waits for a person.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct HeldChange {
+    #[serde(with = "text")]
+    pub(super) item: ItemId,
+    pub(super) batch: BatchId,
+    #[serde(with = "text")]
+    pub(super) publish: HeldId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) branch: Option<HeldBranch>,
+    #[serde(with = "text")]
+    pub(super) at: Timestamp,
+}
+
+/// The branch that a held change is to go to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "HeldBranchText")]
+pub(super) struct HeldBranch {
+    pub(super) name: String,
+    /// The commit that it was at when the change was held.
+    pub(super) tip: String,
+    /// The git folder of its repository; absent in journals of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) repository: Option<PathBuf>,
+}
+
+/// The same as it is written, before its names are checked.
+#[derive(Deserialize)]
+struct HeldBranchText {
+    name: String,
+    tip: String,
+    #[serde(default)]
+    repository: Option<PathBuf>,
+}
+
+impl TryFrom<HeldBranchText> for HeldBranch {
+    type Error = &'static str;
+
+    fn try_from(text: HeldBranchText) -> Result<Self, Self::Error> {
+        let HeldBranchText { name, tip, repository } = text;
+        match is_branch(&name) && is_hex(&tip) {
+            true => Ok(HeldBranch { name, tip, repository }),
+            false => Err("not a branch and its commit"),
+        }
+    }
+}
+
+/// What a person decided about a held change.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunVerdict {
+    /// Whether it may land.
+    #[serde(rename = "approved")]
+    pub is_approved: bool,
+    /// Who decided.
+    pub who: String,
+    /// Why.
+    pub why: String,
+    /// When.
+    #[serde(with = "text")]
+    pub at: Timestamp,
+}
+
+impl RunVerdict {
+    /// A verdict of now.
+    pub fn new(is_approved: bool, who: String, why: String) -> Self {
+        RunVerdict { is_approved, who, why, at: super::now() }
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct FinishedRun {
+    #[serde(with = "text")]
+    pub(super) run: Uuid,
+    /// Absent for the merge of a level.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "optional_text")]
+    pub(super) item: Option<ItemId>,
+    pub(super) batch: BatchId,
+    #[serde(with = "text")]
+    pub(super) status: RunStatus,
+    /// Ended by a person or a crash; it may be run again in the same batch.
+    #[serde(default, rename = "interrupted")]
+    pub(super) is_interrupted: bool,
+    #[serde(with = "text")]
+    pub(super) receipt: Blake3,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "optional_text")]
+    pub(super) run_hash: Option<Blake3>,
+    #[serde(with = "text")]
+    pub(super) before: Blake3,
+    #[serde(with = "text")]
+    pub(super) after: Blake3,
+    #[serde(with = "text")]
+    pub(super) at: Timestamp,
+}
+
+/// A value that stands in a line as text.
+trait JournalText: Sized {
+    fn from_text(text: &str) -> Option<Self>;
+    fn to_text(&self) -> String;
+}
+
+macro_rules! journal_text {
+    ($($type:ty => $parse:expr;)*) => {
+        $(impl JournalText for $type {
+            fn from_text(text: &str) -> Option<Self> {
+                let parse: fn(&str) -> Option<Self> = $parse;
+                parse(text)
+            }
+
+            fn to_text(&self) -> String {
+                self.to_string()
+            }
+        })*
+    };
+}
+
+journal_text! {
+    Uuid => Uuid::parse;
+    Blake3 => Blake3::parse;
+    RunStatus => RunStatus::parse;
+    ItemId => |text| ItemId::parse(text).ok();
+    OwnerId => |text| is_file_name(text).then(|| OwnerId(text.to_owned()));
+    PublishTarget => |text| match text.strip_prefix("branch:") {
+        Some(rest) => {
+            let (name, commit) = rest.rsplit_once(':').filter(|(name, commit)| is_branch(name) && is_hex(commit))?;
+            Some(PublishTarget::Branch { name: name.to_owned(), commit: commit.to_owned() })
+        }
+        None => HeldId::from_text(text).map(PublishTarget::Tree),
+    };
+}
+
+impl JournalText for Timestamp {
+    fn from_text(text: &str) -> Option<Self> {
+        Timestamp::parse(text).ok()
+    }
+
+    fn to_text(&self) -> String {
+        self.as_str().to_owned()
+    }
+}
+
+impl JournalText for HeldId {
+    fn from_text(text: &str) -> Option<Self> {
+        let is_number = !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
+        is_number.then(|| HeldId::new(text))
+    }
+
+    fn to_text(&self) -> String {
+        self.as_str().to_owned()
+    }
+}
+
+fn is_file_name(name: &str) -> bool {
+    !matches!(name, "" | "." | "..") && !name.contains(['/', '\0'])
+}
+
+fn is_branch(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('-') && !name.contains(':')
+}
+
+fn is_hex(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
+/// A field that is a text, for serde.
+mod text {
+    use std::borrow::Cow;
+
+    use serde::de::{Deserialize as _, Deserializer, Error as _};
+    use serde::ser::Serializer;
+
+    use super::JournalText;
+
+    pub(super) fn serialize<T: JournalText, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&value.to_text())
+    }
+
+    pub(super) fn deserialize<'de, T: JournalText, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+        let text = Cow::<str>::deserialize(from)?;
+        T::from_text(&text).ok_or_else(|| D::Error::custom("not what the field says"))
+    }
+}
+
+/// The same for a field that may be absent.
+mod optional_text {
+    use serde::de::Deserializer;
+    use serde::ser::Serializer;
+
+    use super::JournalText;
+
+    pub(super) fn serialize<T: JournalText, S: Serializer>(
+        value: &Option<T>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => super::text::serialize(value, to),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, T: JournalText, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<T>, D::Error> {
+        super::text::deserialize(from).map(Some)
+    }
+}
+
+/// A run whose publish was about to happen.
+#[derive(Clone, Debug)]
+pub(super) struct PreparedRun {
+    pub(super) publish: PublishTarget,
+    pub(super) finished: FinishedRun,
+}
+
+/// What the journal adds up to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct JournalState {
+    /// Runs that are over, in the order of their receipts.
+    pub(super) finished: Vec<FinishedRun>,
+    /// Runs that were started and are neither over nor held.
+    pub(super) started: BTreeMap<Uuid, StartedRun>,
+    /// Runs whose publish was about to happen.
+    pub(super) prepared: BTreeMap<Uuid, PreparedRun>,
+    /// Runs whose change is held.
+    pub(super) held: BTreeMap<Uuid, HeldChange>,
+    /// What people decided.
+    pub(super) verdicts: BTreeMap<Uuid, RunVerdict>,
+    /// Batches that were begun and not ended.
+    pub(super) open_batches: BTreeSet<BatchId>,
+    recorded: BTreeSet<Uuid>,
+    known: BTreeSet<Uuid>,
+    by_run_hash: BTreeMap<Blake3, Uuid>,
+    succeeded: BTreeSet<ItemId>,
+}
+
+impl JournalState {
+    fn apply(&mut self, event: Event) {
+        match event {
+            Event::Began { batch, .. } => drop(self.open_batches.insert(batch)),
+            Event::Ended { batch, .. } => drop(self.open_batches.remove(&batch)),
+            Event::Started { run, started } => {
+                self.known.insert(run);
+                self.started.insert(run, started);
+            }
+            Event::Prepared { run, publish, finished } => {
+                self.prepared.insert(run, PreparedRun { publish, finished: *finished });
+            }
+            Event::Held { run, held } => {
+                self.started.remove(&run);
+                self.held.insert(run, held);
+            }
+            Event::Judged { run, verdict } => drop(self.verdicts.insert(run, verdict)),
+            Event::Finished(finished) => self.finish(*finished),
+            Event::Recorded { run, .. } => drop(self.recorded.insert(run)),
+        }
+    }
+
+    fn finish(&mut self, finished: FinishedRun) {
+        let run = finished.run;
+        self.known.insert(run);
+        self.started.remove(&run);
+        self.prepared.remove(&run);
+        self.held.remove(&run);
+        if finished.status == RunStatus::Success {
+            self.succeeded.extend(finished.item.clone());
+            if let Some(hash) = finished.run_hash {
+                self.by_run_hash.entry(hash).or_insert(run);
+            }
+        }
+        self.finished.push(finished);
+    }
+
+    /// Whether a run was ever started.
+    pub(super) fn knows(&self, run: &Uuid) -> bool {
+        self.known.contains(run)
+    }
+
+    /// Whether the receipt of a run is in the ledger.
+    pub(super) fn is_recorded(&self, run: &Uuid) -> bool {
+        self.recorded.contains(run)
+    }
+
+    /// The newest receipt's hash.
+    pub(super) fn head(&self) -> Option<Blake3> {
+        self.finished.last().map(|finished| finished.receipt)
+    }
+
+    /// The successful run with this run hash (R29).
+    pub(super) fn with_run_hash(&self, hash: &Blake3) -> Option<Uuid> {
+        self.by_run_hash.get(hash).copied()
+    }
+
+    /// Whether an item of this id has succeeded (R30).
+    pub(super) fn has_succeeded(&self, item: &ItemId) -> bool {
+        self.succeeded.contains(item)
+    }
+
+    /// The last run of an item in a batch that was not interrupted.
+    pub(super) fn last_in(&self, batch: &BatchId, item: &ItemId) -> Option<&FinishedRun> {
+        let is_same = |finished: &&FinishedRun| {
+            finished.batch == *batch && finished.item.as_ref() == Some(item) && !finished.is_interrupted
+        };
+        self.finished.iter().rev().find(is_same)
+    }
+}
+
+/// A journal on disk, and what it adds up to as far as it was read.
+#[derive(Debug)]
+pub(super) struct Journal {
+    path: PathBuf,
+    folded: Mutex<Folded>,
+}
+
+#[derive(Debug, Default)]
+struct Folded {
+    state: Arc<JournalState>,
+    lines: usize,
+    /// The end of the last whole line.
+    bytes: u64,
+}
+
+impl Journal {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Journal { path, folded: Mutex::default() }
+    }
+
+    /// What the journal adds up to now.
+    pub(super) fn state(&self) -> Result<Arc<JournalState>, RunsError> {
+        Ok(Arc::clone(&self.caught_up()?.state))
+    }
+
+    /// Adds an event; durable when this returns. Only while nobody else writes to the journal.
+    pub(super) fn append(&self, event: Event) -> Result<(), RunsError> {
+        let mut folded = self.caught_up()?;
+        let mut line =
+            serde_json::to_vec(&event).map_err(|error| failed("write", &self.path)(error.into()))?;
+        line.push(b'\n');
+        let bytes = folded.bytes + line.len() as u64;
+        self.check_size(bytes)?;
+        let opened = own_file().create(true).write(true).mode(0o600).open(&self.path);
+        let mut file = opened.map_err(failed("open", &self.path))?;
+        let mut write = || {
+            // What a crash left after the last whole line is no event; this line takes its place.
+            if file.metadata()?.len() > folded.bytes {
+                file.set_len(folded.bytes)?;
+            }
+            file.seek(SeekFrom::Start(folded.bytes))?;
+            file.write_all(&line)?;
+            file.sync_data()
+        };
+        write().map_err(failed("write", &self.path))?;
+        folded.bytes = bytes;
+        folded.lines += 1;
+        Arc::make_mut(&mut folded.state).apply(event);
+        Ok(())
+    }
+
+    /// The state with every whole line that is there now.
+    fn caught_up(&self) -> Result<MutexGuard<'_, Folded>, RunsError> {
+        let mut folded = self.folded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = match own_file().read(true).open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                *folded = Folded::default();
+                return Ok(folded);
+            }
+            Err(error) => return Err(failed("read", &self.path)(error)),
+        };
+        for line in self.new_lines(&mut file, &mut folded)?.split_inclusive(|byte| *byte == b'\n') {
+            if !line.ends_with(b"\n") {
+                break;
+            }
+            let damaged = |_| RunsError::Damaged { path: self.path.clone(), line: folded.lines + 1 };
+            let event = serde_json::from_slice(line).map_err(damaged)?;
+            Arc::make_mut(&mut folded.state).apply(event);
+            folded.lines += 1;
+            folded.bytes += line.len() as u64;
+        }
+        Ok(folded)
+    }
+
+    /// What stands after the last line that was read; everything if the journal is another, shorter one now.
+    fn new_lines(&self, file: &mut File, folded: &mut Folded) -> Result<Vec<u8>, RunsError> {
+        let failed = failed("read", &self.path);
+        let length = file.metadata().map_err(&failed)?.len();
+        self.check_size(length)?;
+        if length < folded.bytes {
+            *folded = Folded::default();
+        }
+        let mut bytes = Vec::new();
+        if length > folded.bytes {
+            file.seek(SeekFrom::Start(folded.bytes)).map_err(&failed)?;
+            file.take(length - folded.bytes).read_to_end(&mut bytes).map_err(&failed)?;
+        }
+        Ok(bytes)
+    }
+
+    fn check_size(&self, bytes: u64) -> Result<(), RunsError> {
+        match bytes <= MAX_JOURNAL_BYTES {
+            true => Ok(()),
+            false => Err(RunsError::TooLarge { path: self.path.clone(), limit_bytes: MAX_JOURNAL_BYTES }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUN: &str = "01a1e1a7-d5ea-7929-8f1d-8ea291f8a8d6";
+    const AT: &str = "2026-01-01T00:00:00.000Z";
+
+    fn began(batch: &str) -> Event {
+        Event::Began { batch: BatchId(batch.to_owned()), at: Timestamp::parse(AT).unwrap() }
+    }
+
+    fn open_batches(journal: &Journal) -> Vec<String> {
+        journal.state().unwrap().open_batches.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_torn_line_is_no_event_and_the_next_takes_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let journal = Journal::new(path.clone());
+        journal.append(began("one")).unwrap();
+        let mut file = File::options().append(true).open(&path).unwrap();
+        file.write_all(b"{\"event\":\"began\",\"batch\":\"much longer than the next").unwrap();
+        assert_eq!(open_batches(&journal), ["one"]);
+        journal.append(began("two")).unwrap();
+        assert_eq!(open_batches(&journal), ["one", "two"]);
+        assert_eq!(open_batches(&Journal::new(path)), ["one", "two"]);
+    }
+
+    #[test]
+    fn what_another_process_appended_is_added_and_a_shorter_journal_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let (one, other) = (Journal::new(path.clone()), Journal::new(path.clone()));
+        one.append(began("one")).unwrap();
+        let before = one.state().unwrap();
+        other.append(began("two")).unwrap();
+        one.append(began("three")).unwrap();
+        assert_eq!(open_batches(&one), ["one", "three", "two"]);
+        assert_eq!(open_batches(&other), open_batches(&one));
+        assert_eq!(before.open_batches.len(), 1, "a state that was taken stays as it was");
+        std::fs::write(&path, format!("{{\"event\":\"began\",\"batch\":\"x\",\"at\":\"{AT}\"}}\n")).unwrap();
+        assert_eq!(open_batches(&one), ["x"]);
+        std::fs::remove_file(&path).unwrap();
+        assert!(open_batches(&one).is_empty());
+    }
+
+    #[test]
+    fn a_damaged_line_is_named_and_a_journal_past_its_bound_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.jsonl");
+        let journal = Journal::new(path.clone());
+        journal.append(began("one")).unwrap();
+        let mut file = File::options().append(true).open(&path).unwrap();
+        file.write_all(b"{\"event\":\"unheard of\"}\n").unwrap();
+        for _ in 0..2 {
+            assert!(matches!(journal.state(), Err(RunsError::Damaged { line: 2, .. })));
+        }
+        file.set_len(MAX_JOURNAL_BYTES + 1).unwrap();
+        assert!(matches!(journal.state(), Err(RunsError::TooLarge { .. })));
+        assert!(matches!(journal.append(began("two")), Err(RunsError::TooLarge { .. })));
+    }
+
+    #[test]
+    fn lines_are_written_as_they_always_were() {
+        let hash = "0".repeat(64);
+        let finished = format!(
+            r#""run":"{RUN}","item":"i","batch":"b","status":"success","interrupted":false,"receipt":"{hash}","run_hash":"{hash}","before":"{hash}","after":"{hash}","at":"{AT}""#
+        );
+        let lines = [
+            format!(r#"{{"event":"began","batch":"b","at":"{AT}"}}"#),
+            format!(r#"{{"event":"ended","batch":"b","at":"{AT}"}}"#),
+            format!(
+                r#"{{"event":"started","run":"{RUN}","item":"i","batch":"b","owner":"o","at":"{AT}","before":"{hash}"}}"#
+            ),
+            format!(r#"{{"event":"prepared","run":"{RUN}","publish":"12","finished":{{{finished}}}}}"#),
+            format!(
+                r#"{{"event":"prepared","run":"{RUN}","publish":"branch:a/b:0af3","finished":{{{finished}}}}}"#
+            ),
+            format!(
+                r#"{{"event":"held","run":"{RUN}","item":"i","batch":"b","publish":"12","branch":{{"name":"a/b","tip":"0af3","repository":"/r/.git"}},"at":"{AT}"}}"#
+            ),
+            format!(
+                r#"{{"event":"held","run":"{RUN}","item":"i","batch":"b","publish":"12","branch":{{"name":"a/b","tip":"0af3"}},"at":"{AT}"}}"#
+            ),
+            format!(r#"{{"event":"held","run":"{RUN}","item":"i","batch":"b","publish":"12","at":"{AT}"}}"#),
+            format!(
+                r#"{{"event":"judged","run":"{RUN}","approved":true,"who":"ana","why":"good","at":"{AT}"}}"#
+            ),
+            format!(r#"{{"event":"finished",{finished}}}"#),
+            format!(r#"{{"event":"recorded","run":"{RUN}","entry":"e-1"}}"#),
+        ];
+        for line in lines {
+            let event: Event = serde_json::from_str(&line).unwrap();
+            assert_eq!(serde_json::to_string(&event).unwrap(), line);
+        }
+        let merge = finished.replace(r#""item":"i","#, "").replace(&format!(r#""run_hash":"{hash}","#), "");
+        let event: Event = serde_json::from_str(&format!(r#"{{"event":"finished",{merge}}}"#)).unwrap();
+        assert!(matches!(event, Event::Finished(run) if run.item.is_none() && run.run_hash.is_none()));
+    }
+
+    #[test]
+    fn a_journal_that_names_other_folders_is_refused() {
+        let is_sound = |line: &str| serde_json::from_str::<Event>(line).is_ok();
+        let started = |run: &str, owner: &str| {
+            let before = "0".repeat(64);
+            format!(
+                r#"{{"event":"started","run":"{run}","item":"i","batch":"b","owner":"{owner}","at":"{AT}","before":"{before}"}}"#
+            )
+        };
+        let held = |publish: &str, name: &str, tip: &str| {
+            format!(
+                r#"{{"event":"held","run":"{RUN}","item":"i","batch":"b","publish":"{publish}","branch":{{"name":"{name}","tip":"{tip}"}},"at":"{AT}"}}"#
+            )
+        };
+        for sound in [started(RUN, "me"), held("12", "agents/x", "0af3"), held("1", "a", "0a")] {
+            assert!(is_sound(&sound), "{sound}");
+        }
+        let unsound = [
+            started("../../outside", "me"),
+            started("", "me"),
+            started(RUN, "../x"),
+            started(RUN, ".."),
+            held("../1", "a", "0a"),
+            held("", "a", "0a"),
+            held("branch:a/b:0af3", "a", "0a"),
+            held("1", "-x", "0a"),
+            held("1", "a:b", "0a"),
+            held("1", "a", "main"),
+        ];
+        for line in unsound {
+            assert!(!is_sound(&line), "{line}");
+        }
+        for publish in ["branch:--exec=x:0a", "branch:a:HEAD", "branch:a", "branch:", "../1", ""] {
+            assert_eq!(PublishTarget::from_text(publish), None, "{publish}");
+        }
+    }
+}

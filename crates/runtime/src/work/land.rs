@@ -1,0 +1,375 @@
+//! From a tested run to a change that is there (R30): on the state as it is now, tested again if something was merged since, then
+//! published, held, or committed to a branch. A run that gets this far and cannot land is taken back whole.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crealeph_contracts::scalar::ItemId;
+use crealeph_decision::work::{Ending, base_conflict, combined, level_conflict};
+use crealeph_workspace::{
+    Added, Capsule, CaptureError, Change, Hidden, KeepError, Prepared, PublishError, Snapshot, State,
+    StoreError, TreePath, ViewChanges,
+};
+
+use super::branch::Branch;
+use super::confine;
+use super::error::{Stop, WorkError, unpublished};
+use super::hold::HeldRun;
+use super::journal::{HeldBranch, PublishTarget};
+use super::record::{Landing, RunWriter};
+use super::result::ItemResult;
+use super::run::ItemRunner;
+use super::stage::{EndedRun, RunBase, RunEvidence, TestedRun, changes, edits};
+use crate::agents::process::with_causes;
+
+/// How often a state that moves while a change lands is read again.
+const MAX_MOVES: usize = 5;
+
+/// Where successful changes go.
+#[derive(Debug)]
+pub(super) enum Delivery {
+    /// Into the workspace.
+    Tree,
+    /// Onto a branch; the working tree stays as it is.
+    Branch(Box<Branch>),
+}
+
+/// What has landed so far, for the items that come after.
+#[derive(Debug)]
+pub(super) struct Landed {
+    pub(super) delivery: Delivery,
+    /// Whether changes are held for a person instead.
+    pub(super) is_held: bool,
+    /// Changes that came before and are not in the workspace.
+    pub(super) accumulated: Vec<Change>,
+    /// Which item of the level changed a path.
+    pub(super) touched: BTreeMap<TreePath, ItemId>,
+}
+
+impl Landed {
+    fn touch(&mut self, item: &ItemId, changes: Vec<Change>) {
+        self.touched.extend(changes.into_iter().map(|change| (change.path, item.clone())));
+    }
+}
+
+/// What became of a run.
+#[derive(Debug)]
+pub(super) enum Concluded {
+    Finished(Box<ItemResult>),
+    Held(HeldRun),
+}
+
+/// A run on its way to land. Its evidence grows by tests that are run again; what was put into the store for it is taken back if
+/// it does not land.
+pub(super) struct LandingRun<'l> {
+    pub(super) writer: RunWriter<'l>,
+    pub(super) runner: ItemRunner<'l>,
+    pub(super) evidence: RunEvidence,
+    added: Added,
+}
+
+/// A change that is ready on the state as it is now.
+pub(super) struct ReadyChange {
+    snapshot: Snapshot,
+    pub(super) capsule: Capsule,
+}
+
+impl ReadyChange {
+    /// What lands when it is published.
+    pub(super) fn landing(&self, prepared: &Prepared<'_>) -> Landing {
+        Landing {
+            before: self.snapshot.state().hash().digest(),
+            after: self.capsule.after().hash().digest(),
+            changes: self.capsule.changes().to_vec(),
+            commit: None,
+            publish: PublishTarget::Tree(prepared.id()),
+        }
+    }
+}
+
+/// A change that goes to a branch.
+pub(super) struct BranchChange<'b> {
+    pub(super) branch: &'b mut Branch,
+    /// The workspace's state.
+    pub(super) state: &'b State,
+    /// What the branch has beyond it.
+    pub(super) accumulated: &'b [Change],
+    /// What is to be committed.
+    pub(super) own: &'b [Change],
+    /// Where its contents are, unless the store has them.
+    pub(super) capsule: Option<&'b Capsule>,
+}
+
+impl<'l> LandingRun<'l> {
+    pub(super) fn new(writer: RunWriter<'l>, runner: ItemRunner<'l>, evidence: RunEvidence) -> Self {
+        LandingRun { writer, runner, evidence, added: Added::default() }
+    }
+
+    /// Writes what becomes of a run: it lands, is held, or leaves nothing.
+    pub(super) fn conclude(
+        writer: RunWriter<'l>,
+        runner: ItemRunner<'l>,
+        run: Result<TestedRun, Box<EndedRun>>,
+        base: RunBase<'_>,
+        landed: &mut Landed,
+    ) -> Result<Concluded, WorkError> {
+        let run = match run {
+            Ok(run) if runner.interrupt.is_used() => {
+                Err(Box::new(EndedRun { evidence: run.evidence, ending: Ending::Interrupted }))
+            }
+            run => run,
+        };
+        match run {
+            Err(ended) => Ok(Concluded::Finished(Box::new(writer.close(&ended)?))),
+            Ok(TestedRun { evidence, capsule, own, view: _contents }) => {
+                let mut landing = LandingRun::new(writer, runner, evidence);
+                let concluded = match landed.delivery {
+                    Delivery::Tree => landing.to_tree(capsule, landed),
+                    Delivery::Branch(_) => landing.to_branch(&capsule, own, base, landed),
+                };
+                landing.or_give_up(concluded)
+            }
+        }
+    }
+
+    /// What became of it, if it landed or is held; else it is taken back and its receipt says why.
+    fn or_give_up(self, concluded: Result<Concluded, Stop>) -> Result<Concluded, WorkError> {
+        match concluded {
+            Ok(concluded) => Ok(concluded),
+            Err(Stop::Error(error)) => Err(*error),
+            Err(Stop::Ended(ending)) => Ok(Concluded::Finished(Box::new(self.give_up(ending)?))),
+        }
+    }
+
+    /// Leaves nothing in the store of a run that does not land, and writes its receipt.
+    pub(super) fn give_up(self, ending: Ending) -> Result<ItemResult, WorkError> {
+        // What cannot be removed now is removed by `work clean`.
+        let _ = self.writer.work.workspace.take_back(self.added);
+        self.writer.close(&EndedRun { evidence: self.evidence, ending })
+    }
+
+    fn to_tree(&mut self, capsule: Capsule, landed: &mut Landed) -> Result<Concluded, Stop> {
+        let ready = self.ready(capsule, &landed.touched)?;
+        let prepared = self.prepare(&ready.capsule)?;
+        let landing = ready.landing(&prepared);
+        if landed.is_held {
+            prepared.hold()?;
+            return Ok(Concluded::Held(self.writer.hold(
+                &self.evidence,
+                &landing,
+                None,
+                self.runner.agent,
+            )?));
+        }
+        let result = self.publish(&landing, prepared)?;
+        landed.touch(&self.evidence.identity.item.id, landing.changes);
+        Ok(Concluded::Finished(Box::new(result)))
+    }
+
+    /// The change on the state as it is now: without conflict, tested on it, and that state kept.
+    pub(super) fn ready(
+        &mut self,
+        mut capsule: Capsule,
+        touched: &BTreeMap<TreePath, ItemId>,
+    ) -> Result<ReadyChange, Stop> {
+        let mut tested_on = self.evidence.identity.before;
+        for _ in 0..MAX_MOVES {
+            let snapshot = self.writer.work.workspace.snapshot()?;
+            let now = snapshot.state().hash().digest();
+            if now != tested_on {
+                check_conflict(capsule.changes(), &snapshot, touched)?;
+                capsule = self.captured_again(&capsule, &snapshot)?;
+                self.test_again(capsule.changes())?;
+                tested_on = now;
+                continue;
+            }
+            match self.keep_states(Some(&capsule), snapshot.state(), capsule.after()) {
+                Ok(()) => return Ok(ReadyChange { snapshot, capsule }),
+                // Somebody saved a file at this very moment.
+                Err(KeepError::Store(StoreError::Changed(_) | StoreError::Source { .. })) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Stop::Ended(Ending::Failed(format!(
+            "Conflict: the workspace changed {MAX_MOVES} times while the change was being committed; run again"
+        ))))
+    }
+
+    /// Runs the tests on the merged state; what they printed takes the place of what they printed before.
+    pub(super) fn test_again(&mut self, changes: &[Change]) -> Result<(), Stop> {
+        let (report, ended) = match self.runner.run_tests(&self.evidence.identity.item, changes) {
+            Ok(report) => (report, Ok(())),
+            Err(failed) => (failed.report, Err(failed.ending.on_merged_state())),
+        };
+        if report.is_some() {
+            self.evidence.tests = report;
+        }
+        Ok(ended?)
+    }
+
+    /// The same change, seen from another state.
+    fn captured_again(&self, capsule: &Capsule, snapshot: &Snapshot) -> Result<Capsule, Ending> {
+        let failed = |error: &dyn std::error::Error| {
+            let why = with_causes(error);
+            Ending::Failed(format!("the change could not be applied to the workspace as it is now: {why}"))
+        };
+        let (workspace, scratch) = (&self.writer.work.workspace, &self.runner.scratch);
+        let changes = capsule.changes();
+        let there = changes.iter().filter_map(|change| Some((&change.path, change.after.as_ref()?)));
+        workspace.lay_out(there, scratch).map_err(|error| failed(&error))?;
+        let path = |change: &Change| PathBuf::from(change.path.as_str());
+        let seen = ViewChanges {
+            folder: scratch.clone(),
+            gone: changes.iter().filter(|change| change.after.is_none()).map(path).collect(),
+            present: changes.iter().filter(|change| change.after.is_some()).map(path).collect(),
+        };
+        let captured = workspace.capture_again(capsule, snapshot, &seen).map_err(|error| match error {
+            CaptureError::Denied(denied) => Ending::Denied(denied.to_string()),
+            error => failed(&error),
+        });
+        // What stays is removed when the runs are swept.
+        let _ = std::fs::remove_dir_all(scratch);
+        captured
+    }
+
+    /// Puts a change's contents and the states before and after it into the store.
+    fn keep_states(
+        &mut self,
+        capsule: Option<&Capsule>,
+        before: &State,
+        after: &State,
+    ) -> Result<(), KeepError> {
+        let (workspace, hide) = (&self.writer.work.workspace, &self.runner.agent.hide);
+        let known = confine::hidden(workspace, hide, self.runner.private).ok();
+        let covers = |path: &str| hide.covering(path).is_some();
+        let hidden = Hidden { covers: &covers, known: known.as_deref() };
+        if let Some(capsule) = capsule {
+            self.added.extend(workspace.keep_contents(capsule)?);
+        }
+        self.added.extend(workspace.keep_hiding(before, hidden)?);
+        self.added.extend(workspace.keep_after(before, after, hidden)?);
+        Ok(())
+    }
+
+    /// Stages a change for its publish.
+    pub(super) fn prepare(&self, capsule: &Capsule) -> Result<Prepared<'l>, Stop> {
+        let workspace: &'l crealeph_workspace::Workspace = &self.writer.work.workspace;
+        workspace.prepare(capsule).map_err(|error| Stop::Ended(unpublished(&error)))
+    }
+
+    /// Lands a change in the workspace.
+    pub(super) fn publish(&self, landing: &Landing, prepared: Prepared<'_>) -> Result<ItemResult, Stop> {
+        let publish = || Ok(prepared.publish().map(drop)?);
+        self.writer.land(&self.evidence, landing, publish).map_err(|error| match error {
+            WorkError::Publish(error) if !matches!(error, PublishError::Unsettled { .. }) => {
+                Stop::Ended(unpublished(&error))
+            }
+            error => error.into(),
+        })
+    }
+
+    fn to_branch(
+        &mut self,
+        capsule: &Capsule,
+        own: Vec<Change>,
+        base: RunBase<'_>,
+        landed: &mut Landed,
+    ) -> Result<Concluded, Stop> {
+        let item = self.evidence.identity.item.id.clone();
+        if let Some(conflict) = level_conflict(&edits(&own), &landed.touched) {
+            return Err(conflict.into());
+        }
+        let all = changes(combined(&edits(&landed.accumulated), &edits(&own)));
+        if !landed.touched.is_empty() {
+            self.test_again(&all)?;
+        }
+        let Landed { delivery, is_held, accumulated, .. } = landed;
+        let Delivery::Branch(branch) = delivery else { return Err(Ending::Interrupted.into()) };
+        if *is_held {
+            return self.hold_for_branch(branch, base, capsule).map_err(Stop::for_branch);
+        }
+        let change = BranchChange {
+            branch,
+            state: base.snapshot.state(),
+            accumulated,
+            own: &own,
+            capsule: Some(capsule),
+        };
+        let result = self.commit(change).map_err(Stop::for_branch)?;
+        landed.accumulated = all;
+        landed.touch(&item, own);
+        Ok(Concluded::Finished(Box::new(result)))
+    }
+
+    /// Keeps a change durably that is to go to a branch. Nothing of the same batch has landed there before it.
+    fn hold_for_branch(
+        &mut self,
+        branch: &Branch,
+        base: RunBase<'_>,
+        capsule: &Capsule,
+    ) -> Result<Concluded, Stop> {
+        let before = base.snapshot.state();
+        self.keep_states(Some(capsule), before, capsule.after()).map_err(not_kept)?;
+        branch.check_committed(self.writer.work, capsule.changes())?;
+        let prepared = self.prepare(capsule)?;
+        let landing = Landing {
+            before: before.hash().digest(),
+            after: capsule.after().hash().digest(),
+            changes: capsule.changes().to_vec(),
+            commit: None,
+            publish: PublishTarget::Tree(prepared.id()),
+        };
+        prepared.hold()?;
+        let held: HeldBranch = branch.held();
+        Ok(Concluded::Held(self.writer.hold(&self.evidence, &landing, Some(held), self.runner.agent)?))
+    }
+
+    /// Keeps the states before and after, makes the commit, writes the outcome and moves the branch.
+    pub(super) fn commit(&mut self, change: BranchChange<'_>) -> Result<ItemResult, Stop> {
+        let BranchChange { branch, state, accumulated, own, capsule } = change;
+        let capsule_of = |changes: Vec<Change>| {
+            Capsule::of_changes(state, changes).map_err(|error| Ending::Failed(error.to_string()))
+        };
+        let before = capsule_of(accumulated.to_vec())?;
+        let after = capsule_of(changes(combined(&edits(accumulated), &edits(own))))?;
+        self.writer.work.check_publishable(after.changes(), after.after())?;
+        self.keep_states(capsule, before.after(), after.after()).map_err(not_kept)?;
+        let commit = branch.commit(self.writer.work, &self.evidence.identity, own)?;
+        let landing = Landing {
+            before: before.after().hash().digest(),
+            after: after.after().hash().digest(),
+            changes: own.to_vec(),
+            commit: Some((branch.name.clone(), commit.clone())),
+            publish: PublishTarget::Branch { name: branch.name.clone(), commit: commit.as_str().to_owned() },
+        };
+        let landed = self.writer.land(&self.evidence, &landing, || branch.advance(&commit));
+        landed.map_err(|error| match error {
+            error @ WorkError::Git { .. } => Stop::Ended(Ending::Failed(format!("Conflict: {error}"))),
+            error => error.into(),
+        })
+    }
+}
+
+/// Refuses a change whose paths are no longer what they were.
+pub(super) fn check_conflict(
+    changes: &[Change],
+    snapshot: &Snapshot,
+    touched: &BTreeMap<TreePath, ItemId>,
+) -> Result<(), Stop> {
+    let edits = edits(changes);
+    let now = |path: &TreePath| snapshot.state().get(path);
+    let conflict =
+        level_conflict(&edits, touched).or_else(|| base_conflict(&edits, now, |path| snapshot.ignores(path)));
+    match conflict {
+        Some(conflict) => Err(conflict.into()),
+        None => Ok(()),
+    }
+}
+
+/// A content that somebody changed meanwhile is a conflict; anything else is an error.
+fn not_kept(error: KeepError) -> Stop {
+    match error {
+        KeepError::Store(error) => Stop::Ended(Ending::Failed(format!("Conflict: {error}"))),
+        error => error.into(),
+    }
+}

@@ -1,0 +1,335 @@
+//! What is written of a run: its receipt and result, the journal's line, the ledger's entry. Owns the order of these steps, so
+//! that a crash between any two of them leaves what the next start can settle.
+
+use std::path::Path;
+
+use crealeph_contracts::attestation::StatedBounds;
+use crealeph_contracts::contract::{Valid, to_json};
+use crealeph_contracts::digest::{Blake3, GitHash};
+use crealeph_contracts::entry::Draft;
+use crealeph_contracts::json::{JsonObject, Limits};
+use crealeph_contracts::receipt::{self, Receipt};
+use crealeph_contracts::run_result::{AbsolutePath, ArtifactHashes, RunMetrics, RunStatus};
+use crealeph_contracts::scalar::{Amount, Count, Name, Text, TimeoutMs};
+use crealeph_contracts::uuid::Uuid;
+use crealeph_contracts::{RunResult, WorkItem};
+use crealeph_decision::work::{Ending, run_hash};
+use crealeph_workspace::{Change, DIFF_ALGORITHM};
+
+use super::config::WorkAgent;
+use super::engine::Work;
+use super::error::WorkError;
+use super::journal::{BatchId, Event, FinishedRun, PublishTarget, StartedRun};
+use super::receipt::{
+    DeltaLists, ENVELOPE_FILE, ITEM_FILE, RECEIPT_FILE, ReceiptFacts, RunFile, SealError, SealedReceipt, seal,
+};
+use super::result::ItemResult;
+use super::run::count;
+use super::stage::{EndedRun, RunEvidence};
+use super::store::{LockedRuns, RunsError};
+
+pub(super) const RESULT_FILE: &str = "result.json";
+pub(super) const DIFF_FILE: &str = "change.diff";
+pub(super) const STDOUT_FILE: &str = "stdout.txt";
+pub(super) const STDERR_FILE: &str = "stderr.txt";
+/// The entry of a receipt, kept beside it until the ledger has it.
+pub(super) const ENTRY_FILE: &str = "entry.json";
+
+/// A change that is about to land, once it is settled what it lands on.
+#[derive(Debug)]
+pub(super) struct Landing {
+    pub(super) before: Blake3,
+    pub(super) after: Blake3,
+    pub(super) changes: Vec<Change>,
+    pub(super) commit: Option<(String, GitHash)>,
+    pub(super) publish: PublishTarget,
+}
+
+/// Writes what becomes of runs, while nobody else does.
+#[derive(Debug)]
+pub(super) struct RunWriter<'w> {
+    pub(super) work: &'w Work,
+    pub(super) runs: LockedRuns<'w>,
+}
+
+impl<'w> RunWriter<'w> {
+    pub(super) fn new(work: &'w Work) -> Result<Self, WorkError> {
+        Ok(RunWriter { work, runs: work.runs.lock()? })
+    }
+
+    /// Says that a run is about to start, so that it has a receipt whatever happens.
+    pub(super) fn start(&self, run: Uuid, item: &WorkItem, started: StartedRun) -> Result<(), WorkError> {
+        self.runs.write(&run, &[RunFile::new(ITEM_FILE, to_json(item))])?;
+        Ok(self.runs.add(Event::Started { run, started })?)
+    }
+
+    /// Writes the outcome of a run that changed nothing.
+    pub(super) fn close(&self, ended: &EndedRun) -> Result<ItemResult, WorkError> {
+        let EndedRun { evidence, ending } = ended;
+        let mut facts = self.facts(evidence, None, Some(ending));
+        let result = self.result(evidence, &facts)?;
+        facts.beside = beside(evidence, &result);
+        let finished = FinishedParts {
+            batch: &evidence.identity.batch,
+            is_interrupted: *ending == Ending::Interrupted,
+            run_hash: None,
+        };
+        self.finish(facts, finished)?;
+        Ok(result)
+    }
+
+    /// Writes the outcome of a run that is to land, lands it through `publish`, and says that it did. If that fails
+    /// the files stay, for the outcome that is written instead.
+    pub(super) fn land(
+        &self,
+        evidence: &RunEvidence,
+        landing: &Landing,
+        publish: impl FnOnce() -> Result<(), WorkError>,
+    ) -> Result<ItemResult, WorkError> {
+        let mut facts = self.facts(evidence, Some(landing), None);
+        facts.previous = self.runs.state()?.head();
+        let result = self.result(evidence, &facts)?;
+        facts.beside = beside(evidence, &result);
+        let sealed = self.seal(&facts)?;
+        let identity = &evidence.identity;
+        let parts = FinishedParts {
+            batch: &identity.batch,
+            is_interrupted: false,
+            run_hash: Some(run_hash(&facts.before, &facts.after, &identity.item)),
+        };
+        let finished = Box::new(parts.of(&facts, &sealed));
+        self.runs.write(&facts.id, &files(&sealed))?;
+        self.runs.add(Event::Prepared {
+            run: facts.id,
+            publish: landing.publish.clone(),
+            finished: finished.clone(),
+        })?;
+        publish()?;
+        self.runs.add(Event::Finished(finished))?;
+        self.record(&facts.id, sealed.entry)?;
+        Ok(result)
+    }
+
+    /// Writes a receipt over others: the merge of a level.
+    pub(super) fn merge(&self, facts: ReceiptFacts, batch: &BatchId) -> Result<(), WorkError> {
+        self.finish(facts, FinishedParts { batch, is_interrupted: false, run_hash: None })
+    }
+
+    /// Writes a receipt for a run whose process ended.
+    pub(super) fn close_interrupted(&self, run: &Uuid, started: &StartedRun) -> Result<(), WorkError> {
+        let item = self.work.runs.document(run, ITEM_FILE, parse_item)?;
+        let (robot, lineage) = self.work.bound_to(Some(&item));
+        let (started_at, finished_at) = (started.at.clone(), super::now());
+        let nothing = ReceiptFacts::unchanged(*run, item.agent_id, started_at.clone(), started.before, robot);
+        let why = format!("{}: its process ended before it was over", Ending::Interrupted.reason());
+        let facts = ReceiptFacts {
+            item: Some(item),
+            finished_at: if finished_at.instant() < started_at.instant() { started_at } else { finished_at },
+            status: RunStatus::Failure,
+            error: Text::new(&why),
+            lineage,
+            ..nothing
+        };
+        self.finish(facts, FinishedParts { batch: &started.batch, is_interrupted: true, run_hash: None })
+    }
+
+    /// Appends the entry of a receipt to the ledger, and says so.
+    pub(super) fn record(&self, run: &Uuid, entry: Draft) -> Result<(), WorkError> {
+        let appended = self.work.ledger.append_as(&self.work.tenant, vec![(None, entry)]);
+        let appended = appended.map_err(WorkError::Unrecorded)?;
+        let entry = appended.first().map(|entry| entry.id.to_string()).unwrap_or_default();
+        Ok(self.runs.add(Event::Recorded { run: *run, entry })?)
+    }
+
+    /// A receipt that has no place in the chain yet.
+    pub(super) fn unsealed(&self, evidence: &RunEvidence, landing: &Landing) -> Result<Receipt, WorkError> {
+        Ok(self.seal(&self.facts(evidence, Some(landing), None))?.receipt.into_inner())
+    }
+
+    /// Seals a receipt at the end of the chain, and writes that its run is over.
+    fn finish(&self, facts: ReceiptFacts, parts: FinishedParts<'_>) -> Result<(), WorkError> {
+        let facts = ReceiptFacts { previous: self.runs.state()?.head(), ..facts };
+        let sealed = self.seal(&facts)?;
+        let finished = parts.of(&facts, &sealed);
+        self.runs.write(&facts.id, &files(&sealed))?;
+        self.runs.add(Event::Finished(Box::new(finished)))?;
+        self.record(&facts.id, sealed.entry)
+    }
+
+    /// Seals facts; an entry that is too large for the ledger names the receipt instead of holding it.
+    fn seal(&self, facts: &ReceiptFacts) -> Result<SealedReceipt, WorkError> {
+        let mut sealed = seal(facts, &self.work.signer, self.work.workspace.store())?;
+        if sealed.entry.payload.canonical().len() > self.work.ledger.limits().payload_bytes {
+            let envelope = sealed.files.iter().find(|file| file.name == ENVELOPE_FILE);
+            let envelope = envelope.map(|file| Blake3::of(&file.bytes).to_string());
+            sealed.entry.payload = JsonObject::build(|object| {
+                object.text("receiptId", &facts.id.to_string());
+                object.text("receiptHash", &sealed.receipt.receipt_hash.to_string());
+                object.text("envelopeHash", envelope.as_deref().unwrap_or_default());
+            });
+        }
+        Ok(sealed)
+    }
+
+    /// What a receipt says of a run that lands, or that has ended.
+    fn facts(
+        &self,
+        evidence: &RunEvidence,
+        landing: Option<&Landing>,
+        ending: Option<&Ending>,
+    ) -> ReceiptFacts {
+        let RunEvidence { identity, times, agent, change, admission, tests } = evidence;
+        let (robot, lineage) = self.work.bound_to(Some(&identity.item));
+        let amount = |value: Option<f64>| value.and_then(Amount::new);
+        ReceiptFacts {
+            id: identity.id,
+            agent_id: identity.item.agent_id,
+            item: Some(identity.item.clone()),
+            started_at: times.started_at.clone(),
+            finished_at: times.finished_at.clone(),
+            status: ending.map_or(RunStatus::Success, Ending::status),
+            error: ending.and_then(|ending| Text::new(ending.reason())),
+            before: landing.map_or(identity.before, |landing| landing.before),
+            after: landing.map_or(identity.before, |landing| landing.after),
+            changes: landing.map_or_else(Vec::new, |landing| landing.changes.clone()),
+            proof_artifacts: Vec::new(),
+            deltas: landing.map_or_else(DeltaLists::default, |_| change.deltas.clone()),
+            diff_algorithm: DIFF_ALGORITHM,
+            tool_trace: agent.trace.calls.clone(),
+            tokens_used: amount(agent.trace.tokens),
+            cost_usd: amount(agent.trace.cost_usd),
+            test_log: tests.as_ref().map(|tests| tests.output.clone()),
+            strength: agent.strength,
+            sandbox: agent.sandbox.clone(),
+            bounds: Some(identity.bounds.clone()),
+            admission: admission.clone(),
+            merged: Vec::new(),
+            commit: landing.and_then(|landing| landing.commit.clone()),
+            connections: agent.connections.clone(),
+            previous: None,
+            robot,
+            lineage,
+            beside: Vec::new(),
+        }
+    }
+
+    /// The RunResult, exactly as the contract has it.
+    fn result(&self, evidence: &RunEvidence, facts: &ReceiptFacts) -> Result<ItemResult, WorkError> {
+        let RunEvidence { identity, times, agent, change, admission, tests } = evidence;
+        let folder = self.work.runs.folder(&facts.id);
+        let inside = |name: &str| folder.join(name).to_string_lossy().into_owned();
+        let root = self.work.workspace.path();
+        let of_kind = |wanted: receipt::Change| {
+            let paths = facts.changes.iter().filter(|change| change.in_receipt() == wanted);
+            paths.filter_map(|change| AbsolutePath::parse(&absolute(root, change))).collect()
+        };
+        let hashes = facts.changes.iter().filter_map(|change| {
+            Some((absolute(root, change).into(), change.after.as_ref()?.content_digest()))
+        });
+        let counts = tests.as_ref().and_then(|tests| tests.counts);
+        let touched = admission.as_ref().map(|admission| admission.files_touched);
+        let touched = touched.or_else(|| Count::new(change.files? as u64));
+        let is_denied = facts.status == RunStatus::Denied;
+        let result = RunResult {
+            status: facts.status,
+            receipt_id: facts.id,
+            receipt_path: Text::new(&inside(RECEIPT_FILE))
+                .ok_or_else(|| RunsError::Unreadable(folder.clone()))?,
+            modified_files: of_kind(receipt::Change::Modified),
+            created_files: of_kind(receipt::Change::Created),
+            deleted_files: of_kind(receipt::Change::Deleted),
+            output_hash: facts.after,
+            artifact_hashes: ArtifactHashes::new(hashes.collect()),
+            metrics: RunMetrics {
+                execution_time_ms: Amount::new(times.execution_ms.round()).unwrap_or(Amount::ZERO),
+                tool_ops_count: count(agent.trace.count),
+                delta_size: count(change.counts.size()),
+                files_touched: touched.unwrap_or(Count::ZERO),
+                tests_passed: counts.map(|counts| count(counts.passed)),
+                tests_failed: counts.map(|counts| count(counts.failed)),
+            },
+            test_output: facts.test_log.as_deref().map(Into::into),
+            proof_script: facts.proof_script().and_then(|name| Text::new(&inside(&name))),
+            error: facts.error.clone().filter(|_| !is_denied),
+            denial_reason: facts.error.clone().filter(|_| is_denied),
+        };
+        let result = Valid::check(result).map_err(SealError::from)?;
+        Ok(ItemResult { item: identity.item.id.clone(), result })
+    }
+}
+
+/// What the journal says of a run that is over, beside what its receipt says.
+struct FinishedParts<'p> {
+    batch: &'p BatchId,
+    is_interrupted: bool,
+    run_hash: Option<Blake3>,
+}
+
+impl FinishedParts<'_> {
+    fn of(self, facts: &ReceiptFacts, sealed: &SealedReceipt) -> FinishedRun {
+        FinishedRun {
+            run: facts.id,
+            item: facts.item.as_ref().map(|item| item.id.clone()),
+            batch: self.batch.clone(),
+            status: facts.status,
+            is_interrupted: self.is_interrupted,
+            receipt: sealed.receipt.receipt_hash,
+            run_hash: self.run_hash,
+            before: facts.before,
+            after: facts.after,
+            at: facts.finished_at.clone(),
+        }
+    }
+}
+
+/// A work item that was kept beside its run.
+pub(super) fn parse_item(bytes: &[u8]) -> Option<WorkItem> {
+    Valid::parse(bytes, &Limits::own(usize::MAX)).ok().map(Valid::into_inner)
+}
+
+/// What is written of a sealed receipt, with its entry until the ledger has it.
+fn files(sealed: &SealedReceipt) -> Vec<RunFile> {
+    let mut all = sealed.files.clone();
+    all.push(RunFile::new(ENTRY_FILE, to_json(&sealed.entry)));
+    all
+}
+
+/// What lies beside a receipt: the result, the diff and the outputs.
+fn beside(evidence: &RunEvidence, result: &ItemResult) -> Vec<RunFile> {
+    vec![
+        RunFile::new(RESULT_FILE, result.to_json()),
+        RunFile::new(DIFF_FILE, evidence.change.diff.clone()),
+        RunFile::new(STDOUT_FILE, evidence.agent.stdout.clone()),
+        RunFile::new(STDERR_FILE, evidence.agent.stderr.clone()),
+    ]
+}
+
+/// The bounds of a run as its statement has them.
+pub(super) fn stated_bounds(item: &WorkItem, agent: &WorkAgent) -> StatedBounds {
+    let bounds = item.bounds();
+    let rules = &agent.path_source;
+    let texts = |globs: &[String]| globs.iter().filter_map(|glob| Text::new(glob)).collect();
+    let mut denied = rules.denied.clone();
+    if !rules.allow_laws {
+        denied.extend(rules.laws.iter().cloned());
+    }
+    StatedBounds {
+        max_files: count(bounds.max_files),
+        max_tool_ops: count(bounds.max_tool_ops),
+        max_delta_size: count(bounds.max_delta_size),
+        timeout_ms: TimeoutMs::new(bounds.timeout_ms).unwrap_or(TimeoutMs::LEAST),
+        max_tokens: agent.max_tokens.and_then(|tokens| Count::new(tokens as u64)),
+        max_cost_usd: agent.max_cost.and_then(Amount::new),
+        allowed_paths: rules.allowed.as_ref().map(|globs| texts(globs)),
+        denied_paths: texts(&denied),
+        max_laws: rules.max_laws.and_then(Count::new),
+        max_invariants: rules.max_invariants.and_then(Count::new),
+        max_projections: rules.max_projections.and_then(Count::new),
+        max_others: rules.max_others.and_then(Count::new),
+        hosts: agent.granted.hosts.iter().filter_map(|host| Name::parse(&host.to_string()).ok()).collect(),
+    }
+}
+
+fn absolute(root: &Path, change: &Change) -> String {
+    root.join(change.path.as_str()).to_string_lossy().into_owned()
+}

@@ -1,0 +1,122 @@
+//! Settling what an earlier process left: publishes, runs without an outcome, receipts that the ledger lacks. Owns their order; it
+//! can be interrupted anywhere and done again.
+
+use std::path::PathBuf;
+
+use crealeph_contracts::contract::Valid;
+use crealeph_contracts::entry::Draft;
+use crealeph_contracts::json::{Limits, Node, canonical};
+use crealeph_contracts::{Receipt, uuid::Uuid};
+use crealeph_workspace::{Kept, KeptPlace, Outcome};
+
+use super::engine::Work;
+use super::error::WorkError;
+use super::journal::{Event, FinishedRun, PublishTarget};
+use super::record::{ENTRY_FILE, RunWriter};
+use super::store::RunsError;
+
+/// What was settled of an earlier process's work.
+#[derive(Clone, Debug, Default)]
+pub struct Recovery {
+    /// Runs whose change was complete, and whose receipt was written now.
+    pub completed: Vec<Uuid>,
+    /// Runs that left nothing, and have a receipt that says so.
+    pub interrupted: Vec<Uuid>,
+    /// Publishes that were undone.
+    pub undone: usize,
+    /// What somebody else wrote meanwhile.
+    pub kept: Vec<KeptFile>,
+    /// Receipts that the ledger has now.
+    pub recorded: usize,
+}
+
+/// A file that somebody else wrote at the moment of a publish.
+#[derive(Clone, Debug)]
+pub struct KeptFile {
+    /// Where they wrote it.
+    pub path: String,
+    /// Where it is now, if not there.
+    pub beside: Option<PathBuf>,
+}
+
+impl From<Kept> for KeptFile {
+    fn from(kept: Kept) -> Self {
+        let beside = match kept.place {
+            KeptPlace::InPlace => None,
+            KeptPlace::Beside(beside) => Some(beside),
+        };
+        KeptFile { path: kept.path, beside }
+    }
+}
+
+/// Settles everything that an earlier process left. If something cannot be settled, nothing is lost, and it can be tried again.
+pub(super) fn recover(work: &Work) -> Result<Recovery, WorkError> {
+    let writer = RunWriter::new(work)?;
+    let mut recovery = Recovery::default();
+    // Whether a publish was complete must be known before recovering clears it away.
+    for (run, prepared) in &writer.runs.state()?.prepared {
+        if has_landed(work, &prepared.publish)? {
+            writer.runs.add(Event::Finished(Box::new(prepared.finished.clone())))?;
+            recovery.completed.push(*run);
+        }
+    }
+    for settled in work.workspace.recover()? {
+        recovery.undone += usize::from(settled.outcome == Outcome::RolledBack);
+        recovery.kept.extend(settled.kept.into_iter().map(KeptFile::from));
+    }
+    let state = writer.runs.state()?;
+    for id in work.workspace.held()? {
+        // One that is not in the journal was on its way to be held.
+        if !state.held.values().any(|held| held.publish == id) {
+            work.workspace.resume(&id)?.discard()?;
+        }
+    }
+    for (run, started) in &state.started {
+        if !work.runs.is_alive(started.owner.as_str()) {
+            writer.close_interrupted(run, started)?;
+            recovery.interrupted.push(*run);
+        }
+    }
+    writer.runs.sweep()?;
+    recovery.recorded = record_missing(&writer)?;
+    Ok(recovery)
+}
+
+/// Whether the change of a run that was about to land is where it was to be.
+fn has_landed(work: &Work, publish: &PublishTarget) -> Result<bool, WorkError> {
+    match publish {
+        PublishTarget::Branch { name, commit } => super::branch::holds(work.workspace.path(), name, commit),
+        PublishTarget::Tree(publish) => Ok(work.workspace.was_published(publish)),
+    }
+}
+
+/// Appends receipts that are in no ledger yet.
+fn record_missing(writer: &RunWriter<'_>) -> Result<usize, WorkError> {
+    let state = writer.runs.state()?;
+    let mut recorded = 0;
+    for finished in state.finished.iter().filter(|finished| !state.is_recorded(&finished.run)) {
+        let Some(bytes) = writer.work.runs.read(&finished.run, ENTRY_FILE)? else { continue };
+        let draft = Draft::parse(&bytes, &Limits::own(usize::MAX)).ok();
+        let receipt = writer.work.receipt_of(&finished.run)?.map(|(receipt, _)| receipt);
+        let own = draft.zip(receipt).filter(|(draft, receipt)| is_entry_of(draft, receipt, finished));
+        let Some((draft, _)) = own else {
+            return Err(RunsError::Unreadable(writer.work.runs.folder(&finished.run).join(ENTRY_FILE)).into());
+        };
+        writer.record(&finished.run, draft)?;
+        recorded += 1;
+    }
+    Ok(recorded)
+}
+
+/// Whether an entry that was read back is that of the receipt which the journal names.
+fn is_entry_of(draft: &Draft, receipt: &Valid<Receipt>, finished: &FinishedRun) -> bool {
+    receipt.receipt_hash == finished.receipt
+        && receipt.content_hash().ok() == Some(receipt.receipt_hash)
+        && draft.payload.with(|payload| match payload.member("receipt") {
+            Some(copy) => Some(canonical(copy)) == receipt.to_canonical().ok(),
+            None => {
+                payload.member("receiptHash").and_then(Node::string).as_deref()
+                    == Some(&*finished.receipt.to_string())
+            }
+        })
+}
