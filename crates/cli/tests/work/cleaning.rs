@@ -56,10 +56,13 @@ fn old_runs_lose_everything_but_what_proves_them() {
     let (runs, state) = (three_runs(&world), world.state());
     let contents = |world: &World| files(&world.at(".crealeph/objects")).len();
     let before = contents(&world);
-    let told = clean(&world, &["--keep", "1"]);
+    let printed = clean(&world, &["--keep", "1"]);
     // The contents before the first run and after it are in no state of the last one; those of the second and third are.
-    assert_eq!((&told["runs"], &told["contents"], &told["isBusy"]), (&json!(2), &json!(2), &json!(false)));
-    assert!(told["states"].as_u64().unwrap() > 0 && told["bytes"].as_u64().unwrap() > 0, "{told}");
+    assert_eq!(
+        (&printed["runs"], &printed["contents"], &printed["isBusy"]),
+        (&json!(2), &json!(2), &json!(false))
+    );
+    assert!(printed["states"].as_u64().unwrap() > 0 && printed["bytes"].as_u64().unwrap() > 0, "{printed}");
     assert_eq!(contents(&world), before - 2);
     runs.iter().for_each(|line| world.check(line));
     let shown = world.crealeph(&["work", "show", "w0", "--diff"]);
@@ -85,11 +88,11 @@ fn what_is_young_enough_and_a_dry_run_lose_nothing() {
     let before = all(&world);
     assert_eq!(clean(&world, &[])["bytes"], 0);
     assert_eq!(clean(&world, &["--older-than", "1h"])["bytes"], 0);
-    let told = clean(&world, &["--older-than", "0m", "--dry-run"]);
-    assert_eq!((&told["runs"], &told["isDryRun"]), (&json!(2), &json!(true)));
+    let printed = clean(&world, &["--older-than", "0m", "--dry-run"]);
+    assert_eq!((&printed["runs"], &printed["isDryRun"]), (&json!(2), &json!(true)));
     assert_eq!(all(&world), before);
     let really = clean(&world, &["--older-than", "0m"]);
-    assert_eq!((&really["states"], &really["bytes"]), (&told["states"], &told["bytes"]));
+    assert_eq!((&really["states"], &really["bytes"]), (&printed["states"], &printed["bytes"]));
     let wrong = world.crealeph(&["work", "clean", "--older-than", "soon"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("30d"));
@@ -124,8 +127,11 @@ fn a_run_that_goes_on_loses_nothing() {
     let child =
         world.command(&["work", "run", &path]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until(&world, "w", "running");
-    let told = clean(&world, &["--keep", "0"]);
-    assert_eq!((&told["isBusy"], &told["states"], &told["contents"]), (&json!(true), &json!(0), &json!(0)));
+    let printed = clean(&world, &["--keep", "0"]);
+    assert_eq!(
+        (&printed["isBusy"], &printed["states"], &printed["contents"]),
+        (&json!(true), &json!(0), &json!(0))
+    );
     fs::write(gate.join("state"), "open").unwrap();
     let ran = ran(&child.wait_with_output().unwrap());
     assert_eq!((ran.code, &ran.of("w")["status"]), (0, &json!("success")), "{}", ran.stderr);

@@ -73,9 +73,9 @@ fn clause_3_a_replay_gives_the_same_hash_and_touches_nothing() {
         .env("CREALEPH", env!("CARGO_BIN_EXE_crealeph"))
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&replay.stdout).into_owned();
-    assert!(replay.status.success(), "{told}{}", String::from_utf8_lossy(&replay.stderr));
-    assert!(told.contains(line["output_hash"].as_str().unwrap()), "{told}");
+    let printed = String::from_utf8_lossy(&replay.stdout).into_owned();
+    assert!(replay.status.success(), "{printed}{}", String::from_utf8_lossy(&replay.stderr));
+    assert!(printed.contains(line["output_hash"].as_str().unwrap()), "{printed}");
     assert_eq!(world.state(), before);
 }
 
@@ -328,8 +328,9 @@ fn connections_are_in_the_receipt_made_and_refused() {
     let allowed = |host: &str| connections.iter().any(|one| one["host"] == host && one["allowed"] == true);
     let refused = |host: &str| connections.iter().any(|one| one["host"] == host && one["allowed"] == false);
     assert!(allowed(&format!("127.0.0.1:{port}")) && refused("example.com:80"), "{connections:?}");
-    let told = run("told", "echo '{\"tool\":\"t\",\"input\":{\"k\":\"'$MY_TOKEN'\"}}' >> $CREALEPH_TRACE");
-    assert_eq!(told.of("told")["denial_reason"], "Secret in report: a tool call holds it");
+    let printed =
+        run("printed", "echo '{\"tool\":\"t\",\"input\":{\"k\":\"'$MY_TOKEN'\"}}' >> $CREALEPH_TRACE");
+    assert_eq!(printed.of("printed")["denial_reason"], "Secret in report: a tool call holds it");
     // The secret is in nothing that is kept.
     let kept = std::process::Command::new("grep")
         .args(["-rl", "s3cret-value"])

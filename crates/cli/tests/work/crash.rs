@@ -60,8 +60,12 @@ fn killed_at_any_moment_the_state_is_before_or_after() {
             world.check(&newest);
         }
         let again = world.crealeph(&["work", "recover"]);
-        let told: Value = serde_json::from_slice(&again.stdout).unwrap();
-        assert_eq!((&told["completed"], &told["interrupted"]), (&json!([]), &json!([])), "settled once");
+        let printed: Value = serde_json::from_slice(&again.stdout).unwrap();
+        assert_eq!(
+            (&printed["completed"], &printed["interrupted"]),
+            (&json!([]), &json!([])),
+            "settled once"
+        );
     }
     println!("{landed} of {} had landed", kills());
     let leftovers: Vec<_> = fs::read_dir(world.at(".crealeph/runs/owners")).unwrap().collect();
@@ -102,8 +106,8 @@ fn a_run_whose_process_was_killed_has_a_receipt() {
     child.wait().unwrap();
     wait_until(&world, "w", "unsettled");
     let recovered = world.crealeph(&["work", "recover"]);
-    let told: Value = serde_json::from_slice(&recovered.stdout).unwrap();
-    let run = told["interrupted"][0].as_str().unwrap().to_owned();
+    let printed: Value = serde_json::from_slice(&recovered.stdout).unwrap();
+    let run = printed["interrupted"][0].as_str().unwrap().to_owned();
     let receipt: Value = serde_json::from_slice(
         &fs::read(world.at(".crealeph/runs").join(&run).join("RECEIPT.json")).unwrap(),
     )

@@ -174,10 +174,10 @@ fn a_change_held_for_a_branch_is_tested_again_where_the_branch_has_moved() {
     assert_eq!(trailers(&world), [good.as_str(), moved.of("m")["receipt_id"].as_str().unwrap()]);
     let files = world.git(&["ls-tree", "-r", "agents/held"]);
     assert!(files.contains("\tgood") && files.contains("\tgreen"), "{files}");
-    let told = approve(&red).lines[0]["error"].clone();
-    assert!(told.as_str().unwrap().contains("on the merged state"), "{told}");
-    let told = approve(&same).lines[0]["error"].clone();
-    assert!(told.as_str().unwrap().contains("Conflict: `a.txt`"), "{told}");
+    let printed = approve(&red).lines[0]["error"].clone();
+    assert!(printed.as_str().unwrap().contains("on the merged state"), "{printed}");
+    let printed = approve(&same).lines[0]["error"].clone();
+    assert!(printed.as_str().unwrap().contains("Conflict: `a.txt`"), "{printed}");
     assert_eq!(trailers(&world).len(), 2);
     assert_eq!(world.git(&["status", "--porcelain"]), "");
 }
@@ -204,7 +204,7 @@ fn a_state_refers_to_what_git_has_and_says_what_git_has_lost() {
     assert!(
         world.crealeph(&["work", "export", line["receipt_id"].as_str().unwrap(), export]).status.success()
     );
-    // History is written anew without the file, and git forgets it.
+    // History is rewritten without the file, and git forgets it.
     world.git(&["rm", "-q", "--cached", "big.txt"]);
     world.git(&["commit", "-q", "--amend", "-m", "without"]);
     world.git(&["reflog", "expire", "--expire=now", "--all"]);

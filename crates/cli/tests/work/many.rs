@@ -144,7 +144,7 @@ fn an_item_that_is_red_only_after_the_merge() {
 }
 
 #[test]
-fn an_interrupted_list_is_gone_on_with() {
+fn an_interrupted_batch_resumes() {
     let world = World::new();
     // The second level waits until a file outside its view lets it go on: its own workspace never has it at first.
     let items = [
@@ -171,7 +171,7 @@ fn an_interrupted_list_is_gone_on_with() {
     assert_eq!(again.of("a")["receipt_id"], first["receipt_id"], "what was done is not done again");
     assert_eq!((status(again.of("b")), status(again.of("c"))), ("success", "success"));
     assert_eq!(world.read("a-runs"), "run\n");
-    // A list that is over starts anew.
+    // A batch that is over starts from the beginning.
     let third = ran(&world.crealeph(&["work", "run", &path]));
     assert_ne!(third.of("a")["receipt_id"], first["receipt_id"]);
 }

@@ -159,8 +159,8 @@ impl World {
         let receipt = line["receipt_path"].as_str().unwrap();
         assert!(Path::new(receipt).is_absolute());
         let verified = self.crealeph(&["work", "verify", receipt]);
-        let told = String::from_utf8_lossy(&verified.stdout).into_owned();
-        assert!(verified.status.success(), "{told}{}", String::from_utf8_lossy(&verified.stderr));
+        let printed = String::from_utf8_lossy(&verified.stdout).into_owned();
+        assert!(verified.status.success(), "{printed}{}", String::from_utf8_lossy(&verified.stderr));
     }
 
     pub(crate) fn receipt(&self, line: &Value) -> Value {

@@ -40,7 +40,7 @@ impl DeltaClass {
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PathRulesSource {
-    /// What may be changed; everything where absent.
+    /// What may be changed; everything if absent.
     pub allowed: Option<Vec<String>>,
     /// What must not be changed, whatever is allowed.
     pub denied: Vec<String>,
@@ -90,7 +90,7 @@ impl Default for PathRulesSource {
 /// Why path rules cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathRulesError {
-    /// A glob that is none.
+    /// A glob that cannot be read.
     #[error("`{list}` holds the glob `{glob}`, which cannot be read: {why}")]
     BadGlob {
         /// Where it stands.
@@ -247,7 +247,7 @@ fn is_named_by(command: &str, path: &str) -> bool {
     })
 }
 
-/// Where a link leads, from the top of the tree; none where that is not in it, or it is the tree itself.
+/// Where a link leads, from the top of the tree; absent if that is not in it, or it is the tree itself.
 pub fn led_to(link: &str, target: &str) -> Option<String> {
     let folder = link.rsplit_once('/').map_or("", |(folder, _)| folder);
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();

@@ -1,5 +1,5 @@
 //! What no run may change, whatever its rules allow: the files that rights come from. Owns the comparison, which also
-//! holds where a file system ignores case and invisible characters.
+//! holds if a file system ignores case and invisible characters.
 
 use std::collections::BTreeSet;
 

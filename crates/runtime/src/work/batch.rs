@@ -18,7 +18,7 @@ use super::config::WorkAgent;
 use super::engine::{Work, new_id};
 use super::error::WorkError;
 use super::hold::HeldRun;
-use super::journal::{BatchId, Event, JournalState, StartedRun};
+use super::journal::{Event, JournalState, StartedRun};
 use super::land::{Concluded, Delivery, Landed, LandingRun};
 use super::merge;
 use super::paths;
@@ -110,22 +110,31 @@ pub(super) fn run(
     progress: &(dyn Fn(WorkProgress) + Sync),
     report: &mut dyn FnMut(&ItemOutcome),
 ) -> Result<Vec<ItemOutcome>, WorkError> {
-    let planned = PlannedBatch::new(work, items, options)?;
-    let id = planned.id.clone();
-    let at = super::now();
-    if planned.resumed.is_none() {
-        work.runs.lock()?.add(Event::Began { batch: id.clone(), at })?;
+    let mut batch = PlannedBatch::new(work, items, options)?;
+    if batch.resumed.is_none() {
+        work.runs.lock()?.add(Event::Began { batch: batch.id, at: super::now() })?;
     }
-    let outcomes = BatchRun { work, progress, report, outcomes: Vec::new() }.run(planned)?;
+    let mut run = BatchRun { work, progress, report, succeeded: BTreeSet::new(), outcomes: Vec::new() };
+    let levels = std::mem::take(&mut batch.levels);
+    for (number, level) in levels.iter().enumerate() {
+        if work.interrupt.is_used() {
+            break;
+        }
+        progress(WorkProgress::Level { number, count: levels.len(), items: level.len() });
+        run.level(&mut batch, level)?;
+    }
+    for Blocked { id, waits_for } in batch.blocked {
+        run.add(ItemOutcome::Blocked { item: id, waits_for });
+    }
     if !work.interrupt.is_used() {
-        work.runs.lock()?.add(Event::Ended { batch: id, at: super::now() })?;
+        work.runs.lock()?.add(Event::Ended { batch: batch.id, at: super::now() })?;
     }
-    Ok(outcomes)
+    Ok(run.outcomes)
 }
 
 /// A batch that can be run as it is.
 struct PlannedBatch<'b> {
-    id: BatchId,
+    id: Blake3,
     /// Every item of it.
     ids: BTreeSet<&'b ItemId>,
     levels: Vec<Vec<PlannedItem<'b>>>,
@@ -219,6 +228,7 @@ struct BatchRun<'b> {
     work: &'b Work,
     progress: &'b (dyn Fn(WorkProgress) + Sync),
     report: &'b mut dyn FnMut(&ItemOutcome),
+    succeeded: BTreeSet<ItemId>,
     outcomes: Vec<ItemOutcome>,
 }
 
@@ -229,38 +239,17 @@ struct Job<'b> {
 }
 
 impl<'b> BatchRun<'b> {
-    fn run(mut self, mut batch: PlannedBatch<'b>) -> Result<Vec<ItemOutcome>, WorkError> {
-        let mut succeeded = BTreeSet::new();
-        let levels = std::mem::take(&mut batch.levels);
-        for (number, level) in levels.iter().enumerate() {
-            if self.work.interrupt.is_used() {
-                break;
-            }
-            (self.progress)(WorkProgress::Level { number, count: levels.len(), items: level.len() });
-            self.level(&mut batch, level, &mut succeeded)?;
-        }
-        for Blocked { id, waits_for } in batch.blocked {
-            self.add(ItemOutcome::Blocked { item: id, waits_for });
-        }
-        Ok(self.outcomes)
-    }
-
     /// Runs a level, lands it in the order of ids, and writes the receipt of the merge.
-    fn level(
-        &mut self,
-        batch: &mut PlannedBatch<'b>,
-        level: &[PlannedItem<'b>],
-        succeeded: &mut BTreeSet<ItemId>,
-    ) -> Result<(), WorkError> {
+    fn level(&mut self, batch: &mut PlannedBatch<'b>, level: &[PlannedItem<'b>]) -> Result<(), WorkError> {
         batch.landed.touched.clear();
         let mut jobs = Vec::new();
         for planned in level {
             let item = &planned.item.id;
-            let waits_for = batch.unmet(planned.item, succeeded);
+            let waits_for = batch.unmet(planned.item, &self.succeeded);
             if !waits_for.is_empty() {
                 self.add(ItemOutcome::NotRun { item: item.clone(), waits_for });
             } else if let Some(earlier) = batch.earlier(self.work, item)? {
-                succeeded.extend(self.add(earlier));
+                self.add(earlier);
             } else {
                 jobs.push(Job { planned: *planned, run: new_id()? });
             }
@@ -283,8 +272,7 @@ impl<'b> BatchRun<'b> {
                 Concluded::Held(held) => ItemOutcome::Held(held),
                 Concluded::Finished(result) => ItemOutcome::Finished { result: *result, is_earlier: false },
             };
-            if let Some(item) = self.add(outcome) {
-                succeeded.insert(item);
+            if self.add(outcome) {
                 merged.push(job.run);
             }
         }
@@ -294,15 +282,15 @@ impl<'b> BatchRun<'b> {
         Ok(())
     }
 
-    /// Reports what became of an item; gives the item back if it succeeded.
-    fn add(&mut self, outcome: ItemOutcome) -> Option<ItemId> {
+    /// Reports what became of an item, and says whether it succeeded.
+    fn add(&mut self, outcome: ItemOutcome) -> bool {
         (self.report)(&outcome);
         let succeeded = match &outcome {
             ItemOutcome::Finished { result, .. } if result.is_success() => Some(result.item.clone()),
             _ => None,
         };
         self.outcomes.push(outcome);
-        succeeded
+        succeeded.is_some_and(|item| self.succeeded.insert(item))
     }
 }
 
@@ -310,7 +298,7 @@ impl<'b> BatchRun<'b> {
 struct SideBySide<'l> {
     work: &'l Work,
     progress: &'l (dyn Fn(WorkProgress) + Sync),
-    batch: &'l BatchId,
+    batch: &'l Blake3,
     base: RunBase<'l>,
 }
 
@@ -342,8 +330,8 @@ impl SideBySide<'_> {
         let before = self.base.snapshot.state().hash().digest();
         let started = StartedRun {
             item: item.id.clone(),
-            batch: self.batch.clone(),
-            owner: self.work.runs.owner().clone(),
+            batch: *self.batch,
+            owner: self.work.runs.owner(),
             at: super::now(),
             before,
         };
@@ -351,7 +339,7 @@ impl SideBySide<'_> {
         let identity = RunIdentity {
             id: *run,
             item: (*item).clone(),
-            batch: self.batch.clone(),
+            batch: *self.batch,
             bounds: stated_bounds(item, agent),
             before,
         };
@@ -362,11 +350,11 @@ impl SideBySide<'_> {
 }
 
 /// The name of a batch: what is asked for, and where it goes.
-fn batch_id(items: &[WorkItem], options: &RunOptions) -> BatchId {
+fn batch_id(items: &[WorkItem], options: &RunOptions) -> Blake3 {
     let mut text = format!("{:?} {} {:?}\n", options.destination, options.is_held, options.agent);
     for item in items {
         text.push_str(&to_json(item));
         text.push('\n');
     }
-    BatchId::from(Blake3::of(text.as_bytes()))
+    Blake3::of(text.as_bytes())
 }

@@ -68,7 +68,7 @@ pub(super) fn clean(work: &Work, keep: KeepRuns, is_dry: bool) -> Result<Cleaned
         cleaned.bytes += bytes;
     }
     // The contents that a run has captured are named by no state until it is over.
-    cleaned.is_busy = state.started.values().any(|started| work.runs.is_alive(started.owner.as_str()));
+    cleaned.is_busy = state.started.values().any(|started| work.runs.is_alive(&started.owner));
     if cleaned.is_busy {
         return Ok(cleaned);
     }

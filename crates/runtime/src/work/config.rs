@@ -56,7 +56,7 @@ pub(super) struct Granted {
     pub(super) presets: Vec<Preset>,
     pub(super) read: Vec<PathBuf>,
     pub(super) caches: Vec<PathBuf>,
-    /// No network where empty.
+    /// No network if empty.
     pub(super) hosts: Vec<Host>,
 }
 
@@ -86,7 +86,7 @@ pub struct WorkAgent {
     pub agent_id: AgentId,
     /// Program and arguments, as written.
     pub(super) command: Vec<String>,
-    /// How its standard output is read into the trace, where it is.
+    /// How its standard output is read into the trace, if it is.
     pub(super) stream: Option<Format>,
     /// Not from the configuration: reached by its name alone.
     pub(super) is_built_in: bool,
@@ -112,7 +112,7 @@ pub struct WorkAgent {
 }
 
 impl WorkAgent {
-    /// The file of its program, where it can be told.
+    /// The file of its program, if it can be found.
     pub(super) fn program(&self) -> Option<PathBuf> {
         let program = self.command.first()?;
         match program.contains('/') {
@@ -123,7 +123,7 @@ impl WorkAgent {
 }
 
 impl WorkConfig {
-    /// Reads the agents for work of a configuration, and those that are known by name where it has none of that name.
+    /// Reads the agents for work of a configuration, and the built-in ones whose names it does not use.
     ///
     /// # Errors
     /// When something under `[work]` is not understood.

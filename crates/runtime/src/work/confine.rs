@@ -114,7 +114,7 @@ pub(super) fn limits(agent: &WorkAgent, wall_ms: u64) -> Limits {
         cpu_ms: usual.cpu_ms.max(wall_ms.saturating_mul(8)),
         memory_bytes: agent.memory_bytes,
         processes: agent.processes,
-        // One large file is ended by the bound on all that is written, not cut off where nobody notices.
+        // One large file is ended by the bound on all that is written, not cut off unnoticed.
         file_bytes: usual.file_bytes.max(agent.disk_bytes),
         disk_bytes: agent.disk_bytes,
         stdout_bytes: agent.output_bytes,
@@ -142,8 +142,8 @@ pub(super) fn hidden(workspace: &Workspace, hide: &Hide, private: &[PathBuf]) ->
     workspace.find(&Wanted { is_wanted: &is_wanted, name: Blake3::of(&asked), max: MAX_HIDDEN })
 }
 
-/// The git directory that a `.git` file leads to, and the one it shares, where they lie outside the workspace: worktrees
-/// and submodules need them to be readable. They count only where they lead back here: a `.git` file is a text that anyone
+/// The git directory that a `.git` file leads to, and the one it shares, if they lie outside the workspace: worktrees
+/// and submodules need them to be readable. They count only if they lead back here: a `.git` file is a text that anyone
 /// can write, and could name another repository, or no repository at all.
 fn git_directories(workspace: &Path) -> Vec<PathBuf> {
     let own = std::fs::read_to_string(workspace.join(GIT)).ok();

@@ -27,7 +27,7 @@ pub(super) struct Guard<'g> {
 #[derive(Default)]
 struct Counted {
     lines: Lines,
-    /// The agent's own event stream on its standard output, where it has one that is known.
+    /// The agent's own event stream on its standard output, if it has one that is known.
     event_lines: Lines,
     events: Option<Reader>,
     trace: Trace,
@@ -80,7 +80,7 @@ impl<'g> Guard<'g> {
                 events.line(line).into_iter().for_each(|reported| self.count(trace, reason, reported));
             });
         }
-        // The run may have gone on while it was being ended: the reason tells the count as it is.
+        // The agent may have worked on while it was being ended: the reason has the final count.
         let reason = reason.take().and_then(|_| self.bounds.passed(trace));
         (std::mem::take(trace), reason)
     }

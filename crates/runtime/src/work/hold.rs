@@ -83,7 +83,7 @@ impl RunWriter<'_> {
         ];
         let held = HeldChange {
             item: identity.item.id.clone(),
-            batch: identity.batch.clone(),
+            batch: identity.batch,
             publish: publish.clone(),
             branch,
             at: super::now(),
@@ -121,7 +121,7 @@ pub(super) fn decide(work: &Work, run: &Uuid, verdict: RunVerdict) -> Result<Dec
         Ok(result) => Ok(DecidedRun { result, has_landed: true }),
         Err(Stop::Error(error)) => Err(*error),
         Err(Stop::Ended(ending)) => {
-            let result = landing.give_up(ending)?;
+            let result = landing.give_up(&ending)?;
             if work.workspace.held()?.contains(&held.publish) {
                 work.workspace.resume(&held.publish)?.discard()?;
             }
@@ -255,7 +255,7 @@ fn evidence(
             id: run,
             bounds: stated_bounds(&item, agent),
             item,
-            batch: held.batch.clone(),
+            batch: held.batch,
             before: receipt.before_hash,
         },
         times: RunTimes {

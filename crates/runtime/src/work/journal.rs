@@ -17,7 +17,8 @@ use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::scalar::ItemId;
 use crealeph_contracts::uuid::Uuid;
 use crealeph_workspace::HeldId;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::store::{RunsError, failed, own_file};
 
@@ -30,13 +31,15 @@ const MAX_JOURNAL_BYTES: u64 = 1 << 30;
 pub(super) enum Event {
     /// A batch was begun.
     Began {
-        batch: BatchId,
+        #[serde(with = "text")]
+        batch: Blake3,
         #[serde(with = "text")]
         at: Timestamp,
     },
     /// All of a batch that could be run was run.
     Ended {
-        batch: BatchId,
+        #[serde(with = "text")]
+        batch: Blake3,
         #[serde(with = "text")]
         at: Timestamp,
     },
@@ -79,45 +82,6 @@ pub(super) enum Event {
     },
 }
 
-/// A batch: what was asked for, and where it goes.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(super) struct BatchId(String);
-
-impl From<Blake3> for BatchId {
-    fn from(digest: Blake3) -> Self {
-        BatchId(digest.to_string())
-    }
-}
-
-impl fmt::Display for BatchId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// The process that runs something: the name of the file that it keeps locked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct OwnerId(String);
-
-impl OwnerId {
-    pub(super) fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<Uuid> for OwnerId {
-    fn from(id: Uuid) -> Self {
-        OwnerId(id.to_string())
-    }
-}
-
-impl fmt::Display for OwnerId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 /// Where a change is about to land, which also shows whether it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PublishTarget {
@@ -141,9 +105,11 @@ impl fmt::Display for PublishTarget {
 pub(super) struct StartedRun {
     #[serde(with = "text")]
     pub(super) item: ItemId,
-    pub(super) batch: BatchId,
     #[serde(with = "text")]
-    pub(super) owner: OwnerId,
+    pub(super) batch: Blake3,
+    /// The process that runs it: the name of the file that it keeps locked.
+    #[serde(with = "text")]
+    pub(super) owner: Uuid,
     #[serde(with = "text")]
     pub(super) at: Timestamp,
     #[serde(with = "text")]
@@ -155,7 +121,8 @@ pub(super) struct StartedRun {
 pub(super) struct HeldChange {
     #[serde(with = "text")]
     pub(super) item: ItemId,
-    pub(super) batch: BatchId,
+    #[serde(with = "text")]
+    pub(super) batch: Blake3,
     #[serde(with = "text")]
     pub(super) publish: HeldId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -166,35 +133,15 @@ pub(super) struct HeldChange {
 
 /// The branch that a held change is to go to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(try_from = "HeldBranchText")]
 pub(super) struct HeldBranch {
+    #[serde(deserialize_with = "branch_name")]
     pub(super) name: String,
     /// The commit that it was at when the change was held.
+    #[serde(deserialize_with = "commit_hash")]
     pub(super) tip: String,
     /// The git folder of its repository; absent in journals of earlier versions.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) repository: Option<PathBuf>,
-}
-
-/// The same as it is written, before its names are checked.
-#[derive(Deserialize)]
-struct HeldBranchText {
-    name: String,
-    tip: String,
-    #[serde(default)]
-    repository: Option<PathBuf>,
-}
-
-impl TryFrom<HeldBranchText> for HeldBranch {
-    type Error = &'static str;
-
-    fn try_from(text: HeldBranchText) -> Result<Self, Self::Error> {
-        let HeldBranchText { name, tip, repository } = text;
-        match is_branch(&name) && is_hex(&tip) {
-            true => Ok(HeldBranch { name, tip, repository }),
-            false => Err("not a branch and its commit"),
-        }
-    }
 }
 
 /// What a person decided about a held change.
@@ -227,7 +174,8 @@ pub(super) struct FinishedRun {
     /// Absent for the merge of a level.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "optional_text")]
     pub(super) item: Option<ItemId>,
-    pub(super) batch: BatchId,
+    #[serde(with = "text")]
+    pub(super) batch: Blake3,
     #[serde(with = "text")]
     pub(super) status: RunStatus,
     /// Ended by a person or a crash; it may be run again in the same batch.
@@ -271,7 +219,6 @@ journal_text! {
     Blake3 => Blake3::parse;
     RunStatus => RunStatus::parse;
     ItemId => |text| ItemId::parse(text).ok();
-    OwnerId => |text| is_file_name(text).then(|| OwnerId(text.to_owned()));
     PublishTarget => |text| match text.strip_prefix("branch:") {
         Some(rest) => {
             let (name, commit) = rest.rsplit_once(':').filter(|(name, commit)| is_branch(name) && is_hex(commit))?;
@@ -302,16 +249,22 @@ impl JournalText for HeldId {
     }
 }
 
-fn is_file_name(name: &str) -> bool {
-    !matches!(name, "" | "." | "..") && !name.contains(['/', '\0'])
-}
-
 fn is_branch(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('-') && !name.contains(':')
 }
 
 fn is_hex(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
+fn branch_name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let name = String::deserialize(from)?;
+    if is_branch(&name) { Ok(name) } else { Err(D::Error::custom("not the name of a branch")) }
+}
+
+fn commit_hash<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let hash = String::deserialize(from)?;
+    if is_hex(&hash) { Ok(hash) } else { Err(D::Error::custom("not the hash of a commit")) }
 }
 
 /// A field that is a text, for serde.
@@ -378,7 +331,7 @@ pub(super) struct JournalState {
     /// What people decided.
     pub(super) verdicts: BTreeMap<Uuid, RunVerdict>,
     /// Batches that were begun and not ended.
-    pub(super) open_batches: BTreeSet<BatchId>,
+    pub(super) open_batches: BTreeSet<Blake3>,
     recorded: BTreeSet<Uuid>,
     known: BTreeSet<Uuid>,
     by_run_hash: BTreeMap<Blake3, Uuid>,
@@ -448,7 +401,7 @@ impl JournalState {
     }
 
     /// The last run of an item in a batch that was not interrupted.
-    pub(super) fn last_in(&self, batch: &BatchId, item: &ItemId) -> Option<&FinishedRun> {
+    pub(super) fn last_in(&self, batch: &Blake3, item: &ItemId) -> Option<&FinishedRun> {
         let is_same = |finished: &&FinishedRun| {
             finished.batch == *batch && finished.item.as_ref() == Some(item) && !finished.is_interrupted
         };
@@ -563,11 +516,12 @@ mod tests {
     const AT: &str = "2026-01-01T00:00:00.000Z";
 
     fn began(batch: &str) -> Event {
-        Event::Began { batch: BatchId(batch.to_owned()), at: Timestamp::parse(AT).unwrap() }
+        Event::Began { batch: Blake3::of(batch.as_bytes()), at: Timestamp::parse(AT).unwrap() }
     }
 
-    fn open_batches(journal: &Journal) -> Vec<String> {
-        journal.state().unwrap().open_batches.iter().map(ToString::to_string).collect()
+    fn is_open(journal: &Journal, batches: &[&str]) -> bool {
+        let expected = batches.iter().map(|batch| Blake3::of(batch.as_bytes())).collect();
+        journal.state().unwrap().open_batches == expected
     }
 
     #[test]
@@ -578,10 +532,10 @@ mod tests {
         journal.append(began("one")).unwrap();
         let mut file = File::options().append(true).open(&path).unwrap();
         file.write_all(b"{\"event\":\"began\",\"batch\":\"much longer than the next").unwrap();
-        assert_eq!(open_batches(&journal), ["one"]);
+        assert!(is_open(&journal, &["one"]));
         journal.append(began("two")).unwrap();
-        assert_eq!(open_batches(&journal), ["one", "two"]);
-        assert_eq!(open_batches(&Journal::new(path)), ["one", "two"]);
+        assert!(is_open(&journal, &["one", "two"]));
+        assert!(is_open(&Journal::new(path), &["one", "two"]));
     }
 
     #[test]
@@ -593,13 +547,14 @@ mod tests {
         let before = one.state().unwrap();
         other.append(began("two")).unwrap();
         one.append(began("three")).unwrap();
-        assert_eq!(open_batches(&one), ["one", "three", "two"]);
-        assert_eq!(open_batches(&other), open_batches(&one));
+        assert!(is_open(&one, &["one", "three", "two"]));
+        assert!(is_open(&other, &["one", "two", "three"]));
         assert_eq!(before.open_batches.len(), 1, "a state that was taken stays as it was");
-        std::fs::write(&path, format!("{{\"event\":\"began\",\"batch\":\"x\",\"at\":\"{AT}\"}}\n")).unwrap();
-        assert_eq!(open_batches(&one), ["x"]);
+        let line = serde_json::to_string(&began("x")).unwrap();
+        std::fs::write(&path, line + "\n").unwrap();
+        assert!(is_open(&one, &["x"]));
         std::fs::remove_file(&path).unwrap();
-        assert!(open_batches(&one).is_empty());
+        assert!(is_open(&one, &[]));
     }
 
     #[test]
@@ -622,25 +577,27 @@ mod tests {
     fn lines_are_written_as_they_always_were() {
         let hash = "0".repeat(64);
         let finished = format!(
-            r#""run":"{RUN}","item":"i","batch":"b","status":"success","interrupted":false,"receipt":"{hash}","run_hash":"{hash}","before":"{hash}","after":"{hash}","at":"{AT}""#
+            r#""run":"{RUN}","item":"i","batch":"{hash}","status":"success","interrupted":false,"receipt":"{hash}","run_hash":"{hash}","before":"{hash}","after":"{hash}","at":"{AT}""#
         );
         let lines = [
-            format!(r#"{{"event":"began","batch":"b","at":"{AT}"}}"#),
-            format!(r#"{{"event":"ended","batch":"b","at":"{AT}"}}"#),
+            format!(r#"{{"event":"began","batch":"{hash}","at":"{AT}"}}"#),
+            format!(r#"{{"event":"ended","batch":"{hash}","at":"{AT}"}}"#),
             format!(
-                r#"{{"event":"started","run":"{RUN}","item":"i","batch":"b","owner":"o","at":"{AT}","before":"{hash}"}}"#
+                r#"{{"event":"started","run":"{RUN}","item":"i","batch":"{hash}","owner":"{RUN}","at":"{AT}","before":"{hash}"}}"#
             ),
             format!(r#"{{"event":"prepared","run":"{RUN}","publish":"12","finished":{{{finished}}}}}"#),
             format!(
                 r#"{{"event":"prepared","run":"{RUN}","publish":"branch:a/b:0af3","finished":{{{finished}}}}}"#
             ),
             format!(
-                r#"{{"event":"held","run":"{RUN}","item":"i","batch":"b","publish":"12","branch":{{"name":"a/b","tip":"0af3","repository":"/r/.git"}},"at":"{AT}"}}"#
+                r#"{{"event":"held","run":"{RUN}","item":"i","batch":"{hash}","publish":"12","branch":{{"name":"a/b","tip":"0af3","repository":"/r/.git"}},"at":"{AT}"}}"#
             ),
             format!(
-                r#"{{"event":"held","run":"{RUN}","item":"i","batch":"b","publish":"12","branch":{{"name":"a/b","tip":"0af3"}},"at":"{AT}"}}"#
+                r#"{{"event":"held","run":"{RUN}","item":"i","batch":"{hash}","publish":"12","branch":{{"name":"a/b","tip":"0af3"}},"at":"{AT}"}}"#
             ),
-            format!(r#"{{"event":"held","run":"{RUN}","item":"i","batch":"b","publish":"12","at":"{AT}"}}"#),
+            format!(
+                r#"{{"event":"held","run":"{RUN}","item":"i","batch":"{hash}","publish":"12","at":"{AT}"}}"#
+            ),
             format!(
                 r#"{{"event":"judged","run":"{RUN}","approved":true,"who":"ana","why":"good","at":"{AT}"}}"#
             ),
@@ -659,23 +616,23 @@ mod tests {
     #[test]
     fn a_journal_that_names_other_folders_is_refused() {
         let is_sound = |line: &str| serde_json::from_str::<Event>(line).is_ok();
+        let hash = "0".repeat(64);
         let started = |run: &str, owner: &str| {
-            let before = "0".repeat(64);
             format!(
-                r#"{{"event":"started","run":"{run}","item":"i","batch":"b","owner":"{owner}","at":"{AT}","before":"{before}"}}"#
+                r#"{{"event":"started","run":"{run}","item":"i","batch":"{hash}","owner":"{owner}","at":"{AT}","before":"{hash}"}}"#
             )
         };
         let held = |publish: &str, name: &str, tip: &str| {
             format!(
-                r#"{{"event":"held","run":"{RUN}","item":"i","batch":"b","publish":"{publish}","branch":{{"name":"{name}","tip":"{tip}"}},"at":"{AT}"}}"#
+                r#"{{"event":"held","run":"{RUN}","item":"i","batch":"{hash}","publish":"{publish}","branch":{{"name":"{name}","tip":"{tip}"}},"at":"{AT}"}}"#
             )
         };
-        for sound in [started(RUN, "me"), held("12", "agents/x", "0af3"), held("1", "a", "0a")] {
+        for sound in [started(RUN, RUN), held("12", "agents/x", "0af3"), held("1", "a", "0a")] {
             assert!(is_sound(&sound), "{sound}");
         }
         let unsound = [
-            started("../../outside", "me"),
-            started("", "me"),
+            started("../../outside", RUN),
+            started("", RUN),
             started(RUN, "../x"),
             started(RUN, ".."),
             held("../1", "a", "0a"),

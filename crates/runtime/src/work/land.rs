@@ -120,7 +120,10 @@ impl<'l> LandingRun<'l> {
             run => run,
         };
         match run {
-            Err(ended) => Ok(Concluded::Finished(Box::new(writer.close(&ended)?))),
+            Err(ended) => {
+                let result = writer.close(&ended.evidence, &ended.ending)?;
+                Ok(Concluded::Finished(Box::new(result)))
+            }
             Ok(TestedRun { evidence, capsule, own, view: _contents }) => {
                 let mut landing = LandingRun::new(writer, runner, evidence);
                 let concluded = match landed.delivery {
@@ -133,19 +136,19 @@ impl<'l> LandingRun<'l> {
     }
 
     /// What became of it, if it landed or is held; else it is taken back and its receipt says why.
-    fn or_give_up(self, concluded: Result<Concluded, Stop>) -> Result<Concluded, WorkError> {
+    fn or_give_up(mut self, concluded: Result<Concluded, Stop>) -> Result<Concluded, WorkError> {
         match concluded {
             Ok(concluded) => Ok(concluded),
             Err(Stop::Error(error)) => Err(*error),
-            Err(Stop::Ended(ending)) => Ok(Concluded::Finished(Box::new(self.give_up(ending)?))),
+            Err(Stop::Ended(ending)) => Ok(Concluded::Finished(Box::new(self.give_up(&ending)?))),
         }
     }
 
     /// Leaves nothing in the store of a run that does not land, and writes its receipt.
-    pub(super) fn give_up(self, ending: Ending) -> Result<ItemResult, WorkError> {
+    pub(super) fn give_up(&mut self, ending: &Ending) -> Result<ItemResult, WorkError> {
         // What cannot be removed now is removed by `work clean`.
-        let _ = self.writer.work.workspace.take_back(self.added);
-        self.writer.close(&EndedRun { evidence: self.evidence, ending })
+        let _ = self.writer.work.workspace.take_back(std::mem::take(&mut self.added));
+        self.writer.close(&self.evidence, ending)
     }
 
     fn to_tree(&mut self, capsule: Capsule, landed: &mut Landed) -> Result<Concluded, Stop> {

@@ -1,6 +1,7 @@
 //! The receipt over the receipts that a level merged: by the reconciler, `agent-0`. Owns what it says, which is what those receipts say
 //! together.
 
+use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::receipt::{ProofArtifact, SandboxStrength};
 use crealeph_contracts::scalar::Text;
 use crealeph_contracts::uuid::Uuid;
@@ -10,7 +11,6 @@ use crealeph_workspace::{Capsule, Change, Snapshot, changes_between};
 use super::engine::{Work, new_id};
 use super::error::WorkError;
 use super::git::refused;
-use super::journal::BatchId;
 use super::land::{Delivery, Landed};
 use super::receipt::{RECEIPT_FILE, ReceiptFacts};
 use super::record::RunWriter;
@@ -20,7 +20,7 @@ use super::tasks;
 /// Writes the receipt of a level that started from `start` and merged these runs, in this order.
 pub(super) fn write(
     work: &Work,
-    batch: &BatchId,
+    batch: &Blake3,
     merged: &[Uuid],
     start: &Snapshot,
     landed: &Landed,

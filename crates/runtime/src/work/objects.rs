@@ -13,7 +13,7 @@ use gix_object::{Exists as _, Find as _, Kind};
 use super::error::WorkError;
 use super::git::{self, Objects, Repository};
 
-/// The objects of the repository that a workspace is in; nothing is found where it is in none, or one that cannot be used.
+/// The objects of the repository that a workspace is in; nothing is found if it is in none, or in one that cannot be used.
 pub(super) fn of(workspace: &Path) -> GitObjects {
     let root = workspace.to_owned();
     let opened = Repository::open(workspace).ok().flatten();

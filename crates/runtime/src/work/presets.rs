@@ -1,7 +1,7 @@
 //! Agents that are known by name: what their command lines need to run without anybody to ask. Each is a table in the words of
 //! `[work.agents.NAME]`, which a configuration may use as its base (`preset = "claude"`) and override key by key.
 //!
-//! What a preset lists of secrets, files and sandbox presets is used where it is there on this machine; what a configuration
+//! What a preset lists of secrets, files and sandbox presets is used if it is there on this machine; what a configuration
 //! itself lists has to be there.
 
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ pub(super) fn all() -> impl Iterator<Item = (&'static str, toml::Table)> {
     })
 }
 
-/// The table of an agent on top of the preset it names, or as it is where it names none.
+/// The table of an agent on top of the preset it names, or as it is if it names none.
 pub(super) fn expanded(table: &toml::Table) -> Result<toml::Table, Wrong> {
     let mut own = table.clone();
     let Some(preset) = own.remove("preset") else { return Ok(own) };
@@ -48,8 +48,10 @@ pub(super) fn expanded(table: &toml::Table) -> Result<toml::Table, Wrong> {
         Some(near) => format!("`preset` is `{name}`, which is not known; did you mean `{near}`?"),
         None => format!("`preset` is `{name}`, which is not known; they are {}", names.join(", ")),
     })?;
-    let mut base: toml::Table =
-        known.text.parse().map_err(|error| format!("the preset `{name}` is broken: {error}; report this"))?;
+    let mut base: toml::Table = known
+        .text
+        .parse()
+        .map_err(|error| format!("the preset `{name}` is broken: {error}; please report it"))?;
     keep_what_is_here(&mut base);
     resolve_program(&mut base);
     for (key, value) in own {

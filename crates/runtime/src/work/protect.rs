@@ -18,7 +18,7 @@ const MAX_LINKS: usize = 40;
 pub(super) fn protected(root: &Path, sources: &[PathBuf], folders: &[PathBuf]) -> ProtectedPaths {
     let mut protected = ProtectedPaths::default();
     protected.add_name(FILE);
-    // In its own spelling no state has it; in another one it is the same folder where case is ignored.
+    // In its own spelling no state has it; in another one it is the same folder if case is ignored.
     protected.add_name(CONTROL);
     for step in sources.iter().flat_map(|path| steps(path)) {
         if let Some(path) = inside(root, &step) {

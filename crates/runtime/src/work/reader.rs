@@ -116,7 +116,7 @@ impl RunReader {
         let started = self.state.started.iter().map(|(run, started)| RunSummary {
             run: *run,
             item: Some(started.item.clone()),
-            state: match self.runs.is_alive(started.owner.as_str()) {
+            state: match self.runs.is_alive(&started.owner) {
                 true => RunState::Running,
                 false => RunState::Unsettled,
             },
@@ -130,7 +130,7 @@ impl RunReader {
     /// The run that a word means: its id, the start of it, or the newest run of an item. Without a word, the newest of all.
     ///
     /// # Errors
-    /// When there is none, or the start is that of several.
+    /// When there is no such run, or the start is that of several.
     pub fn find(&self, word: Option<&str>) -> Result<RunSummary, RunsError> {
         let mut all = self.all();
         let Some(word) = word else {

@@ -19,13 +19,13 @@ use crealeph_workspace::{Change, DIFF_ALGORITHM};
 use super::config::WorkAgent;
 use super::engine::Work;
 use super::error::WorkError;
-use super::journal::{BatchId, Event, FinishedRun, PublishTarget, StartedRun};
+use super::journal::{Event, FinishedRun, PublishTarget, StartedRun};
 use super::receipt::{
     DeltaLists, ENVELOPE_FILE, ITEM_FILE, RECEIPT_FILE, ReceiptFacts, RunFile, SealError, SealedReceipt, seal,
 };
 use super::result::ItemResult;
 use super::run::count;
-use super::stage::{EndedRun, RunEvidence};
+use super::stage::RunEvidence;
 use super::store::{LockedRuns, RunsError};
 
 pub(super) const RESULT_FILE: &str = "result.json";
@@ -64,8 +64,7 @@ impl<'w> RunWriter<'w> {
     }
 
     /// Writes the outcome of a run that changed nothing.
-    pub(super) fn close(&self, ended: &EndedRun) -> Result<ItemResult, WorkError> {
-        let EndedRun { evidence, ending } = ended;
+    pub(super) fn close(&self, evidence: &RunEvidence, ending: &Ending) -> Result<ItemResult, WorkError> {
         let mut facts = self.facts(evidence, None, Some(ending));
         let result = self.result(evidence, &facts)?;
         facts.beside = beside(evidence, &result);
@@ -111,7 +110,7 @@ impl<'w> RunWriter<'w> {
     }
 
     /// Writes a receipt over others: the merge of a level.
-    pub(super) fn merge(&self, facts: ReceiptFacts, batch: &BatchId) -> Result<(), WorkError> {
+    pub(super) fn merge(&self, facts: ReceiptFacts, batch: &Blake3) -> Result<(), WorkError> {
         self.finish(facts, FinishedParts { batch, is_interrupted: false, run_hash: None })
     }
 
@@ -260,7 +259,7 @@ impl<'w> RunWriter<'w> {
 
 /// What the journal says of a run that is over, beside what its receipt says.
 struct FinishedParts<'p> {
-    batch: &'p BatchId,
+    batch: &'p Blake3,
     is_interrupted: bool,
     run_hash: Option<Blake3>,
 }
@@ -270,7 +269,7 @@ impl FinishedParts<'_> {
         FinishedRun {
             run: facts.id,
             item: facts.item.as_ref().map(|item| item.id.clone()),
-            batch: self.batch.clone(),
+            batch: *self.batch,
             status: facts.status,
             is_interrupted: self.is_interrupted,
             receipt: sealed.receipt.receipt_hash,

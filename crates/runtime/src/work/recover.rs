@@ -72,7 +72,7 @@ pub(super) fn recover(work: &Work) -> Result<Recovery, WorkError> {
         }
     }
     for (run, started) in &state.started {
-        if !work.runs.is_alive(started.owner.as_str()) {
+        if !work.runs.is_alive(&started.owner) {
             writer.close_interrupted(run, started)?;
             recovery.interrupted.push(*run);
         }

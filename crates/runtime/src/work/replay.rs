@@ -28,7 +28,7 @@ const RUNS: &str = "runs";
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// A file of the run.
-    #[error("cannot {action} `{}`; name the folder of a run, as `crealeph work status` tells it", .path.display())]
+    #[error("cannot {action} `{}`; name the folder of a run, as `crealeph work status` lists it", .path.display())]
     Io {
         /// What was to be done.
         action: &'static str,
@@ -37,7 +37,7 @@ pub enum ReplayError {
         /// Why not.
         source: io::Error,
     },
-    /// The receipt is none.
+    /// The receipt is not one.
     #[error("`{}` is not a receipt, or was changed; check it with `crealeph work verify`", .0.display())]
     NotAReceipt(PathBuf),
     /// There is nothing to replay.
@@ -178,7 +178,7 @@ impl RecordedRun {
         Ok(withheld.iter().map(ToString::to_string).collect())
     }
 
-    /// A state that was found, with what is withheld of the recorded one where it has nothing.
+    /// A state that was found, with what is withheld of the recorded one if it has nothing there.
     fn with_withheld(&self, found: &State, recorded: &State) -> Result<State, ReplayError> {
         let mut entries = found.entries();
         for path in self.archive.withheld(recorded.hash())? {

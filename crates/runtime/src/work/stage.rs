@@ -15,7 +15,6 @@ use crealeph_sandbox::View;
 use crealeph_workspace::{Capsule, Change, Node, Snapshot, TreePath};
 
 use super::config::WorkAgent;
-use super::journal::BatchId;
 use super::receipt::DeltaLists;
 use super::tests_run::TestReport;
 use super::trace::Trace;
@@ -33,7 +32,7 @@ pub(super) struct RunBase<'b> {
 pub(super) struct RunIdentity {
     pub(super) id: Uuid,
     pub(super) item: WorkItem,
-    pub(super) batch: BatchId,
+    pub(super) batch: Blake3,
     pub(super) bounds: StatedBounds,
     /// The state that it starts from.
     pub(super) before: Blake3,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crealeph_contracts::uuid::Uuid;
 use rustix::fs::OFlags;
 
-use super::journal::{Event, Journal, JournalState, OwnerId};
+use super::journal::{Event, Journal, JournalState};
 use super::receipt::RunFile;
 
 /// The largest file of a run that is read back.
@@ -82,7 +82,7 @@ pub(super) struct RunStore {
 #[derive(Debug)]
 pub(super) struct OwnedRunStore {
     store: RunStore,
-    owner: OwnerId,
+    owner: Uuid,
     /// Locked as long as this process may run something.
     _alive: File,
 }
@@ -144,8 +144,8 @@ impl RunStore {
     }
 
     /// Whether the process that has this name still lives.
-    pub(super) fn is_alive(&self, owner: &str) -> bool {
-        let path = self.folder.join(OWNERS).join(owner);
+    pub(super) fn is_alive(&self, owner: &Uuid) -> bool {
+        let path = self.folder.join(OWNERS).join(owner.to_string());
         File::open(path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
     }
 }
@@ -160,15 +160,14 @@ impl OwnedRunStore {
         }
         // A sweep must not take it between its making and its locking.
         let _lock = lock(&store.folder)?;
-        let owner = OwnerId::from(owner);
-        let path = owners.join(owner.as_str());
+        let path = owners.join(owner.to_string());
         let alive = File::create(&path).map_err(failed("make", &path))?;
         alive.lock().map_err(failed("lock", &path))?;
         Ok(OwnedRunStore { store, owner, _alive: alive })
     }
 
-    pub(super) fn owner(&self) -> &OwnerId {
-        &self.owner
+    pub(super) fn owner(&self) -> Uuid {
+        self.owner
     }
 
     /// A folder for what a run needs meanwhile, not yet made.
@@ -188,7 +187,7 @@ impl Deref for OwnedRunStore {
 impl Drop for OwnedRunStore {
     fn drop(&mut self) {
         // One that stays is removed by the next sweep.
-        let _ = fs::remove_file(self.store.folder.join(OWNERS).join(self.owner.as_str()));
+        let _ = fs::remove_file(self.store.folder.join(OWNERS).join(self.owner.to_string()));
     }
 }
 
@@ -253,8 +252,8 @@ impl LockedRuns<'_> {
         for entry in fs::read_dir(&owners).map_err(failed("read", &owners))? {
             let entry = entry.map_err(failed("read", &owners))?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            let owner = name.split_once('.').map_or(name.as_str(), |(owner, _)| owner);
-            if !self.store.is_alive(owner) {
+            let owner = Uuid::parse(name.split('.').next().unwrap_or(&name));
+            if !owner.is_some_and(|owner| self.store.is_alive(&owner)) {
                 let path = entry.path();
                 let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
                 removed.map_err(failed("remove", &path))?;
@@ -354,9 +353,9 @@ mod tests {
         let own = runs.scratch(&run(2));
         fs::create_dir(owners.join("gone.run")).unwrap();
         fs::create_dir(&own).unwrap();
-        assert!(runs.is_alive(runs.owner().as_str()) && !runs.is_alive("gone"));
+        assert!(runs.is_alive(&runs.owner()) && !runs.is_alive(&run(3)));
         runs.lock().unwrap().sweep().unwrap();
-        assert!(own.exists() && owners.join(runs.owner().as_str()).exists());
+        assert!(own.exists() && owners.join(runs.owner().to_string()).exists());
         assert!(!owners.join("gone.run").exists());
     }
 

@@ -1,8 +1,8 @@
 //! What an agent reports while it works (R27): tool calls, tokens and cost, as JSON lines. Owns the meaning of a line and
 //! the bounds on what is kept; a line that cannot be read still counts as something that was done.
 //!
-//! A line is an object with `tool` (or `name`), and where it has them `input`, `at`, `tokens_used` and `cost_usd`. One with
-//! `tokens_used` or `cost_usd` alone tells what was used since the last such line.
+//! A line is an object with `tool` (or `name`), and if it has them `input`, `at`, `tokens_used` and `cost_usd`. One with
+//! `tokens_used` or `cost_usd` alone says what was used since the last such line.
 
 use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::json::{JsonObject, Kind, Limits, Node, parse};
@@ -116,7 +116,7 @@ pub(super) fn read_line(line: &str) -> TraceReport {
     TraceReport { call, tokens, cost_usd }
 }
 
-/// A call as a line tells of it; the input of a line that is not I-JSON is left out.
+/// A call as a line has it; the input of a line that is not I-JSON is left out.
 fn call(line: Node<'_>, is_sound: bool) -> ToolCall {
     let text = |key: &str| line.member(key).and_then(Node::string);
     let tool = text("tool").or_else(|| text("name")).and_then(|name| Name::parse(&name).ok());
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn tool_calls_tokens_and_cost_are_told_apart() {
+    fn tool_calls_tokens_and_cost_are_kept_apart() {
         let trace = trace(
             "{\"tool\":\"Edit\",\"input\":{\"path\":\"a\"}}\n\n{\"name\":\"Bash\",\"input\":\"ls\",\"tokens_used\":5}\n\
              {\"tokens_used\":7,\"cost_usd\":0.5}\n{\"cost_usd\":0.25}\nnot json\n{\"tool\":\"Last\"}",

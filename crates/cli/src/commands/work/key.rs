@@ -16,7 +16,7 @@ Examples:
   crealeph work key > kept.key
   crealeph work verify RECEIPT.json --key kept.key
 
-Hand the public keys to whoever is to check receipts, by a way they trust. After --rotate they need the new one too;
+Hand the public keys to those who check receipts, by a way they trust. After --rotate they need the new one too;
 older keys go on signing beside it until you remove their files.
 
 Exit codes: 0 printed, 2 cannot be done.";

@@ -69,7 +69,7 @@ pub(super) struct Run {
     #[arg(long)]
     robot: Option<String>,
 
-    /// A file of rules for that decision, TOML; those of the configuration or the built-in ones where absent
+    /// A file of rules for that decision, TOML; those of the configuration or the built-in ones if absent
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
 

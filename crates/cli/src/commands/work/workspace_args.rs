@@ -26,7 +26,7 @@ pub(super) struct WorkspaceArgs {
 }
 
 impl WorkspaceArgs {
-    /// The workspace's folder, in full. Its `.crealeph` is the user's own, or there is none.
+    /// The workspace's folder, in full. Its `.crealeph` is the user's own, or absent.
     pub(super) fn folder(&self) -> Result<PathBuf, Failure> {
         let folder = &self.root;
         let folder = folder.canonicalize().map_err(|_| InputFailure::NotFound(folder.clone()))?;

@@ -91,7 +91,7 @@ impl Converter {
         Ok(Converter { search, names, pipeline })
     }
 
-    /// A content as git keeps it. `known` reads what the base commit has at the path, where that counts.
+    /// A content as git keeps it. `known` reads what the base commit has at the path, if that counts.
     pub(in super::super) fn convert_to_git(
         &mut self,
         path: &str,
@@ -136,7 +136,7 @@ impl Converter {
         converted.ok_or_else(|| refused(action(), "its filter is a program"))
     }
 
-    /// Fails where the attributes of a path name a program or an encoding.
+    /// Fails if the attributes of a path name a program or an encoding.
     fn check(&self, path: &str) -> Result<(), WorkError> {
         let mut out = Outcome::default();
         out.initialize_with_selection(&self.names, ["filter", "working-tree-encoding"]);

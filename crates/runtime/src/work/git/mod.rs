@@ -109,7 +109,7 @@ fn references(place: &GitRepository, settings: &Settings) -> gix_ref::file::Stor
 }
 
 impl Repository {
-    /// Opens the repository around a workspace; none where it is in none.
+    /// Opens the repository around a workspace; absent if it is in no repository.
     pub(super) fn open(workspace: &Path) -> Result<Option<Self>, WorkError> {
         let Some(place) = find(workspace)? else { return Ok(None) };
         let settings = Settings::read(&place)?;
@@ -135,7 +135,7 @@ impl Repository {
         }
     }
 
-    /// The commit that a branch points to; none where there is no such branch.
+    /// The commit that a branch points to; absent if there is no such branch.
     pub(super) fn branch_tip(&self, name: &FullName) -> Result<Option<ObjectId>, WorkError> {
         let action = || format!("read `{name}`");
         let found = self.references.try_find(name.as_ref()).map_err(|error| failed(action(), &error))?;
@@ -151,7 +151,7 @@ impl Repository {
         }
     }
 
-    /// The commit that is checked out; none where there is no commit yet.
+    /// The commit that is checked out; absent if there is no commit yet.
     pub(super) fn head(&self) -> Result<Option<ObjectId>, WorkError> {
         let action = "read HEAD";
         let mut name = FullName::try_from("HEAD").map_err(|error| failed(action, &error))?;
@@ -215,7 +215,7 @@ impl Repository {
         Ok(false)
     }
 
-    /// Fails where a branch is checked out: the files there would not follow it, and seem to undo what it has.
+    /// Fails if a branch is checked out: the files there would not follow it, and seem to undo what it has.
     pub(super) fn check_not_checked_out(&self, name: &FullName) -> Result<(), WorkError> {
         match self.checked_out_in(name) {
             None => Ok(()),
@@ -263,7 +263,7 @@ impl Repository {
         Some(place.unwrap_or(busy.path()))
     }
 
-    /// Points a branch to a commit, if it still points to `old`, or is still absent where that is none.
+    /// Points a branch to a commit, if it still points to `old`, or is still absent if `old` is.
     pub(super) fn move_branch(
         &self,
         name: &FullName,

@@ -30,7 +30,7 @@ const KNOWN_EXTENSIONS: [&str; 7] = [
     "worktreeconfig",
     "submodulepathconfig",
 ];
-/// Who commits where nobody is configured.
+/// Who commits if nobody is configured.
 const NOBODY: (&str, &str) = ("crealeph", "crealeph@localhost");
 
 /// Settings that count.
@@ -50,7 +50,7 @@ pub(in super::super) struct Settings {
     safe: Vec<String>,
 }
 
-/// A name, an address, and a date where the environment has one.
+/// A name, an address, and a date if the environment has one.
 #[derive(Debug)]
 struct Person {
     name: String,
@@ -232,7 +232,7 @@ impl Person {
     }
 }
 
-/// One configuration file; none where it is not there.
+/// One configuration file; absent if it is not there.
 fn read_file(path: PathBuf, source: Source, options: init::Options<'_>) -> Result<Option<File>, WorkError> {
     if !path.exists() {
         return Ok(None);

@@ -38,7 +38,7 @@ pub enum SignerError {
     #[error(transparent)]
     Keys(#[from] KeyError),
     /// Its name.
-    #[error("cannot read or make the workspace's name `{}`; mend its permissions", .path.display())]
+    #[error("cannot read or make the workspace's name `{}`; fix its permissions", .path.display())]
     Name {
         /// The file.
         path: PathBuf,
@@ -52,7 +52,7 @@ pub enum SignerError {
 
 impl Signer {
     /// The signer of the workspace whose `.crealeph` this is, with the keys of a folder. The first name and the first
-    /// key are made where there are none.
+    /// key are made if there are none.
     ///
     /// # Errors
     /// When name or keys cannot be read or made, or others can read the keys.
@@ -68,7 +68,7 @@ impl Signer {
     /// The signer that is there already.
     ///
     /// # Errors
-    /// When there is none, or others can read the keys.
+    /// When it has no name or keys yet, or others can read the keys.
     pub fn known(control: &Path, keys: &Path) -> Result<Self, SignerError> {
         let path = control.join(NAME_FILE);
         let text = fs::read_to_string(&path).map_err(|source| match source.kind() {

@@ -12,7 +12,7 @@ const USAGE: &[&str] =
     &["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens"];
 const MODEL_USAGE: &[&str] =
     &["inputTokens", "cacheCreationInputTokens", "cacheReadInputTokens", "outputTokens"];
-/// How many messages are told apart at a time; those of sub-agents come between each other.
+/// How many messages are remembered at a time; those of sub-agents come between each other.
 const MAX_OPEN: usize = 64;
 
 /// What was read so far.

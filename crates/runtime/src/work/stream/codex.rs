@@ -1,4 +1,4 @@
-//! `codex exec --json`: items that start and complete, tokens when a turn does. Codex tells no cost.
+//! `codex exec --json`: items that start and complete, tokens when a turn does. Codex reports no cost.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ const WORDS: &[&str] = &["agent_message", "reasoning", "error"];
 /// What an item says of itself that is no input.
 const NOT_INPUT: &[&str] =
     &["id", "type", "status", "aggregated_output", "exit_code", "result", "error", "server", "tool"];
-/// How many items are told apart.
+/// How many items are remembered.
 const MAX_ITEMS: usize = 100_000;
 
 /// What was read so far.
@@ -45,7 +45,7 @@ impl Stream {
         }
     }
 
-    /// An item is one tool call, told when it is first met: some only complete.
+    /// An item is one tool call, reported when it is first met: some only complete.
     fn item(&mut self, item: &Value) -> Option<TraceReport> {
         let kind = text(item, "type");
         let is_new = self.seen.len() >= MAX_ITEMS || self.seen.insert(text(item, "id").to_owned());

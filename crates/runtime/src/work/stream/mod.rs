@@ -51,7 +51,7 @@ impl Reader {
     }
 }
 
-/// A total that grows, told as what it grew by.
+/// A total that grows, reported as what it grew by.
 #[derive(Clone, Copy, Debug, Default)]
 struct Growing(f64);
 
