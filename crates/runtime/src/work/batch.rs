@@ -57,7 +57,7 @@ pub enum ItemOutcome {
     /// It was run.
     Finished {
         /// How that ended.
-        result: ItemResult,
+        result: Box<ItemResult>,
         /// Whether an earlier call of the same batch ran it.
         is_earlier: bool,
     },
@@ -219,7 +219,7 @@ impl<'b> PlannedBatch<'b> {
         }
         let Some(run) = state.last_in(&self.id, item) else { return Ok(None) };
         let result = work.runs.document(&run.run, RESULT_FILE, ItemResult::parse)?;
-        Ok(Some(ItemOutcome::Finished { result, is_earlier: true }))
+        Ok(Some(ItemOutcome::Finished { result: Box::new(result), is_earlier: true }))
     }
 }
 
@@ -270,7 +270,7 @@ impl<'b> BatchRun<'b> {
             let writer = RunWriter::new(self.work)?;
             let outcome = match LandingRun::conclude(writer, runner, run, base, &mut batch.landed)? {
                 Concluded::Held(held) => ItemOutcome::Held(held),
-                Concluded::Finished(result) => ItemOutcome::Finished { result: *result, is_earlier: false },
+                Concluded::Finished(result) => ItemOutcome::Finished { result, is_earlier: false },
             };
             if self.add(outcome) {
                 merged.push(job.run);

@@ -53,18 +53,18 @@ impl ItemRunner<'_> {
         planned: &PlannedRun<'_>,
         view: &View,
         trace: &Trace,
-    ) -> Result<FrozenChange, Unread> {
+    ) -> Result<FrozenChange, Box<Unread>> {
         let timeout_ms = planned.identity.item.bounds().timeout_ms;
         let end = planned.clock().checked_add(Duration::from_millis(timeout_ms));
         let end = end.max(Instant::now().checked_add(MIN_READING));
         let is_over = || self.interrupt.is_used() || end.is_some_and(|end| Instant::now() > end);
         let deadline = Deadline::when(&is_over);
         self.freeze_until(planned, view, trace, deadline).map_err(|stop| match stop {
-            ReadingStop::Stopped if self.interrupt.is_used() => Unread::from(Ending::Interrupted),
-            ReadingStop::Stopped => Unread::from(Ending::TimedOut(format!(
+            ReadingStop::Stopped if self.interrupt.is_used() => Box::new(Ending::Interrupted.into()),
+            ReadingStop::Stopped => Box::new(Unread::from(Ending::TimedOut(format!(
                 "Timed out after {timeout_ms} ms (`timeout_ms`) while what the agent changed was read; leave less, or raise it"
-            ))),
-            ReadingStop::Ended(unread) => *unread,
+            )))),
+            ReadingStop::Ended(unread) => unread,
         })
     }
 

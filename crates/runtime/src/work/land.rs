@@ -127,8 +127,8 @@ impl<'l> LandingRun<'l> {
             Ok(TestedRun { evidence, capsule, own, view: _contents }) => {
                 let mut landing = LandingRun::new(writer, runner, evidence);
                 let concluded = match landed.delivery {
-                    Delivery::Tree => landing.to_tree(capsule, landed),
-                    Delivery::Branch(_) => landing.to_branch(&capsule, own, base, landed),
+                    Delivery::Tree => landing.land_in_tree(capsule, landed),
+                    Delivery::Branch(_) => landing.land_on_branch(&capsule, own, base, landed),
                 };
                 landing.or_give_up(concluded)
             }
@@ -151,7 +151,7 @@ impl<'l> LandingRun<'l> {
         self.writer.close(&self.evidence, ending)
     }
 
-    fn to_tree(&mut self, capsule: Capsule, landed: &mut Landed) -> Result<Concluded, Stop> {
+    fn land_in_tree(&mut self, capsule: Capsule, landed: &mut Landed) -> Result<Concluded, Stop> {
         let ready = self.ready(capsule, &landed.touched)?;
         let prepared = self.prepare(&ready.capsule)?;
         let landing = ready.landing(&prepared);
@@ -271,7 +271,7 @@ impl<'l> LandingRun<'l> {
         })
     }
 
-    fn to_branch(
+    fn land_on_branch(
         &mut self,
         capsule: &Capsule,
         own: Vec<Change>,

@@ -113,7 +113,7 @@ impl ItemRunner<'_> {
         };
         let CalledAgent { report: agent, view, redactions, ending } = called;
         let read = match self.secrets.in_reports(&agent.trace, redactions) {
-            Some(reason) => Err(Unread::from(Ending::SecretFound(reason))),
+            Some(reason) => Err(Box::new(Unread::from(Ending::SecretFound(reason)))),
             None => self.freeze(&planned, &view, &agent.trace),
         };
         let (ending, change, admission) = match (read, ending) {
