@@ -26,7 +26,7 @@ impl<P, N> Copy for PathEdit<'_, P, N> {}
 
 /// Why a change cannot land beside others.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Conflict {
+pub enum ChangeConflict {
     /// An earlier item of the level changed the same path.
     #[error("Conflict: `{path}` was changed by item `{item}` of the same level; let one depend on the other")]
     SameLevel {
@@ -47,10 +47,10 @@ pub enum Conflict {
 pub fn level_conflict<P: Ord + ToString, N>(
     edits: &[PathEdit<'_, P, N>],
     touched: &BTreeMap<P, ItemId>,
-) -> Option<Conflict> {
+) -> Option<ChangeConflict> {
     edits.iter().find_map(|edit| {
         let item = touched.get(edit.path)?.clone();
-        Some(Conflict::SameLevel { path: edit.path.to_string(), item })
+        Some(ChangeConflict::SameLevel { path: edit.path.to_string(), item })
     })
 }
 
@@ -60,9 +60,9 @@ pub fn base_conflict<'n, P: ToString, N: PartialEq + 'n>(
     edits: &[PathEdit<'_, P, N>],
     now: impl Fn(&P) -> Option<&'n N>,
     is_ignored: impl Fn(&P) -> bool,
-) -> Option<Conflict> {
+) -> Option<ChangeConflict> {
     let moved = edits.iter().find(|edit| !is_ignored(edit.path) && now(edit.path) != edit.before)?;
-    Some(Conflict::Moved { path: moved.path.to_string() })
+    Some(ChangeConflict::Moved { path: moved.path.to_string() })
 }
 
 /// Two changes as one, the second on top of the first, sorted by path. A path that ends as it started is left out.
@@ -202,8 +202,8 @@ mod tests {
         let now = |path: &&str| if *path == "a" { node("x") } else { None };
         let conflict = |text| base_conflict(&edits(text), now, |path| *path == "ignored");
         assert_eq!(conflict("a:x>y new:->y ignored:q>r"), None);
-        assert_eq!(conflict("a:z>y"), Some(Conflict::Moved { path: "a".to_owned() }));
-        assert_eq!(conflict("gone:x>y"), Some(Conflict::Moved { path: "gone".to_owned() }));
+        assert_eq!(conflict("a:z>y"), Some(ChangeConflict::Moved { path: "a".to_owned() }));
+        assert_eq!(conflict("gone:x>y"), Some(ChangeConflict::Moved { path: "gone".to_owned() }));
         assert_eq!(
             conflict("a:->y").unwrap().to_string(),
             "Conflict: someone else changed `a` meanwhile; run again"

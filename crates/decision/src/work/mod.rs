@@ -13,7 +13,8 @@ mod tasks;
 
 pub use admission::{DeltaCounts, Denial, JudgedChange, admit, run_hash};
 pub use changes::{
-    Conflict, OutputOverlap, PathEdit, base_conflict, combined, level_conflict, output_overlap, own_edits,
+    ChangeConflict, OutputOverlap, PathEdit, base_conflict, combined, level_conflict, output_overlap,
+    own_edits,
 };
 pub use default_paths::{PROTECTED_INVARIANTS, PROTECTED_LAWS, ProtectedRow};
 pub use ending::{AgentEnd, Ending, ProcessEnd, agent_ending, test_ending};

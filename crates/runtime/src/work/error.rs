@@ -1,6 +1,6 @@
 //! Why work cannot be done. What a run came to is no error; inside the chain of stages both end it, and `Stop` is either.
 
-use crealeph_decision::work::{Conflict, Ending, OutputOverlap};
+use crealeph_decision::work::{ChangeConflict, Ending, OutputOverlap};
 use crealeph_ledger::{AppendError, LedgerError};
 use crealeph_sandbox::SandboxError;
 use crealeph_workspace::{KeepError, OpenError, PublishError, SnapshotError};
@@ -193,8 +193,8 @@ impl From<Ending> for Stop {
     }
 }
 
-impl From<Conflict> for Stop {
-    fn from(conflict: Conflict) -> Self {
+impl From<ChangeConflict> for Stop {
+    fn from(conflict: ChangeConflict) -> Self {
         Stop::Ended(Ending::Failed(conflict.to_string()))
     }
 }
