@@ -90,8 +90,7 @@ impl Recover {
                 "recorded": recovery.recorded,
             });
             output.report_line(&summary)?;
-        } else if recovery.completed.is_empty() && recovery.interrupted.is_empty() && recovery.undone == 0
-        {
+        } else if recovery.completed.is_empty() && recovery.interrupted.is_empty() && recovery.undone == 0 {
             output.line("nothing was left to settle")?;
         }
         Ok(Verdict::Good)

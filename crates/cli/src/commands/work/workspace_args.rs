@@ -89,8 +89,7 @@ impl WorkspaceArgs {
 
     /// What was trusted, and open views, must not lie where an agent works.
     fn check_state_directory(&self) -> Result<(), Failure> {
-        let workspace =
-            self.root.canonicalize().map_err(|_| InputFailure::NotFound(self.root.clone()))?;
+        let workspace = self.root.canonicalize().map_err(|_| InputFailure::NotFound(self.root.clone()))?;
         match user_state::folder().filter(|state| user_state::real(state).starts_with(&workspace)) {
             Some(state) => Err(TrustFailure::StateInside { state, workspace }.into()),
             None => Ok(()),
