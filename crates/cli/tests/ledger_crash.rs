@@ -16,7 +16,7 @@ use std::time::Duration;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::Limits as JsonLimits;
 use crealeph_contracts::scalar::TenantId;
-use crealeph_ledger::{AppendError, Filter, Ledger, LedgerError, Location, Options, Order};
+use crealeph_ledger::{AppendError, Filter, Ledger, LedgerError, LedgerOptions, Location, Order};
 use crealeph_verify::{ExportVerifier, Finding, VerifiedExport, VerifierKey};
 
 const PLACE: &str = "CREALEPH_TEST_PLACE";
@@ -45,7 +45,7 @@ fn event(signal: &str, at: &str) -> Draft {
 }
 
 fn open(file: &Path) -> Ledger {
-    Ledger::open(&Location::File(file.to_owned()), Options::default()).unwrap()
+    Ledger::open(&Location::File(file.to_owned()), LedgerOptions::default()).unwrap()
 }
 
 fn child(test: &str, place: &Path, prefix: &str) -> Child {
@@ -97,7 +97,7 @@ fn child_writer() {
 fn child_racer() {
     let Some((location, signal)) = place() else { return };
     let location = Location::parse(location.to_str().unwrap());
-    let ledger = Ledger::open(&location, Options::default()).unwrap();
+    let ledger = Ledger::open(&location, LedgerOptions::default()).unwrap();
     let (signal, at) = signal.split_once(' ').unwrap();
     std::thread::scope(|scope| {
         for _ in 0..16 {
@@ -136,7 +136,7 @@ fn killed_writers_lose_nothing_that_was_acknowledged_and_leave_no_half_batch() {
     for ledger_number in 0..10 {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ledger.db");
-        drop(Ledger::init(&Location::File(file.clone()), Options::default()).unwrap());
+        drop(Ledger::init(&Location::File(file.clone()), LedgerOptions::default()).unwrap());
         let mut kept: Vec<String> = Vec::new();
         let mut acknowledged: Vec<String> = Vec::new();
         for round in 0..10 {
@@ -193,7 +193,7 @@ fn processes_that_race_on_one_event_have_one_winner() {
 }
 
 fn race(location: &str, folder: &Path) {
-    let options = Options { keys: Some(folder.join("keys")), ..Options::default() };
+    let options = LedgerOptions { keys: Some(folder.join("keys")), ..LedgerOptions::default() };
     let ledger = Ledger::init(&Location::parse(location), options).unwrap();
     let signal = ledger.append(&local(), vec![draft("s", "{}")]).unwrap().remove(0);
     let word = format!("{} {}", signal.id, signal.created_at);
@@ -218,7 +218,7 @@ fn race(location: &str, folder: &Path) {
 fn a_log_cut_behind_a_kept_checkpoint_is_found_out() {
     let folder = tempfile::tempdir().unwrap();
     let (file, copy) = (folder.path().join("ledger.db"), folder.path().join("copy.db"));
-    let ledger = Ledger::init(&Location::File(file.clone()), Options::default()).unwrap();
+    let ledger = Ledger::init(&Location::File(file.clone()), LedgerOptions::default()).unwrap();
     for number in 0..20 {
         ledger.append(&local(), vec![draft(&format!("k{number}"), "{}")]).unwrap();
     }
@@ -251,7 +251,7 @@ fn child_filler() {
     let Some((folder, _)) = place() else { return };
     let (file, ballast) = (folder.join("ledger.db"), folder.join("ballast"));
     fs::write(&ballast, vec![0u8; 1 << 20]).unwrap();
-    let ledger = Ledger::init(&Location::File(file.clone()), Options::default()).unwrap();
+    let ledger = Ledger::init(&Location::File(file.clone()), LedgerOptions::default()).unwrap();
     let payload = format!("{{\"x\":\"{}\"}}", "y".repeat(4_000));
     let mut written = 0;
     let error = loop {
@@ -278,12 +278,12 @@ fn child_reader() {
     let Some((folder, _)) = place() else { return };
     let location = Location::File(folder.join("ledger.db"));
     // Reading needs a file beside the ledger's that says what its write-ahead log holds, so it is refused as well.
-    let read = Ledger::open(&location, Options::default()).and_then(|ledger| ledger.last_seq(&local()));
+    let read = Ledger::open(&location, LedgerOptions::default()).and_then(|ledger| ledger.last_seq(&local()));
     assert!(
         matches!(&read, Err(LedgerError::ReadOnly { place, .. }) if place.contains("ledger.db")),
         "{read:?}"
     );
-    let outcome = Ledger::open(&location, Options::default())
+    let outcome = Ledger::open(&location, LedgerOptions::default())
         .map_err(AppendError::from)
         .and_then(|ledger| ledger.append(&local(), vec![draft("k", "{}")]));
     let error = outcome.unwrap_err();

@@ -18,11 +18,11 @@ use crate::event::recorded_identity;
 use crate::ledger::Ledger;
 use crate::merkle::{Frontier, TILE_WIDTH, subtree_root};
 use crate::position::{Millis, Seq};
-use crate::reach::Effective;
-use crate::read::{Filter, Index, StoredCheckpoint};
-use crate::row::{Class, Derived, EntryRow, LineageNode};
+use crate::reach::EffectiveTime;
+use crate::read::{EntryIndex, Filter, StoredCheckpoint};
+use crate::row::{DerivedColumns, EntryClass, EntryRow, LineageNode};
 use crate::signed_head::SignedHead;
-use crate::store::{Head, Reads, Selection, Stray};
+use crate::store::{EntrySelection, Head, Reads, StrayRow};
 
 /// Entries read in one go.
 const PAGE: usize = 500;
@@ -32,7 +32,7 @@ const LOOKUPS: usize = 5_000;
 /// In which way the tables differ from the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum FaultKind {
+pub enum AuditFaultKind {
     /// A value is not what the entries make.
     Changed,
     /// A row is not there.
@@ -50,9 +50,9 @@ pub enum FaultKind {
 /// Something stored that does not fit the entries.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
-pub struct Fault {
+pub struct AuditFault {
     /// How it is wrong.
-    pub kind: FaultKind,
+    pub kind: AuditFaultKind,
     /// The entry it is about, if it is about one.
     pub seq: Option<Seq>,
     /// What does not fit, and what to do.
@@ -65,21 +65,21 @@ const REBUILD: &str =
 /// What to do about rows that readers may have believed.
 const DISTRUST: &str = "what was read since may rest on it: restore a backup, or export and import the log";
 
-impl Fault {
-    fn changed(seq: Option<Seq>, what: String) -> Fault {
-        Fault { kind: FaultKind::Changed, seq, what: format!("{what}; {REBUILD}") }
+impl AuditFault {
+    fn changed(seq: Option<Seq>, what: String) -> AuditFault {
+        AuditFault { kind: AuditFaultKind::Changed, seq, what: format!("{what}; {REBUILD}") }
     }
 }
 
 /// Why an audit stopped: something was found, or it could not be read.
-enum Stop {
-    Fault(Fault),
+enum AuditStop {
+    Fault(AuditFault),
     Error(LedgerError),
 }
 
-impl From<LedgerError> for Stop {
+impl From<LedgerError> for AuditStop {
     fn from(error: LedgerError) -> Self {
-        Stop::Error(error)
+        AuditStop::Error(error)
     }
 }
 
@@ -87,7 +87,7 @@ impl Ledger {
     /// Checks the storage itself, and that the tenant's tables hold exactly what its entries make: derived columns,
     /// edges, tiles, the head, checkpoints, no other row, and the schema. What the entries say is for a verifier to
     /// check, from an export.
-    pub fn audit(&self, tenant: &TenantId) -> Result<Option<Fault>, LedgerError> {
+    pub fn audit(&self, tenant: &TenantId) -> Result<Option<AuditFault>, LedgerError> {
         let _span = info_span!("audit", %tenant).entered();
         self.inner().backend.check_storage()?;
         let keys = &self.inner().keys;
@@ -95,28 +95,28 @@ impl Ledger {
             let signed = SignedHead::load(keys, &head.origin)?;
             match audit(reads, head, signed) {
                 Ok(()) => Ok(None),
-                Err(Stop::Fault(fault)) => Ok(Some(fault)),
-                Err(Stop::Error(error)) => Err(error),
+                Err(AuditStop::Fault(fault)) => Ok(Some(fault)),
+                Err(AuditStop::Error(error)) => Err(error),
             }
         })?;
         Ok(fault.flatten())
     }
 }
 
-fn audit(reads: &mut dyn Reads, head: &Head, signed: Option<SignedHead>) -> Result<(), Stop> {
+fn audit(reads: &mut dyn Reads, head: &Head, signed: Option<SignedHead>) -> Result<(), AuditStop> {
     let is_older = reads.check_schema().is_err();
     let mut audit = Audit::new(reads.checkpoints(head)?, signed, is_older);
     audit.statements(head)?;
-    if let Some(Stray { kind, seq, what }) = reads.stray_row(head)? {
+    if let Some(StrayRow { kind, seq, what }) = reads.stray_row(head)? {
         return Err(stray(kind, seq, &what));
     }
     let filter = Filter::default();
     let last = head.last_seq();
     while audit.last < last {
         let low = audit.last.next();
-        let selection = Selection {
+        let selection = EntrySelection {
             filter: &filter,
-            index: Index::None,
+            index: EntryIndex::None,
             low,
             high: last,
             newest_first: false,
@@ -146,13 +146,13 @@ fn within_lookups(rows: &[EntryRow]) -> usize {
     fits.count().max(1)
 }
 
-fn missing(seq: Seq) -> Stop {
+fn missing(seq: Seq) -> AuditStop {
     let what = format!("entry {seq} is missing; restore a backup");
-    Stop::Fault(Fault { kind: FaultKind::Missing, seq: Some(seq), what })
+    AuditStop::Fault(AuditFault { kind: AuditFaultKind::Missing, seq: Some(seq), what })
 }
 
-fn stray(kind: FaultKind, seq: Option<Seq>, what: &str) -> Stop {
-    Stop::Fault(Fault { kind, seq, what: format!("{what}; {DISTRUST}") })
+fn stray(kind: AuditFaultKind, seq: Option<Seq>, what: &str) -> AuditStop {
+    AuditStop::Fault(AuditFault { kind, seq, what: format!("{what}; {DISTRUST}") })
 }
 
 /// What the entries read so far come to.
@@ -166,7 +166,7 @@ struct Audit {
     tiles: Vec<u64>,
     edges: u64,
     /// The effective newest entry of each class.
-    newest: BTreeMap<Class, Effective>,
+    newest: BTreeMap<EntryClass, EffectiveTime>,
     /// The ledger is of an earlier version.
     is_older: bool,
     /// The checkpoints that the tree has not come to yet, largest first.
@@ -192,13 +192,13 @@ impl Audit {
     }
 
     /// The checkpoints' columns against their notes, and against the size of the log; and those of the empty log.
-    fn statements(&mut self, head: &Head) -> Result<(), Stop> {
+    fn statements(&mut self, head: &Head) -> Result<(), AuditStop> {
         for StoredCheckpoint { size, root, note } in &self.checkpoints {
             let stated = format!("{}\n{size}\n{}\n\n", head.origin, STANDARD.encode(root.as_bytes()));
             if !note.starts_with(&stated) {
                 let what =
                     format!("the columns of a checkpoint of {size} entries are not what its note says");
-                return Err(Stop::Fault(Fault::changed(None, what)));
+                return Err(AuditStop::Fault(AuditFault::changed(None, what)));
             }
         }
         let entries = head.frontier.size();
@@ -210,13 +210,13 @@ impl Audit {
                  back; restore a backup that has them"
             );
             let seq = Seq::new(entries + 1);
-            return Err(Stop::Fault(Fault { kind: FaultKind::Truncated, seq, what }));
+            return Err(AuditStop::Fault(AuditFault { kind: AuditFaultKind::Truncated, seq, what }));
         }
         self.compare_signed()
     }
 
     /// The checkpoints that the tree has come to.
-    fn compare_signed(&mut self) -> Result<(), Stop> {
+    fn compare_signed(&mut self) -> Result<(), AuditStop> {
         let size = self.frontier.size();
         let mut stated = Vec::new();
         while let Some(checkpoint) = self.checkpoints.pop_if(|checkpoint| checkpoint.size <= size) {
@@ -232,12 +232,12 @@ impl Audit {
                     "a checkpoint of {size} entries states another history than the log has; compare it with one \
                      that was kept elsewhere"
                 );
-                Err(Stop::Fault(Fault { kind: FaultKind::Forked, seq: Seq::new(size), what }))
+                Err(AuditStop::Fault(AuditFault { kind: AuditFaultKind::Forked, seq: Seq::new(size), what }))
             }
         }
     }
 
-    fn entries(&mut self, reads: &mut dyn Reads, head: &Head, rows: &[EntryRow]) -> Result<(), Stop> {
+    fn entries(&mut self, reads: &mut dyn Reads, head: &Head, rows: &[EntryRow]) -> Result<(), AuditStop> {
         let mut ids: Vec<LedgerId> =
             rows.iter().flat_map(|row| row.entry.content.depends_on.iter().cloned()).collect();
         ids.sort_unstable();
@@ -254,7 +254,7 @@ impl Audit {
             edges.extend(parents.iter().map(|parent| (parent.seq, expected)));
             if let Some(column) = self.changed_column(row, &parents) {
                 let what = format!("entry {expected}: the column `{column}` is not what the entry makes");
-                return Err(Stop::Fault(Fault::changed(Some(expected), what)));
+                return Err(AuditStop::Fault(AuditFault::changed(Some(expected), what)));
             }
             self.last = expected;
             self.last_at = row.entry.created_at;
@@ -267,7 +267,7 @@ impl Audit {
             None => Ok(()),
             Some((parent, child)) => {
                 let what = format!("the edge from entry {parent} to entry {child} is missing");
-                Err(Stop::Fault(Fault::changed(Some(child), what)))
+                Err(AuditStop::Fault(AuditFault::changed(Some(child), what)))
             }
         }
     }
@@ -276,8 +276,8 @@ impl Audit {
     fn changed_column(&mut self, row: &EntryRow, parents: &[&LineageNode]) -> Option<&'static str> {
         let content = &row.entry.content;
         let event = recorded_identity(content);
-        let mut derived = Derived::new(content, event.as_ref(), parents.iter().copied());
-        derived.newest = Class::of(content).map(|class| {
+        let mut derived = DerivedColumns::new(content, event.as_ref(), parents.iter().copied());
+        derived.newest = EntryClass::of(content).map(|class| {
             let newest = row.entry.effective().max_of(self.newest.get(&class).copied());
             self.newest.insert(class, newest);
             newest.seq
@@ -295,7 +295,13 @@ impl Audit {
     }
 
     /// Adds a hash to a level, and compares the tile that becomes whole by it.
-    fn hash(&mut self, reads: &mut dyn Reads, head: &Head, level: usize, hash: Sha256) -> Result<(), Stop> {
+    fn hash(
+        &mut self,
+        reads: &mut dyn Reads,
+        head: &Head,
+        level: usize,
+        hash: Sha256,
+    ) -> Result<(), AuditStop> {
         if self.open.len() <= level {
             self.open.push(Vec::new());
             self.tiles.push(0);
@@ -315,15 +321,15 @@ impl Audit {
             Some(tile) if tile.hashes == hashes && tile.root == root => {}
             _ => {
                 let what = format!("tile {level}/{index} is not what its entries make");
-                return Err(Stop::Fault(Fault::changed(Some(self.last), what)));
+                return Err(AuditStop::Fault(AuditFault::changed(Some(self.last), what)));
             }
         }
         self.hash(reads, head, level + 1, root)
     }
 
     /// What can be said only when all entries were read.
-    fn end(self, reads: &mut dyn Reads, head: &Head) -> Result<(), Stop> {
-        let about_all = |what: &str| Err(Stop::Fault(Fault::changed(None, what.to_owned())));
+    fn end(self, reads: &mut dyn Reads, head: &Head) -> Result<(), AuditStop> {
+        let about_all = |what: &str| Err(AuditStop::Fault(AuditFault::changed(None, what.to_owned())));
         if self.frontier != head.frontier {
             return about_all("the head of the log is not what its entries make");
         }
@@ -331,10 +337,10 @@ impl Audit {
             return about_all("the column `last_at` of the log is not the time of its newest entry");
         }
         if reads.edge_count(head)? != self.edges {
-            return Err(stray(FaultKind::Extra, None, "there are edges that no entry has"));
+            return Err(stray(AuditFaultKind::Extra, None, "there are edges that no entry has"));
         }
         if reads.tile_count(head)? != self.tiles.iter().sum::<u64>() {
-            return Err(stray(FaultKind::Extra, None, "there are tiles that the tree does not have"));
+            return Err(stray(AuditFaultKind::Extra, None, "there are tiles that the tree does not have"));
         }
         if self.is_older {
             return Ok(());
@@ -345,14 +351,17 @@ impl Audit {
                 let what = format!(
                     "{difference}; export the log, import it into a new ledger, and find out who changed the schema"
                 );
-                Err(Stop::Fault(Fault { kind: FaultKind::Schema, seq: None, what }))
+                Err(AuditStop::Fault(AuditFault { kind: AuditFaultKind::Schema, seq: None, what }))
             }
         }
     }
 }
 
 /// The entries that an entry depends on.
-fn parents<'a>(row: &EntryRow, nodes: &HashMap<&str, &'a LineageNode>) -> Result<Vec<&'a LineageNode>, Stop> {
+fn parents<'a>(
+    row: &EntryRow,
+    nodes: &HashMap<&str, &'a LineageNode>,
+) -> Result<Vec<&'a LineageNode>, AuditStop> {
     let seq = row.entry.seq;
     let ids = &row.entry.content.depends_on;
     let found: Vec<&LineageNode> = ids.iter().filter_map(|id| nodes.get(id.as_str()).copied()).collect();
@@ -360,5 +369,5 @@ fn parents<'a>(row: &EntryRow, nodes: &HashMap<&str, &'a LineageNode>) -> Result
         return Ok(found);
     }
     let what = format!("entry {seq} depends on an entry that is not before it in the log; restore a backup");
-    Err(Stop::Fault(Fault { kind: FaultKind::Missing, seq: Some(seq), what }))
+    Err(AuditStop::Fault(AuditFault { kind: AuditFaultKind::Missing, seq: Some(seq), what }))
 }

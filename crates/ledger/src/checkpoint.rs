@@ -9,7 +9,7 @@ use crate::position::MAX_SEQ;
 
 /// A signed statement of what the log was at one size.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checkpoint {
+pub struct SignedCheckpoint {
     /// The log's name.
     pub origin: String,
     /// How many entries it had.
@@ -20,12 +20,12 @@ pub struct Checkpoint {
     pub note: String,
 }
 
-impl Checkpoint {
+impl SignedCheckpoint {
     /// States and signs.
-    pub(crate) fn sign(origin: &str, size: u64, root: Sha256, keys: &Keyring) -> Checkpoint {
+    pub(crate) fn sign(origin: &str, size: u64, root: Sha256, keys: &Keyring) -> SignedCheckpoint {
         let text = format!("{origin}\n{size}\n{}\n", STANDARD.encode(root.as_bytes()));
         let note = format!("{text}\n{}", keys.sign(origin, &text));
-        Checkpoint { origin: origin.to_owned(), size, root, note }
+        SignedCheckpoint { origin: origin.to_owned(), size, root, note }
     }
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn stated(note: &str) -> Option<(&str, u64, Sha256)> {
 }
 
 /// The text of an inclusion proof: index, path and the checkpoint it leads to.
-pub(crate) fn proof_text(index: u64, path: &[Sha256], checkpoint: &Checkpoint) -> String {
+pub(crate) fn proof_text(index: u64, path: &[Sha256], checkpoint: &SignedCheckpoint) -> String {
     let mut text = format!("c2sp.org/tlog-proof@v1\nindex {index}\n");
     for hash in path {
         text.push_str(&STANDARD.encode(hash.as_bytes()));

@@ -7,14 +7,14 @@ use crate::error::LedgerError;
 use crate::position::Millis;
 use crate::store::Head;
 
-/// How far ahead of the clock the newest entry may be and still be the time that is judged by.
+/// How far ahead of the clock the newest entry may be and still be the time that entries are judged by.
 const JUDGING_SKEW_MS: i64 = 300_000;
 
 /// Tells the time.
 #[derive(Clone)]
 pub struct Clock {
     tell: Arc<dyn Fn() -> Millis + Send + Sync>,
-    /// It is the machine's; a database has one of its own, which goes before it.
+    /// It is the machine's; a database's own clock takes precedence.
     is_system: bool,
 }
 
@@ -34,7 +34,7 @@ impl Clock {
         Clock { tell: Arc::new(tell), is_system: true }
     }
 
-    /// A clock of one's own, for tests; also in place of a database's.
+    /// A custom clock, for tests; it also replaces a database's.
     pub fn from_fn(tell: impl Fn() -> Millis + Send + Sync + 'static) -> Self {
         Clock { tell: Arc::new(tell), is_system: false }
     }
@@ -44,13 +44,13 @@ impl Clock {
         (self.tell)()
     }
 
-    /// The time as far as it concerns a log: the database's where it has one.
+    /// The time for a log: the database's if it has a clock.
     pub(crate) fn now_for(&self, head: &Head) -> Millis {
         head.read_at.filter(|_| self.is_system).unwrap_or_else(|| self.now())
     }
 
-    /// By when entries are judged: the true time, or the newest entry's where that is a little ahead, since createdAt never
-    /// goes back and clocks differ. What was dated further ahead is in the future, also where it may be added to.
+    /// The time that entries are judged by: the true time, or the newest entry's if that is a little ahead, since createdAt
+    /// never goes back and clocks differ. An entry that is dated further ahead is in the future.
     pub(crate) fn judging_time(&self, head: &Head) -> Millis {
         let now = self.now_for(head);
         if is_ahead(head.last_at, now, JUDGING_SKEW_MS) { now } else { now.max(head.last_at) }
@@ -71,7 +71,7 @@ pub(crate) struct DatingClock {
     pub place: String,
 }
 
-/// When new entries are taken, and why none may be.
+/// The time of new entries, and why they are refused if they are.
 #[derive(Clone, Debug)]
 pub(crate) struct Dating {
     pub now: Millis,
@@ -80,8 +80,8 @@ pub(crate) struct Dating {
 }
 
 impl DatingClock {
-    /// Dates what comes after a log's newest entry. Where the database's clock and the machine's are far apart, nobody can
-    /// say which is right, and an entry that is dated wrongly can never be taken back.
+    /// Dates what follows a log's newest entry. If the database's clock and the machine's are far apart, it is unknown which
+    /// is right, and an entry that is dated wrongly can never be removed.
     pub(crate) fn dating(&self, head: &Head) -> Dating {
         let DatingClock { clock, skew_ms, place } = self;
         let (now, machine) = (clock.now_for(head), clock.now());

@@ -1,5 +1,5 @@
-//! What differs between an entry that is recorded and one sent under the same identity: the JSON Pointers of the
-//! smallest values that are not alike, for a person to look at.
+//! The differences between a recorded entry and one sent under the same identity: the JSON Pointers of the smallest values
+//! that differ, for people.
 
 use crealeph_contracts::json::{Kind, Limits, Node, canonical, parse};
 
@@ -8,7 +8,7 @@ use crate::entry::Content;
 /// How many differences are named.
 pub(crate) const MAX_NAMED: usize = 20;
 
-/// The pointers of what differs, in the order of the document; empty where the contents are the same (R10).
+/// The pointers of what differs, in the order of the document; empty if the contents are the same (R10).
 pub(crate) fn differences(recorded: &Content, sent: &Content) -> Vec<String> {
     let mut found = Vec::new();
     let mut compare = |pointer: &str, is_same: bool| {

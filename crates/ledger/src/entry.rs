@@ -15,7 +15,7 @@ use crealeph_contracts::shape::Set;
 
 use crate::merkle;
 use crate::position::{Millis, Seq};
-use crate::reach::Effective;
+use crate::reach::EffectiveTime;
 
 /// The type whose entries are judged by the execution contract.
 pub const EXECUTION_EVENT: &str = "execution_event";
@@ -87,11 +87,6 @@ impl Content {
         self.kind.as_str() == EXECUTION_EVENT
     }
 
-    /// The client keys its lineage names.
-    pub fn key_references(&self) -> impl Iterator<Item = &str> {
-        self.depends_on.iter().filter_map(|id| id.as_str().strip_prefix(KEY_PREFIX))
-    }
-
     /// Replaces the lineage by the ids it was resolved to.
     pub(crate) fn resolve(&mut self, ids: BTreeSet<LedgerId>) {
         self.depends_on = ids.into_iter().collect();
@@ -119,7 +114,7 @@ impl Content {
 
 /// One entry of the ledger.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stored {
+pub struct StoredEntry {
     /// Its id.
     pub id: LedgerId,
     /// Its place in the tenant's log.
@@ -132,10 +127,10 @@ pub struct Stored {
     pub content: Content,
 }
 
-impl Stored {
+impl StoredEntry {
     /// Its effective time and place (R20): when it was true, else when the ledger took it.
-    pub(crate) fn effective(&self) -> Effective {
-        Effective { at: effective_at(self.content.observed_at.as_ref(), self.created_at), seq: self.seq }
+    pub(crate) fn effective(&self) -> EffectiveTime {
+        EffectiveTime { at: effective_at(self.content.observed_at.as_ref(), self.created_at), seq: self.seq }
     }
 
     /// The entry's RFC 8785 text: the bytes that are hashed, exported and verified.

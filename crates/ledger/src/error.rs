@@ -1,4 +1,4 @@
-//! What can go wrong: with the ledger's place (a file, a database), or with a batch that must not be written.
+//! The errors of the ledger (a file, a database), and the refusals of batches that must not be written.
 //!
 //! Every error says what failed and on what, and has a stable code; its hint says what to do next.
 
@@ -16,214 +16,95 @@ use crate::position::Seq;
 /// The ledger itself could not do what was asked; nothing was acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the fields are named after what they hold")]
 pub enum LedgerError {
     /// There is no ledger.
     #[error("there is no ledger at `{place}`")]
-    Missing {
-        /// The file or database.
-        place: String,
-    },
+    Missing { place: String },
     /// There is something, but not a ledger.
     #[error("`{place}` is not a ledger: {reason}")]
-    Foreign {
-        /// The file or database.
-        place: String,
-        /// What was found.
-        reason: String,
-    },
+    Foreign { place: String, reason: String },
     /// A ledger of a later program.
     #[error("`{place}` has schema version {found}, and this program supports up to {known}")]
-    Newer {
-        /// The file or database.
-        place: String,
-        /// Its version.
-        found: u32,
-        /// The newest version known here.
-        known: u32,
-    },
+    Newer { place: String, found: u32, known: u32 },
     /// A ledger of an earlier program.
     #[error(
         "`{place}` has schema version {found} and this program needs {known}: entries can be listed, exported and verified, nothing can be appended and no snapshot derived"
     )]
-    Outdated {
-        /// The file or database.
-        place: String,
-        /// Its version.
-        found: u32,
-        /// The version that is needed.
-        known: u32,
-    },
+    Outdated { place: String, found: u32, known: u32 },
     /// The newest entry is dated far ahead of the clock.
     #[error(
         "the newest entry of tenant `{tenant}` is dated {newest}, more than {seconds} s ahead of the clock, which says {now}"
     )]
-    ClockBehind {
-        /// The tenant.
-        tenant: String,
-        /// When the newest entry was taken.
-        newest: String,
-        /// What the clock says.
-        now: String,
-        /// The bound.
-        seconds: i64,
-    },
+    ClockBehind { tenant: String, newest: String, now: String, seconds: i64 },
     /// The database's clock and the machine's are far apart.
     #[error(
         "the clock of `{place}` says {database} and this machine's says {machine}, more than {seconds} s apart"
     )]
-    ClocksDiffer {
-        /// The database.
-        place: String,
-        /// What its clock says.
-        database: String,
-        /// What the machine's says.
-        machine: String,
-        /// The bound.
-        seconds: i64,
-    },
+    ClocksDiffer { place: String, database: String, machine: String, seconds: i64 },
     /// Something is there already.
     #[error("`{place}` exists already; nothing was changed")]
-    Exists {
-        /// The file or database.
-        place: String,
-    },
+    Exists { place: String },
     /// The file was replaced or removed while it was in use.
     #[error(
         "`{place}` or its write-ahead log was replaced or removed while it was in use; the last batch is not acknowledged and may be lost with the file"
     )]
-    Replaced {
-        /// The file.
-        place: String,
-    },
+    Replaced { place: String },
     /// Someone else holds the write lock.
     #[error("`{place}` is locked by another process for more than {wait_ms} ms")]
-    Busy {
-        /// The file or database.
-        place: String,
-        /// How long was waited.
-        wait_ms: u64,
-    },
-    /// No room.
+    Busy { place: String, wait_ms: u64 },
+    /// The disk is full.
     #[error("the disk of `{place}` is full")]
-    Full {
-        /// The file or database.
-        place: String,
-    },
-    /// May not be written.
+    Full { place: String },
+    /// It cannot be written.
     #[error("`{place}` cannot be written: {reason}")]
-    ReadOnly {
-        /// The file or database.
-        place: String,
-        /// What the system says.
-        reason: String,
-    },
-    /// The database lets this login not do it.
+    ReadOnly { place: String, reason: String },
+    /// The database refuses it to this login.
     #[error("the database `{place}` refuses: {reason}")]
-    Denied {
-        /// The database.
-        place: String,
-        /// What the server says.
-        reason: String,
-        /// What to do.
-        next: String,
-    },
+    Denied { place: String, reason: String, next: String },
     /// What is stored is not what was written.
     #[error("`{place}` is damaged: {what}")]
-    Damaged {
-        /// The file or database.
-        place: String,
-        /// The entry it is about, if it is known to be about one.
-        seq: Option<Seq>,
-        /// What does not fit.
-        what: String,
-    },
+    Damaged { place: String, seq: Option<Seq>, what: String },
     /// The other side of an encrypted connection is not who it should be.
     #[error("the connection to `{place}` cannot be trusted: {reason}")]
-    Untrusted {
-        /// The database.
-        place: String,
-        /// What is wrong.
-        reason: String,
-    },
+    Untrusted { place: String, reason: String },
     /// Reading or writing failed.
     #[error("`{place}` failed: {reason}")]
-    Failed {
-        /// The file or database.
-        place: String,
-        /// What the system says.
-        reason: String,
-    },
+    Failed { place: String, reason: String },
     /// The connection broke in the middle of a commit, and could not be made again to ask.
     #[error("the connection to `{place}` broke during a commit: {reason}")]
-    OutcomeUnknown {
-        /// The database.
-        place: String,
-        /// What the system says.
-        reason: String,
-    },
+    OutcomeUnknown { place: String, reason: String },
     /// A question beyond a bound.
     #[error("{what} is {found} and the limit is {limit}")]
-    Beyond {
-        /// Which bound.
-        what: &'static str,
-        /// What was asked.
-        found: usize,
-        /// What is allowed.
-        limit: usize,
-    },
+    Beyond { what: &'static str, found: usize, limit: usize },
     /// A cursor that this ledger did not give out.
     #[error("`{cursor}` is not a cursor of this ledger")]
-    BadCursor {
-        /// What was given.
-        cursor: String,
-    },
+    BadCursor { cursor: String },
     /// More batches are waiting than allowed.
     #[error("{waiting} batches already wait for the writer")]
-    Overloaded {
-        /// How many.
-        waiting: usize,
-    },
+    Overloaded { waiting: usize },
     /// The ledger was closed while the batch waited.
     #[error("the ledger was closed before the batch was written")]
     Closed,
     /// The signing keys.
     #[error(transparent)]
-    Keys(#[from] crate::keys::KeyError),
+    Keys(#[from] crate::keys::SigningKeyError),
     /// A lease that someone else has taken since, or that was released.
     #[error("the lease `{name}` was lost{}; nothing was written",
         .holder.as_ref().map_or_else(String::new, |holder| format!(" to `{holder}`")))]
-    LeaseLost {
-        /// What was held.
-        name: String,
-        /// Who holds it, where someone does.
-        holder: Option<String>,
-    },
+    LeaseLost { name: String, holder: Option<String> },
     /// The signer has signed another history of this log.
     #[error("the log in `{place}` does not extend what was signed: {signed} were signed, and {found}")]
-    NotExtended {
-        /// The file or database.
-        place: String,
-        /// What the signer signed last.
-        signed: String,
-        /// What the log is now.
-        found: String,
-        /// Where the signer keeps what it signed.
-        file: std::path::PathBuf,
-    },
+    NotExtended { place: String, signed: String, found: String, file: std::path::PathBuf },
     /// An export that must not be imported.
     #[error(
         "the export is refused at line {line}: {reason}; nothing after the last whole batch was imported"
     )]
-    BadExport {
-        /// The line, from 1.
-        line: u64,
-        /// What is wrong with it.
-        reason: String,
-    },
+    BadExport { line: u64, reason: String },
 }
 
 impl LedgerError {
-    /// Whether waiting may help: a server that does not answer, or a lock that somebody holds.
+    /// Whether waiting may help: a server that does not answer, or a lock that another process holds.
     pub fn is_passing(&self) -> bool {
         matches!(self, LedgerError::Failed { .. } | LedgerError::Busy { .. })
     }
@@ -311,15 +192,14 @@ impl LedgerError {
 
 /// Why a batch was not written. A batch is written whole or not at all.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields are named after what they hold")]
 pub enum AppendError {
     /// An entry of the batch must not be written.
     #[error("entry {position} of the batch: {refusal}")]
     Refused {
-        /// Which entry, from 0.
         position: usize,
-        /// Why.
         #[source]
-        refusal: Refusal,
+        refusal: EntryRefusal,
     },
     /// The ledger could not write.
     #[error(transparent)]
@@ -327,7 +207,7 @@ pub enum AppendError {
 }
 
 impl AppendError {
-    /// The same as an error of the ledger, for an entry of its own.
+    /// As an error of the ledger, for an entry that the ledger itself writes.
     pub(crate) fn into_ledger(self) -> LedgerError {
         match self {
             AppendError::Ledger(error) => error,
@@ -349,18 +229,18 @@ impl AppendError {
 
 /// By which identity an entry was recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Identity {
+pub enum EntryIdentity {
     /// Its client key.
     Key,
     /// Its execution, attempt and state.
     Event,
 }
 
-impl std::fmt::Display for Identity {
+impl std::fmt::Display for EntryIdentity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Identity::Key => "key",
-            Identity::Event => "event identity",
+            EntryIdentity::Key => "key",
+            EntryIdentity::Event => "event identity",
         })
     }
 }
@@ -368,7 +248,8 @@ impl std::fmt::Display for Identity {
 /// Why an entry must not be written.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refusal {
+#[expect(missing_docs, reason = "the fields are named after what they hold")]
+pub enum EntryRefusal {
     /// It breaks its contract.
     #[error("{}", listed(.0))]
     Invalid(Vec<Violation>),
@@ -380,14 +261,7 @@ pub enum Refusal {
     UnknownLineage(Vec<String>),
     /// Recorded already, with other content (R10).
     #[error("IDEMPOTENCY_CONFLICT: entry `{existing}` has this {identity} and differs in {}; send the same content, or a new identity", differing(.differs))]
-    Conflict {
-        /// The recorded entry.
-        existing: LedgerId,
-        /// By which identity.
-        identity: Identity,
-        /// The JSON Pointers of what differs.
-        differs: Vec<String>,
-    },
+    Conflict { existing: LedgerId, identity: EntryIdentity, differs: Vec<String> },
     /// It may not follow the events before it (R9).
     #[error("{0}")]
     Transition(execution::EventRefusal),
@@ -398,39 +272,27 @@ pub enum Refusal {
     #[error(
         "the {member} `{value}` is reserved for what CreAleph writes itself; use another {member}, see `reserved` in docs/ledger.md"
     )]
-    Reserved {
-        /// `type`, `module` or `key`.
-        member: &'static str,
-        /// What it holds.
-        value: String,
-    },
+    Reserved { member: &'static str, value: String },
     /// It is beyond a bound.
     #[error("{what} is {found} and the limit is {limit}; make it smaller, or raise the limit")]
-    TooLarge {
-        /// Which bound.
-        what: &'static str,
-        /// What was sent.
-        found: usize,
-        /// What is allowed.
-        limit: usize,
-    },
+    TooLarge { what: &'static str, found: usize, limit: usize },
 }
 
-impl Refusal {
+impl EntryRefusal {
     /// The stable code.
     pub fn code(&self) -> &'static str {
         match self {
-            Refusal::Invalid(_) | Refusal::Unreadable(_) => "invalid_entry",
-            Refusal::UnknownLineage(_) => "unknown_id",
-            Refusal::Conflict { .. } => "IDEMPOTENCY_CONFLICT",
-            Refusal::Transition(
+            EntryRefusal::Invalid(_) | EntryRefusal::Unreadable(_) => "invalid_entry",
+            EntryRefusal::UnknownLineage(_) => "unknown_id",
+            EntryRefusal::Conflict { .. } => "IDEMPOTENCY_CONFLICT",
+            EntryRefusal::Transition(
                 execution::EventRefusal::AttemptLowered { .. }
                 | execution::EventRefusal::AttemptNotRaised { .. },
             ) => "attempt_not_increased",
-            Refusal::Transition(_) => "illegal_transition",
-            Refusal::IdTaken(_) => "id_taken",
-            Refusal::Reserved { .. } => "reserved",
-            Refusal::TooLarge { .. } => "too_large",
+            EntryRefusal::Transition(_) => "illegal_transition",
+            EntryRefusal::IdTaken(_) => "id_taken",
+            EntryRefusal::Reserved { .. } => "reserved",
+            EntryRefusal::TooLarge { .. } => "too_large",
         }
     }
 }

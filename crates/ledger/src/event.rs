@@ -6,7 +6,7 @@ use crealeph_contracts::json::{self, ObjectWriter};
 use crealeph_contracts::scalar::TenantId;
 use crealeph_decision::execution::EventFingerprint;
 
-use crate::entry::{Content, Stored};
+use crate::entry::{Content, StoredEntry};
 use crate::position::Millis;
 use crate::row::EventIdentity;
 
@@ -17,7 +17,7 @@ pub(crate) fn read_event(tenant_id: &TenantId, content: &Content) -> Option<Box<
 }
 
 /// What a recorded event is compared by.
-pub(crate) fn fingerprint(stored: &Stored) -> Option<EventFingerprint> {
+pub(crate) fn fingerprint(stored: &StoredEntry) -> Option<EventFingerprint> {
     let event = parse(&stored.tenant_id, &stored.content, stored.created_at)?;
     EventFingerprint::of(&event).ok()
 }

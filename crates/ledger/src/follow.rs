@@ -2,34 +2,30 @@
 //! one thread waits on the database's own signal, and only while someone follows. Nobody polls a table.
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crealeph_contracts::scalar::TenantId;
 
 #[derive(Debug, Default)]
-struct State {
+struct WatchState {
     /// Counts what this process has written, by tenant.
     grown: BTreeMap<TenantId, u64>,
     /// Counts what others may have written, to any tenant.
     others: u64,
-    wakers: Vec<Waker>,
     followers: usize,
     is_closed: bool,
 }
 
-/// Knows when logs have grown.
+/// Counts how often logs have grown.
 #[derive(Debug, Default)]
 pub(crate) struct Growth {
-    state: Mutex<State>,
+    state: Mutex<WatchState>,
     changed: Condvar,
 }
 
 impl Growth {
-    /// Wakes whoever follows these tenants.
+    /// Wakes the followers of these tenants.
     pub(crate) fn announce(&self, tenants: &[TenantId]) {
         self.change(|state| {
             for tenant in tenants {
@@ -43,22 +39,17 @@ impl Growth {
         self.change(|state| state.others += 1);
     }
 
-    /// Lets every follower go.
+    /// Releases every follower.
     pub(crate) fn close(&self) {
         self.change(|state| state.is_closed = true);
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
-        let wakers = {
-            let mut state = self.lock();
-            change(&mut state);
-            std::mem::take(&mut state.wakers)
-        };
+    fn change(&self, change: impl FnOnce(&mut WatchState)) {
+        change(&mut self.lock());
         self.changed.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, WatchState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -72,17 +63,17 @@ impl Growth {
     }
 }
 
-/// A place from which to learn that a tenant's log may have grown.
+/// Notices that a tenant's log may have grown.
 #[derive(Debug)]
-pub struct Watch {
+pub struct LogWatch {
     growth: Arc<Growth>,
     tenant_id: TenantId,
     seen: (u64, u64),
 }
 
-impl Watch {
-    pub(crate) fn new(growth: &Arc<Growth>, tenant_id: &TenantId) -> Watch {
-        let mut watch = Watch { growth: Arc::clone(growth), tenant_id: tenant_id.clone(), seen: (0, 0) };
+impl LogWatch {
+    pub(crate) fn new(growth: &Arc<Growth>, tenant_id: &TenantId) -> LogWatch {
+        let mut watch = LogWatch { growth: Arc::clone(growth), tenant_id: tenant_id.clone(), seen: (0, 0) };
         watch.seen = {
             let mut state = growth.lock();
             state.followers += 1;
@@ -92,55 +83,23 @@ impl Watch {
         watch
     }
 
-    fn count(&self, state: &State) -> (u64, u64) {
+    fn count(&self, state: &WatchState) -> (u64, u64) {
         (state.grown.get(&self.tenant_id).copied().unwrap_or_default(), state.others)
     }
 
-    /// Waits on this thread until the log may have grown, or the time is over; true where it may have.
+    /// Waits on this thread until the log may have grown or the timeout ends; true if it may have grown.
     pub fn wait(&mut self, timeout: Duration) -> bool {
         let growth = Arc::clone(&self.growth);
-        let is_idle = |state: &mut State| self.count(state) == self.seen && !state.is_closed;
+        let is_idle = |state: &mut WatchState| self.count(state) == self.seen && !state.is_closed;
         let waited = growth.changed.wait_timeout_while(growth.lock(), timeout, is_idle);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let now = self.count(&state);
         std::mem::replace(&mut self.seen, now) != now
     }
-
-    /// Waits in a task until the log may have grown; false when the ledger was closed.
-    pub fn changed(&mut self) -> Changed<'_> {
-        Changed(self)
-    }
 }
 
-impl Drop for Watch {
+impl Drop for LogWatch {
     fn drop(&mut self) {
         self.growth.lock().followers -= 1;
-    }
-}
-
-/// Ready when the log may have grown.
-#[derive(Debug)]
-#[must_use = "a future does nothing until it is awaited"]
-pub struct Changed<'a>(&'a mut Watch);
-
-impl Future for Changed<'_> {
-    type Output = bool;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<bool> {
-        let watch = &mut *self.get_mut().0;
-        let growth = Arc::clone(&watch.growth);
-        let mut state = growth.lock();
-        let now = watch.count(&state);
-        if now != watch.seen {
-            watch.seen = now;
-            return Poll::Ready(true);
-        }
-        if state.is_closed {
-            return Poll::Ready(false);
-        }
-        if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-            state.wakers.push(context.waker().clone());
-        }
-        Poll::Pending
     }
 }

@@ -1,5 +1,4 @@
-//! Renews the leases that are kept, all of a ledger's from one thread, which is started by the first and ends with
-//! the ledger.
+//! Renews leases until they are dropped: one thread for all of a ledger's, started by the first, ended with the ledger.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,28 +14,28 @@ const BEATS: u32 = 4;
 
 #[derive(Debug, Default)]
 pub(crate) struct Heart {
-    kept: Arc<Kept>,
+    kept: Arc<Renewals>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The leases that are kept, by a number of their own.
+/// The leases to renew.
 #[derive(Debug, Default)]
-struct Kept {
-    state: Mutex<State>,
+struct Renewals {
+    state: Mutex<RenewalState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    leases: BTreeMap<u64, Beat>,
+struct RenewalState {
+    leases: BTreeMap<u64, Renewal>,
     last_number: u64,
-    /// When the thread looks again by itself, if it does.
+    /// When the thread wakes by itself, if it does.
     looks_at: Option<Instant>,
     is_closed: bool,
 }
 
 #[derive(Debug)]
-struct Beat {
+struct Renewal {
     lease: Lease,
     due: Instant,
     is_lost: bool,
@@ -50,7 +49,7 @@ impl Heart {
         let number = state.last_number;
         let due = Instant::now() + lease.ttl() / BEATS;
         let is_too_late = state.looks_at.is_none_or(|looks_at| due < looks_at);
-        state.leases.insert(number, Beat { lease: lease.clone(), due, is_lost: false });
+        state.leases.insert(number, Renewal { lease: lease.clone(), due, is_lost: false });
         drop(state);
         if is_too_late {
             self.kept.changed.notify_one();
@@ -65,7 +64,7 @@ impl Heart {
             let beat = move || {
                 while let Some((number, lease)) = kept.next_due() {
                     let Some(ledger) = weak.upgrade() else { break };
-                    // Other trouble may pass, and if it does not, the append meets it too.
+                    // Other failures may be temporary; if not, the append fails too.
                     let is_lost = matches!(ledger.renew_lease(&lease), Err(LedgerError::LeaseLost { .. }));
                     kept.renewed(number, is_lost);
                 }
@@ -84,14 +83,14 @@ impl Heart {
         if let Some(thread) = thread
             && thread.thread().id() != std::thread::current().id()
         {
-            // A heart that panicked has stopped, which is all that is wanted.
+            // A thread that panicked has stopped too.
             let _ = thread.join();
         }
     }
 }
 
-impl Kept {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl Renewals {
+    fn lock(&self) -> MutexGuard<'_, RenewalState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -125,16 +124,16 @@ impl Kept {
     }
 }
 
-/// A lease is renewed while this lives.
+/// Renews a lease as long as it exists.
 #[derive(Debug)]
-#[must_use = "the lease is renewed only while this lives"]
+#[must_use = "the lease is renewed only while this exists"]
 pub struct Heartbeat {
-    kept: Arc<Kept>,
+    kept: Arc<Renewals>,
     number: u64,
 }
 
 impl Heartbeat {
-    /// Whether the lease was found to be someone else's; going on is then in vain.
+    /// Whether the lease was lost; what is done under it is then useless.
     pub fn is_lost(&self) -> bool {
         self.kept.lock().leases.get(&self.number).is_some_and(|beat| beat.is_lost)
     }

@@ -26,7 +26,7 @@ impl IdSource {
         LedgerId::parse(&Uuid::from_bytes(bytes).to_string()).map_err(|error| failed(&error))
     }
 
-    /// An id for an entry whose place is not known yet.
+    /// An id for an entry whose sequence number is not known yet.
     pub(crate) fn fresh(at: Millis) -> Result<LedgerId, LedgerError> {
         let mut source = IdSource::default();
         let number = u64::from_be_bytes(source.random()?);

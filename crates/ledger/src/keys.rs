@@ -23,65 +23,46 @@ const MAX_FILES: usize = 1_024;
 /// What can go wrong with keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum KeyError {
+#[expect(missing_docs, reason = "the fields are named after what they hold")]
+pub enum SigningKeyError {
     /// No folder, or no key in it.
     #[error("there is no signing key in `{}`", .folder.display())]
-    Missing {
-        /// The folder.
-        folder: PathBuf,
-    },
+    Missing { folder: PathBuf },
     /// Others can read the secret.
     #[error("`{}` can be read by others (mode {mode:03o})", .file.display())]
-    Exposed {
-        /// The file.
-        file: PathBuf,
-        /// Its mode.
-        mode: u32,
-    },
+    Exposed { file: PathBuf, mode: u32 },
     /// Not a key file.
     #[error("`{}` is not a signing key", .file.display())]
-    Unreadable {
-        /// The file.
-        file: PathBuf,
-    },
+    Unreadable { file: PathBuf },
     /// The copy of what was signed last cannot be read back.
     #[error("`{}` is not a checkpoint of this log: the signer cannot tell whether the log extends what it signed", .file.display())]
-    Unsigned {
-        /// The file.
-        file: PathBuf,
-    },
+    Unsigned { file: PathBuf },
     /// Reading or writing failed.
     #[error("`{}` failed: {reason}", .path.display())]
-    Failed {
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system says.
-        reason: String,
-    },
+    Failed { path: PathBuf, reason: String },
     /// Too many keys.
     #[error("`{}` holds {MAX_KEYS} keys already", .folder.display())]
-    TooMany {
-        /// The folder.
-        folder: PathBuf,
-    },
+    TooMany { folder: PathBuf },
 }
 
-impl KeyError {
+impl SigningKeyError {
     /// What to do next.
     pub fn hint(&self) -> Option<Cow<'static, str>> {
         Some(Cow::Borrowed(match self {
-            KeyError::Missing { .. } => "create one with `crealeph ledger init`, or name the folder",
-            KeyError::Exposed { .. } => "run `chmod 600` on it, and rotate the key if others have read it",
-            KeyError::Unreadable { .. } => "remove it from the folder",
-            KeyError::Unsigned { .. } => "restore the file from a backup of the keys",
-            KeyError::Failed { .. } => "check the owner and mode of the folder",
-            KeyError::TooMany { .. } => "remove old ones first",
+            SigningKeyError::Missing { .. } => "create one with `crealeph ledger init`, or name the folder",
+            SigningKeyError::Exposed { .. } => {
+                "run `chmod 600` on it, and rotate the key if others have read it"
+            }
+            SigningKeyError::Unreadable { .. } => "remove it from the folder",
+            SigningKeyError::Unsigned { .. } => "restore the file from a backup of the keys",
+            SigningKeyError::Failed { .. } => "check the owner and mode of the folder",
+            SigningKeyError::TooMany { .. } => "remove old ones first",
         }))
     }
 }
 
-/// The keys in use, oldest first. Every checkpoint is signed by all of them, so that whoever knows an older key can
-/// still check, and learns of a newer one only by other means.
+/// The keys in use, oldest first. Every checkpoint is signed by all of them, so that anyone who knows an older key can
+/// still verify it; a newer key must be learned by other means.
 pub struct Keyring {
     keys: Vec<SigningKey>,
 }
@@ -94,29 +75,31 @@ impl std::fmt::Debug for Keyring {
 
 impl Keyring {
     /// Reads every key of a folder.
-    pub fn load(folder: &Path) -> Result<Keyring, KeyError> {
+    pub fn load(folder: &Path) -> Result<Keyring, SigningKeyError> {
         let mut files = key_files(folder)?;
         files.sort();
         let keys = files.iter().map(|file| read_key(file)).collect::<Result<Vec<_>, _>>()?;
         if keys.is_empty() {
-            return Err(KeyError::Missing { folder: folder.to_owned() });
+            return Err(SigningKeyError::Missing { folder: folder.to_owned() });
         }
         Ok(Keyring { keys })
     }
 
     /// Makes the folder if need be, and a new key in it: the first one, or a rotation.
-    pub fn create(folder: &Path) -> Result<Keyring, KeyError> {
+    pub fn create(folder: &Path) -> Result<Keyring, SigningKeyError> {
         let failed = |error: std::io::Error| failed(folder, &error);
         if !folder.is_dir() {
             fs::DirBuilder::new().mode(0o700).recursive(true).create(folder).map_err(failed)?;
         }
         let count = key_files(folder)?.len();
         if count >= MAX_KEYS {
-            return Err(KeyError::TooMany { folder: folder.to_owned() });
+            return Err(SigningKeyError::TooMany { folder: folder.to_owned() });
         }
         let mut seed = [0u8; 32];
-        getrandom::fill(&mut seed)
-            .map_err(|error| KeyError::Failed { path: folder.to_owned(), reason: error.to_string() })?;
+        getrandom::fill(&mut seed).map_err(|error| SigningKeyError::Failed {
+            path: folder.to_owned(),
+            reason: error.to_string(),
+        })?;
         let key = SigningKey::from_bytes(&seed);
         let fingerprint = Sha256::of(key.verifying_key().as_bytes()).to_string();
         let name = format!("{count:04}-{}.key", fingerprint.get(..8).unwrap_or_default());
@@ -137,8 +120,8 @@ impl Keyring {
         lines
     }
 
-    /// The signatures of a message that is no note, one for each key, oldest first. Whoever asks sees to it that the
-    /// message cannot be taken for a note's text.
+    /// The signatures of a message that is not a note, one for each key, oldest first. The caller makes sure that the
+    /// message cannot be mistaken for a note's text.
     pub fn signatures(&self, message: &[u8]) -> Vec<[u8; 64]> {
         self.keys.iter().map(|key| key.sign(message).to_bytes()).collect()
     }
@@ -174,11 +157,11 @@ fn shown_id(name: &str, public: &[u8; 32]) -> String {
     format!("{name}+{id}")
 }
 
-fn key_files(folder: &Path) -> Result<Vec<PathBuf>, KeyError> {
+fn key_files(folder: &Path) -> Result<Vec<PathBuf>, SigningKeyError> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(KeyError::Missing { folder: folder.to_owned() });
+            return Err(SigningKeyError::Missing { folder: folder.to_owned() });
         }
         Err(error) => return Err(failed(folder, &error)),
     };
@@ -186,7 +169,7 @@ fn key_files(folder: &Path) -> Result<Vec<PathBuf>, KeyError> {
     for (number, entry) in entries.enumerate() {
         if number >= MAX_FILES {
             let reason = format!("it holds more than {MAX_FILES} files; keep nothing but keys in it");
-            return Err(KeyError::Failed { path: folder.to_owned(), reason });
+            return Err(SigningKeyError::Failed { path: folder.to_owned(), reason });
         }
         let path = entry.map_err(|error| failed(folder, &error))?.path();
         if path.extension().is_some_and(|extension| extension == "key") {
@@ -196,13 +179,13 @@ fn key_files(folder: &Path) -> Result<Vec<PathBuf>, KeyError> {
     Ok(files)
 }
 
-fn read_key(file: &Path) -> Result<SigningKey, KeyError> {
+fn read_key(file: &Path) -> Result<SigningKey, SigningKeyError> {
     let metadata = fs::metadata(file).map_err(|error| failed(file, &error))?;
     let mode = metadata.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
-        return Err(KeyError::Exposed { file: file.to_owned(), mode });
+        return Err(SigningKeyError::Exposed { file: file.to_owned(), mode });
     }
-    let unreadable = || KeyError::Unreadable { file: file.to_owned() };
+    let unreadable = || SigningKeyError::Unreadable { file: file.to_owned() };
     if metadata.len() > 1024 {
         return Err(unreadable());
     }
@@ -215,7 +198,7 @@ fn read_key(file: &Path) -> Result<SigningKey, KeyError> {
     }
 }
 
-fn write_key(file: &Path, seed: &[u8; 32]) -> Result<(), KeyError> {
+fn write_key(file: &Path, seed: &[u8; 32]) -> Result<(), SigningKeyError> {
     let write = || {
         let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
         writeln!(out, "{HEADER}\n{}", STANDARD.encode(seed))?;
@@ -224,8 +207,8 @@ fn write_key(file: &Path, seed: &[u8; 32]) -> Result<(), KeyError> {
     write().map_err(|error| failed(file, &error))
 }
 
-fn failed(path: &Path, error: &std::io::Error) -> KeyError {
-    KeyError::Failed { path: path.to_owned(), reason: error.to_string() }
+fn failed(path: &Path, error: &std::io::Error) -> SigningKeyError {
+    SigningKeyError::Failed { path: path.to_owned(), reason: error.to_string() }
 }
 
 #[cfg(test)]
@@ -236,7 +219,7 @@ mod tests {
     fn keys_are_for_their_owner_alone_and_never_shown() {
         let folder = tempfile::tempdir().unwrap();
         let keys = folder.path().join("keys");
-        assert!(matches!(Keyring::load(&keys), Err(KeyError::Missing { .. })));
+        assert!(matches!(Keyring::load(&keys), Err(SigningKeyError::Missing { .. })));
         let first = Keyring::create(&keys).unwrap();
         let [file] = key_files(&keys).unwrap().try_into().unwrap();
         assert_eq!(fs::metadata(&keys).unwrap().permissions().mode() & 0o777, 0o700);
@@ -245,7 +228,7 @@ mod tests {
         let secret = text.lines().nth(1).unwrap();
         assert!(!format!("{first:?} {:?}", first.verifier_keys("log")).contains(secret));
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(matches!(Keyring::load(&keys), Err(KeyError::Exposed { mode: 0o640, .. })));
+        assert!(matches!(Keyring::load(&keys), Err(SigningKeyError::Exposed { mode: 0o640, .. })));
     }
 
     #[test]
@@ -260,7 +243,7 @@ mod tests {
         for _ in 2..MAX_KEYS {
             Keyring::create(folder.path()).unwrap();
         }
-        assert!(matches!(Keyring::create(folder.path()), Err(KeyError::TooMany { .. })));
+        assert!(matches!(Keyring::create(folder.path()), Err(SigningKeyError::TooMany { .. })));
     }
 
     #[test]
@@ -270,6 +253,6 @@ mod tests {
         let stray = folder.path().join("stray.key");
         fs::write(&stray, "hello\nworld\n").unwrap();
         fs::set_permissions(&stray, fs::Permissions::from_mode(0o600)).unwrap();
-        assert_eq!(Keyring::load(folder.path()).unwrap_err(), KeyError::Unreadable { file: stray });
+        assert_eq!(Keyring::load(folder.path()).unwrap_err(), SigningKeyError::Unreadable { file: stray });
     }
 }

@@ -1,9 +1,8 @@
-//! Leases: who is at work on what, until when. They live beside the log, never in it, and nothing of a log changes by
-//! them but what is appended under one.
+//! Leases: who works on what, until when. They are stored beside the log, never in it, and do not change it; entries may be
+//! appended under one.
 //!
-//! A name is held by one holder at a time, until it is released or its time is over by the clock that all holders
-//! share. Each holder gets a token greater than any before it in the tenant; an append under a lease is written only
-//! while its token is the current one, so whoever lost a lease without noticing writes nothing.
+//! A name is held by one holder at a time, until it is released or expires by the clock that all holders share. Each holder gets a token greater than any before it in the tenant; an append under a lease is written only
+//! while its token is the current one, so a holder that lost its lease without noticing writes nothing.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,39 +13,39 @@ use crealeph_contracts::scalar::{ExecutionId, Name, TenantId};
 use crate::error::LedgerError;
 use crate::heart::Heartbeat;
 use crate::ledger::Ledger;
-use crate::pending::{Answer, Outcome};
+use crate::pending::{AnswerSender, AppendResult};
 use crate::position::{Millis, Seq};
 use crate::proposed::NewId;
 use crate::store::{ClaimResult, LeaseRequest, LeaseRow, Transaction};
-use crate::writer::{Fence, Job, Task};
+use crate::writer::{Fence, Job, JobTask};
 
 /// The longest time a lease may be taken or renewed for.
 pub const MAX_LEASE: Duration = Duration::from_hours(24);
-/// How long a lease that ran out is remembered before its row is removed.
+/// How long an expired lease is kept before its row is removed.
 pub(crate) const FORGET_AFTER_MS: i64 = 3_600_000;
-/// How many leases are taken from one search for such to the next.
+/// How many leases are taken from one search for expired ones to the next.
 const FORGET_EVERY: i64 = 64;
 
 /// Grows with every lease that is taken in a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Token(i64);
+pub struct LeaseToken(i64);
 
-impl Token {
-    pub(crate) fn new(number: i64) -> Token {
-        Token(number)
+impl LeaseToken {
+    pub(crate) fn new(number: i64) -> LeaseToken {
+        LeaseToken(number)
     }
 
     pub(crate) fn as_i64(self) -> i64 {
         self.0
     }
 
-    /// Leases that ran out long ago are looked for now and then.
+    /// Whether to look for leases that expired long ago, now that this one was taken.
     pub(crate) fn is_time_to_forget(self) -> bool {
         self.0 % FORGET_EVERY == 0
     }
 }
 
-impl fmt::Display for Token {
+impl fmt::Display for LeaseToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -57,23 +56,18 @@ impl fmt::Display for Token {
 pub struct Lease {
     tenant_id: TenantId,
     name: Name,
-    token: Token,
+    token: LeaseToken,
     ttl: Duration,
 }
 
 impl Lease {
-    /// The tenant.
-    pub fn tenant_id(&self) -> &TenantId {
-        &self.tenant_id
-    }
-
     /// What is held.
     pub fn name(&self) -> &Name {
         &self.name
     }
 
     /// The fencing token.
-    pub fn token(&self) -> Token {
+    pub fn token(&self) -> LeaseToken {
         self.token
     }
 
@@ -88,12 +82,12 @@ impl Lease {
 
 /// Who holds a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
+pub struct LeaseHolder {
     /// As the holder called itself.
     pub holder: Name,
     /// Its fencing token.
-    pub token: Token,
-    /// When its time is over unless it renews, by the clock of the leases.
+    pub token: LeaseToken,
+    /// When it expires unless it is renewed, by the clock of the leases.
     pub until: Millis,
     /// How long that is from when it was asked.
     pub remaining: Duration,
@@ -102,20 +96,20 @@ pub struct Holder {
 /// What became of asking for a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Claim {
-    /// It is held now by whoever asked.
+pub enum LeaseClaim {
+    /// The caller holds it now.
     Taken(Lease),
-    /// Someone else holds it. Wait on a [`crate::Watch`] of the tenant for at most what remains, and ask again.
-    Held(Holder),
+    /// Someone else holds it. Wait on a [`crate::LogWatch`] of the tenant for at most what remains, and ask again.
+    Held(LeaseHolder),
 }
 
 impl LeaseRow {
-    /// Whose it is at a time; nobody's when its time is over. A clock that fell back by more than the lease was taken
-    /// for would keep a dead holder's alive for long: then it is nobody's either, and the token guards the rest.
-    pub(crate) fn holder_at(&self, now: Millis) -> Option<Holder> {
+    /// Its holder at a time; `None` when it has expired. A clock that went back by more than the lease's time would keep a
+    /// dead holder's lease alive for long: then it has expired too, and the token guards the rest.
+    pub(crate) fn holder_at(&self, now: Millis) -> Option<LeaseHolder> {
         let remaining = self.until.get().saturating_sub(now.get());
         let is_held = remaining > 0 && remaining <= self.ttl_ms.saturating_mul(2);
-        is_held.then(|| Holder {
+        is_held.then(|| LeaseHolder {
             holder: self.holder.clone(),
             token: self.token,
             until: self.until,
@@ -132,12 +126,12 @@ impl Ledger {
         name: &Name,
         holder: &Name,
         ttl: Duration,
-    ) -> Result<Claim, LedgerError> {
-        // It is overtaken only by what it was told to look out for.
+    ) -> Result<LeaseClaim, LedgerError> {
+        // Only a request with a condition can be overtaken.
         self.claim(tenant, name, holder, ttl, None)?.ok_or(LedgerError::Closed)
     }
 
-    /// The same, unless the log has an entry of this execution after this place; then `None`.
+    /// The same, unless the log has an entry of this execution after this sequence number; then `None`.
     pub fn take_lease_unless(
         &self,
         tenant: &TenantId,
@@ -145,7 +139,7 @@ impl Ledger {
         holder: &Name,
         ttl: Duration,
         overtaken: (&ExecutionId, Seq),
-    ) -> Result<Option<Claim>, LedgerError> {
+    ) -> Result<Option<LeaseClaim>, LedgerError> {
         let (execution, after) = overtaken;
         self.claim(tenant, name, holder, ttl, Some((execution.clone(), after)))
     }
@@ -157,28 +151,28 @@ impl Ledger {
         holder: &Name,
         ttl: Duration,
         unless: Option<(ExecutionId, Seq)>,
-    ) -> Result<Option<Claim>, LedgerError> {
+    ) -> Result<Option<LeaseClaim>, LedgerError> {
         let ttl_ms = checked_ms(ttl)?;
         let wanted = LeaseRequest { name: name.clone(), holder: holder.clone(), ttl_ms, unless };
-        let changed = self.change_lease(tenant, Change::Take(wanted))?;
+        let changed = self.change_lease(tenant, LeaseChange::Take(wanted))?;
         Ok(match changed {
-            Changed::Claimed(ClaimResult::Taken(token)) => {
-                Some(Claim::Taken(Lease { tenant_id: tenant.clone(), name: name.clone(), token, ttl }))
+            LeaseAnswer::Claimed(ClaimResult::Taken(token)) => {
+                Some(LeaseClaim::Taken(Lease { tenant_id: tenant.clone(), name: name.clone(), token, ttl }))
             }
-            Changed::Claimed(ClaimResult::Held(holder)) => Some(Claim::Held(holder)),
-            Changed::Claimed(ClaimResult::Overtaken) | Changed::Done => None,
+            LeaseAnswer::Claimed(ClaimResult::Held(holder)) => Some(LeaseClaim::Held(holder)),
+            LeaseAnswer::Claimed(ClaimResult::Overtaken) | LeaseAnswer::Done => None,
         })
     }
 
-    /// Lets the writing thread change a lease: it goes into a commit with whatever else waits.
-    fn change_lease(&self, tenant: &TenantId, change: Change) -> Result<Changed, LedgerError> {
-        let (answer, pending) = Answer::pair();
-        self.send(Job { tenant_id: tenant.clone(), task: Task::Lease(change, answer) })?;
+    /// Lets the writing thread change a lease: it is committed with the other jobs that wait.
+    fn change_lease(&self, tenant: &TenantId, change: LeaseChange) -> Result<LeaseAnswer, LedgerError> {
+        let (answer, pending) = AnswerSender::pair();
+        self.send(Job { tenant_id: tenant.clone(), task: JobTask::Lease(change, answer) })?;
         pending.wait()
     }
 
     /// Who holds a lease, if anyone does.
-    pub fn lease_holder(&self, tenant: &TenantId, name: &Name) -> Result<Option<Holder>, LedgerError> {
+    pub fn lease_holder(&self, tenant: &TenantId, name: &Name) -> Result<Option<LeaseHolder>, LedgerError> {
         let mut holder = None;
         self.inner().backend.read(Some(tenant), &mut |reads| {
             let row = reads.lease(tenant, name)?;
@@ -190,27 +184,27 @@ impl Ledger {
         Ok(holder)
     }
 
-    /// Holds a lease for its whole time again, from now. One that ran out and that nobody took is held again.
+    /// Renews a lease for its whole time, from now. An expired one that nobody took is held again.
     pub fn renew_lease(&self, lease: &Lease) -> Result<(), LedgerError> {
         let Lease { tenant_id, name, token, ttl } = lease;
-        let renewal = Change::Renew { name: name.clone(), token: *token, ttl_ms: checked_ms(*ttl)? };
+        let renewal = LeaseChange::Renew { name: name.clone(), token: *token, ttl_ms: checked_ms(*ttl)? };
         self.change_lease(tenant_id, renewal).map(|_| ())
     }
 
-    /// Gives a lease back; others may take it at once. A lease that was lost is nobody's to give, and left alone.
+    /// Releases a lease; others may take it at once. A lease that was lost is left alone.
     pub fn release_lease(&self, lease: &Lease) -> Result<(), LedgerError> {
         let Lease { tenant_id, name, token, .. } = lease;
-        self.change_lease(tenant_id, Change::Release { name: name.clone(), token: *token }).map(|_| ())
+        self.change_lease(tenant_id, LeaseChange::Release { name: name.clone(), token: *token }).map(|_| ())
     }
 
-    /// Appends as [`Ledger::append_as`], but only while the lease is held: [`LedgerError::LeaseLost`] where someone
-    /// else has taken it since, or it was released.
-    pub fn append_under(&self, lease: &Lease, batch: Vec<(Option<NewId>, Draft)>) -> Outcome {
+    /// Appends as [`Ledger::append_as`], but only while the lease is held: [`LedgerError::LeaseLost`] if someone else has
+    /// taken it since, or it was released.
+    pub fn append_under(&self, lease: &Lease, batch: Vec<(Option<NewId>, Draft)>) -> AppendResult {
         self.append_fenced(&lease.tenant_id, batch, Some(lease.fence(false)))
     }
 
-    /// The same, and releases the lease in the same transaction. Where nothing was written it is held as before.
-    pub fn append_and_release(&self, lease: &Lease, batch: Vec<(Option<NewId>, Draft)>) -> Outcome {
+    /// The same, and releases the lease in the same transaction. If nothing was written it is held as before.
+    pub fn append_and_release(&self, lease: &Lease, batch: Vec<(Option<NewId>, Draft)>) -> AppendResult {
         self.append_fenced(&lease.tenant_id, batch, Some(lease.fence(true)))
     }
 
@@ -222,15 +216,15 @@ impl Ledger {
 
 /// What the writing thread is to do with a lease.
 #[derive(Debug)]
-pub(crate) enum Change {
+pub(crate) enum LeaseChange {
     Take(LeaseRequest),
-    Renew { name: Name, token: Token, ttl_ms: i64 },
-    Release { name: Name, token: Token },
+    Renew { name: Name, token: LeaseToken, ttl_ms: i64 },
+    Release { name: Name, token: LeaseToken },
 }
 
 /// What it came to.
 #[derive(Debug)]
-pub(crate) enum Changed {
+pub(crate) enum LeaseAnswer {
     Claimed(ClaimResult),
     Done,
 }
@@ -239,28 +233,32 @@ pub(crate) enum Changed {
 pub(crate) fn apply(
     transaction: &mut dyn Transaction,
     tenant: &TenantId,
-    change: &Change,
-) -> Result<Result<Changed, LedgerError>, LedgerError> {
+    change: &LeaseChange,
+) -> Result<Result<LeaseAnswer, LedgerError>, LedgerError> {
     match change {
-        Change::Take(wanted) => Ok(Ok(Changed::Claimed(transaction.claim_lease(tenant, wanted)?))),
-        Change::Renew { name, token, ttl_ms } => {
+        LeaseChange::Take(wanted) => Ok(Ok(LeaseAnswer::Claimed(transaction.claim_lease(tenant, wanted)?))),
+        LeaseChange::Renew { name, token, ttl_ms } => {
             let row = match current(transaction.lease(tenant, name)?, name, *token) {
                 Ok(row) => row,
                 Err(lost) => return Ok(Err(lost)),
             };
             let until = Millis::new(transaction.lease_time()?.get() + ttl_ms);
             transaction.extend_lease(tenant, &LeaseRow { until, ..row })?;
-            Ok(Ok(Changed::Done))
+            Ok(Ok(LeaseAnswer::Done))
         }
-        Change::Release { name, token } => {
+        LeaseChange::Release { name, token } => {
             transaction.drop_leases(tenant, &[(name, *token)])?;
-            Ok(Ok(Changed::Done))
+            Ok(Ok(LeaseAnswer::Done))
         }
     }
 }
 
 /// The row of a lease, if the token is the current one.
-pub(crate) fn current(row: Option<LeaseRow>, name: &Name, token: Token) -> Result<LeaseRow, LedgerError> {
+pub(crate) fn current(
+    row: Option<LeaseRow>,
+    name: &Name,
+    token: LeaseToken,
+) -> Result<LeaseRow, LedgerError> {
     match row {
         Some(row) if row.token == token => Ok(row),
         other => {

@@ -1,8 +1,8 @@
-//! The ledger as its users hold it: a cheap handle to share between threads and tasks.
+//! The handle of a ledger: cheap to clone, shared between threads and tasks.
 //!
-//! The interface blocks, because both databases' clients do where it matters and a thread per process is all
-//! the writing needs; [`Ledger::submit`] gives an answer that can be awaited, so an async server blocks nowhere
-//! on a write and wraps reads, which take microseconds to milliseconds, in its own blocking pool.
+//! The interface blocks, because one thread per process is all that writing needs. [`Ledger::submit`] returns an answer that
+//! can be awaited, so an async server never blocks on a write; it wraps reads, which take microseconds to milliseconds, in
+//! its own blocking pool.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,20 +20,20 @@ use tracing::field::Empty;
 use tracing::{debug, info_span};
 
 use crate::clock::{Clock, DatingClock};
-use crate::entry::{Content, MAX_PAYLOAD_DEPTH, Stored};
-use crate::error::{AppendError, LedgerError, Refusal};
-use crate::follow::{Growth, Watch};
+use crate::entry::{Content, MAX_PAYLOAD_DEPTH, StoredEntry};
+use crate::error::{AppendError, EntryRefusal, LedgerError};
+use crate::follow::{Growth, LogWatch};
 use crate::heart::Heart;
-use crate::keys::{KeyError, Keyring};
-use crate::limits::Limits;
-use crate::pending::{Answer, Outcome, Pending};
-use crate::plan::Prepared;
+use crate::keys::{Keyring, SigningKeyError};
+use crate::limits::LedgerLimits;
+use crate::pending::{AnswerSender, AppendResult, PendingAnswer};
+use crate::plan::PreparedEntry;
 use crate::position::Seq;
 use crate::postgresql::Postgres;
-use crate::read::{self, Cursor, Direction, Filter, Lineage, Order, Page};
+use crate::read::{Cursor, Direction, EntryPage, Filter, LineageEntries, Order};
 use crate::reserved::reserved_in;
 use crate::sqlite::Sqlite;
-use crate::store::{Backend, Head, Reads, TenantLog, Unwritten, Work, Writer};
+use crate::store::{Backend, Head, Reads, TenantLog, TransactionWork, WriteFailure, Writer};
 use crate::writer::{self, Batch, Job};
 
 /// Where a ledger lives.
@@ -55,7 +55,7 @@ impl Location {
         }
     }
 
-    /// Where its signing keys are kept unless said otherwise.
+    /// The default folder of its signing keys.
     pub fn default_keys(&self) -> PathBuf {
         match self {
             Location::File(file) => {
@@ -68,25 +68,25 @@ impl Location {
     }
 }
 
-/// How long other processes' writes are waited for before whoever follows looks again.
+/// How long the listener waits for other processes' writes before it looks again.
 const FOLLOW_MS: u64 = 500;
 /// How many idle connections for rare writes are kept.
 const SPARE_WRITERS: usize = 2;
 
 /// How a ledger is opened.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct LedgerOptions {
     /// The bounds.
-    pub limits: Limits,
+    pub limits: LedgerLimits,
     /// The clock.
     pub clock: Clock,
     /// The folder of the signing keys; by default beside the file.
     pub keys: Option<PathBuf>,
 }
 
-impl Default for Options {
+impl Default for LedgerOptions {
     fn default() -> Self {
-        Options { limits: Limits::default(), clock: Clock::system(), keys: None }
+        LedgerOptions { limits: LedgerLimits::default(), clock: Clock::system(), keys: None }
     }
 }
 
@@ -94,7 +94,7 @@ impl Default for Options {
 #[derive(Clone)]
 pub struct Ledger(Arc<Inner>);
 
-/// A ledger that is not kept open by whoever has this.
+/// A handle that does not keep the ledger open.
 pub(crate) struct WeakLedger(Weak<Inner>);
 
 impl WeakLedger {
@@ -105,13 +105,13 @@ impl WeakLedger {
 
 pub(crate) struct Inner {
     pub backend: Box<dyn Backend>,
-    pub limits: Limits,
+    pub limits: LedgerLimits,
     pub clock: Clock,
     pub keys: PathBuf,
     writers: OnceLock<Vec<WritingThread>>,
     /// Held while the writing threads are started.
     starting: Mutex<()>,
-    /// Idle connections for what is written beside the writing threads.
+    /// Idle connections for what is written outside the writing threads.
     spare: Mutex<Vec<Box<dyn Writer>>>,
     growth: Arc<Growth>,
     pub heart: Heart,
@@ -131,17 +131,17 @@ impl fmt::Debug for Ledger {
 
 impl Ledger {
     /// Makes a new, empty ledger with its first signing key, and opens it.
-    pub fn init(location: &Location, options: Options) -> Result<Ledger, LedgerError> {
+    pub fn init(location: &Location, options: LedgerOptions) -> Result<Ledger, LedgerError> {
         let keys = options.keys.clone().unwrap_or_else(|| location.default_keys());
         let create = || match location {
             Location::File(file) => Sqlite::create(file, options.limits.wait_ms),
             Location::Postgres(url) => Postgres::create(url, options.limits.wait_ms),
         };
-        // The ledger is made whole or not at all, so an interrupted one is there without a key at most.
+        // The ledger is made whole or not at all, so after an interruption at most its key is missing.
         let made = create();
         let has_key = match Keyring::load(&keys) {
             Ok(_) => true,
-            Err(KeyError::Missing { .. }) => false,
+            Err(SigningKeyError::Missing { .. }) => false,
             Err(error) => return made.and(Err(error.into())),
         };
         let is_interrupted = matches!(made, Err(LedgerError::Exists { .. }))
@@ -158,8 +158,8 @@ impl Ledger {
         Ledger::open(location, options)
     }
 
-    /// Opens a ledger that is there.
-    pub fn open(location: &Location, options: Options) -> Result<Ledger, LedgerError> {
+    /// Opens an existing ledger.
+    pub fn open(location: &Location, options: LedgerOptions) -> Result<Ledger, LedgerError> {
         let keys = options.keys.clone().unwrap_or_else(|| location.default_keys());
         let backend: Box<dyn Backend> = match location {
             Location::File(file) => Box::new(Sqlite::open(file, options.limits.wait_ms)?),
@@ -185,15 +185,15 @@ impl Ledger {
     }
 
     /// The bounds it was opened with.
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &LedgerLimits {
         &self.0.limits
     }
 
     /// Appends a batch, all of it or nothing, and waits until it is durable. What only CreAleph writes is refused.
-    pub fn append(&self, tenant: &TenantId, batch: Vec<Draft>) -> Outcome {
+    pub fn append(&self, tenant: &TenantId, batch: Vec<Draft>) -> AppendResult {
         let span = info_span!("append", %tenant, count = batch.len(), first_seq = Empty).entered();
         unreserved(&batch)?;
-        let (answer, pending) = Answer::pair();
+        let (answer, pending) = AnswerSender::pair();
         self.send(Job::append(tenant, self.batch(tenant, batch, answer)?))?;
         let outcome = pending.wait();
         if let Ok([first, ..]) = outcome.as_deref() {
@@ -202,16 +202,16 @@ impl Ledger {
         outcome
     }
 
-    /// Hands something to the writer, waiting for room.
+    /// Hands something to the writer; waits while too many jobs wait already.
     pub(crate) fn send(&self, job: Job) -> Result<(), LedgerError> {
         let sender = self.writing_thread(&job.tenant_id)?;
         sender.send(job).map_err(|_| LedgerError::Closed)
     }
 
     /// Hands a batch to the writer without waiting; the answer can be awaited. Refused when too many wait already.
-    pub fn submit(&self, tenant: &TenantId, batch: Vec<Draft>) -> Result<Pending, AppendError> {
+    pub fn submit(&self, tenant: &TenantId, batch: Vec<Draft>) -> Result<PendingAnswer, AppendError> {
         unreserved(&batch)?;
-        let (answer, pending) = Answer::pair();
+        let (answer, pending) = AnswerSender::pair();
         let job = Job::append(tenant, self.batch(tenant, batch, answer)?);
         match self.writing_thread(tenant)?.try_send(job) {
             Ok(()) => Ok(pending),
@@ -222,17 +222,17 @@ impl Ledger {
         }
     }
 
-    /// Makes a batch ready on the caller's thread: normal form, bounds.
+    /// Prepares a batch on the caller's thread: normal form, limits, events parsed.
     pub(crate) fn batch(
         &self,
         tenant: &TenantId,
         batch: Vec<Draft>,
-        answer: Answer,
+        answer: AnswerSender,
     ) -> Result<Batch, AppendError> {
         debug!(%tenant, count = batch.len(), "batch for the writer");
         let limits = &self.0.limits;
         let too_large = |position, what, found, limit| {
-            let refusal = Refusal::TooLarge { what, found, limit };
+            let refusal = EntryRefusal::TooLarge { what, found, limit };
             AppendError::Refused { position, refusal }
         };
         if batch.len() > limits.batch_entries {
@@ -243,26 +243,20 @@ impl Ledger {
         for (position, draft) in batch.into_iter().enumerate() {
             let (content, depth) = Content::of(draft);
             if depth > MAX_PAYLOAD_DEPTH {
-                let refusal = Refusal::Unreadable(too_deep(depth));
+                let refusal = EntryRefusal::Unreadable(too_deep(depth));
                 return Err(AppendError::Refused { position, refusal });
             }
             let (payload, ids) = (content.payload.len(), content.depends_on.len());
             bytes += payload;
-            if payload > limits.payload_bytes {
-                return Err(too_large(
-                    position,
-                    "the payload's size in bytes",
-                    payload,
-                    limits.payload_bytes,
-                ));
+            let sizes = [
+                ("the payload's size in bytes", payload, limits.payload_bytes),
+                ("the batch's size in bytes", bytes, limits.batch_bytes),
+                ("the lineage's number of ids", ids, limits.lineage_ids),
+            ];
+            if let Some((what, found, limit)) = sizes.into_iter().find(|(_, found, limit)| found > limit) {
+                return Err(too_large(position, what, found, limit));
             }
-            if bytes > limits.batch_bytes {
-                return Err(too_large(position, "the batch's size in bytes", bytes, limits.batch_bytes));
-            }
-            if ids > limits.lineage_ids {
-                return Err(too_large(position, "the lineage's number of ids", ids, limits.lineage_ids));
-            }
-            entries.push(Prepared::new(tenant, content));
+            entries.push(PreparedEntry::new(tenant, content));
         }
         Ok(Batch { entries, fence: None, answer })
     }
@@ -309,7 +303,7 @@ impl Ledger {
         LedgerError::Failed { place: self.place().to_owned(), reason: error.to_string() }
     }
 
-    /// Asks in one consistent view; `None` where the tenant has no log yet.
+    /// Asks in one consistent view; `None` if the tenant has no log yet.
     pub(crate) fn ask<T>(
         &self,
         tenant: &TenantId,
@@ -325,11 +319,11 @@ impl Ledger {
         Ok(answer)
     }
 
-    /// Writes beside the writing thread, in a transaction of its own: for what is rare.
-    pub(crate) fn write(&self, tenant: &TenantId, work: Work<'_>) -> Result<(), LedgerError> {
+    /// Writes outside the writing threads, in a transaction of its own: for what is rare.
+    pub(crate) fn write(&self, tenant: &TenantId, work: TransactionWork<'_>) -> Result<(), LedgerError> {
         let mut writer = self.spare_writer()?;
         writer.transact(Some(tenant), false, work).map_err(|unwritten| match unwritten {
-            Unwritten::Nothing(error) | Unwritten::Unknown(error) => error,
+            WriteFailure::Nothing(error) | WriteFailure::Unknown(error) => error,
         })?;
         let mut spare = self.0.spare.lock().unwrap_or_else(PoisonError::into_inner);
         if spare.len() < SPARE_WRITERS {
@@ -344,15 +338,13 @@ impl Ledger {
     }
 
     /// The entry of an id.
-    pub fn get(&self, tenant: &TenantId, id: &LedgerId) -> Result<Option<Stored>, LedgerError> {
-        let found = self.ask(tenant, |reads, head| reads.by_id(head, id))?;
-        Ok(found.flatten().map(|row| row.entry))
+    pub fn get(&self, tenant: &TenantId, id: &LedgerId) -> Result<Option<StoredEntry>, LedgerError> {
+        Ok(self.view(tenant, |view| view.get(id))?.flatten())
     }
 
     /// The entry of a client key.
-    pub fn get_by_key(&self, tenant: &TenantId, key: &ClientKey) -> Result<Option<Stored>, LedgerError> {
-        let found = self.ask(tenant, |reads, head| reads.by_key(head, key.as_str()))?;
-        Ok(found.flatten().map(|row| row.entry))
+    pub fn get_by_key(&self, tenant: &TenantId, key: &ClientKey) -> Result<Option<StoredEntry>, LedgerError> {
+        Ok(self.view(tenant, |view| view.get_by_key(key))?.flatten())
     }
 
     /// A page of a list.
@@ -363,28 +355,23 @@ impl Ledger {
         order: Order,
         cursor: Option<Cursor>,
         limit: usize,
-    ) -> Result<Page, LedgerError> {
-        let limits = &self.0.limits;
-        let page =
-            self.ask(tenant, |reads, head| read::list(reads, head, filter, order, cursor, limit, limits))?;
-        Ok(page.unwrap_or(Page { entries: Vec::new(), next: None }))
+    ) -> Result<EntryPage, LedgerError> {
+        let page = self.view(tenant, |view| view.list(filter, order, cursor, limit))?;
+        Ok(page.unwrap_or(EntryPage { entries: Vec::new(), next: None }))
     }
 
-    /// What an entry rests on, or what rests on it, within a bound; `None` where there is no such entry.
+    /// What an entry depends on, or what depends on it, within a limit; `None` if there is no such entry.
     pub fn lineage(
         &self,
         tenant: &TenantId,
         id: &LedgerId,
         direction: Direction,
         depth: usize,
-    ) -> Result<Option<Lineage>, LedgerError> {
-        let limits = &self.0.limits;
-        let found =
-            self.ask(tenant, |reads, head| read::lineage(reads, head, id, direction, depth, limits))?;
-        Ok(found.flatten())
+    ) -> Result<Option<LineageEntries>, LedgerError> {
+        Ok(self.view(tenant, |view| view.lineage(id, direction, depth))?.flatten())
     }
 
-    /// What a snapshot of a robot is derived from, at an instant or now (R17); `None` where the tenant has no log.
+    /// What a snapshot of a robot is derived from, at an instant or now (R17); `None` if the tenant has no log.
     pub fn facts(
         &self,
         tenant: &TenantId,
@@ -393,22 +380,22 @@ impl Ledger {
         rules: &CoherenceRules,
     ) -> Result<Option<SnapshotFacts>, LedgerError> {
         let _span = info_span!("snapshot", %tenant, %robot).entered();
-        self.ask(tenant, |reads, head| read::facts(reads, head, robot, at, rules))
+        self.view(tenant, |view| view.facts(robot, at, rules))
     }
 
-    /// The place of the newest entry; zero where there is none.
+    /// The sequence number of the newest entry; zero for an empty log.
     pub fn last_seq(&self, tenant: &TenantId) -> Result<Seq, LedgerError> {
         Ok(self.ask(tenant, |_, head| Ok(head.last_seq()))?.unwrap_or(Seq::ZERO))
     }
 
-    /// Every tenant that has a log, by name, for who may see them all: who may read the file, or the database's owner.
+    /// Every tenant that has a log, by name; only for those who may read the file, or audit the database.
     pub fn tenants(&self) -> Result<Vec<TenantLog>, LedgerError> {
         self.0.backend.tenants()
     }
 
     /// How many entries there are of a filter: of a robot, a type and a state, of an execution, or drafts.
     pub fn count(&self, tenant: &TenantId, filter: &Filter) -> Result<u64, LedgerError> {
-        Ok(self.ask(tenant, |reads, head| read::count(reads, head, filter))?.unwrap_or(0))
+        Ok(self.view(tenant, |view| view.count(filter))?.unwrap_or(0))
     }
 
     /// The robots that have entries, by name, after one.
@@ -419,37 +406,32 @@ impl Ledger {
         limit: usize,
     ) -> Result<Vec<RobotId>, LedgerError> {
         let robots = self.ask(tenant, |reads, head| {
-            let mut robots: Vec<RobotId> = Vec::new();
-            let mut last = after.map_or(String::new(), |robot| robot.as_str().to_owned());
-            while robots.len() < limit
-                && let Some(next) = reads.robot_after(head, &last)?
-            {
-                robots.push(RobotId::parse(&next).map_err(|_| LedgerError::Damaged {
-                    place: self.place().to_owned(),
-                    seq: None,
-                    what: "a robot's name cannot be read back".to_owned(),
-                })?);
-                last = next;
-            }
-            Ok(robots)
+            let after = after.map_or("", |robot| robot.as_str());
+            let robots = reads.values_after(head, "robot", &[], after, limit)?;
+            let parsed = robots.iter().map(|robot| RobotId::parse(robot)).collect::<Result<Vec<_>, _>>();
+            parsed.map_err(|_| LedgerError::Damaged {
+                place: self.place().to_owned(),
+                seq: None,
+                what: "a robot's name cannot be read back".to_owned(),
+            })
         })?;
         Ok(robots.unwrap_or_default())
     }
 
-    /// The entry that came last of each type of a robot, by type, and whether there are more types than the limit.
+    /// The last entry of each type of a robot, by type, and whether there are more types than the limit.
     pub fn last_of_types(
         &self,
         tenant: &TenantId,
         robot: &RobotId,
         limit: usize,
-    ) -> Result<(Vec<Stored>, bool), LedgerError> {
-        let found = self.ask(tenant, |reads, head| read::last_of_types(reads, head, robot, limit))?;
+    ) -> Result<(Vec<StoredEntry>, bool), LedgerError> {
+        let found = self.view(tenant, |view| view.last_of_types(robot, limit))?;
         Ok(found.unwrap_or((Vec::new(), false)))
     }
 
-    /// Learns when a tenant's log may have grown, by this process or another; read on from the last place seen.
-    pub fn watch(&self, tenant: &TenantId) -> Watch {
-        let watch = Watch::new(&self.0.growth, tenant);
+    /// Watches a tenant's log for growth by this process or another; read on from the last sequence number seen.
+    pub fn watch(&self, tenant: &TenantId) -> LogWatch {
+        let watch = LogWatch::new(&self.0.growth, tenant);
         let mut listener = self.0.listener.lock().unwrap_or_else(PoisonError::into_inner);
         if listener.is_none() {
             let (weak, growth) = (Arc::downgrade(&self.0), Arc::clone(&self.0.growth));
@@ -459,7 +441,7 @@ impl Ledger {
                     match inner.backend.wait_for_others(FOLLOW_MS) {
                         Ok(true) => growth.announce_others(),
                         Ok(false) => {}
-                        // Whoever reads will meet the same trouble and report it.
+                        // The followers' own reads fail in the same way and report it.
                         Err(_) => std::thread::sleep(std::time::Duration::from_millis(FOLLOW_MS)),
                     }
                 }
@@ -483,7 +465,7 @@ impl Ledger {
     }
 }
 
-/// Why a payload is not taken for its depth.
+/// The refusal of a payload that nests too deep.
 pub(crate) fn too_deep(depth: usize) -> ComposeError {
     let reason =
         format!("its payload nests {depth} deep, and at most {MAX_PAYLOAD_DEPTH} are taken; flatten it");
@@ -495,7 +477,7 @@ fn unreserved(batch: &[Draft]) -> Result<(), AppendError> {
     let mut found = batch.iter().map(reserved_in).enumerate();
     match found.find_map(|(position, reserved)| Some((position, reserved?))) {
         Some((position, (member, value))) => {
-            Err(AppendError::Refused { position, refusal: Refusal::Reserved { member, value } })
+            Err(AppendError::Refused { position, refusal: EntryRefusal::Reserved { member, value } })
         }
         None => Ok(()),
     }
@@ -508,7 +490,7 @@ impl Drop for Inner {
         let writers = self.writers.take().unwrap_or_default();
         for WritingThread { jobs, thread } in writers {
             drop(jobs);
-            // A writer that panicked has answered nobody; there is nothing left to tell.
+            // A writer that panicked has dropped its answers, which says that the ledger was closed.
             let _ = thread.join();
         }
         // The listener may hold the last reference itself, and then it is the thread that runs this.

@@ -1,8 +1,8 @@
-//! The bounds of the ledger; each can be lowered or raised by whoever opens it, none can be absent.
+//! The limits of the ledger; each can be lowered or raised when it is opened, but not removed.
 
 /// What one call may bring or ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct LedgerLimits {
     /// Entries in one batch.
     pub batch_entries: usize,
     /// Bytes of one entry's payload, in canonical form; at most 48 MiB.
@@ -30,16 +30,16 @@ pub struct Limits {
 /// The largest payload that any limit can allow: with everything around it, it fits into a line of an export.
 const MAX_PAYLOAD_BYTES: usize = 48 << 20;
 
-impl Limits {
+impl LedgerLimits {
     /// The same, with no payload so large that an export of it could not be read.
-    pub(crate) fn bounded(self) -> Limits {
-        Limits { payload_bytes: self.payload_bytes.min(MAX_PAYLOAD_BYTES), ..self }
+    pub(crate) fn bounded(self) -> LedgerLimits {
+        LedgerLimits { payload_bytes: self.payload_bytes.min(MAX_PAYLOAD_BYTES), ..self }
     }
 }
 
-impl Default for Limits {
+impl Default for LedgerLimits {
     fn default() -> Self {
-        Limits {
+        LedgerLimits {
             batch_entries: 1_000,
             payload_bytes: 4 << 20,
             batch_bytes: 16 << 20,

@@ -5,8 +5,8 @@ use crealeph_contracts::json::ObjectWriter;
 use crealeph_contracts::scalar::{LedgerId, TenantId};
 use tracing::info_span;
 
-use crate::checkpoint::{Checkpoint, proof_text};
-use crate::entry::Stored;
+use crate::checkpoint::{SignedCheckpoint, proof_text};
+use crate::entry::StoredEntry;
 use crate::error::LedgerError;
 use crate::keys::Keyring;
 use crate::ledger::Ledger;
@@ -15,13 +15,13 @@ use crate::position::Millis;
 use crate::read::StoredCheckpoint;
 use crate::signed_head::{LastSigned, SignedHead};
 use crate::store::{Head, Reads, Transaction};
-use crate::writer::InTransaction;
+use crate::writer::TransactionHashes;
 
 /// Shows that an entry is in the log that a checkpoint states.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InclusionProof {
     /// The entry.
-    pub entry: Stored,
+    pub entry: StoredEntry,
     /// The C2SP tlog-proof: index, path, checkpoint.
     pub proof: String,
 }
@@ -42,7 +42,7 @@ impl InclusionProof {
 
 /// How large a log is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stats {
+pub struct LogStats {
     /// The log's name.
     pub origin: String,
     /// How many entries it has.
@@ -62,7 +62,7 @@ pub struct Stats {
 impl Ledger {
     /// States and signs what the log is now, and keeps the statement. A log that does not extend what was signed before
     /// is refused: the signer compares it with its own copy of the last head it signed.
-    pub fn checkpoint(&self, tenant: &TenantId) -> Result<Checkpoint, LedgerError> {
+    pub fn checkpoint(&self, tenant: &TenantId) -> Result<SignedCheckpoint, LedgerError> {
         let _span = info_span!("checkpoint", %tenant).entered();
         let folder = &self.inner().keys;
         let keys = Keyring::load(folder)?;
@@ -74,7 +74,7 @@ impl Ledger {
             if let Some(before) = last.head() {
                 self.extends(transaction, &head, before, &last)?;
             }
-            let checkpoint = Checkpoint::sign(&head.origin, size, root, &keys);
+            let checkpoint = SignedCheckpoint::sign(&head.origin, size, root, &keys);
             if last.head() != Some(&SignedHead { size, root }) {
                 last.replace(&checkpoint.note)?;
             }
@@ -133,13 +133,13 @@ impl Ledger {
         Ok(keys.verifier_keys(&origin))
     }
 
-    /// Adds a signing key; the older ones go on signing beside it until they are taken out of the folder.
+    /// Adds a signing key; the older ones keep signing beside it until they are removed from the folder.
     pub fn rotate_key(&self) -> Result<(), LedgerError> {
         Keyring::create(&self.inner().keys)?;
         Ok(())
     }
 
-    /// Proves that an entry is in the log, against a checkpoint of now; `None` where there is no such entry.
+    /// Proves that an entry is in the log, against a new checkpoint; `None` if there is no such entry.
     pub fn prove(&self, tenant: &TenantId, id: &LedgerId) -> Result<Option<InclusionProof>, LedgerError> {
         let Some(row) = self.ask(tenant, |reads, head| reads.by_id(head, id))?.flatten() else {
             return Ok(None);
@@ -162,7 +162,7 @@ impl Ledger {
             if index >= size || size > head.frontier.size() {
                 return Err(beyond("the proof's leaf", index.max(size), size.min(head.frontier.size())));
             }
-            inclusion_path(&mut Nodes::new(size, &mut InView { reads, head }), index)
+            inclusion_path(&mut Nodes::new(size, &mut ViewHashes { reads, head }), index)
         })?;
         path.ok_or_else(|| beyond("the proof's leaf", index, 0))
     }
@@ -178,17 +178,17 @@ impl Ledger {
             if older > newer || newer > head.frontier.size() {
                 return Err(beyond("the proof's size", newer.max(older), head.frontier.size()));
             }
-            consistency_path(&mut Nodes::new(newer, &mut InView { reads, head }), older)
+            consistency_path(&mut Nodes::new(newer, &mut ViewHashes { reads, head }), older)
         })?;
         path.ok_or_else(|| beyond("the proof's size", newer, 0))
     }
 
-    /// How large the tenant's log is; `None` where it has none.
-    pub fn stats(&self, tenant: &TenantId) -> Result<Option<Stats>, LedgerError> {
+    /// How large the tenant's log is; `None` if the tenant has no log.
+    pub fn stats(&self, tenant: &TenantId) -> Result<Option<LogStats>, LedgerError> {
         self.ask(tenant, |reads, head| {
             let checkpoints = reads.checkpoints(head)?;
             let entries = head.frontier.size();
-            Ok(Stats {
+            Ok(LogStats {
                 origin: head.origin.clone(),
                 entries,
                 last_at: (entries > 0).then_some(head.last_at),
@@ -210,7 +210,7 @@ pub(crate) fn root_at(
     if size == head.frontier.size() {
         return Ok(head.frontier.root());
     }
-    let mut source = InTransaction { transaction, head, open: None };
+    let mut source = TransactionHashes { transaction, head, open: None };
     Nodes::new(size, &mut source).range(0, size)
 }
 
@@ -219,13 +219,13 @@ fn beyond(what: &'static str, found: u64, limit: u64) -> LedgerError {
     LedgerError::Beyond { what, found: clamp(found), limit: clamp(limit) }
 }
 
-/// Stored hashes as proofs read them: whole tiles where there are, the open end from its entries.
-struct InView<'a, 'b> {
+/// Stored hashes as proofs read them: from whole tiles, and the open end from its entries.
+struct ViewHashes<'a, 'b> {
     reads: &'a mut dyn Reads,
     head: &'b Head,
 }
 
-impl TileSource for InView<'_, '_> {
+impl TileSource for ViewHashes<'_, '_> {
     type Error = LedgerError;
 
     fn row(&mut self, level: u8, from: u64, count: u64) -> Result<Vec<Sha256>, LedgerError> {

@@ -10,14 +10,14 @@ use crealeph_contracts::scalar::{ClientKey, IdentifierError, Literal, Name, Robo
 use crate::entry::Content;
 use crate::error::{AppendError, LedgerError};
 use crate::ledger::Ledger;
-use crate::plan::Prepared;
+use crate::plan::PreparedEntry;
 
 /// The robot, module and source of entries that are about the log itself.
 const CREALEPH: Literal = Literal::new("crealeph");
 const FINAL: Literal = Literal::new("final");
 
 /// The marker.
-pub(crate) fn marker() -> Result<Prepared, LedgerError> {
+pub(crate) fn marker() -> Result<PreparedEntry, LedgerError> {
     let named = || -> Result<Draft, IdentifierError> {
         Ok(Draft {
             robot_id: RobotId::parse(CREALEPH.as_str())?,
@@ -35,7 +35,7 @@ pub(crate) fn marker() -> Result<Prepared, LedgerError> {
         place: "the marker of the log's rules".to_owned(),
         reason: error.to_string(),
     })?;
-    Ok(Prepared { content: Content::of(draft).0, event: None, id: None })
+    Ok(PreparedEntry { content: Content::of(draft).0, event: None, id: None })
 }
 
 impl Ledger {

@@ -1,8 +1,8 @@
-//! Brings a ledger of an earlier program forward. What the new schema adds is filled in entry by entry, in transactions of
-//! bounded size, so that it can be killed at any moment and started again; only then is the new version written.
+//! Migrates a ledger of an earlier version. What the new schema adds is filled in entry by entry, in transactions of bounded
+//! size, so that a migration can be killed at any moment and resumed; only at the end is the new version written.
 //!
-//! Programs of the earlier version may go on meanwhile: what they append is filled in as well. After the last step they can
-//! write no more.
+//! Programs of the earlier version may keep running meanwhile: what they append is filled in as well. After the last step
+//! they can no longer write.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,11 +10,11 @@ use crealeph_contracts::scalar::{LedgerId, TenantId};
 use tracing::info_span;
 
 use crate::error::LedgerError;
-use crate::ledger::{Ledger, Location, Options};
+use crate::ledger::{Ledger, LedgerOptions, Location};
 use crate::position::Seq;
 use crate::postgresql::Postgres;
-use crate::reach::{Effective, Used};
-use crate::row::{Class, LineageNode};
+use crate::reach::{EffectiveReach, EffectiveTime};
+use crate::row::{EntryClass, LineageNode};
 use crate::sqlite::Sqlite;
 
 /// Entries filled in by one transaction.
@@ -22,7 +22,7 @@ pub(crate) const CHUNK: u64 = 2_000;
 /// Of how many classes the newest is remembered between transactions.
 const MAX_CLASSES: usize = 100_000;
 
-/// How far a migration is.
+/// The progress of a migration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MigrationProgress {
     /// The tenant whose log is filled in.
@@ -35,7 +35,7 @@ pub struct MigrationProgress {
 
 /// What a migration did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Migrated {
+pub struct MigrationSummary {
     /// The version that was found.
     pub from: u32,
     /// The version it has now.
@@ -44,7 +44,7 @@ pub struct Migrated {
     pub entries: u64,
 }
 
-/// A log that is brought forward.
+/// A log that is migrated.
 #[derive(Clone, Debug)]
 pub(crate) struct MigratingLog {
     pub tenant_id: TenantId,
@@ -61,22 +61,22 @@ pub(crate) trait Migration {
     fn expand(&mut self) -> Result<(), LedgerError>;
     /// The logs there are.
     fn logs(&mut self) -> Result<Vec<MigratingLog>, LedgerError>;
-    /// Fills in the next entries of a log in one transaction: how many, and up to where it is done.
-    fn fill(&mut self, log: &MigratingLog, memory: &mut Filled) -> Result<(u64, u64), LedgerError>;
-    /// Ends the migration, unless a log has entries that are not filled in.
+    /// Fills in the next entries of a log in one transaction: how many, and the last entry that is done.
+    fn fill(&mut self, log: &MigratingLog, memory: &mut FilledLog) -> Result<(u64, u64), LedgerError>;
+    /// Ends the migration, unless a log has entries that are not filled in; whether it has ended.
     fn contract(&mut self) -> Result<bool, LedgerError>;
 }
 
 /// What was filled in of a log so far, as far as the next entries need it.
 #[derive(Debug, Default)]
-pub(crate) struct Filled {
-    /// Up to where this process filled it in.
+pub(crate) struct FilledLog {
+    /// The last entry that this process filled in.
     pub done: u64,
-    pub newest: BTreeMap<Class, Effective>,
+    pub newest: BTreeMap<EntryClass, EffectiveTime>,
 }
 
-impl Filled {
-    /// Forgets what may not hold: another process went on with the log, or there is too much of it.
+impl FilledLog {
+    /// Forgets what may be outdated, because another process has continued with the log, or what is too much.
     pub(crate) fn check(&mut self, done: u64) {
         if self.done != done || self.newest.len() > MAX_CLASSES {
             self.newest.clear();
@@ -86,13 +86,13 @@ impl Filled {
 
 /// What is filled in for an entry.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Filling {
+pub(crate) struct FilledEntry {
     pub seq: Seq,
     pub newest: Option<Seq>,
-    pub used: Used,
+    pub used: EffectiveReach,
 }
 
-/// The ids that entries rest on and that are not among them.
+/// The ids that entries depend on and that are not among them.
 pub(crate) fn missing_parents(entries: &[LineageNode]) -> Vec<LedgerId> {
     let own: BTreeSet<&LedgerId> = entries.iter().map(|entry| &entry.id).collect();
     let parents: BTreeSet<&LedgerId> =
@@ -101,22 +101,22 @@ pub(crate) fn missing_parents(entries: &[LineageNode]) -> Vec<LedgerId> {
 }
 
 /// The classes of entries that are not remembered.
-pub(crate) fn missing_classes(entries: &[LineageNode], memory: &Filled) -> Vec<Class> {
-    let classes: BTreeSet<Class> = entries.iter().filter_map(LineageNode::class).collect();
+pub(crate) fn missing_classes(entries: &[LineageNode], memory: &FilledLog) -> Vec<EntryClass> {
+    let classes: BTreeSet<EntryClass> = entries.iter().filter_map(LineageNode::class).collect();
     classes.into_iter().filter(|class| !memory.newest.contains_key(class)).collect()
 }
 
-/// What entries are filled in with, from what they rest on and the newest before them. In their order.
+/// What entries are filled in with, from what they depend on and the newest before them. In their order.
 pub(crate) fn fillings(
     entries: Vec<LineageNode>,
     parents: Vec<LineageNode>,
-    memory: &mut Filled,
-) -> Vec<Filling> {
+    memory: &mut FilledLog,
+) -> Vec<FilledEntry> {
     let mut known: HashMap<LedgerId, LineageNode> =
         parents.into_iter().map(|node| (node.id.clone(), node)).collect();
     let mut all = Vec::with_capacity(entries.len());
     for mut entry in entries {
-        let mut used = Used::default();
+        let mut used = EffectiveReach::default();
         let parents = entry.depends_on.iter().filter_map(|id| known.get(id));
         for parent in parents.filter(|parent| parent.robot_id == entry.robot_id) {
             used.extend(&parent.kind, parent.effective(), &parent.used);
@@ -127,20 +127,20 @@ pub(crate) fn fillings(
             newest.seq
         });
         entry.used = used.clone();
-        all.push(Filling { seq: entry.seq, newest, used });
+        all.push(FilledEntry { seq: entry.seq, newest, used });
         known.insert(entry.id.clone(), entry);
     }
     all
 }
 
 impl Ledger {
-    /// Brings a ledger of an earlier program forward, as its owner, and says how far it is; nothing where there is nothing to
-    /// do.
+    /// Migrates a ledger of an earlier version, as its owner, and reports its progress; a ledger of this version stays as
+    /// it is.
     pub fn migrate(
         location: &Location,
-        options: &Options,
+        options: &LedgerOptions,
         mut report: impl FnMut(&MigrationProgress),
-    ) -> Result<Migrated, LedgerError> {
+    ) -> Result<MigrationSummary, LedgerError> {
         let wait_ms = options.limits.wait_ms;
         let mut migration: Box<dyn Migration> = match location {
             Location::File(file) => Box::new(Sqlite::migration(file, wait_ms)?),
@@ -148,14 +148,14 @@ impl Ledger {
         };
         let (from, to) = migration.versions()?;
         let _span = info_span!("migrate", from, to).entered();
-        let mut migrated = Migrated { from, to, entries: 0 };
+        let mut migrated = MigrationSummary { from, to, entries: 0 };
         if from == to {
             return Ok(migrated);
         }
         migration.expand()?;
         loop {
             for log in migration.logs()? {
-                let mut memory = Filled::default();
+                let mut memory = FilledLog::default();
                 loop {
                     let (filled, done) = migration.fill(&log, &mut memory)?;
                     migrated.entries += filled;
@@ -166,7 +166,7 @@ impl Ledger {
                     report(&MigrationProgress { tenant_id: log.tenant_id.clone(), done, size });
                 }
             }
-            // Somebody may have appended after the last look.
+            // Another process may have appended since the logs were filled in.
             if migration.contract()? {
                 return Ok(migrated);
             }

@@ -1,5 +1,5 @@
-//! The answer to whoever waits for the writer: a thread may wait for it, a task may await it. No runtime is
-//! needed for either, so the ledger works under any of them and under none.
+//! The answer of the writer: a thread may wait for it, a task may await it. Neither needs a runtime, so the ledger works
+//! under any async runtime and without one.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,29 +7,29 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::error::{AppendError, LedgerError};
-use crate::plan::Appended;
+use crate::plan::AppendedEntry;
 
-/// What a batch comes to.
-pub type Outcome = Result<Vec<Appended>, AppendError>;
+/// The answer to a batch.
+pub type AppendResult = Result<Vec<AppendedEntry>, AppendError>;
 
 #[derive(Debug)]
-struct Slot<T, E> {
+struct AnswerSlot<T, E> {
     outcome: Option<Result<T, E>>,
     waker: Option<Waker>,
 }
 
 #[derive(Debug)]
-struct Shared<T, E> {
-    slot: Mutex<Slot<T, E>>,
+struct SharedAnswer<T, E> {
+    slot: Mutex<AnswerSlot<T, E>>,
     answered: Condvar,
 }
 
-/// A batch, or something else to write, on its way. Dropping it does not take it back.
+/// The answer to a batch or something else that is being written. Dropping it does not cancel the write.
 #[derive(Debug)]
 #[must_use = "nothing is known to be written until the answer is there"]
-pub struct Pending<T = Vec<Appended>, E = AppendError>(Arc<Shared<T, E>>);
+pub struct PendingAnswer<T = Vec<AppendedEntry>, E = AppendError>(Arc<SharedAnswer<T, E>>);
 
-impl<T, E> Pending<T, E> {
+impl<T, E> PendingAnswer<T, E> {
     /// Waits for the answer on this thread.
     pub fn wait(self) -> Result<T, E> {
         let mut slot = self.0.slot.lock().unwrap_or_else(PoisonError::into_inner);
@@ -42,7 +42,7 @@ impl<T, E> Pending<T, E> {
     }
 }
 
-impl<T, E> Future for Pending<T, E> {
+impl<T, E> Future for PendingAnswer<T, E> {
     type Output = Result<T, E>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -57,17 +57,17 @@ impl<T, E> Future for Pending<T, E> {
     }
 }
 
-/// The writer's side: answers once, and says that the ledger was closed where it never came to it.
+/// The writer's side: answers once; if it is dropped before, the answer is that the ledger was closed.
 #[derive(Debug)]
-pub(crate) struct Answer<T = Vec<Appended>, E = AppendError>(Option<Arc<Shared<T, E>>>)
+pub(crate) struct AnswerSender<T = Vec<AppendedEntry>, E = AppendError>(Option<Arc<SharedAnswer<T, E>>>)
 where
     E: From<LedgerError>;
 
-impl<T, E: From<LedgerError>> Answer<T, E> {
-    pub(crate) fn pair() -> (Answer<T, E>, Pending<T, E>) {
-        let slot = Mutex::new(Slot { outcome: None, waker: None });
-        let shared = Arc::new(Shared { slot, answered: Condvar::new() });
-        (Answer(Some(Arc::clone(&shared))), Pending(shared))
+impl<T, E: From<LedgerError>> AnswerSender<T, E> {
+    pub(crate) fn pair() -> (AnswerSender<T, E>, PendingAnswer<T, E>) {
+        let slot = Mutex::new(AnswerSlot { outcome: None, waker: None });
+        let shared = Arc::new(SharedAnswer { slot, answered: Condvar::new() });
+        (AnswerSender(Some(Arc::clone(&shared))), PendingAnswer(shared))
     }
 
     pub(crate) fn give(mut self, outcome: Result<T, E>) {
@@ -88,7 +88,7 @@ impl<T, E: From<LedgerError>> Answer<T, E> {
     }
 }
 
-impl<T, E: From<LedgerError>> Drop for Answer<T, E> {
+impl<T, E: From<LedgerError>> Drop for AnswerSender<T, E> {
     fn drop(&mut self) {
         self.settle(Err(LedgerError::Closed.into()));
     }

@@ -21,18 +21,18 @@ use crealeph_decision::snapshot::SnapshotType;
 
 use crate::clock::Dating;
 use crate::difference::differences;
-use crate::entry::{Content, KEY_PREFIX, Stored};
-use crate::error::{AppendError, Identity, LedgerError, Refusal};
+use crate::entry::{Content, KEY_PREFIX, StoredEntry};
+use crate::error::{AppendError, EntryIdentity, EntryRefusal, LedgerError};
 use crate::event::{event_document, fingerprint, read_event};
 use crate::identity::IdSource;
 use crate::position::{Millis, Seq};
-use crate::reach::Effective;
-use crate::row::{Class, Derived, EntryRow, EventIdentity, ExecutionKey, LineageNode};
-use crate::store::{Head, Known, Needs};
+use crate::reach::EffectiveTime;
+use crate::row::{DerivedColumns, EntryClass, EntryRow, EventIdentity, ExecutionKey, LineageNode};
+use crate::store::{Head, KnownEntries, NeededEntries};
 
 /// What became of one entry of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Appended {
+pub struct AppendedEntry {
     /// Its id; of the first entry, if this is a repeat.
     pub id: LedgerId,
     /// Its sequence number in the tenant's log.
@@ -45,7 +45,7 @@ pub struct Appended {
 
 /// An entry made ready on its producer's thread.
 #[derive(Clone, Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedEntry {
     pub content: Content,
     /// The event it is, if it is one that is valid by itself.
     pub event: Option<Box<ExecutionEvent>>,
@@ -53,20 +53,23 @@ pub(crate) struct Prepared {
     pub id: Option<LedgerId>,
 }
 
-impl Prepared {
-    pub(crate) fn new(tenant_id: &TenantId, content: Content) -> Prepared {
+impl PreparedEntry {
+    pub(crate) fn new(tenant_id: &TenantId, content: Content) -> PreparedEntry {
         let event = if content.is_event() { read_event(tenant_id, &content) } else { None };
-        Prepared { content, event, id: None }
+        PreparedEntry { content, event, id: None }
     }
 }
 
 /// What has to be known before the batches can be judged; in a log that may have one, where the second rules begin.
-pub(crate) fn needs<'a>(rules: &RulesInForce, entries: impl Iterator<Item = &'a Prepared>) -> Needs {
-    let mut needs = Needs::default();
+pub(crate) fn needs<'a>(
+    rules: &RulesInForce,
+    entries: impl Iterator<Item = &'a PreparedEntry>,
+) -> NeededEntries {
+    let mut needs = NeededEntries::default();
     if !rules.has_second() {
         needs.new_keys.insert(LOG_RULES_KEY.to_owned());
     }
-    for Prepared { content, event, id } in entries {
+    for PreparedEntry { content, event, id } in entries {
         if let Some(id) = id {
             needs.ids.insert(id.as_str().to_owned());
         }
@@ -81,7 +84,7 @@ pub(crate) fn needs<'a>(rules: &RulesInForce, entries: impl Iterator<Item = &'a 
         }
         // What is true since it was taken is newer than all before it; what was true earlier may not be.
         if content.observed_at.is_some() {
-            needs.classes.extend(Class::of(content));
+            needs.classes.extend(EntryClass::of(content));
         }
         if let Some(event) = event {
             let identity = EventIdentity::from(&**event);
@@ -94,9 +97,9 @@ pub(crate) fn needs<'a>(rules: &RulesInForce, entries: impl Iterator<Item = &'a 
 
 /// What a group of batches comes to.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct AppendPlan {
     /// The answer to each batch's caller.
-    pub outcomes: Vec<Result<Vec<Appended>, AppendError>>,
+    pub outcomes: Vec<Result<Vec<AppendedEntry>, AppendError>>,
     /// The entries to write, in order.
     pub rows: Vec<EntryRow>,
     /// The same, as later lineages need them.
@@ -113,11 +116,11 @@ pub(crate) struct Plan {
 pub(crate) fn plan(
     head: &Head,
     rules: RulesInForce,
-    known: Known,
-    batches: &[&[Prepared]],
+    known: KnownEntries,
+    batches: &[&[PreparedEntry]],
     dating: Dating,
     ids: &mut IdSource,
-) -> Plan {
+) -> AppendPlan {
     let at = dating.now.max(head.last_at);
     let mut planner = Planner::new(head, rules, known, batches.iter().copied().flatten());
     let outcomes = batches.iter().map(|batch| {
@@ -135,7 +138,7 @@ pub(crate) fn plan(
 /// An entry of an export, with the envelope it had.
 #[derive(Clone, Debug)]
 pub(crate) struct ImportedEntry {
-    pub prepared: Prepared,
+    pub prepared: PreparedEntry,
     pub id: LedgerId,
     pub seq: Seq,
     pub created_at: Millis,
@@ -153,10 +156,10 @@ pub(crate) struct ImportRefusal {
 /// then.
 pub(crate) fn plan_import(
     head: &Head,
-    known: Known,
+    known: KnownEntries,
     entries: &[ImportedEntry],
     latest: Millis,
-) -> Result<Plan, ImportRefusal> {
+) -> Result<AppendPlan, ImportRefusal> {
     let rules = RulesInForce::of_origin(&head.origin);
     let mut planner = Planner::new(head, rules, known, entries.iter().map(|entry| &entry.prepared));
     let mut last_at = head.last_at;
@@ -176,11 +179,11 @@ pub(crate) fn plan_import(
             )));
         }
         match planner.judge(&entry.prepared, entry.seq, entry.created_at) {
-            Ok(Judged::New(new)) => {
+            Ok(JudgedEntry::New(new)) => {
                 planner.add(*new, entry.id.clone(), entry.seq, entry.created_at);
                 last_at = entry.created_at;
             }
-            Ok(Judged::Repeat(first)) => {
+            Ok(JudgedEntry::Repeat(first)) => {
                 return Err(refused(format!("entry {} repeats entry {}", entry.seq, first.seq)));
             }
             Err(refusal) => return Err(refused(refusal.to_string())),
@@ -189,36 +192,36 @@ pub(crate) fn plan_import(
     Ok(planner.finish(head, last_at, Vec::new()))
 }
 
-enum Judged {
-    Repeat(Appended),
-    New(Box<Accepted>),
+enum JudgedEntry {
+    Repeat(AppendedEntry),
+    New(Box<AcceptedEntry>),
 }
 
 /// What may be written, before it has its envelope.
-struct Accepted {
+struct AcceptedEntry {
     /// With the ids that its lineage was resolved to.
     content: Content,
     event: Option<EventIdentity>,
-    derived: Derived,
+    derived: DerivedColumns,
     parents: Vec<Seq>,
 }
 
-impl Accepted {
-    fn new(content: Content, event: Option<EventIdentity>, parents: &[&LineageNode]) -> Accepted {
-        let derived = Derived::new(&content, event.as_ref(), parents.iter().copied());
+impl AcceptedEntry {
+    fn new(content: Content, event: Option<EventIdentity>, parents: &[&LineageNode]) -> AcceptedEntry {
+        let derived = DerivedColumns::new(&content, event.as_ref(), parents.iter().copied());
         let parents = parents.iter().map(|parent| parent.seq).collect();
-        Accepted { content, event, derived, parents }
+        AcceptedEntry { content, event, derived, parents }
     }
 }
 
 /// Where among the planned rows an entry is found.
 #[derive(Default)]
-struct Staged {
+struct StagedEntries {
     ids: HashMap<LedgerId, usize>,
     keys: HashMap<ClientKey, usize>,
     events: BTreeMap<EventIdentity, usize>,
     last_events: BTreeMap<ExecutionKey, usize>,
-    newest: BTreeMap<Class, Effective>,
+    newest: BTreeMap<EntryClass, EffectiveTime>,
 }
 
 /// The log as the next entry sees it: what was read, what earlier batches add, and the current batch.
@@ -226,12 +229,12 @@ struct Planner<'a> {
     tenant_id: &'a TenantId,
     rules: RulesInForce,
     size: u64,
-    known: Known,
+    known: KnownEntries,
     rows: Vec<EntryRow>,
     /// One for each row.
     nodes: Vec<Arc<LineageNode>>,
     edges: Vec<(Seq, Seq)>,
-    staged: Staged,
+    staged: StagedEntries,
     /// Some entry came late, so that an entry may not be the newest of its class.
     has_late: bool,
 }
@@ -240,8 +243,8 @@ impl<'a> Planner<'a> {
     fn new<'e>(
         head: &'a Head,
         mut rules: RulesInForce,
-        known: Known,
-        mut entries: impl Iterator<Item = &'e Prepared>,
+        known: KnownEntries,
+        mut entries: impl Iterator<Item = &'e PreparedEntry>,
     ) -> Planner<'a> {
         let has_late = entries.any(|entry| entry.content.observed_at.is_some());
         if let Some(marker) = known.recorded.get(LOG_RULES_KEY) {
@@ -255,7 +258,7 @@ impl<'a> Planner<'a> {
             rows: Vec::new(),
             nodes: Vec::new(),
             edges: Vec::new(),
-            staged: Staged::default(),
+            staged: StagedEntries::default(),
             has_late,
         }
     }
@@ -267,11 +270,11 @@ impl<'a> Planner<'a> {
     /// Judges a batch and stages what is new in it. On an error, what is staged of it must be forgotten.
     fn add_batch(
         &mut self,
-        batch: &[Prepared],
+        batch: &[PreparedEntry],
         at: Millis,
         undated: Option<&LedgerError>,
         ids: &mut IdSource,
-    ) -> Result<Vec<Appended>, AppendError> {
+    ) -> Result<Vec<AppendedEntry>, AppendError> {
         let mut answers = Vec::with_capacity(batch.len());
         for (position, entry) in batch.iter().enumerate() {
             let seq = self.next_seq().ok_or(LedgerError::Beyond {
@@ -281,11 +284,11 @@ impl<'a> Planner<'a> {
             })?;
             let judged = self.judge(entry, seq, at);
             match judged.map_err(|refusal| AppendError::Refused { position, refusal })? {
-                Judged::Repeat(answer) => answers.push(answer),
-                Judged::New(_) if let Some(error) = undated => return Err(error.clone().into()),
-                Judged::New(new) => {
+                JudgedEntry::Repeat(answer) => answers.push(answer),
+                JudgedEntry::New(_) if let Some(error) = undated => return Err(error.clone().into()),
+                JudgedEntry::New(new) => {
                     let id = entry.id.clone().map_or_else(|| ids.next(at, seq), Ok)?;
-                    answers.push(Appended { id: id.clone(), seq, created_at: at, is_repeat: false });
+                    answers.push(AppendedEntry { id: id.clone(), seq, created_at: at, is_repeat: false });
                     self.add(*new, id, seq, at);
                 }
             }
@@ -294,8 +297,8 @@ impl<'a> Planner<'a> {
     }
 
     /// Gives an entry its envelope, and lets those after it see it.
-    fn add(&mut self, accepted: Accepted, id: LedgerId, seq: Seq, created_at: Millis) {
-        let Accepted { content, event, mut derived, parents } = accepted;
+    fn add(&mut self, accepted: AcceptedEntry, id: LedgerId, seq: Seq, created_at: Millis) {
+        let AcceptedEntry { content, event, mut derived, parents } = accepted;
         let position = self.rows.len();
         self.staged.ids.insert(id.clone(), position);
         if let Some(key) = &content.key {
@@ -306,7 +309,7 @@ impl<'a> Planner<'a> {
             self.staged.events.insert(event, position);
         }
         self.edges.extend(parents.into_iter().map(|parent| (parent, seq)));
-        let entry = Stored { id, seq, tenant_id: self.tenant_id.clone(), created_at, content };
+        let entry = StoredEntry { id, seq, tenant_id: self.tenant_id.clone(), created_at, content };
         see(&mut self.rules, &entry);
         derived.newest = self.newest_with(&entry);
         let row = EntryRow { leaf: entry.leaf_hash(), entry, derived };
@@ -315,7 +318,7 @@ impl<'a> Planner<'a> {
     }
 
     /// The effective newest of the entry's class, with the entry; `None` for a type that no snapshot holds.
-    fn newest_with(&mut self, entry: &Stored) -> Option<Seq> {
+    fn newest_with(&mut self, entry: &StoredEntry) -> Option<Seq> {
         if !self.has_late {
             return SnapshotType::parse(entry.content.kind.as_str()).map(|_| entry.seq);
         }
@@ -343,7 +346,12 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn finish(self, head: &Head, at: Millis, outcomes: Vec<Result<Vec<Appended>, AppendError>>) -> Plan {
+    fn finish(
+        self,
+        head: &Head,
+        at: Millis,
+        outcomes: Vec<Result<Vec<AppendedEntry>, AppendError>>,
+    ) -> AppendPlan {
         let mut after = head.clone();
         let mut tile_roots = Vec::new();
         for row in &self.rows {
@@ -353,14 +361,14 @@ impl<'a> Planner<'a> {
             after.last_at = at;
         }
         let Planner { rows, nodes, edges, .. } = self;
-        Plan { outcomes, rows, nodes, edges, tile_roots, head: after }
+        AppendPlan { outcomes, rows, nodes, edges, tile_roots, head: after }
     }
 
-    fn judge(&self, entry: &Prepared, seq: Seq, at: Millis) -> Result<Judged, Refusal> {
+    fn judge(&self, entry: &PreparedEntry, seq: Seq, at: Millis) -> Result<JudgedEntry, EntryRefusal> {
         if let Some(id) = &entry.id
             && self.node_by_id(id.as_str()).is_some()
         {
-            return Err(Refusal::IdTaken(id.clone()));
+            return Err(EntryRefusal::IdTaken(id.clone()));
         }
         let mut content = entry.content.clone();
         let (parents, unknown) = self.resolve(&mut content);
@@ -368,28 +376,28 @@ impl<'a> Planner<'a> {
             let event = self.valid_event(entry.event.as_deref(), &content, &parents, seq, at)?;
             let identity = EventIdentity::from(&event);
             if let Some(repeat) = self.repeated_event(&identity, &content, &event)? {
-                return Ok(Judged::Repeat(repeat));
+                return Ok(JudgedEntry::Repeat(repeat));
             }
             self.pass_gate(event, seq)?;
-            self.unused_key(&content)?;
-            return Ok(Judged::New(Box::new(Accepted::new(content, Some(identity), &parents))));
+            self.check_key(&content, None)?;
+            return Ok(JudgedEntry::New(Box::new(AcceptedEntry::new(content, Some(identity), &parents))));
         }
         if !unknown.is_empty() {
-            return Err(Refusal::UnknownLineage(unknown));
+            return Err(EntryRefusal::UnknownLineage(unknown));
         }
         if let Some(key) = &content.key
             && let Some(recorded) = self.recorded(key.as_str())
         {
             let differs = differences(&recorded.entry.content, &content);
             return if differs.is_empty() {
-                Ok(Judged::Repeat(repeat_of(recorded)))
+                Ok(JudgedEntry::Repeat(repeat_of(recorded)))
             } else {
-                Err(conflict(recorded, Identity::Key, differs))
+                Err(conflict(recorded, EntryIdentity::Key, differs))
             };
         }
         observed_in_time(&content, at)?;
         debug_assert!(parents.iter().all(|parent| parent.seq < seq), "an entry can only rest on older ones");
-        Ok(Judged::New(Box::new(Accepted::new(content, None, &parents))))
+        Ok(JudgedEntry::New(Box::new(AcceptedEntry::new(content, None, &parents))))
     }
 
     fn staged_row(&self, position: Option<&usize>) -> Option<&EntryRow> {
@@ -452,7 +460,7 @@ impl<'a> Planner<'a> {
         parents: &[&LineageNode],
         seq: Seq,
         at: Millis,
-    ) -> Result<ExecutionEvent, Refusal> {
+    ) -> Result<ExecutionEvent, EntryRefusal> {
         let find = |_: &TenantId, id: &LedgerId| {
             let parent = parents.iter().find(|parent| parent.id == *id)?;
             Some(EntryRef {
@@ -476,16 +484,16 @@ impl<'a> Planner<'a> {
             RulesVersion::First => ExecutionEvent::parse_under_first_rules(text.as_bytes(), &limits, rests),
             RulesVersion::Second => Valid::parse_in(text.as_bytes(), &limits, rests).map(Valid::into_inner),
         };
-        judged.map_err(|violations| Refusal::Invalid(violations.as_slice().to_vec()))
+        judged.map_err(|violations| EntryRefusal::Invalid(violations.as_slice().to_vec()))
     }
 
     /// Judges a new event by the gate (§5), if the second rules hold.
-    fn pass_gate(&self, event: ExecutionEvent, seq: Seq) -> Result<(), Refusal> {
+    fn pass_gate(&self, event: ExecutionEvent, seq: Seq) -> Result<(), EntryRefusal> {
         match self.rules.at(seq.get()) {
             RulesVersion::First => Ok(()),
             RulesVersion::Second => match Valid::check(event) {
                 Ok(_) => Ok(()),
-                Err(violations) => Err(Refusal::Invalid(violations.as_slice().to_vec())),
+                Err(violations) => Err(EntryRefusal::Invalid(violations.as_slice().to_vec())),
             },
         }
     }
@@ -496,22 +504,22 @@ impl<'a> Planner<'a> {
         identity: &EventIdentity,
         content: &Content,
         event: &ExecutionEvent,
-    ) -> Result<Option<Appended>, Refusal> {
+    ) -> Result<Option<AppendedEntry>, EntryRefusal> {
         let staged = self.staged_row(self.staged.events.get(identity));
         if let Some(recorded) = staged.or_else(|| self.known.events.get(identity)) {
-            let next = EventFingerprint::of(event).map_err(Refusal::Unreadable)?;
+            let next = EventFingerprint::of(event).map_err(EntryRefusal::Unreadable)?;
             let first = fingerprint(&recorded.entry)
-                .ok_or_else(|| conflict(recorded, Identity::Event, Vec::new()))?;
+                .ok_or_else(|| conflict(recorded, EntryIdentity::Event, Vec::new()))?;
             return match execution::next_event(Some(&first), None, &next) {
                 Ok(EventVerdict::Repeat) => {
-                    self.key_of_repeat(content, recorded)?;
+                    self.check_key(content, Some(&recorded.entry.id))?;
                     Ok(Some(repeat_of(recorded)))
                 }
                 _ => {
                     let mut differs = differences(&recorded.entry.content, content);
                     differs
                         .retain(|pointer| pointer.starts_with("/payload") || pointer.starts_with("/lineage"));
-                    Err(conflict(recorded, Identity::Event, differs))
+                    Err(conflict(recorded, EntryIdentity::Event, differs))
                 }
             };
         }
@@ -522,36 +530,27 @@ impl<'a> Planner<'a> {
         {
             let last = (state, last.derived.attempt.unwrap_or_default());
             let next = (event.state, event.payload.attempt.get());
-            execution::transition(last, next).map_err(Refusal::Transition)?;
+            execution::transition(last, next).map_err(EntryRefusal::Transition)?;
         }
         Ok(None)
     }
 
-    /// A repeat may carry the key its entry has, or one that no entry has.
-    fn key_of_repeat(&self, content: &Content, recorded: &EntryRow) -> Result<(), Refusal> {
-        let Some(key) = &content.key else { return Ok(()) };
-        match self.recorded(key.as_str()) {
-            Some(other) if other.entry.id != recorded.entry.id => {
-                Err(conflict(other, Identity::Key, differences(&other.entry.content, content)))
+    /// An event must not carry the key of another entry; a repeat may carry its own.
+    fn check_key(&self, content: &Content, own: Option<&LedgerId>) -> Result<(), EntryRefusal> {
+        let other = content.key.as_ref().and_then(|key| self.recorded(key.as_str()));
+        match other.filter(|other| Some(&other.entry.id) != own) {
+            Some(other) => {
+                Err(conflict(other, EntryIdentity::Key, differences(&other.entry.content, content)))
             }
-            _ => Ok(()),
-        }
-    }
-
-    /// A new event must not carry the key of another entry.
-    fn unused_key(&self, content: &Content) -> Result<(), Refusal> {
-        let Some(key) = &content.key else { return Ok(()) };
-        match self.recorded(key.as_str()) {
-            Some(other) => Err(conflict(other, Identity::Key, differences(&other.entry.content, content))),
             None => Ok(()),
         }
     }
 }
 
-impl Staged {
+impl StagedEntries {
     /// Takes an entry into the newest of its class, and returns that.
-    fn raise_newest(&mut self, known: &Known, entry: &Stored) -> Option<Seq> {
-        let class = Class::of(&entry.content)?;
+    fn raise_newest(&mut self, known: &KnownEntries, entry: &StoredEntry) -> Option<Seq> {
+        let class = EntryClass::of(&entry.content)?;
         let before = self.newest.get(&class).or_else(|| known.newest.get(&class));
         let newest = entry.effective().max_of(before.copied());
         self.newest.insert(class, newest);
@@ -560,22 +559,22 @@ impl Staged {
 }
 
 /// Takes notice of where the second rules begin.
-pub(crate) fn see(rules: &mut RulesInForce, entry: &Stored) {
-    let Stored { seq, content, .. } = entry;
+pub(crate) fn see(rules: &mut RulesInForce, entry: &StoredEntry) {
+    let StoredEntry { seq, content, .. } = entry;
     rules.see(seq.get(), content.kind.as_str(), content.key.as_ref().map(|key| key.as_str()));
 }
 
-fn repeat_of(recorded: &EntryRow) -> Appended {
-    let Stored { id, seq, created_at, .. } = &recorded.entry;
-    Appended { id: id.clone(), seq: *seq, created_at: *created_at, is_repeat: true }
+fn repeat_of(recorded: &EntryRow) -> AppendedEntry {
+    let StoredEntry { id, seq, created_at, .. } = &recorded.entry;
+    AppendedEntry { id: id.clone(), seq: *seq, created_at: *created_at, is_repeat: true }
 }
 
-fn conflict(recorded: &EntryRow, identity: Identity, differs: Vec<String>) -> Refusal {
-    Refusal::Conflict { existing: recorded.entry.id.clone(), identity, differs }
+fn conflict(recorded: &EntryRow, identity: EntryIdentity, differs: Vec<String>) -> EntryRefusal {
+    EntryRefusal::Conflict { existing: recorded.entry.id.clone(), identity, differs }
 }
 
 /// R20: what was observed was observed before the ledger took it.
-fn observed_in_time(content: &Content, at: Millis) -> Result<(), Refusal> {
+fn observed_in_time(content: &Content, at: Millis) -> Result<(), EntryRefusal> {
     let Some(observed_at) = &content.observed_at else { return Ok(()) };
     if observed_at.instant() <= at.instant() {
         return Ok(());
@@ -583,5 +582,5 @@ fn observed_in_time(content: &Content, at: Millis) -> Result<(), Refusal> {
     let mut report = Report::default();
     let message = format!("observedAt must not be after the ledger's time, {at}");
     report.add("/observedAt", "R20", Code::TooLate, message);
-    Err(Refusal::Invalid(report.into_violations()))
+    Err(EntryRefusal::Invalid(report.into_violations()))
 }

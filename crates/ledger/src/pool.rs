@@ -5,11 +5,8 @@ use std::time::Duration;
 
 use crate::error::LedgerError;
 
-/// How many questions are answered side by side.
-const MAX_READERS: usize = 8;
-
 #[derive(Debug)]
-struct State<C> {
+struct PoolState<C> {
     idle: Vec<C>,
     in_use: usize,
 }
@@ -18,21 +15,14 @@ struct State<C> {
 #[derive(Debug)]
 pub(crate) struct Pool<C> {
     most: usize,
-    state: Mutex<State<C>>,
+    state: Mutex<PoolState<C>>,
     returned: Condvar,
-}
-
-/// For reading.
-impl<C> Default for Pool<C> {
-    fn default() -> Self {
-        Pool::of(MAX_READERS)
-    }
 }
 
 impl<C> Pool<C> {
     /// At most so many at a time.
     pub(crate) fn of(most: usize) -> Self {
-        let state = Mutex::new(State { idle: Vec::new(), in_use: 0 });
+        let state = Mutex::new(PoolState { idle: Vec::new(), in_use: 0 });
         Pool { most: most.max(1), state, returned: Condvar::new() }
     }
 
@@ -65,7 +55,7 @@ impl<C> Pool<C> {
         connect: impl FnOnce() -> Result<C, LedgerError>,
         work: impl FnOnce(&mut C) -> Result<T, LedgerError>,
     ) -> Result<T, LedgerError> {
-        let mut taken = Taken { pool: self, connection: self.take(wait_ms, busy)? };
+        let mut taken = PooledConnection { pool: self, connection: self.take(wait_ms, busy)? };
         let connection = match &mut taken.connection {
             Some(connection) => connection,
             empty => empty.insert(connect()?),
@@ -78,12 +68,12 @@ impl<C> Pool<C> {
     }
 }
 
-struct Taken<'a, C> {
+struct PooledConnection<'a, C> {
     pool: &'a Pool<C>,
     connection: Option<C>,
 }
 
-impl<C> Drop for Taken<'_, C> {
+impl<C> Drop for PooledConnection<'_, C> {
     fn drop(&mut self) {
         self.pool.give_back(self.connection.take());
     }

@@ -1,4 +1,4 @@
-//! Where an entry stands: its sequence number in the tenant's log, and the millisecond the ledger took it.
+//! The position of an entry: its sequence number in the tenant's log, and the millisecond the ledger took it.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ pub const MAX_SEQ: u64 = (1 << 40) - 1;
 
 const NANOS_PER_MILLI: i128 = 1_000_000;
 
-/// An entry's place in its tenant's log, from 1; 0 stands before the first.
+/// An entry's sequence number in its tenant's log, from 1; 0 is before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seq(u64);
 
 impl Seq {
     /// Before the first entry.
     pub const ZERO: Seq = Seq(0);
-    /// The last place there is.
+    /// The largest sequence number.
     pub const MAX: Seq = Seq(MAX_SEQ);
 
     /// Takes a number in range.
@@ -29,12 +29,12 @@ impl Seq {
         self.0
     }
 
-    /// The place after this one; the last place stays.
+    /// The next one; the largest stays.
     pub fn next(self) -> Seq {
         Seq((self.0 + 1).min(MAX_SEQ))
     }
 
-    /// The place before this one; zero stays.
+    /// The previous one; zero stays.
     pub fn previous(self) -> Seq {
         Seq(self.0.saturating_sub(1))
     }

@@ -1,5 +1,5 @@
-//! For a writer that must know more than most: the ids of its entries before they are written, and the place in the
-//! log that what it read belongs to. An id is made here and used once; a client cannot choose one.
+//! For a writer that needs the ids of its entries before they are written, and the position in the log at which it read.
+//! An id is made here and used once; a client cannot choose one.
 
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::scalar::{LedgerId, RobotId, TenantId};
@@ -9,7 +9,7 @@ use crealeph_decision::snapshot::{Derivation, SnapshotFacts};
 use crate::error::LedgerError;
 use crate::identity::IdSource;
 use crate::ledger::Ledger;
-use crate::pending::{Answer, Outcome};
+use crate::pending::{AnswerSender, AppendResult};
 use crate::position::{Millis, Seq};
 use crate::writer::{Fence, Job};
 
@@ -27,7 +27,7 @@ impl NewId {
 /// Where a tenant's log stood when it was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
-    /// The place of its newest entry.
+    /// The sequence number of its newest entry.
     pub seq: Seq,
     /// The time to judge by: the true time by the database's clock, else the ledger's, and not before the newest entry unless that
     /// is dated far ahead.
@@ -45,9 +45,9 @@ impl Ledger {
         self.inner().clock.now()
     }
 
-    /// Appends a batch of CreAleph's own, all of it or nothing, some of it under ids made before; refused where one is
-    /// taken. Reserved types and keys may be written this way alone.
-    pub fn append_as(&self, tenant: &TenantId, batch: Vec<(Option<NewId>, Draft)>) -> Outcome {
+    /// Appends a batch of CreAleph's own, all of it or nothing, some of it under ids made before; refused if one is taken.
+    /// Only this writes reserved types and keys.
+    pub fn append_as(&self, tenant: &TenantId, batch: Vec<(Option<NewId>, Draft)>) -> AppendResult {
         self.append_fenced(tenant, batch, None)
     }
 
@@ -56,9 +56,9 @@ impl Ledger {
         tenant: &TenantId,
         batch: Vec<(Option<NewId>, Draft)>,
         fence: Option<Fence>,
-    ) -> Outcome {
+    ) -> AppendResult {
         let (ids, drafts): (Vec<Option<NewId>>, Vec<Draft>) = batch.into_iter().unzip();
-        let (answer, pending) = Answer::pair();
+        let (answer, pending) = AnswerSender::pair();
         let mut batch = self.batch(tenant, drafts, answer)?;
         batch.fence = fence;
         for (entry, id) in batch.entries.iter_mut().zip(ids) {
@@ -68,8 +68,8 @@ impl Ledger {
         pending.wait()
     }
 
-    /// What a snapshot is derived from, with the place it was read at; up to an earlier place where one is given.
-    /// `None` where the tenant has no log.
+    /// What a snapshot is derived from, with the position it was read at; up to an earlier sequence number if one is given.
+    /// `None` if the tenant has no log.
     pub fn facts_up_to(
         &self,
         tenant: &TenantId,

@@ -1,9 +1,9 @@
-//! What waits for the writer, and when a group of it is large enough to be committed.
+//! The jobs that wait for the writer, and when a group of them is large enough to be committed.
 //!
-//! A durable commit costs much and carries any number of batches, so whoever comes while a group is being written joins
-//! it. That ends when nobody waits, when the group is large, or when its commit is a small part of its time already
-//! and more would only make the first ones wait. Who was answered together tends to come back together, so a group that
-//! is smaller than the last waits a moment for the others. Whoever writes alone never waits.
+//! A durable commit is expensive and carries any number of batches, so a job that comes while a group is being written joins
+//! it. That ends when no job waits, when the group is large, or when its commit is a small part of its time already
+//! and more would only delay the first ones. Callers that were answered together tend to come back together, so a group that
+//! is smaller than the last waits a moment for the others. A caller that writes alone never waits.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::Receiver;
@@ -22,15 +22,13 @@ const GROUP_BYTES: usize = 16 << 20;
 const COMMITS_WORTH: u32 = 6;
 /// A smaller group than the last waits this part of what a commit takes for another to join.
 const PATIENCE: u32 = 8;
-/// How much that belongs to other groups is put aside while one is being written.
+/// How many jobs of other groups are set aside while one is being written.
 const MAX_ASIDE: usize = 1_024;
 
-pub(crate) struct Queue<'a> {
+pub(crate) struct JobQueue<'a> {
     jobs: &'a Receiver<Job>,
-    /// Whether one transaction may span tenants.
-    spans_tenants: bool,
-    /// Whether it is better to wait for who is expected than to begin with who is there.
-    is_far: bool,
+    /// Then a transaction has one tenant, and it is better to wait for expected jobs than to begin with those that are there.
+    is_remote: bool,
     waiting: VecDeque<Job>,
     /// What a commit takes, as far as is known.
     commit: Duration,
@@ -39,10 +37,10 @@ pub(crate) struct Queue<'a> {
 }
 
 /// What is written together.
-pub(crate) struct Group {
-    /// The only tenant, where a transaction has but one.
+pub(crate) struct JobGroup {
+    /// The only tenant, if a transaction has one.
     pub tenant_id: Option<TenantId>,
-    /// It changes no log, only leases, which need not survive what their holders do not.
+    /// It changes no log, only leases, which need not survive what ends their holders.
     pub is_leases_only: bool,
     start: Instant,
     joined: usize,
@@ -50,7 +48,7 @@ pub(crate) struct Group {
     bytes: usize,
 }
 
-impl Group {
+impl JobGroup {
     fn is_full(&self, commit: Duration) -> bool {
         let is_large = self.entries >= GROUP_ENTRIES || self.bytes >= GROUP_BYTES;
         is_large || (self.entries > 0 && self.start.elapsed() > commit * COMMITS_WORTH)
@@ -62,30 +60,29 @@ impl Group {
     }
 }
 
-impl<'a> Queue<'a> {
-    pub(crate) fn new(jobs: &'a Receiver<Job>, writer: &dyn Writer) -> Queue<'a> {
-        let (spans_tenants, is_far) = (writer.spans_tenants(), writer.is_far());
+impl<'a> JobQueue<'a> {
+    pub(crate) fn new(jobs: &'a Receiver<Job>, writer: &dyn Writer) -> JobQueue<'a> {
         let (waiting, commit) = (VecDeque::new(), Duration::ZERO);
-        Queue { jobs, spans_tenants, is_far, waiting, commit, last_joined: 0 }
+        JobQueue { jobs, is_remote: writer.is_remote(), waiting, commit, last_joined: 0 }
     }
 
-    /// Whether somebody waits to be written for.
+    /// Whether a job waits.
     pub(crate) fn has_waiting(&mut self) -> bool {
         self.waiting.extend(self.jobs.try_iter().take(usize::from(self.waiting.is_empty())));
         !self.waiting.is_empty()
     }
 
     /// Waits until there is something to write, and opens a group for it; `None` when every sender is gone.
-    pub(crate) fn next_group(&mut self) -> Option<Group> {
+    pub(crate) fn next_group(&mut self) -> Option<JobGroup> {
         if self.waiting.is_empty() {
             self.waiting.push_back(self.jobs.recv().ok()?);
         }
         self.waiting.extend(self.jobs.try_iter().take(MAX_ASIDE.saturating_sub(self.waiting.len())));
         let tenant_id = match self.waiting.front() {
-            Some(first) if !self.spans_tenants => Some(first.tenant_id.clone()),
+            Some(first) if self.is_remote => Some(first.tenant_id.clone()),
             _ => None,
         };
-        let mut group = Group {
+        let mut group = JobGroup {
             tenant_id,
             is_leases_only: false,
             start: Instant::now(),
@@ -97,14 +94,14 @@ impl<'a> Queue<'a> {
         Some(group)
     }
 
-    /// Who joins the group now; nobody when it is to be committed.
-    pub(crate) fn joining(&mut self, group: &mut Group) -> Vec<Job> {
+    /// The jobs that join the group now; empty when it is to be committed.
+    pub(crate) fn joining(&mut self, group: &mut JobGroup) -> Vec<Job> {
         let mut joining = Vec::new();
         let mut aside = 0;
         while aside < MAX_ASIDE && !group.is_full(self.commit) {
             if aside == self.waiting.len() {
                 let is_expected = group.joined < self.last_joined && !group.is_leases_only;
-                let next = if is_expected && (self.is_far || joining.is_empty()) {
+                let next = if is_expected && (self.is_remote || joining.is_empty()) {
                     self.jobs.recv_timeout(self.commit / PATIENCE).ok()
                 } else {
                     self.jobs.try_recv().ok()
@@ -127,7 +124,7 @@ impl<'a> Queue<'a> {
     }
 
     /// How long the commit of a group took.
-    pub(crate) fn committed(&mut self, group: &Group, took: Duration) {
+    pub(crate) fn committed(&mut self, group: &JobGroup, took: Duration) {
         self.last_joined = group.joined;
         self.commit = (self.commit * 3 + took) / 4;
     }
@@ -140,32 +137,32 @@ mod tests {
     use crealeph_contracts::scalar::Name;
 
     use super::*;
-    use crate::lease::{Change, Token};
-    use crate::pending::Answer;
-    use crate::writer::{Batch, Task};
+    use crate::lease::{LeaseChange, LeaseToken};
+    use crate::pending::AnswerSender;
+    use crate::writer::{Batch, JobTask};
 
-    fn send(to: &Sender<Job>, tenant: &str, task: Task) {
+    fn send(to: &Sender<Job>, tenant: &str, task: JobTask) {
         to.send(Job { tenant_id: TenantId::parse(tenant).unwrap(), task }).unwrap();
     }
 
-    fn queue(jobs: &Receiver<Job>, spans_tenants: bool) -> Queue<'_> {
+    fn queue(jobs: &Receiver<Job>, is_remote: bool) -> JobQueue<'_> {
         let (waiting, commit) = (VecDeque::new(), Duration::ZERO);
-        Queue { jobs, spans_tenants, is_far: false, waiting, commit, last_joined: 0 }
+        JobQueue { jobs, is_remote, waiting, commit, last_joined: 0 }
     }
 
-    fn batch() -> Task {
-        Task::Append(Batch { entries: Vec::new(), fence: None, answer: Answer::pair().0 })
+    fn batch() -> JobTask {
+        JobTask::Append(Batch { entries: Vec::new(), fence: None, answer: AnswerSender::pair().0 })
     }
 
-    fn lease() -> Task {
-        let release = Change::Release { name: Name::parse("work").unwrap(), token: Token::new(1) };
-        Task::Lease(release, Answer::pair().0)
+    fn lease() -> JobTask {
+        let release = LeaseChange::Release { name: Name::parse("work").unwrap(), token: LeaseToken::new(1) };
+        JobTask::Lease(release, AnswerSender::pair().0)
     }
 
     #[test]
     fn a_group_of_leases_takes_no_entries() {
         let (to, jobs) = channel();
-        let mut queue = queue(&jobs, true);
+        let mut queue = queue(&jobs, false);
         queue.commit = Duration::from_secs(60);
         send(&to, "a", lease());
         let mut group = queue.next_group().unwrap();
@@ -182,14 +179,14 @@ mod tests {
     }
 
     #[test]
-    fn who_was_answered_together_is_waited_for_and_nobody_else_is() {
+    fn a_group_waits_for_callers_that_were_answered_together_and_for_no_others() {
         let (to, jobs) = channel();
-        let mut queue = queue(&jobs, true);
+        let mut queue = queue(&jobs, false);
         queue.commit = Duration::from_secs(100_000);
         send(&to, "a", batch());
         let mut alone = queue.next_group().unwrap();
         assert_eq!(queue.joining(&mut alone).len(), 1);
-        assert!(queue.joining(&mut alone).is_empty(), "whoever writes alone does not wait");
+        assert!(queue.joining(&mut alone).is_empty(), "a caller that writes alone does not wait");
         queue.last_joined = 2;
         send(&to, "a", batch());
         let mut group = queue.next_group().unwrap();
@@ -205,10 +202,10 @@ mod tests {
     }
 
     #[test]
-    fn where_messages_cost_who_is_expected_joins_before_anything_is_written() {
+    fn over_a_network_expected_callers_join_before_anything_is_written() {
         let (to, jobs) = channel();
         let mut queue = queue(&jobs, true);
-        (queue.commit, queue.last_joined, queue.is_far) = (Duration::from_secs(100_000), 2, true);
+        (queue.commit, queue.last_joined) = (Duration::from_secs(100_000), 2);
         send(&to, "a", batch());
         let mut group = queue.next_group().unwrap();
         std::thread::scope(|scope| {
@@ -221,9 +218,9 @@ mod tests {
     }
 
     #[test]
-    fn where_a_transaction_has_one_tenant_the_others_wait_their_turn() {
+    fn if_a_transaction_has_one_tenant_the_others_wait_their_turn() {
         let (to, jobs) = channel();
-        let mut queue = queue(&jobs, false);
+        let mut queue = queue(&jobs, true);
         queue.commit = Duration::from_secs(60);
         for tenant in ["a", "b", "a", "c", "b"] {
             send(&to, tenant, batch());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crealeph_contracts::scalar::{ClientKey, LedgerId, TenantId};
 
 use crate::row::LineageNode;
-use crate::store::{Known, Needs};
+use crate::store::{KnownEntries, NeededEntries};
 
 /// How many entries are cached.
 const MAX_ENTRIES: usize = 4_096;
@@ -65,8 +65,8 @@ impl RecentEntries {
 
     /// What is cached of what is needed, which need not be looked up then. The key of an entry to write always is: if it
     /// is taken, the whole entry is compared.
-    pub(crate) fn take(&self, tenant: &TenantId, needs: &mut Needs) -> Known {
-        let mut known = Known::default();
+    pub(crate) fn take(&self, tenant: &TenantId, needs: &mut NeededEntries) -> KnownEntries {
+        let mut known = KnownEntries::default();
         let Some(log) = self.logs.get(tenant) else { return known };
         needs.ids.retain(|id| match log.ids.get(id.as_str()) {
             Some(node) => {
@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
     use crate::position::{Millis, Seq};
-    use crate::reach::{Reach, Used};
+    use crate::reach::{EffectiveReach, LineageReach};
 
     fn written(number: u64) -> Arc<LineageNode> {
         Arc::new(LineageNode {
@@ -105,13 +105,13 @@ mod tests {
             created_at: Millis::new(0),
             effective_at: Millis::new(0).instant(),
             depends_on: Vec::new(),
-            reach: Reach::default(),
-            used: Used::default(),
+            reach: LineageReach::default(),
+            used: EffectiveReach::default(),
         })
     }
 
-    fn needs(id: u64, key: u64) -> Needs {
-        let mut needs = Needs::default();
+    fn needs(id: u64, key: u64) -> NeededEntries {
+        let mut needs = NeededEntries::default();
         needs.ids.insert(format!("entry-{id}"));
         needs.lineage_keys.insert(format!("key-{key}"));
         needs

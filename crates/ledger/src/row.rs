@@ -7,47 +7,47 @@ use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::{ClientKey, LedgerId, RobotId};
 use crealeph_decision::snapshot::SnapshotType;
 
-use crate::entry::{Content, Stored};
+use crate::entry::{Content, StoredEntry};
 use crate::position::{Millis, Seq};
-use crate::reach::{Effective, Reach, Used};
+use crate::reach::{EffectiveReach, EffectiveTime, LineageReach};
 
 /// A stored entry with its leaf and what the ledger derived from it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct EntryRow {
-    pub entry: Stored,
+    pub entry: StoredEntry,
     /// Its leaf in the Merkle log.
     pub leaf: Sha256,
-    pub derived: Derived,
+    pub derived: DerivedColumns,
 }
 
 /// What the ledger derives from an entry and from the entries it depends on. Readers find entries by it, and no hash
 /// covers it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Derived {
+pub(crate) struct DerivedColumns {
     /// The execution it belongs to, if any.
     pub execution: Option<String>,
     /// For an event, which attempt.
     pub attempt: Option<u64>,
     /// What its lineage reaches, by arrival.
-    pub reach: Reach,
+    pub reach: LineageReach,
     /// What its lineage reaches, by effective time.
-    pub used: Used,
+    pub used: EffectiveReach,
     /// The effective newest of its class up to here; for the snapshot types alone.
     pub newest: Option<Seq>,
 }
 
-impl Derived {
+impl DerivedColumns {
     /// Derives everything but the newest of the class, which depends on the log as a whole.
     pub(crate) fn new<'a>(
         content: &Content,
         event: Option<&EventIdentity>,
         parents: impl Iterator<Item = &'a LineageNode>,
-    ) -> Derived {
+    ) -> DerivedColumns {
         let (execution, attempt) = match event {
             Some(event) => (Some(event.execution.clone()), Some(event.attempt)),
             None => (content.execution_id.as_ref().map(|id| id.as_str().to_owned()), None),
         };
-        let mut derived = Derived { execution, attempt, ..Derived::default() };
+        let mut derived = DerivedColumns { execution, attempt, ..DerivedColumns::default() };
         for parent in parents.filter(|parent| parent.robot_id == content.robot_id) {
             derived.reach.extend(&parent.kind, parent.seq, &parent.reach);
             derived.used.extend(&parent.kind, parent.effective(), &parent.used);
@@ -69,19 +69,19 @@ pub(crate) struct LineageNode {
     /// Its effective time (R20).
     pub effective_at: Instant,
     pub depends_on: Vec<LedgerId>,
-    pub reach: Reach,
-    pub used: Used,
+    pub reach: LineageReach,
+    pub used: EffectiveReach,
 }
 
 impl LineageNode {
     /// Its effective time and sequence number.
-    pub(crate) fn effective(&self) -> Effective {
-        Effective { at: self.effective_at, seq: self.seq }
+    pub(crate) fn effective(&self) -> EffectiveTime {
+        EffectiveTime { at: self.effective_at, seq: self.seq }
     }
 
     /// Its class, if it is of a snapshot type.
-    pub(crate) fn class(&self) -> Option<Class> {
-        Class::new(self.robot_id.as_str(), &self.kind, &self.state)
+    pub(crate) fn class(&self) -> Option<EntryClass> {
+        EntryClass::new(self.robot_id.as_str(), &self.kind, &self.state)
     }
 }
 
@@ -106,21 +106,21 @@ impl From<&EntryRow> for LineageNode {
 
 /// A robot's entries of a snapshot type in a state.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Class {
+pub(crate) struct EntryClass {
     pub robot: String,
     pub kind: String,
     pub state: String,
 }
 
-impl Class {
-    fn new(robot: &str, kind: &str, state: &str) -> Option<Class> {
+impl EntryClass {
+    fn new(robot: &str, kind: &str, state: &str) -> Option<EntryClass> {
         SnapshotType::parse(kind)?;
-        Some(Class { robot: robot.to_owned(), kind: kind.to_owned(), state: state.to_owned() })
+        Some(EntryClass { robot: robot.to_owned(), kind: kind.to_owned(), state: state.to_owned() })
     }
 
     /// The class of an entry; `None` for a type that no snapshot holds.
-    pub(crate) fn of(content: &Content) -> Option<Class> {
-        Class::new(content.robot_id.as_str(), content.kind.as_str(), content.state.as_str())
+    pub(crate) fn of(content: &Content) -> Option<EntryClass> {
+        EntryClass::new(content.robot_id.as_str(), content.kind.as_str(), content.state.as_str())
     }
 }
 

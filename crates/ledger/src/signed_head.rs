@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crealeph_contracts::digest::Sha256;
 
 use crate::checkpoint::stated;
-use crate::keys::KeyError;
+use crate::keys::SigningKeyError;
 
 /// The folder beside the keys; in a folder of its own, so that many logs hide no key.
 const FOLDER: &str = "signed";
@@ -27,8 +27,8 @@ pub(crate) struct SignedHead {
 }
 
 impl SignedHead {
-    /// What was signed last for a log. Whoever may not look into the keys' folder learns nothing.
-    pub(crate) fn load(keys: &Path, origin: &str) -> Result<Option<SignedHead>, KeyError> {
+    /// What was signed last for a log; `None` for those who may not read the folder of the keys.
+    pub(crate) fn load(keys: &Path, origin: &str) -> Result<Option<SignedHead>, SigningKeyError> {
         read(&path_of(keys, origin), origin)
     }
 }
@@ -44,7 +44,7 @@ pub(crate) struct LastSigned {
 
 impl LastSigned {
     /// Reads the copy, and keeps other signers of this folder waiting until this is dropped.
-    pub(crate) fn lock(keys: &Path, origin: &str) -> Result<LastSigned, KeyError> {
+    pub(crate) fn lock(keys: &Path, origin: &str) -> Result<LastSigned, SigningKeyError> {
         let folder = keys.join(FOLDER);
         let wrong = |error: std::io::Error| failed(&folder, &error);
         match DirBuilder::new().mode(0o700).create(&folder) {
@@ -66,7 +66,7 @@ impl LastSigned {
     }
 
     /// Replaces the copy, durably, before the new statement leaves the signer.
-    pub(crate) fn replace(&self, note: &str) -> Result<(), KeyError> {
+    pub(crate) fn replace(&self, note: &str) -> Result<(), SigningKeyError> {
         let new = self.path.with_extension("new");
         let write = || {
             let mut out =
@@ -86,13 +86,13 @@ fn path_of(keys: &Path, origin: &str) -> PathBuf {
     keys.join(FOLDER).join(format!("{name}.checkpoint"))
 }
 
-fn read(path: &Path, origin: &str) -> Result<Option<SignedHead>, KeyError> {
+fn read(path: &Path, origin: &str) -> Result<Option<SignedHead>, SigningKeyError> {
     let mut note = String::new();
     let opened = File::open(path).and_then(|file| file.take(MAX_NOTE_BYTES).read_to_string(&mut note));
     match opened {
         Ok(_) => match stated(&note) {
             Some((of, size, root)) if of == origin => Ok(Some(SignedHead { size, root })),
-            _ => Err(KeyError::Unsigned { file: path.to_owned() }),
+            _ => Err(SigningKeyError::Unsigned { file: path.to_owned() }),
         },
         Err(error) => match error.kind() {
             ErrorKind::NotFound | ErrorKind::PermissionDenied => Ok(None),
@@ -101,8 +101,8 @@ fn read(path: &Path, origin: &str) -> Result<Option<SignedHead>, KeyError> {
     }
 }
 
-fn failed(path: &Path, error: &std::io::Error) -> KeyError {
-    KeyError::Failed { path: path.to_owned(), reason: error.to_string() }
+fn failed(path: &Path, error: &std::io::Error) -> SigningKeyError {
+    SigningKeyError::Failed { path: path.to_owned(), reason: error.to_string() }
 }
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(SignedHead::load(keys.path(), "log/b").unwrap(), None);
         let last = LastSigned::lock(keys.path(), "log/a").unwrap();
         fs::write(last.path(), "log/a\nmany\n").unwrap();
-        assert!(matches!(SignedHead::load(keys.path(), "log/a"), Err(KeyError::Unsigned { .. })));
+        assert!(matches!(SignedHead::load(keys.path(), "log/a"), Err(SigningKeyError::Unsigned { .. })));
         fs::write(last.path(), note(7).replace("log/a", "log/b")).unwrap();
         assert!(SignedHead::load(keys.path(), "log/a").is_err(), "another log's statement");
     }

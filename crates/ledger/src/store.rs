@@ -6,16 +6,15 @@ use std::sync::Arc;
 
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId, TenantId};
-use crealeph_decision::snapshot::SnapshotType;
 
-use crate::audit::FaultKind;
+use crate::audit::AuditFaultKind;
 use crate::error::LedgerError;
-use crate::lease::{Holder, Token};
+use crate::lease::{LeaseHolder, LeaseToken};
 use crate::merkle::{Frontier, Tile};
 use crate::position::{Millis, Seq};
-use crate::reach::Effective;
-use crate::read::{Filter, Index, StoredCheckpoint};
-use crate::row::{Class, EntryRow, EventIdentity, ExecutionKey, LineageNode, Outline, RawEntry};
+use crate::reach::EffectiveTime;
+use crate::read::{EntryIndex, Filter, StoredCheckpoint};
+use crate::row::{EntryClass, EntryRow, EventIdentity, ExecutionKey, LineageNode, Outline, RawEntry};
 
 /// What is wrong with an entry of a snapshot type that does not know the newest of its class.
 pub(crate) const NO_NEWEST: &str = "an entry is stored without the newest of its type";
@@ -46,7 +45,7 @@ impl Head {
 
 /// What must be known of the log before a group of batches can be judged.
 #[derive(Debug, Default)]
-pub(crate) struct Needs {
+pub(crate) struct NeededEntries {
     /// Entries named by id.
     pub ids: BTreeSet<String>,
     /// Entries named by client key, in a lineage.
@@ -58,12 +57,12 @@ pub(crate) struct Needs {
     /// The executions of those.
     pub executions: BTreeSet<ExecutionKey>,
     /// Classes of the entries to write that came late, and may not be the newest of theirs.
-    pub classes: BTreeSet<Class>,
+    pub classes: BTreeSet<EntryClass>,
 }
 
 /// What the log holds of it.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct KnownEntries {
     pub by_id: BTreeMap<String, Arc<LineageNode>>,
     /// By the client keys that lineages name.
     pub by_key: BTreeMap<String, Arc<LineageNode>>,
@@ -73,7 +72,7 @@ pub(crate) struct Known {
     /// The newest event of each execution.
     pub last_events: BTreeMap<ExecutionKey, EntryRow>,
     /// The effective newest entry of each class.
-    pub newest: BTreeMap<Class, Effective>,
+    pub newest: BTreeMap<EntryClass, EffectiveTime>,
 }
 
 /// What is written for one tenant in one transaction.
@@ -94,7 +93,7 @@ pub(crate) struct Addition {
 pub(crate) struct LeaseRow {
     pub name: Name,
     pub holder: Name,
-    pub token: Token,
+    pub token: LeaseToken,
     pub until: Millis,
     pub ttl_ms: i64,
 }
@@ -112,8 +111,8 @@ pub(crate) struct LeaseRequest {
 /// What became of asking for a lease.
 #[derive(Clone, Debug)]
 pub(crate) enum ClaimResult {
-    Taken(Token),
-    Held(Holder),
+    Taken(LeaseToken),
+    Held(LeaseHolder),
     /// The log has the entry that the request excludes.
     Overtaken,
 }
@@ -129,15 +128,13 @@ pub(crate) trait Transaction {
     /// Makes a log of that name for a tenant that has none, and locks it.
     fn create_head(&mut self, tenant: &TenantId, origin: &str) -> Result<Head, LedgerError>;
     /// What the log holds of what is needed.
-    fn known(&mut self, head: &Head, needs: &Needs) -> Result<Known, LedgerError>;
+    fn known(&mut self, head: &Head, needs: &NeededEntries) -> Result<KnownEntries, LedgerError>;
     /// Leaf hashes (level 0) or roots of whole tiles of the level below.
     fn hashes(&mut self, head: &Head, level: u8, from: u64, count: u64) -> Result<Vec<Sha256>, LedgerError>;
     /// Writes entries and moves the head.
     fn add(&mut self, addition: &Addition) -> Result<(), LedgerError>;
     /// Keeps a signed checkpoint.
     fn add_checkpoint(&mut self, head: &Head, checkpoint: &StoredCheckpoint) -> Result<(), LedgerError>;
-    /// Whether the log holds this id.
-    fn holds(&mut self, head: &Head, id: &LedgerId) -> Result<bool, LedgerError>;
     /// The time that leases go by: the server's if several machines share one, else the time since this machine started.
     fn lease_time(&mut self) -> Result<Millis, LedgerError>;
     /// A lease, locked until the transaction ends.
@@ -147,15 +144,15 @@ pub(crate) trait Transaction {
     /// Moves a lease's end.
     fn extend_lease(&mut self, tenant: &TenantId, lease: &LeaseRow) -> Result<(), LedgerError>;
     /// Removes leases that still have that token.
-    fn drop_leases(&mut self, tenant: &TenantId, leases: &[(&Name, Token)]) -> Result<(), LedgerError>;
+    fn drop_leases(&mut self, tenant: &TenantId, leases: &[(&Name, LeaseToken)]) -> Result<(), LedgerError>;
 }
 
 /// What is done in one transaction; it may be run again from the start.
-pub(crate) type Work<'a> = &'a mut dyn FnMut(&mut dyn Transaction) -> Result<(), LedgerError>;
+pub(crate) type TransactionWork<'a> = &'a mut dyn FnMut(&mut dyn Transaction) -> Result<(), LedgerError>;
 
 /// How a transaction failed.
 #[derive(Debug)]
-pub(crate) enum Unwritten {
+pub(crate) enum WriteFailure {
     /// Nothing of it is there.
     Nothing(LedgerError),
     /// The connection broke while it was being committed.
@@ -170,21 +167,19 @@ pub(crate) trait Writer: Send {
         &mut self,
         tenant: Option<&TenantId>,
         is_leases_only: bool,
-        work: Work<'_>,
-    ) -> Result<(), Unwritten>;
-    /// Whether one transaction may span tenants.
-    fn spans_tenants(&self) -> bool;
-    /// Whether what is written takes messages, which cost much and carry any number of entries.
-    fn is_far(&self) -> bool;
+        work: TransactionWork<'_>,
+    ) -> Result<(), WriteFailure>;
+    /// Whether it writes by messages, which are expensive and carry any number of entries of one tenant.
+    fn is_remote(&self) -> bool;
     /// Tells other processes that the tenant's log has grown; best effort, after the commit.
     fn announce(&mut self, tenants: &[TenantId]);
 }
 
 /// Which entries to read, newest or oldest first.
 #[derive(Clone, Debug)]
-pub(crate) struct Selection<'a> {
+pub(crate) struct EntrySelection<'a> {
     pub filter: &'a Filter,
-    pub index: Index,
+    pub index: EntryIndex,
     /// The lowest and highest sequence number that may be returned.
     pub low: Seq,
     pub high: Seq,
@@ -192,7 +187,7 @@ pub(crate) struct Selection<'a> {
     pub limit: usize,
 }
 
-impl<'a> Selection<'a> {
+impl<'a> EntrySelection<'a> {
     /// The columns that must have a value.
     pub(crate) fn equalities(&self) -> impl Iterator<Item = (&'static str, &'a str)> {
         let filter = self.filter;
@@ -207,6 +202,9 @@ impl<'a> Selection<'a> {
     }
 }
 
+/// Columns and the values that they must have.
+pub(crate) type Equalities<'a> = &'a [(&'static str, &'a str)];
+
 /// A consistent view of the ledger.
 pub(crate) trait Reads {
     /// The tenant's log, if it has one.
@@ -220,40 +218,44 @@ pub(crate) trait Reads {
     /// The entry of a client key.
     fn by_key(&mut self, head: &Head, key: &str) -> Result<Option<EntryRow>, LedgerError>;
     /// Entries by filter and range.
-    fn select(&mut self, head: &Head, selection: &Selection<'_>) -> Result<Vec<EntryRow>, LedgerError>;
+    fn select(&mut self, head: &Head, selection: &EntrySelection<'_>) -> Result<Vec<EntryRow>, LedgerError>;
     /// How many entries there are by filter and range.
-    fn count(&mut self, head: &Head, selection: &Selection<'_>) -> Result<u64, LedgerError>;
-    /// The first robot after one, of those that have entries: a jump in the index.
-    fn robot_after(&mut self, head: &Head, robot: &str) -> Result<Option<String>, LedgerError>;
-    /// The first type after one, of those that a robot's entries have.
-    fn kind_after(&mut self, head: &Head, robot: &RobotId, kind: &str)
-    -> Result<Option<String>, LedgerError>;
-    /// The first state after one, of those that a robot's entries of a type have been in: a jump in the index.
-    fn state_after(
+    fn count(&mut self, head: &Head, selection: &EntrySelection<'_>) -> Result<u64, LedgerError>;
+    /// The first value of a column after one, of the entries that have these values in other columns: a jump in the index.
+    fn value_after(
         &mut self,
         head: &Head,
-        of: &RobotKind<'_>,
-        state: &str,
+        column: &'static str,
+        among: Equalities<'_>,
+        after: &str,
     ) -> Result<Option<String>, LedgerError>;
-    /// The last sequence numbers, at or before one, of a robot's entries of a type in a state.
+    /// All such values in order, at most a number of them.
+    fn values_after(
+        &mut self,
+        head: &Head,
+        column: &'static str,
+        among: Equalities<'_>,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<String>, LedgerError> {
+        let mut values: Vec<String> = Vec::new();
+        while values.len() < limit
+            && let Some(value) =
+                self.value_after(head, column, among, values.last().map_or(after, String::as_str))?
+        {
+            values.push(value);
+        }
+        Ok(values)
+    }
+    /// The last sequence numbers, at or before one, of the entries that have these values; the last one first.
     fn last_seqs(
         &mut self,
         head: &Head,
-        of: &RobotKind<'_>,
-        state: &str,
+        among: Equalities<'_>,
         high: Seq,
         limit: usize,
     ) -> Result<Vec<Seq>, LedgerError>;
-    /// The effective newest, at or before a sequence number, of a robot's entries of a type in a state.
-    fn newest(
-        &mut self,
-        head: &Head,
-        of: &RobotKind<'_>,
-        state: &str,
-        high: Seq,
-    ) -> Result<Option<Seq>, LedgerError>;
-    /// For each type, what a snapshot up to a sequence number looks at of a robot's entries in any but some states. A backend
-    /// behind a network answers all of it at once.
+    /// For each type, what a snapshot up to a sequence number looks at of a robot's entries in any but some states.
     fn latest(
         &mut self,
         head: &Head,
@@ -261,27 +263,7 @@ pub(crate) trait Reads {
         wanted: &[(&'static str, usize)],
         uncounted: &[String],
         high: Seq,
-    ) -> Result<Vec<Latest>, LedgerError> {
-        let mut found = Vec::with_capacity(wanted.len());
-        for &(kind, limit) in wanted {
-            let of = RobotKind { robot, kind };
-            let mut latest = Latest::default();
-            let mut state = String::new();
-            while let Some(next) = self.state_after(head, &of, &state)? {
-                if !uncounted.contains(&next) {
-                    latest.last.extend(self.last_seqs(head, &of, &next, high, limit)?);
-                    if SnapshotType::parse(kind).is_some() {
-                        latest.newest.extend(self.newest(head, &of, &next, high)?);
-                    }
-                }
-                state = next;
-            }
-            latest.last.sort_unstable_by(|a, b| b.cmp(a));
-            latest.last.truncate(limit);
-            found.push(latest);
-        }
-        Ok(found)
-    }
+    ) -> Result<Vec<LatestEntries>, LedgerError>;
     /// Whether the schema is one in which entries know their effective newest; the error says how to get there.
     fn check_schema(&self) -> Result<(), LedgerError>;
     /// When the entry of a sequence number was taken.
@@ -311,7 +293,7 @@ pub(crate) trait Reads {
     /// How many tiles the log has.
     fn tile_count(&mut self, head: &Head) -> Result<u64, LedgerError>;
     /// A row that is in no log's tree, described for a person: beyond the head, or of no log at all.
-    fn stray_row(&mut self, head: &Head) -> Result<Option<Stray>, LedgerError>;
+    fn stray_row(&mut self, head: &Head) -> Result<Option<StrayRow>, LedgerError>;
     /// How the schema differs from the one that this program makes: triggers, indexes, policies, rights.
     fn schema_difference(&mut self) -> Result<Option<String>, LedgerError>;
     /// The checkpoints kept, by size.
@@ -324,7 +306,7 @@ pub(crate) trait Reads {
 
 /// What a snapshot looks at of one type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Latest {
+pub(crate) struct LatestEntries {
     /// Those that came last, the last one first.
     pub last: Vec<Seq>,
     /// The effective newest of each state.
@@ -333,8 +315,8 @@ pub(crate) struct Latest {
 
 /// A row that no log accounts for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stray {
-    pub kind: FaultKind,
+pub(crate) struct StrayRow {
+    pub kind: AuditFaultKind,
     /// The entry it pretends to be, if it is one of this log.
     pub seq: Option<Seq>,
     /// Which row of which table, and what is wrong with it.
@@ -352,26 +334,19 @@ pub struct TenantLog {
     pub last_at: Option<Millis>,
 }
 
-/// A robot's entries of a type.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RobotKind<'a> {
-    pub robot: &'a RobotId,
-    pub kind: &'a str,
-}
-
 /// What is asked in one consistent view.
-pub(crate) type Question<'a> = &'a mut dyn FnMut(&mut dyn Reads) -> Result<(), LedgerError>;
+pub(crate) type ReadQuestion<'a> = &'a mut dyn FnMut(&mut dyn Reads) -> Result<(), LedgerError>;
 
-/// One place where a ledger lives.
+/// Where a ledger is stored.
 pub(crate) trait Backend: Send + Sync {
-    /// The place, without secrets, for messages.
+    /// The file or database, without secrets, for messages.
     fn place(&self) -> &str;
     /// A new writing connection.
     fn writer(&self) -> Result<Box<dyn Writer>, LedgerError>;
     /// How many writing threads are worth having.
     fn writers(&self) -> usize;
     /// Runs a question in one consistent view.
-    fn read(&self, tenant: Option<&TenantId>, question: Question<'_>) -> Result<(), LedgerError>;
+    fn read(&self, tenant: Option<&TenantId>, question: ReadQuestion<'_>) -> Result<(), LedgerError>;
     /// Waits, up to a bound, until another process may have written; used by one thread while someone follows.
     fn wait_for_others(&self, wait_ms: u64) -> Result<bool, LedgerError>;
     /// Every log; only for those who may see them all.

@@ -2,7 +2,7 @@
 //!
 //! The first line names the log. Then each entry's canonical text with the leaf hash that is stored for it, and each
 //! checkpoint right after the last entry it covers. An import takes only what it would have taken itself, keeps ids,
-//! numbers and times, and goes on where an interrupted one ended.
+//! numbers and times, and resumes an interrupted one.
 
 use std::io::{BufRead, Write};
 
@@ -19,11 +19,11 @@ use crate::error::LedgerError;
 use crate::ledger::{Inner, Ledger, too_deep};
 use crate::log::root_at;
 use crate::merkle::complete_tiles;
-use crate::plan::{self, ImportedEntry, Plan, Prepared};
+use crate::plan::{self, AppendPlan, ImportedEntry, PreparedEntry};
 use crate::position::{Millis, Seq};
 use crate::read::StoredCheckpoint;
-use crate::store::Addition;
-use crate::writer::InTransaction;
+use crate::store::{Addition, Head, Transaction};
+use crate::writer::TransactionHashes;
 
 /// What the first line of an export says.
 pub(crate) const FORMAT: &str = "crealeph-ledger-export-v1";
@@ -37,7 +37,7 @@ const MAX_LINE_BYTES: u64 = 64 << 20;
 
 /// What was exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exported {
+pub struct ExportSummary {
     /// Entries.
     pub entries: u64,
     /// Checkpoints.
@@ -48,7 +48,7 @@ pub struct Exported {
 
 /// What was imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Imported {
+pub struct ImportSummary {
     /// The tenant.
     pub tenant_id: TenantId,
     /// Entries that were written.
@@ -59,13 +59,17 @@ pub struct Imported {
 
 impl Ledger {
     /// Writes the tenant's log as it is stored, unchecked, up to the newest entry at the time of the call; what others
-    /// append meanwhile is not in it. `None` where the tenant has no log.
-    pub fn export(&self, tenant: &TenantId, out: &mut dyn Write) -> Result<Option<Exported>, LedgerError> {
+    /// append meanwhile is not in it. `None` if the tenant has no log.
+    pub fn export(
+        &self,
+        tenant: &TenantId,
+        out: &mut dyn Write,
+    ) -> Result<Option<ExportSummary>, LedgerError> {
         let _span = info_span!("export", %tenant).entered();
         let found = self.ask(tenant, |reads, head| Ok((head.clone(), reads.checkpoints(head)?)))?;
         let Some((head, checkpoints)) = found else { return Ok(None) };
         let mut checkpoints = checkpoints.into_iter().peekable();
-        let mut exported = Exported { entries: 0, checkpoints: 0, covered: 0 };
+        let mut exported = ExportSummary { entries: 0, checkpoints: 0, covered: 0 };
         let mut line = String::new();
         let mut header = ObjectWriter::new(&mut line);
         header.raw("entries", &head.frontier.size().to_string());
@@ -115,34 +119,34 @@ impl Ledger {
 
     /// Takes an export in. Every entry must be what its leaf hash says and what this ledger would have taken; the
     /// tenant's log here must be empty or the beginning of the export.
-    pub fn import(&self, input: &mut dyn BufRead) -> Result<Imported, LedgerError> {
+    pub fn import(&self, input: &mut dyn BufRead) -> Result<ImportSummary, LedgerError> {
         self.import_lines(input, true)
     }
 
-    /// Takes the start of an export in, which ends where the caller ended it.
-    pub fn import_start(&self, input: &mut dyn BufRead) -> Result<Imported, LedgerError> {
+    /// Imports the beginning of an export, which the caller has cut on purpose.
+    pub fn import_start(&self, input: &mut dyn BufRead) -> Result<ImportSummary, LedgerError> {
         self.import_lines(input, false)
     }
 
-    fn import_lines(&self, input: &mut dyn BufRead, is_whole: bool) -> Result<Imported, LedgerError> {
+    fn import_lines(&self, input: &mut dyn BufRead, is_whole: bool) -> Result<ImportSummary, LedgerError> {
         let _span = info_span!("import", is_whole).entered();
-        let mut lines = Lines { input, number: 0 };
+        let mut lines = ExportLines { input, number: 0 };
         let header = lines.next()?.ok_or_else(|| lines.refuse("the export is empty"))?;
         let (tenant_id, origin, stated) = read_header(&header).ok_or_else(|| {
             lines.refuse(format!("the first line must name the log and the format `{FORMAT}`"))
         })?;
         self.take_name(&tenant_id, &origin, &lines)?;
         let mut last = Seq::ZERO;
-        let mut imported = Imported { tenant_id, entries: 0, repeats: 0 };
-        let mut batch = Batch::default();
+        let mut imported = ImportSummary { tenant_id, entries: 0, repeats: 0 };
+        let mut batch = ImportBatch::default();
         while let Some(line) = lines.next()? {
             match read_line(&line, &imported.tenant_id).map_err(|reason| lines.refuse(reason))? {
-                Line::Entry(entry, leaf) => {
+                ExportLine::Entry(entry, leaf) => {
                     batch.bytes += line.len();
                     last = entry.seq;
                     batch.entries.push((*entry, leaf, lines.number));
                 }
-                Line::Checkpoint(of, checkpoint) => {
+                ExportLine::Checkpoint(of, checkpoint) => {
                     if of != origin {
                         return Err(
                             lines.refuse(format!("the checkpoint is of the log `{of}`, not `{origin}`"))
@@ -172,7 +176,7 @@ impl Ledger {
     }
 
     /// Makes the tenant's log under the export's name, or checks that it has that name.
-    fn take_name(&self, tenant: &TenantId, origin: &str, lines: &Lines<'_>) -> Result<(), LedgerError> {
+    fn take_name(&self, tenant: &TenantId, origin: &str, lines: &ExportLines<'_>) -> Result<(), LedgerError> {
         match self.ask(tenant, |_, head| Ok(head.origin.clone()))? {
             Some(own) if own == origin => Ok(()),
             Some(own) => {
@@ -187,9 +191,9 @@ impl Ledger {
 
     fn take_batch(
         &self,
-        batch: Batch,
-        imported: &mut Imported,
-        lines: &Lines<'_>,
+        batch: ImportBatch,
+        imported: &mut ImportSummary,
+        lines: &ExportLines<'_>,
     ) -> Result<(), LedgerError> {
         let tenant = imported.tenant_id.clone();
         let at = |number: u64, reason: String| LedgerError::BadExport { line: number, reason };
@@ -217,7 +221,7 @@ impl Ledger {
             let Inner { clock, limits, .. } = self.inner();
             let latest = clock.now_for(&head).get().saturating_add(limits.clock_skew_ms);
             let planned = plan::plan_import(&head, known, &fresh, Millis::new(latest));
-            let Plan { rows, edges, tile_roots, head: after, .. } =
+            let AppendPlan { rows, edges, tile_roots, head: after, .. } =
                 planned.map_err(|refusal| at(line_of(refusal.position), refusal.reason))?;
             for (position, (row, (_, leaf, _))) in
                 rows.iter().zip(batch.entries.iter().skip(known_part)).enumerate()
@@ -228,19 +232,10 @@ impl Ledger {
                 }
             }
             (written, repeats) = (rows.len() as u64, known_part as u64);
-            for (checkpoint, number) in &batch.checkpoints {
-                let root = match checkpoint.size == after.frontier.size() {
-                    true => after.frontier.root(),
-                    false => root_at(transaction, &head, checkpoint.size)?,
-                };
-                if checkpoint.root != root {
-                    let reason = "the checkpoint states another root than the entries have".to_owned();
-                    return Err(at(*number, reason));
-                }
-            }
+            check_roots(transaction, &head, &after, &batch.checkpoints)?;
             if !rows.is_empty() {
                 let leaves: Vec<Sha256> = rows.iter().map(|row| row.leaf).collect();
-                let mut source = InTransaction { transaction, head: &head, open: None };
+                let mut source = TransactionHashes { transaction, head: &head, open: None };
                 let tiles = complete_tiles(size, &leaves, &tile_roots, &mut source)?;
                 transaction.add(&Addition { rows, edges, tiles, head: after.clone() })?;
             }
@@ -255,19 +250,39 @@ impl Ledger {
     }
 }
 
+/// Refuses checkpoints that state another root than the entries have.
+fn check_roots(
+    transaction: &mut dyn Transaction,
+    head: &Head,
+    after: &Head,
+    checkpoints: &[(StoredCheckpoint, u64)],
+) -> Result<(), LedgerError> {
+    for (checkpoint, line) in checkpoints {
+        let root = match checkpoint.size == after.frontier.size() {
+            true => after.frontier.root(),
+            false => root_at(transaction, head, checkpoint.size)?,
+        };
+        if checkpoint.root != root {
+            let reason = "the checkpoint states another root than the entries have".to_owned();
+            return Err(LedgerError::BadExport { line: *line, reason });
+        }
+    }
+    Ok(())
+}
+
 #[derive(Default)]
-struct Batch {
+struct ImportBatch {
     entries: Vec<(ImportedEntry, Sha256, u64)>,
     checkpoints: Vec<(StoredCheckpoint, u64)>,
     bytes: usize,
 }
 
-struct Lines<'a> {
+struct ExportLines<'a> {
     input: &'a mut dyn BufRead,
     number: u64,
 }
 
-impl Lines<'_> {
+impl ExportLines<'_> {
     fn refuse(&self, reason: impl Into<String>) -> LedgerError {
         LedgerError::BadExport { line: self.number, reason: reason.into() }
     }
@@ -290,7 +305,7 @@ impl Lines<'_> {
     }
 }
 
-enum Line {
+enum ExportLine {
     Entry(Box<ImportedEntry>, Sha256),
     Checkpoint(String, StoredCheckpoint),
 }
@@ -327,12 +342,12 @@ fn stated_entries(header: Node<'_>) -> Option<u64> {
     (entries >= 0.0 && entries.fract() == 0.0).then_some(entries as u64)
 }
 
-fn read_line(line: &str, tenant_id: &TenantId) -> Result<Line, String> {
+fn read_line(line: &str, tenant_id: &TenantId) -> Result<ExportLine, String> {
     document(line, |root, has_lost_payload| {
         if let Some(note) = root.member("checkpoint").and_then(Node::string) {
             let (origin, size, root) = stated(&note).ok_or("the checkpoint cannot be read")?;
             let checkpoint = StoredCheckpoint { size, root, note: note.clone().into_owned() };
-            return Ok(Line::Checkpoint(origin.to_owned(), checkpoint));
+            return Ok(ExportLine::Checkpoint(origin.to_owned(), checkpoint));
         }
         let node = root.member("entry").ok_or("the line holds neither an entry nor a checkpoint")?;
         let leaf = root.member("leaf").and_then(Node::string).and_then(|leaf| Sha256::parse(&leaf));
@@ -347,7 +362,7 @@ fn read_line(line: &str, tenant_id: &TenantId) -> Result<Line, String> {
             return Err(format!("the entry belongs to another tenant than `{tenant_id}`"));
         }
         let entry = imported(tenant_id, entry, has_lost_payload)?;
-        Ok(Line::Entry(Box::new(entry), leaf))
+        Ok(ExportLine::Entry(Box::new(entry), leaf))
     })?
 }
 
@@ -373,6 +388,6 @@ fn imported(tenant_id: &TenantId, entry: Entry, has_lost_payload: bool) -> Resul
     if has_lost_payload {
         content.payload = "".into();
     }
-    let prepared = Prepared { id: Some(entry.id.clone()), ..Prepared::new(tenant_id, content) };
+    let prepared = PreparedEntry { id: Some(entry.id.clone()), ..PreparedEntry::new(tenant_id, content) };
     Ok(ImportedEntry { prepared, id: entry.id, seq, created_at })
 }

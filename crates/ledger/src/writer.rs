@@ -1,5 +1,5 @@
-//! The writing thread: takes what waits and what comes meanwhile, judges it in one transaction and commits it together,
-//! so that many callers share one durable commit. Only here is the clock read.
+//! The writing thread: takes the jobs that wait and those that come meanwhile, judges them in one transaction and commits
+//! them together, so that many callers share one durable commit. Only the writer reads the clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,67 +14,67 @@ use crate::clock::DatingClock;
 use crate::error::{AppendError, LedgerError};
 use crate::follow::Growth;
 use crate::identity::IdSource;
-use crate::lease::{self, Change, Changed, Token};
+use crate::lease::{self, LeaseAnswer, LeaseChange, LeaseToken};
 use crate::marker::marker;
 use crate::merkle::{Frontier, TILE_WIDTH, TileSource, complete_tiles};
-use crate::pending::{Answer, Outcome};
-use crate::plan::{self, Plan, Prepared};
-use crate::queue::{Group, Queue};
+use crate::pending::{AnswerSender, AppendResult};
+use crate::plan::{self, AppendPlan, PreparedEntry};
+use crate::queue::{JobGroup, JobQueue};
 use crate::recent::RecentEntries;
 use crate::row::LineageNode;
-use crate::store::{Addition, Head, LeaseRow, Transaction, Unwritten, Writer};
+use crate::store::{Addition, Head, LeaseRow, NeededEntries, Transaction, WriteFailure, Writer};
 
-/// Of how many tenants a writing thread remembers the open end of the log.
+/// For how many tenants a writing thread remembers the open end of the log.
 const MAX_ENDS: usize = 256;
-/// How often the outcome of a broken commit is asked for.
+/// How often the outcome of a broken commit is queried.
 const OUTCOME_QUESTIONS: usize = 5;
 
 /// Something to write that waits.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub tenant_id: TenantId,
-    pub task: Task,
+    pub task: JobTask,
 }
 
 #[derive(Debug)]
-pub(crate) enum Task {
+pub(crate) enum JobTask {
     Append(Batch),
-    Lease(Change, Answer<Changed, LedgerError>),
+    Lease(LeaseChange, AnswerSender<LeaseAnswer, LedgerError>),
 }
 
 /// Entries that are written all or not at all.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    pub entries: Vec<Prepared>,
+    pub entries: Vec<PreparedEntry>,
     pub fence: Option<Fence>,
-    pub answer: Answer,
+    pub answer: AnswerSender,
 }
 
 /// The lease that a batch is written under.
 #[derive(Debug)]
 pub(crate) struct Fence {
     pub name: Name,
-    pub token: Token,
+    pub token: LeaseToken,
     /// It is released with the batch.
     pub is_last: bool,
 }
 
 impl Job {
     pub(crate) fn append(tenant: &TenantId, batch: Batch) -> Job {
-        Job { tenant_id: tenant.clone(), task: Task::Append(batch) }
+        Job { tenant_id: tenant.clone(), task: JobTask::Append(batch) }
     }
 
     pub(crate) fn is_lease(&self) -> bool {
-        matches!(self.task, Task::Lease(..))
+        matches!(self.task, JobTask::Lease(..))
     }
 
     /// Entries and bytes; a lease counts as an entry.
     pub(crate) fn size(&self) -> (usize, usize) {
         match &self.task {
-            Task::Append(Batch { entries, .. }) => {
+            JobTask::Append(Batch { entries, .. }) => {
                 (entries.len(), entries.iter().map(|entry| entry.content.payload.len() + 512).sum())
             }
-            Task::Lease(..) => (1, 0),
+            JobTask::Lease(..) => (1, 0),
         }
     }
 }
@@ -90,8 +90,8 @@ pub(crate) fn run(writer: Box<dyn Writer>, jobs: &Receiver<Job>, clock: &DatingC
     });
 }
 
-/// Waking many callers takes about as long as writing for them, so another thread goes on with it as soon as somebody
-/// waits to be written for.
+/// Waking many callers takes about as long as writing for them, so another thread does the rest of it as soon as a job
+/// waits.
 fn write_groups(
     mut writer: Box<dyn Writer>,
     jobs: &Receiver<Job>,
@@ -99,21 +99,21 @@ fn write_groups(
     growth: &Growth,
     answering: Option<SyncSender<Vec<Reply>>>,
 ) {
-    let mut memory = Memory {
+    let mut memory = WriterMemory {
         clock,
         ids: IdSource::default(),
         ends: BTreeMap::new(),
         recent: RecentEntries::default(),
         rules: BTreeMap::new(),
     };
-    let mut queue = Queue::new(jobs, writer.as_ref());
+    let mut queue = JobQueue::new(jobs, writer.as_ref());
     while let Some(group) = queue.next_group() {
-        let mut together = Together::default();
+        let mut together = WriteGroup::default();
         let written = together.write(writer.as_mut(), group, &mut queue, &mut memory);
         if written.is_ok() {
             together.cache(&mut memory.recent);
         }
-        let Ended { replies, grown } = together.end(written);
+        let GroupAnswers { replies, grown } = together.end(written);
         let mut replies = replies.into_iter();
         while !queue.has_waiting()
             && let Some(reply) = replies.next()
@@ -138,16 +138,16 @@ fn write_groups(
 }
 
 /// What a group came to.
-struct Ended {
+struct GroupAnswers {
     replies: Vec<Reply>,
     /// The tenants whose followers have something to look at.
     grown: BTreeSet<TenantId>,
 }
 
-/// Who is told what.
+/// An answer and its caller.
 enum Reply {
-    Batch(Batch, Outcome),
-    Lease(Answer<Changed, LedgerError>, Result<Changed, LedgerError>),
+    Batch(Batch, AppendResult),
+    Lease(AnswerSender<LeaseAnswer, LedgerError>, Result<LeaseAnswer, LedgerError>),
 }
 
 impl Reply {
@@ -161,17 +161,17 @@ impl Reply {
 
 /// What is written in one transaction, and what each part of it came to.
 #[derive(Default)]
-struct Together {
+struct WriteGroup {
     /// Batches of one tenant that came together, in their order.
     rounds: Vec<(TenantId, Vec<Batch>)>,
-    shares: Vec<Share>,
-    changes: Vec<(TenantId, Change, Answer<Changed, LedgerError>)>,
-    changed: Vec<Result<Changed, LedgerError>>,
+    shares: Vec<RoundResult>,
+    changes: Vec<(TenantId, LeaseChange, AnswerSender<LeaseAnswer, LedgerError>)>,
+    changed: Vec<Result<LeaseAnswer, LedgerError>>,
 }
 
 /// What one round came to.
-struct Share {
-    outcomes: Vec<Outcome>,
+struct RoundResult {
+    outcomes: Vec<AppendResult>,
     /// The first id written, by which a broken commit can be recognised later.
     witness: Option<LedgerId>,
     /// A lease was released.
@@ -179,14 +179,14 @@ struct Share {
     written: Vec<Arc<LineageNode>>,
 }
 
-impl Together {
-    /// Writes whoever joins the group. Leases come last, so that every writer locks logs before leases.
+impl WriteGroup {
+    /// Writes the jobs that join the group. Leases come last, so that every writer locks logs before leases.
     fn write(
         &mut self,
         writer: &mut dyn Writer,
-        mut group: Group,
-        queue: &mut Queue<'_>,
-        memory: &mut Memory<'_>,
+        mut group: JobGroup,
+        queue: &mut JobQueue<'_>,
+        memory: &mut WriterMemory<'_>,
     ) -> Result<(), LedgerError> {
         let only = group.tenant_id.clone();
         self.take(queue.joining(&mut group));
@@ -210,13 +210,13 @@ impl Together {
             commit_start = Some(Instant::now());
             Ok(())
         });
-        // A failure says nothing of what a commit takes, nor does one that need not be synced.
+        // A failure does not show how long a commit takes, nor does a commit that is not synced.
         if let (Ok(()), Some(start), false) = (&written, commit_start, group.is_leases_only) {
             queue.committed(&group, start.elapsed());
         }
         match (written, only) {
-            (Err(Unwritten::Unknown(error)), Some(tenant)) => settle(writer, &tenant, &self.shares, error),
-            (Err(Unwritten::Nothing(error) | Unwritten::Unknown(error)), _) => Err(error),
+            (Err(WriteFailure::Unknown(error)), Some(tenant)) => settle(writer, &tenant, &self.shares, error),
+            (Err(WriteFailure::Nothing(error) | WriteFailure::Unknown(error)), _) => Err(error),
             (Ok(()), _) => Ok(()),
         }
     }
@@ -225,8 +225,8 @@ impl Together {
         let mut by_tenant: BTreeMap<TenantId, Vec<Batch>> = BTreeMap::new();
         for Job { tenant_id, task } in jobs {
             match task {
-                Task::Append(batch) => by_tenant.entry(tenant_id).or_default().push(batch),
-                Task::Lease(change, answer) => self.changes.push((tenant_id, change, answer)),
+                JobTask::Append(batch) => by_tenant.entry(tenant_id).or_default().push(batch),
+                JobTask::Lease(change, answer) => self.changes.push((tenant_id, change, answer)),
             }
         }
         self.rounds.extend(by_tenant);
@@ -238,8 +238,8 @@ impl Together {
         }
     }
 
-    fn end(self, written: Result<(), LedgerError>) -> Ended {
-        let Together { rounds, shares, changes, changed } = self;
+    fn end(self, written: Result<(), LedgerError>) -> GroupAnswers {
+        let WriteGroup { rounds, shares, changes, changed } = self;
         let (mut replies, mut grown) = (Vec::new(), BTreeSet::new());
         match written {
             Ok(()) => {
@@ -251,7 +251,7 @@ impl Together {
                     replies.extend(pairs.map(|(batch, outcome)| Reply::Batch(batch, outcome)));
                 }
                 for ((tenant, change, answer), outcome) in changes.into_iter().zip(changed) {
-                    if matches!(change, Change::Release { .. }) {
+                    if matches!(change, LeaseChange::Release { .. }) {
                         grown.insert(tenant);
                     }
                     replies.push(Reply::Lease(answer, outcome));
@@ -264,7 +264,7 @@ impl Together {
                 replies.extend(leases.map(|answer| Reply::Lease(answer, Err(error.clone()))));
             }
         }
-        Ended { replies, grown }
+        GroupAnswers { replies, grown }
     }
 }
 
@@ -273,8 +273,8 @@ fn write_round(
     tenant: &TenantId,
     batches: &[Batch],
     heads: &mut BTreeMap<TenantId, Head>,
-    memory: &mut Memory<'_>,
-) -> Result<Share, LedgerError> {
+    memory: &mut WriterMemory<'_>,
+) -> Result<RoundResult, LedgerError> {
     let names: BTreeSet<&Name> =
         batches.iter().filter_map(|batch| batch.fence.as_ref()).map(|fence| &fence.name).collect();
     let before = heads.remove(tenant);
@@ -283,7 +283,7 @@ fn write_round(
         Some(head) if names.is_empty() => (head, Vec::new()),
         _ => transaction.locked(tenant, &names.into_iter().collect::<Vec<_>>())?,
     };
-    // A server may come back without what it lost.
+    // A server that was restored may lack entries that were written before.
     if is_first && !memory.is_as_left(&head) {
         memory.recent.forget(tenant);
         memory.rules.remove(tenant);
@@ -304,8 +304,8 @@ fn write_round(
     }
     let marker = if rules.has_second() { None } else { Some([marker()?]) };
     let marker = marker.as_ref().map(|marker| marker.as_slice());
-    let held: Vec<&[Prepared]> = marker.into_iter().chain(held()).collect();
-    let Plan { mut outcomes, rows, nodes, edges, tile_roots, head: after } =
+    let held: Vec<&[PreparedEntry]> = marker.into_iter().chain(held()).collect();
+    let AppendPlan { mut outcomes, rows, nodes, edges, tile_roots, head: after } =
         plan::plan(&head, rules, known, &held, memory.clock.dating(&head), &mut memory.ids);
     if marker.is_some() {
         outcomes.remove(0).map_err(AppendError::into_ledger)?;
@@ -315,19 +315,13 @@ fn write_round(
             *outcome = Err(error.into());
         }
     }
-    let released: Vec<(&Name, Token)> = batches
-        .iter()
-        .zip(&outcomes)
-        .filter(|(_, outcome)| outcome.is_ok())
-        .filter_map(|(batch, _)| batch.fence.as_ref().filter(|fence| fence.is_last))
-        .map(|fence| (&fence.name, fence.token))
-        .collect();
+    let released = released(batches, &outcomes);
     let has_released = !released.is_empty();
     let witness = rows.first().map(|row| row.entry.id.clone());
     if witness.is_some() {
         let leaves: Vec<Sha256> = rows.iter().map(|row| row.leaf).collect();
         let open = memory.open_leaves(&head);
-        let mut source = InTransaction { transaction, head: &head, open: open.as_deref() };
+        let mut source = TransactionHashes { transaction, head: &head, open: open.as_deref() };
         let tiles = complete_tiles(head.frontier.size(), &leaves, &tile_roots, &mut source)?;
         memory.remember(&after, open, &leaves);
         transaction.add(&Addition { rows, edges, tiles, head: after.clone() })?;
@@ -336,10 +330,17 @@ fn write_round(
         transaction.drop_leases(tenant, &released)?;
     }
     heads.insert(tenant.clone(), after);
-    Ok(Share { outcomes, witness, has_released, written: nodes })
+    Ok(RoundResult { outcomes, witness, has_released, written: nodes })
 }
 
-/// Why a batch may not be written, where its lease is another's by now.
+/// The leases that end with their batches.
+fn released<'b>(batches: &'b [Batch], outcomes: &[AppendResult]) -> Vec<(&'b Name, LeaseToken)> {
+    let written = batches.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_ok());
+    let fences = written.filter_map(|(batch, _)| batch.fence.as_ref().filter(|fence| fence.is_last));
+    fences.map(|fence| (&fence.name, fence.token)).collect()
+}
+
+/// Why a batch may not be written, if its lease was lost.
 fn lost_lease(fence: &Fence, leases: &[LeaseRow]) -> Option<LedgerError> {
     let row = leases.iter().find(|row| row.name == fence.name).cloned();
     lease::current(row, &fence.name, fence.token).err()
@@ -350,7 +351,7 @@ fn lost_lease(fence: &Fence, leases: &[LeaseRow]) -> Option<LedgerError> {
 fn settle(
     writer: &mut dyn Writer,
     tenant: &TenantId,
-    shares: &[Share],
+    shares: &[RoundResult],
     error: LedgerError,
 ) -> Result<(), LedgerError> {
     let Some(witness) = shares.iter().find_map(|share| share.witness.as_ref()) else {
@@ -359,8 +360,10 @@ fn settle(
     for _ in 0..OUTCOME_QUESTIONS {
         let mut is_there = false;
         let asked = writer.transact(Some(tenant), false, &mut |transaction| {
-            let (head, _) = transaction.locked(tenant, &[])?;
-            is_there = transaction.holds(&head, witness)?;
+            let head = transaction.locked_head(tenant)?;
+            let ids = BTreeSet::from([witness.as_str().to_owned()]);
+            let known = transaction.known(&head, &NeededEntries { ids, ..NeededEntries::default() })?;
+            is_there = known.by_id.contains_key(witness.as_str());
             Ok(())
         });
         match asked {
@@ -377,7 +380,7 @@ fn settle(
 }
 
 /// What a writing thread keeps between transactions.
-struct Memory<'a> {
+struct WriterMemory<'a> {
     clock: &'a DatingClock,
     ids: IdSource,
     /// The right edge of each tenant's tree after what was last written, and its leaves beyond the last whole tile.
@@ -387,7 +390,7 @@ struct Memory<'a> {
     rules: BTreeMap<TenantId, RulesInForce>,
 }
 
-impl Memory<'_> {
+impl WriterMemory<'_> {
     fn rules_of(&self, head: &Head) -> RulesInForce {
         self.rules.get(&head.tenant_id).copied().unwrap_or_else(|| RulesInForce::of_origin(&head.origin))
     }
@@ -399,7 +402,7 @@ impl Memory<'_> {
         self.rules.insert(tenant.clone(), rules);
     }
 
-    /// The leaves that fill no tile yet, where the log is as this thread left it.
+    /// The leaves that fill no tile yet, if the log is as this thread left it.
     fn open_leaves(&mut self, head: &Head) -> Option<Vec<Sha256>> {
         let end = if self.is_as_left(head) { self.ends.remove(&head.tenant_id) } else { None };
         end.map(|(_, open)| open)
@@ -428,14 +431,14 @@ impl Memory<'_> {
 }
 
 /// The hashes a transaction sees, before its own are written.
-pub(crate) struct InTransaction<'a, 'b> {
+pub(crate) struct TransactionHashes<'a, 'b> {
     pub transaction: &'a mut dyn Transaction,
     pub head: &'b Head,
-    /// The leaves that fill no tile yet, where they are known.
+    /// The leaves that fill no tile yet, if they are known.
     pub open: Option<&'b [Sha256]>,
 }
 
-impl TileSource for InTransaction<'_, '_> {
+impl TileSource for TransactionHashes<'_, '_> {
     type Error = LedgerError;
 
     fn row(&mut self, level: u8, from: u64, count: u64) -> Result<Vec<Sha256>, LedgerError> {

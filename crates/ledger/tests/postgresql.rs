@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::scalar::Name;
 use crealeph_ledger::{
-    AppendError, Claim, Cursor, Filter, Ledger, LedgerError, Limits, Location, Options, Order, Seq,
+    AppendError, Cursor, Filter, LeaseClaim, Ledger, LedgerError, LedgerLimits, LedgerOptions, Location,
+    Order, Seq,
 };
-use server::Server;
+use server::{Client, Server};
 use suite::{Dice, Fixture, Place, append, append_one, entry, local, tenant};
 
 impl Fixture for Server {
@@ -61,7 +62,7 @@ fn conformance_on_postgresql() {
 
 #[test]
 // holds: invariant 7
-fn the_role_the_program_uses_meets_walls() {
+fn the_ledger_role_is_confined_to_one_tenant() {
     let server = Server::start();
     let database = server.database();
     let folder = tempfile::tempdir().unwrap();
@@ -72,7 +73,7 @@ fn the_role_the_program_uses_meets_walls() {
     ledger.checkpoint(&local()).unwrap();
     let name = Name::parse("work").unwrap();
     let lease = ledger.take_lease(&local(), &name, &name, std::time::Duration::from_secs(60)).unwrap();
-    assert!(matches!(lease, Claim::Taken(_)), "{lease:?}");
+    assert!(matches!(lease, LeaseClaim::Taken(_)), "{lease:?}");
     // The program names every tenant in its statements as well, so ask without that, as a faulty statement would.
     let mut client = server.superuser(&database);
     let role = format!("crealeph_ledger_{database}");
@@ -82,7 +83,7 @@ fn the_role_the_program_uses_meets_walls() {
     let rights = rights.unwrap();
     assert_eq!((rights.get::<_, bool>(0), rights.get::<_, bool>(1)), (false, false));
     let tables = ["logs", "entries", "tiles", "checkpoints", "edges", "leases", "lease_tokens"];
-    let count = |client: &mut postgres::Client, table: &str| -> i64 {
+    let count = |client: &mut Client, table: &str| -> i64 {
         client.query_one(&format!("SELECT count(*) FROM {table}"), &[]).unwrap().get(0)
     };
     for table in tables {
@@ -286,8 +287,9 @@ fn a_client_that_falls_silent_in_a_commit_locks_nobody_out() {
     let server = Server::start_encrypted();
     let database = server.database();
     let folder = tempfile::tempdir().unwrap();
-    let limits = Limits { wait_ms: 6_000, ..Limits::default() };
-    let options = || Options { limits, keys: Some(folder.path().join("keys")), ..Options::default() };
+    let limits = LedgerLimits { wait_ms: 6_000, ..LedgerLimits::default() };
+    let options =
+        || LedgerOptions { limits, keys: Some(folder.path().join("keys")), ..LedgerOptions::default() };
     let url = server.network_url("127.0.0.1", &database, "sslmode=disable");
     let direct = Ledger::init(&Location::parse(&url), options()).unwrap();
     append_one(&direct, entry("signal", "{}", ""));
@@ -327,7 +329,7 @@ fn a_process_needs_few_connections_and_waits_for_one() {
     let login = "CREATE ROLE few LOGIN CONNECTION LIMIT 1";
     client.batch_execute(&format!("{login}; GRANT crealeph_ledger_{database} TO few")).unwrap();
     let url = server.url(&database).replace("postgres@", "few@");
-    let held = postgres::Client::connect(&url, postgres::NoTls).unwrap();
+    let held = Client::connect(&url).unwrap();
     let freed = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(700));
         drop(held);
@@ -338,7 +340,7 @@ fn a_process_needs_few_connections_and_waits_for_one() {
 }
 
 #[test]
-fn what_is_no_ledger_of_ours_is_refused_and_changes_are_noticed() {
+fn a_database_that_is_not_a_ledger_is_refused_and_changes_are_noticed() {
     let server = Server::start();
     let database = server.database();
     let folder = tempfile::tempdir().unwrap();
@@ -359,7 +361,7 @@ fn what_is_no_ledger_of_ours_is_refused_and_changes_are_noticed() {
     let page = ledger.list(&local(), &Filter::default(), Order::OldestFirst, None, 10);
     assert!(matches!(&page, Err(LedgerError::Damaged { what, .. }) if what.contains("entry 3")), "{page:?}");
     let secret = Location::parse("postgres://someone:hidden@127.0.0.1:1/x?connect_timeout=1");
-    let error = Ledger::open(&secret, Options::default()).unwrap_err().to_string();
+    let error = Ledger::open(&secret, LedgerOptions::default()).unwrap_err().to_string();
     assert!(error.contains("127.0.0.1:1") && !error.contains("hidden"), "{error}");
 }
 
@@ -368,7 +370,7 @@ const KILLS: u64 = 100;
 /// Entries of a batch, and writers at once.
 const BATCH: usize = 3;
 const WRITERS: usize = 4;
-/// A guard against waiting for ever.
+/// A guard against waiting forever.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn keyed_batch(name: &str) -> Vec<Draft> {
@@ -401,21 +403,21 @@ impl Seen {
     }
 }
 
-/// Appends until it is over, and notes what it was told of each batch.
-fn write_on(ledger: &Ledger, writer: usize, is_over: &AtomicBool, told: &Mutex<Vec<(String, bool)>>) {
+/// Appends until it is stopped, and notes the answer to each batch.
+fn write_on(ledger: &Ledger, writer: usize, is_stopped: &AtomicBool, answers: &Mutex<Vec<(String, bool)>>) {
     for number in 0.. {
-        if is_over.load(Ordering::SeqCst) {
+        if is_stopped.load(Ordering::SeqCst) {
             return;
         }
         let name = format!("{writer}-{number}");
         let outcome = ledger.append(&local(), keyed_batch(&name));
         assert!(!matches!(outcome, Err(AppendError::Refused { .. })), "{outcome:?}");
-        told.lock().unwrap().push((name, outcome.is_ok()));
+        answers.lock().unwrap().push((name, outcome.is_ok()));
     }
 }
 
-/// Kills the server again and again under several writers, at random moments. Whoever was told "written" finds it, whoever
-/// was told that it failed finds it not there or there whole, and sending it again with its keys tells the truth.
+/// Kills the server again and again under several writers, at random moments. A batch that was acknowledged is there, one that
+/// failed is there whole or not at all, and sending it again with its keys gives the right answer.
 #[test]
 // holds: invariant 8
 fn a_killed_server_loses_nothing_that_was_acknowledged() {
@@ -424,19 +426,19 @@ fn a_killed_server_loses_nothing_that_was_acknowledged() {
     let database = server.database();
     let folder = tempfile::tempdir().unwrap();
     let place = Place { location: Location::parse(&server.url(&database)), folder };
-    let limits = Limits { wait_ms: 60_000, ..Limits::default() };
-    let ledger = Ledger::init(&place.location, Options { limits, ..place.options() }).unwrap();
-    let (is_over, told) = (AtomicBool::new(false), Mutex::new(Vec::<(String, bool)>::new()));
+    let limits = LedgerLimits { wait_ms: 60_000, ..LedgerLimits::default() };
+    let ledger = Ledger::init(&place.location, LedgerOptions { limits, ..place.options() }).unwrap();
+    let (is_stopped, answers) = (AtomicBool::new(false), Mutex::new(Vec::<(String, bool)>::new()));
     let acknowledged = || {
-        let told = told.lock().unwrap();
-        told.iter().filter(|(_, is_written)| *is_written).map(|(name, _)| name.clone()).collect::<Vec<_>>()
+        let answers = answers.lock().unwrap();
+        answers.iter().filter(|(_, is_written)| *is_written).map(|(name, _)| name.clone()).collect::<Vec<_>>()
     };
     let mut dice = Dice::new(7);
     let mut seen = Seen::default();
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
-            let (ledger, is_over, told) = (&ledger, &is_over, &told);
-            scope.spawn(move || write_on(ledger, writer, is_over, told));
+            let (ledger, is_stopped, answers) = (&ledger, &is_stopped, &answers);
+            scope.spawn(move || write_on(ledger, writer, is_stopped, answers));
         }
         for _ in 0..KILLS {
             let (before, start) = (acknowledged().len(), Instant::now());
@@ -454,26 +456,26 @@ fn a_killed_server_loses_nothing_that_was_acknowledged() {
                 "an acknowledged batch is gone"
             );
         }
-        is_over.store(true, Ordering::SeqCst);
+        is_stopped.store(true, Ordering::SeqCst);
     });
     seen.read_on(&ledger);
     assert_eq!(ledger.audit(&local()).unwrap(), None);
-    let told = told.into_inner().unwrap();
-    assert!(told.iter().all(|(name, is_written)| !is_written || seen.batches.contains_key(name)));
-    for (name, _) in told.iter().filter(|(_, is_written)| !is_written) {
+    let answers = answers.into_inner().unwrap();
+    assert!(answers.iter().all(|(name, is_written)| !is_written || seen.batches.contains_key(name)));
+    for (name, _) in answers.iter().filter(|(_, is_written)| !is_written) {
         let is_there = seen.batches.contains_key(name);
         let answers = ledger.append(&local(), keyed_batch(name)).unwrap();
         assert!(answers.iter().all(|answer| answer.is_repeat == is_there), "{name}: {answers:?}");
     }
-    assert_eq!(ledger.last_seq(&local()).unwrap().get(), (told.len() * BATCH) as u64);
+    assert_eq!(ledger.last_seq(&local()).unwrap().get(), (answers.len() * BATCH) as u64);
 }
 
 #[test]
-fn an_encrypted_connection_is_made_to_whom_it_should_be_or_not_at_all() {
+fn an_encrypted_connection_reaches_a_trusted_server_or_fails() {
     let mut server = Server::start_encrypted();
     let database = server.database();
     let folder = tempfile::tempdir().unwrap();
-    let keys = || Options { keys: Some(folder.path().join("keys")), ..Options::default() };
+    let keys = || LedgerOptions { keys: Some(folder.path().join("keys")), ..LedgerOptions::default() };
     let trusted = format!("sslrootcert={}", server.authority().display());
     let url = |host: &str, options: &str| Location::parse(&server.network_url(host, &database, options));
     let good = url("127.0.0.1", &format!("sslmode=verify-full&{trusted}"));
@@ -507,7 +509,7 @@ fn an_encrypted_connection_is_made_to_whom_it_should_be_or_not_at_all() {
 
 /// Row-level security is forced on the owner too, unless it is a superuser, as owners seldom are.
 #[test]
-fn an_owner_who_is_no_superuser_lists_tenants_and_migrates() {
+fn an_owner_who_is_not_a_superuser_lists_tenants_and_migrates() {
     let server = Server::start();
     let database = server.database();
     let mut client = server.superuser(&database);

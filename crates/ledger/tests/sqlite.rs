@@ -6,7 +6,7 @@ mod suite;
 use std::time::Duration;
 
 use crealeph_contracts::scalar::Name;
-use crealeph_ledger::{Claim, Ledger, Location, Options};
+use crealeph_ledger::{LeaseClaim, Ledger, LedgerOptions, Location};
 use suite::{Fixture, Hands, Place};
 
 struct SqliteFixture;
@@ -40,17 +40,17 @@ fn conformance_on_sqlite() {
 fn a_wall_clock_neither_ends_a_lease_nor_keeps_it() {
     let place = SqliteFixture.place();
     let hands = Hands::at(1_000_000_000);
-    let options = || Options { clock: hands.clock(), ..place.options() };
+    let options = || LedgerOptions { clock: hands.clock(), ..place.options() };
     let ledger = Ledger::init(&place.location, options()).unwrap();
     let work = Name::parse("work").unwrap();
     let take = || ledger.take_lease(&suite::local(), &work, &work, Duration::from_secs(10)).unwrap();
-    let Claim::Taken(first) = take() else { panic!("nobody has it") };
+    let LeaseClaim::Taken(first) = take() else { panic!("nobody has it") };
     for wall in [0, 1_000_000_000 - 5_000, 4_000_000_000_000] {
         hands.set(wall);
-        assert!(matches!(take(), Claim::Held(_)), "another process's clock says {wall}");
+        assert!(matches!(take(), LeaseClaim::Held(_)), "another process's clock says {wall}");
     }
     // A lease of before the machine was started again is nobody's.
     SqliteFixture.execute(&place, "UPDATE leases SET boot = 'another', until = until + 1000000").unwrap();
-    let Claim::Taken(second) = take() else { panic!("its holder is gone") };
+    let LeaseClaim::Taken(second) = take() else { panic!("its holder is gone") };
     assert!(second.token() > first.token());
 }

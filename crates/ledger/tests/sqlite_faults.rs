@@ -8,7 +8,9 @@ use std::path::Path;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::Limits as JsonLimits;
 use crealeph_contracts::scalar::TenantId;
-use crealeph_ledger::{AppendError, Filter, Ledger, LedgerError, Limits, Location, Options, Order, Refusal};
+use crealeph_ledger::{
+    AppendError, EntryRefusal, Filter, Ledger, LedgerError, LedgerLimits, LedgerOptions, Location, Order,
+};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
@@ -26,13 +28,13 @@ fn draft(number: usize) -> Draft {
 }
 
 fn filled(file: &Path, count: usize) -> Ledger {
-    let ledger = Ledger::init(&Location::File(file.to_owned()), Options::default()).unwrap();
+    let ledger = Ledger::init(&Location::File(file.to_owned()), LedgerOptions::default()).unwrap();
     ledger.append(&local(), (0..count).map(draft).collect()).unwrap();
     ledger
 }
 
 fn open(file: &Path) -> Result<Ledger, LedgerError> {
-    Ledger::open(&Location::File(file.to_owned()), Options::default())
+    Ledger::open(&Location::File(file.to_owned()), LedgerOptions::default())
 }
 
 #[test]
@@ -40,9 +42,10 @@ fn a_locked_file_is_named_and_nothing_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ledger.db");
     drop(filled(&file, 3));
-    let limits = Limits { wait_ms: 100, ..Limits::default() };
+    let limits = LedgerLimits { wait_ms: 100, ..LedgerLimits::default() };
     let ledger =
-        Ledger::open(&Location::File(file.clone()), Options { limits, ..Options::default() }).unwrap();
+        Ledger::open(&Location::File(file.clone()), LedgerOptions { limits, ..LedgerOptions::default() })
+            .unwrap();
     let holder = Connection::open(&file).unwrap();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     let error = ledger.append(&local(), vec![draft(3)]).unwrap_err();
@@ -86,7 +89,7 @@ fn the_database_itself_refuses_to_change_or_remove() {
 }
 
 #[test]
-fn nothing_rests_on_an_entry_that_was_lost_meanwhile() {
+fn nothing_depends_on_an_entry_that_was_lost_meanwhile() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ledger.db");
     let ledger = filled(&file, 3);
@@ -109,7 +112,7 @@ fn nothing_rests_on_an_entry_that_was_lost_meanwhile() {
     other.execute("UPDATE logs SET size = ?1, last_at = ?2, peaks = ?3", head).unwrap();
     let refused = ledger.append(&local(), on("k7", 1)).unwrap_err();
     let AppendError::Refused { refusal, .. } = refused else { panic!("{refused:?}") };
-    assert_eq!(refusal, Refusal::UnknownLineage(vec!["key:k7".to_owned()]));
+    assert_eq!(refusal, EntryRefusal::UnknownLineage(vec!["key:k7".to_owned()]));
     ledger.append(&local(), on("k2", 2)).unwrap();
     assert_eq!(ledger.audit(&local()).unwrap(), None);
 }
@@ -147,7 +150,7 @@ fn damage_is_reported_and_never_returned() {
 }
 
 #[test]
-fn what_is_no_ledger_of_ours_is_refused() {
+fn a_file_that_is_not_a_ledger_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     assert!(matches!(open(&path("none.db")), Err(LedgerError::Missing { .. })));
@@ -167,12 +170,12 @@ fn what_is_no_ledger_of_ours_is_refused() {
     let newer = open(&path("new.db"));
     assert!(matches!(&newer, Err(LedgerError::Newer { found: 99, known: 4, .. })), "{newer:?}");
     assert!(newer.unwrap_err().hint().unwrap().contains("use a newer crealeph"));
-    let nowhere = Ledger::init(&Location::File(path("no/folder/ledger.db")), Options::default());
+    let nowhere = Ledger::init(&Location::File(path("no/folder/ledger.db")), LedgerOptions::default());
     assert!(matches!(nowhere, Err(LedgerError::ReadOnly { .. })), "{nowhere:?}");
 }
 
 #[test]
-fn a_file_of_an_older_program_is_brought_forward() {
+fn a_file_of_an_older_program_is_migrated() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ledger.db");
     let old = Connection::open(&file).unwrap();
@@ -185,7 +188,7 @@ fn a_file_of_an_older_program_is_brought_forward() {
     .unwrap();
     old.pragma_update(None, "user_version", 1).unwrap();
     let location = Location::File(file.clone());
-    let migrated = Ledger::migrate(&location, &Options::default(), |_| {}).unwrap();
+    let migrated = Ledger::migrate(&location, &LedgerOptions::default(), |_| {}).unwrap();
     assert_eq!((migrated.from, migrated.to, migrated.entries), (1, 4, 0));
     let version: i64 = old.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
     assert_eq!(version, 4);
@@ -238,7 +241,7 @@ fn an_interrupted_init_or_backup_leaves_nothing_that_looks_whole() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ledger.db");
     let location = Location::File(file.clone());
-    let init = || Ledger::init(&location, Options::default());
+    let init = || Ledger::init(&location, LedgerOptions::default());
     // Interrupted before anything was in it, as an earlier program could be.
     fs::write(&file, "").unwrap();
     drop(init().unwrap());

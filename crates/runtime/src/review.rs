@@ -5,7 +5,9 @@ use crate::builder::{BuildError, is_made_by_builder};
 use crealeph_contracts::scalar::{IdentifierError, LedgerId, Name, RobotId, TenantId, Text};
 use crealeph_decision::builder::conclude::BUILDER;
 use crealeph_decision::builder::review::{REVIEW, ReviewError, ReviewOpinion, review};
-use crealeph_ledger::{AppendError, Appended, Cursor, Filter, Ledger, LedgerError, Order, Refusal, Stored};
+use crealeph_ledger::{
+    AppendError, AppendedEntry, Cursor, EntryRefusal, Filter, Ledger, LedgerError, Order, StoredEntry,
+};
 
 /// Why a verdict was not written.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -85,7 +87,7 @@ pub fn waiting(
     robot: Option<&RobotId>,
     cursor: Option<Cursor>,
     limit: usize,
-) -> Result<(Vec<Stored>, Option<Cursor>), VerdictError> {
+) -> Result<(Vec<StoredEntry>, Option<Cursor>), VerdictError> {
     let page = ledger.list(tenant, &waiting_filter(robot)?, Order::NewestFirst, cursor, limit)?;
     let mut drafts = Vec::new();
     for draft in page.entries {
@@ -105,7 +107,7 @@ pub fn settle(
     opinion: ReviewOpinion,
     who: &Text,
     why: &Text,
-) -> Result<Vec<Appended>, VerdictError> {
+) -> Result<Vec<AppendedEntry>, VerdictError> {
     let entry = ledger.get(tenant, draft)?.ok_or_else(|| VerdictError::NoEntry(draft.clone()))?;
     let batch = review(&entry.to_entry(), opinion, who, why)?;
     if !is_made_by_builder(ledger, tenant, &entry)? {
@@ -114,7 +116,7 @@ pub fn settle(
     let batch = batch.into_iter().map(|draft| (None, draft)).collect();
     ledger.append_as(tenant, batch).map_err(|error| match error {
         AppendError::Ledger(error) => error.into(),
-        AppendError::Refused { refusal: Refusal::Conflict { existing, .. }, .. } => {
+        AppendError::Refused { refusal: EntryRefusal::Conflict { existing, .. }, .. } => {
             VerdictError::Settled { draft: draft.clone(), existing }
         }
         error => VerdictError::Unwritten(error),

@@ -8,7 +8,7 @@ use crealeph_contracts::scalar::{ActionName, IdentifierError, Name, RobotId, Ten
 use crealeph_decision::builder::decide::policy_question;
 use crealeph_decision::policy::{NextStep, evaluate, way_to_run};
 use crealeph_decision::snapshot::{Derivation, Snapshot, SnapshotType};
-use crealeph_ledger::{EXECUTION_EVENT, Filter, Ledger, LedgerError, Order, Stored};
+use crealeph_ledger::{EXECUTION_EVENT, Filter, Ledger, LedgerError, Order, StoredEntry};
 
 use crate::builder::{Scopes, Settings};
 use crate::review::{VerdictError, count_waiting};
@@ -28,7 +28,7 @@ pub struct Status {
     /// What is known; `None` where nothing counts.
     pub snapshot: Option<Snapshot>,
     /// The entry that came last of each type, sorted by type.
-    pub latest: Vec<Stored>,
+    pub latest: Vec<StoredEntry>,
     /// There are more types than those.
     pub has_more_types: bool,
     /// How many drafts wait for a person.
@@ -110,7 +110,7 @@ pub struct RobotSummary {
     /// Of the newest entries of the snapshot types, the one that was true longest ago, and when that was.
     pub oldest_evidence: Option<(SnapshotType, Instant)>,
     /// The event that came last.
-    pub last_event: Option<Stored>,
+    pub last_event: Option<StoredEntry>,
     /// How many drafts wait for a person.
     pub drafts: u64,
 }

@@ -18,7 +18,7 @@ use crealeph_contracts::contract::Valid;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::Limits;
 use crealeph_contracts::scalar::{TenantId, Version};
-use crealeph_ledger::{Ledger, Location, Options};
+use crealeph_ledger::{Ledger, Location, LedgerOptions};
 use crealeph_runtime::agents::{Agent, Agents, Call, load};
 use crealeph_runtime::builder::{Builder, Settings};
 use crealeph_runtime::configuration::Configuration;
@@ -78,7 +78,7 @@ struct Place<'p> {
 impl Place<'_> {
     /// A Builder over a new ledger in which everything is known of robot `r`.
     fn builder(&self, location: &Location) -> Outcome<Builder> {
-        let options = Options { keys: Some(self.folder.join("keys")), ..Options::default() };
+        let options = LedgerOptions { keys: Some(self.folder.join("keys")), ..LedgerOptions::default() };
         let ledger = Ledger::init(location, options)?;
         let mut before: Vec<String> = Vec::new();
         for kind in ["signal", "fusion", "idea", "copy", "benchmark", "playbook"] {

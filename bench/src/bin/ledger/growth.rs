@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crealeph_bench::Outcome;
 use crealeph_contracts::scalar::{Name, RobotId};
 use crealeph_decision::coherence::CoherenceRules;
-use crealeph_ledger::{Filter, Ledger, Location, Options, Order};
+use crealeph_ledger::{Filter, Ledger, Location, LedgerOptions, Order};
 use crealeph_verify::{ExportVerifier, VerifierKey};
 
 use crate::{draft, tenant};
@@ -38,7 +38,7 @@ pub(crate) fn table(folder: &Path, is_quick: bool) -> Outcome<()> {
 /// Measures one size, which is the folder's name.
 pub(crate) fn run(folder: &Path) -> Outcome<()> {
     let size: usize = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default().parse()?;
-    let ledger = Ledger::init(&Location::File(folder.join("ledger.db")), Options::default())?;
+    let ledger = Ledger::init(&Location::File(folder.join("ledger.db")), LedgerOptions::default())?;
     let tenant = tenant()?;
     let start = Instant::now();
     for from in (0..size).step_by(BATCH) {

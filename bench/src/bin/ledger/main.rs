@@ -15,7 +15,7 @@ use crealeph_bench::Outcome;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::Limits as JsonLimits;
 use crealeph_contracts::scalar::TenantId;
-use crealeph_ledger::{Ledger, Location, Options};
+use crealeph_ledger::{Ledger, Location, LedgerOptions};
 
 /// As the program has it.
 #[global_allocator]
@@ -187,7 +187,7 @@ fn report(rates: &Rates, own_batches: f64, single: f64, latency: (Duration, Dura
 
 fn sqlite(folder: &Path) -> Outcome<()> {
     let file = folder.join("ledger.db");
-    let ledger = Ledger::init(&Location::File(file.clone()), Options::default())?;
+    let ledger = Ledger::init(&Location::File(file.clone()), LedgerOptions::default())?;
     let mut batched = plain::Sqlite::new(&file, &folder.join("batched.db"))?;
     let rates = in_turns(&ledger, |numbers| batched.insert(numbers, WRITERS))?;
     let own_batches = in_batches(&ledger, ROWS..ROWS + TURN)?;
@@ -201,7 +201,7 @@ fn sqlite(folder: &Path) -> Outcome<()> {
 fn postgresql(folder: &Path) -> Outcome<()> {
     let server = server::Server::start_durable();
     let database = server.database();
-    let options = Options { keys: Some(folder.join("keys")), ..Options::default() };
+    let options = LedgerOptions { keys: Some(folder.join("keys")), ..LedgerOptions::default() };
     let ledger = Ledger::init(&Location::parse(&server.url(&database)), options)?;
     let mut batched = plain::Postgres::new(server.superuser(&database), "batched")?;
     let rates = in_turns(&ledger, |numbers| batched.insert(numbers, WRITERS))?;

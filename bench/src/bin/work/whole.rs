@@ -7,7 +7,7 @@ use crealeph_bench::Outcome;
 use crealeph_contracts::json::Limits;
 use crealeph_contracts::scalar::TenantId;
 use crealeph_contracts::{Valid, WorkItem};
-use crealeph_ledger::{Ledger, Location, Options as LedgerOptions};
+use crealeph_ledger::{Ledger, Location, LedgerOptions};
 use crealeph_runtime::configuration::Configuration;
 use crealeph_runtime::work::{Destination, ItemOutcome, RunOptions, Work, WorkConfig, WorkSetup};
 use crealeph_sandbox::{Cancel, Config, Sandbox, Spec};

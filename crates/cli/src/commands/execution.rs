@@ -8,7 +8,7 @@ use crealeph_contracts::policy_output::PolicyReason;
 use crealeph_contracts::scalar::{ExecutionId, Name, RobotId, TenantId};
 use crealeph_decision::builder::Record;
 use crealeph_decision::builder::replay::Check;
-use crealeph_ledger::{Cursor, EXECUTION_EVENT, Filter, Ledger, Order, Stored};
+use crealeph_ledger::{Cursor, EXECUTION_EVENT, Filter, Ledger, Order, StoredEntry};
 use crealeph_runtime::builder::{self, BuildError, Execution as Found};
 use serde::Serialize;
 use serde_json::json;
@@ -106,9 +106,9 @@ impl Named {
     }
 
     /// The records asked for, and a failure where there are none.
-    fn records(&self, opened: &Opened) -> Result<Vec<(Stored, Record)>, Failure> {
+    fn records(&self, opened: &Opened) -> Result<Vec<(StoredEntry, Record)>, Failure> {
         let Found { records, unreadable, .. } = self.find(opened)?;
-        let records: Vec<(Stored, Record)> = records
+        let records: Vec<(StoredEntry, Record)> = records
             .into_iter()
             .filter(|(_, record)| self.attempt.is_none_or(|attempt| record.attempt == attempt))
             .collect();
@@ -136,7 +136,7 @@ fn page_of(
     filter: &Filter,
     mut cursor: Option<Cursor>,
     limit: usize,
-) -> Result<(Vec<Stored>, Option<Cursor>), Failure> {
+) -> Result<(Vec<StoredEntry>, Option<Cursor>), Failure> {
     let mut entries = Vec::new();
     loop {
         let page = ledger.list(tenant, filter, Order::NewestFirst, cursor, limit - entries.len())?;
@@ -189,7 +189,7 @@ fn list(
 }
 
 /// The value of a key in an event's payload, or a dash.
-fn payload_text(event: &Stored, key: &str) -> String {
+fn payload_text(event: &StoredEntry, key: &str) -> String {
     let text = event.to_entry().payload.and_then(|payload| {
         payload.with(|payload| {
             let value = payload.member(key)?;
@@ -199,7 +199,7 @@ fn payload_text(event: &Stored, key: &str) -> String {
     text.unwrap_or_else(|| "-".to_owned())
 }
 
-fn event_line(event: &Stored) -> String {
+fn event_line(event: &StoredEntry) -> String {
     let field = |key: &str| payload_text(event, key);
     format!(
         "{}  {:<9} {}  robot {}, attempt {}, {} on a {} snapshot",
@@ -249,7 +249,7 @@ struct ExecutionReport {
     is_cut: bool,
 }
 
-fn document(entry: &Stored) -> Result<Box<RawValue>, OutputFailure> {
+fn document(entry: &StoredEntry) -> Result<Box<RawValue>, OutputFailure> {
     embedded(entry.canonical())
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use clap::{Args, Subcommand};
 use crealeph_contracts::scalar::TenantId;
-use crealeph_ledger::{Ledger, Limits, Location, Options};
+use crealeph_ledger::{Ledger, LedgerLimits, LedgerOptions, Location};
 
 use super::Verdict;
 use super::ledger::{At, Settled};
@@ -65,8 +65,8 @@ impl Opened {
         let input = source.open()?;
         let location = Location::File(folder.path().join("ledger.db"));
         // What is in the export was taken already, by whatever clock.
-        let limits = Limits { clock_skew_ms: i64::MAX, ..Limits::default() };
-        let ledger = Ledger::init(&location, Options { limits, ..Options::default() })?;
+        let limits = LedgerLimits { clock_skew_ms: i64::MAX, ..LedgerLimits::default() };
+        let ledger = Ledger::init(&location, LedgerOptions { limits, ..LedgerOptions::default() })?;
         let mut lines = Counted { inner: input, progress };
         let imported = ledger.import(&mut lines)?;
         Ok(Opened { ledger, tenant: imported.tenant_id, _folder: Some(folder) })

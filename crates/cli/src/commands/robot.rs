@@ -8,7 +8,7 @@ use crealeph_contracts::instant::Instant;
 use crealeph_contracts::json::Node;
 use crealeph_contracts::scalar::{ActionName, RobotId};
 use crealeph_decision::snapshot::SnapshotType;
-use crealeph_ledger::Stored;
+use crealeph_ledger::StoredEntry;
 use crealeph_runtime::builder::Scopes;
 use crealeph_runtime::robot::{Status, robots, status};
 use serde_json::{Value, json};
@@ -117,7 +117,7 @@ fn list(at: &Settled, limit: usize, after: Option<&str>, output: &mut Output) ->
 }
 
 /// The execution that an event is of.
-fn execution_of(event: &Stored) -> Option<String> {
+fn execution_of(event: &StoredEntry) -> Option<String> {
     let payload = event.to_entry().payload?;
     payload.with(|payload| Some(Node::string(payload.member("executionId")?)?.into_owned()))
 }
@@ -186,7 +186,7 @@ fn as_json(status: &Status) -> Value {
 }
 
 /// The error or reason of an execution's event.
-fn why(event: &Stored) -> Option<String> {
+fn why(event: &StoredEntry) -> Option<String> {
     let payload = event.content.is_event().then(|| event.to_entry().payload)??;
     payload.with(|payload| {
         let code = payload.member("error").and_then(|error| error.member("code"));

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-use crealeph_ledger::{LedgerError, Refusal};
+use crealeph_ledger::{EntryRefusal, LedgerError};
 
 use super::{JUDGED, NOT_JUDGED};
 
@@ -17,7 +17,7 @@ pub(crate) enum LedgerFailure {
     #[error("the export belongs to tenant `{found}`, not to `{expected}`, and nothing was written")]
     OtherTenant { found: String, expected: String },
     #[error("`{name}` is refused, everything before it is written: {refusal}")]
-    Refused { name: String, refusal: Box<Refusal> },
+    Refused { name: String, refusal: Box<EntryRefusal> },
     #[error("there is no entry `{name}` of tenant `{tenant}`")]
     NoEntry { name: String, tenant: String },
     #[error("tenant `{tenant}` has no entry in `{place}` yet")]

@@ -1,5 +1,5 @@
 //! The Merkle tree of RFC 6962 over a tenant's leaves: hashing, the frontier that appends need, the tiles that proofs
-//! are read from, and the proofs themselves. No storage here: hashes come from whoever has them.
+//! are read from, and the proofs themselves. No storage here: hashes come from a [`TileSource`].
 
 mod frontier;
 mod proof;

@@ -23,7 +23,7 @@ impl<'a, S: TileSource + ?Sized> Nodes<'a, S> {
         Nodes { size, source, rows: BTreeMap::new() }
     }
 
-    /// The root of the leaves `begin..end`, where that is a subtree of the tree or its right edge.
+    /// The root of the leaves `begin..end`, which must be a subtree of the tree or its right edge.
     pub(crate) fn range(&mut self, begin: u64, end: u64) -> Result<Sha256, S::Error> {
         let width = end.saturating_sub(begin);
         if width == 0 {
@@ -126,12 +126,12 @@ mod tests {
 
     /// Keeps leaves and tiles in memory and counts what is read.
     #[derive(Default)]
-    struct Memory {
+    struct WriterMemory {
         leaves: Vec<Sha256>,
         tiles: Vec<Tile>,
     }
 
-    impl TileSource for Memory {
+    impl TileSource for WriterMemory {
         type Error = std::convert::Infallible;
 
         fn row(&mut self, level: u8, from: u64, count: u64) -> Result<Vec<Sha256>, Self::Error> {
@@ -188,8 +188,8 @@ mod tests {
         }
     }
 
-    fn tree(size: usize, step: usize) -> (Memory, Frontier) {
-        let mut memory = Memory::default();
+    fn tree(size: usize, step: usize) -> (WriterMemory, Frontier) {
+        let mut memory = WriterMemory::default();
         let mut frontier = Frontier::default();
         let mut made = 0;
         while made < size {

@@ -23,6 +23,15 @@ pub(crate) struct Tile {
 }
 
 impl Tile {
+    /// Reads a tile back; `None` if a hash is cut or missing.
+    pub(crate) fn from_bytes(level: u8, index: u64, root: &[u8], hashes: &[u8]) -> Option<Tile> {
+        let root = Sha256::from_bytes(root.try_into().ok()?);
+        let (hashes, rest) = hashes.as_chunks::<32>();
+        let is_whole = rest.is_empty() && hashes.len() as u64 == TILE_WIDTH;
+        let hashes = hashes.iter().copied().map(Sha256::from_bytes).collect();
+        is_whole.then_some(Tile { level, index, hashes, root })
+    }
+
     /// The hashes, one after the other.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         self.hashes.iter().flat_map(|hash| *hash.as_bytes()).collect()

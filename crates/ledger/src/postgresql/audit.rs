@@ -1,5 +1,5 @@
-//! What only an audit asks of the database: whether it holds rows that no log accounts for, and whether its triggers,
-//! indexes, policies and rights are those that this program makes.
+//! Queries of an audit alone: whether the database holds rows that no log accounts for, and whether its triggers, indexes,
+//! policies and rights are those that this program makes.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use tokio_postgres::types::ToSql;
 
 use super::rows::get;
 use super::session::Session;
-use crate::audit::FaultKind;
+use crate::audit::AuditFaultKind;
 use crate::error::LedgerError;
 use crate::position::Seq;
-use crate::store::{Head, Stray};
+use crate::store::{Head, StrayRow};
 
 /// The first of these edges that the log does not have.
 pub(super) fn missing_edge(
@@ -32,7 +32,7 @@ pub(super) fn missing_edge(
 }
 
 /// The first row that is in no tree: of the tenant, or, if the login may see every row, of a tenant without a log.
-pub(super) fn stray_row(session: &mut Session, head: &Head) -> Result<Option<Stray>, LedgerError> {
+pub(super) fn stray_row(session: &mut Session, head: &Head) -> Result<Option<StrayRow>, LedgerError> {
     let sql = "(SELECT seq FROM entries WHERE tenant = $1 AND seq < 1 ORDER BY seq LIMIT 1) UNION ALL \
                (SELECT seq FROM entries WHERE tenant = $1 AND seq > $2 ORDER BY seq LIMIT 1)";
     let values: [&(dyn ToSql + Sync); 2] = [&head.tenant_id.as_str(), &head.last_seq().as_i64()];
@@ -40,7 +40,7 @@ pub(super) fn stray_row(session: &mut Session, head: &Head) -> Result<Option<Str
     if let Some(row) = found.first() {
         let seq: i64 = get(row, "seq", &session.server)?;
         let what = format!("entry {seq} is in the table `entries` and not in the tree");
-        return Ok(Some(Stray { kind: FaultKind::Extra, seq: Seq::from_i64(seq), what }));
+        return Ok(Some(StrayRow { kind: AuditFaultKind::Extra, seq: Seq::from_i64(seq), what }));
     }
     if !session.may_audit()? {
         return Ok(None);
@@ -63,7 +63,7 @@ pub(super) fn stray_row(session: &mut Session, head: &Head) -> Result<Option<Str
     })?;
     Ok(found.map(|(table, tenant)| {
         let what = format!("the table `{table}` has rows of tenant `{tenant}`, which has no log");
-        Stray { kind: FaultKind::Extra, seq: None, what }
+        StrayRow { kind: AuditFaultKind::Extra, seq: None, what }
     }))
 }
 

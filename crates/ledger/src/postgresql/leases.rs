@@ -7,9 +7,9 @@ use tokio_postgres::Row as SqlRow;
 
 use super::rows::get;
 use super::server::Server;
-use super::session::{Session, Value};
+use super::session::{Session, Value, references};
 use crate::error::LedgerError;
-use crate::lease::{FORGET_AFTER_MS, Holder, Token};
+use crate::lease::{FORGET_AFTER_MS, LeaseHolder, LeaseToken};
 use crate::position::Millis;
 use crate::query::Query;
 use crate::store::{ClaimResult, LeaseRequest, LeaseRow};
@@ -18,8 +18,8 @@ use crate::store::{ClaimResult, LeaseRequest, LeaseRow};
 const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
 pub(super) fn time(session: &mut Session) -> Result<Millis, LedgerError> {
-    let found = session.query(&format!("SELECT {NOW} AS now"), &[])?;
-    Ok(Millis::new(get(only(&found, session)?, "now", &session.server)?))
+    let row = session.query_one(&format!("SELECT {NOW} AS now"), &[])?;
+    Ok(Millis::new(get(&row, "now", &session.server)?))
 }
 
 pub(super) fn find(
@@ -39,11 +39,9 @@ pub(super) fn claim(
     request: &LeaseRequest,
 ) -> Result<ClaimResult, LedgerError> {
     let query = claim_query(tenant, request);
-    let mut answers = session.query_all(&[query])?.into_iter();
-    let found = answers.next().unwrap_or_default();
-    let (row, server) = (only(&found, session)?, &session.server);
-    let taken: Option<i64> = get(row, "token", server)?;
-    match (taken.map(Token::new), get(row, "is_overtaken", server)?) {
+    let row = session.query_one(&query.text, &references(&query.values))?;
+    let taken: Option<i64> = get(&row, "token", &session.server)?;
+    match (taken.map(LeaseToken::new), get(&row, "is_overtaken", &session.server)?) {
         (Some(token), _) => {
             if token.is_time_to_forget() {
                 forget(session, tenant)?;
@@ -88,16 +86,16 @@ fn claim_query(tenant: &TenantId, request: &LeaseRequest) -> Query<Value> {
 
 /// Who holds a lease that could not be taken. Asked after that, because the statement that tried sees no row that came
 /// after it began.
-fn holder_of(session: &mut Session, tenant: &TenantId, name: &Name) -> Result<Holder, LedgerError> {
+fn holder_of(session: &mut Session, tenant: &TenantId, name: &Name) -> Result<LeaseHolder, LedgerError> {
     let sql = format!(
         "SELECT holder, token, until, greatest(until - {NOW}, 0) AS remaining FROM leases WHERE tenant = $1 AND name = $2"
     );
-    let found = session.query(&sql, &[&tenant.as_str(), &name.as_str()])?;
-    let (row, server) = (only(&found, session)?, &session.server);
+    let row = &session.query_one(&sql, &[&tenant.as_str(), &name.as_str()])?;
+    let server = &session.server;
     let remaining_ms: i64 = get(row, "remaining", server)?;
-    Ok(Holder {
+    Ok(LeaseHolder {
         holder: stored_holder(get(row, "holder", server)?, name, server)?,
-        token: Token::new(get(row, "token", server)?),
+        token: LeaseToken::new(get(row, "token", server)?),
         until: Millis::new(get(row, "until", server)?),
         remaining: Duration::from_millis(remaining_ms.unsigned_abs()),
     })
@@ -114,7 +112,7 @@ pub(super) fn read(row: &SqlRow, server: &Server) -> Result<LeaseRow, LedgerErro
         .map_err(|_| server.damaged("the name of a lease cannot be read back"))?;
     Ok(LeaseRow {
         holder: stored_holder(get(row, "holder", server)?, &name, server)?,
-        token: Token::new(get(row, "token", server)?),
+        token: LeaseToken::new(get(row, "token", server)?),
         until: Millis::new(get(row, "until", server)?),
         ttl_ms: get(row, "ttl", server)?,
         name,
@@ -129,7 +127,7 @@ pub(super) fn extend(session: &mut Session, tenant: &TenantId, lease: &LeaseRow)
 pub(super) fn remove(
     session: &mut Session,
     tenant: &TenantId,
-    leases: &[(&Name, Token)],
+    leases: &[(&Name, LeaseToken)],
 ) -> Result<(), LedgerError> {
     for (name, token) in leases {
         let values: Vec<Value> =
@@ -144,8 +142,4 @@ pub(super) fn remove(
 fn forget(session: &mut Session, tenant: &TenantId) -> Result<(), LedgerError> {
     let sql = format!("DELETE FROM leases WHERE tenant = $1 AND until < {NOW} - {FORGET_AFTER_MS}");
     session.execute(&sql, &[&tenant.as_str()])
-}
-
-fn only<'r>(found: &'r [SqlRow], session: &Session) -> Result<&'r SqlRow, LedgerError> {
-    found.first().ok_or_else(|| session.server.damaged("a statement about leases gave no row"))
 }

@@ -4,21 +4,21 @@
 use crealeph_contracts::scalar::{LedgerId, TenantId};
 use tokio_postgres::types::ToSql;
 
-use super::owner::OwnerConnection;
 use super::rows::{self, BY_ID, CURRENT, PostgresRow, each, get};
 use super::server::Server;
+use super::session::Session;
 use super::{CONTRACT, EXPAND, Postgres, STEPS, VERSION, readable_version, steps_from};
 use crate::columns::read_node;
 use crate::error::LedgerError;
 use crate::migrate::{
-    CHUNK, Filled, Filling, MigratingLog, Migration, fillings, missing_classes, missing_parents,
+    CHUNK, FilledEntry, FilledLog, MigratingLog, Migration, fillings, missing_classes, missing_parents,
 };
-use crate::reach::Effective;
-use crate::row::{Class, LineageNode};
+use crate::reach::EffectiveTime;
+use crate::row::{EntryClass, LineageNode};
 
 /// A database that is migrated.
 pub(crate) struct PostgresMigration {
-    owner: OwnerConnection,
+    owner: Session,
 }
 
 impl Postgres {
@@ -31,7 +31,7 @@ impl Postgres {
 }
 
 /// The version, locked until the transaction ends, so that two migrations take turns.
-fn locked_version(owner: &mut OwnerConnection) -> Result<u32, LedgerError> {
+fn locked_version(owner: &mut Session) -> Result<u32, LedgerError> {
     owner.run("LOCK TABLE crealeph.version IN SHARE ROW EXCLUSIVE MODE")?;
     let row = owner.query_one("SELECT max(version) AS version FROM crealeph.version", &[])?;
     u32::try_from(get::<i32>(&row, "version", &owner.server)?)
@@ -71,7 +71,7 @@ impl Migration for PostgresMigration {
         found.iter().map(read).collect()
     }
 
-    fn fill(&mut self, log: &MigratingLog, memory: &mut Filled) -> Result<(u64, u64), LedgerError> {
+    fn fill(&mut self, log: &MigratingLog, memory: &mut FilledLog) -> Result<(u64, u64), LedgerError> {
         self.owner.transact(Some(&log.tenant_id), |owner| {
             if locked_version(owner)? == VERSION {
                 return Ok((0, log.size));
@@ -120,7 +120,7 @@ impl Migration for PostgresMigration {
 }
 
 /// The next entries after a sequence number.
-fn unfilled(owner: &mut OwnerConnection, tenant: &str, done: i64) -> Result<Vec<LineageNode>, LedgerError> {
+fn unfilled(owner: &mut Session, tenant: &str, done: i64) -> Result<Vec<LineageNode>, LedgerError> {
     let sql = format!(
         "SELECT {} FROM entries e WHERE e.tenant = $1 AND e.seq > $2 ORDER BY e.seq LIMIT {CHUNK}",
         CURRENT.node
@@ -129,11 +129,7 @@ fn unfilled(owner: &mut OwnerConnection, tenant: &str, done: i64) -> Result<Vec<
     found.iter().map(|row| read_node(&PostgresRow { row, server: &owner.server })).collect()
 }
 
-fn parents(
-    owner: &mut OwnerConnection,
-    tenant: &str,
-    ids: &[LedgerId],
-) -> Result<Vec<LineageNode>, LedgerError> {
+fn parents(owner: &mut Session, tenant: &str, ids: &[LedgerId]) -> Result<Vec<LineageNode>, LedgerError> {
     let ids: Vec<&str> = ids.iter().map(|id| id.as_str()).collect();
     let found = owner.query(&each(&CURRENT.node, "text", BY_ID), &[&tenant, &ids])?;
     found.iter().map(|row| read_node(&PostgresRow { row, server: &owner.server })).collect()
@@ -141,12 +137,12 @@ fn parents(
 
 /// The effective newest of classes up to a sequence number that is filled in.
 fn newest(
-    owner: &mut OwnerConnection,
+    owner: &mut Session,
     tenant: &str,
-    classes: &[Class],
+    classes: &[EntryClass],
     done: i64,
-) -> Result<Vec<(Class, Effective)>, LedgerError> {
-    let column = |of: fn(&Class) -> &str| classes.iter().map(of).collect::<Vec<&str>>();
+) -> Result<Vec<(EntryClass, EffectiveTime)>, LedgerError> {
+    let column = |of: fn(&EntryClass) -> &str| classes.iter().map(of).collect::<Vec<&str>>();
     let (robots, kinds, states) =
         (column(|class| &class.robot), column(|class| &class.kind), column(|class| &class.state));
     let values: [&(dyn ToSql + Sync); 5] = [&tenant, &robots, &kinds, &states, &done];
@@ -155,7 +151,7 @@ fn newest(
 }
 
 /// Writes what entries are filled in with.
-fn store(owner: &mut OwnerConnection, tenant: &str, filled: &[Filling]) -> Result<(), LedgerError> {
+fn store(owner: &mut Session, tenant: &str, filled: &[FilledEntry]) -> Result<(), LedgerError> {
     let seqs: Vec<i64> = filled.iter().map(|filling| filling.seq.as_i64()).collect();
     let newest: Vec<Option<i64>> =
         filled.iter().map(|filling| filling.newest.map(|seq| seq.as_i64())).collect();
@@ -164,9 +160,9 @@ fn store(owner: &mut OwnerConnection, tenant: &str, filled: &[Filling]) -> Resul
     owner.run(&guard("DISABLE"))?;
     let sql = "UPDATE entries e SET newest = w.newest, used = w.used \
                FROM unnest($2::bigint[], $3::bigint[], $4::bytea[]) AS w (seq, newest, used) \
-               WHERE e.tenant = $1 AND e.seq = w.seq";
-    let changed = owner.execute(sql, &[&tenant, &seqs, &newest, &used])?;
-    if changed != filled.len() as u64 {
+               WHERE e.tenant = $1 AND e.seq = w.seq RETURNING e.seq";
+    let changed = owner.query(sql, &[&tenant, &seqs, &newest, &used])?.len();
+    if changed != filled.len() {
         return Err(owner
             .server
             .damaged(format!("{changed} of {} entries could be filled in", filled.len())));

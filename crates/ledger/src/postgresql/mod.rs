@@ -7,7 +7,6 @@ mod connection;
 mod leases;
 mod migration;
 mod notice;
-mod owner;
 mod parameters;
 mod read;
 mod rows;
@@ -26,11 +25,10 @@ use tokio_postgres::Row as SqlRow;
 use crate::error::LedgerError;
 use crate::pool::Pool;
 use crate::position::Millis;
-use crate::store::{Backend, Question, TenantLog, Writer};
+use crate::store::{Backend, ReadQuestion, TenantLog, Writer};
 use notice::Notifier;
-use owner::OwnerConnection;
 use rows::get;
-use server::{Purpose, Server};
+use server::{Purpose, Roles, Server};
 use session::Session;
 
 /// Each step brings a database from its index to the next version; they need nothing but the statements.
@@ -77,7 +75,7 @@ impl Postgres {
             let reason = format!("its encoding is {encoding}, and entries need UTF8");
             return Err(LedgerError::Foreign { place: server.name().to_owned(), reason });
         }
-        if owner.schema_version()?.is_some() {
+        if schema_version(&mut owner)?.is_some() {
             return Err(LedgerError::Exists { place: server.name().to_owned() });
         }
         let start = "CREATE SCHEMA crealeph; CREATE TABLE crealeph.version (version int NOT NULL); \
@@ -92,7 +90,7 @@ impl Postgres {
         let server = Server::parse(url, wait_ms)?;
         let mut owner = server.connect_as_owner()?;
         let version = readable_version(&mut owner)?;
-        let server = if version < VERSION { server } else { server.with_roles(owner.roles()?) };
+        let server = if version < VERSION { server } else { server.with_roles(roles(&mut owner)?) };
         owner.close();
         let first = Mutex::new(Some(server.connect(Purpose::Reading)?));
         let notifier = Notifier::start(&server)?;
@@ -108,14 +106,32 @@ impl Postgres {
 }
 
 /// The schema version of a database that holds a ledger which this program can read.
-fn readable_version(owner: &mut OwnerConnection) -> Result<u32, LedgerError> {
-    let version = owner.schema_version()?;
+fn readable_version(owner: &mut Session) -> Result<u32, LedgerError> {
+    let version = schema_version(owner)?;
     let place = owner.server.name().to_owned();
     match version {
         None => Err(LedgerError::Missing { place }),
         Some(found) if found > VERSION => Err(LedgerError::Newer { place, found, known: VERSION }),
         Some(found) => Ok(found),
     }
+}
+
+/// The version of the schema; `None` if the database holds no ledger.
+fn schema_version(owner: &mut Session) -> Result<Option<u32>, LedgerError> {
+    let row = owner.query_one("SELECT to_regclass('crealeph.version') IS NOT NULL AS is_there", &[])?;
+    if !get::<bool>(&row, "is_there", &owner.server)? {
+        return Ok(None);
+    }
+    let row = owner.query_one("SELECT max(version) AS version FROM crealeph.version", &[])?;
+    let version: i32 = get(&row, "version", &owner.server)?;
+    Ok(Some(u32::try_from(version).unwrap_or(u32::MAX)))
+}
+
+/// The roles of a database of this version.
+fn roles(owner: &mut Session) -> Result<Roles, LedgerError> {
+    let row = owner.query_one("SELECT ledger_role, audit_role FROM crealeph.version", &[])?;
+    let audit = get(&row, "audit_role", &owner.server)?;
+    Ok(Roles { ledger: get(&row, "ledger_role", &owner.server)?, audit: Some(audit) })
 }
 
 /// The migrations from a version on, each followed by the number it leads to.
@@ -141,7 +157,7 @@ impl Backend for Postgres {
         WRITERS
     }
 
-    fn read(&self, tenant: Option<&TenantId>, question: Question<'_>) -> Result<(), LedgerError> {
+    fn read(&self, tenant: Option<&TenantId>, question: ReadQuestion<'_>) -> Result<(), LedgerError> {
         let wait_ms = self.server.wait_ms;
         let busy = || LedgerError::Busy { place: self.server.name().to_owned(), wait_ms };
         let connect = || self.connect();

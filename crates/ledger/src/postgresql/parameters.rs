@@ -1,4 +1,4 @@
-//! What a connection URL leaves open, from where every PostgreSQL client has it: the service file (`service=` in the URL, or
+//! Fills in what a connection URL leaves open, as every PostgreSQL client does: from the service file (`service=` in the URL, or
 //! PGSERVICE), the environment (PGHOST, PGPORT, PGUSER, PGDATABASE, PGPASSWORD, PGSSLMODE, PGSSLROOTCERT), and for the password
 //! the file `.pgpass`.
 

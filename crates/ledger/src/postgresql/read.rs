@@ -13,12 +13,12 @@ use super::session::{Session, Value};
 use super::{VERSION, audit, leases};
 use crate::columns::{SelectLists, read_entry, read_node, read_raw};
 use crate::error::LedgerError;
-use crate::merkle::{TILE_WIDTH, Tile};
+use crate::merkle::Tile;
 use crate::position::{Millis, Seq};
 use crate::query::Query;
-use crate::read::{Index, StoredCheckpoint};
+use crate::read::{EntryIndex, StoredCheckpoint};
 use crate::row::{EntryRow, LineageNode, Outline, RawEntry};
-use crate::store::{Head, Latest, LeaseRow, NO_NEWEST, Reads, RobotKind, Selection, Stray};
+use crate::store::{EntrySelection, Equalities, Head, LatestEntries, LeaseRow, NO_NEWEST, Reads, StrayRow};
 
 /// The largest payload that comes along with the sequence numbers of entries.
 const SMALL_BYTES: usize = 64 << 10;
@@ -57,13 +57,6 @@ impl<'a> PostgresReads<'a> {
         let found = self.session.query_planned(sql, values)?;
         let server = &self.session.server;
         found.iter().map(|row| row.try_get(0).map_err(|error| server.failure(&error))).collect()
-    }
-
-    /// The text of the first row.
-    fn text(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Option<String>, LedgerError> {
-        let found = self.session.query_planned(sql, values)?;
-        let server = &self.session.server;
-        found.first().map(|row| row.try_get(0).map_err(|error| server.failure(&error))).transpose()
     }
 
     fn seqs(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Seq>, LedgerError> {
@@ -118,7 +111,7 @@ impl Reads for PostgresReads<'_> {
         Ok(self.entries(head, &sql, &[&head.tenant_id.as_str(), &key])?.into_iter().next())
     }
 
-    fn select(&mut self, head: &Head, selection: &Selection<'_>) -> Result<Vec<EntryRow>, LedgerError> {
+    fn select(&mut self, head: &Head, selection: &EntrySelection<'_>) -> Result<Vec<EntryRow>, LedgerError> {
         let mut query = select(&self.select.entry, head, selection);
         let direction = if selection.newest_first { "DESC" } else { "ASC" };
         query.push(&format!(" ORDER BY {} {direction} LIMIT ", seq_of(selection)));
@@ -127,71 +120,39 @@ impl Reads for PostgresReads<'_> {
         self.read_entries(head, &found)
     }
 
-    fn count(&mut self, head: &Head, selection: &Selection<'_>) -> Result<u64, LedgerError> {
+    fn count(&mut self, head: &Head, selection: &EntrySelection<'_>) -> Result<u64, LedgerError> {
         let found = self.session.query_built(&select("count(*)", head, selection))?;
         let count = found.first().map_or(Ok(0), |row| get::<i64>(row, "count", &self.session.server));
         Ok(count?.unsigned_abs())
     }
 
-    fn robot_after(&mut self, head: &Head, robot: &str) -> Result<Option<String>, LedgerError> {
-        let sql = "SELECT robot FROM entries WHERE tenant = $1 AND robot > $2 ORDER BY robot LIMIT 1";
-        self.text(sql, &[&head.tenant_id.as_str(), &robot])
-    }
-
-    fn kind_after(
+    fn value_after(
         &mut self,
         head: &Head,
-        robot: &RobotId,
-        kind: &str,
+        column: &'static str,
+        among: Equalities<'_>,
+        after: &str,
     ) -> Result<Option<String>, LedgerError> {
-        let sql =
-            "SELECT kind FROM entries WHERE tenant = $1 AND robot = $2 AND kind > $3 ORDER BY kind LIMIT 1";
-        self.text(sql, &[&head.tenant_id.as_str(), &robot.as_str(), &kind])
-    }
-
-    fn state_after(
-        &mut self,
-        head: &Head,
-        of: &RobotKind<'_>,
-        state: &str,
-    ) -> Result<Option<String>, LedgerError> {
-        let sql = "SELECT state FROM entries WHERE tenant = $1 AND robot = $2 AND kind = $3 AND state > $4 \
-                   ORDER BY state LIMIT 1";
-        let values: [&(dyn ToSql + Sync); 4] =
-            [&head.tenant_id.as_str(), &of.robot.as_str(), &of.kind, &state];
-        self.text(sql, &values)
+        let mut query = select_among(column, head, among);
+        query.push(&format!(" AND {column} > ")).bind(Box::new(after.to_owned()));
+        query.push(&format!(" ORDER BY {column} LIMIT 1"));
+        let found = self.session.query_built(&query)?;
+        found.first().map(|row| get(row, column, &self.session.server)).transpose()
     }
 
     fn last_seqs(
         &mut self,
         head: &Head,
-        of: &RobotKind<'_>,
-        state: &str,
+        among: Equalities<'_>,
         high: Seq,
         limit: usize,
     ) -> Result<Vec<Seq>, LedgerError> {
-        let sql = "SELECT seq FROM entries WHERE tenant = $1 AND robot = $2 AND kind = $3 AND state = $4 AND seq <= $5 \
-                   ORDER BY seq DESC LIMIT $6";
-        let (tenant, high, limit) = (head.tenant_id.as_str(), high.as_i64(), limit as i64);
-        self.seqs(sql, &[&tenant, &of.robot.as_str(), &of.kind, &state, &high, &limit])
-    }
-
-    fn newest(
-        &mut self,
-        head: &Head,
-        of: &RobotKind<'_>,
-        state: &str,
-        high: Seq,
-    ) -> Result<Option<Seq>, LedgerError> {
-        let sql = "SELECT newest FROM entries WHERE tenant = $1 AND robot = $2 AND kind = $3 AND state = $4 AND seq <= $5 \
-                   ORDER BY seq DESC LIMIT 1";
-        let values: [&(dyn ToSql + Sync); 5] =
-            [&head.tenant_id.as_str(), &of.robot.as_str(), &of.kind, &state, &high.as_i64()];
-        let found = self.session.query(sql, &values)?;
-        let Some(row) = found.first() else { return Ok(None) };
-        let newest: Option<i64> = get(row, "newest", &self.session.server)?;
-        let newest = newest.and_then(Seq::from_i64);
-        newest.map(Some).ok_or_else(|| self.session.server.damaged(NO_NEWEST))
+        let mut query = select_among("seq", head, among);
+        query.push(" AND seq <= ").bind(Box::new(high.as_i64()));
+        query.push(" ORDER BY seq DESC LIMIT ").bind(Box::new(limit as i64));
+        let found = self.session.query_built(&query)?;
+        let seqs = found.iter().map(|row| get(row, "seq", &self.session.server).map(Seq::from_i64));
+        seqs.filter_map(Result::transpose).collect()
     }
 
     fn latest(
@@ -201,14 +162,14 @@ impl Reads for PostgresReads<'_> {
         wanted: &[(&'static str, usize)],
         uncounted: &[String],
         high: Seq,
-    ) -> Result<Vec<Latest>, LedgerError> {
+    ) -> Result<Vec<LatestEntries>, LedgerError> {
         let sql = latest_sql(&self.select.entry);
         let kinds: Vec<&str> = wanted.iter().map(|(kind, _)| *kind).collect();
         let most: Vec<i64> = wanted.iter().map(|(_, most)| *most as i64).collect();
         let (tenant, robot, high) = (head.tenant_id.as_str(), robot.as_str(), high.as_i64());
         let found = self.session.query(&sql, &[&tenant, &robot, &kinds, &most, &uncounted, &high])?;
         let server = &self.session.server;
-        let mut latest = vec![Latest::default(); wanted.len()];
+        let mut latest = vec![LatestEntries::default(); wanted.len()];
         for row in found {
             let (number, seq): (i64, i64) = (get(&row, "number", server)?, get(&row, "seq", server)?);
             let (is_newest, is_small) = (get(&row, "is_newest", server)?, get(&row, "is_small", server)?);
@@ -223,7 +184,7 @@ impl Reads for PostgresReads<'_> {
                 self.fetched.insert(seq, read_entry(&PostgresRow { row: &row, server }, &head.tenant_id)?);
             }
         }
-        let is_unknown = |(kind, latest): (&(&str, usize), &Latest)| {
+        let is_unknown = |(kind, latest): (&(&str, usize), &LatestEntries)| {
             SnapshotType::parse(kind.0).is_some() && latest.newest.is_empty() && !latest.last.is_empty()
         };
         match wanted.iter().zip(&latest).any(is_unknown) {
@@ -293,13 +254,12 @@ impl Reads for PostgresReads<'_> {
         let values: [&(dyn ToSql + Sync); 3] = [&head.tenant_id.as_str(), &i16::from(level), &(index as i64)];
         let found = self.session.query(sql, &values)?;
         let Some(row) = found.first() else { return Ok(None) };
-        let root = hash(row, "root", &self.session.server)?;
-        let bytes: &[u8] = get(row, "hashes", &self.session.server)?;
-        let hashes: Vec<Sha256> = bytes.as_chunks::<32>().0.iter().copied().map(Sha256::from_bytes).collect();
-        if hashes.len() as u64 != TILE_WIDTH {
-            return Err(self.session.server.damaged(format!("tile {level}/{index} is cut")));
-        }
-        Ok(Some(Tile { level, index, hashes, root }))
+        let (root, hashes) =
+            (get(row, "root", &self.session.server)?, get(row, "hashes", &self.session.server)?);
+        let tile = Tile::from_bytes(level, index, root, hashes);
+        let cut =
+            || self.session.server.damaged(format!("tile {level}/{index} of `{}` is cut", head.tenant_id));
+        tile.map(Some).ok_or_else(cut)
     }
 
     fn tile_count(&mut self, head: &Head) -> Result<u64, LedgerError> {
@@ -308,7 +268,7 @@ impl Reads for PostgresReads<'_> {
         Ok(counted.first().copied().unwrap_or_default() as u64)
     }
 
-    fn stray_row(&mut self, head: &Head) -> Result<Option<Stray>, LedgerError> {
+    fn stray_row(&mut self, head: &Head) -> Result<Option<StrayRow>, LedgerError> {
         audit::stray_row(self.session, head)
     }
 
@@ -365,12 +325,22 @@ fn latest_sql(entry: &str) -> String {
 
 /// The sequence number as a selection looks at it. An execution has few entries, but before a table is analysed the planner
 /// takes a range of sequence numbers for smaller and reads all of it: expressions keep it on the one index that serves.
-fn seq_of(selection: &Selection<'_>) -> &'static str {
-    if selection.index == Index::Execution { "e.seq + 0" } else { "e.seq" }
+fn seq_of(selection: &EntrySelection<'_>) -> &'static str {
+    if selection.index == EntryIndex::Execution { "e.seq + 0" } else { "e.seq" }
+}
+
+/// Selects a column of the entries that have these values.
+fn select_among(column: &str, head: &Head, among: Equalities<'_>) -> Query<Value> {
+    let sql = format!("SELECT {column} FROM entries WHERE tenant = $1");
+    let mut query = Query::new('$', sql, vec![Box::new(head.tenant_id.to_string()) as Value]);
+    for (column, value) in among {
+        query.push(&format!(" AND {column} = ")).bind(Box::new((*value).to_owned()));
+    }
+    query
 }
 
 /// Selects columns of the entries of a filter and range.
-fn select(columns: &str, head: &Head, selection: &Selection<'_>) -> Query<Value> {
+fn select(columns: &str, head: &Head, selection: &EntrySelection<'_>) -> Query<Value> {
     let values: Vec<Value> = vec![
         Box::new(head.tenant_id.to_string()),
         Box::new(selection.low.as_i64()),
@@ -380,12 +350,12 @@ fn select(columns: &str, head: &Head, selection: &Selection<'_>) -> Query<Value>
     let sql = format!("SELECT {columns} FROM entries e WHERE e.tenant = $1 AND {seq} BETWEEN $2 AND $3");
     let mut query = Query::new('$', sql, values);
     match selection.index {
-        Index::Events => _ = query.push(" AND e.attempt IS NOT NULL"),
-        Index::Drafts => _ = query.push(" AND e.state = 'draft'"),
+        EntryIndex::Events => _ = query.push(" AND e.attempt IS NOT NULL"),
+        EntryIndex::Drafts => _ = query.push(" AND e.state = 'draft'"),
         _ => {}
     }
     for (column, value) in selection.equalities() {
-        let is_kept_off_indexes = selection.index == Index::Execution && column != "execution";
+        let is_kept_off_indexes = selection.index == EntryIndex::Execution && column != "execution";
         let expression = if is_kept_off_indexes { " || ''" } else { "" };
         query.push(&format!(" AND e.{column}{expression} = ")).bind(Box::new(value.to_owned()));
     }

@@ -6,8 +6,8 @@ use std::sync::LazyLock;
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::scalar::{LedgerId, TenantId};
+use tokio_postgres::Row as SqlRow;
 use tokio_postgres::types::FromSql;
-use tokio_postgres::{Error, Row as SqlRow};
 
 use super::VERSION;
 use super::server::Server;
@@ -16,8 +16,8 @@ use crate::entry::effective_at;
 use crate::error::LedgerError;
 use crate::merkle::Frontier;
 use crate::position::{Millis, Seq};
-use crate::reach::Effective;
-use crate::row::{Class, Outline};
+use crate::reach::EffectiveTime;
+use crate::row::{EntryClass, Outline};
 use crate::store::Head;
 
 const DIALECT: Dialect =
@@ -84,16 +84,16 @@ pub(super) fn newest_of(condition: &str) -> String {
 }
 
 /// Reads a row of [`newest_of`].
-pub(super) fn newest(row: &SqlRow, server: &Server) -> Result<(Class, Effective), LedgerError> {
+pub(super) fn newest(row: &SqlRow, server: &Server) -> Result<(EntryClass, EffectiveTime), LedgerError> {
     let text = |column| get::<String>(row, column, server);
-    let class = Class { robot: text("robot")?, kind: text("kind")?, state: text("state")? };
+    let class = EntryClass { robot: text("robot")?, kind: text("kind")?, state: text("state")? };
     let seq = Seq::from_i64(get(row, "seq", server)?);
     let observed_at: Option<&str> = get(row, "observed_at", server)?;
     let observed_at = observed_at.map(Timestamp::parse).transpose().ok();
     match (seq, observed_at) {
         (Some(seq), Some(observed_at)) => {
             let created_at = Millis::new(get(row, "created_at", server)?);
-            Ok((class, Effective { at: effective_at(observed_at.as_ref(), created_at), seq }))
+            Ok((class, EffectiveTime { at: effective_at(observed_at.as_ref(), created_at), seq }))
         }
         _ => Err(server.damaged("the time of an entry cannot be read back")),
     }
@@ -105,43 +105,33 @@ pub(super) struct PostgresRow<'r> {
     pub(super) server: &'r Server,
 }
 
+impl<'r> PostgresRow<'r> {
+    fn value<T: FromSql<'r>>(&self, column: usize) -> Result<T, LedgerError> {
+        self.row.try_get(column).map_err(|error| {
+            let reason = self.server.reason(&error);
+            match self.row.try_get(0).ok().and_then(Seq::from_i64) {
+                Some(seq) => self.damaged(seq, format!("entry {seq}: {reason}")),
+                None => self.server.damaged(format!("an entry without a sequence number: {reason}")),
+            }
+        })
+    }
+}
+
 impl<'r> StoredRow<'r> for PostgresRow<'r> {
-    type Error = Error;
-
-    fn seq(&self) -> Result<Seq, Error> {
-        Ok(Seq::from_i64(self.row.try_get(0)?).unwrap_or_default())
+    fn seq(&self) -> Result<Seq, LedgerError> {
+        self.value(0).map(|seq| Seq::from_i64(seq).unwrap_or_default())
     }
 
-    fn text(&self, column: usize) -> Result<&'r str, Error> {
-        self.row.try_get(column)
+    fn text(&self, column: usize) -> Result<Option<&'r str>, LedgerError> {
+        self.value(column)
     }
 
-    fn optional_text(&self, column: usize) -> Result<Option<&'r str>, Error> {
-        self.row.try_get(column)
+    fn number(&self, column: usize) -> Result<Option<i64>, LedgerError> {
+        self.value(column)
     }
 
-    fn number(&self, column: usize) -> Result<i64, Error> {
-        self.row.try_get(column)
-    }
-
-    fn optional_number(&self, column: usize) -> Result<Option<i64>, Error> {
-        self.row.try_get(column)
-    }
-
-    fn bytes(&self, column: usize) -> Result<&'r [u8], Error> {
-        self.row.try_get(column)
-    }
-
-    fn optional_bytes(&self, column: usize) -> Result<Option<&'r [u8]>, Error> {
-        self.row.try_get(column)
-    }
-
-    fn unreadable(&self, error: &Error) -> LedgerError {
-        let what = |entry: &str| format!("{entry}: {}", self.server.reason(error));
-        match self.row.try_get(0).ok().and_then(Seq::from_i64) {
-            Some(seq) => self.server.damaged_entry(seq, what(&format!("entry {seq}"))),
-            None => self.server.damaged(what("an entry without a sequence number")),
-        }
+    fn bytes(&self, column: usize) -> Result<Option<&'r [u8]>, LedgerError> {
+        self.value(column)
     }
 
     fn damaged(&self, seq: Seq, what: String) -> LedgerError {

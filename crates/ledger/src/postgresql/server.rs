@@ -8,7 +8,6 @@ use tokio_postgres::{Config, Error};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::connection::Connection;
-use super::owner::OwnerConnection;
 use super::parameters::Parameters;
 use super::session::Session;
 use super::tls;
@@ -108,8 +107,8 @@ impl Server {
     }
 
     /// A connection as the user that the URL names.
-    pub(super) fn connect_as_owner(&self) -> Result<OwnerConnection, LedgerError> {
-        Ok(OwnerConnection::new(self.open()?, self.clone()))
+    pub(super) fn connect_as_owner(&self) -> Result<Session, LedgerError> {
+        Ok(Session::new(self.open()?, self.clone()))
     }
 
     /// A connection that may do only what the ledger needs.

@@ -1,4 +1,4 @@
-//! A connection as the ledger's role, and the transaction on it. A transaction costs few messages: what opens it is sent with
+//! A connection and the transaction on it. A transaction costs few messages: what opens it is sent with
 //! its first question, and what needs no answer with the next question or the commit.
 
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ pub(super) enum Uncommitted {
     Unknown(LedgerError),
 }
 
-/// A connection as the ledger's role.
+/// A connection: as the ledger's role, or as the owner of the database to make or migrate it.
 pub(super) struct Session {
     connection: Connection,
     pub(super) server: Server,
@@ -89,6 +89,11 @@ impl Session {
 
     pub(super) fn is_closed(&self) -> bool {
         self.connection.is_closed()
+    }
+
+    /// Ends the connection, and waits until the server has let it go.
+    pub(super) fn close(self) {
+        self.connection.close();
     }
 
     /// Whether the server has opened the transaction.
@@ -123,6 +128,32 @@ impl Session {
     pub(super) fn run(&mut self, sql: &str) -> Result<(), LedgerError> {
         let done = self.connection.wait(async |client| client.batch_execute(sql).await);
         done.map_err(|error| self.failed(&error))
+    }
+
+    /// The row of a question that has one.
+    pub(super) fn query_one(
+        &mut self,
+        sql: &str,
+        values: &[&(dyn ToSql + Sync)],
+    ) -> Result<SqlRow, LedgerError> {
+        let found = self.query(sql, values)?.into_iter().next();
+        found.ok_or_else(|| self.server.damaged("a question that always has an answer had none"))
+    }
+
+    /// Runs the work of the owner in a transaction that sees one tenant's rows; on an error nothing of it is kept.
+    pub(super) fn transact<T>(
+        &mut self,
+        tenant: Option<&TenantId>,
+        work: impl FnOnce(&mut Session) -> Result<T, LedgerError>,
+    ) -> Result<T, LedgerError> {
+        let tenant = tenant.map(|tenant| format!("SET LOCAL crealeph.tenant = {}", literal(tenant.as_str())));
+        self.run(&format!("BEGIN; {}", tenant.as_deref().unwrap_or("")))?;
+        let done = work(self).and_then(|done| self.run("COMMIT").map(|()| done));
+        if done.is_err() {
+            // A connection that is lost took the transaction with it.
+            let _ = self.run("ROLLBACK");
+        }
+        done
     }
 
     /// Opens a transaction that sees one tenant's rows in one snapshot, or no rows, and writes nothing.
@@ -337,7 +368,7 @@ struct Prelude {
     deferred: Vec<(Statement, Vec<Value>)>,
 }
 
-fn references(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
+pub(super) fn references(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
     values.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect()
 }
 

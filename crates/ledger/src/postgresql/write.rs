@@ -1,13 +1,14 @@
 //! The PostgreSQL writer: one transaction per tenant, sequenced by the lock on the tenant's log; bounded retries of what
 //! goes away by itself; and a definite error when the answer to a commit was lost.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::log_rules::new_origin;
-use crealeph_contracts::scalar::{LedgerId, Name, TenantId};
+use crealeph_contracts::scalar::{Name, TenantId};
 use tokio_postgres::Row as SqlRow;
 
 use super::leases;
@@ -19,14 +20,15 @@ use super::session::{Session, Uncommitted, Value};
 use crate::columns::{Column, ColumnValue, ENTRY_COLUMNS, read_entry, read_node};
 use crate::error::LedgerError;
 use crate::identity::random_name;
-use crate::lease::Token;
+use crate::lease::LeaseToken;
 use crate::merkle::Tile;
 use crate::position::Millis;
 use crate::query::Query;
 use crate::read::StoredCheckpoint;
-use crate::row::{Class, EntryRow, EventIdentity, ExecutionKey};
+use crate::row::{EntryClass, EntryRow, EventIdentity, ExecutionKey};
 use crate::store::{
-    Addition, ClaimResult, Head, Known, LeaseRequest, LeaseRow, Needs, Transaction, Unwritten, Work, Writer,
+    Addition, ClaimResult, Head, KnownEntries, LeaseRequest, LeaseRow, NeededEntries, Transaction,
+    TransactionWork, WriteFailure, Writer,
 };
 
 /// How often a transaction is run again at most.
@@ -62,22 +64,26 @@ impl PostgresWriter {
     }
 
     /// Runs the work once.
-    fn attempt(&mut self, tenant: Option<&TenantId>, work: Work<'_>) -> Result<Attempt, Unwritten> {
-        let session = self.session().map_err(Unwritten::Nothing)?;
+    fn attempt(
+        &mut self,
+        tenant: Option<&TenantId>,
+        work: TransactionWork<'_>,
+    ) -> Result<Attempt, WriteFailure> {
+        let session = self.session().map_err(WriteFailure::Nothing)?;
         session.begin_writing(tenant);
         let done = work(&mut PostgresTransaction { session }).map_err(Uncommitted::Failed);
         match done.and_then(|()| session.commit()) {
             Ok(()) => Ok(Attempt::Committed),
             Err(Uncommitted::Unknown(error)) => {
                 self.session = None;
-                Err(Unwritten::Unknown(error))
+                Err(WriteFailure::Unknown(error))
             }
             Err(Uncommitted::Failed(error)) => {
                 let can_retry = session.can_retry();
                 if session.is_closed() || session.run("ROLLBACK").is_err() {
                     self.session = None;
                 }
-                if can_retry { Ok(Attempt::Failed(error)) } else { Err(Unwritten::Nothing(error)) }
+                if can_retry { Ok(Attempt::Failed(error)) } else { Err(WriteFailure::Nothing(error)) }
             }
         }
     }
@@ -97,7 +103,12 @@ fn is_down(connected: &Result<Session, LedgerError>) -> bool {
 
 impl Writer for PostgresWriter {
     /// Holders on other machines outlive this server, so leases are as durable as entries.
-    fn transact(&mut self, tenant: Option<&TenantId>, _: bool, work: Work<'_>) -> Result<(), Unwritten> {
+    fn transact(
+        &mut self,
+        tenant: Option<&TenantId>,
+        _: bool,
+        work: TransactionWork<'_>,
+    ) -> Result<(), WriteFailure> {
         let mut last = LedgerError::Closed;
         for _ in 0..MAX_TRIES {
             match self.attempt(tenant, work)? {
@@ -105,14 +116,10 @@ impl Writer for PostgresWriter {
                 Attempt::Failed(error) => last = error,
             }
         }
-        Err(Unwritten::Nothing(last))
+        Err(WriteFailure::Nothing(last))
     }
 
-    fn spans_tenants(&self) -> bool {
-        false
-    }
-
-    fn is_far(&self) -> bool {
+    fn is_remote(&self) -> bool {
         true
     }
 
@@ -151,7 +158,7 @@ impl PostgresTransaction<'_> {
     }
 
     /// The whole entries of client keys.
-    fn recorded(&mut self, head: &Head, keys: &[&str], known: &mut Known) -> Result<(), LedgerError> {
+    fn recorded(&mut self, head: &Head, keys: &[&str], known: &mut KnownEntries) -> Result<(), LedgerError> {
         let sql = each(&CURRENT.entry, "text", BY_KEY);
         for row in self.session.query(&sql, &[&head.tenant_id.as_str(), &keys])? {
             let row = read_row(&row, head, &self.session.server)?;
@@ -166,11 +173,11 @@ impl PostgresTransaction<'_> {
 /// A question about what the log holds, and where its rows belong.
 struct Lookup {
     query: Query<Value>,
-    read: fn(&SqlRow, &Head, &Server, &mut Known) -> Result<(), LedgerError>,
+    read: fn(&SqlRow, &Head, &Server, &mut KnownEntries) -> Result<(), LedgerError>,
 }
 
 /// The questions for what is needed; none for what is not.
-fn lookups(head: &Head, needs: &Needs) -> Vec<Lookup> {
+fn lookups(head: &Head, needs: &NeededEntries) -> Vec<Lookup> {
     let mut lookups = Vec::new();
     let mut add = |sql: String, columns: Vec<Value>, read| {
         let tenant: Value = Box::new(head.tenant_id.to_string());
@@ -210,7 +217,7 @@ fn lookups(head: &Head, needs: &Needs) -> Vec<Lookup> {
         add(sql, vec![column(|key| &key.execution), column(|key| &key.robot)], read_last_event);
     }
     if !needs.classes.is_empty() {
-        let column = |of: fn(&Class) -> &str| texts(needs.classes.iter().map(of));
+        let column = |of: fn(&EntryClass) -> &str| texts(needs.classes.iter().map(of));
         let classes =
             vec![column(|class| &class.robot), column(|class| &class.kind), column(|class| &class.state)];
         add(rows::newest_of("true"), classes, read_newest);
@@ -222,13 +229,13 @@ fn texts<'t>(texts: impl Iterator<Item = &'t str>) -> Value {
     Box::new(texts.map(str::to_owned).collect::<Vec<String>>())
 }
 
-fn read_by_id(row: &SqlRow, _: &Head, server: &Server, known: &mut Known) -> Result<(), LedgerError> {
+fn read_by_id(row: &SqlRow, _: &Head, server: &Server, known: &mut KnownEntries) -> Result<(), LedgerError> {
     let node = read_node(&PostgresRow { row, server })?;
     known.by_id.insert(node.id.as_str().to_owned(), Arc::new(node));
     Ok(())
 }
 
-fn read_by_key(row: &SqlRow, _: &Head, server: &Server, known: &mut Known) -> Result<(), LedgerError> {
+fn read_by_key(row: &SqlRow, _: &Head, server: &Server, known: &mut KnownEntries) -> Result<(), LedgerError> {
     let node = read_node(&PostgresRow { row, server })?;
     if let Some(key) = &node.key {
         known.by_key.insert(key.as_str().to_owned(), Arc::new(node));
@@ -236,19 +243,29 @@ fn read_by_key(row: &SqlRow, _: &Head, server: &Server, known: &mut Known) -> Re
     Ok(())
 }
 
-fn read_event(row: &SqlRow, head: &Head, server: &Server, known: &mut Known) -> Result<(), LedgerError> {
+fn read_event(
+    row: &SqlRow,
+    head: &Head,
+    server: &Server,
+    known: &mut KnownEntries,
+) -> Result<(), LedgerError> {
     let row = read_row(row, head, server)?;
     known.events.insert(stored_identity(&row, server)?, row);
     Ok(())
 }
 
-fn read_last_event(row: &SqlRow, head: &Head, server: &Server, known: &mut Known) -> Result<(), LedgerError> {
+fn read_last_event(
+    row: &SqlRow,
+    head: &Head,
+    server: &Server,
+    known: &mut KnownEntries,
+) -> Result<(), LedgerError> {
     let row = read_row(row, head, server)?;
     known.last_events.insert(stored_identity(&row, server)?.execution_key(), row);
     Ok(())
 }
 
-fn read_newest(row: &SqlRow, _: &Head, server: &Server, known: &mut Known) -> Result<(), LedgerError> {
+fn read_newest(row: &SqlRow, _: &Head, server: &Server, known: &mut KnownEntries) -> Result<(), LedgerError> {
     let (class, newest) = rows::newest(row, server)?;
     known.newest.insert(class, newest);
     Ok(())
@@ -277,15 +294,12 @@ fn column_values(column: &Column, rows: &[EntryRow]) -> Value {
     let rows = rows.iter();
     match column.value {
         ColumnValue::Text(value) => {
-            Box::new(rows.map(|row| value(row).into_owned()).collect::<Vec<String>>())
+            Box::new(rows.map(|row| value(row).map(Cow::into_owned)).collect::<Vec<Option<String>>>())
         }
-        ColumnValue::OptionalText(value) => {
-            Box::new(rows.map(|row| value(row).map(str::to_owned)).collect::<Vec<Option<String>>>())
+        ColumnValue::Number(value) => Box::new(rows.map(value).collect::<Vec<Option<i64>>>()),
+        ColumnValue::Bytes(value) => {
+            Box::new(rows.map(|row| value(row).map(Cow::into_owned)).collect::<Vec<Option<Vec<u8>>>>())
         }
-        ColumnValue::Number(value) => Box::new(rows.map(value).collect::<Vec<i64>>()),
-        ColumnValue::OptionalNumber(value) => Box::new(rows.map(value).collect::<Vec<Option<i64>>>()),
-        ColumnValue::Bytes(value) => Box::new(rows.map(|row| value(row).to_vec()).collect::<Vec<Vec<u8>>>()),
-        ColumnValue::OptionalBytes(value) => Box::new(rows.map(value).collect::<Vec<Option<Vec<u8>>>>()),
     }
 }
 
@@ -332,8 +346,8 @@ impl Transaction for PostgresTransaction<'_> {
         })
     }
 
-    fn known(&mut self, head: &Head, needs: &Needs) -> Result<Known, LedgerError> {
-        let mut known = Known::default();
+    fn known(&mut self, head: &Head, needs: &NeededEntries) -> Result<KnownEntries, LedgerError> {
+        let mut known = KnownEntries::default();
         let (queries, reads): (Vec<_>, Vec<_>) =
             lookups(head, needs).into_iter().map(|Lookup { query, read }| (query, read)).unzip();
         if queries.is_empty() {
@@ -366,11 +380,6 @@ impl Transaction for PostgresTransaction<'_> {
         self.session.execute(sql, &[&tenant, &(*size as i64), &root.as_bytes().as_slice(), note])
     }
 
-    fn holds(&mut self, head: &Head, id: &LedgerId) -> Result<bool, LedgerError> {
-        let sql = "SELECT 1 FROM entries WHERE tenant = $1 AND id = $2";
-        Ok(!self.session.query(sql, &[&head.tenant_id.as_str(), &id.as_str()])?.is_empty())
-    }
-
     fn lease_time(&mut self) -> Result<Millis, LedgerError> {
         leases::time(self.session)
     }
@@ -387,7 +396,7 @@ impl Transaction for PostgresTransaction<'_> {
         leases::extend(self.session, tenant, lease)
     }
 
-    fn drop_leases(&mut self, tenant: &TenantId, leases: &[(&Name, Token)]) -> Result<(), LedgerError> {
+    fn drop_leases(&mut self, tenant: &TenantId, leases: &[(&Name, LeaseToken)]) -> Result<(), LedgerError> {
         leases::remove(self.session, tenant, leases)
     }
 }

@@ -1,17 +1,17 @@
-//! What only an audit asks of the file: whether it holds rows that no log accounts for, and whether its triggers and
-//! indexes are those that this program makes.
+//! Queries of an audit alone: whether the file holds rows that no log accounts for, and whether its triggers and indexes are
+//! those that this program makes.
 
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::failure::LedgerFile;
+use super::failure::{InFile as _, LedgerFile};
 use super::rows::{row_id, seq_of};
 use super::schema;
-use crate::audit::FaultKind;
+use crate::audit::AuditFaultKind;
 use crate::error::LedgerError;
 use crate::position::Seq;
-use crate::store::{Head, Stray};
+use crate::store::{Head, StrayRow};
 
 /// The first of these edges that the log does not have.
 pub(super) fn missing_edge(
@@ -29,7 +29,7 @@ pub(super) fn missing_edge(
 }
 
 /// The first row that is in no tree. Every question is a jump or a count in an index.
-pub(super) fn stray_row(connection: &Connection, head: &Head) -> rusqlite::Result<Option<Stray>> {
+pub(super) fn stray_row(connection: &Connection, head: &Head) -> rusqlite::Result<Option<StrayRow>> {
     let (start, last, end) = (row_id(head, Seq::ZERO), row_id(head, head.last_seq()), row_id(head, Seq::MAX));
     let beyond = "SELECT place FROM entries WHERE place = ?1 UNION ALL \
                   SELECT min(place) FROM entries WHERE place > ?2 AND place <= ?3";
@@ -38,7 +38,7 @@ pub(super) fn stray_row(connection: &Connection, head: &Head) -> rusqlite::Resul
     for place in found {
         if let Some(seq) = place?.and_then(seq_of) {
             let what = format!("entry {seq} is in the table `entries` and not in the tree");
-            return Ok(Some(Stray { kind: FaultKind::Extra, seq: Some(seq), what }));
+            return Ok(Some(StrayRow { kind: AuditFaultKind::Extra, seq: Some(seq), what }));
         }
     }
     if let Some(stray) = hidden_row(connection, head)? {
@@ -53,7 +53,7 @@ pub(super) fn stray_row(connection: &Connection, head: &Head) -> rusqlite::Resul
     ] {
         let key = column.trim_end_matches(" >> 40");
         let shift = column.trim_start_matches(key);
-        // `UNION` ends the jumps where a number so large that the next overflows leads back to the start.
+        // `UNION` ends the jumps if a number is so large that the next overflows and leads back to the start.
         let sql = format!(
             "WITH RECURSIVE found (log) AS (SELECT (SELECT min({key}) FROM {table}){shift} UNION \
              SELECT (SELECT min({key}) FROM {table} WHERE {next}){shift} FROM found WHERE found.log IS NOT NULL) \
@@ -62,14 +62,14 @@ pub(super) fn stray_row(connection: &Connection, head: &Head) -> rusqlite::Resul
         let found = connection.query_row(&sql, [], |row| row.get::<_, i64>(0)).optional()?;
         if let Some(log) = found {
             let what = format!("the table `{table}` has rows of log {log}, and there is no such log");
-            return Ok(Some(Stray { kind: FaultKind::Extra, seq: None, what }));
+            return Ok(Some(StrayRow { kind: AuditFaultKind::Extra, seq: None, what }));
         }
     }
     Ok(None)
 }
 
 /// An entry whose column `log` says another log than its place, which takes it out of every index of its own.
-fn hidden_row(connection: &Connection, head: &Head) -> rusqlite::Result<Option<Stray>> {
+fn hidden_row(connection: &Connection, head: &Head) -> rusqlite::Result<Option<StrayRow>> {
     let (start, end) = (row_id(head, Seq::ZERO), row_id(head, Seq::MAX));
     let sql = "SELECT count(*), count(*) FILTER (WHERE place BETWEEN ?2 AND ?3) FROM entries WHERE log = ?1";
     let counted: (i64, i64) =
@@ -84,12 +84,12 @@ fn hidden_row(connection: &Connection, head: &Head) -> rusqlite::Result<Option<S
     if let Some(seq) = hidden.and_then(seq_of) {
         let what =
             format!("entry {seq}: the column `log` says another log than its own, so no list shows it");
-        return Ok(Some(Stray { kind: FaultKind::Changed, seq: Some(seq), what }));
+        return Ok(Some(StrayRow { kind: AuditFaultKind::Changed, seq: Some(seq), what }));
     }
     let (all, in_place) = counted;
     Ok((all > in_place).then(|| {
         let what = "the table `entries` has a row in another place that says it is of this log".to_owned();
-        Stray { kind: FaultKind::Extra, seq: None, what }
+        StrayRow { kind: AuditFaultKind::Extra, seq: None, what }
     }))
 }
 
@@ -98,12 +98,11 @@ pub(super) fn schema_difference(
     connection: &Connection,
     place: &LedgerFile,
 ) -> Result<Option<String>, LedgerError> {
-    let failed = |error: rusqlite::Error| place.failure(&error);
-    let expected = Connection::open_in_memory().map_err(failed).and_then(|mut memory| {
+    let expected = Connection::open_in_memory().in_file(place).and_then(|mut memory| {
         schema::create(&mut memory, place)?;
-        objects(&memory).map_err(failed)
+        objects(&memory).in_file(place)
     })?;
-    let found = objects(connection).map_err(failed)?;
+    let found = objects(connection).in_file(place)?;
     for ((kind, name), sql) in &expected {
         match found.get(&(kind.clone(), name.clone())) {
             None => return Ok(Some(format!("the {kind} `{name}` is not there"))),

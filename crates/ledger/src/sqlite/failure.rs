@@ -95,8 +95,19 @@ impl LedgerFile {
     }
 }
 
+/// Names the ledger's file in an error of SQLite.
+pub(super) trait InFile<T> {
+    fn in_file(self, file: &LedgerFile) -> Result<T, LedgerError>;
+}
+
+impl<T> InFile<T> for rusqlite::Result<T> {
+    fn in_file(self, file: &LedgerFile) -> Result<T, LedgerError> {
+        self.map_err(|error| file.failure(&error))
+    }
+}
+
 /// Whether a column holds what this program never writes there: bytes that are no text, or another type.
-pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
+fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(
         error,
         rusqlite::Error::FromSqlConversionFailure(..)

@@ -1,5 +1,5 @@
-//! The ledger's file as a file: made whole or not at all, and recognised while it is in use. A file that was replaced or
-//! removed under a process takes its writes with it, so that is noticed before they are acknowledged.
+//! The ledger's file as a file: created whole or not at all, and recognised while it is in use. If it is replaced or removed
+//! under a process, the process's writes are lost with it, so that is noticed before they are acknowledged.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -11,18 +11,18 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use super::failure::LedgerFile;
 use crate::error::LedgerError;
 
-/// Which file it is, whatever it is called.
+/// Which file it is, by its device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Identity {
+struct FileIdentity {
     device: u64,
     inode: u64,
 }
 
-impl Identity {
-    /// Of the file that a path leads to, where there is one.
-    fn of(path: &Path) -> io::Result<Option<Identity>> {
+impl FileIdentity {
+    /// Of the file at a path, if there is one.
+    fn of(path: &Path) -> io::Result<Option<FileIdentity>> {
         match fs::metadata(path) {
-            Ok(found) => Ok(Some(Identity { device: found.dev(), inode: found.ino() })),
+            Ok(found) => Ok(Some(FileIdentity { device: found.dev(), inode: found.ino() })),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -31,24 +31,24 @@ impl Identity {
 
 /// The files of a ledger that is in use: the database, and its write-ahead log once there is one.
 #[derive(Debug)]
-pub(super) struct InUse {
+pub(super) struct OpenFiles {
     file: PathBuf,
     log: PathBuf,
-    opened: Option<Identity>,
-    opened_log: Option<Identity>,
+    opened: Option<FileIdentity>,
+    opened_log: Option<FileIdentity>,
 }
 
-impl InUse {
-    pub(super) fn new(file: &Path, place: &LedgerFile) -> Result<InUse, LedgerError> {
+impl OpenFiles {
+    pub(super) fn new(file: &Path, place: &LedgerFile) -> Result<OpenFiles, LedgerError> {
         let mut log = file.as_os_str().to_owned();
         log.push("-wal");
-        let opened = Identity::of(file).map_err(|error| place.io(&error))?;
-        Ok(InUse { file: file.to_owned(), log: PathBuf::from(log), opened, opened_log: None })
+        let opened = FileIdentity::of(file).map_err(|error| place.io(&error))?;
+        Ok(OpenFiles { file: file.to_owned(), log: PathBuf::from(log), opened, opened_log: None })
     }
 
     /// Whether the paths still lead to the files that were opened. The write-ahead log stays while a connection is open.
     pub(super) fn check(&mut self, place: &LedgerFile) -> Result<(), LedgerError> {
-        let find = |path: &Path| Identity::of(path).map_err(|error| place.io(&error));
+        let find = |path: &Path| FileIdentity::of(path).map_err(|error| place.io(&error));
         let log = find(&self.log)?;
         if find(&self.file)? != self.opened || (self.opened_log.is_some() && log != self.opened_log) {
             return Err(LedgerError::Replaced { place: place.to_string() });
@@ -93,7 +93,7 @@ pub(super) fn make_whole(
         File::open(folder_of(to)).and_then(|folder| folder.sync_all()).map_err(|error| place.io(&error))
     });
     if finished.is_err() {
-        // It may be in place already, or never have been there.
+        // It may have been renamed already, or never created.
         let _ = fs::remove_file(&partial);
     }
     finished

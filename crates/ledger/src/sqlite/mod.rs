@@ -24,12 +24,14 @@ use rusqlite::{Connection, OpenFlags};
 use crate::error::LedgerError;
 use crate::pool::Pool;
 use crate::position::Millis;
-use crate::store::{Backend, Question, TenantLog, Writer};
-use failure::LedgerFile;
+use crate::store::{Backend, ReadQuestion, TenantLog, Writer};
+use failure::{InFile as _, LedgerFile};
 
 /// After how many pages the write-ahead log is brought into the file: a page that is written often is moved once, and the
 /// index of that many is still a single one.
 const CHECKPOINT_PAGES: i64 = 4_000;
+/// How many questions are answered side by side.
+const READERS: usize = 8;
 /// How often another process's writes are looked for, while someone follows.
 const LOOK_MS: u64 = 100;
 
@@ -40,7 +42,7 @@ pub(crate) struct Sqlite {
     place: LedgerFile,
     wait_ms: u64,
     readers: Pool<Connection>,
-    /// Sees whether anyone has written; its own connection, because the number is the connection's.
+    /// Notices that any process has written; its own connection, because the number is the connection's.
     watcher: Mutex<Option<(Connection, i64)>>,
 }
 
@@ -56,7 +58,7 @@ impl Sqlite {
         })
     }
 
-    /// Opens a file that is there.
+    /// Opens an existing file.
     pub(crate) fn open(file: &Path, wait_ms: u64) -> Result<Sqlite, LedgerError> {
         let place = LedgerFile::new(file, wait_ms);
         let metadata = fs::metadata(file).map_err(|error| place.io(&error))?;
@@ -67,7 +69,7 @@ impl Sqlite {
         let connection = reader(file, &place, wait_ms)?;
         schema::check(&connection, file, &place)?;
         drop(connection);
-        let (readers, watcher) = (Pool::default(), Mutex::new(None));
+        let (readers, watcher) = (Pool::of(READERS), Mutex::new(None));
         Ok(Sqlite { file: file.to_owned(), place, wait_ms, readers, watcher })
     }
 }
@@ -90,7 +92,7 @@ fn connect(
     opened.map_err(|error| place.opening_failure(&error))
 }
 
-/// A connection for reading; where the file or its folder cannot be written, one that does not try.
+/// A connection for reading; a read-only one if the file or its folder cannot be written.
 fn reader(file: &Path, place: &LedgerFile, wait_ms: u64) -> Result<Connection, LedgerError> {
     match connect(file, place, wait_ms, OpenFlags::SQLITE_OPEN_READ_WRITE) {
         Err(LedgerError::ReadOnly { .. }) => connect(file, place, wait_ms, OpenFlags::SQLITE_OPEN_READ_ONLY),
@@ -104,10 +106,9 @@ impl Backend for Sqlite {
     }
 
     fn writer(&self) -> Result<Box<dyn Writer>, LedgerError> {
-        let in_use = file::InUse::new(&self.file, &self.place)?;
+        let in_use = file::OpenFiles::new(&self.file, &self.place)?;
         let connection = connect(&self.file, &self.place, self.wait_ms, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        let failed = |error| self.place.failure(&error);
-        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).map_err(failed)?;
+        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES).in_file(&self.place)?;
         Ok(Box::new(write::SqliteWriter::new(connection, in_use, self.place.clone())?))
     }
 
@@ -116,15 +117,14 @@ impl Backend for Sqlite {
         1
     }
 
-    fn read(&self, _: Option<&TenantId>, question: Question<'_>) -> Result<(), LedgerError> {
+    fn read(&self, _: Option<&TenantId>, question: ReadQuestion<'_>) -> Result<(), LedgerError> {
         let busy = || LedgerError::Busy { place: self.place.to_string(), wait_ms: self.wait_ms };
         let open = || reader(&self.file, &self.place, self.wait_ms);
         self.readers.with(self.wait_ms, busy, open, |connection| {
-            let failed = |error| self.place.failure(&error);
-            connection.execute_batch("BEGIN").map_err(failed)?;
+            connection.execute_batch("BEGIN").in_file(&self.place)?;
             let answered = schema::version(connection, &self.place)
                 .and_then(|version| question(&mut read::SqliteReads::new(connection, &self.place, version)));
-            let ended = connection.execute_batch("COMMIT").map_err(failed);
+            let ended = connection.execute_batch("COMMIT").in_file(&self.place);
             answered.and(ended)
         })
     }
@@ -137,7 +137,7 @@ impl Backend for Sqlite {
         };
         for _ in 0..wait_ms.div_ceil(LOOK_MS) {
             let version = connection.pragma_query_value(None, "data_version", |row| row.get(0));
-            let version: i64 = version.map_err(|error| self.place.failure(&error))?;
+            let version: i64 = version.in_file(&self.place)?;
             if std::mem::replace(seen, version) != version {
                 return Ok(true);
             }
@@ -148,14 +148,14 @@ impl Backend for Sqlite {
 
     fn tenants(&self) -> Result<Vec<TenantLog>, LedgerError> {
         let connection = reader(&self.file, &self.place, self.wait_ms)?;
-        let failed = |error| self.place.failure(&error);
         let sql = "SELECT tenant, size, last_at FROM logs ORDER BY tenant";
-        let mut statement = connection.prepare(sql).map_err(failed)?;
-        let mut found = statement.query([]).map_err(failed)?;
+        let mut statement = connection.prepare(sql).in_file(&self.place)?;
+        let mut found = statement.query([]).in_file(&self.place)?;
         let mut tenants = Vec::new();
-        while let Some(row) = found.next().map_err(failed)? {
-            let tenant: String = row.get(0).map_err(failed)?;
-            let (entries, last_at): (i64, i64) = (row.get(1).map_err(failed)?, row.get(2).map_err(failed)?);
+        while let Some(row) = found.next().in_file(&self.place)? {
+            let tenant: String = row.get(0).in_file(&self.place)?;
+            let (entries, last_at): (i64, i64) =
+                (row.get(1).in_file(&self.place)?, row.get(2).in_file(&self.place)?);
             tenants.push(TenantLog {
                 tenant_id: TenantId::parse(&tenant)
                     .map_err(|_| self.place.damaged("a tenant's name cannot be read back"))?,
@@ -177,14 +177,14 @@ impl Backend for Sqlite {
         let connection = reader(&self.file, &self.place, self.wait_ms)?;
         file::make_whole(to, &target, |partial| {
             let copied = connection.execute("VACUUM INTO ?1", [partial.to_string_lossy()]);
-            copied.map(|_| ()).map_err(|error| target.failure(&error))
+            copied.map(|_| ()).in_file(&target)
         })
     }
 
     fn check_storage(&self) -> Result<(), LedgerError> {
         let connection = reader(&self.file, &self.place, self.wait_ms)?;
         let found = connection.pragma_query_value(None, "integrity_check", |row| row.get::<_, String>(0));
-        match found.map_err(|error| self.place.failure(&error))?.as_str() {
+        match found.in_file(&self.place)?.as_str() {
             "ok" => Ok(()),
             what => Err(self.place.damaged(what)),
         }

@@ -2,22 +2,24 @@
 
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::scalar::{LedgerId, Name, RobotId, TenantId};
-use rusqlite::types::Value;
+use crealeph_decision::snapshot::SnapshotType;
+use rusqlite::types::{ToSql, Value};
 use rusqlite::{Connection, params, params_from_iter};
 
+use super::audit;
 use super::boot;
-use super::failure::LedgerFile;
+use super::failure::{InFile as _, LedgerFile};
+use super::leases::TenantLeases;
 use super::rows::{self, SqliteRow, row_id, seq_of};
 use super::schema::VERSION;
-use super::{audit, leases};
 use crate::columns::{SelectLists, read_entry, read_node, read_raw};
 use crate::error::LedgerError;
-use crate::merkle::{TILE_WIDTH, Tile};
+use crate::merkle::Tile;
 use crate::position::{Millis, Seq};
 use crate::query::Query;
-use crate::read::{Index, StoredCheckpoint};
+use crate::read::{EntryIndex, StoredCheckpoint};
 use crate::row::{EntryRow, LineageNode, Outline, RawEntry};
-use crate::store::{Head, LeaseRow, NO_NEWEST, Reads, RobotKind, Selection, Stray};
+use crate::store::{EntrySelection, Equalities, Head, LatestEntries, LeaseRow, NO_NEWEST, Reads, StrayRow};
 
 pub(super) struct SqliteReads<'a> {
     connection: &'a Connection,
@@ -34,10 +36,6 @@ impl<'a> SqliteReads<'a> {
         SqliteReads { connection, place, version, select, head_columns }
     }
 
-    fn failed(&self, error: &rusqlite::Error) -> LedgerError {
-        self.place.failure(error)
-    }
-
     /// Runs a query and reads each row with `read`.
     fn all<T>(
         &self,
@@ -45,10 +43,10 @@ impl<'a> SqliteReads<'a> {
         values: impl rusqlite::Params,
         mut read: impl FnMut(&rusqlite::Row<'_>) -> Result<T, LedgerError>,
     ) -> Result<Vec<T>, LedgerError> {
-        let mut statement = self.connection.prepare_cached(sql).map_err(|error| self.failed(&error))?;
-        let mut found = statement.query(values).map_err(|error| self.failed(&error))?;
+        let mut statement = self.connection.prepare_cached(sql).in_file(self.place)?;
+        let mut found = statement.query(values).in_file(self.place)?;
         let mut all = Vec::new();
-        while let Some(row) = found.next().map_err(|error| self.failed(&error))? {
+        while let Some(row) = found.next().in_file(self.place)? {
             all.push(read(row)?);
         }
         Ok(all)
@@ -63,15 +61,19 @@ impl<'a> SqliteReads<'a> {
         self.all(sql, values, |row| read_entry(&SqliteRow { row, place: self.place }, &head.tenant_id))
     }
 
-    /// The text of the first row.
-    fn text(&self, sql: &str, values: impl rusqlite::Params) -> Result<Option<String>, LedgerError> {
-        let found = self.all(sql, values, |row| row.get(0).map_err(|error| self.failed(&error)))?;
+    /// The effective newest, at or before a sequence number, of a class of entries.
+    fn newest(&self, head: &Head, class: Equalities<'_>, high: Seq) -> Result<Option<Seq>, LedgerError> {
+        let sql = select_among("newest", class, &[" AND place <= ? ORDER BY place DESC LIMIT 1"]);
+        let found = self.all(&sql, &*values_among(head, class, &[&row_id(head, high)]), |row| {
+            let newest: Option<i64> = row.get(0).in_file(self.place)?;
+            newest.and_then(Seq::from_i64).ok_or_else(|| self.place.damaged(NO_NEWEST))
+        })?;
         Ok(found.into_iter().next())
     }
 
     fn seqs(&self, sql: &str, values: impl rusqlite::Params) -> Result<Vec<Seq>, LedgerError> {
         self.all(sql, values, |row| {
-            let row_id: i64 = row.get(0).map_err(|error| self.failed(&error))?;
+            let row_id: i64 = row.get(0).in_file(self.place)?;
             seq_of(row_id).ok_or_else(|| self.place.damaged(format!("row {row_id} has no sequence number")))
         })
     }
@@ -113,77 +115,72 @@ impl Reads for SqliteReads<'_> {
         Ok(self.entries(head, &sql, params![head.number, key])?.into_iter().next())
     }
 
-    fn select(&mut self, head: &Head, selection: &Selection<'_>) -> Result<Vec<EntryRow>, LedgerError> {
+    fn select(&mut self, head: &Head, selection: &EntrySelection<'_>) -> Result<Vec<EntryRow>, LedgerError> {
         let mut query = select(&self.select.entry, head, selection);
         let direction = if selection.newest_first { "DESC" } else { "ASC" };
         query.push(&format!(" ORDER BY place {direction} LIMIT ")).bind((selection.limit as i64).into());
         self.entries(head, &query.text, params_from_iter(query.values))
     }
 
-    fn count(&mut self, head: &Head, selection: &Selection<'_>) -> Result<u64, LedgerError> {
+    fn count(&mut self, head: &Head, selection: &EntrySelection<'_>) -> Result<u64, LedgerError> {
         let query = select("count(*)", head, selection);
         let found = self.all(&query.text, params_from_iter(query.values), |row| {
-            row.get::<_, i64>(0).map_err(|error| self.failed(&error))
+            row.get::<_, i64>(0).in_file(self.place)
         })?;
         Ok(found.first().map_or(0, |count| count.unsigned_abs()))
     }
 
-    fn robot_after(&mut self, head: &Head, robot: &str) -> Result<Option<String>, LedgerError> {
-        let sql = "SELECT robot FROM entries WHERE log = ?1 AND robot > ?2 ORDER BY robot LIMIT 1";
-        self.text(sql, params![head.number, robot])
-    }
-
-    fn kind_after(
+    fn value_after(
         &mut self,
         head: &Head,
-        robot: &RobotId,
-        kind: &str,
+        column: &'static str,
+        among: Equalities<'_>,
+        after: &str,
     ) -> Result<Option<String>, LedgerError> {
-        let sql =
-            "SELECT kind FROM entries WHERE log = ?1 AND robot = ?2 AND kind > ?3 ORDER BY kind LIMIT 1";
-        self.text(sql, params![head.number, robot.as_str(), kind])
-    }
-
-    fn state_after(
-        &mut self,
-        head: &Head,
-        of: &RobotKind<'_>,
-        state: &str,
-    ) -> Result<Option<String>, LedgerError> {
-        let sql = "SELECT state FROM entries WHERE log = ?1 AND robot = ?2 AND kind = ?3 AND state > ?4 \
-                   ORDER BY state LIMIT 1";
-        self.text(sql, params![head.number, of.robot.as_str(), of.kind, state])
+        let sql = select_among(column, among, &[" AND ", column, " > ? ORDER BY ", column, " LIMIT 1"]);
+        let read = |row: &rusqlite::Row<'_>| row.get(0).in_file(self.place);
+        let found = self.all(&sql, &*values_among(head, among, &[&after]), read)?;
+        Ok(found.into_iter().next())
     }
 
     fn last_seqs(
         &mut self,
         head: &Head,
-        of: &RobotKind<'_>,
-        state: &str,
+        among: Equalities<'_>,
         high: Seq,
         limit: usize,
     ) -> Result<Vec<Seq>, LedgerError> {
-        let sql = "SELECT place FROM entries WHERE log = ?1 AND robot = ?2 AND kind = ?3 AND state = ?4 AND place <= ?5 \
-                   ORDER BY place DESC LIMIT ?6";
-        let high = row_id(head, high);
-        self.seqs(sql, params![head.number, of.robot.as_str(), of.kind, state, high, limit as i64])
+        let sql = select_among("place", among, &[" AND place <= ? ORDER BY place DESC LIMIT ?"]);
+        self.seqs(&sql, &*values_among(head, among, &[&row_id(head, high), &(limit as i64)]))
     }
 
-    fn newest(
+    fn latest(
         &mut self,
         head: &Head,
-        of: &RobotKind<'_>,
-        state: &str,
+        robot: &RobotId,
+        wanted: &[(&'static str, usize)],
+        uncounted: &[String],
         high: Seq,
-    ) -> Result<Option<Seq>, LedgerError> {
-        let sql = "SELECT newest FROM entries WHERE log = ?1 AND robot = ?2 AND kind = ?3 AND state = ?4 AND place <= ?5 \
-                   ORDER BY place DESC LIMIT 1";
-        let values = params![head.number, of.robot.as_str(), of.kind, state, row_id(head, high)];
-        let found = self.all(sql, values, |row| {
-            let newest: Option<i64> = row.get(0).map_err(|error| self.failed(&error))?;
-            newest.and_then(Seq::from_i64).ok_or_else(|| self.place.damaged(NO_NEWEST))
-        })?;
-        Ok(found.into_iter().next())
+    ) -> Result<Vec<LatestEntries>, LedgerError> {
+        let mut all = Vec::with_capacity(wanted.len());
+        for &(kind, limit) in wanted {
+            let of_kind = [("robot", robot.as_str()), ("kind", kind)];
+            let mut latest = LatestEntries::default();
+            for state in self.values_after(head, "state", &of_kind, "", usize::MAX)? {
+                if uncounted.contains(&state) {
+                    continue;
+                }
+                let of_state = [("robot", robot.as_str()), ("kind", kind), ("state", &*state)];
+                latest.last.extend(self.last_seqs(head, &of_state, high, limit)?);
+                if SnapshotType::parse(kind).is_some() {
+                    latest.newest.extend(self.newest(head, &of_state, high)?);
+                }
+            }
+            latest.last.sort_unstable_by(|a, b| b.cmp(a));
+            latest.last.truncate(limit);
+            all.push(latest);
+        }
+        Ok(all)
     }
 
     fn check_schema(&self) -> Result<(), LedgerError> {
@@ -194,11 +191,10 @@ impl Reads for SqliteReads<'_> {
     }
 
     fn created_at(&mut self, head: &Head, seq: Seq) -> Result<Millis, LedgerError> {
-        let found =
-            self.all("SELECT created_at FROM entries WHERE place = ?1", [row_id(head, seq)], |row| {
-                row.get(0).map(Millis::new).map_err(|error| self.failed(&error))
-            })?;
-        found.into_iter().next().ok_or_else(|| self.place.damaged(format!("entry {seq} is missing")))
+        let sql = "SELECT created_at FROM entries WHERE place = ?1";
+        let found = self.all(sql, [row_id(head, seq)], |row| row.get(0).in_file(self.place))?;
+        let found = found.into_iter().next().map(Millis::new);
+        found.ok_or_else(|| self.place.damaged(format!("entry {seq} is missing")))
     }
 
     fn nodes(&mut self, head: &Head, ids: &[LedgerId]) -> Result<Vec<LineageNode>, LedgerError> {
@@ -224,14 +220,14 @@ impl Reads for SqliteReads<'_> {
     }
 
     fn missing_edge(&mut self, head: &Head, edges: &[(Seq, Seq)]) -> Result<Option<(Seq, Seq)>, LedgerError> {
-        audit::missing_edge(self.connection, head, edges).map_err(|error| self.failed(&error))
+        audit::missing_edge(self.connection, head, edges).in_file(self.place)
     }
 
     fn edge_count(&mut self, head: &Head) -> Result<u64, LedgerError> {
         let sql = "SELECT count(*) FROM edges WHERE parent BETWEEN ?1 AND ?2";
         let range = [row_id(head, Seq::ZERO), row_id(head, Seq::MAX)];
         let counted = self.connection.query_row(sql, range, |row| row.get::<_, i64>(0));
-        counted.map(|count| count as u64).map_err(|error| self.failed(&error))
+        counted.map(|count| count as u64).in_file(self.place)
     }
 
     fn hashes(&mut self, head: &Head, level: u8, from: u64, count: u64) -> Result<Vec<Sha256>, LedgerError> {
@@ -241,16 +237,11 @@ impl Reads for SqliteReads<'_> {
     fn tile(&mut self, head: &Head, level: u8, index: u64) -> Result<Option<Tile>, LedgerError> {
         let sql = "SELECT root, hashes FROM tiles WHERE log = ?1 AND level = ?2 AND number = ?3";
         let found = self.all(sql, params![head.number, level, index as i64], |row| {
-            let root: Vec<u8> = row.get(0).map_err(|error| self.failed(&error))?;
-            let hashes: Vec<u8> = row.get(1).map_err(|error| self.failed(&error))?;
-            let (hashes, _) = hashes.as_chunks::<32>();
-            let hashes: Vec<Sha256> = hashes.iter().copied().map(Sha256::from_bytes).collect();
-            match <[u8; 32]>::try_from(root.as_slice()) {
-                Ok(root) if hashes.len() as u64 == TILE_WIDTH => {
-                    Ok(Tile { level, index, hashes, root: Sha256::from_bytes(root) })
-                }
-                _ => Err(self.place.damaged(format!("tile {level}/{index} of `{}` is cut", head.tenant_id))),
-            }
+            let root: Vec<u8> = row.get("root").in_file(self.place)?;
+            let hashes: Vec<u8> = row.get("hashes").in_file(self.place)?;
+            Tile::from_bytes(level, index, &root, &hashes).ok_or_else(|| {
+                self.place.damaged(format!("tile {level}/{index} of `{}` is cut", head.tenant_id))
+            })
         })?;
         Ok(found.into_iter().next())
     }
@@ -258,11 +249,11 @@ impl Reads for SqliteReads<'_> {
     fn tile_count(&mut self, head: &Head) -> Result<u64, LedgerError> {
         let sql = "SELECT count(*) FROM tiles WHERE log = ?1";
         let counted = self.connection.query_row(sql, [head.number], |row| row.get::<_, i64>(0));
-        counted.map(|count| count as u64).map_err(|error| self.failed(&error))
+        counted.map(|count| count as u64).in_file(self.place)
     }
 
-    fn stray_row(&mut self, head: &Head) -> Result<Option<Stray>, LedgerError> {
-        audit::stray_row(self.connection, head).map_err(|error| self.failed(&error))
+    fn stray_row(&mut self, head: &Head) -> Result<Option<StrayRow>, LedgerError> {
+        audit::stray_row(self.connection, head).in_file(self.place)
     }
 
     fn schema_difference(&mut self) -> Result<Option<String>, LedgerError> {
@@ -272,9 +263,9 @@ impl Reads for SqliteReads<'_> {
     fn checkpoints(&mut self, head: &Head) -> Result<Vec<StoredCheckpoint>, LedgerError> {
         let sql = "SELECT size, root, note FROM checkpoints WHERE log = ?1 ORDER BY size, note";
         self.all(sql, [head.number], |row| {
-            let size: i64 = row.get(0).map_err(|error| self.failed(&error))?;
-            let root: Vec<u8> = row.get(1).map_err(|error| self.failed(&error))?;
-            let note: String = row.get(2).map_err(|error| self.failed(&error))?;
+            let size: i64 = row.get("size").in_file(self.place)?;
+            let root: Vec<u8> = row.get("root").in_file(self.place)?;
+            let note: String = row.get("note").in_file(self.place)?;
             match (u64::try_from(size), <[u8; 32]>::try_from(root.as_slice())) {
                 (Ok(size), Ok(root)) => Ok(StoredCheckpoint { size, root: Sha256::from_bytes(root), note }),
                 _ => Err(self.place.damaged(format!("a checkpoint of `{}` is cut", head.tenant_id))),
@@ -283,7 +274,7 @@ impl Reads for SqliteReads<'_> {
     }
 
     fn lease(&mut self, tenant: &TenantId, name: &Name) -> Result<Option<LeaseRow>, LedgerError> {
-        leases::find(self.connection, self.place, tenant, name)
+        TenantLeases { connection: self.connection, place: self.place, tenant }.find(name)
     }
 
     fn lease_time(&mut self) -> Result<Millis, LedgerError> {
@@ -291,28 +282,46 @@ impl Reads for SqliteReads<'_> {
     }
 }
 
+/// Selects a column of the entries that have these values. A snapshot asks many of these, so the text is put together without
+/// formatting.
+fn select_among(column: &str, among: Equalities<'_>, rest: &[&str]) -> String {
+    let mut sql = String::with_capacity(192);
+    ["SELECT ", column, " FROM entries WHERE log = ?"].iter().for_each(|part| sql.push_str(part));
+    for (column, _) in among {
+        [" AND ", column, " = ?"].iter().for_each(|part| sql.push_str(part));
+    }
+    rest.iter().for_each(|part| sql.push_str(part));
+    sql
+}
+
+/// The values of [`select_among`], in their order.
+fn values_among<'a>(head: &'a Head, among: Equalities<'a>, rest: &[&'a dyn ToSql]) -> Vec<&'a dyn ToSql> {
+    let among = among.iter().map(|(_, value)| value as &dyn ToSql);
+    std::iter::once(&head.number as &dyn ToSql).chain(among).chain(rest.iter().copied()).collect()
+}
+
 /// Selects columns of the entries of a filter and range.
-fn select(columns: &str, head: &Head, selection: &Selection<'_>) -> Query<Value> {
+fn select(columns: &str, head: &Head, selection: &EntrySelection<'_>) -> Query<Value> {
     let filter = selection.filter;
     let index = match (selection.index, &filter.robot_id) {
-        (Index::Events, _) => " INDEXED BY events_by_state",
-        (Index::Drafts, Some(_)) => " INDEXED BY drafts_of_robot",
-        (Index::Drafts, None) => " INDEXED BY drafts",
+        (EntryIndex::Events, _) => " INDEXED BY events_by_state",
+        (EntryIndex::Drafts, Some(_)) => " INDEXED BY drafts_of_robot",
+        (EntryIndex::Drafts, None) => " INDEXED BY drafts",
         _ => "",
     };
     let range = vec![row_id(head, selection.low).into(), row_id(head, selection.high).into()];
     let sql = format!("SELECT {columns} FROM entries{index} WHERE place BETWEEN ?1 AND ?2");
     let mut query = Query::new('?', sql, range);
-    if selection.index != Index::None {
+    if selection.index != EntryIndex::None {
         query.push(" AND log = ").bind(head.number.into());
     }
     match selection.index {
-        Index::Events => _ = query.push(" AND attempt IS NOT NULL"),
-        Index::Drafts => _ = query.push(" AND state = 'draft'"),
+        EntryIndex::Events => _ = query.push(" AND attempt IS NOT NULL"),
+        EntryIndex::Drafts => _ = query.push(" AND state = 'draft'"),
         _ => {}
     }
     // If no index gives the order, a `+` keeps SQLite on the range of row ids, which is bounded.
-    let plus = if selection.index == Index::None { "+" } else { "" };
+    let plus = if selection.index == EntryIndex::None { "+" } else { "" };
     for (column, value) in selection.equalities() {
         query.push(&format!(" AND {plus}{column} = ")).bind(value.to_owned().into());
     }
@@ -351,7 +360,7 @@ pub(super) fn stored_hashes(
             }
         }
     };
-    let hashes = read().map_err(|error| place.failure(&error))?;
+    let hashes = read().in_file(place)?;
     if hashes.len() as u64 != count {
         return Err(place.damaged(format!("hashes of the log of `{}` are missing", head.tenant_id)));
     }

@@ -6,7 +6,7 @@ use crealeph_contracts::scalar::{LedgerId, TenantId};
 use rusqlite::Row as SqlRow;
 use rusqlite::types::{FromSqlResult, ValueRef};
 
-use super::failure::{LedgerFile, is_damage};
+use super::failure::{InFile as _, LedgerFile};
 use super::schema;
 use crate::columns::{Dialect, SelectLists, StoredRow};
 use crate::error::LedgerError;
@@ -52,62 +52,34 @@ impl<'r> SqliteRow<'r, '_> {
         &self,
         column: usize,
         read: impl Fn(&ValueRef<'r>) -> FromSqlResult<T>,
-    ) -> rusqlite::Result<T> {
-        let value = self.row.get_ref(column)?;
-        read(&value).map_err(|error| {
-            rusqlite::Error::FromSqlConversionFailure(column, value.data_type(), Box::new(error))
+    ) -> Result<T, LedgerError> {
+        let value = self.row.get_ref(column).in_file(self.place)?;
+        read(&value).map_err(|_| {
+            let column = self.row.as_ref().column_name(column).unwrap_or("unknown");
+            let seq = self.row.get(0).ok().and_then(seq_of).unwrap_or_default();
+            self.damaged(
+                seq,
+                format!("entry {seq}: the column `{column}` holds bytes that are no value of it"),
+            )
         })
     }
 }
 
 impl<'r> StoredRow<'r> for SqliteRow<'r, '_> {
-    type Error = rusqlite::Error;
-
-    fn seq(&self) -> rusqlite::Result<Seq> {
-        Ok(seq_of(self.row.get(0)?).unwrap_or_default())
+    fn seq(&self) -> Result<Seq, LedgerError> {
+        self.value(0, ValueRef::as_i64).map(|row_id| seq_of(row_id).unwrap_or_default())
     }
 
-    fn text(&self, column: usize) -> rusqlite::Result<&'r str> {
-        self.value(column, ValueRef::as_str)
-    }
-
-    fn optional_text(&self, column: usize) -> rusqlite::Result<Option<&'r str>> {
+    fn text(&self, column: usize) -> Result<Option<&'r str>, LedgerError> {
         self.value(column, ValueRef::as_str_or_null)
     }
 
-    fn number(&self, column: usize) -> rusqlite::Result<i64> {
-        self.row.get(column)
+    fn number(&self, column: usize) -> Result<Option<i64>, LedgerError> {
+        self.value(column, ValueRef::as_i64_or_null)
     }
 
-    fn optional_number(&self, column: usize) -> rusqlite::Result<Option<i64>> {
-        self.row.get(column)
-    }
-
-    fn bytes(&self, column: usize) -> rusqlite::Result<&'r [u8]> {
-        self.value(column, ValueRef::as_blob)
-    }
-
-    fn optional_bytes(&self, column: usize) -> rusqlite::Result<Option<&'r [u8]>> {
+    fn bytes(&self, column: usize) -> Result<Option<&'r [u8]>, LedgerError> {
         self.value(column, ValueRef::as_blob_or_null)
-    }
-
-    /// If it is the row's own bytes that cannot be read, the entry and the column are named.
-    fn unreadable(&self, error: &rusqlite::Error) -> LedgerError {
-        match self.row.get(0).ok().and_then(seq_of) {
-            Some(seq) if is_damage(error) => {
-                let column = match error {
-                    rusqlite::Error::FromSqlConversionFailure(column, ..)
-                    | rusqlite::Error::IntegralValueOutOfRange(column, _)
-                    | rusqlite::Error::InvalidColumnType(column, ..)
-                    | rusqlite::Error::Utf8Error(column, _) => *column,
-                    _ => usize::MAX,
-                };
-                let column = self.row.as_ref().column_name(column).unwrap_or("unknown").to_owned();
-                let what = format!("entry {seq}: the column `{column}` holds bytes that are no value of it");
-                self.place.damaged_entry(seq, what)
-            }
-            _ => self.place.failure(error),
-        }
     }
 
     fn damaged(&self, seq: Seq, what: String) -> LedgerError {
@@ -117,10 +89,9 @@ impl<'r> StoredRow<'r> for SqliteRow<'r, '_> {
 
 /// Reads an outline: `id`, `created_at`, `payload_bytes`.
 pub(super) fn outline(row: &SqlRow<'_>, seq: Seq, place: &LedgerFile) -> Result<Outline, LedgerError> {
-    let failed = |error: rusqlite::Error| place.failure(&error);
-    let id: String = row.get("id").map_err(failed)?;
-    let created_at = Millis::new(row.get("created_at").map_err(failed)?);
-    let bytes: i64 = row.get("payload_bytes").map_err(failed)?;
+    let id: String = row.get("id").in_file(place)?;
+    let created_at = Millis::new(row.get("created_at").in_file(place)?);
+    let bytes: i64 = row.get("payload_bytes").in_file(place)?;
     match (LedgerId::parse(&id), u64::try_from(bytes)) {
         (Ok(id), Ok(payload_bytes)) => Ok(Outline { seq, id, created_at, payload_bytes }),
         _ => Err(place.damaged(format!("entry {seq} cannot be read back"))),
@@ -129,10 +100,9 @@ pub(super) fn outline(row: &SqlRow<'_>, seq: Seq, place: &LedgerFile) -> Result<
 
 /// Reads the head of a log.
 pub(super) fn head(row: &SqlRow<'_>, place: &LedgerFile) -> Result<Head, LedgerError> {
-    let failed = |error: rusqlite::Error| place.failure(&error);
-    let tenant: String = row.get("tenant").map_err(failed)?;
-    let size: i64 = row.get("size").map_err(failed)?;
-    let peaks: Vec<u8> = row.get("peaks").map_err(failed)?;
+    let tenant: String = row.get("tenant").in_file(place)?;
+    let size: i64 = row.get("size").in_file(place)?;
+    let peaks: Vec<u8> = row.get("peaks").in_file(place)?;
     let size = u64::try_from(size).ok().filter(|size| *size <= MAX_SEQ);
     let frontier = size.and_then(|size| Frontier::from_bytes(size, &peaks));
     let (Some(frontier), Ok(tenant_id)) = (frontier, TenantId::parse(&tenant)) else {
@@ -140,9 +110,9 @@ pub(super) fn head(row: &SqlRow<'_>, place: &LedgerFile) -> Result<Head, LedgerE
     };
     Ok(Head {
         tenant_id,
-        number: row.get("number").map_err(failed)?,
-        origin: row.get("origin").map_err(failed)?,
-        last_at: Millis::new(row.get("last_at").map_err(failed)?),
+        number: row.get("number").in_file(place)?,
+        origin: row.get("origin").in_file(place)?,
+        last_at: Millis::new(row.get("last_at").in_file(place)?),
         read_at: None,
         frontier,
     })

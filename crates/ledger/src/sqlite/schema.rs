@@ -1,5 +1,5 @@
-//! The SQLite schema: made and recognised. A file of a later program is refused, never guessed at; one of an earlier
-//! program is read as it is, and brought forward by `crate::migrate` alone.
+//! Creates and recognises the SQLite schema. A file of a later version is refused; one of an earlier version is read as it
+//! is, and migrated by `crate::migrate` alone.
 //!
 //! A row's `place` is the number of its log shifted by 40 bits, plus its sequence number: one integer key that
 //! keeps a tenant's entries side by side in their order, and that every index ends with.
@@ -8,16 +8,16 @@ use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::failure::LedgerFile;
+use super::failure::{InFile as _, LedgerFile};
 use crate::error::LedgerError;
 
 /// Marks a file as ours: `CrLg`.
 const APPLICATION_ID: i64 = 0x4372_4c67;
 
-/// Each step brings a file from its index to the next version; they need nothing but the statements.
+/// Each step migrates a file from the version of its index to the next.
 pub(super) const STEPS: &[&str] =
     &[include_str!("schema-1.sql"), include_str!("schema-2.sql"), include_str!("schema-3.sql")];
-/// The last step: what it adds, and what it takes away once every entry is filled in.
+/// The last step: what it adds, and what it removes once every entry is filled in.
 pub(super) const EXPAND: &str = include_str!("schema-4.sql");
 pub(super) const CONTRACT: &str = include_str!("schema-4-end.sql");
 
@@ -26,15 +26,14 @@ pub(crate) const VERSION: u32 = STEPS.len() as u32 + 1;
 
 /// Puts the schema into a new, empty file.
 pub(super) fn create(connection: &mut Connection, place: &LedgerFile) -> Result<(), LedgerError> {
-    let failed = |error| place.failure(&error);
-    connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    connection.pragma_update(None, "journal_mode", "WAL").in_file(place)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).in_file(place)?;
     for step in STEPS.iter().chain(&[EXPAND, CONTRACT]) {
-        transaction.execute_batch(step).map_err(failed)?;
+        transaction.execute_batch(step).in_file(place)?;
     }
-    transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
-    transaction.pragma_update(None, "user_version", VERSION).map_err(failed)?;
-    transaction.commit().map_err(failed)
+    transaction.pragma_update(None, "application_id", APPLICATION_ID).in_file(place)?;
+    transaction.pragma_update(None, "user_version", VERSION).in_file(place)?;
+    transaction.commit().in_file(place)
 }
 
 /// Checks that a file is ours, of a version that can be read.
@@ -53,13 +52,13 @@ pub(super) fn check(connection: &Connection, file: &Path, place: &LedgerFile) ->
     known(found, place)
 }
 
-/// The version of the file as a transaction sees it; another process may have brought it forward since it was opened.
+/// The version of the file as a transaction sees it; another process may have migrated it since it was opened.
 pub(super) fn version(connection: &Connection, place: &LedgerFile) -> Result<u32, LedgerError> {
     let read = connection.prepare_cached("PRAGMA user_version").and_then(|mut statement| {
         let version: i64 = statement.query_row([], |row| row.get(0))?;
         Ok(version)
     });
-    known(read.map_err(|error| place.failure(&error))?, place)
+    known(read.in_file(place)?, place)
 }
 
 fn known(version: i64, place: &LedgerFile) -> Result<u32, LedgerError> {

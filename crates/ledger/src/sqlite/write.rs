@@ -4,35 +4,36 @@ use std::sync::Arc;
 
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::log_rules::new_origin;
-use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, TenantId};
+use crealeph_contracts::scalar::{ExecutionId, Name, TenantId};
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
-use rusqlite::{CachedStatement, Connection, OptionalExtension as _, params};
+use rusqlite::{CachedStatement, Connection, params};
 
 use super::boot;
-use super::failure::LedgerFile;
-use super::file::InUse;
-use super::leases;
+use super::failure::{InFile as _, LedgerFile};
+use super::file::OpenFiles;
+use super::leases::TenantLeases;
 use super::read::stored_hashes;
 use super::rows::{self, CURRENT, HEAD, SqliteRow, row_id};
 use super::schema;
 use crate::columns::{Column, ColumnValue, ENTRY_COLUMNS, SelectLists, read_entry, read_node};
 use crate::error::LedgerError;
 use crate::identity::random_name;
-use crate::lease::Token;
+use crate::lease::LeaseToken;
 use crate::merkle::Frontier;
 use crate::position::{Millis, Seq};
-use crate::reach::Effective;
+use crate::reach::EffectiveTime;
 use crate::read::StoredCheckpoint;
-use crate::row::{Class, EntryRow, EventIdentity, ExecutionKey, LineageNode};
+use crate::row::{EntryClass, EntryRow, EventIdentity, ExecutionKey, LineageNode};
 use crate::store::{
-    Addition, ClaimResult, Head, Known, LeaseRequest, LeaseRow, Needs, Transaction, Unwritten, Work, Writer,
+    Addition, ClaimResult, Head, KnownEntries, LeaseRequest, LeaseRow, NeededEntries, Transaction,
+    TransactionWork, WriteFailure, Writer,
 };
 
 #[derive(Debug)]
 pub(super) struct SqliteWriter {
     connection: Connection,
-    in_use: InUse,
+    in_use: OpenFiles,
     place: LedgerFile,
     is_synced: bool,
 }
@@ -40,24 +41,24 @@ pub(super) struct SqliteWriter {
 impl SqliteWriter {
     pub(super) fn new(
         mut connection: Connection,
-        in_use: InUse,
+        in_use: OpenFiles,
         place: LedgerFile,
     ) -> Result<SqliteWriter, LedgerError> {
         let guarded = connection
             .authorizer(Some(permits))
             .and_then(|()| connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false));
-        guarded.map_err(|error| place.failure(&error))?;
+        guarded.in_file(&place)?;
         let mut writer = SqliteWriter { connection, in_use, place, is_synced: false };
         writer.set_synced(true)?;
         Ok(writer)
     }
 
-    /// Whether a commit is on the disk when it returns, or only in the hands of the system.
+    /// Whether a commit is on the disk when it returns, or only in the system's cache.
     fn set_synced(&mut self, is_synced: bool) -> Result<(), LedgerError> {
         if self.is_synced != is_synced {
             let synchronous = if is_synced { "FULL" } else { "NORMAL" };
             let set = self.connection.pragma_update(None, "synchronous", synchronous);
-            set.map_err(|error| self.place.failure(&error))?;
+            set.in_file(&self.place)?;
             self.is_synced = is_synced;
         }
         Ok(())
@@ -65,33 +66,29 @@ impl SqliteWriter {
 }
 
 impl Writer for SqliteWriter {
-    /// Whoever holds a lease runs on this machine, so a power cut ends the holder with the lease.
+    /// The holder of a lease runs on this machine, so a power cut ends the holder with the lease.
     fn transact(
         &mut self,
         _: Option<&TenantId>,
         is_leases_only: bool,
-        work: Work<'_>,
-    ) -> Result<(), Unwritten> {
-        self.set_synced(!is_leases_only).map_err(Unwritten::Nothing)?;
-        let nothing = |error: rusqlite::Error| Unwritten::Nothing(self.place.failure(&error));
+        work: TransactionWork<'_>,
+    ) -> Result<(), WriteFailure> {
+        self.set_synced(!is_leases_only).map_err(WriteFailure::Nothing)?;
+        let nothing = |error: rusqlite::Error| WriteFailure::Nothing(self.place.failure(&error));
         execute(&self.connection, "BEGIN IMMEDIATE").map_err(nothing)?;
-        let mut transaction = InSqlite { connection: &self.connection, place: &self.place };
+        let mut transaction = SqliteTransaction { connection: &self.connection, place: &self.place };
         let done = check_version(&self.connection, &self.place)
             .and_then(|()| work(&mut transaction))
-            .and_then(|()| execute(&self.connection, "COMMIT").map_err(|error| self.place.failure(&error)))
+            .and_then(|()| execute(&self.connection, "COMMIT").in_file(&self.place))
             .and_then(|()| self.in_use.check(&self.place));
         done.map_err(|error| {
             // A failed statement may have ended the transaction already; then there is nothing to roll back.
             let _ = self.connection.execute_batch("ROLLBACK");
-            Unwritten::Nothing(error)
+            WriteFailure::Nothing(error)
         })
     }
 
-    fn spans_tenants(&self) -> bool {
-        true
-    }
-
-    fn is_far(&self) -> bool {
+    fn is_remote(&self) -> bool {
         false
     }
 
@@ -99,7 +96,7 @@ impl Writer for SqliteWriter {
     fn announce(&mut self, _: &[TenantId]) {}
 }
 
-/// Another process may have brought the file forward, or it was never.
+/// Refuses a file that was not migrated, or that another process migrated to a later version.
 fn check_version(connection: &Connection, place: &LedgerFile) -> Result<(), LedgerError> {
     match schema::version(connection, place)? {
         schema::VERSION => Ok(()),
@@ -111,8 +108,8 @@ fn execute(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(|_| ())
 }
 
-/// What the writing connection may do, judged once, when a statement is compiled: add to a log, move its head, keep leases.
-/// The file's triggers judge every row of everyone else, which costs as much as inserting it.
+/// What the writing connection may do, checked once, when a statement is compiled: add to a log, move its head, keep leases.
+/// The file's triggers check every row of all other connections, which costs as much as inserting it.
 fn permits(context: AuthContext<'_>) -> Authorization {
     let is_permitted = match context.action {
         AuthAction::Select
@@ -131,26 +128,26 @@ fn permits(context: AuthContext<'_>) -> Authorization {
     if is_permitted { Authorization::Allow } else { Authorization::Deny }
 }
 
-struct InSqlite<'a> {
+struct SqliteTransaction<'a> {
     connection: &'a Connection,
     place: &'a LedgerFile,
 }
 
-impl InSqlite<'_> {
-    fn failed(&self, error: &rusqlite::Error) -> LedgerError {
-        self.place.failure(error)
+impl SqliteTransaction<'_> {
+    fn leases<'t>(&'t self, tenant: &'t TenantId) -> TenantLeases<'t> {
+        TenantLeases { connection: self.connection, place: self.place, tenant }
     }
 
     fn find_head(&self, tenant: &TenantId) -> Result<Option<Head>, LedgerError> {
         let sql = format!("SELECT {HEAD} FROM logs WHERE tenant = ?1");
-        let mut statement = self.connection.prepare_cached(&sql).map_err(|error| self.failed(&error))?;
-        let mut found = statement.query([tenant.as_str()]).map_err(|error| self.failed(&error))?;
-        let row = found.next().map_err(|error| self.failed(&error))?;
+        let mut statement = self.connection.prepare_cached(&sql).in_file(self.place)?;
+        let mut found = statement.query([tenant.as_str()]).in_file(self.place)?;
+        let row = found.next().in_file(self.place)?;
         row.map(|row| rows::head(row, self.place)).transpose()
     }
 
     fn prepare(&self, sql: &str) -> Result<CachedStatement<'_>, LedgerError> {
-        self.connection.prepare_cached(sql).map_err(|error| self.failed(&error))
+        self.connection.prepare_cached(sql).in_file(self.place)
     }
 
     fn row(
@@ -159,8 +156,8 @@ impl InSqlite<'_> {
         statement: &mut CachedStatement<'_>,
         values: impl rusqlite::Params,
     ) -> Result<Option<EntryRow>, LedgerError> {
-        let mut found = statement.query(values).map_err(|error| self.failed(&error))?;
-        let row = found.next().map_err(|error| self.failed(&error))?;
+        let mut found = statement.query(values).in_file(self.place)?;
+        let row = found.next().in_file(self.place)?;
         row.map(|row| read_entry(&SqliteRow { row, place: self.place }, &head.tenant_id)).transpose()
     }
 
@@ -169,8 +166,8 @@ impl InSqlite<'_> {
         statement: &mut CachedStatement<'_>,
         values: impl rusqlite::Params,
     ) -> Result<Option<LineageNode>, LedgerError> {
-        let mut found = statement.query(values).map_err(|error| self.failed(&error))?;
-        let row = found.next().map_err(|error| self.failed(&error))?;
+        let mut found = statement.query(values).in_file(self.place)?;
+        let row = found.next().in_file(self.place)?;
         row.map(|row| read_node(&SqliteRow { row, place: self.place })).transpose()
     }
 
@@ -197,13 +194,13 @@ impl InSqlite<'_> {
     }
 
     /// The effective newest entry of a class.
-    fn newest(&self, head: &Head, class: &Class) -> Result<Option<Effective>, LedgerError> {
+    fn newest(&self, head: &Head, class: &EntryClass) -> Result<Option<EffectiveTime>, LedgerError> {
         let sql = format!(
             "SELECT {} FROM entries WHERE place = (SELECT ?1 | newest FROM entries WHERE log = ?2 AND robot = ?3 \
              AND kind = ?4 AND state = ?5 ORDER BY place DESC LIMIT 1)",
             CURRENT.node
         );
-        let Class { robot, kind, state } = class;
+        let EntryClass { robot, kind, state } = class;
         let values = params![row_id(head, Seq::ZERO), head.number, robot, kind, state];
         Ok(self.node(&mut self.prepare(&sql)?, values)?.map(|node| node.effective()))
     }
@@ -229,12 +226,9 @@ impl InSqlite<'_> {
             insert.raw_bind_parameter(2, row_id(&addition.head, row.entry.seq))?;
             for (Column { value, .. }, position) in ENTRY_COLUMNS.iter().zip(3..) {
                 match value {
-                    ColumnValue::Text(value) => insert.raw_bind_parameter(position, &*value(row)),
-                    ColumnValue::OptionalText(value) => insert.raw_bind_parameter(position, value(row)),
+                    ColumnValue::Text(value) => insert.raw_bind_parameter(position, value(row)),
                     ColumnValue::Number(value) => insert.raw_bind_parameter(position, value(row)),
-                    ColumnValue::OptionalNumber(value) => insert.raw_bind_parameter(position, value(row)),
                     ColumnValue::Bytes(value) => insert.raw_bind_parameter(position, value(row)),
-                    ColumnValue::OptionalBytes(value) => insert.raw_bind_parameter(position, value(row)),
                 }?;
             }
             insert.raw_execute()?;
@@ -270,7 +264,7 @@ impl InSqlite<'_> {
     }
 }
 
-impl Transaction for InSqlite<'_> {
+impl Transaction for SqliteTransaction<'_> {
     fn locked(&mut self, tenant: &TenantId, leases: &[&Name]) -> Result<(Head, Vec<LeaseRow>), LedgerError> {
         let head = match self.find_head(tenant)? {
             Some(head) => head,
@@ -288,7 +282,7 @@ impl Transaction for InSqlite<'_> {
         let sql = "INSERT INTO logs (tenant, origin, size, last_at, peaks) VALUES (?1, ?2, 0, ?3, x'')";
         let last_at = Millis::default();
         let made = self.connection.execute(sql, params![tenant.as_str(), origin, last_at.get()]);
-        made.map_err(|error| self.failed(&error))?;
+        made.in_file(self.place)?;
         let number = self.connection.last_insert_rowid();
         Ok(Head {
             tenant_id: tenant.clone(),
@@ -300,8 +294,8 @@ impl Transaction for InSqlite<'_> {
         })
     }
 
-    fn known(&mut self, head: &Head, needs: &Needs) -> Result<Known, LedgerError> {
-        let mut known = Known::default();
+    fn known(&mut self, head: &Head, needs: &NeededEntries) -> Result<KnownEntries, LedgerError> {
+        let mut known = KnownEntries::default();
         let SelectLists { entry, node } = &*CURRENT;
         let mut by_id = self.prepare(&format!("SELECT {node} FROM entries WHERE log = ?1 AND id = ?2"))?;
         for id in &needs.ids {
@@ -344,22 +338,14 @@ impl Transaction for InSqlite<'_> {
     }
 
     fn add(&mut self, addition: &Addition) -> Result<(), LedgerError> {
-        self.insert_rows(addition)
-            .and_then(|()| self.insert_around(addition))
-            .map_err(|error| self.failed(&error))
+        self.insert_rows(addition).and_then(|()| self.insert_around(addition)).in_file(self.place)
     }
 
     fn add_checkpoint(&mut self, head: &Head, checkpoint: &StoredCheckpoint) -> Result<(), LedgerError> {
         let sql = "INSERT OR IGNORE INTO checkpoints (log, size, root, note) VALUES (?1, ?2, ?3, ?4)";
         let StoredCheckpoint { size, root, note } = checkpoint;
         let values = params![head.number, *size as i64, root.as_bytes(), note];
-        self.connection.execute(sql, values).map(|_| ()).map_err(|error| self.failed(&error))
-    }
-
-    fn holds(&mut self, head: &Head, id: &LedgerId) -> Result<bool, LedgerError> {
-        let sql = "SELECT 1 FROM entries WHERE log = ?1 AND id = ?2";
-        let found = self.connection.query_row(sql, params![head.number, id.as_str()], |_| Ok(())).optional();
-        found.map(|found| found.is_some()).map_err(|error| self.failed(&error))
+        self.connection.execute(sql, values).map(|_| ()).in_file(self.place)
     }
 
     fn lease_time(&mut self) -> Result<Millis, LedgerError> {
@@ -367,30 +353,28 @@ impl Transaction for InSqlite<'_> {
     }
 
     fn lease(&mut self, tenant: &TenantId, name: &Name) -> Result<Option<LeaseRow>, LedgerError> {
-        leases::find(self.connection, self.place, tenant, name)
+        self.leases(tenant).find(name)
     }
 
     fn claim_lease(&mut self, tenant: &TenantId, request: &LeaseRequest) -> Result<ClaimResult, LedgerError> {
         if let Some((execution, after)) = &request.unless
             && let Some(head) = self.find_head(tenant)?
-            && self.has_execution_after(&head, execution, *after).map_err(|error| self.failed(&error))?
+            && self.has_execution_after(&head, execution, *after).in_file(self.place)?
         {
             return Ok(ClaimResult::Overtaken);
         }
         if let Some(holder) = self.lease(tenant, &request.name)?.and_then(|row| row.holder_at(boot::now())) {
             return Ok(ClaimResult::Held(holder));
         }
-        leases::take(self.connection, self.place, tenant, request).map(ClaimResult::Taken)
+        self.leases(tenant).take(request).map(ClaimResult::Taken)
     }
 
     fn extend_lease(&mut self, tenant: &TenantId, lease: &LeaseRow) -> Result<(), LedgerError> {
-        leases::put(self.connection, self.place, tenant, lease)
+        self.leases(tenant).put(lease)
     }
 
-    fn drop_leases(&mut self, tenant: &TenantId, leases: &[(&Name, Token)]) -> Result<(), LedgerError> {
-        leases.iter().try_for_each(|(name, token)| {
-            leases::remove(self.connection, tenant, name, *token).map_err(|error| self.failed(&error))
-        })
+    fn drop_leases(&mut self, tenant: &TenantId, leases: &[(&Name, LeaseToken)]) -> Result<(), LedgerError> {
+        leases.iter().try_for_each(|(name, token)| self.leases(tenant).remove(name, *token))
     }
 }
 
@@ -404,7 +388,7 @@ mod tests {
         Sqlite::create(&file, 1_000).unwrap();
         let place = LedgerFile::new(&file, 1_000);
         let connection = connect(&file, &place, 1_000, rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap();
-        let in_use = InUse::new(&file, &place).unwrap();
+        let in_use = OpenFiles::new(&file, &place).unwrap();
         SqliteWriter::new(connection, in_use, place).unwrap()
     }
 
@@ -439,6 +423,6 @@ mod tests {
             let head = transaction.locked_head(&TenantId::parse("local").unwrap())?;
             transaction.add(&Addition { rows: Vec::new(), edges: Vec::new(), tiles: Vec::new(), head })
         });
-        assert!(matches!(unmoved, Err(Unwritten::Nothing(LedgerError::Failed { .. }))), "{unmoved:?}");
+        assert!(matches!(unmoved, Err(WriteFailure::Nothing(LedgerError::Failed { .. }))), "{unmoved:?}");
     }
 }

@@ -1,5 +1,5 @@
 //! A PostgreSQL server of the tests' own: from Debian's package, in a temporary folder, reached through a socket there, run
-//! as another user where the tests are root's (it refuses root), and stopped when it is dropped.
+//! as another user if the tests run as root (it refuses root), and stopped when it is dropped.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
@@ -10,7 +10,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use postgres::{Client, NoTls};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, NoTls, Row};
 
 /// Where Debian puts the versions of PostgreSQL.
 const VERSIONS: &str = "/usr/lib/postgresql";
@@ -23,7 +26,7 @@ pub struct Server {
     process: Option<Child>,
     databases: AtomicUsize,
     is_durable: bool,
-    /// The port it is reached at over the network, where it is.
+    /// The port it is reached at over the network, if it is.
     port: Option<u16>,
     is_encrypted: bool,
 }
@@ -202,7 +205,7 @@ impl Server {
     }
 
     fn try_connect(&self, database: &str) -> Option<Client> {
-        Client::connect(&self.url(database), NoTls).ok()
+        Client::connect(&self.url(database)).ok()
     }
 
     /// A connection as the superuser, who owns everything.
@@ -220,6 +223,53 @@ impl Server {
         let name = format!("case{}", self.databases.fetch_add(1, Ordering::Relaxed));
         self.superuser("postgres").batch_execute(&format!("CREATE DATABASE {name}")).unwrap();
         name
+    }
+}
+
+/// A connection that blocks. When it is dropped, the server has let it go.
+pub struct Client {
+    runtime: Runtime,
+    client: Option<tokio_postgres::Client>,
+    connection: Option<JoinHandle<Result<(), Error>>>,
+}
+
+type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+impl Client {
+    pub fn connect(url: &str) -> Result<Client, Error> {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let (client, connection) = runtime.block_on(tokio_postgres::connect(url, NoTls))?;
+        let connection = runtime.spawn(connection);
+        Ok(Client { runtime, client: Some(client), connection: Some(connection) })
+    }
+
+    fn client(&self) -> &tokio_postgres::Client {
+        self.client.as_ref().unwrap()
+    }
+
+    pub fn batch_execute(&mut self, sql: &str) -> Result<(), Error> {
+        self.runtime.block_on(self.client().batch_execute(sql))
+    }
+
+    pub fn execute(&mut self, sql: &str, values: Values<'_>) -> Result<u64, Error> {
+        self.runtime.block_on(self.client().execute(sql, values))
+    }
+
+    pub fn query(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Error> {
+        self.runtime.block_on(self.client().query(sql, values))
+    }
+
+    pub fn query_one(&mut self, sql: &str, values: Values<'_>) -> Result<Row, Error> {
+        self.runtime.block_on(self.client().query_one(sql, values))
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.client = None;
+        if let Some(connection) = self.connection.take() {
+            let _ = self.runtime.block_on(connection);
+        }
     }
 }
 

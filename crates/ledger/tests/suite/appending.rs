@@ -4,12 +4,14 @@ use super::{Case, Fixture, Hands, append, append_one, draft, entry, event, local
 use crealeph_contracts::scalar::{LedgerId, RobotId};
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::snapshot::Derivation;
-use crealeph_ledger::{AppendError, Identity, Ledger, LedgerError, Limits, Options, Refusal, Seq};
+use crealeph_ledger::{
+    AppendError, EntryIdentity, EntryRefusal, Ledger, LedgerError, LedgerLimits, LedgerOptions, Seq,
+};
 
 pub(super) const CASES: &[Case] = &[
     ("an entry comes back as it was sent", round_trip),
     ("a batch is written whole or not at all", atomic),
-    ("a key names one entry for ever", keys),
+    ("a key names one entry permanently", keys),
     ("a conflict names what differs", differences),
     ("lineage may name keys and is stored resolved", key_lineage),
     ("lineage must resolve in the tenant", unknown_lineage),
@@ -25,7 +27,7 @@ pub(super) const CASES: &[Case] = &[
     ("a second init changes nothing", second_init),
 ];
 
-fn refusal(ledger: &Ledger, batch: Vec<crealeph_contracts::entry::Draft>) -> (usize, Refusal) {
+fn refusal(ledger: &Ledger, batch: Vec<crealeph_contracts::entry::Draft>) -> (usize, EntryRefusal) {
     match ledger.append(&local(), batch) {
         Err(AppendError::Refused { position, refusal }) => (position, refusal),
         other => panic!("not refused: {other:?}"),
@@ -82,7 +84,7 @@ fn atomic(fixture: &dyn Fixture) {
     let bad = entry("copy", "{}", r#""lineage":{"dependsOnLedgerIds":["nowhere"]}"#);
     let batch = vec![entry("idea", "{}", r#""key":"a""#), bad, entry("idea", "{}", r#""key":"b""#)];
     let (position, why) = refusal(&ledger, batch);
-    assert_eq!((position, why), (1, Refusal::UnknownLineage(vec!["nowhere".to_owned()])));
+    assert_eq!((position, why), (1, EntryRefusal::UnknownLineage(vec!["nowhere".to_owned()])));
     assert_eq!(ledger.last_seq(&local()).unwrap().get(), 1);
     assert!(ledger.get_by_key(&local(), &"a".parse_key()).unwrap().is_none());
     assert_eq!(append(&ledger, vec![]), []);
@@ -116,8 +118,8 @@ fn differences(fixture: &dyn Fixture) {
         entry("fusion", r#"{"a":{"b":[1,3]},"d":1}"#, r#""key":"k","observedAt":"2020-01-01T00:00:00Z""#);
     let (_, why) = refusal(&ledger, vec![other]);
     assert_eq!(why.code(), "IDEMPOTENCY_CONFLICT");
-    let Refusal::Conflict { existing, identity, differs } = why else { panic!("{why:?}") };
-    assert_eq!((existing, identity), (first.id, Identity::Key));
+    let EntryRefusal::Conflict { existing, identity, differs } = why else { panic!("{why:?}") };
+    assert_eq!((existing, identity), (first.id, EntryIdentity::Key));
     assert_eq!(differs, ["/type", "/observedAt", "/payload/a/b/1", "/payload/c", "/payload/d"]);
 }
 
@@ -135,7 +137,7 @@ fn key_lineage(fixture: &dyn Fixture) {
     assert!(append(&ledger, batch()).iter().all(|answer| answer.is_repeat));
     let later = entry("copy", "{}", r#""lineage":{"dependsOnLedgerIds":["key:later"]}"#);
     let (position, why) = refusal(&ledger, vec![later, entry("idea", "{}", r#""key":"later""#)]);
-    assert_eq!((position, why), (0, Refusal::UnknownLineage(vec!["key:later".to_owned()])));
+    assert_eq!((position, why), (0, EntryRefusal::UnknownLineage(vec!["key:later".to_owned()])));
 }
 
 fn unknown_lineage(fixture: &dyn Fixture) {
@@ -145,7 +147,7 @@ fn unknown_lineage(fixture: &dyn Fixture) {
         ledger.append(&tenant("other"), vec![entry("signal", "{}", r#""key":"k""#)]).unwrap().remove(0);
     for id in [theirs.id.as_str(), "key:k", "nothing"] {
         let one = entry("copy", "{}", &format!(r#""lineage":{{"dependsOnLedgerIds":["{id}"]}}"#));
-        assert_eq!(refusal(&ledger, vec![one]), (0, Refusal::UnknownLineage(vec![id.to_owned()])));
+        assert_eq!(refusal(&ledger, vec![one]), (0, EntryRefusal::UnknownLineage(vec![id.to_owned()])));
     }
 }
 
@@ -154,7 +156,7 @@ const NOW_MILLIS: i64 = 1_893_456_000_000;
 
 /// A ledger whose clock stands still, with one signal.
 fn with_signal(place: &super::Place) -> (Ledger, LedgerId) {
-    let options = Options { clock: Hands::at(NOW_MILLIS).clock(), ..place.options() };
+    let options = LedgerOptions { clock: Hands::at(NOW_MILLIS).clock(), ..place.options() };
     let ledger = Ledger::init(&place.location, options).unwrap();
     let id = append_one(&ledger, entry("signal", "{}", "")).id;
     (ledger, id)
@@ -176,7 +178,7 @@ fn event_contract(fixture: &dyn Fixture) {
     ];
     for (bad, pointer) in bad {
         let (_, why) = refusal(&ledger, vec![fine.clone(), bad]);
-        let Refusal::Invalid(violations) = why else { panic!("{why:?}") };
+        let EntryRefusal::Invalid(violations) = why else { panic!("{why:?}") };
         assert!(violations.iter().any(|violation| violation.pointer == pointer), "{pointer}: {violations:?}");
     }
     assert_eq!(ledger.last_seq(&local()).unwrap().get(), 1);
@@ -192,7 +194,7 @@ fn event_context(fixture: &dyn Fixture) {
     let before = "2029-12-31T23:59:59.999Z";
     for (snapshot_at, id) in [(NOW, &of_other_robot), (NOW, &nothing), (before, &signal)] {
         let (_, why) = refusal(&ledger, vec![event("e", "planned", 1, snapshot_at, &[&signal, id], "")]);
-        let Refusal::Invalid(violations) = why else { panic!("{why:?}") };
+        let EntryRefusal::Invalid(violations) = why else { panic!("{why:?}") };
         assert!(violations[0].pointer.starts_with("/lineage/dependsOnLedgerIds/"), "{violations:?}");
     }
 }
@@ -234,10 +236,10 @@ fn repeated_events(fixture: &dyn Fixture) {
     ];
     for (other, pointer) in others {
         let (_, why) = refusal(&ledger, vec![other]);
-        let Refusal::Conflict { existing, identity, differs } = why else { panic!("{why:?}") };
+        let EntryRefusal::Conflict { existing, identity, differs } = why else { panic!("{why:?}") };
         assert_eq!(
             (existing, identity, differs),
-            (first.id.clone(), Identity::Event, vec![pointer.to_owned()])
+            (first.id.clone(), EntryIdentity::Event, vec![pointer.to_owned()])
         );
     }
 }
@@ -255,7 +257,7 @@ fn retry_in_one_batch(fixture: &dyn Fixture) {
 fn clock(fixture: &dyn Fixture) {
     let place = fixture.place();
     let hands = Hands::at(2_000);
-    let options = Options { clock: hands.clock(), ..place.options() };
+    let options = LedgerOptions { clock: hands.clock(), ..place.options() };
     let ledger = Ledger::init(&place.location, options).unwrap();
     let mut last = 0;
     for (now, expected) in [(2_000, 2_000), (1_000, 2_000), (-5, 2_000), (2_001, 2_001), (2_000, 2_001)] {
@@ -275,7 +277,7 @@ fn wrong_clock(fixture: &dyn Fixture) {
     const YEAR: i64 = 31_536_000_000;
     let place = fixture.place();
     let hands = Hands::at(80 * YEAR);
-    let options = || Options { clock: hands.clock(), ..place.options() };
+    let options = || LedgerOptions { clock: hands.clock(), ..place.options() };
     let ledger = Ledger::init(&place.location, options()).unwrap();
     let keyed = || entry("signal", "{}", r#""key":"k""#);
     append_one(&ledger, keyed());
@@ -308,8 +310,8 @@ fn wrong_clock(fixture: &dyn Fixture) {
     hands.set(56 * YEAR);
     let elsewhere = fixture.place();
     let options = |skew_ms| {
-        let limits = Limits { clock_skew_ms: skew_ms, ..Limits::default() };
-        Options { clock: hands.clock(), limits, ..elsewhere.options() }
+        let limits = LedgerLimits { clock_skew_ms: skew_ms, ..LedgerLimits::default() };
+        LedgerOptions { clock: hands.clock(), limits, ..elsewhere.options() }
     };
     let strict = Ledger::init(&elsewhere.location, options(300_000)).unwrap();
     let refused = strict.import(&mut export.as_slice()).unwrap_err();
@@ -332,15 +334,20 @@ fn observed_at(fixture: &dyn Fixture) {
     let at = |text: &str| entry("signal", "{}", &format!(r#""observedAt":"{text}""#));
     append_one(&ledger, at(NOW));
     let (_, why) = refusal(&ledger, vec![at("2030-01-01T00:00:00.000000001Z")]);
-    let Refusal::Invalid(violations) = why else { panic!("{why:?}") };
+    let EntryRefusal::Invalid(violations) = why else { panic!("{why:?}") };
     assert_eq!((violations[0].pointer.as_str(), violations[0].clause), ("/observedAt", "R20"));
 }
 
 fn bounds(fixture: &dyn Fixture) {
     let place = fixture.place();
-    let limits =
-        Limits { batch_entries: 2, payload_bytes: 10, batch_bytes: 14, lineage_ids: 1, ..Limits::default() };
-    let ledger = Ledger::init(&place.location, Options { limits, ..place.options() }).unwrap();
+    let limits = LedgerLimits {
+        batch_entries: 2,
+        payload_bytes: 10,
+        batch_bytes: 14,
+        lineage_ids: 1,
+        ..LedgerLimits::default()
+    };
+    let ledger = Ledger::init(&place.location, LedgerOptions { limits, ..place.options() }).unwrap();
     let small = || entry("a", r#"{"a":1}"#, "");
     append(&ledger, vec![small(), small()]);
     let two_ids = entry("a", "{}", r#""lineage":{"dependsOnLedgerIds":["x","y"]}"#);
@@ -352,7 +359,7 @@ fn bounds(fixture: &dyn Fixture) {
     ];
     for (batch, bound) in beyond {
         let (_, why) = refusal(&ledger, batch);
-        let Refusal::TooLarge { what, .. } = why else { panic!("{why:?}") };
+        let EntryRefusal::TooLarge { what, .. } = why else { panic!("{why:?}") };
         assert_eq!(what, bound);
     }
     let filter = crealeph_ledger::Filter::default();

@@ -1,7 +1,7 @@
-//! Many writers at once: one identity, one entry, and everyone is told the truth.
+//! Many writers at once: one identity, one entry, and every caller gets the right answer.
 
 use super::{Case, Fixture, append_one, entry, event, local, tenant};
-use crealeph_ledger::{Appended, Filter, Order};
+use crealeph_ledger::{AppendedEntry, Filter, Order};
 use std::collections::BTreeSet;
 use std::sync::Barrier;
 
@@ -22,7 +22,7 @@ fn one_event(fixture: &dyn Fixture) {
     let signal = append_one(&ledger, entry("signal", "{}", ""));
     let handles: Vec<_> = (0..4).map(|_| place.open()).collect();
     let barrier = Barrier::new(WRITERS);
-    let answers: Vec<Appended> = std::thread::scope(|scope| {
+    let answers: Vec<AppendedEntry> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..WRITERS)
             .map(|number| {
                 let (ledger, barrier, signal) = (&handles[number % handles.len()], &barrier, &signal);

@@ -8,8 +8,8 @@ use crealeph_contracts::scalar::{LedgerId, RobotId};
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::snapshot::{Derivation, Question, Snapshot, SnapshotFacts};
 use crealeph_ledger::{
-    AppendError, Content, Filter, Ledger, Limits, MAX_PAYLOAD_DEPTH, Millis, Options, Order, Refusal, Seq,
-    Stored,
+    AppendError, Content, EntryRefusal, Filter, Ledger, LedgerLimits, LedgerOptions, MAX_PAYLOAD_DEPTH,
+    Millis, Order, Seq, StoredEntry,
 };
 
 pub(super) const CASES: &[Case] = &[
@@ -25,10 +25,10 @@ pub(super) const CASES: &[Case] = &[
 /// A ledger at [`NOW`], which takes what is dated then.
 fn init(place: &Place) -> Ledger {
     let clock = super::Hands::at(1_893_456_000_000).clock();
-    Ledger::init(&place.location, Options { clock, ..place.options() }).unwrap()
+    Ledger::init(&place.location, LedgerOptions { clock, ..place.options() }).unwrap()
 }
 
-fn refusal(outcome: Result<Vec<crealeph_ledger::Appended>, AppendError>) -> Refusal {
+fn refusal(outcome: Result<Vec<crealeph_ledger::AppendedEntry>, AppendError>) -> EntryRefusal {
     match outcome {
         Err(AppendError::Refused { refusal, .. }) => refusal,
         other => panic!("not refused: {other:?}"),
@@ -87,14 +87,14 @@ fn depth(fixture: &dyn Fixture) {
 
 fn sizes(fixture: &dyn Fixture) {
     let place = fixture.place();
-    let limits = Limits {
+    let limits = LedgerLimits {
         batch_entries: 3,
         payload_bytes: 100,
         batch_bytes: 250,
         lineage_ids: 2,
-        ..Limits::default()
+        ..LedgerLimits::default()
     };
-    let ledger = Ledger::init(&place.location, Options { limits, ..place.options() }).unwrap();
+    let ledger = Ledger::init(&place.location, LedgerOptions { limits, ..place.options() }).unwrap();
     let sized = |bytes: usize| entry("a", &format!("{{\"a\":\"{}\"}}", "x".repeat(bytes - 8)), "");
     append(&ledger, vec![sized(100), sized(100), sized(50)]);
     for (batch, what) in [
@@ -102,7 +102,9 @@ fn sizes(fixture: &dyn Fixture) {
         (vec![sized(100), sized(100), sized(51)], "the batch's size in bytes"),
         (vec![sized(8), sized(8), sized(8), sized(8)], "the batch's number of entries"),
     ] {
-        let Refusal::TooLarge { what: found, .. } = refusal(ledger.append(&local(), batch)) else { panic!() };
+        let EntryRefusal::TooLarge { what: found, .. } = refusal(ledger.append(&local(), batch)) else {
+            panic!()
+        };
         assert_eq!(found, what);
     }
     // The longest of everything that an entry names.
@@ -136,7 +138,7 @@ fn reserved(fixture: &dyn Fixture) {
         ("m", "task", r#","key":"approved:x""#, "key"),
         ("m", "task", r#","key":"crealeph:log_rules:2""#, "key"),
     ] {
-        let Refusal::Reserved { member: found, .. } =
+        let EntryRefusal::Reserved { member: found, .. } =
             refusal(ledger.append(&local(), vec![of(module, kind, more)]))
         else {
             panic!("{module} {kind}")
@@ -225,8 +227,8 @@ fn older_log(drafts: Vec<Draft>) -> String {
     lines.join("\n") + "\n"
 }
 
-fn older_entry(seq: u64, content: Content) -> Stored {
-    Stored {
+fn older_entry(seq: u64, content: Content) -> StoredEntry {
+    StoredEntry {
         id: LedgerId::parse(&format!("old-{seq}")).unwrap(),
         seq: Seq::new(seq).unwrap(),
         tenant_id: local(),
@@ -243,7 +245,7 @@ fn kinds(ledger: &Ledger) -> Vec<String> {
 fn marker(fixture: &dyn Fixture) {
     let place = fixture.place();
     let clock = super::Hands::at(1_893_456_000_000).clock();
-    let options = || Options { clock: clock.clone(), ..place.options() };
+    let options = || LedgerOptions { clock: clock.clone(), ..place.options() };
     let ledger = Ledger::init(&place.location, options()).unwrap();
     let signal = LedgerId::parse("old-1").unwrap();
     let legacy = || other_event("coherent", false, "succeeded", "", &signal);
@@ -335,7 +337,7 @@ fn snapshot_bytes(fixture: &dyn Fixture) {
         .unwrap()
         .entries
         .iter()
-        .map(Stored::to_entry)
+        .map(StoredEntry::to_entry)
         .collect();
     let robot_id = RobotId::parse("r").unwrap();
     // The newest signal and playbook, then the lists: 200, 300, 70,000, 90,000 and 80,000 bytes.

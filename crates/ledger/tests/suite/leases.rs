@@ -1,10 +1,11 @@
-//! Leases: one holder at a time, tokens that only grow, and nothing written by whoever lost its lease.
+//! Leases: one holder at a time, tokens that only grow, and nothing written by a holder that lost its lease.
 
 use super::{Case, Fixture, Place, append_one, entry, local, tenant};
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::scalar::{ClientKey, ExecutionId, LedgerId, Name, TenantId};
 use crealeph_ledger::{
-    AppendError, Claim, Holder, Lease, Ledger, LedgerError, MAX_LEASE, NewId, Outcome, Refusal, Seq,
+    AppendError, AppendResult, EntryRefusal, Lease, LeaseClaim, LeaseHolder, Ledger, LedgerError, MAX_LEASE,
+    NewId, Seq,
 };
 use std::collections::BTreeSet;
 use std::sync::Barrier;
@@ -28,28 +29,28 @@ pub(super) const CASES: &[Case] = &[
 const LONG: Duration = Duration::from_secs(3_600);
 /// Over before anyone can ask twice; what follows waits until it really is.
 const SHORT: Duration = Duration::from_millis(20);
-/// A guard against waiting for ever.
+/// A guard against waiting forever.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
 }
 
-fn claim(ledger: &Ledger, tenant: &TenantId, holder: &str, ttl: Duration) -> Claim {
+fn claim(ledger: &Ledger, tenant: &TenantId, holder: &str, ttl: Duration) -> LeaseClaim {
     ledger.take_lease(tenant, &name("work"), &name(holder), ttl).unwrap()
 }
 
 fn take(ledger: &Ledger, holder: &str, ttl: Duration) -> Lease {
     match claim(ledger, &local(), holder, ttl) {
-        Claim::Taken(lease) => lease,
-        Claim::Held(holder) => panic!("held by {holder:?}"),
+        LeaseClaim::Taken(lease) => lease,
+        LeaseClaim::Held(holder) => panic!("held by {holder:?}"),
     }
 }
 
-fn held(ledger: &Ledger, by: &str) -> Holder {
+fn held(ledger: &Ledger, by: &str) -> LeaseHolder {
     match claim(ledger, &local(), by, LONG) {
-        Claim::Held(holder) => holder,
-        Claim::Taken(lease) => panic!("taken: {lease:?}"),
+        LeaseClaim::Held(holder) => holder,
+        LeaseClaim::Taken(lease) => panic!("taken: {lease:?}"),
     }
 }
 
@@ -59,8 +60,8 @@ fn take_in_the_end(ledger: &Ledger, holder: &str) -> Lease {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
         match claim(ledger, &local(), holder, LONG) {
-            Claim::Taken(lease) => return lease,
-            Claim::Held(holder) => watch.wait(holder.remaining),
+            LeaseClaim::Taken(lease) => return lease,
+            LeaseClaim::Held(holder) => watch.wait(holder.remaining),
         };
     }
     panic!("the lease never became free");
@@ -74,7 +75,7 @@ fn is_lost(outcome: &Result<(), LedgerError>, holder: Option<&str>) -> bool {
     matches!(outcome, Err(LedgerError::LeaseLost { name, holder: now }) if name == "work" && now.as_deref() == holder)
 }
 
-fn appended_under(outcome: Outcome) -> Result<(), LedgerError> {
+fn appended_under(outcome: AppendResult) -> Result<(), LedgerError> {
     match outcome {
         Ok(_) => Ok(()),
         Err(AppendError::Ledger(error)) => Err(error),
@@ -96,7 +97,7 @@ fn one_holder(fixture: &dyn Fixture) {
     assert_eq!(other.lease_holder(&local(), &name("work")).unwrap(), None);
     let next = take(&other, "second", LONG);
     assert!(next.token() > lease.token());
-    // Whoever has given it back can neither renew it nor take it from the next one.
+    // A holder that released it can neither renew it nor take it from the next one.
     assert!(is_lost(&ledger.renew_lease(&lease), Some("second")));
     ledger.release_lease(&lease).unwrap();
     assert_eq!(held(&ledger, "third").token, next.token());
@@ -113,14 +114,14 @@ fn overtaken(fixture: &dyn Fixture) {
     let ask = |after: Seq| {
         ledger.take_lease_unless(&local(), &name("work"), &name("x"), LONG, (&done, after)).unwrap()
     };
-    let Some(Claim::Taken(first)) = ask(Seq::ZERO) else { panic!("there is no log yet") };
-    assert!(matches!(ask(Seq::ZERO), Some(Claim::Held(_))));
+    let Some(LeaseClaim::Taken(first)) = ask(Seq::ZERO) else { panic!("there is no log yet") };
+    assert!(matches!(ask(Seq::ZERO), Some(LeaseClaim::Held(_))));
     let result = |execution: &str| entry("a", "{}", &format!(r#""lineage":{{"executionId":"{execution}"}}"#));
     append_one(&ledger, result("another"));
     ledger.append_and_release(&first, own(vec![result("done")])).unwrap();
     assert!(ask(Seq::ZERO).is_none() && ask(Seq::new(1).unwrap()).is_none());
     assert_eq!(ledger.lease_holder(&local(), &name("work")).unwrap(), None, "nothing was taken");
-    assert!(matches!(ask(Seq::new(2).unwrap()), Some(Claim::Taken(_))), "that was seen already");
+    assert!(matches!(ask(Seq::new(2).unwrap()), Some(LeaseClaim::Taken(_))), "that was seen already");
 }
 
 fn race(fixture: &dyn Fixture) {
@@ -135,8 +136,8 @@ fn race(fixture: &dyn Fixture) {
                 scope.spawn(move || {
                     barrier.wait();
                     match claim(ledger, &local(), &format!("holder {number}"), LONG) {
-                        Claim::Taken(lease) => Some(lease),
-                        Claim::Held(_) => None,
+                        LeaseClaim::Taken(lease) => Some(lease),
+                        LeaseClaim::Held(_) => None,
                     }
                 })
             })
@@ -160,7 +161,7 @@ fn expiry(fixture: &dyn Fixture) {
     let late = ledger.append_and_release(&dead, own(vec![entry("a", "{}", r#""key":"late""#)]));
     assert!(is_lost(&appended_under(late), None));
     assert_eq!(ledger.last_seq(&local()).unwrap().get(), 1, "what came late is not there");
-    // What ran out and nobody took is still its holder's.
+    // An expired lease that nobody took is still its holder's.
     let slow = take(&ledger, "slow", SHORT);
     let start = Instant::now();
     while ledger.lease_holder(&local(), &name("work")).unwrap().is_some() && start.elapsed() < PATIENCE {
@@ -178,8 +179,10 @@ fn release_with_append(fixture: &dyn Fixture) {
     let lease = take(&ledger, "first", LONG);
     let unknown = entry("a", "{}", r#""lineage":{"dependsOnLedgerIds":["key:nothing"]}"#);
     let refused = ledger.append_and_release(&lease, own(vec![unknown]));
-    let is_refused =
-        matches!(refused, Err(AppendError::Refused { position: 0, refusal: Refusal::UnknownLineage(_) }));
+    let is_refused = matches!(
+        refused,
+        Err(AppendError::Refused { position: 0, refusal: EntryRefusal::UnknownLineage(_) })
+    );
     assert!(is_refused, "{refused:?}");
     assert_eq!(held(&ledger, "second").token, lease.token(), "nothing was written, so it is held as before");
     let keyed = || own(vec![entry("a", "{}", r#""key":"k""#)]);
@@ -227,7 +230,7 @@ fn heartbeat(fixture: &dyn Fixture) {
     while !heart.is_lost() && start.elapsed() < PATIENCE {
         std::thread::sleep(SHORT);
     }
-    assert!(heart.is_lost(), "its holder is told");
+    assert!(heart.is_lost(), "its holder notices");
     drop(heart);
     assert_eq!(held(&ledger, "x").holder.as_str(), "second", "nobody else's lease is renewed");
 }
@@ -238,7 +241,7 @@ fn tenants(fixture: &dyn Fixture) {
     let place = fixture.place();
     let ledger = place.init();
     let lease = take(&ledger, "first", LONG);
-    let Claim::Taken(theirs) = claim(&ledger, &tenant("other"), "theirs", LONG) else {
+    let LeaseClaim::Taken(theirs) = claim(&ledger, &tenant("other"), "theirs", LONG) else {
         panic!("another tenant's lease is in the way");
     };
     assert_eq!(theirs.token(), lease.token(), "not even the count of leases shows");
@@ -246,7 +249,7 @@ fn tenants(fixture: &dyn Fixture) {
     assert_eq!(held(&ledger, "x").token, lease.token());
 }
 
-/// What a Builder does with identical requests in several processes: the record is the answer, whoever holds the lease
+/// What a Builder does with identical requests in several processes: the record is the answer, whichever holds the lease
 /// makes it, everyone else waits. Returns the record's id.
 fn ask(place: &Place, who: usize, done: &AtomicUsize) -> LedgerId {
     let ledger = place.open();
@@ -257,8 +260,8 @@ fn ask(place: &Place, who: usize, done: &AtomicUsize) -> LedgerId {
             return record.id;
         }
         match claim(&ledger, &local(), &format!("process {who}"), LONG) {
-            Claim::Held(holder) => drop(watch.wait(holder.remaining)),
-            Claim::Taken(lease) => {
+            LeaseClaim::Held(holder) => drop(watch.wait(holder.remaining)),
+            LeaseClaim::Taken(lease) => {
                 if ledger.get_by_key(&local(), &key).unwrap().is_some() {
                     ledger.release_lease(&lease).unwrap();
                     continue;

@@ -1,4 +1,4 @@
-//! A ledger of the program before this version of the schema: what can be read of it, and how it is brought forward, killed
+//! A ledger of the program before this version of the schema: what can be read of it, and how it is migrated, killed
 //! at any moment or not.
 
 use super::reading::{fresh, varied};
@@ -7,11 +7,11 @@ use crealeph_contracts::Entry;
 use crealeph_contracts::scalar::RobotId;
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::snapshot::{Derivation, Question, SnapshotFacts};
-use crealeph_ledger::{AppendError, Filter, Ledger, LedgerError, Order, Stored};
+use crealeph_ledger::{AppendError, Filter, Ledger, LedgerError, Order, StoredEntry};
 
 pub(super) const CASES: &[Case] = &[
-    ("an older ledger is read, not written, until it is brought forward", older),
-    ("bringing forward goes on where it was killed", interrupted),
+    ("an older ledger is read, not written, until it is migrated", older),
+    ("a migration that was killed resumes", interrupted),
 ];
 
 fn exported(ledger: &Ledger) -> Vec<u8> {
@@ -42,13 +42,13 @@ fn older(fixture: &dyn Fixture) {
     let refused = old.append(&local(), vec![entry("signal", "{}", "")]);
     assert!(matches!(&refused, Err(AppendError::Ledger(LedgerError::Outdated { .. }))), "{refused:?}");
 
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let migrated = Ledger::migrate(&place.location, &place.options(), |progress| {
-        told.push((progress.tenant_id.to_string(), progress.done, progress.size));
+        reported.push((progress.tenant_id.to_string(), progress.done, progress.size));
     });
     let migrated = migrated.unwrap();
     assert_eq!((migrated.from + 1, migrated.entries), (migrated.to, 151));
-    assert_eq!(told, [("local".to_owned(), 150, 150), ("other".to_owned(), 1, 1)]);
+    assert_eq!(reported, [("local".to_owned(), 150, 150), ("other".to_owned(), 1, 1)]);
     let again = Ledger::migrate(&place.location, &place.options(), |_| {}).unwrap();
     assert_eq!((again.from, again.entries), (migrated.to, 0));
     let asked_by_old_name = fixture.execute(&place, "UPDATE logs SET frontier = frontier");
@@ -56,7 +56,7 @@ fn older(fixture: &dyn Fixture) {
 
     let ledger = place.open();
     assert_eq!((exported(&ledger), ledger.audit(&local()).unwrap()), (before, None));
-    let entries: Vec<Entry> = all.iter().map(Stored::to_entry).collect();
+    let entries: Vec<Entry> = all.iter().map(StoredEntry::to_entry).collect();
     let tenant_id = local();
     for derivation in [Derivation::Arrival, Derivation::EffectiveTime] {
         let question = Question { tenant_id: Some(&tenant_id), robot_id: &robot_id, at: None, derivation };

@@ -13,7 +13,7 @@ mod reading;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::Limits as JsonLimits;
 use crealeph_contracts::scalar::{LedgerId, TenantId};
-use crealeph_ledger::{Appended, Clock, Ledger, Location, Millis, Options};
+use crealeph_ledger::{AppendedEntry, Clock, Ledger, LedgerOptions, Location, Millis};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -44,7 +44,7 @@ pub(crate) fn run(fixture: &dyn Fixture) {
 
 /// Gives each case a place of its own.
 pub(crate) trait Fixture: Sync {
-    /// A place where no ledger is yet.
+    /// A place without a ledger.
     fn place(&self) -> Place;
     /// Runs statements on a place's own database, past the program.
     fn execute(&self, place: &Place, sql: &str) -> Result<(), String>;
@@ -59,8 +59,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(crate) fn options(&self) -> Options {
-        Options { keys: Some(self.folder.path().join("keys")), ..Options::default() }
+    pub(crate) fn options(&self) -> LedgerOptions {
+        LedgerOptions { keys: Some(self.folder.path().join("keys")), ..LedgerOptions::default() }
     }
 
     pub(crate) fn init(&self) -> Ledger {
@@ -138,11 +138,11 @@ pub(crate) fn event(
     ))
 }
 
-pub(crate) fn append(ledger: &Ledger, batch: Vec<Draft>) -> Vec<Appended> {
+pub(crate) fn append(ledger: &Ledger, batch: Vec<Draft>) -> Vec<AppendedEntry> {
     ledger.append(&local(), batch).unwrap_or_else(|error| panic!("{error}"))
 }
 
-pub(crate) fn append_one(ledger: &Ledger, one: Draft) -> Appended {
+pub(crate) fn append_one(ledger: &Ledger, one: Draft) -> AppendedEntry {
     append(ledger, vec![one]).remove(0)
 }
 

@@ -6,12 +6,12 @@ use crealeph_contracts::scalar::RobotId;
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::snapshot::Derivation;
 use crealeph_decision::snapshot::SnapshotType;
-use crealeph_ledger::{AppendError, RESERVED_KEYS, RESERVED_TYPES, Refusal};
+use crealeph_ledger::{AppendError, EntryRefusal, RESERVED_KEYS, RESERVED_TYPES};
 
 pub(super) const CASES: &[Case] = &[
     ("an id made before is the entry's, once", ids_made_before),
     ("what only CreAleph writes is refused from outside", reserved),
-    ("facts are told with their place, and again up to an earlier one", facts_with_place),
+    ("facts come with their position, and again up to an earlier one", facts_with_place),
 ];
 
 fn ids_made_before(fixture: &dyn Fixture) {
@@ -29,7 +29,7 @@ fn ids_made_before(fixture: &dyn Fixture) {
     assert_eq!((&written[0].id, &written[1].id), (first.as_id(), second.as_id()));
     assert!(ledger.get(&local(), second.as_id()).unwrap().is_some());
     let taken = |batch| match ledger.append_as(&local(), batch) {
-        Err(AppendError::Refused { position, refusal: Refusal::IdTaken(id) }) => (position, id),
+        Err(AppendError::Refused { position, refusal: EntryRefusal::IdTaken(id) }) => (position, id),
         other => panic!("not refused: {other:?}"),
     };
     let again = vec![(None, entry("signal", "{}", "")), (Some(first.clone()), entry("signal", "{}", ""))];

@@ -10,7 +10,7 @@ pub(super) const CASES: &[Case] = &[
     ("a rotated key signs beside the older one", rotation),
     ("an export is imported as it was", transfer),
     ("an import refuses what was changed", bad_exports),
-    ("the size of a log is told", stats),
+    ("the size of a log is reported", stats),
 ];
 
 fn fill(ledger: &Ledger, count: usize) {

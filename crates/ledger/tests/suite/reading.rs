@@ -6,7 +6,8 @@ use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId};
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::snapshot::{Derivation, Question, Snapshot, SnapshotFacts};
 use crealeph_ledger::{
-    Cursor, Direction, Filter, Ledger, LedgerError, Limits, Millis, Options, Order, Seq, Stored,
+    Cursor, Direction, Filter, Ledger, LedgerError, LedgerLimits, LedgerOptions, Millis, Order, Seq,
+    StoredEntry,
 };
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ fn robot(text: &str) -> RobotId {
 }
 
 /// Some hundred entries of two robots over a while, each resting on some before it.
-pub(super) fn varied(ledger: &Ledger, hands: &Hands, seed: u64, count: usize) -> Vec<Stored> {
+pub(super) fn varied(ledger: &Ledger, hands: &Hands, seed: u64, count: usize) -> Vec<StoredEntry> {
     let mut dice = Dice::new(seed);
     let mut ids: Vec<LedgerId> = Vec::new();
     for at in 0..count as i64 {
@@ -69,11 +70,11 @@ pub(super) fn varied(ledger: &Ledger, hands: &Hands, seed: u64, count: usize) ->
 
 pub(super) fn fresh(place: &super::Place) -> (Ledger, Hands) {
     let hands = Hands::at(1_000_000);
-    let options = Options { clock: hands.clock(), ..place.options() };
+    let options = LedgerOptions { clock: hands.clock(), ..place.options() };
     (Ledger::init(&place.location, options).unwrap(), hands)
 }
 
-fn walk(ledger: &Ledger, filter: &Filter, order: Order, limit: usize) -> Vec<Stored> {
+fn walk(ledger: &Ledger, filter: &Filter, order: Order, limit: usize) -> Vec<StoredEntry> {
     let mut all = Vec::new();
     let mut cursor = None;
     loop {
@@ -109,7 +110,7 @@ fn lists(fixture: &dyn Fixture) {
         Filter { to: instant(5), ..Filter::default() },
     ];
     for filter in &filters {
-        let is_in = |entry: &&Stored| {
+        let is_in = |entry: &&StoredEntry| {
             let content = &entry.content;
             filter.robot_id.as_ref().is_none_or(|robot| content.robot_id == *robot)
                 && filter.kind.as_ref().is_none_or(|kind| content.kind == *kind)
@@ -119,8 +120,8 @@ fn lists(fixture: &dyn Fixture) {
                 && filter.from.is_none_or(|from| entry.created_at.instant() >= from)
                 && filter.to.is_none_or(|to| entry.created_at.instant() <= to)
         };
-        let expected: Vec<Stored> = all.iter().filter(is_in).cloned().collect();
-        let backwards: Vec<Stored> = expected.iter().rev().cloned().collect();
+        let expected: Vec<StoredEntry> = all.iter().filter(is_in).cloned().collect();
+        let backwards: Vec<StoredEntry> = expected.iter().rev().cloned().collect();
         for limit in [1, 7, 1_000] {
             assert_eq!(walk(&ledger, filter, Order::OldestFirst, limit), expected, "{filter:?} by {limit}");
             assert_eq!(walk(&ledger, filter, Order::NewestFirst, limit), backwards, "{filter:?} by {limit}");
@@ -131,8 +132,8 @@ fn lists(fixture: &dyn Fixture) {
 
 fn bounded_pages(fixture: &dyn Fixture) {
     let place = fixture.place();
-    let limits = Limits { page_scan: 10, ..Limits::default() };
-    let ledger = Ledger::init(&place.location, Options { limits, ..place.options() }).unwrap();
+    let limits = LedgerLimits { page_scan: 10, ..LedgerLimits::default() };
+    let ledger = Ledger::init(&place.location, LedgerOptions { limits, ..place.options() }).unwrap();
     append_one(&ledger, entry("idea", "{}", ""));
     append(&ledger, (0..40).map(|_| entry("signal", "{}", "")).collect());
     append_one(&ledger, entry("idea", "{}", ""));
@@ -147,8 +148,8 @@ fn bounded_pages(fixture: &dyn Fixture) {
 // holds: invariant 18
 fn long_log(fixture: &dyn Fixture) {
     let place = fixture.place();
-    let limits = Limits { page_scan: 10, ..Limits::default() };
-    let ledger = Ledger::init(&place.location, Options { limits, ..place.options() }).unwrap();
+    let limits = LedgerLimits { page_scan: 10, ..LedgerLimits::default() };
+    let ledger = Ledger::init(&place.location, LedgerOptions { limits, ..place.options() }).unwrap();
     let signal = append_one(&ledger, entry("signal", "{}", ""));
     let (signal, at) = (signal.id, signal.created_at.to_string());
     let draft_of = |robot: &str, n: usize| {
@@ -272,7 +273,7 @@ fn facts(fixture: &dyn Fixture) {
     let place = fixture.place();
     let (ledger, hands) = fresh(&place);
     let all = varied(&ledger, &hands, 3, 150);
-    let entries: Vec<Entry> = all.iter().map(Stored::to_entry).collect();
+    let entries: Vec<Entry> = all.iter().map(StoredEntry::to_entry).collect();
     let rules = [
         CoherenceRules::default(),
         CoherenceRules {
@@ -324,7 +325,7 @@ fn watch(fixture: &dyn Fixture) {
     let place = fixture.place();
     let ledger = place.init();
     let mut ours = ledger.watch(&local());
-    // Whoever begins to follow is woken once, for what others wrote before there was anyone to hear it.
+    // A new follower is woken once, for what others wrote before it listened.
     while ours.wait(Duration::from_millis(500)) {}
     append_one(&ledger, entry("a", "{}", ""));
     assert!(ours.wait(Duration::from_secs(60)));

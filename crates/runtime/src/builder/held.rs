@@ -6,7 +6,9 @@ use std::time::Duration;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::scalar::Name;
 use crealeph_decision::builder::Asked;
-use crealeph_ledger::{AppendError, Claim, Heartbeat, Lease, Ledger, LedgerError, NewId, Outcome, Seq};
+use crealeph_ledger::{
+    AppendError, AppendResult, Heartbeat, Lease, LeaseClaim, Ledger, LedgerError, NewId, Seq,
+};
 use crealeph_sandbox::Cancel;
 
 use super::BuildError;
@@ -38,12 +40,12 @@ impl<'l> Held<'l> {
         let overtaken = (&asked.execution_id, looked_at);
         match ledger.take_lease_unless(&asked.tenant_id, &name, &holder, ttl, overtaken)? {
             None => Ok(None),
-            Some(Claim::Taken(lease)) => {
+            Some(LeaseClaim::Taken(lease)) => {
                 let mut held = Held { ledger, lease, is_given_back: false, heartbeat: None };
                 held.heartbeat = Some(ledger.keep_lease(&held.lease)?);
                 Ok(Some(held))
             }
-            Some(Claim::Held(_)) => {
+            Some(LeaseClaim::Held(_)) => {
                 wait(ledger, asked, &name, cancel)?;
                 Ok(None)
             }
@@ -51,7 +53,7 @@ impl<'l> Held<'l> {
     }
 
     /// Writes all of it or nothing, and only while it is ours; the transaction that writes gives it back.
-    pub(super) fn append(mut self, batch: Vec<(Option<NewId>, Draft)>) -> Outcome {
+    pub(super) fn append(mut self, batch: Vec<(Option<NewId>, Draft)>) -> AppendResult {
         let outcome = self.ledger.append_and_release(&self.lease, batch);
         self.is_given_back =
             matches!(outcome, Ok(_) | Err(AppendError::Ledger(LedgerError::LeaseLost { .. })));

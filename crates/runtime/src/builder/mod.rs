@@ -22,7 +22,7 @@ use crealeph_decision::builder::{
     decide, lookup,
 };
 use crealeph_decision::snapshot::{Snapshot, SnapshotFacts};
-use crealeph_ledger::{AppendError, Ledger, LedgerError, NewId, Position, Refusal, Seq};
+use crealeph_ledger::{AppendError, EntryRefusal, Ledger, LedgerError, NewId, Position, Seq};
 use crealeph_sandbox::Cancel;
 
 use crate::agents::{Agents, Call};
@@ -390,7 +390,7 @@ impl Builder {
             Err(AppendError::Ledger(error)) => Err(error.into()),
             Err(
                 error @ AppendError::Refused {
-                    refusal: Refusal::Conflict { .. } | Refusal::Transition(_),
+                    refusal: EntryRefusal::Conflict { .. } | EntryRefusal::Transition(_),
                     ..
                 },
             ) => match self.look(asked, false, None)?.0 {

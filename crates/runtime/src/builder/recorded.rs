@@ -11,7 +11,7 @@ use crealeph_decision::builder::review::approved_key;
 use crealeph_decision::builder::{Asked, EXECUTION_RECORD, Record, RecordedExecution};
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::snapshot::{Derivation, Snapshot, SnapshotFacts};
-use crealeph_ledger::{EXECUTION_EVENT, Filter, Ledger, LedgerError, Order, Position, Seq, Stored};
+use crealeph_ledger::{EXECUTION_EVENT, Filter, Ledger, LedgerError, Order, Position, Seq, StoredEntry};
 
 use super::BuildError;
 
@@ -71,7 +71,7 @@ pub(super) fn seen(
     seen.unwrap_or_else(|| Ok(Seen { recorded: RecordedExecution::default(), record: None, facts: None }))
 }
 
-fn state_and_attempt(event: &Stored) -> Option<(ExecutionState, u64)> {
+fn state_and_attempt(event: &StoredEntry) -> Option<(ExecutionState, u64)> {
     let state = ExecutionState::parse(event.content.state.as_str())?;
     let payload = event.to_entry().payload?;
     let attempt = payload.with(|payload| payload.member("attempt")?.number())?;
@@ -93,7 +93,7 @@ pub fn record_of(
 
 /// The record that an entry is, if it is one. One that cannot be read is an error: without it neither a repeat nor a
 /// conflict can be recognised.
-fn read_record(entry: &Stored) -> Result<Option<Record>, BuildError> {
+fn read_record(entry: &StoredEntry) -> Result<Option<Record>, BuildError> {
     match is_record(entry) {
         false => Ok(None),
         true => match Record::read(&entry.content.payload) {
@@ -103,7 +103,7 @@ fn read_record(entry: &Stored) -> Result<Option<Record>, BuildError> {
     }
 }
 
-fn is_record(entry: &Stored) -> bool {
+fn is_record(entry: &StoredEntry) -> bool {
     entry.content.kind.as_str() == EXECUTION_RECORD.as_str()
 }
 
@@ -111,13 +111,13 @@ fn is_record(entry: &Stored) -> bool {
 #[derive(Clone, Debug)]
 pub struct Execution {
     /// Its events.
-    pub events: Vec<Stored>,
+    pub events: Vec<StoredEntry>,
     /// Its records, one per attempt.
-    pub records: Vec<(Stored, Record)>,
+    pub records: Vec<(StoredEntry, Record)>,
     /// Records that cannot be read, as an older program may have left them.
     pub unreadable: Vec<LedgerId>,
     /// What it made, and what people said of it.
-    pub others: Vec<Stored>,
+    pub others: Vec<StoredEntry>,
     /// It made more than is shown.
     pub is_cut: bool,
 }
@@ -176,7 +176,7 @@ pub fn snapshot_of(
 pub fn replay(
     ledger: &Ledger,
     tenant: &TenantId,
-    entry: &Stored,
+    entry: &StoredEntry,
     record: &Record,
 ) -> Result<Vec<Check>, BuildError> {
     let snapshot = snapshot_of(ledger, tenant, record)?;
@@ -250,7 +250,7 @@ fn artifacts(ledger: &Ledger, tenant: &TenantId, record: &Record) -> Result<(Str
         let execution = &record.execution_id;
         expected.push(format!("{id} {kind} {state} of {execution} by builder"));
         found.push(match ledger.get(tenant, id)? {
-            Some(Stored { content, .. }) => {
+            Some(StoredEntry { content, .. }) => {
                 let execution = content.execution_id.as_ref().map_or("none", |id| id.as_str());
                 format!("{id} {} {} of {execution} by {}", content.kind, content.state, content.module)
             }
@@ -262,7 +262,11 @@ fn artifacts(ledger: &Ledger, tenant: &TenantId, record: &Record) -> Result<(Str
 
 /// Whether the Builder wrote this artifact: because the record of its execution names it, or because it is what a
 /// person approved of such a draft (R14). Module and lineage alone say nothing: older logs let anyone write them.
-pub fn is_made_by_builder(ledger: &Ledger, tenant: &TenantId, entry: &Stored) -> Result<bool, BuildError> {
+pub fn is_made_by_builder(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    entry: &StoredEntry,
+) -> Result<bool, BuildError> {
     if is_named_by_record(ledger, tenant, entry)? {
         return Ok(true);
     }
@@ -277,7 +281,7 @@ pub fn is_made_by_builder(ledger: &Ledger, tenant: &TenantId, entry: &Stored) ->
     Ok(false)
 }
 
-fn is_named_by_record(ledger: &Ledger, tenant: &TenantId, entry: &Stored) -> Result<bool, BuildError> {
+fn is_named_by_record(ledger: &Ledger, tenant: &TenantId, entry: &StoredEntry) -> Result<bool, BuildError> {
     let content = &entry.content;
     let Some(execution_id) = content.execution_id.clone() else { return Ok(false) };
     if content.module.as_str() != BUILDER.as_str() {

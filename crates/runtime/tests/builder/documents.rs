@@ -9,7 +9,7 @@ use crealeph_contracts::scalar::{ExecutionId, LedgerId, Text, Version};
 use crealeph_contracts::work_item::AgentId;
 use crealeph_contracts::{AgentInput, AgentOutput};
 use crealeph_decision::builder::review::ReviewOpinion;
-use crealeph_ledger::{Ledger, Location, Options};
+use crealeph_ledger::{Ledger, LedgerOptions, Location};
 use crealeph_runtime::agents::{Agent, Agents, Call};
 use crealeph_runtime::builder::{Builder, Settings, execution, is_made_by_builder, replay};
 use crealeph_runtime::review::{settle, waiting};
@@ -92,7 +92,8 @@ pub(crate) fn a_request_as_deep_and_as_large_as_allowed_is_recorded_whole(place:
     let mut export = Vec::new();
     world.ledger.export(&tenant(), &mut export).unwrap();
     let other = Location::File(world.folder.path().join("other.db"));
-    let options = Options { keys: Some(world.folder.path().join("other.keys")), ..Options::default() };
+    let options =
+        LedgerOptions { keys: Some(world.folder.path().join("other.keys")), ..LedgerOptions::default() };
     Ledger::init(&other, options).unwrap().import(&mut export.as_slice()).unwrap();
 }
 

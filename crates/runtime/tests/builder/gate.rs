@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use crealeph_contracts::BuilderResponse;
 use crealeph_contracts::scalar::LedgerId;
-use crealeph_ledger::Stored;
+use crealeph_ledger::StoredEntry;
 use serde_json::{Value, json};
 
 use crate::world::{ALL, Place, World, request_of, tenant, world};
@@ -77,7 +77,7 @@ impl Row<'_> {
 
         let again = world.run(&text).response;
         assert_eq!(again, BuilderResponse { idempotent: true, ..first.response }, "{name}: repeated");
-        let ids = |entries: &[Stored]| entries.iter().map(|entry| entry.id.clone()).collect::<Vec<_>>();
+        let ids = |entries: &[StoredEntry]| entries.iter().map(|entry| entry.id.clone()).collect::<Vec<_>>();
         assert_eq!(ids(&world.of(&execution)), ids(&left), "{name}: a repeat writes nothing");
         assert_eq!(world.calls() - calls, usize::from(*mode != "-"), "{name}: a repeat calls nobody");
         world.replays(&execution);
@@ -102,7 +102,14 @@ impl Row<'_> {
         }
     }
 
-    fn written(&self, left: &[Stored], response: &BuilderResponse, event: &str, artifacts: &str, name: &str) {
+    fn written(
+        &self,
+        left: &[StoredEntry],
+        response: &BuilderResponse,
+        event: &str,
+        artifacts: &str,
+        name: &str,
+    ) {
         let mut words = event.split(' ');
         let state = words.next().unwrap();
         let (made, rest) = left.split_at(left.len() - 2);

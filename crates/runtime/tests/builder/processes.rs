@@ -13,7 +13,7 @@ use std::time::Duration;
 use crealeph_contracts::contract::{Valid, to_json};
 use crealeph_contracts::scalar::Version;
 use crealeph_contracts::{AgentInput, BuilderResponse};
-use crealeph_ledger::{Clock, Ledger, Location, Options};
+use crealeph_ledger::{Clock, Ledger, LedgerOptions, Location};
 use crealeph_runtime::agents::{Agent, Agents, Call, load};
 use crealeph_runtime::builder::{Builder, Settings};
 use crealeph_runtime::configuration::Configuration;
@@ -55,7 +55,7 @@ fn child_asks() {
         own.step();
         system.now()
     });
-    let options = Options { clock, keys: Some(folder.join("keys")), ..Options::default() };
+    let options = LedgerOptions { clock, keys: Some(folder.join("keys")), ..LedgerOptions::default() };
     let builder = Builder::new(Ledger::open(&location, options).unwrap(), agents, Settings::default());
     let builder = builder.with_lease_time(LEASE_TIME);
     let (name, count) = asked.split_once(' ').unwrap();

@@ -10,7 +10,7 @@ use crealeph_contracts::contract::Valid;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::Limits as JsonLimits;
 use crealeph_contracts::scalar::Version;
-use crealeph_ledger::{Ledger, LedgerError, Limits, Location, Options};
+use crealeph_ledger::{Ledger, LedgerError, LedgerLimits, LedgerOptions, Location};
 use crealeph_runtime::agents::{Agent, Agents, Call};
 use crealeph_runtime::builder::{BuildError, Builder, Settings};
 use crealeph_sandbox::Cancel;
@@ -48,8 +48,8 @@ pub(crate) fn a_clock_that_was_wrong_once_makes_nothing_fresh(place: &dyn Place)
     let refused = world.builder.run(&tenant(), request("e", "block", true, 1).as_bytes(), None, &cancel);
     assert!(matches!(&refused, Err(BuildError::Ledger(LedgerError::ClockBehind { .. }))), "{refused:?}");
     // Whoever raises the bound may go on, and still nothing that is dated ahead is fresh.
-    let limits = Limits { clock_skew_ms: i64::MAX, ..Limits::default() };
-    let raised = Options { limits, ..options(&world.hands, world.folder.path()) };
+    let limits = LedgerLimits { clock_skew_ms: i64::MAX, ..LedgerLimits::default() };
+    let raised = LedgerOptions { limits, ..options(&world.hands, world.folder.path()) };
     let ledger = Ledger::open(&world.location, raised).unwrap();
     let builder = builder(&ledger, &world.agent);
     let answer = builder.run(&tenant(), request("e", "block", true, 1).as_bytes(), None, &cancel).unwrap();

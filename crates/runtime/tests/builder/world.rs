@@ -10,7 +10,7 @@ use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::{JsonObject, Limits};
 use crealeph_contracts::scalar::{ExecutionId, LedgerId, TenantId, Version};
 use crealeph_contracts::{AgentInput, AgentOutput};
-use crealeph_ledger::{Clock, Filter, Ledger, Location, Millis, Options, Order, Stored};
+use crealeph_ledger::{Clock, Filter, Ledger, LedgerOptions, Location, Millis, Order, StoredEntry};
 use crealeph_runtime::agents::{Agent, Agents, Call};
 use crealeph_runtime::builder::{Answer, Builder, Settings, execution, replay};
 use crealeph_sandbox::Cancel;
@@ -110,10 +110,10 @@ pub(crate) fn world_with(place: &dyn Place, agent: Counting) -> World {
     World::new(place, agent, folder, hands, options)
 }
 
-pub(crate) fn options(hands: &Arc<AtomicI64>, folder: &Path) -> Options {
+pub(crate) fn options(hands: &Arc<AtomicI64>, folder: &Path) -> LedgerOptions {
     let hands = hands.clone();
     let clock = Clock::from_fn(move || Millis::new(hands.load(Ordering::SeqCst)));
-    Options { clock, keys: Some(folder.join("keys")), ..Options::default() }
+    LedgerOptions { clock, keys: Some(folder.join("keys")), ..LedgerOptions::default() }
 }
 
 pub(crate) fn builder(ledger: &Ledger, agent: &Counting) -> Builder {
@@ -150,7 +150,7 @@ impl World {
         agent: Counting,
         folder: tempfile::TempDir,
         hands: Arc<AtomicI64>,
-        options: Options,
+        options: LedgerOptions,
     ) -> World {
         let location = place.location(folder.path());
         let ledger = Ledger::init(&location, options).unwrap();
@@ -161,7 +161,7 @@ impl World {
     /// For what other processes take part in: time goes on by itself.
     pub(crate) fn by_the_real_clock(place: &dyn Place) -> World {
         let folder = tempfile::tempdir().unwrap();
-        let options = Options { keys: Some(folder.path().join("keys")), ..Options::default() };
+        let options = LedgerOptions { keys: Some(folder.path().join("keys")), ..LedgerOptions::default() };
         World::new(place, Counting::default(), folder, Arc::default(), options)
     }
 
@@ -210,7 +210,7 @@ impl World {
         self.agent.calls.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn of(&self, execution: &str) -> Vec<Stored> {
+    pub(crate) fn of(&self, execution: &str) -> Vec<StoredEntry> {
         let filter =
             Filter { execution_id: Some(ExecutionId::parse(execution).unwrap()), ..Filter::default() };
         self.ledger.list(&tenant(), &filter, Order::OldestFirst, None, 1_000).unwrap().entries

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crealeph_ledger::{Ledger, Migrated, MigrationProgress};
+use crealeph_ledger::{Ledger, MigrationProgress, MigrationSummary};
 use serde_json::json;
 
 use super::{Settled, Verdict};
@@ -22,7 +22,7 @@ pub(super) fn migrate(at: &Settled, output: &mut Output) -> Result<Verdict, Fail
             note!("tenant `{tenant_id}`: {done} of {size} entries");
         }
     };
-    let Migrated { from, to, entries } = Ledger::migrate(&at.location, &at.options(), report)?;
+    let MigrationSummary { from, to, entries } = Ledger::migrate(&at.location, &at.options(), report)?;
     if at.is_json(output) {
         output.report(&json!({ "from": from, "to": to, "entries": entries }))?;
     } else if from == to {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use crealeph_contracts::scalar::TenantId;
-use crealeph_ledger::{Ledger, LedgerError, Limits, Location, Options};
+use crealeph_ledger::{Ledger, LedgerError, LedgerLimits, LedgerOptions, Location};
 use crealeph_runtime::configuration::{ConfigError, Configuration, Table, absolute};
 
 pub(super) use proving::read_keys;
@@ -148,7 +148,7 @@ pub(super) struct Settled {
     pub(super) location: Location,
     pub(super) tenant: TenantId,
     pub(super) keys: PathBuf,
-    pub(super) limits: Limits,
+    pub(super) limits: LedgerLimits,
     pub(super) configuration: Configuration,
     pub(super) is_json: bool,
 }
@@ -159,7 +159,7 @@ struct LedgerTable {
     location: Option<Location>,
     tenant: Option<String>,
     keys: Option<PathBuf>,
-    limits: Limits,
+    limits: LedgerLimits,
 }
 
 impl At {
@@ -218,7 +218,7 @@ fn configured(configuration: &Configuration) -> Result<LedgerTable, ConfigError>
         });
         let tenant = table.text("tenant")?.map(str::to_owned);
         let keys = table.text("keys")?.map(beside);
-        let mut limits = Limits::default();
+        let mut limits = LedgerLimits::default();
         let skew_seconds = limits.clock_skew_ms.unsigned_abs() / 1_000;
         let skew_seconds = table.number("max_clock_skew_seconds", skew_seconds, 1, MAX_SKEW_SECONDS)?;
         limits.clock_skew_ms = i64::try_from(skew_seconds).map_or(i64::MAX, |seconds| seconds * 1_000);
@@ -229,8 +229,8 @@ fn configured(configuration: &Configuration) -> Result<LedgerTable, ConfigError>
 }
 
 impl Settled {
-    fn options(&self) -> Options {
-        Options { keys: Some(self.keys.clone()), limits: self.limits, ..Options::default() }
+    fn options(&self) -> LedgerOptions {
+        LedgerOptions { keys: Some(self.keys.clone()), limits: self.limits, ..LedgerOptions::default() }
     }
 
     pub(super) fn open(&self) -> Result<Ledger, Failure> {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use crealeph_contracts::scalar::LedgerId;
-use crealeph_ledger::{Exported, FaultKind, Imported, Ledger, LedgerError, Seq};
+use crealeph_ledger::{AuditFaultKind, ExportSummary, ImportSummary, Ledger, LedgerError, Seq};
 use crealeph_verify::{ExportVerifier, Finding, FindingKind, VerifiedExport, VerifierKey, verify_proof};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
@@ -82,7 +82,7 @@ fn export_to(
     at: &Settled,
     path: &Path,
     partial: &Path,
-) -> Result<Option<Exported>, Failure> {
+) -> Result<Option<ExportSummary>, Failure> {
     let unwritable = |source: std::io::Error| match source.kind() {
         std::io::ErrorKind::AlreadyExists => OutputFailure::Taken(path.to_owned()),
         _ => OutputFailure::Unwritable { path: path.to_owned(), source },
@@ -183,11 +183,11 @@ fn audit_ledger(ledger: &Ledger, at: &Settled) -> Result<Option<Finding>, Failur
         Err(error) => return Err(error.into()),
     };
     let kind = match fault.kind {
-        FaultKind::Missing => FindingKind::Missing,
-        FaultKind::Extra => FindingKind::Extra,
-        FaultKind::Truncated => FindingKind::Truncated,
-        FaultKind::Forked => FindingKind::Forked,
-        FaultKind::Schema => FindingKind::Schema,
+        AuditFaultKind::Missing => FindingKind::Missing,
+        AuditFaultKind::Extra => FindingKind::Extra,
+        AuditFaultKind::Truncated => FindingKind::Truncated,
+        AuditFaultKind::Forked => FindingKind::Forked,
+        AuditFaultKind::Schema => FindingKind::Schema,
         _ => FindingKind::Changed,
     };
     Ok(Some(Finding { kind, seq: fault.seq.map(Seq::get), what: fault.what }))
@@ -255,7 +255,7 @@ pub(super) fn import_signed(
     source: &Source,
     input: &mut Reader,
     keys: Vec<VerifierKey>,
-) -> Result<(Imported, VerifiedExport), Failure> {
+) -> Result<(ImportSummary, VerifiedExport), Failure> {
     let refused = |line, reason: String| Failure::from(LedgerError::BadExport { line, reason });
     let unspooled = |source| OutputFailure::Unwritable { path: std::env::temp_dir(), source };
     let mut verifier = ExportVerifier::new(keys, &[]).map_err(|finding| refused(1, finding.to_string()))?;

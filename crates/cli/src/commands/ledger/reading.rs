@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::{ClientKey, ExecutionId, LedgerId, Name, RobotId};
-use crealeph_ledger::{Cursor, Direction, Filter, KEY_PREFIX, Ledger, Order, Seq, Stored};
+use crealeph_ledger::{Cursor, Direction, Filter, KEY_PREFIX, Ledger, Order, Seq, StoredEntry};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -21,14 +21,14 @@ const MAX_OUTAGE: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_millis(500);
 const PAGE: usize = 500;
 
-fn print(entry: &Stored, at: &Settled, output: &mut Output) -> Result<(), OutputFailure> {
+fn print(entry: &StoredEntry, at: &Settled, output: &mut Output) -> Result<(), OutputFailure> {
     if at.is_json(output) {
         return output.json_line(&entry.canonical());
     }
     output.line(&in_words(entry))
 }
 
-fn in_words(entry: &Stored) -> String {
+fn in_words(entry: &StoredEntry) -> String {
     let content = &entry.content;
     format!(
         "{:>8}  {}  {:<16} {:<16} {:<10} {}",
@@ -37,7 +37,7 @@ fn in_words(entry: &Stored) -> String {
 }
 
 /// The entry that an argument names: an id, or `key:` and a client key.
-fn find(ledger: &Ledger, at: &Settled, name: &str) -> Result<Stored, Failure> {
+fn find(ledger: &Ledger, at: &Settled, name: &str) -> Result<StoredEntry, Failure> {
     let found = match name.strip_prefix(KEY_PREFIX) {
         Some(key) => ledger.get_by_key(&at.tenant, &named("key", key, ClientKey::parse)?)?,
         None => ledger.get(&at.tenant, &named("id", name, LedgerId::parse)?)?,

@@ -8,7 +8,7 @@ use clap::Args;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::{Limits, parse};
 use crealeph_contracts::scalar::TenantId;
-use crealeph_ledger::{AppendError, Appended, Ledger, Location};
+use crealeph_ledger::{AppendError, AppendedEntry, Ledger, Location};
 use serde::Serialize;
 use serde_json::json;
 
@@ -147,7 +147,7 @@ impl Batch {
 }
 
 fn print_appended(
-    appended: &[Appended],
+    appended: &[AppendedEntry],
     at: &Settled,
     output: &mut Output,
     tally: &mut Tally,
@@ -186,7 +186,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, appended: &[Appended]) {
+    fn add(&mut self, appended: &[AppendedEntry]) {
         for one in appended {
             self.progress.step();
             if one.is_repeat {
@@ -229,7 +229,7 @@ impl Import {
             }
             (imported, Some(verified.signed_entries))
         };
-        let crealeph_ledger::Imported { tenant_id, entries, repeats } = imported;
+        let crealeph_ledger::ImportSummary { tenant_id, entries, repeats } = imported;
         let tenant_id = tenant_id.as_str();
         match signed {
             None => {

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use crealeph_contracts::attestation::PAYLOAD_TYPE;
 use crealeph_contracts::json::{Limits, Node, ObjectWriter, parse};
 use crealeph_contracts::scalar::Name;
-use crealeph_ledger::{KeyError, Keyring};
+use crealeph_ledger::{Keyring, SigningKeyError};
 
 const NAME_PREFIX: &str = "crealeph-workspace/";
 const NAME_FILE: &str = "name";
@@ -36,7 +36,7 @@ pub enum SignerError {
     Missing(PathBuf),
     /// Its keys.
     #[error(transparent)]
-    Keys(#[from] KeyError),
+    Keys(#[from] SigningKeyError),
     /// Its name.
     #[error("cannot read or make the workspace's name `{}`; fix its permissions", .path.display())]
     Name {
@@ -59,7 +59,7 @@ impl Signer {
     pub fn open(control: &Path, keys: &Path) -> Result<Self, SignerError> {
         let name = name_of(control)?;
         let keys = match Keyring::load(keys) {
-            Err(KeyError::Missing { .. }) => Keyring::create(keys)?,
+            Err(SigningKeyError::Missing { .. }) => Keyring::create(keys)?,
             loaded => loaded?,
         };
         Ok(Signer { name, keys })

@@ -1,0 +1,240 @@
+//! The facts that a snapshot is derived from (R17), in a bounded number of look-ups whatever the log's length. Written once
+//! over [`Reads`], so that both backends answer alike.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crealeph_contracts::entry::Entry;
+use crealeph_contracts::instant::Instant;
+use crealeph_contracts::scalar::{Count, LedgerId, Literal, Name, RobotId};
+use crealeph_decision::coherence::CoherenceRules;
+use crealeph_decision::snapshot::{
+    self, Derivation, EntryPosition, MAX_LINEAGE, MAX_LISTED, Newest, PayloadBudget, PerType, SnapshotFacts,
+    SnapshotType,
+};
+
+use crate::error::LedgerError;
+use crate::position::{Millis, Seq};
+use crate::proposed::Position;
+use crate::reach::EffectiveTime;
+use crate::row::{EntryRow, LineageNode, Outline};
+use crate::store::{Head, Reads};
+use crate::view::LogView;
+
+impl LogView<'_> {
+    /// What a snapshot of one robot is derived from (R17): a bounded number of look-ups, whatever the log's length.
+    pub fn facts(
+        &mut self,
+        robot: &RobotId,
+        at: Option<Instant>,
+        rules: &CoherenceRules,
+    ) -> Result<SnapshotFacts, LedgerError> {
+        let high = match at {
+            Some(at) => self.seq_at(Millis::floor(at))?,
+            None => self.head.last_seq(),
+        };
+        self.facts_of(robot, high, rules, Derivation::default())
+    }
+
+    /// The same, from the entries up to a sequence number if one is given, and the position it was read at.
+    pub fn facts_up_to(
+        &mut self,
+        robot: &RobotId,
+        up_to: Option<Seq>,
+        rules: &CoherenceRules,
+        derivation: Derivation,
+    ) -> Result<(SnapshotFacts, Position), LedgerError> {
+        let seq = up_to.unwrap_or(self.head.last_seq()).min(self.head.last_seq());
+        let facts = self.facts_of(robot, seq, rules, derivation)?;
+        Ok((facts, Position { seq, now: self.clock.judging_time(self.head) }))
+    }
+
+    /// The same, from the entries up to a sequence number, the newest of each type by the derivation's time (R20).
+    fn facts_of(
+        &mut self,
+        robot: &RobotId,
+        high: Seq,
+        rules: &CoherenceRules,
+        derivation: Derivation,
+    ) -> Result<SnapshotFacts, LedgerError> {
+        self.reads.check_schema()?;
+        let listed = |kind| if kind == SnapshotType::Playbook { MAX_LISTED } else { 1 };
+        let types = SnapshotType::ALL.map(|kind| (kind.as_str(), listed(kind)));
+        let wanted: Vec<(&'static str, usize)> = types.into_iter().chain([("task", MAX_LISTED)]).collect();
+        let latest = self.reads.latest(self.head, robot, &wanted, &rules.uncounted_states, high)?;
+        // The first of a list by arrival is read even if the newest by effective time is another.
+        let all: BTreeSet<Seq> = latest
+            .iter()
+            .flat_map(|latest| latest.last.first().into_iter().chain(&latest.newest))
+            .copied()
+            .collect();
+        let found = self.reads.by_seqs(self.head, &all.into_iter().collect::<Vec<_>>())?;
+        let found: BTreeMap<Seq, EntryRow> = found.into_iter().map(|row| (row.entry.seq, row)).collect();
+        let mut rows = Vec::new();
+        let mut playbooks: &[Seq] = &[];
+        for (kind, latest) in SnapshotType::ALL.into_iter().zip(&latest) {
+            let newest = match derivation {
+                Derivation::Arrival => latest.last.first().copied(),
+                Derivation::EffectiveTime => {
+                    let candidates = latest.newest.iter().filter_map(|seq| found.get(seq));
+                    candidates.map(|row| row.entry.effective()).max().map(|newest| newest.seq)
+                }
+            };
+            rows.extend(newest.and_then(|seq| found.get(&seq)).map(|row| (kind, row.clone())));
+            if kind == SnapshotType::Playbook {
+                playbooks = &latest.last;
+            }
+        }
+        let tasks: &[Seq] = latest.last().map_or(&[], |tasks| &tasks.last);
+        let newest_bytes = rows.iter().map(|(_, row)| row.entry.content.payload.len() as u64).sum();
+        let mut listed =
+            SnapshotLists { robot, found: &found, budget: PayloadBudget::new(rules, newest_bytes) };
+        let [tasks, playbooks] =
+            listed.read(self.reads, self.head, [(TASK, tasks), (PLAYBOOK, playbooks)])?;
+        let omitted = listed.budget.omitted();
+        let last =
+            latest.iter().filter_map(|latest| latest.last.first()).max().and_then(|seq| found.get(seq));
+        let (lineage, is_lineage_cut) = self.allowed_lineage(robot, rows.iter().map(|(_, row)| row))?;
+        let newest = self.newest_entries(rows, &found, derivation)?;
+        Ok(SnapshotFacts {
+            robot_id: robot.clone(),
+            newest,
+            last_at: last.map(|row| row.entry.created_at.timestamp()),
+            tasks,
+            playbooks,
+            lineage,
+            is_lineage_cut,
+            omitted,
+        })
+    }
+
+    /// The newest entry of each type, each with the entries that its lineage reaches.
+    fn newest_entries(
+        &mut self,
+        rows: Vec<(SnapshotType, EntryRow)>,
+        found: &BTreeMap<Seq, EntryRow>,
+        derivation: Derivation,
+    ) -> Result<PerType<Option<Newest>>, LedgerError> {
+        let used = |row: &EntryRow, kind| match derivation {
+            Derivation::Arrival => row.derived.reach.get(kind),
+            Derivation::EffectiveTime => row.derived.used.get(kind).map(|used| used.seq),
+        };
+        let reached: BTreeSet<Seq> = rows
+            .iter()
+            .flat_map(|(_, row)| SnapshotType::ALL.map(|kind| used(row, kind)))
+            .flatten()
+            .collect();
+        // Most of what the newest entries depend on are the newest entries.
+        let (near, far): (Vec<Seq>, Vec<Seq>) = reached.into_iter().partition(|seq| found.contains_key(seq));
+        let far = self.reads.by_seqs(self.head, &far)?;
+        let judged = |row: &EntryRow| match derivation {
+            Derivation::Arrival => {
+                EntryPosition { at: row.entry.created_at.instant(), seq: row.entry.seq.get() }
+            }
+            Derivation::EffectiveTime => {
+                let EffectiveTime { at, seq } = row.entry.effective();
+                EntryPosition { at, seq: seq.get() }
+            }
+        };
+        let places: BTreeMap<Seq, EntryPosition> = near
+            .iter()
+            .filter_map(|seq| found.get(seq))
+            .chain(&far)
+            .map(|row| (row.entry.seq, judged(row)))
+            .collect();
+        let mut newest: PerType<Option<Newest>> = PerType::default();
+        for (kind, row) in rows {
+            let mut reach = snapshot::Reach::default();
+            for upstream in SnapshotType::ALL {
+                *reach.newest.get_mut(upstream) =
+                    used(&row, upstream).and_then(|seq| places.get(&seq).copied());
+            }
+            *newest.get_mut(kind) = Some(Newest { entry: row.entry.to_entry(), place: judged(&row), reach });
+        }
+        Ok(newest)
+    }
+
+    /// The newest entries and what they depend on, newest first, at most [`MAX_LINEAGE`] (R19). An entry depends only on
+    /// older ones, so taking the newest open one each time visits them in order, and the limit ends the search.
+    fn allowed_lineage<'a>(
+        &mut self,
+        robot: &RobotId,
+        newest: impl Iterator<Item = &'a EntryRow>,
+    ) -> Result<(Vec<LedgerId>, bool), LedgerError> {
+        let mut open: BTreeMap<Seq, (LedgerId, Vec<LedgerId>)> = newest
+            .map(|row| (row.entry.seq, (row.entry.id.clone(), row.entry.content.depends_on.clone())))
+            .collect();
+        let mut asked: BTreeSet<LedgerId> = open.values().map(|(id, _)| id.clone()).collect();
+        let mut lineage = Vec::new();
+        while let Some((_, (id, depends_on))) = open.pop_last() {
+            if lineage.len() >= MAX_LINEAGE {
+                return Ok((lineage, true));
+            }
+            lineage.push(id);
+            if depends_on.iter().all(|id| asked.contains(id)) {
+                continue;
+            }
+            // What the other open ones depend on is asked for with it: fewer queries, each of bounded size.
+            let open_ones = open.values().flat_map(|(_, depends_on)| depends_on);
+            let unknown: Vec<LedgerId> = depends_on
+                .iter()
+                .chain(open_ones.take(MAX_LINEAGE))
+                .filter(|id| asked.insert((*id).clone()))
+                .cloned()
+                .collect();
+            for LineageNode { seq, id, robot_id, depends_on, .. } in self.reads.nodes(self.head, &unknown)? {
+                if robot_id == *robot {
+                    open.insert(seq, (id, depends_on));
+                }
+            }
+        }
+        Ok((lineage, false))
+    }
+}
+
+const TASK: Literal = Literal::new("task");
+const PLAYBOOK: Literal = Literal::new("playbook");
+
+/// The lists of a snapshot, without the payloads beyond its limit.
+struct SnapshotLists<'a> {
+    robot: &'a RobotId,
+    found: &'a BTreeMap<Seq, EntryRow>,
+    budget: PayloadBudget,
+}
+
+impl SnapshotLists<'_> {
+    fn read(
+        &mut self,
+        reads: &mut dyn Reads,
+        head: &Head,
+        lists: [(Literal, &[Seq]); 2],
+    ) -> Result<[Vec<Entry>; 2], LedgerError> {
+        let seqs: BTreeSet<Seq> = lists.iter().flat_map(|(_, seqs)| seqs.iter()).copied().collect();
+        let mut outlines: Vec<Outline> =
+            seqs.iter().filter_map(|seq| self.found.get(seq)).map(Outline::from).collect();
+        let far: Vec<Seq> = seqs.into_iter().filter(|seq| !self.found.contains_key(seq)).collect();
+        outlines.extend(reads.outlines(head, &far)?);
+        outlines.sort_unstable_by_key(|outline| std::cmp::Reverse(outline.seq));
+        let (whole, cut): (Vec<Outline>, Vec<Outline>) =
+            outlines.into_iter().partition(|outline| self.budget.takes(outline.payload_bytes));
+        let far: Vec<Seq> =
+            whole.iter().map(|outline| outline.seq).filter(|seq| !self.found.contains_key(seq)).collect();
+        let far = reads.by_seqs(head, &far)?;
+        let rows: BTreeMap<Seq, &EntryRow> =
+            far.iter().chain(self.found.values()).map(|row| (row.entry.seq, row)).collect();
+        let cut: BTreeMap<Seq, Outline> = cut.into_iter().map(|outline| (outline.seq, outline)).collect();
+        Ok(lists.map(|(kind, seqs)| {
+            let entry = |seq: &Seq| match (cut.get(seq), rows.get(seq)) {
+                (Some(outline), _) => Some(snapshot::outline(
+                    outline.id.clone(),
+                    Count::new(seq.get()),
+                    Some(head.tenant_id.clone()),
+                    self.robot.clone(),
+                    Name::from(kind),
+                    outline.created_at.timestamp(),
+                )),
+                (None, row) => row.map(|row| row.entry.to_entry()),
+            };
+            seqs.iter().filter_map(entry).collect()
+        }))
+    }
+}
