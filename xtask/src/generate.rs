@@ -51,11 +51,11 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Outcome {
         found.extend(differences);
     }
     for difference in &found {
-        println!("{difference}{}", if only_check { "" } else { ", mended" });
+        println!("{difference}{}", if only_check { "" } else { ", rewritten" });
     }
     if only_check && !found.is_empty() {
         return Err(Failure::Check(
-            "the files listed above are not what the code generates; mend them with:\n  cargo xtask generate"
+            "the files listed above are not what the code generates; rewrite them with:\n  cargo xtask generate"
                 .to_owned(),
         ));
     }

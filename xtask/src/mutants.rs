@@ -120,7 +120,7 @@ impl Score {
         })
     }
 
-    /// A mutant that makes the tests run for ever is noticed too.
+    /// A mutant that makes the tests run without end is noticed too.
     fn judge(&self, plan: &Plan, missed: &Path) -> Outcome {
         let killed = self.caught + self.timeout;
         let viable = killed + self.missed;

@@ -1,6 +1,6 @@
 //! What the tests need from the machine: Debian packages, which root gets installed, and Rust components.
 //!
-//! Whoever is not root is told the exact command instead; nothing is ever removed or upgraded.
+//! Other users get the exact command to run instead; nothing is ever removed or upgraded.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;

@@ -26,7 +26,7 @@ impl TemporaryFolder {
 
 impl Drop for TemporaryFolder {
     fn drop(&mut self) {
-        // A folder left behind in the temporary directory harms nobody; there is no one to tell.
+        // A folder left behind in the temporary directory does no harm, and nothing can be done about it here.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

@@ -1,4 +1,4 @@
-//! Whether what is known hangs together (R18): each artifact must rest on the newest evidence there is.
+//! Whether what is known is coherent (R18): each artifact must rest on the newest evidence there is.
 
 use crealeph_contracts::agent_input::Coherence;
 use crealeph_contracts::entry::Entry;
@@ -60,10 +60,10 @@ impl CoherenceRules {
     }
 }
 
-/// Why an artifact does not hang together.
+/// Why an artifact is not coherent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// There is none.
+    /// It is missing.
     Missing,
     /// It names nothing that it rests on.
     NoLineage,
@@ -111,7 +111,7 @@ fn listed(types: &[SnapshotType], last: &str) -> String {
     }
 }
 
-/// Whether a snapshot hangs together, and what keeps it from it.
+/// Whether a snapshot is coherent, and what keeps it from being so.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoherenceVerdict {
     /// The status.

@@ -40,7 +40,7 @@ pub struct ContextError {
     why: String,
 }
 
-/// Judges a document of a contract, in its context where there is one.
+/// Judges a document of a contract, in its context if it has one.
 pub fn judge(
     contract: ContractName,
     document: &[u8],
@@ -186,7 +186,7 @@ fn ledger_entry(node: Node<'_>) -> Result<((TenantId, LedgerId), EntryRef), Cont
     }
 }
 
-/// Judges the event as the next of its execution; `None` where it cannot be told which event it is.
+/// Judges the event as the next of its execution; `None` if it is not clear which event it is.
 fn follows_history(
     document: &[u8],
     event: &ExecutionEventParts,

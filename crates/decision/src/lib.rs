@@ -1,4 +1,4 @@
-//! The decisions of CreAleph as pure functions: what is known and whether it hangs together, what the policy
+//! The decisions of CreAleph as pure functions: what is known and whether it is coherent, what the policy
 //! says, what the gate lets through, which event may follow, what runs when and what a run may leave behind.
 //!
 //! Every decision is a value computed from values read before it. No clock, no I/O, no randomness, no

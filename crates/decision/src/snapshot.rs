@@ -1,5 +1,5 @@
 //! What is known of a robot at an instant (R17, R19): the newest counted entry of each type, the newest tasks and
-//! playbooks, what may be depended on, and whether it hangs together. Derived from [`SnapshotFacts`], which a caller
+//! playbooks, what may be depended on, and whether it is coherent. Derived from [`SnapshotFacts`], which a caller
 //! reads from an index, or [`SnapshotFacts::from_entries`] gathers from a plain list; the same ledger gives the same bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -423,7 +423,7 @@ pub struct Snapshot {
     pub facts: SnapshotFacts,
     /// The greatest createdAt of all counted entries.
     pub snapshot_at: Timestamp,
-    /// Whether it hangs together.
+    /// Whether it is coherent.
     pub coherence: CoherenceVerdict,
 }
 

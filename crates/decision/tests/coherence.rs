@@ -6,7 +6,7 @@ use crealeph_contracts::entry::Entry;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::json::{Limits, parse};
 use crealeph_contracts::scalar::RobotId;
-use crealeph_decision::coherence::CoherenceRules;
+use crealeph_decision::coherence::{CoherenceRules, DEFAULT_SNAPSHOT_BYTES};
 use crealeph_decision::policy::{Rules, RulesSource, way_to_run};
 use crealeph_decision::snapshot::{Derivation, MAX_LINEAGE, Question, Snapshot, SnapshotFacts, SnapshotType};
 use proptest::prelude::*;
@@ -53,7 +53,7 @@ fn snapshot(text: &str) -> Snapshot {
 }
 
 /// `status outdated | partial`.
-fn told(snapshot: &Snapshot) -> String {
+fn summary(snapshot: &Snapshot) -> String {
     let names =
         |types: Vec<SnapshotType>| types.into_iter().map(SnapshotType::as_str).collect::<Vec<_>>().join(",");
     let coherence = &snapshot.coherence;
@@ -71,7 +71,7 @@ const COHERENT: &str = "
 #[test]
 fn everything_on_the_newest_evidence_is_coherent() {
     let snapshot = snapshot(COHERENT);
-    assert_eq!(told(&snapshot), "coherent |");
+    assert_eq!(summary(&snapshot), "coherent |");
     assert_eq!(snapshot.snapshot_at.as_str(), "2026-03-04T05:00:04Z");
 }
 
@@ -92,16 +92,16 @@ fn each_flaw_of_r18() {
         ("s2 signal 3", "stale idea,copy,playbook|"),
     ];
     for (line, expected) in cases {
-        assert_eq!(told(&snapshot(&format!("{COHERENT}\n{line}"))), expected, "{line}");
+        assert_eq!(summary(&snapshot(&format!("{COHERENT}\n{line}"))), expected, "{line}");
     }
-    assert_eq!(told(&snapshot("s1 signal 0")), "partial |idea,copy,playbook", "nothing is there yet");
+    assert_eq!(summary(&snapshot("s1 signal 0")), "partial |idea,copy,playbook", "nothing is there yet");
     assert_eq!(
-        told(&snapshot("s1 signal 0\ni1 idea 1 s1\nc1 copy 2 i1\np1 playbook 3 i1")),
+        summary(&snapshot("s1 signal 0\ni1 idea 1 s1\nc1 copy 2 i1\np1 playbook 3 i1")),
         "coherent |",
         "no fusion, not judged"
     );
     assert_eq!(
-        told(&snapshot("i1 idea 0\ns1 signal 5\nc1 copy 6 s1\np1 playbook 7 s1")),
+        summary(&snapshot("i1 idea 0\ns1 signal 5\nc1 copy 6 s1\np1 playbook 7 s1")),
         "stale idea|idea",
         "newer than what used none"
     );
@@ -110,18 +110,18 @@ fn each_flaw_of_r18() {
 #[test]
 fn a_cycle_in_lineage_ends() {
     let snapshot = snapshot("s1 signal 0\ni1 idea 1 c1,s1\nc1 copy 2 i1\np1 playbook 3 p1,i1");
-    assert_eq!(told(&snapshot), "coherent |");
+    assert_eq!(summary(&snapshot), "coherent |");
 }
 
 #[test]
 fn grace_excuses_what_is_a_little_newer() {
     let entries = ledger(&format!("{COHERENT}\ns2 signal 60"));
     let with_grace = |grace_minutes| CoherenceRules { grace_minutes, ..CoherenceRules::default() };
-    let status = |rules| told(&snapshot_at(&entries, &rules, None).unwrap());
+    let status = |rules| summary(&snapshot_at(&entries, &rules, None).unwrap());
     assert_eq!(status(with_grace(0)), "stale idea,copy,playbook|");
     assert_eq!(status(with_grace(1)), "coherent |", "60 s after the one used is within a minute");
     let later = ledger(&format!("{COHERENT}\ns2 signal 61"));
-    assert_eq!(told(&snapshot_at(&later, &with_grace(1), None).unwrap()), "stale idea,copy,playbook|");
+    assert_eq!(summary(&snapshot_at(&later, &with_grace(1), None).unwrap()), "stale idea,copy,playbook|");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn configuration_says_what_is_judged_by_what() {
         judged: judged.to_vec(),
         ..CoherenceRules::default()
     };
-    let status = |rules| told(&snapshot_at(&entries, &rules, None).unwrap());
+    let status = |rules| summary(&snapshot_at(&entries, &rules, None).unwrap());
     assert_eq!(status(rules(&[SnapshotType::Signal], &[])), "coherent |", "none judged");
     assert_eq!(status(rules(&[SnapshotType::Fusion], &[SnapshotType::Copy])), "coherent |");
     assert_eq!(status(rules(&[SnapshotType::Signal], &[SnapshotType::Fusion])), "stale fusion|");
@@ -145,9 +145,12 @@ fn an_instant_sees_only_what_was_there() {
     let entries = ledger(&format!("{COHERENT}\ns2 signal 9"));
     let at = |text: &str| Some(Instant::parse(text).unwrap());
     let rules = CoherenceRules::default();
-    assert_eq!(told(&snapshot_at(&entries, &rules, at("2026-03-04T05:00:08.999Z")).unwrap()), "coherent |");
     assert_eq!(
-        told(&snapshot_at(&entries, &rules, at("2026-03-04T05:00:09Z")).unwrap()),
+        summary(&snapshot_at(&entries, &rules, at("2026-03-04T05:00:08.999Z")).unwrap()),
+        "coherent |"
+    );
+    assert_eq!(
+        summary(&snapshot_at(&entries, &rules, at("2026-03-04T05:00:09Z")).unwrap()),
         "stale idea,copy,playbook|"
     );
     assert!(snapshot_at(&entries, &rules, at("2026-03-04T04:59:59Z")).is_none());
@@ -157,7 +160,7 @@ fn an_instant_sees_only_what_was_there() {
 fn tasks_count_for_the_instant_but_are_no_evidence() {
     let with_task = snapshot(&format!("{COHERENT}\nt1 task 9 p1\nx1 run_receipt 30"));
     assert_eq!(
-        (told(&with_task).as_str(), with_task.snapshot_at.as_str()),
+        (summary(&with_task).as_str(), with_task.snapshot_at.as_str()),
         ("coherent |", "2026-03-04T05:00:09Z")
     );
     assert!(snapshot_at(&ledger("t1 task 9"), &CoherenceRules::default(), None).is_none());
@@ -171,7 +174,7 @@ fn what_arrives_late_is_as_old_as_it_was_true() {
     entries.push(read(&late));
     let snapshot = snapshot_at(&entries, &CoherenceRules::default(), None).unwrap();
     assert_eq!(snapshot.recency().get("signalsAt").unwrap().as_str(), "2026-03-04T05:00:00Z", "s1 is newer");
-    assert_eq!(told(&snapshot), "coherent |", "history makes nothing stale");
+    assert_eq!(summary(&snapshot), "coherent |", "history makes nothing stale");
     assert_eq!(snapshot.snapshot_at.as_str(), "2026-03-04T05:59:00Z", "it counts, and it came last");
     let robot_id = RobotId::parse("r").unwrap();
     let question =
@@ -179,13 +182,13 @@ fn what_arrives_late_is_as_old_as_it_was_true() {
     let rules = CoherenceRules::default();
     let by_arrival =
         Snapshot::derive(SnapshotFacts::from_entries(&entries, &question, &rules), &rules).unwrap();
-    assert_eq!(told(&by_arrival), "stale idea,copy,playbook|", "the rule of older records");
+    assert_eq!(summary(&by_arrival), "stale idea,copy,playbook|", "the rule of older records");
     late["observedAt"] = json!("2026-03-04T05:00:00.000000001Z");
     late["seq"] = json!(1);
     entries.pop();
     entries.push(read(&late));
     let snapshot = snapshot_at(&entries, &CoherenceRules::default(), None).unwrap();
-    assert_eq!(told(&snapshot), "stale idea,copy,playbook|", "newer by a nanosecond");
+    assert_eq!(summary(&snapshot), "stale idea,copy,playbook|", "newer by a nanosecond");
     late["seq"] = json!("x");
     assert!(
         Entry::read_from(parse(late.to_string().as_bytes(), &Limits::default()).0.unwrap().root()).is_err()
@@ -258,6 +261,46 @@ proptest! {
     }
 }
 
+#[test]
+fn the_reason_names_each_flaw_with_its_types() {
+    let i = "i1 idea 2 s1\n";
+    for (text, expected) in [
+        (COHERENT.to_owned(), "everything rests on the newest evidence"),
+        ("s1 signal 0".to_owned(), "there is no idea, copy or playbook"),
+        (format!("s1 signal 0\n{i}"), "there is no copy or playbook"),
+        (
+            format!("s1 signal 0\n{i}c1 copy 3 i1\np1 playbook 4"),
+            "no lineage is given for the newest playbook",
+        ),
+        (
+            format!("s1 signal 0\n{i}c1 copy 3 gone\np1 playbook 4 i1"),
+            "the lineage of the newest copy names an entry the ledger does not hold; no signal was used for the newest copy",
+        ),
+        (
+            format!("s1 signal 0\nf1 fusion 1 s1\n{i}c1 copy 3 f1\np1 playbook 4 f1"),
+            "no fusion was used for the newest idea",
+        ),
+        (
+            format!("{COHERENT}\ns2 signal 9"),
+            "a signal is newer than the one used for the newest idea, copy and playbook",
+        ),
+        (
+            "i1 idea 0\ns1 signal 5\nc1 copy 6 s1\np1 playbook 7 s1".to_owned(),
+            "a signal is newer than the newest idea, made without one",
+        ),
+    ] {
+        let snapshot = snapshot(&text);
+        assert_eq!(snapshot.coherence.reason, expected, "{text}");
+    }
+    let mut written = String::new();
+    snapshot("s1 signal 0\ni1 idea 1 s1\nc1 copy 2 i1").coherence.write(&mut written);
+    assert_eq!(
+        written,
+        "{\"status\":\"partial\",\"outdated\":[],\"partial\":[\"playbook\"],\"reason\":\"there is no playbook\"}"
+    );
+    assert_eq!(DEFAULT_SNAPSHOT_BYTES, 16_777_216, "as docs/configuration.md says");
+}
+
 /// What must be made before the Builder may run, `type` or `type:action|action`, in order.
 fn way(text: &str, at_second: u32) -> String {
     let entries = ledger(text);
@@ -283,7 +326,7 @@ fn way(text: &str, at_second: u32) -> String {
 fn the_way_to_a_run_makes_first_what_the_rest_rests_on() {
     let all = "s signal 1\nf fusion 2 s\ni idea 3 s,f\nc copy 4 s,f\nb benchmark 5\np playbook 6 s,f";
     let playbook = "playbook:playbooks.v1.run|playbooks.v2.run";
-    let anew = format!("idea:ideator.run copy:copywriter.run {playbook}");
+    let remade = format!("idea:ideator.run copy:copywriter.run {playbook}");
     assert_eq!(way(all, 10), "", "nothing is in the way");
     let nothing = format!(
         "signal fusion:fusion.run idea:ideator.run copy:copywriter.run benchmark:competitors.run_insights {playbook}"
@@ -294,11 +337,11 @@ fn the_way_to_a_run_makes_first_what_the_rest_rests_on() {
     assert_eq!(way(&unbenchmarked, 10), format!("benchmark:competitors.run_insights {playbook}"));
     assert_eq!(
         way(&format!("{all}\nn signal 7"), 10),
-        anew,
+        remade,
         "a newer signal outdates what rests on the old one"
     );
     let newer_fusion = format!("{all}\nn fusion 7 s");
-    assert_eq!(way(&newer_fusion, 10), anew);
+    assert_eq!(way(&newer_fusion, 10), remade);
     // Everything is too old: new evidence first, then all that rests on it.
     assert_eq!(way(all, 3_000), nothing);
 }

@@ -58,7 +58,7 @@ impl Checkpoint {
         }
     }
 
-    /// Reads what a checkpoint states, whoever signed it; its log must at least be among those it is signed as.
+    /// Reads what a checkpoint states without checking its signatures; its log must at least be among those it is signed as.
     pub(crate) fn stated(note: &str) -> Result<Checkpoint, CheckpointError> {
         let (text, signers) = note::read(note)?;
         let checkpoint = Checkpoint::parse(text)?;

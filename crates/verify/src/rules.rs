@@ -51,7 +51,7 @@ struct Known {
 }
 
 impl LogRules {
-    /// The rules of a log, as far as its name tells.
+    /// The rules of a log, as far as its name says.
     pub(crate) fn of_origin(origin: &str) -> LogRules {
         LogRules { in_force: RulesInForce::of_origin(origin), ..LogRules::default() }
     }

@@ -77,7 +77,7 @@ fn marked(path: &str, first_line: usize, text: &str) -> Vec<Violation> {
     for (number, line) in (first_line..).zip(text.lines()) {
         let mut words = line.split(|c: char| !(c.is_alphanumeric() || c == '_'));
         if let Some(mark) = words.find(|word| marks.contains(word)) {
-            let what = format!("{mark} marks a known fault; mend it now or record it as an issue");
+            let what = format!("{mark} marks a known fault; fix it now or record it as an issue");
             violations.push(Violation::new(path, number, what));
         }
     }

@@ -56,7 +56,7 @@ fn broken(
     let exists =
         path.is_empty() || repository.paths.iter().any(|file| *file == path || file.starts_with(&inside));
     if !exists {
-        return Some(format!("the link `{target}` leads to `{path}`, which is not there; mend or remove it"));
+        return Some(format!("the link `{target}` leads to `{path}`, which is not there; fix or remove it"));
     }
     let (anchor, text) = (anchor?, documents.get(path.as_str())?);
     (!anchors(text).contains(anchor))

@@ -1,4 +1,4 @@
-//! Just enough of Rust's grammar to tell code from comments and literals.
+//! Just enough of Rust's grammar to separate code from comments and literals.
 //!
 //! Checks match tokens, not text, so that a rule's name in a string or a comment does not break the rule
 //! and spacing does not hide what does. Any text is read to its end; what is not Rust gives odd tokens,

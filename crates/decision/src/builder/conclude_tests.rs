@@ -61,7 +61,7 @@ fn event(draft: &Draft) -> Valid<ExecutionEvent> {
 }
 
 /// `states of the events | artifacts and their state | ok blocking_reason error`.
-fn told(conclusion: &Conclusion) -> String {
+fn summary(conclusion: &Conclusion) -> String {
     let states: Vec<String> = conclusion
         .rest
         .iter()
@@ -114,7 +114,7 @@ fn every_row_of_the_gate() {
     let good = output(GOOD);
     for (known, on_partial, dry_run, expected) in rows {
         let ready = ready(known, false, request(on_partial, dry_run));
-        assert_eq!(told(&concluded(&ready, Ok(&good))), expected, "{known:?} {on_partial} {dry_run}");
+        assert_eq!(summary(&concluded(&ready, Ok(&good))), expected, "{known:?} {on_partial} {dry_run}");
     }
 }
 
@@ -134,7 +134,7 @@ fn a_retry_passes_through_running_unless_it_is_planned() {
     ];
     for (known, on_partial, dry_run, expected) in rows {
         let ready = ready(known, true, request(on_partial, dry_run));
-        assert_eq!(told(&concluded(&ready, Ok(&good))), expected, "{known:?} {on_partial} {dry_run}");
+        assert_eq!(summary(&concluded(&ready, Ok(&good))), expected, "{known:?} {on_partial} {dry_run}");
     }
 }
 
@@ -159,7 +159,7 @@ fn a_bad_answer_fails_with_its_reason_and_leaves_nothing() {
     ];
     for (conclusion, words) in cases {
         let expected = "failed MODEL_OUTPUT_INVALID true |  | false - MODEL_OUTPUT_INVALID";
-        assert_eq!(told(&conclusion), expected, "{words}");
+        assert_eq!(summary(&conclusion), expected, "{words}");
         let event = event(&conclusion.rest[0]);
         let message = event.payload.error.as_ref().unwrap().message.as_str().to_owned();
         assert!(message.contains(words), "{message}");

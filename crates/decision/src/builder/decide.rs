@@ -80,7 +80,7 @@ pub struct Ready {
     pub snapshot_at: Timestamp,
     /// BLAKE3 of the snapshot's canonical text.
     pub snapshot_digest: Blake3,
-    /// Whether the snapshot hangs together.
+    /// Whether the snapshot is coherent.
     pub coherence: CoherenceVerdict,
     /// What may be depended on.
     pub lineage: Set<LedgerId, 1>,

@@ -176,7 +176,7 @@ pub enum RulesError {
     },
     /// An example that came out otherwise.
     #[error(
-        "example `{name}` expects {expected}, but the rules decide {decided}; mend the rules or the example"
+        "example `{name}` expects {expected}, but the rules decide {decided}; fix the rules or the example"
     )]
     ExampleFailed {
         /// Which.

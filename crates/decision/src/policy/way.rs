@@ -1,5 +1,5 @@
-//! The way to a Builder run: what must be made anew, by which actions, in which order. What is made waits for what it
-//! rests on, and what rests on evidence that is made anew is made anew after it.
+//! The way to a Builder run: what must be regenerated, by which actions, in which order. What is made waits for what it
+//! rests on, and what rests on regenerated evidence is regenerated after it.
 
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::policy_input::LedgerRecency;
@@ -111,7 +111,7 @@ impl Way<'_> {
         }
     }
 
-    /// Adds what making the wanted needs, and what rests on evidence that is made anew.
+    /// Adds what making the wanted needs, and what rests on regenerated evidence.
     fn close(&mut self) {
         let mut done = 0;
         while let Some((kind, _)) = self.wanted.get(done).cloned() {

@@ -282,6 +282,28 @@ fn a_receipt_or_envelope_with_any_byte_changed_is_refused() {
 }
 
 #[test]
+fn an_envelope_has_bounds() {
+    let (receipt, _) = honest();
+    let answer = |envelope: &[u8]| verify_receipt(receipt.as_bytes(), envelope, &[]).unwrap_err().to_string();
+    assert_eq!(answer(&[b','; 10_000]), "unreadable: the envelope is not JSON");
+    assert_eq!(
+        answer(&[b','; 10_001]),
+        "unreadable: the envelope has more than 10000 parts; it is not an envelope"
+    );
+    let signed = |count: usize| {
+        let mut envelope = envelope(STATEMENT_TYPE, "{}", &[]);
+        let signature = serde_json::json!({ "keyid": "x", "sig": "" });
+        envelope["signatures"] = Value::Array(vec![signature; count]);
+        answer(canonical_text(&envelope).as_bytes())
+    };
+    let names = ["`x`"; 10].join(", ");
+    let start = format!("forged: no known key has signed the statement; it is signed as {names}");
+    assert_eq!(signed(10), start);
+    assert_eq!(signed(100), format!("{start} and 90 more"));
+    assert_eq!(signed(101), "unreadable: the envelope has more than 100 signatures");
+}
+
+#[test]
 fn a_chain_takes_only_receipts_of_its_workspace_that_are_signed_and_in_their_own_folder() {
     let (receipt, envelope) = honest();
     let keys = [Key::named("own").verifier, Key::named("foreign").verifier];
