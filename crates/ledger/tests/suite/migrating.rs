@@ -38,7 +38,7 @@ fn older(fixture: &dyn Fixture) {
     let (robot_id, rules) = (RobotId::parse("r").unwrap(), CoherenceRules::default());
     let outdated = old.facts(&local(), &robot_id, None, &rules).unwrap_err();
     assert!(matches!(outdated, LedgerError::Outdated { .. }), "{outdated:?}");
-    assert!(outdated.to_string().contains("crealeph ledger migrate"), "{outdated}");
+    assert!(outdated.hint().unwrap().contains("crealeph ledger migrate"), "{outdated}");
     let refused = old.append(&local(), vec![entry("signal", "{}", "")]);
     assert!(matches!(&refused, Err(AppendError::Ledger(LedgerError::Outdated { .. }))), "{refused:?}");
 
