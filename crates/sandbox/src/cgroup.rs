@@ -1,5 +1,5 @@
 //! cgroup limits where they can be had: v2 with the controllers delegated, or v1. Owns the directories it
-//! makes for a run and removes them; refuses to be needed: where no cgroup can be made the watchdog stands
+//! makes for a run and removes them; refuses to be needed: if no cgroup can be made the watchdog stands
 //! alone and the record says so.
 
 use std::io;

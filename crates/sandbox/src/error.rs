@@ -42,7 +42,7 @@ pub enum SandboxError {
         source: io::Error,
     },
     /// A step of the set-up failed although the machine has what it needs.
-    #[error("the sandbox could not be set up at `{step}`; `crealeph doctor` tells what this machine lacks")]
+    #[error("the sandbox could not be set up at `{step}`; `crealeph doctor` shows what this machine lacks")]
     Setup {
         /// The step.
         step: String,

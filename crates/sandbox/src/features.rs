@@ -24,7 +24,7 @@ pub struct Feature {
     pub gives: &'static str,
     /// What was found.
     pub detail: String,
-    /// How to get it, where it is missing.
+    /// How to get it, if it is missing.
     pub advice: Option<String>,
 }
 

@@ -33,7 +33,7 @@ pub use error::SandboxError;
 pub use features::Feature;
 pub use jailer::helper_main_if_requested;
 pub use network::{Connection, Host, HostError, Verdict};
-pub use outcome::{Captured, Cut, Exit, Layer, Level, Missing, Outcome, Strength, Usage};
+pub use outcome::{Captured, Cut, Exit, Layer, Level, Missing, Outcome, RunFailure, Strength, Usage};
 pub use preset::{Preset, Toolchain, find_toolchains};
 pub use redact::{REDACTED, Redactor, Search};
 pub use sandbox::{Cgroups, Config, Output, Sandbox, Stream};

@@ -32,7 +32,42 @@ pub struct Outcome {
 impl Outcome {
     /// Whether the command ended by itself with code 0 and nothing but output was cut.
     pub fn succeeded(&self) -> bool {
-        self.exit == Exit::Code(0) && !self.cuts.iter().any(Cut::ended_the_run)
+        self.failure().is_none()
+    }
+
+    /// Why the command did not succeed; `None` if it did. A limit that ended the run counts before the exit that it led to.
+    pub fn failure(&self) -> Option<RunFailure<'_>> {
+        match self.cuts.iter().find(|cut| cut.ended_the_run()) {
+            Some(Cut::Cancelled) => Some(RunFailure::Cancelled),
+            Some(Cut::WallTime { .. }) => Some(RunFailure::OutOfTime),
+            Some(cut) => Some(RunFailure::Limit(cut)),
+            None if self.exit == Exit::Code(0) => None,
+            None => Some(RunFailure::Exit(self.exit)),
+        }
+    }
+}
+
+/// Why a command did not succeed. Its text continues a sentence that starts with the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunFailure<'o> {
+    /// The caller ended it.
+    Cancelled,
+    /// Its wall-clock time was over.
+    OutOfTime,
+    /// Another limit ended it.
+    Limit(&'o Cut),
+    /// It ended by itself, not with code 0, or was killed.
+    Exit(Exit),
+}
+
+impl std::fmt::Display for RunFailure<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Cancelled => f.write_str("was cancelled"),
+            Self::OutOfTime => f.write_str("did not end in time"),
+            Self::Limit(cut) => write!(f, "was stopped: {cut}"),
+            Self::Exit(exit) => exit.fmt(f),
+        }
     }
 }
 
@@ -47,6 +82,16 @@ pub enum Exit {
     /// It was ended together with its sandbox.
     #[default]
     Killed,
+}
+
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "ended with exit code {code}"),
+            Self::Signal(signal) => write!(f, "was ended by signal {signal}"),
+            Self::Killed => f.write_str("was killed"),
+        }
+    }
 }
 
 /// A bounded copy of an output, secrets redacted.

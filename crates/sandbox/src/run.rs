@@ -25,8 +25,8 @@ use crate::state::State;
 use crate::stdin::{Feed, Pump};
 use crate::wire::{self, Message, Report, Request, TERMINATE};
 
-/// How long the inner half may take to answer once it was told to end.
-const LAST_WORD: Duration = Duration::from_secs(2);
+/// How long the inner half may take to answer after it was ordered to end.
+const LAST_ANSWER: Duration = Duration::from_secs(2);
 const KILL: u8 = b'K';
 
 /// A started helper.
@@ -68,7 +68,7 @@ impl Run {
         let (mut control, theirs) = UnixStream::pair().map_err(failed("the control socket"))?;
         let (stdout, stdout_write) = pipe().map_err(failed("standard output"))?;
         let (stderr, stderr_write) = pipe().map_err(failed("standard error"))?;
-        let (life, life_write) = pipe().map_err(failed("the pipe of its life"))?;
+        let (life, life_write) = pipe().map_err(failed("the pipe that shows its end"))?;
         // The request waits in the socket; should it be too long for that, the helper is there to take it.
         let fds = [
             theirs.as_fd(),
@@ -90,14 +90,14 @@ impl Run {
         Ok(run)
     }
 
-    /// Lets the control socket go, on which the outer half ends the tree and itself, and waits for that.
+    /// Closes the control socket, on which the outer half ends the tree and itself, and waits for that.
     fn end(&self) {
         let _ = self.control.shutdown(std::net::Shutdown::Both);
         let mut fds = [PollFd::from_borrowed_fd(self.life.as_fd(), PollFlags::IN)];
         while poll(&mut fds, None) == Err(rustix::io::Errno::INTR) {}
     }
 
-    /// Carries the outputs and the clock until everything is dead.
+    /// Reads the outputs and watches the clock until everything is dead.
     pub(crate) fn attend(
         mut self,
         spec: &Spec<'_>,
@@ -129,7 +129,7 @@ impl Run {
             buffer: vec![0u8; 64 << 10],
         };
         let attended = self.attend_until_done(spec, cancel, &mut state);
-        // Whatever happened, the tree goes now: the outer half leaves only when it is dead.
+        // Whatever happened, the tree ends now: the outer half leaves only when it is dead.
         state.drain();
         self.end();
         state.drain();
@@ -184,7 +184,7 @@ impl Run {
                 state.ending = Ending::Running { deadline: Some(Instant::now()) };
             }
             if state.ending.deadline().is_some_and(|d| Instant::now() >= d)
-                && !state.press(&self.control, spec)
+                && !state.escalate(&self.control, spec)
             {
                 return Ok(());
             }
@@ -201,8 +201,8 @@ enum Ending {
     Asked {
         deadline: Option<Instant>,
     },
-    /// The inner half was told to end everything.
-    Told {
+    /// The inner half was ordered to end everything.
+    Ordered {
         deadline: Option<Instant>,
     },
 }
@@ -210,7 +210,7 @@ enum Ending {
 impl Ending {
     fn deadline(&self) -> Option<Instant> {
         match self {
-            Self::Running { deadline } | Self::Asked { deadline } | Self::Told { deadline } => *deadline,
+            Self::Running { deadline } | Self::Asked { deadline } | Self::Ordered { deadline } => *deadline,
         }
     }
 }
@@ -269,7 +269,7 @@ impl Attending<'_> {
         }
     }
 
-    /// Takes what the helper says; false once it has said its last word.
+    /// Handles the messages of the helper; false after the last one.
     fn listen(&mut self, run: &Run, spec: &Spec<'_>) -> io::Result<bool> {
         let read = receive(&run.control, &mut self.buffer, &mut self.passed)?;
         self.inbox.extend_from_slice(self.buffer.get(..read).unwrap_or_default());
@@ -290,8 +290,8 @@ impl Attending<'_> {
         Ok(read != 0)
     }
 
-    /// Takes the next step towards the end; false when there is none left but to drop the helper.
-    fn press(&mut self, mut control: &UnixStream, spec: &Spec<'_>) -> bool {
+    /// Takes the next step towards the end; false if nothing is left to do but to drop the helper.
+    fn escalate(&mut self, mut control: &UnixStream, spec: &Spec<'_>) -> bool {
         let now = Instant::now();
         let grace = Duration::from_millis(spec.limits.grace_ms);
         match self.ending {
@@ -303,10 +303,10 @@ impl Attending<'_> {
                 true
             }
             Ending::Asked { .. } => {
-                self.ending = Ending::Told { deadline: now.checked_add(LAST_WORD) };
+                self.ending = Ending::Ordered { deadline: now.checked_add(LAST_ANSWER) };
                 control.write_all(&[KILL]).is_ok()
             }
-            Ending::Told { .. } => false,
+            Ending::Ordered { .. } => false,
         }
     }
 }

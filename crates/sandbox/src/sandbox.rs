@@ -29,7 +29,7 @@ const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 pub struct Config {
     /// Where views are kept while they are open; not on overlayfs, or they become plain copies.
     pub state_dir: PathBuf,
-    /// Run with what this machine gives where it does not give all of full strength; the record says what was missing.
+    /// Run with what this machine has if that is less than full strength; the record says what was missing.
     /// Without namespaces, Landlock and seccomp are the least that is asked for; nothing runs without those.
     pub accept_reduced: bool,
     /// Whether to use cgroups.
@@ -462,7 +462,7 @@ pub(crate) fn refusal(failure: &Failure) -> SandboxError {
     match failure.step {
         Step::Namespaces | Step::IdMap | Step::Loopback => missing(
             "user namespaces",
-            "set `user.max_user_namespaces` above 0 and, where the system has them, `kernel.unprivileged_userns_clone` to 1 \
+            "set `user.max_user_namespaces` above 0 and, if the system has it, `kernel.unprivileged_userns_clone` to 1 \
              and `kernel.apparmor_restrict_unprivileged_userns` to 0; in a container allow them in its seccomp profile",
         ),
         Step::Proc => {

@@ -70,7 +70,7 @@ pub(crate) fn git(text: &str) -> String {
     passed
 }
 
-/// Cargo's configuration with the tables that pass, without credentials in them; nothing where it cannot be read.
+/// Cargo's configuration with the tables that pass, without credentials in them; nothing if it cannot be read.
 pub(crate) fn cargo(text: &str) -> String {
     let Ok(mut all) = text.parse::<Table>() else { return String::new() };
     all.retain(|name, _| CARGO_TABLES.contains(&name));

@@ -355,7 +355,7 @@ pub enum Exposure {
 }
 
 impl Secret {
-    /// The shortest secret that can be told apart from ordinary output.
+    /// The shortest secret that can be distinguished from ordinary output.
     pub const MIN_BYTES: usize = 6;
     /// The longest one.
     pub const MAX_BYTES: usize = 64 << 10;
@@ -530,7 +530,7 @@ pub enum Stdin {
     /// These bytes.
     Bytes(Vec<u8>),
     /// What the standard input of this process yields, through a pipe. A command that leaves some of it unread leaves
-    /// that to the next reader only where it is a file.
+    /// that to the next reader only if it is a file.
     Inherit,
 }
 

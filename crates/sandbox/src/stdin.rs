@@ -14,9 +14,9 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::spec::Stdin;
 
-/// How much is taken from our standard input at a time: what a command leaves unread is lost where it cannot be put back.
+/// How much is taken from our standard input at a time: what a command leaves unread is lost if it cannot be put back.
 const CHUNK_BYTES: usize = 4096;
-/// How long the end of the pump is waited for: another process may have taken what it waits for.
+/// How long to wait for the pump to end: another process may have taken the input that it waits for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The command's standard input, and what feeds it.
@@ -35,7 +35,7 @@ impl Feed {
     }
 }
 
-/// Bytes that nobody can change any more.
+/// Bytes in a sealed file, which nobody can change.
 fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
     let file = memfd_create("stdin", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -46,7 +46,7 @@ fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// A thread that carries our standard input into a pipe; ends when this is dropped.
+/// A thread that copies our standard input into a pipe; ends when this is dropped.
 pub(crate) struct Pump {
     /// Closing it stops the thread.
     stop: Option<OwnedFd>,
@@ -58,14 +58,14 @@ impl Pump {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
         let (stopped, stop) = pipe_with(PipeFlags::CLOEXEC)?;
         rustix::fs::fcntl_setfl(&write, rustix::fs::OFlags::NONBLOCK)?;
-        let (say_done, done) = channel();
-        let work = Carrying {
+        let (report_done, done) = channel();
+        let work = PumpThread {
             from: io::stdin().as_fd().try_clone_to_owned()?,
             unread: read.try_clone()?,
             to: write,
             stopped,
         };
-        std::thread::Builder::new().name("stdin".to_owned()).spawn(move || work.run(say_done))?;
+        std::thread::Builder::new().name("stdin".to_owned()).spawn(move || work.run(report_done))?;
         Ok(Feed { read, pump: Some(Self { stop: Some(stop), done }) })
     }
 }
@@ -77,7 +77,7 @@ impl Drop for Pump {
     }
 }
 
-struct Carrying {
+struct PumpThread {
     from: OwnedFd,
     /// The command's end, to know how much it has not read.
     unread: OwnedFd,
@@ -85,21 +85,21 @@ struct Carrying {
     stopped: OwnedFd,
 }
 
-impl Carrying {
-    fn run(self, say_done: Sender<()>) {
+impl PumpThread {
+    fn run(self, report_done: Sender<()>) {
         let Self { from, unread, to, stopped } = self;
-        carry(&from, to, &stopped);
+        copy_until_stopped(&from, to, &stopped);
         let is_file = fstat(&from).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_file());
         let left = rustix::io::ioctl_fionread(&unread).unwrap_or(0);
         if let (true, Ok(left)) = (is_file && left > 0, i64::try_from(left)) {
-            // The next one to read the file goes on where the command stopped.
+            // The next reader of the file continues where the command stopped.
             let _ = rustix::fs::seek(&from, SeekFrom::Current(left.saturating_neg()));
         }
-        let _ = say_done.send(());
+        let _ = report_done.send(());
     }
 }
 
-fn carry(from: &OwnedFd, to: OwnedFd, stopped: &OwnedFd) {
+fn copy_until_stopped(from: &OwnedFd, to: OwnedFd, stopped: &OwnedFd) {
     let mut buffer = [0_u8; CHUNK_BYTES];
     while wait_for(from, PollFlags::IN, stopped) {
         let read = match rustix::io::read(from, &mut buffer) {

@@ -210,7 +210,7 @@ pub(crate) fn has_seccomp() -> bool {
     result == 0
 }
 
-/// The version of Landlock the kernel offers; 0 where it has none.
+/// The version of Landlock the kernel offers; 0 if it has none.
 pub(crate) fn landlock_abi() -> u32 {
     const VERSION: libc::c_int = 1;
     // SAFETY: with no attributes and the version flag the call only answers a number.

@@ -1,4 +1,4 @@
-//! States and contents read where they lie: in a workspace's `.crealeph`, or in an export of a run that was made of it. Owns
+//! States and contents read in place: in a workspace's `.crealeph`, or in an export of a run that was made of it. Owns
 //! replaying one state into another in a scratch folder; writes nothing into the archive, and makes exports that hold
 //! exactly what the named states need.
 
@@ -28,13 +28,13 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// The archive in a folder; none where the folder holds no states.
+    /// The archive in a folder; `None` if the folder holds no states.
     pub fn open(folder: &Path) -> Option<Self> {
         let control = Control::at(folder);
         (control.states().is_dir() && control.objects().is_dir()).then_some(Archive { control })
     }
 
-    /// The same archive, where contents that are git's are read from there.
+    /// The same archive; contents that git has are read from git.
     #[must_use]
     pub fn with_git(mut self, git: GitObjects) -> Self {
         self.control.git = Some(git);
@@ -145,7 +145,7 @@ impl Archive {
     }
 }
 
-/// Folders without a file, where a file is to be.
+/// Folders without a file at a path that needs a file.
 fn remove_empty_folders(path: &Path) {
     if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
         for entry in fs::read_dir(path).into_iter().flatten().flatten() {

@@ -4,7 +4,7 @@
 //! A file or link holds as long as its inode, size, modification and change time are the same, a folder's list of names as
 //! long as the folder's are. Times have a grain: what was written again within the grain in which it was read looks
 //! unchanged. So nothing whose times are not older than the start of the scan that wrote the cache is ever believed; the
-//! start is told by the clock of the workspace's own file system, and only what lies on that device is remembered. The cache
+//! start is read from the clock of the workspace's own file system, and only what lies on that device is remembered. The cache
 //! is replaced as a whole and carries a checksum; one that is torn or damaged, or of another device, is no cache.
 
 use std::fs;
@@ -20,7 +20,7 @@ use crate::tree::{Entry, Folder, Listed, What};
 
 const HEADER: &[u8] = b"crealeph-cache-v3\n";
 const DIGEST_BYTES: usize = 32;
-/// More than the cache of the largest workspace; a larger file is none of ours.
+/// More than the cache of the largest workspace; a larger file is not ours.
 const MAX_BYTES: u64 = 1 << 30;
 /// Deeper than any workspace may be.
 const MAX_DEPTH: usize = 1_000;
@@ -32,7 +32,7 @@ const FOLDER: u8 = 3;
 const ABSENT: u8 = 0;
 const PRESENT: u8 = 1;
 
-/// A time as a file system tells it: seconds and nanoseconds.
+/// A time as a file system reports it: seconds and nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub(crate) struct FileTime(i64, u32);
 
@@ -81,7 +81,7 @@ impl Cache {
         Cache { started, device, root }
     }
 
-    /// Reads a cache; one that is missing, torn, damaged or of another device is none.
+    /// Reads a cache; one that is missing, torn, damaged or of another device is ignored.
     pub(crate) fn read(path: &Path, device: u64) -> Option<Self> {
         let is_small = fs::symlink_metadata(path).is_ok_and(|data| data.is_file() && data.len() <= MAX_BYTES);
         let bytes = if is_small { fs::read(path).ok()? } else { return None };
@@ -130,7 +130,7 @@ fn checksum_of(body: &[u8]) -> Blake3 {
     Blake3::from_bytes(*blake3::Hasher::new().update_rayon(body).finalize().as_bytes())
 }
 
-/// A cache to be written: its file is made when the scan starts, which tells the time.
+/// A cache to be written: its file is made when the scan starts, which gives the time.
 #[derive(Debug)]
 pub(crate) struct CacheWriter {
     path: PathBuf,

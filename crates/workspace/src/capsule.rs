@@ -23,15 +23,15 @@ use crate::staged::Staged;
 use crate::state::{FileAndFolder, State, StateHash};
 use crate::workspace::Workspace;
 
-/// How many discarded and refused paths are told.
-const MAX_TOLD: usize = 100;
+/// How many discarded and refused paths are listed.
+const MAX_LISTED: usize = 100;
 
 /// What a copy-on-write view of a workspace says is not as it was. Folders may be named; only files and links count.
 #[derive(Clone, Debug, Default)]
 pub struct ViewChanges {
     /// Where the contents of what is there lie, each at its own path.
     pub folder: PathBuf,
-    /// What is gone, with everything under it. Told before `present` happens.
+    /// What is gone, with everything under it. It went before `present` came.
     pub gone: Vec<PathBuf>,
     /// What is new or changed.
     pub present: Vec<PathBuf>,
@@ -222,7 +222,7 @@ struct Capture<'c> {
 /// What a view names, and the state before and the rules as they are seen after the run.
 struct Seen {
     touched: Vec<Touched>,
-    /// None where it is the state before itself.
+    /// `None` if it is the state before itself.
     base: Option<State>,
     rules: Arc<Rules>,
 }
@@ -238,7 +238,7 @@ impl Capture<'_> {
         Ok(Seen { touched, base, rules })
     }
 
-    /// Takes the view's paths as text, apart from those where no state is.
+    /// Takes the view's paths as text, without those in `.git` and `.crealeph`.
     fn sort_out(&mut self, view: &ViewChanges) -> Result<(), CaptureError> {
         let paths = view.gone.iter().map(|path| (path, false));
         for (path, is_present) in paths.chain(view.present.iter().map(|path| (path, true))) {
@@ -250,7 +250,7 @@ impl Capture<'_> {
                 judged => judged?,
             };
             if is_outside {
-                if self.discarded.outside.len() < MAX_TOLD {
+                if self.discarded.outside.len() < MAX_LISTED {
                     self.discarded.outside.push(path.to_string_lossy().into_owned());
                 }
                 continue;
@@ -267,7 +267,7 @@ impl Capture<'_> {
         Ok(())
     }
 
-    /// Whether a path lies where no state is and what was written there is discarded; an error where it is denied.
+    /// Whether a path lies in `.git` or `.crealeph` and what was written there is discarded; an error if it is denied.
     fn is_outside(&mut self, path: &str, is_present: bool) -> Result<bool, CaptureError> {
         let deny = |path: &str, reason| Err(DeniedPath { path: path.to_owned(), reason }.into());
         let mut end = 0;
@@ -318,7 +318,7 @@ impl Capture<'_> {
             (Some(FileType::Directory), Some(FileType::Directory)) => {
                 Ok(inner.is_empty() || is_routine(inner))
             }
-            // A file that points to a git folder, another one where a folder was, or the reverse.
+            // A file that points to a git folder, another one in place of a folder, or the reverse.
             _ => Ok(false),
         }
     }
@@ -339,7 +339,7 @@ impl Capture<'_> {
     }
 
     fn refuse(&mut self, path: &str, reason: RefusalReason) {
-        if self.refusals.len() < MAX_TOLD {
+        if self.refusals.len() < MAX_LISTED {
             self.refusals.push(Refusal { path: path.to_owned(), reason });
         }
     }
@@ -363,7 +363,7 @@ impl Capture<'_> {
         Ok(is_other.then_some(files))
     }
 
-    /// The state before as the rules after the run see it, where that is another, and those rules.
+    /// The state before as the rules after the run see it, if that differs, and those rules.
     fn base(&self, ignore_files: Option<&IgnoreFiles>) -> Result<(Option<State>, Arc<Rules>), CaptureError> {
         let before = &self.before.state;
         let Some(ignore_files) = ignore_files else {
@@ -440,7 +440,7 @@ impl Capture<'_> {
     }
 
     /// Whether a path is ignored for this run: by the rules before and after it. An ignore file whose rules are in force
-    /// after the run is part of the change even then: the state after is the one its rules tell.
+    /// after the run is part of the change even then: the state after follows its rules.
     fn discards(&self, rules: &Rules, path: &str) -> bool {
         let is_in_force = || folder_of_ignore_file(path).is_some_and(|folder| rules.asks(folder));
         ignores(&self.before.rules, path) && ignores(rules, path) && !is_in_force()
@@ -457,7 +457,7 @@ impl Capture<'_> {
         let found = unread_at(&self.workspace.root, path.as_str())?;
         Ok(match found {
             Ok(Some(found)) => Some(found.read(&self.workspace.root, path.as_str(), self.deadline)?),
-            // Something that no state can hold is none to go back to; publishing will not touch it.
+            // Something that no state can hold cannot be restored; publishing will not touch it.
             Ok(None) | Err(_) => None,
         })
     }

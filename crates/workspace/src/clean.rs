@@ -26,7 +26,7 @@ pub struct Cleaned {
 impl Workspace {
     /// Removes every kept state but these, then every content that none of these needs. One that was written as the difference
     /// from a state that goes is written whole first. What processes that are gone left is removed too. Nobody may keep a state or capture a change
-    /// meanwhile. With `is_dry` it is only told.
+    /// meanwhile. With `is_dry` it is only counted.
     ///
     /// # Errors
     /// When a state that is needed cannot be read; nothing is removed then. When something cannot be removed.
@@ -69,7 +69,7 @@ impl Workspace {
         Ok(cleaned)
     }
 
-    /// Makes a state independent of those that are not needed; tells the contents that its manifest names.
+    /// Makes a state independent of those that are not needed; returns the contents that its manifest names.
     fn stand_alone(
         &self,
         hash: StateHash,
@@ -110,7 +110,7 @@ impl Workspace {
     }
 }
 
-/// Removes a file and tells how much it held.
+/// Removes a file and returns how many bytes it held.
 fn remove(path: &Path, is_dry: bool) -> Result<u64, KeepError> {
     let bytes = fs::symlink_metadata(path).map_err(failed("read", path))?.len();
     if !is_dry {

@@ -69,7 +69,7 @@ fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// Copies a file's content and tells its digest. The copy shares its blocks with the original where the file system can.
+/// Copies a file's content and returns its digest. The copy shares its blocks with the original if the file system can.
 pub(crate) fn copy(from: &File, to: &File, size_bytes: u64) -> io::Result<(Blake3, u64)> {
     if rustix::fs::ioctl_ficlone(to, from).is_ok() {
         return digest(&mut &*to, size_bytes);

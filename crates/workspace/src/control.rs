@@ -39,7 +39,7 @@ static NEXT_TEMPORARY: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// Something in it cannot be read or written.
-    #[error("cannot {action} `{}`; mend its permissions or free space", .path.display())]
+    #[error("cannot {action} `{}`; fix its permissions or free space", .path.display())]
     Io {
         /// What was to be done.
         action: &'static str,
@@ -60,7 +60,7 @@ pub enum ControlError {
 #[derive(Debug)]
 pub(crate) struct Control {
     folder: PathBuf,
-    /// How git's objects are read, where somebody does that.
+    /// How git's objects are read, if somebody does that.
     pub(crate) git: Option<GitObjects>,
     pub(crate) references: Mutex<References>,
     /// Contents that are not in the store yet.
@@ -133,12 +133,12 @@ impl Control {
         self.temporaries().join(format!("{}-{number}", std::process::id()))
     }
 
-    /// Waits, not for ever, until nothing is being published, and keeps it so while the lock is held.
+    /// Waits, with a time limit, until nothing is being published, and keeps it so while the lock is held.
     pub(crate) fn lock_to_read(&self) -> Result<Lock, ControlError> {
         self.lock(File::try_lock_shared)
     }
 
-    /// Waits, not for ever, until nobody reads or publishes, and keeps it so while the lock is held.
+    /// Waits, with a time limit, until nobody reads or publishes, and keeps it so while the lock is held.
     pub(crate) fn lock_to_publish(&self) -> Result<Lock, ControlError> {
         self.lock(File::try_lock)
     }

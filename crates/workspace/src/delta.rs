@@ -26,7 +26,7 @@ pub(crate) const MAX_TEXT_BYTES: u64 = 32 << 20;
 /// How many deltas are listed; all are counted.
 const MAX_LISTED: usize = 100_000;
 
-/// Why deltas cannot be told.
+/// Why deltas cannot be computed.
 #[derive(Debug, thiserror::Error)]
 pub enum DeltaError {
     /// A content cannot be read from the store.
@@ -101,7 +101,7 @@ impl Workspace {
         Ok(deltas)
     }
 
-    /// The hunks of a changed file, or nothing where one side is no text.
+    /// The hunks of a changed file, or nothing if one side is no text.
     fn hunks(&self, change: &Change) -> Result<Option<Vec<imara_diff::Hunk>>, DeltaError> {
         let (Some(before), Some(after)) = (&change.before, &change.after) else { return Ok(None) };
         let Some(before) = self.text(change, before)? else { return Ok(None) };

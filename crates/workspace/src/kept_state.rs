@@ -3,7 +3,7 @@
 //!
 //! A manifest is `crealeph-state-v1` and a line feed, then for each path, sorted by its bytes,
 //! `<kind> <digest> <size> <path> NUL`, kinds and digests as in the state hash; for a link its target and a NUL follow.
-//! It needs no checksum: the hash of the state it tells must be its name. A state that differs little from one that is
+//! It needs no checksum: the hash of the state in it must be its name. A state that differs little from one that is
 //! kept already is written as the difference: `crealeph-state-difference-v1`, a line feed, the other state's hash, a line
 //! feed, then the lines of what is new or other, and `gone <path> NUL` for what is not there any more. `withheld <path> NUL` after the
 //! line of a file says that its content is not kept: it was hidden from the agent whose run the state was kept for.
@@ -39,7 +39,7 @@ const MAX_MANIFEST_BYTES: u64 = 1 << 30;
 pub struct Hidden<'h> {
     /// Whether a path is.
     pub covers: &'h dyn Fn(&str) -> bool,
-    /// The files and folders of the workspace that are, where they are known: a state that is kept already is not searched then.
+    /// The files and folders of the workspace that are, if they are known: a state that is kept already is not searched then.
     pub known: Option<&'h [PathBuf]>,
 }
 
@@ -83,7 +83,7 @@ pub enum KeepError {
     #[error("`{}` is not an empty folder; name one that is empty or not there", .0.display())]
     NotEmpty(PathBuf),
     /// The place to restore to cannot be written.
-    #[error("cannot write `{}`; mend its permissions or free space", .path.display())]
+    #[error("cannot write `{}`; fix its permissions or free space", .path.display())]
     Place {
         /// What was to be written.
         path: PathBuf,
@@ -178,7 +178,7 @@ impl Workspace {
         self.control.states().join(state.hash().to_string()).exists()
     }
 
-    /// How many differences lead from a kept state to one that is written whole; more than any bound where it is not kept.
+    /// How many differences lead from a kept state to one that is written whole; more than any bound if it is not kept.
     fn differences_to_whole(&self, hash: StateHash) -> usize {
         let mut hash = hash.to_string();
         for count in 0..=MAX_DIFFERENCES {
@@ -276,7 +276,7 @@ impl Workspace {
 
 /// A manifest's parts.
 pub(crate) struct Manifest<'t> {
-    /// The state it is the difference from; none where it is whole.
+    /// The state it is the difference from; `None` if it is whole.
     pub(crate) base: Option<StateHash>,
     lines: &'t str,
 }

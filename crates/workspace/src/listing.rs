@@ -37,7 +37,7 @@ pub struct Listing<'w> {
     pub(crate) workspace: &'w Workspace,
     pub(crate) before: &'w Snapshot,
     pub(crate) view: Root,
-    /// The state before, where the rules after the run see another one.
+    /// The state before, if the rules after the run see another one.
     pub(crate) base: Option<State>,
     pub(crate) rules: Arc<Rules>,
     pub(crate) touched: Vec<Touched>,
@@ -90,12 +90,12 @@ pub struct Surveyed {
     pub path: TreePath,
     /// Its length, holes included.
     pub size_bytes: u64,
-    /// How many deltas the change has; none where only the contents tell.
+    /// How many deltas the change has; `None` if only the contents can show it.
     pub deltas: Option<u64>,
 }
 
 impl Touched {
-    /// Whether it differs from what was there; none where only the content tells.
+    /// Whether it differs from what was there; `None` if only the content can show it.
     fn differs_from(&self, before: Option<&Node>) -> Option<bool> {
         match (&self.found, before) {
             _ if self.read.is_some() => Some(self.read.as_ref() != before),
@@ -185,7 +185,7 @@ impl Listing<'_> {
         &self.discarded
     }
 
-    /// Reads everything that was touched and tells what changed. The contents stay where they are.
+    /// Reads everything that was touched and returns what changed. The contents stay where they are.
     ///
     /// # Errors
     /// When something cannot be read, the deadline passed, or the workspace would hold more than it may.
@@ -193,7 +193,7 @@ impl Listing<'_> {
         self.freeze_inspected(&|_| Ok(()))
     }
 
-    /// [`Listing::freeze`], where everything that changed is inspected.
+    /// [`Listing::freeze`] with an inspection of everything that changed.
     ///
     /// # Errors
     /// As [`Listing::freeze`], and when something is refused.

@@ -164,7 +164,7 @@ impl Search<'_> {
         (is_same && self.remembers == Some(stat.st_dev)).then_some(answer)
     }
 
-    /// What may be remembered of a folder: nothing where a name is no text.
+    /// What may be remembered of a folder: nothing if a name is no text.
     fn answer(&self, folder: &Path, stat: &Stat, names: &Names) -> Option<(String, Answer)> {
         let texts = |names: &[OsString]| {
             names.iter().map(|name| name.to_str().map(str::to_owned)).collect::<Option<Vec<_>>>()

@@ -182,7 +182,7 @@ impl Registry {
         Ok(Registry { folder })
     }
 
-    /// Checks the `.crealeph` of a folder; tells whether there is one.
+    /// Checks the `.crealeph` of a folder; returns whether there is one.
     ///
     /// # Errors
     /// When it is not this user's own.
@@ -280,7 +280,7 @@ impl Registry {
         Ok(found)
     }
 
-    /// Forgets the `.crealeph` of a folder; tells whether it was known.
+    /// Forgets the `.crealeph` of a folder; returns whether it was known.
     ///
     /// # Errors
     /// When the record cannot be removed.
@@ -373,7 +373,7 @@ struct Opened {
     is_sealed: bool,
 }
 
-/// Opens a `.crealeph` that is this user's own folder; nothing where there is none.
+/// Opens a `.crealeph` that is this user's own folder; nothing if there is none.
 fn open_own(folder: &Path) -> Result<Option<Opened>, OwnershipError> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = match rustix::fs::open(folder, flags, Mode::empty()) {
@@ -470,7 +470,7 @@ impl Look {
     }
 }
 
-/// The id in a `.crealeph`; nothing where there is none that could be one.
+/// The id in a `.crealeph`; nothing if there is no valid one.
 fn read_id(opened: &OwnedFd, folder: &Path) -> Result<Option<String>, OwnershipError> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = match rustix::fs::openat(opened, ID, flags, Mode::empty()) {
@@ -602,7 +602,7 @@ mod tests {
         symlink(&outside, control.join("objects/aa/bb")).unwrap();
         assert!(registry.look(workspace).unwrap_err().to_string().contains("objects/aa/bb` is a link"));
         fs::remove_file(control.join("objects/aa/bb")).unwrap();
-        // What a umask leaves to a group matters only where the group can enter.
+        // What a umask leaves to a group matters only if the group can enter.
         fs::write(control.join("name"), "x").unwrap();
         fs::set_permissions(control.join("name"), fs::Permissions::from_mode(0o664)).unwrap();
         assert!(registry.check(workspace).unwrap());

@@ -1,5 +1,5 @@
 //! Paths in a workspace's state. Owns the one written form a path has; refuses what could mean another file, leave
-//! the workspace, or lie where no state is (`.git`, `.crealeph`).
+//! the workspace, or lie in `.git` or `.crealeph`, which belong to no state.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ const MAX_PATH_BYTES: usize = 4095;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TreePath(WorkspacePath);
 
-/// Why a path is none of a state.
+/// Why a path cannot be in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathFault {
     /// It is empty, absolute, or holds an empty, `.` or `..` name.
@@ -40,7 +40,7 @@ impl TreePath {
     /// Takes a path in its one written form.
     ///
     /// # Errors
-    /// When the path is in another form, or where no state is.
+    /// When the path is in another form, or lies in `.git` or `.crealeph`.
     pub fn parse(path: &str) -> Result<Self, PathFault> {
         if path.len() > MAX_PATH_BYTES {
             return Err(PathFault::TooLong);
@@ -78,7 +78,7 @@ impl fmt::Display for TreePath {
     }
 }
 
-/// `folder/name`, or `name` alone where the folder is the workspace itself.
+/// `folder/name`, or `name` alone if the folder is the workspace itself.
 pub(crate) fn join(folder: &str, name: &str) -> String {
     if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
 }

@@ -120,7 +120,7 @@ impl Scope {
         self.only_tracked
     }
 
-    /// A name for the ignore rules that hold here; none where there are none.
+    /// A name for the ignore rules that hold here; `None` if there are no rules.
     pub(crate) fn rules(&self) -> Option<Blake3> {
         self.level.as_ref().map(|level| level.name)
     }
@@ -144,7 +144,7 @@ impl Scope {
     }
 }
 
-/// Ignore files as they would be, where that is not how they are.
+/// Ignore files as they would be, if that differs from how they are.
 #[derive(Debug, Default)]
 pub(crate) struct IgnoreFiles {
     /// Texts by folder, or none.
@@ -159,7 +159,7 @@ impl IgnoreFiles {
         self.texts.is_empty() && self.gone.is_empty()
     }
 
-    /// The ignore file a folder would have; nothing where it would be as it is.
+    /// The ignore file a folder would have; nothing if it would be as it is.
     pub(crate) fn text(&self, folder: &str) -> Option<Option<Box<[u8]>>> {
         let is_gone =
             || std::iter::once(folder).chain(folders_above(folder)).any(|path| self.gone.contains(path));

@@ -19,7 +19,7 @@ use crate::rules::{IgnoreFiles, Rules, Scope};
 use crate::state::{FileAndFolder, State};
 use crate::walk::{Found, Walk, read_whole};
 
-/// How many refusals are told at once.
+/// How many refusals are listed at once.
 pub(crate) const MAX_REFUSALS: usize = 100;
 const SET_ID_BITS: u32 = 0o6000;
 pub(crate) const OWNER_EXECUTES: u32 = 0o100;
@@ -78,7 +78,7 @@ pub struct Refusal {
 #[derive(Debug, thiserror::Error)]
 pub enum ScanError {
     /// A file or folder cannot be read.
-    #[error("cannot read `{}`; mend its permissions or ignore it", .path.display())]
+    #[error("cannot read `{}`; fix its permissions or ignore it", .path.display())]
     Io {
         /// Which.
         path: PathBuf,
@@ -184,7 +184,7 @@ pub(crate) enum Unread {
 }
 
 impl Unread {
-    /// Reads it where it lies.
+    /// Reads it in place.
     pub(crate) fn read(&self, root: &Root, path: &str, deadline: Deadline<'_>) -> Result<Node, ScanError> {
         let failed = |source| ScanError::Io { path: root.at(path), source };
         match self {
@@ -197,7 +197,7 @@ impl Unread {
     }
 }
 
-/// What is at a path beneath a root now; nothing where no file or link is.
+/// What is at a path beneath a root now; nothing if no file or link is.
 pub(crate) fn unread_at(root: &Root, path: &str) -> Result<Result<Option<Unread>, RefusalReason>, ScanError> {
     let failed = |source| ScanError::Io { path: root.at(path), source };
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -222,7 +222,7 @@ fn unread_file(stat: &Stat) -> Unread {
     }
 }
 
-/// What is under a name in a folder, wherever a link there leads; nothing where it is neither file nor link, or one that
+/// What is under a name in a folder, wherever a link there leads; nothing if it is neither file nor link, or one that
 /// no state can hold.
 pub(crate) fn unread_in(
     folder: &impl std::os::fd::AsFd,
@@ -240,7 +240,7 @@ pub(crate) fn unread_in(
     }
 }
 
-/// The file under a name in a folder, read whole; nothing where it is no file.
+/// The file under a name in a folder, read whole; nothing if it is no file.
 pub(crate) fn file_at(folder: &impl std::os::fd::AsFd, name: &str) -> io::Result<Option<Node>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty())?);

@@ -119,7 +119,7 @@ impl State {
         paths
     }
 
-    /// All paths with what is there, sorted by the paths' bytes. Made anew each time.
+    /// All paths with what is there, sorted by the paths' bytes. Computed on every call.
     pub fn entries(&self) -> BTreeMap<TreePath, Node> {
         let mut all = Vec::with_capacity(self.len());
         self.root.each("", &mut |path, node| all.push((path, node.clone())));

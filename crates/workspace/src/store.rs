@@ -1,7 +1,7 @@
 //! The content-addressed store: contents by their BLAKE3, each once. Owns that a content is durable before it has its
 //! name, and that what is read back is what was put; refuses to hand out anything else.
 //!
-//! A content may share its blocks with the file it came from where the file system can, but never the file itself, so
+//! A content may share its blocks with the file it came from if the file system can, but never the file itself, so
 //! nobody who writes to a workspace writes to its store. A content that the current commit of git has, byte by byte, is not
 //! copied but referred to.
 
@@ -59,7 +59,7 @@ pub enum StoreError {
         max_bytes: u64,
     },
     /// A file to be kept cannot be read.
-    #[error("cannot read `{}` to keep it; mend its permissions", .path.display())]
+    #[error("cannot read `{}` to keep it; fix its permissions", .path.display())]
     Source {
         /// Which.
         path: PathBuf,
@@ -88,12 +88,12 @@ struct Written {
 pub(crate) struct Source<'s> {
     pub(crate) root: &'s Root,
     pub(crate) path: &'s str,
-    /// What it has to be, where that is known.
+    /// What it has to be, if that is known.
     pub(crate) expected: Option<Blake3>,
 }
 
 impl Source<'_> {
-    /// All names of its content; none where it is too large to be taken from git, or cannot be read.
+    /// All names of its content; `None` if it is too large to be taken from git, or cannot be read.
     fn digests(&self) -> Option<ContentDigests> {
         let mut file = self.root.file(self.path).ok()?;
         let size_bytes = file.metadata().ok().filter(|data| data.len() <= MAX_BLOB_BYTES)?.len();
@@ -106,7 +106,7 @@ impl Source<'_> {
     }
 }
 
-/// A content where it lies.
+/// A content in its place.
 enum Content {
     Copy(File, PathBuf),
     FromGit(Vec<u8>),
@@ -127,7 +127,7 @@ impl<'w> Store<'w> {
     }
 
     /// Takes out the files that are, byte by byte, what git's current commit has at their paths. Tells which blobs they are,
-    /// where that is not written down yet.
+    /// if that is not recorded yet.
     pub(crate) fn blobs_of(
         &self,
         sources: &mut Vec<Source<'_>>,

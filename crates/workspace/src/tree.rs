@@ -1,7 +1,7 @@
 //! Folders as a state holds them: names with what is there, and the folder's digest (R26). Folders are shared, between
 //! states and with the cache: a change makes new ones only on the way to what it changes.
 //!
-//! Beside what is part of the state, a folder that was read from files says what tells that it is still the same.
+//! Beside what is part of the state, a folder that was read from files records what shows that it is still the same.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) struct Entry {
 
 #[derive(Clone, Debug)]
 pub(crate) enum What {
-    /// A file or link and, where it may be believed later, what says that it is still the same.
+    /// A file or link and, if it may be believed later, what says that it is still the same.
     Node(Node, Option<Identity>),
     Folder(Arc<Folder>),
 }
@@ -71,7 +71,7 @@ impl Folder {
         Folder { digest: Blake3::of(&bytes), len, entries, listed }
     }
 
-    /// A folder as the cache tells it.
+    /// A folder as it is in the cache.
     pub(crate) fn known(digest: Blake3, entries: Vec<Entry>, listed: Option<Listed>) -> Self {
         let len = entries.iter().map(|entry| entry.what.len()).sum();
         Folder { digest, len, entries, listed }

@@ -95,7 +95,7 @@ impl Workspace {
         Ok(())
     }
 
-    /// One side as text: nothing there is an empty text, a link is its target; none where it is no text.
+    /// One side as text: nothing there is an empty text, a link is its target; `None` if it is no text.
     fn side(&self, change: &Change, node: Option<&Node>) -> Result<Option<String>, DeltaError> {
         match node {
             None => Ok(Some(String::new())),
@@ -145,7 +145,7 @@ impl UnifiedDiffPrinter for Printer<'_> {
     }
 }
 
-/// A name as git writes it: in quotes and with C escapes where it holds a quote, a backslash, a control character or
+/// A name as git writes it: in quotes and with C escapes if it holds a quote, a backslash, a control character or
 /// anything but ASCII that could hide or reorder characters.
 fn quoted(side: &str, path: &str) -> String {
     let is_special = |character: char| matches!(character, '"' | '\\') || is_hidden(character);

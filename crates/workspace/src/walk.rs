@@ -274,7 +274,7 @@ impl Walk<'_> {
         is_listed_alike && known.len() == entries.len() && known.iter().zip(entries).all(is_same)
     }
 
-    /// A file or link, from the cache or read; nothing where it is gone or was refused.
+    /// A file or link, from the cache or read; nothing if it is gone or was refused.
     fn node(
         &self,
         place: &Place<'_>,
@@ -323,7 +323,7 @@ impl Walk<'_> {
             return Ok(None);
         }
         let (mut node, mut identity) = (None, None);
-        // Where it keeps changing, what was read last is what it was at some time; it is just not remembered.
+        // If it keeps changing, what was read last is what it was at some time; it is just not remembered.
         for _ in 0..READ_TRIES {
             let (before, read, after) = read_whole(&mut file, self.deadline).map_err(failed)?;
             node = Some(read);

@@ -70,7 +70,7 @@ impl Workspace {
         Ok(Workspace { root, control, limits, last: Mutex::default() })
     }
 
-    /// The same workspace, whose store refers to git's objects where git has a content already.
+    /// The same workspace, whose store refers to git's objects if git has a content already.
     #[must_use]
     pub fn with_git(mut self, git: GitObjects) -> Self {
         self.control.git = Some(git);

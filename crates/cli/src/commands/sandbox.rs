@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use crealeph_sandbox::{
-    Cancel, Change, ChangeKind, Config, Exit, Exposure, Grants, HOME, Host, Limits, Mount, Network, Outcome,
-    Place, Preset, SECRETS, Sandbox, SandboxError, Secret, Seed, Spec, Stdin, Stream, Verdict as Reached,
-    View,
+    Cancel, Change, ChangeKind, Config, Exposure, Grants, HOME, Host, Limits, Mount, Network, Outcome, Place,
+    Preset, SECRETS, Sandbox, SandboxError, Secret, Seed, Spec, Stdin, Stream, Verdict as Reached, View,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -424,12 +423,7 @@ fn as_page(outcome: &Outcome, changes: &[(PathBuf, Vec<Change>)]) -> Page {
         let _ = writeln!(text, "sandbox: reduced, without {}; {}", missing.what, missing.advice);
     }
     if !outcome.succeeded() {
-        let ended = match outcome.exit {
-            Exit::Code(code) => format!("ended with exit code {code}"),
-            Exit::Signal(signal) => format!("was ended by signal {signal}"),
-            Exit::Killed => "was ended with its sandbox".to_owned(),
-        };
-        let _ = writeln!(text, "sandbox: the command {ended}");
+        let _ = writeln!(text, "sandbox: the command {}", outcome.exit);
     }
     text
 }

@@ -2,6 +2,7 @@
 //! else. Each call is a fresh process in the sandbox, at full strength unless the configuration openly accepts less;
 //! it sees its program, the scripts its command names, and what it was granted.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::{AgentInput, AgentOutput, Valid};
 use crealeph_sandbox::{
-    Cancel, Cut, Exit, Exposure, Grants, Level, Limits, Network, Outcome, Place, Preset, Redactor, Sandbox,
+    Cancel, Exposure, Grants, Level, Limits, Network, Outcome, Place, Preset, Redactor, RunFailure, Sandbox,
     SandboxError, Secret, Spec, Stdin, Strength,
 };
 
@@ -70,10 +71,7 @@ impl Process {
 
     fn spec(&self, input: &Valid<AgentInput>) -> Result<Spec<'static>, SandboxError> {
         let settings = &self.settings;
-        let mut grants = Grants::default();
-        for preset in &settings.presets {
-            grants.merge(preset.grants()?);
-        }
+        let mut grants = preset_grants(&settings.presets)?;
         let mut command = settings.command.clone();
         if let Some(program) = command.first_mut() {
             grant_program(&settings.folder, program, &mut grants)?;
@@ -85,13 +83,7 @@ impl Process {
             }
         }
         settings.read.iter().for_each(|path| grant(&mut grants, path));
-        grants.env.extend(settings.env.iter().map(|(name, value)| (name.into(), value.into())));
-        for name in &settings.secrets {
-            grants.secrets.push(Secret::from_env(name, Exposure::Variable)?);
-        }
-        for (name, path) in &settings.secret_files {
-            grants.secrets.push(Secret::from_file(name, path, Exposure::File)?);
-        }
+        add_values(&mut grants, &settings.env, &settings.secrets, &settings.secret_files)?;
         // The folder is there inside when something in it is; relative words of the command then lead to it.
         let has_folder = grants.read.iter().any(|place| place.at.starts_with(&settings.folder));
         let mut spec = Spec::new(command);
@@ -141,7 +133,8 @@ impl Process {
             "" => "; it wrote nothing to standard error".to_owned(),
             said => format!("; standard error ends with: {}", end(said, QUOTED_BYTES)),
         };
-        if outcome.cuts.contains(&Cut::Cancelled) {
+        let failure = outcome.failure();
+        if failure == Some(RunFailure::Cancelled) {
             return Err("the agent was ended because the request was cancelled".to_owned());
         }
         if outcome.stdout.truncated() {
@@ -150,26 +143,14 @@ impl Process {
                 outcome.stdout.total_bytes, bounds.max_output_bytes
             ));
         }
-        if outcome.cuts.iter().any(|cut| matches!(cut, Cut::WallTime { .. })) {
-            return Err(bounded(format!(
+        match failure {
+            None => Ok(()),
+            Some(RunFailure::OutOfTime) => Err(bounded(format!(
                 "the agent did not answer within {} ms and was ended{quoted}",
                 bounds.timeout_ms
-            )));
+            ))),
+            Some(failure) => Err(bounded(format!("the agent {failure}{quoted}"))),
         }
-        if let Some(cut) = outcome.cuts.iter().find(|cut| cut.ended_the_run()) {
-            return Err(bounded(format!("the agent was stopped: {cut}{quoted}")));
-        }
-        match outcome.exit {
-            Exit::Code(0) => {}
-            Exit::Code(code) => {
-                return Err(bounded(format!("the agent ended with exit code {code}{quoted}")));
-            }
-            Exit::Signal(signal) => {
-                return Err(bounded(format!("the agent was ended by signal {signal}{quoted}")));
-            }
-            Exit::Killed => return Err(bounded(format!("the agent was killed{quoted}"))),
-        }
-        Ok(())
     }
 
     fn identity(&self, strength: Option<&Strength>) -> JsonObject {
@@ -190,6 +171,32 @@ impl Process {
             object.texts("hosts", self.settings.hosts.iter().map(ToString::to_string));
         })
     }
+}
+
+/// What presets grant together.
+pub(crate) fn preset_grants(presets: &[Preset]) -> Result<Grants, SandboxError> {
+    let mut grants = Grants::default();
+    for preset in presets {
+        grants.merge(preset.grants()?);
+    }
+    Ok(grants)
+}
+
+/// Adds the variables and secrets that a configuration names.
+pub(crate) fn add_values(
+    grants: &mut Grants,
+    env: &BTreeMap<String, String>,
+    secrets: &[String],
+    secret_files: &BTreeMap<String, PathBuf>,
+) -> Result<(), SandboxError> {
+    grants.env.extend(env.iter().map(|(name, value)| (name.into(), value.into())));
+    for name in secrets {
+        grants.secrets.push(Secret::from_env(name, Exposure::Variable)?);
+    }
+    for (name, path) in secret_files {
+        grants.secrets.push(Secret::from_file(name, path, Exposure::File)?);
+    }
+    Ok(())
 }
 
 /// Makes the program that a command names readable inside, wherever it is installed; a path is made absolute from

@@ -7,11 +7,11 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use crealeph_contracts::digest::Blake3;
-use crealeph_sandbox::{Exposure, Grants, HOME, Limits, Network, Place, SandboxError, Secret, Seed, Spec};
+use crealeph_sandbox::{Grants, HOME, Limits, Network, Place, SandboxError, Seed, Spec};
 use crealeph_workspace::{Wanted, Workspace};
 
 use super::config::{Granted, Hide, WorkAgent};
-use crate::agents::process::{grant, grant_program};
+use crate::agents::process::{add_values, grant, grant_program, preset_grants};
 use crate::configuration::absolute;
 
 /// How many hidden paths there may be.
@@ -24,10 +24,7 @@ const PROMPT: &str = "{prompt}";
 
 /// The grants of a table of the configuration. What lies in the workspace is in the view already.
 pub(super) fn grants(granted: &Granted, workspace: &Path) -> Result<Grants, SandboxError> {
-    let mut grants = Grants::default();
-    for preset in &granted.presets {
-        grants.merge(preset.grants()?);
-    }
+    let mut grants = preset_grants(&granted.presets)?;
     let outside = |paths: &[PathBuf]| {
         paths.iter().filter(|path| !path.starts_with(workspace)).cloned().collect::<Vec<_>>()
     };
@@ -36,13 +33,7 @@ pub(super) fn grants(granted: &Granted, workspace: &Path) -> Result<Grants, Sand
     for (from, inside) in &granted.home {
         grants.seed(Seed::from_file(from, Path::new(HOME).join(inside))?);
     }
-    grants.env.extend(granted.env.iter().map(|(name, value)| (name.into(), value.into())));
-    for name in &granted.secrets {
-        grants.secrets.push(Secret::from_env(name, Exposure::Variable)?);
-    }
-    for (name, path) in &granted.secret_files {
-        grants.secrets.push(Secret::from_file(name, path, Exposure::File)?);
-    }
+    add_values(&mut grants, &granted.env, &granted.secrets, &granted.secret_files)?;
     git_directories(workspace).iter().for_each(|path| grant(&mut grants, path));
     Ok(grants)
 }

@@ -12,8 +12,8 @@ use crealeph_contracts::scalar::{Count, Name, Text};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::work::{AgentEnd, Ending, JudgedChange, ProcessEnd, admit, agent_ending, run_hash};
 use crealeph_sandbox::{
-    Cancel, Captured, Cut, Exit, HOME, Level, Mount, Outcome, Sandbox, SandboxError, Seed, Spec, Stdin,
-    TRACE_CHANNEL, Verdict, View,
+    Cancel, Captured, Exit, HOME, Level, Mount, Outcome, RunFailure, Sandbox, SandboxError, Seed, Spec,
+    Stdin, TRACE_CHANNEL, Verdict, View,
 };
 use crealeph_workspace::{Change, Node, Workspace};
 
@@ -318,15 +318,14 @@ fn link(change: &Change) -> Option<(String, String)> {
 
 /// How a process ended, by what its sandbox saw.
 pub(super) fn process_end(outcome: &Outcome) -> ProcessEnd {
-    match outcome.cuts.iter().find(|cut| cut.ended_the_run()) {
-        Some(Cut::WallTime { .. }) => ProcessEnd::OutOfTime,
-        Some(Cut::Cancelled) => ProcessEnd::Cancelled,
-        Some(cut) => ProcessEnd::OverLimit(cut.to_string()),
-        None => match outcome.exit {
-            Exit::Code(code) => ProcessEnd::Exited(code),
-            Exit::Signal(signal) => ProcessEnd::Signalled(signal),
-            Exit::Killed => ProcessEnd::Killed,
-        },
+    match outcome.failure() {
+        None => ProcessEnd::Exited(0),
+        Some(RunFailure::OutOfTime) => ProcessEnd::OutOfTime,
+        Some(RunFailure::Cancelled) => ProcessEnd::Cancelled,
+        Some(RunFailure::Limit(cut)) => ProcessEnd::OverLimit(cut.to_string()),
+        Some(RunFailure::Exit(Exit::Code(code))) => ProcessEnd::Exited(code),
+        Some(RunFailure::Exit(Exit::Signal(signal))) => ProcessEnd::Signalled(signal),
+        Some(RunFailure::Exit(Exit::Killed)) => ProcessEnd::Killed,
     }
 }
 

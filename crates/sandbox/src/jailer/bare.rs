@@ -1,36 +1,34 @@
-//! A run without namespaces, where they cannot be had and that was accepted. Owns what still holds: Landlock shows the
+//! A run without namespaces, if they are not available and that was accepted. Owns what still holds: Landlock shows the
 //! system's directories and what was granted, the filter refuses every socket, and limits, watch and an
 //! unprivileged user are as ever. Refuses to run without seccomp and a Landlock that keeps signals inside.
 //!
-//! Nothing can be mounted, so the private places and the copies of views lie where the caller made them. Every path of
-//! the request (program, arguments, variables, working directory) that names a place inside is led there.
+//! Nothing can be mounted, so the private places and the copies of views are where the caller made them. Every path of
+//! the request (program, arguments, variables, working directory) that names a place inside is rewritten to it.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
+use rustix::process::Signal;
 
+use super::command::{self, Setup};
 use super::confine::Confinement;
 use super::survey::{Disk, WrittenTo};
-use super::watch::{Members, Watch};
-use super::{become_user, init, sources};
+use super::watch::Members;
+use super::{become_user, sources};
 use crate::outcome::Layer;
 use crate::spec::{HOME, SECRETS, TRACE_CHANNEL};
 use crate::sys;
-use crate::wire::{BarePlan, Failure, Message, NetworkPlan, Report, Request, SourcePlan, Step};
+use crate::wire::{BarePlan, Failure, NetworkPlan, Report, Request, SourcePlan, Step};
 
 /// The version of Landlock that keeps signals inside.
 const SIGNALS_ABI: u32 = 6;
-/// How long the processes of the tree may take to die.
-const DYING: Duration = Duration::from_secs(10);
 
 pub(super) fn run(
     control: &mut UnixStream,
@@ -47,10 +45,7 @@ pub(super) fn run(
     }
     let places = Places::new(request, plan);
     let trace_channel = request.trace_channel.then(|| places.trace_channel(request)).transpose()?;
-    if let Some(channel) = &trace_channel {
-        init::hand_over(control, channel.as_fd(), &Message::Tracing)
-            .map_err(|e| Failure::new(Step::Request, "the trace channel", &e))?;
-    }
+    command::offer_trace_channel(control, trace_channel.as_ref())?;
     let mut stores = vec![WrittenTo { directory: directory(&places.scratch)?, holds_a_copy: false }];
     let (mut readable, mut writable) = (readable(request), vec![places.scratch.clone().into_os_string()]);
     for mount in &request.mounts {
@@ -65,10 +60,7 @@ pub(super) fn run(
     }
     writable.extend(sources::DEVICES.map(OsString::from));
     let confinement = Confinement::prepare(request, Some(&readable), &writable, false)?;
-    let mut layers = confinement.layers();
-    layers.push(Layer::Watchdog);
-    layers.sort();
-    places.lead(request);
+    places.rewrite(request);
     if request.probe {
         return Ok(Report::default());
     }
@@ -79,46 +71,17 @@ pub(super) fn run(
             become_user(uid, gid).map_err(|e| Failure::new(Step::Privileges, "the unprivileged user", &e))?;
         }
         let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-        places.furnish(request)
+        places.make_private(request)
     };
-    let disk = Disk::new(request.limits.disk_bytes, stores);
-    let started = init::start(request, confinement, stdin, settle);
-    let report = started.and_then(|child| {
-        let mut watch = Watch::start(&request.limits, disk, None, Members::Descendants)?;
-        let (exit, cut) = init::attend(control, child, &mut watch);
-        Ok((exit, cut, watch))
-    });
-    end_descendants();
-    let (exit, cut, watch) = report?;
-    let (cpu_us, largest) = sys::children_usage();
-    Ok(Report {
-        exit,
-        cut,
-        cpu_us: cpu_us.max(watch.cpu_us()),
-        peak_memory_bytes: watch.peak_memory_bytes().max(largest),
-        peak_processes: watch.peak_processes(),
-        layers,
+    let setup = Setup {
+        confinement,
+        disk: Disk::new(request.limits.disk_bytes, stores),
+        scratch: None,
+        members: Members::Descendants,
+        layers: vec![Layer::Watchdog],
         missing: vec![plan.missing.clone()],
-    })
-}
-
-/// Ends every process of the tree; those that were left by their parents are our children by now.
-fn end_descendants() {
-    let until = Instant::now() + DYING;
-    while Instant::now() < until {
-        while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
-        let members = Members::Descendants.pids();
-        if members.is_empty() {
-            return;
-        }
-        // Stopped first, so that none makes another while the rest is ended.
-        for signal in [Signal::STOP, Signal::KILL] {
-            for pid in members.iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())) {
-                let _ = kill_process(pid, signal);
-            }
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    };
+    command::run(control, request, stdin, setup, settle)
 }
 
 fn directory(path: &Path) -> Result<OwnedFd, Failure> {
@@ -163,8 +126,8 @@ impl Places {
         }
     }
 
-    /// Leads every word of the request that is a path inside, or a list of them, to the real one.
-    fn lead(&self, request: &mut Request) {
+    /// Rewrites every word of the request that is a path inside, or a list of them, to the real one.
+    fn rewrite(&self, request: &mut Request) {
         let word = |word: &mut OsString| {
             let parts: Vec<OsString> = (word.as_bytes().split(|byte| *byte == b':'))
                 .map(|part| Path::new(OsStr::from_bytes(part)))
@@ -188,8 +151,8 @@ impl Places {
         open(&path, flags, Mode::empty()).map_err(|e| failed(e.into()))
     }
 
-    /// Makes the private places, as the user they belong to: seeds, secrets, and links to what was granted there.
-    fn furnish(&self, request: &Request) -> Result<(), Failure> {
+    /// Makes the private directories, as the user they belong to: seeds, secrets, and links to what was granted there.
+    fn make_private(&self, request: &Request) -> Result<(), Failure> {
         let failed = |path: &Path| {
             let detail = path.to_string_lossy().into_owned();
             move |e: io::Error| Failure::new(Step::Grant, detail, &e)

@@ -23,13 +23,13 @@ use crate::wire::{Failure, NetworkPlan, Request, Step};
 
 /// Everything that can be made ready before the command's process exists.
 pub(super) struct Confinement {
-    /// None where the kernel has no filters and that was accepted.
+    /// Empty if the kernel has no filters and that was accepted.
     filters: Vec<BpfProgram>,
     landlock: Option<RulesetCreated>,
 }
 
 impl Confinement {
-    /// `readable` are the only paths to read; none where the root shows nothing else. With `local_sockets` every local socket
+    /// `readable` are the only paths to read; `None` if the root shows nothing else. With `local_sockets` every local socket
     /// that can be named is of the tree.
     pub(super) fn prepare(
         request: &Request,
@@ -53,11 +53,11 @@ impl Confinement {
         if bare && landlock.is_none() {
             return Err(Failure::new(Step::Landlock, "the ruleset", &io::Error::other("landlock")));
         }
-        let mut made = Self { filters, landlock };
+        let mut confinement = Self { filters, landlock };
         if !sys::has_seccomp() {
-            made.filters.clear();
+            confinement.filters.clear();
         }
-        Ok(made)
+        Ok(confinement)
     }
 
     /// What full strength would have besides.
@@ -73,7 +73,7 @@ impl Confinement {
         layers
     }
 
-    /// Becomes the command; comes back only with the reason why not.
+    /// Becomes the command; returns only with the reason why not.
     pub(super) fn execute(self, request: &Request, stdin: &OwnedFd) -> Failure {
         match self.confine_and_execute(request, stdin) {
             Ok(never) => match never {},
@@ -182,8 +182,8 @@ fn limits(request: &Request) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reading and executing everywhere where the root shows nothing that was not granted, else in the named
-/// places; writing where it was granted, and no signal or abstract socket out of the sandbox. None where the kernel has no Landlock.
+/// Reading and executing everywhere if the root shows only what was granted, else at the named
+/// paths; writing to what was granted, and no signal or abstract socket out of the sandbox. `None` if the kernel has no Landlock.
 fn ruleset(readable: Option<&[OsString]>, writable: &[OsString]) -> Option<RulesetCreated> {
     let abi = ABI::V6;
     let all = AccessFs::from_all(abi);
@@ -204,7 +204,7 @@ fn ruleset(readable: Option<&[OsString]>, writable: &[OsString]) -> Option<Rules
     supported().then_some(created)
 }
 
-/// Whether the kernel has Landlock: best effort makes a ruleset that does nothing where it has not.
+/// Whether the kernel has Landlock: best effort makes a ruleset that does nothing if it has none.
 pub(crate) fn supported() -> bool {
     crate::sys::landlock_abi() > 0
 }

@@ -193,7 +193,7 @@ fn refusals(options: &Options) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, Err
     let not_among = |index: u8, values: &[libc::c_int]| -> Vec<(u8, Op, u64)> {
         values.iter().map(|value| (index, Op::Ne, number(*value))).collect()
     };
-    // Sockets: local, and IP where the network namespace has any; netlink for routes alone. vsock, for one,
+    // Sockets: local, and IP if the network namespace has any; netlink for routes alone. vsock, for one,
     // would reach out of a virtual machine whatever the namespace, and local ones every service of the machine without any.
     let mut families = vec![libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
     families.extend(options.local_sockets.then_some(libc::AF_UNIX));
@@ -248,7 +248,7 @@ macro_rules! calls {
     ($($name:ident)*) => { &[$(libc::$name),*] };
 }
 
-/// Doors that are opened where namespaces of its own were granted.
+/// Allowed if the command was granted namespaces of its own.
 #[rustfmt::skip]
 const NAMESPACE_CALLS: &[c_long] = calls![
     SYS_unshare SYS_setns SYS_umount2 SYS_pivot_root SYS_chroot SYS_sethostname
@@ -277,11 +277,11 @@ const MODE_CALLS_X86_64: &[c_long] = calls![SYS_chmod SYS_chown SYS_lchown];
 #[cfg(not(target_arch = "x86_64"))]
 const MODE_CALLS_X86_64: &[c_long] = &[];
 
-/// Doors that are opened where tracing was granted.
+/// Allowed if tracing was granted.
 const PTRACE_CALLS: &[c_long] = calls![SYS_ptrace SYS_process_vm_readv SYS_process_vm_writev SYS_kcmp];
 
 /// Shared memory, queues and semaphores, in no process's size: bounded by a memory cgroup or, as `memfd_create`, not to be had.
-/// Their names are the whole machine's where there is no namespace for them.
+/// Without a namespace their names are the whole machine's.
 #[rustfmt::skip]
 const SYSTEM_V_CALLS: &[c_long] = calls![
     SYS_shmget SYS_shmat SYS_shmdt SYS_shmctl SYS_msgctl SYS_msgget SYS_msgrcv SYS_msgsnd SYS_semctl SYS_semget
@@ -294,7 +294,7 @@ const QUEUE_CALLS: &[c_long] = calls![
     SYS_mq_getsetattr SYS_mq_notify SYS_mq_open SYS_mq_timedreceive SYS_mq_timedsend SYS_mq_unlink
 ];
 
-/// Doors that are known and closed. They answer `EPERM`, as they would to any unprivileged program, and so do those
+/// Known and refused. They answer `EPERM`, as they would to any unprivileged program, and so do those
 /// above that were not granted.
 #[rustfmt::skip]
 const PRIVILEGED: &[c_long] = calls![

@@ -5,6 +5,7 @@
 //! parent ── control socket ── outer half (this file) ── inner half, pid 1 inside (`init`) ── the command
 
 mod bare;
+mod command;
 mod confine;
 mod filter;
 mod init;
@@ -48,8 +49,8 @@ pub fn helper_main_if_requested() {
 fn main() -> i32 {
     let Ok(socket) = sys::take_stdin() else { return 125 };
     let socket = UnixStream::from(socket);
-    // Whoever signals a whole group (a terminal at Ctrl-C, a service at its stop) means the parent, which ends us when it is
-    // done; should the outer half end before the tree, nobody would know when the tree is dead.
+    // A signal to the whole group (a terminal at Ctrl-C, a service that stops) is meant for the parent, which ends us when it is
+    // done; if the outer half ended before the tree, nobody would know when the tree is dead.
     sys::hold_signals(true);
     // It must keep no directory of the machine busy.
     let _ = rustix::process::chdir("/");
@@ -85,7 +86,7 @@ fn wait_for_a_run(socket: UnixStream, take: OwnedFd) -> i32 {
     outer_main(UnixStream::from(control), stdin, vec![lock, life])
 }
 
-/// Tells the next run why there is no process for it; whoever comes after it finds us gone and starts anew.
+/// Answers the next run with why there is no process for it; the run after that finds us gone and starts another helper.
 fn refuse_a_run(socket: &UnixStream, error: &io::Error) -> i32 {
     if let Some([control, ..]) = receive_run(socket) {
         let failure = Failure::new(Step::Request, "fork", error);
@@ -98,8 +99,8 @@ fn receive_run(socket: &UnixStream) -> Option<[OwnedFd; DESCRIPTORS]> {
     receive_descriptors(socket).ok().and_then(|passed| passed.try_into().ok())
 }
 
-fn outer_main(mut control: UnixStream, stdin: OwnedFd, mut held: Vec<OwnedFd>) -> i32 {
-    match outer(&mut control, stdin, &mut held) {
+fn outer_main(mut control: UnixStream, stdin: OwnedFd, mut open_while_alive: Vec<OwnedFd>) -> i32 {
+    match outer(&mut control, stdin, &mut open_while_alive) {
         Ok(()) => 0,
         Err(failure) => {
             let _ = wire::send(&mut control, &Message::Failed(failure));
@@ -108,7 +109,11 @@ fn outer_main(mut control: UnixStream, stdin: OwnedFd, mut held: Vec<OwnedFd>) -
     }
 }
 
-fn outer(control: &mut UnixStream, stdin: OwnedFd, held: &mut Vec<OwnedFd>) -> Result<(), Failure> {
+fn outer(
+    control: &mut UnixStream,
+    stdin: OwnedFd,
+    open_while_alive: &mut Vec<OwnedFd>,
+) -> Result<(), Failure> {
     rustix::process::umask(rustix::fs::Mode::empty());
     let mut request: Request =
         wire::receive(control).map_err(|e| Failure::new(Step::Request, "the request", &e))?;
@@ -133,7 +138,7 @@ fn outer(control: &mut UnixStream, stdin: OwnedFd, held: &mut Vec<OwnedFd>) -> R
     let (pid, pidfd) = match forked {
         Forked::Child => {
             drop(gate_write);
-            held.clear();
+            open_while_alive.clear();
             let mut go = [0u8; 1];
             let opened_gate = std::fs::File::from(gate_read).read_exact(&mut go);
             let code = match opened_gate {
@@ -174,7 +179,7 @@ fn without_namespaces(
     wire::send(control, &Message::Done(report)).map_err(|e| Failure::new(Step::Watch, "the report", &e))
 }
 
-/// Starts the inner half; without a network namespace where none can be had, that was accepted, and no network was
+/// Starts the inner half; without a network namespace if there is none, that was accepted, and no network was
 /// asked for, since then every socket can be refused instead.
 fn clone(request: &mut Request) -> Result<Forked, Failure> {
     let flags = namespaces(request);

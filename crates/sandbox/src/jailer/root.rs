@@ -164,7 +164,7 @@ fn place(root: BorrowedFd<'_>, bind: &Bind) -> Result<(), Failure> {
         .map_err(|e| Failure::new(Step::Grant, bind.at.to_string_lossy(), &e.into()))
 }
 
-/// Opens the place for a mount, making it where it is not there, never through a symbolic link.
+/// Opens the target of a mount, making it if it is missing, never through a symbolic link.
 fn target(root: BorrowedFd<'_>, at: &OsStr, is_dir: bool) -> Result<OwnedFd, Failure> {
     let failed = |e: Errno| {
         let detail = format!("{} (the place inside)", at.to_string_lossy());
@@ -341,7 +341,7 @@ fn processes(root: BorrowedFd<'_>) -> Result<(), Failure> {
 }
 
 /// Shows a directory that may be read through an overlay, in which the pipes and sockets of the machine are names alone: nothing
-/// outside hears what is written to them. False where no overlay can be had, as over mounts below the directory.
+/// outside hears what is written to them. False if no overlay can be made, as over mounts below the directory.
 fn show_apart(
     root: BorrowedFd<'_>,
     stage: BorrowedFd<'_>,

@@ -35,15 +35,15 @@ const PIPE_CHARGE: u64 = 2 * 4096;
 const FREE_PIPES: u64 = 1024;
 const MAX_DEPTH: usize = 256;
 
-/// What one look found.
-pub(super) struct Found {
+/// The result of one look.
+pub(super) struct SurveyResult {
     pub(super) hidden_bytes: u64,
     pub(super) cut: Option<Cut>,
 }
 
 pub(super) struct Survey {
     asks: Sender<Vec<Process>>,
-    answers: Receiver<Found>,
+    answers: Receiver<SurveyResult>,
     asked: Option<Instant>,
     next: Instant,
 }
@@ -56,7 +56,7 @@ impl Survey {
             while let Ok(processes) = asked.recv() {
                 let hidden_bytes = hidden_bytes(&processes);
                 let cut = disk.look(&processes);
-                if answer.send(Found { hidden_bytes, cut }).is_err() {
+                if answer.send(SurveyResult { hidden_bytes, cut }).is_err() {
                     return;
                 }
             }
@@ -65,7 +65,7 @@ impl Survey {
     }
 
     /// What the last look found, once; starts the next one on these processes when it is time.
-    pub(super) fn turn(&mut self, processes: Vec<Process>) -> Option<Found> {
+    pub(super) fn turn(&mut self, processes: Vec<Process>) -> Option<SurveyResult> {
         let now = Instant::now();
         if let Some(asked) = self.asked {
             let found = self.answers.try_recv().ok()?;

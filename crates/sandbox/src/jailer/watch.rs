@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::fstatvfs;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::survey::{Disk, Found, Survey};
+use super::survey::{Disk, Survey, SurveyResult};
 use crate::outcome::{Cut, Exit};
 use crate::spec::Limits;
 use crate::sys;
@@ -23,7 +23,7 @@ const DUTY: u32 = 10;
 const MAX_PAUSE: Duration = Duration::from_millis(200);
 
 pub(super) enum Verdict {
-    GoOn,
+    Continue,
     End(Cut),
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Process {
     /// Its own and that of the children it waited for.
     cpu_ticks: u64,
     own_ticks: u64,
-    /// When it started; tells it from an earlier process of the same id.
+    /// When it started; distinguishes it from an earlier process of the same id.
     started: u64,
     threads: u32,
     resident_bytes: u64,
@@ -176,11 +176,11 @@ impl Watch {
             return Verdict::End(Cut::Memory { limit_bytes, seen_bytes: memory });
         }
         match self.survey.turn(processes) {
-            Some(Found { hidden_bytes, cut }) => {
+            Some(SurveyResult { hidden_bytes, cut }) => {
                 self.hidden_bytes = hidden_bytes;
-                cut.map_or(Verdict::GoOn, Verdict::End)
+                cut.map_or(Verdict::Continue, Verdict::End)
             }
-            None => Verdict::GoOn,
+            None => Verdict::Continue,
         }
     }
 }
@@ -280,7 +280,7 @@ fn thread(id: u32) -> Option<Process> {
 }
 
 /// The memory of the tree, `beside` included: summed as resident size, where pages that processes share count for each of
-/// them, and where that passes the limit measured exactly, largest first, until it is clear on which side it is.
+/// them, and if that passes the limit measured exactly, largest first, until it is clear on which side it is.
 fn memory_bytes(processes: &[Process], beside: u64, limit_bytes: u64) -> u64 {
     let mut sizes: Vec<&Process> = processes.iter().collect();
     sizes.sort_by_key(|process| std::cmp::Reverse(process.resident_bytes));
@@ -298,7 +298,7 @@ fn memory_bytes(processes: &[Process], beside: u64, limit_bytes: u64) -> u64 {
 }
 
 /// The anonymous and shared memory of a process, shared pages counted by their share; its resident size
-/// where the kernel does not tell. One that has ended since it was listed has none.
+/// if the kernel does not say. One that has ended since it was listed has none.
 fn exact_bytes(listed: &Process) -> u64 {
     let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", listed.thread));
     let Some(process) = process(listed.pid) else { return 0 };

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn private_addresses_are_told_from_public_ones() {
+    fn private_addresses_are_distinguished_from_public_ones() {
         for private in [
             "127.0.0.1",
             "10.1.2.3",

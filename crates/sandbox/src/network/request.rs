@@ -55,7 +55,7 @@ fn head_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(4).position(|w| w == b"\r\n\r\n").map(|at| at.saturating_add(4))
 }
 
-/// Reads a request; `None` where it is none that the proxy takes.
+/// Reads a request; `None` if the proxy does not take it.
 pub(super) fn parse(bytes: &[u8]) -> Option<ProxyRequest> {
     let end = head_end(bytes)?;
     let head = std::str::from_utf8(bytes.get(..end)?).ok()?;

@@ -420,7 +420,7 @@ pub(super) fn difference(
 }
 
 fn same_content(was_at: &Path, is_at: &Path, reading: &Reading<'_>) -> Result<bool, ReadError> {
-    // What was below and cannot be read cannot be told to be the same.
+    // What was below and cannot be read cannot be known to be the same.
     let Ok(mut was) = open_regular(was_at) else { return Ok(false) };
     let mut is = with_access(is_at, || open_regular(is_at))?;
     let (mut left, mut right) = (vec![0u8; 64 << 10], vec![0u8; 64 << 10]);

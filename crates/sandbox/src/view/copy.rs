@@ -1,4 +1,4 @@
-//! The plain copy, for where no overlay can be had. Owns the copying, and a manifest of what was copied, so
+//! The plain copy, for machines and folders without overlayfs. Owns the copying, and a manifest of what was copied, so
 //! that the changes read off it are the same as an overlay's: what a person does to the directory meanwhile
 //! is not taken for a change of the view. Refuses to copy past its bounds.
 
@@ -47,7 +47,7 @@ fn stamp(metadata: &Metadata) -> (u64, i64, i64) {
     (metadata.ino(), metadata.ctime(), metadata.ctime_nsec())
 }
 
-/// Copies what a directory shows into `to`, which is there and empty. Walks by descriptors: whoever changes the
+/// Copies what a directory shows into `to`, which is there and empty. Walks by descriptors: anyone who changes the
 /// directory meanwhile cannot lead the copying through a link to a file that is not in it.
 pub(super) fn copy_directory(
     from: &Path,
@@ -187,7 +187,7 @@ fn names(directory: &OwnedFd) -> io::Result<BTreeSet<OsString>> {
 }
 
 impl Manifest {
-    /// Notes how the copies stand once all of them are made; what was not copied is none of ours.
+    /// Records the state of the copies once all of them are made; what was not copied is ignored.
     fn restamp(&mut self, root: &Path) {
         self.entries.retain(|path, copied| match std::fs::symlink_metadata(root.join(path)) {
             Ok(metadata) => {

@@ -293,7 +293,7 @@ fn what_is_below_is_not_touched(world: &World) {
             set_mode(name, 0);
         }
         let before = stamps();
-        // Whoever cannot read it gets no copy of it.
+        // A user who cannot read it gets no copy of it.
         if let Ok(view) = world.sandbox.open_view(&root) {
             good(&world.run(&in_view(&view, "chmod 755 closed b")));
             let changed: Vec<PathBuf> = view.changes().unwrap().into_iter().map(|c| c.path).collect();

@@ -1,5 +1,5 @@
 //! What a work run needs beyond a command and a view: hidden files, a seeded HOME, a trace that is read as it is
-//! written, a guard that ends the run, and a `.git` whose writes are discarded and told.
+//! written, a guard that ends the run, and a `.git` whose writes are discarded and reported.
 
 use std::path::PathBuf;
 use std::sync::Mutex;

@@ -15,7 +15,7 @@ const NAME_LENGTH: u16 = 0x0fff;
 pub(super) struct Index {
     /// The paths of its entries, in its order.
     pub(super) paths: Paths,
-    /// The index it builds on, where it is a split one.
+    /// The index it builds on, if it is a split one.
     pub(super) link: Option<Link>,
 }
 

@@ -184,7 +184,7 @@ fn small_file(path: &Path) -> Result<Option<String>, GitError> {
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// A file's bytes, or nothing where none is.
+/// A file's bytes, or nothing if none is.
 fn whole_file(path: &Path, max_bytes: u64) -> Result<Option<Vec<u8>>, GitError> {
     let failed = |source| GitError::Io { path: path.to_owned(), source };
     let metadata = match fs::metadata(path) {

@@ -1,5 +1,5 @@
 //! Contents that git has already: which ones the store refers to instead of copying them. Owns what is written down of
-//! that; reading git's objects is left to whoever may start processes, and what comes back is checked by its BLAKE3.
+//! that; the caller reads git's objects, and what comes back is checked by its BLAKE3.
 //!
 //! `.crealeph/references/<state hash>` is `crealeph-references-v1` and a line feed, then for each content that the state needs,
 //! that was not in the store and that git had, `<BLAKE3> <git's object id>` and a line feed.
@@ -23,7 +23,7 @@ const MAX_REFERENCES_BYTES: u64 = 1 << 30;
 
 /// The blobs that the current commit has at these paths of the workspace, and that the repository holds.
 pub type FindBlobs = dyn Fn(&[&str]) -> Vec<(String, GitHash)> + Send + Sync;
-/// The bytes of a blob; none where the repository has it no longer.
+/// The bytes of a blob; `None` if the repository has it no longer.
 pub type ReadBlob = dyn Fn(&GitHash) -> io::Result<Option<Vec<u8>>> + Send + Sync;
 
 /// How git's objects are found and read.
@@ -72,7 +72,7 @@ impl Control {
         self.references.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The files that references are in, and what tells that they are the same.
+    /// The files that references are in, and what shows that they are the same.
     fn reference_files(&self) -> Result<Vec<(String, u64, i64, i64)>, ControlError> {
         let folder = self.references_folder();
         let entries = match fs::read_dir(&folder) {

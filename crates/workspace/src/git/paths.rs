@@ -33,7 +33,7 @@ impl Paths {
         (0..self.spans.len()).filter_map(|at| self.get(at))
     }
 
-    /// The same paths sorted by bytes, as git writes them but where an index is split.
+    /// The same paths sorted by bytes, as git writes them unless an index is split.
     pub(super) fn sorted(mut self) -> Self {
         let bytes = &self.bytes;
         let path = |span: &(u32, u32)| bytes.get(span.0 as usize..span.1 as usize).unwrap_or_default();

@@ -1,5 +1,5 @@
 //! The folder of one publish under `.crealeph/publish`. Owns how far a publish has come, which is the name of the plan's
-//! file, changed by one durable rename; the slots; and the lock that tells whether the publisher is alive.
+//! file, changed by one durable rename; the slots; and the lock that shows whether the publisher is alive.
 //!
 //! ```text
 //! .crealeph/publish/<id>/owner         locked by the process the publish belongs to
@@ -94,7 +94,7 @@ impl Journal {
         &self.id
     }
 
-    /// How far it has come; nothing where it was never prepared, or is being removed.
+    /// How far it has come; nothing if it was never prepared, or is being removed.
     pub(super) fn stage(&self) -> Option<Stage> {
         stage_in(&self.folder)
     }
@@ -180,7 +180,7 @@ impl Journal {
             .filter(|area| !area.is_empty())
             .filter_map(|area| self.slots(root, area).parent().map(Path::to_owned))
             .collect();
-        // The slots on other mounts go while the plan still tells where they are.
+        // The slots on other mounts go while the plan still says where they are.
         for folder in outer {
             fault::point("before slots go");
             remove_tree(&folder)?;

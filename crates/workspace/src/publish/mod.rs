@@ -37,7 +37,7 @@ use journal::{Journal, Stage};
 use plan::Plan;
 pub use settle::{Kept, KeptPlace, Outcome, Settled};
 
-/// How many paths of a conflict are told.
+/// How many paths of a conflict are listed.
 const MAX_TOLD: usize = 100;
 
 /// Why a change is not published. Nothing of it is in the workspace then, unless the error says that it is unsettled.
@@ -57,7 +57,7 @@ pub enum PublishError {
     /// What decides whether the change may be published cannot be read.
     #[error(transparent)]
     Scan(#[from] ScanError),
-    /// Where a file or folder is to be, something is that is ignored, or that somebody else put there.
+    /// At the path of a new file or folder is something that is ignored, or that somebody else put there.
     #[error(
         "`{wanted}` cannot be made: `{path}` is in the way, is no part of the change and stays; move it away"
     )]
@@ -71,7 +71,7 @@ pub enum PublishError {
     #[error("the file system of `{}` cannot exchange files atomically; move the workspace to ext4, xfs, btrfs or tmpfs", .0.display())]
     Unsupported(PathBuf),
     /// A file or folder cannot be read or written.
-    #[error("cannot {action} `{}`; nothing was published, mend its permissions or free space", .path.display())]
+    #[error("cannot {action} `{}`; nothing was published, fix its permissions or free space", .path.display())]
     Io {
         /// What was to be done.
         action: &'static str,
@@ -82,7 +82,7 @@ pub enum PublishError {
     },
     /// It could not be completed, and not be undone, either.
     #[error(
-        "publish `{publish}` was interrupted and could not be undone; free space or mend permissions, then recover"
+        "publish `{publish}` was interrupted and could not be undone; free space or fix the permissions, then recover"
     )]
     Unsettled {
         /// Which publish.
@@ -119,7 +119,7 @@ fn io_error<'e>(
 pub struct HeldId(String);
 
 impl HeldId {
-    /// A name as it was told.
+    /// A name as it was given.
     pub fn new(id: &str) -> Self {
         HeldId(id.to_owned())
     }
@@ -323,7 +323,7 @@ impl Prepared<'_> {
             return Err(undone(root, &journal, &self.plan, error));
         }
         if let Err(error) = journal.advance(Stage::Applying, Stage::Committed) {
-            // Whether it is complete is not known to be on disk; recovering tells.
+            // Whether it is complete on disk is not known; recovering finds out.
             let publish = journal.id().to_owned();
             return Err(PublishError::Unsettled { publish, source: Box::new(error.into()) });
         }
@@ -372,7 +372,7 @@ fn discard(root: &Root, journal: Journal, stage: Stage) -> Result<(), PublishErr
     Ok(journal.discard(root)?)
 }
 
-/// Undoes the steps that were done, and tells why.
+/// Undoes the steps that were done, and returns why.
 fn undone(root: &Root, journal: &Journal, plan: &Plan, error: PublishError) -> PublishError {
     match (settle::roll_back(root, journal, plan), error) {
         (Ok(kept), PublishError::Conflict { paths, .. }) => PublishError::Conflict { paths, kept },

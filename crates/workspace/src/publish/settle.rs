@@ -1,7 +1,7 @@
 //! Settling what was interrupted, and clearing away what is over. Owns undoing, which can itself be interrupted and done
-//! again; and that nothing someone else wrote is ever removed: it is left in its place or kept beside, and told.
+//! again; and that nothing someone else wrote is ever removed: it is left in its place or kept beside, and reported.
 //!
-//! Whether a step was done is told by its slot: a file or link that was to arrive is no longer in it, one that was to go
+//! Its slot shows whether a step was done: a file or link that was to arrive is no longer in it, one that was to go
 //! away is. What is in a slot is removed only when it is, to the byte, what the plan says it must be.
 
 use std::io;
@@ -58,7 +58,7 @@ pub struct Settled {
     pub kept: Vec<Kept>,
 }
 
-/// Settles a publish whose owner is gone. Nothing to tell where it is held, or was over and nobody else wrote.
+/// Settles a publish whose owner is gone. Returns nothing if it is still held, or was finished and nobody else wrote.
 pub(super) fn settle(root: &Root, journal: Journal) -> Result<Option<Settled>, PublishError> {
     let publish = journal.id().to_owned();
     let settled = |outcome, kept| Settled { publish, outcome, kept };

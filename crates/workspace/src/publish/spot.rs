@@ -37,7 +37,7 @@ impl Seen {
 }
 
 impl Spot {
-    /// A path of the workspace; nothing where its folder is gone.
+    /// A path of the workspace; nothing if its folder is gone.
     pub(super) fn at(root: &Root, path: &TreePath) -> io::Result<Option<Self>> {
         let (folder, name) = path.split();
         match root.folder(folder) {
@@ -73,7 +73,7 @@ impl Spot {
         }
     }
 
-    /// Moves what is here to another spot where nothing is; `EEXIST` where something is.
+    /// Moves what is here to another spot where nothing is; `EEXIST` if something is.
     pub(super) fn move_to(&self, other: &Spot) -> io::Result<()> {
         let flags = RenameFlags::NOREPLACE;
         Ok(rustix::fs::renameat_with(&self.folder, &self.name, &other.folder, &other.name, flags)?)

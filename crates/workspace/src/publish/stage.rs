@@ -117,7 +117,7 @@ fn folders_in(
     Ok(())
 }
 
-/// Which mount a folder is on, told by the topmost folder of the workspace on the same one.
+/// Which mount a folder is on, identified by the topmost folder of the workspace on the same mount.
 struct Areas<'r> {
     root: &'r Root,
     tops: Vec<String>,
@@ -215,7 +215,7 @@ pub(super) fn altered(root: &Root, journal: &Journal, plan: &Plan) -> Result<Vec
     Ok(altered)
 }
 
-/// Gives a staged file the permissions and the owner of the one it replaces, or the owner of its folder where it is new
+/// Gives a staged file the permissions and the owner of the one it replaces, or the owner of its folder if it is new
 /// and made by root. Its executable bit is what the state says.
 fn dress(root: &Root, file: &File, path: &str, executable: bool, replaces: bool) -> io::Result<()> {
     let is_file = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_is_told_by_its_topmost_folder() {
+    fn a_mount_is_identified_by_its_topmost_folder() {
         let root = Root::open(std::path::Path::new("/")).unwrap();
         assert_eq!(top_of_mount(&root, "proc/self").unwrap(), "proc");
         assert_eq!(top_of_mount(&root, "proc/none/such").unwrap(), "proc");

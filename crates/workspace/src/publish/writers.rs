@@ -24,7 +24,7 @@ pub(super) fn open_for_writing(folder: &Path) -> BTreeSet<PathBuf> {
     open
 }
 
-/// Whether a descriptor was opened for writing; where that cannot be read, it might have been.
+/// Whether a descriptor was opened for writing; if that cannot be read, it might have been.
 fn may_write(info: &Path) -> bool {
     let Ok(text) = fs::read_to_string(info) else { return true };
     let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));

@@ -22,14 +22,14 @@ fn captured(place: &Place, change: impl FnOnce(&View)) -> Result<Capsule, Captur
     Ok(capsule)
 }
 
-fn told(capsule: &Capsule) -> Vec<(String, ChangeKind)> {
+fn reported(capsule: &Capsule) -> Vec<(String, ChangeKind)> {
     capsule.changes().iter().map(|change| (change.path.to_string(), change.kind())).collect()
 }
 
 fn expect(capsule: &Capsule, expected: &[(&str, ChangeKind)]) {
     let expected: Vec<(String, ChangeKind)> =
         expected.iter().map(|(path, kind)| ((*path).to_owned(), *kind)).collect();
-    assert_eq!(told(capsule), expected);
+    assert_eq!(reported(capsule), expected);
 }
 
 #[test]
@@ -341,8 +341,8 @@ fn what_no_state_can_hold_is_refused_by_its_path() {
     })
     .unwrap_err()
     .to_string();
-    for told in ["`a` has a setuid", "`escape` is a link to `/etc/passwd`", "`pipe` is a FIFO"] {
-        assert!(error.contains(told), "{told} in {error}");
+    for reported in ["`a` has a setuid", "`escape` is a link to `/etc/passwd`", "`pipe` is a FIFO"] {
+        assert!(error.contains(reported), "{reported} in {error}");
     }
     assert!(!error.contains("ignored"), "{error}");
 }
@@ -412,10 +412,11 @@ fn a_large_change_is_counted_and_measured_without_being_read() {
     };
     let mut listing = workspace.list(&before, &touched, Deadline::NEVER).unwrap();
     let surveyed = listing.survey(&[]).unwrap();
-    let told: Vec<_> = surveyed.iter().map(|one| (one.path.as_str(), one.size_bytes, one.deltas)).collect();
+    let reported: Vec<_> =
+        surveyed.iter().map(|one| (one.path.as_str(), one.size_bytes, one.deltas)).collect();
     let expected =
         [("gone", 0, Some(1)), ("hole", 1 << 42, Some(1)), ("longer", 2, None), ("other", 1, None)];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     let is_over = || true;
     let stopped = workspace.list(&before, &touched, Deadline::when(&is_over));
     assert!(matches!(stopped, Err(CaptureError::Stopped)));

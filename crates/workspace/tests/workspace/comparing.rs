@@ -7,7 +7,7 @@ use crate::place::Place;
 /// The deltas from one content of the file `a` to another, as `line-removed+added`.
 fn deltas(before: &str, after: &str) -> Vec<String> {
     let place = Place::with(&[("a", before)]);
-    told(&between(&place, |place| place.write("a", after)))
+    reported(&between(&place, |place| place.write("a", after)))
 }
 
 fn between(place: &Place, change: impl FnOnce(&Place)) -> Deltas {
@@ -22,14 +22,14 @@ fn between(place: &Place, change: impl FnOnce(&Place)) -> Deltas {
     deltas
 }
 
-fn told(deltas: &Deltas) -> Vec<String> {
-    let told = deltas.listed.iter().map(|delta| match (&delta.line, &delta.removed, &delta.added) {
+fn reported(deltas: &Deltas) -> Vec<String> {
+    let reported = deltas.listed.iter().map(|delta| match (&delta.line, &delta.removed, &delta.added) {
         (Some(line), Some(removed), Some(added)) => {
             format!("{}-{}+{}", line.get(), removed.get(), added.get())
         }
         _ => delta.path.as_str().to_owned(),
     });
-    told.collect()
+    reported.collect()
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn one_delta_per_other_change() {
         place.write("new", "1\n2\n3\n");
         place.write("empty", "");
     });
-    assert_eq!(told(&deltas), ["1-1+1", "3-1+1", "both", "empty", "gone", "kind", "link", "mode", "new"]);
+    assert_eq!(reported(&deltas), ["1-1+1", "3-1+1", "both", "empty", "gone", "kind", "link", "mode", "new"]);
 }
 
 #[test]

@@ -183,15 +183,15 @@ fn cleaning_leaves_what_the_needed_states_need() {
     let hash = |at: usize| states[at].hash();
     let restored = |at: usize| workspace.restore(hash(at), &Place::new().at("into")).is_ok();
     // The third is written as the difference from the second, and that from the first.
-    let told = workspace.clean(&[hash(2), hash(3)].into(), true).unwrap();
-    assert_eq!((told.states, told.contents), (2, 2));
-    assert_eq!([0, 1, 2, 3].map(restored), [true; 4], "only told");
-    assert_eq!(workspace.clean(&[hash(2), hash(3)].into(), false).unwrap(), told);
+    let reported = workspace.clean(&[hash(2), hash(3)].into(), true).unwrap();
+    assert_eq!((reported.states, reported.contents), (2, 2));
+    assert_eq!([0, 1, 2, 3].map(restored), [true; 4], "only reported");
+    assert_eq!(workspace.clean(&[hash(2), hash(3)].into(), false).unwrap(), reported);
     assert_eq!([0, 1, 2, 3].map(restored), [false, false, true, true]);
     assert!(matches!(workspace.kept(hash(0)), Err(KeepError::Unknown(_))));
     assert_eq!(workspace.clean(&[hash(2), hash(3)].into(), false).unwrap().bytes, 0);
-    let told = workspace.clean(&[hash(2), hash(1)].into(), false).unwrap();
-    assert_eq!((told.states, told.contents), (1, 1));
+    let reported = workspace.clean(&[hash(2), hash(1)].into(), false).unwrap();
+    assert_eq!((reported.states, reported.contents), (1, 1));
     assert_eq!([2, 3].map(restored), [true, false]);
     // What was removed can be kept again.
     workspace.keep_after(&states[2], &states[3], Hidden::NOTHING).unwrap();
@@ -263,10 +263,10 @@ fn what_git_has_lost_is_told_by_its_path() {
     workspace.keep(&state).unwrap();
     blobs.lock().unwrap().clear();
     let blob = ContentDigests::of(b"was in git").git_blob;
-    let told = |result: Result<(), KeepError>| result.unwrap_err().to_string();
-    let restored = told(workspace.restore(state.hash(), &Place::new().at("into")).map(drop));
+    let reported = |result: Result<(), KeepError>| result.unwrap_err().to_string();
+    let restored = reported(workspace.restore(state.hash(), &Place::new().at("into")).map(drop));
     let archive = Archive::open(&place.at(".crealeph")).unwrap().with_git(git(&blobs));
-    let exported = told(archive.export(&[state.hash()], &Place::new().at("export")));
+    let exported = reported(archive.export(&[state.hash()], &Place::new().at("export")));
     for said in [restored, exported] {
         assert!(said.contains("`d/lost`") && said.contains(blob.as_str()), "{said}");
     }

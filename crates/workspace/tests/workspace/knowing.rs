@@ -27,8 +27,8 @@ fn wait(place: &Place) {
     }
 }
 
-/// Everything in the workspace is known; then something happens. Whoever reads the state next, knowing, finds the same as one
-/// who knows nothing: a new process, and one that has read before.
+/// Everything in the workspace is known; then something happens. A later read that uses what is known finds the same as one
+/// that knows nothing: in a new process, and in one that has read before.
 fn check(place: &Place, what: &str, happens: impl FnOnce()) {
     let reader = place.workspace();
     for _ in 0..2 {
@@ -144,7 +144,7 @@ fn what_is_known_does_not_make_up_for_what_is_refused() {
     fs::set_permissions(place.at("j/k"), fs::Permissions::from_mode(0o4755)).unwrap();
     assert_eq!(place.refusals().len(), 1);
     place.set_mode("j/k", 0o644);
-    check(&place, "it is mended", || ());
+    check(&place, "it is fixed", || ());
 }
 
 /// A cache of another device, or in the form of an earlier version, is no cache.

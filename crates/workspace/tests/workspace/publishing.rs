@@ -275,7 +275,7 @@ fn touched_paths_conflict_and_untouched_ones_merge() {
         ("new", |place| place.write("new", "person")),
         ("deep", |place| place.link("deep", "a")),
     ];
-    for (told, edit) in edits {
+    for (reported, edit) in edits {
         let place = Place::with(&[("a", "1"), ("b", "1"), ("c", "1")]);
         let capsule = captured(&place, |view| {
             view.place.write("a", "2");
@@ -289,12 +289,12 @@ fn touched_paths_conflict_and_untouched_ones_merge() {
         let before = workspace.snapshot().unwrap();
         match workspace.prepare(&capsule).and_then(Prepared::publish).unwrap_err() {
             PublishError::Conflict { paths, kept } => {
-                assert_eq!((paths.as_slice(), kept.len()), ([told.to_owned()].as_slice(), 0));
+                assert_eq!((paths.as_slice(), kept.len()), ([reported.to_owned()].as_slice(), 0));
             }
-            PublishError::InTheWay { path, .. } => assert_eq!((told, path.as_str()), ("deep", "deep")),
+            PublishError::InTheWay { path, .. } => assert_eq!((reported, path.as_str()), ("deep", "deep")),
             other => panic!("{other}"),
         }
-        assert_eq!(workspace.snapshot().unwrap().state(), before.state(), "{told}");
+        assert_eq!(workspace.snapshot().unwrap().state(), before.state(), "{reported}");
     }
 }
 

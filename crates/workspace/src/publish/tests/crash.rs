@@ -41,7 +41,7 @@ fn run(role: &str, folder: &Path, moment: usize) -> ExitStatus {
     start(role, folder, moment).wait_with_output().unwrap().status
 }
 
-/// Does nothing when the tests run; does what it is told as a process of its own.
+/// Does nothing when the tests run; does its task as a process of its own.
 #[test]
 fn as_a_process_of_its_own() {
     let (Ok(role), Some(folder)) = (std::env::var(ROLE), std::env::var_os(FOLDER)) else { return };
@@ -89,7 +89,7 @@ fn fresh() -> tempfile::TempDir {
     folder
 }
 
-/// Recovers, and tells the state; recovering again changes nothing and leaves nothing behind.
+/// Recovers, and returns the state; recovering again changes nothing and leaves nothing behind.
 fn settled(folder: &Path) -> StateHash {
     let workspace = Workspace::open(folder).unwrap();
     let settled = workspace.recover().unwrap();
@@ -124,7 +124,7 @@ fn killed_at_every_step_it_is_before_or_after() {
 }
 
 #[test]
-fn a_publish_that_was_interrupted_is_told_before_a_state_is_read() {
+fn a_publish_that_was_interrupted_is_reported_before_a_state_is_read() {
     let folder = fresh();
     // Far enough to have begun its steps.
     let mut moment = 40;

@@ -44,7 +44,7 @@ enum Way {
     Rename,
     /// Write to it through a descriptor that was opened long before.
     OpenedBefore,
-    /// Remove it and write it anew.
+    /// Remove it and write it again.
     RemoveAndWrite,
 }
 
@@ -111,18 +111,18 @@ fn publish_with_edit(path: &'static str, way: Way, moment: usize) -> bool {
             has_saved.set(true);
         }
     };
-    let (result, told) = with_hook(saves, || {
+    let (result, reports) = with_hook(saves, || {
         let result = workspace.prepare(&capsule).and_then(|prepared| prepared.publish());
         // The first settles what is there; the second clears away what was displaced.
-        let told = [workspace.recover().unwrap(), workspace.recover().unwrap()].concat();
-        (result, told)
+        let reports = [workspace.recover().unwrap(), workspace.recover().unwrap()].concat();
+        (result, reports)
     });
     // The editor has closed its file now. A process that another test starts may have it for a moment longer.
-    let mut told = told;
+    let mut reports = reports;
     while !files_under(&folder.path().join(".crealeph/publish")).is_empty() {
-        told.extend(workspace.recover().unwrap());
+        reports.extend(workspace.recover().unwrap());
     }
-    let said = format!("{path} {way:?} at {moment}: {result:?} {told:?}");
+    let said = format!("{path} {way:?} at {moment}: {result:?} {reports:?}");
     let now = workspace.snapshot().unwrap();
     let expected = if result.is_ok() { state(&after()) } else { state(&before()) };
     assert_eq!(without(now.state(), path), without(&expected, path), "{said}");
@@ -133,14 +133,18 @@ fn publish_with_edit(path: &'static str, way: Way, moment: usize) -> bool {
     let kept = files_under(&folder.path().join(".crealeph/kept"));
     let in_place = holds_edit(&folder.path().join(path));
     assert!(in_place || kept.iter().any(|file| holds_edit(file)), "the edit is lost: {said}");
-    // What is kept beside is told, by a conflict or when it is recovered.
+    // What is kept beside is reported, by a conflict or when it is recovered.
     let mut places: Vec<KeptPlace> =
-        told.into_iter().flat_map(|settled| settled.kept).map(|kept| kept.place).collect();
+        reports.into_iter().flat_map(|settled| settled.kept).map(|kept| kept.place).collect();
     if let Err(PublishError::Conflict { kept, .. }) = result {
         places.extend(kept.into_iter().map(|kept| kept.place));
     }
     for file in kept {
-        assert!(places.contains(&KeptPlace::Beside(file.clone())), "{} is not told: {said}", file.display());
+        assert!(
+            places.contains(&KeptPlace::Beside(file.clone())),
+            "{} is not reported: {said}",
+            file.display()
+        );
     }
     true
 }

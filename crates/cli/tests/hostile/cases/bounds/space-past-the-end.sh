@@ -1,7 +1,6 @@
 # class: bounds
 # about: blocks are taken past the end of a file, which stays short: its length says nothing of the disk that it takes
-# before: held
-# fails without: measuring files by their blocks while the agent runs
+# before: broke
 printf 'disk_bytes = 50000000\n' >>crealeph.toml; git commit -qam disk
 started
 agent_runs 'python3 -c "
