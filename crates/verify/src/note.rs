@@ -210,6 +210,25 @@ mod tests {
     }
 
     #[test]
+    fn a_note_has_bounds() {
+        let form = |note: &str| match open(note, &[]) {
+            Err(NoteError::Form(why)) => why,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(form(&"a".repeat(MAX_NOTE_BYTES)), "it has no blank line");
+        assert_eq!(form(&"a".repeat(MAX_NOTE_BYTES + 1)), "it is too long");
+        let line = "\u{2014} Someone AAAAAAAAAAA=\n";
+        let signed = |count| format!("text\n\n{}", line.repeat(count));
+        assert!(
+            matches!(open(&signed(100), &[]), Err(NoteError::Unsigned { signers }) if signers.len() == 100)
+        );
+        assert_eq!(form(&signed(101)), "it has too many signatures");
+        assert_eq!(form("text\n\n\u{2014} Someone AAAAAAAAAAA="), "its last line is not ended");
+        assert_eq!(form("text\n\n\u{2014} Someone AAAA\n"), "a signature line is broken");
+        assert_eq!(form("te\txt\n\n"), "it holds a control character");
+    }
+
+    #[test]
     fn a_key_is_read_only_whole() {
         for at in 0..KEY.len() {
             let mut bytes = KEY.as_bytes().to_vec();

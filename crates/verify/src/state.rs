@@ -204,5 +204,18 @@ mod tests {
         assert_eq!(read_state(&hash, load).unwrap(), state);
         let endless = |at: &Blake3| Some(format!("crealeph-state-difference-v1\n{at}\n"));
         assert_eq!(read_state(&hash, endless).unwrap_err().kind, FindingKind::Changed);
+        let empty = state_hash(&StateEntries::new());
+        let after = |mut differences: usize| {
+            read_state(&empty, |_| {
+                let is_whole = differences == 0;
+                differences = differences.saturating_sub(1);
+                Some(if is_whole {
+                    MANIFEST_HEADER.to_owned()
+                } else {
+                    format!("{DIFFERENCE_HEADER}{empty}\n")
+                })
+            })
+        };
+        assert!(after(MAX_DIFFERENCES).is_ok() && after(MAX_DIFFERENCES + 1).is_err());
     }
 }
