@@ -18,7 +18,7 @@ use crealeph_contracts::contract::Valid;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::Limits;
 use crealeph_contracts::scalar::{TenantId, Version};
-use crealeph_ledger::{Ledger, Location, LedgerOptions};
+use crealeph_ledger::{Ledger, LedgerOptions, Location};
 use crealeph_runtime::agents::{Agent, Agents, Call, load};
 use crealeph_runtime::builder::{Builder, Settings};
 use crealeph_runtime::configuration::Configuration;

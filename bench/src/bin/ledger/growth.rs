@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crealeph_bench::Outcome;
 use crealeph_contracts::scalar::{Name, RobotId};
 use crealeph_decision::coherence::CoherenceRules;
-use crealeph_ledger::{Filter, Ledger, Location, LedgerOptions, Order};
+use crealeph_ledger::{Filter, Ledger, LedgerOptions, Location, Order};
 use crealeph_verify::{ExportVerifier, VerifierKey};
 
 use crate::{draft, tenant};

@@ -15,7 +15,7 @@ use crealeph_bench::Outcome;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::Limits as JsonLimits;
 use crealeph_contracts::scalar::TenantId;
-use crealeph_ledger::{Ledger, Location, LedgerOptions};
+use crealeph_ledger::{Ledger, LedgerOptions, Location};
 
 /// As the program has it.
 #[global_allocator]

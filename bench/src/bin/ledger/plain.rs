@@ -64,9 +64,11 @@ impl Postgres {
         client.batch_execute(&format!("CREATE TABLE {name} (LIKE crealeph.entries INCLUDING ALL)"))?;
         let row = client.prepare("SELECT * FROM crealeph.entries")?;
         let names = row.columns().iter().map(|column| column.name()).collect::<Vec<_>>().join(", ");
-        let arrays = (1..).zip(row.columns()).map(|(number, column)| format!("${number}::{}[]", column.type_()));
+        let arrays =
+            (1..).zip(row.columns()).map(|(number, column)| format!("${number}::{}[]", column.type_()));
         let arrays = arrays.collect::<Vec<_>>().join(", ");
-        let insert = client.prepare(&format!("INSERT INTO {name} ({names}) SELECT * FROM unnest({arrays})"))?;
+        let insert =
+            client.prepare(&format!("INSERT INTO {name} ({names}) SELECT * FROM unnest({arrays})"))?;
         Ok(Postgres { client, names, insert })
     }
 
@@ -90,7 +92,12 @@ impl Postgres {
 /// The rows' values, an array for each column.
 fn arrays(rows: &[postgres::Row]) -> Outcome<Vec<Box<dyn ToSql + Sync>>> {
     let Some(first) = rows.first() else { return Ok(Vec::new()) };
-    first.columns().iter().enumerate().map(|(column, described)| array(rows, column, described.type_())).collect()
+    first
+        .columns()
+        .iter()
+        .enumerate()
+        .map(|(column, described)| array(rows, column, described.type_()))
+        .collect()
 }
 
 fn array(rows: &[postgres::Row], column: usize, kind: &Type) -> Outcome<Box<dyn ToSql + Sync>> {

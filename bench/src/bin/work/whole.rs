@@ -7,7 +7,7 @@ use crealeph_bench::Outcome;
 use crealeph_contracts::json::Limits;
 use crealeph_contracts::scalar::TenantId;
 use crealeph_contracts::{Valid, WorkItem};
-use crealeph_ledger::{Ledger, Location, LedgerOptions};
+use crealeph_ledger::{Ledger, LedgerOptions, Location};
 use crealeph_runtime::configuration::Configuration;
 use crealeph_runtime::work::{Destination, ItemOutcome, RunOptions, Work, WorkConfig, WorkSetup};
 use crealeph_sandbox::{Cancel, Config, Sandbox, Spec};
@@ -50,7 +50,8 @@ pub(crate) fn race(folder: &Path, tree: &Path) -> Outcome<Whole> {
         let options = RunOptions { jobs: 1, destination: Destination::Tree, is_held: false, agent: None };
         let (took, outcomes) =
             time(|| Ok(work.run(&[item.into_inner()], &options, &|_| (), &mut |_| ())?))?;
-        let is_success = matches!(outcomes.first(), Some(ItemOutcome::Finished { result, .. }) if result.is_success());
+        let is_success =
+            matches!(outcomes.first(), Some(ItemOutcome::Finished { result, .. }) if result.is_success());
         assert!(is_success, "{outcomes:?}");
         let (spawn, _) = time(|| {
             Ok(sandbox.run(
