@@ -18,4 +18,5 @@ mod many;
 mod ordinary;
 mod programs;
 mod tasks;
+mod toolchains;
 mod world;

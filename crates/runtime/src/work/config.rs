@@ -54,6 +54,8 @@ pub(super) struct Granted {
     /// Files of this machine, and where they are found below HOME.
     pub(super) home: Vec<(PathBuf, PathBuf)>,
     pub(super) presets: Vec<Preset>,
+    /// Whether it gets the toolchains that the workspace asks for.
+    pub(super) toolchains: bool,
     pub(super) read: Vec<PathBuf>,
     pub(super) caches: Vec<PathBuf>,
     /// No network if empty.
@@ -314,6 +316,7 @@ fn granted(table: &Table<'_>, folder: &Path) -> Result<Granted, Wrong> {
             .entries("secret_files", MAX_LISTED, |name, value| text(name, value).map(|path| place(&path)))?,
         home: table.texts("home", MAX_LISTED)?.into_iter().map(|path| seeded(path, folder)).collect(),
         presets: presets.collect::<Result<_, _>>()?,
+        toolchains: !table.has("toolchains") || table.flag("toolchains")?,
         read: table.texts("read", MAX_LISTED)?.into_iter().map(place).collect(),
         caches: table.texts("caches", MAX_LISTED)?.into_iter().map(place).collect(),
         hosts: network(table)?,

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use crealeph_contracts::digest::Blake3;
-use crealeph_sandbox::{Grants, HOME, Limits, Network, Place, SandboxError, Seed, Spec};
+use crealeph_sandbox::{Grants, HOME, Limits, Network, Place, SandboxError, Seed, Spec, find_toolchains};
 use crealeph_workspace::{Wanted, Workspace};
 
 use super::config::{Granted, Hide, WorkAgent};
@@ -24,7 +24,11 @@ const PROMPT: &str = "{prompt}";
 
 /// The grants of a table of the configuration. What lies in the workspace is in the view already.
 pub(super) fn grants(granted: &Granted, workspace: &Path) -> Result<Grants, SandboxError> {
-    let mut grants = preset_grants(&granted.presets)?;
+    let mut grants = match granted.toolchains {
+        true => toolchains(workspace),
+        false => Grants::default(),
+    };
+    grants.merge(preset_grants(&granted.presets)?);
     let outside = |paths: &[PathBuf]| {
         paths.iter().filter(|path| !path.starts_with(workspace)).cloned().collect::<Vec<_>>()
     };
@@ -36,6 +40,15 @@ pub(super) fn grants(granted: &Granted, workspace: &Path) -> Result<Grants, Sand
     add_values(&mut grants, &granted.env, &granted.secrets, &granted.secret_files)?;
     git_directories(workspace).iter().for_each(|path| grant(&mut grants, path));
     Ok(grants)
+}
+
+/// What the toolchains need that the workspace asks for. One that is not installed is not there inside either: the command
+/// says so itself if it needs it.
+fn toolchains(workspace: &Path) -> Grants {
+    let mut grants = Grants::default();
+    let installed = find_toolchains(workspace).into_iter().filter_map(|toolchain| toolchain.grants.ok());
+    installed.for_each(|needed| grants.merge(needed));
+    grants
 }
 
 /// The request for an agent. Its program and scripts are readable as the configuration names them; a word that the prompt
