@@ -147,11 +147,11 @@ fn normalised(line: &str) -> String {
         match found {
             Some((sign, length)) if !is_inside => {
                 out.push_str(sign);
-                rest = &rest[length..];
+                rest = rest.split_at(length).1;
             }
             _ => {
                 out.push(letter);
-                rest = &rest[letter.len_utf8()..];
+                rest = rest.split_at(letter.len_utf8()).1;
             }
         }
     }
