@@ -37,11 +37,11 @@ first one on; the files it names, against the states that were stored or, with -
 
 Exit codes: 0 everything holds, 1 something is wrong and is named, 2 cannot judge.";
 
-/// Check a receipt as an outsider would, and name what is wrong
+/// Verify a receipt: signature, hash chain and files
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Verify {
-    /// A receipt, or the folder of its run
+    /// Receipt file, or the folder of its run
     receipt: PathBuf,
 
     /// A file of public keys that you kept; may be given more than once [default: the keys of the workspace]
@@ -52,15 +52,15 @@ pub(super) struct Verify {
     #[arg(long, value_name = "FOLDER", conflicts_with = "alone")]
     chain: Option<PathBuf>,
 
-    /// The hash of a receipt that you kept, which must be in the chain; may be given more than once
+    /// Hash of a receipt that must be in the chain; can be repeated
     #[arg(long, value_name = "HASH", conflicts_with = "alone")]
     head: Vec<String>,
 
-    /// Check this receipt by itself, without the chain
+    /// Verify this receipt alone, without the chain
     #[arg(long)]
     alone: bool,
 
-    /// Check the files in this folder instead of the stored states
+    /// Verify the files in this folder instead of the stored states
     #[arg(long, value_name = "DIR")]
     files: Option<PathBuf>,
 
