@@ -85,9 +85,9 @@ fn an_agent_that_cannot_be_called_is_not_judged() {
         (&["remote"], "could not be reached"),
         (&["keyless"], "NO_SUCH_KEY"),
     ] {
-        let (code, told) = check(&scratch, args);
-        assert_eq!((code, &told["error"]["code"]), (2, &json!("agent_not_called")), "{told}");
-        assert!(told["error"]["message"].as_str().unwrap().contains(cause), "{told}");
+        let (code, printed) = check(&scratch, args);
+        assert_eq!((code, &printed["error"]["code"]), (2, &json!("agent_not_called")), "{printed}");
+        assert!(printed["error"]["message"].as_str().unwrap().contains(cause), "{printed}");
     }
 }
 
@@ -143,7 +143,7 @@ fn the_example_agent_is_a_program_that_respects_staleness() {
 }
 
 #[test]
-fn each_way_to_fail_is_told_under_its_own_clause() {
+fn each_way_to_fail_is_reported_under_its_own_clause() {
     let scratch = Scratch::new();
     let good = "{'ok': True, 'executionId': given['executionId'], 'status': 'succeeded', 'artifacts': [{'type': \
         given['allowedArtifactTypes'][0], 'payload': {}, 'dependsOnLedgerIds': given['allowedLineage']['dependsOnLedgerIds'][:1], \

@@ -70,33 +70,33 @@ fn from_an_empty_ledger_to_a_plan() {
 #[test]
 fn the_newest_execution_is_meant_where_none_is_named() {
     let scratch = scratch();
-    let told = |args: &[&str]| {
+    let printed = |args: &[&str]| {
         let run = scratch.command(args).env("CREALEPH_OUTPUT", "text").output().unwrap();
         let text = [run.stdout, run.stderr].concat();
         (run.status.code().unwrap(), String::from_utf8(text).unwrap())
     };
     scratch.write("request.json", &request("e-1", "block", true));
-    let (code, text) = told(&["build", "request.json"]);
+    let (code, text) = printed(&["build", "request.json"]);
     assert!(code == 1 && text.contains("SNAPSHOT_EMPTY"), "{text}");
     assert!(!text.contains("execution why"), "nothing was recorded that could be asked about: {text}");
-    let (code, text) = told(&["execution", "why"]);
+    let (code, text) = printed(&["execution", "why"]);
     assert!(code == 1 && text.contains("no execution of this tenant yet"), "{text}");
 
     scratch.append(&known(1, &["idea"], ""));
     for execution in ["e-1", "e-2"] {
         scratch.write("request.json", &request(execution, "block", true));
-        let (code, text) = told(&["build", "request.json"]);
+        let (code, text) = printed(&["build", "request.json"]);
         assert!(code == 1 && text.contains(&format!("crealeph execution why {execution}")), "{text}");
     }
     for task in ["show", "why", "replay"] {
-        let (code, text) = told(&["execution", task]);
+        let (code, text) = printed(&["execution", task]);
         assert!(code == 0 && text.contains("e-2") && !text.contains("e-1"), "{task}: {text}");
-        let (code, text) = told(&["execution", task, "--robot", "other"]);
+        let (code, text) = printed(&["execution", task, "--robot", "other"]);
         assert!(code == 1 && text.contains("no execution"), "{task}: {text}");
     }
     let (code, why) = scratch.json(&["execution", "why"], "");
     assert_eq!((code, &why["executionId"]), (0, &Value::from("e-2")));
-    let (code, text) = told(&["execution", "why", "--attempt", "7"]);
+    let (code, text) = printed(&["execution", "why", "--attempt", "7"]);
     assert!(code == 1 && text.contains("no record of attempt 7"), "{text}");
 }
 
@@ -116,9 +116,9 @@ fn a_ledger_in_a_folder_above_is_pointed_at() {
     let inside = scratch.path().join("a/b");
     std::fs::create_dir_all(&inside).unwrap();
     let run = scratch.command(&["snapshot", "r"]).current_dir(&inside).output().unwrap();
-    let told = String::from_utf8(run.stderr).unwrap();
+    let printed = String::from_utf8(run.stderr).unwrap();
     let above = scratch.path().canonicalize().unwrap();
-    assert!(told.contains(&format!("there is one in `{}`\nhint: go to", above.display())), "{told}");
+    assert!(printed.contains(&format!("there is one in `{}`\nhint: go to", above.display())), "{printed}");
     let run = scratch.command(&["doctor"]).current_dir(&inside).output().unwrap();
     let looked_at: Value = serde_json::from_slice(&run.stdout).unwrap();
     let ledger = looked_at.as_array().unwrap().iter().find(|it| it["name"] == "ledger").unwrap();

@@ -162,7 +162,7 @@ fn an_interrupted_run_writes_nothing_and_leaves_no_process() {
         let (code, stdout, stderr) = ended(running);
         assert_eq!((code, stdout.as_str()), (expected, ""), "{name}: {stderr}");
         assert!(name == "-KILL" || stderr.contains("nothing was written"), "{name}: {stderr}");
-        // Whoever is killed cannot wait for the others; they go all the same.
+        // A process that is killed cannot wait for the others; they end anyway.
         wait_until("every process of the agent is gone", || processes(&word) == 0);
         assert_eq!(scratch.entries(), before, "{name}");
         let agent = "[agents.'a@1']\nkind = 'process'\ncommand = ['python3', 'agent.py']\n";

@@ -26,12 +26,12 @@ fn the_reference_has_every_code_and_no_other() {
 
 fn compare(title: &str, page: &str, coded: &BTreeSet<String>) {
     let section = page.split("\n## ").find(|section| section.starts_with(title)).expect(title);
-    let told = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
-    let told: BTreeSet<String> = told.map(|(code, _)| code.to_owned()).collect();
+    let printed = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let printed: BTreeSet<String> = printed.map(|(code, _)| code.to_owned()).collect();
     assert!(coded.len() > 30, "the codes were found: {coded:?}");
-    let absent: Vec<_> = coded.difference(&told).collect();
+    let absent: Vec<_> = coded.difference(&printed).collect();
     assert!(absent.is_empty(), "say in `commands/man/codes.rs` what these mean: {absent:?}");
-    let gone: Vec<_> = told.difference(coded).collect();
+    let gone: Vec<_> = printed.difference(coded).collect();
     assert!(
         gone.is_empty(),
         "nothing has these codes any more; take them out of `commands/man/codes.rs`: {gone:?}"

@@ -272,13 +272,13 @@ fn the_policy_decides_and_explains_itself() {
     );
     let mut late = question();
     late["ledgerRecency"]["fusionAt"] = json!("2026-03-04T04:00:00Z");
-    let told = crealeph(&["policy", "explain"], late.to_string().as_bytes()).stdout;
+    let reply = crealeph(&["policy", "explain"], late.to_string().as_bytes()).stdout;
     for part in [
         "DEFER: builder.run for robot r-1",
         "-> recency.stale                fusionAt is older than the 60 minutes allowed",
         "fusionAt from 2026-03-04T05:00:00.000Z to 2026-03-04T06:00:00Z: run fusion.run",
     ] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(reply.contains(part), "{part}: {reply}");
     }
     let invalid = crealeph(&["policy", "evaluate"], b"{}");
     assert_eq!((invalid.code, invalid.stdout.as_str()), (1, ""));

@@ -1,4 +1,4 @@
-//! The demo is the first thing that a stranger sees: it goes as told, is readable in 80 columns, and fails where it must.
+//! The demo is the first thing that a stranger sees: it succeeds, is readable in 80 columns, and fails where it must.
 
 #![cfg(test)]
 
@@ -16,14 +16,14 @@ fn demo(folder: &Path, home: &Path) -> Output {
 }
 
 #[test]
-fn the_story_goes_as_told_in_80_columns() {
+fn the_story_goes_as_expected_in_80_columns() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("new");
     let home = tempfile::tempdir().unwrap();
     let output = demo(&folder, home.path());
-    let told = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(0), "{told}{}", String::from_utf8_lossy(&output.stderr));
-    let unwrapped = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+    let unwrapped = printed.split_whitespace().collect::<Vec<_>>().join(" ");
     for passage in [
         ": success",
         "Denied path: .github/workflows/ci.yml",
@@ -36,10 +36,10 @@ fn the_story_goes_as_told_in_80_columns() {
         "run ideator.run",
         "changed: entry 1",
     ] {
-        assert!(unwrapped.contains(passage), "`{passage}` is not in:\n{told}");
+        assert!(unwrapped.contains(passage), "`{passage}` is not in:\n{printed}");
     }
-    assert!(!told.contains('\x1b'), "nobody sees colours in a pipe");
-    for line in told.lines().filter(|line| !line.starts_with("$ ")) {
+    assert!(!printed.contains('\x1b'), "nobody sees colours in a pipe");
+    for line in printed.lines().filter(|line| !line.starts_with("$ ")) {
         assert!(line.chars().count() <= 80, "wider than 80 columns: {line}");
     }
     let shop = folder.join("shop");

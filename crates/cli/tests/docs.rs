@@ -27,7 +27,7 @@ const MARK: char = '\u{1e}';
 /// Stands in the script where a block ends.
 const END: &str = "# the block ends";
 /// How a document shows that a command fails; it must.
-const TOLD_TO_FAIL: &str = "|| echo \"exit $?\"";
+const EXPECTED_TO_FAIL: &str = "|| echo \"exit $?\"";
 /// What a document calls the database that it is given.
 const DATABASE: &str = "DATABASE_URL";
 
@@ -216,10 +216,10 @@ fn run_script(root: &Path, script: &str) -> Result<(), String> {
     }
     for (line, printed) in blocks {
         let block = script.lines().skip(line.parse().unwrap()).take_while(|text| *text != END);
-        let told = block.filter(|text| text.ends_with(TOLD_TO_FAIL)).count();
+        let expected = block.filter(|text| text.ends_with(EXPECTED_TO_FAIL)).count();
         let failed = printed.lines().filter(|text| text.starts_with("exit ")).count();
-        if told != failed {
-            return Err(format!("{line}: {told} commands are told to fail and {failed} do:\n{printed}"));
+        if expected != failed {
+            return Err(format!("{line}: {expected} commands are expected to fail and {failed} do:\n{printed}"));
         }
     }
     Ok(())
@@ -254,10 +254,10 @@ const SELF_TESTS: &[(&str, fn())] = &[
             assert!(fault(text).starts_with("sample.md:1: "), "{text}");
         }
     }),
-    ("a command that is told to fail must", || {
+    ("a command that is expected to fail must", || {
         assert!(judge(Path::new("/"), "sample.md", "```sh\nfalse || echo \"exit $?\"\n```\n").is_ok());
         let fault = fault("```sh\ntrue || echo \"exit $?\"\n```\n");
-        assert!(fault.starts_with("sample.md:1: 1 commands are told to fail and 0 do"), "{fault}");
+        assert!(fault.starts_with("sample.md:1: 1 commands are expected to fail and 0 do"), "{fault}");
     }),
     ("a session that prints something else is refused", || {
         let fault = fault("```console\n$ crealeph --version\ncrealeph 0\n```\n");

@@ -88,9 +88,9 @@ fn each_fault_is_found_with_what_to_do() {
         let (code, findings) = doctor(folder.path());
         assert_eq!(code, 1, "{breaking}: {findings:?}");
         let found = finding(&findings, name);
-        let told = format!("{} {}", found["detail"], found["advice"]);
+        let reply = format!("{} {}", found["detail"], found["advice"]);
         assert_eq!(found["present"], false, "{breaking}: {found}");
-        assert!(told.contains(detail) && told.contains(advice), "{breaking}: {found}");
+        assert!(reply.contains(detail) && reply.contains(advice), "{breaking}: {found}");
         let mut others = findings.iter().filter(|other| other["name"] != name && other["needed"] == true);
         let harmed = others.find(|other| other["present"] == false);
         assert_eq!(harmed, None, "{breaking} does no harm to anything else");

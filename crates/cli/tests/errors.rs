@@ -300,7 +300,7 @@ fn a_misspelt_name_in_the_configuration_is_answered_with_the_nearest() {
     let folder = project();
     let path = folder.path().join("crealeph.toml");
     let good = std::fs::read_to_string(&path).unwrap();
-    // A section that there is not concerns everybody; a key, whoever reads its section.
+    // An unknown section is an error for every command; an unknown key for those that read its section.
     let everybody = [
         "ledger list",
         "ledger init --ledger other",

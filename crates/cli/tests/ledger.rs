@@ -314,7 +314,7 @@ fn an_export_is_verified_and_imported_elsewhere() {
     let both = ["export.jsonl", "--key", "key", "--key", "other.key", "--checkpoint", "other.checkpoint"];
     let (code, stdout, _) = scratch.run(&[&["verify"], &both[..]].concat(), "");
     assert!(code == 1 && stdout.contains("the checkpoint you kept is of the log"), "{stdout}");
-    // Whoever brings a key learns who signed before the entries are taken.
+    // With a key, signatures are checked before the entries are imported.
     let signed = Scratch::new("import-signed");
     signed.good(&["init"], "");
     signed.write("key", &scratch.good(&["key"], ""));
@@ -392,7 +392,7 @@ fn a_rewritten_history_does_not_fit_the_signed_one() {
     forked.good(&["init", "--tenant", "unused"], "");
     forked.good(&["import"], &header);
     forked.good(&["append"], &(0..90).map(|n| line(n).replace("\"s\"", "\"other\"")).collect::<String>());
-    // The signer remembers what it signed; whoever holds the key can make it forget.
+    // The signer remembers what it signed; the holder of the key can make it forget.
     let (code, _, stderr) = forked.run(&["checkpoint"], "");
     assert!(
         code == 2 && stderr.contains("90 entries") && stderr.contains("its first 90 entries"),

@@ -1,5 +1,5 @@
 //! The ledger under processes that die and disks that fail. The processes are this test program itself, started again
-//! to run one of the `child_…` tests below, which do nothing unless they are told where.
+//! to run one of the `child_…` tests below, which do nothing unless a variable names the place.
 
 #![cfg(test)]
 
@@ -71,7 +71,7 @@ fn place() -> Option<(PathBuf, String)> {
     Some((std::env::var_os(PLACE)?.into(), std::env::var(PREFIX).ok()?))
 }
 
-/// Appends batches for ever and says which are acknowledged; several threads, so that commits are grouped.
+/// Appends batches until it is killed and prints which are acknowledged; several threads, so that commits are grouped.
 #[test]
 fn child_writer() {
     let Some((file, prefix)) = place() else { return };
@@ -92,7 +92,7 @@ fn child_writer() {
     });
 }
 
-/// Races on one event identity from several threads, and says what each was told.
+/// Races on one event identity from several threads, and says what each was printed.
 #[test]
 fn child_racer() {
     let Some((location, signal)) = place() else { return };

@@ -90,7 +90,7 @@ fn a_dump_is_restored_on_another_server_and_verified() {
         let kept = run(&url, &["checkpoint", "--tenant", tenant], "");
         std::fs::write(folder.path().join(format!("{tenant}.checkpoint")), kept).unwrap();
     }
-    // Whoever makes backups needs no more than the right to read.
+    // Backups need only the right to read.
     let audit = format!("crealeph_audit_{database}");
     let ledger_role = format!("crealeph_ledger_{database}");
     let sql = format!("CREATE ROLE keeper LOGIN; GRANT {audit} TO keeper");

@@ -60,9 +60,9 @@ fn outputs_pass_through_and_the_changes_are_listed() {
     ]);
     assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
     assert_eq!(text(&ran.stdout), "/project\none\n");
-    let told = text(&ran.stderr);
-    assert!(told.starts_with("aside\n"), "{told}");
-    assert!(told.contains("deleted a\n  created b\n"), "{told}");
+    let printed = text(&ran.stderr);
+    assert!(printed.starts_with("aside\n"), "{printed}");
+    assert!(printed.contains("deleted a\n  created b\n"), "{printed}");
     assert!(Path::new(&project).join("a").exists());
     assert!(!Path::new(&project).join("b").exists());
 }

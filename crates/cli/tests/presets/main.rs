@@ -107,8 +107,8 @@ fn both_are_known_without_a_configuration() {
     let scene = Scene::claude(shell(&[]));
     fs::remove_file(scene.at("crealeph.toml")).unwrap();
     let ran = scene.crealeph(&["work", "run", "--agent", "nobody", "Do it"]);
-    let told = String::from_utf8_lossy(&ran.stderr).into_owned();
-    assert!(ran.status.code() == Some(2) && told.contains("claude, codex"), "{told}");
+    let printed = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(ran.status.code() == Some(2) && printed.contains("claude, codex"), "{printed}");
     // Its own hosts are granted, and the one of the test is not: nothing is reached, and the tree stays.
     let before = scene.tree();
     let result = scene.run_with("Do it", &["--timeout-ms", "20000"], &[("ANTHROPIC_MAX_RETRIES", "0")]);

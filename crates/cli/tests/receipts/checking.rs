@@ -11,9 +11,9 @@ fn a_receipt_without_its_statement_is_not_checked() {
     let mut world = World::new();
     let (folder, _) = world.run(change_some);
     fs::remove_file(folder.join(ENVELOPE_FILE)).unwrap();
-    let (code, told) = world.verify(&[folder.join(RECEIPT_FILE).to_str().unwrap()]);
-    assert_eq!((code, &told["error"]["code"]), (2, &serde_json::json!("not_found")), "{told}");
-    assert!(told["error"]["hint"].as_str().unwrap().contains("the signed statement beside it"), "{told}");
+    let (code, reply) = world.verify(&[folder.join(RECEIPT_FILE).to_str().unwrap()]);
+    assert_eq!((code, &reply["error"]["code"]), (2, &serde_json::json!("not_found")), "{reply}");
+    assert!(reply["error"]["hint"].as_str().unwrap().contains("the signed statement beside it"), "{reply}");
 }
 
 #[test]
@@ -24,8 +24,8 @@ fn what_was_changed_is_named() {
     let run = folder.to_str().unwrap();
     let text = fs::read_to_string(&file).unwrap();
     let id = sealed.receipt.id.to_string();
-    let (code, told) = world.verify(&[run]);
-    assert_eq!((code, told["ok"].as_bool(), told["id"].as_str()), (0, Some(true), Some(&*id)), "{told}");
+    let (code, reply) = world.verify(&[run]);
+    assert_eq!((code, reply["ok"].as_bool(), reply["id"].as_str()), (0, Some(true), Some(&*id)), "{reply}");
     for (from, to, field) in [
         ("\"cost_usd\":0.0125", "\"cost_usd\":0.0025", "`cost_usd`"),
         ("models.example", "models.exemple", "`connections`"),
@@ -35,9 +35,9 @@ fn what_was_changed_is_named() {
     ] {
         assert!(text.contains(from), "{text}");
         fs::write(&file, text.replace(from, to)).unwrap();
-        let (code, told) = world.verify(&[run]);
-        assert_eq!((code, told["kind"].as_str()), (1, Some("changed")), "{told}");
-        assert!(told["message"].as_str().unwrap().contains(field), "{told}");
+        let (code, reply) = world.verify(&[run]);
+        assert_eq!((code, reply["kind"].as_str()), (1, Some("changed")), "{reply}");
+        assert!(reply["message"].as_str().unwrap().contains(field), "{reply}");
     }
     fs::write(&file, format!("{text}\n")).unwrap();
     assert!(world.verify(&[run]).1["message"].as_str().unwrap().contains("canonical"));
@@ -51,13 +51,13 @@ fn only_a_key_that_is_known_counts() {
     fs::write(world.at("own.key"), world.signer().verifier_keys().join("\n")).unwrap();
     fs::write(world.at("other.key"), other.signer().verifier_keys().join("\n")).unwrap();
     assert_eq!(world.verify(&[run, "--key", "own.key"]).0, 0);
-    let (code, told) = world.verify(&[run, "--key", "other.key"]);
-    assert_eq!((code, told["kind"].as_str()), (1, Some("forged")), "{told}");
+    let (code, reply) = world.verify(&[run, "--key", "other.key"]);
+    assert_eq!((code, reply["kind"].as_str()), (1, Some("forged")), "{reply}");
     // Another workspace's envelope, signed by a key that is known too, does not fit this receipt.
     let (foreign, _) = other.run(|folder| fs::write(folder.join("other"), "other").unwrap());
     fs::copy(foreign.join(ENVELOPE_FILE), folder.join(ENVELOPE_FILE)).unwrap();
-    let (code, told) = world.verify(&[run, "--key", "own.key", "--key", "other.key"]);
-    assert_eq!((code, told["kind"].as_str()), (1, Some("changed")), "{told}");
+    let (code, reply) = world.verify(&[run, "--key", "own.key", "--key", "other.key"]);
+    assert_eq!((code, reply["kind"].as_str()), (1, Some("changed")), "{reply}");
 }
 
 #[test]
@@ -87,36 +87,44 @@ fn the_chain_is_checked_from_the_first_receipt_on() {
     let (second, _) = world.failure();
     let (third, sealed) = world.run(|folder| fs::write(folder.join("b"), "b").unwrap());
     let run = third.to_str().unwrap();
-    let (code, told) = world.verify(&[run]);
-    assert_eq!((code, told["place"].as_u64(), told["chainLength"].as_u64()), (0, Some(3), Some(3)), "{told}");
+    let (code, reply) = world.verify(&[run]);
+    assert_eq!(
+        (code, reply["place"].as_u64(), reply["chainLength"].as_u64()),
+        (0, Some(3), Some(3)),
+        "{reply}"
+    );
     // A gap.
     let aside = world.at("aside");
     fs::rename(&second, &aside).unwrap();
-    let (code, told) = world.verify(&[run]);
+    let (code, reply) = world.verify(&[run]);
     assert_eq!(
-        (code, told["kind"].as_str(), told["place"].as_u64()),
+        (code, reply["kind"].as_str(), reply["place"].as_u64()),
         (1, Some("missing"), Some(2)),
-        "{told}"
+        "{reply}"
     );
     fs::rename(&aside, &second).unwrap();
     // A receipt of the chain that was changed.
     let file = first.join(RECEIPT_FILE);
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("Edit", "Exit")).unwrap();
-    let (code, told) = world.verify(&[run]);
-    assert!(code == 1 && told["message"].as_str().unwrap().contains("`tool_trace`"), "{told}");
+    let (code, reply) = world.verify(&[run]);
+    assert!(code == 1 && reply["message"].as_str().unwrap().contains("`tool_trace`"), "{reply}");
     fs::write(&file, text).unwrap();
     // The end that somebody remembers.
     let head = sealed.receipt.receipt_hash.to_string();
     fs::rename(&third, &aside).unwrap();
-    let (code, told) = world.verify(&[second.to_str().unwrap(), "--head", &head]);
-    assert_eq!((code, told["kind"].as_str()), (1, Some("truncated")), "{told}");
+    let (code, reply) = world.verify(&[second.to_str().unwrap(), "--head", &head]);
+    assert_eq!((code, reply["kind"].as_str()), (1, Some("truncated")), "{reply}");
     // A fork: another third receipt, as good as the first one in every other way.
     world.rewind(&second);
     let (fork, _) = world.run(|folder| fs::write(folder.join("c"), "c").unwrap());
     fs::rename(&aside, &third).unwrap();
-    let (code, told) = world.verify(&[fork.to_str().unwrap()]);
-    assert_eq!((code, told["kind"].as_str(), told["place"].as_u64()), (1, Some("forked"), Some(3)), "{told}");
+    let (code, reply) = world.verify(&[fork.to_str().unwrap()]);
+    assert_eq!(
+        (code, reply["kind"].as_str(), reply["place"].as_u64()),
+        (1, Some("forked"), Some(3)),
+        "{reply}"
+    );
 }
 
 #[test]
@@ -124,29 +132,32 @@ fn a_file_that_is_not_what_the_run_left_is_named() {
     let mut world = World::new();
     let (folder, sealed) = world.run(change_some);
     let run = folder.to_str().unwrap();
-    let (code, told) = world.verify(&[run]);
-    assert_eq!((code, told["filesCheckedAgainst"].as_str()), (0, Some("states")), "{told}");
-    let (code, told) = world.verify(&[run, "--files", "."]);
-    assert_eq!((code, told["filesCheckedAgainst"].as_str()), (0, Some("files")), "{told}");
+    let (code, reply) = world.verify(&[run]);
+    assert_eq!((code, reply["filesCheckedAgainst"].as_str()), (0, Some("states")), "{reply}");
+    let (code, reply) = world.verify(&[run, "--files", "."]);
+    assert_eq!((code, reply["filesCheckedAgainst"].as_str()), (0, Some("files")), "{reply}");
     fs::write(world.at("new/a"), "other").unwrap();
     fs::write(world.at("gone.txt"), "back").unwrap();
-    let (code, told) = world.verify(&[run, "--files", "."]);
-    let message = told["message"].as_str().unwrap();
-    assert!(code == 1 && message.contains("`new/a` is not what") && message.contains("`gone.txt`"), "{told}");
+    let (code, reply) = world.verify(&[run, "--files", "."]);
+    let message = reply["message"].as_str().unwrap();
+    assert!(
+        code == 1 && message.contains("`new/a` is not what") && message.contains("`gone.txt`"),
+        "{reply}"
+    );
     assert_eq!(world.verify(&[run]).0, 0, "the stored states are still what they were");
     // A stored content, then a stored state.
     let hash = sealed.receipt.artifacts.as_slice().iter().find_map(|it| it.hash).unwrap().to_string();
     let object = world.at(".crealeph/objects").join(&hash[..2]).join(&hash[2..]);
     let content = fs::read(&object).unwrap();
     replace(&object, b"other");
-    let (code, told) = world.verify(&[run]);
-    assert!(code == 1 && told["message"].as_str().unwrap().contains("`kept.txt`"), "{told}");
+    let (code, reply) = world.verify(&[run]);
+    assert!(code == 1 && reply["message"].as_str().unwrap().contains("`kept.txt`"), "{reply}");
     replace(&object, &content);
     let state = world.at(".crealeph/states").join(sealed.receipt.before_hash.to_string());
     let manifest = fs::read_to_string(&state).unwrap();
     replace(&state, manifest.replace("kept.txt", "kepp.txt").as_bytes());
-    let (code, told) = world.verify(&[run]);
-    assert!(code == 1 && told["message"].as_str().unwrap().contains("of another state"), "{told}");
+    let (code, reply) = world.verify(&[run]);
+    assert!(code == 1 && reply["message"].as_str().unwrap().contains("of another state"), "{reply}");
 }
 
 fn replace(path: &std::path::Path, bytes: &[u8]) {

@@ -1,4 +1,4 @@
-//! Receipts as whoever was not there meets them: sealed by the runtime, checked by `crealeph work verify`, by the verifying
+//! Receipts as an outsider sees them: sealed by the runtime, checked by `crealeph work verify`, by the verifying
 //! crate byte by byte, and by implementations that are not ours.
 
 #![allow(

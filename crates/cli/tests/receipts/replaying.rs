@@ -30,7 +30,7 @@ fn replay(run: &Path, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-fn told(ran: &Output) -> String {
+fn printed(ran: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr))
 }
 
@@ -50,7 +50,7 @@ fn exported() -> (World, PathBuf, PathBuf, PathBuf) {
     let exported = elsewhere.join("exported");
     let id = run.file_name().unwrap().to_str().unwrap().to_owned();
     let ran = world.crealeph(&["work", "export", &id, exported.to_str().unwrap()]);
-    assert!(ran.status.success(), "{}", told(&ran));
+    assert!(ran.status.success(), "{}", printed(&ran));
     (world, elsewhere, clone, exported.join("runs").join(id))
 }
 
@@ -62,7 +62,7 @@ fn a_replay_gives_the_same_hash_and_leaves_the_workspace_alone() {
     let before = world.workspace.snapshot().unwrap().state().hash();
     let ran = replay(&run, &[]);
     let hash = sealed.receipt.after_hash.to_string();
-    assert!(ran.status.success() && told(&ran).contains(&hash), "{}", told(&ran));
+    assert!(ran.status.success() && printed(&ran).contains(&hash), "{}", printed(&ran));
     assert_eq!(world.workspace.snapshot().unwrap().state().hash(), before);
 }
 
@@ -73,9 +73,9 @@ fn an_exported_run_replays_without_its_workspace_and_on_a_fresh_clone() {
     drop(world);
     assert!(!workspace.exists());
     let ran = replay(&run, &[]);
-    assert!(ran.status.success(), "{}", told(&ran));
+    assert!(ran.status.success(), "{}", printed(&ran));
     let ran = replay(&run, &["--on", clone.to_str().unwrap()]);
-    assert!(ran.status.success(), "{}", told(&ran));
+    assert!(ran.status.success(), "{}", printed(&ran));
     assert!(!clone.join(".crealeph").exists() && clone.join("gone.txt").exists(), "the clone was touched");
     // A file of the clone that is not what it was; what git ignores does not matter.
     fs::create_dir(clone.join("built")).unwrap();
@@ -83,7 +83,7 @@ fn an_exported_run_replays_without_its_workspace_and_on_a_fresh_clone() {
     assert!(replay(&run, &["--on", clone.to_str().unwrap()]).status.success());
     fs::write(clone.join("kept.txt"), "one\nother\n").unwrap();
     let ran = replay(&run, &["--on", clone.to_str().unwrap()]);
-    assert!(!ran.status.success() && told(&ran).contains("`kept.txt` differs"), "{}", told(&ran));
+    assert!(!ran.status.success() && printed(&ran).contains("`kept.txt` differs"), "{}", printed(&ran));
     fs::remove_dir_all(elsewhere).unwrap();
 }
 
@@ -100,7 +100,7 @@ fn an_export_can_be_verified_and_what_was_changed_in_it_is_found() {
     let object = run.join("../../objects").join(&hash[..2]).join(&hash[2..]);
     fs::write(&object, "one\n3\n").unwrap();
     let ran = replay(&run, &[]);
-    assert!(!ran.status.success() && told(&ran).contains(&hash), "{}", told(&ran));
+    assert!(!ran.status.success() && printed(&ran).contains(&hash), "{}", printed(&ran));
     assert_eq!(world.verify(&[run_text, "--key", key]).0, 1);
     fs::write(&object, "one\n2\n").unwrap();
     assert!(replay(&run, &[]).status.success());
@@ -118,10 +118,10 @@ fn a_failure_has_nothing_to_replay_and_an_export_overwrites_nothing() {
     let (failed, _) = world.failure();
     assert!(!failed.join(SCRIPT).exists());
     let ran = world.crealeph(&["work", "replay", failed.to_str().unwrap()]);
-    assert!(ran.status.code() == Some(2) && told(&ran).contains("succeeded"), "{}", told(&ran));
+    assert!(ran.status.code() == Some(2) && printed(&ran).contains("succeeded"), "{}", printed(&ran));
     let (run, _) = world.run(change_some);
     let ran = world.crealeph(&["work", "export", run.to_str().unwrap(), "new"]);
-    assert!(ran.status.code() == Some(2) && told(&ran).contains("is there already"), "{}", told(&ran));
+    assert!(ran.status.code() == Some(2) && printed(&ran).contains("is there already"), "{}", printed(&ran));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn an_agent_that_does_the_same_again_gives_the_same_hash() {
         crealeph.env("CREALEPH_TRUST", "1");
         let ran = crealeph.args(["work", "run", "--json", "--agent", "a", "Do it"]).output().unwrap();
         let result: serde_json::Value =
-            serde_json::from_slice(&ran.stdout).unwrap_or_else(|_| panic!("{}", told(&ran)));
+            serde_json::from_slice(&ran.stdout).unwrap_or_else(|_| panic!("{}", printed(&ran)));
         assert_eq!(result["status"], "success", "{result}");
         let script = result["proof_script"].as_str().unwrap();
         let after = world.workspace.snapshot().unwrap().state().hash();
@@ -149,9 +149,9 @@ fn an_agent_that_does_the_same_again_gives_the_same_hash() {
             command.env("CREALEPH_TRUST", "1");
             command.current_dir(world.folder.path()).output().unwrap()
         };
-        assert!(again(&[]).status.success(), "{}", told(&again(&[])));
+        assert!(again(&[]).status.success(), "{}", printed(&again(&[])));
         let ran = again(&["--rerun"]);
-        assert_eq!(ran.status.success(), is_same, "{}", told(&ran));
+        assert_eq!(ran.status.success(), is_same, "{}", printed(&ran));
         assert_eq!(world.workspace.snapshot().unwrap().state().hash(), after, "the workspace was touched");
     }
 }

@@ -184,8 +184,8 @@ impl World {
         let text = if ran.stdout.is_empty() { &ran.stderr } else { &ran.stdout };
         let text = String::from_utf8_lossy(text);
         let last = text.lines().last().unwrap_or_default();
-        let told = serde_json::from_str(last).unwrap_or_else(|_| panic!("{text}"));
-        (ran.status.code().unwrap(), told)
+        let printed = serde_json::from_str(last).unwrap_or_else(|_| panic!("{text}"));
+        (ran.status.code().unwrap(), printed)
     }
 }
 

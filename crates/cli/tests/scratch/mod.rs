@@ -14,7 +14,7 @@ use serde_json::Value;
 pub struct Scratch(tempfile::TempDir);
 
 impl Scratch {
-    /// An empty folder that agents can reach, whoever they run as.
+    /// An empty folder that agents can reach, as any user.
     pub fn new() -> Scratch {
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -51,7 +51,7 @@ impl Scratch {
 
     pub fn spawn(&self, args: &[&str], stdin: &str) -> Child {
         let mut child = self.command(args).spawn().unwrap();
-        // A command that refuses at once may be gone before it is told anything.
+        // A command that refuses at once may have ended before it reads anything.
         let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
         child
     }

@@ -208,6 +208,17 @@ fn older_names_of_settings() {
         nothing was left to settle
     "#]],
     );
+    story.shows(
+        "crealeph work run --agent fixer 'mkdir -p .github/workflows && echo x > .github/workflows/old.yml'",
+        expect![[""]],
+    );
+    story.quietly("echo 'allow_protected = true' >> crealeph.toml");
+    story.shows("crealeph work recover", expect![[""]]);
+    story.quietly("sed -i '/allow_laws/d; s/max_others/max_other/' crealeph.toml");
+    story.shows(
+        "crealeph work run --agent fixer 'mkdir -p .github/workflows && echo x > .github/workflows/new.yml'",
+        expect![[""]],
+    );
 }
 
 #[test]

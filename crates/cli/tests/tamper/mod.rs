@@ -267,13 +267,17 @@ pub fn check(change: &Change, run: impl Fn(&[&str]) -> (i32, String, String)) {
     ];
     for (args, (kind, seq)) in ways {
         let (code, stdout, stderr) = run(args);
-        let told = format!("{}, {args:?}: {stdout}{stderr}", change.what);
-        let said: Value = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{told}"));
+        let printed = format!("{}, {args:?}: {stdout}{stderr}", change.what);
+        let said: Value = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{printed}"));
         if kind == "ok" {
-            assert_eq!((code, &said["ok"]), (0, &Value::Bool(true)), "{told}");
+            assert_eq!((code, &said["ok"]), (0, &Value::Bool(true)), "{printed}");
         } else {
-            assert_eq!((code, said["kind"].as_str(), said["seq"].as_u64()), (1, Some(kind), seq), "{told}");
-            assert!(said["message"].as_str().unwrap().contains("; "), "it says what to do: {told}");
+            assert_eq!(
+                (code, said["kind"].as_str(), said["seq"].as_u64()),
+                (1, Some(kind), seq),
+                "{printed}"
+            );
+            assert!(said["message"].as_str().unwrap().contains("; "), "it says what to do: {printed}");
         }
     }
 }
