@@ -219,7 +219,9 @@ fn run_script(root: &Path, script: &str) -> Result<(), String> {
         let expected = block.filter(|text| text.ends_with(EXPECTED_TO_FAIL)).count();
         let failed = printed.lines().filter(|text| text.starts_with("exit ")).count();
         if expected != failed {
-            return Err(format!("{line}: {expected} commands are expected to fail and {failed} do:\n{printed}"));
+            return Err(format!(
+                "{line}: {expected} commands are expected to fail and {failed} do:\n{printed}"
+            ));
         }
     }
     Ok(())

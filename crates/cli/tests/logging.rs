@@ -68,7 +68,7 @@ fn logs_have_ids_and_no_payload_or_secret() {
         (
             &["work", "run", "--workspace", "ws", "--agent", "fixer", &task, "-vv"],
             String::new(),
-            &["sandbox_run{"],
+            &["work_run{", "work_item{", "sandbox_run{"],
         ),
     ];
     for (arguments, input, expected) in runs {

@@ -12,6 +12,7 @@ use crealeph_contracts::scalar::ItemId;
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::work::{Blocked, Dependent, output_overlap, plan};
 use crealeph_sandbox::Config;
+use tracing::info_span;
 
 use super::branch::Branch;
 use super::config::WorkAgent;
@@ -111,6 +112,7 @@ pub(super) fn run(
     report: &mut dyn FnMut(&ItemOutcome),
 ) -> Result<Vec<ItemOutcome>, WorkError> {
     let mut batch = PlannedBatch::new(work, items, options)?;
+    let _span = info_span!("work_run", batch = %batch.id, items = items.len()).entered();
     if batch.resumed.is_none() {
         work.runs.lock()?.add(Event::Began { batch: batch.id, at: super::now() })?;
     }
@@ -327,6 +329,7 @@ impl SideBySide<'_> {
 
     fn one(&self, job: &Job<'_>, state: &JournalState) -> Result<RunSoFar, WorkError> {
         let Job { planned: PlannedItem { item, agent }, run } = job;
+        let _span = info_span!("work_item", item = %item.id, %run, agent = agent.name).entered();
         let before = self.base.snapshot.state().hash().digest();
         let started = StartedRun {
             item: item.id.clone(),

@@ -10,6 +10,7 @@ use crealeph_workspace::{
     Added, Capsule, CaptureError, Change, Hidden, KeepError, Prepared, PublishError, Snapshot, State,
     StoreError, TreePath, ViewChanges,
 };
+use tracing::info_span;
 
 use super::branch::Branch;
 use super::confine;
@@ -262,6 +263,7 @@ impl<'l> LandingRun<'l> {
 
     /// Lands a change in the workspace.
     pub(super) fn publish(&self, landing: &Landing, prepared: Prepared<'_>) -> Result<ItemResult, Stop> {
+        let _span = info_span!("publish").entered();
         let publish = || Ok(prepared.publish().map(drop)?);
         self.writer.land(&self.evidence, landing, publish).map_err(|error| match error {
             WorkError::Publish(error) if !matches!(error, PublishError::Unsettled { .. }) => {

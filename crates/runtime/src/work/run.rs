@@ -16,6 +16,7 @@ use crealeph_sandbox::{
     Stdin, TRACE_CHANNEL, Verdict, View,
 };
 use crealeph_workspace::{Change, Node, Workspace};
+use tracing::debug_span;
 
 use super::config::WorkAgent;
 use super::confine;
@@ -94,8 +95,10 @@ impl ItemRunner<'_> {
         planned: PlannedRun<'_>,
         earlier: &dyn Fn(&Blake3) -> Option<Uuid>,
     ) -> Result<TestedRun, Box<EndedRun>> {
-        let worked = self.work(planned);
-        let tested = worked.and_then(|worked| self.test(self.admit(worked, earlier)?));
+        let worked = debug_span!("work").in_scope(|| self.work(planned));
+        let admitted =
+            worked.and_then(|worked| debug_span!("admit").in_scope(|| self.admit(worked, earlier)));
+        let tested = admitted.and_then(|admitted| debug_span!("test").in_scope(|| self.test(admitted)));
         // What stays is removed when the runs are swept.
         let _ = std::fs::remove_dir_all(&self.scratch);
         (self.progress)(RunStage::Waiting);
