@@ -112,37 +112,37 @@ fn help_at_80_columns() {
     story.shows(
         "crealeph work --help",
         expect![[r#"
-        Run coding agents in a sandbox with limits, review, and signed receipts
+            Run coding agents in a sandbox with limits, review, and signed receipts
 
-        Usage: crealeph work [OPTIONS] <COMMAND>
+            Usage: crealeph work [OPTIONS] <COMMAND>
 
-        Commands:
-          run         Run work items, each within its limits; a change lands completely
-                      or not at all
-          from-tasks  Print the tasks planned by a Builder run as work items
-          status      List runs: finished, awaiting approval, running
-          show        Show the result of a run
-          diff        Print the diff of a run, including discarded changes
-          approve     Approve a pending change; it is tested again if the workspace has
-                      changed
-          reject      Reject a pending change and discard it
-          recover     Recover after an interrupted command: finish or roll back what it
-                      left
-          clean       Delete the diffs, outputs and stored states of old runs; receipts
-                      are kept
-          plan        Print the execution order: what runs in parallel, level by level,
-                      and what is blocked
-          verify      Verify a receipt: signature, hash chain and files
-          key         Print the public keys that verify receipts, or add a signing key
-          replay      Replay a successful run in a scratch folder and compare the state
-                      hash
-          export      Export a run to a folder, with all that verify and replay need
-          help        Print this message or the help of the given subcommand(s)
+            Commands:
+              run         Run work items, each within its limits; a change lands completely
+                          or not at all
+              from-tasks  Print the tasks planned by a Builder run as work items
+              status      List runs: finished, awaiting approval, running
+              show        Show the result of a run
+              diff        Print the diff of a run, including discarded changes
+              approve     Approve a pending change; it is tested again if the workspace has
+                          changed
+              reject      Reject a pending change and discard it
+              recover     Recover after an interrupted command: finish or roll back what it
+                          left
+              clean       Delete the diffs, outputs and stored states of old runs; receipts
+                          are kept
+              plan        Print the execution order: what runs in parallel, level by level,
+                          and what is blocked
+              verify      Check a receipt as an outsider would, and name what is wrong
+              key         Print the public keys that verify receipts, or add a signing key
+              replay      Replay a successful run in a scratch folder and compare the state
+                          hash
+              export      Export a run to a folder, with all that verify and replay need
+              help        Print this message or the help of the given subcommand(s)
 
-        Options:
-          -v, --verbose...  Log to standard error; -vv logs more
-          -h, --help        Print help
-    "#]],
+            Options:
+              -v, --verbose...  Log to standard error; -vv logs more
+              -h, --help        Print help
+        "#]],
     );
     story.shows(
         "crealeph snapshot --help",

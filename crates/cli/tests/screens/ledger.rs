@@ -106,7 +106,7 @@ fn a_ledger_from_its_start() {
             {
               "ledger": ".crealeph/ledger.db",
               "tenantId": "local",
-              "origin": "crealeph-log/2-35b958a65e5b442a8b41f77db166da95",
+              "origin": "crealeph-log/2-<random>",
               "entries": 5,
               "edges": 5,
               "lastAt": "<time>",

@@ -145,7 +145,7 @@ fn normalised(line: &str) -> String {
         let is_inside = out.chars().next_back().is_some_and(|last| last.is_ascii_alphanumeric());
         let found = KINDS.iter().find_map(|(sign, length)| Some((sign, length(rest)?)));
         match found {
-            Some((sign, length)) if !is_inside => {
+            Some((sign, length)) if !is_inside || letter == '+' => {
                 out.push_str(sign);
                 rest = rest.split_at(length).1;
             }
@@ -165,6 +165,8 @@ const KINDS: &[(&str, Length)] = &[
     ("<time>", |text| fits(text, "0000-00-00T00:00:00.000Z").or_else(|| fits(text, "0000-00-00T00:00:00Z"))),
     ("<id>", |text| fits(text, "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")),
     ("<hash>", |text| fits(text, &"x".repeat(64)).or_else(|| fits(text, &"x".repeat(40)))),
+    ("<random>", |text| fits(text, &"x".repeat(32))),
+    ("+<key>", |text| fits(text, "+xxxxxxxx")),
 ];
 
 /// How long the text at the start is that has this form: `0` for a digit, `x` for a hexadecimal one.

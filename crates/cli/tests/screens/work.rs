@@ -110,16 +110,16 @@ fn work_that_lands_and_work_that_does_not() {
     story.shows(
         "crealeph work verify .crealeph/runs/$(ls .crealeph/runs | head -1)",
         expect![[r#"
-        checking with the keys of the workspace itself; give --key to check with one
-          that you kept
-        receipt <id> by agent-1: succeeded
-          signed by  crealeph-workspace/89830f77ffdfa90ec6b2647a78242e74+eeea7a24
-          hash       <hash>
-          chain      receipt 1 of 5, whole from the first one on
-          files      1, as in the stored states
-          beside     work-item.json, replay-agent-1.sh, result.json, change.diff,
-            stdout.txt, stderr.txt, as they were signed
-    "#]],
+            checking with the keys of the workspace itself; give --key to check with one
+              that you kept
+            receipt <id> by agent-1: succeeded
+              signed by  crealeph-workspace/<random>+<key>
+              hash       <hash>
+              chain      receipt 1 of 5, whole from the first one on
+              files      1, as in the stored states
+              beside     work-item.json, replay-agent-1.sh, result.json, change.diff,
+                stdout.txt, stderr.txt, as they were signed
+        "#]],
     );
     story.shows(
         "crealeph work replay .crealeph/runs/$(ls .crealeph/runs | head -1)",
@@ -210,14 +210,35 @@ fn older_names_of_settings() {
     );
     story.shows(
         "crealeph work run --agent fixer 'mkdir -p .github/workflows && echo x > .github/workflows/old.yml'",
-        expect![[""]],
+        expect![[r#"
+            warning: [work.agents.fixer.paths]: `allow_laws` is deprecated; use
+              `allow_protected`
+            warning: [work.agents.fixer.paths]: `max_others` is deprecated; use `max_other`
+            task-<id>: success
+              + .github/workflows/old.yml
+              took     <n> s, 1 file, 1 delta, 0 tool operations
+              receipt  .crealeph/runs/<id>/RECEIPT.json
+        "#]],
     );
     story.quietly("echo 'allow_protected = true' >> crealeph.toml");
-    story.shows("crealeph work recover", expect![[""]]);
+    story.shows(
+        "crealeph work recover",
+        expect![[r#"
+        error: `/home/ana/project/crealeph.toml` cannot be used: [work]:
+          `fixer`: in `paths`, `allow_laws` is an older name of `allow_protected`;
+          remove it
+        exit code 2
+    "#]],
+    );
     story.quietly("sed -i '/allow_laws/d; s/max_others/max_other/' crealeph.toml");
     story.shows(
         "crealeph work run --agent fixer 'mkdir -p .github/workflows && echo x > .github/workflows/new.yml'",
-        expect![[""]],
+        expect![[r#"
+            task-<id>: success
+              + .github/workflows/new.yml
+              took     <n> s, 1 file, 1 delta, 0 tool operations
+              receipt  .crealeph/runs/<id>/RECEIPT.json
+        "#]],
     );
 }
 
