@@ -132,7 +132,7 @@ fn help_at_80_columns() {
                           are kept
               plan        Print the execution order: what runs in parallel, level by level,
                           and what is blocked
-              verify      Check a receipt as an outsider would, and name what is wrong
+              verify      Verify a receipt: signature, hash chain and files
               key         Print the public keys that verify receipts, or add a signing key
               replay      Replay a successful run in a scratch folder and compare the state
                           hash
