@@ -41,6 +41,7 @@ fn a_ledger_from_its_start() {
     story.shows(
         "crealeph ledger list",
         expect![[r#"
+            $
                    1  <time>  shop-17          signal           final
                      <id>
                    2  <time>  shop-17          fusion           final
@@ -56,6 +57,7 @@ fn a_ledger_from_its_start() {
     story.shows(
         "crealeph ledger list --newest --limit 1 --type signal",
         expect![[r#"
+            $
                    1  <time>  shop-17          signal           final
                      <id>
         "#]],
@@ -83,6 +85,7 @@ fn a_ledger_from_its_start() {
     story.shows(
         "crealeph ledger lineage key:i",
         expect![[r#"
+            $
               1       1  <time>  shop-17          signal           final
                    <id>
               1       2  <time>  shop-17          fusion           final
@@ -92,6 +95,7 @@ fn a_ledger_from_its_start() {
     story.shows(
         "crealeph ledger lineage key:f --down",
         expect![[r#"
+            $
               1       3  <time>  shop-17          idea             final
                    <id>
               2       4  <time>  shop-17          copy             final

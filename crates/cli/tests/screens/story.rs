@@ -100,6 +100,10 @@ impl Story {
         if code != 0 {
             screen.push_str(&format!("exit code {code}\n"));
         }
+        // An expectation is stored without its common margin.
+        if screen.lines().all(|line| line.starts_with(' ')) {
+            screen.insert_str(0, "$\n");
+        }
         expected.assert_eq(&screen);
     }
 
