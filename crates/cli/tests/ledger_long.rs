@@ -104,6 +104,10 @@ fn an_older_ledger_says_how_it_goes_on_and_keeps_what_was_decided() {
         r#"{"robotId":"shop-17","module":"m","source":"s","type":"signal","state":"final","payload":{}}"#,
     );
     assert_eq!(folder.json(&["snapshot", "shop-17"])[0]["coherence"]["status"], "stale");
+    // The migration wrote nothing, and the first append the entry from which on the rules of now hold.
+    let later: Vec<Value> = folder.json(&["ledger", "list"]).split_off(13);
+    let later: Vec<&str> = later.iter().map(|entry| entry["type"].as_str().unwrap()).collect();
+    assert_eq!(later, ["log_rules", "signal"]);
 }
 
 #[test]

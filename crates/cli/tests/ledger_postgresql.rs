@@ -49,7 +49,24 @@ fn every_kind_of_change_is_named_as_the_documentation_says() {
     let (kept, key) = tamper::fill(good);
     std::fs::write(folder.path().join("kept.checkpoint"), kept).unwrap();
     std::fs::write(folder.path().join("kept.key"), key).unwrap();
+    let amcheck = format!(
+        "CREATE EXTENSION amcheck; GRANT EXECUTE ON FUNCTION bt_index_check(regclass, boolean) TO crealeph_audit_{base}"
+    );
+    let (_, _, stderr) = ledger(folder.path(), &url, &["verify"], "");
+    assert!(stderr.contains("not checked: the contents of indexes"), "{stderr}");
+    server.superuser(&base).batch_execute(&amcheck).unwrap();
+    let (_, _, stderr) = ledger(folder.path(), &url, &["verify"], "");
+    assert!(!stderr.contains("not checked"), "{stderr}");
     let nothing = tamper::Change { postgresql: "SELECT 1", ..tamper::NOTHING };
+    let bound = tamper::Change { postgresql: "SELECT bind_login('clerk', 'local')", ..tamper::NOTHING };
+    let unbound = tamper::Change {
+        what: "policies of a bound login that are all gone",
+        postgresql: "INSERT INTO logins VALUES ('clerk', 'local')",
+        alone: ("schema", None),
+        with_key: ("schema", None),
+        with_checkpoint: ("schema", None),
+        ..tamper::NOTHING
+    };
     let orphans = tamper::Change {
         what: "rows of a tenant without a log",
         postgresql: "INSERT INTO tiles SELECT 'nobody', level, number, root, hashes FROM tiles",
@@ -58,7 +75,7 @@ fn every_kind_of_change_is_named_as_the_documentation_says() {
         with_checkpoint: ("extra", None),
         ..tamper::NOTHING
     };
-    for (number, change) in tamper::CHANGES.iter().chain([&nothing, &orphans]).enumerate() {
+    for (number, change) in tamper::CHANGES.iter().chain([&nothing, &orphans, &bound, &unbound]).enumerate() {
         if change.postgresql.is_empty() {
             continue;
         }
@@ -69,6 +86,56 @@ fn every_kind_of_change_is_named_as_the_documentation_says() {
         server.superuser(&copy).batch_execute(&format!("{off} {}", change.postgresql)).unwrap();
         tamper::check(change, |args| ledger(folder.path(), &server.url(&copy), args, ""));
     }
+}
+
+/// The two rows of the table that are no single statement.
+#[test]
+fn an_older_copy_and_another_history_are_named_as_the_documentation_says() {
+    let server = server::Server::start();
+    let (folder, thief) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let base = server.database();
+    let good = |folder: &Path, database: &str, args: &[&str], stdin: &str| {
+        let (code, stdout, stderr) = ledger(folder, &server.url(database), args, stdin);
+        assert_eq!(code, 0, "{args:?}: {stderr}");
+        stdout
+    };
+    let lines = |from: usize| (from..from + 100).map(tamper::line).collect::<String>();
+    good(folder.path(), &base, &["init"], "");
+    good(folder.path(), &base, &["append"], &lines(0));
+    good(folder.path(), &base, &["checkpoint"], "");
+    let copy = "CREATE DATABASE older TEMPLATE";
+    server.superuser("postgres").batch_execute(&format!("{copy} {base}")).unwrap();
+    good(folder.path(), &base, &["append"], &lines(100));
+    let kept = good(folder.path(), &base, &["checkpoint"], "");
+    let key = good(folder.path(), &base, &["key"], "");
+    for folder in [&folder, &thief] {
+        std::fs::write(folder.path().join("kept.checkpoint"), &kept).unwrap();
+        std::fs::write(folder.path().join("kept.key"), &key).unwrap();
+    }
+    let truncated = ("truncated", Some(101));
+    let older = tamper::Change {
+        what: "an older copy of the ledger put back",
+        alone: truncated,
+        with_key: truncated,
+        with_checkpoint: truncated,
+        ..tamper::NOTHING
+    };
+    tamper::check(&older, |args| ledger(folder.path(), &server.url("older"), args, ""));
+    // Whoever holds the key leaves the signer's memory behind.
+    std::fs::create_dir(thief.path().join("keys")).unwrap();
+    for file in std::fs::read_dir(folder.path().join("keys")).unwrap().map(Result::unwrap) {
+        if file.file_type().unwrap().is_file() {
+            std::fs::copy(file.path(), thief.path().join("keys").join(file.file_name())).unwrap();
+        }
+    }
+    good(thief.path(), "older", &["append"], &lines(100).replace("\"s\"", "\"other\""));
+    good(thief.path(), "older", &["checkpoint"], "");
+    let other = tamper::Change {
+        what: "another history, written with the signing key",
+        with_checkpoint: ("forked", Some(101)),
+        ..tamper::NOTHING
+    };
+    tamper::check(&other, |args| ledger(thief.path(), &server.url("older"), args, ""));
 }
 
 /// The backup that the documentation describes: every tenant, by the role for audits, restored on another server.

@@ -32,7 +32,7 @@ pub fn new_origin(random: &str) -> String {
 /// Where in a log which rules hold, as far as it was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RulesInForce {
-    /// The place of the entry from which on the second rules hold; 0 where they hold from the start.
+    /// The place of the entry from which on the second rules hold; 0 if they hold from the start.
     second_from: Option<u64>,
 }
 
@@ -46,6 +46,11 @@ impl RulesInForce {
     /// Whether a place is known from which on the second rules hold.
     pub fn has_second(&self) -> bool {
         self.second_from.is_some()
+    }
+
+    /// The place of the entry from which on the second rules hold; 0 if they hold from the start.
+    pub fn second_from(&self) -> Option<u64> {
+        self.second_from
     }
 
     /// Takes notice of an entry: its place, type and key.

@@ -101,6 +101,11 @@ impl Ledger {
         })?;
         Ok(fault.flatten())
     }
+
+    /// What [`Ledger::audit`] cannot check in this database, and what would let it.
+    pub fn unchecked(&self, tenant: &TenantId) -> Result<Option<String>, LedgerError> {
+        Ok(self.ask(tenant, |reads, _| reads.unchecked())?.flatten())
+    }
 }
 
 fn audit(reads: &mut dyn Reads, head: &Head, signed: Option<SignedHead>) -> Result<(), AuditStop> {
@@ -345,13 +350,18 @@ impl Audit {
         if self.is_older {
             return Ok(());
         }
-        match reads.schema_difference()? {
+        if let Some(difference) = reads.schema_difference()? {
+            let what = format!(
+                "{difference}; export the log, import it into a new ledger, and find out who changed the schema"
+            );
+            return Err(AuditStop::Fault(AuditFault { kind: AuditFaultKind::Schema, seq: None, what }));
+        }
+        // Last, because the transaction ends with what is found.
+        match reads.index_difference()? {
             None => Ok(()),
             Some(difference) => {
-                let what = format!(
-                    "{difference}; export the log, import it into a new ledger, and find out who changed the schema"
-                );
-                Err(AuditStop::Fault(AuditFault { kind: AuditFaultKind::Schema, seq: None, what }))
+                let what = format!("{difference}; `REINDEX` builds the index again from the table");
+                Err(AuditStop::Fault(AuditFault { kind: AuditFaultKind::Changed, seq: None, what }))
             }
         }
     }

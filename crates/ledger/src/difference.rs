@@ -1,7 +1,7 @@
 //! The differences between a recorded entry and one sent under the same identity: the JSON Pointers of the smallest values
 //! that differ, for people.
 
-use crealeph_contracts::json::{Kind, Limits, Node, canonical, parse};
+use crealeph_contracts::json::{Limits, Node, NodeKind, canonical, parse};
 
 use crate::entry::Content;
 
@@ -52,7 +52,7 @@ fn compare_nodes(pointer: &str, recorded: Node<'_>, sent: Node<'_>, found: &mut 
         return;
     }
     match (recorded.kind(), sent.kind()) {
-        (Kind::Object, Kind::Object) => {
+        (NodeKind::Object, NodeKind::Object) => {
             for (key, value) in recorded.members() {
                 let inner = format!("{pointer}/{}", segment(&key.text_value()));
                 match sent.member(&key.text_value()) {
@@ -66,7 +66,7 @@ fn compare_nodes(pointer: &str, recorded: Node<'_>, sent: Node<'_>, found: &mut 
                 }
             }
         }
-        (Kind::Array, Kind::Array) if recorded.elements().count() == sent.elements().count() => {
+        (NodeKind::Array, NodeKind::Array) if recorded.elements().count() == sent.elements().count() => {
             for (position, (value, other)) in recorded.elements().zip(sent.elements()).enumerate() {
                 compare_nodes(&format!("{pointer}/{position}"), value, other, found);
             }

@@ -44,7 +44,7 @@ impl IdSource {
 }
 
 fn millis_bytes(at: Millis) -> [u8; 6] {
-    let [_, _, bytes @ ..] = u64::try_from(at.get()).unwrap_or_default().to_be_bytes();
+    let [_, _, bytes @ ..] = at.get().max(0).to_be_bytes();
     bytes
 }
 

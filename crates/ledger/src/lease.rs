@@ -113,7 +113,7 @@ impl LeaseRow {
             holder: self.holder.clone(),
             token: self.token,
             until: self.until,
-            remaining: Duration::from_millis(u64::try_from(remaining).unwrap_or_default()),
+            remaining: Duration::from_millis(remaining.max(0).cast_unsigned()),
         })
     }
 }

@@ -393,9 +393,23 @@ impl Ledger {
         self.0.backend.tenants()
     }
 
-    /// How many entries there are of a filter: of a robot, a type and a state, of an execution, or drafts.
-    pub fn count(&self, tenant: &TenantId, filter: &Filter) -> Result<u64, LedgerError> {
-        Ok(self.view(tenant, |view| view.count(filter))?.unwrap_or(0))
+    /// How many entries after a place there are of a filter: of a robot, a type and a state, of an execution, or drafts.
+    pub fn count(&self, tenant: &TenantId, filter: &Filter, after: Seq) -> Result<u64, LedgerError> {
+        Ok(self.view(tenant, |view| view.count(filter, after))?.unwrap_or(0))
+    }
+
+    /// The newest draft of a robot that has this many newer ones.
+    pub fn draft_after(
+        &self,
+        tenant: &TenantId,
+        robot: &RobotId,
+        newer: usize,
+    ) -> Result<Option<Seq>, LedgerError> {
+        let found = self.ask(tenant, |reads, head| {
+            reads.check_schema()?;
+            reads.draft_after(head, robot, newer)
+        })?;
+        Ok(found.flatten())
     }
 
     /// The robots that have entries, by name, after one.

@@ -4,13 +4,14 @@
 
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::JsonObject;
-use crealeph_contracts::log_rules::{LOG_RULES, LOG_RULES_KEY};
+use crealeph_contracts::log_rules::{LOG_RULES, LOG_RULES_KEY, RulesInForce};
 use crealeph_contracts::scalar::{ClientKey, IdentifierError, Literal, Name, RobotId, TenantId};
 
 use crate::entry::Content;
-use crate::error::{AppendError, LedgerError};
+use crate::error::LedgerError;
 use crate::ledger::Ledger;
-use crate::plan::PreparedEntry;
+use crate::plan::{PreparedEntry, see};
+use crate::position::Seq;
 
 /// The robot, module and source of entries that are about the log itself.
 const CREALEPH: Literal = Literal::new("crealeph");
@@ -39,11 +40,23 @@ pub(crate) fn marker() -> Result<PreparedEntry, LedgerError> {
 }
 
 impl Ledger {
-    /// Lets the second rules begin in a tenant's log, if they do not hold in it yet. The first append does the same.
+    /// The last place up to which a tenant's log is under the first rules, by which anyone could write what is reserved now.
     ///
     /// # Errors
-    /// When the ledger cannot be written.
-    pub fn begin_rules(&self, tenant: &TenantId) -> Result<(), AppendError> {
-        self.append_as(tenant, Vec::new()).map(|_| ())
+    /// If the ledger cannot be read.
+    pub fn first_rules_end(&self, tenant: &TenantId) -> Result<Seq, LedgerError> {
+        let end = self.ask(tenant, |reads, head| {
+            let mut rules = RulesInForce::of_origin(&head.origin);
+            if !rules.has_second()
+                && let Some(marker) = reads.by_key(head, LOG_RULES_KEY)?
+            {
+                see(&mut rules, &marker.entry);
+            }
+            Ok(match rules.second_from() {
+                None => head.last_seq(),
+                Some(from) => Seq::new(from).map_or(Seq::ZERO, Seq::previous),
+            })
+        })?;
+        Ok(end.unwrap_or(Seq::ZERO))
     }
 }

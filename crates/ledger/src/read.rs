@@ -267,10 +267,10 @@ impl LogView<'_> {
         Ok(rows)
     }
 
-    /// How many entries there are of a filter that an index serves.
-    pub fn count(&mut self, filter: &Filter) -> Result<u64, LedgerError> {
+    /// How many entries after a place there are of a filter that an index serves.
+    pub fn count(&mut self, filter: &Filter, after: Seq) -> Result<u64, LedgerError> {
         self.reads.check_schema()?;
-        let (low, high) = (Seq::ZERO.next(), self.head.last_seq());
+        let (low, high) = (after.next(), self.head.last_seq());
         let index = filter.index();
         self.reads
             .count(self.head, &EntrySelection { filter, index, low, high, newest_first: false, limit: 0 })

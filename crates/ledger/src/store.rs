@@ -221,6 +221,9 @@ pub(crate) trait Reads {
     fn select(&mut self, head: &Head, selection: &EntrySelection<'_>) -> Result<Vec<EntryRow>, LedgerError>;
     /// How many entries there are by filter and range.
     fn count(&mut self, head: &Head, selection: &EntrySelection<'_>) -> Result<u64, LedgerError>;
+    /// The newest draft of a robot that has this many newer ones.
+    fn draft_after(&mut self, head: &Head, robot: &RobotId, newer: usize)
+    -> Result<Option<Seq>, LedgerError>;
     /// The first value of a column after one, of the entries that have these values in other columns: a jump in the index.
     fn value_after(
         &mut self,
@@ -296,6 +299,14 @@ pub(crate) trait Reads {
     fn stray_row(&mut self, head: &Head) -> Result<Option<StrayRow>, LedgerError>;
     /// How the schema differs from the one that this program makes: triggers, indexes, policies, rights.
     fn schema_difference(&mut self) -> Result<Option<String>, LedgerError>;
+    /// The first index that does not hold what its table has, where the storage does not see to that by itself.
+    fn index_difference(&mut self) -> Result<Option<String>, LedgerError> {
+        Ok(None)
+    }
+    /// What an audit cannot check here, and what would let it.
+    fn unchecked(&mut self) -> Result<Option<String>, LedgerError> {
+        Ok(None)
+    }
     /// The checkpoints kept, by size.
     fn checkpoints(&mut self, head: &Head) -> Result<Vec<StoredCheckpoint>, LedgerError>;
     /// A lease.

@@ -16,7 +16,7 @@ use crealeph_ledger::{
     Order, Seq,
 };
 use server::{Client, Server};
-use suite::{Dice, Fixture, Place, append, append_one, entry, local, tenant};
+use suite::{Columns, Dice, Fixture, Place, append, append_one, entry, local, tenant};
 
 impl Fixture for Server {
     fn place(&self) -> Place {
@@ -53,11 +53,37 @@ impl Fixture for Server {
          GRANT SELECT, INSERT, UPDATE, DELETE ON leases TO crealeph_ledger;
          GRANT SELECT, INSERT, UPDATE (last) ON lease_tokens TO crealeph_ledger"
     }
+
+    fn tamper(&self, place: &Place, sql: &str) -> Result<(), String> {
+        self.execute(place, &format!("SET session_replication_role = replica; {sql}"))
+    }
+
+    fn columns(&self) -> Columns {
+        let older_login = "GRANT SELECT ON later_entries, later_edges, later_head TO crealeph_ledger; \
+                           SET ROLE crealeph_ledger; SET crealeph.tenant = 'local';";
+        Columns { place: "tenant, seq", seq: "seq", child: "child", older_login }
+    }
 }
 
 #[test]
 fn conformance_on_postgresql() {
     suite::run(&Server::start());
+}
+
+/// A later program may migrate the database while this one is open.
+#[test]
+fn the_schema_version_is_compared_where_a_write_begins() {
+    let server = Server::start();
+    let place = server.place();
+    let ledger = place.init();
+    append_one(&ledger, entry("signal", "{}", ""));
+    for (version, code, next) in [(4, "ledger_newer", 2), (2, "ledger_outdated", 3)] {
+        server.execute(&place, &format!("UPDATE version SET version = {version}")).unwrap();
+        let refused = ledger.append(&local(), vec![entry("signal", "{}", "")]).unwrap_err();
+        assert_eq!(refused.code(), code, "{refused}");
+        server.execute(&place, "UPDATE version SET version = 3").unwrap();
+        assert_eq!(append_one(&ledger, entry("signal", "{}", "")).seq.get(), next, "nothing was written");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crealeph_contracts::scalar::Name;
 use crealeph_ledger::{LeaseClaim, Ledger, LedgerOptions, Location};
-use suite::{Fixture, Hands, Place};
+use suite::{Columns, Fixture, Hands, Place};
 
 struct SqliteFixture;
 
@@ -27,6 +27,28 @@ impl Fixture for SqliteFixture {
         "BEGIN IMMEDIATE; DROP INDEX events_by_state; DROP INDEX drafts; DROP INDEX drafts_of_robot;
          ALTER TABLE entries DROP COLUMN newest; ALTER TABLE entries DROP COLUMN used;
          ALTER TABLE leases DROP COLUMN boot; ALTER TABLE logs RENAME COLUMN peaks TO frontier; PRAGMA user_version = 3; COMMIT"
+    }
+
+    fn tamper(&self, place: &Place, sql: &str) -> Result<(), String> {
+        let Location::File(file) = &place.location else { panic!("a file") };
+        let connection = rusqlite::Connection::open(file).unwrap();
+        let mut found =
+            connection.prepare("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").unwrap();
+        let triggers = found.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        let triggers: Vec<(String, String)> = triggers.map(Result::unwrap).collect();
+        let off: String = triggers.iter().map(|(name, _)| format!("DROP TRIGGER {name};")).collect();
+        let on: String = triggers.iter().map(|(_, sql)| format!("{sql};")).collect();
+        let all = format!("BEGIN IMMEDIATE; {off} {sql}; {on} COMMIT");
+        connection.execute_batch(&all).map_err(|error| error.to_string())
+    }
+
+    fn columns(&self) -> Columns {
+        Columns {
+            place: "place, log",
+            seq: "(place & 0xffffffffff)",
+            child: "(child & 0xffffffffff)",
+            older_login: "",
+        }
     }
 }
 

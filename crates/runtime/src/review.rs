@@ -1,4 +1,4 @@
-//! What people say of drafts (R14): which wait, and one verdict each, written with what follows from it in one
+//! Reviews of drafts (R14): which drafts are pending, and one verdict each, written with what follows from it in one
 //! transaction.
 
 use crate::builder::{BuildError, is_made_by_builder};
@@ -6,8 +6,11 @@ use crealeph_contracts::scalar::{IdentifierError, LedgerId, Name, RobotId, Tenan
 use crealeph_decision::builder::conclude::BUILDER;
 use crealeph_decision::builder::review::{REVIEW, ReviewError, ReviewOpinion, review};
 use crealeph_ledger::{
-    AppendError, AppendedEntry, Cursor, EntryRefusal, Filter, Ledger, LedgerError, Order, StoredEntry,
+    AppendError, AppendedEntry, Cursor, EntryRefusal, Filter, Ledger, LedgerError, Order, Seq, StoredEntry,
 };
+
+/// How many drafts are read at a time to be counted.
+const COUNTED_PAGE: usize = 100;
 
 /// Why a verdict was not written.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -15,7 +18,7 @@ pub enum VerdictError {
     /// There is no such entry.
     #[error("the ledger holds no entry `{0}` of this tenant; find drafts with `crealeph review list`")]
     NoEntry(LedgerId),
-    /// It is none that is reviewed.
+    /// It is not a draft that people review.
     #[error(transparent)]
     NotReviewed(#[from] ReviewError),
     /// It looks like a draft, and no record names it.
@@ -40,7 +43,7 @@ pub enum VerdictError {
     /// The ledger did not take it.
     #[error("the ledger did not take the verdict, and nothing was written: {0}")]
     Unwritten(AppendError),
-    /// A name that cannot be one.
+    /// A name is not valid.
     #[error("internal error: the verdict has an invalid name: {0}; please report it")]
     Name(#[from] IdentifierError),
 }
@@ -71,13 +74,34 @@ fn waiting_filter(robot: Option<&RobotId>) -> Result<Filter, VerdictError> {
     })
 }
 
-/// How many drafts wait for a verdict.
+/// How many drafts of a robot wait for a verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitingDrafts {
+    /// Those that were found.
+    pub count: u64,
+    /// The robot has older drafts that were not looked at, so more may wait.
+    pub is_cut: bool,
+}
+
+/// Counts the drafts of a robot that wait for a verdict, among all of its drafts or among this many of the newest.
 pub fn count_waiting(
     ledger: &Ledger,
     tenant: &TenantId,
-    robot: Option<&RobotId>,
-) -> Result<u64, VerdictError> {
-    Ok(ledger.count(tenant, &waiting_filter(robot)?)?)
+    robot: &RobotId,
+    newest: Option<usize>,
+) -> Result<WaitingDrafts, VerdictError> {
+    let cut = newest.map_or(Ok(None), |newest| ledger.draft_after(tenant, robot, newest))?;
+    let after = cut.unwrap_or(Seq::ZERO);
+    let unreserved = ledger.first_rules_end(tenant)?;
+    let mut count = ledger.count(tenant, &waiting_filter(Some(robot))?, after.max(unreserved))?;
+    // Under the first rules of a log anyone could write what looks like a draft, so each is compared with its record.
+    let mut cursor = (unreserved > after).then(|| Cursor::after(unreserved.next()));
+    while let Some(at) = cursor {
+        let (drafts, next) = waiting(ledger, tenant, Some(robot), Some(at), COUNTED_PAGE)?;
+        count += drafts.iter().filter(|draft| draft.seq > after).count() as u64;
+        cursor = next.filter(|_| drafts.last().is_none_or(|draft| draft.seq > after));
+    }
+    Ok(WaitingDrafts { count, is_cut: cut.is_some() })
 }
 
 /// A page of drafts that wait for a verdict, newest first, and where it goes on.

@@ -11,8 +11,10 @@ use crealeph_decision::snapshot::{Derivation, Snapshot, SnapshotType};
 use crealeph_ledger::{EXECUTION_EVENT, Filter, Ledger, LedgerError, Order, StoredEntry};
 
 use crate::builder::{Scopes, Settings};
-use crate::review::{VerdictError, count_waiting};
+use crate::review::{VerdictError, WaitingDrafts, count_waiting};
 
+/// How many of a robot's newest drafts a list of robots looks at.
+const DRAFTS_LOOKED_AT: usize = 1_000;
 /// Of how many types the last entry is shown.
 const MAX_TYPES: usize = 200;
 
@@ -25,7 +27,7 @@ pub struct Status {
     pub robot_id: RobotId,
     /// When that was judged.
     pub at: Instant,
-    /// What is known; `None` where nothing counts.
+    /// What is known; `None` if nothing counts.
     pub snapshot: Option<Snapshot>,
     /// The entry that came last of each type, sorted by type.
     pub latest: Vec<StoredEntry>,
@@ -33,13 +35,13 @@ pub struct Status {
     pub has_more_types: bool,
     /// How many drafts wait for a person.
     pub drafts: u64,
-    /// What the policy says of each action there is; none where nothing is known.
+    /// What the policy says of each action there is; none if nothing is known.
     pub actions: Vec<(ActionName, PolicyOutput)>,
     /// What must be made before the Builder may run, in order.
     pub steps: Vec<NextStep>,
 }
 
-/// Why it cannot be told.
+/// Why the status cannot be read.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum StatusError {
     /// The ledger could not be read.
@@ -51,8 +53,8 @@ pub enum StatusError {
     /// The snapshot cannot be composed.
     #[error(transparent)]
     Compose(#[from] ComposeError),
-    /// A name that cannot be one.
-    #[error("the question has a name that cannot be one: {0}; report this")]
+    /// A name is not valid.
+    #[error("internal error: the question has an invalid name: {0}; please report it")]
     Name(#[from] IdentifierError),
 }
 
@@ -94,7 +96,7 @@ pub fn status(
         }
     }
     let steps = way_to_run(snapshot.as_ref(), rules, coherence, at);
-    let drafts = count_waiting(ledger, tenant, Some(robot))?;
+    let drafts = count_waiting(ledger, tenant, robot, None)?.count;
     let (latest, has_more_types) = ledger.last_of_types(tenant, robot, MAX_TYPES)?;
     let (tenant_id, robot_id) = (tenant.clone(), robot.clone());
     Ok(Status { tenant_id, robot_id, at, latest, has_more_types, drafts, snapshot, actions, steps })
@@ -105,14 +107,14 @@ pub fn status(
 pub struct RobotSummary {
     /// The robot.
     pub robot_id: RobotId,
-    /// Whether what is known is coherent; `None` where nothing counts.
+    /// Whether what is known is coherent; `None` if nothing counts.
     pub coherence: Option<Coherence>,
     /// Of the newest entries of the snapshot types, the one that was true longest ago, and when that was.
     pub oldest_evidence: Option<(SnapshotType, Instant)>,
     /// The event that came last.
     pub last_event: Option<StoredEntry>,
-    /// How many drafts wait for a person.
-    pub drafts: u64,
+    /// How many of its newest drafts wait for a person.
+    pub drafts: WaitingDrafts,
 }
 
 /// A page of a tenant's robots, by name, each at the same cost however long the log is; and whether there are more.
@@ -148,7 +150,7 @@ pub fn robots(
             oldest_evidence: evidence.min_by_key(|(_, at)| *at),
             coherence: snapshot.as_ref().map(|snapshot| snapshot.coherence.status),
             last_event: ledger.list(tenant, &events, Order::NewestFirst, None, 1)?.entries.pop(),
-            drafts: count_waiting(ledger, tenant, Some(&robot_id))?,
+            drafts: count_waiting(ledger, tenant, &robot_id, Some(DRAFTS_LOOKED_AT))?,
             robot_id,
         })
     });

@@ -10,6 +10,7 @@ use crealeph_contracts::scalar::{ActionName, RobotId};
 use crealeph_decision::snapshot::SnapshotType;
 use crealeph_ledger::StoredEntry;
 use crealeph_runtime::builder::Scopes;
+use crealeph_runtime::review::WaitingDrafts;
 use crealeph_runtime::robot::{Status, robots, status};
 use serde_json::{Value, json};
 
@@ -87,7 +88,8 @@ fn list(at: &Settled, limit: usize, after: Option<&str>, output: &mut Output) ->
             });
             let answer = json!({
                 "robotId": robot.robot_id.as_str(), "coherence": coherence, "oldestEvidence": evidence,
-                "lastExecution": last, "draftsWaiting": robot.drafts,
+                "lastExecution": last, "draftsWaiting": robot.drafts.count,
+                "moreDraftsMayWait": robot.drafts.is_cut,
             });
             output.report_line(&answer)?;
             continue;
@@ -100,8 +102,9 @@ fn list(at: &Settled, limit: usize, after: Option<&str>, output: &mut Output) ->
             format!("last execution {} ({since})", event.content.state)
         });
         let drafts = match robot.drafts {
-            0 => String::new(),
-            drafts => format!("; {drafts} waiting for review"),
+            WaitingDrafts { count: 0, is_cut: false } => String::new(),
+            WaitingDrafts { count, is_cut: false } => format!("; {count} waiting for review"),
+            WaitingDrafts { count, is_cut: true } => format!("; {count} or more waiting for review"),
         };
         let coherence = coherence.unwrap_or("unknown");
         output.line(&format!("{:<24} {coherence:<9} {evidence}; {last}{drafts}", robot.robot_id))?;

@@ -100,6 +100,15 @@ pub const CHANGES: &[Change] = &[
         changed(42),
     ),
     found(
+        "an entry taken out of an index of its table (with `amcheck`)",
+        "",
+        "CREATE TEMP TABLE copy AS SELECT * FROM crealeph.entries WHERE seq = 42; \
+         UPDATE pg_index SET indisready = false, indisvalid = false WHERE indexrelid = 'entries_by_kind'::regclass; \
+         DELETE FROM entries WHERE seq = 42; INSERT INTO entries SELECT * FROM copy; \
+         UPDATE pg_index SET indisready = true, indisvalid = true WHERE indexrelid = 'entries_by_kind'::regclass",
+        ("changed", None),
+    ),
+    found(
         "an entry moved to another tenant",
         "",
         "UPDATE entries SET tenant = 'other' WHERE seq = 42",
@@ -225,6 +234,12 @@ pub const CHANGES: &[Change] = &[
         SCHEMA,
     ),
     found("a policy dropped or changed", "", "ALTER POLICY own_tenant ON entries USING (true)", SCHEMA),
+    found(
+        "a policy that binds a login dropped or changed",
+        "",
+        "SELECT bind_login('clerk', 'local'); DROP POLICY bound_login ON entries",
+        SCHEMA,
+    ),
     found("a right given", "", "GRANT UPDATE ON crealeph.entries TO PUBLIC", SCHEMA),
     found(
         "a lease",

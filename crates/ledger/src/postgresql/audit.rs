@@ -70,14 +70,80 @@ pub(super) fn stray_row(session: &mut Session, head: &Head) -> Result<Option<Str
 /// Every fact of the schema that this program makes.
 const FACTS: &str = include_str!("schema-facts.txt");
 
+/// The tables that hold rows of tenants.
+const TABLES: [&str; 7] = ["checkpoints", "edges", "entries", "lease_tokens", "leases", "logs", "tiles"];
+/// How the policies start that keep a bound login to its tenants.
+const BOUND_LOGIN: &str = "policy bound_login on ";
+
+/// Whether a login is bound to its tenants, as far as this login may see that.
+fn has_bound_login(session: &mut Session) -> Result<bool, LedgerError> {
+    if !session.may_audit()? {
+        return Ok(false);
+    }
+    let found = session.as_auditor(|session| session.query("SELECT FROM logins LIMIT 1", &[]))?;
+    Ok(!found.is_empty())
+}
+
+/// The function of `amcheck` that compares an index with its table, if the role for audits may call it.
+fn index_checker(session: &mut Session) -> Result<Option<String>, LedgerError> {
+    let Some(role) = session.server.roles.audit.clone() else { return Ok(None) };
+    if !session.may_audit()? {
+        return Ok(None);
+    }
+    let sql = "SELECT quote_ident(n.nspname) || '.bt_index_check' AS name FROM pg_extension e \
+               JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'amcheck' \
+               AND has_schema_privilege($1::text, n.oid, 'USAGE') AND has_function_privilege($1::text, \
+               to_regprocedure(quote_ident(n.nspname) || '.bt_index_check(regclass,boolean)'), 'EXECUTE')";
+    let found = session.query(sql, &[&role])?;
+    found.first().map(|row| get(row, "name", &session.server)).transpose()
+}
+
+/// The first index that does not hold what its table has, if that can be checked. The transaction ends with it.
+pub(super) fn index_difference(session: &mut Session) -> Result<Option<String>, LedgerError> {
+    let Some(check) = index_checker(session)? else { return Ok(None) };
+    let sql = format!(
+        "SELECT count({check}(indexrelid, true)) FROM pg_index JOIN pg_class c ON c.oid = indrelid \
+         WHERE relnamespace = 'crealeph'::regnamespace"
+    );
+    match session.as_auditor(|session| session.query(&sql, &[])) {
+        Ok(_) => Ok(None),
+        Err(LedgerError::Damaged { what, .. }) => Ok(Some(what)),
+        Err(error) => Err(error),
+    }
+}
+
+/// What an audit cannot check with this login, and what would let it.
+pub(super) fn unchecked(session: &mut Session) -> Result<Option<String>, LedgerError> {
+    let Some(role) = session.server.roles.audit.clone() else { return Ok(None) };
+    if !session.may_audit()? {
+        return Ok(Some(format!(
+            "rows of tenants without a log, and the contents of indexes; run it as a login that has the role `{role}`"
+        )));
+    }
+    Ok(index_checker(session)?.is_none().then(|| {
+        format!(
+            "the contents of indexes; let a superuser run `CREATE EXTENSION amcheck` and `GRANT EXECUTE ON FUNCTION \
+             bt_index_check(regclass, boolean) TO {role}`"
+        )
+    }))
+}
+
 /// The first difference between the database's schema and the one that this program makes.
 pub(super) fn schema_difference(session: &mut Session) -> Result<Option<String>, LedgerError> {
     let found = session.query_planned(include_str!("schema-facts.sql"), &[])?;
     let read = |row: &SqlRow| row.try_get::<_, String>(0).map_err(|error| session.server.failure(&error));
     let found: BTreeSet<String> = found.iter().map(read).collect::<Result<_, _>>()?;
-    let expected: BTreeSet<&str> = FACTS.lines().collect();
-    let missing = expected.iter().find(|fact| !found.contains(**fact));
-    let extra = found.iter().find(|fact| !expected.contains(fact.as_str()));
+    let mut expected: BTreeSet<String> = FACTS.lines().map(str::to_owned).collect();
+    if found.iter().any(|fact| fact.starts_with(BOUND_LOGIN)) || has_bound_login(session)? {
+        expected.extend(TABLES.map(|table| {
+            format!(
+                "{BOUND_LOGIN}{table} for * to {{ledger}}, restrictive, using ( SELECT \
+                 may_use(current_setting('crealeph.tenant'::text, true)) AS may_use), check "
+            )
+        }));
+    }
+    let missing = expected.iter().find(|fact| !found.contains(*fact));
+    let extra = found.iter().find(|fact| !expected.contains(*fact));
     Ok(match (missing, extra) {
         (None, None) => None,
         (Some(missing), None) => Some(format!("the schema has no longer: {missing}")),

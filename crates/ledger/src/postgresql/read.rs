@@ -126,6 +126,18 @@ impl Reads for PostgresReads<'_> {
         Ok(count?.unsigned_abs())
     }
 
+    fn draft_after(
+        &mut self,
+        head: &Head,
+        robot: &RobotId,
+        newer: usize,
+    ) -> Result<Option<Seq>, LedgerError> {
+        let sql = "SELECT seq FROM entries WHERE tenant = $1 AND robot = $2 AND state = 'draft' \
+                   ORDER BY seq DESC LIMIT 1 OFFSET $3";
+        let newer = i64::try_from(newer).unwrap_or(i64::MAX);
+        Ok(self.seqs(sql, &[&head.tenant_id.as_str(), &robot.as_str(), &newer])?.into_iter().next())
+    }
+
     fn value_after(
         &mut self,
         head: &Head,
@@ -274,6 +286,14 @@ impl Reads for PostgresReads<'_> {
 
     fn schema_difference(&mut self) -> Result<Option<String>, LedgerError> {
         audit::schema_difference(self.session)
+    }
+
+    fn index_difference(&mut self) -> Result<Option<String>, LedgerError> {
+        audit::index_difference(self.session)
+    }
+
+    fn unchecked(&mut self) -> Result<Option<String>, LedgerError> {
+        audit::unchecked(self.session)
     }
 
     fn checkpoints(&mut self, head: &Head) -> Result<Vec<StoredCheckpoint>, LedgerError> {

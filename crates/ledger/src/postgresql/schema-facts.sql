@@ -1,5 +1,5 @@
 -- What the schema is, one line for each fact, with the two roles and the owner by what they are: compared with
--- schema-facts.txt. Policies that bind logins are there or not, as the operator likes.
+-- schema-facts.txt, and if a login is bound with the policies of `bind_login` as well.
 WITH names (oid, name) AS (
   SELECT oid, CASE
     WHEN rolname = (SELECT ledger_role FROM crealeph.version) THEN '{ledger}'
@@ -42,7 +42,7 @@ WITH names (oid, name) AS (
     (SELECT string_agg(coalesce(names.name, r::text), ' ' ORDER BY 1) FROM unnest(polroles) r LEFT JOIN names ON names.oid = r),
     CASE WHEN polpermissive THEN 'permissive' ELSE 'restrictive' END,
     pg_get_expr(polqual, polrelid), pg_get_expr(polwithcheck, polrelid))
-  FROM pg_policy JOIN tables ON tables.oid = polrelid WHERE polname <> 'bound_login' OR polpermissive
+  FROM pg_policy JOIN tables ON tables.oid = polrelid
   UNION ALL
   SELECT format('function %s of %s, %s%s, %s, %s', shown, names.name, lanname,
     CASE WHEN prosecdef THEN ', as its owner' ELSE '' END, array_to_string(proconfig, ' '), md5(prosrc))

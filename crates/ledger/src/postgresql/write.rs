@@ -11,12 +11,12 @@ use crealeph_contracts::log_rules::new_origin;
 use crealeph_contracts::scalar::{Name, TenantId};
 use tokio_postgres::Row as SqlRow;
 
-use super::leases;
 use super::notice::Notices;
 use super::read::stored_hashes;
 use super::rows::{self, BY_ID, BY_KEY, CURRENT, HEAD, PostgresRow, each};
 use super::server::{Purpose, Server};
 use super::session::{Session, Uncommitted, Value};
+use super::{VERSION, leases};
 use crate::columns::{Column, ColumnValue, ENTRY_COLUMNS, read_entry, read_node};
 use crate::error::LedgerError;
 use crate::identity::random_name;
@@ -101,6 +101,18 @@ fn is_down(connected: &Result<Session, LedgerError>) -> bool {
     matches!(connected, Err(LedgerError::Failed { .. }))
 }
 
+/// Refuses to write to a database that has another schema by now.
+fn check_version(found: i32, server: &Server) -> Result<(), LedgerError> {
+    match u32::try_from(found) {
+        Ok(VERSION) => Ok(()),
+        Ok(found) if found > VERSION => {
+            Err(LedgerError::Newer { place: server.name().to_owned(), found, known: VERSION })
+        }
+        Ok(found) => Err(server.outdated(found)),
+        Err(_) => Err(server.damaged("the schema version is negative")),
+    }
+}
+
 impl Writer for PostgresWriter {
     /// Holders on other machines outlive this server, so leases are as durable as entries.
     fn transact(
@@ -141,7 +153,10 @@ impl PostgresTransaction<'_> {
         tenant: &TenantId,
         leases: &[&Name],
     ) -> Result<(Option<Head>, Vec<LeaseRow>), LedgerError> {
-        let head_sql = format!("SELECT {HEAD} FROM logs WHERE tenant = $1 FOR UPDATE");
+        // The version with it, because a later program may have migrated the database since it was opened.
+        let head_sql = format!(
+            "SELECT {HEAD}, (SELECT max(version) FROM version) AS version FROM logs WHERE tenant = $1 FOR UPDATE"
+        );
         let mut queries = vec![Query::new('$', head_sql, vec![Box::new(tenant.to_string()) as Value])];
         if !leases.is_empty() {
             let sql = "SELECT l.name, l.holder, l.token, l.until, l.ttl FROM unnest($2::text[]) AS w (name) \
@@ -153,6 +168,9 @@ impl PostgresTransaction<'_> {
         let mut answers = self.session.query_all_locking(&queries)?.into_iter();
         let (head, found) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
         let server = &self.session.server;
+        if let Some(row) = head.first() {
+            check_version(rows::get(row, "version", server)?, server)?;
+        }
         let head = head.first().map(|row| rows::head(row, tenant, server)).transpose()?;
         Ok((head, found.iter().map(|row| leases::read(row, server)).collect::<Result<_, _>>()?))
     }

@@ -130,6 +130,18 @@ impl Reads for SqliteReads<'_> {
         Ok(found.first().map_or(0, |count| count.unsigned_abs()))
     }
 
+    fn draft_after(
+        &mut self,
+        head: &Head,
+        robot: &RobotId,
+        newer: usize,
+    ) -> Result<Option<Seq>, LedgerError> {
+        let sql = "SELECT place FROM entries INDEXED BY drafts_of_robot WHERE log = ?1 AND robot = ?2 AND state = 'draft' \
+                   ORDER BY place DESC LIMIT 1 OFFSET ?3";
+        let newer = i64::try_from(newer).unwrap_or(i64::MAX);
+        Ok(self.seqs(sql, params![head.number, robot.as_str(), newer])?.into_iter().next())
+    }
+
     fn value_after(
         &mut self,
         head: &Head,

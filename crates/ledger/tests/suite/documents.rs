@@ -265,7 +265,7 @@ fn marker(fixture: &dyn Fixture) {
     drop(ledger);
     let ledger = Ledger::open(&place.location, options()).unwrap();
     append_one(&ledger, entry("idea", "{}", ""));
-    ledger.begin_rules(&local()).unwrap();
+    ledger.append_as(&local(), Vec::new()).unwrap();
     append_one(&ledger, entry("copy", "{}", ""));
     let expected = ["signal", "execution_event", "task", "log_rules", "signal", "idea", "copy"];
     assert_eq!(kinds(&ledger), expected, "the marker stands once, before what was written after it");

@@ -2,7 +2,7 @@
 //! at any moment or not.
 
 use super::reading::{fresh, varied};
-use super::{Case, Fixture, append, append_one, entry, local, tenant};
+use super::{Case, Columns, Fixture, append, append_one, entry, local, tenant};
 use crealeph_contracts::Entry;
 use crealeph_contracts::scalar::RobotId;
 use crealeph_decision::coherence::CoherenceRules;
@@ -12,7 +12,12 @@ use crealeph_ledger::{AppendError, Filter, Ledger, LedgerError, Order, StoredEnt
 pub(super) const CASES: &[Case] = &[
     ("an older ledger is read, not written, until it is migrated", older),
     ("a migration that was killed resumes", interrupted),
+    ("what an older program appends during a migration is filled in", meanwhile),
 ];
+
+/// The columns of an entry after those that say its place, as the program before this version of the schema wrote them.
+const OLDER_COLUMNS: &str = "id, robot, module, source, kind, state, created_at, observed_at, key, execution, attempt, \
+    rerun_of, leaf, reach_signal, reach_fusion, reach_idea, reach_copy, reach_benchmark, reach_playbook, depends_on, payload";
 
 fn exported(ledger: &Ledger) -> Vec<u8> {
     let mut out = Vec::new();
@@ -98,4 +103,62 @@ fn interrupted(fixture: &dyn Fixture) {
     let ledger = place.open();
     assert_eq!(ledger.audit(&local()).unwrap(), None);
     append_one(&ledger, entry("signal", "{}", ""));
+}
+
+/// An older program appends between two transactions of the migration, with the statements and the rights that it has.
+fn meanwhile(fixture: &dyn Fixture) {
+    let place = fixture.place();
+    let ledger = place.init();
+    let at = |n: usize| entry("signal", "{}", &format!(r#""observedAt":"1999-01-01T00:00:00.{n:09}Z""#));
+    for batch in 0..3 {
+        append(&ledger, (batch * 1_000..(batch + 1) * 1_000).map(at).collect());
+    }
+    let columns = fixture.columns();
+    let copied = format!("{}, {OLDER_COLUMNS}", columns.place);
+    fixture.execute(&place, "CREATE TABLE earlier_head AS SELECT * FROM logs").unwrap();
+    let late = append_one(&ledger, entry("signal", "{}", r#""observedAt":"1998-01-01T00:00:00Z""#)).id;
+    let on = format!(r#""lineage":{{"dependsOnLedgerIds":["{late}"]}}"#);
+    append(&ledger, vec![entry("idea", "{}", &on), entry("signal", "{}", "")]);
+    let (robot_id, rules) = (RobotId::parse("r").unwrap(), CoherenceRules::default());
+    let facts = |ledger: &Ledger| ledger.facts(&local(), &robot_id, None, &rules).unwrap().unwrap();
+    let expected = (exported(&ledger), facts(&ledger));
+    drop(ledger);
+    let Columns { seq, child, older_login, .. } = columns;
+    let later = format!(
+        "CREATE TABLE later_entries AS SELECT {copied} FROM entries WHERE {seq} > 3000;
+         CREATE TABLE later_edges AS SELECT * FROM edges WHERE {child} > 3000;
+         CREATE TABLE later_head AS SELECT size, last_at, peaks FROM logs"
+    );
+    fixture.execute(&place, &later).unwrap();
+    fixture.execute(&place, fixture.older()).unwrap();
+    let head = |table: &str| {
+        format!(
+            "UPDATE logs SET size = (SELECT size FROM {table}), last_at = (SELECT last_at FROM {table}), \
+             frontier = (SELECT peaks FROM {table})"
+        )
+    };
+    let undo = format!(
+        "DELETE FROM entries WHERE {seq} > 3000; DELETE FROM edges WHERE {child} > 3000; {}",
+        head("earlier_head")
+    );
+    fixture.tamper(&place, &undo).unwrap();
+    let mut has_appended = false;
+    let migrated = Ledger::migrate(&place.location, &place.options(), |progress| {
+        if !std::mem::replace(&mut has_appended, true) {
+            assert_eq!((progress.done, progress.size), (2_000, 3_000));
+            let append = format!(
+                "{older_login} BEGIN; {}; INSERT INTO entries ({copied}) SELECT {copied} FROM later_entries;
+                 INSERT INTO edges SELECT * FROM later_edges; COMMIT",
+                head("later_head")
+            );
+            fixture.execute(&place, &append).unwrap();
+        }
+    });
+    assert_eq!(migrated.unwrap().entries, 3_003);
+    let tables = ["earlier_head", "later_head", "later_entries", "later_edges"];
+    let drop_all: String = tables.map(|table| format!("DROP TABLE {table};")).concat();
+    fixture.execute(&place, &drop_all).unwrap();
+    let ledger = place.open();
+    assert_eq!(ledger.audit(&local()).unwrap(), None);
+    assert!((exported(&ledger), facts(&ledger)) == expected, "the log or its snapshot became another");
 }

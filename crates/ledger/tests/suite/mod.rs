@@ -50,6 +50,21 @@ pub(crate) trait Fixture: Sync {
     fn execute(&self, place: &Place, sql: &str) -> Result<(), String>;
     /// The statements that make a ledger what the program before this version of the schema left.
     fn older(&self) -> &'static str;
+    /// Runs statements that no trigger refuses.
+    fn tamper(&self, place: &Place, sql: &str) -> Result<(), String>;
+    /// What tells entries apart in the tables.
+    fn columns(&self) -> Columns;
+}
+
+/// How a backend names places.
+pub(crate) struct Columns {
+    /// The first columns of an entry.
+    pub(crate) place: &'static str,
+    /// The sequence number of an entry, and that of an edge's child.
+    pub(crate) seq: &'static str,
+    pub(crate) child: &'static str,
+    /// What makes a connection one of the program before this version of the schema.
+    pub(crate) older_login: &'static str,
 }
 
 /// A place, and the folder for its keys.

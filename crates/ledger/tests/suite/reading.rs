@@ -196,9 +196,20 @@ fn long_log(fixture: &dyn Fixture) {
     };
     assert_eq!(ids(&waiting(None)), [drafts[3].clone(), drafts[2].clone(), drafts[0].clone()]);
     assert_eq!(ids(&waiting(Some(robot("r")))), [drafts[2].clone(), drafts[0].clone()]);
-    assert_eq!(ledger.count(&local(), &waiting(None)).unwrap(), 3);
-    assert_eq!(ledger.count(&local(), &waiting(Some(robot("r")))).unwrap(), 2);
-    assert_eq!(ledger.count(&local(), &waiting(Some(robot("busy")))).unwrap(), 0);
+    let count = |robot, after| ledger.count(&local(), &waiting(robot), after).unwrap();
+    assert_eq!(count(None, Seq::ZERO), 3);
+    assert_eq!(count(Some(robot("r")), Seq::ZERO), 2);
+    assert_eq!(count(Some(robot("busy")), Seq::ZERO), 0);
+    // The drafts of a robot from the newest on, whether they have a verdict or not.
+    let of_robot = Filter { robot_id: Some(robot("r")), state: Some(name("draft")), ..Filter::default() };
+    let all = first_page(&of_robot, 9).entries;
+    assert_eq!(all.len(), 3);
+    for (newer, draft) in all.iter().enumerate() {
+        assert_eq!(ledger.draft_after(&local(), &robot("r"), newer).unwrap(), Some(draft.seq));
+        let after = all.iter().take(newer).filter(|draft| ids(&waiting(None)).contains(&draft.id)).count();
+        assert_eq!(count(Some(robot("r")), draft.seq), after as u64);
+    }
+    assert_eq!(ledger.draft_after(&local(), &robot("r"), 3).unwrap(), None);
 
     let robots = |after: Option<&str>, limit| -> Vec<String> {
         let found = ledger.robots(&local(), after.map(robot).as_ref(), limit).unwrap();

@@ -165,10 +165,13 @@ impl Verify {
             Ok(verified) => verified,
             Err(finding) => return tell_finding(&finding, "seq", is_json, output),
         };
-        if let Some((ledger, at)) = &ledger
-            && let Some(finding) = audit_ledger(ledger, at)?
-        {
-            return tell_finding(&finding, "seq", is_json, output);
+        if let Some((ledger, at)) = &ledger {
+            if let Some(finding) = audit_ledger(ledger, at)? {
+                return tell_finding(&finding, "seq", is_json, output);
+            }
+            if let Some(what) = ledger.unchecked(&at.tenant)? {
+                note!("not checked: {what}");
+            }
         }
         tell(&verified, is_json, output)
     }
