@@ -20,7 +20,7 @@ words! {
 }
 
 words! {
-    /// Whether what is known still hangs together.
+    /// Whether what is known is consistent.
     Coherence {
         /// Everything rests on the newest evidence.
         Coherent = "coherent",
@@ -130,7 +130,7 @@ object! {
         run_mode: RunMode = "runMode",
         /// When the snapshot was frozen.
         snapshot_at: Timestamp = "snapshotAt",
-        /// Whether the snapshot hangs together.
+        /// Whether the snapshot is coherent.
         coherence_status: Coherence = "coherenceStatus",
         /// Whatever the client wants kept.
         constraints: JsonObject = "constraints",

@@ -1,16 +1,18 @@
 //! AgentOutput (agent-boundary-v1 §5, R16): what an agent gives back, alone and against the input it answers.
 //! An output is judged as a whole: one bad artifact refuses all of it.
 
+use std::ops::Deref;
+
 use serde_json::{Value, json};
 
-use crate::agent_input::{AgentInputParts, ArtifactType, is_stale_execute};
-use crate::contract::{Contract, ContractName};
+use crate::agent_input::{AgentInput, AgentInputParts, ArtifactType, is_stale_execute};
+use crate::contract::{Contract, ContractName, Valid};
 use crate::instant::Timestamp;
-use crate::json::JsonObject;
+use crate::json::{JsonObject, Limits};
 use crate::scalar::{Amount, ExecutionId, LedgerId, Text};
 use crate::schema::{has, when};
-use crate::shape::{List, Maybe, Set, object, words};
-use crate::violation::{Code, Report};
+use crate::shape::{List, Maybe, Set, Shape as _, object, words};
+use crate::violation::{Code, Report, Violations};
 
 words! {
     /// How the agent ended.
@@ -132,6 +134,30 @@ impl Contract for AgentOutput {
                 json!({ "properties": { "ok": { "not": { "const": true } }, "artifacts": { "maxItems": 0 } } }),
             ),
         ]
+    }
+}
+
+/// An output that answers its input (R16). It comes only from a judgement against that input, so nothing judges it again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentAnswer(Valid<AgentOutput>);
+
+impl AgentAnswer {
+    /// Reads an output and judges it against its input.
+    ///
+    /// # Errors
+    /// If it breaks its contract, or does not answer the input.
+    pub fn parse(bytes: &[u8], limits: &Limits, input: &AgentInput) -> Result<Self, Violations> {
+        let asked = input.clone().into_parts();
+        let judged = Valid::parse_in(bytes, limits, |output, report| answers_input(output, &asked, report));
+        judged.map(AgentAnswer)
+    }
+}
+
+impl Deref for AgentAnswer {
+    type Target = Valid<AgentOutput>;
+
+    fn deref(&self) -> &Valid<AgentOutput> {
+        &self.0
     }
 }
 

@@ -1,5 +1,5 @@
 //! A receipt as an in-toto Statement v1: the same facts for those whose tools read attestations. Owns the shape of the
-//! statement and of our predicate in it; how it is signed (DSSE) is told in `docs/receipts.md`.
+//! statement and of our predicate in it; how it is signed (DSSE) is in `docs/receipts.md`.
 
 use crate::digest::{Blake3, ContentDigests, GitHash, Sha256};
 use crate::json::{ComposeError, Limits, canonical_of, parse};
@@ -82,11 +82,11 @@ object! {
         max_tokens: Option<Count> = "max_tokens",
         /// What it might cost in US dollars.
         max_cost_usd: Option<Amount> = "max_cost_usd",
-        /// The paths it might change, as globs; absent where all but the denied ones were.
+        /// The paths it might change, as globs; absent if all but the denied ones were.
         allowed_paths: Option<List<Text>> = "allowed_paths",
         /// The paths it might not change, as globs.
         denied_paths: List<Text> = "denied_paths",
-        /// How many changes to laws (Λ) it might make; absent where only the sum counted.
+        /// How many changes to laws (Λ) it might make; absent if only the sum counted.
         max_laws: Option<Count> = "max_laws",
         /// How many changes to invariants (Q).
         max_invariants: Option<Count> = "max_invariants",
@@ -136,13 +136,13 @@ object! {
         workspace: Name = "workspace",
         /// The ids of the keys that sign this statement, in the order of the signatures.
         signers: List<Name> = "signers",
-        /// What was asked for; absent where levels were reconciled.
+        /// What was asked for; absent if levels were reconciled.
         work_item: Option<WorkItem> = "work_item",
-        /// How much was allowed; absent where levels were reconciled.
+        /// How much was allowed; absent if levels were reconciled.
         bounds: Option<StatedBounds> = "bounds",
-        /// What admission said; absent where the run never came to it.
+        /// What admission said; absent if the run never came to it.
         admission: Option<Admission> = "admission",
-        /// What held the agent; absent where none was started.
+        /// What held the agent; absent if none was started.
         sandbox: Option<SandboxFacts> = "sandbox",
         /// The receipts that were merged, by their hashes; absent in the receipt of a run.
         merged: Option<List<Blake3>> = "merged",

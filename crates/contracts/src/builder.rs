@@ -21,7 +21,7 @@ words! {
         SnapshotEmpty = "SNAPSHOT_EMPTY",
         /// Lineage names what the ledger does not hold; retry when it is restored.
         MissingLineage = "MISSING_LINEAGE",
-        /// The snapshot does not hang together; not retryable until it does.
+        /// The snapshot is not coherent; not retryable until it is.
         CoherenceBlocked = "COHERENCE_BLOCKED",
         /// The agent's answer broke its contract; retryable.
         ModelOutputInvalid = "MODEL_OUTPUT_INVALID",
@@ -49,7 +49,7 @@ words! {
 }
 
 object! {
-    /// What to do when the snapshot does not hang together.
+    /// What to do if the snapshot is not coherent.
     CoherencePolicy / CoherencePolicyParts ["builder/3", "R4"] {
         /// When it is stale.
         on_stale: OnStale = "on_stale",
@@ -69,7 +69,7 @@ object! {
         objective_payload: JsonObject = "objective_payload",
         /// Whatever the client wants kept.
         constraints: JsonObject = "constraints",
-        /// What to do when the snapshot does not hang together.
+        /// What to do if the snapshot is not coherent.
         coherence_policy: CoherencePolicy = "coherence_policy",
         /// Drafts only.
         dry_run: bool = "dryRun",
@@ -79,7 +79,7 @@ object! {
         agent_version: Version = "agentVersion",
         /// Which try.
         attempt: Attempt = "attempt",
-        /// The execution; the server makes one where it is absent.
+        /// The execution; the server makes one if it is absent.
         execution_id: Option<ExecutionId> = "executionId",
     }
 }
@@ -122,7 +122,7 @@ object! {
         execution_id: Option<ExecutionId> = "executionId",
         /// The state reached.
         state: ExecutionState = "state",
-        /// Whether the snapshot hung together, where one was derived.
+        /// Whether the snapshot was coherent, if one was derived.
         coherence: Option<CoherenceReport> = "coherence",
         /// What was written.
         artifacts: List<ArtifactRef> = "artifacts",

@@ -19,7 +19,7 @@ pub trait Contract: Shape {
     /// Which one.
     const NAME: ContractName;
 
-    /// The contract's own error code for every violation, where it has one.
+    /// The contract's own error code for every violation, if it has one.
     const REFUSAL: Option<Code> = None;
 
     /// The rules across fields of one document, judged on whatever could be read.
@@ -158,7 +158,7 @@ pub fn to_json<T: Shape>(value: &T) -> String {
     out
 }
 
-/// Reads a text into parts and reports everything wrong with it alone; `None` where it cannot be read at all.
+/// Reads a text into parts and reports everything wrong with it alone; `None` if it cannot be read at all.
 pub fn read_text<T: Contract>(bytes: &[u8], limits: &Limits, report: &mut Report) -> Option<T::Parts> {
     let (document, faults) = parse(bytes, limits);
     for fault in faults {

@@ -6,7 +6,7 @@ use std::fmt;
 use serde_json::{Value, json};
 use sha2::Digest as _;
 
-use crate::json::{Kind, Node, push_text};
+use crate::json::{Node, NodeKind, push_text};
 use crate::shape::{Shape, scalar_parts, wrong_type};
 use crate::violation::{Code, Report};
 
@@ -60,7 +60,7 @@ macro_rules! digests {
             const EXPECTED: &'static str = "a digest of 64 lower-case hex digits";
 
             fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
-                if node.kind() != Kind::Text {
+                if node.kind() != NodeKind::Text {
                     return wrong_type::<Self>(node, clause, report);
                 }
                 let digest = $name::parse(&node.text_value());
@@ -110,7 +110,7 @@ impl Shape for GitHash {
     const EXPECTED: &'static str = "a git hash of 40 or 64 lower-case hex digits";
 
     fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
-        if node.kind() != Kind::Text {
+        if node.kind() != NodeKind::Text {
             return wrong_type::<Self>(node, clause, report);
         }
         let hash = GitHash::parse(&node.text_value());

@@ -121,7 +121,7 @@ impl Entry {
         self.lineage.as_ref().and_then(|lineage| lineage.depends_on.as_ref()).map_or(&[], Set::as_slice)
     }
 
-    /// When it was true: `observedAt`, or where that is absent `createdAt` (R20).
+    /// When it was true: `observedAt`, or if that is absent `createdAt` (R20).
     pub fn true_at(&self) -> &Timestamp {
         self.observed_at.as_ref().unwrap_or(&self.created_at)
     }

@@ -273,7 +273,7 @@ fn first_rules(parts: &ExecutionEventParts, report: &mut Report) {
 }
 
 /// The gating matrix (§5) as far as an event alone can be judged by it: `running` is under way, and which of the
-/// permitted ends it is depends on the client's policy, which an event does not tell.
+/// permitted ends it is depends on the client's policy, which an event does not contain.
 fn gate_rules(parts: &ExecutionEventParts, report: &mut Report) {
     let payload = &parts.payload;
     let (Some(state), Some(coherence)) = (parts.state, payload.coherence_status) else { return };
@@ -360,7 +360,7 @@ fn stale_rules(parts: &ExecutionEventParts, report: &mut Report) {
 /// What an event needs to know of an entry it depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryRef {
-    /// The robot it belongs to, where that is known.
+    /// The robot it belongs to, if that is known.
     pub robot_id: Option<RobotId>,
     /// When the ledger took it.
     pub created_at: Instant,

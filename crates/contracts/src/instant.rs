@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::json::{Kind, Node, push_text};
+use crate::json::{Node, NodeKind, push_text};
 use crate::shape::{Shape, shown, wrong_type};
 use crate::violation::{Code, Report};
 
@@ -18,7 +18,7 @@ pub struct Instant {
 }
 
 impl Instant {
-    /// The instant that many nanoseconds after 1970 (before, where negative).
+    /// The instant that many nanoseconds after 1970 (before, if negative).
     pub fn from_unix_nanos(nanos: i128) -> Self {
         let seconds = nanos.div_euclid(NANOS_PER_SECOND) as i64;
         Instant { seconds, nanos: nanos.rem_euclid(NANOS_PER_SECOND) as u32 }
@@ -29,7 +29,7 @@ impl Instant {
         i128::from(self.seconds) * NANOS_PER_SECOND + i128::from(self.nanos)
     }
 
-    /// Nanoseconds from `earlier` to this; negative where this is the earlier one.
+    /// Nanoseconds from `earlier` to this; negative if this is the earlier one.
     pub fn nanos_since(self, earlier: Instant) -> i128 {
         self.unix_nanos() - earlier.unix_nanos()
     }
@@ -225,7 +225,7 @@ impl Shape for Timestamp {
     const EXPECTED: &'static str = "an RFC 3339 timestamp like `2025-01-19T10:00:00Z`";
 
     fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
-        if node.kind() != Kind::Text {
+        if node.kind() != NodeKind::Text {
             return wrong_type::<Self>(node, clause, report);
         }
         let text = node.text_value();

@@ -2,7 +2,7 @@
 //! report every violation with its clause.
 //!
 //! A document is parsed once ([`json`]), read into parts with everything wrong reported ([`shape`]), judged by
-//! the rules across its fields and, where there is one, its context; what remains is a [`Valid`] value, and
+//! the rules across its fields and, if there is one, its context; what remains is a [`Valid`] value, and
 //! nothing else can be one. No I/O, no clock, no randomness: the same bytes give the same verdict everywhere.
 
 pub mod agent_input;
@@ -13,6 +13,7 @@ pub mod contract;
 pub mod digest;
 pub mod entry;
 pub mod execution_event;
+pub mod execution_record;
 pub mod held_record;
 pub mod instant;
 pub mod json;

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use crate::agent_input::{Coherence, ContractVersion};
 use crate::contract::{Contract, ContractName};
 use crate::instant::Timestamp;
-use crate::json::{JsonObject, Kind, Node, ObjectWriter};
+use crate::json::{JsonObject, Node, NodeKind, ObjectWriter};
 use crate::scalar::{ActionName, Amount, Name, Number, Ratio, RobotId, TenantId};
 use crate::shape::{Shape, missing, object, wrong_type};
 use crate::violation::Report;
 
-/// When each kind of evidence was last true; null where a module has produced nothing (R5). Further keys are
+/// When each kind of evidence was last true; null if a module has produced nothing (R5). Further keys are
 /// timestamps too (R4).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LedgerRecency(Vec<(Box<str>, Option<Timestamp>)>);
@@ -35,13 +35,13 @@ impl Shape for LedgerRecency {
     const EXPECTED: &'static str = "an object of timestamps";
 
     fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
-        if node.kind() != Kind::Object {
+        if node.kind() != NodeKind::Object {
             return wrong_type::<Self>(node, clause, report);
         }
         let mut timestamps = Vec::with_capacity(8);
         for (key, value) in node.members() {
             let timestamp = match value.kind() {
-                Kind::Null => None,
+                NodeKind::Null => None,
                 _ => Timestamp::read(value, clause, report),
             };
             timestamps.push((key.text_value().into(), timestamp));
@@ -116,7 +116,7 @@ impl Shape for Thresholds {
 
     fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
         let mut parts = ThresholdsParts::default();
-        if node.kind() != Kind::Object {
+        if node.kind() != NodeKind::Object {
             return wrong_type::<Self>(node, clause, report);
         }
         let (mut has_confidence, mut has_staleness, mut has_lineage) = (false, false, false);
@@ -300,7 +300,7 @@ object! {
         policy_contract_version: ContractVersion = "policyContractVersion",
         /// The instant at which freshness is judged.
         evaluated_at: Timestamp = "evaluatedAt",
-        /// Whether the snapshot hangs together.
+        /// Whether the snapshot is coherent.
         coherence_status: Coherence = "coherenceStatus",
         /// When the snapshot was frozen.
         snapshot_at: Timestamp = "snapshotAt",

@@ -133,7 +133,7 @@ fn in_one_list(parts: &PolicyOutputParts, report: &mut Report) {
 }
 
 /// Judges an output against the input it answers. `required` names the timestamps the requested action needs;
-/// where it is not given, recency is not judged.
+/// if it is not given, recency is not judged.
 pub fn answers_question(
     output: &PolicyOutputParts,
     input: &PolicyInputParts,

@@ -39,7 +39,7 @@ words! {
 
 words! {
     /// What became of a file.
-    Change {
+    ArtifactChange {
         /// It is new.
         Created = "created",
         /// Its content, kind or executable bit changed.
@@ -67,8 +67,8 @@ object! {
         /// Where it is in the workspace.
         path: WorkspacePath = "path",
         /// What became of it.
-        change: Change = "change",
-        /// Its content afterwards; absent where it is gone.
+        change: ArtifactChange = "change",
+        /// Its content afterwards; absent if it is gone.
         hash: Option<Blake3> = "hash",
     }
 }
@@ -88,7 +88,7 @@ object! {
     Delta / DeltaParts ["run/receipt", "R4"] {
         /// The file.
         path: WorkspacePath = "path",
-        /// The first line the hunk replaces, from 1; absent where the change is not a hunk.
+        /// The first line the hunk replaces, from 1; absent if the change is not a hunk.
         line: Option<Count> = "line",
         /// How many lines it takes away.
         removed: Option<Count> = "removed",
@@ -124,7 +124,7 @@ object! {
     Receipt / ReceiptParts ["run/receipt", "R4"] {
         /// Its own id.
         id: Uuid = "id",
-        /// The work item, where it is of a run.
+        /// The work item, if it is of a run.
         work_item_id: Option<ItemId> = "work_item_id",
         /// The agent.
         agent_id: AgentId = "agent_id",
@@ -158,9 +158,9 @@ object! {
         delta_q: List<Delta> = "delta_q",
         /// What the agent reported to have done.
         tool_trace: List<ToolCall> = "tool_trace",
-        /// How many tokens it used, where known.
+        /// How many tokens it used, if known.
         tokens_used: Option<Amount> = "tokens_used",
-        /// What it cost in US dollars, where known.
+        /// What it cost in US dollars, if known.
         cost_usd: Option<Amount> = "cost_usd",
         /// What the tests printed.
         test_log: Option<Box<str>> = "test_log",
@@ -195,13 +195,13 @@ impl Contract for Receipt {
         if let (Some(started), Some(finished)) = (&parts.started_at, &parts.finished_at)
             && finished.instant() < started.instant()
         {
-            let message = "the run ended before it started; mend the timestamps";
+            let message = "the run ended before it started; fix the timestamps";
             report.add("/finished_at", "run/receipt", Code::TooLate, message);
         }
         for (position, artifact) in parts.artifacts.iter().flatten().enumerate() {
             let Some(change) = artifact.change else { continue };
             let pointer = format!("/artifacts/{position}/hash");
-            match (change == Change::Deleted, artifact.hash.is_present()) {
+            match (change == ArtifactChange::Deleted, artifact.hash.is_present()) {
                 (true, true) => {
                     report.add(
                         pointer,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::contract::{Contract, ContractName};
 use crate::digest::Blake3;
-use crate::json::{Kind, Node, ObjectWriter, push_text};
+use crate::json::{Node, NodeKind, ObjectWriter, push_text};
 use crate::scalar::{Amount, Count, Text};
 use crate::schema::{has, when};
 use crate::shape::{List, Shape, object, scalar_parts, words, wrong_type};
@@ -46,7 +46,7 @@ impl Shape for AbsolutePath {
     const EXPECTED: &'static str = "an absolute path";
 
     fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
-        if node.kind() != Kind::Text {
+        if node.kind() != NodeKind::Text {
             return wrong_type::<Self>(node, clause, report);
         }
         let path = AbsolutePath::parse(&node.text_value());
@@ -90,7 +90,7 @@ impl Shape for ArtifactHashes {
     const EXPECTED: &'static str = "an object of BLAKE3 digests by path";
 
     fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
-        if node.kind() != Kind::Object {
+        if node.kind() != NodeKind::Object {
             return wrong_type::<Self>(node, clause, report);
         }
         let mut hashes = Vec::new();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::json::{JsonObject, Kind, Node, push_number, push_text};
+use crate::json::{JsonObject, Node, NodeKind, push_number, push_text};
 use crate::schema;
 use crate::shape::{Shape, shown, wrong_type};
 use crate::violation::{Code, Report};
@@ -123,7 +123,7 @@ macro_rules! identifiers {
             const EXPECTED: &'static str = "a non-empty string";
 
             fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
-                if node.kind() != Kind::Text {
+                if node.kind() != NodeKind::Text {
                     return wrong_type::<Self>(node, clause, report);
                 }
                 let text = node.text_value();
@@ -197,7 +197,7 @@ impl Shape for Text {
     const EXPECTED: &'static str = "a non-empty string";
 
     fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
-        if node.kind() != Kind::Text {
+        if node.kind() != NodeKind::Text {
             return wrong_type::<Self>(node, clause, report);
         }
         let text = Text::new(&node.text_value());

@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use crate::json::{Kind, Node};
+use crate::json::{Node, NodeKind};
 use crate::violation::{Code, Report};
 
 /// A value that some contract describes.
@@ -43,7 +43,7 @@ pub trait Shape: Sized {
 
 /// Reports a value of another kind than the shape's.
 pub(crate) fn wrong_type<T: Shape>(node: Node<'_>, clause: &'static str, report: &mut Report) -> T::Parts {
-    if node.kind() == Kind::Null && T::OPTIONAL {
+    if node.kind() == NodeKind::Null && T::OPTIONAL {
         report.at(node, "R5", Code::Null, || "null is not absence; leave the key out".to_owned());
     } else {
         report.at(node, clause, Code::WrongType, || {
@@ -127,7 +127,7 @@ impl<T: Shape> Shape for Option<T> {
     const OPTIONAL: bool = true;
 
     fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
-        if node.kind() == Kind::Null {
+        if node.kind() == NodeKind::Null {
             wrong_type::<Self>(node, clause, report);
             return Maybe::Present(T::Parts::default());
         }
@@ -188,7 +188,7 @@ macro_rules! array_shape {
                 if MIN == 0 { "an array" } else { "an array with at least one element" };
 
             fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
-                if node.kind() != Kind::Array {
+                if node.kind() != NodeKind::Array {
                     return wrong_type::<Self>(node, clause, report);
                 }
                 let elements: Vec<T::Parts> =
@@ -351,7 +351,7 @@ macro_rules! object {
             ) -> $parts {
                 const KNOWN: &[&str] = &[$($key),*];
                 let mut parts = $parts::default();
-                if node.kind() != $crate::json::Kind::Object {
+                if node.kind() != $crate::json::NodeKind::Object {
                     report.at(node, $clause, $crate::violation::Code::WrongType, || {
                         format!("expected an object, found {}", node.kind().described())
                     });
@@ -444,7 +444,7 @@ macro_rules! words {
                 clause: &'static str,
                 report: &mut $crate::violation::Report,
             ) -> Option<Self> {
-                if node.kind() != $crate::json::Kind::Text {
+                if node.kind() != $crate::json::NodeKind::Text {
                     return $crate::shape::wrong_type::<Self>(node, clause, report);
                 }
                 let word = node.text_value();

@@ -43,7 +43,7 @@ impl MaxAge {
     }
 
     /// An age on this limit's scale, so that `scaled(age) / numerator()` is the share of the limit it uses up;
-    /// `None` where it is far beyond the limit.
+    /// `None` if it is far beyond the limit.
     pub fn scaled(self, age_nanos: u128) -> Option<u128> {
         if age_nanos == 0 {
             return Some(0);

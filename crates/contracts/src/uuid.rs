@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::json::{Kind, Node, push_text};
+use crate::json::{Node, NodeKind, push_text};
 use crate::shape::{Shape, scalar_parts, wrong_type};
 use crate::violation::{Code, Report};
 
@@ -39,7 +39,7 @@ impl Shape for Uuid {
     const EXPECTED: &'static str = "a UUID like `0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f`";
 
     fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
-        if node.kind() != Kind::Text {
+        if node.kind() != NodeKind::Text {
             return wrong_type::<Self>(node, clause, report);
         }
         let uuid = Uuid::parse(&node.text_value());

@@ -308,7 +308,7 @@ impl Report {
                 pointer: String::new(),
                 clause: "R8",
                 code: self.refusal.unwrap_or(Code::TooMany),
-                message: format!("{} more violations are not listed; mend these first", self.omitted),
+                message: format!("{} more violations are not listed; fix these first", self.omitted),
                 span: None,
             });
         }

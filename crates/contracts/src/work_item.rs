@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::contract::{Contract, ContractName};
-use crate::json::{Kind, Node, push_text};
+use crate::json::{Node, NodeKind, push_text};
 use crate::scalar::{Amount, Count, ItemId, TimeoutMs, is_non_empty};
 use crate::shape::{List, Set, Shape, object, scalar_parts, shown, words, wrong_type};
 use crate::violation::{Code, Report};
@@ -99,7 +99,7 @@ impl Shape for WorkspacePath {
     const EXPECTED: &'static str = "a path in the workspace";
 
     fn read(node: Node<'_>, clause: &'static str, report: &mut Report) -> Self::Parts {
-        if node.kind() != Kind::Text {
+        if node.kind() != NodeKind::Text {
             return wrong_type::<Self>(node, clause, report);
         }
         let path = node.text_value();

@@ -5,7 +5,7 @@
 mod documents;
 
 use crealeph_contracts::ContractName;
-use crealeph_contracts::json::{Kind, Limits, Node, canonical, number_text, parse, pretty, push_text};
+use crealeph_contracts::json::{Limits, Node, NodeKind, canonical, number_text, parse, pretty, push_text};
 use documents::mutation::{mutated, mutations};
 use documents::{VALID, is_valid_and_reads_back, violations};
 use proptest::collection::vec;
@@ -155,7 +155,7 @@ impl Spelling<'_> {
 
 fn same(node: Node<'_>, model: &Model) -> bool {
     match model {
-        Model::Null => node.kind() == Kind::Null,
+        Model::Null => node.kind() == NodeKind::Null,
         Model::Boolean(value) => node.boolean() == Some(*value),
         Model::Number(value) => node.number() == Some(*value),
         Model::Text(text) => node.string().is_some_and(|string| string == *text),

@@ -1,4 +1,4 @@
-//! Schema and validator judge alike wherever a schema can express the rule: what the schema refuses the validator
+//! Schema and validator judge alike if a schema can express the rule: what the schema refuses the validator
 //! refuses, and what the validator refuses by such a rule the schema refuses too.
 #![cfg(test)]
 

@@ -9,7 +9,7 @@ use crealeph_contracts::builder::{CoherencePolicy, ErrorCode, OnPartial};
 use crealeph_contracts::contract::{Contract, ContractName, read_node, read_text};
 use crealeph_contracts::execution_event::{EntryRef, ExecutionEventParts, ExecutionState, rests_on_ledger};
 use crealeph_contracts::instant::Instant;
-use crealeph_contracts::json::{Kind, Limits, Node, parse};
+use crealeph_contracts::json::{Limits, Node, NodeKind, parse};
 use crealeph_contracts::policy_output::answers_question;
 use crealeph_contracts::scalar::{Count, ItemId, LedgerId, RobotId, TenantId};
 use crealeph_contracts::shape::{Maybe, Shape, nearest};
@@ -75,10 +75,10 @@ impl<'a> Context<'a> {
     ];
 
     fn read(context: Option<Node<'a>>) -> Result<Self, ContextError> {
-        let Some(node) = context.filter(|node| node.kind() != Kind::Null) else {
+        let Some(node) = context.filter(|node| node.kind() != NodeKind::Null) else {
             return Ok(Context(Vec::new()));
         };
-        if node.kind() != Kind::Object {
+        if node.kind() != NodeKind::Object {
             return Err(bad("context", format!("expected an object, found {}", node.kind().described())));
         }
         let mut members = Vec::new();
@@ -100,7 +100,7 @@ impl<'a> Context<'a> {
     fn elements(&self, key: &str) -> Result<Option<Vec<Node<'a>>>, ContextError> {
         match self.get(key) {
             None => Ok(None),
-            Some(node) if node.kind() == Kind::Array => Ok(Some(node.elements().collect())),
+            Some(node) if node.kind() == NodeKind::Array => Ok(Some(node.elements().collect())),
             Some(node) => Err(bad(key, format!("expected an array, found {}", node.kind().described()))),
         }
     }
@@ -355,7 +355,7 @@ fn judge_capsule(
     context: &Context<'_>,
     report: &mut Report,
 ) -> Result<(), ContextError> {
-    if node.kind() != Kind::Object {
+    if node.kind() != NodeKind::Object {
         return Err(bad("capsule", format!("expected an object, found {}", node.kind().described())));
     }
     let count = |key: &str| match node.member(key) {

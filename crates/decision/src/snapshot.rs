@@ -134,10 +134,10 @@ impl Derivation {
     }
 
     /// The derivation of a number.
-    pub fn from_number(number: f64) -> Option<Derivation> {
+    pub fn from_number(number: u64) -> Option<Derivation> {
         [Derivation::Arrival, Derivation::EffectiveTime]
             .into_iter()
-            .find(|derivation| f64::from(derivation.number()) == number)
+            .find(|derivation| u64::from(derivation.number()) == number)
     }
 }
 

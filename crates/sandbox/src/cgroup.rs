@@ -29,7 +29,7 @@ impl Parents {
             return Self { v2: usable, ..Self::default() };
         }
         let Ok(own) = std::fs::read_to_string("/proc/self/cgroup") else { return Self::default() };
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let Ok(mounts) = std::fs::read_to_string("/proc/self/mountinfo") else { return Self::default() };
         let v1 = |controller: &str| {
             let path = own.lines().find_map(|line| {
                 let mut parts = line.splitn(3, ':');
@@ -63,7 +63,7 @@ impl Parents {
 
 /// Processes below must be allowed beside ours: the controllers are on for the children.
 fn v2_is_usable(directory: &Path, state: &State) -> bool {
-    let on = std::fs::read_to_string(directory.join("cgroup.subtree_control")).unwrap_or_default();
+    let Ok(on) = std::fs::read_to_string(directory.join("cgroup.subtree_control")) else { return false };
     let has = |name: &str| on.split_whitespace().any(|c| c == name);
     has("memory") && has("pids") && can_make(directory, state)
 }
@@ -164,6 +164,7 @@ impl Cgroup {
     /// Whether the kernel ended a process because the memory was used up, and the most that was used.
     pub(crate) fn memory_seen(&self) -> (bool, u64) {
         let Some(at) = &self.memory else { return (false, 0) };
+        // What the kernel does not report was not seen.
         let read = |file: &str| std::fs::read_to_string(at.join(file)).unwrap_or_default();
         let kills = |text: &str| {
             let line = text.lines().find_map(|l| l.strip_prefix("oom_kill "));
@@ -196,6 +197,7 @@ pub(crate) fn remove(directory: &Path) -> bool {
             Err(e) => return e.kind() == io::ErrorKind::NotFound,
             Ok(()) => return true,
         }
+        // It may be gone by now, which the next try says.
         let inside = std::fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
         for pid in inside.lines().filter_map(|l| l.parse().ok()).filter_map(rustix::process::Pid::from_raw) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crealeph_contracts::Receipt;
 use crealeph_contracts::attestation::Subject;
 use crealeph_contracts::digest::{Blake3, ContentDigests};
-use crealeph_contracts::receipt::{Change, ReceiptArtifact};
+use crealeph_contracts::receipt::{ArtifactChange, ReceiptArtifact};
 
 use crate::envelope::quoted;
 use crate::finding::{Finding, FindingKind};
@@ -132,10 +132,13 @@ fn subject_of<'v>(verified: &'v VerifiedReceipt, artifact: &ReceiptArtifact) -> 
 fn fault(artifact: &ReceiptArtifact, is_same: Option<bool>) -> Option<String> {
     let path = quoted(artifact.path.as_str());
     match (artifact.change, is_same) {
-        (Change::Deleted, None) | (Change::Created | Change::Modified, Some(true)) => None,
-        (Change::Deleted, Some(_)) => Some(format!("{path} was deleted by the run, and is there")),
-        (Change::Created | Change::Modified, None) => Some(format!("{path} is not there")),
-        (Change::Created | Change::Modified, Some(false)) => Some(format!("{path} is not what the run left")),
+        (ArtifactChange::Deleted, None)
+        | (ArtifactChange::Created | ArtifactChange::Modified, Some(true)) => None,
+        (ArtifactChange::Deleted, Some(_)) => Some(format!("{path} was deleted by the run, and is there")),
+        (ArtifactChange::Created | ArtifactChange::Modified, None) => Some(format!("{path} is not there")),
+        (ArtifactChange::Created | ArtifactChange::Modified, Some(false)) => {
+            Some(format!("{path} is not what the run left"))
+        }
     }
 }
 

@@ -49,11 +49,11 @@ impl Change {
     }
 
     /// The word a receipt has for it.
-    pub fn in_receipt(&self) -> receipt::Change {
+    pub fn in_receipt(&self) -> receipt::ArtifactChange {
         match self.kind() {
-            ChangeKind::Created => receipt::Change::Created,
-            ChangeKind::Deleted => receipt::Change::Deleted,
-            _ => receipt::Change::Modified,
+            ChangeKind::Created => receipt::ArtifactChange::Created,
+            ChangeKind::Deleted => receipt::ArtifactChange::Deleted,
+            _ => receipt::ArtifactChange::Modified,
         }
     }
 

@@ -1,6 +1,6 @@
 //! RFC 8785 (JCS): the one text of a document that every machine writes alike, used for sameness and hashes.
 
-use super::document::{Kind, Node};
+use super::document::{Node, NodeKind};
 use super::write::{push_number, push_text};
 
 /// The canonical text of a value: keys sorted by UTF-16 code units, ECMAScript numbers, minimal escapes.
@@ -28,13 +28,13 @@ pub fn number_text(value: f64) -> String {
 /// Recursion is bounded by the parser's depth limit.
 fn write(out: &mut String, node: Node<'_>) {
     match node.kind() {
-        Kind::Null | Kind::Boolean => out.push_str(node.source()),
-        Kind::Number => {
+        NodeKind::Null | NodeKind::Boolean => out.push_str(node.source()),
+        NodeKind::Number => {
             #[expect(clippy::expect_used, reason = "Rust reads every number that JSON's grammar has")]
             push_number(out, node.number().expect("a number of JSON is a double"));
         }
-        Kind::Text => push_text(out, &node.text_value()),
-        Kind::Array => {
+        NodeKind::Text => push_text(out, &node.text_value()),
+        NodeKind::Array => {
             out.push('[');
             for (position, element) in node.elements().enumerate() {
                 if position > 0 {
@@ -44,7 +44,7 @@ fn write(out: &mut String, node: Node<'_>) {
             }
             out.push(']');
         }
-        Kind::Object => {
+        NodeKind::Object => {
             let mut members: Vec<_> = node.members().map(|(key, value)| (key.text_value(), value)).collect();
             members.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
             out.push('{');

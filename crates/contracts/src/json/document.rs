@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 /// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum NodeKind {
     /// `null`
     Null,
     /// `true` or `false`
@@ -21,16 +21,16 @@ pub enum Kind {
     Object,
 }
 
-impl Kind {
+impl NodeKind {
     /// The kind as a person reads it, with its article.
     pub fn described(self) -> &'static str {
         match self {
-            Kind::Null => "null",
-            Kind::Boolean => "a boolean",
-            Kind::Number => "a number",
-            Kind::Text => "a string",
-            Kind::Array => "an array",
-            Kind::Object => "an object",
+            NodeKind::Null => "null",
+            NodeKind::Boolean => "a boolean",
+            NodeKind::Number => "a number",
+            NodeKind::Text => "a string",
+            NodeKind::Array => "an array",
+            NodeKind::Object => "an object",
         }
     }
 }
@@ -90,10 +90,10 @@ impl<'a> Document<'a> {
         for segment in pointer.split('/').skip(1) {
             let name = segment.replace("~1", "/").replace("~0", "~");
             let found = match node.kind() {
-                Kind::Object => {
+                NodeKind::Object => {
                     node.members().find(|(key, _)| key.text_value() == name).map(|(_, value)| value)
                 }
-                Kind::Array => name.parse().ok().and_then(|at: usize| node.elements().nth(at)),
+                NodeKind::Array => name.parse().ok().and_then(|at: usize| node.elements().nth(at)),
                 _ => None,
             };
             match found {
@@ -123,14 +123,14 @@ impl<'a> Node<'a> {
 
     /// What this value is.
     #[inline]
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> NodeKind {
         match self.token().kind {
-            TokenKind::Null => Kind::Null,
-            TokenKind::True | TokenKind::False => Kind::Boolean,
-            TokenKind::Integer | TokenKind::Decimal => Kind::Number,
-            TokenKind::Plain | TokenKind::Escaped => Kind::Text,
-            TokenKind::Array => Kind::Array,
-            TokenKind::Object => Kind::Object,
+            TokenKind::Null => NodeKind::Null,
+            TokenKind::True | TokenKind::False => NodeKind::Boolean,
+            TokenKind::Integer | TokenKind::Decimal => NodeKind::Number,
+            TokenKind::Plain | TokenKind::Escaped => NodeKind::Text,
+            TokenKind::Array => NodeKind::Array,
+            TokenKind::Object => NodeKind::Object,
         }
     }
 
@@ -258,7 +258,7 @@ impl Trail {
         let mut first = self.turn_back(target);
         while let Some(step) = first.take().and_then(|first| find_child(first, target)) {
             let at = |index| Node { index, ..target };
-            let is_member = at(step.container).kind() == Kind::Object;
+            let is_member = at(step.container).kind() == NodeKind::Object;
             self.pointer.push('/');
             if is_member {
                 push_segment(&mut self.pointer, &at(step.child).text_value());
@@ -279,7 +279,7 @@ impl Trail {
     fn turn_back(&mut self, target: Node<'_>) -> Option<Step> {
         let at = |index| Node { index, ..target };
         while let Some(step) = self.steps.last().copied() {
-            let value = step.child + usize::from(at(step.container).kind() == Kind::Object);
+            let value = step.child + usize::from(at(step.container).kind() == NodeKind::Object);
             if (step.child..=value).contains(&target.index) {
                 return None;
             }
@@ -305,7 +305,7 @@ impl Trail {
 fn find_child(mut step: Step, target: Node<'_>) -> Option<Step> {
     let at = |index| Node { index, ..target };
     let end = at(step.container).end();
-    let is_object = at(step.container).kind() == Kind::Object;
+    let is_object = at(step.container).kind() == NodeKind::Object;
     while step.child < end {
         let after = at(step.child + usize::from(is_object)).end();
         if target.index < after {

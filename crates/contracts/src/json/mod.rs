@@ -14,7 +14,7 @@ mod write;
 
 pub use canonical::{canonical, canonical_bytes, number_text};
 pub(crate) use document::Trail;
-pub use document::{Document, Kind, Node};
+pub use document::{Document, Node, NodeKind};
 pub use fault::Fault;
 pub use object::{ComposeError, JsonObject, canonical_of};
 pub use parse::{Limits, MAX_DEPTH, MAX_OWN_DEPTH, parse};

@@ -3,7 +3,7 @@
 //! Composing can fail (R3): an object that was put together is read back by CreAleph's own reader before anything
 //! can be done with it, so nothing is hashed, signed or stored that could not be read again.
 
-use super::{Document, Fault, Kind, Limits, Node, ObjectWriter, PlainWriter, canonical, parse};
+use super::{Document, Fault, Limits, Node, NodeKind, ObjectWriter, PlainWriter, canonical, parse};
 use crate::shape::Shape;
 use crate::violation::{Code, Report};
 
@@ -76,7 +76,7 @@ impl JsonObject {
 
     fn parse_within(text: &str, limits: &Limits) -> Option<Self> {
         match parse(text.as_bytes(), limits) {
-            (Some(document), faults) if faults.is_empty() && document.root().kind() == Kind::Object => {
+            (Some(document), faults) if faults.is_empty() && document.root().kind() == NodeKind::Object => {
                 Some(JsonObject(text.trim_matches([' ', '\n', '\r', '\t']).into()))
             }
             _ => None,
@@ -85,7 +85,7 @@ impl JsonObject {
 
     /// Takes the source of a node of a document that was parsed without faults.
     pub(crate) fn from_node(node: Node<'_>, clause: &'static str, report: &mut Report) -> Option<Self> {
-        if node.kind() != Kind::Object {
+        if node.kind() != NodeKind::Object {
             report.at(node, clause, Code::WrongType, || {
                 format!("expected a JSON object, found {}", node.kind().described())
             });
@@ -124,7 +124,7 @@ impl JsonObject {
 /// Reads a composed object back.
 fn read_back(what: &'static str, text: &str) -> Result<(), ComposeError> {
     composed(what, text, |document| match document.root().kind() {
-        Kind::Object => Ok(()),
+        NodeKind::Object => Ok(()),
         kind => {
             let reason = format!("it is {}, not an object", kind.described());
             Err(ComposeError { what, reason })

@@ -170,7 +170,7 @@ impl Parser<'_> {
         let mut faults: Vec<Fault> =
             self.found.iter().map(|found| found.resolve(node(found.token), &mut trail)).collect();
         if self.omitted > 0 {
-            let message = format!("{} more faults like these are not listed; mend these first", self.omitted);
+            let message = format!("{} more faults like these are not listed; fix these first", self.omitted);
             faults.push(Fault { pointer: String::new(), span: (0, 0), code: Code::TooMany, message });
         }
         faults

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::JsonObject;
 use super::canonical::number_text;
-use super::document::{Kind, Node};
+use super::document::{Node, NodeKind};
 use super::parse::plain_end;
 
 /// Adds a string with its quotes, escaping only what JSON wants escaped.
@@ -184,8 +184,8 @@ pub fn pretty(node: Node<'_>) -> String {
 /// Recursion is bounded by the parser's depth limit.
 fn push_pretty(out: &mut String, node: Node<'_>, depth: usize) {
     let (open, close) = match node.kind() {
-        Kind::Array => ('[', ']'),
-        Kind::Object => ('{', '}'),
+        NodeKind::Array => ('[', ']'),
+        NodeKind::Object => ('{', '}'),
         _ => return out.push_str(node.source()),
     };
     out.push(open);
@@ -196,7 +196,7 @@ fn push_pretty(out: &mut String, node: Node<'_>, depth: usize) {
         }
         push_indent(out, depth + 1);
     };
-    if node.kind() == Kind::Object {
+    if node.kind() == NodeKind::Object {
         for (key, value) in node.members() {
             start_line(out, depth);
             out.push_str(key.source());

@@ -1,16 +1,17 @@
 //! From a decided run and how the agent ended to what is written, in one transaction, and what is answered (R13,
-//! R14). Whatever is wrong with an answer refuses all of it (R16): then only the failed event and its record remain.
+//! R14). An answer that cannot be written is refused as a whole (R16): then only the failed event and its record remain.
 
-use crealeph_contracts::agent_input::{ArtifactType, Coherence, ContractVersion};
-use crealeph_contracts::agent_output::{AgentArtifact, AgentStatus, answers_input};
+use crealeph_contracts::BuilderResponse;
+use crealeph_contracts::agent_input::{Coherence, ContractVersion};
+use crealeph_contracts::agent_output::{AgentAnswer, AgentArtifact, AgentStatus};
 use crealeph_contracts::builder::{ArtifactRef, ErrorCode};
+use crealeph_contracts::contract::to_json;
 use crealeph_contracts::entry::{Draft, Lineage};
 use crealeph_contracts::execution_event::{EventError, EventPayload, ExecutionState};
+use crealeph_contracts::execution_record::RecordedArtifact;
 use crealeph_contracts::json::{ComposeError, JsonObject};
 use crealeph_contracts::scalar::{Amount, IdentifierError, LedgerId, Literal, Name, Text};
-use crealeph_contracts::shape::{List, Set, Shape as _};
-use crealeph_contracts::violation::Report;
-use crealeph_contracts::{AgentOutput, BuilderResponse};
+use crealeph_contracts::shape::{List, Set};
 
 use super::decide::{Ready, report};
 use super::{objective, record};
@@ -49,12 +50,12 @@ pub struct Ended<'a> {
 #[derive(Clone, Debug)]
 pub struct AgentCall<'a> {
     /// Its answer, or why there is none.
-    pub answer: Result<&'a AgentOutput, &'a str>,
+    pub answer: Result<&'a AgentAnswer, &'a str>,
     /// Which agent it was, within which walls.
     pub identity: &'a JsonObject,
     /// What it wrote besides.
     pub diagnostics: &'a str,
-    /// How many tokens it used, where it said so.
+    /// How many tokens it used, if it said so.
     pub tokens_used: Option<f64>,
 }
 
@@ -101,14 +102,6 @@ pub enum ConcludeError {
     Document(&'static str),
 }
 
-/// An artifact that is written.
-#[derive(Clone, Debug)]
-pub(super) struct WrittenArtifact {
-    pub(super) id: LedgerId,
-    pub(super) kind: ArtifactType,
-    pub(super) metadata: String,
-}
-
 /// Draws the conclusion. `ids` are fresh ids, at least as many as [`Ended::artifact_count`].
 pub fn conclude(
     ready: &Ready,
@@ -121,13 +114,13 @@ pub fn conclude(
         return Err(ConcludeError::TooFewIds { given: ids.len(), wanted: artifacts.len() });
     }
     let reason = record::cut(&reason, MAX_REASON_BYTES);
-    let made: Vec<WrittenArtifact> = artifacts
+    let made: Vec<RecordedArtifact> = artifacts
         .iter()
         .zip(ids)
-        .map(|(artifact, id)| WrittenArtifact {
+        .map(|(artifact, id)| RecordedArtifact {
             id: id.clone(),
             kind: artifact.kind,
-            metadata: record::metadata(artifact),
+            metadata: artifact.metadata.clone(),
         })
         .collect();
     let drafts: Result<Vec<Draft>, ConcludeError> =
@@ -153,22 +146,16 @@ fn judge<'a>(
 ) -> (GateOutcome, &'a [AgentArtifact], ArtifactState, String) {
     match ready.gate {
         Gate::Refuse { outcome } => (outcome, &[], ArtifactState::Draft, refusal_reason(ready)),
-        Gate::Run { outcome, artifacts: state, .. } => match judged_artifacts(ready, ended, room) {
+        Gate::Run { outcome, artifacts: state, .. } => match artifacts(ended, room) {
             Ok(artifacts) => (outcome, artifacts, state, policy_sentence(ready)),
             Err(reason) => (GateOutcome::BAD_ANSWER, &[], state, reason),
         },
     }
 }
 
-/// The artifacts of an answer that keeps its contract and stays within what it was given; else why not.
-fn judged_artifacts<'a>(
-    ready: &Ready,
-    ended: &Ended<'a>,
-    room: &TransactionLimits,
-) -> Result<&'a [AgentArtifact], String> {
-    let (Some(ran), Some(input)) = (&ended.ran, &ready.input) else {
-        return Err("the agent was not called".to_owned());
-    };
+/// The artifacts of an answer that succeeded and that one transaction can hold; else why there are none.
+fn artifacts<'a>(ended: &Ended<'a>, room: &TransactionLimits) -> Result<&'a [AgentArtifact], String> {
+    let Some(ran) = &ended.ran else { return Err("the agent was not called".to_owned()) };
     let output = ran.answer.map_err(|why| match why.trim().is_empty() {
         true => "the agent gave no answer".to_owned(),
         false => why.to_owned(),
@@ -186,19 +173,12 @@ fn judged_artifacts<'a>(
             None => format!("the agent answered `{}` and did not say why", output.status),
         });
     }
-    let mut report = Report::default();
-    let input = (**input).clone().into_parts();
-    answers_input(&output.clone().into_parts(), &input, &mut report);
-    if !report.is_clean() {
-        let violations: Vec<String> = report.into_violations().iter().map(ToString::to_string).collect();
-        return Err(format!("the agent's answer breaks its contract: {}", violations.join("; ")));
-    }
     let artifacts = output.artifacts.as_ref().map(List::as_slice).unwrap_or_default();
     fits(artifacts, room)?;
     Ok(artifacts)
 }
 
-/// Whether one transaction can hold them.
+/// Refuses artifacts that one transaction cannot hold.
 fn fits(artifacts: &[AgentArtifact], room: &TransactionLimits) -> Result<(), String> {
     let most = room.entries.saturating_sub(OTHER_ENTRIES);
     if artifacts.len() > most {
@@ -213,7 +193,7 @@ fn fits(artifacts: &[AgentArtifact], room: &TransactionLimits) -> Result<(), Str
     for (position, artifact) in artifacts.iter().enumerate() {
         let bytes = artifact.payload.canonical().len();
         total = total.saturating_add(bytes);
-        metadata = metadata.saturating_add(record::metadata(artifact).len());
+        metadata = metadata.saturating_add(to_json(&artifact.metadata).len());
         if metadata > most_metadata {
             return Err(format!(
                 "the artifacts' metadata has more than the {most_metadata} bytes that can be written"
@@ -242,7 +222,7 @@ fn refusal_reason(ready: &Ready) -> String {
     }
 }
 
-/// The union of the artifacts' lineages, or where there are none the allowed lineage (R14).
+/// The union of the artifacts' lineages, or without artifacts the allowed lineage (R14).
 fn event_lineage(ready: &Ready, artifacts: &[AgentArtifact]) -> Set<LedgerId> {
     let union: Vec<LedgerId> =
         artifacts.iter().flat_map(|artifact| artifact.depends_on.as_slice()).cloned().collect();
@@ -300,7 +280,7 @@ fn outcome_payload(
     ready: &Ready,
     outcome: GateOutcome,
     duration_ms: Option<Amount>,
-    made: &[WrittenArtifact],
+    made: &[RecordedArtifact],
     reason: &str,
 ) -> Result<EventPayload, ConcludeError> {
     let mut payload = EventPayload { duration_ms, ..base_payload(ready) };
@@ -350,13 +330,14 @@ fn event_draft(
 fn record_draft(
     ready: &Ready,
     ended: &Ended<'_>,
-    made: &[WrittenArtifact],
+    made: &[RecordedArtifact],
     outcome: GateOutcome,
     lineage: &Set<LedgerId>,
     reason: &str,
     response: &BuilderResponse,
 ) -> Result<Draft, ConcludeError> {
-    let payload = record::write(ready, ended, made, reason, response)?;
+    let record = record::record(ready, ended, made, reason, response)?;
+    let payload = JsonObject::of("the record", &record)?;
     // A repeat is answered from the record, so one that cannot be read back must not be written (R3, R11).
     record::Record::read(payload.as_str()).ok_or(ConcludeError::Document("the record"))?;
     Ok(Draft {
@@ -377,7 +358,7 @@ fn record_draft(
 }
 
 /// The answer to R13's letter.
-pub(super) fn response(ready: &Ready, outcome: GateOutcome, made: &[WrittenArtifact]) -> BuilderResponse {
+pub(super) fn response(ready: &Ready, outcome: GateOutcome, made: &[RecordedArtifact]) -> BuilderResponse {
     let state = outcome.state();
     let is_deferred = outcome == GateOutcome::Cancelled { reason: POLICY_DEFERRED };
     let reason = if is_deferred { policy_sentence(ready) } else { ready.coherence.reason.clone() };

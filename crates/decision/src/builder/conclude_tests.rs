@@ -2,10 +2,11 @@
 //! contract.
 
 use crealeph_contracts::contract::{Valid, to_json};
+use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::entry::Entry;
 use crealeph_contracts::json::{Limits, ObjectWriter, parse};
 use crealeph_contracts::scalar::TenantId;
-use crealeph_contracts::{AgentOutput, ExecutionEvent};
+use crealeph_contracts::{ExecutionEvent, Violations};
 
 use super::super::replay::replay;
 use super::super::review::{ReviewOpinion, review};
@@ -20,15 +21,20 @@ const GOOD: &str = r#"{"ok":true,"executionId":"e-1","status":"succeeded","artif
 {"type":"site_plan","payload":{"pages":1},"dependsOnLedgerIds":["signal-1","idea-1"],"metadata":{"generatedAt":"2026-01-01T00:30:00Z","model":"m"}},
 {"type":"task","payload":{"do":"it"},"dependsOnLedgerIds":["signal-1"],"metadata":{"generatedAt":"2026-01-01T00:30:00Z"}}]}"#;
 
-fn output(text: &str) -> Valid<AgentOutput> {
-    Valid::parse(text.as_bytes(), &Limits::default()).unwrap()
+fn answer(text: &str) -> Result<AgentAnswer, Violations> {
+    let input = ready(Known::Coherent, false, |text| text).input.unwrap();
+    AgentAnswer::parse(text.as_bytes(), &Limits::default(), &input)
+}
+
+fn output(text: &str) -> AgentAnswer {
+    answer(text).unwrap()
 }
 
 fn ids() -> Vec<LedgerId> {
     (1..=2).map(|number| LedgerId::parse(&format!("new-{number}")).unwrap()).collect()
 }
 
-fn concluded(ready: &Ready, answer: Result<&AgentOutput, &str>) -> Conclusion {
+fn concluded(ready: &Ready, answer: Result<&AgentAnswer, &str>) -> Conclusion {
     let identity = JsonObject::build(|object| {
         object.text("name", "a1");
     });
@@ -141,9 +147,9 @@ fn a_retry_passes_through_running_unless_it_is_planned() {
 #[test]
 fn a_bad_answer_fails_with_its_reason_and_leaves_nothing() {
     let ready = ready(Known::Coherent, false, |text| text);
-    let refused = |text: &str| {
-        let output = output(text);
-        concluded(&ready, Ok(&output))
+    let refused = |text: &str| match answer(text) {
+        Ok(answer) => concluded(&ready, Ok(&answer)),
+        Err(violations) => concluded(&ready, Err(&violations.to_string())),
     };
     let failed =
         r#"{"ok":false,"executionId":"e-1","status":"failed","error":{"code":"TIRED","message":"no more"}}"#;
@@ -204,7 +210,7 @@ fn artifacts_and_event_carry_their_lineage() {
 }
 
 #[test]
-fn a_deferral_is_told_in_the_policys_words() {
+fn a_deferral_has_the_policys_words() {
     let ready = ready(Known::Old, false, |text| text);
     let conclusion = concluded(&ready, Err("not called"));
     let reason = conclusion.response.coherence.unwrap().reason.unwrap();
@@ -217,7 +223,7 @@ fn a_record_is_read_back_and_its_decision_follows() {
     let tenant = TenantId::parse("t").unwrap();
     for known in [Known::Coherent, Known::Old, Known::Partial, Known::Stale] {
         for on_partial in ["block", "draft_only"] {
-            for answer in [Ok(&*good), Err("it crashed")] {
+            for answer in [Ok(&good), Err("it crashed")] {
                 let ready = ready(known, false, request(on_partial, false));
                 let conclusion = concluded(&ready, answer);
                 let draft = conclusion.rest.last().unwrap();
@@ -265,6 +271,8 @@ fn a_changed_record_does_not_follow() {
     let conclusion = concluded(&ready, Ok(&good));
     let text = conclusion.rest.last().unwrap().payload.canonical();
     let tenant = TenantId::parse("t").unwrap();
+    let rules_digest = format!(r#""rulesDigest":"{}"#, Blake3::of(ready.rules.as_bytes()));
+    let other_digest = format!(r#""rulesDigest":"{}"#, Blake3::of(b"other rules"));
     let changes = [
         ("attempt", r#""attempt":1,"configurationVersion""#, r#""attempt":2,"configurationVersion""#),
         ("execution", r#""executionId":"e-1","fingerprint""#, r#""executionId":"e-2","fingerprint""#),
@@ -277,10 +285,9 @@ fn a_changed_record_does_not_follow() {
             r#""thresholds":{"maxStalenessMinutes":1440,"minConfidence":0.5,"minLineageCount":1}},"reason""#,
             r#""thresholds":{"maxStalenessMinutes":1441,"minConfidence":0.5,"minLineageCount":1}},"reason""#,
         ),
-        ("rules digest", r#""rulesDigest":""#, r#""rulesDigest":"0"#),
+        ("rules digest", &rules_digest, &other_digest),
         ("lineage count", r#""lineageCount":"#, r#""lineageCount":1"#),
         ("coherence", r#""coherenceStatus":"coherent","digest""#, r#""coherenceStatus":"partial","digest""#),
-        ("other members", r#""isLineageCut":false"#, r#""isLineageCut":false,"isNew":true"#),
     ];
     for (what, from, to) in changes {
         assert!(text.contains(from), "{what}: {from} is not in {text}");
@@ -290,6 +297,15 @@ fn a_changed_record_does_not_follow() {
             checks.iter().filter(|check| !check.is_same()).map(|check| check.what).collect();
         assert!(wrong.contains(&what), "{what} in {wrong:?}");
     }
+    // What no record has makes it unreadable, at every level.
+    for place in ["\"answer\":{", "\"gate\":{", "\"policy\":{", "\"snapshot\":{", "\"artifacts\":[{"] {
+        assert!(text.contains(place), "{place}");
+        assert!(
+            Record::read(&text.replacen(place, &format!("{place}\"isNew\":true,"), 1)).is_none(),
+            "{place}"
+        );
+    }
+    assert!(Record::read(&text.replacen('{', "{\"isNew\":true,", 1)).is_none());
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub struct Situation<'a> {
     pub asked: &'a Asked,
     /// An earlier attempt of the execution failed.
     pub is_retry: bool,
-    /// What is known; `None` where nothing counts.
+    /// What is known; `None` if nothing counts.
     pub snapshot: Option<Snapshot>,
     /// The place in the ledger up to which that was read.
     pub seq: u64,
@@ -67,7 +67,7 @@ pub struct Refused {
     pub detail: String,
 }
 
-/// A run that was decided; what remains is the agent, where the gate lets it run, and the writing.
+/// A run that was decided; what remains is the agent, if the gate lets it run, and the writing.
 #[derive(Clone, Debug)]
 pub struct Ready {
     /// What is asked.
@@ -106,7 +106,7 @@ pub struct Ready {
     pub policy: PolicyOutput,
     /// What the gate said.
     pub gate: Gate,
-    /// What the agent is given, where it runs.
+    /// What the agent is given, if it runs.
     pub input: Option<Valid<AgentInput>>,
 }
 
@@ -236,7 +236,7 @@ fn lineage(snapshot: &Snapshot) -> Result<Set<LedgerId, 1>, String> {
     })
 }
 
-/// What the policy is asked: `builder.run`, with the rules' thresholds and, where the client takes drafts, R21's.
+/// What the policy is asked: `builder.run`, with the rules' thresholds and, if the client takes drafts, R21's.
 fn policy_input(
     asked: &Asked,
     snapshot: &Snapshot,

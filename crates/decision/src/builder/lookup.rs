@@ -17,7 +17,7 @@ pub struct Asked {
     pub request: BuilderRequest,
     /// The execution.
     pub execution_id: ExecutionId,
-    /// The execution that this one tries again, where it does.
+    /// The execution that this one tries again, if it does.
     pub rerun_of: Option<ExecutionId>,
 }
 

@@ -1,19 +1,23 @@
-//! The `execution_record` of an attempt: everything its decision rested on and its answer, so that a repeat is
-//! answered from it (R11) and the decision can be derived again. Written beside the event, never instead of it.
+//! From a decided attempt to its `execution_record`, and back: a repeat is answered from it (R11), and its decision can be
+//! derived again. The fields are those of [`ExecutionRecord`]; a [`Record`] is one whose parts keep their own contracts.
 
 use std::collections::BTreeMap;
 
-use crealeph_contracts::agent_input::{ArtifactType, Coherence};
+use crealeph_contracts::agent_input::{ArtifactType, Coherence, ContractVersion};
 use crealeph_contracts::builder::BuilderResponse;
-use crealeph_contracts::contract::{Valid, to_json};
+use crealeph_contracts::contract::Valid;
 use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::execution_record::{
+    ExecutionRecord, OmittedPayloads, RecordedAgent, RecordedArtifact, RecordedGate, RecordedPolicy,
+    RecordedSnapshot,
+};
 use crealeph_contracts::instant::Instant;
-use crealeph_contracts::json::{ComposeError, JsonObject, Limits, Node, ObjectWriter};
-use crealeph_contracts::scalar::{Attempt, ExecutionId, LedgerId, Literal};
-use crealeph_contracts::shape::Shape as _;
+use crealeph_contracts::json::{ComposeError, JsonObject, Node};
+use crealeph_contracts::scalar::{Amount, Count, ExecutionId, LedgerId, Literal};
+use crealeph_contracts::shape::Set;
 use crealeph_contracts::{BuilderRequest, PolicyOutput};
 
-use super::conclude::{Ended, WrittenArtifact};
+use super::conclude::Ended;
 use super::decide::Ready;
 use crate::coherence::CoherenceRules;
 use crate::gate::Gate;
@@ -25,97 +29,50 @@ pub const EXECUTION_RECORD: Literal = Literal::new("execution_record");
 /// How much of what an agent wrote besides is kept.
 const MAX_DIAGNOSTICS_BYTES: usize = 16 << 10;
 
-/// Writes the record of an attempt.
-pub(super) fn write(
+/// The record of an attempt.
+pub(super) fn record(
     ready: &Ready,
     ended: &Ended<'_>,
-    made: &[WrittenArtifact],
+    made: &[RecordedArtifact],
     reason: &str,
     answer: &BuilderResponse,
-) -> Result<JsonObject, ComposeError> {
+) -> Result<ExecutionRecord, ComposeError> {
     let asked = &ready.asked;
-    let fingerprint = asked.fingerprint()?.to_string();
-    JsonObject::compose("the record", |object| {
-        object.text("recordVersion", "v1").raw("derivation", &Derivation::default().number().to_string());
-        object.text("executionId", asked.execution_id.as_str());
-        object.raw("attempt", &asked.attempt().to_string()).boolean("isRetry", ready.is_retry);
-        object.text("fingerprint", &fingerprint);
-        object.raw("request", &to_json(&asked.request));
-        if let Some(rerun_of) = &asked.rerun_of {
-            object.text("rerunOfExecutionId", rerun_of.as_str());
-        }
-        object.text("configurationVersion", &ready.configuration.to_string());
-        let mut section = |key: &str, write: fn(&Ready, &mut ObjectWriter<'_>)| {
-            let mut section = ObjectWriter::new(object.key(key));
-            write(ready, &mut section);
-            section.end();
-        };
-        section("snapshot", write_snapshot);
-        section("policy", write_policy);
-        section("gate", write_gate);
-        if let Some(ran) = &ended.ran {
-            let mut agent = ObjectWriter::new(object.key("agent"));
-            agent.object("identity", ran.identity);
-            agent.text("diagnostics", cut(ran.diagnostics, MAX_DIAGNOSTICS_BYTES));
-            if let Some(tokens) = ran.tokens_used.filter(|tokens| tokens.is_finite()) {
-                agent.number("tokensUsed", tokens);
-            }
-            agent.end();
-        }
-        let metadata = object.key("artifacts");
-        metadata.push('[');
-        for (position, made) in made.iter().enumerate() {
-            if position > 0 {
-                metadata.push(',');
-            }
-            let mut artifact = ObjectWriter::new(metadata);
-            artifact.text("id", made.id.as_str()).text("type", made.kind.as_str());
-            artifact.raw("metadata", &made.metadata);
-            artifact.end();
-        }
-        metadata.push(']');
-        object.text("reason", reason);
-        object.raw("answer", &to_json(answer));
+    let Sections { snapshot, policy, gate } = Sections::of(ready)?;
+    let agent = ended.ran.as_ref().map(|ran| RecordedAgent {
+        identity: ran.identity.clone(),
+        diagnostics: cut(ran.diagnostics, MAX_DIAGNOSTICS_BYTES).into(),
+        tokens_used: ran.tokens_used.and_then(Amount::new),
+    });
+    Ok(ExecutionRecord {
+        version: ContractVersion::V1,
+        derivation: Some(count(Derivation::default().number().into())?),
+        execution_id: asked.execution_id.clone(),
+        attempt: asked.request.attempt,
+        is_retry: ready.is_retry,
+        fingerprint: asked.fingerprint()?,
+        request: asked.request.clone(),
+        rerun_of: asked.rerun_of.clone(),
+        configuration: ready.configuration,
+        snapshot,
+        policy,
+        gate,
+        agent,
+        artifacts: made.iter().cloned().collect(),
+        reason: reason.into(),
+        answer: answer.clone(),
     })
-}
-
-fn write_snapshot(ready: &Ready, snapshot: &mut ObjectWriter<'_>) {
-    snapshot.raw("seq", &ready.seq.to_string()).text("digest", &ready.snapshot_digest.to_string());
-    snapshot.text("snapshotAt", ready.snapshot_at.as_str());
-    snapshot.text("coherenceStatus", ready.coherence.status.as_str());
-    snapshot.raw("lineageCount", &ready.lineage.as_slice().len().to_string());
-    snapshot.boolean("isLineageCut", ready.is_lineage_cut);
-    if let Some(omitted) = &ready.omitted {
-        omitted.write(snapshot.key("omittedPayloads"));
-    }
-}
-
-fn write_policy(ready: &Ready, policy: &mut ObjectWriter<'_>) {
-    policy.text("evaluatedAt", ready.evaluated_at.as_str());
-    policy.text("inputDigest", &ready.policy_input_digest.to_string());
-    policy.raw("thresholds", &ready.thresholds).raw("rules", &ready.rules);
-    policy.text("rulesDigest", &Blake3::of(ready.rules.as_bytes()).to_string());
-    policy.raw("coherenceRules", &ready.coherence_rules);
-    policy.raw("output", &to_json(&ready.policy));
-}
-
-fn write_gate(ready: &Ready, gate: &mut ObjectWriter<'_>) {
-    match ready.gate {
-        Gate::Run { mode, outcome, .. } => {
-            gate.boolean("runs", true).text("runMode", mode.as_str());
-            gate.text("outcome", outcome.state().as_str());
-        }
-        Gate::Refuse { outcome } => {
-            gate.boolean("runs", false).text("outcome", outcome.state().as_str());
-        }
-    }
-    gate.texts("allowedArtifactTypes", ready.artifact_types.as_slice().iter().map(|kind| kind.as_str()));
 }
 
 /// The beginning of a text, within a bound, on a character's edge.
 pub(super) fn cut(text: &str, bound: usize) -> &str {
-    let end = (0..=bound.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    text.get(..end).unwrap_or_default()
+    text.get(..text.floor_char_boundary(bound)).unwrap_or(text)
+}
+
+/// A number as a record has it.
+fn count(number: u64) -> Result<Count, ComposeError> {
+    let too_large = || ComposeError { what: "the record", reason: format!("{number} is too large") };
+    Count::new(number).ok_or_else(too_large)
 }
 
 /// A record read back.
@@ -123,7 +80,7 @@ pub(super) fn cut(text: &str, bound: usize) -> &str {
 pub struct Record {
     /// The execution.
     pub execution_id: ExecutionId,
-    /// Which try.
+    /// Which attempt.
     pub attempt: u64,
     /// What a repeat is recognised by.
     pub fingerprint: Blake3,
@@ -139,16 +96,12 @@ pub struct Record {
     pub seq: u64,
     /// By which time the snapshot's newest entries were found.
     pub derivation: Derivation,
-    /// The digest of the snapshot.
-    pub snapshot_digest: Blake3,
     /// The snapshot's own time, as written.
     pub snapshot_at: String,
     /// Its coherence.
     pub coherence_status: Coherence,
     /// When freshness was judged.
     pub evaluated_at: Instant,
-    /// The digest of the PolicyInput.
-    pub policy_input_digest: Blake3,
     /// The rules that were in force.
     pub rules: Rules,
     /// The coherence rules that were in force.
@@ -160,7 +113,7 @@ pub struct Record {
     /// What the agent might make.
     pub artifact_types: Vec<ArtifactType>,
     /// What it made.
-    pub artifacts: Vec<(LedgerId, ArtifactType)>,
+    pub artifacts: Vec<RecordedArtifact>,
     /// What it says of snapshot, policy and gate, to be compared.
     pub(super) sections: Sections,
     /// Why it ended so, for a person.
@@ -172,18 +125,54 @@ pub struct Record {
 /// The parts of a record that follow from the log and from each other.
 #[derive(Clone, Debug)]
 pub(super) struct Sections {
-    pub(super) snapshot: JsonObject,
-    pub(super) policy: JsonObject,
-    pub(super) gate: JsonObject,
+    pub(super) snapshot: RecordedSnapshot,
+    pub(super) policy: RecordedPolicy,
+    pub(super) gate: RecordedGate,
 }
 
 impl Sections {
     /// What a record of this decision says.
     pub(super) fn of(ready: &Ready) -> Result<Sections, ComposeError> {
+        let object = |what: &'static str, text: &str| {
+            let unreadable = || ComposeError { what, reason: "it is not a JSON object".to_owned() };
+            JsonObject::parse_own(text).ok_or_else(unreadable)
+        };
+        let omitted = ready.omitted.map(|omitted| {
+            Ok(OmittedPayloads {
+                bytes: count(omitted.bytes)?,
+                count: count(omitted.count)?,
+                limit: count(omitted.limit)?,
+            })
+        });
+        let (runs, run_mode, outcome) = match ready.gate {
+            Gate::Run { mode, outcome, .. } => (true, Some(mode), outcome),
+            Gate::Refuse { outcome } => (false, None, outcome),
+        };
         Ok(Sections {
-            snapshot: JsonObject::compose("the record's snapshot", |object| write_snapshot(ready, object))?,
-            policy: JsonObject::compose("the record's policy", |object| write_policy(ready, object))?,
-            gate: JsonObject::compose("the record's gate", |object| write_gate(ready, object))?,
+            snapshot: RecordedSnapshot {
+                seq: count(ready.seq)?,
+                digest: ready.snapshot_digest,
+                snapshot_at: ready.snapshot_at.clone(),
+                coherence_status: ready.coherence.status,
+                lineage_count: count(ready.lineage.as_slice().len() as u64)?,
+                is_lineage_cut: ready.is_lineage_cut,
+                omitted_payloads: omitted.transpose()?,
+            },
+            policy: RecordedPolicy {
+                evaluated_at: ready.evaluated_at.clone(),
+                input_digest: ready.policy_input_digest,
+                thresholds: object("the record's thresholds", &ready.thresholds)?,
+                rules: object("the record's rules", &ready.rules)?,
+                rules_digest: Blake3::of(ready.rules.as_bytes()),
+                coherence_rules: object("the record's coherence rules", &ready.coherence_rules)?,
+                output: ready.policy.clone(),
+            },
+            gate: RecordedGate {
+                runs,
+                run_mode,
+                outcome: outcome.state(),
+                allowed_artifact_types: ready.artifact_types.as_slice().iter().copied().collect::<Set<_>>(),
+            },
         })
     }
 }
@@ -191,70 +180,44 @@ impl Sections {
 impl Record {
     /// Whether it names this artifact.
     pub fn names(&self, id: &LedgerId, kind: &str) -> bool {
-        self.artifacts.iter().any(|(named, type_)| named == id && type_.as_str() == kind)
+        self.artifacts.iter().any(|artifact| artifact.id == *id && artifact.kind.as_str() == kind)
     }
 
-    /// Reads a record's payload; `None` where it is not one that the Builder wrote.
+    /// Reads a record's payload; `None` if it is not one that the Builder wrote.
     pub fn read(payload: &str) -> Option<Record> {
-        JsonObject::parse_own(payload)?.with(|record| {
-            let text = |node: Option<Node<'_>>| node.and_then(Node::string).map(|text| text.into_owned());
-            let digest = |node| Blake3::parse(&text(node)?);
-            let (snapshot, policy) = (record.member("snapshot")?, record.member("policy")?);
-            let gate = record.member("gate")?;
-            let object = |node: Node<'_>| JsonObject::parse_own(node.source());
-            let seq = snapshot.member("seq")?.number().filter(|seq| *seq >= 0.0 && seq.fract() == 0.0)?;
-            let limits = Limits::own(usize::MAX);
-            Some(Record {
-                execution_id: ExecutionId::parse(&text(record.member("executionId"))?).ok()?,
-                attempt: Attempt::new(record.member("attempt")?.number()? as u64)?.get(),
-                fingerprint: digest(record.member("fingerprint"))?,
-                request: Valid::parse(record.member("request")?.source().as_bytes(), &limits).ok()?,
-                rerun_of: match record.member("rerunOfExecutionId") {
-                    Some(id) => Some(ExecutionId::parse(&id.string()?).ok()?),
-                    None => None,
-                },
-                is_retry: record.member("isRetry")?.boolean()?,
-                configuration: digest(record.member("configurationVersion"))?,
-                seq: seq as u64,
-                derivation: match record.member("derivation") {
-                    Some(number) => Derivation::from_number(number.number()?)?,
-                    None => Derivation::Arrival,
-                },
-                snapshot_digest: digest(snapshot.member("digest"))?,
-                snapshot_at: text(snapshot.member("snapshotAt"))?,
-                coherence_status: Coherence::parse(&text(snapshot.member("coherenceStatus"))?)?,
-                evaluated_at: Instant::parse(&text(policy.member("evaluatedAt"))?).ok()?,
-                policy_input_digest: digest(policy.member("inputDigest"))?,
-                rules: rules(policy.member("rules")?)?,
-                coherence: coherence_rules(policy.member("coherenceRules")?)?,
-                policy: Valid::parse(policy.member("output")?.source().as_bytes(), &limits).ok()?,
-                agent_ran: gate.member("runs")?.boolean()?,
-                artifact_types: gate
-                    .member("allowedArtifactTypes")?
-                    .elements()
-                    .map(|kind| ArtifactType::parse(&kind.string()?))
-                    .collect::<Option<_>>()?,
-                artifacts: record
-                    .member("artifacts")?
-                    .elements()
-                    .map(|it| {
-                        let id = LedgerId::parse(&text(it.member("id"))?).ok()?;
-                        Some((id, ArtifactType::parse(&text(it.member("type"))?)?))
-                    })
-                    .collect::<Option<_>>()?,
-                sections: Sections {
-                    snapshot: object(snapshot)?,
-                    policy: object(policy)?,
-                    gate: object(gate)?,
-                },
-                reason: text(record.member("reason"))?,
-                answer: Valid::parse(record.member("answer")?.source().as_bytes(), &limits).ok()?,
-            })
+        let record = ExecutionRecord::parse(payload.as_bytes()).ok()?;
+        let ExecutionRecord { snapshot, policy, gate, .. } = record;
+        let derivation = match record.derivation {
+            Some(number) => Derivation::from_number(number.get())?,
+            None => Derivation::Arrival,
+        };
+        Some(Record {
+            execution_id: record.execution_id,
+            attempt: record.attempt.get(),
+            fingerprint: record.fingerprint,
+            request: Valid::check(record.request).ok()?,
+            rerun_of: record.rerun_of,
+            is_retry: record.is_retry,
+            configuration: record.configuration,
+            seq: snapshot.seq.get(),
+            derivation,
+            snapshot_at: snapshot.snapshot_at.as_str().to_owned(),
+            coherence_status: snapshot.coherence_status,
+            evaluated_at: policy.evaluated_at.instant(),
+            rules: policy.rules.with(rules)?,
+            coherence: policy.coherence_rules.with(coherence_rules)?,
+            policy: Valid::check(policy.output.clone()).ok()?,
+            agent_ran: gate.runs,
+            artifact_types: gate.allowed_artifact_types.as_slice().to_vec(),
+            artifacts: record.artifacts.as_slice().to_vec(),
+            sections: Sections { snapshot, policy, gate },
+            reason: record.reason.into(),
+            answer: Valid::check(record.answer).ok()?,
         })
     }
 }
 
-/// Coherence rules from their JSON; a record that names no bound of the snapshot was written without one.
+/// Coherence rules from their JSON; a record without a bound of the snapshot was written without one.
 fn coherence_rules(node: Node<'_>) -> Option<CoherenceRules> {
     let rules: CoherenceRules = serde_json::from_str(node.source()).ok()?;
     let is_bounded = node.member("snapshot_bytes").is_some();
@@ -290,11 +253,4 @@ fn rules(node: Node<'_>) -> Option<Rules> {
         ..RulesSource::default()
     };
     Rules::recorded(&source).ok()
-}
-
-/// An artifact's metadata as the record keeps it.
-pub(super) fn metadata(artifact: &crealeph_contracts::agent_output::AgentArtifact) -> String {
-    let mut out = String::new();
-    artifact.metadata.write(&mut out);
-    out
 }

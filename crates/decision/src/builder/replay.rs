@@ -2,10 +2,12 @@
 //! the instant. Offline and pure: the caller brings the facts, from a ledger or from an export.
 
 use crealeph_contracts::execution_event::ExecutionState;
-use crealeph_contracts::json::{JsonObject, canonical, canonical_of};
+use crealeph_contracts::execution_record::RecordedArtifact;
+use crealeph_contracts::json::{ComposeError, JsonObject, canonical, canonical_of};
 use crealeph_contracts::scalar::TenantId;
+use crealeph_contracts::shape::Shape;
 
-use super::conclude::{WrittenArtifact, response};
+use super::conclude::response;
 use super::decide::{DecideError, Decided, Ready, Situation, decide};
 use super::lookup::Asked;
 use super::objective::Widened;
@@ -82,9 +84,9 @@ pub fn replay_under(
     let runs = |runs: bool| if runs { "the agent runs" } else { "the agent does not run" }.to_owned();
     checks.add("gate", runs(record.agent_ran), runs(matches!(ready.gate, Gate::Run { .. })));
     let derived = Sections::of(&ready)?;
-    checks.section(&record.sections.snapshot, &derived.snapshot, SNAPSHOT);
-    checks.section(&record.sections.policy, &derived.policy, POLICY);
-    checks.section(&record.sections.gate, &derived.gate, GATE);
+    checks.section(&record.sections.snapshot, &derived.snapshot, SNAPSHOT)?;
+    checks.section(&record.sections.policy, &derived.policy, POLICY)?;
+    checks.section(&record.sections.gate, &derived.gate, GATE)?;
     checks.answer(record, &ready)?;
     Ok(checks.0)
 }
@@ -118,25 +120,28 @@ impl Checks {
         self.0.push(Check { what, recorded, derived });
     }
 
-    /// Compares the members of a section by name, and the section as a whole for anything else in it.
-    fn section(
+    /// Compares the members of a section by name, and the section as a whole for any member that has none here.
+    fn section<T: Shape>(
         &mut self,
-        recorded: &JsonObject,
-        derived: &JsonObject,
+        recorded: &T,
+        derived: &T,
         members: &'static [(&'static str, &'static str)],
-    ) {
+    ) -> Result<(), ComposeError> {
+        let [recorded, derived] = [recorded, derived].map(|section| JsonObject::of("the record", section));
+        let (recorded, derived) = (recorded?, derived?);
         let text = |object: &JsonObject, key: &str| {
             object.with(|root| root.member(key).map_or_else(|| "nothing".to_owned(), canonical))
         };
         let from = self.0.len();
         for (key, what) in members {
-            self.add(what, text(recorded, key), text(derived, key));
+            self.add(what, text(&recorded, key), text(&derived, key));
         }
         let is_same = self.0.iter().skip(from).all(Check::is_same);
         let (recorded, derived) = (recorded.canonical(), derived.canonical());
         if is_same && recorded != derived {
             self.add("other members", recorded, derived);
         }
+        Ok(())
     }
 
     /// The state and the answer: by the gate, or of an agent that ran and gave no valid answer.
@@ -147,9 +152,7 @@ impl Checks {
         let outcome = if is_bad_answer { GateOutcome::BAD_ANSWER } else { outcome };
         self.add("state", record.answer.state.to_string(), outcome.state().to_string());
         let made = record.artifacts.iter().filter(|_| runs && !is_bad_answer);
-        let made: Vec<WrittenArtifact> = made
-            .map(|(id, kind)| WrittenArtifact { id: id.clone(), kind: *kind, metadata: String::new() })
-            .collect();
+        let made: Vec<RecordedArtifact> = made.cloned().collect();
         let derived = response(ready, outcome, &made);
         self.add(
             "answer",

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crealeph_contracts::json::{JsonObject, Kind, Limits, Node, ObjectWriter};
+use crealeph_contracts::json::{JsonObject, Limits, Node, NodeKind, ObjectWriter};
 use crealeph_contracts::scalar::LedgerId;
 use crealeph_contracts::violation::Violations;
 use crealeph_contracts::work_item::AgentId;
@@ -55,24 +55,24 @@ fn item(
         object.text("agent_id", text(root, "agent_id").as_deref().unwrap_or(agent.as_str()));
         let description = DESCRIPTIONS.iter().find_map(|key| text(root, key));
         object.text("description", description.as_deref().unwrap_or(task.payload.as_str()));
-        let names = root.member("dependencies").filter(|list| list.kind() == Kind::Array);
+        let names = root.member("dependencies").filter(|list| list.kind() == NodeKind::Array);
         let names = names.into_iter().flat_map(|list| list.elements().filter_map(|name| name.string()));
         let ids = names.map(|name| by_name.get(&*name).map_or(name.to_string(), |id| id.to_string()));
         object.texts("dependencies", ids);
-        match root.member("budget").filter(|budget| budget.kind() == Kind::Object) {
+        match root.member("budget").filter(|budget| budget.kind() == NodeKind::Object) {
             Some(budget) => object.raw("budget", budget.source()),
             None => object.raw("budget", r#"{"time_estimate_ms":0,"complexity":"medium"}"#),
         };
         for (key, kind) in [
-            ("constraints", Kind::Object),
-            ("input_files", Kind::Array),
-            ("output_files", Kind::Array),
-            ("test_command", Kind::Text),
+            ("constraints", NodeKind::Object),
+            ("input_files", NodeKind::Array),
+            ("output_files", NodeKind::Array),
+            ("test_command", NodeKind::Text),
         ] {
             if let Some(value) = root.member(key).filter(|value| value.kind() == kind) {
                 // A Builder's own `constraints` are words, not bounds.
-                let is_bounds =
-                    kind != Kind::Object || value.members().all(|(_, bound)| bound.kind() == Kind::Number);
+                let is_bounds = kind != NodeKind::Object
+                    || value.members().all(|(_, bound)| bound.kind() == NodeKind::Number);
                 if is_bounds {
                     object.raw(key, value.source());
                 }

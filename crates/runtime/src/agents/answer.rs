@@ -1,9 +1,8 @@
-//! The one judgement that every kind of agent's answer goes through: strictly parsed, whole, and answering its own
-//! input (R16). Owns the sentence that an event carries when there is no answer; it is bounded and says exactly why.
+//! The one judgement that every kind of agent's answer goes through: strictly parsed, complete, and an answer to its own
+//! input (R16). Owns the sentence that an event has if there is no answer; it is bounded and says exactly why.
 
-use crealeph_contracts::agent_output::answers_input;
+use crealeph_contracts::agent_output::AgentAnswer;
 use crealeph_contracts::json::Limits;
-use crealeph_contracts::shape::Shape as _;
 use crealeph_contracts::{AgentInput, AgentOutput, Valid, Violations};
 use crealeph_sandbox::Redactor;
 
@@ -11,7 +10,7 @@ use super::NoAnswer;
 
 /// Violations that a reason spells out; the others are counted.
 const SPELT_OUT: usize = 5;
-/// The clause of what is no JSON document at all.
+/// The clause of what is not a JSON document.
 const NOT_A_DOCUMENT: &str = "R3";
 /// The longest reason, in bytes.
 const MAX_REASON_BYTES: usize = 4096;
@@ -27,7 +26,7 @@ pub(super) fn judge(
     max_bytes: usize,
     input: &Valid<AgentInput>,
     secrets: &Redactor,
-) -> Result<Valid<AgentOutput>, NoAnswer> {
+) -> Result<AgentAnswer, NoAnswer> {
     if secrets.finds(text) {
         return Err(holds_secret());
     }
@@ -40,12 +39,9 @@ pub(super) fn judge(
     if written.starts_with(b"```") {
         return no_document("the answer is fenced with ```; answer with the bare JSON document");
     }
-    let asked = AgentInput::clone(input).into_parts();
-    let output: Valid<AgentOutput> = Valid::parse_in(text, &Limits::outside(max_bytes), |output, report| {
-        answers_input(output, &asked, report)
-    })
-    .map_err(|violations| refused(&violations))?;
-    if secrets.finds(output.to_json().as_bytes()) { Err(holds_secret()) } else { Ok(output) }
+    let answer = AgentAnswer::parse(text, &Limits::outside(max_bytes), input)
+        .map_err(|violations| refused(&violations))?;
+    if secrets.finds(answer.to_json().as_bytes()) { Err(holds_secret()) } else { Ok(answer) }
 }
 
 /// How many tokens the artifacts say they took, if any of them says so.
@@ -79,8 +75,8 @@ fn start(text: &str, max_bytes: usize) -> &str {
 
 fn refused(violations: &Violations) -> NoAnswer {
     let all = violations.as_slice();
-    let told: Vec<String> = all.iter().take(SPELT_OUT).map(ToString::to_string).collect();
-    let mut reason = format!("the answer breaks its contract: {}", told.join("; "));
+    let shown: Vec<String> = all.iter().take(SPELT_OUT).map(ToString::to_string).collect();
+    let mut reason = format!("the answer breaks its contract: {}", shown.join("; "));
     if all.len() > SPELT_OUT {
         reason.push_str(&format!("; and {} more", all.len() - SPELT_OUT));
     }

@@ -13,7 +13,7 @@ use crealeph_sandbox::{Config, Host, Preset, Sandbox, SandboxError};
 use toml::Value;
 use ureq::http::{HeaderName, HeaderValue, Uri};
 
-use super::{Agent, Agents, Example, Http, OpenAi, Process};
+use super::{Agent, Agents, ExampleAgent, Http, OpenAi, Process};
 use crate::configuration::{ConfigError, Configuration, Table, Wrong, absolute, read_text};
 
 const MAX_AGENTS: usize = 256;
@@ -128,7 +128,7 @@ pub fn load(configuration: &Configuration, state_dir: &Path) -> Result<Agents, C
         };
         let settings = settings(table, configuration.folder()).map_err(|why| refused(name, why))?;
         let agent: Box<dyn Agent> = match settings {
-            Settings::Example(bounds) => Box::new(Example::new(version.clone(), bounds)),
+            Settings::Example(bounds) => Box::new(ExampleAgent::new(version.clone(), bounds)),
             Settings::Http(settings) => Box::new(Http::new(name, settings)),
             Settings::OpenAi(settings) => Box::new(OpenAi::new(name, *settings)),
             Settings::Process(settings) => {

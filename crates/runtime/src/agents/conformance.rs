@@ -102,7 +102,7 @@ pub struct Case {
 
 /// What one case showed of one clause.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct ConformanceFinding {
     /// The clause.
     pub clause: Clause,
     /// Why it was not kept; none when it was.
@@ -120,14 +120,14 @@ pub fn check(
     case: &Case,
     sameness: Sameness,
     cancel: &Cancel,
-) -> Result<Vec<Finding>, Uncalled> {
-    let finding = |clause, fault| Finding { clause, fault };
+) -> Result<Vec<ConformanceFinding>, Uncalled> {
+    let finding = |clause, fault| ConformanceFinding { clause, fault };
     let first = match agent.call(&case.input, cancel).answer {
         Ok(first) => first,
         Err(none) if none.is_uncalled => return Err(Uncalled(none.reason)),
         Err(none) => return Ok(broken(&none)),
     };
-    let mut findings: Vec<Finding> =
+    let mut findings: Vec<ConformanceFinding> =
         Clause::OF_AN_ANSWER.into_iter().map(|clause| finding(clause, None)).collect();
     findings.push(finding(Clause::Success, unsuccessful(&first)));
     let second = match agent.call(&case.input, cancel).answer {
@@ -155,9 +155,9 @@ pub fn check(
     Ok(findings)
 }
 
-/// What there is to say where there is no answer: the clauses it breaks, and those it keeps as far as they can be
+/// What there is to say if there is no answer: the clauses it breaks, and those it keeps as far as they can be
 /// judged. What did not end well has said nothing, and what is no document has no fields.
-fn broken(none: &NoAnswer) -> Vec<Finding> {
+fn broken(none: &NoAnswer) -> Vec<ConformanceFinding> {
     let broken: Vec<Clause> = match none.clauses.as_slice() {
         [] => vec![Clause::Bounds],
         clauses => clauses.iter().map(|clause| Clause::of_violation(clause)).collect(),
@@ -169,7 +169,10 @@ fn broken(none: &NoAnswer) -> Vec<Finding> {
     Clause::OF_AN_ANSWER
         .into_iter()
         .filter(|clause| *clause <= last_judged)
-        .map(|clause| Finding { clause, fault: broken.contains(&clause).then(|| none.reason.clone()) })
+        .map(|clause| ConformanceFinding {
+            clause,
+            fault: broken.contains(&clause).then(|| none.reason.clone()),
+        })
         .collect()
 }
 
@@ -273,7 +276,7 @@ impl Draft {
         self
     }
 
-    /// The case, with an execution id of its own; none where the draft is no legal input.
+    /// The case, with an execution id of its own; none if the draft is no legal input.
     fn finish(self) -> Option<Case> {
         let mut text = String::new();
         let mut object = ObjectWriter::new(&mut text);

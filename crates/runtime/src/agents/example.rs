@@ -23,18 +23,18 @@ const MAX_NAMES: usize = 8;
 
 /// The example agent, under a name.
 #[derive(Debug)]
-pub struct Example {
+pub struct ExampleAgent {
     name: Version,
     bounds: Bounds,
 }
 
-impl Example {
+impl ExampleAgent {
     pub(super) fn new(name: Version, bounds: Bounds) -> Self {
-        Example { name, bounds }
+        ExampleAgent { name, bounds }
     }
 }
 
-impl Agent for Example {
+impl Agent for ExampleAgent {
     fn call(&self, input: &Valid<AgentInput>, _: &Cancel) -> Call {
         let text = to_json(&answer(input));
         let max_bytes = usize::try_from(self.bounds.max_output_bytes).unwrap_or(usize::MAX);

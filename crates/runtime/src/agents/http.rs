@@ -1,10 +1,11 @@
 //! Agents behind a URL: the input is POSTed, the output is the body of the answer. Nothing holds such an agent, so the
 //! record says `remote`. Redirects are not followed, and no proxy is used: the answer comes from the address that the
-//! configuration names, or there is none. An answer that holds a secret header is none; what else comes back is redacted.
+//! configuration names, or there is no answer. One that holds a secret header is refused; what else comes back is redacted.
 
+use crealeph_contracts::agent_output::AgentAnswer;
 use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::text::Shown;
-use crealeph_contracts::{AgentInput, AgentOutput, Valid};
+use crealeph_contracts::{AgentInput, Valid};
 use crealeph_sandbox::{Cancel, Redactor};
 
 use super::answer::{bounded, judge, tokens_used};
@@ -71,7 +72,7 @@ impl Http {
         body: Vec<u8>,
         redactor: &Redactor,
         input: &Valid<AgentInput>,
-    ) -> Result<Valid<AgentOutput>, NoAnswer> {
+    ) -> Result<AgentAnswer, NoAnswer> {
         let most = self.settings.bounds.max_output_bytes;
         if body.len() as u64 > most {
             return Err(NoAnswer::from(format!(

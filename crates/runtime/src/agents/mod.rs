@@ -1,5 +1,5 @@
 //! Agents by their names: each is called with an AgentInput and answers with an AgentOutput that keeps its contract, or
-//! with the reason why there is none. None of them is trusted.
+//! with the reason why there is no answer. No agent is trusted.
 
 pub(crate) mod answer;
 pub(crate) mod config;
@@ -13,14 +13,15 @@ mod transport;
 
 use std::collections::BTreeMap;
 
+use crealeph_contracts::AgentInput;
+use crealeph_contracts::agent_output::AgentAnswer;
 use crealeph_contracts::contract::Valid;
 use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::scalar::Version;
-use crealeph_contracts::{AgentInput, AgentOutput};
 use crealeph_sandbox::Cancel;
 
 pub use config::{from_command, load};
-pub use example::{Example, answer as example_answer};
+pub use example::{ExampleAgent, answer as example_answer};
 pub use http::Http;
 pub use openai::OpenAi;
 pub use process::Process;
@@ -28,13 +29,13 @@ pub use process::Process;
 /// What came of calling an agent.
 #[derive(Debug)]
 pub struct Call {
-    /// The answer, judged against its input; or why there is none.
-    pub answer: Result<Valid<AgentOutput>, NoAnswer>,
+    /// The answer, judged against its input; or why there is no answer.
+    pub answer: Result<AgentAnswer, NoAnswer>,
     /// Which agent it was and within which walls, for the record: name, kind, sandbox strength or `remote`.
     pub identity: JsonObject,
     /// What it wrote besides, bounded and with secrets taken out.
     pub diagnostics: String,
-    /// How many tokens it used, where it said so.
+    /// How many tokens it used, if it said so.
     pub tokens_used: Option<f64>,
 }
 
@@ -43,7 +44,7 @@ pub struct Call {
 pub struct NoAnswer {
     /// The reason, in words an event can carry.
     pub reason: String,
-    /// The clauses that what it said breaks; none where it said nothing that could be judged.
+    /// The clauses that what it said breaks; none if it said nothing that could be judged.
     pub clauses: Vec<&'static str>,
     /// It was never called: its program cannot be started, its server cannot be reached, a secret is missing.
     pub is_uncalled: bool,

@@ -3,13 +3,15 @@
 //! write another id. What the model does not decide, the execution's id and the metadata, is filled in here; the whole
 //! is then judged like every other answer.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use crealeph_contracts::agent_input::ArtifactType;
-use crealeph_contracts::instant::{Instant, Timestamp};
+use crealeph_contracts::agent_output::AgentAnswer;
+use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::json::{JsonObject, ObjectWriter};
 use crealeph_contracts::text::Shown;
-use crealeph_contracts::{AgentInput, AgentOutput, Valid};
+use crealeph_contracts::{AgentInput, Valid};
+use crealeph_ledger::Clock;
 use crealeph_sandbox::{Cancel, Redactor};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -23,7 +25,7 @@ use super::{Agent, Call, NoAnswer};
 
 /// How often a rate limit is waited out, at most.
 const MAX_WAITS: usize = 10;
-/// How long to wait where the server does not say.
+/// How long to wait if the server does not say.
 const USUAL_WAIT: Duration = Duration::from_secs(1);
 const QUOTED: usize = 300;
 
@@ -41,8 +43,8 @@ pub struct OpenAi {
     transport: Transport,
 }
 
-/// A judged answer with the tokens it took, or why there is none.
-type Answered = (Result<Valid<AgentOutput>, NoAnswer>, Option<f64>);
+/// A judged answer, or why there is no answer, and the tokens it took.
+type Answered = (Result<AgentAnswer, NoAnswer>, Option<f64>);
 
 impl Agent for OpenAi {
     fn call(&self, input: &Valid<AgentInput>, cancel: &Cancel) -> Call {
@@ -275,7 +277,7 @@ impl Completion<'_> {
         input: &Valid<AgentInput>,
         bounds: &Bounds,
         secrets: &Redactor,
-    ) -> Result<Valid<AgentOutput>, NoAnswer> {
+    ) -> Result<AgentAnswer, NoAnswer> {
         let content: Content<'_> = serde_json::from_str(self.text()?)
             .map_err(|error| format!("the model's answer is not as asked: {error}"))?;
         let document = self.document(&content, input)?;
@@ -374,6 +376,5 @@ fn quoted(text: &str) -> String {
 }
 
 fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from(Instant::from_unix_nanos(i128::try_from(since.as_nanos()).unwrap_or(i128::MAX)))
+    Clock::system().now().timestamp()
 }

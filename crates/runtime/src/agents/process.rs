@@ -7,8 +7,9 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crealeph_contracts::agent_output::AgentAnswer;
 use crealeph_contracts::json::JsonObject;
-use crealeph_contracts::{AgentInput, AgentOutput, Valid};
+use crealeph_contracts::{AgentInput, Valid};
 use crealeph_sandbox::{
     Cancel, Exposure, Grants, Level, Limits, Network, Outcome, Place, Preset, Redactor, RunFailure, Sandbox,
     SandboxError, Secret, Spec, Stdin, Strength,
@@ -116,7 +117,7 @@ impl Process {
         outcome: &Outcome,
         input: &Valid<AgentInput>,
         secrets: &Redactor,
-    ) -> Result<Valid<AgentOutput>, NoAnswer> {
+    ) -> Result<AgentAnswer, NoAnswer> {
         self.ended_well(outcome)?;
         if outcome.stdout.redactions > 0 {
             return Err(holds_secret());
@@ -199,7 +200,7 @@ pub(crate) fn add_values(
     Ok(())
 }
 
-/// Makes the program that a command names readable inside, wherever it is installed; a path is made absolute from
+/// Makes the program that a command names readable in the sandbox; a path is made absolute from
 /// `folder`.
 pub(crate) fn grant_program(
     folder: &Path,

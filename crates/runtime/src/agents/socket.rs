@@ -20,7 +20,7 @@ use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport,
 };
 
-/// How often whoever waits for a name looks whether the call was cancelled.
+/// How often a call that waits for a name checks whether it was cancelled.
 const LOOK: Duration = Duration::from_millis(20);
 /// How many addresses of a name are tried.
 const MAX_ADDRESSES: usize = 16;
@@ -154,7 +154,7 @@ fn addresses(details: &ConnectionDetails<'_>) -> Result<Vec<SocketAddr>, Error> 
     let (sender, receiver) = sync_channel(1);
     let look_up = move || {
         let found = (host.as_str(), port).to_socket_addrs();
-        // Whoever asked may have left already.
+        // The caller may have given up.
         let _ = sender.try_send(found.map(|found| found.take(MAX_ADDRESSES).collect()));
     };
     std::thread::Builder::new().name("agent-name".to_owned()).spawn(look_up)?;

@@ -77,7 +77,7 @@ impl Deadline {
 
 const CANCELLED: &str = "the agent was left because the request was cancelled";
 
-/// What came back: the body holds at most one byte more than is allowed, so that the reader can tell.
+/// What came back: the body holds at most one byte more than is allowed, so that the reader sees that it is too long.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) status: u16,
@@ -194,7 +194,7 @@ fn wait_of(text: &str, now: SystemTime) -> Option<Duration> {
         return Some(Duration::from_secs(seconds));
     }
     let until = httpdate::parse_http_date(text).ok()?;
-    Some(until.duration_since(now).unwrap_or_default())
+    Some(until.duration_since(now).unwrap_or(Duration::ZERO))
 }
 
 /// The certificates of a file.

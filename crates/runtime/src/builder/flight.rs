@@ -36,7 +36,7 @@ enum Landing {
     Under,
     /// It ended with this, for all who joined.
     With(Box<Outcome>),
-    /// It ended without an answer that others could use: whoever sent it went away.
+    /// It ended without an answer that others could use: its sender cancelled it.
     Without,
 }
 
@@ -80,7 +80,7 @@ impl Flights {
 }
 
 impl Seat {
-    /// Tells everyone who joined how it ended.
+    /// Gives the outcome to every request that joined.
     pub(super) fn land(self, outcome: &Outcome) {
         let landing = match outcome {
             Err(BuildError::Cancelled) => Landing::Without,
@@ -102,7 +102,7 @@ impl Drop for Seat {
 }
 
 impl Flight {
-    /// Waits for its end; `None` where there is no answer to share, or whoever waits was cancelled.
+    /// Waits for its end; `None` if there is no answer to share, or if the waiting request was cancelled.
     pub(super) fn wait(&self, cancel: &Cancel) -> Option<Outcome> {
         let mut landing = locked(&self.landing);
         loop {

@@ -26,7 +26,7 @@ pub(super) struct Held<'l> {
 }
 
 impl<'l> Held<'l> {
-    /// Takes the execution as it was looked up at a place of the log; `None` where something was recorded of it since, or
+    /// Takes the execution as it was looked up at a place of the log; `None` if something was recorded of it since, or
     /// someone else had it, and has it no longer: look again at what is recorded.
     pub(super) fn take(
         ledger: &'l Ledger,

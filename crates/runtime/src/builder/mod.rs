@@ -40,7 +40,7 @@ pub struct Answer {
     pub response: BuilderResponse,
     /// Why it is so, and what would change it.
     pub detail: String,
-    /// Which agent it was about; `None` where it did not come to that.
+    /// Which agent it was about; `None` if it did not come to that.
     pub agent: Option<Called>,
 }
 
@@ -177,8 +177,8 @@ impl Builder {
         }
     }
 
-    /// The request, and whether its execution was named here, so that nobody else can be at it or have been; or the answer
-    /// to one that is none.
+    /// The request, and whether its execution was named here, so that no other process can have run it; or the answer to a
+    /// document that is not a request.
     fn asked(
         &self,
         tenant: &TenantId,
@@ -224,7 +224,7 @@ impl Builder {
         }
     }
 
-    /// Runs it once; `None` where another process was at it meanwhile, and what it left decides about this one.
+    /// Runs it once; `None` if another process ran it meanwhile, and what that wrote decides about this request.
     fn try_to_lead(
         &self,
         asked: &Asked,
@@ -262,7 +262,7 @@ impl Builder {
                 held => held,
             },
         };
-        // Whoever lost its lease after the call has nothing to show for it; that happens once, not again and again.
+        // A call whose lease was lost leaves no result; that may happen once, not repeatedly.
         if *calls >= MAX_CALLS {
             return Err(BuildError::Overtaken);
         }
@@ -348,7 +348,7 @@ impl Builder {
         stopwatch: Stopwatch,
     ) -> Result<(Conclusion, Vec<NewId>), BuildError> {
         let ran = call.map(|call| AgentCall {
-            answer: call.answer.as_ref().map(|output| &**output).map_err(|none| none.reason.as_str()),
+            answer: call.answer.as_ref().map_err(|none| none.reason.as_str()),
             identity: &call.identity,
             diagnostics: &call.diagnostics,
             tokens_used: call.tokens_used,
@@ -367,8 +367,8 @@ impl Builder {
         Ok((conclude(ready, &ended, &names, &room)?, ids))
     }
 
-    /// Writes all of it or nothing. Where another process was first, its answer is the answer; `None` where it is at
-    /// work still.
+    /// Writes all of it or nothing. If another process was first, its answer is the answer; `None` if that process is still
+    /// running.
     fn write(
         &self,
         asked: &Asked,

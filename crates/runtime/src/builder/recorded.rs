@@ -2,6 +2,7 @@
 //! follows from what the ledger held then.
 
 use crealeph_contracts::execution_event::ExecutionState;
+use crealeph_contracts::execution_record::RecordedArtifact;
 use crealeph_contracts::json::Node;
 use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId, TenantId};
 use crealeph_decision::builder::conclude::BUILDER;
@@ -25,7 +26,7 @@ pub(super) struct Seen {
     pub(super) recorded: RecordedExecution,
     /// The record of the asked attempt.
     pub(super) record: Option<Record>,
-    /// What the snapshot is derived from, where that was asked for and the attempt is not recorded.
+    /// What the snapshot is derived from, if that was asked for and the attempt is not recorded.
     pub(super) facts: Option<(SnapshotFacts, Position)>,
 }
 
@@ -122,7 +123,7 @@ pub struct Execution {
     pub is_cut: bool,
 }
 
-/// Reads an execution, of one robot where that is said; `None` where there is no trace of it.
+/// Reads an execution, of one robot if one is named; `None` if there is no trace of it.
 pub fn execution(
     ledger: &Ledger,
     tenant: &TenantId,
@@ -246,7 +247,7 @@ fn described(payload: Node<'_>) -> Option<String> {
 fn artifacts(ledger: &Ledger, tenant: &TenantId, record: &Record) -> Result<(String, String), BuildError> {
     let state = if record.answer.state == ExecutionState::Planned { "planned" } else { "draft" };
     let (mut found, mut expected) = (Vec::new(), Vec::new());
-    for (id, kind) in &record.artifacts {
+    for RecordedArtifact { id, kind, .. } in &record.artifacts {
         let execution = &record.execution_id;
         expected.push(format!("{id} {kind} {state} of {execution} by builder"));
         found.push(match ledger.get(tenant, id)? {

@@ -72,7 +72,7 @@ pub enum ConfigError {
         /// What is wrong and what to do.
         why: String,
     },
-    /// A file of rules that is none.
+    /// A file that does not contain rules.
     #[error(transparent)]
     Rules(#[from] RulesFileError),
     /// The sandbox's state directory cannot be used.
@@ -128,13 +128,13 @@ impl Configuration {
         &self.path
     }
 
-    /// The file as an absolute path, links not followed; nothing where no file was read.
+    /// The file as an absolute path, links not followed; nothing if no file was read.
     pub fn absolute_path(&self) -> Option<PathBuf> {
         let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         self.is_read.then(|| absolute(&here, &self.path.to_string_lossy()))
     }
 
-    /// The file in its folder's real path; it may itself be a link. Nothing where no file was read.
+    /// The file in its folder's real path; it may itself be a link. Nothing if no file was read.
     pub fn real_path(&self) -> Option<PathBuf> {
         Some(self.folder.join(self.absolute_path()?.file_name()?))
     }
@@ -162,14 +162,14 @@ impl Configuration {
         }
     }
 
-    /// What is wrong at a place of the file, such as `builder`; at the file as a whole where that is empty.
+    /// What is wrong at a place of the file, such as `builder`; at the file as a whole if that is empty.
     pub fn wrong(&self, place: &str, why: Wrong) -> ConfigError {
         let place = if place.is_empty() { String::new() } else { format!("[{place}]: ") };
         ConfigError::Section { path: self.path.clone(), place, why }
     }
 }
 
-/// Reads a file within the bound; `None` where there is none.
+/// Reads a file within the bound; `None` if there is no such file.
 pub(crate) fn read_text(path: &Path) -> Result<Option<String>, ConfigError> {
     let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
     let file = match std::fs::File::open(path) {
@@ -209,7 +209,7 @@ pub enum RulesFileError {
 /// Reads the text of a rules file, and checks the rules and their examples.
 ///
 /// # Errors
-/// When it is none, or an example comes out otherwise.
+/// If it does not contain rules, or an example has another result than it states.
 pub fn rules_of(path: &Path, text: &[u8]) -> Result<(RulesSource, Rules), RulesFileError> {
     let source: RulesSource = toml::from_slice(text).map_err(|error| RulesFileError::NotRules {
         path: path.to_owned(),

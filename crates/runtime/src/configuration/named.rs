@@ -1,5 +1,5 @@
 //! The files that a configuration names, and those it is read through: what rights come from. Owns which keys hold a
-//! path; a word of a command counts where the sandbox would take it for a file, whether one is there yet or not.
+//! path; a word of a command counts if the sandbox would take it for a file, whether one is there yet or not.
 
 use std::path::{Path, PathBuf};
 
@@ -76,7 +76,7 @@ fn texts(value: &Value) -> Vec<&str> {
     }
 }
 
-/// Where a path leads: from the folder, and from HOME where it is written so.
+/// Where a path leads: from the folder, and from HOME if it is written so.
 fn places(text: &str, folder: &Path) -> Vec<PathBuf> {
     let home = text.strip_prefix("~/").zip(std::env::var_os("HOME"));
     let home = home.map(|(inside, home)| absolute(Path::new(&home), inside));
@@ -103,7 +103,7 @@ fn command_files(words: &[&str], folder: &Path) -> Vec<NamedFile> {
     for word in rest.iter().filter(|word| !word.is_empty()) {
         match is_shell && is_line {
             true => found.extend(line_files(word, folder)),
-            // Options and prose are no paths; a path of several words is one where a file is there.
+            // Options and prose are no paths; a path of several words is one if a file is there.
             false => {
                 let path = absolute(folder, word);
                 if path.is_file() || !word.contains(char::is_whitespace) && !word.starts_with('-') {

@@ -111,7 +111,7 @@ impl<'t> Table<'t> {
         self.value(key).is_some_and(Value::is_str)
     }
 
-    /// What to say of a key that must be there and is not: that it is misspelt, where it seems to be, else the advice.
+    /// What to say of a key that must be there and is not: that it is misspelt, if it seems to be, else the advice.
     pub fn missing(&self, key: &'static str, advice: &str) -> Wrong {
         let known = self.known.borrow();
         let mut others = self.values.keys().filter(|other| !known.contains(&other.as_str()));
@@ -131,7 +131,7 @@ impl<'t> Table<'t> {
     }
 }
 
-/// What to say of a name that is none of those known; the nearest is named.
+/// The message about an unknown name; it suggests the nearest known one.
 pub fn unknown_name(what: &str, unknown: &str, known: &[&str]) -> Wrong {
     match nearest(unknown, known) {
         Some(near) => format!("the {what} `{unknown}` is not known here; did you mean `{near}`?"),

@@ -93,7 +93,7 @@ impl Grant {
     /// The thing or the bound, as it is written. Text that somebody else wrote.
     pub fn shown(&self) -> String {
         match self.amount {
-            // Enough of a digest to tell two apart by eye.
+            // Enough of a digest for a person to compare two.
             None if self.what == CONTENT => {
                 let (path, digest) = self.value.rsplit_once(' ').unwrap_or((&self.value, ""));
                 format!("{path} {}", digest.get(..12).unwrap_or(digest))
@@ -147,7 +147,7 @@ impl Widening {
     }
 }
 
-/// Why what a configuration grants cannot be told.
+/// Why the grants of a configuration cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum GrantError {
     /// A script cannot be read.
@@ -172,7 +172,7 @@ impl GrantSet {
         let mut set = GrantSet::default();
         let tables = |section| match configuration.section(section) {
             Ok(Some(table)) => table.clone(),
-            // What is not understood is refused by whoever reads it.
+            // A section with an error is refused by its own reader.
             _ => toml::Table::new(),
         };
         for (key, value) in &tables("ledger") {

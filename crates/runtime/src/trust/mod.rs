@@ -1,6 +1,6 @@
 //! Trust on first use: a configuration that came with a clone is not used before the user has seen what it would grant.
-//! Owns the set of grants that a configuration asks for, and the record of what this user accepted. Asking is for whoever
-//! has a terminal.
+//! Owns the set of grants that a configuration asks for, and the record of what this user accepted. Asking is for the
+//! command line.
 //!
 //! What narrows a grant is accepted silently; what widens one is shown by itself.
 

@@ -66,7 +66,7 @@ impl TrustStore {
         Ok(TrustStore { folder })
     }
 
-    /// What was accepted of the configuration at a real path; nothing where nothing was.
+    /// What was accepted of the configuration at a real path; nothing if nothing was.
     ///
     /// # Errors
     /// When the record cannot be read, or is not this user's.
@@ -87,7 +87,7 @@ impl TrustStore {
         Ok(replace_private_file(&record, &text)?)
     }
 
-    /// Takes back what was accepted of a configuration; tells whether anything was.
+    /// Revokes what was accepted of a configuration, and says whether there was anything.
     ///
     /// # Errors
     /// When the record cannot be removed.

@@ -1,22 +1,23 @@
 //! What is answered can be read back, and only what the Builder wrote is believed.
 
+use crealeph_contracts::AgentInput;
+use crealeph_contracts::agent_output::AgentAnswer;
 use crealeph_contracts::builder::ErrorCode;
 use crealeph_contracts::contract::Valid;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::execution_event::ExecutionState;
 use crealeph_contracts::json::{JsonObject, Limits};
-use crealeph_contracts::scalar::{ExecutionId, LedgerId, Text, Version};
+use crealeph_contracts::scalar::{ExecutionId, LedgerId, RobotId, Text, Version};
 use crealeph_contracts::work_item::AgentId;
-use crealeph_contracts::{AgentInput, AgentOutput};
 use crealeph_decision::builder::review::ReviewOpinion;
 use crealeph_ledger::{Ledger, LedgerOptions, Location};
 use crealeph_runtime::agents::{Agent, Agents, Call};
 use crealeph_runtime::builder::{Builder, Settings, execution, is_made_by_builder, replay};
-use crealeph_runtime::review::{settle, waiting};
+use crealeph_runtime::review::{WaitingDrafts, count_waiting, settle, waiting};
 use crealeph_runtime::work::{TasksError, from_tasks};
 use crealeph_sandbox::Cancel;
 
-use crate::world::{ALL, Place, answer_to, request, tenant, world};
+use crate::world::{ALL, Place, World, answer_to, request, tenant, world};
 
 fn nested(depth: usize) -> String {
     format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth))
@@ -32,8 +33,8 @@ impl Agent for Deep {
             let payload = format!("{{\"for\":\"{}\"}}", input.execution_id);
             text.replace(&payload, &nested(depth))
         };
-        assert!(Valid::<AgentOutput>::parse(deep(126).as_bytes(), &Limits::default()).is_err());
-        let answer = Valid::parse(deep(125).as_bytes(), &Limits::default()).unwrap();
+        assert!(AgentAnswer::parse(deep(126).as_bytes(), &Limits::default(), input).is_err());
+        let answer = AgentAnswer::parse(deep(125).as_bytes(), &Limits::default(), input).unwrap();
         Call {
             answer: Ok(answer),
             identity: JsonObject::empty(),
@@ -97,6 +98,82 @@ pub(crate) fn a_request_as_deep_and_as_large_as_allowed_is_recorded_whole(place:
     Ledger::init(&other, options).unwrap().import(&mut export.as_slice()).unwrap();
 }
 
+/// Answers with artifacts whose payloads have these sizes.
+struct Sized(Vec<usize>);
+
+impl Agent for Sized {
+    fn call(&self, input: &Valid<AgentInput>, _: &Cancel) -> Call {
+        let on = &input.allowed_lineage.depends_on.as_slice()[0];
+        let artifact = |bytes: &usize| {
+            format!(
+                r#"{{"type":"task","payload":{{"a":"{}"}},"dependsOnLedgerIds":["{on}"],"metadata":{{"generatedAt":"2026-01-01T00:00:00Z"}}}}"#,
+                "x".repeat(bytes - 8)
+            )
+        };
+        let artifacts: Vec<String> = self.0.iter().map(artifact).collect();
+        let text = format!(
+            r#"{{"ok":true,"executionId":"{}","status":"succeeded","artifacts":[{}]}}"#,
+            input.execution_id,
+            artifacts.join(",")
+        );
+        let answer = AgentAnswer::parse(text.as_bytes(), &Limits::default(), input).unwrap();
+        Call {
+            answer: Ok(answer),
+            identity: JsonObject::empty(),
+            diagnostics: String::new(),
+            tokens_used: None,
+        }
+    }
+}
+
+pub(crate) fn an_answer_as_large_as_allowed_is_written_whole(place: &dyn Place) {
+    let world = world(place);
+    world.know(&ALL);
+    let limits = *world.ledger.limits();
+    let (each, most) = (limits.payload_bytes, limits.batch_entries - 3);
+    // One payload, all together, and how many.
+    let rows = [
+        (vec![each], true),
+        (vec![each + 1], false),
+        (vec![each, each], true),
+        (vec![each, each, 8], false),
+        (vec![8; most], true),
+        (vec![8; most + 1], false),
+    ];
+    for (number, (sizes, is_taken)) in rows.into_iter().enumerate() {
+        let mut agents = Agents::default();
+        let count = sizes.len();
+        agents.insert(Version::parse("a1").unwrap(), "{}".to_owned(), Box::new(Sized(sizes)));
+        let builder = Builder::new(world.ledger.clone(), agents, Settings::default());
+        let execution = format!("sized-{number}");
+        let asked = request(&execution, "block", true, 1);
+        let run =
+            || builder.run(&tenant(), asked.as_bytes(), None, &Cancel::new().unwrap()).unwrap().response;
+        let answer = run();
+        assert_eq!(answer.ok, is_taken, "{execution}: {answer:?}");
+        assert_eq!(answer.artifacts.as_slice().len(), if is_taken { count } else { 0 });
+        assert!(run().idempotent, "{execution}");
+        world.replays(&execution);
+        if count == 1 && is_taken {
+            let (who, why) = (Text::new("ana").unwrap(), Text::new("good").unwrap());
+            let draft = &answer.artifacts.as_slice()[0].id;
+            settle(&world.ledger, &tenant(), draft, ReviewOpinion::Approved, &who, &why).unwrap();
+        }
+    }
+}
+
+/// The same log as one that an older program started.
+fn under_first_rules(world: &World) -> Ledger {
+    let mut export = Vec::new();
+    world.ledger.export(&tenant(), &mut export).unwrap();
+    let export = String::from_utf8(export).unwrap().replace("crealeph-log/2-", "crealeph-log/");
+    let location = Location::File(world.folder.path().join("first-rules.db"));
+    let keys = Some(world.folder.path().join("first-rules.keys"));
+    let older = Ledger::init(&location, LedgerOptions { keys, ..LedgerOptions::default() }).unwrap();
+    older.import(&mut export.as_bytes()).unwrap();
+    older
+}
+
 /// Under the first rules of a log anyone could write what looks like an artifact.
 pub(crate) fn only_what_a_record_names_is_the_builders(place: &dyn Place) {
     let world = world(place);
@@ -121,6 +198,16 @@ pub(crate) fn only_what_a_record_names_is_the_builders(place: &dyn Place) {
     let mut expected = drafts.clone();
     expected.sort();
     assert_eq!(listed, expected, "the fake one is not among the drafts");
+    let older = under_first_rules(&world);
+    let robot = RobotId::parse("r").unwrap();
+    let count = |newest| count_waiting(&older, &tenant(), &robot, newest).unwrap();
+    let all = WaitingDrafts { count: drafts.len() as u64, is_cut: false };
+    assert_eq!(count(None), all, "nor is it counted");
+    assert_eq!(count(Some(drafts.len() + 1)), all);
+    // The fake one is the newest, and each of the others is named by a record.
+    for newest in 1..=drafts.len() {
+        assert_eq!(count(Some(newest)), WaitingDrafts { count: newest as u64 - 1, is_cut: true });
+    }
     let (who, why) = (Text::new("ana").unwrap(), Text::new("good").unwrap());
     let verdict = |id: &LedgerId| settle(&world.ledger, &tenant(), id, ReviewOpinion::Approved, &who, &why);
     assert_eq!(verdict(&fake_draft).unwrap_err().code(), "not_a_draft");
@@ -164,6 +251,6 @@ pub(crate) fn a_record_that_was_changed_does_not_follow(place: &dyn Place) {
     other.attempt = 2;
     assert_eq!(wrong(entry, &other), ["attempt", "record's key", "event"]);
     let mut other = record.clone();
-    other.artifacts[0].0 = LedgerId::parse("another").unwrap();
+    other.artifacts[0].id = LedgerId::parse("another").unwrap();
     assert_eq!(wrong(entry, &other), ["answer", "artifacts"]);
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::world::{ALL, Place, World, request_of, tenant, world};
 
-/// What is known | on_partial | dryRun | how the agent is told to run | the event | the answer | the artifacts.
+/// What is known | on_partial | dryRun | how the agent is asked to run | the event | the answer | the artifacts.
 const TABLE: &str = "
     stale            | any        | any   | -       | failed COHERENCE_BLOCKED false          | blocked | -
     partial          | block      | any   | -       | failed COHERENCE_BLOCKED false          | blocked | -
@@ -68,8 +68,12 @@ impl Row<'_> {
         let text = request_of(robot, &execution, self.on_partial, self.is_dry_run, 1);
 
         let first = world.run(&text);
-        let told = world.agent.mode.lock().unwrap().map_or("-", |mode| mode.as_str());
-        assert_eq!((told, world.calls() - calls), (*mode, usize::from(*mode != "-")), "{name}: the agent");
+        let mode_seen = world.agent.mode.lock().unwrap().map_or("-", |mode| mode.as_str());
+        assert_eq!(
+            (mode_seen, world.calls() - calls),
+            (*mode, usize::from(*mode != "-")),
+            "{name}: the agent"
+        );
         self.answered(&first.response, coherence, event, answer, &name);
         assert!(!first.detail.is_empty(), "{name}");
         let left = world.of(&execution);
@@ -127,8 +131,8 @@ impl Row<'_> {
             assert_eq!(content.state.as_str(), artifacts, "{name}");
         }
         let written: Vec<&LedgerId> = made.iter().map(|entry| &entry.id).collect();
-        let told: Vec<&LedgerId> = response.artifacts.as_slice().iter().map(|one| &one.id).collect();
-        assert_eq!(told, written, "{name}: the answer names what was written");
+        let answered: Vec<&LedgerId> = response.artifacts.as_slice().iter().map(|one| &one.id).collect();
+        assert_eq!(answered, written, "{name}: the answer names what was written");
 
         let event: Value = serde_json::from_str(&rest[0].canonical()).unwrap();
         let payload = &event["payload"];

@@ -65,7 +65,7 @@ fn answer(stream: &TcpStream, calls: &AtomicUsize, before: &dyn Fn(usize)) {
     before(number);
     let output = answer_to(&Valid::parse(&body, &Limits::default()).unwrap()).to_json();
     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", output.len());
-    // Whoever asked may have died meanwhile.
+    // The client may have died meanwhile.
     let mut stream = stream;
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(output.as_bytes()));
 }

@@ -48,6 +48,10 @@ const CASES: &[Case] = &[
         "a request as deep and as large as allowed is recorded whole",
         documents::a_request_as_deep_and_as_large_as_allowed_is_recorded_whole,
     ),
+    (
+        "an answer as large as allowed is written whole",
+        documents::an_answer_as_large_as_allowed_is_written_whole,
+    ),
     ("only what a record names is the Builder's", documents::only_what_a_record_names_is_the_builders),
     ("a record that was changed does not follow", documents::a_record_that_was_changed_does_not_follow),
     ("a hundred identical requests are one run", crowd::a_hundred_identical_requests_are_one_run),

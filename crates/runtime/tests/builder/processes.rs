@@ -1,5 +1,5 @@
 //! The Builder in several real processes on one ledger, and in processes that are stopped or killed. The processes are
-//! this test program itself, started again for [`child_asks`], which does nothing unless it is told what to ask.
+//! this test program itself, started again for [`child_asks`], which does nothing unless its environment says what to ask.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -78,7 +78,7 @@ fn child_asks() {
     });
 }
 
-/// The moments of a run that can be told apart from outside: whenever the clock is read (an id, a decision, a
+/// The moments of a run that can be distinguished from outside: whenever the clock is read (an id, a decision, a
 /// transaction), when the agent is called, and when the answer is about to be given.
 #[derive(Clone)]
 struct Steps {
@@ -174,7 +174,7 @@ fn answers(child: Child) -> (Vec<String>, bool) {
     (answers, output.status.success())
 }
 
-/// The answers without what tells a repeat from the first.
+/// The answers without what distinguishes a repeat from the first.
 fn distinct(answers: &[String]) -> BTreeSet<String> {
     let plain = |text: &String| {
         let mut answer: Value = serde_json::from_str(text).unwrap();

@@ -47,7 +47,7 @@ pub(crate) fn a_clock_that_was_wrong_once_makes_nothing_fresh(place: &dyn Place)
     let cancel = Cancel::new().unwrap();
     let refused = world.builder.run(&tenant(), request("e", "block", true, 1).as_bytes(), None, &cancel);
     assert!(matches!(&refused, Err(BuildError::Ledger(LedgerError::ClockBehind { .. }))), "{refused:?}");
-    // Whoever raises the bound may go on, and still nothing that is dated ahead is fresh.
+    // With a raised bound appending works again, and still nothing that is dated ahead is fresh.
     let limits = LedgerLimits { clock_skew_ms: i64::MAX, ..LedgerLimits::default() };
     let raised = LedgerOptions { limits, ..options(&world.hands, world.folder.path()) };
     let ledger = Ledger::open(&world.location, raised).unwrap();

@@ -4,12 +4,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crealeph_contracts::AgentInput;
 use crealeph_contracts::agent_input::RunMode;
+use crealeph_contracts::agent_output::AgentAnswer;
 use crealeph_contracts::contract::Valid;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::{JsonObject, Limits};
 use crealeph_contracts::scalar::{ExecutionId, LedgerId, TenantId, Version};
-use crealeph_contracts::{AgentInput, AgentOutput};
 use crealeph_ledger::{Clock, Filter, Ledger, LedgerOptions, Location, Millis, Order, StoredEntry};
 use crealeph_runtime::agents::{Agent, Agents, Call};
 use crealeph_runtime::builder::{Answer, Builder, Settings, execution, replay};
@@ -21,14 +22,14 @@ use crate::server::Server;
 const NOON: i64 = 1_767_268_800_000;
 const MINUTE: i64 = 60_000;
 
-/// Answers with one artifact per allowed type, counts its calls, and fails while told to.
+/// Answers with one artifact per allowed type, counts its calls, and fails while `failures_left` is not 0.
 #[derive(Clone, Default)]
 pub(crate) struct Counting {
     pub(crate) calls: Arc<AtomicUsize>,
     pub(crate) failures_left: Arc<AtomicUsize>,
     /// Cancels the run it is called for.
     pub(crate) cancels: bool,
-    /// How it was told to run, last.
+    /// How it was last asked to run.
     pub(crate) mode: Arc<Mutex<Option<RunMode>>>,
 }
 
@@ -50,7 +51,7 @@ impl Agent for Counting {
     }
 }
 
-pub(crate) fn answer_to(input: &AgentInput) -> Valid<AgentOutput> {
+pub(crate) fn answer_to(input: &AgentInput) -> AgentAnswer {
     let on = &input.allowed_lineage.depends_on.as_slice()[0];
     let artifacts: Vec<String> = input
         .allowed_artifact_types
@@ -68,7 +69,7 @@ pub(crate) fn answer_to(input: &AgentInput) -> Valid<AgentOutput> {
         input.execution_id,
         artifacts.join(",")
     );
-    Valid::parse(text.as_bytes(), &Limits::default()).unwrap()
+    AgentAnswer::parse(text.as_bytes(), &Limits::default(), input).unwrap()
 }
 
 pub(crate) struct World {

@@ -173,7 +173,7 @@ fn hidden_bytes(processes: &[Process]) -> u64 {
                 *largest = (*largest).max(size);
             }
         }
-        let status = std::fs::read(format!("/proc/{}/status", process.thread)).unwrap_or_default();
+        let Ok(status) = std::fs::read(format!("/proc/{}/status", process.thread)) else { continue };
         let status = String::from_utf8_lossy(&status);
         let bytes = |name: &str| kilobytes(&status, name).unwrap_or(0).saturating_mul(1024);
         resident = resident.saturating_add(bytes("RssShmem:"));

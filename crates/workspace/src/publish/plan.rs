@@ -99,8 +99,11 @@ impl Plan {
             steps: self.steps.iter().map(StepText::of).collect(),
             emptied: self.emptied.clone(),
         };
-        // Strings and numbers can always be written.
-        let line = serde_json::to_string(&text).unwrap_or_default();
+        #[expect(
+            clippy::expect_used,
+            reason = "the plan has strings, numbers and lists alone, which JSON always holds"
+        )]
+        let line = serde_json::to_string(&text).expect("a plan can be written as JSON");
         let checksum = Blake3::of(line.as_bytes());
         format!("{line}\n{checksum}\n")
     }
