@@ -285,7 +285,7 @@ fn each_mistake_has_its_answer() {
             // The flag stands before the command's own.
             true => {
                 let ran = shell(folder.path(), line);
-                let error: Value = serde_json::from_str(ran.stderr.trim()).unwrap_or_default();
+                let error: Value = serde_json::from_str(ran.stderr.trim()).unwrap_or(Value::Null);
                 let is_fine = ran.code == exit && error["error"]["code"] == code && ran.stderr.contains(says);
                 (!is_fine).then(|| format!("{line}\n  {} {}", ran.code, ran.stderr))
             }

@@ -12,7 +12,9 @@ use crealeph_contracts::json::Limits;
 use crealeph_contracts::scalar::Version;
 use crealeph_contracts::shape::Shape as _;
 use crealeph_contracts::{AgentInput, Code, Report};
-use crealeph_runtime::agents::conformance::{Case, Clause, Finding, Sameness, Uncalled, cases, check};
+use crealeph_runtime::agents::conformance::{
+    Case, Clause, ConformanceFinding, Sameness, Uncalled, cases, check,
+};
 use crealeph_runtime::agents::{Agent, example_answer, from_command, load};
 use crealeph_runtime::configuration::Configuration;
 use serde_json::json;
@@ -164,7 +166,7 @@ fn check_all(
     kit: &[Case],
     sameness: Sameness,
     jobs: u8,
-) -> Result<Vec<Vec<Finding>>, Failure> {
+) -> Result<Vec<Vec<ConformanceFinding>>, Failure> {
     let cancel = interrupt::cancel()?;
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let found = Mutex::new(BTreeMap::new());
@@ -207,7 +209,7 @@ struct Judged<'f> {
     faults: BTreeMap<&'f str, Vec<&'f str>>,
 }
 
-fn by_clause<'f>(clause: Clause, kit: &'f [Case], findings: &'f [Vec<Finding>]) -> Judged<'f> {
+fn by_clause<'f>(clause: Clause, kit: &'f [Case], findings: &'f [Vec<ConformanceFinding>]) -> Judged<'f> {
     let mut judged = Judged { inputs: 0, faults: BTreeMap::new() };
     for (case, found) in kit.iter().zip(findings) {
         for finding in found.iter().filter(|finding| finding.clause == clause) {
@@ -220,7 +222,7 @@ fn by_clause<'f>(clause: Clause, kit: &'f [Case], findings: &'f [Vec<Finding>]) 
     judged
 }
 
-fn as_page(kit: &[Case], findings: &[Vec<Finding>]) -> Page {
+fn as_page(kit: &[Case], findings: &[Vec<ConformanceFinding>]) -> Page {
     const SHOWN: usize = 5;
     let mut text = Page::default();
     for clause in Clause::ALL {
@@ -250,7 +252,7 @@ fn as_page(kit: &[Case], findings: &[Vec<Finding>]) -> Page {
     text
 }
 
-fn as_json(kit: &[Case], findings: &[Vec<Finding>]) -> serde_json::Value {
+fn as_json(kit: &[Case], findings: &[Vec<ConformanceFinding>]) -> serde_json::Value {
     let clauses: Vec<_> = Clause::ALL
         .into_iter()
         .map(|clause| {

@@ -3,10 +3,9 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use crealeph_ledger::{Keyring, Ledger, LedgerError, Location, Millis, Order};
+use crealeph_ledger::{Clock, Keyring, Ledger, LedgerError, Location, Millis, Order};
 use crealeph_runtime::agents;
 use crealeph_runtime::builder::Scopes;
 use crealeph_runtime::configuration::{ConfigError, Configuration};
@@ -242,8 +241,7 @@ fn keys(folder: &Path, is_made: bool) -> Finding {
 }
 
 fn now() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Millis::new(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    Clock::system().now()
 }
 
 fn clock(now: Millis, newest: Option<Millis>, skew_ms: i64) -> Finding {

@@ -84,7 +84,7 @@ fn answer(stream: &TcpStream, turns: &Turns, seen: &Mutex<Seen>) -> Option<()> {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let request: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
     let events = match path.split('?').next()? {
         "/v1/messages" => messages(&request, turns),
         "/v1/responses" => responses(&request, turns),

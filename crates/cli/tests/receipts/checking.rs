@@ -2,9 +2,35 @@
 
 use std::fs;
 
-use crealeph_runtime::work::receipt::{ENVELOPE_FILE, RECEIPT_FILE};
+use crealeph_runtime::work::receipt::{ENVELOPE_FILE, RECEIPT_FILE, SealError};
+use crealeph_verify::{MAX_RECEIPT_BYTES, read_receipt};
 
 use crate::world::{World, change_some};
+
+#[test]
+fn a_receipt_at_its_bound_is_verified_and_one_past_it_is_not_sealed() {
+    let mut world = World::new();
+    world.failure();
+    let (folder, _) = world.failure_printing("").unwrap();
+    let around = fs::read(folder.join(RECEIPT_FILE)).unwrap().len();
+    let log = "x".repeat(MAX_RECEIPT_BYTES - around);
+    match world.failure_printing(&format!("{log}x")) {
+        Err(SealError::TooLarge { what, bytes, most }) => {
+            assert_eq!((what, bytes, most), ("receipt", MAX_RECEIPT_BYTES + 1, MAX_RECEIPT_BYTES));
+        }
+        other => panic!("{other:?}"),
+    }
+    let (folder, _) = world.failure_printing(&log).unwrap();
+    let file = folder.join(RECEIPT_FILE);
+    assert_eq!(fs::metadata(&file).unwrap().len(), MAX_RECEIPT_BYTES as u64);
+    let (code, said) = world.verify(&[file.to_str().unwrap()]);
+    assert_eq!((code, &said["ok"]), (0, &serde_json::json!(true)), "{said}");
+    let mut longer = fs::read(&file).unwrap();
+    longer.push(b' ');
+    assert!(read_receipt(&longer).is_err());
+    fs::write(&file, longer).unwrap();
+    assert!(world.verify(&[file.to_str().unwrap()]).0 != 0);
+}
 
 #[test]
 fn a_receipt_without_its_statement_is_not_checked() {

@@ -14,7 +14,9 @@ use crealeph_contracts::scalar::{Amount, Count, Name, RobotId, Text, TimeoutMs};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_contracts::work_item::AgentId;
 use crealeph_contracts::{Valid, WorkItem};
-use crealeph_runtime::work::receipt::{DeltaLists, ReceiptFacts, RunFile, SealedReceipt, Signer, seal};
+use crealeph_runtime::work::receipt::{
+    DeltaLists, ReceiptFacts, RunFile, SealError, SealedReceipt, Signer, seal,
+};
 use crealeph_workspace::{Capsule, DIFF_ALGORITHM, Registry, Workspace, changes_between};
 use tempfile::TempDir;
 
@@ -71,13 +73,18 @@ impl World {
             changes,
             ..self.facts()
         };
-        self.write(&facts)
+        self.write(&facts).unwrap()
     }
 
     /// A run that failed.
     pub(crate) fn failure(&mut self) -> (PathBuf, SealedReceipt) {
-        let facts =
-            ReceiptFacts { status: RunStatus::Failure, error: Text::new("Tests failed"), ..self.facts() };
+        self.failure_printing("ok \u{1f980}\n").unwrap()
+    }
+
+    /// A run that failed, and what its tests printed.
+    pub(crate) fn failure_printing(&mut self, log: &str) -> Result<(PathBuf, SealedReceipt), SealError> {
+        let (error, test_log) = (Text::new("Tests failed"), Some(log.to_owned()));
+        let facts = ReceiptFacts { status: RunStatus::Failure, error, test_log, ..self.facts() };
         self.write(&facts)
     }
 
@@ -88,8 +95,8 @@ impl World {
         self.previous = Blake3::parse(receipt["receipt_hash"].as_str().unwrap());
     }
 
-    fn write(&mut self, facts: &ReceiptFacts) -> (PathBuf, SealedReceipt) {
-        let sealed = seal(facts, &self.signer(), self.workspace.store()).unwrap();
+    fn write(&mut self, facts: &ReceiptFacts) -> Result<(PathBuf, SealedReceipt), SealError> {
+        let sealed = seal(facts, &self.signer(), self.workspace.store())?;
         let folder = self.at(".crealeph/runs").join(facts.id.to_string());
         std::fs::create_dir_all(&folder).unwrap();
         for RunFile { name, bytes, is_executable } in &sealed.files {
@@ -99,13 +106,13 @@ impl World {
             file.open(folder.join(name)).unwrap().write_all(bytes).unwrap();
         }
         self.previous = Some(sealed.receipt.receipt_hash);
-        (folder, sealed)
+        Ok((folder, sealed))
     }
 
     fn facts(&mut self) -> ReceiptFacts {
         self.runs += 1;
         let state = self.workspace.snapshot().unwrap().state().hash().digest();
-        let item = r#"{"id":"wi-42","agent_id":"agent-3","description":"mend it","dependencies":[],"budget":{"time_estimate_ms":1,"complexity":"low"}}"#;
+        let item = r#"{"id":"wi-42","agent_id":"agent-3","description":"fix it","dependencies":[],"budget":{"time_estimate_ms":1,"complexity":"low"}}"#;
         let item = Valid::<WorkItem>::parse(item.as_bytes(), &Limits::default()).unwrap().into_inner();
         let count = |number| Count::new(number).unwrap();
         ReceiptFacts {

@@ -8,6 +8,7 @@
     reason = "a test says what it expects"
 )]
 
+mod bounds;
 mod branches;
 mod cleaning;
 mod contract;
@@ -17,6 +18,8 @@ mod fire;
 mod many;
 mod ordinary;
 mod programs;
+#[path = "../readback/mod.rs"]
+mod readback;
 mod tasks;
 mod toolchains;
 mod world;

@@ -12,7 +12,7 @@ use crealeph_contracts::uuid::Uuid;
 use crealeph_contracts::work_item::AgentId;
 use crealeph_contracts::{Receipt, WorkItem};
 use crealeph_decision::work::Ending;
-use crealeph_ledger::Ledger;
+use crealeph_ledger::{Clock, Ledger};
 use crealeph_sandbox::{Config, Sandbox, SandboxError};
 use crealeph_workspace::{Change, PublishError, Snapshot, State, TreePath, Workspace};
 
@@ -283,8 +283,7 @@ impl Work {
 pub(super) fn new_id() -> Result<Uuid, WorkError> {
     let mut bytes = [0u8; 16];
     getrandom::fill(&mut bytes).map_err(|error| WorkError::Random(error.to_string()))?;
-    let millis = super::now().instant().unix_nanos() / 1_000_000;
-    let [_, _, time @ ..] = u64::try_from(millis).unwrap_or_default().to_be_bytes();
+    let [_, _, time @ ..] = Clock::system().now().get().max(0).to_be_bytes();
     for (byte, value) in bytes.iter_mut().zip(time) {
         *byte = value;
     }

@@ -185,6 +185,16 @@ impl Stop {
             stop => stop,
         }
     }
+
+    /// A change that no receipt can hold is denied before it is published.
+    pub(super) fn for_receipt(self) -> Self {
+        match self {
+            Stop::Error(error) if matches!(*error, WorkError::Seal(SealError::TooLarge { .. })) => {
+                Stop::Ended(Ending::Denied(error.to_string()))
+            }
+            stop => stop,
+        }
+    }
 }
 
 impl From<Ending> for Stop {

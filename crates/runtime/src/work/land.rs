@@ -138,7 +138,7 @@ impl<'l> LandingRun<'l> {
 
     /// What became of it, if it landed or is held; else it is taken back and its receipt says why.
     fn or_give_up(mut self, concluded: Result<Concluded, Stop>) -> Result<Concluded, WorkError> {
-        match concluded {
+        match concluded.map_err(Stop::for_receipt) {
             Ok(concluded) => Ok(concluded),
             Err(Stop::Error(error)) => Err(*error),
             Err(Stop::Ended(ending)) => Ok(Concluded::Finished(Box::new(self.give_up(&ending)?))),

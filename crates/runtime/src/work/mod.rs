@@ -37,9 +37,8 @@ mod tasks;
 mod tests_run;
 mod trace;
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use crealeph_contracts::instant::{Instant, Timestamp};
+use crealeph_contracts::instant::Timestamp;
+use crealeph_ledger::Clock;
 
 pub(crate) use config::HIDDEN;
 
@@ -61,9 +60,5 @@ pub use tasks::{TasksError, from_tasks};
 
 /// The time, as the system writes it (R1).
 fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // Whole milliseconds, as they are written.
-    Timestamp::from(Instant::from_unix_nanos(
-        i128::try_from(since.as_millis()).unwrap_or_default() * 1_000_000,
-    ))
+    Clock::system().now().timestamp()
 }

@@ -222,6 +222,16 @@ pub enum SealError {
         /// What its reader says.
         reason: String,
     },
+    /// A document of the receipt is larger than what its readers take.
+    #[error("Exceeded max {what} bytes: {bytes} > {most}")]
+    TooLarge {
+        /// The document.
+        what: &'static str,
+        /// Its size.
+        bytes: usize,
+        /// The largest size.
+        most: usize,
+    },
     /// An invalid name.
     #[error("internal error: the receipt has an invalid name; please report it")]
     Name(#[from] IdentifierError),
@@ -242,6 +252,7 @@ pub fn seal(facts: &ReceiptFacts, signer: &Signer, store: Store<'_>) -> Result<S
     let mut receipt = receipt(facts, script.as_ref())?;
     receipt.receipt_hash = receipt.content_hash()?;
     let text = receipt.to_canonical()?;
+    within("receipt", &text, MAX_RECEIPT_BYTES)?;
     let receipt = Valid::<Receipt>::parse(text.as_bytes(), &Limits::own(MAX_RECEIPT_BYTES))?;
     let item = facts.item.iter().map(|item| RunFile::new(ITEM_FILE, to_json(item)));
     let mut files: Vec<RunFile> = item.chain(script).chain(facts.beside.iter().cloned()).collect();
@@ -315,4 +326,10 @@ fn entry(facts: &ReceiptFacts, envelope: &str, receipt: &str) -> Result<Draft, S
         observed_at: None,
         key: Some(ClientKey::parse(&format!("run_receipt:{}", facts.id))?),
     })
+}
+
+/// Refuses a document that no reader would take for its size.
+fn within(what: &'static str, text: &str, most: usize) -> Result<(), SealError> {
+    let bytes = text.len();
+    if bytes <= most { Ok(()) } else { Err(SealError::TooLarge { what, bytes, most }) }
 }

@@ -218,7 +218,7 @@ impl<'w> RunWriter<'w> {
         let folder = self.work.runs.folder(&facts.id);
         let inside = |name: &str| folder.join(name).to_string_lossy().into_owned();
         let root = self.work.workspace.path();
-        let of_kind = |wanted: receipt::Change| {
+        let of_kind = |wanted: receipt::ArtifactChange| {
             let paths = facts.changes.iter().filter(|change| change.in_receipt() == wanted);
             paths.filter_map(|change| AbsolutePath::parse(&absolute(root, change))).collect()
         };
@@ -234,9 +234,9 @@ impl<'w> RunWriter<'w> {
             receipt_id: facts.id,
             receipt_path: Text::new(&inside(RECEIPT_FILE))
                 .ok_or_else(|| RunsError::Unreadable(folder.clone()))?,
-            modified_files: of_kind(receipt::Change::Modified),
-            created_files: of_kind(receipt::Change::Created),
-            deleted_files: of_kind(receipt::Change::Deleted),
+            modified_files: of_kind(receipt::ArtifactChange::Modified),
+            created_files: of_kind(receipt::ArtifactChange::Created),
+            deleted_files: of_kind(receipt::ArtifactChange::Deleted),
             output_hash: facts.after,
             artifact_hashes: ArtifactHashes::new(hashes.collect()),
             metrics: RunMetrics {

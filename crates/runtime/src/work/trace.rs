@@ -5,14 +5,13 @@
 //! `tokens_used` or `cost_usd` alone says what was used since the last such line.
 
 use crealeph_contracts::instant::Timestamp;
-use crealeph_contracts::json::{JsonObject, Kind, Limits, Node, parse};
+use crealeph_contracts::json::{JsonObject, Limits, Node, NodeKind, parse};
 use crealeph_contracts::receipt::ToolCall;
 use crealeph_contracts::scalar::{Literal, Name};
-use serde_json::Value;
 
 const UNKNOWN: Literal = Literal::new("unknown");
-/// The longest line that is held; the rest of a longer one is left out.
-const MAX_LINE_BYTES: usize = 1 << 20;
+/// The longest line that is kept; the rest of a longer one is left out.
+pub(super) const MAX_LINE_BYTES: usize = 1 << 20;
 /// The largest input of a tool call that is kept.
 const MAX_INPUT_BYTES: usize = 16 << 10;
 /// How much of all inputs together is kept.
@@ -44,6 +43,24 @@ pub(super) struct Trace {
     pub(super) cost_usd: Option<f64>,
     /// How much the kept inputs are together.
     pub(super) kept_bytes: usize,
+}
+
+impl TraceReport {
+    /// A call of a tool; one whose name cannot be read is `unknown`.
+    pub(super) fn call(tool: &str, input: Option<JsonObject>) -> Self {
+        let tool = Name::parse(tool).unwrap_or_else(|_| UNKNOWN.into());
+        TraceReport { call: Some(ToolCall { at: None, tool, input }), tokens: None, cost_usd: None }
+    }
+
+    /// Something that was done and cannot be read.
+    pub(super) fn unknown() -> Self {
+        TraceReport::call(UNKNOWN.as_str(), None)
+    }
+
+    /// What was used, if anything.
+    pub(super) fn usage(tokens: Option<f64>, cost_usd: Option<f64>) -> Option<Self> {
+        (tokens.is_some() || cost_usd.is_some()).then_some(TraceReport { call: None, tokens, cost_usd })
+    }
 }
 
 impl Trace {
@@ -101,8 +118,8 @@ impl Lines {
 /// Reads a line of the trace channel.
 pub(super) fn read_line(line: &str) -> TraceReport {
     let (document, faults) = parse(line.as_bytes(), &Limits::outside(MAX_LINE_BYTES));
-    let Some(document) = document.filter(|document| document.root().kind() == Kind::Object) else {
-        return TraceReport { call: Some(unknown()), tokens: None, cost_usd: None };
+    let Some(document) = document.filter(|document| document.root().kind() == NodeKind::Object) else {
+        return TraceReport::unknown();
     };
     let root = document.root();
     let amount = |key: &str| {
@@ -116,28 +133,35 @@ pub(super) fn read_line(line: &str) -> TraceReport {
     TraceReport { call, tokens, cost_usd }
 }
 
-/// A call as a line has it; the input of a line that is not I-JSON is left out.
+/// The call that a line reports.
 fn call(line: Node<'_>, is_sound: bool) -> ToolCall {
     let text = |key: &str| line.member(key).and_then(Node::string);
     let tool = text("tool").or_else(|| text("name")).and_then(|name| Name::parse(&name).ok());
-    let input = line.member("input").map(|value| match (value.kind(), is_sound) {
-        (Kind::Object, true) => kept(value.source()),
-        (_, true) => kept(&format!("{{\"value\":{}}}", value.source())),
-        (_, false) => left_out(value.source().len()),
-    });
     ToolCall {
         at: text("at").and_then(|at| Timestamp::parse(&at).ok()),
         tool: tool.unwrap_or_else(|| UNKNOWN.into()),
-        input,
+        input: line.member("input").map(|value| input(value, is_sound)),
     }
 }
 
-/// The input of a call as a receipt can hold it: an object, within a bound.
-pub(super) fn input(value: &Value) -> JsonObject {
-    match value {
-        Value::Object(_) => kept(&value.to_string()),
-        other => kept(&format!("{{\"value\":{other}}}")),
+/// The input of a call as a receipt can hold it: an object, within a bound. If the line is not I-JSON, only its size is kept.
+pub(super) fn input(value: Node<'_>, is_sound: bool) -> JsonObject {
+    match (value.kind(), is_sound) {
+        (NodeKind::Object, true) => kept(value.source()),
+        (_, true) => kept(&format!("{{\"value\":{}}}", value.source())),
+        (_, false) => left_out(value.source().len()),
     }
+}
+
+/// The same for an input that is put together from members of a line.
+pub(super) fn input_of<'n>(
+    members: impl Iterator<Item = (Node<'n>, Node<'n>)>,
+    is_sound: bool,
+) -> JsonObject {
+    let members: Vec<String> =
+        members.map(|(key, value)| format!("{}:{}", key.source(), value.source())).collect();
+    let text = format!("{{{}}}", members.join(","));
+    if is_sound { kept(&text) } else { left_out(text.len()) }
 }
 
 fn kept(text: &str) -> JsonObject {
@@ -150,10 +174,6 @@ fn left_out(bytes: usize) -> JsonObject {
     JsonObject::build(|object| {
         object.integer("leftOutBytes", bytes as u64);
     })
-}
-
-fn unknown() -> ToolCall {
-    ToolCall { at: None, tool: UNKNOWN.into(), input: None }
 }
 
 #[cfg(test)]
@@ -171,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn tool_calls_tokens_and_cost_are_kept_apart() {
+    fn tool_calls_tokens_and_cost_are_distinguished() {
         let trace = trace(
             "{\"tool\":\"Edit\",\"input\":{\"path\":\"a\"}}\n\n{\"name\":\"Bash\",\"input\":\"ls\",\"tokens_used\":5}\n\
              {\"tokens_used\":7,\"cost_usd\":0.5}\n{\"cost_usd\":0.25}\nnot json\n{\"tool\":\"Last\"}",

@@ -38,7 +38,7 @@ fn secrets() {
     let call = world.python(program, "secret_files = { TOKEN = 'token' }");
     assert_eq!(call.diagnostics, "[redacted]\n");
     assert_eq!(reason(&call), "the agent ended with exit code 17; standard error ends with: [redacted]");
-    // An artifact is recorded permanently: an answer with the secret in it, however it is written, is none.
+    // An artifact is recorded permanently, so an answer that contains the secret, in any encoding, is refused.
     let program = "import base64\ntoken = open('/run/secrets/TOKEN', 'rb').read()\nprint(base64.b64encode(b'x' + token).decode())\n";
     let call = world.python(program, "secret_files = { TOKEN = 'token' }");
     assert_eq!(reason(&call), "the answer holds a secret that the agent was granted; answer without it");

@@ -128,6 +128,12 @@ fn too_long() {
     let expected =
         "the answer is longer than the 100000 bytes allowed; shorten it or raise `max_output_bytes`";
     assert_eq!(reason(&call), expected);
+    let answer = output().to_string();
+    for (most, is_taken) in [(answer.len(), true), (answer.len() - 1, false)] {
+        let server = Server::saying("200 OK", answer.clone());
+        let call = World::new().call(&format!("{}max_output_bytes = {most}", server.table()));
+        assert_eq!(call.answer.is_ok(), is_taken, "{most}");
+    }
 }
 
 fn slow() {
@@ -167,7 +173,7 @@ fn drip(stream: &mut TcpStream, first: &[u8]) {
     }
 }
 
-/// A server whose queue of connections is full: whoever comes now waits.
+/// A server whose queue of connections is full, so that the next one waits.
 fn full() -> (OwnedFd, SocketAddr, Vec<OwnedFd>) {
     let socket = || {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

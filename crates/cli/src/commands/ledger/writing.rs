@@ -21,8 +21,9 @@ use crate::progress::Progress;
 
 /// Lines that are written together at most.
 const BATCH_LINES: usize = 500;
-/// Bytes of lines that are written together at most.
-const BATCH_BYTES: usize = 8 << 20;
+/// Bytes of lines after which a batch is written. Canonical form makes at most five times as many of them (`1e20`), and
+/// with one more line of any size they must fit into the ledger's batch.
+const BATCH_BYTES: usize = 2 << 20;
 /// The longest first line of an export that is looked at.
 const MAX_HEADER_BYTES: u64 = 64 << 10;
 

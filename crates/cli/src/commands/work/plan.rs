@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use crealeph_contracts::WorkItem;
 use crealeph_contracts::contract::read_node;
-use crealeph_contracts::json::{Kind, Limits, parse};
+use crealeph_contracts::json::{Limits, NodeKind, parse};
 use crealeph_contracts::scalar::ItemId;
 use crealeph_contracts::shape::Shape;
 use crealeph_contracts::violation::{Code, Report, Violation};
@@ -60,7 +60,7 @@ pub(super) fn read_items(source: &Source) -> Result<Vec<WorkItem>, InputFailure>
     let mut items = Vec::new();
     if let Some(document) = &document {
         let root = document.root();
-        if root.kind() != Kind::Array {
+        if root.kind() != NodeKind::Array {
             let message = format!("expected an array of work items, found {}", root.kind().described());
             report.add("", "run/work-item", Code::WrongType, message);
         }

@@ -2,14 +2,14 @@
 
 use crealeph_contracts::Receipt;
 use crealeph_contracts::attestation::{
-    DigestSet, PredicateType, RECEIPT_NAME, Statement, StatementType, Subject, WorkRun,
+    DigestSet, MAX_STATEMENT_BYTES, PredicateType, RECEIPT_NAME, Statement, StatementType, Subject, WorkRun,
 };
 use crealeph_contracts::digest::ContentDigests;
 use crealeph_contracts::scalar::{Name, Text};
 use crealeph_workspace::{Node, Store};
 
 use super::signer::Signer;
-use super::{ReceiptFacts, RunFile, SealError};
+use super::{ReceiptFacts, RunFile, SealError, within};
 
 /// The canonical statement.
 pub(super) fn of(
@@ -57,6 +57,7 @@ pub(super) fn of(
         predicate,
     };
     let text = statement.to_canonical()?;
+    within("statement", &text, MAX_STATEMENT_BYTES)?;
     // What is signed must be what a verifier can read (R3).
     Statement::parse(text.as_bytes()).map_err(|violations| {
         let first = violations.first().map_or_else(String::new, ToString::to_string);

@@ -2,20 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use crealeph_contracts::receipt::ToolCall;
-use crealeph_contracts::scalar::{Literal, Name};
-use serde_json::{Map, Value};
+use crealeph_contracts::json::{Node, NodeKind};
 
 use super::{Growing, sum, text};
-use crate::work::trace::{TraceReport, input};
+use crate::work::trace::{TraceReport, input_of};
 
-const UNKNOWN: Literal = Literal::new("unknown");
 /// What is said or thought, not done.
 const WORDS: &[&str] = &["agent_message", "reasoning", "error"];
-/// What an item says of itself that is no input.
+/// The members of an item that are not its input.
 const NOT_INPUT: &[&str] =
     &["id", "type", "status", "aggregated_output", "exit_code", "result", "error", "server", "tool"];
-/// How many items are remembered.
+/// How many items are distinguished.
 const MAX_ITEMS: usize = 100_000;
 
 /// What was read so far.
@@ -26,40 +23,34 @@ pub(in crate::work) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn event(&mut self, event: &Value) -> Vec<TraceReport> {
-        match text(event, "type") {
+    pub(super) fn event(&mut self, event: Node<'_>, is_sound: bool) -> Vec<TraceReport> {
+        let reported = match &*text(event, "type") {
             "item.started" | "item.completed" => {
-                event.get("item").and_then(|item| self.item(item)).into_iter().collect()
+                event.member("item").and_then(|item| self.item(item, is_sound))
             }
             "turn.completed" => {
                 // Cached and reasoning tokens are parts of these two.
                 let used =
-                    event.get("usage").map_or(0.0, |usage| sum(usage, &["input_tokens", "output_tokens"]));
-                let tokens = self.tokens.to(used);
-                tokens
-                    .map(|tokens| TraceReport { call: None, tokens: Some(tokens), cost_usd: None })
-                    .into_iter()
-                    .collect()
+                    event.member("usage").map_or(0.0, |usage| sum(usage, &["input_tokens", "output_tokens"]));
+                TraceReport::usage(self.tokens.to(used), None)
             }
-            _ => Vec::new(),
-        }
+            _ => None,
+        };
+        reported.into_iter().collect()
     }
 
     /// An item is one tool call, reported when it is first met: some only complete.
-    fn item(&mut self, item: &Value) -> Option<TraceReport> {
+    fn item(&mut self, item: Node<'_>, is_sound: bool) -> Option<TraceReport> {
         let kind = text(item, "type");
-        let is_new = self.seen.len() >= MAX_ITEMS || self.seen.insert(text(item, "id").to_owned());
-        if WORDS.contains(&kind) || !is_new {
+        let is_new = self.seen.len() >= MAX_ITEMS || self.seen.insert(text(item, "id").into_owned());
+        if WORDS.contains(&&*kind) || !is_new || item.kind() != NodeKind::Object {
             return None;
         }
-        let name = match text(item, "server") {
-            "" => kind.to_owned(),
+        let tool = match &*text(item, "server") {
+            "" => kind.into_owned(),
             server => format!("{server}.{}", text(item, "tool")),
         };
-        let members = item.as_object()?.iter().filter(|(key, _)| !NOT_INPUT.contains(&key.as_str()));
-        let given: Map<String, Value> = members.map(|(key, value)| (key.clone(), value.clone())).collect();
-        let tool = Name::parse(&name).unwrap_or_else(|_| UNKNOWN.into());
-        let call = ToolCall { at: None, tool, input: Some(input(&Value::Object(given))) };
-        Some(TraceReport { call: Some(call), tokens: None, cost_usd: None })
+        let given = item.members().filter(|(key, _)| !NOT_INPUT.contains(&&*key.text_value()));
+        Some(TraceReport::call(&tool, Some(input_of(given, is_sound))))
     }
 }

@@ -1,13 +1,16 @@
 //! The event streams of known agents, read line by line into the same trace that the trace channel is read into (R27).
-//! Pure: a line and what was read so far give what is reported. A line that is not understood reports nothing; these
-//! streams are the agents' own words, and they say new things with every version.
+//! Pure: a line and what was read so far give what is reported. A line that is not understood reports nothing, because these
+//! streams change with every version of an agent; one too deep to read (R3) counts as a tool call.
 
 mod claude;
 mod codex;
 
-use serde_json::Value;
+use std::borrow::Cow;
 
-use super::trace::TraceReport;
+use crealeph_contracts::json::{Limits, Node, parse};
+use crealeph_contracts::violation::Code;
+
+use super::trace::{MAX_LINE_BYTES, TraceReport};
 
 /// Whose stream it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +46,15 @@ impl Reader {
 
     /// What one more line reports.
     pub(super) fn line(&mut self, line: &str) -> Vec<TraceReport> {
-        let Ok(event) = serde_json::from_str::<Value>(line) else { return Vec::new() };
+        let (document, faults) = parse(line.as_bytes(), &Limits::outside(MAX_LINE_BYTES));
+        let Some(document) = document else {
+            let is_too_deep = line.starts_with('{') && faults.iter().any(|fault| fault.code == Code::TooDeep);
+            return is_too_deep.then(TraceReport::unknown).into_iter().collect();
+        };
+        let (event, is_sound) = (document.root(), faults.is_empty());
         match self {
-            Reader::Claude(stream) => stream.event(&event),
-            Reader::Codex(stream) => stream.event(&event),
+            Reader::Claude(stream) => stream.event(event, is_sound),
+            Reader::Codex(stream) => stream.event(event, is_sound),
         }
     }
 }
@@ -67,12 +75,14 @@ impl Growing {
 }
 
 /// The sum of the numbers under some keys.
-fn sum(value: &Value, keys: &[&str]) -> f64 {
-    keys.iter().filter_map(|key| value.get(key)?.as_f64()).filter(|number| *number >= 0.0).sum()
+fn sum(value: Node<'_>, keys: &[&str]) -> f64 {
+    let numbers = keys.iter().filter_map(|key| value.member(key)?.number());
+    numbers.filter(|number| number.is_finite() && *number >= 0.0).sum()
 }
 
-fn text<'v>(value: &'v Value, key: &str) -> &'v str {
-    value.get(key).and_then(Value::as_str).unwrap_or_default()
+/// The text under a key, or an empty one: an event without it reports nothing.
+fn text<'v>(value: Node<'v>, key: &str) -> Cow<'v, str> {
+    value.member(key).map_or(Cow::Borrowed(""), Node::text_value)
 }
 
 #[cfg(test)]
@@ -87,9 +97,10 @@ mod tests {
         trace
     }
 
-    fn tools(trace: &Trace) -> Vec<(&str, &str)> {
+    /// The calls as a receipt has them.
+    fn tools(trace: &Trace) -> Vec<(&str, String)> {
         let input = |call: &crealeph_contracts::receipt::ToolCall| {
-            call.input.as_ref().map_or("", |input| Box::leak(input.as_str().to_owned().into_boxed_str()))
+            call.input.as_ref().map_or(String::new(), |input| input.canonical())
         };
         trace.calls.iter().map(|call| (call.tool.as_str(), input(call))).collect()
     }
@@ -104,7 +115,8 @@ mod tests {
             r#"{"type":"assistant","message":{"id":"m2","content":[{"type":"text","text":"Done."}],"usage":{"input_tokens":200,"output_tokens":1}}}"#,
         ];
         let running = trace(Format::Claude, &lines);
-        assert_eq!(tools(&running), [("Bash", r#"{"command":"ls"}"#), ("Edit", r#"{"file_path":"a"}"#)]);
+        let expected = [("Bash", r#"{"command":"ls"}"#), ("Edit", r#"{"file_path":"a"}"#)];
+        assert_eq!(tools(&running), expected.map(|(tool, input)| (tool, input.to_owned())));
         assert_eq!((running.tokens, running.cost_usd), (Some(358.0), None));
         let end = r#"{"type":"result","total_cost_usd":0.5,"usage":{"input_tokens":300,"cache_read_input_tokens":50,"output_tokens":25},"modelUsage":{"a":{"inputTokens":300,"outputTokens":25,"cacheReadInputTokens":50},"b":{"inputTokens":9,"outputTokens":1}}}"#;
         let all: Vec<&str> = lines.into_iter().chain([end, "not json", "[]", r#"{"type":"new"}"#]).collect();
@@ -126,14 +138,38 @@ mod tests {
             r#"{"type":"turn.completed","usage":{"input_tokens":200,"cached_input_tokens":20,"output_tokens":40,"reasoning_output_tokens":5}}"#,
         ];
         let trace = trace(Format::Codex, &lines);
-        assert_eq!(
-            tools(&trace),
-            [
-                ("command_execution", r#"{"command":"ls"}"#),
-                ("file_change", r#"{"changes":[{"kind":"add","path":"a"}]}"#),
-                ("s.t", r#"{"arguments":{"q":1}}"#),
-            ]
-        );
+        let expected = [
+            ("command_execution", r#"{"command":"ls"}"#),
+            ("file_change", r#"{"changes":[{"kind":"add","path":"a"}]}"#),
+            ("s.t", r#"{"arguments":{"q":1}}"#),
+        ];
+        assert_eq!(tools(&trace), expected.map(|(tool, input)| (tool, input.to_owned())));
         assert_eq!((trace.tokens, trace.cost_usd), (Some(240.0), None));
+    }
+    #[test]
+    fn a_line_as_deep_as_allowed_is_kept_whole_and_a_deeper_one_counts() {
+        // How deep a line is without what stands at `@`.
+        let lines = [
+            (
+                Format::Claude,
+                4,
+                r#"{"type":"assistant","message":{"content":[{"type":"tool_use","name":"t","input":@}]}}"#,
+            ),
+            (Format::Codex, 2, r#"{"type":"item.started","item":{"id":"i","type":"t","arguments":@}}"#),
+        ];
+        for (format, around, line) in lines {
+            for depth in [126, 127, 128] {
+                let given = nested(depth - around);
+                let trace = trace(format, &[&line.replace('@', &given)]);
+                assert_eq!((trace.count, trace.calls[0].tool.as_str()), (1, "t"), "{depth}");
+                assert!(trace.calls[0].input.as_ref().unwrap().as_str().contains(&given), "{depth}");
+            }
+            let trace = trace(format, &[&line.replace('@', &nested(129 - around))]);
+            assert_eq!((trace.count, trace.calls[0].tool.as_str()), (1, "unknown"));
+        }
+    }
+
+    fn nested(depth: usize) -> String {
+        format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth))
     }
 }
