@@ -53,7 +53,6 @@ fn shown((path, function): &Test<'_>) -> String {
 }
 
 /// The invariants with their lines, and the tests that each names with theirs.
-#[expect(clippy::type_complexity, reason = "two maps that nothing else uses")]
 fn listed(document: &str) -> (BTreeMap<u32, usize>, BTreeMap<(u32, Test<'_>), usize>) {
     let (mut numbers, mut tests) = (BTreeMap::new(), BTreeMap::new());
     let lines = (1..).zip(document.lines());
