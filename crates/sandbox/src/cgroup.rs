@@ -164,7 +164,7 @@ impl Cgroup {
     /// Whether the kernel ended a process because the memory was used up, and the most that was used.
     pub(crate) fn memory_seen(&self) -> (bool, u64) {
         let Some(at) = &self.memory else { return (false, 0) };
-        // What the kernel does not report was not seen.
+        #[expect(clippy::disallowed_methods, reason = "what the kernel does not report was not seen")]
         let read = |file: &str| std::fs::read_to_string(at.join(file)).unwrap_or_default();
         let kills = |text: &str| {
             let line = text.lines().find_map(|l| l.strip_prefix("oom_kill "));
@@ -197,7 +197,7 @@ pub(crate) fn remove(directory: &Path) -> bool {
             Err(e) => return e.kind() == io::ErrorKind::NotFound,
             Ok(()) => return true,
         }
-        // It may be gone by now, which the next try says.
+        #[expect(clippy::disallowed_methods, reason = "it may be gone by now, which the next try says")]
         let inside = std::fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
         for pid in inside.lines().filter_map(|l| l.parse().ok()).filter_map(rustix::process::Pid::from_raw) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);

@@ -91,7 +91,10 @@ impl<R: BufRead> BufRead for Counted<R> {
     }
 
     fn consume(&mut self, amount: usize) {
-        // An error is the reader's to see, at its next read; here lines are only counted.
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the reader sees the error at its next read; here lines are only counted"
+        )]
         let read = self.inner.fill_buf().unwrap_or_default();
         let ends = read.iter().take(amount).filter(|byte| **byte == b'\n').count();
         (0..ends).for_each(|_| self.progress.step());

@@ -102,6 +102,7 @@ pub fn signal(child: &Child, name: &str) {
 /// The processes, wherever they run, that have this word among their arguments.
 pub fn processes(word: &str) -> usize {
     let has_word = |process: &Path| {
+        #[expect(clippy::disallowed_methods, reason = "a process may end while it is looked at")]
         let line = std::fs::read(process.join("cmdline")).unwrap_or_default();
         line.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes())
     };

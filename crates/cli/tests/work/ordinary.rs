@@ -77,7 +77,7 @@ impl Ordinary {
     }
 
     fn read(&self, path: &str) -> String {
-        fs::read_to_string(self.at("ws").join(path)).unwrap_or_default()
+        fs::read_to_string(self.at("ws").join(path)).unwrap_or_else(|error| format!("{path}: {error}"))
     }
 }
 

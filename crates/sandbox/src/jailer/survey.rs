@@ -258,6 +258,7 @@ fn has_unmeasured_files(processes: &[Process]) -> bool {
     let sends_one = |process: &Process| {
         let open = std::fs::read_dir(format!("/proc/{}/fdinfo", process.thread)).into_iter().flatten();
         open.flatten().any(|entry| {
+            #[expect(clippy::disallowed_methods, reason = "a process may end while it is looked at")]
             let info = std::fs::read_to_string(entry.path()).unwrap_or_default();
             let count = info.lines().find_map(|line| line.strip_prefix("scm_fds:"));
             count.is_some_and(|count| count.trim() != "0")

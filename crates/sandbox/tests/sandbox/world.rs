@@ -95,6 +95,7 @@ pub(crate) fn processes_with(word: &str) -> Vec<String> {
         if pid.parse::<u32>().is_err() || pid == std::process::id().to_string() {
             continue;
         }
+        #[expect(clippy::disallowed_methods, reason = "a process may end while it is looked at")]
         let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
         if line.contains(word) {
