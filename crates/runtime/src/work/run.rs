@@ -39,6 +39,8 @@ const QUOTED_BYTES: usize = 800;
 const MAX_CONNECTIONS: usize = 1_000;
 /// How much of each output of an agent is kept in its run's folder.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
+/// The longest line that says how much was left out.
+const CUT_NOTICE_BYTES: usize = 64;
 const ITEM_FILE: &str = "work-item.json";
 const PROMPT_FILE: &str = "prompt.txt";
 
@@ -332,12 +334,13 @@ pub(super) fn process_end(outcome: &Outcome) -> ProcessEnd {
     }
 }
 
-/// The start of an output, with a line that says how much was left out.
+/// The start of an output, with a line in place of its end if it was cut, so that the bound on the output holds for both.
 fn kept_output(output: &Captured) -> Vec<u8> {
     let mut kept = output.bytes.clone();
     kept.truncate(MAX_OUTPUT_BYTES);
-    let left_out = output.total_bytes.saturating_sub(kept.len() as u64);
-    if left_out > 0 {
+    if output.total_bytes > kept.len() as u64 && kept.len() >= CUT_NOTICE_BYTES {
+        kept.truncate(kept.len() - CUT_NOTICE_BYTES);
+        let left_out = output.total_bytes.saturating_sub(kept.len() as u64);
         kept.extend_from_slice(format!("\n[… {left_out} bytes left out …]\n").as_bytes());
     }
     kept
@@ -374,6 +377,7 @@ mod tests {
         assert_eq!(output(9, 9), b"xxxxxxxxx");
         assert_eq!(output(MAX_OUTPUT_BYTES, MAX_OUTPUT_BYTES as u64).len(), MAX_OUTPUT_BYTES);
         let cut = String::from_utf8(output(MAX_OUTPUT_BYTES + 2, MAX_OUTPUT_BYTES as u64 + 7)).unwrap();
-        assert!(cut.starts_with("xx") && cut.ends_with("x\n[… 7 bytes left out …]\n"));
+        assert!(cut.starts_with("xx") && cut.ends_with("x\n[… 71 bytes left out …]\n"));
+        assert!(cut.len() <= MAX_OUTPUT_BYTES);
     }
 }
