@@ -86,7 +86,7 @@ impl Recorders {
         make(recorders.programs(), 0o755)?;
         make(recorders.calls(), 0o1777)?;
         for name in NAMES {
-            let folders = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"];
+            let folders = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"];
             let real = folders.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.exists());
             // A program that is not installed stays one that cannot be found.
             let Some(real) = real else { continue };

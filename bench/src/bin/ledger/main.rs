@@ -203,12 +203,12 @@ fn postgresql(folder: &Path) -> Outcome<()> {
     let database = server.database();
     let options = LedgerOptions { keys: Some(folder.join("keys")), ..LedgerOptions::default() };
     let ledger = Ledger::init(&Location::parse(&server.url(&database)), options)?;
-    let mut batched = plain::Postgres::new(server.superuser(&database), "batched")?;
+    let mut batched = plain::Postgres::new(&server.url(&database), "batched")?;
     let rates = in_turns(&ledger, |numbers| batched.insert(numbers, WRITERS))?;
     let own_batches = in_batches(&ledger, ROWS..ROWS + TURN)?;
     let latency = latencies(&ledger, ROWS + TURN, 500)?;
     let proofs = proofs(&ledger, 2_000)?;
-    let time = plain::Postgres::new(server.superuser(&database), "single")?.insert(0..SINGLE_COMMITS, 1)?;
+    let time = plain::Postgres::new(&server.url(&database), "single")?.insert(0..SINGLE_COMMITS, 1)?;
     report(&rates, own_batches, SINGLE_COMMITS as f64 / time.as_secs_f64(), latency, proofs);
     Ok(())
 }

@@ -60,7 +60,8 @@ pub(crate) struct Postgres {
 
 impl Postgres {
     /// A new table like that of the ledger's entries, with its indexes.
-    pub(crate) fn new(mut client: postgres::Client, name: &str) -> Outcome<Postgres> {
+    pub(crate) fn new(url: &str, name: &str) -> Outcome<Postgres> {
+        let mut client = postgres::Client::connect(url, postgres::NoTls)?;
         client.batch_execute(&format!("CREATE TABLE {name} (LIKE crealeph.entries INCLUDING ALL)"))?;
         let row = client.prepare("SELECT * FROM crealeph.entries")?;
         let names = row.columns().iter().map(|column| column.name()).collect::<Vec<_>>().join(", ");

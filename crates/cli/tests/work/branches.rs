@@ -190,7 +190,6 @@ fn a_repository_that_cannot_be_written_is_refused_before_anything_runs() {
         }
     };
     refused(&with(&["--object-format=sha256"]), "`extensions.objectformat = sha256` is not supported");
-    refused(&with(&["--ref-format=reftable"]), "`extensions.refstorage = reftable` is not supported");
     let with_setting = |key: &'static str, value: &'static str| {
         move |world: &World| {
             world.init_git();
@@ -198,13 +197,16 @@ fn a_repository_that_cannot_be_written_is_refused_before_anything_runs() {
         }
     };
     refused(&with_setting("core.worktree", "/"), "`core.worktree`");
-    let unknown = |world: &World| {
-        world.init_git();
-        let config =
-            world.read(".git/config").replace("repositoryformatversion = 0", "repositoryformatversion = 1");
-        world.write(".git/config", &format!("{config}[extensions]\n\tfuture = yes\n"));
+    let with_extension = |setting: &'static str| {
+        move |world: &World| {
+            world.init_git();
+            let config = world.read(".git/config");
+            let config = config.replace("repositoryformatversion = 0", "repositoryformatversion = 1");
+            world.write(".git/config", &format!("{config}[extensions]\n\t{setting}\n"));
+        }
     };
-    refused(&unknown, "`extensions.future = yes` is not supported");
+    refused(&with_extension("refstorage = reftable"), "`extensions.refstorage = reftable` is not supported");
+    refused(&with_extension("future = yes"), "`extensions.future = yes` is not supported");
     let busy = |world: &World| {
         world.init_git();
         world.git(&["branch", "agents/x"]);
