@@ -12,6 +12,8 @@ const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib64", "/nix/store
 /// Folders that are on the `PATH` of every sandbox.
 const SYSTEM_PATH: &[&str] = &["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"];
 const MAX_SETTINGS_BYTES: usize = 64 << 10;
+/// What a manager calls the version that it did not install.
+const SYSTEM_VERSION: &str = "system";
 /// The longest name of a version.
 const MAX_VERSION_BYTES: usize = 64;
 /// How many installed versions are looked at.
@@ -41,7 +43,9 @@ pub(super) struct Machine {
 impl Machine {
     pub(super) fn here() -> Self {
         let variable = |name: &str| std::env::var_os(name);
-        let home = variable("HOME").map(PathBuf::from).unwrap_or_default();
+        // Without a home nothing is found in one; a relative path would lead into the workspace.
+        let home = variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        let home = home.unwrap_or_else(|| PathBuf::from("/nonexistent"));
         Self { path: variable("PATH").unwrap_or_default(), home, variable }
     }
 
@@ -88,6 +92,9 @@ impl Machine {
         first.into_iter().chain(rest).find_map(|manager| {
             let folder = self.folder(manager.variable, manager.folder);
             let default = manager.default.and_then(|file| first_line(&folder.join(file)));
+            if asked.is_none() && default.as_deref() == Some(SYSTEM_VERSION) {
+                return None;
+            }
             let version = |name: Option<&str>| installed(&folder.join(manager.versions), name, program);
             asked
                 .and_then(|name| version(Some(name)))
@@ -208,7 +215,9 @@ fn version_name(text: &str) -> Option<&str> {
 /// The program of the version of this name or that starts with it; of the newest, if no name is given.
 fn installed(versions: &Path, name: Option<&str>, program: &str) -> Option<PathBuf> {
     let has = |folder: &PathBuf| is_program(&folder.join("bin").join(program));
-    let bare = |name: &str| name.strip_prefix('v').unwrap_or(name).to_owned();
+    let bare = |name: &str| {
+        ["v", "go"].into_iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name).to_owned()
+    };
     let all = std::fs::read_dir(versions).ok()?.take(MAX_VERSIONS).flatten();
     let all = all
         .map(|item| (bare(&item.file_name().to_string_lossy()), item.path()))

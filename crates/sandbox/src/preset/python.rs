@@ -94,7 +94,10 @@ impl Machine {
             if is_of_system(&link) {
                 continue;
             }
-            let root = self.roots().into_iter().find(|root| link.starts_with(root)).ok_or_else(|| {
+            let holds = |root: &PathBuf| {
+                link.starts_with(root) || root.canonicalize().is_ok_and(|real| link.starts_with(real))
+            };
+            let root = self.roots().into_iter().find(holds).ok_or_else(|| {
                 SandboxError::InvalidSpec {
                     what: format!(
                         "`{}` leads to `{}`, which is in none of the folders that interpreters are installed in; \

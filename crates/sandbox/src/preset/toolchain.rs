@@ -206,6 +206,41 @@ mod tests {
     }
 
     #[test]
+    fn go_is_found_where_its_own_installer_puts_it() {
+        let sample = Sample::new(
+            &["sdk/go1.9.7/bin/go", "sdk/go1.22.1/bin/go", "go/bin/gotestsum"],
+            &[("work/go.mod", ""), ("home/go/pkg/mod/cache/lock", "")],
+        );
+        let grants = sample.only();
+        assert_eq!(read(&grants), [sample.home("sdk/go1.22.1"), sample.home("go/bin")]);
+        let cache = grants.copy_on_write.first().unwrap();
+        assert_eq!(
+            (&cache.from, &cache.at),
+            (&sample.home("go/pkg/mod"), &Path::new(HOME).join("go/pkg/mod"))
+        );
+    }
+
+    #[test]
+    fn a_manager_that_leaves_it_to_the_system_gives_no_version() {
+        let sample = Sample::new(
+            &[".nodenv/versions/20.1.0/bin/node"],
+            &[("work/package.json", "{}"), ("home/.nodenv/version", "system\n")],
+        );
+        assert!(sample.refusal().contains("`node` is not on the PATH"), "{}", sample.refusal());
+    }
+
+    #[test]
+    fn interpreters_behind_a_linked_folder_are_found() {
+        let sample =
+            Sample::new(&["disk/pyenv/versions/3.12.0/bin/python3"], &[("work/.venv/pyvenv.cfg", "")]);
+        symlink(sample.home("disk/pyenv"), sample.home(".pyenv")).unwrap();
+        fs::create_dir(sample.base.path().join("work/.venv/bin")).unwrap();
+        let python = sample.base.path().join("work/.venv/bin/python");
+        symlink(sample.home(".pyenv/versions/3.12.0/bin/python3"), python).unwrap();
+        assert_eq!(read(&sample.only()), [sample.home(".pyenv/versions")]);
+    }
+
+    #[test]
     fn the_interpreter_of_a_virtual_environment_is_granted_from_known_folders_alone() {
         let sample = Sample::new(
             &[".local/share/uv/python/cpython-3.12.1/bin/python3.12", "secrets/bin/python3"],
