@@ -121,7 +121,7 @@ fn an_older_copy_and_another_history_are_named_as_the_documentation_says() {
         ..tamper::NOTHING
     };
     tamper::check(&older, |args| ledger(folder.path(), &server.url("older"), args, ""));
-    // Whoever holds the key leaves the signer's memory behind.
+    // An attacker who holds the key leaves the signer's memory behind.
     std::fs::create_dir(thief.path().join("keys")).unwrap();
     for file in std::fs::read_dir(folder.path().join("keys")).unwrap().map(Result::unwrap) {
         if file.file_type().unwrap().is_file() {
