@@ -76,12 +76,22 @@ impl Output {
     pub(crate) fn line(&mut self, line: &str) -> Result<(), OutputFailure> {
         let line = Shown::line(line).at_most(MAX_LINE_CHARS).to_string();
         self.write(fitted(&line, self.columns).as_bytes())?;
-        self.write(b"\n")
+        self.write(b"\n")?;
+        self.keep_order()
     }
 
     /// Writes lines of text.
     pub(crate) fn page(&mut self, page: &Page) -> Result<(), OutputFailure> {
-        self.write(fitted(page.as_str(), self.columns).as_bytes())
+        self.write(fitted(page.as_str(), self.columns).as_bytes())?;
+        self.keep_order()
+    }
+
+    /// A person reads notes between the lines, and sees them in the order in which they were written.
+    fn keep_order(&mut self) -> Result<(), OutputFailure> {
+        match self.is_for_person {
+            true => self.flush(),
+            false => Ok(()),
+        }
     }
 
     /// Writes a line of text in bold, where that can be shown.

@@ -43,3 +43,12 @@ fn nothing_of_yours_is_overwritten() {
     assert!(said.contains("`./request.json` exists already and nothing was written"), "{said}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
+
+#[test]
+fn a_person_reads_steps_and_notes_in_their_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, both, _) = run(folder.path(), "CREALEPH_OUTPUT=text crealeph init . 2>&1");
+    let [head, step, note] =
+        ["Then, one", "crealeph build", "Each `build`"].map(|words| both.find(words).unwrap());
+    assert!(head < step && step < note, "{both}");
+}

@@ -220,26 +220,26 @@ fn help_at_80_columns() {
     story.shows(
         "crealeph init demo-project && ls demo-project",
         expect![[r#"
-        wrote demo-project/crealeph.toml
-        wrote demo-project/agents/planner.py
-        wrote demo-project/entries.jsonl
-        wrote demo-project/request.json
+            wrote demo-project/crealeph.toml
+            wrote demo-project/agents/planner.py
+            wrote demo-project/entries.jsonl
+            wrote demo-project/request.json
 
-        Go there: cd demo-project
+            Go there: cd demo-project
 
-        Then, one after the other:
+            Then, one after the other:
+            crealeph agent check planner@1          # does the agent keep its contract?
+            crealeph ledger init
+            crealeph ledger append entries.jsonl    # what is known so far
+            crealeph snapshot shop-17               # is it consistent?
+            crealeph build request.json             # decide, call the agent, record
 
-        Each `build` is a new execution; give the request an `executionId`, and it is
-          done once.
-        crealeph agent check planner@1          # does the agent keep its contract?
-        crealeph ledger init
-        crealeph ledger append entries.jsonl    # what is known so far
-        crealeph snapshot shop-17               # is it consistent?
-        crealeph build request.json             # decide, call the agent, record
-        agents
-        crealeph.toml
-        entries.jsonl
-        request.json
-    "#]],
+            Each `build` is a new execution; give the request an `executionId`, and it is
+              done once.
+            agents
+            crealeph.toml
+            entries.jsonl
+            request.json
+        "#]],
     );
 }

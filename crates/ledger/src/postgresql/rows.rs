@@ -119,7 +119,10 @@ impl<'r> PostgresRow<'r> {
 
 impl<'r> StoredRow<'r> for PostgresRow<'r> {
     fn seq(&self) -> Result<Seq, LedgerError> {
-        self.value(0).map(|seq| Seq::from_i64(seq).unwrap_or_default())
+        let seq: i64 = self.value(0)?;
+        Seq::from_i64(seq).ok_or_else(|| {
+            self.server.damaged(format!("an entry has the sequence number {seq}, which none can have"))
+        })
     }
 
     fn text(&self, column: usize) -> Result<Option<&'r str>, LedgerError> {

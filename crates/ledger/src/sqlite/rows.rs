@@ -67,7 +67,10 @@ impl<'r> SqliteRow<'r, '_> {
 
 impl<'r> StoredRow<'r> for SqliteRow<'r, '_> {
     fn seq(&self) -> Result<Seq, LedgerError> {
-        self.value(0, ValueRef::as_i64).map(|row_id| seq_of(row_id).unwrap_or_default())
+        let row_id = self.value(0, ValueRef::as_i64)?;
+        seq_of(row_id).ok_or_else(|| {
+            self.place.damaged(format!("an entry has the row id {row_id}, which none can have"))
+        })
     }
 
     fn text(&self, column: usize) -> Result<Option<&'r str>, LedgerError> {

@@ -136,7 +136,11 @@ impl<'w> RunWriter<'w> {
     pub(super) fn record(&self, run: &Uuid, entry: Draft) -> Result<(), WorkError> {
         let appended = self.work.ledger.append_as(&self.work.tenant, vec![(None, entry)]);
         let appended = appended.map_err(WorkError::Unrecorded)?;
-        let entry = appended.first().map(|entry| entry.id.to_string()).unwrap_or_default();
+        #[expect(
+            clippy::expect_used,
+            reason = "the ledger answers each entry of an append, and this has one"
+        )]
+        let entry = appended.first().expect("the ledger answered an append").id.to_string();
         Ok(self.runs.add(Event::Recorded { run: *run, entry })?)
     }
 
@@ -160,11 +164,15 @@ impl<'w> RunWriter<'w> {
         let mut sealed = seal(facts, &self.work.signer, self.work.workspace.store())?;
         if sealed.entry.payload.canonical().len() > self.work.ledger.limits().payload_bytes {
             let envelope = sealed.files.iter().find(|file| file.name == ENVELOPE_FILE);
-            let envelope = envelope.map(|file| Blake3::of(&file.bytes).to_string());
+            #[expect(
+                clippy::expect_used,
+                reason = "sealing makes the envelope's file, whatever else it makes"
+            )]
+            let envelope = Blake3::of(&envelope.expect("a sealed receipt has an envelope").bytes).to_string();
             sealed.entry.payload = JsonObject::build(|object| {
                 object.text("receiptId", &facts.id.to_string());
                 object.text("receiptHash", &sealed.receipt.receipt_hash.to_string());
-                object.text("envelopeHash", envelope.as_deref().unwrap_or_default());
+                object.text("envelopeHash", &envelope);
             });
         }
         Ok(sealed)
