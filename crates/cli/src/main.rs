@@ -2,6 +2,7 @@
 
 mod commands;
 mod failure;
+mod human_time;
 mod input;
 mod interrupt;
 mod logging;

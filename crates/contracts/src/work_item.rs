@@ -195,6 +195,13 @@ impl WorkItem {
     }
 }
 
+impl Default for Bounds {
+    /// The contract's defaults.
+    fn default() -> Self {
+        Bounds { max_files: 10, max_tool_ops: 50, max_delta_size: 100, timeout_ms: 300_000 }
+    }
+}
+
 impl Bounds {
     /// What is said, and the contract's default for what is not.
     pub fn filled(
@@ -203,11 +210,12 @@ impl Bounds {
         max_delta_size: Option<Count>,
         timeout_ms: Option<TimeoutMs>,
     ) -> Self {
+        let usual = Bounds::default();
         Bounds {
-            max_files: max_files.map_or(10, Count::get),
-            max_tool_ops: max_tool_ops.map_or(50, Count::get),
-            max_delta_size: max_delta_size.map_or(100, Count::get),
-            timeout_ms: timeout_ms.map_or(300_000, TimeoutMs::get),
+            max_files: max_files.map_or(usual.max_files, Count::get),
+            max_tool_ops: max_tool_ops.map_or(usual.max_tool_ops, Count::get),
+            max_delta_size: max_delta_size.map_or(usual.max_delta_size, Count::get),
+            timeout_ms: timeout_ms.map_or(usual.timeout_ms, TimeoutMs::get),
         }
     }
 }

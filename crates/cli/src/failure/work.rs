@@ -25,6 +25,10 @@ pub(crate) enum WorkFailure {
     Replay(#[from] ReplayError),
     #[error("there is no file `{0}`")]
     NoItems(String),
+    #[error("the task is empty")]
+    EmptyTask,
+    #[error("the items of `{0}` have limits of their own, and flags set those of a task in words")]
+    BoundsOfItems(String),
     #[error("there is no `{}`", .0.display())]
     NoStatement(PathBuf),
     #[error("the files of the run do not match its receipt: {0}")]
@@ -46,6 +50,7 @@ impl WorkFailure {
             WorkFailure::Replay(_) => "bad_run",
             WorkFailure::NoItems(_) | WorkFailure::NoStatement(_) => "not_found",
             WorkFailure::Mismatch(_) => "altered",
+            WorkFailure::EmptyTask | WorkFailure::BoundsOfItems(_) => "bad_option",
         }
     }
 
@@ -78,6 +83,12 @@ impl WorkFailure {
             }
             WorkFailure::NoStatement(_) => {
                 "a receipt is checked with the signed statement beside it, so keep the two together"
+            }
+            WorkFailure::EmptyTask => {
+                "say what the agent is to do, as in `crealeph work run --agent NAME \"Fix the parser\"`"
+            }
+            WorkFailure::BoundsOfItems(_) => {
+                "set `constraints` in each item, and limits per class in the agent's `paths`"
             }
             WorkFailure::Mismatch(_) => "see `crealeph work verify`",
             WorkFailure::Work(_)

@@ -111,7 +111,7 @@ fn both_are_known_without_a_configuration() {
     assert!(ran.status.code() == Some(2) && printed.contains("claude, codex"), "{printed}");
     // Its own hosts are granted, and the one of the test is not: nothing is reached, and the tree stays.
     let before = scene.tree();
-    let result = scene.run_with("Do it", &["--timeout-ms", "20000"], &[("ANTHROPIC_MAX_RETRIES", "0")]);
+    let result = scene.run_with("Do it", &["--timeout", "20s"], &[("ANTHROPIC_MAX_RETRIES", "0")]);
     assert_ne!(result["status"], "success", "{result}");
     assert_eq!(scene.tree(), before);
     let hosts = scene.receipt(&result)["connections"].clone();

@@ -104,3 +104,44 @@ fn a_change_that_no_receipt_can_hold_is_denied() {
     world.check(line);
     assert_eq!(world.state(), before);
 }
+
+#[test]
+fn the_flags_of_a_task_set_its_limits() {
+    let world = World::new();
+    let task = |script: &str, flags: &[&str]| {
+        let ran = ran(&world.crealeph(&[&["work", "run", "--agent", "one", script], flags].concat()));
+        assert_eq!(ran.lines.len(), 1, "{}", ran.stderr);
+        let line = &ran.lines[0];
+        line["denial_reason"].as_str().or(line["error"].as_str()).unwrap_or("success").to_owned()
+    };
+    let two_tests = "mkdir -p tests; echo t > tests/one; echo t > tests/two";
+    assert_eq!(task(two_tests, &["--max-tests", "1"]), "Exceeded max delta size of Q: 2 > 1");
+    assert_eq!(task(two_tests, &["--max-other", "0", "--max-tests", "2"]), "success");
+    assert_eq!(task("echo o > o", &["--max-other", "0"]), "Exceeded max delta size of O: 1 > 0");
+    assert_eq!(task("echo g > g.md", &["--max-generated", "0"]), "Exceeded max delta size of Π: 1 > 0");
+    let slow = task("sleep 100", &["--timeout", "200ms"]);
+    assert!(slow.starts_with("Timed out after 200 ms"), "{slow}");
+    // A limit per class does not open what may not be changed.
+    let denied =
+        task("mkdir -p .github/workflows; echo x > .github/workflows/ci.yml", &["--max-protected", "9"]);
+    assert_eq!(denied, "Denied path: .github/workflows/ci.yml");
+}
+
+#[test]
+fn flags_that_no_run_would_follow_are_refused() {
+    let world = World::new();
+    let refused = |arguments: &[&str], expected: &str| {
+        let output = world.crealeph(&[&["work", "run"], arguments].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(expected), "{said}");
+    };
+    let items = world.items(&[item("a", "echo a > a")]);
+    refused(&[&items, "--max-files", "3"], "constraints");
+    refused(&["--agent", "one", "true", "--timeout", "30"], "as in `30m`");
+    refused(&["--agent", "one", "true", "--timeout", "0s"], "--timeout");
+    for empty in ["", " \t\n", "\u{2003}"] {
+        refused(&["--agent", "one", empty], "the task is empty");
+    }
+    assert!(!world.at(".crealeph/runs/journal.jsonl").exists(), "nothing was run");
+}

@@ -18,7 +18,7 @@ pub use changes::{
 };
 pub use default_paths::{PROTECTED_INVARIANTS, PROTECTED_LAWS, ProtectedRow};
 pub use ending::{AgentEnd, Ending, ProcessEnd, agent_ending, test_ending};
-pub use paths::{DeltaClass, PathRules, PathRulesError, PathRulesSource, led_to};
+pub use paths::{ClassLimits, DeltaClass, PathRules, PathRulesError, PathRulesSource, led_to};
 pub use plan::{Blocked, Dependent, Plan, PlanError, plan};
 pub use policy::{NotAllowed, WORK_RUN, may_run};
 pub use protected::ProtectedPaths;

@@ -87,6 +87,42 @@ impl Default for PathRulesSource {
     }
 }
 
+/// Limits per class that take the place of a configuration's; what is absent stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassLimits {
+    /// Λ.
+    pub laws: Option<u64>,
+    /// Q.
+    pub invariants: Option<u64>,
+    /// Π.
+    pub projections: Option<u64>,
+    /// O.
+    pub others: Option<u64>,
+}
+
+impl PathRulesSource {
+    /// The same rules with other limits per class.
+    #[must_use]
+    pub fn limited(self, limits: &ClassLimits) -> Self {
+        PathRulesSource {
+            max_laws: limits.laws.or(self.max_laws),
+            max_invariants: limits.invariants.or(self.max_invariants),
+            max_projections: limits.projections.or(self.max_projections),
+            max_others: limits.others.or(self.max_others),
+            ..self
+        }
+    }
+
+    fn limits(&self) -> [(DeltaClass, Option<u64>); 4] {
+        [
+            (DeltaClass::Laws, self.max_laws),
+            (DeltaClass::Invariants, self.max_invariants),
+            (DeltaClass::Projections, self.max_projections),
+            (DeltaClass::Others, self.max_others),
+        ]
+    }
+}
+
 /// Why path rules cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathRulesError {
@@ -139,12 +175,7 @@ impl PathRules {
             projections: glob_set("generated", &source.projections, Case::Kept)?,
             allow_laws: source.allow_laws,
             protected: ProtectedPaths::default(),
-            limits: [
-                (DeltaClass::Laws, source.max_laws),
-                (DeltaClass::Invariants, source.max_invariants),
-                (DeltaClass::Projections, source.max_projections),
-                (DeltaClass::Others, source.max_others),
-            ],
+            limits: source.limits(),
         })
     }
 
@@ -152,6 +183,12 @@ impl PathRules {
     #[must_use]
     pub fn protecting(self, protected: ProtectedPaths) -> Self {
         PathRules { protected, ..self }
+    }
+
+    /// The same rules with the limits per class that `source` has.
+    #[must_use]
+    pub fn with_limits_of(self, source: &PathRulesSource) -> Self {
+        PathRules { limits: source.limits(), ..self }
     }
 
     /// Whether this path stays as it is whatever the rules allow.

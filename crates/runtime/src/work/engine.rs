@@ -11,7 +11,7 @@ use crealeph_contracts::scalar::{LedgerId, Literal, RobotId, TenantId};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_contracts::work_item::AgentId;
 use crealeph_contracts::{Receipt, WorkItem};
-use crealeph_decision::work::Ending;
+use crealeph_decision::work::{ClassLimits, Ending};
 use crealeph_ledger::{Clock, Ledger};
 use crealeph_sandbox::{Config, Sandbox, SandboxError};
 use crealeph_workspace::{Change, PublishError, Snapshot, State, TreePath, Workspace};
@@ -139,6 +139,14 @@ impl Work {
     /// When the system has no randomness.
     pub fn new_task_id(&self) -> Result<String, WorkError> {
         Ok(new_id()?.to_string())
+    }
+
+    /// Sets limits per class in place of those of the configuration, for every agent.
+    pub fn limit_classes(&mut self, limits: &ClassLimits) {
+        for agent in self.config.agents.values_mut() {
+            agent.path_source = agent.path_source.clone().limited(limits);
+            agent.paths = agent.paths.clone().with_limits_of(&agent.path_source);
+        }
     }
 
     /// Binds the runs of these items to a robot: the one that is named, or the one whose tasks they are; and asks the

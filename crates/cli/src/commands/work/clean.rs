@@ -9,6 +9,7 @@ use serde_json::json;
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::Verdict;
 use crate::failure::Failure;
+use crate::human_time;
 use crate::output::{Output, note};
 
 const EXAMPLES: &str = "\
@@ -32,8 +33,8 @@ pub(super) struct Clean {
     #[arg(long, value_name = "N", conflicts_with = "older_than")]
     keep: Option<usize>,
 
-    /// Clean runs that ended longer ago than this: a number with `m`, `h`, `d` or `w`
-    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = duration)]
+    /// Clean runs that ended longer ago than this: a number with `s`, `m`, `h`, `d` or `w`
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = human_time::parse)]
     older_than: Duration,
 
     /// Only print what would be deleted
@@ -77,36 +78,5 @@ impl Clean {
             note!("a run is going on; its states and contents are left for the next time");
         }
         Ok(Verdict::Good)
-    }
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is not a time; write a number with `m`, `h`, `d` or `w`, as in `30d`");
-    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
-    let seconds = match unit {
-        "m" => 60,
-        "h" => 3_600,
-        "d" => 86_400,
-        "w" => 7 * 86_400,
-        _ => return Err(wrong()),
-    };
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wrong)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_a_number_and_a_unit() {
-        for (text, seconds) in [("0m", 0), ("5m", 300), ("2h", 7_200), ("30d", 2_592_000), ("1w", 604_800)] {
-            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)));
-        }
-        for text in
-            ["", "d", "30", "-1d", "1y", "1.5h", "99999999999999999999d", "18446744073709551615w", "3ä"]
-        {
-            assert!(duration(text).is_err(), "{text}");
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! `crealeph work`: work items, their runs and what proves them. One file per command; here they are only listed.
 
+mod bounds_args;
 mod clean;
 mod decide;
 mod display;

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use crealeph_contracts::WorkItem;
 use crealeph_contracts::json::ObjectWriter;
-use crealeph_contracts::scalar::{Amount, Count, ItemId, RobotId, TimeoutMs};
+use crealeph_contracts::scalar::{Amount, ItemId, RobotId};
 use crealeph_contracts::shape::Set;
-use crealeph_contracts::work_item::{Budget, Complexity, Constraints};
+use crealeph_contracts::work_item::{Budget, Complexity};
 use crealeph_runtime::builder::Scopes;
 use crealeph_runtime::work::{Destination, ItemOutcome, RunOptions, Work};
 
+use super::bounds_args::BoundsArgs;
 use super::display::Display;
 use super::plan::read_items;
 use super::workspace_args::WorkspaceArgs;
@@ -77,21 +78,8 @@ pub(super) struct Run {
     #[arg(long, value_name = "COMMAND")]
     test: Option<String>,
 
-    /// For a task: maximum number of changed files
-    #[arg(long, value_name = "N")]
-    max_files: Option<u64>,
-
-    /// For a task: maximum number of tool operations
-    #[arg(long, value_name = "N")]
-    max_tool_ops: Option<u64>,
-
-    /// For a task: maximum number of deltas
-    #[arg(long, value_name = "N")]
-    max_delta_size: Option<u64>,
-
-    /// For a task: time limit
-    #[arg(long, value_name = "N")]
-    timeout_ms: Option<u64>,
+    #[command(flatten)]
+    bounds: BoundsArgs,
 
     #[command(flatten)]
     workspace: WorkspaceArgs,
@@ -108,6 +96,12 @@ impl Run {
         if self.agent.is_none() && is_in_words {
             return Err(WorkFailure::NoItems(self.what).into());
         }
+        if !self.is_task() && !self.bounds.is_empty() {
+            return Err(WorkFailure::BoundsOfItems(self.what).into());
+        }
+        if self.is_task() && self.what.trim().is_empty() {
+            return Err(WorkFailure::EmptyTask.into());
+        }
         let items = match self.is_task() {
             true => None,
             false => Some(read_items(&Source::new(Some(PathBuf::from(&self.what))))?),
@@ -115,6 +109,7 @@ impl Run {
         // The bounds of later items, and what the policy decides by, are not for an earlier item to change.
         let given = items.is_some().then(|| PathBuf::from(&self.what)).into_iter().chain(self.rules.clone());
         let mut work = self.workspace.open_with(&given.collect::<Vec<_>>())?;
+        work.limit_classes(&self.bounds.class_limits());
         let items = match items {
             Some(items) => items,
             None => vec![self.task(&work)?],
@@ -144,35 +139,19 @@ impl Run {
             let path = self.workspace.configuration()?.path().to_owned();
             return Err(BuilderFailure::NoAgent { name, path, known }.into());
         };
-        let count = |value: Option<u64>, flag: &'static str| {
-            value.map(|value| Count::new(value).ok_or_else(|| too_large(value, flag))).transpose()
-        };
-        let timeout_ms = self.timeout_ms.map(|value| {
-            TimeoutMs::new(value).ok_or_else(|| too_large(value, "a time limit from 1 ms for --timeout-ms"))
-        });
-        let constraints = Constraints {
-            max_files: count(self.max_files, "a count for --max-files")?,
-            max_tool_ops: count(self.max_tool_ops, "a count for --max-tool-ops")?,
-            max_delta_size: count(self.max_delta_size, "a count for --max-delta-size")?,
-            timeout_ms: timeout_ms.transpose()?,
-        };
         let id = format!("task-{}", work.new_task_id()?);
         Ok(WorkItem {
             id: named("task", &id, ItemId::parse)?,
             agent_id,
             description: self.what.as_str().into(),
             dependencies: Set::default(),
-            constraints: Some(constraints),
+            constraints: Some(self.bounds.constraints(None)?),
             budget: Budget { time_estimate_ms: Amount::ZERO, complexity: Complexity::Medium },
             input_files: None,
             output_files: None,
             test_command: self.test.as_deref().map(Into::into),
         })
     }
-}
-
-fn too_large(value: u64, expected: &'static str) -> ArgumentFailure {
-    ArgumentFailure::option(value.to_string(), expected)
 }
 
 fn default_jobs() -> usize {

@@ -3,7 +3,7 @@
 # before: broke
 echo 'big' >.gitignore
 truncate -s 2T big
-crealeph work run --agent one 'echo >.gitignore' --timeout-ms 3600000 >"$SCENE/out" 2>"$SCENE/err" </dev/null &
+crealeph work run --agent one 'echo >.gitignore' --timeout 1h >"$SCENE/out" 2>"$SCENE/err" </dev/null &
 run=$!
 sleep 4
 kill -INT $run

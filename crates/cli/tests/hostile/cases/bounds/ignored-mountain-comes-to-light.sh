@@ -4,7 +4,7 @@
 echo 'big' >.gitignore
 truncate -s 2T big
 started
-agent_runs 'echo >.gitignore' --timeout-ms 3000
+agent_runs 'echo >.gitignore' --timeout 3s
 within 60
 test "$(status)" != success || broken "it landed"
 nothing_kept

@@ -1,0 +1,106 @@
+//! The bounds of a run as flags: of `work run`, and of what judges a change again. Owns their names, their units and the defaults that
+//! help prints.
+
+use std::time::Duration;
+
+use clap::Args;
+use crealeph_contracts::scalar::{Count, TimeoutMs};
+use crealeph_contracts::work_item::{Bounds, Constraints};
+use crealeph_decision::work::ClassLimits;
+
+use crate::failure::ArgumentFailure;
+use crate::human_time;
+
+/// How much a run may do.
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct BoundsArgs {
+    #[arg(long, help_heading = "Limits", value_name = "N", help = help("changed files", |bounds| bounds.max_files.to_string()))]
+    max_files: Option<u64>,
+
+    #[arg(long, help_heading = "Limits", value_name = "N", help = help("tool operations", |bounds| bounds.max_tool_ops.to_string()))]
+    max_tool_ops: Option<u64>,
+
+    #[arg(long, help_heading = "Limits", value_name = "N", help = help("deltas", |bounds| bounds.max_delta_size.to_string()))]
+    max_delta_size: Option<u64>,
+
+    /// Maximum number of deltas in protected paths [default: the agent's `max_protected`]
+    #[arg(long, help_heading = "Limits", value_name = "N")]
+    max_protected: Option<u64>,
+
+    /// Maximum number of deltas in tests [default: the agent's `max_tests`]
+    #[arg(long, help_heading = "Limits", value_name = "N")]
+    max_tests: Option<u64>,
+
+    /// Maximum number of deltas in generated files [default: the agent's `max_generated`]
+    #[arg(long, help_heading = "Limits", value_name = "N")]
+    max_generated: Option<u64>,
+
+    /// Maximum number of deltas in all other files [default: the agent's `max_other`]
+    #[arg(long, help_heading = "Limits", value_name = "N")]
+    max_other: Option<u64>,
+
+    #[arg(long, help_heading = "Limits", value_name = "TIME", value_parser = human_time::parse, help = timeout_help())]
+    timeout: Option<Duration>,
+}
+
+fn help(what: &str, default: impl FnOnce(Bounds) -> String) -> String {
+    format!("Maximum number of {what} [default: {}]", default(Bounds::default()))
+}
+
+fn timeout_help() -> String {
+    let default = human_time::shown(Bounds::default().timeout_ms);
+    format!("Time limit, a number with `ms`, `s`, `m`, `h`, `d` or `w` [default: {default}]")
+}
+
+impl BoundsArgs {
+    /// Whether no flag was given.
+    pub(super) fn is_empty(&self) -> bool {
+        let BoundsArgs {
+            max_files,
+            max_tool_ops,
+            max_delta_size,
+            max_protected,
+            max_tests,
+            max_generated,
+            max_other,
+            timeout,
+        } = self;
+        let counts =
+            [max_files, max_tool_ops, max_delta_size, max_protected, max_tests, max_generated, max_other];
+        counts.into_iter().all(Option::is_none) && timeout.is_none()
+    }
+
+    /// The constraints of a work item, what the flags say before what `base` says.
+    pub(super) fn constraints(&self, base: Option<&Constraints>) -> Result<Constraints, ArgumentFailure> {
+        let count = |value: Option<u64>, expected: &'static str| {
+            let wrong = |value: u64| ArgumentFailure::option(value.to_string(), expected);
+            value.map(|value| Count::new(value).ok_or_else(|| wrong(value))).transpose()
+        };
+        let timeout_ms = self.timeout.map(|time| {
+            let time_ms = u64::try_from(time.as_millis()).ok().and_then(TimeoutMs::new);
+            time_ms.ok_or_else(|| {
+                ArgumentFailure::option(format!("{time:?}"), "a time limit from 1 ms for --timeout")
+            })
+        });
+        let usual =
+            Constraints { max_files: None, max_tool_ops: None, max_delta_size: None, timeout_ms: None };
+        let base = base.unwrap_or(&usual);
+        Ok(Constraints {
+            max_files: count(self.max_files, "a count for --max-files")?.or(base.max_files),
+            max_tool_ops: count(self.max_tool_ops, "a count for --max-tool-ops")?.or(base.max_tool_ops),
+            max_delta_size: count(self.max_delta_size, "a count for --max-delta-size")?
+                .or(base.max_delta_size),
+            timeout_ms: timeout_ms.transpose()?.or(base.timeout_ms),
+        })
+    }
+
+    /// The limits per class that take the place of the agent's.
+    pub(super) fn class_limits(&self) -> ClassLimits {
+        ClassLimits {
+            laws: self.max_protected,
+            invariants: self.max_tests,
+            projections: self.max_generated,
+            others: self.max_other,
+        }
+    }
+}
