@@ -3,10 +3,11 @@
 
 use crate::digest::{Blake3, ContentDigests, GitHash, Sha256};
 use crate::json::{ComposeError, Limits, canonical_of, parse};
+use crate::provenance::{AgentFacts, HiddenFacts, LocalUser, StatedVerdict};
 use crate::receipt::{Receipt, SandboxStrength};
 use crate::scalar::{Amount, Count, Name, Text, TimeoutMs};
 use crate::shape::{List, Shape, object, words};
-use crate::violation::{Report, Violation};
+use crate::violation::{Code, Report, Violation};
 use crate::work_item::WorkItem;
 
 /// The media type of a statement, as the signature covers it.
@@ -29,6 +30,8 @@ words! {
     PredicateType {
         /// A work run, version 1.
         WorkRunV1 = "urn:crealeph:predicate:work-run:v1",
+        /// Version 2: it names who started the run, the agent's program and models, the verdicts, and what was hidden.
+        WorkRunV2 = "urn:crealeph:predicate:work-run:v2",
     }
 }
 
@@ -96,6 +99,8 @@ object! {
         max_others: Option<Count> = "max_others",
         /// The hosts it might connect to, `host:port`.
         hosts: List<Name> = "hosts",
+        /// Whether those names might lead to private addresses; absent if not.
+        private_hosts: Option<bool> = "private_hosts",
     }
 }
 
@@ -144,6 +149,14 @@ object! {
         admission: Option<Admission> = "admission",
         /// What held the agent; absent if none was started.
         sandbox: Option<SandboxFacts> = "sandbox",
+        /// The agent's program and models; absent if levels were reconciled, and in version 1.
+        agent: Option<AgentFacts> = "agent",
+        /// Who started the run; absent in version 1.
+        started_by: Option<LocalUser> = "started_by",
+        /// What people decided about it while it was held; absent if it was not, and in version 1.
+        verdicts: Option<List<StatedVerdict>> = "verdicts",
+        /// What of the workspace was hidden; absent if no agent was started, and in version 1.
+        hidden: Option<HiddenFacts> = "hidden",
         /// The receipts that were merged, by their hashes; absent in the receipt of a run.
         merged: Option<List<Blake3>> = "merged",
         /// The files beside the receipt in the run's folder, by name; absent in statements of older versions.
@@ -182,10 +195,38 @@ impl Statement {
         let mut report = Report::default();
         faults.into_iter().for_each(|fault| report.add_fault(fault));
         let parts = document.map(|document| Statement::read(document.root(), "attestation", &mut report));
-        match parts.and_then(Statement::finish) {
+        let statement = parts.and_then(Statement::finish);
+        if let Some(statement) = &statement {
+            version_rules(statement, &mut report);
+        }
+        match statement {
             Some(statement) if report.is_clean() => Ok(statement),
             _ => Err(report.into_violations()),
         }
+    }
+}
+
+/// What each version of the predicate must and must not say.
+fn version_rules(statement: &Statement, report: &mut Report) {
+    let WorkRun { agent, started_by, verdicts, hidden, .. } = &statement.predicate;
+    match statement.predicate_type {
+        PredicateType::WorkRunV1 => {
+            let later = [
+                ("agent", agent.is_some()),
+                ("started_by", started_by.is_some()),
+                ("verdicts", verdicts.is_some()),
+                ("hidden", hidden.is_some()),
+            ];
+            for (key, _) in later.into_iter().filter(|(_, is_there)| *is_there) {
+                let message = format!("`{key}` belongs to version 2 of the predicate; remove it");
+                report.add(format!("/predicate/{key}"), "attestation", Code::Forbidden, message);
+            }
+        }
+        PredicateType::WorkRunV2 if started_by.is_none() => {
+            let message = "version 2 of the predicate says who started the run; add `started_by`";
+            report.add("/predicate/started_by", "attestation", Code::Required, message);
+        }
+        PredicateType::WorkRunV2 => {}
     }
 }
 

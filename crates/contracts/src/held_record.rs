@@ -4,6 +4,7 @@
 use crate::attestation::{Admission, SandboxFacts};
 use crate::contract::to_json;
 use crate::json::{Limits, parse};
+use crate::provenance::{HiddenFacts, RunOrigin};
 use crate::receipt::Receipt;
 use crate::scalar::{Amount, Count};
 use crate::shape::{Shape, object};
@@ -18,6 +19,10 @@ object! {
         command: Box<str> = "command",
         /// The receipt as it would be if the change landed at once.
         receipt: Receipt = "receipt",
+        /// Its program and who started it; absent in records of older versions.
+        origin: Option<RunOrigin> = "origin",
+        /// What was hidden from it; absent in records of older versions.
+        hidden: Option<HiddenFacts> = "hidden",
         /// What held the agent.
         sandbox: Option<SandboxFacts> = "sandbox",
         /// What admission said.

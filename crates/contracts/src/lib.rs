@@ -20,6 +20,7 @@ pub mod json;
 pub mod log_rules;
 pub mod policy_input;
 pub mod policy_output;
+pub mod provenance;
 pub mod receipt;
 pub mod run_result;
 pub mod scalar;

@@ -109,6 +109,24 @@ object! {
     }
 }
 
+words! {
+    /// Why a connection was not made.
+    ConnectionRefusal {
+        /// The host and port were not granted.
+        NotGranted = "not_granted",
+        /// The name was granted but leads to a private address, which was not.
+        PrivateAddress = "private_address",
+        /// The name was granted but does not resolve.
+        Unresolved = "unresolved",
+        /// It was granted but could not be reached.
+        Unreachable = "unreachable",
+        /// The request could not be understood.
+        Malformed = "malformed",
+        /// Too many connections were open.
+        TooMany = "too_many",
+    }
+}
+
 object! {
     /// One connection that was made or refused.
     Connection / ConnectionParts ["run/receipt", "R4"] {
@@ -116,6 +134,8 @@ object! {
         host: Name = "host",
         /// Whether it was let through.
         allowed: bool = "allowed",
+        /// Why it was not; absent if it was, and in receipts of older versions.
+        reason: Option<ConnectionRefusal> = "reason",
     }
 }
 
@@ -168,8 +188,10 @@ object! {
         previous_receipt_hash: Option<Blake3> = "previous_receipt_hash",
         /// How strong the walls were.
         sandbox_strength: SandboxStrength = "sandbox_strength",
-        /// The connections made and refused.
+        /// The connections made and refused; the first of them if there are too many to list.
         connections: List<Connection> = "connections",
+        /// How many more connections there were; absent if all are listed.
+        connections_left_off: Option<Count> = "connections_left_off",
         /// How it ended.
         status: ReceiptStatus = "status",
         /// Why it failed.
@@ -217,6 +239,17 @@ impl Contract for Receipt {
                 _ => {}
             }
         }
+        for (position, connection) in parts.connections.iter().flatten().enumerate() {
+            if connection.allowed == Some(true) && connection.reason.is_present() {
+                let message = "a connection that was let through has no reason; remove it";
+                report.add(
+                    format!("/connections/{position}/reason"),
+                    "run/receipt",
+                    Code::Forbidden,
+                    message,
+                );
+            }
+        }
         match parts.status {
             Some(ReceiptStatus::Failed) => failure_rules(parts, report),
             Some(ReceiptStatus::Succeeded) if parts.error.is_present() => {
@@ -237,6 +270,9 @@ impl Contract for Receipt {
                 when(has("change", json!({ "const": "deleted" })), json!({ "properties": { "hash": false } })),
                 when(has("change", json!({ "enum": ["created", "modified"] })), json!({ "required": ["hash"] })),
             ] } } } }),
+            json!({ "properties": { "connections": { "items":
+                when(has("allowed", json!({ "const": true })), json!({ "properties": { "reason": false } })),
+            } } }),
         ]
     }
 }

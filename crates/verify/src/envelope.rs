@@ -3,7 +3,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use crealeph_contracts::attestation::{PAYLOAD_TYPE, Statement};
+use crealeph_contracts::attestation::{MAX_STATEMENT_BYTES, PAYLOAD_TYPE, PredicateType, Statement};
 use crealeph_contracts::json::{Limits, Node, canonical, parse};
 use crealeph_contracts::text::Shown;
 
@@ -16,6 +16,8 @@ const MAX_ENVELOPE_BYTES: usize = 128 << 20;
 const MAX_SIGNATURES: usize = 100;
 /// More brackets and commas than an envelope with the most signatures has.
 const MAX_PARTS: usize = 10_000;
+/// How the type of every statement of a work run begins.
+const WORK_RUN: &str = "urn:crealeph:predicate:work-run:";
 /// How many unknown signers are named.
 const MAX_NAMED: usize = 10;
 /// How many characters of a foreign text a finding quotes.
@@ -134,6 +136,11 @@ fn read(bytes: &[u8], kind: &str, keys: &[VerifierKey]) -> Result<Signed, Findin
 fn statement_of(signed: Signed) -> Result<Opened, Finding> {
     let Signed { payload, ids, known_signers, other_signers } = signed;
     let statement = Statement::parse(&payload).map_err(|violations| {
+        if let Some(kind) = unknown_version(&payload) {
+            let what =
+                format!("the signed statement is a {}, which this version does not know", quoted(&kind));
+            return unreadable(format!("{what}; use a newer crealeph"));
+        }
         let not_one = "the signed statement is not one of a work run";
         match violations.first() {
             Some(first) => {
@@ -153,6 +160,13 @@ fn statement_of(signed: Signed) -> Result<Opened, Finding> {
         return Err(Finding::new(FindingKind::Forged, what));
     }
     Ok(Opened { statement, known_signers, other_signers })
+}
+
+/// The type of a statement of a work run that is of none of the known versions.
+fn unknown_version(payload: &[u8]) -> Option<String> {
+    let (document, _) = parse(payload, &Limits::own(MAX_STATEMENT_BYTES));
+    let kind = document?.root().member("predicateType").and_then(Node::string)?.into_owned();
+    (kind.starts_with(WORK_RUN) && PredicateType::parse(&kind).is_none()).then_some(kind)
 }
 
 /// What DSSE signs.

@@ -5,6 +5,7 @@ use crealeph_contracts::attestation::{RECEIPT_NAME, Statement};
 use crealeph_contracts::contract::Valid;
 use crealeph_contracts::digest::{Blake3, ContentDigests};
 use crealeph_contracts::json::{Limits, Node, ObjectWriter, canonical, parse};
+use crealeph_contracts::provenance::VerdictWord;
 use crealeph_contracts::receipt::ReceiptStatus;
 use crealeph_contracts::{Receipt, WorkItem};
 
@@ -189,6 +190,12 @@ fn check_statement(statement: &Statement, receipt: &Receipt, bytes: &[u8]) -> Re
     let item: Option<&WorkItem> = predicate.work_item.as_ref();
     if item.map(|item| &item.id) != receipt.work_item_id.as_ref() {
         return Err(Finding::changed("the statement and the receipt are of different work items"));
+    }
+    let mut verdicts = predicate.verdicts.iter().flat_map(|verdicts| verdicts.as_slice());
+    let is_rejected = verdicts.any(|verdict| verdict.decision == VerdictWord::Rejected);
+    if is_rejected && receipt.status == ReceiptStatus::Succeeded {
+        let what = "the statement says that the change was rejected, and the receipt that it landed";
+        return Err(Finding::changed(what));
     }
     if let Some(sandbox) = &predicate.sandbox
         && sandbox.strength != receipt.sandbox_strength

@@ -42,12 +42,13 @@ fn securesystemslib_and_in_toto_read_the_envelope() {
     let found: Value = serde_json::from_slice(&ran.stdout).unwrap();
     let key_id = keys[1].splitn(3, '+').take(2).collect::<Vec<_>>().join("+");
     assert_eq!(found["signers"], serde_json::json!([key_id]));
-    assert_eq!(found["predicateType"], "urn:crealeph:predicate:work-run:v1");
+    assert_eq!(found["predicateType"], "urn:crealeph:predicate:work-run:v2");
     assert_eq!(found["subjects"], serde_json::json!(["RECEIPT.json", "kept.txt", "new/a"]));
     let predicate = &found["predicate"];
     assert_eq!(predicate["bounds"]["max_files"], 10.0);
     assert_eq!(predicate["admission"]["admitted"], true);
     assert_eq!(predicate["sandbox"]["strength"], "full");
+    assert_eq!(predicate["started_by"]["user"], "ana");
     assert_eq!(predicate["receipt"]["connections"][0]["host"], "models.example:443");
     assert_eq!(predicate["receipt"]["receipt_hash"], sealed.receipt.receipt_hash.to_string());
 }

@@ -8,6 +8,7 @@ use crealeph_contracts::attestation::{Admission, SandboxFacts, StatedBounds};
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::json::{JsonObject, Limits};
+use crealeph_contracts::provenance::LocalUser;
 use crealeph_contracts::receipt::{Connection, SandboxStrength, ToolCall};
 use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::scalar::{Amount, Count, Name, RobotId, Text, TimeoutMs};
@@ -157,6 +158,7 @@ impl World {
                 max_projections: None,
                 max_others: None,
                 hosts: [Name::parse("models.example:443").unwrap()].into_iter().collect(),
+                private_hosts: None,
             }),
             admission: Some(Admission {
                 admitted: true,
@@ -168,7 +170,20 @@ impl World {
             }),
             merged: Vec::new(),
             commit: None,
-            connections: vec![Connection { host: Name::parse("models.example:443").unwrap(), allowed: true }],
+            connections: vec![Connection {
+                host: Name::parse("models.example:443").unwrap(),
+                allowed: true,
+                reason: None,
+            }],
+            connections_left_off: 0,
+            agent: None,
+            started_by: Some(LocalUser {
+                user: Name::parse("ana").unwrap(),
+                host: Name::parse("desk").unwrap(),
+                key: None,
+            }),
+            verdicts: Vec::new(),
+            hidden: None,
             previous: self.previous,
             robot: RobotId::parse("work").unwrap(),
             lineage: Vec::new(),

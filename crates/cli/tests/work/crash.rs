@@ -116,6 +116,9 @@ fn a_run_whose_process_was_killed_has_a_receipt() {
     assert!(receipt["error"].as_str().unwrap().contains("interrupted"));
     let verified = world.crealeph(&["work", "verify", &format!(".crealeph/runs/{run}")]);
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
+    let statement: Value = serde_json::from_slice(&verified.stdout).unwrap();
+    assert_eq!(statement["agent"]["name"], "one");
+    assert!(statement["startedBy"]["user"].is_string(), "{statement}");
     let listed =
         String::from_utf8(world.crealeph(&["ledger", "list", "--type", "run_receipt"]).stdout).unwrap();
     assert!(listed.contains(&run));

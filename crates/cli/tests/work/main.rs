@@ -18,6 +18,7 @@ mod fire;
 mod many;
 mod ordinary;
 mod programs;
+mod provenance;
 #[path = "../readback/mod.rs"]
 mod readback;
 mod tasks;

@@ -338,13 +338,15 @@ impl SideBySide<'_> {
             at: super::now(),
             before,
         };
-        RunWriter::new(self.work)?.start(*run, item, started)?;
+        let origin = self.work.origin(agent)?;
+        RunWriter::new(self.work)?.start(*run, item, &origin, started)?;
         let identity = RunIdentity {
             id: *run,
             item: (*item).clone(),
             batch: *self.batch,
             bounds: stated_bounds(item, agent),
             before,
+            origin: Some(origin),
         };
         let progress = |stage| (self.progress)(WorkProgress::Item { item: item.id.clone(), stage });
         let runner = self.work.runner(agent, run, &progress)?;

@@ -88,6 +88,8 @@ pub struct WorkAgent {
     pub agent_id: AgentId,
     /// Program and arguments, as written.
     pub(super) command: Vec<String>,
+    /// The arguments with which its program prints its version; none if that is not known.
+    pub(super) version: Vec<String>,
     /// How its standard output is read into the trace, if it is.
     pub(super) stream: Option<Format>,
     /// Not from the configuration: reached by its name alone.
@@ -198,6 +200,7 @@ fn agent(name: &str, table: &toml::Table, folder: &Path) -> Result<WorkAgent, Wr
         name: name.to_owned(),
         agent_id,
         command,
+        version: table.texts("version", MAX_LISTED)?.into_iter().map(str::to_owned).collect(),
         stream,
         is_built_in: false,
         folder: folder.to_owned(),

@@ -20,7 +20,7 @@ const MAX_HIDDEN: usize = 10_000;
 const CONTROL: &str = ".crealeph";
 const GIT: &str = ".git";
 /// Where a command has the prompt.
-const PROMPT: &str = "{prompt}";
+pub(super) const PROMPT: &str = "{prompt}";
 
 /// The grants of a table of the configuration. What lies in the workspace is in the view already.
 pub(super) fn grants(granted: &Granted, workspace: &Path) -> Result<Grants, SandboxError> {

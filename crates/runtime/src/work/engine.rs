@@ -1,12 +1,14 @@
 //! Work in one workspace: its parts, and what can be done with them. Owns opening it, and which agent and which sandbox an item gets;
 //! each operation is in a module of its own.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crealeph_contracts::contract::Valid;
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::json::Limits;
+use crealeph_contracts::provenance::{AgentFacts, LocalUser, RunOrigin};
 use crealeph_contracts::scalar::{LedgerId, Literal, RobotId, TenantId};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_contracts::work_item::AgentId;
@@ -23,6 +25,7 @@ use super::error::{Stop, WorkError};
 use super::hold::{self, DecidedRun};
 use super::interrupt::Interrupt;
 use super::journal::RunVerdict;
+use super::origin;
 use super::receipt::{RECEIPT_FILE, Signer};
 use super::recover::{self, Recovery};
 use super::run::{ItemRunner, RunStage};
@@ -72,6 +75,10 @@ pub struct Work {
     pub(super) tenant: TenantId,
     /// The robot that the runs are bound to.
     robot: Option<RobotId>,
+    /// The account that this process runs under.
+    pub(super) user: LocalUser,
+    /// What is known of the agents that were used.
+    origins: Mutex<BTreeMap<String, AgentFacts>>,
 }
 
 impl Work {
@@ -110,9 +117,11 @@ impl Work {
             full: OnceLock::new(),
             reduced: OnceLock::new(),
             ledger: setup.ledger,
+            user: origin::local_user(&signer),
             signer,
             tenant: setup.tenant,
             robot: None,
+            origins: Mutex::default(),
         };
         let recovery = recover::recover(&work)?;
         Ok((work, recovery))
@@ -205,6 +214,16 @@ impl Work {
         let config = Config { accept_reduced: agent.accepts_reduced, ..Config::new(&self.state_dir) };
         let made = Sandbox::new(config)?;
         Ok(cell.get_or_init(|| made))
+    }
+
+    /// Where a run of this agent comes from. Its program is looked at once.
+    pub(super) fn origin(&self, agent: &WorkAgent) -> Result<RunOrigin, WorkError> {
+        let sandbox = self.sandbox(agent)?;
+        let mut known = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+        let facts = known
+            .entry(agent.name.clone())
+            .or_insert_with(|| origin::agent_facts(agent, sandbox, self.workspace.path()));
+        Ok(RunOrigin { agent: facts.clone(), started_by: self.user.clone() })
     }
 
     /// What runs an item of this agent.

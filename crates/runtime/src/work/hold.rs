@@ -10,8 +10,9 @@ use crealeph_contracts::entry::Draft;
 use crealeph_contracts::held_record::HeldRecord;
 use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::provenance::{AgentFacts, RunOrigin};
 use crealeph_contracts::receipt::Receipt;
-use crealeph_contracts::scalar::{Amount, ClientKey, ItemId, Literal, Name};
+use crealeph_contracts::scalar::{Amount, ClientKey, Count, ItemId, Literal, Name};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::work::{DeltaCounts, Ending, combined};
 use crealeph_workspace::{Capsule, Change, Snapshot};
@@ -25,7 +26,9 @@ use super::held_proof;
 use super::journal::{Event, HeldBranch, HeldChange, PublishTarget, RunVerdict};
 use super::land::{BranchChange, LandingRun, check_conflict};
 use super::receipt::{DeltaLists, ITEM_FILE, RunFile, SealError};
-use super::record::{DIFF_FILE, Landing, RunWriter, STDERR_FILE, STDOUT_FILE, parse_item, stated_bounds};
+use super::record::{
+    DIFF_FILE, Landing, RunWriter, STDERR_FILE, STDOUT_FILE, models, parse_item, stated_bounds,
+};
 use super::result::ItemResult;
 use super::run::count;
 use super::stage::{AgentReport, ChangeReport, RunEvidence, RunIdentity, RunTimes, changes, edits};
@@ -108,7 +111,8 @@ pub(super) fn decide(work: &Work, run: &Uuid, verdict: RunVerdict) -> Result<Dec
     let record = held_record(&work.runs, run)?;
     let is_known = work.config.agents.contains_key(&*record.agent);
     let agent = work.agent_for(&item, is_known.then_some(&*record.agent))?;
-    let evidence = evidence(&work.runs, item, record, &held, agent)?;
+    let mut evidence = evidence(&work.runs, item, record, &held, agent)?;
+    evidence.verdicts = vec![verdict.stated(&work.user)];
     writer.runs.add(Event::Judged { run: *run, verdict: verdict.clone() })?;
     let entry = verdict_entry(work, &evidence.identity, &verdict)?;
     work.ledger.append_as(&work.tenant, vec![(None, entry)]).map_err(WorkError::Unrecorded)?;
@@ -217,12 +221,14 @@ pub(super) fn held_record(runs: &RunStore, run: &Uuid) -> Result<HeldRecord, Run
 }
 
 fn record(evidence: &RunEvidence, receipt: Receipt, agent: &WorkAgent) -> HeldRecord {
-    let RunEvidence { times, agent: report, change, admission, tests, .. } = evidence;
+    let RunEvidence { identity, times, agent: report, change, admission, tests, .. } = evidence;
     let counts = tests.as_ref().and_then(|tests| tests.counts);
     HeldRecord {
         agent: agent.name.as_str().into(),
         command: report.command.join("\n").into(),
         receipt,
+        origin: identity.origin.clone().map(|origin| origin_with_models(origin, &report.trace)),
+        hidden: None,
         sandbox: report.sandbox.clone(),
         admission: admission.clone(),
         execution_ms: Amount::new(times.execution_ms).unwrap_or(Amount::ZERO),
@@ -236,6 +242,11 @@ fn record(evidence: &RunEvidence, receipt: Receipt, agent: &WorkAgent) -> HeldRe
     }
 }
 
+/// Where the run comes from, with the models that its agent has reported since.
+fn origin_with_models(origin: RunOrigin, trace: &Trace) -> RunOrigin {
+    RunOrigin { agent: AgentFacts { models: models(trace), ..origin.agent }, ..origin }
+}
+
 /// A held run as it was.
 fn evidence(
     runs: &RunStore,
@@ -244,7 +255,9 @@ fn evidence(
     held: &HeldChange,
     agent: &WorkAgent,
 ) -> Result<RunEvidence, WorkError> {
-    let HeldRecord { command, receipt, sandbox, admission, tests_passed, tests_failed, .. } = record;
+    let HeldRecord { command, receipt, origin, sandbox, admission, tests_passed, tests_failed, .. } = record;
+    let models = origin.as_ref().and_then(|origin| origin.agent.models.as_ref());
+    let models = models.map_or_else(Vec::new, |models| models.as_slice().to_vec());
     let run = receipt.id;
     // One that is gone must not keep the change from being rejected; before an approval all of them were compared.
     let file = |name: &str| Ok::<_, RunsError>(runs.read(&run, name)?.unwrap_or_default());
@@ -257,6 +270,7 @@ fn evidence(
             item,
             batch: held.batch,
             before: receipt.before_hash,
+            origin,
         },
         times: RunTimes {
             started_at: receipt.started_at,
@@ -270,11 +284,13 @@ fn evidence(
                 count: record.tool_ops.get(),
                 tokens: receipt.tokens_used.map(Amount::get),
                 cost_usd: receipt.cost_usd.map(Amount::get),
+                models,
                 kept_bytes: 0,
             },
             strength: receipt.sandbox_strength,
             sandbox,
             connections: receipt.connections.as_slice().to_vec(),
+            connections_left_off: receipt.connections_left_off.map_or(0, Count::get),
             stdout: file(STDOUT_FILE)?,
             stderr: file(STDERR_FILE)?,
         },
@@ -296,5 +312,6 @@ fn evidence(
         },
         admission,
         tests: receipt.test_log.map(|output| TestReport { output: output.into(), counts }),
+        verdicts: Vec::new(),
     })
 }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::Timestamp;
+use crealeph_contracts::provenance::{LocalUser, StatedVerdict, VerdictWord};
 use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::scalar::ItemId;
 use crealeph_contracts::uuid::Uuid;
@@ -163,6 +164,17 @@ impl RunVerdict {
     /// A verdict of now.
     pub fn new(is_approved: bool, who: String, why: String) -> Self {
         RunVerdict { is_approved, who, why, at: super::now() }
+    }
+
+    /// The same as a statement has it, entered from this account.
+    pub(super) fn stated(&self, account: &LocalUser) -> StatedVerdict {
+        StatedVerdict {
+            decision: if self.is_approved { VerdictWord::Approved } else { VerdictWord::Rejected },
+            by: self.who.as_str().into(),
+            reason: self.why.as_str().into(),
+            at: self.at.clone(),
+            account: account.clone(),
+        }
     }
 }
 

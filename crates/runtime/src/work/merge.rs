@@ -29,6 +29,7 @@ pub(super) fn write(
     let state = start.state().hash().digest();
     let (robot, _) = work.bound_to(None);
     let mut facts = ReceiptFacts::unchanged(new_id()?, AgentId::Agent0, super::now(), state, robot);
+    facts.started_by = Some(work.user.clone());
     for (position, run) in merged.iter().enumerate() {
         let read = work.receipt_of(run)?;
         let (receipt, file) =

@@ -18,6 +18,7 @@ mod journal;
 mod land;
 mod merge;
 mod objects;
+mod origin;
 mod paths;
 mod presets;
 mod prompt;

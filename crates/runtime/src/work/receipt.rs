@@ -12,13 +12,14 @@ use crealeph_contracts::digest::{Blake3, GitHash};
 use crealeph_contracts::entry::{Draft, Lineage};
 use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::json::{ComposeError, JsonObject, Limits};
+use crealeph_contracts::provenance::{AgentFacts, HiddenFacts, LocalUser, StatedVerdict};
 use crealeph_contracts::receipt::{
     Connection, Delta, MAX_RECEIPT_BYTES, Phase, ProofArtifact, ReceiptArtifact, ReceiptStatus,
     SandboxStrength, ToolCall,
 };
 use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::scalar::{
-    Amount, ClientKey, IdentifierError, LedgerId, Literal, Name, RobotId, Text, Version,
+    Amount, ClientKey, Count, IdentifierError, LedgerId, Literal, Name, RobotId, Text, Version,
 };
 use crealeph_contracts::shape::Set;
 use crealeph_contracts::uuid::Uuid;
@@ -136,6 +137,16 @@ pub struct ReceiptFacts {
     pub commit: Option<(String, GitHash)>,
     /// Connections made and refused.
     pub connections: Vec<Connection>,
+    /// How many more there were than those that are listed.
+    pub connections_left_off: u64,
+    /// The agent's program and models; absent for the merge of a level.
+    pub agent: Option<AgentFacts>,
+    /// Who started the run; absent if an older version started it.
+    pub started_by: Option<LocalUser>,
+    /// What people decided about it while it was held.
+    pub verdicts: Vec<StatedVerdict>,
+    /// What of the workspace was hidden; absent if no agent was started.
+    pub hidden: Option<HiddenFacts>,
     /// The receipt before this one in the workspace.
     pub previous: Option<Blake3>,
     /// The robot it is bound to, or the one that stands for none.
@@ -181,6 +192,11 @@ impl ReceiptFacts {
             merged: Vec::new(),
             commit: None,
             connections: Vec::new(),
+            connections_left_off: 0,
+            agent: None,
+            started_by: None,
+            verdicts: Vec::new(),
+            hidden: None,
             previous: None,
             robot,
             lineage: Vec::new(),
@@ -298,6 +314,7 @@ fn receipt(facts: &ReceiptFacts, script: Option<&RunFile>) -> Result<Receipt, Se
         previous_receipt_hash: facts.previous,
         sandbox_strength: facts.strength,
         connections: facts.connections.iter().cloned().collect(),
+        connections_left_off: Count::new(facts.connections_left_off).filter(|more| more.get() > 0),
         status: match facts.status {
             RunStatus::Success => ReceiptStatus::Succeeded,
             _ => ReceiptStatus::Failed,

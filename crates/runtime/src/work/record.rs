@@ -8,9 +8,11 @@ use crealeph_contracts::contract::{Valid, to_json};
 use crealeph_contracts::digest::{Blake3, GitHash};
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::{JsonObject, Limits};
+use crealeph_contracts::provenance::{AgentFacts, RunOrigin};
 use crealeph_contracts::receipt::{self, Receipt};
 use crealeph_contracts::run_result::{AbsolutePath, ArtifactHashes, RunMetrics, RunStatus};
 use crealeph_contracts::scalar::{Amount, Count, Name, Text, TimeoutMs};
+use crealeph_contracts::shape::List;
 use crealeph_contracts::uuid::Uuid;
 use crealeph_contracts::{RunResult, WorkItem};
 use crealeph_decision::work::{Ending, run_hash};
@@ -27,11 +29,14 @@ use super::result::ItemResult;
 use super::run::count;
 use super::stage::RunEvidence;
 use super::store::{LockedRuns, RunsError};
+use super::trace::Trace;
 
 pub(super) const RESULT_FILE: &str = "result.json";
 pub(super) const DIFF_FILE: &str = "change.diff";
 pub(super) const STDOUT_FILE: &str = "stdout.txt";
 pub(super) const STDERR_FILE: &str = "stderr.txt";
+/// Who started a run and with which program, while it is not over.
+pub(super) const ORIGIN_FILE: &str = "origin.json";
 /// The entry of a receipt, kept beside it until the ledger has it.
 pub(super) const ENTRY_FILE: &str = "entry.json";
 
@@ -58,8 +63,15 @@ impl<'w> RunWriter<'w> {
     }
 
     /// Says that a run is about to start, so that it has a receipt whatever happens.
-    pub(super) fn start(&self, run: Uuid, item: &WorkItem, started: StartedRun) -> Result<(), WorkError> {
-        self.runs.write(&run, &[RunFile::new(ITEM_FILE, to_json(item))])?;
+    pub(super) fn start(
+        &self,
+        run: Uuid,
+        item: &WorkItem,
+        origin: &RunOrigin,
+        started: StartedRun,
+    ) -> Result<(), WorkError> {
+        let files = [RunFile::new(ITEM_FILE, to_json(item)), RunFile::new(ORIGIN_FILE, origin.to_json())];
+        self.runs.write(&run, &files)?;
         Ok(self.runs.add(Event::Started { run, started })?)
     }
 
@@ -117,6 +129,9 @@ impl<'w> RunWriter<'w> {
     /// Writes a receipt for a run whose process ended.
     pub(super) fn close_interrupted(&self, run: &Uuid, started: &StartedRun) -> Result<(), WorkError> {
         let item = self.work.runs.document(run, ITEM_FILE, parse_item)?;
+        let origin = self.work.runs.read(run, ORIGIN_FILE)?;
+        let origin = origin.and_then(|bytes| RunOrigin::parse(&bytes).ok());
+        let (agent, started_by) = origin.map(|origin| (origin.agent, origin.started_by)).unzip();
         let (robot, lineage) = self.work.bound_to(Some(&item));
         let (started_at, finished_at) = (started.at.clone(), super::now());
         let nothing = ReceiptFacts::unchanged(*run, item.agent_id, started_at.clone(), started.before, robot);
@@ -126,6 +141,8 @@ impl<'w> RunWriter<'w> {
             finished_at: if finished_at.instant() < started_at.instant() { started_at } else { finished_at },
             status: RunStatus::Failure,
             error: Text::new(&why),
+            agent,
+            started_by,
             lineage,
             ..nothing
         };
@@ -185,7 +202,8 @@ impl<'w> RunWriter<'w> {
         landing: Option<&Landing>,
         ending: Option<&Ending>,
     ) -> ReceiptFacts {
-        let RunEvidence { identity, times, agent, change, admission, tests } = evidence;
+        let RunEvidence { identity, times, agent, change, admission, tests, verdicts } = evidence;
+        let origin = identity.origin.as_ref();
         let (robot, lineage) = self.work.bound_to(Some(&identity.item));
         let amount = |value: Option<f64>| value.and_then(Amount::new);
         ReceiptFacts {
@@ -213,6 +231,11 @@ impl<'w> RunWriter<'w> {
             merged: Vec::new(),
             commit: landing.and_then(|landing| landing.commit.clone()),
             connections: agent.connections.clone(),
+            connections_left_off: agent.connections_left_off,
+            agent: origin.map(|origin| AgentFacts { models: models(&agent.trace), ..origin.agent.clone() }),
+            started_by: origin.map(|origin| origin.started_by.clone()),
+            verdicts: verdicts.clone(),
+            hidden: None,
             previous: None,
             robot,
             lineage,
@@ -222,7 +245,7 @@ impl<'w> RunWriter<'w> {
 
     /// The RunResult, exactly as the contract has it.
     fn result(&self, evidence: &RunEvidence, facts: &ReceiptFacts) -> Result<ItemResult, WorkError> {
-        let RunEvidence { identity, times, agent, change, admission, tests } = evidence;
+        let RunEvidence { identity, times, agent, change, admission, tests, .. } = evidence;
         let folder = self.work.runs.folder(&facts.id);
         let inside = |name: &str| folder.join(name).to_string_lossy().into_owned();
         let root = self.work.workspace.path();
@@ -311,6 +334,11 @@ fn beside(evidence: &RunEvidence, result: &ItemResult) -> Vec<RunFile> {
     ]
 }
 
+/// The models that an agent reported, if it did.
+pub(super) fn models(trace: &Trace) -> Option<List<Name>> {
+    (!trace.models.is_empty()).then(|| trace.models.iter().cloned().collect())
+}
+
 /// The bounds of a run as its statement has them.
 pub(super) fn stated_bounds(item: &WorkItem, agent: &WorkAgent) -> StatedBounds {
     let bounds = item.bounds();
@@ -334,6 +362,7 @@ pub(super) fn stated_bounds(item: &WorkItem, agent: &WorkAgent) -> StatedBounds 
         max_projections: rules.max_projections.and_then(Count::new),
         max_others: rules.max_others.and_then(Count::new),
         hosts: agent.granted.hosts.iter().filter_map(|host| Name::parse(&host.to_string()).ok()).collect(),
+        private_hosts: None,
     }
 }
 

@@ -57,17 +57,30 @@ pub enum ReplayError {
     OtherStart {
         /// The folder.
         folder: PathBuf,
-        /// The files that differ, the first twenty.
-        paths: Vec<String>,
+        /// The files that differ.
+        paths: DifferingPaths,
     },
     /// The place of an export holds something.
     #[error("`{}` is there already; name a folder that is not", .0.display())]
     Exists(PathBuf),
 }
 
-fn named(paths: &[String]) -> String {
-    let names = paths.iter().map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
-    if paths.len() == 1 { format!("{names} differs") } else { format!("{names} differ") }
+fn named(paths: &DifferingPaths) -> String {
+    let names = paths.first.iter().map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
+    match (paths.first.len(), paths.left_off) {
+        (1, 0) => format!("{names} differs"),
+        (_, 0) => format!("{names} differ"),
+        (_, more) => format!("{names} and {more} more differ"),
+    }
+}
+
+/// Files that are not as recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DifferingPaths {
+    /// The first twenty.
+    pub first: Vec<String>,
+    /// How many more there are.
+    pub left_off: usize,
 }
 
 fn failed<'p>(action: &'static str, path: &'p Path) -> impl FnOnce(io::Error) -> ReplayError + 'p {
@@ -92,8 +105,8 @@ pub struct ReplayOutcome {
     pub state: Blake3,
     /// The state that the receipt says.
     pub expected: Blake3,
-    /// The files that are not as recorded, the first twenty.
-    pub differing: Vec<String>,
+    /// The files that are not as recorded.
+    pub differing: DifferingPaths,
 }
 
 impl RecordedRun {
@@ -247,8 +260,12 @@ fn names_in(folder: &Path) -> Result<Vec<std::ffi::OsString>, ReplayError> {
     Ok(names)
 }
 
-fn differing(expected: &State, found: &State) -> Vec<String> {
-    changes_between(expected, found).iter().take(MAX_NAMED).map(|change| change.path.to_string()).collect()
+fn differing(expected: &State, found: &State) -> DifferingPaths {
+    let changes = changes_between(expected, found);
+    DifferingPaths {
+        first: changes.iter().take(MAX_NAMED).map(|change| change.path.to_string()).collect(),
+        left_off: changes.len().saturating_sub(MAX_NAMED),
+    }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, ReplayError> {

@@ -7,7 +7,7 @@ use crealeph_contracts::WorkItem;
 use crealeph_contracts::attestation::{Admission, SandboxFacts};
 use crealeph_contracts::contract::to_json;
 use crealeph_contracts::digest::Blake3;
-use crealeph_contracts::receipt::{Connection, SandboxStrength};
+use crealeph_contracts::receipt::{Connection, ConnectionRefusal, SandboxStrength};
 use crealeph_contracts::scalar::{Count, Name, Text};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::work::{AgentEnd, Ending, JudgedChange, ProcessEnd, admit, agent_ending, run_hash};
@@ -173,6 +173,8 @@ impl ItemRunner<'_> {
             strength,
             sandbox: Some(sandbox_facts(&outcome, strength)),
             connections: connections(&outcome),
+            connections_left_off: outcome.connections_left_off
+                + outcome.connections.len().saturating_sub(MAX_CONNECTIONS) as u64,
             stdout: kept_output(&outcome.stdout),
             stderr: kept_output(&outcome.stderr),
         };
@@ -301,6 +303,7 @@ impl ItemRunner<'_> {
         if matches!(ending, Ending::SecretFound(_)) {
             evidence.change = ChangeReport { counts: evidence.change.counts, ..ChangeReport::default() };
             evidence.agent.trace.calls.clear();
+            evidence.agent.trace.models.clear();
             evidence.agent.stdout.clear();
             evidence.agent.stderr.clear();
         }
@@ -360,9 +363,23 @@ fn sandbox_facts(outcome: &Outcome, strength: SandboxStrength) -> SandboxFacts {
 fn connections(outcome: &Outcome) -> Vec<Connection> {
     let named = outcome.connections.iter().take(MAX_CONNECTIONS).filter_map(|connection| {
         let host = Name::parse(&connection.target).or_else(|_| Name::parse("unreadable"));
-        Some(Connection { host: host.ok()?, allowed: connection.verdict == Verdict::Connected })
+        let reason = refusal(connection.verdict);
+        Some(Connection { host: host.ok()?, allowed: reason.is_none(), reason })
     });
     named.collect()
+}
+
+/// Why a connection was not made; nothing if it was.
+fn refusal(verdict: Verdict) -> Option<ConnectionRefusal> {
+    match verdict {
+        Verdict::Connected => None,
+        Verdict::NotGranted => Some(ConnectionRefusal::NotGranted),
+        Verdict::PrivateAddress => Some(ConnectionRefusal::PrivateAddress),
+        Verdict::Unresolved => Some(ConnectionRefusal::Unresolved),
+        Verdict::Unreachable => Some(ConnectionRefusal::Unreachable),
+        Verdict::Malformed => Some(ConnectionRefusal::Malformed),
+        Verdict::TooMany => Some(ConnectionRefusal::TooMany),
+    }
 }
 
 #[cfg(test)]

@@ -57,9 +57,15 @@ impl RunSecrets {
             [Some(call.tool.as_str().to_owned()), input].into_iter().flatten()
         });
         let was_redacted = redactions > 0 && self.has_denied();
-        let mut held = texts
-            .filter(|text| (was_redacted && text.contains(REDACTED)) || self.denied.finds(text.as_bytes()));
-        held.next().map(|_| format!("{SECRET} report: a tool call holds it"))
+        let is_held =
+            |text: &str| (was_redacted && text.contains(REDACTED)) || self.denied.finds(text.as_bytes());
+        let (mut texts, mut models) = (texts, trace.models.iter());
+        if texts.any(|text| is_held(&text)) {
+            return Some(format!("{SECRET} report: a tool call holds it"));
+        }
+        models
+            .any(|model| is_held(model.as_str()))
+            .then(|| format!("{SECRET} report: a model's name holds it"))
     }
 
     /// Why something that is about to be kept denies the run.

@@ -8,6 +8,7 @@ use crealeph_contracts::WorkItem;
 use crealeph_contracts::attestation::{Admission, SandboxFacts, StatedBounds};
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::Timestamp;
+use crealeph_contracts::provenance::{RunOrigin, StatedVerdict};
 use crealeph_contracts::receipt::{Connection, SandboxStrength};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::work::{DeltaCounts, Ending, PathEdit};
@@ -36,6 +37,8 @@ pub(super) struct RunIdentity {
     pub(super) bounds: StatedBounds,
     /// The state that it starts from.
     pub(super) before: Blake3,
+    /// The agent's program, and who started it; absent if an older version held it.
+    pub(super) origin: Option<RunOrigin>,
 }
 
 /// When a run took place.
@@ -55,6 +58,8 @@ pub(super) struct AgentReport {
     /// What held the agent; absent if it was never started.
     pub(super) sandbox: Option<SandboxFacts>,
     pub(super) connections: Vec<Connection>,
+    /// How many more there were.
+    pub(super) connections_left_off: u64,
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: Vec<u8>,
 }
@@ -71,6 +76,7 @@ impl AgentReport {
             },
             sandbox: None,
             connections: Vec::new(),
+            connections_left_off: 0,
             stdout: Vec::new(),
             stderr: Vec::new(),
         }
@@ -114,7 +120,15 @@ impl<'b> PlannedRun<'b> {
             finished_at: super::now(),
             execution_ms: self.clock.elapsed().as_secs_f64() * 1000.0,
         };
-        RunEvidence { identity: self.identity, times, agent, change, admission: None, tests: None }
+        RunEvidence {
+            identity: self.identity,
+            times,
+            agent,
+            change,
+            admission: None,
+            tests: None,
+            verdicts: Vec::new(),
+        }
     }
 }
 
@@ -170,6 +184,8 @@ pub(super) struct RunEvidence {
     /// What admission said; absent if it was not asked.
     pub(super) admission: Option<Admission>,
     pub(super) tests: Option<TestReport>,
+    /// What people decided about it while it was held.
+    pub(super) verdicts: Vec<StatedVerdict>,
 }
 
 impl From<WorkedRun<'_>> for RunEvidence {

@@ -1,8 +1,8 @@
 //! What an agent reports while it works (R27): tool calls, tokens and cost, as JSON lines. Owns the meaning of a line and
 //! the bounds on what is kept; a line that cannot be read still counts as something that was done.
 //!
-//! A line is an object with `tool` (or `name`), and if it has them `input`, `at`, `tokens_used` and `cost_usd`. One with
-//! `tokens_used` or `cost_usd` alone says what was used since the last such line.
+//! A line is an object with `tool` (or `name`), and if it has them `input`, `at`, `tokens_used`, `cost_usd` and `model`. One with
+//! `tokens_used`, `cost_usd` or `model` alone says what was used since the last such line.
 
 use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::json::{JsonObject, Limits, Node, NodeKind, parse};
@@ -10,17 +10,21 @@ use crealeph_contracts::receipt::ToolCall;
 use crealeph_contracts::scalar::{Literal, Name};
 
 const UNKNOWN: Literal = Literal::new("unknown");
+/// What a line may say that is not a tool call.
+const USAGE: [&str; 3] = ["tokens_used", "cost_usd", "model"];
 /// The longest line that is kept; the rest of a longer one is left out.
 pub(super) const MAX_LINE_BYTES: usize = 1 << 20;
 /// The largest input of a tool call that is kept.
 const MAX_INPUT_BYTES: usize = 16 << 10;
 /// How much of all inputs together is kept.
 const MAX_INPUTS_BYTES: usize = 256 << 10;
+/// How many models are kept.
+const MAX_MODELS: usize = 8;
 /// How many tool calls are kept; all are counted.
 const MAX_CALLS: usize = 10_000;
 
 /// One thing that was reported.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct TraceReport {
     /// A tool call, if it is one.
     pub(super) call: Option<ToolCall>,
@@ -28,6 +32,8 @@ pub(super) struct TraceReport {
     pub(super) tokens: Option<f64>,
     /// How many dollars more were spent.
     pub(super) cost_usd: Option<f64>,
+    /// The model that is used.
+    pub(super) model: Option<Name>,
 }
 
 /// What was reported so far.
@@ -41,6 +47,8 @@ pub(super) struct Trace {
     pub(super) tokens: Option<f64>,
     /// Dollars, if any were reported.
     pub(super) cost_usd: Option<f64>,
+    /// The models, the first few, in the order of their first use.
+    pub(super) models: Vec<Name>,
     /// How much the kept inputs are together.
     pub(super) kept_bytes: usize,
 }
@@ -49,7 +57,8 @@ impl TraceReport {
     /// A call of a tool; one whose name cannot be read is `unknown`.
     pub(super) fn call(tool: &str, input: Option<JsonObject>) -> Self {
         let tool = Name::parse(tool).unwrap_or_else(|_| UNKNOWN.into());
-        TraceReport { call: Some(ToolCall { at: None, tool, input }), tokens: None, cost_usd: None }
+        let call = Some(ToolCall { at: None, tool, input });
+        TraceReport { call, ..TraceReport::default() }
     }
 
     /// Something that was done and cannot be read.
@@ -59,7 +68,14 @@ impl TraceReport {
 
     /// What was used, if anything.
     pub(super) fn usage(tokens: Option<f64>, cost_usd: Option<f64>) -> Option<Self> {
-        (tokens.is_some() || cost_usd.is_some()).then_some(TraceReport { call: None, tokens, cost_usd })
+        let report = TraceReport { tokens, cost_usd, ..TraceReport::default() };
+        (tokens.is_some() || cost_usd.is_some()).then_some(report)
+    }
+
+    /// The model that is used; nothing if its name cannot be one.
+    pub(super) fn model(name: &str) -> Option<Self> {
+        let model = Some(Name::parse(name).ok()?);
+        Some(TraceReport { model, ..TraceReport::default() })
     }
 }
 
@@ -84,6 +100,8 @@ impl Trace {
         };
         add(&mut self.tokens, reported.tokens);
         add(&mut self.cost_usd, reported.cost_usd);
+        let model = reported.model.filter(|model| !self.models.contains(model));
+        self.models.extend(model.filter(|_| self.models.len() < MAX_MODELS));
     }
 }
 
@@ -128,9 +146,10 @@ pub(super) fn read_line(line: &str) -> TraceReport {
     let (tokens, cost_usd) = (amount("tokens_used"), amount("cost_usd"));
     let mut keys = root.members().map(|(key, _)| key.text_value()).peekable();
     let is_empty = keys.peek().is_none();
-    let is_usage_alone = keys.all(|key| key == "tokens_used" || key == "cost_usd");
+    let is_usage_alone = keys.all(|key| USAGE.contains(&&*key));
     let call = (!is_usage_alone || is_empty).then(|| call(root, faults.is_empty()));
-    TraceReport { call, tokens, cost_usd }
+    let model = root.member("model").and_then(Node::string).and_then(|name| Name::parse(&name).ok());
+    TraceReport { call, tokens, cost_usd, model }
 }
 
 /// The call that a line reports.
@@ -194,8 +213,10 @@ mod tests {
     fn tool_calls_tokens_and_cost_are_distinguished() {
         let trace = trace(
             "{\"tool\":\"Edit\",\"input\":{\"path\":\"a\"}}\n\n{\"name\":\"Bash\",\"input\":\"ls\",\"tokens_used\":5}\n\
-             {\"tokens_used\":7,\"cost_usd\":0.5}\n{\"cost_usd\":0.25}\nnot json\n{\"tool\":\"Last\"}",
+             {\"tokens_used\":7,\"cost_usd\":0.5}\n{\"cost_usd\":0.25}\nnot json\n{\"tool\":\"Last\"}\n\
+             {\"model\":\"one\"}\n{\"model\":\"two\",\"tokens_used\":0}\n{\"model\":\"one\"}\n{\"model\":\" \"}",
         );
+        assert_eq!(trace.models.iter().map(Name::as_str).collect::<Vec<_>>(), ["one", "two"]);
         let tools: Vec<&str> = trace.calls.iter().map(|call| call.tool.as_str()).collect();
         assert_eq!(tools, ["Edit", "Bash", "unknown", "Last"]);
         assert_eq!((trace.count, trace.tokens, trace.cost_usd), (4, Some(12.0), Some(0.75)));

@@ -149,16 +149,35 @@ pub(crate) fn statement(receipt: &Value, states: &States, signers: &[&Key]) -> V
     json!({
         "_type": "https://in-toto.io/Statement/v1",
         "subject": subjects,
-        "predicateType": "urn:crealeph:predicate:work-run:v1",
+        "predicateType": "urn:crealeph:predicate:work-run:v2",
         "predicate": {
             "workspace": WORKSPACE,
             "signers": signers.iter().map(|key| key.id.clone()).collect::<Vec<_>>(),
             "work_item": serde_json::from_str::<Value>(ITEM).unwrap(),
             "sandbox": { "strength": "full", "layers": ["seccomp"], "missing": [] },
+            "agent": {
+                "name": "fixer",
+                "command": ["python3", "agents/fixer.py", "{prompt}"],
+                "program": "/usr/bin/python3",
+                "program_blake3": Blake3::of(b"python").to_string(),
+                "version": "Python 3.13.5",
+                "scripts": [{ "path": "/shop/agents/fixer.py", "hash": Blake3::of(b"fixer").to_string() }],
+                "models": ["model-one"],
+            },
+            "started_by": account(),
+            "verdicts": [{
+                "decision": "approved", "by": "ana", "reason": "read it", "at": "2026-03-04T06:00:02.000Z",
+                "account": account(),
+            }],
+            "hidden": { "paths": [".env"], "left_off": 3 },
             "files": files,
             "receipt": receipt,
         },
     })
+}
+
+fn account() -> Value {
+    json!({ "user": "ana", "host": "desk", "key": "SHA256:RXm/ruZ0eTzRXKwi1AQEDynB0VgHQ2ac9KPSFdf/YnA" })
 }
 
 pub(crate) fn envelope(kind: &str, payload: &str, signers: &[&Key]) -> Value {

@@ -136,7 +136,8 @@ impl Replay {
             object
                 .text("stateHash", &replayed.state.to_string())
                 .text("expected", &replayed.expected.to_string());
-            object.texts("differing", &replayed.differing);
+            object.texts("differing", &replayed.differing.first);
+            object.raw("differingLeftOff", &replayed.differing.left_off.to_string());
             object.texts("withheld", recorded.withheld()?);
             object.end();
             output.json_line(&line)?;
@@ -149,8 +150,11 @@ impl Replay {
         } else {
             let (state, expected) = (replayed.state, replayed.expected);
             output.line(&format!("run {id} gives the state {state}, and the receipt says {expected}"))?;
-            for path in &replayed.differing {
+            for path in &replayed.differing.first {
                 output.line(&format!("  differs: {path}"))?;
+            }
+            if replayed.differing.left_off > 0 {
+                output.line(&format!("  and {} more", replayed.differing.left_off))?;
             }
         }
         Ok(if is_same { Verdict::Good } else { Verdict::Bad })

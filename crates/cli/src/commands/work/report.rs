@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crealeph_contracts::receipt::Receipt;
+use crealeph_contracts::receipt::{Connection, ConnectionRefusal, Receipt};
 use crealeph_contracts::scalar::ItemId;
 use crealeph_runtime::work::{ItemOutcome, ItemResult};
 
@@ -68,10 +68,26 @@ pub(super) fn walls(receipt: &Receipt) -> Page {
     let mut out = Page::default();
     out.line(&format!("  sandbox  {}", receipt.sandbox_strength));
     for connection in receipt.connections.as_slice() {
-        let word = if connection.allowed { "reached" } else { "refused" };
-        let _ = writeln!(out, "  network  {} {word}", connection.host);
+        let _ = writeln!(out, "  network  {} {}", connection.host, fate(connection));
+    }
+    if let Some(more) = receipt.connections_left_off {
+        let _ = writeln!(out, "  network  {more} more connections were not recorded");
     }
     out
+}
+
+/// What became of a connection.
+pub(super) fn fate(connection: &Connection) -> &'static str {
+    match connection.reason {
+        None if connection.allowed => "reached",
+        None => "refused",
+        Some(ConnectionRefusal::NotGranted) => "refused: not granted",
+        Some(ConnectionRefusal::PrivateAddress) => "refused: a private address",
+        Some(ConnectionRefusal::Unresolved) => "failed: the name does not resolve",
+        Some(ConnectionRefusal::Unreachable) => "failed: unreachable",
+        Some(ConnectionRefusal::Malformed) => "refused: not a request that is understood",
+        Some(ConnectionRefusal::TooMany) => "refused: too many connections at once",
+    }
 }
 
 /// A path as it is typed in the folder the program was started in.

@@ -6,8 +6,12 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use crealeph_contracts::attestation::WorkRun;
+use crealeph_contracts::contract::to_json;
 use crealeph_contracts::digest::{Blake3, ContentDigests, ContentHasher};
 use crealeph_contracts::json::ObjectWriter;
+use crealeph_contracts::provenance::LocalUser;
+use crealeph_contracts::text::Shown;
 use crealeph_runtime::work::receipt::{RECEIPT_FILE, Signer};
 use crealeph_verify::{
     ArtifactCheck, ChainPosition, ReceiptChain, RunFiles, VerifiedReceipt, VerifierKey,
@@ -229,12 +233,16 @@ fn tell(checked: &Checked, is_json: bool, output: &mut Output) -> Result<Verdict
         object.raw("files", &files.to_string()).text("filesCheckedAgainst", artifacts.as_str());
         object.texts("beside", &beside.checked).texts("notThere", &beside.absent);
         object.texts("notCovered", &beside.uncovered);
+        provenance_json(&verified.statement.predicate, &mut object);
         object.end();
         output.json_line(&line)?;
     } else {
         output.line(&format!("receipt {} by {}: {}", receipt.id, receipt.agent_id, receipt.status))?;
         output.line(&format!("  signed by  {}", verified.known_signers.join(", ")))?;
         output.line(&format!("  hash       {}", receipt.receipt_hash))?;
+        for line in provenance_lines(&verified.statement.predicate) {
+            output.line(&line)?;
+        }
         output.line(&match chain {
             Some(ChainPosition { position, length }) => {
                 format!("  chain      receipt {position} of {length}, whole from the first one on")
@@ -261,4 +269,38 @@ fn tell(checked: &Checked, is_json: bool, output: &mut Output) -> Result<Verdict
         }
     }
     Ok(Verdict::Good)
+}
+
+/// Who and what stands behind the run, as the statement says; nothing in statements of version 1.
+fn provenance_lines(predicate: &WorkRun) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(agent) = &predicate.agent {
+        let parts = [Some(&agent.name), agent.version.as_ref()].into_iter().flatten();
+        let models = agent.models.iter().flat_map(|models| models.as_slice());
+        let parts = parts.chain(models).map(|part| Shown::line(part.as_str()).to_string());
+        lines.push(format!("  agent      {}", parts.collect::<Vec<_>>().join(", ")));
+    }
+    if let Some(LocalUser { user, host, key }) = &predicate.started_by {
+        let key = key.as_ref().map_or_else(String::new, |key| format!(", key {}", Shown::line(key.as_str())));
+        let (user, host) = (Shown::line(user.as_str()), Shown::line(host.as_str()));
+        lines.push(format!("  started by {user} on {host}{key}"));
+    }
+    for verdict in predicate.verdicts.iter().flat_map(|verdicts| verdicts.as_slice()) {
+        let (by, why) = (Shown::line(&verdict.by), Shown::line(&verdict.reason));
+        lines.push(format!("  {:<10} by {by}: {why}", verdict.decision));
+    }
+    lines
+}
+
+/// The same for programs, in the statement's own words.
+fn provenance_json(predicate: &WorkRun, object: &mut ObjectWriter<'_>) {
+    if let Some(agent) = &predicate.agent {
+        object.raw("agent", &to_json(agent));
+    }
+    if let Some(started_by) = &predicate.started_by {
+        object.raw("startedBy", &to_json(started_by));
+    }
+    if let Some(verdicts) = &predicate.verdicts {
+        object.raw("verdicts", &to_json(verdicts));
+    }
 }

@@ -47,13 +47,21 @@ pub(super) fn of(
         bounds: facts.bounds.clone(),
         admission: facts.admission.clone(),
         sandbox: facts.sandbox.clone(),
+        agent: facts.agent.clone(),
+        started_by: facts.started_by.clone(),
+        verdicts: (!facts.verdicts.is_empty()).then(|| facts.verdicts.iter().cloned().collect()),
+        hidden: facts.hidden.clone(),
         merged: (!facts.merged.is_empty()).then(|| facts.merged.iter().copied().collect()),
         receipt: receipt.clone(),
     };
     let statement = Statement {
         kind: StatementType::V1,
         subject: subjects.into_iter().collect(),
-        predicate_type: PredicateType::WorkRunV1,
+        // A run that an older version started is stated in that version's words.
+        predicate_type: match facts.started_by {
+            Some(_) => PredicateType::WorkRunV2,
+            None => PredicateType::WorkRunV1,
+        },
         predicate,
     };
     let text = statement.to_canonical()?;

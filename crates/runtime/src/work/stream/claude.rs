@@ -26,6 +26,7 @@ pub(in crate::work) struct Stream {
 impl Stream {
     pub(super) fn event(&mut self, event: Node<'_>, is_sound: bool) -> Vec<TraceReport> {
         match (&*text(event, "type"), event.member("message")) {
+            ("system", _) => TraceReport::model(&text(event, "model")).into_iter().collect(),
             ("assistant", Some(message)) => self.message(message, is_sound),
             ("result", _) => self.result(event).into_iter().collect(),
             _ => Vec::new(),
@@ -54,6 +55,8 @@ impl Stream {
             TraceReport::call(&text(block, "name"), given)
         });
         let mut reported: Vec<TraceReport> = calls.collect();
+        // A sub-agent may use another one than the session.
+        reported.extend(TraceReport::model(&text(message, "model")));
         reported.extend(TraceReport::usage(self.tokens.to(self.sum), None));
         reported
     }

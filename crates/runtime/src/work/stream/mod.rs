@@ -108,16 +108,18 @@ mod tests {
     #[test]
     fn claude_reports_tools_tokens_as_they_come_and_the_cost_at_the_end() {
         let lines = [
-            r#"{"type":"system","subtype":"init","tools":["Bash"]}"#,
+            r#"{"type":"system","subtype":"init","tools":["Bash"],"model":"claude-one"}"#,
             r#"{"type":"assistant","message":{"id":"m1","content":[{"type":"text","text":"I will."},{"type":"tool_use","id":"t1","name":"Bash","input":{"command":"ls"}}],"usage":{"input_tokens":100,"cache_read_input_tokens":50,"output_tokens":1}}}"#,
             r#"{"type":"assistant","message":{"id":"m1","content":[{"type":"tool_use","id":"t2","name":"Edit","input":{"file_path":"a"}}],"usage":{"input_tokens":100,"cache_read_input_tokens":50,"output_tokens":7}}}"#,
             r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1"}]}}"#,
-            r#"{"type":"assistant","message":{"id":"m2","content":[{"type":"text","text":"Done."}],"usage":{"input_tokens":200,"output_tokens":1}}}"#,
+            r#"{"type":"assistant","message":{"id":"m2","model":"claude-two","content":[{"type":"text","text":"Done."}],"usage":{"input_tokens":200,"output_tokens":1}}}"#,
         ];
         let running = trace(Format::Claude, &lines);
         let expected = [("Bash", r#"{"command":"ls"}"#), ("Edit", r#"{"file_path":"a"}"#)];
         assert_eq!(tools(&running), expected.map(|(tool, input)| (tool, input.to_owned())));
         assert_eq!((running.tokens, running.cost_usd), (Some(358.0), None));
+        let models: Vec<&str> = running.models.iter().map(|model| model.as_str()).collect();
+        assert_eq!(models, ["claude-one", "claude-two"]);
         let end = r#"{"type":"result","total_cost_usd":0.5,"usage":{"input_tokens":300,"cache_read_input_tokens":50,"output_tokens":25},"modelUsage":{"a":{"inputTokens":300,"outputTokens":25,"cacheReadInputTokens":50},"b":{"inputTokens":9,"outputTokens":1}}}"#;
         let all: Vec<&str> = lines.into_iter().chain([end, "not json", "[]", r#"{"type":"new"}"#]).collect();
         let ended = trace(Format::Claude, &all);
