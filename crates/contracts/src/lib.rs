@@ -26,6 +26,7 @@ pub mod run_result;
 pub mod scalar;
 mod schema;
 pub mod shape;
+pub mod short_id;
 pub mod staleness;
 pub mod text;
 pub mod uuid;

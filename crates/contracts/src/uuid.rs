@@ -17,6 +17,12 @@ impl Uuid {
         (parsed.hyphenated().to_string() == text).then_some(Uuid(parsed))
     }
 
+    /// The least UUID whose hyphenated form starts with a text; absent if there is none.
+    pub fn least_with_start(start: &str) -> Option<Self> {
+        const NIL: &str = "00000000-0000-0000-0000-000000000000";
+        Uuid::parse(&format!("{start}{}", NIL.get(start.len()..)?))
+    }
+
     /// A UUID made elsewhere.
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         Uuid(uuid::Uuid::from_bytes(bytes))
@@ -61,6 +67,18 @@ impl Shape for Uuid {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_start_leads_to_the_least_of_its_range() {
+        let least = |start: &str| Uuid::least_with_start(start).map(|uuid| uuid.to_string());
+        assert_eq!(least("").unwrap(), "00000000-0000-0000-0000-000000000000");
+        assert_eq!(least("0190a6f0-7").unwrap(), "0190a6f0-7000-0000-0000-000000000000");
+        let text = "0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f";
+        assert_eq!(least(text).unwrap(), text);
+        for bad in ["x", "0190A", "0190a6f07", "-", "é", &format!("{text}0")] {
+            assert_eq!(least(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn only_the_hyphenated_lower_case_form_is_read() {

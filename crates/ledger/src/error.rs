@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use crealeph_contracts::json::ComposeError;
 use crealeph_contracts::scalar::LedgerId;
+use crealeph_contracts::short_id::AmbiguousId;
 use crealeph_contracts::violation::Violation;
 use crealeph_decision::execution;
 
@@ -77,6 +78,9 @@ pub enum LedgerError {
     /// A question beyond a bound.
     #[error("{what} is {found} and the limit is {limit}")]
     Beyond { what: &'static str, found: usize, limit: usize },
+    /// The start of several ids.
+    #[error(transparent)]
+    AmbiguousId(#[from] AmbiguousId),
     /// A cursor that this ledger did not give out.
     #[error("`{cursor}` is not a cursor of this ledger")]
     BadCursor { cursor: String },
@@ -143,6 +147,7 @@ impl LedgerError {
                 "send the batch again with the same keys to learn its outcome"
             }
             LedgerError::Beyond { .. } => "ask for less, or raise the limit",
+            LedgerError::AmbiguousId(_) => "give more of its characters",
             LedgerError::BadCursor { .. } => "start without one",
             LedgerError::Overloaded { .. } => "slow down and try again",
             LedgerError::Closed => "open it and send the batch again",
@@ -179,6 +184,7 @@ impl LedgerError {
             LedgerError::Failed { .. } => "ledger_failed",
             LedgerError::OutcomeUnknown { .. } => "ledger_outcome_unknown",
             LedgerError::Beyond { .. } => "ledger_limit",
+            LedgerError::AmbiguousId(_) => "ambiguous_id",
             LedgerError::BadCursor { .. } => "ledger_bad_cursor",
             LedgerError::Overloaded { .. } => "ledger_overloaded",
             LedgerError::Closed => "ledger_closed",

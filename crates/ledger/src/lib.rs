@@ -17,6 +17,7 @@ mod facts;
 mod follow;
 mod heart;
 mod identity;
+mod ids;
 mod keys;
 mod lease;
 mod ledger;
@@ -52,6 +53,7 @@ pub use entry::{Content, EXECUTION_EVENT, KEY_PREFIX, MAX_PAYLOAD_DEPTH, StoredE
 pub use error::{AppendError, EntryIdentity, EntryRefusal, LedgerError};
 pub use follow::LogWatch;
 pub use heart::Heartbeat;
+pub use ids::IdKind;
 pub use keys::{Keyring, SigningKeyError};
 pub use lease::{Lease, LeaseClaim, LeaseHolder, LeaseToken, MAX_LEASE};
 pub use ledger::{Ledger, LedgerOptions, Location};

@@ -202,6 +202,28 @@ impl<'a> EntrySelection<'a> {
     }
 }
 
+/// Where a value of a column is looked for, from a given one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Before,
+    AtOrAfter,
+    After,
+}
+
+impl Side {
+    /// The comparison with the given value, and the order that has the nearest one first.
+    pub(crate) fn sql(self) -> (&'static str, &'static str) {
+        match self {
+            Side::Before => ("<", "DESC"),
+            Side::AtOrAfter => (">=", "ASC"),
+            Side::After => (">", "ASC"),
+        }
+    }
+}
+
+/// The values right before and after one.
+pub(crate) type Neighbours = (Option<String>, Option<String>);
+
 /// Columns and the values that they must have.
 pub(crate) type Equalities<'a> = &'a [(&'static str, &'a str)];
 
@@ -224,15 +246,28 @@ pub(crate) trait Reads {
     /// The newest draft of a robot that has this many newer ones.
     fn draft_after(&mut self, head: &Head, robot: &RobotId, newer: usize)
     -> Result<Option<Seq>, LedgerError>;
-    /// The first value of a column after one, of the entries that have these values in other columns: a jump in the index.
-    fn value_after(
+    /// The nearest value of a column on a side of one, of the entries that have these values in other columns: a jump in the
+    /// index.
+    fn value_beside(
         &mut self,
         head: &Head,
         column: &'static str,
         among: Equalities<'_>,
-        after: &str,
+        side: Side,
+        value: &str,
     ) -> Result<Option<String>, LedgerError>;
-    /// All such values in order, at most a number of them.
+    /// The values of a column right before and after each of these.
+    fn neighbours(
+        &mut self,
+        head: &Head,
+        column: &'static str,
+        values: &[&str],
+    ) -> Result<Vec<Neighbours>, LedgerError> {
+        let mut beside = |side, value: &str| self.value_beside(head, column, &[], side, value);
+        let neighbours = |value: &&str| Ok((beside(Side::Before, value)?, beside(Side::After, value)?));
+        values.iter().map(neighbours).collect()
+    }
+    /// All values after one in order, at most a number of them.
     fn values_after(
         &mut self,
         head: &Head,
@@ -243,8 +278,13 @@ pub(crate) trait Reads {
     ) -> Result<Vec<String>, LedgerError> {
         let mut values: Vec<String> = Vec::new();
         while values.len() < limit
-            && let Some(value) =
-                self.value_after(head, column, among, values.last().map_or(after, String::as_str))?
+            && let Some(value) = self.value_beside(
+                head,
+                column,
+                among,
+                Side::After,
+                values.last().map_or(after, String::as_str),
+            )?
         {
             values.push(value);
         }

@@ -8,12 +8,14 @@ use crealeph_contracts::builder::ErrorCode;
 use crealeph_contracts::contract::to_json;
 use crealeph_contracts::execution_event::ExecutionState;
 use crealeph_contracts::json::{JsonObject, ObjectWriter};
-use crealeph_contracts::scalar::ExecutionId;
+use crealeph_contracts::scalar::TenantId;
+use crealeph_ledger::{IdKind, Ledger};
 use crealeph_runtime::agents;
 use crealeph_runtime::builder::{Answer, Builder, Called, Scopes};
 
 use super::Verdict;
-use super::ledger::{At, named};
+use super::ids::{ShortIds, execution_id};
+use super::ledger::At;
 use super::policy::read_rules;
 use super::sandbox::state_directory;
 use crate::failure::{ArgumentFailure, Failure};
@@ -27,7 +29,7 @@ const EXAMPLES: &str = "\
 Examples:
   crealeph build --robot robot-7 --objective landing_plan --agent example@1 --dry-run
   crealeph build request.json
-  crealeph build request.json --rerun-of 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f
+  crealeph build request.json --rerun-of 0190a6f0-7c2e
   crealeph build - --json < request.json
 
 A request is a BuilderRunRequest (`crealeph schema builder-request`); its `agentVersion` names an agent of crealeph.toml:
@@ -148,7 +150,6 @@ impl Build {
         let at = self.at.settle()?;
         trusting::require(&at.configuration, Uses::Everything)?;
         let is_json = at.is_json(output);
-        let rerun_of = self.rerun_of.map(|name| named("execution", &name, ExecutionId::parse)).transpose()?;
         let rules = match self.rules {
             Some(file) => Some(read_rules(Some(file))?.0),
             None => None,
@@ -160,7 +161,12 @@ impl Build {
             None => self.fields.document()?.into_bytes(),
         };
         let cancel = interrupt::cancel()?;
-        let builder = Builder::new(at.open()?, agents, scopes);
+        let ledger = at.open()?;
+        let rerun_of = match &self.rerun_of {
+            Some(word) => Some(execution_id(&ledger, &at.tenant, None, word)?.0),
+            None => None,
+        };
+        let builder = Builder::new(ledger.clone(), agents, scopes);
         let answer = builder.run(&at.tenant, &request, rerun_of.as_ref(), &cancel)?;
         if is_json {
             output.json(&to_json(&answer.response))?;
@@ -168,7 +174,7 @@ impl Build {
                 note!("{}", answer.detail);
             }
         } else {
-            output.page(&as_page(&answer))?;
+            output.page(&as_page(&answer, &Short::of(&ledger, &at.tenant, &answer.response)?))?;
         }
         Ok(Verdict::Exit(exit_code(&answer.response)))
     }
@@ -186,11 +192,28 @@ fn exit_code(response: &BuilderResponse) -> u8 {
     }
 }
 
+/// The ids in an answer, in short.
+struct Short {
+    executions: ShortIds,
+    entries: ShortIds,
+}
+
+impl Short {
+    fn of(ledger: &Ledger, tenant: &TenantId, response: &BuilderResponse) -> Result<Self, Failure> {
+        let execution = response.execution_id.iter().map(|id| id.as_str());
+        let entries = response.artifacts.as_slice().iter().map(|artifact| artifact.id.as_str());
+        Ok(Short {
+            executions: ShortIds::find(ledger, tenant, IdKind::Execution, execution)?,
+            entries: ShortIds::find(ledger, tenant, IdKind::Entry, entries)?,
+        })
+    }
+}
+
 /// The answer for a person.
-fn as_page(answer: &Answer) -> Page {
+fn as_page(answer: &Answer, short: &Short) -> Page {
     let Answer { response, detail, agent } = answer;
     let mut out = Page::default();
-    let execution = response.execution_id.as_ref().map_or("(none)", |id| id.as_str());
+    let execution = response.execution_id.as_ref().map_or("(none)", |id| short.executions.of(id.as_str()));
     let before = if response.idempotent { ", recorded before" } else { "" };
     let _ = writeln!(out, "Execution {execution}: {}{before}", response.state);
     if let Some(coherence) = &response.coherence {
@@ -214,7 +237,12 @@ fn as_page(answer: &Answer) -> Page {
         let _ = writeln!(out, "  agent      {version} {}", if *ran { "ran" } else { "was not called" });
     }
     for artifact in response.artifacts.as_slice() {
-        let _ = writeln!(out, "  artifact   {:<12} {}", artifact.kind.as_str(), artifact.id);
+        let _ = writeln!(
+            out,
+            "  artifact   {:<12} {}",
+            artifact.kind.as_str(),
+            short.entries.of(artifact.id.as_str())
+        );
     }
     let next = match exit_code(response) {
         // Without an agent nothing was recorded, and the reason above says what to do.

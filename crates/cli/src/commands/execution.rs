@@ -5,16 +5,17 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use crealeph_contracts::execution_event::ExecutionState;
 use crealeph_contracts::policy_output::PolicyReason;
-use crealeph_contracts::scalar::{ExecutionId, Name, RobotId, TenantId};
+use crealeph_contracts::scalar::{Name, RobotId, TenantId};
 use crealeph_decision::builder::Record;
 use crealeph_decision::builder::replay::Check;
-use crealeph_ledger::{Cursor, EXECUTION_EVENT, Filter, Ledger, Order, StoredEntry};
+use crealeph_ledger::{Cursor, EXECUTION_EVENT, Filter, IdKind, Ledger, StoredEntry};
 use crealeph_runtime::builder::{self, BuildError, Execution as Found};
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::Verdict;
+use super::ids::{ShortIds, events_page, execution_id, execution_of, payload_text};
 use super::ledger::{Settled, named};
 use super::on_ledger::{Opened, Task};
 use super::policy::remedies;
@@ -26,13 +27,15 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   crealeph execution list --robot robot-7
   crealeph execution why
-  crealeph execution show 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f
-  crealeph execution replay 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --attempt 2
+  crealeph execution show 0190a6f0
+  crealeph execution replay @- --attempt 2
   crealeph ledger export log.jsonl && crealeph execution replay e-1 --from log.jsonl
 
 `replay` derives the snapshot at the recorded position again, evaluates policy and gate under the recorded rules, and
 reports whether the recorded verdict follows. It calls no agent and writes nothing. With --from it reads an export
 instead of a ledger and checks every entry against its hash; `crealeph ledger verify` checks who signed it.
+
+An execution is named by its id or the start of it; `@` is the newest, `@-` the one before.
 
 Exit codes: 0 done, 1 there is no such execution, or a replay that does not follow, 2 cannot be done.";
 
@@ -96,11 +99,8 @@ impl Named {
 
     fn find(&self, opened: &Opened) -> Result<Found, Failure> {
         let robot = self.robot.as_ref().map(|name| named("robot", name, RobotId::parse)).transpose()?;
-        let (id, robot) = match &self.execution {
-            Some(name) => (name.clone(), robot),
-            None => newest(opened, robot)?,
-        };
-        let id = named("execution", &id, ExecutionId::parse)?;
+        let word = self.execution.as_deref().unwrap_or("@");
+        let (id, robot) = execution_id(&opened.ledger, &opened.tenant, robot, word)?;
         let found = builder::execution(&opened.ledger, &opened.tenant, robot.as_ref(), &id)?;
         found.ok_or_else(|| BuilderFailure::NoExecution(id.to_string()).into())
     }
@@ -116,34 +116,6 @@ impl Named {
             (false, _) => Ok(records),
             (true, Some(entry)) => Err(BuildError::Unreadable { entry }.into()),
             (true, None) => Err(BuilderFailure::NoRecord { attempt: self.attempt }.into()),
-        }
-    }
-}
-
-/// The execution of the newest event, and its robot.
-fn newest(opened: &Opened, robot_id: Option<RobotId>) -> Result<(String, Option<RobotId>), Failure> {
-    let filter =
-        Filter { robot_id, kind: Some(named("type", EXECUTION_EVENT, Name::parse)?), ..Filter::default() };
-    let (events, _) = page_of(&opened.ledger, &opened.tenant, &filter, None, 1)?;
-    let event = events.first().ok_or(BuilderFailure::NoExecutions)?;
-    Ok((payload_text(event, "executionId"), Some(event.content.robot_id.clone())))
-}
-
-/// A whole page, newest first, and the next cursor. A ledger with an older schema has no index for it and returns parts.
-fn page_of(
-    ledger: &Ledger,
-    tenant: &TenantId,
-    filter: &Filter,
-    mut cursor: Option<Cursor>,
-    limit: usize,
-) -> Result<(Vec<StoredEntry>, Option<Cursor>), Failure> {
-    let mut entries = Vec::new();
-    loop {
-        let page = ledger.list(tenant, filter, Order::NewestFirst, cursor, limit - entries.len())?;
-        entries.extend(page.entries);
-        cursor = page.next;
-        if cursor.is_none() || entries.len() >= limit {
-            return Ok((entries, cursor));
         }
     }
 }
@@ -170,12 +142,14 @@ fn list(
         ..Filter::default()
     };
     let cursor = cursor.map(|text| Cursor::parse(&text)).transpose()?;
-    let (events, next) = page_of(&at.open()?, &at.tenant, &filter, cursor, limit)?;
+    let ledger = at.open()?;
+    let (events, next) = events_page(&ledger, &at.tenant, &filter, cursor, limit)?;
     let is_json = at.is_json(output);
+    let short = if is_json { ShortIds::default() } else { short_executions(&ledger, &at.tenant, &events)? };
     for event in &events {
         match is_json {
             true => output.json_line(&event.canonical())?,
-            false => output.line(&event_line(event))?,
+            false => output.line(&event_line(event, &short))?,
         }
     }
     if events.is_empty() && next.is_none() && !is_json {
@@ -188,24 +162,19 @@ fn list(
     Ok(Verdict::Good)
 }
 
-/// The value of a key in an event's payload, or a dash.
-fn payload_text(event: &StoredEntry, key: &str) -> String {
-    let text = event.to_entry().payload.and_then(|payload| {
-        payload.with(|payload| {
-            let value = payload.member(key)?;
-            Some(value.string().map_or_else(|| value.source().to_owned(), |text| text.into_owned()))
-        })
-    });
-    text.unwrap_or_else(|| "-".to_owned())
+/// The short ids of the executions that events are of.
+fn short_executions(ledger: &Ledger, tenant: &TenantId, events: &[StoredEntry]) -> Result<ShortIds, Failure> {
+    let ids: Vec<String> = events.iter().map(execution_of).collect();
+    ShortIds::find(ledger, tenant, IdKind::Execution, ids.iter().map(String::as_str))
 }
 
-fn event_line(event: &StoredEntry) -> String {
+fn event_line(event: &StoredEntry, short: &ShortIds) -> String {
     let field = |key: &str| payload_text(event, key);
     format!(
         "{}  {:<9} {}  robot {}, attempt {}, {} on a {} snapshot",
         event.created_at,
         event.content.state,
-        field("executionId"),
+        short.of(&execution_of(event)),
         event.content.robot_id,
         field("attempt"),
         field("action"),
@@ -214,7 +183,8 @@ fn event_line(event: &StoredEntry) -> String {
 }
 
 fn show(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Failure> {
-    let found = named.find(&named.open(at, output)?)?;
+    let opened = named.open(at, output)?;
+    let found = named.find(&opened)?;
     if at.is_json(output) {
         output.report(&ExecutionReport {
             events: found.events.iter().map(document).collect::<Result<_, _>>()?,
@@ -224,14 +194,21 @@ fn show(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Fai
         })?;
         return Ok(Verdict::Good);
     }
+    let executions = short_executions(&opened.ledger, &opened.tenant, &found.events)?;
+    let entries = ShortIds::of_entries(&opened.ledger, &opened.tenant, &found.others)?;
     for event in &found.events {
-        output.line(&event_line(event))?;
+        output.line(&event_line(event, &executions))?;
     }
     for (_, record) in &found.records {
         output.line(&format!("  attempt {}: {}", record.request.attempt, record.reason))?;
     }
     for entry in &found.others {
-        output.line(&format!("  {:<12} {:<9} {}", entry.content.kind, entry.content.state, entry.id))?;
+        output.line(&format!(
+            "  {:<12} {:<9} {}",
+            entry.content.kind,
+            entry.content.state,
+            entries.of(entry.id.as_str())
+        ))?;
     }
     if found.is_cut {
         let id = named.execution.as_deref().unwrap_or("ID");
@@ -254,7 +231,8 @@ fn document(entry: &StoredEntry) -> Result<Box<RawValue>, OutputFailure> {
 }
 
 fn why(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Failure> {
-    let records = named.records(&named.open(at, output)?)?;
+    let opened = named.open(at, output)?;
+    let records = named.records(&opened)?;
     let Some((_, record)) = records.last() else { return Ok(Verdict::Good) };
     if at.is_json(output) {
         // If the agent ran, the policy allowed it.
@@ -271,7 +249,7 @@ fn why(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Fail
         });
         let reasons: Vec<serde_json::Value> = reasons.collect();
         let answer = json!({
-            "executionId": execution_of(record),
+            "executionId": execution_of_record(record),
             "attempt": record.request.attempt.get(),
             "state": record.answer.state.as_str(),
             "decision": record.policy.decision.as_str(),
@@ -282,23 +260,21 @@ fn why(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Fail
         output.report(&answer)?;
         return Ok(Verdict::Good);
     }
-    output.page(&why_told(record))?;
+    let short = opened.short_execution(execution_of_record(record))?;
+    output.page(&reasons_page(record, &short))?;
     Ok(Verdict::Good)
 }
 
-fn execution_of(record: &Record) -> &str {
+fn execution_of_record(record: &Record) -> &str {
     record.request.execution_id.as_ref().map_or("-", |id| id.as_str())
 }
 
-fn why_told(record: &Record) -> Page {
+fn reasons_page(record: &Record, execution: &str) -> Page {
     let mut out = Page::default();
     let _ = writeln!(
         out,
-        "Execution {}, attempt {}, ended `{}`: {}",
-        execution_of(record),
-        record.request.attempt,
-        record.answer.state,
-        record.reason
+        "Execution {execution}, attempt {}, ended `{}`: {}",
+        record.request.attempt, record.answer.state, record.reason
     );
     let ran = if record.agent_ran { "ran" } else { "did not run" };
     let _ = writeln!(out, "Policy: {}; the agent {ran}.", record.policy.decision);
@@ -343,12 +319,12 @@ fn replay(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, F
                 .iter()
                 .map(|check| json!({ "what": check.what, "recorded": check.recorded, "derived": check.derived, "same": check.is_same() }))
                 .collect();
-            let answer = json!({ "executionId": execution_of(record), "attempt": attempt, "follows": is_same, "checks": checks });
+            let answer = json!({ "executionId": execution_of_record(record), "attempt": attempt, "follows": is_same, "checks": checks });
             output.report_line(&answer)?;
             continue;
         }
         let word = if is_same { "follows" } else { "does not follow" };
-        let execution = execution_of(record);
+        let execution = opened.short_execution(execution_of_record(record))?;
         output.line(&format!("execution {execution}, attempt {attempt}: the recorded verdict {word}"))?;
         for check in &checks {
             match check.is_same() {

@@ -7,6 +7,7 @@ mod completions;
 mod demo;
 mod doctor;
 mod execution;
+mod ids;
 mod init;
 mod ledger;
 mod man;

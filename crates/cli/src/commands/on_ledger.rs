@@ -6,9 +6,10 @@ use std::path::Path;
 
 use clap::{Args, Subcommand};
 use crealeph_contracts::scalar::TenantId;
-use crealeph_ledger::{Ledger, LedgerLimits, LedgerOptions, Location};
+use crealeph_ledger::{IdKind, Ledger, LedgerLimits, LedgerOptions, Location};
 
 use super::Verdict;
+use super::ids::ShortIds;
 use super::ledger::{At, Settled};
 use crate::failure::{Failure, OutputFailure};
 use crate::input::Source;
@@ -55,6 +56,12 @@ impl Opened {
             None => Ok(Opened { ledger: at.open()?, tenant: at.tenant.clone(), _folder: None }),
             Some(export) => Opened::import(export, Progress::new("entries read", output)),
         }
+    }
+
+    /// The short form of an execution's id.
+    pub(super) fn short_execution(&self, id: &str) -> Result<String, Failure> {
+        let short = ShortIds::find(&self.ledger, &self.tenant, IdKind::Execution, [id])?;
+        Ok(short.of(id).to_owned())
     }
 
     fn import(export: &Path, progress: Progress) -> Result<Opened, Failure> {

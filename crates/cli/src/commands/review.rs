@@ -2,24 +2,26 @@
 
 use clap::{Args, Subcommand};
 use crealeph_contracts::scalar::{LedgerId, RobotId, Text};
+use crealeph_contracts::short_id::IdWord;
 use crealeph_decision::builder::review::ReviewOpinion;
-use crealeph_ledger::Cursor;
+use crealeph_ledger::{Cursor, IdKind, Ledger};
 use crealeph_runtime::review::{VerdictError, settle, waiting};
 use serde_json::json;
 
 use super::Verdict;
+use super::ids::{ShortIds, entry_id};
 use super::ledger::{Settled, named};
 use super::on_ledger::Task;
-use crate::failure::{ArgumentFailure, Failure};
+use crate::failure::{ArgumentFailure, Failure, LedgerFailure};
 use crate::input::who;
 use crate::output::{Output, note};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
   crealeph review list --robot robot-7
-  crealeph review show 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f
-  crealeph review approve 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --by ana --reason 'fits the brand'
-  crealeph review reject 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --by ana --reason 'wrong audience'
+  crealeph review show @
+  crealeph review approve 0190a6f0-7c2e --by ana --reason 'fits the brand'
+  crealeph review reject 0190a6f0-7c2e --by ana --reason 'wrong audience'
 
 An approval appends the artifact again in state `planned`, depending on the draft and the review. A draft has one verdict;
 repeating it changes nothing.
@@ -42,7 +44,7 @@ pub(super) enum ReviewTask {
     },
     /// Print a draft
     Show {
-        /// Draft id
+        /// Draft id or its start, or `@` for the newest
         artifact: String,
     },
     /// Approve a draft for use
@@ -53,7 +55,7 @@ pub(super) enum ReviewTask {
 
 #[derive(Debug, Args)]
 pub(super) struct Opined {
-    /// Draft id
+    /// Draft id or its start, or `@` for the newest
     artifact: String,
     /// Reason for the decision
     #[arg(long)]
@@ -70,8 +72,9 @@ impl Task for ReviewTask {
                 list(at, robot.as_deref(), limit, cursor.as_deref(), output)?
             }
             ReviewTask::Show { artifact } => {
-                let id = named("artifact", &artifact, LedgerId::parse)?;
-                let entry = at.open()?.get(&at.tenant, &id)?.ok_or(VerdictError::NoEntry(id))?;
+                let ledger = at.open()?;
+                let id = draft_id(&ledger, at, &artifact)?;
+                let entry = ledger.get(&at.tenant, &id)?.ok_or(VerdictError::NoEntry(id))?;
                 output.json(&entry.canonical())?;
             }
             ReviewTask::Approve(opined) => opined.run(at, ReviewOpinion::Approved, output)?,
@@ -90,17 +93,26 @@ fn list(
 ) -> Result<(), Failure> {
     let robot = robot.map(|name| named("robot", name, RobotId::parse)).transpose()?;
     let cursor = cursor.map(Cursor::parse).transpose()?;
-    let (drafts, next) = waiting(&at.open()?, &at.tenant, robot.as_ref(), cursor, limit)?;
+    let ledger = at.open()?;
+    let (drafts, next) = waiting(&ledger, &at.tenant, robot.as_ref(), cursor, limit)?;
     let is_json = at.is_json(output);
+    let shown = || drafts.iter().filter(|_| !is_json);
+    let ids = ShortIds::of_entries(&ledger, &at.tenant, shown())?;
+    let executions = shown().filter_map(|draft| draft.content.execution_id.as_ref());
+    let executions = executions.map(|id| id.as_str());
+    let executions = ShortIds::find(&ledger, &at.tenant, IdKind::Execution, executions)?;
     for draft in &drafts {
         if is_json {
             output.json_line(&draft.canonical())?;
         } else {
             let content = &draft.content;
-            let execution = content.execution_id.as_ref().map_or("-", |id| id.as_str());
+            let execution = content.execution_id.as_ref().map_or("-", |id| executions.of(id.as_str()));
             let line = format!(
                 "{}  {:<12} {}  robot {}, execution {execution}",
-                draft.id, content.kind, draft.created_at, content.robot_id
+                ids.of(draft.id.as_str()),
+                content.kind,
+                draft.created_at,
+                content.robot_id
             );
             output.line(&line)?;
         }
@@ -115,16 +127,25 @@ fn list(
     Ok(())
 }
 
+/// The draft that a word means: `@` is the newest that awaits review, `@-` the one before.
+fn draft_id(ledger: &Ledger, at: &Settled, word: &str) -> Result<LedgerId, Failure> {
+    let IdWord::Recent(newer) = IdWord::read(word) else { return entry_id(ledger, &at.tenant, word) };
+    let (drafts, _) = waiting(ledger, &at.tenant, None, None, newer + 1)?;
+    let missing = || LedgerFailure::NoEntry { name: word.to_owned(), tenant: at.tenant.to_string() };
+    Ok(drafts.into_iter().nth(newer).ok_or_else(missing)?.id)
+}
+
 impl Opined {
     fn run(self, at: &Settled, opinion: ReviewOpinion, output: &mut Output) -> Result<(), Failure> {
-        let id = named("artifact", &self.artifact, LedgerId::parse)?;
+        let ledger = at.open()?;
+        let id = draft_id(&ledger, at, &self.artifact)?;
         let who = who(self.by)?;
         let text = |text: &str, what: &'static str, hint: &'static str| {
             Text::new(text).ok_or_else(|| ArgumentFailure::option_with_hint(text, what, hint))
         };
         let who = text(&who, "a name", "give one with --by")?;
         let why = text(&self.reason, "a reason", "give one with --reason")?;
-        let written = settle(&at.open()?, &at.tenant, &id, opinion, &who, &why)?;
+        let written = settle(&ledger, &at.tenant, &id, opinion, &who, &why)?;
         let (review, planned) = (written.first(), written.get(1));
         if at.is_json(output) {
             let answer = json!({
@@ -137,9 +158,11 @@ impl Opined {
             output.report(&answer)?;
             return Ok(());
         }
-        output.line(&format!("{} {id}", opinion.as_str()))?;
+        let ids = planned.iter().map(|entry| entry.id.as_str()).chain([id.as_str()]);
+        let short = ShortIds::find(&ledger, &at.tenant, IdKind::Entry, ids)?;
+        output.line(&format!("{} {}", opinion.as_str(), short.of(id.as_str())))?;
         if let Some(planned) = planned {
-            output.line(&format!("planned as {}", planned.id))?;
+            output.line(&format!("planned as {}", short.of(planned.id.as_str())))?;
         }
         Ok(())
     }

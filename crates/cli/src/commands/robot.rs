@@ -8,13 +8,14 @@ use crealeph_contracts::instant::Instant;
 use crealeph_contracts::json::Node;
 use crealeph_contracts::scalar::{ActionName, RobotId};
 use crealeph_decision::snapshot::SnapshotType;
-use crealeph_ledger::StoredEntry;
+use crealeph_ledger::{IdKind, StoredEntry};
 use crealeph_runtime::builder::Scopes;
 use crealeph_runtime::review::WaitingDrafts;
 use crealeph_runtime::robot::{Status, robots, status};
 use serde_json::{Value, json};
 
 use super::Verdict;
+use super::ids::ShortIds;
 use super::ledger::{Settled, named};
 use super::on_ledger::Task;
 use crate::failure::Failure;
@@ -58,10 +59,18 @@ impl Task for RobotTask {
         };
         let robot = named("robot", &robot, RobotId::parse)?;
         let scopes = Scopes::load(&at.configuration, None)?;
-        let status = status(&at.open()?, &at.tenant, &robot, scopes.of(&at.tenant, &robot))?;
+        let ledger = at.open()?;
+        let status = status(&ledger, &at.tenant, &robot, scopes.of(&at.tenant, &robot))?;
         match at.is_json(output) {
             true => output.report(&as_json(&status))?,
-            false => output.page(&as_page(&status))?,
+            false => {
+                let newest = status.snapshot.iter().flat_map(|snapshot| {
+                    SnapshotType::ALL.into_iter().filter_map(|kind| snapshot.facts.newest.get(kind).as_ref())
+                });
+                let ids = newest.map(|newest| newest.entry.id.as_str());
+                let short = ShortIds::find(&ledger, &at.tenant, IdKind::Entry, ids)?;
+                output.page(&as_page(&status, &short))?;
+            }
         }
         Ok(Verdict::Good)
     }
@@ -198,7 +207,7 @@ fn why(event: &StoredEntry) -> Option<String> {
     })
 }
 
-fn as_page(status: &Status) -> Page {
+fn as_page(status: &Status, short: &ShortIds) -> Page {
     let mut out = Page::default();
     let robot = &status.robot_id;
     match &status.snapshot {
@@ -217,7 +226,7 @@ fn as_page(status: &Status) -> Page {
                         "  {:<10} {:<10} {}",
                         kind.as_str(),
                         age(age_minutes(status.at, newest.entry.true_at().instant())),
-                        newest.entry.id
+                        short.of(newest.entry.id.as_str())
                     ),
                     None => writeln!(out, "  {:<10} none", kind.as_str()),
                 };

@@ -12,9 +12,11 @@ use crealeph_contracts::violation::Report;
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::policy::RulesSource;
 use crealeph_decision::snapshot::{Derivation, MAX_LISTED, Question, Snapshot, SnapshotFacts, SnapshotType};
+use crealeph_ledger::IdKind;
 use crealeph_runtime::builder::Scopes;
 
 use super::Verdict;
+use super::ids::ShortIds;
 use super::ledger::{At, Settled, named};
 use super::policy::read_rules;
 use crate::failure::{ArgumentFailure, Failure, InputFailure, LedgerFailure};
@@ -81,18 +83,19 @@ impl SnapshotCommand {
             Some(file) => Some(read_rules(Some(file))?.0),
             None => None,
         };
-        let snapshot = match self.from {
+        let (snapshot, short) = match self.from {
             Some(file) => {
                 let progress = Progress::new("entries read", output);
                 let rules = rules.unwrap_or_default().coherence;
-                from_file(file, progress, self.at_ledger.tenant(), self.robot.as_deref(), at, &rules)?
+                let (tenant, robot) = (self.at_ledger.tenant(), self.robot.as_deref());
+                (from_file(file, progress, tenant, robot, at, &rules)?, ShortIds::default())
             }
             None => from_ledger(&self.at_ledger.settle()?, self.robot.as_deref(), at, rules)?,
         };
         if is_json {
             output.json(snapshot.document()?.as_str())?;
         } else {
-            output.page(&as_page(&snapshot))?;
+            output.page(&as_page(&snapshot, &short))?;
         }
         Ok(Verdict::Good)
     }
@@ -130,16 +133,21 @@ fn from_ledger(
     robot: Option<&str>,
     at: Option<Instant>,
     rules: Option<RulesSource>,
-) -> Result<Snapshot, Failure> {
+) -> Result<(Snapshot, ShortIds), Failure> {
     let robot = named("robot", robot.ok_or(ArgumentFailure::RobotMissing)?, RobotId::parse)?;
     let scopes = Scopes::load(&ledger.configuration, rules)?;
     let rules = &scopes.of(&ledger.tenant, &robot).coherence;
-    let facts = ledger.open()?.facts(&ledger.tenant, &robot, at, rules)?;
+    let opened = ledger.open()?;
+    let facts = opened.facts(&ledger.tenant, &robot, at, rules)?;
     let snapshot = facts.and_then(|facts| Snapshot::derive(facts, rules));
-    snapshot.ok_or_else(|| match Path::new(robot.as_str()).is_file() {
-        true => ArgumentFailure::FileForRobot(robot.to_string()).into(),
+    let snapshot = snapshot.ok_or_else(|| match Path::new(robot.as_str()).is_file() {
+        true => Failure::from(ArgumentFailure::FileForRobot(robot.to_string())),
         false => LedgerFailure::SnapshotEmpty(robot.as_str().to_owned()).into(),
-    })
+    })?;
+    let newest = SnapshotType::ALL.into_iter().filter_map(|kind| snapshot.facts.newest.get(kind).as_ref());
+    let ids = newest.map(|newest| newest.entry.id.as_str());
+    let short = ShortIds::find(&opened, &ledger.tenant, IdKind::Entry, ids)?;
+    Ok((snapshot, short))
 }
 
 /// The one that is asked for, or the only one there is.
@@ -211,7 +219,7 @@ fn read_entries(source: &Source, mut progress: Progress) -> Result<Vec<Entry>, F
     }
 }
 
-fn as_page(snapshot: &Snapshot) -> Page {
+fn as_page(snapshot: &Snapshot, short: &ShortIds) -> Page {
     let mut out = Page::default();
     let facts = &snapshot.facts;
     let _ = writeln!(out, "Robot {}: {}", facts.robot_id, snapshot.coherence.status);
@@ -221,9 +229,8 @@ fn as_page(snapshot: &Snapshot) -> Page {
     for kind in SnapshotType::ALL {
         match facts.newest.get(kind) {
             Some(newest) => {
-                let entry = &newest.entry;
-                let _ =
-                    writeln!(out, "  {:<10} {:<26} {}", kind.as_str(), entry.true_at().as_str(), entry.id);
+                let (at, id) = (newest.entry.true_at(), short.of(newest.entry.id.as_str()));
+                let _ = writeln!(out, "  {:<10} {:<26} {id}", kind.as_str(), at.as_str());
             }
             None => {
                 let _ = writeln!(out, "  {:<10} none", kind.as_str());

@@ -24,6 +24,8 @@ pub(crate) enum BuilderFailure {
     NoExecution(String),
     #[error("the ledger holds no execution of this tenant yet")]
     NoExecutions,
+    #[error("the ledger holds only one execution of this tenant")]
+    OnlyOneExecution,
     #[error("the execution has no record{}", of_attempt(*attempt))]
     NoRecord { attempt: Option<u64> },
     #[error("there is no agent `{name}` in `{}`", .path.display())]
@@ -42,6 +44,7 @@ impl BuilderFailure {
             BuilderFailure::Robot(error) => error.code(),
             BuilderFailure::NoExecution(_)
             | BuilderFailure::NoExecutions
+            | BuilderFailure::OnlyOneExecution
             | BuilderFailure::NoRecord { .. } => "unknown_id",
             BuilderFailure::NoAgent { .. } | BuilderFailure::NoConfiguration(_) => "unknown_agent",
             BuilderFailure::Uncalled(_) => "agent_not_called",
@@ -52,6 +55,7 @@ impl BuilderFailure {
         match self {
             BuilderFailure::NoExecution(_)
             | BuilderFailure::NoExecutions
+            | BuilderFailure::OnlyOneExecution
             | BuilderFailure::NoRecord { .. }
             | BuilderFailure::Review(
                 VerdictError::NoEntry(_)
@@ -67,6 +71,7 @@ impl BuilderFailure {
     pub(super) fn hint(&self) -> Option<Cow<'static, str>> {
         Some(match self {
             BuilderFailure::NoExecution(_) => "check the id and --tenant".into(),
+            BuilderFailure::OnlyOneExecution => "see it with `crealeph execution show @`".into(),
             BuilderFailure::NoExecutions => "start one with `crealeph build`".into(),
             BuilderFailure::NoRecord { .. } => "see its events with `crealeph execution show`".into(),
             BuilderFailure::NoAgent { known, .. } if known.is_empty() => "it names no agent".into(),

@@ -66,7 +66,7 @@ impl WorkFailure {
                 | WorkError::Policy { .. }
                 | WorkError::NotHeld(_)
                 | WorkError::Altered { .. }
-                | WorkError::Runs(RunsError::Unknown(_) | RunsError::NoneYet),
+                | WorkError::Runs(RunsError::Unknown(_) | RunsError::NoneYet | RunsError::OnlyOne),
             )
             | WorkFailure::Replay(ReplayError::OtherStart { .. } | ReplayError::NotAReceipt(_)) => JUDGED,
             _ => NOT_JUDGED,
@@ -78,6 +78,7 @@ impl WorkFailure {
             WorkFailure::Work(WorkError::Ledger(error)) | WorkFailure::Tasks(TasksError::Ledger(error)) => {
                 return error.hint();
             }
+            WorkFailure::Work(WorkError::Runs(RunsError::Ambiguous(_))) => "give more of its characters",
             WorkFailure::NoItems(_) => {
                 "name a file of work items, or use --agent NAME to run a task given in words"
             }

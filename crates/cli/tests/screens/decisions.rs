@@ -79,15 +79,15 @@ fn evidence_and_what_may_be_done_with_it() {
     story.shows(
         "crealeph execution list",
         expect![[r#"
-            <time>  planned   <id>  robot
-              shop-17, attempt 1, plan_landing_plan on a coherent snapshot
+            <time> planned <id> robot shop-17, attempt 1, plan_landing_plan on a coherent
+              snapshot
         "#]],
     );
     story.shows(
         "crealeph execution show",
         expect![[r#"
-            <time>  planned   <id>  robot
-              shop-17, attempt 1, plan_landing_plan on a coherent snapshot
+            <time> planned <id> robot shop-17, attempt 1, plan_landing_plan on a coherent
+              snapshot
               attempt 1: the snapshot is coherent and what the action needs is fresh
               copy         planned   <id>
               task         planned   <id>
@@ -97,51 +97,50 @@ fn evidence_and_what_may_be_done_with_it() {
     story.shows(
         "crealeph execution why",
         expect![[r#"
-        Execution <id>, attempt 1, ended `planned`: the
-          snapshot is coherent and what the action needs is fresh
-        Policy: ALLOW; the agent ran.
+            Execution <id>, attempt 1, ended `planned`: the snapshot is coherent and what
+              the action needs is fresh
+            Policy: ALLOW; the agent ran.
 
-          coherence.coherent           the snapshot is coherent and what the action
-            needs is fresh
-    "#]],
+              coherence.coherent           the snapshot is coherent and what the action
+                needs is fresh
+        "#]],
     );
     story.shows(
         "crealeph execution replay",
         expect![[r#"
-        execution <id>, attempt 1: the recorded verdict
-          follows
-          same    execution
-          same    attempt
-          same    request fingerprint
-          same    decision
-          same    gate
-          same    place in the log
-          same    snapshot
-          same    snapshot time
-          same    coherence
-          same    lineage count
-          same    lineage cut
-          same    omitted payloads
-          same    evaluation time
-          same    policy input
-          same    thresholds
-          same    rules
-          same    rules digest
-          same    coherence rules
-          same    policy output
-          same    run mode
-          same    gate outcome
-          same    artifact types
-          same    state
-          same    answer
-          same    record's state
-          same    record's robot
-          same    record's execution
-          same    record's rerun
-          same    record's key
-          same    event
-          same    artifacts
-    "#]],
+            execution <id>, attempt 1: the recorded verdict follows
+              same    execution
+              same    attempt
+              same    request fingerprint
+              same    decision
+              same    gate
+              same    place in the log
+              same    snapshot
+              same    snapshot time
+              same    coherence
+              same    lineage count
+              same    lineage cut
+              same    omitted payloads
+              same    evaluation time
+              same    policy input
+              same    thresholds
+              same    rules
+              same    rules digest
+              same    coherence rules
+              same    policy output
+              same    run mode
+              same    gate outcome
+              same    artifact types
+              same    state
+              same    answer
+              same    record's state
+              same    record's robot
+              same    record's execution
+              same    record's rerun
+              same    record's key
+              same    event
+              same    artifacts
+        "#]],
     );
 }
 
@@ -229,20 +228,20 @@ fn evidence_that_is_out_of_date() {
     story.shows(
         "crealeph execution why",
         expect![[r#"
-        Execution <id>, attempt 1, ended `failed`: a
-          signal is newer than the one used for the newest idea, copy and playbook
-        Policy: BLOCK; the agent did not run.
+            Execution <id>, attempt 1, ended `failed`: a signal is newer than the one used
+              for the newest idea, copy and playbook
+            Policy: BLOCK; the agent did not run.
 
-          coherence.stale              the snapshot is stale: idea, copy, playbook must
-            be made anew on the newest evidence
+              coherence.stale              the snapshot is stale: idea, copy, playbook must
+                be made anew on the newest evidence
 
-        What would change it:
-          a coherent snapshot
-          regenerate copy: run copywriter.run
-          regenerate idea: run ideator.run
-          regenerate playbook: run playbooks.v1.run or playbooks.v2.run
-        Then send the request again under a new executionId.
-    "#]],
+            What would change it:
+              a coherent snapshot
+              regenerate copy: run copywriter.run
+              regenerate idea: run ideator.run
+              regenerate playbook: run playbooks.v1.run or playbooks.v2.run
+            Then send the request again under a new executionId.
+        "#]],
     );
     story.write("stricter.toml", "[thresholds]\nmin_confidence = 0.99\n");
     story.shows(
@@ -278,13 +277,10 @@ fn drafts_and_their_review() {
     story.shows(
         "crealeph review list",
         expect![[r#"
-        <id>  site_plan    <time>
-          robot shop-17, execution <id>
-        <id>  task         <time>
-          robot shop-17, execution <id>
-        <id>  copy         <time>
-          robot shop-17, execution <id>
-    "#]],
+            <id> site_plan <time> robot shop-17, execution <id>
+            <id> task <time> robot shop-17, execution <id>
+            <id> copy <time> robot shop-17, execution <id>
+        "#]],
     );
     let draft = story.first_word("crealeph review list");
     story.shows(

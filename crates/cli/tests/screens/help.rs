@@ -50,64 +50,67 @@ fn help_at_80_columns() {
     story.shows(
         "crealeph ledger --help",
         expect![[r#"
-        Append-only log with tamper evidence
+            Append-only log with tamper evidence
 
-        Usage: crealeph ledger [OPTIONS] <COMMAND>
+            Usage: crealeph ledger [OPTIONS] <COMMAND>
 
-        Commands:
-          init          Create a ledger and its first signing key
-          migrate       Upgrade a ledger to the current schema; resumes if interrupted
-          tenants       List tenants; on PostgreSQL this needs the audit role
-          append        Append entries from JSON Lines and print the id of each
-          import        Import an export, verifying every entry; resumes if interrupted
-          backup        Back up the ledger to a new file while it is in use, without its
-                        keys
-          checkpoint    Sign the current state of the log and print the checkpoint
-          key           Print the public keys that verify the log, or add a signing key
-          get           Print an entry by its id or key
-          list          List entries, with filters and pages
-          tail          Follow the log: print entries as they are appended
-          lineage       Print the entries that an entry depends on, or that depend on it
-          stats         Print the size, root hash and checkpoints of the log
-          export        Export the log as JSON Lines: entries, leaf hashes and
-                        checkpoints
-          verify        Verify the log: recompute every hash and signature, and report
-                        the first fault
-          prove         Print an inclusion proof of an entry
-          verify-proof  Verify an inclusion proof offline, without a ledger
-          help          Print this message or the help of the given subcommand(s)
+            Commands:
+              init          Create a ledger and its first signing key
+              migrate       Upgrade a ledger to the current schema; resumes if interrupted
+              tenants       List tenants; on PostgreSQL this needs the audit role
+              append        Append entries from JSON Lines and print the id of each
+              import        Import an export, verifying every entry; resumes if interrupted
+              backup        Back up the ledger to a new file while it is in use, without its
+                            keys
+              checkpoint    Sign the current state of the log and print the checkpoint
+              key           Print the public keys that verify the log, or add a signing key
+              get           Print an entry by its id or key
+              list          List entries, with filters and pages
+              tail          Follow the log: print entries as they are appended
+              lineage       Print the entries that an entry depends on, or that depend on it
+              stats         Print the size, root hash and checkpoints of the log
+              export        Export the log as JSON Lines: entries, leaf hashes and
+                            checkpoints
+              verify        Verify the log: recompute every hash and signature, and report
+                            the first fault
+              prove         Print an inclusion proof of an entry
+              verify-proof  Verify an inclusion proof offline, without a ledger
+              help          Print this message or the help of the given subcommand(s)
 
-        Options:
-              --ledger <LEDGER>  Ledger file, or database URL `postgres://…`
-              --tenant <TENANT>  Tenant [default: local]
-              --keys <FOLDER>    Folder of the signing keys [default: beside the ledger]
-              --config <FILE>    Configuration file [default: crealeph.toml, if it
-                                 exists]
-              --json             Print JSON
-          -v, --verbose...       Log to standard error; -vv logs more
-          -h, --help             Print help
+            Options:
+                  --ledger <LEDGER>  Ledger file, or database URL `postgres://…`
+                  --tenant <TENANT>  Tenant [default: local]
+                  --keys <FOLDER>    Folder of the signing keys [default: beside the ledger]
+                  --config <FILE>    Configuration file [default: crealeph.toml, if it
+                                     exists]
+                  --json             Print JSON
+              -v, --verbose...       Log to standard error; -vv logs more
+              -h, --help             Print help
 
-        Examples:
-          crealeph ledger init
-          crealeph ledger append entries.jsonl
-          crealeph ledger list --type signal --newest
-          crealeph ledger checkpoint > saved.checkpoint
-          crealeph ledger key > saved.key
-          crealeph ledger verify --key saved.key --checkpoint saved.checkpoint
-          crealeph ledger prove <id> > proof.json
-          crealeph ledger verify-proof proof.json --key saved.key
-          crealeph ledger backup before.db && crealeph ledger migrate
+            Examples:
+              crealeph ledger init
+              crealeph ledger append entries.jsonl
+              crealeph ledger list --type signal --newest
+              crealeph ledger checkpoint > saved.checkpoint
+              crealeph ledger key > saved.key
+              crealeph ledger verify --key saved.key --checkpoint saved.checkpoint
+              crealeph ledger prove <id> > proof.json
+              crealeph ledger verify-proof proof.json --key saved.key
+              crealeph ledger backup before.db && crealeph ledger migrate
 
-        A line for `append`: {"robotId","module","source","type","state","payload"} and
-        optionally `lineage` {"dependsOnLedgerIds": ["<id>" or "key:<key>"]},
-        `observedAt` and `key`. With keys, running it again is safe.
+            A line for `append`: {"robotId","module","source","type","state","payload"} and
+            optionally `lineage` {"dependsOnLedgerIds": ["<id>" or "key:<key>"]},
+            `observedAt` and `key`. With keys, running it again is safe.
 
-        The ledger is chosen by --ledger, else CREALEPH_LEDGER, else `location` under
-        [ledger] in crealeph.toml, else .crealeph/ledger.db; the same for --tenant and
-        --keys (CREALEPH_TENANT, CREALEPH_KEYS; `tenant`, `keys`).
+            The ledger is chosen by --ledger, else CREALEPH_LEDGER, else `location` under
+            [ledger] in crealeph.toml, else .crealeph/ledger.db; the same for --tenant and
+            --keys (CREALEPH_TENANT, CREALEPH_KEYS; `tenant`, `keys`).
 
-        Exit codes: 0 done, 1 refused or a fault was found, 2 cannot be done.
-    "#]],
+            An entry is named by its id or the start of it; `@` is the newest, `@-` the one
+            before.
+
+            Exit codes: 0 done, 1 refused or a fault was found, 2 cannot be done.
+        "#]],
     );
     story.shows(
         "crealeph work --help",

@@ -128,12 +128,52 @@ impl Story {
         let root = self.folder.path().canonicalize().unwrap();
         let output = output.replace(root.to_str().unwrap(), "/home/ana");
         let mut screen = String::new();
-        for line in output.lines() {
-            screen.push_str(normalised(line).trim_end());
+        let mut lines = output.lines().peekable();
+        while let Some(line) = lines.next() {
+            let mut line = line.to_owned();
+            let mut last = line.len();
+            // How long a short id is differs from run to run, and so does where its line is broken.
+            while has_short_id(&line) && lines.peek().is_some_and(|next| is_continued(&line, last, next)) {
+                let next = lines.next().unwrap();
+                last = next.chars().count();
+                line = format!("{line} {}", next.trim_start());
+            }
+            screen.push_str(rewrapped(&line, normalised(&line)).trim_end());
             screen.push('\n');
         }
         screen
     }
+}
+
+fn has_short_id(line: &str) -> bool {
+    line.split(|letter: char| !letter.is_ascii_hexdigit() && letter != '-')
+        .any(|word| word.len() < 36 && short_id(word) == Some(word.len()))
+}
+
+/// Whether a line goes on in the next one, only because it would not have fit.
+fn is_continued(line: &str, last: usize, next: &str) -> bool {
+    let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
+    let word = next.trim_start().split(' ').next().unwrap_or_default();
+    indent(next) == indent(line) + 2 && last + 1 + word.chars().count() > COLUMNS
+}
+
+/// A line whose short ids may make it too long, broken where it would be if each were as long as its sign.
+fn rewrapped(line: &str, normalised: String) -> String {
+    let longest = normalised.chars().count() + 18 * normalised.matches('<').count();
+    if !has_short_id(line) || longest <= COLUMNS {
+        return normalised;
+    }
+    let margin = normalised.len() - normalised.trim_start_matches(' ').len();
+    let mut lines = vec![" ".repeat(margin)];
+    for word in normalised.split_whitespace() {
+        let last = lines.last_mut().unwrap();
+        match last.trim().is_empty() || last.chars().count() + 1 + word.chars().count() <= COLUMNS {
+            true if last.trim().is_empty() => last.push_str(word),
+            true => last.push_str(&format!(" {word}")),
+            false => lines.push(format!("{}{word}", " ".repeat(margin + 2))),
+        }
+    }
+    lines.join("\n")
 }
 
 /// A line that a terminal would have to break. One long word or a line of JSON is not ours to break.
@@ -168,10 +208,19 @@ const KINDS: &[(&str, Length)] = &[
     ("<n> s", |text| fits(text, "0.0 s").or_else(|| fits(text, "00.0 s"))),
     ("<time>", |text| fits(text, "0000-00-00T00:00:00.000Z").or_else(|| fits(text, "0000-00-00T00:00:00Z"))),
     ("<id>", |text| fits(text, "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")),
+    ("<id>", short_id),
     ("<hash>", |text| fits(text, &"x".repeat(64)).or_else(|| fits(text, &"x".repeat(40)))),
     ("<random>", |text| fits(text, &"x".repeat(32))),
     ("+<key>", |text| fits(text, "+xxxxxxxx")),
 ];
+
+/// The start of a UUID of this age, with the spaces that fill its column up.
+fn short_id(text: &str) -> Option<usize> {
+    let form = "01xxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+    let length = (7..form.len()).rev().find(|length| fits(text, form.get(..*length).unwrap()).is_some())?;
+    let spaces = text.get(length..)?.bytes().take_while(|byte| *byte == b' ').count();
+    Some(length + spaces.saturating_sub(2))
+}
 
 /// How long the text at the start is that has this form: `0` for a digit, `x` for a hexadecimal one.
 fn fits(text: &str, form: &str) -> Option<usize> {

@@ -31,11 +31,11 @@ fn work_that_lands_and_work_that_does_not() {
     story.shows(
         "crealeph work run items.json",
         expect![[r#"
-            greet: success
+            greet, run <id>: success
               + greeting.txt
               took     <n> s, 1 file, 1 delta, 0 tool operations
               receipt  .crealeph/runs/<id>/RECEIPT.json
-            sign: success
+            sign, run <id>: success
               ~ greeting.txt
               took     <n> s, 1 file, 1 delta, 0 tool operations
               receipt  .crealeph/runs/<id>/RECEIPT.json
@@ -44,7 +44,7 @@ fn work_that_lands_and_work_that_does_not() {
     story.shows(
         "crealeph work run --agent fixer 'mkdir -p .github/workflows && echo x > .github/workflows/ci.yml'",
         expect![[r#"
-            task-<id>: denied
+            run <id>: denied
               why      Denied path: .github/workflows/ci.yml
               took     <n> s, 1 file, 1 delta, 0 tool operations
               receipt  .crealeph/runs/<id>/RECEIPT.json
@@ -54,7 +54,7 @@ fn work_that_lands_and_work_that_does_not() {
     story.shows(
         "crealeph work run --agent fixer --test false 'echo broken > greeting.txt'",
         expect![[r#"
-            task-<id>: failure
+            run <id>: failure
               why      Tests failed: `false` ended with exit code 1
               took     <n> s, 1 file, 1 delta, 0 tool operations
               receipt  .crealeph/runs/<id>/RECEIPT.json
@@ -64,7 +64,7 @@ fn work_that_lands_and_work_that_does_not() {
     story.shows(
         "crealeph work run --agent fixer 'exit 3'",
         expect![[r#"
-            task-<id>: failure
+            run <id>: failure
               why      the agent ended with exit code 3
               took     <n> s, 0 files, 0 deltas, 0 tool operations
               receipt  .crealeph/runs/<id>/RECEIPT.json
@@ -74,22 +74,17 @@ fn work_that_lands_and_work_that_does_not() {
     story.shows(
         "crealeph work status",
         expect![[r#"
-        <id>  success      <time>
-          greet
-        <id>  success      <time>
-          sign
-        <id>  denied       <time>
-          task-<id>
-        <id>  failure      <time>
-          task-<id>
-        <id>  failure      <time>
-          task-<id>
-    "#]],
+            <id> failure <time> task-<id>
+            <id> failure <time> task-<id>
+            <id> denied <time> task-<id>
+            <id>  success      <time>  sign
+            <id>  success      <time>  greet
+        "#]],
     );
     story.shows(
         "crealeph work show greet",
         expect![[r#"
-            greet: success
+            greet, run <id>: success
               + greeting.txt
               took     <n> s, 1 file, 1 delta, 0 tool operations
               receipt  .crealeph/runs/<id>/RECEIPT.json
@@ -115,6 +110,8 @@ fn work_that_lands_and_work_that_does_not() {
             receipt <id> by agent-1: succeeded
               signed by  crealeph-workspace/<random>+<key>
               hash       <hash>
+              agent      fixer
+              started by root on vm, key SHA256:kfBW7KKiTmP94G0FOqDVZbBbNfEVhBKwDn8ZQA0U5gg
               chain      receipt 1 of 5, whole from the first one on
               files      1, as in the stored states
               beside     work-item.json, replay-agent-1.sh, result.json, change.diff,
@@ -149,24 +146,22 @@ fn work_that_awaits_approval() {
     story.shows(
         "crealeph work run --hold --agent fixer 'echo one > one.txt'",
         expect![[r#"
-        task-<id>: held since <time>
-          look     crealeph work diff <id>
-          verdict  crealeph work approve <id> --reason
-            …, or reject
-        exit code 3
-    "#]],
+            run <id>: held since <time>
+              look     crealeph work diff <id>
+              verdict  crealeph work approve <id> --reason …, or reject
+            exit code 3
+        "#]],
     );
     story.shows(
         "crealeph work status",
         expect![[r#"
-        <id>  held         <time>
-          task-<id>
-    "#]],
+            <id> held <time> task-<id>
+        "#]],
     );
     story.shows(
         "crealeph work approve $(crealeph work status | grep held | cut -d' ' -f1) --reason fine",
         expect![[r#"
-            task-<id>: success
+            run <id>: success
               + one.txt
               took     <n> s, 1 file, 1 delta, 0 tool operations
               receipt  .crealeph/runs/<id>/RECEIPT.json
@@ -176,7 +171,7 @@ fn work_that_awaits_approval() {
     story.shows(
         "crealeph work reject $(crealeph work status | grep held | cut -d' ' -f1) --reason 'not now'",
         expect![[r#"
-            task-<id>: failure
+            run <id>: failure
               why      Rejected by ana: not now
               took     <n> s, 1 file, 1 delta, 0 tool operations
               receipt  .crealeph/runs/<id>/RECEIPT.json
@@ -185,10 +180,8 @@ fn work_that_awaits_approval() {
     story.shows(
         "crealeph work status",
         expect![[r#"
-            <id>  success      <time>
-              task-<id>
-            <id>  failure      <time>
-              task-<id>
+            <id> failure <time> task-<id>
+            <id> success <time> task-<id>
         "#]],
     );
 }
@@ -214,7 +207,7 @@ fn older_names_of_settings() {
             warning: [work.agents.fixer.paths]: `allow_laws` is deprecated; use
               `allow_protected`
             warning: [work.agents.fixer.paths]: `max_others` is deprecated; use `max_other`
-            task-<id>: success
+            run <id>: success
               + .github/workflows/old.yml
               took     <n> s, 1 file, 1 delta, 0 tool operations
               receipt  .crealeph/runs/<id>/RECEIPT.json
@@ -234,7 +227,7 @@ fn older_names_of_settings() {
     story.shows(
         "crealeph work run --agent fixer 'mkdir -p .github/workflows && echo x > .github/workflows/new.yml'",
         expect![[r#"
-            task-<id>: success
+            run <id>: success
               + .github/workflows/new.yml
               took     <n> s, 1 file, 1 delta, 0 tool operations
               receipt  .crealeph/runs/<id>/RECEIPT.json

@@ -88,8 +88,8 @@ fn wait_until_prepared(world: &World, child: &mut std::process::Child, before: u
 fn newest_success(world: &World) -> Value {
     let status = world.crealeph(&["work", "status", "--limit", "100000"]);
     let text = String::from_utf8(status.stdout).unwrap();
-    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let newest = lines.rev().find(|line| line["status"] == "success").unwrap();
+    let mut lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let newest = lines.find(|line| line["status"] == "success").unwrap();
     let shown = world.crealeph(&["work", "show", newest["run"].as_str().unwrap()]);
     serde_json::from_slice(&shown.stdout).unwrap()
 }

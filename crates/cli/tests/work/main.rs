@@ -15,6 +15,7 @@ mod contract;
 mod crash;
 mod delivery;
 mod fire;
+mod ids;
 mod many;
 mod ordinary;
 mod programs;

@@ -18,7 +18,9 @@ use crate::position::{Millis, Seq};
 use crate::query::Query;
 use crate::read::{EntryIndex, StoredCheckpoint};
 use crate::row::{EntryRow, LineageNode, Outline, RawEntry};
-use crate::store::{EntrySelection, Equalities, Head, LatestEntries, LeaseRow, NO_NEWEST, Reads, StrayRow};
+use crate::store::{
+    EntrySelection, Equalities, Head, LatestEntries, LeaseRow, NO_NEWEST, Neighbours, Reads, Side, StrayRow,
+};
 
 /// The largest payload that comes along with the sequence numbers of entries.
 const SMALL_BYTES: usize = 64 << 10;
@@ -138,18 +140,44 @@ impl Reads for PostgresReads<'_> {
         Ok(self.seqs(sql, &[&head.tenant_id.as_str(), &robot.as_str(), &newer])?.into_iter().next())
     }
 
-    fn value_after(
+    fn value_beside(
         &mut self,
         head: &Head,
         column: &'static str,
         among: Equalities<'_>,
-        after: &str,
+        side: Side,
+        value: &str,
     ) -> Result<Option<String>, LedgerError> {
+        let (than, order) = side.sql();
         let mut query = select_among(column, head, among);
-        query.push(&format!(" AND {column} > ")).bind(Box::new(after.to_owned()));
-        query.push(&format!(" ORDER BY {column} LIMIT 1"));
+        query.push(&format!(" AND {column} {than} ")).bind(Box::new(value.to_owned()));
+        query.push(&format!(" ORDER BY {column} {order} LIMIT 1"));
         let found = self.session.query_built(&query)?;
         found.first().map(|row| get(row, column, &self.session.server)).transpose()
+    }
+
+    fn neighbours(
+        &mut self,
+        head: &Head,
+        column: &'static str,
+        values: &[&str],
+    ) -> Result<Vec<Neighbours>, LedgerError> {
+        let beside = |side: Side| {
+            let (than, order) = side.sql();
+            format!(
+                "(SELECT {column} FROM entries WHERE tenant = $1 AND {column} {than} w.value \
+                 ORDER BY {column} {order} LIMIT 1)"
+            )
+        };
+        let sql = format!(
+            "SELECT {} AS before, {} AS after FROM unnest($2::text[]) WITH ORDINALITY AS w (value, number) \
+             ORDER BY w.number",
+            beside(Side::Before),
+            beside(Side::After)
+        );
+        let found = self.session.query(&sql, &[&head.tenant_id.as_str(), &values])?;
+        let server = &self.session.server;
+        found.iter().map(|row| Ok((get(row, "before", server)?, get(row, "after", server)?))).collect()
     }
 
     fn last_seqs(

@@ -19,7 +19,9 @@ use crate::position::{Millis, Seq};
 use crate::query::Query;
 use crate::read::{EntryIndex, StoredCheckpoint};
 use crate::row::{EntryRow, LineageNode, Outline, RawEntry};
-use crate::store::{EntrySelection, Equalities, Head, LatestEntries, LeaseRow, NO_NEWEST, Reads, StrayRow};
+use crate::store::{
+    EntrySelection, Equalities, Head, LatestEntries, LeaseRow, NO_NEWEST, Reads, Side, StrayRow,
+};
 
 pub(super) struct SqliteReads<'a> {
     connection: &'a Connection,
@@ -142,16 +144,19 @@ impl Reads for SqliteReads<'_> {
         Ok(self.seqs(sql, params![head.number, robot.as_str(), newer])?.into_iter().next())
     }
 
-    fn value_after(
+    fn value_beside(
         &mut self,
         head: &Head,
         column: &'static str,
         among: Equalities<'_>,
-        after: &str,
+        side: Side,
+        value: &str,
     ) -> Result<Option<String>, LedgerError> {
-        let sql = select_among(column, among, &[" AND ", column, " > ? ORDER BY ", column, " LIMIT 1"]);
+        let (than, order) = side.sql();
+        let rest = [" AND ", column, " ", than, " ? ORDER BY ", column, " ", order, " LIMIT 1"];
+        let sql = select_among(column, among, &rest);
         let read = |row: &rusqlite::Row<'_>| row.get(0).in_file(self.place);
-        let found = self.all(&sql, &*values_among(head, among, &[&after]), read)?;
+        let found = self.all(&sql, &*values_among(head, among, &[&value]), read)?;
         Ok(found.into_iter().next())
     }
 

@@ -2,11 +2,11 @@
 
 use super::{Case, Dice, Fixture, Hands, append, append_one, draft, entry, event, local};
 use crealeph_contracts::Entry;
-use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId};
+use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId, TenantId};
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::snapshot::{Derivation, Question, Snapshot, SnapshotFacts};
 use crealeph_ledger::{
-    Cursor, Direction, Filter, Ledger, LedgerError, LedgerLimits, LedgerOptions, Millis, Order, Seq,
+    Cursor, Direction, Filter, IdKind, Ledger, LedgerError, LedgerLimits, LedgerOptions, Millis, Order, Seq,
     StoredEntry,
 };
 use std::time::Duration;
@@ -16,6 +16,7 @@ pub(super) const CASES: &[Case] = &[
     ("a page that looked far enough goes on later", bounded_pages),
     ("events, drafts and robots are found however long the log is", long_log),
     ("the events of an execution are found", executions),
+    ("an id is found by its start, and printed as short as it is unique", short_ids),
     ("lineage is followed up and down within a bound", lineage),
     ("facts are those of the definition, at any instant", facts),
     ("a watch wakes when the log grows", watch),
@@ -243,6 +244,39 @@ fn executions(fixture: &dyn Fixture) {
         .map(|event| event.content.state.as_str().to_owned())
         .collect();
     assert_eq!(states, ["planned", "running", "failed", "running"]);
+}
+
+fn short_ids(fixture: &dyn Fixture) {
+    let place = fixture.place();
+    let (ledger, hands) = fresh(&place);
+    let all = varied(&ledger, &hands, 11, 300);
+    let ids: Vec<&str> = all.iter().map(|entry| entry.id.as_str()).collect();
+    let short = ledger.short_ids(&local(), IdKind::Entry, &ids).unwrap();
+    for (id, short) in ids.iter().zip(&short) {
+        assert!(id.starts_with(short.as_str()) && short.len() >= 7);
+        assert_eq!(ids.iter().filter(|other| other.starts_with(short.as_str())).count(), 1, "{short}");
+        assert_eq!(ledger.id_of(&local(), IdKind::Entry, short).unwrap().as_deref(), Some(*id));
+        assert_eq!(ledger.id_of(&local(), IdKind::Entry, id).unwrap().as_deref(), Some(*id));
+    }
+    let common = ids[0].get(..4).unwrap();
+    let error = ledger.id_of(&local(), IdKind::Entry, common).unwrap_err();
+    assert_eq!(error.code(), "ambiguous_id");
+    assert!(error.to_string().ends_with("and 292 more"), "{error}");
+    for word in ["", "x", "\u{10ffff}", &format!("{}0", ids[0])] {
+        assert_eq!(ledger.id_of(&local(), IdKind::Entry, word).unwrap(), None, "{word}");
+    }
+    let signal = append_one(&ledger, entry("signal", "{}", "")).id;
+    for execution in ["run-1", "run-10", "run-11", "other"] {
+        append_one(&ledger, event(execution, "planned", 1, "1970-01-01T00:16:40.099Z", &[&signal], ""));
+    }
+    let id_of = |word: &str| ledger.id_of(&local(), IdKind::Execution, word).map(Option::unwrap_or_default);
+    assert_eq!(id_of("run-1").unwrap(), "run-1");
+    assert_eq!(id_of("o").unwrap(), "other");
+    assert!(id_of("run").unwrap_err().to_string().ends_with("run-1, run-10, run-11"));
+    let short = ledger.short_ids(&local(), IdKind::Execution, &["run-10", "run-1", "other"]).unwrap();
+    assert_eq!(short, ["run-10", "run-1", "other"]);
+    let other = TenantId::parse("other").unwrap();
+    assert_eq!(ledger.id_of(&other, IdKind::Entry, ids[0]).unwrap(), None);
 }
 
 fn lineage(fixture: &dyn Fixture) {

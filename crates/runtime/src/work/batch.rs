@@ -337,6 +337,7 @@ impl SideBySide<'_> {
             owner: self.work.runs.owner(),
             at: super::now(),
             before,
+            agent: Some(agent.name.clone()),
         };
         let origin = self.work.origin(agent)?;
         RunWriter::new(self.work)?.start(*run, item, &origin, started)?;

@@ -142,6 +142,14 @@ impl Work {
         self.config.agents.get(name).map(|agent| agent.agent_id)
     }
 
+    /// The short form of a run's id.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub fn short_run(&self, run: &Uuid) -> Result<String, WorkError> {
+        Ok(self.runs.state()?.short(run))
+    }
+
     /// An id for a task that has none.
     ///
     /// # Errors

@@ -139,7 +139,8 @@ impl WorkError {
             WorkError::Open(_) | WorkError::Snapshot(_) | WorkError::Publish(_) | WorkError::Keep(_) => {
                 "workspace"
             }
-            WorkError::Runs(RunsError::Unknown(_) | RunsError::NoneYet) => "unknown_run",
+            WorkError::Runs(RunsError::Unknown(_) | RunsError::NoneYet | RunsError::OnlyOne) => "unknown_run",
+            WorkError::Runs(RunsError::Ambiguous(_)) => "ambiguous_id",
             WorkError::Runs(_) => "runs",
             WorkError::Seal(_) | WorkError::Signer(_) => "receipt",
             WorkError::Sandbox(error) => error.code(),

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::ops::Bound;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +17,7 @@ use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::provenance::{LocalUser, StatedVerdict, VerdictWord};
 use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::scalar::ItemId;
+use crealeph_contracts::short_id::short_id;
 use crealeph_contracts::uuid::Uuid;
 use crealeph_workspace::HeldId;
 use serde::de::Error as _;
@@ -115,6 +117,9 @@ pub(super) struct StartedRun {
     pub(super) at: Timestamp,
     #[serde(with = "text")]
     pub(super) before: Blake3,
+    /// The agent's name; absent in journals of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) agent: Option<String>,
 }
 
 /// A change that waits for a person.
@@ -329,6 +334,16 @@ pub(super) struct PreparedRun {
     pub(super) finished: FinishedRun,
 }
 
+/// What stays known of a run, however it went on.
+#[derive(Clone, Debug)]
+pub(super) struct KnownRun {
+    /// The agent's name; absent for the merge of a level, and in journals of earlier versions.
+    pub(super) agent: Option<String>,
+    pub(super) started_at: Timestamp,
+    /// Its place among those that are over.
+    pub(super) finished: Option<usize>,
+}
+
 /// What the journal adds up to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct JournalState {
@@ -344,8 +359,12 @@ pub(super) struct JournalState {
     pub(super) verdicts: BTreeMap<Uuid, RunVerdict>,
     /// Batches that were begun and not ended.
     pub(super) open_batches: BTreeSet<Blake3>,
+    /// Every run, in the order in which they were started.
+    pub(super) order: Vec<Uuid>,
+    /// The newest run of each item.
+    pub(super) by_item: BTreeMap<ItemId, Uuid>,
     recorded: BTreeSet<Uuid>,
-    known: BTreeSet<Uuid>,
+    known: BTreeMap<Uuid, KnownRun>,
     by_run_hash: BTreeMap<Blake3, Uuid>,
     succeeded: BTreeSet<ItemId>,
 }
@@ -356,7 +375,9 @@ impl JournalState {
             Event::Began { batch, .. } => drop(self.open_batches.insert(batch)),
             Event::Ended { batch, .. } => drop(self.open_batches.remove(&batch)),
             Event::Started { run, started } => {
-                self.known.insert(run);
+                self.by_item.insert(started.item.clone(), run);
+                let agent = started.agent.clone();
+                self.know(run, KnownRun { agent, started_at: started.at.clone(), finished: None });
                 self.started.insert(run, started);
             }
             Event::Prepared { run, publish, finished } => {
@@ -372,9 +393,22 @@ impl JournalState {
         }
     }
 
+    fn know(&mut self, run: Uuid, known: KnownRun) {
+        if self.known.insert(run, known).is_none() {
+            self.order.push(run);
+        }
+    }
+
     fn finish(&mut self, finished: FinishedRun) {
         let run = finished.run;
-        self.known.insert(run);
+        let place = Some(self.finished.len());
+        match self.known.get_mut(&run) {
+            Some(known) => known.finished = place,
+            None => {
+                let started_at = finished.at.clone();
+                self.know(run, KnownRun { agent: None, started_at, finished: place });
+            }
+        }
         self.started.remove(&run);
         self.prepared.remove(&run);
         self.held.remove(&run);
@@ -389,7 +423,27 @@ impl JournalState {
 
     /// Whether a run was ever started.
     pub(super) fn knows(&self, run: &Uuid) -> bool {
-        self.known.contains(run)
+        self.known.contains_key(run)
+    }
+
+    /// What stays known of a run.
+    pub(super) fn known(&self, run: &Uuid) -> Option<&KnownRun> {
+        self.known.get(run)
+    }
+
+    /// The runs whose ids start with a text, in their order, at most so many.
+    pub(super) fn starting(&self, start: &str, limit: usize) -> Vec<Uuid> {
+        let Some(first) = Uuid::least_with_start(start) else { return Vec::new() };
+        let later = self.known.range(first..).map(|(run, _)| *run);
+        later.take_while(|run| run.to_string().starts_with(start)).take(limit).collect()
+    }
+
+    /// The short form of a run's id.
+    pub(super) fn short(&self, run: &Uuid) -> String {
+        let before = self.known.range(..*run).next_back();
+        let after = self.known.range((Bound::Excluded(*run), Bound::Unbounded)).next();
+        let [before, after] = [before, after].map(|beside| beside.map(|(run, _)| run.to_string()));
+        short_id(&run.to_string(), before.as_deref(), after.as_deref()).to_owned()
     }
 
     /// Whether the receipt of a run is in the ledger.

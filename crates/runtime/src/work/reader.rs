@@ -11,6 +11,7 @@ use crealeph_contracts::json::Limits;
 use crealeph_contracts::receipt::Receipt;
 use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::scalar::ItemId;
+use crealeph_contracts::short_id::{IdWord, MAX_CANDIDATES, one_id};
 use crealeph_contracts::uuid::Uuid;
 
 use super::held_proof;
@@ -55,9 +56,13 @@ pub struct RunSummary {
     pub run: Uuid,
     /// The item; absent for the merge of a level.
     pub item: Option<ItemId>,
+    /// The agent's name, if it is known.
+    pub agent: Option<String>,
     /// How far it has come.
     pub state: RunState,
-    /// Since when.
+    /// When it was started.
+    pub started_at: Timestamp,
+    /// Since when it has been in that state.
     pub at: Timestamp,
     /// The verdict on it, if it was held.
     pub verdict: Option<RunVerdict>,
@@ -92,60 +97,86 @@ impl RunReader {
         Ok(RunReader { runs, state })
     }
 
-    /// Every run, oldest first; those that are not over come last.
-    pub fn all(&self) -> Vec<RunSummary> {
-        let over = self.state.finished.iter().map(|finished| RunSummary {
-            run: finished.run,
-            item: finished.item.clone(),
-            state: match finished.is_interrupted {
-                true => RunState::Interrupted,
-                false => RunState::Over(finished.status),
-            },
-            at: finished.at.clone(),
-            verdict: self.state.verdicts.get(&finished.run).cloned(),
-            receipt_hash: Some(finished.receipt),
-        });
-        let held = self.state.held.iter().map(|(run, held)| RunSummary {
-            run: *run,
-            item: Some(held.item.clone()),
-            state: RunState::Held,
-            at: held.at.clone(),
-            verdict: self.state.verdicts.get(run).cloned(),
-            receipt_hash: None,
-        });
-        let started = self.state.started.iter().map(|(run, started)| RunSummary {
-            run: *run,
-            item: Some(started.item.clone()),
-            state: match self.runs.is_alive(&started.owner) {
-                true => RunState::Running,
-                false => RunState::Unsettled,
-            },
-            at: started.at.clone(),
-            verdict: None,
-            receipt_hash: None,
-        });
-        over.chain(held).chain(started).collect()
+    /// Every run, the newest first, as they were started.
+    pub fn all(&self) -> impl Iterator<Item = RunSummary> {
+        self.state.order.iter().rev().filter_map(|run| self.summary(run))
     }
 
-    /// The run that a word means: its id, the start of it, or the newest run of an item. Without a word, the newest of all.
+    /// How many runs there are.
+    pub fn count(&self) -> usize {
+        self.state.order.len()
+    }
+
+    fn summary(&self, run: &Uuid) -> Option<RunSummary> {
+        let known = self.state.known(run)?;
+        let in_short = |item: Option<ItemId>, state, at: &Timestamp, receipt_hash| RunSummary {
+            run: *run,
+            item,
+            agent: known.agent.clone(),
+            state,
+            started_at: known.started_at.clone(),
+            at: at.clone(),
+            verdict: self.state.verdicts.get(run).cloned(),
+            receipt_hash,
+        };
+        if let Some(finished) = known.finished.and_then(|place| self.state.finished.get(place)) {
+            let state = match finished.is_interrupted {
+                true => RunState::Interrupted,
+                false => RunState::Over(finished.status),
+            };
+            return Some(in_short(finished.item.clone(), state, &finished.at, Some(finished.receipt)));
+        }
+        if let Some(held) = self.state.held.get(run) {
+            return Some(in_short(Some(held.item.clone()), RunState::Held, &held.at, None));
+        }
+        let started = self.state.started.get(run)?;
+        let state = match self.runs.is_alive(&started.owner) {
+            true => RunState::Running,
+            false => RunState::Unsettled,
+        };
+        Some(in_short(Some(started.item.clone()), state, &started.at, None))
+    }
+
+    /// The run that a word means: its id, the start of it, the newest run of an item, `@` for the newest of all and `@-` for the
+    /// one before. Without a word, the newest of all.
     ///
     /// # Errors
     /// When there is no such run, or the start is that of several.
     pub fn find(&self, word: Option<&str>) -> Result<RunSummary, RunsError> {
-        let mut all = self.all();
-        let Some(word) = word else {
-            all.retain(|summary| summary.item.is_some());
-            return all.pop().ok_or(RunsError::NoneYet);
-        };
-        let is_item = |summary: &&RunSummary| summary.item.as_ref().is_some_and(|item| item.as_str() == word);
-        let by_item = all.iter().rev().find(is_item);
-        let is_start = |summary: &&RunSummary| !word.is_empty() && summary.run.to_string().starts_with(word);
-        let mut by_start = all.iter().filter(is_start);
-        let by_start = match (by_start.next(), by_start.next()) {
-            (Some(one), None) => Some(one),
-            _ => None,
-        };
-        by_start.or(by_item).cloned().ok_or_else(|| RunsError::Unknown(word.to_owned()))
+        let word = word.unwrap_or("@");
+        match IdWord::read(word) {
+            IdWord::Recent(newer) => {
+                let mut own = self.all().filter(|summary| summary.item.is_some());
+                let newest = own.next().ok_or(RunsError::NoneYet)?;
+                if newer == 0 { Ok(newest) } else { own.nth(newer - 1).ok_or(RunsError::OnlyOne) }
+            }
+            IdWord::Start(start) => {
+                let run = self.run_of(start)?;
+                run.and_then(|run| self.summary(&run)).ok_or_else(|| RunsError::Unknown(word.to_owned()))
+            }
+        }
+    }
+
+    /// The run of an id, the start of one, or an item. An item that is named like the start of another run's id is ambiguous.
+    fn run_of(&self, word: &str) -> Result<Option<Uuid>, RunsError> {
+        let of_item = ItemId::parse(word).ok().and_then(|item| self.state.by_item.get(&item).copied());
+        if word.is_empty() || Uuid::parse(word).is_some_and(|run| self.state.knows(&run)) {
+            return Ok(Uuid::parse(word));
+        }
+        let mut runs = self.state.starting(word, MAX_CANDIDATES);
+        runs.extend(of_item.filter(|run| !runs.contains(run)));
+        let candidates = runs.iter().map(ToString::to_string).collect();
+        Ok(one_id(word, candidates)?.and_then(|run| Uuid::parse(&run)))
+    }
+
+    /// The ids of runs that start with a text, at most so many.
+    pub fn starting(&self, start: &str, limit: usize) -> Vec<Uuid> {
+        self.state.starting(start, limit)
+    }
+
+    /// The short form of a run's id.
+    pub fn short(&self, run: &Uuid) -> String {
+        self.state.short(run)
     }
 
     /// How a run ended; absent if it has no result.

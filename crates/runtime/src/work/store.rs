@@ -15,6 +15,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crealeph_contracts::short_id::AmbiguousId;
 use crealeph_contracts::uuid::Uuid;
 use rustix::fs::OFlags;
 
@@ -62,6 +63,12 @@ pub enum RunsError {
     /// There is no such run.
     #[error("there is no run `{0}` in this workspace; see `crealeph work status`")]
     Unknown(String),
+    /// The start of several runs' ids.
+    #[error(transparent)]
+    Ambiguous(#[from] AmbiguousId),
+    /// There is no run before the newest.
+    #[error("there is only one run in this workspace; see `crealeph work status`")]
+    OnlyOne,
     /// No item was run.
     #[error("there is no run in this workspace yet; see `crealeph work run --help`")]
     NoneYet,

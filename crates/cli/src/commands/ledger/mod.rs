@@ -35,7 +35,7 @@ Examples:
   crealeph ledger checkpoint > saved.checkpoint
   crealeph ledger key > saved.key
   crealeph ledger verify --key saved.key --checkpoint saved.checkpoint
-  crealeph ledger prove 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f > proof.json
+  crealeph ledger prove 0190a6f0-7c2e > proof.json
   crealeph ledger verify-proof proof.json --key saved.key
   crealeph ledger backup before.db && crealeph ledger migrate
 
@@ -44,6 +44,8 @@ A line for `append`: {\"robotId\",\"module\",\"source\",\"type\",\"state\",\"pay
 
 The ledger is chosen by --ledger, else CREALEPH_LEDGER, else `location` under [ledger] in crealeph.toml, else
 .crealeph/ledger.db; the same for --tenant and --keys (CREALEPH_TENANT, CREALEPH_KEYS; `tenant`, `keys`).
+
+An entry is named by its id or the start of it; `@` is the newest, `@-` the one before.
 
 Exit codes: 0 done, 1 refused or a fault was found, 2 cannot be done.";
 

@@ -7,14 +7,14 @@ use std::io::{BufReader, BufWriter, Read as _, Seek as _, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use crealeph_contracts::scalar::LedgerId;
 use crealeph_ledger::{AuditFaultKind, ExportSummary, ImportSummary, Ledger, LedgerError, Seq};
 use crealeph_verify::{ExportVerifier, Finding, FindingKind, VerifiedExport, VerifierKey, verify_proof};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
 
 use super::writing::read_text;
-use super::{At, Settled, Verdict, named};
+use super::{At, Settled, Verdict};
+use crate::commands::ids::entry_id;
 use crate::commands::tell_finding;
 use crate::failure::{Failure, InputFailure, LedgerFailure, OutputFailure};
 use crate::input::{Line, Reader, Source, next_line};
@@ -383,14 +383,15 @@ fn parse_key(text: &str) -> Result<VerifierKey, LedgerFailure> {
 /// Print an inclusion proof of an entry
 #[derive(Debug, Args)]
 pub(super) struct Prove {
-    /// Entry id
+    /// Entry id or its start, or `@` for the newest
     id: String,
 }
 
 impl Prove {
     pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
-        let id = named("id", &self.id, LedgerId::parse)?;
-        let proof = at.open()?.prove(&at.tenant, &id)?;
+        let ledger = at.open()?;
+        let id = entry_id(&ledger, &at.tenant, &self.id)?;
+        let proof = ledger.prove(&at.tenant, &id)?;
         let proof =
             proof.ok_or_else(|| LedgerFailure::NoEntry { name: self.id, tenant: at.tenant.to_string() })?;
         match output.is_for_person() {

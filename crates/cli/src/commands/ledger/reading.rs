@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use clap::Args;
 use crealeph_contracts::instant::Instant;
-use crealeph_contracts::scalar::{ClientKey, ExecutionId, LedgerId, Name, RobotId};
+use crealeph_contracts::scalar::{ClientKey, Name, RobotId};
 use crealeph_ledger::{Cursor, Direction, Filter, KEY_PREFIX, Ledger, Order, Seq, StoredEntry};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{Settled, Verdict, named};
-use crate::failure::{ArgumentFailure, Failure, LedgerFailure, OutputFailure};
+use crate::commands::ids::{ShortIds, entry_id, execution_id};
+use crate::failure::{ArgumentFailure, Failure, LedgerFailure};
 use crate::output::{Output, embedded, note};
 
 /// How long `tail` sleeps at most before it looks again. It is woken before that, but a process that was killed right after
@@ -21,26 +22,29 @@ const MAX_OUTAGE: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_millis(500);
 const PAGE: usize = 500;
 
-fn print(entry: &StoredEntry, at: &Settled, output: &mut Output) -> Result<(), OutputFailure> {
+/// Prints entries that were read together.
+fn print(ledger: &Ledger, entries: &[StoredEntry], at: &Settled, output: &mut Output) -> Result<(), Failure> {
     if at.is_json(output) {
-        return output.json_line(&entry.canonical());
+        return Ok(entries.iter().try_for_each(|entry| output.json_line(&entry.canonical()))?);
     }
-    output.line(&in_words(entry))
+    let short = ShortIds::of_entries(ledger, &at.tenant, entries)?;
+    Ok(entries.iter().try_for_each(|entry| output.line(&in_words(entry, &short)))?)
 }
 
-fn in_words(entry: &StoredEntry) -> String {
+fn in_words(entry: &StoredEntry, short: &ShortIds) -> String {
     let content = &entry.content;
+    let id = short.of(entry.id.as_str());
     format!(
-        "{:>8}  {}  {:<16} {:<16} {:<10} {}",
-        entry.seq, entry.created_at, content.robot_id, content.kind, content.state, entry.id
+        "{:>8}  {}  {:<16} {:<16} {:<10} {id}",
+        entry.seq, entry.created_at, content.robot_id, content.kind, content.state
     )
 }
 
-/// The entry that an argument names: an id, or `key:` and a client key.
-fn find(ledger: &Ledger, at: &Settled, name: &str) -> Result<StoredEntry, Failure> {
+/// The entry that an argument names: an id, the start of one, `@` or `@-`, or `key:` and a client key.
+pub(super) fn find(ledger: &Ledger, at: &Settled, name: &str) -> Result<StoredEntry, Failure> {
     let found = match name.strip_prefix(KEY_PREFIX) {
         Some(key) => ledger.get_by_key(&at.tenant, &named("key", key, ClientKey::parse)?)?,
-        None => ledger.get(&at.tenant, &named("id", name, LedgerId::parse)?)?,
+        None => ledger.get(&at.tenant, &entry_id(ledger, &at.tenant, name)?)?,
     };
     found
         .ok_or_else(|| LedgerFailure::NoEntry { name: name.to_owned(), tenant: at.tenant.to_string() }.into())
@@ -49,7 +53,7 @@ fn find(ledger: &Ledger, at: &Settled, name: &str) -> Result<StoredEntry, Failur
 /// Print an entry by its id or key
 #[derive(Debug, Args)]
 pub(super) struct Get {
-    /// Entry id, or `key:` and its client key
+    /// Entry id or its start, `@` for the newest, or `key:` and its client key
     id: String,
 }
 
@@ -98,18 +102,16 @@ pub(super) struct List {
 
 impl List {
     pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
-        let filter = self.filter()?;
+        let ledger = at.open()?;
+        let filter = self.filter(&ledger, at)?;
         let order = if self.newest { Order::NewestFirst } else { Order::OldestFirst };
         let mut cursor = self.cursor.as_deref().map(Cursor::parse).transpose()?;
-        let ledger = at.open()?;
         let mut left = self.limit;
         let is_from_start = cursor.is_none();
         while left > 0 {
             let page = ledger.list(&at.tenant, &filter, order, cursor, left.min(PAGE))?;
             left -= page.entries.len().min(left);
-            for entry in &page.entries {
-                print(entry, at, output)?;
-            }
+            print(&ledger, &page.entries, at, output)?;
             cursor = page.next;
             if cursor.is_none() {
                 break;
@@ -124,7 +126,7 @@ impl List {
         Ok(Verdict::Good)
     }
 
-    fn filter(&self) -> Result<Filter, ArgumentFailure> {
+    fn filter(&self, ledger: &Ledger, at: &Settled) -> Result<Filter, Failure> {
         fn read<T>(
             what: &'static str,
             text: Option<&String>,
@@ -143,7 +145,10 @@ impl List {
             kind: read("type", self.kind.as_ref(), Name::parse)?,
             state: read("state", self.state.as_ref(), Name::parse)?,
             module: read("module", self.module.as_ref(), Name::parse)?,
-            execution_id: read("execution", self.execution.as_ref(), ExecutionId::parse)?,
+            execution_id: match &self.execution {
+                Some(word) => Some(execution_id(ledger, &at.tenant, None, word)?.0),
+                None => None,
+            },
             from: instant(self.from.as_ref())?,
             to: instant(self.to.as_ref())?,
             without_child: None,
@@ -193,11 +198,9 @@ impl Tail {
                 }
                 Err(error) => return Err(error.into()),
             };
-            for entry in &page.entries {
-                print(entry, at, output)?;
-                last = entry.seq;
-                left -= 1;
-            }
+            print(&ledger, &page.entries, at, output)?;
+            last = page.entries.last().map_or(last, |entry| entry.seq);
+            left = left.saturating_sub(page.entries.len() as u64);
             output.flush()?;
             if page.next.is_none() && left > 0 {
                 watch.wait(LOOK_AGAIN);
@@ -210,7 +213,7 @@ impl Tail {
 /// Print the entries that an entry depends on, or that depend on it
 #[derive(Debug, Args)]
 pub(super) struct LineageOf {
-    /// Entry id, or `key:` and its client key
+    /// Entry id or its start, `@` for the newest, or `key:` and its client key
     id: String,
     /// Print the entries that depend on it instead
     #[arg(long)]
@@ -228,12 +231,20 @@ impl LineageOf {
         let Some(lineage) = ledger.lineage(&at.tenant, &entry.id, direction, self.depth)? else {
             return Ok(Verdict::Good);
         };
+        let is_json = at.is_json(output);
+        let short = match is_json {
+            true => ShortIds::default(),
+            false => {
+                let entries = lineage.entries.iter().map(|relative| &relative.entry);
+                ShortIds::of_entries(&ledger, &at.tenant, entries)?
+            }
+        };
         for relative in &lineage.entries {
-            if at.is_json(output) {
+            if is_json {
                 let entry = embedded(relative.entry.canonical())?;
                 output.report_line(&RelativeReport { distance: relative.distance, entry })?;
             } else {
-                output.line(&format!("{:>3}{}", relative.distance, in_words(&relative.entry)))?;
+                output.line(&format!("{:>3}{}", relative.distance, in_words(&relative.entry, &short)))?;
             }
         }
         output.flush()?;

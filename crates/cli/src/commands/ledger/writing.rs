@@ -8,12 +8,13 @@ use clap::Args;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::{Limits, parse};
 use crealeph_contracts::scalar::TenantId;
-use crealeph_ledger::{AppendError, AppendedEntry, Ledger, Location};
+use crealeph_ledger::{AppendError, AppendedEntry, IdKind, Ledger, Location};
 use serde::Serialize;
 use serde_json::json;
 
 use super::proving::{import_signed, read_keys};
 use super::{Settled, Verdict};
+use crate::commands::ids::ShortIds;
 use crate::failure::{Failure, InputFailure, LedgerFailure, OutputFailure};
 use crate::input::{DEFAULT_MAX_BYTES, Line, Reader, Source, next_line};
 use crate::output::{Output, note};
@@ -126,7 +127,7 @@ impl Batch {
         while !drafts.is_empty() {
             match ledger.append(&at.tenant, drafts.clone()) {
                 Ok(appended) => {
-                    print_appended(&appended, at, output, tally)?;
+                    print_appended(ledger, &appended, at, output, tally)?;
                     break;
                 }
                 Err(AppendError::Refused { position, refusal }) => {
@@ -148,13 +149,17 @@ impl Batch {
 }
 
 fn print_appended(
+    ledger: &Ledger,
     appended: &[AppendedEntry],
     at: &Settled,
     output: &mut Output,
     tally: &mut Tally,
 ) -> Result<(), Failure> {
+    let is_json = at.is_json(output);
+    let ids = appended.iter().filter(|_| !is_json).map(|one| one.id.as_str());
+    let short = ShortIds::find(ledger, &at.tenant, IdKind::Entry, ids)?;
     for one in appended {
-        if at.is_json(output) {
+        if is_json {
             output.report_line(&AppendedReport {
                 id: one.id.as_str(),
                 seq: one.seq.get(),
@@ -163,7 +168,12 @@ fn print_appended(
             })?;
         } else {
             let repeat = if one.is_repeat { "  repeat" } else { "" };
-            output.line(&format!("{:>8}  {}  {}{repeat}", one.seq, one.created_at, one.id))?;
+            output.line(&format!(
+                "{:>8}  {}  {}{repeat}",
+                one.seq,
+                one.created_at,
+                short.of(one.id.as_str())
+            ))?;
         }
     }
     tally.add(appended);

@@ -16,6 +16,7 @@ const ERRORS: &[(&str, &str)] = &[
     ("bad_option", "the value of a flag or variable is not known"),
     ("bad_name", "an identifier given as an argument is not valid"),
     ("bad_timestamp", "an instant given as an argument is not RFC 3339"),
+    ("ambiguous_id", "the start of several ids, which are listed; give more of its characters"),
     ("ambiguous", "the entries are of several tenants or robots; say which"),
     ("too_large", "something is beyond a bound, which is named; make it smaller or raise the bound"),
     ("invalid", "a document breaks its contract; the violations are listed"),

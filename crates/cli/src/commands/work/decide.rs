@@ -26,7 +26,7 @@ Exit codes: 0 done, 1 the run is not held, or its change could not land, 2 canno
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Decide {
-    /// Run id, a prefix of it, or the id of its item
+    /// Run id or its start, `@` for the newest, or the id of its item
     run: String,
 
     /// Reason for the decision
@@ -65,7 +65,7 @@ impl Decide {
         let decided = work.decide(&run, RunVerdict::new(is_approved, who, self.reason))?;
         match self.workspace.at.json || !output.is_for_person() {
             true => output.json_line(&decided.result.to_json())?,
-            false => output.page(&super::report::finished(&decided.result, ""))?,
+            false => output.page(&super::report::finished(&decided.result, &work.short_run(&run)?, ""))?,
         }
         Ok(if decided.has_landed == is_approved { Verdict::Good } else { Verdict::Bad })
     }

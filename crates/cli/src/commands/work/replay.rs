@@ -10,6 +10,7 @@ use crealeph_runtime::work::{Destination, ItemOutcome, RunOptions};
 
 use super::evidence::mismatch_in;
 use super::key::control;
+use super::status::named_folder;
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::Verdict;
 use crate::failure::{Failure, OutputFailure, WorkFailure};
@@ -17,7 +18,7 @@ use crate::output::{Output, note, note_json};
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
-  crealeph work replay 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f
+  crealeph work replay 0190a6f0-7c2e
   crealeph work replay exported/runs/0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --on ~/fresh-clone
 
 The state before the run is restored in a scratch folder, the recorded change is applied to it, and the hash of what
@@ -29,7 +30,7 @@ Exit codes: 0 the same state, 1 another one, with the files that differ, 2 canno
 
 const EXPORT_EXAMPLES: &str = "\
 Examples:
-  crealeph work export 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f exported
+  crealeph work export @ exported
   tar -czf run.tar.gz exported
 
 The folder holds what another machine needs to check and to replay the run, beside the `crealeph` program itself: the run
@@ -40,7 +41,7 @@ Exit codes: 0 exported, 2 cannot be done.";
 /// Which run.
 #[derive(Debug, Args)]
 struct Which {
-    /// Run id, or the folder of an exported run
+    /// Run id or its start, `@` for the newest, or the folder of an exported run
     run: PathBuf,
 
     #[command(flatten)]
@@ -50,9 +51,9 @@ struct Which {
 impl Which {
     fn recorded(&self) -> Result<RecordedRun, Failure> {
         let own = control(&self.workspace.folder()?).join("runs").join(&self.run);
-        let folder = if own.is_dir() { &own } else { &self.run };
-        let recorded = RecordedRun::open(folder)?;
-        match mismatch_in(&self.workspace, folder)? {
+        let folder = if own.is_dir() { own } else { named_folder(&self.workspace, &self.run)? };
+        let recorded = RecordedRun::open(&folder)?;
+        match mismatch_in(&self.workspace, &folder)? {
             Some(what) => Err(WorkFailure::Mismatch(what).into()),
             None => Ok(recorded),
         }

@@ -4,21 +4,24 @@ use std::path::Path;
 
 use crealeph_contracts::receipt::{Connection, ConnectionRefusal, Receipt};
 use crealeph_contracts::scalar::ItemId;
+use crealeph_contracts::uuid::Uuid;
 use crealeph_runtime::work::{ItemOutcome, ItemResult};
 
 use crate::page::Page;
 use crate::render::counted;
 
-/// What became of an item, in a few lines.
-pub(super) fn outcome(outcome: &ItemOutcome) -> Page {
+/// What the id of a task that was given in words starts with.
+pub(super) const TASK_PREFIX: &str = "task-";
+
+/// What became of an item, in a few lines; `run` is the short id of its run.
+pub(super) fn outcome(outcome: &ItemOutcome, run: &str) -> Page {
     let mut page = Page::default();
     match outcome {
         ItemOutcome::Finished { result, is_earlier } => {
-            return finished(result, if *is_earlier { " (by the call before)" } else { "" });
+            return finished(result, run, if *is_earlier { " (by the call before)" } else { "" });
         }
         ItemOutcome::Held(held) => {
-            let (item, run, since) = (&held.item, &held.run, held.since.as_str());
-            page.line(&format!("{item}: held since {since}"));
+            page.line(&format!("{}: held since {}", title(&held.item, run), held.since.as_str()));
             page.line(&format!("  look     crealeph work diff {run}"));
             page.line(&format!("  verdict  crealeph work approve {run} --reason …, or reject"));
         }
@@ -32,11 +35,26 @@ pub(super) fn outcome(outcome: &ItemOutcome) -> Page {
     page
 }
 
+/// The run that an outcome has, if it has one.
+pub(super) fn run_of(outcome: &ItemOutcome) -> Option<Uuid> {
+    match outcome {
+        ItemOutcome::Finished { result, .. } => Some(result.result.receipt_id),
+        ItemOutcome::Held(held) => Some(held.run),
+        ItemOutcome::Blocked { .. } | ItemOutcome::NotRun { .. } => None,
+    }
+}
+
+/// An item and its run. The id of a task that was given in words says nothing.
+fn title(item: &ItemId, run: &str) -> String {
+    let is_task = item.as_str().strip_prefix(TASK_PREFIX).is_some_and(|id| Uuid::parse(id).is_some());
+    if is_task { format!("run {run}") } else { format!("{item}, run {run}") }
+}
+
 /// How the run of an item ended, in a few lines.
-pub(super) fn finished(finished: &ItemResult, note: &str) -> Page {
+pub(super) fn finished(finished: &ItemResult, run: &str, note: &str) -> Page {
     let ItemResult { item, result } = finished;
     let mut out = Page::default();
-    out.line(&format!("{item}: {}{note}", result.status));
+    out.line(&format!("{}: {}{note}", title(item, run), result.status));
     for why in result.error.iter().chain(&result.denial_reason) {
         out.quoted("  why      ", why.as_str());
     }

@@ -139,7 +139,7 @@ impl Run {
             let path = self.workspace.configuration()?.path().to_owned();
             return Err(BuilderFailure::NoAgent { name, path, known }.into());
         };
-        let id = format!("task-{}", work.new_task_id()?);
+        let id = format!("{}{}", super::report::TASK_PREFIX, work.new_task_id()?);
         Ok(WorkItem {
             id: named("task", &id, ItemId::parse)?,
             agent_id,
@@ -183,11 +183,15 @@ pub(super) fn run_items(
     let is_json = wants_json || !output.is_for_person();
     let display = Display::start();
     let mut failure = None;
+    let short = |outcome: &ItemOutcome| {
+        let run = super::report::run_of(outcome);
+        run.map_or_else(String::new, |run| work.short_run(&run).unwrap_or_else(|_| run.to_string()))
+    };
     let mut print = |outcome: &ItemOutcome| {
         display.clear();
         let printed = match is_json {
             true => output.json_line(&as_line(outcome)),
-            false => output.page(&super::report::outcome(outcome)),
+            false => output.page(&super::report::outcome(outcome, &short(outcome))),
         };
         let printed = printed.and_then(|()| output.flush());
         // An output that was closed does not stop the work.

@@ -1,9 +1,11 @@
 //! `crealeph work status`, `show` and `diff`: runs, to be looked at.
 
+use std::path::{Path, PathBuf};
+
 use clap::Args;
 use crealeph_contracts::json::ObjectWriter;
 use crealeph_contracts::scalar::ItemId;
-use crealeph_runtime::work::{RunReader, RunSummary, WorkError};
+use crealeph_runtime::work::{RunReader, RunSummary, RunsError, WorkError};
 
 use super::evidence::mismatch;
 use super::workspace_args::WorkspaceArgs;
@@ -18,7 +20,8 @@ Examples:
   crealeph work show 0190a6f0 --diff
   crealeph work diff fix-parser
 
-A run is named by its id, by the start of it, or by its item, whose newest run is meant. Without a name it is the newest.
+A run is named by its id, by the start of it, or by its item, whose newest run is meant; `@` is the newest run, `@-` the one
+before. Without a name it is the newest.
 
 Exit codes: 0 shown, 1 there is no such run, 2 cannot be shown.";
 
@@ -38,7 +41,7 @@ pub(super) struct Status {
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Show {
-    /// Run id [default: the newest]
+    /// Run id or its start, `@-` for the one before the newest, or the id of its item [default: the newest]
     run: Option<String>,
 
     /// Print what it changed, or what of it was discarded
@@ -53,7 +56,7 @@ pub(super) struct Show {
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Diff {
-    /// Run id [default: the newest]
+    /// Run id or its start, `@-` for the one before the newest, or the id of its item [default: the newest]
     run: Option<String>,
 
     /// Print the exact bytes, even to a terminal
@@ -71,15 +74,14 @@ impl Status {
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let reader = open(&self.workspace)?;
-        let all = reader.all();
         let is_json = self.workspace.at.json || !output.is_for_person();
-        let shown = all.get(all.len().saturating_sub(self.limit)..).unwrap_or_default();
-        for summary in shown {
+        let shown: Vec<RunSummary> = reader.all().take(self.limit).collect();
+        for summary in &shown {
             match is_json {
                 true => output.json_line(&as_json(summary))?,
                 false => output.line(&format!(
                     "{}  {:<12} {}  {}",
-                    summary.run,
+                    reader.short(&summary.run),
                     summary.state.as_str(),
                     summary.at.as_str(),
                     summary.item.as_ref().map_or("(merge of a level)", ItemId::as_str)
@@ -89,8 +91,8 @@ impl Status {
         if shown.is_empty() && !is_json {
             output.line("no run yet")?;
         }
-        if shown.len() < all.len() {
-            note!("{} older ones left out; see --limit", all.len() - shown.len());
+        if shown.len() < reader.count() {
+            note!("{} older ones left out; see --limit", reader.count() - shown.len());
         }
         Ok(Verdict::Good)
     }
@@ -115,7 +117,9 @@ impl Show {
             Some(result) if is_json => output.json_line(&result.text)?,
             Some(result) => {
                 match &result.value {
-                    Some(result) => output.page(&super::report::finished(result, ""))?,
+                    Some(result) => {
+                        output.page(&super::report::finished(result, &reader.short(&summary.run), ""))?;
+                    }
                     None => note!("the result of run {} cannot be read", summary.run),
                 }
                 if let Some(receipt) = reader.receipt(&summary.run).map_err(WorkError::from)? {
@@ -165,6 +169,17 @@ fn warned(workspace: &WorkspaceArgs, reader: &RunReader, summary: &RunSummary) -
     let Some(what) = mismatch(workspace, reader, summary)? else { return Ok(Verdict::Good) };
     note!("warning: this is not what run {} left: {what}; see `crealeph work verify`", summary.run);
     Ok(Verdict::Bad)
+}
+
+/// The folder that an argument names: one that is there, else that of a run of this workspace. What names neither is left as it is.
+pub(super) fn named_folder(workspace: &WorkspaceArgs, named: &Path) -> Result<PathBuf, Failure> {
+    let Some(word) = named.to_str().filter(|_| !named.exists()) else { return Ok(named.to_owned()) };
+    let reader = open(workspace)?;
+    match reader.find(Some(word)) {
+        Ok(summary) => Ok(reader.folder(&summary.run)),
+        Err(RunsError::Unknown(_) | RunsError::NoneYet) => Ok(named.to_owned()),
+        Err(error) => Err(WorkError::from(error).into()),
+    }
 }
 
 pub(super) fn open(workspace: &WorkspaceArgs) -> Result<RunReader, Failure> {

@@ -20,6 +20,7 @@ use crealeph_verify::{
 
 use super::evidence::{ReceiptBytes, Stop, check_folder, read_receipt_bytes, verifier_keys};
 use super::key::control;
+use super::status::named_folder;
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::ledger::read_keys;
 use crate::commands::{Verdict, tell_finding};
@@ -31,7 +32,7 @@ const MAX_RUNS: usize = 1_000_000;
 
 const EXAMPLES: &str = "\
 Examples:
-  crealeph work verify .crealeph/runs/0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --key kept.key
+  crealeph work verify 0190a6f0-7c2e --key kept.key
   crealeph work verify exported/runs/0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --key kept.key
   crealeph work verify RECEIPT.json --key kept.key --alone --files ~/clone
 
@@ -45,7 +46,7 @@ Exit codes: 0 everything holds, 1 something is wrong and is named, 2 cannot judg
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Verify {
-    /// Receipt file, or the folder of its run
+    /// Receipt file, the folder of its run, or the run's id or its start
     receipt: PathBuf,
 
     /// A file of public keys that you kept; may be given more than once [default: the keys of the workspace]
@@ -96,7 +97,8 @@ impl Verify {
     }
 
     fn check(self) -> Result<Checked, Stop> {
-        let file = if self.receipt.is_dir() { self.receipt.join(RECEIPT_FILE) } else { self.receipt };
+        let named = named_folder(&self.workspace, &self.receipt)?;
+        let file = if named.is_dir() { named.join(RECEIPT_FILE) } else { named };
         let asked_for =
             file.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
         let folder = fs::canonicalize(&file).ok().and_then(|file| file.parent().map(Path::to_owned));
