@@ -15,7 +15,7 @@ use crate::cancel::Cancel;
 use crate::capture::{Capture, Sink};
 use crate::cgroup::Cgroup;
 use crate::error::SandboxError;
-use crate::network::{Connection, Proxy};
+use crate::network::{Connection, GrantedHosts, Proxy};
 use crate::outcome::{Captured, Cut, Level, Missing, Outcome, Strength, Usage};
 use crate::redact::Redactor;
 use crate::sandbox::{Output, Stream, refusal};
@@ -277,7 +277,9 @@ impl Attending<'_> {
             match message {
                 Message::Listening => {
                     if let (Some(fd), Network::Hosts(hosts)) = (self.passed.pop_front(), &spec.network) {
-                        self.proxy = Some(Proxy::start(fd.into(), hosts.clone())?);
+                        let granted =
+                            GrantedHosts { hosts: hosts.clone(), may_be_private: spec.private_hosts };
+                        self.proxy = Some(Proxy::start(fd.into(), granted)?);
                     }
                 }
                 Message::Tracing => self.trace.from = self.passed.pop_front(),

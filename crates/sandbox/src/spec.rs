@@ -41,6 +41,8 @@ pub struct Spec<'v> {
     pub stdin: Stdin,
     /// Which network it has.
     pub network: Network,
+    /// Whether the names of [`Network::Hosts`] may lead to private addresses; loopback and link-local ones never count as such.
+    pub private_hosts: bool,
     /// Copy-on-write views to mount, whose changes outlive the run.
     pub views: Vec<Mount<'v>>,
     /// Whether there is a pipe at [`TRACE_CHANNEL`] to write to. Unlike an output it is a path, so that any process of
@@ -58,6 +60,7 @@ impl Spec<'_> {
             cwd: None,
             stdin: Stdin::Empty,
             network: Network::None,
+            private_hosts: false,
             views: Vec::new(),
             trace_channel: false,
         }

@@ -8,6 +8,7 @@
     reason = "a test says what it expects"
 )]
 
+mod agent_bounds;
 mod bounds;
 mod branches;
 mod cleaning;

@@ -95,9 +95,9 @@ for host in sys.argv[1:]:
         s.recv(100)
 "#;
 
-fn connecting(hosts: &[&str]) -> World {
+fn connecting(hosts: &[&str], more: &str) -> World {
     let world = World::with(&format!(
-        "[work.agents.one]\nagent_id = \"agent-1\"\ncommand = [\"sh\", \"-c\", \"{{prompt}}\"]\npresets = [\"python\"]\nnetwork = {hosts:?}\n"
+        "[work.agents.one]\nagent_id = \"agent-1\"\ncommand = [\"sh\", \"-c\", \"{{prompt}}\"]\npresets = [\"python\"]\nnetwork = {hosts:?}\n{more}\n"
     ));
     world.write("connect.py", CONNECT);
     world
@@ -105,7 +105,7 @@ fn connecting(hosts: &[&str]) -> World {
 
 #[test]
 fn the_reason_of_a_refused_connection_is_a_word_of_its_own() {
-    let world = connecting(&["localhost:10", "127.0.0.1:9", "nowhere.invalid:443"]);
+    let world = connecting(&["localhost:10", "127.0.0.1:9", "nowhere.invalid:443"], "");
     let hosts = "other.example:443 localhost:10 127.0.0.1:9 nowhere.invalid:443";
     let line = world.run_one(item("it", &format!("python3 connect.py {hosts}; echo done > done.txt")));
     assert_eq!(line["status"], "success", "{line}");
@@ -121,7 +121,7 @@ fn the_reason_of_a_refused_connection_is_a_word_of_its_own() {
 
 #[test]
 fn a_receipt_says_how_many_connections_it_does_not_list() {
-    let world = connecting(&["127.0.0.1:9"]);
+    let world = connecting(&["127.0.0.1:9"], "");
     for (id, count, left_off) in [("at", 1000, Value::Null), ("past", 1001, json!(1))] {
         let script = format!("python3 connect.py $(yes a:1 | head -n {count}); echo {id} > {id}.txt");
         let line = world.run_one(item(id, &script));
@@ -129,5 +129,21 @@ fn a_receipt_says_how_many_connections_it_does_not_list() {
         let receipt = world.receipt(&line);
         assert_eq!(receipt["connections"].as_array().unwrap().len(), 1000);
         assert_eq!(receipt["connections_left_off"], left_off);
+    }
+}
+
+#[test]
+fn a_name_leads_to_a_private_address_if_that_is_granted_and_never_to_loopback() {
+    // The resolver takes `10.1` for 10.0.0.1, so it is a name for a private address on every machine.
+    let hosts = ["10.1:9", "localhost:10"];
+    for granted in ["", "allow_private = true"] {
+        let world = connecting(&hosts, granted);
+        let script = format!("python3 connect.py {}; echo done > done.txt", hosts.join(" "));
+        let line = world.run_one(item("it", &script));
+        let receipt = world.receipt(&line);
+        // Whether something answers there differs from machine to machine.
+        let is_refused = receipt["connections"][0]["reason"] == "private_address";
+        assert_eq!(is_refused, granted.is_empty(), "{receipt}");
+        assert_eq!(receipt["connections"][1]["reason"], "private_address", "{receipt}");
     }
 }

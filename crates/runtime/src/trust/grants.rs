@@ -18,6 +18,7 @@ const MAX_SCRIPT_BYTES: u64 = 256 << 20;
 /// Keys that grant nothing: names, words for the agent, bounds on time and output, and what is read below.
 const HARMLESS: &[&str] = &[
     "agent_id",
+    "bounds",
     "hide",
     "instructions",
     "kind",
@@ -60,6 +61,7 @@ const WORDS: &[(&str, &str)] = &[
     ("secret_headers", "secret header"),
     ("secrets", "secret"),
     ("url", "calls"),
+    ("version", "asked for its version with"),
 ];
 
 /// The part of a configuration that a grant stands in.
@@ -277,9 +279,21 @@ impl GrantSet {
             test.iter()
                 .for_each(|(key, value)| self.leaf(Part::Agents, &format!("{to}, its tests"), key, value));
         }
+        if let Some(Value::Table(bounds)) = table.get("bounds") {
+            self.bounds(to, bounds);
+        }
         self.hidden(to, table.get("hide"));
         if let Some(Value::Table(paths)) = table.get("paths") {
             self.paths(to, paths);
+        }
+    }
+
+    /// How much an agent may do where a task does not say it. Time grants nothing.
+    fn bounds(&mut self, to: &str, bounds: &toml::Table) {
+        for (key, value) in bounds.iter().filter(|(key, _)| !HARMLESS.contains(&key.as_str())) {
+            let amount = value.as_integer().and_then(|amount| u64::try_from(amount).ok());
+            self.limit(to, key, amount.unwrap_or(u64::MAX));
+            self.restrict(to, key.clone());
         }
     }
 
@@ -321,12 +335,15 @@ impl GrantSet {
         let what = WORDS.iter().find(|(name, _)| *name == key).map_or(key, |(_, word)| *word);
         match value {
             Value::Boolean(false) => {}
+            Value::Boolean(true) if key == "allow_private" => {
+                self.add(part, to, "host", "private addresses that these names lead to".to_owned());
+            }
             Value::Boolean(true) if key == "accept_reduced" => {
                 self.add(part, to, "sandbox", "a weaker one is accepted".to_owned());
             }
             Value::String(text) if key == "network" && text == "none" => {}
             Value::String(_) if part == Part::Ledger && HARMLESS.contains(&key) => {}
-            Value::Array(list) if key == "command" => {
+            Value::Array(list) if key == "command" || key == "version" => {
                 let words: Vec<String> = list.iter().map(word).collect();
                 self.add(part, to, what, words.join(" "));
             }
@@ -460,6 +477,13 @@ mod tests {
             ("preset = 'claude'", "work agent `w` preset claude"),
             ("something_new = 1", "work agent `w` something_new 1"),
             ("test = { secrets = ['KEY'] }", "work agent `w`, its tests secret KEY"),
+            ("allow_private = true", "work agent `w` host private addresses that these names lead to"),
+            (
+                "test = { allow_private = true }",
+                "work agent `w`, its tests host private addresses that these names lead to",
+            ),
+            ("version = ['-c', 'x y']", "work agent `w` asked for its version with -c 'x y'"),
+            ("bounds = { max_files = 11, timeout_ms = 9 }", "work agent `w` max_files 11"),
         ];
         for (line, expected) in wider {
             let widening = set(&format!("{AGENT}{rest}{line}\n")).beyond(&accepted);

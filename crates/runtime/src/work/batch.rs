@@ -50,6 +50,8 @@ pub struct RunOptions {
     pub is_held: bool,
     /// The agent by name; else each item's `agent_id` decides.
     pub agent: Option<String>,
+    /// Whether the agents' own bounds cap those of the items.
+    pub is_capped: bool,
 }
 
 /// What became of an item.
@@ -143,6 +145,7 @@ struct PlannedBatch<'b> {
     blocked: Vec<Blocked>,
     landed: Landed,
     jobs: usize,
+    is_capped: bool,
     /// What is known of an interrupted call with the same items.
     resumed: Option<Arc<JournalState>>,
 }
@@ -200,6 +203,7 @@ impl<'b> PlannedBatch<'b> {
                 touched: BTreeMap::new(),
             },
             jobs: options.jobs.max(1),
+            is_capped: options.is_capped,
             resumed: state.open_batches.contains(&id).then_some(state),
             id,
         })
@@ -263,7 +267,13 @@ impl<'b> BatchRun<'b> {
         self.work.check_private(&snapshot)?;
         let accumulated = batch.landed.accumulated.clone();
         let base = RunBase { snapshot: &snapshot, changes: &accumulated };
-        let side_by_side = SideBySide { work: self.work, progress: self.progress, batch: &batch.id, base };
+        let side_by_side = SideBySide {
+            work: self.work,
+            progress: self.progress,
+            batch: &batch.id,
+            base,
+            is_capped: batch.is_capped,
+        };
         let runs = side_by_side.run(&jobs, batch.jobs)?;
         (self.progress)(WorkProgress::Committing);
         let mut merged = Vec::new();
@@ -302,6 +312,8 @@ struct SideBySide<'l> {
     progress: &'l (dyn Fn(WorkProgress) + Sync),
     batch: &'l Blake3,
     base: RunBase<'l>,
+    /// Whether the agents' own bounds cap those of the items.
+    is_capped: bool,
 }
 
 /// A run that has come as far as its tests, or has ended.
@@ -330,6 +342,10 @@ impl SideBySide<'_> {
     fn one(&self, job: &Job<'_>, state: &JournalState) -> Result<RunSoFar, WorkError> {
         let Job { planned: PlannedItem { item, agent }, run } = job;
         let _span = info_span!("work_item", item = %item.id, %run, agent = agent.name).entered();
+        let item = match self.is_capped {
+            true => agent.bounds.cap(item),
+            false => (*item).clone(),
+        };
         let before = self.base.snapshot.state().hash().digest();
         let started = StartedRun {
             item: item.id.clone(),
@@ -340,12 +356,12 @@ impl SideBySide<'_> {
             agent: Some(agent.name.clone()),
         };
         let origin = self.work.origin(agent)?;
-        RunWriter::new(self.work)?.start(*run, item, &origin, started)?;
+        RunWriter::new(self.work)?.start(*run, &item, &origin, started)?;
         let identity = RunIdentity {
             id: *run,
-            item: (*item).clone(),
+            bounds: stated_bounds(&item, agent),
+            item: item.clone(),
             batch: *self.batch,
-            bounds: stated_bounds(item, agent),
             before,
             origin: Some(origin),
         };

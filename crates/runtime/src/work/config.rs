@@ -11,6 +11,7 @@ use crealeph_sandbox::{Host, Preset};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use toml::Value;
 
+use super::agent_bounds::AgentBounds;
 use super::presets;
 use super::prompt::Prompt;
 use super::stream::Format;
@@ -60,6 +61,8 @@ pub(super) struct Granted {
     pub(super) caches: Vec<PathBuf>,
     /// No network if empty.
     pub(super) hosts: Vec<Host>,
+    /// Whether those names may lead to private addresses.
+    pub(super) allows_private: bool,
 }
 
 /// What is not in a view.
@@ -99,6 +102,8 @@ pub struct WorkAgent {
     pub(super) prompt: Prompt,
     pub(super) granted: Granted,
     pub(super) hide: Hide,
+    /// What fills the bounds that a task leaves open, and caps those of an item from a file.
+    pub(super) bounds: AgentBounds,
     pub(super) max_tokens: Option<f64>,
     pub(super) max_cost: Option<f64>,
     pub(super) paths: PathRules,
@@ -210,6 +215,8 @@ fn agent(name: &str, table: &toml::Table, folder: &Path) -> Result<WorkAgent, Wr
             globs: globs("hide", &hide)?,
             written: hide.iter().map(|glob| (*glob).to_owned()).collect(),
         },
+        bounds: AgentBounds::read(table.table("bounds")?.unwrap_or(Table::new(&none)))
+            .map_err(|why| format!("in `bounds`, {why}"))?,
         max_tokens: table.decimal("max_tokens", 0.0, f64::INFINITY)?,
         max_cost: table.decimal("max_cost", 0.0, f64::INFINITY)?,
         paths: PathRules::load(&path_source).map_err(|why| why.to_string())?,
@@ -323,6 +330,7 @@ fn granted(table: &Table<'_>, folder: &Path) -> Result<Granted, Wrong> {
         read: table.texts("read", MAX_LISTED)?.into_iter().map(place).collect(),
         caches: table.texts("caches", MAX_LISTED)?.into_iter().map(place).collect(),
         hosts: network(table)?,
+        allows_private: table.flag("allow_private")?,
     })
 }
 

@@ -70,6 +70,7 @@ pub(super) fn agent_spec(
     let mut spec = Spec::new(command);
     spec.grants = grants;
     spec.network = network(&agent.granted);
+    spec.private_hosts = agent.granted.allows_private;
     spec.cwd = Some(workspace.to_owned());
     Ok(spec)
 }

@@ -11,7 +11,7 @@ use crealeph_contracts::json::Limits;
 use crealeph_contracts::provenance::{AgentFacts, LocalUser, RunOrigin};
 use crealeph_contracts::scalar::{LedgerId, Literal, RobotId, TenantId};
 use crealeph_contracts::uuid::Uuid;
-use crealeph_contracts::work_item::AgentId;
+use crealeph_contracts::work_item::{AgentId, Constraints};
 use crealeph_contracts::{Receipt, WorkItem};
 use crealeph_decision::work::{ClassLimits, Ending};
 use crealeph_ledger::{Clock, Ledger};
@@ -148,6 +148,11 @@ impl Work {
     /// When the journal cannot be read.
     pub fn short_run(&self, run: &Uuid) -> Result<String, WorkError> {
         Ok(self.runs.state()?.short(run))
+    }
+
+    /// The bounds that an agent's table sets for tasks that leave them open.
+    pub fn agent_bounds(&self, name: &str) -> Option<Constraints> {
+        self.config.agents.get(name).map(|agent| agent.bounds.as_constraints())
     }
 
     /// An id for a task that has none.

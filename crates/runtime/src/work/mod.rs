@@ -1,5 +1,6 @@
 //! Work runs (agent-run): an agent changes a workspace under hard bounds and either succeeds whole or leaves no trace.
 
+mod agent_bounds;
 mod batch;
 mod branch;
 mod clean;

@@ -362,7 +362,7 @@ pub(super) fn stated_bounds(item: &WorkItem, agent: &WorkAgent) -> StatedBounds 
         max_projections: rules.max_projections.and_then(Count::new),
         max_others: rules.max_others.and_then(Count::new),
         hosts: agent.granted.hosts.iter().filter_map(|host| Name::parse(&host.to_string()).ok()).collect(),
-        private_hosts: None,
+        private_hosts: agent.granted.allows_private.then_some(true),
     }
 }
 

@@ -96,6 +96,7 @@ impl TestRunner<'_> {
         spec.grants = grants(&self.agent.test, root)?;
         spec.grants.env.extend(confine::variables(&[("CREALEPH_WORKSPACE", &root.to_string_lossy())]));
         spec.network = network(&self.agent.test);
+        spec.private_hosts = self.agent.test.allows_private;
         spec.limits = limits(self.agent, self.agent.test_timeout_ms);
         spec.cwd = Some(root.to_owned());
         spec.views = vec![Mount { view, at: root.to_owned() }];

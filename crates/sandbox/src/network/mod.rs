@@ -115,18 +115,48 @@ pub enum Verdict {
     TooMany,
 }
 
-/// Whether `target` was granted by name and port.
-fn is_granted(hosts: &[Host], target: &Host) -> bool {
-    hosts.contains(target)
+/// What may be reached.
+#[derive(Debug, Clone)]
+pub(crate) struct GrantedHosts {
+    pub(crate) hosts: Vec<Host>,
+    /// Whether names may lead to private addresses.
+    pub(crate) may_be_private: bool,
 }
 
-/// Whether a granted name may lead to `address`: any public one, and a private one only when it was itself
-/// granted with that port.
-fn may_lead_to(hosts: &[Host], address: SocketAddr) -> bool {
-    let ip = address.ip().to_canonical();
-    let named = |h: &Host| h.port == address.port() && h.address().map(|a| a.to_canonical()) == Some(ip);
-    is_public(ip) || hosts.iter().any(named)
+impl GrantedHosts {
+    /// Whether `target` was granted by name and port.
+    fn is_granted(&self, target: &Host) -> bool {
+        self.hosts.contains(target)
+    }
+
+    /// Whether a granted name may lead to `address`: any public one, a private one if that was granted, and any other only
+    /// if it was itself granted with that port.
+    fn may_lead_to(&self, address: SocketAddr) -> bool {
+        let ip = address.ip().to_canonical();
+        let named = |h: &Host| h.port == address.port() && h.address().map(|a| a.to_canonical()) == Some(ip);
+        is_public(ip) || (self.may_be_private && is_private(ip)) || self.hosts.iter().any(named)
+    }
 }
+
+/// Whether an address is in a range for private networks. Loopback and link-local addresses are not, nor those at which clouds
+/// hand out a machine's credentials.
+fn is_private(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(v4) => {
+            let [a, b, ..] = v4.octets();
+            v4.is_private() || (a == 100 && (64..128).contains(&b) && v4 != ALIBABA_METADATA)
+        }
+        IpAddr::V6(v6) => {
+            let [a, b, ..] = v6.segments();
+            (a & 0xfe00) == 0xfc00 && (a, b) != AWS_METADATA
+        }
+    }
+}
+
+/// Where Alibaba Cloud has its metadata, in the range that carriers share.
+const ALIBABA_METADATA: Ipv4Addr = Ipv4Addr::new(100, 100, 100, 200);
+/// The prefix under which AWS has its metadata and other services of a machine's own, `fd00:ec2::/32`.
+const AWS_METADATA: (u16, u16) = (0xfd00, 0x0ec2);
 
 fn is_public(ip: IpAddr) -> bool {
     match ip {
@@ -239,9 +269,57 @@ mod tests {
     #[test]
     fn a_private_address_must_be_named_itself() {
         let hosts: Vec<Host> = vec!["localhost:80".parse().unwrap(), "10.0.0.5:443".parse().unwrap()];
-        assert!(!may_lead_to(&hosts, "127.0.0.1:80".parse().unwrap()));
-        assert!(may_lead_to(&hosts, "10.0.0.5:443".parse().unwrap()));
-        assert!(!may_lead_to(&hosts, "10.0.0.5:80".parse().unwrap()));
-        assert!(may_lead_to(&hosts, "1.1.1.1:80".parse().unwrap()));
+        let granted = GrantedHosts { hosts, may_be_private: false };
+        assert!(!granted.may_lead_to("127.0.0.1:80".parse().unwrap()));
+        assert!(granted.may_lead_to("10.0.0.5:443".parse().unwrap()));
+        assert!(!granted.may_lead_to("10.0.0.5:80".parse().unwrap()));
+        assert!(!granted.may_lead_to("10.0.0.6:443".parse().unwrap()));
+        assert!(granted.may_lead_to("1.1.1.1:80".parse().unwrap()));
+    }
+
+    #[test]
+    fn private_ranges_can_be_granted_and_hold_no_loopback_and_no_metadata() {
+        let hosts: Vec<Host> = vec!["artifacts.internal:443".parse().unwrap()];
+        let granted = GrantedHosts { hosts, may_be_private: true };
+        let leads = |address: &str| granted.may_lead_to(SocketAddr::new(address.parse().unwrap(), 443));
+        for private in [
+            "10.0.0.1",
+            "10.255.255.255",
+            "172.16.0.0",
+            "172.31.255.255",
+            "192.168.0.1",
+            "100.64.0.0",
+            "100.127.255.255",
+            "fc00::1",
+            "fd12:3456::1",
+            "::ffff:10.0.0.1",
+        ] {
+            assert!(leads(private), "{private}");
+        }
+        for never in [
+            "127.0.0.1",
+            "127.255.255.254",
+            "0.0.0.0",
+            "169.254.169.254",
+            "169.254.0.1",
+            "100.100.100.200",
+            "192.0.0.192",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::1",
+            "::",
+            "fe80::1",
+            "fd00:ec2::254",
+            "ff02::1",
+            "::ffff:127.0.0.1",
+            "::ffff:169.254.169.254",
+            "64:ff9b::7f00:1",
+            "64:ff9b::a9fe:a9fe",
+            "64:ff9b::a00:1",
+            "2002:7f00:1::",
+            "2002:a9fe:a9fe::",
+        ] {
+            assert!(!leads(never), "{never}");
+        }
     }
 }

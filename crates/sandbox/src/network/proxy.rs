@@ -1,6 +1,6 @@
 //! The way out: an HTTP proxy whose socket is inside and whose feet are outside. Owns the connections it
-//! carries and their record; refuses every target that was not granted, resolves names itself, and never
-//! lets a granted name lead to a private address.
+//! carries and their record; refuses every target that was not granted, resolves names itself, and lets a granted name
+//! lead to a private address only if that was granted too.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use super::request::{Plain, ProxyRequest, parse, read_head};
-use super::{Connection, Host, Verdict, is_granted, may_lead_to};
+use super::{Connection, GrantedHosts, Host, Verdict};
 
 const MAX_OPEN: usize = 64;
 const MAX_LOG: usize = 1000;
@@ -34,7 +34,7 @@ pub(crate) struct Proxy {
 }
 
 struct Shared {
-    hosts: Vec<Host>,
+    granted: GrantedHosts,
     state: Mutex<State>,
 }
 
@@ -68,11 +68,11 @@ impl Shared {
 
 impl Proxy {
     /// Starts to accept on `listener`, which belongs to the sandbox's network.
-    pub(crate) fn start(listener: TcpListener, hosts: Vec<Host>) -> io::Result<Self> {
+    pub(crate) fn start(listener: TcpListener, granted: GrantedHosts) -> io::Result<Self> {
         let stop = eventfd(0, EventfdFlags::CLOEXEC)?;
         let stopped = stop.try_clone()?;
         listener.set_nonblocking(true)?;
-        let shared = Arc::new(Shared { hosts, state: Mutex::default() });
+        let shared = Arc::new(Shared { granted, state: Mutex::default() });
         let accepting = Arc::clone(&shared);
         let acceptor = std::thread::Builder::new()
             .name("sandbox-proxy".to_owned())
@@ -230,7 +230,7 @@ fn keep_open(shared: &Shared, id: u64, upstream: &TcpStream) -> bool {
 }
 
 fn connect(shared: &Shared, target: &Host) -> Result<(TcpStream, SocketAddr), Verdict> {
-    if !is_granted(&shared.hosts, target) {
+    if !shared.granted.is_granted(target) {
         return Err(Verdict::NotGranted);
     }
     let found = (target.name(), target.port()).to_socket_addrs().map_err(|_| Verdict::Unresolved)?;
@@ -238,7 +238,7 @@ fn connect(shared: &Shared, target: &Host) -> Result<(TcpStream, SocketAddr), Ve
     if addresses.is_empty() {
         return Err(Verdict::Unresolved);
     }
-    let allowed: Vec<SocketAddr> = addresses.into_iter().filter(|a| may_lead_to(&shared.hosts, *a)).collect();
+    let allowed: Vec<SocketAddr> = addresses.into_iter().filter(|a| shared.granted.may_lead_to(*a)).collect();
     if allowed.is_empty() {
         return Err(Verdict::PrivateAddress);
     }

@@ -44,12 +44,17 @@ pub(super) struct BoundsArgs {
 }
 
 fn help(what: &str, default: impl FnOnce(Bounds) -> String) -> String {
-    format!("Maximum number of {what} [default: {}]", default(Bounds::default()))
+    format!(
+        "Maximum number of {what} [default: the agent's in `bounds`, else {}]",
+        default(Bounds::default())
+    )
 }
 
 fn timeout_help() -> String {
     let default = human_time::shown(Bounds::default().timeout_ms);
-    format!("Time limit, a number with `ms`, `s`, `m`, `h`, `d` or `w` [default: {default}]")
+    format!(
+        "Time limit, a number with `ms`, `s`, `m`, `h`, `d` or `w` [default: the agent's in `bounds`, else {default}]"
+    )
 }
 
 impl BoundsArgs {
@@ -101,6 +106,66 @@ impl BoundsArgs {
             invariants: self.max_tests,
             projections: self.max_generated,
             others: self.max_other,
+        }
+    }
+}
+
+/// A bound in the wording of a denial (R25), the flag that raises it, and where else it is set.
+const RAISED_BY: [(&str, &str, &str); 7] = [
+    ("max files", "--max-files", "`max_files` in the item's `constraints`"),
+    ("max tool ops", "--max-tool-ops", "`max_tool_ops` in the item's `constraints`"),
+    ("max delta size", "--max-delta-size", "`max_delta_size` in the item's `constraints`"),
+    ("max delta size of Λ", "--max-protected", "`max_protected` in the agent's `paths`"),
+    ("max delta size of Q", "--max-tests", "`max_tests` in the agent's `paths`"),
+    ("max delta size of Π", "--max-generated", "`max_generated` in the agent's `paths`"),
+    ("max delta size of O", "--max-other", "`max_other` in the agent's `paths`"),
+];
+/// Bounds that are set in the agent's table alone.
+const OF_AGENT: [(&str, &str); 2] = [("max tokens", "max_tokens"), ("max cost", "max_cost")];
+
+/// What raises the bound that a run has hit, if it has hit one: for a task on the command line a flag, for an item of a file its
+/// constraints. `reason` is in the contract's wording.
+pub(super) fn raised_by(reason: &str) -> Option<String> {
+    if let Some(rest) = reason.strip_prefix("Timed out after ") {
+        let timeout_ms: u64 = rest.split(' ').next()?.parse().ok()?;
+        let more = human_time::shown(timeout_ms.saturating_mul(2));
+        return Some(format!(
+            "--timeout {more}; in a file of items, `timeout_ms` in the item's `constraints`"
+        ));
+    }
+    let (bound, counts) = reason.strip_prefix("Exceeded ")?.split_once(": ")?;
+    let (count, limit) = counts.split_once(" > ")?;
+    if let Some((_, key)) = OF_AGENT.iter().find(|(known, _)| *known == bound) {
+        return Some(format!("`{key}` in the agent's table"));
+    }
+    let (_, flag, elsewhere) = RAISED_BY.iter().find(|(known, ..)| *known == bound)?;
+    let (count, limit): (u64, u64) = (count.parse().ok()?, limit.parse().ok()?);
+    // An agent is stopped at the first tool operation too many: how many it needs is not known.
+    let enough = if bound == "max tool ops" { count.max(limit.saturating_mul(2)) } else { count };
+    Some(format!("{flag} {enough}; in a file of items, {elsewhere}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bound_names_what_raises_it() {
+        for (reason, expected) in [
+            ("Exceeded max files: 12 > 10", "--max-files 12"),
+            ("Exceeded max tool ops: 51 > 50", "--max-tool-ops 100"),
+            ("Exceeded max tool ops: 1 > 0", "--max-tool-ops 1"),
+            ("Exceeded max delta size: 101 > 100", "--max-delta-size 101"),
+            ("Exceeded max delta size of Λ: 2 > 1", "--max-protected 2"),
+            ("Exceeded max tokens: 120 > 100", "`max_tokens`"),
+            ("Timed out after 300000 ms (`timeout_ms`); standard error ends with: oh", "--timeout 10m"),
+        ] {
+            let raised_by = raised_by(reason).unwrap();
+            assert!(raised_by.starts_with(expected), "{reason}: {raised_by}");
+        }
+        for reason in ["", "Denied path: a", "Exceeded max receipt bytes: 2 > 1", "Exceeded max files: a > b"]
+        {
+            assert_eq!(raised_by(reason), None, "{reason}");
         }
     }
 }

@@ -112,7 +112,8 @@ impl Replay {
         item.dependencies = Set::default();
         let work = self.which.workspace.open_scratch(tree)?;
         let agent = self.agent.clone();
-        let options = RunOptions { jobs: 1, destination: Destination::Tree, is_held: false, agent };
+        let options =
+            RunOptions { jobs: 1, destination: Destination::Tree, is_held: false, agent, is_capped: true };
         for outcome in work.run(&[item], &options, &|_| (), &mut |_| ())? {
             if let ItemOutcome::Finished { result, .. } = &outcome {
                 note_json(&result.to_json());

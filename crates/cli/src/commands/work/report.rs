@@ -7,6 +7,7 @@ use crealeph_contracts::scalar::ItemId;
 use crealeph_contracts::uuid::Uuid;
 use crealeph_runtime::work::{ItemOutcome, ItemResult};
 
+use super::bounds_args::raised_by;
 use crate::page::Page;
 use crate::render::counted;
 
@@ -57,6 +58,9 @@ pub(super) fn finished(finished: &ItemResult, run: &str, note: &str) -> Page {
     out.line(&format!("{}: {}{note}", title(item, run), result.status));
     for why in result.error.iter().chain(&result.denial_reason) {
         out.quoted("  why      ", why.as_str());
+        if let Some(raised_by) = raised_by(why.as_str()) {
+            out.line(&format!("  raise    {raised_by}"));
+        }
     }
     for (files, sign) in
         [(&result.created_files, '+'), (&result.modified_files, '~'), (&result.deleted_files, '-')]

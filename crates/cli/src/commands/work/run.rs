@@ -123,6 +123,7 @@ impl Run {
             destination,
             is_held: self.hold,
             agent: self.agent.clone(),
+            is_capped: !self.is_task(),
         };
         run_items(&work, &items, &options, self.workspace.at.json, output)
     }
@@ -145,7 +146,7 @@ impl Run {
             agent_id,
             description: self.what.as_str().into(),
             dependencies: Set::default(),
-            constraints: Some(self.bounds.constraints(None)?),
+            constraints: Some(self.bounds.constraints(work.agent_bounds(name).as_ref())?),
             budget: Budget { time_estimate_ms: Amount::ZERO, complexity: Complexity::Medium },
             input_files: None,
             output_files: None,
