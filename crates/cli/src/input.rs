@@ -6,6 +6,8 @@ use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::FileType;
+
 use crate::failure::{ArgumentFailure, InputFailure};
 use crate::output::note;
 
@@ -58,6 +60,16 @@ impl Source {
             .and_then(|flags| rustix::fs::fcntl_setfl(&file, flags - rustix::fs::OFlags::NONBLOCK));
         blocking.map_err(|error| self.failure(error.into()))?;
         Ok(BufReader::new(Box::new(io::Cursor::new(first).chain(file))))
+    }
+
+    /// How many bytes it has, if it is a file.
+    pub(crate) fn size(&self) -> Option<u64> {
+        let found = match &self.0 {
+            Some(path) => rustix::fs::stat(path),
+            None => rustix::fs::fstat(io::stdin()),
+        };
+        let found = found.ok().filter(|found| FileType::from_raw_mode(found.st_mode).is_file())?;
+        u64::try_from(found.st_size).ok()
     }
 
     /// Reads it whole, but at most one byte more than the bound, so that the reader can tell.

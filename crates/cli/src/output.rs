@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write, stderr};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crealeph_contracts::json::{Limits, parse, pretty};
@@ -19,10 +20,13 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::failure::OutputFailure;
 use crate::page::{MAX_LINE_CHARS, Page};
-use crate::render::fitted;
+use crate::render::{COLUMNS, fitted};
 
 /// Names who reads standard output: `text` for a person, `json` for a program.
 pub(crate) const READER: &str = "CREALEPH_OUTPUT";
+
+/// `--text` was given.
+static TEXT: AtomicBool = AtomicBool::new(false);
 
 /// A narrower screen than this gets lines as they are.
 const MIN_COLUMNS: usize = 40;
@@ -45,6 +49,7 @@ impl Output {
         let stdout = io::stdout().lock();
         let reader = std::env::var_os(READER).unwrap_or_default();
         let is_for_person = match reader.to_str() {
+            _ if TEXT.load(Ordering::Relaxed) => true,
             Some("") => stdout.is_terminal(),
             Some("text") => true,
             Some("json") => false,
@@ -266,17 +271,35 @@ pub(crate) fn arguments(error: &clap::Error) -> io::Result<()> {
     error.print().and_then(|()| io::stdout().flush())
 }
 
-/// The width of the screen that a stream is read on: a terminal's own, or COLUMNS if `CREALEPH_OUTPUT` says that a person
-/// reads it. Elsewhere lines are never broken.
+/// A person reads standard output, whatever it is: `--text`.
+pub(crate) fn read_by_person() {
+    TEXT.store(true, Ordering::Relaxed);
+}
+
+/// Whether the user said that a person reads what goes into a pipe.
+fn is_text() -> bool {
+    TEXT.load(Ordering::Relaxed) || std::env::var_os(READER).is_some_and(|reader| reader == "text")
+}
+
+/// The width of the screen that a stream is read on: COLUMNS, else a terminal's own, which for a pager is that of standard
+/// error. If no person reads it, lines are never broken.
 fn columns(stream: impl AsFd + IsTerminal) -> Option<usize> {
-    let is_text = std::env::var_os(READER).is_some_and(|reader| reader == "text");
-    let named = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns >= MIN_COLUMNS);
-    let own = || rustix::termios::tcgetwinsize(&stream).ok().map(|size| usize::from(size.ws_col));
-    match stream.is_terminal() {
-        true => named().or_else(own).filter(|columns| *columns >= MIN_COLUMNS),
-        false if is_text => named(),
+    let named = || std::env::var("COLUMNS").ok()?.parse().ok();
+    let width = match stream.is_terminal() {
+        true => named().or_else(|| width_of(&stream)),
+        false if is_text() => named().or_else(|| width_of(stderr())),
         false => None,
-    }
+    };
+    width.filter(|columns| *columns >= MIN_COLUMNS)
+}
+
+fn width_of(stream: impl AsFd) -> Option<usize> {
+    rustix::termios::tcgetwinsize(stream).ok().map(|size| usize::from(size.ws_col))
+}
+
+/// The width of the screen that standard error is on.
+pub(crate) fn watched_columns() -> usize {
+    columns(stderr()).unwrap_or(COLUMNS)
 }
 
 /// Whether a person looks at standard error.
@@ -292,7 +315,7 @@ pub(crate) fn redraw(drawn: usize, page: &Page) -> usize {
 
 /// Draws one line on standard error, which the next one covers; an empty one wipes it.
 pub(crate) fn draw(line: &str) {
-    let _ = write!(stderr(), "\r{}{}", Shown::line(line), if line.is_empty() { "\x1b[K" } else { "" });
+    let _ = write!(stderr(), "\r{}\x1b[K", Shown::line(line));
 }
 
 /// Passes on what a program prints: exactly to a pipe, with escapes where a person reads.
@@ -309,9 +332,8 @@ struct Stream {
 
 impl Passage {
     pub(crate) fn new(output: &Output) -> Self {
-        let is_text = std::env::var_os(READER).is_some_and(|reader| reader == "text");
         let stream = |is_for_person| Mutex::new(Stream { is_for_person, pending: Vec::new() });
-        Passage { stdout: stream(output.is_shown()), stderr: stream(is_text || is_watched()) }
+        Passage { stdout: stream(output.is_shown()), stderr: stream(is_text() || is_watched()) }
     }
 
     /// Passes on a part of its standard output.

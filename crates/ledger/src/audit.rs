@@ -88,12 +88,21 @@ impl Ledger {
     /// edges, tiles, the head, checkpoints, no other row, and the schema. What the entries say is for a verifier to
     /// check, from an export.
     pub fn audit(&self, tenant: &TenantId) -> Result<Option<AuditFault>, LedgerError> {
+        self.audit_reporting(tenant, &mut |_| {})
+    }
+
+    /// The same, and reports from time to time up to which entry.
+    pub fn audit_reporting(
+        &self,
+        tenant: &TenantId,
+        report: &mut dyn FnMut(Seq),
+    ) -> Result<Option<AuditFault>, LedgerError> {
         let _span = info_span!("audit", %tenant).entered();
         self.inner().backend.check_storage()?;
         let keys = &self.inner().keys;
         let fault = self.ask(tenant, |reads, head| {
             let signed = SignedHead::load(keys, &head.origin)?;
-            match audit(reads, head, signed) {
+            match audit(reads, head, signed, report) {
                 Ok(()) => Ok(None),
                 Err(AuditStop::Fault(fault)) => Ok(Some(fault)),
                 Err(AuditStop::Error(error)) => Err(error),
@@ -108,7 +117,12 @@ impl Ledger {
     }
 }
 
-fn audit(reads: &mut dyn Reads, head: &Head, signed: Option<SignedHead>) -> Result<(), AuditStop> {
+fn audit(
+    reads: &mut dyn Reads,
+    head: &Head,
+    signed: Option<SignedHead>,
+    report: &mut dyn FnMut(Seq),
+) -> Result<(), AuditStop> {
     let is_older = reads.check_schema().is_err();
     let mut audit = Audit::new(reads.checkpoints(head)?, signed, is_older);
     audit.statements(head)?;
@@ -137,6 +151,7 @@ fn audit(reads: &mut dyn Reads, head: &Head, signed: Option<SignedHead>) -> Resu
             audit.entries(reads, head, now)?;
             rest = later;
         }
+        report(audit.last);
     }
     audit.end(reads, head)
 }

@@ -465,9 +465,13 @@ impl Ledger {
         watch
     }
 
-    /// Copies the whole ledger to a new file while it is in use. Keys are not copied.
-    pub fn backup(&self, to: &Path) -> Result<(), LedgerError> {
-        self.0.backend.backup(to)
+    /// Copies the whole ledger to a new file while it is in use, and reports the bytes written and in all. Keys are not copied.
+    pub fn backup(
+        &self,
+        to: &Path,
+        report: impl FnMut(u64, u64) + Send + 'static,
+    ) -> Result<(), LedgerError> {
+        self.0.backend.backup(to, Box::new(report))
     }
 
     pub(crate) fn inner(&self) -> &Inner {

@@ -385,6 +385,9 @@ pub struct TenantLog {
     pub last_at: Option<Millis>,
 }
 
+/// Takes the bytes that a backup has written, and how many there will be in all.
+pub(crate) type BackupReport = Box<dyn FnMut(u64, u64) + Send>;
+
 /// What is asked in one consistent view.
 pub(crate) type ReadQuestion<'a> = &'a mut dyn FnMut(&mut dyn Reads) -> Result<(), LedgerError>;
 
@@ -402,8 +405,8 @@ pub(crate) trait Backend: Send + Sync {
     fn wait_for_others(&self, wait_ms: u64) -> Result<bool, LedgerError>;
     /// Every log; only for those who may see them all.
     fn tenants(&self) -> Result<Vec<TenantLog>, LedgerError>;
-    /// Copies the whole ledger to a new file while it is in use.
-    fn backup(&self, to: &std::path::Path) -> Result<(), LedgerError>;
+    /// Copies the whole ledger to a new file while it is in use, and reports how far it has come.
+    fn backup(&self, to: &std::path::Path, report: BackupReport) -> Result<(), LedgerError>;
     /// Checks the storage itself.
     fn check_storage(&self) -> Result<(), LedgerError>;
 }

@@ -204,8 +204,8 @@ fn a_backup_is_a_ledger_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = filled(&folder.path().join("ledger.db"), 300);
     let copy = folder.path().join("copy.db");
-    ledger.backup(&copy).unwrap();
-    assert!(matches!(ledger.backup(&copy), Err(LedgerError::Exists { .. })));
+    ledger.backup(&copy, |_, _| {}).unwrap();
+    assert!(matches!(ledger.backup(&copy, |_, _| {}), Err(LedgerError::Exists { .. })));
     let copy = open(&copy).unwrap();
     assert_eq!(copy.audit(&local()).unwrap(), None);
     let answers = copy.append(&local(), vec![draft(5), draft(300)]).unwrap();
@@ -255,10 +255,10 @@ fn an_interrupted_init_or_backup_leaves_nothing_that_looks_whole() {
     fs::remove_dir_all(&keys).unwrap();
     assert!(matches!(init(), Err(LedgerError::Exists { .. })), "keys that were lost are not made up");
     // A backup that fails leaves no file, and one that is taken is left alone.
-    assert!(ledger.backup(&folder.path().join("no/copy.db")).is_err());
+    assert!(ledger.backup(&folder.path().join("no/copy.db"), |_, _| {}).is_err());
     let copy = folder.path().join("copy.db");
-    ledger.backup(&copy).unwrap();
-    assert!(matches!(ledger.backup(&copy), Err(LedgerError::Exists { .. })));
+    ledger.backup(&copy, |_, _| {}).unwrap();
+    assert!(matches!(ledger.backup(&copy, |_, _| {}), Err(LedgerError::Exists { .. })));
     let names: Vec<String> = fs::read_dir(folder.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

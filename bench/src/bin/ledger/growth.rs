@@ -16,6 +16,8 @@ use crate::{draft, tenant};
 
 const BATCH: usize = 500;
 const ROUNDS: usize = 301;
+/// The argument of the process that measures one size.
+pub(crate) const PHASE: &str = "growth-of";
 
 /// Prints a row for each size, and the largest ratio between them.
 pub(crate) fn table(folder: &Path, is_quick: bool) -> Outcome<()> {
@@ -27,7 +29,7 @@ pub(crate) fn table(folder: &Path, is_quick: bool) -> Outcome<()> {
     for size in sizes {
         let place = folder.join(size.to_string());
         std::fs::create_dir(&place)?;
-        let status = Command::new(std::env::current_exe()?).arg("growth").arg(&place).status()?;
+        let status = Command::new(std::env::current_exe()?).arg(PHASE).arg(&place).status()?;
         if !status.success() {
             return Err(format!("the run of {size} entries failed").into());
         }

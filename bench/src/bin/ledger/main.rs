@@ -34,7 +34,7 @@ const TURN: usize = 8_000;
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [phase, folder] = arguments.as_slice()
-        && phase == "growth"
+        && phase == growth::PHASE
     {
         return growth::run(Path::new(folder));
     }

@@ -82,12 +82,12 @@ impl Backtest {
         let at = self.at.settle()?;
         let Opened { ledger, tenant, .. } = &Opened::new(&at, self.from.as_deref(), output)?;
         let is_json = at.is_json(output);
-        let mut progress = Progress::new("decisions", output);
+        let mut progress = Progress::beside("decisions", output);
         let (mut totals, mut cursor) = (Totals::default(), None);
         loop {
             let page = ledger.list(tenant, &filter, Order::OldestFirst, cursor, PAGE)?;
             for entry in &page.entries {
-                progress.step();
+                progress.step(1);
                 let Some(record) = Record::read(&entry.content.payload) else {
                     totals.unreadable += 1;
                     continue;

@@ -58,6 +58,10 @@ struct Arguments {
     /// Log to standard error; -vv logs more
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
+
+    /// Print text instead of JSON into a pipe, as for a pager
+    #[arg(short, long, global = true)]
+    text: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -122,6 +126,14 @@ pub(crate) fn run() -> ExitCode {
     let wants_json = arguments.command.wants_json();
     let run = || -> Result<Verdict, Failure> {
         logging::start(arguments.verbose)?;
+        if arguments.text {
+            if wants_json {
+                return Err(
+                    ArgumentFailure::Usage("--text and --json cannot be used together".to_owned()).into()
+                );
+            }
+            output::read_by_person();
+        }
         let mut output = Output::new()?;
         let verdict = arguments.command.run(&mut output)?;
         output.flush()?;

@@ -1,7 +1,6 @@
 //! What commands over a ledger share: where it is, whose part of it, and one of several tasks. A task may read from an
 //! export instead, which is taken into a ledger of its own that is gone when the command ends.
 
-use std::io::{BufRead, Read};
 use std::path::Path;
 
 use clap::{Args, Subcommand};
@@ -15,7 +14,7 @@ use crate::failure::{Failure, OutputFailure};
 use crate::input::Source;
 use crate::interrupt::remove_before_end;
 use crate::output::Output;
-use crate::progress::Progress;
+use crate::progress::{Counted, Progress};
 
 /// One of the things that a command does.
 pub(super) trait Task: Subcommand {
@@ -54,7 +53,7 @@ impl Opened {
     pub(super) fn new(at: &Settled, export: Option<&Path>, output: &Output) -> Result<Opened, Failure> {
         match export {
             None => Ok(Opened { ledger: at.open()?, tenant: at.tenant.clone(), _folder: None }),
-            Some(export) => Opened::import(export, Progress::new("entries read", output)),
+            Some(export) => Opened::import(export, Progress::beside("entries read", output)),
         }
     }
 
@@ -69,7 +68,7 @@ impl Opened {
         let folder = tempfile::Builder::new().prefix("crealeph-").tempdir().map_err(unwritable)?;
         remove_before_end(folder.path().to_owned())?;
         let source = Source::new(Some(export.to_owned()));
-        let input = source.open()?;
+        let (input, progress) = (source.open()?, progress.of(source.size()));
         let location = Location::File(folder.path().join("ledger.db"));
         // What is in the export was taken already, by whatever clock.
         let limits = LedgerLimits { clock_skew_ms: i64::MAX, ..LedgerLimits::default() };
@@ -77,34 +76,5 @@ impl Opened {
         let mut lines = Counted { inner: input, progress };
         let imported = ledger.import(&mut lines)?;
         Ok(Opened { ledger, tenant: imported.tenant_id, _folder: Some(folder) })
-    }
-}
-
-/// Counts lines while they are read.
-struct Counted<R> {
-    inner: R,
-    progress: Progress,
-}
-
-impl<R: BufRead> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.inner.read(buffer)
-    }
-}
-
-impl<R: BufRead> BufRead for Counted<R> {
-    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
-        self.inner.fill_buf()
-    }
-
-    fn consume(&mut self, amount: usize) {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the reader sees the error at its next read; here lines are only counted"
-        )]
-        let read = self.inner.fill_buf().unwrap_or_default();
-        let ends = read.iter().take(amount).filter(|byte| **byte == b'\n').count();
-        (0..ends).for_each(|_| self.progress.step());
-        self.inner.consume(amount);
     }
 }

@@ -85,7 +85,7 @@ impl SnapshotCommand {
         };
         let (snapshot, short) = match self.from {
             Some(file) => {
-                let progress = Progress::new("entries read", output);
+                let progress = Progress::beside("entries read", output);
                 let rules = rules.unwrap_or_default().coherence;
                 let (tenant, robot) = (self.at_ledger.tenant(), self.robot.as_deref());
                 (from_file(file, progress, tenant, robot, at, &rules)?, ShortIds::default())
@@ -182,7 +182,7 @@ fn read_entries(source: &Source, mut progress: Progress) -> Result<Vec<Entry>, F
     let mut number = 0usize;
     loop {
         number += 1;
-        progress.step();
+        progress.step(1);
         let line = match next_line(&mut reader, DEFAULT_MAX_BYTES).map_err(|error| source.failure(error))? {
             Line::End => break,
             Line::Whole(line) => line,

@@ -125,10 +125,10 @@ impl Validate {
         let mut reader = source.open()?;
         let mut verdict = Verdict::Good;
         let mut number = 0u64;
-        let mut progress = Progress::new("lines judged", output);
+        let mut progress = Progress::beside("lines judged", output);
         loop {
             number += 1;
-            progress.step();
+            progress.step(1);
             let judged = match next_line(&mut reader, max_line).map_err(|error| source.failure(error))? {
                 Line::End => return Ok(verdict),
                 Line::Whole(line) => judge_line(&line, &limits),

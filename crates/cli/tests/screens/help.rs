@@ -10,42 +10,43 @@ fn help_at_80_columns() {
     story.shows(
         "crealeph",
         expect![[r#"
-        Gate, sandbox and record what AI agents do
+            Gate, sandbox and record what AI agents do
 
-        Usage: crealeph [OPTIONS] <COMMAND>
+            Usage: crealeph [OPTIONS] <COMMAND>
 
-        Commands:
-          init         Create a commented configuration and a first agent
-          validate     Validate JSON documents against their contract
-          schema       Print the JSON Schema of a contract, or write all of them
-          policy       Evaluate the policy: ALLOW, BLOCK or DEFER, with reasons
-          snapshot     Summarise a robot's evidence and check its consistency
-          work         Run coding agents in a sandbox with limits, review, and signed
-                       receipts
-          ledger       Append-only log with tamper evidence
-          build        Run the Builder: check the policy, call the agent, record the
-                       result
-          execution    Inspect executions: list, show, explain, replay
-          review       List drafts that await review, and approve or reject them
-          robot        Show the status of robots and next steps
-          agent        Run the example agent, or test an agent for conformance
-          sandbox      Run a command in a sandbox, or explain its grants
-          trust        Show what a configuration grants, and trust or revoke it
-          doctor       Diagnose the machine, configuration and ledger, and suggest fixes
-          demo         Run a guided demo in a new folder
-          completions  Print shell completions
-          man          Print the manual page, or write one per command
-          help         Print this message or the help of the given subcommand(s)
+            Commands:
+              init         Create a commented configuration and a first agent
+              validate     Validate JSON documents against their contract
+              schema       Print the JSON Schema of a contract, or write all of them
+              policy       Evaluate the policy: ALLOW, BLOCK or DEFER, with reasons
+              snapshot     Summarise a robot's evidence and check its consistency
+              work         Run coding agents in a sandbox with limits, review, and signed
+                           receipts
+              ledger       Append-only log with tamper evidence
+              build        Run the Builder: check the policy, call the agent, record the
+                           result
+              execution    Inspect executions: list, show, explain, replay
+              review       List drafts that await review, and approve or reject them
+              robot        Show the status of robots and next steps
+              agent        Run the example agent, or test an agent for conformance
+              sandbox      Run a command in a sandbox, or explain its grants
+              trust        Show what a configuration grants, and trust or revoke it
+              doctor       Diagnose the machine, configuration and ledger, and suggest fixes
+              demo         Run a guided demo in a new folder
+              completions  Print shell completions
+              man          Print the manual page, or write one per command
+              help         Print this message or the help of the given subcommand(s)
 
-        Options:
-          -v, --verbose...  Log to standard error; -vv logs more
-          -h, --help        Print help
-          -V, --version     Print version
+            Options:
+              -v, --verbose...  Log to standard error; -vv logs more
+              -t, --text        Print text instead of JSON into a pipe, as for a pager
+              -h, --help        Print help
+              -V, --version     Print version
 
-        Exit codes: 0 valid or done, 1 checked and refused, 2 cannot be checked or done
-        (unreadable input, wrong usage).
-        exit code 2
-    "#]],
+            Exit codes: 0 valid or done, 1 checked and refused, 2 cannot be checked or done
+            (unreadable input, wrong usage).
+            exit code 2
+        "#]],
     );
     story.shows(
         "crealeph ledger --help",
@@ -58,7 +59,7 @@ fn help_at_80_columns() {
               init          Create a ledger and its first signing key
               migrate       Upgrade a ledger to the current schema; resumes if interrupted
               tenants       List tenants; on PostgreSQL this needs the audit role
-              append        Append entries from JSON Lines and print the id of each
+              append        Append entries from JSON Lines
               import        Import an export, verifying every entry; resumes if interrupted
               backup        Back up the ledger to a new file while it is in use, without its
                             keys
@@ -85,6 +86,7 @@ fn help_at_80_columns() {
                                      exists]
                   --json             Print JSON
               -v, --verbose...       Log to standard error; -vv logs more
+              -t, --text             Print text instead of JSON into a pipe, as for a pager
               -h, --help             Print help
 
             Examples:
@@ -144,81 +146,84 @@ fn help_at_80_columns() {
 
             Options:
               -v, --verbose...  Log to standard error; -vv logs more
+              -t, --text        Print text instead of JSON into a pipe, as for a pager
               -h, --help        Print help
         "#]],
     );
     story.shows(
         "crealeph snapshot --help",
         expect![[r#"
-        Summarise a robot's evidence and check its consistency
+            Summarise a robot's evidence and check its consistency
 
-        Usage: crealeph snapshot [OPTIONS] [ROBOT]
+            Usage: crealeph snapshot [OPTIONS] [ROBOT]
 
-        Arguments:
-          [ROBOT]  Robot; optional if the entries belong to one
+            Arguments:
+              [ROBOT]  Robot; optional if the entries belong to one
 
-        Options:
-              --from <FILE>      Read entries from JSON Lines, oldest first, instead of
-                                 a ledger; `-` for standard input
-              --ledger <LEDGER>  Ledger file, or database URL `postgres://…`
-              --tenant <TENANT>  Tenant [default: local]
-              --keys <FOLDER>    Folder of the signing keys [default: beside the ledger]
-              --config <FILE>    Configuration file [default: crealeph.toml, if it
-                                 exists]
-              --json             Print JSON
-              --at <INSTANT>     Snapshot at this time [default: now]
-              --rules <FILE>     A file of rules whose `[coherence]` counts, instead of
-                                 the configuration's (see `crealeph policy --help`)
-          -v, --verbose...       Log to standard error; -vv logs more
-          -h, --help             Print help
+            Options:
+                  --from <FILE>      Read entries from JSON Lines, oldest first, instead of
+                                     a ledger; `-` for standard input
+                  --ledger <LEDGER>  Ledger file, or database URL `postgres://…`
+                  --tenant <TENANT>  Tenant [default: local]
+                  --keys <FOLDER>    Folder of the signing keys [default: beside the ledger]
+                  --config <FILE>    Configuration file [default: crealeph.toml, if it
+                                     exists]
+                  --json             Print JSON
+                  --at <INSTANT>     Snapshot at this time [default: now]
+                  --rules <FILE>     A file of rules whose `[coherence]` counts, instead of
+                                     the configuration's (see `crealeph policy --help`)
+              -v, --verbose...       Log to standard error; -vv logs more
+              -t, --text             Print text instead of JSON into a pipe, as for a pager
+              -h, --help             Print help
 
-        Examples:
-          crealeph snapshot robot-7
-          crealeph snapshot robot-7 --ledger ledger.db --at <time> --json
-          crealeph snapshot --from entries.jsonl
-          crealeph snapshot robot-7 --from entries.jsonl --at <time>
-          --json
+            Examples:
+              crealeph snapshot robot-7
+              crealeph snapshot robot-7 --ledger ledger.db --at <time> --json
+              crealeph snapshot --from entries.jsonl
+              crealeph snapshot robot-7 --from entries.jsonl --at <time>
+              --json
 
-        An entry is a JSON object with `id`, `robotId`, `type`, `createdAt` and, where
-        it has them, `seq`, `tenantId`, `module`, `source`, `state`, `observedAt`,
-        `payload`, `lineage` {"dependsOnLedgerIds": […]} and `key`.
+            An entry is a JSON object with `id`, `robotId`, `type`, `createdAt` and, where
+            it has them, `seq`, `tenantId`, `module`, `source`, `state`, `observedAt`,
+            `payload`, `lineage` {"dependsOnLedgerIds": […]} and `key`.
 
-        Exit codes: 0 derived (whatever the coherence), 1 nothing counts or an entry is
-        not valid, 2 cannot judge.
-    "#]],
+            Exit codes: 0 derived (whatever the coherence), 1 nothing counts or an entry is
+            not valid, 2 cannot judge.
+        "#]],
     );
     story.shows(
         "crealeph robot --help",
         expect![[r#"
-        Show the status of robots and next steps
+            Show the status of robots and next steps
 
-        Usage: crealeph robot [OPTIONS] <COMMAND>
+            Usage: crealeph robot [OPTIONS] <COMMAND>
 
-        Commands:
-          list    List robots with coherence, oldest evidence, last execution and
-                  pending reviews
-          status  Show a robot's status and next steps
-          help    Print this message or the help of the given subcommand(s)
+            Commands:
+              list    List robots with coherence, oldest evidence, last execution and
+                      pending reviews
+              status  Show a robot's status and next steps
+              help    Print this message or the help of the given subcommand(s)
 
-        Options:
-              --ledger <LEDGER>  Ledger file, or database URL `postgres://…`
-              --tenant <TENANT>  Tenant [default: local]
-              --keys <FOLDER>    Folder of the signing keys [default: beside the ledger]
-              --config <FILE>    Configuration file [default: crealeph.toml, if it
-                                 exists]
-              --json             Print JSON
-          -v, --verbose...       Log to standard error; -vv logs more
-          -h, --help             Print help
+            Options:
+                  --ledger <LEDGER>  Ledger file, or database URL `postgres://…`
+                  --tenant <TENANT>  Tenant [default: local]
+                  --keys <FOLDER>    Folder of the signing keys [default: beside the ledger]
+                  --config <FILE>    Configuration file [default: crealeph.toml, if it
+                                     exists]
+                  --json             Print JSON
+              -v, --verbose...       Log to standard error; -vv logs more
+              -t, --text             Print text instead of JSON into a pipe, as for a pager
+              -h, --help             Print help
 
-        Examples:
-          crealeph robot list
-          crealeph robot status robot-7
-          crealeph robot status robot-7 --json | jq '.steps'
+            Examples:
+              crealeph robot list
+              crealeph robot status robot-7
+              crealeph robot status robot-7 --json | jq '.steps'
 
-        Steps are what must be created before the Builder may run, in order.
+            Steps are what must be created before the Builder may run, in order.
 
-        Exit codes: 0 done, whatever the status, 2 cannot be done.
-    "#]],
+            Exit codes: 0 done, whatever the status, 2 cannot be done.
+        "#]],
     );
     story.shows(
         "crealeph init demo-project && ls demo-project",

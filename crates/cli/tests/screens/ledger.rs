@@ -19,16 +19,11 @@ fn a_ledger_from_its_start() {
     story.shows(
         "crealeph ledger append entries.jsonl",
         expect![[r#"
-               1  <time>  <id>
-               2  <time>  <id>
-               3  <time>  <id>
-               4  <time>  <id>
-               5  <time>  <id>
         5 appended, 0 repeats
     "#]],
     );
     story.shows(
-        "crealeph ledger append entries.jsonl",
+        "crealeph ledger append --print entries.jsonl",
         expect![[r#"
                1  <time>  <id>  repeat
                2  <time>  <id>  repeat

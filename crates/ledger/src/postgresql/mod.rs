@@ -25,7 +25,7 @@ use tokio_postgres::Row as SqlRow;
 use crate::error::LedgerError;
 use crate::pool::Pool;
 use crate::position::Millis;
-use crate::store::{Backend, ReadQuestion, TenantLog, Writer};
+use crate::store::{Backend, BackupReport, ReadQuestion, TenantLog, Writer};
 use notice::Notifier;
 use rows::get;
 use server::{Purpose, Roles, Server};
@@ -212,7 +212,7 @@ impl Backend for Postgres {
         found.iter().map(read).collect()
     }
 
-    fn backup(&self, _: &Path) -> Result<(), LedgerError> {
+    fn backup(&self, _: &Path, _: BackupReport) -> Result<(), LedgerError> {
         let reason = "back a PostgreSQL ledger up with pg_dump, or with `crealeph ledger export`".to_owned();
         Err(LedgerError::Failed { place: self.server.name().to_owned(), reason })
     }

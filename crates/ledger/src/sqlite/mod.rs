@@ -24,7 +24,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::error::LedgerError;
 use crate::pool::Pool;
 use crate::position::Millis;
-use crate::store::{Backend, ReadQuestion, TenantLog, Writer};
+use crate::store::{Backend, BackupReport, ReadQuestion, TenantLog, Writer};
 use failure::{InFile as _, LedgerFile};
 
 /// After how many pages the write-ahead log is brought into the file: a page that is written often is moved once, and the
@@ -34,6 +34,8 @@ const CHECKPOINT_PAGES: i64 = 4_000;
 const READERS: usize = 8;
 /// How often another process's writes are looked for, while someone follows.
 const LOOK_MS: u64 = 100;
+/// Steps of a statement between two looks at how far a backup is.
+const STEPS_PER_LOOK: i32 = 20_000;
 
 /// A ledger in a SQLite file.
 #[derive(Debug)]
@@ -166,7 +168,7 @@ impl Backend for Sqlite {
         Ok(tenants)
     }
 
-    fn backup(&self, to: &Path) -> Result<(), LedgerError> {
+    fn backup(&self, to: &Path, mut report: BackupReport) -> Result<(), LedgerError> {
         let target = LedgerFile::new(to, self.wait_ms);
         if !file::folder_of(to).is_dir() {
             return Err(LedgerError::Failed {
@@ -174,9 +176,21 @@ impl Backend for Sqlite {
                 reason: "there is no folder to write it into; make that first".to_owned(),
             });
         }
-        let connection = reader(&self.file, &self.place, self.wait_ms)?;
+        let mut connection = reader(&self.file, &self.place, self.wait_ms)?;
+        let sql = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
+        let total =
+            connection.query_row(sql, [], |row| row.get::<_, i64>(0)).in_file(&self.place)?.unsigned_abs();
         file::make_whole(to, &target, |partial| {
-            let copied = connection.execute("VACUUM INTO ?1", [partial.to_string_lossy()]);
+            let watched = partial.to_owned();
+            let look = move || {
+                if let Ok(written) = watched.metadata() {
+                    report(written.len(), total);
+                }
+                false
+            };
+            let copied = connection
+                .progress_handler(STEPS_PER_LOOK, Some(look))
+                .and_then(|()| connection.execute("VACUUM INTO ?1", [partial.to_string_lossy()]));
             copied.map(|_| ()).in_file(&target)
         })
     }

@@ -93,9 +93,12 @@ impl Work {
         let control = workspace.path().join(".crealeph");
         let signer = Signer::open(&control, &setup.keys)?;
         let inside = |path: &PathBuf| {
-            // It may be created only later.
-            let path = path.parent()?.canonicalize().ok()?.join(path.file_name()?);
-            path.strip_prefix(workspace.path()).ok().map(Path::to_owned)
+            // It and folders above it may be created only later.
+            let path = std::path::absolute(path).ok()?;
+            let mut above = path.parent()?.ancestors();
+            let real = above
+                .find_map(|above| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?)))?;
+            real.strip_prefix(workspace.path()).ok().map(Path::to_owned)
         };
         let private = setup.private.iter().filter_map(inside).collect();
         let mut config = setup.config;

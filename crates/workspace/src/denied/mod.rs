@@ -9,6 +9,7 @@ mod names;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::io::ErrorKind;
 
 use rustix::fs::FileType;
 
@@ -92,7 +93,12 @@ pub(crate) fn renamed_git_folders(root: &Root) -> Result<Vec<String>, ScanError>
     let Some(repository) = GitRepository::around(root.path())? else { return Ok(Vec::new()) };
     let mut folders = BTreeSet::new();
     for folder in [&repository.own, &repository.shared] {
-        let Ok(folder) = folder.canonicalize() else { continue };
+        let folder = match folder.canonicalize() {
+            Ok(folder) => folder,
+            // A folder that is not there holds nothing to protect.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(source) => return Err(ScanError::Io { path: folder.clone(), source }),
+        };
         let inside = folder.strip_prefix(root.path()).ok().and_then(|path| path.to_str());
         folders.extend(
             inside

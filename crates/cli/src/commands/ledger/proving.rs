@@ -19,6 +19,7 @@ use crate::commands::tell_finding;
 use crate::failure::{Failure, InputFailure, LedgerFailure, OutputFailure};
 use crate::input::{Line, Reader, Source, next_line};
 use crate::output::{Output, note};
+use crate::progress::{Counted, CountedLines, Progress};
 
 /// The largest proof file that is read.
 const MAX_PROOF_BYTES: usize = 64 << 20;
@@ -26,6 +27,9 @@ const MAX_PROOF_BYTES: usize = 64 << 20;
 const MAX_HEADER_BYTES: usize = 64 << 10;
 /// The longest line of an export that is read.
 const MAX_LINE_BYTES: usize = 64 << 20;
+
+/// A log with more entries than this takes a moment to check.
+const LARGE_LOG: u64 = 100_000;
 
 /// Export the log as JSON Lines: entries, leaf hashes and checkpoints
 #[derive(Debug, Args)]
@@ -37,17 +41,19 @@ pub(super) struct Export {
 impl Export {
     pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
         let ledger = at.open()?;
-        require_log(&ledger, at)?;
+        let size = require_log(&ledger, at)?;
         let exported = match self.file.filter(|file| file.as_os_str() != "-") {
             None => {
-                let mut lines = output.json_lines();
+                let progress = Progress::beside("entries exported", output).of(Some(size));
+                let mut lines = CountedLines { inner: output.json_lines(), progress };
                 let exported = ledger.export(&at.tenant, &mut lines)?;
                 lines.flush().map_err(OutputFailure::Stdout)?;
                 exported
             }
             Some(path) => {
                 let partial = partial_name(&path);
-                let exported = export_to(&ledger, at, &path, &partial);
+                let progress = Progress::alone("entries exported").of(Some(size));
+                let exported = export_to(&ledger, at, &path, &partial, progress);
                 if exported.is_err() {
                     // It may never have been there.
                     let _ = std::fs::remove_file(&partial);
@@ -82,6 +88,7 @@ fn export_to(
     at: &Settled,
     path: &Path,
     partial: &Path,
+    progress: Progress,
 ) -> Result<Option<ExportSummary>, Failure> {
     let unwritable = |source: std::io::Error| match source.kind() {
         std::io::ErrorKind::AlreadyExists => OutputFailure::Taken(path.to_owned()),
@@ -91,9 +98,9 @@ fn export_to(
         return Err(OutputFailure::Taken(path.to_owned()).into());
     }
     let file = OpenOptions::new().write(true).create_new(true).open(partial).map_err(unwritable)?;
-    let mut writer = BufWriter::new(file);
+    let mut writer = CountedLines { inner: BufWriter::new(file), progress };
     let exported = ledger.export(&at.tenant, &mut writer)?;
-    let file = writer.into_inner().map_err(|error| unwritable(error.into_error()))?;
+    let file = writer.inner.into_inner().map_err(|error| unwritable(error.into_error()))?;
     file.sync_all().map_err(unwritable)?;
     renameat_with(CWD, partial, CWD, path, RenameFlags::NOREPLACE)
         .map_err(|error| unwritable(error.into()))?;
@@ -102,10 +109,10 @@ fn export_to(
     Ok(exported)
 }
 
-/// A tenant that has nothing is most often a misspelt one.
-fn require_log(ledger: &Ledger, at: &Settled) -> Result<(), Failure> {
+/// The size of the tenant's log. A tenant that has nothing is most often a misspelt one.
+fn require_log(ledger: &Ledger, at: &Settled) -> Result<u64, Failure> {
     match ledger.stats(&at.tenant)? {
-        Some(_) => Ok(()),
+        Some(stats) => Ok(stats.entries),
         None => {
             Err(LedgerFailure::NoLog { tenant: at.tenant.to_string(), place: ledger.place().to_owned() }
                 .into())
@@ -136,14 +143,13 @@ impl Verify {
             true => None,
             false => {
                 let at = at.settle()?;
-                Some((at.open()?, at))
+                let ledger = at.open()?;
+                let size = require_log(&ledger, &at)?;
+                Some((ledger, at, size))
             }
         };
-        if let Some((ledger, at)) = &ledger {
-            require_log(ledger, at)?;
-        }
         if keys.is_empty()
-            && let Some((ledger, at)) = &ledger
+            && let Some((ledger, at, _)) = &ledger
         {
             note!("verifying with the keys beside the ledger; use --key to verify with a key that you saved");
             for key in ledger.verifier_keys(&at.tenant)? {
@@ -158,15 +164,15 @@ impl Verify {
             Err(finding) => return tell_finding(&finding, "seq", is_json, output),
         };
         let checked = match &ledger {
-            Some((ledger, at)) => check_ledger(ledger, at, verifier)?,
+            Some((ledger, at, size)) => check_ledger(ledger, at, *size, verifier)?,
             None => check_export(&Source::new(self.export), verifier)?,
         };
         let verified = match checked {
             Ok(verified) => verified,
             Err(finding) => return tell_finding(&finding, "seq", is_json, output),
         };
-        if let Some((ledger, at)) = &ledger {
-            if let Some(finding) = audit_ledger(ledger, at)? {
+        if let Some((ledger, at, size)) = &ledger {
+            if let Some(finding) = audit_ledger(ledger, at, *size)? {
                 return tell_finding(&finding, "seq", is_json, output);
             }
             if let Some(what) = ledger.unchecked(&at.tenant)? {
@@ -178,8 +184,13 @@ impl Verify {
 }
 
 /// What the ledger's own tables say beside the entries: columns, indexes, other rows, the schema.
-fn audit_ledger(ledger: &Ledger, at: &Settled) -> Result<Option<Finding>, Failure> {
-    let fault = match ledger.audit(&at.tenant) {
+fn audit_ledger(ledger: &Ledger, at: &Settled, size: u64) -> Result<Option<Finding>, Failure> {
+    let mut progress = Progress::alone("entries compared with the tables").of(Some(size));
+    // The database checks its storage first, which takes a while for a large one.
+    if size > LARGE_LOG {
+        progress.begin();
+    }
+    let fault = match ledger.audit_reporting(&at.tenant, &mut |seq| progress.reach(seq.get(), Some(size))) {
         Ok(None) => return Ok(None),
         Ok(Some(fault)) => fault,
         Err(error @ LedgerError::Damaged { .. }) => return Ok(Some(damaged(&error, None))),
@@ -210,18 +221,8 @@ fn check_export(
     source: &Source,
     mut verifier: ExportVerifier,
 ) -> Result<Result<VerifiedExport, Finding>, Failure> {
-    let mut reader = source.open()?;
-    for number in 1u64.. {
-        // What never ends is refused at once: the first line of an export is short.
-        let limit = if number == 1 { MAX_HEADER_BYTES } else { MAX_LINE_BYTES };
-        let line = match next_line(&mut reader, limit).map_err(|error| source.failure(error))? {
-            Line::End => break,
-            Line::Whole(line) => source.text(line)?,
-            Line::TooLong => {
-                let what = format!("{}, line {number}", source.name());
-                return Err(InputFailure::TooLarge { what, limit }.into());
-            }
-        };
+    let mut lines = ExportLines::new(source, source.open()?, "entries verified");
+    while let Some(line) = lines.next()? {
         if let Err(finding) = verifier.line(&line) {
             return Ok(Err(finding));
         }
@@ -229,12 +230,45 @@ fn check_export(
     Ok(verifier.finish())
 }
 
+/// The lines of an export, within bounds, counted for a person.
+struct ExportLines<'s> {
+    source: &'s Source,
+    reader: Reader,
+    number: u64,
+    progress: Progress,
+}
+
+impl<'s> ExportLines<'s> {
+    fn new(source: &'s Source, reader: Reader, what: &'static str) -> Self {
+        ExportLines { source, reader, number: 0, progress: Progress::alone(what).of(source.size()) }
+    }
+
+    fn next(&mut self) -> Result<Option<String>, Failure> {
+        self.number += 1;
+        // What never ends is refused at once: the first line of an export is short.
+        let limit = if self.number == 1 { MAX_HEADER_BYTES } else { MAX_LINE_BYTES };
+        match next_line(&mut self.reader, limit).map_err(|error| self.source.failure(error))? {
+            Line::End => Ok(None),
+            Line::Whole(line) => {
+                self.progress.step(line.len() as u64 + 1);
+                Ok(Some(self.source.text(line)?))
+            }
+            Line::TooLong => {
+                let what = format!("{}, line {}", self.source.name(), self.number);
+                Err(InputFailure::TooLarge { what, limit }.into())
+            }
+        }
+    }
+}
+
 fn check_ledger(
     ledger: &Ledger,
     at: &Settled,
+    size: u64,
     verifier: ExportVerifier,
 ) -> Result<Result<VerifiedExport, Finding>, Failure> {
-    let mut lines = LineWriter { verifier, buffer: Vec::new(), finding: None };
+    let progress = Progress::alone("entries verified").of(Some(size));
+    let mut lines = LineWriter { verifier, buffer: Vec::new(), finding: None, progress };
     match ledger.export(&at.tenant, &mut lines) {
         Ok(Some(_)) => Ok(lines.verifier.finish()),
         Ok(None) => {
@@ -256,7 +290,7 @@ fn check_ledger(
 pub(super) fn import_signed(
     ledger: &Ledger,
     source: &Source,
-    input: &mut Reader,
+    input: Reader,
     keys: Vec<VerifierKey>,
 ) -> Result<(ImportSummary, VerifiedExport), Failure> {
     let refused = |line, reason: String| Failure::from(LedgerError::BadExport { line, reason });
@@ -265,18 +299,10 @@ pub(super) fn import_signed(
     // The export may be a pipe, and a file may change: what is taken is what was checked.
     let mut spool = BufWriter::new(tempfile::tempfile().map_err(unspooled)?);
     let (mut length, mut signed_length) = (0u64, 0u64);
-    for number in 1u64.. {
-        let limit = if number == 1 { MAX_HEADER_BYTES } else { MAX_LINE_BYTES };
-        let line = match next_line(input, limit).map_err(|error| source.failure(error))? {
-            Line::End => break,
-            Line::Whole(line) => source.text(line)?,
-            Line::TooLong => {
-                let what = format!("{}, line {number}", source.name());
-                return Err(InputFailure::TooLarge { what, limit }.into());
-            }
-        };
+    let mut lines = ExportLines::new(source, input, "entries verified");
+    while let Some(line) = lines.next()? {
         let before = verifier.signed_checkpoints();
-        verifier.line(&line).map_err(|finding| refused(number, finding.to_string()))?;
+        verifier.line(&line).map_err(|finding| refused(lines.number, finding.to_string()))?;
         spool.write_all(line.as_bytes()).and_then(|()| spool.write_all(b"\n")).map_err(unspooled)?;
         length += line.len() as u64 + 1;
         if verifier.signed_checkpoints() > before {
@@ -287,9 +313,12 @@ pub(super) fn import_signed(
     if verified.checkpoints == 0 {
         return Err(refused(1, "no checkpoint in it is signed by the keys that were given".to_owned()));
     }
+    drop(lines);
     let mut spool = spool.into_inner().map_err(|error| unspooled(error.into_error()))?;
     spool.rewind().map_err(unspooled)?;
-    let imported = ledger.import_start(&mut BufReader::new(spool.take(signed_length)))?;
+    let progress = Progress::alone("entries imported").of(Some(signed_length));
+    let inner = BufReader::new(spool.take(signed_length));
+    let imported = ledger.import_start(&mut Counted { inner, progress })?;
     Ok((imported, verified))
 }
 
@@ -298,6 +327,7 @@ struct LineWriter {
     verifier: ExportVerifier,
     buffer: Vec<u8>,
     finding: Option<Finding>,
+    progress: Progress,
 }
 
 impl Write for LineWriter {
@@ -307,6 +337,7 @@ impl Write for LineWriter {
             self.buffer.pop();
             let line = String::from_utf8_lossy(&self.buffer).into_owned();
             self.buffer.clear();
+            self.progress.step(1);
             if let Err(finding) = self.verifier.line(&line) {
                 self.finding = Some(finding);
                 return Err(std::io::Error::other("found wrong"));

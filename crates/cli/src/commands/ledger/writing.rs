@@ -18,7 +18,7 @@ use crate::commands::ids::ShortIds;
 use crate::failure::{Failure, InputFailure, LedgerFailure, OutputFailure};
 use crate::input::{DEFAULT_MAX_BYTES, Line, Reader, Source, next_line};
 use crate::output::{Output, note};
-use crate::progress::Progress;
+use crate::progress::{Counted, Progress};
 
 /// Lines that are written together at most.
 const BATCH_LINES: usize = 500;
@@ -42,11 +42,14 @@ pub(super) fn init(at: &Settled) -> Result<Verdict, Failure> {
     Ok(Verdict::Good)
 }
 
-/// Append entries from JSON Lines and print the id of each
+/// Append entries from JSON Lines
 #[derive(Debug, Args)]
 pub(super) struct Append {
     /// Entries as JSON Lines; standard input if absent or `-`
     file: Option<PathBuf>,
+    /// Print sequence number, time and id of each entry, as a pipe always gets them
+    #[arg(long)]
+    print: bool,
 }
 
 impl Append {
@@ -55,7 +58,13 @@ impl Append {
         let source = Source::new(self.file);
         let mut reader = source.open()?;
         output.outlive_reader();
-        let mut tally = Tally { progress: Progress::new("entries appended", output), new: 0, repeats: 0 };
+        let is_printed = self.print || at.is_json(output);
+        let progress = match is_printed {
+            true => Progress::beside("entries appended", output),
+            false => Progress::alone("entries appended"),
+        };
+        let progress = progress.of(source.size());
+        let mut tally = Tally { progress, is_printed, new: 0, repeats: 0 };
         let mut batch = Batch::default();
         let mut number = 0u64;
         loop {
@@ -89,7 +98,8 @@ impl Append {
             }
         }
         batch.write(&ledger, at, &source, output, &mut tally)?;
-        let Tally { new, repeats, .. } = tally;
+        let Tally { new, repeats, progress, .. } = tally;
+        drop(progress);
         note!("{new} appended, {repeats} repeats");
         Ok(Verdict::Good)
     }
@@ -98,14 +108,21 @@ impl Append {
 #[derive(Default)]
 struct Batch {
     drafts: Vec<Draft>,
-    lines: Vec<u64>,
+    lines: Vec<BatchLine>,
+    bytes: usize,
+}
+
+/// The line of a draft.
+#[derive(Clone, Copy)]
+struct BatchLine {
+    number: u64,
     bytes: usize,
 }
 
 impl Batch {
-    fn push(&mut self, draft: Draft, line: u64, bytes: usize) {
+    fn push(&mut self, draft: Draft, number: u64, bytes: usize) {
         self.drafts.push(draft);
-        self.lines.push(line);
+        self.lines.push(BatchLine { number, bytes });
         self.bytes += bytes;
     }
 
@@ -127,7 +144,7 @@ impl Batch {
         while !drafts.is_empty() {
             match ledger.append(&at.tenant, drafts.clone()) {
                 Ok(appended) => {
-                    print_appended(ledger, &appended, at, output, tally)?;
+                    tally.add(&appended, &lines, ledger, at, output)?;
                     break;
                 }
                 Err(AppendError::Refused { position, refusal }) => {
@@ -139,45 +156,13 @@ impl Batch {
         }
         let Some((position, refusal)) = refused else { return Ok(()) };
         output.flush()?;
-        let line = lines.get(position).copied().unwrap_or_default();
+        let line = lines.get(position).map_or(0, |line| line.number);
         Err(LedgerFailure::Refused {
             name: format!("{}, line {line}", source.name()),
             refusal: Box::new(refusal),
         }
         .into())
     }
-}
-
-fn print_appended(
-    ledger: &Ledger,
-    appended: &[AppendedEntry],
-    at: &Settled,
-    output: &mut Output,
-    tally: &mut Tally,
-) -> Result<(), Failure> {
-    let is_json = at.is_json(output);
-    let ids = appended.iter().filter(|_| !is_json).map(|one| one.id.as_str());
-    let short = ShortIds::find(ledger, &at.tenant, IdKind::Entry, ids)?;
-    for one in appended {
-        if is_json {
-            output.report_line(&AppendedReport {
-                id: one.id.as_str(),
-                seq: one.seq.get(),
-                created_at: one.created_at.to_string(),
-                repeat: one.is_repeat,
-            })?;
-        } else {
-            let repeat = if one.is_repeat { "  repeat" } else { "" };
-            output.line(&format!(
-                "{:>8}  {}  {}{repeat}",
-                one.seq,
-                one.created_at,
-                short.of(one.id.as_str())
-            ))?;
-        }
-    }
-    tally.add(appended);
-    Ok(())
 }
 
 #[derive(Serialize)]
@@ -192,21 +177,59 @@ struct AppendedReport<'a> {
 /// What came of the lines so far.
 struct Tally {
     progress: Progress,
+    is_printed: bool,
     new: u64,
     repeats: u64,
 }
 
 impl Tally {
-    fn add(&mut self, appended: &[AppendedEntry]) {
-        for one in appended {
-            self.progress.step();
-            if one.is_repeat {
-                self.repeats += 1;
-            } else {
-                self.new += 1;
+    /// Counts entries, and prints them if that is wanted.
+    fn add(
+        &mut self,
+        appended: &[AppendedEntry],
+        lines: &[BatchLine],
+        ledger: &Ledger,
+        at: &Settled,
+        output: &mut Output,
+    ) -> Result<(), Failure> {
+        for (one, line) in appended.iter().zip(lines) {
+            self.progress.step(line.bytes as u64 + 1);
+            match one.is_repeat {
+                true => self.repeats += 1,
+                false => self.new += 1,
             }
         }
+        match self.is_printed {
+            true => print_appended(appended, ledger, at, output),
+            false => Ok(()),
+        }
     }
+}
+
+fn print_appended(
+    appended: &[AppendedEntry],
+    ledger: &Ledger,
+    at: &Settled,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let is_json = at.is_json(output);
+    let ids = appended.iter().filter(|_| !is_json).map(|one| one.id.as_str());
+    let short = ShortIds::find(ledger, &at.tenant, IdKind::Entry, ids)?;
+    for one in appended {
+        if is_json {
+            output.report_line(&AppendedReport {
+                id: one.id.as_str(),
+                seq: one.seq.get(),
+                created_at: one.created_at.to_string(),
+                repeat: one.is_repeat,
+            })?;
+        } else {
+            let repeat = if one.is_repeat { "  repeat" } else { "" };
+            let id = short.of(one.id.as_str());
+            output.line(&format!("{:>8}  {}  {id}{repeat}", one.seq, one.created_at))?;
+        }
+    }
+    Ok(())
 }
 
 /// Import an export, verifying every entry; resumes if interrupted
@@ -228,12 +251,13 @@ impl Import {
         let read = input.by_ref().take(MAX_HEADER_BYTES).read_until(b'\n', &mut header);
         read.map_err(|error| source.failure(error))?;
         check_tenant(&header, &at.tenant)?;
-        let mut input: Reader = BufReader::new(Box::new(Cursor::new(header).chain(input)));
+        let input: Reader = BufReader::new(Box::new(Cursor::new(header).chain(input)));
         let (imported, signed) = if self.key.is_empty() {
             note!("the signatures of the export are not verified; use --key with a key that you saved");
-            (ledger.import(&mut input)?, None)
+            let progress = Progress::alone("entries imported").of(source.size());
+            (ledger.import(&mut Counted { inner: input, progress })?, None)
         } else {
-            let (imported, verified) = import_signed(&ledger, &source, &mut input, read_keys(&self.key)?)?;
+            let (imported, verified) = import_signed(&ledger, &source, input, read_keys(&self.key)?)?;
             if verified.signed_entries < verified.entries {
                 let unsigned = verified.entries - verified.signed_entries;
                 note!("the last {unsigned} entries are not signed and were left out");
@@ -279,7 +303,8 @@ pub(super) struct Backup {
 
 impl Backup {
     pub(super) fn run(self, at: &Settled, _: &mut Output) -> Result<Verdict, Failure> {
-        at.open()?.backup(&self.to)?;
+        let mut progress = Progress::alone("bytes copied");
+        at.open()?.backup(&self.to, move |written, total| progress.reach(written, Some(total)))?;
         note!(
             "copied to `{}`; the signing keys in `{}` are not part of it",
             self.to.display(),
