@@ -131,6 +131,14 @@ impl Story {
         let mut lines = output.lines().peekable();
         while let Some(line) = lines.next() {
             let mut line = line.to_owned();
+            // Who runs the tests, where, and with which key; a long name of a host breaks the line.
+            if let Some((margin, starter)) = line.split_once("started by ") {
+                let mut is_whole = starter.contains("SHA256:");
+                while !is_whole && let Some(next) = lines.next() {
+                    is_whole = next.contains("SHA256:");
+                }
+                line = format!("{margin}started by <user> on <host>, key <fingerprint>");
+            }
             let mut last = line.len();
             // How long a short id is differs from run to run, and so does where its line is broken.
             while has_short_id(&line) && lines.peek().is_some_and(|next| is_continued(&line, last, next)) {

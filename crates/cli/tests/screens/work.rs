@@ -111,7 +111,7 @@ fn work_that_lands_and_work_that_does_not() {
               signed by  crealeph-workspace/<random>+<key>
               hash       <hash>
               agent      fixer
-              started by root on vm, key SHA256:f32ei3UvEAc71UabLAisKeUmqQDRZ/bLVsLfVEgT0Og
+              started by <user> on <host>, key <fingerprint>
               chain      receipt 1 of 5, whole from the first one on
               files      1, as in the stored states
               beside     work-item.json, replay-agent-1.sh, result.json, change.diff,
