@@ -16,6 +16,7 @@ mod contract;
 mod crash;
 mod delivery;
 mod fire;
+mod hiding;
 mod ids;
 mod many;
 mod ordinary;

@@ -71,6 +71,8 @@ pub(super) struct Hide {
     pub(super) globs: GlobSet,
     /// The same as they were written.
     pub(super) written: Vec<String>,
+    /// Whether what the current commit has is shown all the same: if the configuration says nothing of its own.
+    pub(super) shows_committed: bool,
 }
 
 impl Hide {
@@ -214,6 +216,7 @@ fn agent(name: &str, table: &toml::Table, folder: &Path) -> Result<WorkAgent, Wr
         hide: Hide {
             globs: globs("hide", &hide)?,
             written: hide.iter().map(|glob| (*glob).to_owned()).collect(),
+            shows_committed: !table.has("hide"),
         },
         bounds: AgentBounds::read(table.table("bounds")?.unwrap_or(Table::new(&none)))
             .map_err(|why| format!("in `bounds`, {why}"))?,

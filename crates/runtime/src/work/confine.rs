@@ -1,23 +1,15 @@
 //! What a command of a work run finds inside the sandbox: the view of the workspace at its own path, the grants of the
-//! configuration, and nothing else. Owns the making of the request and which paths of the workspace are hidden.
+//! configuration, and nothing else. Owns the making of the request.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use crealeph_contracts::digest::Blake3;
 use crealeph_sandbox::{Grants, HOME, Limits, Network, Place, SandboxError, Seed, Spec, find_toolchains};
-use crealeph_workspace::{Wanted, Workspace};
 
-use super::config::{Granted, Hide, WorkAgent};
+use super::config::{Granted, WorkAgent};
 use crate::agents::process::{add_values, grant, grant_program, preset_grants};
 use crate::configuration::absolute;
 
-/// How many hidden paths there may be.
-const MAX_HIDDEN: usize = 10_000;
-/// Never in a view: the store of the workspace, with receipts, keys and the ledger.
-const CONTROL: &str = ".crealeph";
 const GIT: &str = ".git";
 /// Where a command has the prompt.
 pub(super) const PROMPT: &str = "{prompt}";
@@ -126,25 +118,6 @@ pub(super) fn limits(agent: &WorkAgent, wall_ms: u64) -> Limits {
         stderr_bytes: agent.output_bytes,
         ..usual
     }
-}
-
-/// The paths of the workspace that a view must not show, relative to it: `.crealeph`, what the globs name, and what is
-/// private in any case.
-///
-/// # Errors
-/// When the workspace cannot be listed, or more is hidden than can be.
-pub(super) fn hidden(workspace: &Workspace, hide: &Hide, private: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
-    let mut asked = format!("{:?} in any case\n", hide.written).into_bytes();
-    for path in private {
-        asked.extend_from_slice(path.as_os_str().as_bytes());
-        asked.push(0);
-    }
-    let is_wanted = |path: &Path| {
-        path.file_name().is_some_and(|name| name == CONTROL)
-            || hide.globs.is_match(path)
-            || private.iter().any(|private| private == path)
-    };
-    workspace.find(&Wanted { is_wanted: &is_wanted, name: Blake3::of(&asked), max: MAX_HIDDEN })
 }
 
 /// The git directory that a `.git` file leads to, and the one it shares, if they lie outside the workspace: worktrees

@@ -16,6 +16,7 @@ use crealeph_workspace::{
     ViewChanges,
 };
 
+use super::hidden::HiddenPaths;
 use super::paths;
 use super::receipt::DeltaLists;
 use super::run::{ItemRunner, RunStage, count};
@@ -53,13 +54,14 @@ impl ItemRunner<'_> {
         planned: &PlannedRun<'_>,
         view: &View,
         trace: &Trace,
+        hidden: &HiddenPaths,
     ) -> Result<FrozenChange, Box<Unread>> {
         let timeout_ms = planned.identity.item.bounds().timeout_ms;
         let end = planned.clock().checked_add(Duration::from_millis(timeout_ms));
         let end = end.max(Instant::now().checked_add(MIN_READING));
         let is_over = || self.interrupt.is_used() || end.is_some_and(|end| Instant::now() > end);
         let deadline = Deadline::when(&is_over);
-        self.freeze_until(planned, view, trace, deadline).map_err(|stop| match stop {
+        self.freeze_until(planned, view, (trace, hidden), deadline).map_err(|stop| match stop {
             ReadingStop::Stopped if self.interrupt.is_used() => Box::new(Ending::Interrupted.into()),
             ReadingStop::Stopped => Box::new(Unread::from(Ending::TimedOut(format!(
                 "Timed out after {timeout_ms} ms (`timeout_ms`) while what the agent changed was read; leave less, or raise it"
@@ -72,7 +74,7 @@ impl ItemRunner<'_> {
         &self,
         planned: &PlannedRun<'_>,
         view: &View,
-        trace: &Trace,
+        (trace, hidden): (&Trace, &HiddenPaths),
         deadline: Deadline<'_>,
     ) -> Result<FrozenChange, ReadingStop> {
         let touched = view.touched(&|| deadline.is_over()).map_err(|error| match error {
@@ -88,9 +90,9 @@ impl ItemRunner<'_> {
         if files > ALWAYS_READ_FILES || bytes > ALWAYS_READ_BYTES.min(self.agent.disk_bytes) {
             self.judge_unread(planned, trace, &mut listing)?;
         }
-        let inspect = |arrival: Arrival<'_>| self.secrets.inspect(self.agent, arrival);
+        let inspect = |arrival: Arrival<'_>| self.secrets.inspect(&self.agent.hide, hidden, arrival);
         let capsule = listing.freeze_inspected(&inspect)?;
-        let own = self.own_changes(&capsule, planned.base.changes);
+        let own = self.own_changes(&capsule, planned.base.changes, hidden);
         (self.progress)(RunStage::Judging { files: own.len() });
         let deltas = self.workspace.deltas(&own, deadline)?;
         let (deltas, counts) = self.by_class(&planned.identity.item, deltas);
@@ -100,8 +102,8 @@ impl ItemRunner<'_> {
     }
 
     /// What an item changed itself, beyond what came before it.
-    fn own_changes(&self, capsule: &Capsule, earlier: &[Change]) -> Vec<Change> {
-        let is_hidden = |path: &TreePath| self.agent.hide.covering(path.as_str()).is_some();
+    fn own_changes(&self, capsule: &Capsule, earlier: &[Change], hidden: &HiddenPaths) -> Vec<Change> {
+        let is_hidden = |path: &TreePath| hidden.covering(&self.agent.hide, path.as_str()).is_some();
         changes(own_edits(&edits(capsule.changes()), &edits(earlier), is_hidden))
     }
 

@@ -228,7 +228,7 @@ fn record(evidence: &RunEvidence, receipt: Receipt, agent: &WorkAgent) -> HeldRe
         command: report.command.join("\n").into(),
         receipt,
         origin: identity.origin.clone().map(|origin| origin_with_models(origin, &report.trace)),
-        hidden: None,
+        hidden: report.hidden.clone(),
         sandbox: report.sandbox.clone(),
         admission: admission.clone(),
         execution_ms: Amount::new(times.execution_ms).unwrap_or(Amount::ZERO),
@@ -255,7 +255,9 @@ fn evidence(
     held: &HeldChange,
     agent: &WorkAgent,
 ) -> Result<RunEvidence, WorkError> {
-    let HeldRecord { command, receipt, origin, sandbox, admission, tests_passed, tests_failed, .. } = record;
+    let HeldRecord {
+        command, receipt, origin, hidden, sandbox, admission, tests_passed, tests_failed, ..
+    } = record;
     let models = origin.as_ref().and_then(|origin| origin.agent.models.as_ref());
     let models = models.map_or_else(Vec::new, |models| models.as_slice().to_vec());
     let run = receipt.id;
@@ -289,6 +291,7 @@ fn evidence(
             },
             strength: receipt.sandbox_strength,
             sandbox,
+            hidden,
             connections: receipt.connections.as_slice().to_vec(),
             connections_left_off: receipt.connections_left_off.map_or(0, Count::get),
             stdout: file(STDOUT_FILE)?,

@@ -13,8 +13,8 @@ use crealeph_workspace::{
 use tracing::info_span;
 
 use super::branch::Branch;
-use super::confine;
 use super::error::{Stop, WorkError, unpublished};
+use super::hidden::HiddenPaths;
 use super::hold::HeldRun;
 use super::journal::{HeldBranch, PublishTarget};
 use super::record::{Landing, RunWriter};
@@ -244,9 +244,12 @@ impl<'l> LandingRun<'l> {
         after: &State,
     ) -> Result<(), KeepError> {
         let (workspace, hide) = (&self.writer.work.workspace, &self.runner.agent.hide);
-        let known = confine::hidden(workspace, hide, self.runner.private).ok();
-        let covers = |path: &str| hide.covering(path).is_some();
-        let hidden = Hidden { covers: &covers, known: known.as_deref() };
+        let known = HiddenPaths::find(workspace, hide, self.runner.private).ok();
+        let covers = |path: &str| match &known {
+            Some(known) => known.covering(hide, path).is_some(),
+            None => hide.covering(path).is_some(),
+        };
+        let hidden = Hidden { covers: &covers, known: known.as_ref().map(|known| known.paths.as_slice()) };
         if let Some(capsule) = capsule {
             self.added.extend(workspace.keep_contents(capsule)?);
         }

@@ -13,6 +13,7 @@ mod freeze;
 mod git;
 mod guard;
 mod held_proof;
+mod hidden;
 mod hold;
 mod interrupt;
 mod journal;

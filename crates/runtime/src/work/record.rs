@@ -235,7 +235,7 @@ impl<'w> RunWriter<'w> {
             agent: origin.map(|origin| AgentFacts { models: models(&agent.trace), ..origin.agent.clone() }),
             started_by: origin.map(|origin| origin.started_by.clone()),
             verdicts: verdicts.clone(),
-            hidden: None,
+            hidden: agent.hidden.clone().filter(|_| origin.is_some()),
             previous: None,
             robot,
             lineage,

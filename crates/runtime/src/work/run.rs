@@ -22,6 +22,7 @@ use super::config::WorkAgent;
 use super::confine;
 use super::freeze::Unread;
 use super::guard::{Guard, Reportable};
+use super::hidden::HiddenPaths;
 use super::interrupt::Interrupt;
 use super::paths;
 use super::secrets::RunSecrets;
@@ -84,6 +85,8 @@ pub(super) struct ItemRunner<'r> {
 struct CalledAgent {
     report: AgentReport,
     view: View,
+    /// What the view did not show.
+    hidden: HiddenPaths,
     /// How many secrets were redacted in what it reported.
     redactions: u64,
     /// How the run ends if the agent's own end decides; absent if it succeeded.
@@ -116,10 +119,10 @@ impl ItemRunner<'_> {
                 return Err(self.ended(planned.into_evidence(agent, ChangeReport::default()), ending));
             }
         };
-        let CalledAgent { report: agent, view, redactions, ending } = called;
+        let CalledAgent { report: agent, view, hidden, redactions, ending } = called;
         let read = match self.secrets.in_reports(&agent.trace, redactions) {
             Some(reason) => Err(Box::new(Unread::from(Ending::SecretFound(reason)))),
-            None => self.freeze(&planned, &view, &agent.trace),
+            None => self.freeze(&planned, &view, &agent.trace, &hidden),
         };
         let (ending, change, admission) = match (read, ending) {
             (Ok(frozen), None) => return Ok(WorkedRun { planned, agent, frozen, view }),
@@ -148,7 +151,7 @@ impl ItemRunner<'_> {
         };
         let cancel = self.interrupt.cancel().map_err(|error| not_run(&error))?;
         let view = self.tests().changed_view(planned.base.changes, &cancel);
-        let view = view.map_err(|error| not_run(&error))?;
+        let (view, hidden) = view.map_err(|error| not_run(&error))?;
         let mut spec = self.spec(item).map_err(|error| not_run(&error))?;
         spec.views = vec![Mount { view: &view, at: root.to_owned() }];
         let command = spec.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -172,6 +175,7 @@ impl ItemRunner<'_> {
             trace,
             strength,
             sandbox: Some(sandbox_facts(&outcome, strength)),
+            hidden: Some(hidden.facts(&self.agent.hide)),
             connections: connections(&outcome),
             connections_left_off: outcome.connections_left_off
                 + outcome.connections.len().saturating_sub(MAX_CONNECTIONS) as u64,
@@ -179,7 +183,7 @@ impl ItemRunner<'_> {
             stderr: kept_output(&outcome.stderr),
         };
         let redactions = outcome.trace.redactions + outcome.stdout.redactions;
-        Ok(CalledAgent { report, view, redactions, ending })
+        Ok(CalledAgent { report, view, hidden, redactions, ending })
     }
 
     /// What the agent is run with.

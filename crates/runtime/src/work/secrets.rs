@@ -8,7 +8,8 @@ use crealeph_decision::work::led_to;
 use crealeph_sandbox::{Exposure, Grants, HOME, REDACTED, Redactor, Secret, Seed};
 use crealeph_workspace::{Arrival, Arrived};
 
-use super::config::{Granted, WorkAgent};
+use super::config::{Granted, Hide, WorkAgent};
+use super::hidden::HiddenPaths;
 use super::trace::Trace;
 
 /// The shortest secret that denies a run.
@@ -69,15 +70,20 @@ impl RunSecrets {
     }
 
     /// Why something that is about to be kept denies the run.
-    pub(super) fn inspect(&self, agent: &WorkAgent, arrival: Arrival<'_>) -> Result<(), String> {
+    pub(super) fn inspect(
+        &self,
+        hide: &Hide,
+        hidden: &HiddenPaths,
+        arrival: Arrival<'_>,
+    ) -> Result<(), String> {
         let Arrival { path, what } = arrival;
         let is_written = !matches!(what, Arrived::Discarded);
-        if is_written && let Some(glob) = agent.hide.covering(path) {
+        if is_written && let Some(glob) = hidden.covering(hide, path) {
             let path = self.redacted(path);
             return Err(format!("Hidden path: {path} (hidden from the agent by `{glob}` in `hide`)"));
         }
         if let Arrived::Link(target) = &what
-            && let Some(glob) = led_to(path, target).and_then(|led_to| agent.hide.covering(&led_to))
+            && let Some(glob) = led_to(path, target).and_then(|led_to| hidden.covering(hide, &led_to))
         {
             let path = self.redacted(path);
             return Err(format!(

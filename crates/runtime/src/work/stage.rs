@@ -8,7 +8,7 @@ use crealeph_contracts::WorkItem;
 use crealeph_contracts::attestation::{Admission, SandboxFacts, StatedBounds};
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::Timestamp;
-use crealeph_contracts::provenance::{RunOrigin, StatedVerdict};
+use crealeph_contracts::provenance::{HiddenFacts, RunOrigin, StatedVerdict};
 use crealeph_contracts::receipt::{Connection, SandboxStrength};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::work::{DeltaCounts, Ending, PathEdit};
@@ -57,6 +57,8 @@ pub(super) struct AgentReport {
     pub(super) strength: SandboxStrength,
     /// What held the agent; absent if it was never started.
     pub(super) sandbox: Option<SandboxFacts>,
+    /// What it could not see; absent if it was never started.
+    pub(super) hidden: Option<HiddenFacts>,
     pub(super) connections: Vec<Connection>,
     /// How many more there were.
     pub(super) connections_left_off: u64,
@@ -75,6 +77,7 @@ impl AgentReport {
                 false => SandboxStrength::Full,
             },
             sandbox: None,
+            hidden: None,
             connections: Vec::new(),
             connections_left_off: 0,
             stdout: Vec::new(),

@@ -12,6 +12,7 @@ use crealeph_workspace::{Change, KeepError, Node, Workspace};
 use super::config::WorkAgent;
 use super::confine::{self, grants, limits, network};
 use super::counts::{self, TestCounts};
+use super::hidden::HiddenPaths;
 use super::interrupt::Interrupt;
 use super::run::process_end;
 use crate::agents::process::with_causes;
@@ -74,7 +75,7 @@ impl TestRunner<'_> {
         redacted: &dyn Fn(&str) -> String,
     ) -> Result<TestReport, FailedTests> {
         let ended = interrupt.cancel().map_err(TestError::Cancel).and_then(|cancel| {
-            let view = self.changed_view(changes, &cancel)?;
+            let (view, _) = self.changed_view(changes, &cancel)?;
             self.run_in(&view, command, &cancel)
         });
         let (end, printed) = ended.map_err(|error| {
@@ -109,16 +110,19 @@ impl TestRunner<'_> {
         Ok((process_end(&outcome), String::from_utf8_lossy(&printed).into_owned()))
     }
 
-    /// A view of the workspace as it is now, with the change applied by a shell inside it.
-    pub(super) fn changed_view(&self, changes: &[Change], cancel: &Cancel) -> Result<View, TestError> {
-        let root = self.workspace.path();
-        let hidden =
-            confine::hidden(self.workspace, &self.agent.hide, self.private).map_err(TestError::Hidden)?;
-        let view = self.sandbox.open_view_hiding(root, &hidden)?;
-        let is_seen = |change: &&Change| self.agent.hide.covering(change.path.as_str()).is_none();
+    /// A view of the workspace as it is now, with the change applied by a shell inside it, and what it hides.
+    pub(super) fn changed_view(
+        &self,
+        changes: &[Change],
+        cancel: &Cancel,
+    ) -> Result<(View, HiddenPaths), TestError> {
+        let (root, hide) = (self.workspace.path(), &self.agent.hide);
+        let hidden = HiddenPaths::find(self.workspace, hide, self.private).map_err(TestError::Hidden)?;
+        let view = self.sandbox.open_view_hiding(root, &hidden.paths)?;
+        let is_seen = |change: &&Change| hidden.covering(hide, change.path.as_str()).is_none();
         let changes: Vec<Change> = changes.iter().filter(is_seen).cloned().collect();
         if changes.is_empty() {
-            return Ok(view);
+            return Ok((view, hidden));
         }
         let after = changes.iter().filter_map(|change| Some((&change.path, change.after.as_ref()?)));
         self.workspace.lay_out(after, self.scratch)?;
@@ -131,7 +135,7 @@ impl TestRunner<'_> {
         let outcome = self.sandbox.run(&spec, cancel)?;
         let _ = std::fs::remove_dir_all(self.scratch);
         match outcome.succeeded() {
-            true => Ok(view),
+            true => Ok((view, hidden)),
             false => Err(TestError::Apply(outcome.stderr.text().trim().to_owned())),
         }
     }

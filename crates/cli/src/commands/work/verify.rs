@@ -291,6 +291,12 @@ fn provenance_lines(predicate: &WorkRun) -> Vec<String> {
         let (by, why) = (Shown::line(&verdict.by), Shown::line(&verdict.reason));
         lines.push(format!("  {:<10} by {by}: {why}", verdict.decision));
     }
+    if let Some(hidden) = predicate.hidden.as_ref().filter(|hidden| !hidden.paths.as_slice().is_empty()) {
+        let mut paths: Vec<String> =
+            hidden.paths.as_slice().iter().map(|path| Shown::line(path.as_str()).to_string()).collect();
+        paths.extend(hidden.left_off.map(|more| format!("{more} more")));
+        lines.push(format!("  hidden     {}", paths.join(", ")));
+    }
     lines
 }
 
@@ -301,6 +307,9 @@ fn provenance_json(predicate: &WorkRun, object: &mut ObjectWriter<'_>) {
     }
     if let Some(started_by) = &predicate.started_by {
         object.raw("startedBy", &to_json(started_by));
+    }
+    if let Some(hidden) = &predicate.hidden {
+        object.raw("hidden", &to_json(hidden));
     }
     if let Some(verdicts) = &predicate.verdicts {
         object.raw("verdicts", &to_json(verdicts));

@@ -1,0 +1,147 @@
+//! Which paths of a workspace a view does not show: `.crealeph`, what is private, and what `hide` names. By default `hide` leaves out
+//! what the current commit has, byte by byte: the agent reads it in `.git` anyway, and tests need it. A file that was changed since the
+//! commit stays hidden, since nobody has published what is in it now.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use crealeph_contracts::digest::{Blake3, ContentDigests, GitHash};
+use crealeph_contracts::provenance::HiddenFacts;
+use crealeph_contracts::scalar::{Count, Text};
+use crealeph_workspace::{Wanted, Workspace};
+
+use super::config::Hide;
+use super::objects;
+
+/// How many hidden paths there may be, and how many files are looked at in folders that are hidden.
+const MAX_HIDDEN: usize = 10_000;
+/// How many of them a statement names.
+const MAX_STATED: usize = 1_000;
+/// The largest file that is compared with the commit; a larger one stays hidden.
+const MAX_COMPARED_BYTES: u64 = 16 << 20;
+/// Never in a view: the store of the workspace, with receipts, keys and the ledger.
+const CONTROL: &str = ".crealeph";
+
+/// What a view does not show, and what `hide` names and it shows all the same.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HiddenPaths {
+    /// Relative to the workspace, sorted.
+    pub(super) paths: Vec<PathBuf>,
+    shown: BTreeSet<String>,
+}
+
+impl HiddenPaths {
+    /// What is hidden in a workspace as it is now.
+    ///
+    /// # Errors
+    /// When the workspace cannot be listed, or more is hidden than can be.
+    pub(super) fn find(workspace: &Workspace, hide: &Hide, private: &[PathBuf]) -> io::Result<Self> {
+        let mut asked = format!("{:?} in any case\n", hide.written).into_bytes();
+        for path in private {
+            asked.extend_from_slice(path.as_os_str().as_bytes());
+            asked.push(0);
+        }
+        let is_wanted = |path: &Path| {
+            path.file_name().is_some_and(|name| name == CONTROL)
+                || hide.globs.is_match(path)
+                || private.iter().any(|private| private == path)
+        };
+        let paths =
+            workspace.find(&Wanted { is_wanted: &is_wanted, name: Blake3::of(&asked), max: MAX_HIDDEN })?;
+        if !hide.shows_committed {
+            return Ok(HiddenPaths { paths, shown: BTreeSet::new() });
+        }
+        let is_private = |path: &Path| private.iter().any(|private| path.starts_with(private));
+        let is_of_globs = |path: &PathBuf| !is_private(path) && hide.globs.is_match(path);
+        let (of_globs, mut others): (Vec<PathBuf>, Vec<PathBuf>) = paths.into_iter().partition(is_of_globs);
+        let (hidden, shown) = without_committed(workspace.path(), of_globs);
+        others.extend(hidden);
+        others.sort();
+        Ok(HiddenPaths { paths: others, shown })
+    }
+
+    /// The glob that hides a path, or a folder that it lies in; nothing if it is shown.
+    pub(super) fn covering<'h>(&self, hide: &'h Hide, path: &str) -> Option<&'h str> {
+        match self.shown.contains(path) {
+            true => None,
+            false => hide.covering(path),
+        }
+    }
+
+    /// What a statement says of it: what `hide` names, since the rest is nobody's but the program's own.
+    pub(super) fn facts(&self, hide: &Hide) -> HiddenFacts {
+        let all =
+            self.paths.iter().filter_map(|path| path.to_str()).filter(|path| hide.covering(path).is_some());
+        let all: Vec<&str> = all.collect();
+        let left_off = all.len().saturating_sub(MAX_STATED) as u64;
+        HiddenFacts {
+            paths: all.into_iter().take(MAX_STATED).filter_map(Text::new).collect(),
+            left_off: Count::new(left_off).filter(|count| count.get() > 0),
+        }
+    }
+}
+
+/// Paths without the files that are as the current commit has them; a folder that holds such a file gives way to its other files.
+fn without_committed(root: &Path, paths: Vec<PathBuf>) -> (Vec<PathBuf>, BTreeSet<String>) {
+    let mut files: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
+    let mut rest = MAX_HIDDEN;
+    for path in paths {
+        let mut inside = Vec::new();
+        // A folder with more files than are looked at stays hidden as a whole.
+        if !list(root, &path, &mut inside, &mut rest) {
+            inside.clear();
+        }
+        files.insert(path, inside);
+    }
+    let names: Vec<&str> = files.values().flatten().filter_map(|path| path.to_str()).collect();
+    let committed: BTreeMap<String, GitHash> = match names.is_empty() {
+        true => BTreeMap::new(),
+        false => (objects::of(root).find)(&names).into_iter().collect(),
+    };
+    let is_committed = |path: &PathBuf| {
+        let blob = path.to_str().and_then(|name| committed.get(name));
+        blob.is_some_and(|blob| blob_at(&root.join(path)).as_ref() == Some(blob))
+    };
+    let (mut hidden, mut shown) = (Vec::new(), BTreeSet::new());
+    for (path, inside) in files {
+        let (as_committed, others): (Vec<PathBuf>, Vec<PathBuf>) = inside.into_iter().partition(is_committed);
+        match as_committed.is_empty() {
+            true => hidden.push(path),
+            false => hidden.extend(others),
+        }
+        shown.extend(as_committed.iter().filter_map(|path| path.to_str()).map(str::to_owned));
+    }
+    (hidden, shown)
+}
+
+/// Everything at or below a path that is no folder; false if there is more than is looked at, or it cannot be listed.
+fn list(root: &Path, path: &Path, found: &mut Vec<PathBuf>, rest: &mut usize) -> bool {
+    let Ok(metadata) = fs::symlink_metadata(root.join(path)) else { return false };
+    if !metadata.is_dir() {
+        found.push(path.to_owned());
+        *rest = rest.saturating_sub(1);
+        return *rest > 0;
+    }
+    let Ok(entries) = fs::read_dir(root.join(path)) else { return false };
+    for entry in entries {
+        let Ok(entry) = entry else { return false };
+        if !list(root, &path.join(entry.file_name()), found, rest) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Git's name for the content of a file; nothing for a link, whose target may be anything.
+fn blob_at(path: &Path) -> Option<GitHash> {
+    let metadata = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
+    if metadata.len() > MAX_COMPARED_BYTES {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(MAX_COMPARED_BYTES + 1).read_to_end(&mut bytes).ok()?;
+    Some(ContentDigests::of(&bytes).git_blob)
+}
