@@ -40,6 +40,11 @@ const PACKAGES: &[Package] = &[
         why: "the ledger's and the agents' tests make certificates for servers of their own",
     },
     Package {
+        provides: "ssh-keygen",
+        debian: "openssh-client",
+        why: "what people sign is made and checked by OpenSSH in the tests of approvals",
+    },
+    Package {
         provides: "/usr/bin/python3",
         debian: "python3",
         why: "the sandbox's tests run hostile and ordinary programs in it",

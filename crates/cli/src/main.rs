@@ -11,6 +11,7 @@ mod own;
 mod page;
 mod progress;
 mod render;
+mod signing;
 mod trusting;
 mod user_state;
 

@@ -317,6 +317,10 @@ integers! {
     Count from 0,
     /// A time limit in milliseconds.
     TimeoutMs from 1,
+    /// How many approvals a rule wants.
+    ApprovalCount from 1,
+    /// A length of time in minutes.
+    Minutes from 1,
 }
 
 macro_rules! measures {
@@ -380,6 +384,11 @@ impl Amount {
 impl Count {
     /// None.
     pub const ZERO: Count = Count(0);
+}
+
+impl ApprovalCount {
+    /// One.
+    pub const ONE: ApprovalCount = ApprovalCount(1);
 }
 
 impl TimeoutMs {

@@ -290,6 +290,13 @@ impl<T: Ord, const MIN: usize> Set<T, MIN> {
     }
 }
 
+impl<T> Set<T, 1> {
+    /// A set of one.
+    pub fn one(element: T) -> Self {
+        Set(vec![element])
+    }
+}
+
 impl<T> Default for Set<T> {
     fn default() -> Self {
         Set(Vec::new())

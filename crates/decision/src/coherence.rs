@@ -158,7 +158,7 @@ pub fn coherence(facts: &SnapshotFacts, rules: &CoherenceRules) -> CoherenceVerd
         match facts.newest.get(kind) {
             None => flaws.push((kind, Flaw::Missing)),
             Some(artifact) => {
-                flaws.extend(artifact_flaws(kind, artifact, facts, rules).map(|flaw| (kind, flaw)))
+                flaws.extend(artifact_flaws(Some(kind), artifact, facts, rules).map(|flaw| (kind, flaw)))
             }
         }
     }
@@ -183,8 +183,27 @@ pub fn coherence(facts: &SnapshotFacts, rules: &CoherenceRules) -> CoherenceVerd
     CoherenceVerdict { status, flaws, reason }
 }
 
+/// Why an entry that is not the newest of its type, a draft for one, rests on overtaken evidence (R18, R33); `None` if it does
+/// not.
+pub fn outdated_by(artifact: &Newest, facts: &SnapshotFacts, rules: &CoherenceRules) -> Option<String> {
+    let own = SnapshotType::parse(artifact.entry.kind.as_str());
+    let flaws = artifact_flaws(own, artifact, facts, rules).filter(|flaw| flaw.is_outdated());
+    let sentences: Vec<String> = flaws
+        .filter_map(|flaw| match flaw {
+            Flaw::Overtaken(evidence) => {
+                Some(format!("a {} is newer than the one it rests on", evidence.as_str()))
+            }
+            Flaw::Ignored(evidence) => {
+                Some(format!("a {} is newer, and it rests on none", evidence.as_str()))
+            }
+            _ => None,
+        })
+        .collect();
+    (!sentences.is_empty()).then(|| sentences.join("; "))
+}
+
 fn artifact_flaws(
-    kind: SnapshotType,
+    kind: Option<SnapshotType>,
     artifact: &Newest,
     facts: &SnapshotFacts,
     rules: &CoherenceRules,
@@ -196,7 +215,7 @@ fn artifact_flaws(
     } else if artifact.reach.is_broken {
         flaws.push(Flaw::BrokenLineage);
     }
-    for &evidence in rules.upstream.iter().filter(|evidence| **evidence != kind) {
+    for &evidence in rules.upstream.iter().filter(|evidence| Some(**evidence) != kind) {
         let Some(newest) = facts.newest.get(evidence) else { continue };
         match artifact.reach.newest.get(evidence) {
             Some(used) => {

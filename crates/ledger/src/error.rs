@@ -279,6 +279,9 @@ pub enum EntryRefusal {
         "the {member} `{value}` is reserved for what CreAleph writes itself; use another {member}, see `reserved` in docs/ledger.md"
     )]
     Reserved { member: &'static str, value: String },
+    /// It was decided on a state of the log that is no longer the newest.
+    #[error("the log has grown from entry {after} to entry {last} since it was read; read it again")]
+    Moved { after: Seq, last: Seq },
     /// It is beyond a bound.
     #[error("{what} is {found} and the limit is {limit}; make it smaller, or raise the limit")]
     TooLarge { what: &'static str, found: usize, limit: usize },
@@ -298,6 +301,7 @@ impl EntryRefusal {
             EntryRefusal::Transition(_) => "illegal_transition",
             EntryRefusal::IdTaken(_) => "id_taken",
             EntryRefusal::Reserved { .. } => "reserved",
+            EntryRefusal::Moved { .. } => "ledger_moved",
             EntryRefusal::TooLarge { .. } => "too_large",
         }
     }

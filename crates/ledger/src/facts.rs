@@ -107,6 +107,15 @@ impl LogView<'_> {
         })
     }
 
+    /// An entry with what its lineage reaches, to be judged like the newest of a type; `None` if there is no such entry.
+    pub fn entry_with_reach(&mut self, id: &LedgerId) -> Result<Option<Newest>, LedgerError> {
+        self.reads.check_schema()?;
+        let Some(row) = self.reads.by_id(self.head, id)? else { return Ok(None) };
+        let any = SnapshotType::Idea;
+        let entries = self.newest_entries(vec![(any, row)], &BTreeMap::new(), Derivation::EffectiveTime)?;
+        Ok(entries.get(any).clone())
+    }
+
     /// The newest entry of each type, each with the entries that its lineage reaches.
     fn newest_entries(
         &mut self,

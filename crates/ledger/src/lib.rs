@@ -69,4 +69,4 @@ pub use read::{Cursor, Direction, EntryPage, Filter, LineageEntries, LineageEntr
 pub use reserved::{RESERVED_KEYS, RESERVED_MODULES, RESERVED_TYPES};
 pub use store::TenantLog;
 pub use transfer::{ExportSummary, ImportSummary};
-pub use view::LogView;
+pub use view::{LogPlace, LogView};

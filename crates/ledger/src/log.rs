@@ -119,18 +119,20 @@ impl Ledger {
     /// The public keys as a verifier takes them, oldest first. A tenant without a log gets one.
     pub fn verifier_keys(&self, tenant: &TenantId) -> Result<Vec<String>, LedgerError> {
         let keys = Keyring::load(&self.inner().keys)?;
-        let origin = match self.ask(tenant, |_, head| Ok(head.origin.clone()))? {
-            Some(origin) => origin,
-            None => {
-                let mut origin = String::new();
-                self.write(tenant, &mut |transaction| {
-                    origin = transaction.locked_head(tenant)?.origin;
-                    Ok(())
-                })?;
-                origin
-            }
-        };
-        Ok(keys.verifier_keys(&origin))
+        Ok(keys.verifier_keys(&self.origin(tenant)?))
+    }
+
+    /// The name of a tenant's log. A tenant without a log gets one.
+    pub fn origin(&self, tenant: &TenantId) -> Result<String, LedgerError> {
+        if let Some(origin) = self.ask(tenant, |_, head| Ok(head.origin.clone()))? {
+            return Ok(origin);
+        }
+        let mut origin = String::new();
+        self.write(tenant, &mut |transaction| {
+            origin = transaction.locked_head(tenant)?.origin;
+            Ok(())
+        })?;
+        Ok(origin)
     }
 
     /// Adds a signing key; the older ones keep signing beside it until they are removed from the folder.
@@ -212,6 +214,14 @@ pub(crate) fn root_at(
     }
     let mut source = TransactionHashes { transaction, head, open: None };
     Nodes::new(size, &mut source).range(0, size)
+}
+
+/// The same, for one who only reads.
+pub(crate) fn root_of(reads: &mut dyn Reads, head: &Head, size: u64) -> Result<Sha256, LedgerError> {
+    if size == head.frontier.size() {
+        return Ok(head.frontier.root());
+    }
+    Nodes::new(size, &mut ViewHashes { reads, head }).range(0, size)
 }
 
 fn beyond(what: &'static str, found: u64, limit: u64) -> LedgerError {

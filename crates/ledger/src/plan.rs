@@ -51,12 +51,14 @@ pub(crate) struct PreparedEntry {
     pub event: Option<Box<ExecutionEvent>>,
     /// The id it must have, if that was made before.
     pub id: Option<LedgerId>,
+    /// The entry that it must follow directly, if what it rests on was read there.
+    pub after: Option<Seq>,
 }
 
 impl PreparedEntry {
     pub(crate) fn new(tenant_id: &TenantId, content: Content) -> PreparedEntry {
         let event = if content.is_event() { read_event(tenant_id, &content) } else { None };
-        PreparedEntry { content, event, id: None }
+        PreparedEntry { content, event, id: None, after: None }
     }
 }
 
@@ -69,7 +71,7 @@ pub(crate) fn needs<'a>(
     if !rules.has_second() {
         needs.new_keys.insert(LOG_RULES_KEY.to_owned());
     }
-    for PreparedEntry { content, event, id } in entries {
+    for PreparedEntry { content, event, id, .. } in entries {
         if let Some(id) = id {
             needs.ids.insert(id.as_str().to_owned());
         }
@@ -365,6 +367,11 @@ impl<'a> Planner<'a> {
     }
 
     fn judge(&self, entry: &PreparedEntry, seq: Seq, at: Millis) -> Result<JudgedEntry, EntryRefusal> {
+        if let Some(after) = entry.after
+            && after.next() != seq
+        {
+            return Err(EntryRefusal::Moved { after, last: seq.previous() });
+        }
         if let Some(id) = &entry.id
             && self.node_by_id(id.as_str()).is_some()
         {

@@ -6,6 +6,8 @@ use crealeph_contracts::scalar::{LedgerId, RobotId, TenantId};
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::snapshot::{Derivation, SnapshotFacts};
 
+#[cfg(doc)]
+use crate::error::EntryRefusal;
 use crate::error::LedgerError;
 use crate::identity::IdSource;
 use crate::ledger::Ledger;
@@ -51,11 +53,32 @@ impl Ledger {
         self.append_fenced(tenant, batch, None)
     }
 
+    /// The same, if the log still ends where it was read; else the batch is refused as [`EntryRefusal::Moved`], so that
+    /// what was decided from the log and what is written for it are one step.
+    pub fn append_at(
+        &self,
+        tenant: &TenantId,
+        read_at: Seq,
+        batch: Vec<(Option<NewId>, Draft)>,
+    ) -> AppendResult {
+        self.append_prepared(tenant, batch, None, Some(read_at))
+    }
+
     pub(crate) fn append_fenced(
         &self,
         tenant: &TenantId,
         batch: Vec<(Option<NewId>, Draft)>,
         fence: Option<Fence>,
+    ) -> AppendResult {
+        self.append_prepared(tenant, batch, fence, None)
+    }
+
+    fn append_prepared(
+        &self,
+        tenant: &TenantId,
+        batch: Vec<(Option<NewId>, Draft)>,
+        fence: Option<Fence>,
+        after: Option<Seq>,
     ) -> AppendResult {
         let (ids, drafts): (Vec<Option<NewId>>, Vec<Draft>) = batch.into_iter().unzip();
         let (answer, pending) = AnswerSender::pair();
@@ -63,6 +86,9 @@ impl Ledger {
         batch.fence = fence;
         for (entry, id) in batch.entries.iter_mut().zip(ids) {
             entry.id = id.map(|NewId(id)| id);
+        }
+        if let Some(first) = batch.entries.first_mut() {
+            first.after = after;
         }
         self.send(Job::append(tenant, batch))?;
         pending.wait()

@@ -32,8 +32,8 @@ pub struct Filter {
     pub from: Option<Instant>,
     /// Taken at or before this.
     pub to: Option<Instant>,
-    /// On which no entry of this type depends.
-    pub without_child: Option<Name>,
+    /// On which no entry of these types depends.
+    pub without_children: Vec<Name>,
 }
 
 /// The index that finds the entries of a filter without looking at others.

@@ -6,15 +6,25 @@
 use crealeph_contracts::entry::Draft;
 
 /// The types of the entries that only CreAleph writes.
-pub const RESERVED_TYPES: &[&str] =
-    &["execution_record", "log_rules", "review", "run_receipt", "run_verdict"];
+pub const RESERVED_TYPES: &[&str] = &[
+    "approval_rule",
+    "execution_record",
+    "landing",
+    "log_rules",
+    "person_enrolment",
+    "person_revocation",
+    "review",
+    "run_receipt",
+    "run_verdict",
+    "verdict",
+];
 
-/// The modules under which only CreAleph writes: its Builder's artifacts and records (R14).
-pub const RESERVED_MODULES: &[&str] = &["builder"];
+/// The modules under which only CreAleph writes: its Builder's artifacts and records (R14), and approvals (R33).
+pub const RESERVED_MODULES: &[&str] = &["builder", "crealeph-approvals"];
 
 /// How the keys begin that only CreAleph gives; `crealeph:` is kept for what is to come.
 pub const RESERVED_KEYS: &[&str] =
-    &["approved:", "crealeph:", "execution_record:", "review:", "run_receipt:", "run_verdict:"];
+    &["approved:", "crealeph:", "execution_record:", "landing:", "review:", "run_receipt:", "run_verdict:"];
 
 /// What a draft has that only CreAleph may give: the member, and what it holds.
 pub(crate) fn reserved_in(draft: &Draft) -> Option<(&'static str, String)> {
@@ -33,11 +43,26 @@ pub(crate) fn reserved_in(draft: &Draft) -> Option<(&'static str, String)> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use crealeph_contracts::approval::{
+        APPROVALS, FIRST_ADMIN_KEY, LANDING, SignedKind, landing_key, nonce_key,
+    };
     use crealeph_contracts::log_rules::{LOG_RULES, LOG_RULES_KEY};
     use crealeph_contracts::scalar::{ClientKey, LedgerId};
     use crealeph_decision::builder::EXECUTION_RECORD;
     use crealeph_decision::builder::lookup::record_key;
     use crealeph_decision::builder::review::{REVIEW, approved_key, review_key};
+
+    #[test]
+    fn what_people_sign_is_reserved() {
+        let kinds = SignedKind::ALL.iter().map(|kind| kind.as_str()).chain([LANDING.as_str()]);
+        assert!(kinds.into_iter().all(|kind| RESERVED_TYPES.contains(&kind)));
+        assert!(RESERVED_MODULES.contains(&APPROVALS.as_str()));
+        let landing = landing_key(&LedgerId::parse("x").unwrap(), 1);
+        let nonce = nonce_key(&crealeph_contracts::uuid::Uuid::from_bytes([0; 16]));
+        for key in [FIRST_ADMIN_KEY, &landing, &nonce] {
+            assert!(RESERVED_KEYS.iter().any(|prefix| key.starts_with(prefix)), "{key}");
+        }
+    }
 
     #[test]
     fn what_the_builder_and_reviews_write_is_reserved() {

@@ -1,5 +1,6 @@
 //! One state of a tenant's log: what [`crate::read`] and [`crate::facts`] ask about it, in one read of the database.
 
+use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::scalar::{ClientKey, LedgerId, TenantId};
 
 use crate::clock::Clock;
@@ -7,6 +8,8 @@ use crate::entry::StoredEntry;
 use crate::error::LedgerError;
 use crate::ledger::{Inner, Ledger};
 use crate::limits::LedgerLimits;
+use crate::log;
+use crate::position::{Millis, Seq};
 use crate::store::{Head, Reads};
 
 /// One state of a tenant's log.
@@ -17,7 +20,35 @@ pub struct LogView<'v> {
     pub(crate) clock: &'v Clock,
 }
 
+/// Where a log stood when it was read, by the name and root that a signed statement binds itself to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogPlace {
+    /// The log's name.
+    pub origin: String,
+    /// The sequence number of its newest entry.
+    pub seq: Seq,
+    /// The root of its tree.
+    pub root: Sha256,
+    /// The time to judge by, as of [`crate::Position`].
+    pub now: Millis,
+}
+
 impl LogView<'_> {
+    /// Where the log stands.
+    pub fn place(&self) -> LogPlace {
+        let Head { origin, frontier, .. } = self.head;
+        let now = self.clock.judging_time(self.head);
+        LogPlace { origin: origin.clone(), seq: self.head.last_seq(), root: frontier.root(), now }
+    }
+
+    /// The root of the tree of the first entries up to a sequence number; `None` if the log is shorter.
+    pub fn root_at(&mut self, seq: Seq) -> Result<Option<Sha256>, LedgerError> {
+        if seq > self.head.last_seq() {
+            return Ok(None);
+        }
+        log::root_of(self.reads, self.head, seq.get()).map(Some)
+    }
+
     /// The entry of an id.
     pub fn get(&mut self, id: &LedgerId) -> Result<Option<StoredEntry>, LedgerError> {
         Ok(self.reads.by_id(self.head, id)?.map(|row| row.entry))

@@ -1,7 +1,9 @@
 //! Reviews of drafts (R14): which drafts are pending, and one verdict each, written with what follows from it in one
 //! transaction.
 
+use crate::approvals::{UnsignedError, append_unsigned, rejected_subjects};
 use crate::builder::{BuildError, is_made_by_builder};
+use crealeph_contracts::approval::LANDING;
 use crealeph_contracts::scalar::{IdentifierError, LedgerId, Name, RobotId, TenantId, Text};
 use crealeph_decision::builder::conclude::BUILDER;
 use crealeph_decision::builder::review::{REVIEW, ReviewError, ReviewOpinion, review};
@@ -37,6 +39,9 @@ pub enum VerdictError {
         /// The entry of the verdict.
         existing: LedgerId,
     },
+    /// Verdicts are signed in this tenant.
+    #[error("people are enrolled in this tenant, so a verdict must be signed")]
+    Unsigned,
     /// The ledger could not be read or written.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
@@ -56,6 +61,7 @@ impl VerdictError {
             VerdictError::NotReviewed(_) | VerdictError::NotTheBuilders(_) => "not_a_draft",
             VerdictError::Records(error) => error.code(),
             VerdictError::Settled { .. } => "IDEMPOTENCY_CONFLICT",
+            VerdictError::Unsigned => "unsigned",
             VerdictError::Ledger(error) => error.code(),
             VerdictError::Unwritten(error) => error.code(),
             VerdictError::Name(_) => "bad_name",
@@ -69,7 +75,7 @@ fn waiting_filter(robot: Option<&RobotId>) -> Result<Filter, VerdictError> {
         robot_id: robot.cloned(),
         module: Some(Name::from(BUILDER)),
         state: Some(Name::parse("draft")?),
-        without_child: Some(Name::from(REVIEW)),
+        without_children: vec![Name::from(REVIEW), Name::from(LANDING)],
         ..Filter::default()
     })
 }
@@ -94,6 +100,12 @@ pub fn count_waiting(
     let after = cut.unwrap_or(Seq::ZERO);
     let unreserved = ledger.first_rules_end(tenant)?;
     let mut count = ledger.count(tenant, &waiting_filter(Some(robot))?, after.max(unreserved))?;
+    for rejected in rejected_subjects(ledger, tenant)? {
+        let entry = ledger.get(tenant, &rejected)?;
+        let is_counted =
+            |entry: &StoredEntry| entry.content.robot_id == *robot && entry.seq > after.max(unreserved);
+        count = count.saturating_sub(u64::from(entry.as_ref().is_some_and(is_counted)));
+    }
     // Under the first rules of a log anyone could write what looks like a draft, so each is compared with its record.
     let mut cursor = (unreserved > after).then(|| Cursor::after(unreserved.next()));
     while let Some(at) = cursor {
@@ -113,8 +125,9 @@ pub fn waiting(
     limit: usize,
 ) -> Result<(Vec<StoredEntry>, Option<Cursor>), VerdictError> {
     let page = ledger.list(tenant, &waiting_filter(robot)?, Order::NewestFirst, cursor, limit)?;
+    let rejected = rejected_subjects(ledger, tenant)?;
     let mut drafts = Vec::new();
-    for draft in page.entries {
+    for draft in page.entries.into_iter().filter(|draft| !rejected.contains(&draft.id)) {
         // Under the first rules of a log anyone could write what looks like a draft.
         if is_made_by_builder(ledger, tenant, &draft)? {
             drafts.push(draft);
@@ -137,12 +150,13 @@ pub fn settle(
     if !is_made_by_builder(ledger, tenant, &entry)? {
         return Err(VerdictError::NotTheBuilders(draft.clone()));
     }
-    let batch = batch.into_iter().map(|draft| (None, draft)).collect();
-    ledger.append_as(tenant, batch).map_err(|error| match error {
-        AppendError::Ledger(error) => error.into(),
-        AppendError::Refused { refusal: EntryRefusal::Conflict { existing, .. }, .. } => {
-            VerdictError::Settled { draft: draft.clone(), existing }
-        }
-        error => VerdictError::Unwritten(error),
+    append_unsigned(ledger, tenant, &batch).map_err(|error| match error {
+        UnsignedError::Refused => VerdictError::Unsigned,
+        UnsignedError::Append(AppendError::Ledger(error)) => error.into(),
+        UnsignedError::Append(AppendError::Refused {
+            refusal: EntryRefusal::Conflict { existing, .. },
+            ..
+        }) => VerdictError::Settled { draft: draft.clone(), existing },
+        UnsignedError::Append(error) => VerdictError::Unwritten(error),
     })
 }

@@ -2,6 +2,7 @@
 
 use crealeph_contracts::PolicyOutput;
 use crealeph_contracts::agent_input::Coherence;
+use crealeph_contracts::approval::TENANT_ROBOT;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::json::ComposeError;
 use crealeph_contracts::scalar::{ActionName, IdentifierError, Name, RobotId, TenantId};
@@ -131,6 +132,8 @@ pub fn robots(
     let mut names = ledger.robots(tenant, after, limit.saturating_add(1))?;
     let has_more = names.len() > limit;
     names.truncate(limit);
+    // What is about the tenant is no robot's.
+    names.retain(|robot| robot.as_str() != TENANT_ROBOT.as_str());
     let summaries = names.into_iter().map(|robot_id| {
         let rules = &scopes.of(tenant, &robot_id).coherence;
         let facts = ledger.facts(tenant, &robot_id, None, rules)?;

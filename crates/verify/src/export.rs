@@ -10,6 +10,7 @@ use crealeph_contracts::entry::with_lost_payload;
 use crealeph_contracts::json::{Limits, Node, parse};
 use crealeph_contracts::scalar::TenantId;
 
+use crate::approvals::ApprovalLog;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::finding::{Finding, FindingKind};
 use crate::inclusion::leaf_record;
@@ -40,6 +41,10 @@ pub struct VerifiedExport {
     pub unknown_checkpoints: u64,
     /// How many entries are right by the rules of their time alone, and would not be taken now.
     pub legacy_entries: u64,
+    /// The fingerprint of the first admin's key, if people were enrolled: what their approvals rest on.
+    pub approval_root: Option<String>,
+    /// How many signed verdicts of people it holds.
+    pub verdicts: usize,
 }
 
 /// Checks an export as it is read.
@@ -55,6 +60,7 @@ pub struct ExportVerifier {
     stated: Option<u64>,
     tree: Tree,
     rules: LogRules,
+    approvals: ApprovalLog,
     /// The size of the last checkpoint that held.
     good: u64,
     checkpoints: u64,
@@ -81,6 +87,7 @@ impl ExportVerifier {
             stated: None,
             tree: Tree::default(),
             rules: LogRules::default(),
+            approvals: ApprovalLog::default(),
             good: 0,
             checkpoints: 0,
             unknown_checkpoints: 0,
@@ -161,6 +168,8 @@ impl ExportVerifier {
             signed_entries: self.good,
             unknown_checkpoints: self.unknown_checkpoints,
             legacy_entries: self.rules.legacy(),
+            approval_root: self.approvals.root().map(str::to_owned),
+            verdicts: self.approvals.verdicts(),
         })
     }
 
@@ -174,9 +183,9 @@ impl ExportVerifier {
             return Err(unreadable("the first line does not name the log and its tenant"));
         };
         let is_name = !origin.is_empty() && origin.len() <= 256 && !origin.contains(['\n', '+', ' ']);
-        if !is_name || TenantId::parse(&tenant).is_err() {
+        let Some(tenant_id) = TenantId::parse(&tenant).ok().filter(|_| is_name) else {
             return Err(unreadable("the first line names a log or tenant that no ledger has"));
-        }
+        };
         if let Some(key) = self.keys.first()
             && !self.keys.iter().any(|key| key.name() == origin)
         {
@@ -188,6 +197,7 @@ impl ExportVerifier {
         let stated = root.member("entries").and_then(Node::number).filter(|entries| *entries >= 0.0);
         self.stated = stated.map(|entries| entries as u64);
         self.rules = LogRules::of_origin(&origin);
+        self.approvals = ApprovalLog::new(&origin, &tenant_id);
         self.header = Some((origin, tenant));
         Ok(())
     }
@@ -226,6 +236,10 @@ impl ExportVerifier {
         self.rules.add(&entry, node, has_lost_payload).map_err(|rule| {
             let what = format!("entry {seq} (`{id}`) {rule}; no ledger would have taken it");
             finding(FindingKind::Invalid, Some(seq), what)
+        })?;
+        self.approvals.add(&entry).map_err(|wrong| {
+            let what = format!("entry {seq} (`{id}`) {}; no ledger would have taken it", wrong.what);
+            finding(wrong.kind, Some(seq), what)
         })?;
         self.tree.add(hash);
         self.check_kept()

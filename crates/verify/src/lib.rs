@@ -1,10 +1,11 @@
 //! Checks a ledger as an outsider would: from an export or a proof, and a public key that the user already has. Checks
-//! the receipts of work runs the same way: each by itself, their chain, and the states they name.
+//! the receipts of work runs the same way: each by itself, their chain, and the states they name; and what people signed.
 //!
 //! All judging of evidence is here; callers read files and print what was found. Both sides follow the same published forms
 //! (RFC 6962, RFC 8785, C2SP signed-note, tlog-checkpoint and tlog-proof; DSSE, in-toto), and share no code but `contracts`:
 //! its types, its parser and its canonical JSON. Nothing here opens a file, reads a clock or trusts a key that came with the data.
 
+mod approvals;
 mod artifacts;
 mod chain;
 mod checkpoint;
@@ -16,9 +17,11 @@ mod inclusion;
 mod note;
 mod receipt;
 mod rules;
+mod ssh;
 mod state;
 mod tree;
 
+pub use approvals::{ApprovalLog, EnrolledPerson, PersonKeyState};
 pub use artifacts::{ArtifactCheck, check_folder_artifacts, check_stored_artifacts};
 pub use chain::{ChainPosition, ReceiptChain};
 pub use checkpoint::{Checkpoint, CheckpointError};
@@ -31,5 +34,6 @@ pub use receipt::{
     JournalRecord, MAX_RECEIPT_BYTES, VerifiedReceipt, check_journal, read_receipt, read_unproven,
     verify_receipt,
 };
+pub use ssh::{PersonKey, PersonKeyError, SignatureError, SignatureFacts, claimed_signer, verify_signature};
 pub use state::{StateEntries, StateEntry, read_state, state_hash};
 pub use tree::{verify_consistency, verify_inclusion};

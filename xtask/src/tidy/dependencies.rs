@@ -37,6 +37,7 @@ const DUPLICATES: &[(&str, &str)] = &[
     ("base64", "ureq moved to 0.23 before postgres-protocol and boon"),
     ("bitflags", "defmt, which jiff and faster-hex bring, is on 1"),
     ("const-oid", "tokio-postgres-rustls reads certificates with der 0.7"),
+    ("der", "tokio-postgres-rustls reads certificates with 0.7, the curves of ssh-key with 0.8"),
     ("defmt", "faster-hex is on 0.3, which forwards to 1"),
     ("fallible-iterator", "the PostgreSQL driver is on 0.2, rusqlite on 0.3"),
     ("foldhash", "comes with the two versions of hashbrown"),

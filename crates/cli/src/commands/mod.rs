@@ -1,6 +1,8 @@
 //! One file per command; here they are only listed, parsed and run.
 
 mod agent;
+mod approval;
+mod approve;
 mod backtest;
 mod build;
 mod completions;
@@ -8,13 +10,16 @@ mod demo;
 mod doctor;
 mod execution;
 mod ids;
+mod inbox;
 mod init;
 mod ledger;
 mod man;
 mod on_ledger;
+mod person;
 mod policy;
 mod review;
 mod robot;
+mod rule;
 mod sandbox;
 mod schema;
 mod snapshot;
@@ -77,6 +82,22 @@ enum Command {
     /// Inspect executions: list, show, explain, replay
     #[command(after_help = execution::EXAMPLES)]
     Execution(Box<OnLedger<execution::ExecutionTask>>),
+    Inbox(Box<inbox::Inbox>),
+    /// Approve a draft, signed with your own key
+    #[command(after_help = approve::EXAMPLES)]
+    Approve(Box<approve::Approve>),
+    /// Reject a draft, signed with your own key
+    #[command(after_help = approve::EXAMPLES)]
+    Reject(Box<approve::Reject>),
+    /// Explain who approved what, with which key, and whether it counts
+    #[command(after_help = approval::EXAMPLES)]
+    Approval(Box<OnLedger<approval::ApprovalTask>>),
+    /// Enrol the people who approve, and revoke their keys
+    #[command(after_help = person::EXAMPLES)]
+    Person(Box<OnLedger<person::PersonTask>>),
+    /// Set and test the rules that say how many approvals are needed
+    #[command(after_help = rule::EXAMPLES)]
+    Rule(Box<OnLedger<rule::RuleTask>>),
     /// List drafts that await review, and approve or reject them
     #[command(after_help = review::EXAMPLES)]
     Review(Box<OnLedger<review::ReviewTask>>),
@@ -184,6 +205,12 @@ impl Command {
             Command::Ledger(command) => command.run(output),
             Command::Build(command) => command.run(output),
             Command::Execution(command) => command.run(output),
+            Command::Inbox(command) => command.run(output),
+            Command::Approve(command) => command.run(output),
+            Command::Reject(command) => command.run(output),
+            Command::Approval(command) => command.run(output),
+            Command::Person(command) => command.run(output),
+            Command::Rule(command) => command.run(output),
             Command::Review(command) => command.run(output),
             Command::Robot(command) => command.run(output),
             Command::Agent(command) => command.run(output),
@@ -205,6 +232,12 @@ impl Command {
             Command::Ledger(command) => command.wants_json(),
             Command::Build(command) => command.wants_json(),
             Command::Execution(command) => command.wants_json(),
+            Command::Inbox(command) => command.wants_json(),
+            Command::Approve(command) => command.wants_json(),
+            Command::Reject(command) => command.wants_json(),
+            Command::Approval(command) => command.wants_json(),
+            Command::Person(command) => command.wants_json(),
+            Command::Rule(command) => command.wants_json(),
             Command::Review(command) => command.wants_json(),
             Command::Robot(command) => command.wants_json(),
             Command::Agent(command) => command.wants_json(),

@@ -1,19 +1,20 @@
 //! `crealeph review`: what PARTIAL_REQUIRES_REVIEW asks for, done by a person (R14).
 
 use clap::{Args, Subcommand};
-use crealeph_contracts::scalar::{LedgerId, RobotId, Text};
+use crealeph_contracts::approval::ApprovalDecision;
+use crealeph_contracts::scalar::{LedgerId, RobotId};
 use crealeph_contracts::short_id::IdWord;
-use crealeph_decision::builder::review::ReviewOpinion;
 use crealeph_ledger::{Cursor, IdKind, Ledger};
-use crealeph_runtime::review::{VerdictError, settle, waiting};
+use crealeph_runtime::approvals::is_unsigned_refused;
+use crealeph_runtime::review::{VerdictError, waiting};
 use serde_json::json;
 
 use super::Verdict;
+use super::approve::{AskedVerdict, unsigned};
 use super::ids::{ShortIds, entry_id};
 use super::ledger::{Settled, named};
 use super::on_ledger::Task;
-use crate::failure::{ArgumentFailure, Failure, LedgerFailure};
-use crate::input::who;
+use crate::failure::{Failure, LedgerFailure};
 use crate::output::{Output, note};
 
 pub(super) const EXAMPLES: &str = "\
@@ -77,8 +78,8 @@ impl Task for ReviewTask {
                 let entry = ledger.get(&at.tenant, &id)?.ok_or(VerdictError::NoEntry(id))?;
                 output.json(&entry.canonical())?;
             }
-            ReviewTask::Approve(opined) => opined.run(at, ReviewOpinion::Approved, output)?,
-            ReviewTask::Reject(opined) => opined.run(at, ReviewOpinion::Rejected, output)?,
+            ReviewTask::Approve(opined) => return opined.run(at, ApprovalDecision::Approve, output),
+            ReviewTask::Reject(opined) => return opined.run(at, ApprovalDecision::Reject, output),
         }
         Ok(Verdict::Good)
     }
@@ -128,7 +129,7 @@ fn list(
 }
 
 /// The draft that a word means: `@` is the newest that awaits review, `@-` the one before.
-fn draft_id(ledger: &Ledger, at: &Settled, word: &str) -> Result<LedgerId, Failure> {
+pub(super) fn draft_id(ledger: &Ledger, at: &Settled, word: &str) -> Result<LedgerId, Failure> {
     let IdWord::Recent(newer) = IdWord::read(word) else { return entry_id(ledger, &at.tenant, word) };
     let (drafts, _) = waiting(ledger, &at.tenant, None, None, newer + 1)?;
     let missing = || LedgerFailure::NoEntry { name: word.to_owned(), tenant: at.tenant.to_string() };
@@ -136,16 +137,34 @@ fn draft_id(ledger: &Ledger, at: &Settled, word: &str) -> Result<LedgerId, Failu
 }
 
 impl Opined {
-    fn run(self, at: &Settled, opinion: ReviewOpinion, output: &mut Output) -> Result<(), Failure> {
+    /// The older form of `crealeph approve` and `reject`, kept for one release.
+    fn run(self, at: &Settled, decision: ApprovalDecision, output: &mut Output) -> Result<Verdict, Failure> {
+        note!("`crealeph review {decision}` is deprecated; use `crealeph {decision}`");
         let ledger = at.open()?;
-        let id = draft_id(&ledger, at, &self.artifact)?;
-        let who = who(self.by)?;
-        let text = |text: &str, what: &'static str, hint: &'static str| {
-            Text::new(text).ok_or_else(|| ArgumentFailure::option_with_hint(text, what, hint))
+        if !is_unsigned_refused(&ledger, &at.tenant)? {
+            return self.run_unsigned(at, &ledger, decision, output);
+        }
+        let asked = AskedVerdict {
+            decision,
+            reason: Some(self.reason),
+            is_sure: false,
+            sign_with: None,
+            write_statement: None,
+            signed: None,
+            by: self.by,
         };
-        let who = text(&who, "a name", "give one with --by")?;
-        let why = text(&self.reason, "a reason", "give one with --reason")?;
-        let written = settle(&ledger, &at.tenant, &id, opinion, &who, &why)?;
+        asked.run(at, &self.artifact, output)
+    }
+
+    fn run_unsigned(
+        self,
+        at: &Settled,
+        ledger: &Ledger,
+        decision: ApprovalDecision,
+        output: &mut Output,
+    ) -> Result<Verdict, Failure> {
+        let id = draft_id(ledger, at, &self.artifact)?;
+        let (opinion, written) = unsigned(ledger, at, &id, decision, Some(&self.reason), self.by)?;
         let (review, planned) = (written.first(), written.get(1));
         if at.is_json(output) {
             let answer = json!({
@@ -156,14 +175,14 @@ impl Opined {
                 "idempotent": review.is_some_and(|entry| entry.is_repeat),
             });
             output.report(&answer)?;
-            return Ok(());
+            return Ok(Verdict::Good);
         }
         let ids = planned.iter().map(|entry| entry.id.as_str()).chain([id.as_str()]);
-        let short = ShortIds::find(&ledger, &at.tenant, IdKind::Entry, ids)?;
+        let short = ShortIds::find(ledger, &at.tenant, IdKind::Entry, ids)?;
         output.line(&format!("{} {}", opinion.as_str(), short.of(id.as_str())))?;
         if let Some(planned) = planned {
             output.line(&format!("planned as {}", short.of(planned.id.as_str())))?;
         }
-        Ok(())
+        Ok(Verdict::Good)
     }
 }

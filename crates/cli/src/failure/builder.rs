@@ -61,6 +61,7 @@ impl BuilderFailure {
                 VerdictError::NoEntry(_)
                 | VerdictError::NotReviewed(_)
                 | VerdictError::NotTheBuilders(_)
+                | VerdictError::Unsigned
                 | VerdictError::Settled { .. },
             ) => JUDGED,
             BuilderFailure::Build(BuildError::Cancelled) => INTERRUPTED,
@@ -82,6 +83,9 @@ impl BuilderFailure {
             BuilderFailure::Build(BuildError::Ledger(error))
             | BuilderFailure::Review(VerdictError::Ledger(error))
             | BuilderFailure::Robot(StatusError::Ledger(error)) => return error.hint(),
+            BuilderFailure::Review(VerdictError::Unsigned) => {
+                "sign it with `crealeph approve` or `reject`".into()
+            }
             BuilderFailure::Build(_)
             | BuilderFailure::Review(_)
             | BuilderFailure::Robot(_)

@@ -1,6 +1,7 @@
 //! How a command fails: what failed, on what, what next; a stable code for programs and an exit code for shells. One type
 //! for each kind of operation; here what they have in common. A hint says what to do next; it is never part of a message.
 
+mod approvals;
 mod arguments;
 mod builder;
 mod input;
@@ -18,6 +19,7 @@ use crealeph_decision::judge::ContextError;
 use crealeph_decision::work::PlanError;
 use crealeph_ledger::LedgerError;
 use crealeph_runtime::agents::conformance::Uncalled;
+use crealeph_runtime::approvals::ApprovalError;
 use crealeph_runtime::builder::BuildError;
 use crealeph_runtime::configuration::{ConfigError, RulesFileError};
 use crealeph_runtime::review::VerdictError;
@@ -29,6 +31,7 @@ use crealeph_runtime::work::{TasksError, WorkError};
 use crealeph_sandbox::SandboxError;
 use crealeph_workspace::OwnershipError;
 
+pub(crate) use self::approvals::{ApprovalFailure, SigningFailure};
 pub(crate) use self::arguments::ArgumentFailure;
 pub(crate) use self::builder::BuilderFailure;
 pub(crate) use self::input::InputFailure;
@@ -65,6 +68,8 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Work(#[from] WorkFailure),
     #[error(transparent)]
+    Approval(#[from] ApprovalFailure),
+    #[error(transparent)]
     Sandbox(#[from] SandboxError),
     #[error("the demo failed: `{command}` ended with exit code {code}, expected {expected}")]
     Demo { command: String, folder: PathBuf, expected: String, code: i32 },
@@ -98,6 +103,8 @@ belongs! {
     BuildError => BuilderFailure,
     VerdictError => BuilderFailure,
     StatusError => BuilderFailure,
+    ApprovalError => ApprovalFailure,
+    SigningFailure => ApprovalFailure,
     Uncalled => BuilderFailure,
     WorkError => WorkFailure,
     TasksError => WorkFailure,
@@ -129,6 +136,7 @@ impl Failure {
             Failure::Ledger(failure) => failure.hint(),
             Failure::Builder(failure) => failure.hint(),
             Failure::Work(failure) => failure.hint(),
+            Failure::Approval(failure) => failure.hint(),
             Failure::Demo { folder, .. } => Some(format!("try it yourself in `{}`", folder.display()).into()),
             Failure::NoProgram(name) => {
                 Some(format!("install it, on Debian with `apt install {name}`").into())
@@ -171,6 +179,7 @@ impl Failure {
             Failure::Ledger(failure) => failure.code(),
             Failure::Builder(failure) => failure.code(),
             Failure::Work(failure) => failure.code(),
+            Failure::Approval(failure) => failure.code(),
             Failure::Sandbox(error) => error.code(),
             Failure::Demo { .. } => "demo_failed",
             Failure::NoProgram(_) => "no_program",
@@ -186,6 +195,7 @@ impl Failure {
             Failure::Ledger(failure) => failure.exit_code(),
             Failure::Builder(failure) => failure.exit_code(),
             Failure::Work(failure) => failure.exit_code(),
+            Failure::Approval(failure) => failure.exit_code(),
             Failure::Demo { .. } => JUDGED,
             Failure::Interrupted => INTERRUPTED,
             _ => NOT_JUDGED,

@@ -65,6 +65,7 @@ impl WorkFailure {
                 | WorkError::Overlap { .. }
                 | WorkError::Policy { .. }
                 | WorkError::NotHeld(_)
+                | WorkError::Unsigned(_)
                 | WorkError::Altered { .. }
                 | WorkError::Runs(RunsError::Unknown(_) | RunsError::NoneYet | RunsError::OnlyOne),
             )
@@ -90,6 +91,9 @@ impl WorkFailure {
             }
             WorkFailure::BoundsOfItems(_) => {
                 "set `constraints` in each item, and limits per class in the agent's `paths`"
+            }
+            WorkFailure::Work(WorkError::Unsigned(_)) => {
+                "reject it, or keep work runs in a tenant of their own (--tenant) until changes can be signed for"
             }
             WorkFailure::Mismatch(_) => "see `crealeph work verify`",
             WorkFailure::Work(_)

@@ -286,17 +286,19 @@ fn drafts_and_their_review() {
     story.shows(
         &format!("crealeph review approve {draft} --reason fits"),
         expect![[r#"
-        approved <id>
-        planned as <id>
-    "#]],
+            `crealeph review approve` is deprecated; use `crealeph approve`
+            approved <id>
+            planned as <id>
+        "#]],
     );
     story.shows(
         &format!("crealeph review reject {draft} --reason 'wrong page'"),
         expect![[r#"
-        error: draft `<id>` has a verdict already, entry
-          `<id>`; a verdict is not changed
-        exit code 1
-    "#]],
+            `crealeph review reject` is deprecated; use `crealeph reject`
+            error: draft `<id>` has a verdict already, entry
+              `<id>`; a verdict is not changed
+            exit code 1
+        "#]],
     );
 }
 

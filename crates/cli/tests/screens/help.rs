@@ -26,6 +26,13 @@ fn help_at_80_columns() {
               build        Run the Builder: check the policy, call the agent, record the
                            result
               execution    Inspect executions: list, show, explain, replay
+              inbox        List what waits for approval: since when, under which rule, who
+                           may decide
+              approve      Approve a draft, signed with your own key
+              reject       Reject a draft, signed with your own key
+              approval     Explain who approved what, with which key, and whether it counts
+              person       Enrol the people who approve, and revoke their keys
+              rule         Set and test the rules that say how many approvals are needed
               review       List drafts that await review, and approve or reject them
               robot        Show the status of robots and next steps
               agent        Run the example agent, or test an agent for conformance

@@ -76,17 +76,7 @@ pub fn review(
     who: &Text,
     why: &Text,
 ) -> Result<Vec<Draft>, ReviewError> {
-    let word = |name: &Option<Name>| name.as_ref().map_or(String::new(), |name| name.as_str().to_owned());
-    let (state, module) = (word(&draft.state), word(&draft.module));
-    let is_draft = state == "draft" && module == BUILDER.as_str();
-    let Some(payload) = draft.payload.clone().filter(|_| is_draft) else {
-        let (id, kind) = (draft.id.as_str().to_owned(), draft.kind.as_str().to_owned());
-        return Err(ReviewError::NotADraft { id, kind, state, module });
-    };
-    let execution_id = draft.lineage.as_ref().and_then(|lineage| lineage.execution_id.clone());
-    let lineage = |ids: Vec<LedgerId>| {
-        Some(Lineage { depends_on: Set::new(ids), execution_id: execution_id.clone(), rerun_of: None })
-    };
+    check_draft(draft)?;
     let key = review_key(&draft.id)?;
     let by_key = LedgerId::parse(&format!("key:{key}"))?;
     let verdict = Draft {
@@ -99,23 +89,44 @@ pub fn review(
             object.text("artifactId", draft.id.as_str()).text("artifactType", draft.kind.as_str());
             object.text("verdict", opinion.as_str()).text("by", who.as_str()).text("reason", why.as_str());
         }),
-        lineage: lineage(vec![draft.id.clone()]),
+        lineage: lineage(draft, vec![draft.id.clone()]),
         observed_at: None,
         key: Some(key),
     };
     if opinion == ReviewOpinion::Rejected {
         return Ok(vec![verdict]);
     }
-    let planned = Draft {
+    let planned = planned(draft, vec![draft.id.clone(), by_key])?;
+    Ok(vec![verdict, planned])
+}
+
+/// The artifact of an approved draft, because of these entries: the draft itself and what approved it.
+pub fn planned(draft: &Entry, because: Vec<LedgerId>) -> Result<Draft, ReviewError> {
+    Ok(Draft {
         robot_id: draft.robot_id.clone(),
         module: Name::from(BUILDER),
         source: Name::from(BUILDER),
         kind: draft.kind.clone(),
         state: Name::parse("planned")?,
-        payload,
-        lineage: lineage(vec![draft.id.clone(), by_key]),
+        payload: check_draft(draft)?,
+        lineage: lineage(draft, because),
         observed_at: draft.observed_at.clone(),
         key: Some(approved_key(&draft.id)?),
-    };
-    Ok(vec![verdict, planned])
+    })
+}
+
+/// The content of a draft of the Builder; refuses anything else.
+pub fn check_draft(draft: &Entry) -> Result<JsonObject, ReviewError> {
+    let word = |name: &Option<Name>| name.as_ref().map_or(String::new(), |name| name.as_str().to_owned());
+    let (state, module) = (word(&draft.state), word(&draft.module));
+    let is_draft = state == "draft" && module == BUILDER.as_str();
+    draft.payload.clone().filter(|_| is_draft).ok_or_else(|| {
+        let (id, kind) = (draft.id.as_str().to_owned(), draft.kind.as_str().to_owned());
+        ReviewError::NotADraft { id, kind, state, module }
+    })
+}
+
+fn lineage(draft: &Entry, ids: Vec<LedgerId>) -> Option<Lineage> {
+    let execution_id = draft.lineage.as_ref().and_then(|lineage| lineage.execution_id.clone());
+    Some(Lineage { depends_on: Set::new(ids), execution_id, rerun_of: None })
 }

@@ -407,7 +407,7 @@ fn select(columns: &str, head: &Head, selection: &EntrySelection<'_>) -> Query<V
         let expression = if is_kept_off_indexes { " || ''" } else { "" };
         query.push(&format!(" AND e.{column}{expression} = ")).bind(Box::new(value.to_owned()));
     }
-    if let Some(kind) = &selection.filter.without_child {
+    for kind in &selection.filter.without_children {
         query.push(
             " AND NOT EXISTS (SELECT FROM edges g JOIN entries c ON c.tenant = g.tenant AND c.seq = g.child \
              WHERE g.tenant = $1 AND g.parent = e.seq AND c.kind = ",

@@ -342,7 +342,7 @@ fn select(columns: &str, head: &Head, selection: &EntrySelection<'_>) -> Query<V
     for (column, value) in selection.equalities() {
         query.push(&format!(" AND {plus}{column} = ")).bind(value.to_owned().into());
     }
-    if let Some(kind) = &filter.without_child {
+    for kind in &filter.without_children {
         query.push(
             " AND NOT EXISTS (SELECT 1 FROM edges g JOIN entries c ON c.place = g.child \
              WHERE g.parent = entries.place AND c.kind = ",

@@ -11,6 +11,7 @@ use crealeph_ledger::{AppendError, EntryRefusal, RESERVED_KEYS, RESERVED_TYPES};
 pub(super) const CASES: &[Case] = &[
     ("an id made before is the entry's, once", ids_made_before),
     ("what only CreAleph writes is refused from outside", reserved),
+    ("what was decided from the log is written only if the log has not grown", appended_at),
     ("facts come with their position, and again up to an earlier one", facts_with_place),
 ];
 
@@ -40,6 +41,31 @@ fn ids_made_before(fixture: &dyn Fixture) {
     assert_eq!(taken(twice).0, 1);
     assert_eq!(ledger.last_seq(&local()).unwrap().get(), 3, "a refused batch leaves nothing");
     assert!(ledger.audit(&local()).unwrap().is_none());
+}
+
+fn appended_at(fixture: &dyn Fixture) {
+    let place = fixture.place();
+    let ledger = place.init();
+    append_one(&ledger, entry("signal", "{}", ""));
+    let read_at = ledger.last_seq(&local()).unwrap();
+    let root = ledger.view(&local(), |view| Ok(view.place())).unwrap().unwrap().root;
+    let batch = |kind: &str| vec![(None, entry(kind, "{}", ""))];
+    // Each reads the same place, so one of them writes.
+    let written = std::thread::scope(|scope| {
+        let append = || ledger.append_at(&local(), read_at, batch("idea"));
+        let racing: Vec<_> = (0..8).map(|_| scope.spawn(append)).collect();
+        racing.into_iter().map(|one| one.join().unwrap()).filter(Result::is_ok).count()
+    });
+    assert_eq!((written, ledger.last_seq(&local()).unwrap().get()), (1, read_at.get() + 1));
+    let refused = ledger.append_at(&local(), read_at, batch("copy"));
+    assert!(
+        matches!(refused, Err(AppendError::Refused { refusal: EntryRefusal::Moved { .. }, .. })),
+        "{refused:?}"
+    );
+    let now = ledger.last_seq(&local()).unwrap();
+    ledger.append_at(&local(), now, batch("copy")).unwrap();
+    let then = ledger.view(&local(), |view| view.root_at(read_at)).unwrap().unwrap();
+    assert_eq!(then, Some(root), "the root of an earlier place");
 }
 
 fn reserved(fixture: &dyn Fixture) {

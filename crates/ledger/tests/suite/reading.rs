@@ -189,7 +189,7 @@ fn long_log(fixture: &dyn Fixture) {
         robot_id,
         module: Some(name("builder")),
         state: Some(name("draft")),
-        without_child: Some(name("opinion")),
+        without_children: vec![name("opinion")],
         ..Filter::default()
     };
     let ids = |filter: &Filter| -> Vec<LedgerId> {

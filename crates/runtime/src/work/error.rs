@@ -45,6 +45,11 @@ pub enum WorkError {
         "the run is over and its receipt written, but the ledger did not take it: {0}; `crealeph work recover` tries again"
     )]
     Unrecorded(AppendError),
+    /// Verdicts are signed in this tenant.
+    #[error(
+        "people are enrolled in this tenant, so the approval of run `{0}` must be signed, and changes cannot be signed for yet"
+    )]
+    Unsigned(String),
     /// A path of an item lies elsewhere.
     #[error(transparent)]
     Outside(#[from] OutsideWorkspace),
@@ -146,6 +151,7 @@ impl WorkError {
             WorkError::Sandbox(error) => error.code(),
             WorkError::Ledger(error) => error.code(),
             WorkError::Unrecorded(error) => error.code(),
+            WorkError::Unsigned(_) => "unsigned",
             WorkError::Outside(_) => "outside_workspace",
             WorkError::NoAgent { .. } => "unknown_agent",
             WorkError::SecretInRequest { .. } => "secret_in_request",

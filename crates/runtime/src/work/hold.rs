@@ -17,6 +17,8 @@ use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::work::{DeltaCounts, Ending, combined};
 use crealeph_workspace::{Capsule, Change, Snapshot};
 
+use crate::approvals::{UnsignedError, append_unsigned, is_unsigned_refused};
+
 use super::branch::Branch;
 use super::config::WorkAgent;
 use super::counts::TestCounts;
@@ -104,7 +106,12 @@ pub(super) fn decide(work: &Work, run: &Uuid, verdict: RunVerdict) -> Result<Dec
     let writer = RunWriter::new(work)?;
     let state = writer.runs.state()?;
     let held = state.held.get(run).ok_or_else(|| WorkError::NotHeld(run.to_string()))?.clone();
+    // What lands a change must be signed then; what throws one away is in its receipt.
+    let is_signed_only = is_unsigned_refused(&work.ledger, &work.tenant)?;
     if verdict.is_approved {
+        if is_signed_only {
+            return Err(WorkError::Unsigned(run.to_string()));
+        }
         held_proof::check(work, run, &held)?;
     }
     let item = work.runs.document(run, ITEM_FILE, parse_item)?;
@@ -114,8 +121,13 @@ pub(super) fn decide(work: &Work, run: &Uuid, verdict: RunVerdict) -> Result<Dec
     let mut evidence = evidence(&work.runs, item, record, &held, agent)?;
     evidence.verdicts = vec![verdict.stated(&work.user)];
     writer.runs.add(Event::Judged { run: *run, verdict: verdict.clone() })?;
-    let entry = verdict_entry(work, &evidence.identity, &verdict)?;
-    work.ledger.append_as(&work.tenant, vec![(None, entry)]).map_err(WorkError::Unrecorded)?;
+    if !is_signed_only {
+        let entry = verdict_entry(work, &evidence.identity, &verdict)?;
+        append_unsigned(&work.ledger, &work.tenant, &[entry]).map_err(|error| match error {
+            UnsignedError::Refused => WorkError::Unsigned(run.to_string()),
+            UnsignedError::Append(error) => WorkError::Unrecorded(error),
+        })?;
+    }
     let mut landing = LandingRun::new(writer, work.runner(agent, run, &|_| ())?, evidence);
     let landed = match verdict.is_approved {
         true => approve(&mut landing, &held),

@@ -361,6 +361,8 @@ fn tell(verified: &VerifiedExport, is_json: bool, output: &mut Output) -> Result
         signed_entries,
         unknown_checkpoints,
         legacy_entries,
+        approval_root,
+        verdicts,
     } = verified;
     if is_json {
         output.report_line(&json!({
@@ -373,12 +375,19 @@ fn tell(verified: &VerifiedExport, is_json: bool, output: &mut Output) -> Result
             "signedEntries": signed_entries,
             "unknownCheckpoints": unknown_checkpoints,
             "legacyEntries": legacy_entries,
+            "verdicts": verdicts,
+            "approvalRoot": approval_root,
         }))?;
     } else {
         output.line(&format!("verified {entries} entries of tenant `{tenant_id}`, root {root}"))?;
         output.line(&format!(
             "verified {checkpoints} checkpoints; a known key signed {signed_entries} entries"
         ))?;
+    }
+    if let Some(root) = approval_root {
+        note!(
+            "{verdicts} verdicts of people rest on the first admin's key {root}; compare it with one you kept"
+        );
     }
     if *legacy_entries > 0 {
         note!(

@@ -151,7 +151,7 @@ impl List {
             },
             from: instant(self.from.as_ref())?,
             to: instant(self.to.as_ref())?,
-            without_child: None,
+            without_children: Vec::new(),
         })
     }
 }

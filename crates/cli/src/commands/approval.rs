@@ -1,0 +1,233 @@
+//! `crealeph approval`: who approved what, derived again from the log or an export (R33).
+
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use crealeph_contracts::approval::SignedKind;
+use crealeph_contracts::json::Node;
+use crealeph_decision::approval::{JudgedVerdict, SubjectOutcome};
+use crealeph_runtime::approvals::{DraftSubject, draft_subject, draft_subject_at};
+use crealeph_runtime::builder::Scopes;
+use serde_json::{Value, json};
+
+use super::Verdict;
+use super::ids::entry_id;
+use super::ledger::Settled;
+use super::on_ledger::{Opened, Task};
+use super::rule::{as_json, wanted};
+use crate::failure::{ApprovalFailure, Failure, OutputFailure};
+use crate::output::{Output, note};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  crealeph approval why 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f
+  crealeph approval why 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --from log.export --root SHA256:…
+  crealeph approval why 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --statements signed/
+
+Every signature is checked and everything is derived again. --root is the fingerprint of the first admin's key, as you saved it when
+it was enrolled; without it the answer says `root unproven`. An export is checked with `crealeph ledger verify` first.
+
+Exit codes: 0 done, 1 refused: no such draft, or another root, 2 cannot be done.";
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ApprovalTask {
+    /// Explain the state of a draft: who decided, with which key, under which rule, what counts and why
+    Why {
+        /// Draft id, or a prefix of it
+        subject: String,
+        /// Read from this export instead of the ledger
+        #[arg(long, value_name = "EXPORT")]
+        from: Option<PathBuf>,
+        /// Fingerprint of the first admin's key
+        #[arg(long, value_name = "FINGERPRINT")]
+        root: Option<String>,
+        /// Write each statement and its signature into this folder, with the file of signers for ssh-keygen
+        #[arg(long, value_name = "FOLDER")]
+        statements: Option<PathBuf>,
+    },
+}
+
+impl Task for ApprovalTask {
+    fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+        let ApprovalTask::Why { subject, from, root, statements } = self;
+        let opened = Opened::new(at, from.as_deref(), output)?;
+        let id = entry_id(&opened.ledger, &opened.tenant, &subject)?;
+        let scopes = Scopes::load(&at.configuration, None)?;
+        let draft = draft_subject(&opened.ledger, &opened.tenant, &scopes, &id)?;
+        let found = draft.history.judge.root().map(str::to_owned);
+        if let (Some(root), Some(found)) = (&root, &found)
+            && root != found
+        {
+            return Err(ApprovalFailure::OtherRoot { found: found.clone() }.into());
+        }
+        if let Some(folder) = &statements {
+            write_statements(&opened, &draft, folder)?;
+        }
+        let then = at_landing(&opened, &scopes, &draft)?;
+        let told =
+            Told { draft: &draft, then: then.as_ref(), root: found.as_deref(), is_pinned: root.is_some() };
+        match at.is_json(output) {
+            true => output.report(&told.json()?)?,
+            false => told.lines().iter().try_for_each(|line| output.line(line))?,
+        }
+        output.flush()?;
+        if root.is_none()
+            && let Some(found) = &found
+        {
+            note!(
+                "root unproven: the approvals rest on {found}; give the fingerprint that you saved with --root"
+            );
+        }
+        Ok(Verdict::Good)
+    }
+}
+
+/// The draft as it stood when it landed.
+fn at_landing(
+    opened: &Opened,
+    scopes: &Scopes,
+    draft: &DraftSubject,
+) -> Result<Option<DraftSubject>, Failure> {
+    let SubjectOutcome::Landed { landing, record } = &draft.state.outcome else { return Ok(None) };
+    let checked = crealeph_ledger::Seq::new(record.checked_seq.get());
+    let logged = draft.history.log.iter().find(|logged| logged.id == *landing);
+    let (Some(seq), Some(logged)) = (checked, logged) else { return Ok(None) };
+    let id = &draft.entry.id;
+    Ok(Some(draft_subject_at(&opened.ledger, &opened.tenant, scopes, id, (seq, logged.at))?))
+}
+
+/// What is told of a draft.
+struct Told<'a> {
+    draft: &'a DraftSubject,
+    /// As it stood when it landed.
+    then: Option<&'a DraftSubject>,
+    root: Option<&'a str>,
+    is_pinned: bool,
+}
+
+impl Told<'_> {
+    fn judged(&self) -> &DraftSubject {
+        self.then.unwrap_or(self.draft)
+    }
+
+    fn root_state(&self) -> &'static str {
+        match (self.root, self.is_pinned) {
+            (None, _) => "nobody enrolled",
+            (Some(_), true) => "pinned",
+            (Some(_), false) => "unproven",
+        }
+    }
+
+    fn json(&self) -> Result<Value, Failure> {
+        let DraftSubject { subject, state, entry, .. } = self.draft;
+        let judged = self.judged();
+        let verdicts: Vec<Value> = judged.state.verdicts.iter().map(verdict_json).collect();
+        let evidence: Vec<Value> = judged
+            .evidence
+            .iter()
+            .map(|used| json!({ "type": used.kind.as_str(), "seq": used.seq, "at": used.at.to_string() }))
+            .collect();
+        let landing = match &state.outcome {
+            SubjectOutcome::Landed { landing, record } => {
+                let verdicts: Vec<&str> = record.verdicts.as_slice().iter().map(|id| id.as_str()).collect();
+                json!({ "entry": landing.as_str(), "verdicts": verdicts, "checkedSeq": record.checked_seq.get(),
+                    "wasFresh": judged.subject.outdated.is_none(), "hadQuorum": is_approved(judged) })
+            }
+            _ => Value::Null,
+        };
+        Ok(json!({
+            "subject": subject.id.as_str(), "kind": subject.class.kind.as_str(), "type": entry.content.kind.as_str(),
+            "digest": subject.digest.to_string(), "state": state.outcome.as_str(),
+            "outdated": subject.outdated, "rule": as_json(&judged.state.rule)?, "verdicts": verdicts,
+            "evidence": evidence, "landing": landing, "root": self.root, "rootState": self.root_state(),
+        }))
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let DraftSubject { subject, state, entry, .. } = self.draft;
+        let judged = self.judged();
+        let mut lines = vec![format!("{} {} is {}", entry.content.kind, subject.id, state.outcome.as_str())];
+        lines.push(format!("  digest   {}", subject.digest));
+        lines.push(format!("  rule     {}: {}", judged.state.rule.name, wanted(&judged.state.rule)));
+        for used in &judged.evidence {
+            lines.push(format!("  evidence {} of {}, entry {}", used.kind.as_str(), used.at, used.seq));
+        }
+        for verdict in &judged.state.verdicts {
+            let statement = &verdict.statement;
+            lines.push(format!(
+                "  {} by {} at {}, entry {}",
+                statement.decision, statement.person, verdict.at, verdict.seq
+            ));
+            lines.push(format!("    key    {}", statement.key_id));
+            if let Some(reason) = &statement.reason {
+                lines.push(format!("    reason {}", reason.as_str()));
+            }
+            lines.push(match &verdict.uncounted {
+                None => "    counts".to_owned(),
+                Some(why) => format!("    does not count: {}", why.reason()),
+            });
+            lines.extend(
+                verdict
+                    .uncounted
+                    .as_ref()
+                    .and_then(|why| why.renewal())
+                    .map(|way| format!("    renew  {way}")),
+            );
+        }
+        if let SubjectOutcome::Landed { landing, .. } = &state.outcome {
+            let fresh = match &judged.subject.outdated {
+                None => "its evidence was the newest then".to_owned(),
+                Some(why) => format!("its evidence was outdated then: {why}"),
+            };
+            lines.push(format!("  landed   entry {landing}; {fresh}"));
+        } else if let Some(why) = &subject.outdated {
+            lines.push(format!("  outdated {why}"));
+        }
+        lines.push(format!("  root     {}, {}", self.root.unwrap_or("-"), self.root_state()));
+        lines
+    }
+}
+
+fn is_approved(draft: &DraftSubject) -> bool {
+    matches!(draft.state.outcome, SubjectOutcome::Approved { .. })
+}
+
+fn verdict_json(verdict: &JudgedVerdict) -> Value {
+    let JudgedVerdict { id, seq, at, statement, uncounted } = verdict;
+    json!({
+        "entry": id.as_str(), "seq": seq, "at": at.to_string(), "decision": statement.decision.as_str(),
+        "person": statement.person.as_str(), "keyId": statement.key_id.as_str(),
+        "reason": statement.reason.as_ref().map(|reason| reason.as_str()),
+        "evidenceSeq": statement.evidence_seq.get(), "evidenceRoot": statement.evidence_root.to_string(),
+        "unattended": statement.unattended, "counted": uncounted.is_none(),
+        "code": uncounted.as_ref().map(|why| why.as_str()), "why": uncounted.as_ref().map(|why| why.reason()),
+        "renewal": uncounted.as_ref().and_then(|why| why.renewal()),
+    })
+}
+
+/// Writes the signed bytes of each verdict and its signature, for `ssh-keygen -Y verify`.
+fn write_statements(opened: &Opened, draft: &DraftSubject, folder: &Path) -> Result<(), Failure> {
+    let unwritable = |source| OutputFailure::Unwritable { path: folder.to_owned(), source };
+    std::fs::create_dir_all(folder).map_err(unwritable)?;
+    for verdict in &draft.state.verdicts {
+        let Some(entry) = opened.ledger.get(&opened.tenant, &verdict.id)? else { continue };
+        let payload = entry.to_entry().payload;
+        let parts = payload.and_then(|payload| {
+            payload.with(|payload| {
+                let statement = crealeph_contracts::json::canonical(payload.member("statement")?);
+                Some((statement, payload.member("signature").and_then(Node::string)?.into_owned()))
+            })
+        });
+        let Some((statement, signature)) = parts else { continue };
+        std::fs::write(folder.join(format!("{}.json", verdict.id)), statement).map_err(unwritable)?;
+        std::fs::write(folder.join(format!("{}.json.sig", verdict.id)), signature).map_err(unwritable)?;
+    }
+    let mut signers = String::new();
+    for person in draft.history.judge.people() {
+        for key in &person.keys {
+            let namespace = SignedKind::Verdict.namespace();
+            signers.push_str(&format!("{} namespaces=\"{namespace}\" {}\n", person.name, key.line));
+        }
+    }
+    Ok(std::fs::write(folder.join("allowed_signers"), signers).map_err(unwritable)?)
+}

@@ -1,0 +1,417 @@
+//! `crealeph approve` and `crealeph reject`: a person's verdict, signed with their own key over exactly what is shown (R33).
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use crealeph_contracts::approval::{
+    ApprovalDecision, ApprovalDocument as _, MAX_REASON_BYTES, MAX_SIGNED_BYTES, ProofKind, SignedPayload,
+    VerdictStatement,
+};
+use crealeph_contracts::instant::Instant;
+use crealeph_contracts::json::{JsonObject, pretty};
+use crealeph_contracts::scalar::{LedgerId, Text};
+use crealeph_decision::builder::review::ReviewOpinion;
+use crealeph_ledger::{AppendedEntry, IdKind, Ledger};
+use crealeph_runtime::approvals::{
+    ApprovalError, DraftSubject, Landed, RecordedVerdict, draft_subject, is_unsigned_refused, land_draft,
+    record_verdict, verdict_statement,
+};
+use crealeph_runtime::builder::Scopes;
+use crealeph_runtime::review::settle;
+use crealeph_verify::PersonKey;
+use serde_json::json;
+
+use super::Verdict;
+use super::ids::ShortIds;
+use super::ledger::{At, Settled};
+use super::review::draft_id;
+use super::rule::wanted;
+use crate::failure::{ApprovalFailure, ArgumentFailure, Failure, InputFailure, OutputFailure};
+use crate::input::{Source, who};
+use crate::output::{Output, note, note_page};
+use crate::page::Page;
+use crate::signing::SigningKey;
+use crate::trusting;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  crealeph approve 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --reason 'fits the brand'
+  crealeph reject 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --reason 'wrong audience'
+  crealeph approve 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --sign-with key.pub --write-statement verdict.json
+  ssh-keygen -Y sign -n crealeph-verdict -f key verdict.json
+  crealeph approve 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --statement verdict.json --signature verdict.json.sig
+
+What is signed is shown and must be confirmed; --yes skips that and marks the verdict unattended, which rules do not count unless
+they say so. The draft lands with the last approval needed. Before anybody is enrolled (`crealeph person add`) a verdict is
+not signed, and stays marked unproven.
+
+Exit codes: 0 done, 1 refused: it would not count, or is decided already, 2 cannot be done.";
+
+/// The largest signature file that is read.
+const MAX_SIGNATURE_BYTES: usize = 64 << 10;
+
+/// What both verdicts take.
+#[derive(Debug, Args)]
+struct VerdictArgs {
+    /// Draft id, a prefix of it, or `@` for the newest that waits
+    subject: String,
+
+    /// Do not ask; the verdict is marked unattended
+    #[arg(long)]
+    yes: bool,
+
+    /// Key to sign with: private, or public if ssh-agent holds it [default: the enrolled one that is found]
+    #[arg(long, value_name = "FILE")]
+    sign_with: Option<PathBuf>,
+
+    /// Write the statement to this file instead, to be signed elsewhere
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["yes", "statement"])]
+    write_statement: Option<PathBuf>,
+
+    /// Statement that was written before
+    #[arg(long, value_name = "FILE", requires = "signature", conflicts_with_all = ["yes", "sign_with"])]
+    statement: Option<PathBuf>,
+
+    /// Signature over that statement, as `ssh-keygen -Y sign -n crealeph-verdict` makes it
+    #[arg(long, value_name = "FILE", requires = "statement")]
+    signature: Option<PathBuf>,
+
+    /// Who decides, while nobody is enrolled [default: the user's name]
+    #[arg(long)]
+    by: Option<String>,
+
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Approve {
+    #[command(flatten)]
+    verdict: VerdictArgs,
+
+    /// Reason for the decision
+    #[arg(long)]
+    reason: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Reject {
+    #[command(flatten)]
+    verdict: VerdictArgs,
+
+    /// Reason for the decision
+    #[arg(long)]
+    reason: String,
+}
+
+impl Approve {
+    pub(super) fn wants_json(&self) -> bool {
+        self.verdict.at.json
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let decision = ApprovalDecision::Approve;
+        let VerdictArgs { subject, yes, sign_with, write_statement, statement, signature, by, at } =
+            self.verdict;
+        let asked = AskedVerdict {
+            decision,
+            reason: self.reason,
+            is_sure: yes,
+            sign_with,
+            write_statement,
+            signed: statement.zip(signature),
+            by,
+        };
+        asked.run(&at.settle()?, &subject, output)
+    }
+}
+
+impl Reject {
+    pub(super) fn wants_json(&self) -> bool {
+        self.verdict.at.json
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let Reject { verdict, reason } = self;
+        let VerdictArgs { subject, yes, sign_with, write_statement, statement, signature, by, at } = verdict;
+        let asked = AskedVerdict {
+            decision: ApprovalDecision::Reject,
+            reason: Some(reason),
+            is_sure: yes,
+            sign_with,
+            write_statement,
+            signed: statement.zip(signature),
+            by,
+        };
+        asked.run(&at.settle()?, &subject, output)
+    }
+}
+
+/// A verdict that somebody wants to give.
+pub(super) struct AskedVerdict {
+    pub(super) decision: ApprovalDecision,
+    pub(super) reason: Option<String>,
+    pub(super) is_sure: bool,
+    pub(super) sign_with: Option<PathBuf>,
+    pub(super) write_statement: Option<PathBuf>,
+    /// A statement and its signature, made before.
+    pub(super) signed: Option<(PathBuf, PathBuf)>,
+    pub(super) by: Option<String>,
+}
+
+impl AskedVerdict {
+    pub(super) fn run(self, at: &Settled, subject: &str, output: &mut Output) -> Result<Verdict, Failure> {
+        let ledger = at.open()?;
+        let id = draft_id(&ledger, at, subject)?;
+        if !is_unsigned_refused(&ledger, &at.tenant)? {
+            return self.run_unsigned(at, &ledger, &id, output);
+        }
+        if self.by.is_some() {
+            return Err(ApprovalFailure::ByRefused.into());
+        }
+        let scopes = Scopes::load(&at.configuration, None)?;
+        // The one who gave the last approval may have been interrupted before the landing.
+        if self.decision == ApprovalDecision::Approve
+            && let (Some(landed), _) = land_draft(&ledger, &at.tenant, &scopes, &id)?
+        {
+            note!("enough people had approved it already; no verdict was added");
+            return self.report((at, &ledger), &id, None, Some(&landed), 0, output);
+        }
+        let signed = match &self.signed {
+            Some((statement, signature)) => self.read_signed(&id, statement, signature)?,
+            None => match self.sign(at, &ledger, &scopes, &id)? {
+                Some(signed) => signed,
+                None => return Ok(if self.write_statement.is_some() { Verdict::Good } else { Verdict::Bad }),
+            },
+        };
+        let RecordedVerdict { verdict, landed, missing } =
+            record_verdict(&ledger, &at.tenant, &scopes, &signed)?;
+        self.report((at, &ledger), &id, Some(&verdict), landed.as_ref(), missing, output)
+    }
+
+    /// Before anybody was enrolled: one verdict, by a name that proves nothing.
+    fn run_unsigned(
+        self,
+        at: &Settled,
+        ledger: &Ledger,
+        id: &LedgerId,
+        output: &mut Output,
+    ) -> Result<Verdict, Failure> {
+        if self.signed.is_some() || self.write_statement.is_some() || self.sign_with.is_some() {
+            return Err(ApprovalError::NoPeople.into());
+        }
+        let (opinion, written) = unsigned(ledger, at, id, self.decision, self.reason.as_deref(), self.by)?;
+        let (review, planned) = (written.first(), written.get(1));
+        if at.is_json(output) {
+            output.report(&json!({
+                "subject": id.as_str(), "decision": self.decision.as_str(), "proven": false,
+                "verdict": review.map(|entry| entry.id.as_str()), "landed": null,
+                "planned": planned.map(|entry| entry.id.as_str()), "missing": 0,
+            }))?;
+        } else {
+            let ids = planned.iter().map(|entry| entry.id.as_str()).chain([id.as_str()]);
+            let short = ShortIds::find(ledger, &at.tenant, IdKind::Entry, ids)?;
+            output.line(&format!(
+                "{} {}, unproven: nobody is enrolled",
+                opinion.as_str(),
+                short.of(id.as_str())
+            ))?;
+            if let Some(planned) = planned {
+                output.line(&format!("planned as {}", short.of(planned.id.as_str())))?;
+            }
+        }
+        Ok(Verdict::Good)
+    }
+
+    /// Shows what is to be signed, asks, and signs it; `None` if the person said no, or it is to be signed elsewhere.
+    fn sign(
+        &self,
+        at: &Settled,
+        ledger: &Ledger,
+        scopes: &Scopes,
+        id: &LedgerId,
+    ) -> Result<Option<SignedPayload>, Failure> {
+        let draft = draft_subject(ledger, &at.tenant, scopes, id)?;
+        let is_known = |fingerprint: &str| draft.history.signer(fingerprint).is_ok();
+        if let (Some(path), Some(key)) = (&self.write_statement, &self.sign_with) {
+            let statement = self.statement(&draft, public_key(key)?.fingerprint())?;
+            write_exactly(path, &statement.to_canonical()?)?;
+            note_page(&shown(&draft, &statement));
+            note!("written to `{}`; sign it with ssh-keygen -Y sign -n crealeph-verdict", path.display());
+            return Ok(None);
+        }
+        let key = SigningKey::find(self.sign_with.as_deref(), is_known)?;
+        let statement = self.statement(&draft, key.public().fingerprint())?;
+        if let Some(path) = &self.write_statement {
+            write_exactly(path, &statement.to_canonical()?)?;
+            return Ok(None);
+        }
+        note_page(&shown(&draft, &statement));
+        if !self.is_sure {
+            if !trusting::can_ask() {
+                return Err(ApprovalFailure::NobodyToAsk.into());
+            }
+            if !trusting::ask(&format!("Sign this as {}?", statement.person))? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(key.sign(&statement)?))
+    }
+
+    fn statement(&self, draft: &DraftSubject, fingerprint: &str) -> Result<VerdictStatement, Failure> {
+        let reason = match self.reason.as_deref() {
+            Some(reason) if reason.len() > MAX_REASON_BYTES => {
+                let what = "the reason".to_owned();
+                return Err(InputFailure::TooLarge { what, limit: MAX_REASON_BYTES }.into());
+            }
+            Some(reason) => Some(Text::new(reason).ok_or_else(|| {
+                ArgumentFailure::option_with_hint(reason, "a reason", "give one with --reason")
+            })?),
+            None => None,
+        };
+        let signer = draft.history.signer(fingerprint)?;
+        Ok(verdict_statement(draft, signer, self.decision, reason, self.is_sure)?)
+    }
+
+    /// A statement that was signed elsewhere: it must be about this subject and say the same.
+    fn read_signed(
+        &self,
+        id: &LedgerId,
+        statement: &Path,
+        signature: &Path,
+    ) -> Result<SignedPayload, Failure> {
+        let source = Source::new(Some(statement.to_owned()));
+        let bytes = source.read_bounded(MAX_SIGNED_BYTES)?;
+        let read = VerdictStatement::parse(&bytes).map_err(|violations| InputFailure::Invalid {
+            name: source.name(),
+            expected: "verdict",
+            violations,
+        })?;
+        if read.subject_id != *id || read.decision != self.decision {
+            let value = format!("{} {}", read.decision, read.subject_id);
+            return Err(ArgumentFailure::option(value, "what this command is about").into());
+        }
+        let signature = Source::new(Some(signature.to_owned()));
+        let armoured = signature.text(signature.read_bounded(MAX_SIGNATURE_BYTES)?)?;
+        // Whose the key is, the ledger says when it takes the verdict.
+        Ok(SignedPayload {
+            statement: JsonObject::of("the verdict", &read)?,
+            proof: ProofKind::Ssh,
+            signature: Text::new(&armoured)
+                .ok_or_else(|| ArgumentFailure::option(signature.name(), "a signature"))?,
+        })
+    }
+
+    fn report(
+        &self,
+        (at, ledger): (&Settled, &Ledger),
+        id: &LedgerId,
+        verdict: Option<&AppendedEntry>,
+        landed: Option<&Landed>,
+        missing: u64,
+        output: &mut Output,
+    ) -> Result<Verdict, Failure> {
+        if at.is_json(output) {
+            output.report(&json!({
+                "subject": id.as_str(), "decision": self.decision.as_str(), "proven": true,
+                "verdict": verdict.map(|verdict| verdict.id.as_str()), "landed": landed.map(|(landing, _)| landing.id.as_str()),
+                "planned": landed.map(|(_, planned)| planned.id.as_str()), "missing": missing,
+            }))?;
+            return Ok(Verdict::Good);
+        }
+        let ids = landed.iter().map(|(_, planned)| planned.id.as_str()).chain([id.as_str()]);
+        let short = ShortIds::find(ledger, &at.tenant, IdKind::Entry, ids)?;
+        let id = short.of(id.as_str());
+        match (self.decision, landed) {
+            (ApprovalDecision::Reject, _) => output.line(&format!("rejected {id}"))?,
+            (ApprovalDecision::Approve, Some((_, planned))) => {
+                output.line(&format!("approved {id}"))?;
+                output.line(&format!("planned as {}", short.of(planned.id.as_str())))?;
+            }
+            (ApprovalDecision::Approve, None) => {
+                output.line(&format!("approved {id}; {missing} more needed"))?;
+            }
+        }
+        Ok(Verdict::Good)
+    }
+}
+
+/// Writes a verdict that nobody signed, while nobody is enrolled.
+pub(super) fn unsigned(
+    ledger: &Ledger,
+    at: &Settled,
+    id: &LedgerId,
+    decision: ApprovalDecision,
+    reason: Option<&str>,
+    by: Option<String>,
+) -> Result<(ReviewOpinion, Vec<AppendedEntry>), Failure> {
+    let text = |text: &str, what: &'static str, hint: &'static str| {
+        Text::new(text).ok_or_else(|| ArgumentFailure::option_with_hint(text, what, hint))
+    };
+    let by = text(&who(by)?, "a name", "give one with --by")?;
+    let reason = text(reason.unwrap_or("no reason given"), "a reason", "give one with --reason")?;
+    let opinion = match decision {
+        ApprovalDecision::Approve => ReviewOpinion::Approved,
+        ApprovalDecision::Reject => ReviewOpinion::Rejected,
+    };
+    let written = settle(ledger, &at.tenant, id, opinion, &by, &reason)?;
+    Ok((opinion, written))
+}
+
+/// A public key, or the public half of a private one.
+fn public_key(path: &Path) -> Result<PersonKey, Failure> {
+    let source = Source::new(Some(path.to_owned()));
+    let text = source.text(source.read_bounded(MAX_SIGNATURE_BYTES)?)?;
+    match PersonKey::parse(&text) {
+        Ok(key) => Ok(key),
+        Err(_) => Ok(SigningKey::open(path)?.public().clone()),
+    }
+}
+
+/// Writes a new file with exactly this text, since every byte of it is signed.
+fn write_exactly(path: &Path, text: &str) -> Result<(), Failure> {
+    let unwritable = |source| OutputFailure::Unwritable { path: path.to_owned(), source };
+    Ok(std::fs::write(path, text).map_err(unwritable)?)
+}
+
+/// Exactly what is signed, and what it rests on.
+fn shown(draft: &DraftSubject, statement: &VerdictStatement) -> Page {
+    let DraftSubject { entry, subject, record, evidence, history, state } = draft;
+    let now = history.place.now.instant();
+    let mut page = Page::default();
+    let content = &entry.content;
+    page.line(&format!("{} {} {}, robot {}", statement.decision, content.kind, subject.id, content.robot_id));
+    if let Some(payload) = entry.to_entry().payload {
+        page.quoted("  draft    ", &payload.with(pretty));
+    }
+    for used in evidence {
+        let age = age_of(now, used.at);
+        page.line(&format!(
+            "  evidence {} of {}, entry {}, {age} old",
+            used.kind.as_str(),
+            used.at,
+            used.seq
+        ));
+    }
+    if let Some(record) = record {
+        page.line(&format!("  policy   {} for execution {}", record.policy.decision, record.execution_id));
+        page.line(&format!("  why      {}", record.reason));
+    }
+    page.line("  asked    who asked for it is not recorded");
+    page.line(&format!("  rule     {}: {}", state.rule.name, wanted(&state.rule)));
+    if let Some(expires) = &statement.expires {
+        page.line(&format!("  until    {}", expires.as_str()));
+    }
+    page.line(&format!("  digest   {}", subject.digest));
+    page.line(&format!("  log      {} at entry {}", history.place.origin, history.place.seq));
+    page.line(&format!("  as       {} with {}", statement.person, statement.key_id));
+    page
+}
+
+fn age_of(now: Instant, then: Instant) -> String {
+    let minutes = now.nanos_since(then).max(0) / 60_000_000_000;
+    match minutes {
+        0..=119 => format!("{minutes} min"),
+        _ => format!("{} h", minutes / 60),
+    }
+}

@@ -1,0 +1,139 @@
+//! `crealeph inbox`: everything that waits for a person.
+
+use clap::Args;
+use crealeph_decision::approval::{SubjectOutcome, SubjectState};
+use crealeph_ledger::Cursor;
+use crealeph_runtime::approvals::{InboxItem, inbox};
+use crealeph_runtime::builder::Scopes;
+use serde_json::{Value, json};
+
+use super::Verdict;
+use super::ids::ShortIds;
+use super::ledger::At;
+use super::rule::wanted;
+use crate::failure::Failure;
+use crate::output::{Output, note};
+use crate::render::counted;
+
+const EXAMPLES: &str = "\
+Examples:
+  crealeph inbox
+  crealeph inbox --json | jq -r '.subject'
+  crealeph approve 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f
+
+Exit codes: 0 done, also if nothing waits, 2 cannot be done.";
+
+/// List what waits for approval: since when, under which rule, who may decide
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Inbox {
+    /// Maximum number of results
+    #[arg(long, default_value_t = 100)]
+    limit: usize,
+
+    /// Continue after this cursor, from the previous page
+    #[arg(long)]
+    cursor: Option<String>,
+
+    #[command(flatten)]
+    at: At,
+}
+
+impl Inbox {
+    pub(super) fn wants_json(&self) -> bool {
+        self.at.json
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let at = self.at.settle()?;
+        let scopes = Scopes::load(&at.configuration, None)?;
+        let cursor = self.cursor.as_deref().map(Cursor::parse).transpose()?;
+        let ledger = at.open()?;
+        let (items, next) = inbox(&ledger, &at.tenant, &scopes, cursor, self.limit)?;
+        let is_json = at.is_json(output);
+        let short = ShortIds::of_entries(
+            &ledger,
+            &at.tenant,
+            items.iter().map(|item| &item.entry).filter(|_| !is_json),
+        )?;
+        for item in &items {
+            if is_json {
+                output.report_line(&as_json(item))?;
+            } else {
+                lines(item, short.of(item.entry.id.as_str()))
+                    .iter()
+                    .try_for_each(|line| output.line(line))?;
+            }
+        }
+        if items.is_empty() && next.is_none() && !is_json {
+            output.line("nothing waits for approval")?;
+        }
+        output.flush()?;
+        if let Some(next) = next {
+            note!("there may be more: add --cursor {next}");
+        }
+        Ok(Verdict::Good)
+    }
+}
+
+/// How many approvals are missing.
+fn missing(state: &SubjectState) -> u64 {
+    match state.outcome {
+        SubjectOutcome::Waiting { missing } => missing,
+        _ => 0,
+    }
+}
+
+fn as_json(item: &InboxItem) -> Value {
+    let InboxItem { entry, subject, state } = item;
+    let lapsed = state.iter().flat_map(|state| &state.verdicts).filter_map(|verdict| {
+        let why = verdict.uncounted.as_ref().filter(|why| why.is_lapse())?;
+        Some(json!({ "verdict": verdict.id.as_str(), "person": verdict.statement.person.as_str(),
+            "code": why.as_str(), "reason": why.reason(), "renewal": why.renewal() }))
+    });
+    let people = |state: &SubjectState| -> Vec<String> {
+        state.may_decide.iter().map(|person| person.as_str().to_owned()).collect()
+    };
+    json!({
+        "subject": subject.id.as_str(), "kind": subject.class.kind.as_str(), "type": entry.content.kind.as_str(),
+        "robotId": entry.content.robot_id.as_str(), "since": entry.created_at.to_string(),
+        "objective": subject.class.objective.as_ref().map(|objective| objective.as_str()),
+        "outdated": subject.outdated,
+        "rule": state.as_ref().map(|state| state.rule.name.as_str()),
+        "missing": state.as_ref().map(missing),
+        "mayDecide": state.as_ref().map(people),
+        "lapsed": lapsed.collect::<Vec<_>>(),
+    })
+}
+
+fn lines(item: &InboxItem, id: &str) -> Vec<String> {
+    let InboxItem { entry, subject, state } = item;
+    let content = &entry.content;
+    let mut lines =
+        vec![format!("{id}  {} {}, robot {}", subject.class.kind, content.kind, content.robot_id)];
+    let mut say = |what: &str, words: &str| lines.push(format!("  {what:<9}{words}"));
+    say("since", &entry.created_at.to_string());
+    let Some(state) = state else {
+        say("rule", "nobody is enrolled: one verdict, unproven");
+        return lines;
+    };
+    say("rule", &format!("{}: {}", state.rule.name, wanted(&state.rule)));
+    let missing = usize::try_from(missing(state)).unwrap_or(usize::MAX);
+    match missing {
+        0 => say("missing", "nothing; `crealeph approve` lands it"),
+        missing => say("missing", &counted(missing, "approval")),
+    }
+    let people: Vec<&str> = state.may_decide.iter().map(|person| person.as_str()).collect();
+    say("who", &if people.is_empty() { "nobody is in the group".to_owned() } else { people.join(", ") });
+    if let Some(why) = &subject.outdated {
+        say("outdated", &format!("{why}; build again"));
+    }
+    for verdict in &state.verdicts {
+        let person = &verdict.statement.person;
+        match &verdict.uncounted {
+            None => say("approved", person.as_str()),
+            Some(why) => say("lapsed", &format!("{person}: {}", why.reason())),
+        }
+    }
+    lines
+}

@@ -1,0 +1,213 @@
+//! `crealeph person`: who may approve, with which keys (R33).
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use crealeph_contracts::approval::SignedKind;
+use crealeph_contracts::scalar::{Name, Text};
+use crealeph_runtime::approvals::{
+    ApprovalError, ApprovalHistory, enrolment, first_enrolment, record, revocation,
+};
+use crealeph_verify::PersonKey;
+use serde_json::json;
+
+use super::Verdict;
+use super::ledger::{Settled, named};
+use super::on_ledger::Task;
+use crate::failure::{ArgumentFailure, Failure, SigningFailure};
+use crate::input::Source;
+use crate::output::{Output, note};
+use crate::signing::SigningKey;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  crealeph person add ana --key ~/.ssh/id_ed25519.pub --first-admin
+  crealeph person add ben --key ben.pub --group maintainers
+  crealeph person list --allowed-signers > allowed_signers
+  crealeph person revoke ben --reason 'left the company'
+
+The first admin enrols themselves, once in a tenant; admins (the group `admins`) enrol and revoke everybody else. Each enrolment is
+signed with the admin's key: a file, or ssh-agent. Save the fingerprint that --first-admin prints: all approvals rest on it.
+
+Once somebody is enrolled, verdicts must be signed, and that stays so if everybody is revoked.
+
+Exit codes: 0 done, 1 refused, 2 cannot be done.";
+
+/// The largest public key file that is read.
+const MAX_KEY_BYTES: usize = 64 << 10;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum PersonTask {
+    /// Enrol a person, or one more key of a person
+    Add(Add),
+    /// List people, their groups and keys
+    List {
+        /// Print the file that `ssh-keygen -Y verify` takes
+        #[arg(long)]
+        allowed_signers: bool,
+    },
+    /// Revoke a person's keys; verdicts that did not land yet no longer count
+    Revoke(Revoke),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Add {
+    /// Name of the person
+    name: String,
+    /// Public key of the person: Ed25519, ECDSA or a hardware key
+    #[arg(long, value_name = "FILE.pub")]
+    key: PathBuf,
+    /// Group that the person is in; can be repeated; replaces the groups before
+    #[arg(long = "group", value_name = "GROUP")]
+    groups: Vec<String>,
+    /// Enrol the first admin of this tenant, signed with this very key
+    #[arg(long)]
+    first_admin: bool,
+    /// Key to sign with: private, or public if ssh-agent holds it [default: the enrolled one that is found]
+    #[arg(long, value_name = "FILE", conflicts_with = "first_admin")]
+    sign_with: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Revoke {
+    /// Name of the person
+    name: String,
+    /// Fingerprint of one key, `SHA256:…` [default: all keys of the person]
+    #[arg(long, value_name = "FINGERPRINT")]
+    key_id: Option<String>,
+    /// Reason
+    #[arg(long)]
+    reason: Option<String>,
+    /// Key to sign with: private, or public if ssh-agent holds it [default: the enrolled one that is found]
+    #[arg(long, value_name = "FILE")]
+    sign_with: Option<PathBuf>,
+}
+
+impl Task for PersonTask {
+    fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+        match self {
+            PersonTask::Add(add) => add.run(at, output)?,
+            PersonTask::List { allowed_signers } => list(at, allowed_signers, output)?,
+            PersonTask::Revoke(revoke) => revoke.run(at, output)?,
+        }
+        Ok(Verdict::Good)
+    }
+}
+
+/// A person's name, in letters that every file of signers takes.
+fn person(name: &str) -> Result<Name, Failure> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._@+-".contains(c);
+    if !name.chars().all(is_plain) {
+        let reason = "use letters, digits and . _ @ + -".to_owned();
+        return Err(ArgumentFailure::BadName { what: "name", name: name.to_owned(), reason }.into());
+    }
+    Ok(named("name", name, Name::parse)?)
+}
+
+impl Add {
+    fn run(self, at: &Settled, output: &mut Output) -> Result<(), Failure> {
+        let name = person(&self.name)?;
+        let source = Source::new(Some(self.key.clone()));
+        let text = source.text(source.read_bounded(MAX_KEY_BYTES)?)?;
+        let bad = |reason: String| SigningFailure::BadKey { path: self.key.clone(), reason };
+        let key = PersonKey::parse(&text).map_err(|error| bad(error.to_string()))?;
+        let groups = self.groups.iter().map(|group| named("group", group, Name::parse));
+        let groups = groups.collect::<Result<Vec<_>, _>>()?;
+        let ledger = at.open()?;
+        let history = ApprovalHistory::load_or_start(&ledger, &at.tenant)?;
+        let (signing, statement) = if self.first_admin {
+            let statement = first_enrolment(&history, name, &key, groups)?;
+            (SigningKey::open(&self.key)?, statement)
+        } else {
+            if !history.judge.had_people() {
+                return Err(ApprovalError::NoPeople.into());
+            }
+            let signing = admin_key(&history, self.sign_with.as_deref())?;
+            let signer = history.admin(signing.public().fingerprint())?;
+            (signing, enrolment(&history, name, &key, groups, signer)?)
+        };
+        let signed = signing.sign(&statement)?;
+        let written = record(&ledger, &at.tenant, SignedKind::Enrolment, &signed)?;
+        let fingerprint = key.fingerprint();
+        if at.is_json(output) {
+            let groups: Vec<&str> = statement.groups.as_slice().iter().map(Name::as_str).collect();
+            output.report(&json!({
+                "person": self.name, "keyId": fingerprint, "groups": groups, "entry": written.id.as_str(),
+                "signedBy": statement.signed_by.as_str(),
+            }))?;
+        } else {
+            output.line(&format!("enrolled {} with {fingerprint}", self.name))?;
+        }
+        if self.first_admin {
+            note!("save this fingerprint elsewhere: {fingerprint}; approvals are checked against it");
+        }
+        Ok(())
+    }
+}
+
+/// The key of an admin, or any that is named.
+pub(super) fn admin_key(history: &ApprovalHistory, sign_with: Option<&Path>) -> Result<SigningKey, Failure> {
+    SigningKey::find(sign_with, |fingerprint| history.admin(fingerprint).is_ok())
+}
+
+impl Revoke {
+    fn run(self, at: &Settled, output: &mut Output) -> Result<(), Failure> {
+        let name = person(&self.name)?;
+        let key_id = self.key_id.as_deref().map(|id| named("fingerprint", id, Name::parse)).transpose()?;
+        let reason = self.reason.as_deref().and_then(Text::new);
+        let ledger = at.open()?;
+        let history =
+            ApprovalHistory::load(&ledger, &at.tenant)?.filter(|history| history.judge.had_people());
+        let history = history.ok_or(ApprovalError::NoPeople)?;
+        let signing = admin_key(&history, self.sign_with.as_deref())?;
+        let signer = history.admin(signing.public().fingerprint())?;
+        let statement = revocation(&history, name, key_id, reason, signer)?;
+        let written = record(&ledger, &at.tenant, SignedKind::Revocation, &signing.sign(&statement)?)?;
+        match at.is_json(output) {
+            true => output.report(
+                &json!({ "person": self.name, "keyId": self.key_id, "entry": written.id.as_str() }),
+            )?,
+            false => output.line(&format!("revoked {}", self.name))?,
+        }
+        Ok(())
+    }
+}
+
+fn list(at: &Settled, allowed_signers: bool, output: &mut Output) -> Result<(), Failure> {
+    let history = ApprovalHistory::load(&at.open()?, &at.tenant)?;
+    let people = history.as_ref().map_or_else(Vec::new, |history| history.judge.people());
+    let root = history.as_ref().and_then(|history| history.judge.root());
+    if allowed_signers {
+        let namespaces: Vec<&str> = SignedKind::ALL.iter().map(|kind| kind.namespace()).collect();
+        for person in &people {
+            for key in person.keys.iter().filter(|key| !key.is_revoked) {
+                let (name, line) = (&person.name, &key.line);
+                output.line(&format!("{name} namespaces=\"{}\" {line}", namespaces.join(",")))?;
+            }
+        }
+        return Ok(());
+    }
+    let is_json = at.is_json(output);
+    for person in &people {
+        if is_json {
+            let keys = person.keys.iter().map(|key| {
+                json!({ "keyId": key.fingerprint, "publicKey": key.line, "revoked": key.is_revoked,
+                    "root": root == Some(key.fingerprint.as_str()) })
+            });
+            let keys: Vec<_> = keys.collect();
+            output.report_line(&json!({ "person": person.name, "groups": person.groups, "keys": keys }))?;
+            continue;
+        }
+        let groups = if person.groups.is_empty() { "no group".to_owned() } else { person.groups.join(", ") };
+        output.line(&format!("{} ({groups})", person.name))?;
+        for key in &person.keys {
+            let revoked = if key.is_revoked { ", revoked" } else { "" };
+            let first = if root == Some(key.fingerprint.as_str()) { ", first admin" } else { "" };
+            output.line(&format!("  {}{first}{revoked}", key.fingerprint))?;
+        }
+    }
+    if people.is_empty() && !is_json {
+        output.line("nobody is enrolled; verdicts are not signed")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! `crealeph rule`: what needs how many approvals, of whom (R33).
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use crealeph_contracts::approval::{ApprovalRule, SignedKind};
+use crealeph_runtime::approvals::{
+    ApprovalError, ApprovalHistory, read_rules, record, rule_statement, ruled_drafts,
+};
+use serde_json::{Value, json};
+
+use super::Verdict;
+use super::ledger::Settled;
+use super::on_ledger::Task;
+use super::person::admin_key;
+use crate::failure::{ApprovalFailure, Failure};
+use crate::input::{DEFAULT_MAX_BYTES, Source};
+use crate::output::Output;
+use crate::render::counted;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  crealeph rule test rules.toml
+  crealeph rule set rules.toml
+  crealeph rule show
+
+  [[rule]]                           # tried from the top; the first that fits a draft holds
+  name = \"campaigns\"
+  objectives = [\"campaign_plan\"]     # drafts of these objectives; left out: all
+  approvals = 2                      # by so many different people [default: 1]
+  group = \"maintainers\"              # of this group [default: anyone enrolled]
+  ttl_minutes = 1440                 # for so long a verdict counts [default: no limit]
+  unattended = false                 # whether `approve --yes` counts
+  requester = false                  # whether the person who asked may approve
+  os_requester = false               # whether a requester known by an operating system name only may ask
+
+Rules are signed by an admin and recorded; a file that nobody set changes nothing. A draft that no rule fits needs one approval by
+anyone enrolled. If a rule changes, verdicts that were given under it lapse.
+
+Exit codes: 0 done, 1 refused, 2 cannot be done.";
+
+#[derive(Debug, Subcommand)]
+pub(super) enum RuleTask {
+    /// Replace the rules by those of a file
+    Set {
+        /// Rules, TOML
+        file: PathBuf,
+        /// Key to sign with: private, or public if ssh-agent holds it [default: the enrolled one that is found]
+        #[arg(long, value_name = "FILE")]
+        sign_with: Option<PathBuf>,
+    },
+    /// Print the rules in force
+    Show,
+    /// Print what past drafts would have needed under the rules of a file
+    Test {
+        /// Rules, TOML
+        file: PathBuf,
+        /// How many of the newest drafts
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+    },
+}
+
+impl Task for RuleTask {
+    fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+        match self {
+            RuleTask::Set { file, sign_with } => {
+                let rules = read(file)?;
+                let ledger = at.open()?;
+                let history = ApprovalHistory::load(&ledger, &at.tenant)?;
+                let history =
+                    history.filter(|history| history.judge.had_people()).ok_or(ApprovalError::NoPeople)?;
+                let signing = admin_key(&history, sign_with.as_deref())?;
+                let signer = history.admin(signing.public().fingerprint())?;
+                let statement = rule_statement(&history, rules, signer)?;
+                let written = record(&ledger, &at.tenant, SignedKind::Rules, &signing.sign(&statement)?)?;
+                let count = statement.rules.as_slice().len();
+                match at.is_json(output) {
+                    true => output.report(&json!({ "entry": written.id.as_str(), "rules": count }))?,
+                    false => output.line(&format!("{} in force", counted(count, "rule")))?,
+                }
+            }
+            RuleTask::Show => show(at, output)?,
+            RuleTask::Test { file, limit } => test(at, file, limit, output)?,
+        }
+        Ok(Verdict::Good)
+    }
+}
+
+fn read(file: PathBuf) -> Result<Vec<ApprovalRule>, Failure> {
+    let source = Source::new(Some(file));
+    let text = source.text(source.read_bounded(DEFAULT_MAX_BYTES)?)?;
+    Ok(read_rules(&text).map_err(|error| ApprovalFailure::Rules { name: source.name(), error })?)
+}
+
+fn show(at: &Settled, output: &mut Output) -> Result<(), Failure> {
+    let history = ApprovalHistory::load(&at.open()?, &at.tenant)?;
+    let rules = history.map_or_else(Vec::new, |history| history.judge.rules().to_vec());
+    let is_json = at.is_json(output);
+    for rule in &rules {
+        match is_json {
+            true => output.report_line(&as_json(rule)?)?,
+            false => output.line(&format!("{}: {}", rule.name, wanted(rule)))?,
+        }
+    }
+    if rules.is_empty() && !is_json {
+        output.line("no rule is set: a draft needs one approval by anyone enrolled")?;
+    }
+    Ok(())
+}
+
+fn test(at: &Settled, file: PathBuf, limit: usize, output: &mut Output) -> Result<(), Failure> {
+    let rules = read(file)?;
+    let drafts = ruled_drafts(&at.open()?, &at.tenant, &rules, limit)?;
+    let is_json = at.is_json(output);
+    for draft in &drafts {
+        let objective = draft.objective.as_ref().map(|objective| objective.as_str());
+        if is_json {
+            output.report_line(&json!({
+                "draft": draft.entry.id.as_str(), "type": draft.entry.content.kind.as_str(), "objective": objective,
+                "rule": draft.rule.name.as_str(), "inForce": draft.now.name.as_str(),
+                "approvals": draft.rule.approvals.get(), "group": draft.rule.group.as_ref().map(|group| group.as_str()),
+            }))?;
+        } else {
+            let kind = &draft.entry.content.kind;
+            output.line(&format!(
+                "{}  {kind} for {}",
+                draft.entry.id,
+                objective.unwrap_or("an unknown objective")
+            ))?;
+            output.line(&format!("  {}: {}", draft.rule.name, wanted(&draft.rule)))?;
+        }
+    }
+    if drafts.is_empty() && !is_json {
+        output.line("there is no draft yet")?;
+    }
+    Ok(())
+}
+
+/// What a rule wants, in words.
+pub(super) fn wanted(rule: &ApprovalRule) -> String {
+    let approvals = usize::try_from(rule.approvals.get()).unwrap_or(usize::MAX);
+    let group =
+        rule.group.as_ref().map_or_else(|| "anyone enrolled".to_owned(), |group| format!("`{group}`"));
+    let mut words = format!("{} by {group}", counted(approvals, "approval"));
+    if let Some(minutes) = rule.ttl_minutes {
+        words.push_str(&format!(", each for {minutes} minutes"));
+    }
+    if rule.unattended {
+        words.push_str(", also unattended");
+    }
+    if let Some(objectives) = &rule.objectives {
+        let names: Vec<&str> = objectives.as_slice().iter().map(|name| name.as_str()).collect();
+        words.push_str(&format!("; for {}", names.join(", ")));
+    }
+    words
+}
+
+/// A rule as it is signed.
+pub(super) fn as_json(rule: &ApprovalRule) -> Result<Value, Failure> {
+    use crealeph_contracts::approval::ApprovalDocument as _;
+    let text = rule.to_canonical()?;
+    Ok(serde_json::from_str(&text)
+        .map_err(std::io::Error::from)
+        .map_err(crate::failure::OutputFailure::Stdout)?)
+}

@@ -1,0 +1,218 @@
+//! What the log says of a subject: every verdict judged, what is missing, and how it stands.
+
+use std::collections::BTreeSet;
+
+use crealeph_contracts::approval::{
+    ApprovalDecision, ApprovalEntry, ApprovalRule, LandingRecord, LoggedApproval, ProofKind, VerdictStatement,
+};
+use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::instant::Instant;
+use crealeph_contracts::json::ComposeError;
+use crealeph_contracts::scalar::{LedgerId, Name};
+use crealeph_contracts::uuid::Uuid;
+
+use super::people::People;
+use super::rule::rule_for;
+use super::verdicts::{ApprovalSubject, Uncounted, VerdictContext};
+
+/// A verdict of the log, and whether it counts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JudgedVerdict {
+    /// Its entry.
+    pub id: LedgerId,
+    /// The entry's place in the log.
+    pub seq: u64,
+    /// When the ledger took it.
+    pub at: Instant,
+    /// What was signed.
+    pub statement: VerdictStatement,
+    /// Why it does not count, if it does not.
+    pub uncounted: Option<Uncounted>,
+}
+
+/// How a subject stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SubjectOutcome {
+    /// It waits for so many more approvals.
+    Waiting {
+        /// How many.
+        missing: u64,
+    },
+    /// Enough people approved, and it has not landed yet.
+    Approved {
+        /// The verdicts that a landing uses.
+        verdicts: Vec<LedgerId>,
+    },
+    /// One of the group said no.
+    Rejected {
+        /// The verdict.
+        verdict: LedgerId,
+        /// Who.
+        person: Name,
+    },
+    /// It landed.
+    Landed {
+        /// The landing's entry.
+        landing: LedgerId,
+        /// What it used.
+        record: LandingRecord,
+    },
+}
+
+impl SubjectOutcome {
+    /// The word for it.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            SubjectOutcome::Waiting { .. } => "waiting",
+            SubjectOutcome::Approved { .. } => "approved",
+            SubjectOutcome::Rejected { .. } => "rejected",
+            SubjectOutcome::Landed { .. } => "landed",
+        }
+    }
+}
+
+/// What is derived of a subject.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SubjectState {
+    /// The rule that holds for it now.
+    pub rule: ApprovalRule,
+    /// The rule's digest.
+    pub rule_digest: Blake3,
+    /// Who may decide now, by name.
+    pub may_decide: Vec<Name>,
+    /// Its verdicts, in the order of the log.
+    pub verdicts: Vec<JudgedVerdict>,
+    /// How it stands.
+    pub outcome: SubjectOutcome,
+}
+
+/// Derives how a subject stands at an instant, from the entries about approvals in the order of the log.
+///
+/// # Errors
+/// When a rule cannot be hashed, which does not happen to one that was read.
+pub fn derive(
+    log: &[LoggedApproval],
+    subject: &ApprovalSubject,
+    now: Instant,
+) -> Result<SubjectState, ComposeError> {
+    let people = People::of(log);
+    let rule = rule_for(rules_before(log, u64::MAX), &subject.class);
+    let rule_digest = rule.digest()?;
+    let context = VerdictContext { people: &people, subject, rule: &rule, rule_digest: &rule_digest, now };
+    let mut tally =
+        Tally { log, context, nonces: BTreeSet::new(), approvers: BTreeSet::new(), used: used(log) };
+    let mut verdicts = Vec::new();
+    for logged in log {
+        let ApprovalEntry::Verdict(statement, proof) = &logged.entry else { continue };
+        if statement.subject_id != subject.id {
+            continue;
+        }
+        let uncounted = tally.judge(logged, statement, *proof);
+        verdicts.push(JudgedVerdict {
+            id: logged.id.clone(),
+            seq: logged.seq,
+            at: logged.at,
+            statement: statement.clone(),
+            uncounted,
+        });
+    }
+    let outcome = outcome(log, subject, &rule, &verdicts);
+    let may_decide = people.members(rule.group.as_ref()).into_iter().cloned().collect();
+    Ok(SubjectState { rule, rule_digest, may_decide, verdicts, outcome })
+}
+
+fn outcome(
+    log: &[LoggedApproval],
+    subject: &ApprovalSubject,
+    rule: &ApprovalRule,
+    verdicts: &[JudgedVerdict],
+) -> SubjectOutcome {
+    let landing =
+        log.iter().filter(|logged| logged.problem.is_none()).find_map(|logged| match &logged.entry {
+            ApprovalEntry::Landing(record)
+                if record.subject_id == subject.id && record.subject_digest == subject.digest =>
+            {
+                Some((logged.id.clone(), record.clone()))
+            }
+            _ => None,
+        });
+    if let Some((landing, record)) = landing {
+        return SubjectOutcome::Landed { landing, record };
+    }
+    let counted = || verdicts.iter().filter(|verdict| verdict.uncounted.is_none());
+    let is = |decision| move |verdict: &&JudgedVerdict| verdict.statement.decision == decision;
+    if let Some(rejection) = counted().find(is(ApprovalDecision::Reject)) {
+        let (verdict, person) = (rejection.id.clone(), rejection.statement.person.clone());
+        return SubjectOutcome::Rejected { verdict, person };
+    }
+    let approvals: Vec<LedgerId> =
+        counted().filter(is(ApprovalDecision::Approve)).map(|verdict| verdict.id.clone()).collect();
+    match rule.approvals.get().saturating_sub(approvals.len() as u64) {
+        0 => SubjectOutcome::Approved { verdicts: approvals },
+        missing => SubjectOutcome::Waiting { missing },
+    }
+}
+
+/// The verdicts of a subject, one after the other.
+struct Tally<'a> {
+    log: &'a [LoggedApproval],
+    context: VerdictContext<'a>,
+    nonces: BTreeSet<Uuid>,
+    approvers: BTreeSet<Name>,
+    used: BTreeSet<LedgerId>,
+}
+
+impl Tally<'_> {
+    fn judge(
+        &mut self,
+        logged: &LoggedApproval,
+        statement: &VerdictStatement,
+        proof: ProofKind,
+    ) -> Option<Uncounted> {
+        if let Some(problem) = &logged.problem {
+            return Some(Uncounted::Disbelieved(problem.clone()));
+        }
+        if self.used.contains(&logged.id) {
+            return Some(Uncounted::Used);
+        }
+        if statement.decision == ApprovalDecision::Reject {
+            return self.judge_rejection(logged, statement);
+        }
+        let uncounted = self.context.uncounted(statement, proof, logged.seq, logged.at);
+        match uncounted {
+            None if !self.nonces.insert(statement.nonce) => Some(Uncounted::NonceReused),
+            None if !self.approvers.insert(statement.person.clone()) => Some(Uncounted::Repeated),
+            uncounted => uncounted,
+        }
+    }
+
+    /// A rejection is judged by the rule of its time: what it ended stays ended when the rule changes.
+    fn judge_rejection(&self, logged: &LoggedApproval, statement: &VerdictStatement) -> Option<Uncounted> {
+        let then = rule_for(rules_before(self.log, logged.seq), &self.context.subject.class);
+        if self.context.is_final(statement, then.group.as_ref(), logged.seq) {
+            return None;
+        }
+        let context = VerdictContext { rule: &then, rule_digest: &statement.rule_digest, ..self.context };
+        let why = context.uncounted(statement, ProofKind::Ssh, logged.seq, logged.at);
+        Some(why.unwrap_or(Uncounted::NotInGroup))
+    }
+}
+
+/// The rules that were in force before a place of the log.
+fn rules_before(log: &[LoggedApproval], seq: u64) -> &[ApprovalRule] {
+    let mut set = log.iter().rev().filter(|logged| logged.problem.is_none() && logged.seq < seq);
+    let found = set.find_map(|logged| match &logged.entry {
+        ApprovalEntry::Rules(statement) => Some(statement.rules.as_slice()),
+        _ => None,
+    });
+    found.unwrap_or(&[])
+}
+
+/// The verdicts that landings used.
+fn used(log: &[LoggedApproval]) -> BTreeSet<LedgerId> {
+    let landings = log.iter().filter_map(|logged| match &logged.entry {
+        ApprovalEntry::Landing(record) if logged.problem.is_none() => Some(record),
+        _ => None,
+    });
+    landings.flat_map(|record| record.verdicts.as_slice().iter().cloned()).collect()
+}

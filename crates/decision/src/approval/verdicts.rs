@@ -1,0 +1,214 @@
+//! Whether one verdict counts for a subject, and if not, why not and what would renew it.
+
+use crealeph_contracts::approval::{ApprovalDecision, ApprovalRule, ProofKind, VerdictStatement};
+use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::instant::Instant;
+use crealeph_contracts::scalar::{LedgerId, Name};
+
+use super::people::People;
+use super::rule::SubjectClass;
+
+const NANOS_PER_MINUTE: i128 = 60_000_000_000;
+
+/// Who asked for a subject.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Requester {
+    /// Somebody who proved who they are.
+    Person(Name),
+    /// A name of the operating system, which proves nothing.
+    OsName(Name),
+}
+
+/// What waits for a person, as it is now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApprovalSubject {
+    /// Its id.
+    pub id: LedgerId,
+    /// What rules tell it apart by.
+    pub class: SubjectClass,
+    /// The digest of exactly what is shown and lands.
+    pub digest: Blake3,
+    /// Where it lands.
+    pub target: Name,
+    /// Who asked for it; `None` if that was not recorded.
+    pub requester: Option<Requester>,
+    /// Evidence that is newer than what the subject rests on (R18), as a person reads it.
+    pub outdated: Option<String>,
+    /// Files that it touches and that have changed since it was made.
+    pub moved_files: Vec<String>,
+}
+
+/// Why a verdict does not count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Uncounted {
+    /// An outsider would not believe it: signature, key, tenant, log.
+    Disbelieved(String),
+    /// It is about another text of the subject, or another place to land.
+    OtherSubject,
+    /// The key was not enrolled for this person before.
+    NotEnrolled,
+    /// The key was revoked since.
+    Revoked,
+    /// The person is not, or was not, in the group.
+    NotInGroup,
+    /// The person asked for it.
+    OwnRequest,
+    /// Whoever asked for it is known by an operating system name only.
+    UnknownRequester,
+    /// Nobody was asked at the moment of signing.
+    Unattended,
+    /// The rule does not take this kind of proof.
+    ProofKind,
+    /// Its nonce was used before.
+    NonceReused,
+    /// A verdict of the same person counts already.
+    Repeated,
+    /// A landing used it.
+    Used,
+    /// The rule is another one now.
+    RuleChanged,
+    /// Its time is over.
+    Expired,
+    /// Newer evidence than the subject rests on.
+    Outdated(String),
+    /// A file that it touches has changed.
+    BaseMoved(Vec<String>),
+}
+
+impl Uncounted {
+    /// The stable code.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Uncounted::Disbelieved(_) => "disbelieved",
+            Uncounted::OtherSubject => "other_subject",
+            Uncounted::NotEnrolled => "not_enrolled",
+            Uncounted::Revoked => "revoked",
+            Uncounted::NotInGroup => "not_in_group",
+            Uncounted::OwnRequest => "own_request",
+            Uncounted::UnknownRequester => "unknown_requester",
+            Uncounted::Unattended => "unattended",
+            Uncounted::ProofKind => "proof_kind",
+            Uncounted::NonceReused => "nonce_reused",
+            Uncounted::Repeated => "repeated",
+            Uncounted::Used => "used",
+            Uncounted::RuleChanged => "rule_changed",
+            Uncounted::Expired => "expired",
+            Uncounted::Outdated(_) => "outdated",
+            Uncounted::BaseMoved(_) => "base_moved",
+        }
+    }
+
+    /// Whether it counted once and lapsed since.
+    pub fn is_lapse(&self) -> bool {
+        use Uncounted::{BaseMoved, Expired, Outdated, RuleChanged};
+        matches!(self, Outdated(_) | BaseMoved(_) | RuleChanged | Expired)
+    }
+
+    /// Why, for a person.
+    pub fn reason(&self) -> String {
+        let fixed = match self {
+            Uncounted::Disbelieved(why) => return why.clone(),
+            Uncounted::Outdated(why) => return format!("lapsed: {why}"),
+            Uncounted::BaseMoved(files) => {
+                return format!("lapsed: {} changed since", files.join(", "));
+            }
+            Uncounted::OtherSubject => "it is about another content or target",
+            Uncounted::NotEnrolled => "the key was not enrolled for this person before",
+            Uncounted::Revoked => "the key was revoked",
+            Uncounted::NotInGroup => "the person is not in the group",
+            Uncounted::OwnRequest => "the person asked for it",
+            Uncounted::UnknownRequester => "the requester is known by an operating system name only",
+            Uncounted::Unattended => "it was given unattended",
+            Uncounted::ProofKind => "the rule does not take this kind of proof",
+            Uncounted::NonceReused => "its nonce was used before",
+            Uncounted::Repeated => "a verdict of the same person counts already",
+            Uncounted::Used => "a landing used it",
+            Uncounted::RuleChanged => "lapsed: the rule was changed",
+            Uncounted::Expired => "lapsed: its time is over",
+        };
+        fixed.to_owned()
+    }
+
+    /// What would make it, or a new one, count; `None` if nothing does.
+    pub fn renewal(&self) -> Option<&'static str> {
+        Some(match self {
+            Uncounted::Outdated(_) => "build again on the newest evidence, and approve the new draft",
+            Uncounted::BaseMoved(_) => "run the work again on the changed files, and approve the new change",
+            Uncounted::RuleChanged | Uncounted::Expired => "approve again",
+            Uncounted::Unattended => "approve at a terminal, without --yes",
+            Uncounted::Revoked => "approve with a key that is not revoked",
+            Uncounted::OtherSubject => "approve what is shown now",
+            _ => return None,
+        })
+    }
+}
+
+/// What a verdict is judged by.
+#[derive(Clone, Copy)]
+pub(super) struct VerdictContext<'a> {
+    pub(super) people: &'a People,
+    pub(super) subject: &'a ApprovalSubject,
+    pub(super) rule: &'a ApprovalRule,
+    pub(super) rule_digest: &'a Blake3,
+    pub(super) now: Instant,
+}
+
+impl VerdictContext<'_> {
+    /// Why an approval, taken at a place and a time, does not count by itself.
+    pub(super) fn uncounted(
+        self,
+        statement: &VerdictStatement,
+        proof: ProofKind,
+        seq: u64,
+        at: Instant,
+    ) -> Option<Uncounted> {
+        let VerdictContext { people, subject, rule, rule_digest, now } = self;
+        let person = &statement.person;
+        let in_group = |at| people.is_member(person, rule.group.as_ref(), at);
+        let is_over = |until: Instant| now >= until;
+        let ttl_end = rule.ttl_minutes.map(|minutes| {
+            Instant::from_unix_nanos(at.unix_nanos() + i128::from(minutes.get()) * NANOS_PER_MINUTE)
+        });
+        let expires = statement.expires.as_ref().map(|expires| expires.instant());
+        Some(match () {
+            () if !is_bound(statement, subject) => Uncounted::OtherSubject,
+            () if !people.is_enrolled(person, &statement.key_id, seq) => Uncounted::NotEnrolled,
+            () if people.revoked_at(&statement.key_id).is_some() => Uncounted::Revoked,
+            () if statement.rule_digest != *rule_digest => Uncounted::RuleChanged,
+            () if !in_group(seq) || !in_group(u64::MAX) => Uncounted::NotInGroup,
+            () if let Some(Requester::Person(asked)) = &subject.requester
+                && asked == person
+                && !rule.requester =>
+            {
+                Uncounted::OwnRequest
+            }
+            () if matches!(subject.requester, Some(Requester::OsName(_))) && !rule.os_requester => {
+                Uncounted::UnknownRequester
+            }
+            () if statement.unattended && !rule.unattended => Uncounted::Unattended,
+            () if !rule.proofs.contains(&proof) => Uncounted::ProofKind,
+            () if let Some(why) = &subject.outdated => Uncounted::Outdated(why.clone()),
+            () if !subject.moved_files.is_empty() => Uncounted::BaseMoved(subject.moved_files.clone()),
+            () if ttl_end.is_some_and(is_over) || expires.is_some_and(is_over) => Uncounted::Expired,
+            () => return None,
+        })
+    }
+
+    /// Whether a rejection ends the subject: by one of the group then, with a key that was not revoked since.
+    pub(super) fn is_final(self, statement: &VerdictStatement, group: Option<&Name>, seq: u64) -> bool {
+        let VerdictContext { people, subject, .. } = self;
+        statement.decision == ApprovalDecision::Reject
+            && is_bound(statement, subject)
+            && people.is_enrolled(&statement.person, &statement.key_id, seq)
+            && people.revoked_at(&statement.key_id).is_none()
+            && people.is_member(&statement.person, group, seq)
+    }
+}
+
+/// Whether a verdict is about this content of this subject, for this target.
+fn is_bound(statement: &VerdictStatement, subject: &ApprovalSubject) -> bool {
+    statement.subject_kind == subject.class.kind
+        && statement.subject_id == subject.id
+        && statement.subject_digest == subject.digest
+        && statement.target == subject.target
+}

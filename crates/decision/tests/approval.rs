@@ -1,0 +1,296 @@
+//! What always holds of approvals (R33), whatever the log says.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "tests")]
+
+use crealeph_contracts::approval::{
+    ApprovalDecision, ApprovalDocument as _, ApprovalEntry, ApprovalRule, EnrolmentStatement, LandingRecord,
+    LoggedApproval, ProofKind, RevocationStatement, RuleStatement, SubjectKind, VerdictStatement,
+};
+use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::instant::{Instant, Timestamp};
+use crealeph_contracts::scalar::{ApprovalCount, Count, LedgerId, Minutes, Name};
+use crealeph_contracts::shape::Set;
+use crealeph_contracts::uuid::Uuid;
+use crealeph_decision::approval::{
+    ApprovalSubject, Requester, SubjectClass, SubjectOutcome, SubjectState, Uncounted, derive,
+};
+use proptest::prelude::*;
+
+const PEOPLE: [&str; 4] = ["ana", "ben", "cy", "dot"];
+const GROUP: &str = "maintainers";
+const RULES_SEQ: u64 = 10;
+const FIRST_VERDICT_SEQ: u64 = 20;
+
+fn name(text: &str) -> Name {
+    Name::parse(text).unwrap()
+}
+
+fn minute(minutes: i64) -> Instant {
+    Instant::from_unix_nanos(i128::from(minutes) * 60_000_000_000)
+}
+
+fn logged(seq: u64, at: Instant, entry: ApprovalEntry) -> LoggedApproval {
+    LoggedApproval { id: LedgerId::parse(&format!("entry-{seq}")).unwrap(), seq, at, entry, problem: None }
+}
+
+/// Everybody but `dot` is in the group.
+fn enrolment(person: &str) -> ApprovalEntry {
+    let groups = if person == "dot" { "[]".to_owned() } else { format!("[\"{GROUP}\"]") };
+    let text = format!(
+        r#"{{"type":"person_enrolment","tenantId":"t","logOrigin":"o","person":"{person}","publicKey":"k","keyId":"key-{person}","groups":{groups},"signedBy":"ana","signerKeyId":"key-ana","nonce":"00000000-0000-4000-8000-000000000000","time":"1970-01-01T00:00:00Z"}}"#
+    );
+    ApprovalEntry::Enrolment(EnrolmentStatement::parse(text.as_bytes()).unwrap())
+}
+
+fn revocation(person: &str) -> ApprovalEntry {
+    let text = format!(
+        r#"{{"type":"person_revocation","tenantId":"t","logOrigin":"o","person":"{person}","signedBy":"ana","signerKeyId":"key-ana","nonce":"00000000-0000-4000-8000-000000000000","time":"1970-01-01T00:00:00Z"}}"#
+    );
+    ApprovalEntry::Revocation(RevocationStatement::parse(text.as_bytes()).unwrap())
+}
+
+fn rules(rule: &ApprovalRule) -> ApprovalEntry {
+    let text = format!(
+        r#"{{"type":"approval_rule","tenantId":"t","logOrigin":"o","rules":[{}],"signedBy":"ana","signerKeyId":"key-ana","nonce":"00000000-0000-4000-8000-000000000000","time":"1970-01-01T00:00:00Z"}}"#,
+        rule.to_canonical().unwrap()
+    );
+    ApprovalEntry::Rules(RuleStatement::parse(text.as_bytes()).unwrap())
+}
+
+fn rule(approvals: u64) -> ApprovalRule {
+    ApprovalRule {
+        name: name("two"),
+        approvals: ApprovalCount::new(approvals).unwrap(),
+        group: Some(name(GROUP)),
+        ttl_minutes: Minutes::new(60),
+        ..ApprovalRule::built_in(SubjectKind::Draft)
+    }
+}
+
+fn subject() -> ApprovalSubject {
+    ApprovalSubject {
+        id: LedgerId::parse("draft-1").unwrap(),
+        class: SubjectClass::draft(None),
+        digest: Blake3::of(b"draft"),
+        target: name("ledger"),
+        requester: None,
+        outdated: None,
+        moved_files: Vec::new(),
+    }
+}
+
+fn statement(person: &str, decision: ApprovalDecision, rule: &ApprovalRule, nonce: u8) -> VerdictStatement {
+    let digest = "0".repeat(64);
+    let text = format!(
+        r#"{{"type":"verdict","tenantId":"t","logOrigin":"o","subjectKind":"draft","subjectId":"draft-1","subjectDigest":"{digest}","target":"ledger","decision":"{decision}","person":"{person}","keyId":"key-{person}","ruleDigest":"{digest}","evidenceSeq":7,"evidenceRoot":"{digest}","nonce":"00000000-0000-4000-8000-000000000000","time":"1970-01-01T00:00:00Z","unattended":false}}"#
+    );
+    let mut statement = VerdictStatement::parse(text.as_bytes()).unwrap();
+    statement.subject_digest = subject().digest;
+    statement.rule_digest = rule.digest().unwrap();
+    statement.nonce = Uuid::from_bytes([nonce; 16]);
+    statement
+}
+
+/// The people and the rule, and then these verdicts, taken at minute 0.
+fn log_of(rule: &ApprovalRule, verdicts: &[VerdictStatement]) -> Vec<LoggedApproval> {
+    let people = PEOPLE.iter().zip(1..).map(|(person, seq)| logged(seq, minute(0), enrolment(person)));
+    let rules = logged(RULES_SEQ, minute(0), rules(rule));
+    let verdicts = verdicts.iter().zip(FIRST_VERDICT_SEQ..);
+    let verdicts = verdicts.map(|(verdict, seq)| {
+        logged(seq, minute(0), ApprovalEntry::Verdict(verdict.clone(), ProofKind::Ssh))
+    });
+    people.chain([rules]).chain(verdicts).collect()
+}
+
+fn at_minute(log: &[LoggedApproval], subject: &ApprovalSubject, minutes: i64) -> SubjectState {
+    derive(log, subject, minute(minutes)).unwrap()
+}
+
+fn is_approved(state: &SubjectState) -> bool {
+    matches!(state.outcome, SubjectOutcome::Approved { .. })
+}
+
+/// How a verdict can be wrong.
+#[derive(Clone, Copy, Debug)]
+enum Flaw {
+    None,
+    Unattended,
+    OtherDigest,
+    OtherTarget,
+    OtherRule,
+    OtherKey,
+    Expired,
+}
+
+fn flawed(mut statement: VerdictStatement, flaw: Flaw) -> VerdictStatement {
+    match flaw {
+        Flaw::None => {}
+        Flaw::Unattended => statement.unattended = true,
+        Flaw::OtherDigest => statement.subject_digest = Blake3::of(b"another"),
+        Flaw::OtherTarget => statement.target = name("workspace"),
+        Flaw::OtherRule => statement.rule_digest = Blake3::of(b"another"),
+        Flaw::OtherKey => statement.key_id = name("key-eve"),
+        Flaw::Expired => statement.expires = Some(Timestamp::from(minute(1))),
+    }
+    statement
+}
+
+const FLAWS: [Flaw; 7] = [
+    Flaw::None,
+    Flaw::Unattended,
+    Flaw::OtherDigest,
+    Flaw::OtherTarget,
+    Flaw::OtherRule,
+    Flaw::OtherKey,
+    Flaw::Expired,
+];
+
+fn verdicts() -> impl Strategy<Value = Vec<(usize, bool, usize)>> {
+    let one = (0..PEOPLE.len(), prop::bool::weighted(0.1), 0..FLAWS.len());
+    prop::collection::vec(one, 0..8)
+}
+
+fn statements(drawn: &[(usize, bool, usize)], rule: &ApprovalRule) -> Vec<VerdictStatement> {
+    let made = drawn.iter().zip(1..).map(|(&(person, is_rejection, flaw), nonce)| {
+        let decision = if is_rejection { ApprovalDecision::Reject } else { ApprovalDecision::Approve };
+        let statement = statement(PEOPLE.get(person).unwrap(), decision, rule, nonce);
+        flawed(statement, *FLAWS.get(flaw).unwrap())
+    });
+    made.collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_order_of_verdicts_does_not_matter(
+        drawn in verdicts(), approvals in 1u64..4, shuffled in any::<prop::sample::Index>(),
+    ) {
+        let rule = rule(approvals);
+        let mut statements = statements(&drawn, &rule);
+        let said = |statements: &[VerdictStatement]| {
+            let state = at_minute(&log_of(&rule, statements), &subject(), 5);
+            let missing = match state.outcome {
+                SubjectOutcome::Waiting { missing } => missing,
+                _ => 0,
+            };
+            (state.outcome.as_str(), missing)
+        };
+        let before = said(&statements);
+        if !statements.is_empty() {
+            let by = shuffled.index(statements.len());
+            statements.rotate_left(by);
+            prop_assert_eq!(before, said(&statements));
+            statements.reverse();
+            prop_assert_eq!(before, said(&statements));
+        }
+    }
+
+    #[test]
+    // holds: invariant 20
+    fn what_is_flawed_never_counts_and_quorum_is_of_different_people(
+        drawn in verdicts(), approvals in 1u64..4,
+    ) {
+        let rule = rule(approvals);
+        let state = at_minute(&log_of(&rule, &statements(&drawn, &rule)), &subject(), 5);
+        let mut people = std::collections::BTreeSet::new();
+        for (verdict, &(person, is_rejection, flaw)) in state.verdicts.iter().zip(&drawn) {
+            let is_good = matches!(FLAWS.get(flaw), Some(Flaw::None));
+            let person = *PEOPLE.get(person).unwrap();
+            if verdict.uncounted.is_none() && !is_rejection {
+                prop_assert!(is_good && person != "dot", "{verdict:?}");
+                prop_assert!(people.insert(person), "{person} counts twice");
+            }
+        }
+        if let SubjectOutcome::Approved { verdicts } = &state.outcome {
+            prop_assert!(verdicts.len() as u64 >= approvals);
+            prop_assert_eq!(verdicts.len(), people.len());
+        }
+    }
+
+    #[test]
+    // holds: invariant 20
+    fn a_rejection_never_lands_anything(drawn in verdicts(), person in 0..PEOPLE.len(), approvals in 1u64..4) {
+        let rule = rule(approvals);
+        let mut statements = statements(&drawn, &rule);
+        let was = is_approved(&at_minute(&log_of(&rule, &statements), &subject(), 5));
+        let person = PEOPLE.get(person).unwrap();
+        statements.push(statement(person, ApprovalDecision::Reject, &rule, 99));
+        let state = at_minute(&log_of(&rule, &statements), &subject(), 5);
+        prop_assert!(was || !is_approved(&state));
+        prop_assert!(*person == "dot" || !is_approved(&state), "one of the group ends it");
+    }
+}
+
+#[test]
+fn two_of_three_and_what_takes_one_away_again() {
+    let rule = rule(2);
+    let of = |person, nonce| statement(person, ApprovalDecision::Approve, &rule, nonce);
+    let log = log_of(&rule, &[of("ana", 1), of("ben", 2)]);
+    let uncounted = |state: &SubjectState| state.verdicts.first().unwrap().uncounted.clone();
+    let good = at_minute(&log, &subject(), 5);
+    assert!(is_approved(&good));
+    assert_eq!(good.may_decide, ["ana", "ben", "cy"].map(name));
+
+    assert!(is_approved(&at_minute(&log, &subject(), 59)));
+    let late = at_minute(&log, &subject(), 60);
+    assert_eq!((uncounted(&late), late.outcome.as_str()), (Some(Uncounted::Expired), "waiting"));
+
+    let outdated = ApprovalSubject { outdated: Some("a signal is newer".to_owned()), ..subject() };
+    assert!(uncounted(&at_minute(&log, &outdated, 5)).is_some_and(|why| why.is_lapse()));
+    let moved = ApprovalSubject { moved_files: vec!["a.txt".to_owned()], ..subject() };
+    assert!(uncounted(&at_minute(&log, &moved, 5)).is_some_and(|why| why.is_lapse()));
+
+    let asked = ApprovalSubject { requester: Some(Requester::Person(name("ana"))), ..subject() };
+    assert_eq!(uncounted(&at_minute(&log, &asked, 5)), Some(Uncounted::OwnRequest));
+
+    let mut later = log.clone();
+    later.push(logged(40, minute(1), revocation("ana")));
+    assert_eq!(uncounted(&at_minute(&later, &subject(), 5)), Some(Uncounted::Revoked));
+
+    let mut later = log.clone();
+    later.push(logged(40, minute(1), rules(&ApprovalRule { unattended: true, ..rule.clone() })));
+    assert_eq!(uncounted(&at_minute(&later, &subject(), 5)), Some(Uncounted::RuleChanged));
+
+    let mut forged = log.clone();
+    forged.iter_mut().filter(|entry| entry.seq == FIRST_VERDICT_SEQ).for_each(|entry| {
+        entry.problem = Some("the signature does not fit".to_owned());
+    });
+    assert!(matches!(uncounted(&at_minute(&forged, &subject(), 5)), Some(Uncounted::Disbelieved(_))));
+}
+
+#[test]
+fn who_was_enrolled_later_does_not_count_and_an_ended_subject_stays_ended() {
+    let rule = rule(1);
+    let mut log = log_of(&rule, &[statement("ana", ApprovalDecision::Approve, &rule, 1)]);
+    log.retain(|entry| !matches!(&entry.entry, ApprovalEntry::Enrolment(of) if of.person.as_str() == "ana"));
+    log.push(logged(40, minute(1), enrolment("ana")));
+    let state = at_minute(&log, &subject(), 5);
+    assert_eq!(state.verdicts.first().unwrap().uncounted, Some(Uncounted::NotEnrolled));
+
+    let mut log = log_of(&rule, &[statement("ben", ApprovalDecision::Reject, &rule, 1)]);
+    log.push(logged(40, minute(1), rules(&ApprovalRule { group: Some(name("others")), ..rule.clone() })));
+    assert_eq!(at_minute(&log, &subject(), 500).outcome.as_str(), "rejected");
+}
+
+#[test]
+fn a_verdict_is_used_by_one_landing_and_the_landing_stands() {
+    let rule = rule(1);
+    let mut log = log_of(&rule, &[statement("ana", ApprovalDecision::Approve, &rule, 1)]);
+    let verdict = LedgerId::parse(&format!("entry-{FIRST_VERDICT_SEQ}")).unwrap();
+    let record = LandingRecord {
+        subject_kind: SubjectKind::Draft,
+        subject_id: subject().id,
+        subject_digest: subject().digest,
+        number: Count::new(1).unwrap(),
+        verdicts: Set::one(verdict),
+        rule_digest: rule.digest().unwrap(),
+        checked_seq: Count::new(30).unwrap(),
+    };
+    log.push(logged(31, minute(1), ApprovalEntry::Landing(record)));
+    log.push(logged(32, minute(2), revocation("ana")));
+    let state = at_minute(&log, &subject(), 500);
+    assert_eq!(state.outcome.as_str(), "landed", "also after the revocation, and after its time");
+    assert_eq!(state.verdicts.first().unwrap().uncounted, Some(Uncounted::Used));
+    let changed = ApprovalSubject { digest: Blake3::of(b"another"), ..subject() };
+    assert_eq!(at_minute(&log, &changed, 5).outcome, SubjectOutcome::Waiting { missing: 1 });
+}

@@ -1,0 +1,169 @@
+//! Why something about approvals was not done.
+
+use std::borrow::Cow;
+
+use crealeph_contracts::json::ComposeError;
+use crealeph_contracts::scalar::{IdentifierError, LedgerId};
+use crealeph_decision::builder::review::ReviewError;
+use crealeph_ledger::{AppendError, LedgerError};
+use crealeph_verify::Finding;
+
+use crate::builder::BuildError;
+use crate::review::VerdictError;
+
+/// Why an approval, an enrolment or a rule was not recorded.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApprovalError {
+    /// There is no such entry.
+    #[error("the ledger holds no entry `{0}` of this tenant")]
+    NoEntry(LedgerId),
+    /// It is not a draft.
+    #[error(transparent)]
+    NotADraft(#[from] ReviewError),
+    /// It looks like a draft, and no record names it.
+    #[error("no record of the Builder names entry `{0}`, so it is not a draft of the Builder")]
+    NotTheBuilders(LedgerId),
+    /// It was decided before anybody was enrolled.
+    #[error("draft `{draft}` has an unproven verdict already, entry `{review}`")]
+    Reviewed {
+        /// The draft.
+        draft: LedgerId,
+        /// The entry of the verdict.
+        review: LedgerId,
+    },
+    /// Nobody was enrolled yet.
+    #[error("nobody is enrolled in this tenant")]
+    NoPeople,
+    /// The first admin is there already.
+    #[error("this tenant has had a first admin already, with the key {0}")]
+    NotFirst(String),
+    /// A key of nobody.
+    #[error("the key {0} is not enrolled, or was revoked")]
+    UnknownKey(String),
+    /// Somebody who may not.
+    #[error("`{0}` is not in the group `admins`")]
+    NotAdmin(String),
+    /// An outsider would refuse it.
+    #[error("refused: the statement {}", .0.what)]
+    Refused(Finding),
+    /// It does not fit the subject as it is now.
+    #[error("the verdict does not count: {reason}")]
+    Uncounted {
+        /// The stable code.
+        code: &'static str,
+        /// Why.
+        reason: String,
+        /// What would help.
+        renewal: Option<&'static str>,
+    },
+    /// It is decided.
+    #[error("`{subject}` is {state} already")]
+    Ended {
+        /// The subject.
+        subject: LedgerId,
+        /// How it ended.
+        state: &'static str,
+    },
+    /// It was signed over a log that this one is not.
+    #[error("the verdict was signed over another state of the log")]
+    OtherEvidence,
+    /// The log grew faster than it could be read.
+    #[error("the log grew each of the {0} times that it was read; nothing was written")]
+    Busy(usize),
+    /// The ledger did not take it.
+    #[error("the ledger did not take it, and nothing was written: {0}")]
+    Unwritten(AppendError),
+    /// The ledger could not be read or written.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The records of an execution could not be read.
+    #[error(transparent)]
+    Records(#[from] BuildError),
+    /// The drafts could not be read.
+    #[error(transparent)]
+    Drafts(Box<VerdictError>),
+    /// A document cannot be composed.
+    #[error(transparent)]
+    Compose(#[from] ComposeError),
+    /// There is no random number.
+    #[error("the system gives no random numbers: {0}")]
+    Random(String),
+    /// A name is not valid.
+    #[error("internal error: an invalid name: {0}; please report it")]
+    Name(#[from] IdentifierError),
+}
+
+impl From<VerdictError> for ApprovalError {
+    fn from(error: VerdictError) -> Self {
+        ApprovalError::Drafts(Box::new(error))
+    }
+}
+
+impl ApprovalError {
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            ApprovalError::NoEntry(_) => "unknown_id",
+            ApprovalError::NotADraft(_) | ApprovalError::NotTheBuilders(_) => "not_a_draft",
+            ApprovalError::Reviewed { .. } | ApprovalError::Ended { .. } => "approval_ended",
+            ApprovalError::NoPeople => "no_people",
+            ApprovalError::NotFirst(_) => "not_first_admin",
+            ApprovalError::UnknownKey(_) => "unknown_key",
+            ApprovalError::NotAdmin(_) => "not_admin",
+            ApprovalError::Refused(_) | ApprovalError::OtherEvidence => "approval_refused",
+            ApprovalError::Uncounted { .. } => "approval_not_counted",
+            ApprovalError::Busy(_) => "ledger_busy",
+            ApprovalError::Unwritten(error) => error.code(),
+            ApprovalError::Ledger(error) => error.code(),
+            ApprovalError::Records(error) => error.code(),
+            ApprovalError::Drafts(error) => error.code(),
+            ApprovalError::Compose(_) => "too_large",
+            ApprovalError::Random(_) => "random",
+            ApprovalError::Name(_) => "bad_name",
+        }
+    }
+
+    /// Whether what was asked was judged and refused, in contrast to what could not be done.
+    pub fn is_refusal(&self) -> bool {
+        use ApprovalError::{
+            Ended, NoEntry, NoPeople, NotADraft, NotAdmin, NotFirst, NotTheBuilders, OtherEvidence, Refused,
+            Reviewed, Uncounted, UnknownKey,
+        };
+        matches!(
+            self,
+            Ended { .. }
+                | NoEntry(_)
+                | NoPeople
+                | NotADraft(_)
+                | NotAdmin(_)
+                | NotFirst(_)
+                | NotTheBuilders(_)
+                | OtherEvidence
+                | Refused(_)
+                | Reviewed { .. }
+                | Uncounted { .. }
+                | UnknownKey(_)
+        )
+    }
+
+    /// What to do next.
+    pub fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
+            ApprovalError::NoEntry(_) => "find what waits with `crealeph inbox`",
+            ApprovalError::NoPeople => {
+                "enrol the first admin: `crealeph person add NAME --key FILE.pub --first-admin`"
+            }
+            ApprovalError::NotFirst(_) => "ask an admin to enrol you: `crealeph person add`",
+            ApprovalError::UnknownKey(_) => {
+                "sign with an enrolled key (--sign-with), or ask an admin to enrol it; see `crealeph person list`"
+            }
+            ApprovalError::NotAdmin(_) => "ask an admin; see `crealeph person list`",
+            ApprovalError::OtherEvidence => "write the statement again and sign that",
+            ApprovalError::Uncounted { renewal: Some(renewal), .. } => renewal,
+            ApprovalError::Busy(_) => "try again",
+            ApprovalError::Ledger(error) => return error.hint(),
+            _ => return None,
+        }))
+    }
+}

@@ -1,0 +1,277 @@
+//! The entries about approvals, read at one place of the log and judged in its order; and the one way to add to them.
+
+use crealeph_contracts::approval::{
+    APPROVALS, ApprovalEntry, FIRST_ADMIN_KEY, LANDING, LoggedApproval, SignedKind, SignedPayload,
+    TENANT_ROBOT, nonce_key,
+};
+use crealeph_contracts::entry::{Draft, Entry, Lineage};
+use crealeph_contracts::json::{ComposeError, JsonObject};
+use crealeph_contracts::scalar::{ClientKey, LedgerId, Literal, Name, RobotId, TenantId};
+use crealeph_contracts::shape::Set;
+use crealeph_ledger::{
+    AppendError, AppendedEntry, EntryRefusal, Filter, Ledger, LedgerError, LogPlace, LogView, NewId, Order,
+};
+use crealeph_verify::ApprovalLog;
+
+use super::error::ApprovalError;
+
+/// How many entries are read at a time.
+const PAGE_ENTRIES: usize = 100;
+/// How often a log that grows is read again.
+const MAX_READS: usize = 100;
+
+/// What the log says of approvals, at one place of it.
+#[derive(Clone, Debug)]
+pub struct ApprovalHistory {
+    /// The entries, in the order of the log; what an outsider would refuse has a problem.
+    pub log: Vec<LoggedApproval>,
+    /// People, keys and rules, as an outsider knows them.
+    pub judge: ApprovalLog,
+    /// Where the log stood.
+    pub place: LogPlace,
+    /// The tenant.
+    pub tenant_id: TenantId,
+}
+
+/// Who signs, and with which key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatementSigner {
+    /// The person.
+    pub person: Name,
+    /// The key's fingerprint.
+    pub key_id: Name,
+}
+
+impl ApprovalHistory {
+    /// Reads the history of a tenant; `None` if it has no log.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read.
+    pub fn load(ledger: &Ledger, tenant: &TenantId) -> Result<Option<Self>, ApprovalError> {
+        let read = ledger.view(tenant, |view| Ok((approval_entries(view)?, view.place())))?;
+        Ok(read.map(|(entries, place)| ApprovalHistory::of(tenant, &entries, place)))
+    }
+
+    /// The same, of a tenant that gets a log if it has none.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read or written.
+    pub fn load_or_start(ledger: &Ledger, tenant: &TenantId) -> Result<Self, ApprovalError> {
+        ledger.origin(tenant)?;
+        Self::load(ledger, tenant)?.ok_or(ApprovalError::Ledger(LedgerError::Closed))
+    }
+
+    pub(super) fn of(tenant: &TenantId, entries: &[Entry], place: LogPlace) -> Self {
+        let mut judge = ApprovalLog::new(&place.origin, tenant);
+        let mut log = Vec::new();
+        for entry in entries {
+            match judge.add(entry) {
+                Ok(logged) => log.extend(logged),
+                Err(finding) => log.extend(disbelieved(entry, finding.what)),
+            }
+        }
+        ApprovalHistory { log, judge, place, tenant_id: tenant.clone() }
+    }
+
+    /// The person whose key this is, if it may sign.
+    ///
+    /// # Errors
+    /// When it is nobody's, or revoked.
+    pub fn signer(&self, fingerprint: &str) -> Result<StatementSigner, ApprovalError> {
+        let person = self.judge.person_of(fingerprint);
+        let person = person.ok_or_else(|| ApprovalError::UnknownKey(fingerprint.to_owned()))?;
+        Ok(StatementSigner { person: person.clone(), key_id: Name::parse(fingerprint)? })
+    }
+
+    /// The same, of an admin.
+    ///
+    /// # Errors
+    /// When it is nobody's, or the person is not an admin.
+    pub fn admin(&self, fingerprint: &str) -> Result<StatementSigner, ApprovalError> {
+        let signer = self.signer(fingerprint)?;
+        match self.judge.is_admin(&signer.person) {
+            true => Ok(signer),
+            false => Err(ApprovalError::NotAdmin(signer.person.as_str().to_owned())),
+        }
+    }
+
+    /// What a signed statement adds to the log, judged as an outsider would.
+    pub(super) fn entry(
+        &self,
+        kind: SignedKind,
+        signed: &SignedPayload,
+        lineage: Option<Lineage>,
+    ) -> Result<(ApprovalEntry, Draft), ApprovalError> {
+        let payload = JsonObject::of("the signed statement", signed)?;
+        let unreadable = |reason| ComposeError { what: "the signed statement", reason };
+        let (entry, _) = ApprovalEntry::read(kind.as_str(), &payload).map_err(unreadable)?;
+        let is_first = !self.judge.had_people() && kind == SignedKind::Enrolment;
+        let (nonce, state) = match &entry {
+            ApprovalEntry::Enrolment(statement) => (statement.nonce, Literal::new("enrolled")),
+            ApprovalEntry::Revocation(statement) => (statement.nonce, Literal::new("revoked")),
+            ApprovalEntry::Rules(statement) => (statement.nonce, Literal::new("in_force")),
+            ApprovalEntry::Verdict(statement, _) => match statement.decision.as_str() {
+                "approve" => (statement.nonce, Literal::new("approve")),
+                _ => (statement.nonce, Literal::new("reject")),
+            },
+            ApprovalEntry::Landing(_) => return Err(ApprovalError::OtherEvidence),
+        };
+        let key = if is_first { FIRST_ADMIN_KEY.to_owned() } else { nonce_key(&nonce) };
+        let placeholder = LedgerId::from(Literal::new("not-written-yet"));
+        let judged = self.judge.clone().judge(&entry, Some(signed), Some(&key), &placeholder);
+        judged.map_err(ApprovalError::Refused)?;
+        let draft = approvals_draft(kind.entry_type(), state, payload, lineage, &key)?;
+        Ok((entry, draft))
+    }
+}
+
+/// Records a statement that an admin signed: an enrolment, a revocation or rules.
+///
+/// # Errors
+/// When an outsider would refuse it, or the ledger cannot be written.
+pub fn record(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    kind: SignedKind,
+    signed: &SignedPayload,
+) -> Result<AppendedEntry, ApprovalError> {
+    let written = append_at_end(ledger, tenant, || {
+        let history = ApprovalHistory::load_or_start(ledger, tenant)?;
+        let (_, draft) = history.entry(kind, signed, None)?;
+        Ok(Some((history.place.clone(), vec![(None, draft)])))
+    })?;
+    first(written)
+}
+
+/// Whether verdicts must be signed: somebody was enrolled, now or ever.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn is_unsigned_refused(ledger: &Ledger, tenant: &TenantId) -> Result<bool, LedgerError> {
+    let key = ClientKey::parse(FIRST_ADMIN_KEY);
+    let key = key.map_err(|_| LedgerError::Closed)?;
+    Ok(ledger.get_by_key(tenant, &key)?.is_some())
+}
+
+/// Why a verdict that nobody signed was not written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum UnsignedError {
+    /// People are enrolled.
+    Refused,
+    /// The ledger did not take it.
+    Append(AppendError),
+}
+
+/// Appends a verdict that nobody signed, if nobody was ever enrolled; that is checked in the same step.
+///
+/// # Errors
+/// When somebody was, or the ledger cannot be written.
+pub fn append_unsigned(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    batch: &[Draft],
+) -> Result<Vec<AppendedEntry>, UnsignedError> {
+    let failed = |error: LedgerError| UnsignedError::Append(error.into());
+    for _ in 0..MAX_READS {
+        let end = ledger.last_seq(tenant).map_err(failed)?;
+        if is_unsigned_refused(ledger, tenant).map_err(failed)? {
+            return Err(UnsignedError::Refused);
+        }
+        let batch = batch.iter().map(|draft| (None, draft.clone())).collect();
+        match ledger.append_at(tenant, end, batch) {
+            Err(AppendError::Refused { refusal: EntryRefusal::Moved { .. }, .. }) => {}
+            written => return written.map_err(UnsignedError::Append),
+        }
+    }
+    Err(failed(LedgerError::Overloaded { waiting: MAX_READS }))
+}
+
+/// Where something was decided, and what is to be written for it.
+pub(super) type Decided = Option<(LogPlace, Vec<(Option<NewId>, Draft)>)>;
+
+/// Decides from the log and writes what follows in one step: if the log has grown in between, it is decided again.
+pub(super) fn append_at_end(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    mut decide: impl FnMut() -> Result<Decided, ApprovalError>,
+) -> Result<Vec<AppendedEntry>, ApprovalError> {
+    for _ in 0..MAX_READS {
+        let Some((place, batch)) = decide()? else { return Ok(Vec::new()) };
+        match ledger.append_at(tenant, place.seq, batch) {
+            Err(AppendError::Refused { refusal: EntryRefusal::Moved { .. }, .. }) => {}
+            Err(AppendError::Ledger(error)) => return Err(error.into()),
+            Err(error) => return Err(ApprovalError::Unwritten(error)),
+            Ok(written) => return Ok(written),
+        }
+    }
+    Err(ApprovalError::Busy(MAX_READS))
+}
+
+pub(super) fn first(written: Vec<AppendedEntry>) -> Result<AppendedEntry, ApprovalError> {
+    written.into_iter().next().ok_or(ApprovalError::Ledger(LedgerError::Closed))
+}
+
+/// An entry of the module, about the tenant.
+pub(super) fn approvals_draft(
+    kind: Literal,
+    state: Literal,
+    payload: JsonObject,
+    lineage: Option<Lineage>,
+    key: &str,
+) -> Result<Draft, ApprovalError> {
+    Ok(Draft {
+        robot_id: RobotId::from(TENANT_ROBOT),
+        module: Name::from(APPROVALS),
+        source: Name::from(Literal::new("person")),
+        kind: Name::from(kind),
+        state: Name::from(state),
+        payload,
+        lineage,
+        observed_at: None,
+        key: Some(ClientKey::parse(key)?),
+    })
+}
+
+/// A lineage of these entries.
+pub(super) fn resting_on(ids: Vec<LedgerId>, draft: &Entry) -> Option<Lineage> {
+    let execution_id = draft.lineage.as_ref().and_then(|lineage| lineage.execution_id.clone());
+    Some(Lineage { depends_on: Set::new(ids), execution_id, rerun_of: None })
+}
+
+/// Every entry about approvals, in the order of the log.
+pub(super) fn approval_entries(view: &mut LogView<'_>) -> Result<Vec<Entry>, LedgerError> {
+    let kinds = SignedKind::ALL.iter().map(|kind| kind.entry_type()).chain([LANDING]);
+    let mut entries = Vec::new();
+    for kind in kinds {
+        let filter = Filter {
+            robot_id: Some(RobotId::from(TENANT_ROBOT)),
+            kind: Some(Name::from(kind)),
+            module: Some(Name::from(APPROVALS)),
+            ..Filter::default()
+        };
+        let mut cursor = None;
+        loop {
+            let page = view.list(&filter, Order::OldestFirst, cursor, PAGE_ENTRIES)?;
+            entries.extend(page.entries.iter().map(|entry| entry.to_entry()));
+            cursor = page.next;
+            if cursor.is_none() {
+                break;
+            }
+        }
+    }
+    entries.sort_by_key(|entry| entry.seq);
+    Ok(entries)
+}
+
+/// An entry that an outsider refuses, kept to be shown; `None` if it cannot even be read.
+fn disbelieved(entry: &Entry, problem: String) -> Option<LoggedApproval> {
+    let payload = entry.payload.as_ref()?;
+    let (read, _) = ApprovalEntry::read(entry.kind.as_str(), payload).ok()?;
+    Some(LoggedApproval {
+        id: entry.id.clone(),
+        seq: entry.seq.map_or(0, |seq| seq.get()),
+        at: entry.created_at.instant(),
+        entry: read,
+        problem: Some(problem),
+    })
+}

@@ -1,0 +1,21 @@
+//! Approvals by people (R33): who is enrolled, which rules hold, what waits, and the verdicts that they sign with their own
+//! keys. What is written here is judged first as an outsider would judge it, and appended only if the log has not grown
+//! since, so an honest log holds nothing that `crealeph ledger verify` refuses.
+
+mod draft;
+mod error;
+mod history;
+mod inbox;
+mod people;
+mod rules_file;
+mod verdict;
+
+pub use draft::{DraftSubject, Evidence, draft_subject, draft_subject_at};
+pub use error::ApprovalError;
+pub use history::{
+    ApprovalHistory, StatementSigner, UnsignedError, append_unsigned, is_unsigned_refused, record,
+};
+pub use inbox::{InboxItem, RuledDraft, inbox, rejected_subjects, ruled_drafts};
+pub use people::{enrolment, first_enrolment, revocation, rule_statement};
+pub use rules_file::{MAX_RULES, RulesTextError, read_rules};
+pub use verdict::{Landed, RecordedVerdict, land_draft, record_verdict, verdict_statement};

@@ -1,0 +1,117 @@
+//! The statements that admins sign: made here with what they bind themselves to, signed elsewhere.
+
+use crealeph_contracts::approval::{
+    ADMINS, ApprovalRule, EnrolmentStatement, EnrolmentType, RevocationStatement, RevocationType,
+    RuleStatement, RulesType,
+};
+use crealeph_contracts::json::ComposeError;
+use crealeph_contracts::scalar::{Name, Text};
+use crealeph_contracts::shape::{List, Set};
+use crealeph_contracts::uuid::Uuid;
+use crealeph_verify::PersonKey;
+
+use super::error::ApprovalError;
+use super::history::{ApprovalHistory, StatementSigner};
+
+/// The first admin's enrolment, which their own key signs.
+///
+/// # Errors
+/// When the tenant has, or ever had, a person.
+pub fn first_enrolment(
+    history: &ApprovalHistory,
+    person: Name,
+    key: &PersonKey,
+    groups: Vec<Name>,
+) -> Result<EnrolmentStatement, ApprovalError> {
+    if let Some(root) = history.judge.root() {
+        return Err(ApprovalError::NotFirst(root.to_owned()));
+    }
+    let signer = StatementSigner { person: person.clone(), key_id: Name::parse(key.fingerprint())? };
+    let groups = groups.into_iter().chain([Name::from(ADMINS)]).collect();
+    enrolment(history, person, key, groups, signer)
+}
+
+/// A person and a key that is theirs, which an admin signs.
+///
+/// # Errors
+/// When the statement cannot be made.
+pub fn enrolment(
+    history: &ApprovalHistory,
+    person: Name,
+    key: &PersonKey,
+    groups: Vec<Name>,
+    signer: StatementSigner,
+) -> Result<EnrolmentStatement, ApprovalError> {
+    let line = key.line().ok().and_then(|line| Text::new(&line));
+    let unwritable =
+        || ComposeError { what: "the enrolment", reason: "its key cannot be written".to_owned() };
+    Ok(EnrolmentStatement {
+        kind: EnrolmentType::Enrolment,
+        tenant_id: history.tenant_id.clone(),
+        log_origin: Name::parse(&history.place.origin)?,
+        person,
+        public_key: line.ok_or_else(unwritable)?,
+        key_id: Name::parse(key.fingerprint())?,
+        groups: Set::from_iter(groups),
+        signed_by: signer.person,
+        signer_key_id: signer.key_id,
+        nonce: new_nonce()?,
+        time: history.place.now.timestamp(),
+    })
+}
+
+/// A key, or every key of a person, that counts no more; an admin signs it.
+///
+/// # Errors
+/// When the statement cannot be made.
+pub fn revocation(
+    history: &ApprovalHistory,
+    person: Name,
+    key_id: Option<Name>,
+    reason: Option<Text>,
+    signer: StatementSigner,
+) -> Result<RevocationStatement, ApprovalError> {
+    Ok(RevocationStatement {
+        kind: RevocationType::Revocation,
+        tenant_id: history.tenant_id.clone(),
+        log_origin: Name::parse(&history.place.origin)?,
+        person,
+        key_id,
+        reason,
+        signed_by: signer.person,
+        signer_key_id: signer.key_id,
+        nonce: new_nonce()?,
+        time: history.place.now.timestamp(),
+    })
+}
+
+/// Rules that replace those in force; an admin signs them.
+///
+/// # Errors
+/// When the statement cannot be made.
+pub fn rule_statement(
+    history: &ApprovalHistory,
+    rules: Vec<ApprovalRule>,
+    signer: StatementSigner,
+) -> Result<RuleStatement, ApprovalError> {
+    Ok(RuleStatement {
+        kind: RulesType::Rules,
+        tenant_id: history.tenant_id.clone(),
+        log_origin: Name::parse(&history.place.origin)?,
+        rules: List::from_iter(rules),
+        signed_by: signer.person,
+        signer_key_id: signer.key_id,
+        nonce: new_nonce()?,
+        time: history.place.now.timestamp(),
+    })
+}
+
+/// A random UUID (version 4).
+pub(super) fn new_nonce() -> Result<Uuid, ApprovalError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| ApprovalError::Random(error.to_string()))?;
+    let [.., version, _, variant, _, _, _, _, _, _, _] = &mut bytes;
+    *version = *version & 0x0f | 0x40;
+    *variant = *variant & 0x3f | 0x80;
+    Ok(Uuid::from_bytes(bytes))
+}

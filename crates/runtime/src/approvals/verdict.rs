@@ -1,0 +1,227 @@
+//! A verdict on a draft: the statement that a person signs, the record of it, and the landing that follows from the last one
+//! needed. Quorum and lapse are checked and the landing is written in one step: if the log has grown, all is checked again.
+
+use crealeph_contracts::approval::{
+    ApprovalDecision, ApprovalEntry, LANDING, LandingRecord, LoggedApproval, ProofKind, SignedKind,
+    SignedPayload, VerdictStatement, VerdictType, landing_key,
+};
+use crealeph_contracts::instant::{Instant, Timestamp};
+use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::scalar::{Count, LedgerId, Literal, Name, TenantId, Text};
+use crealeph_contracts::shape::Set;
+use crealeph_decision::approval::{SubjectOutcome, Uncounted, derive};
+use crealeph_decision::builder::review::planned;
+use crealeph_ledger::{AppendedEntry, Ledger, LedgerError, Seq};
+
+use super::draft::{DraftSubject, draft_subject};
+use super::error::ApprovalError;
+use super::history::{Decided, StatementSigner, append_at_end, approvals_draft, first, resting_on};
+use super::people::new_nonce;
+use crate::builder::Scopes;
+
+const NANOS_PER_MINUTE: i128 = 60_000_000_000;
+
+/// What became of a verdict.
+#[derive(Clone, Debug)]
+pub struct RecordedVerdict {
+    /// Its entry.
+    pub verdict: AppendedEntry,
+    /// The landing and the planned artifact, if it was the last one needed.
+    pub landed: Option<Landed>,
+    /// How many approvals are still missing.
+    pub missing: u64,
+}
+
+/// The landing's entry, and the planned artifact.
+pub type Landed = (AppendedEntry, AppendedEntry);
+
+/// The statement that a person signs about a draft as it is now.
+///
+/// # Errors
+/// When it is decided already, or the verdict would not count.
+pub fn verdict_statement(
+    draft: &DraftSubject,
+    signer: StatementSigner,
+    decision: ApprovalDecision,
+    reason: Option<Text>,
+    is_unattended: bool,
+) -> Result<VerdictStatement, ApprovalError> {
+    let DraftSubject { subject, state, history, .. } = draft;
+    let place = &history.place;
+    let now = place.now.instant();
+    let expires = state.rule.ttl_minutes.map(|minutes| {
+        let nanos = now.unix_nanos() + i128::from(minutes.get()) * NANOS_PER_MINUTE;
+        Timestamp::from(Instant::from_unix_nanos(nanos))
+    });
+    let statement = VerdictStatement {
+        kind: VerdictType::Verdict,
+        tenant_id: history.tenant_id.clone(),
+        log_origin: Name::parse(&place.origin)?,
+        subject_kind: subject.class.kind,
+        subject_id: subject.id.clone(),
+        subject_digest: subject.digest,
+        target: subject.target.clone(),
+        decision,
+        reason,
+        person: signer.person,
+        key_id: signer.key_id,
+        rule_digest: state.rule_digest,
+        evidence_seq: Count::new(place.seq.get()).unwrap_or(Count::ZERO),
+        evidence_root: place.root,
+        base_state: None,
+        nonce: new_nonce()?,
+        time: place.now.timestamp(),
+        expires,
+        unattended: is_unattended,
+    };
+    would_count(draft, &statement)?;
+    Ok(statement)
+}
+
+/// Records a signed verdict, and lands the draft if it was the last one needed.
+///
+/// # Errors
+/// When an outsider would refuse it, it would not count, or the ledger cannot be written.
+pub fn record_verdict(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    scopes: &Scopes,
+    signed: &SignedPayload,
+) -> Result<RecordedVerdict, ApprovalError> {
+    let mut subject = None;
+    let written = append_at_end(ledger, tenant, || {
+        let statement = read_verdict(signed)?;
+        let draft = draft_subject(ledger, tenant, scopes, &statement.subject_id)?;
+        check_open(&draft)?;
+        check_evidence(ledger, tenant, &draft, &statement)?;
+        let lineage = resting_on(vec![draft.entry.id.clone()], &draft.entry.to_entry());
+        let (_, entry) = draft.history.entry(SignedKind::Verdict, signed, lineage)?;
+        would_count(&draft, &statement)?;
+        subject = Some(statement.subject_id);
+        Ok(Some((draft.history.place.clone(), vec![(None, entry)])))
+    })?;
+    let verdict = first(written)?;
+    let subject = subject.ok_or(ApprovalError::Ledger(LedgerError::Closed))?;
+    let (landed, missing) = land_draft(ledger, tenant, scopes, &subject)?;
+    Ok(RecordedVerdict { verdict, landed, missing })
+}
+
+fn read_verdict(signed: &SignedPayload) -> Result<VerdictStatement, ApprovalError> {
+    use crealeph_contracts::approval::ApprovalDocument as _;
+    VerdictStatement::parse(signed.statement.as_str().as_bytes()).map_err(|violations| {
+        let reason = violations.first().map_or_else(String::new, ToString::to_string);
+        crealeph_contracts::json::ComposeError { what: "the verdict", reason }.into()
+    })
+}
+
+/// Lands a draft that enough people approved, if it has not landed yet: the landing and the planned artifact, or how many
+/// approvals are missing.
+///
+/// # Errors
+/// When the ledger cannot be read or written.
+pub fn land_draft(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    scopes: &Scopes,
+    id: &LedgerId,
+) -> Result<(Option<Landed>, u64), ApprovalError> {
+    let mut missing = 0;
+    let written = append_at_end(ledger, tenant, || {
+        let draft = draft_subject(ledger, tenant, scopes, id)?;
+        missing = match &draft.state.outcome {
+            SubjectOutcome::Waiting { missing } => *missing,
+            _ => 0,
+        };
+        landing(&draft)
+    })?;
+    let mut written = written.into_iter();
+    Ok((written.next().zip(written.next()), missing))
+}
+
+/// What a landing writes, if quorum is reached.
+fn landing(draft: &DraftSubject) -> Result<Decided, ApprovalError> {
+    let DraftSubject { subject, state, history, .. } = draft;
+    let SubjectOutcome::Approved { verdicts } = &state.outcome else { return Ok(None) };
+    let entry = draft.entry.to_entry();
+    let count = |number: u64| Count::new(number).unwrap_or(Count::ZERO);
+    let used = Set::new(verdicts.clone()).ok_or(ApprovalError::NoPeople)?;
+    let record = LandingRecord {
+        subject_kind: subject.class.kind,
+        subject_id: subject.id.clone(),
+        subject_digest: subject.digest,
+        number: count(1),
+        verdicts: used,
+        rule_digest: state.rule_digest,
+        checked_seq: count(history.place.seq.get()),
+    };
+    let key = landing_key(&subject.id, 1);
+    let read = ApprovalEntry::Landing(record.clone());
+    let judged = history.judge.clone().judge(&read, None, Some(&key), &subject.id);
+    judged.map_err(ApprovalError::Refused)?;
+    let because: Vec<LedgerId> = [subject.id.clone()].into_iter().chain(verdicts.iter().cloned()).collect();
+    let payload = JsonObject::of("the landing", &record)?;
+    let landed = Literal::new("landed");
+    let landing = approvals_draft(LANDING, landed, payload, resting_on(because.clone(), &entry), &key)?;
+    let planned = planned(&entry, because)?;
+    Ok(Some((history.place.clone(), vec![(None, landing), (None, planned)])))
+}
+
+/// Refuses a verdict on what is decided, and one that would not count if it were recorded now.
+fn would_count(draft: &DraftSubject, statement: &VerdictStatement) -> Result<(), ApprovalError> {
+    let DraftSubject { subject, history, .. } = draft;
+    check_open(draft)?;
+    let mut log = history.log.clone();
+    let now = history.place.now.instant();
+    let id = LedgerId::from(Literal::new("not-written-yet"));
+    log.push(LoggedApproval {
+        id: id.clone(),
+        seq: history.place.seq.next().get(),
+        at: now,
+        entry: ApprovalEntry::Verdict(statement.clone(), ProofKind::Ssh),
+        problem: None,
+    });
+    let then = derive(&log, subject, now)?;
+    let uncounted =
+        then.verdicts.into_iter().find(|verdict| verdict.id == id).and_then(|verdict| verdict.uncounted);
+    match uncounted {
+        None => Ok(()),
+        Some(why) => Err(uncounted_error(&why)),
+    }
+}
+
+/// Refuses what nobody can decide: before anybody is enrolled, or once it has ended.
+fn check_open(draft: &DraftSubject) -> Result<(), ApprovalError> {
+    let DraftSubject { subject, state, history, .. } = draft;
+    if !history.judge.had_people() {
+        return Err(ApprovalError::NoPeople);
+    }
+    match &state.outcome {
+        SubjectOutcome::Landed { .. } | SubjectOutcome::Rejected { .. } => {
+            let (subject, state) = (subject.id.clone(), state.outcome.as_str());
+            Err(ApprovalError::Ended { subject, state })
+        }
+        SubjectOutcome::Waiting { .. } | SubjectOutcome::Approved { .. } => Ok(()),
+    }
+}
+
+fn uncounted_error(why: &Uncounted) -> ApprovalError {
+    ApprovalError::Uncounted { code: why.as_str(), reason: why.reason(), renewal: why.renewal() }
+}
+
+/// Refuses a verdict that was signed over a log that this one does not continue, or before the draft was in it.
+fn check_evidence(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    draft: &DraftSubject,
+    statement: &VerdictStatement,
+) -> Result<(), ApprovalError> {
+    let seq = Seq::new(statement.evidence_seq.get()).filter(|seq| *seq >= draft.entry.seq);
+    let root = match seq {
+        Some(seq) => ledger.view(tenant, |view| view.root_at(seq))?.flatten(),
+        None => None,
+    };
+    match root == Some(statement.evidence_root) {
+        true => Ok(()),
+        false => Err(ApprovalError::OtherEvidence),
+    }
+}

@@ -1,0 +1,242 @@
+//! Forgeries of what people sign, each refused and named (R33).
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "tests")]
+
+use crealeph_contracts::Entry;
+use crealeph_contracts::json::{Limits, parse};
+use crealeph_contracts::scalar::TenantId;
+use crealeph_verify::{ApprovalLog, Finding, FindingKind};
+use serde_json::{Value, json};
+use ssh_key::private::Ed25519Keypair;
+use ssh_key::{HashAlg, LineEnding, PrivateKey};
+
+const ORIGIN: &str = "crealeph-log/2-00";
+
+struct Signer {
+    name: &'static str,
+    key: PrivateKey,
+}
+
+impl Signer {
+    fn new(name: &'static str, seed: u8) -> Signer {
+        Signer { name, key: PrivateKey::from(Ed25519Keypair::from_seed(&[seed; 32])) }
+    }
+
+    fn id(&self) -> String {
+        self.key.fingerprint(HashAlg::Sha256).to_string()
+    }
+
+    fn line(&self) -> String {
+        self.key.public_key().to_openssh().unwrap().trim_end().to_owned()
+    }
+
+    fn sign(&self, namespace: &str, statement: &Value) -> Value {
+        let text = canonical(statement);
+        let signature = self.key.sign(namespace, HashAlg::Sha512, text.as_bytes()).unwrap();
+        let signature = signature.to_pem(LineEnding::LF).unwrap();
+        json!({ "statement": statement, "proof": "ssh", "signature": signature })
+    }
+}
+
+fn canonical(value: &Value) -> String {
+    let text = value.to_string();
+    let (document, _) = parse(text.as_bytes(), &Limits::default());
+    crealeph_contracts::json::canonical(document.unwrap().root())
+}
+
+fn nonce(number: u64) -> String {
+    format!("00000000-0000-4000-8000-{number:012}")
+}
+
+fn enrolment(who: &Signer, groups: &[&str], by: &Signer, number: u64) -> Value {
+    json!({
+        "type": "person_enrolment", "tenantId": "t", "logOrigin": ORIGIN, "person": who.name,
+        "publicKey": who.line(), "keyId": who.id(), "groups": groups, "signedBy": by.name,
+        "signerKeyId": by.id(), "nonce": nonce(number), "time": "2026-01-02T00:00:00.000Z",
+    })
+}
+
+fn verdict(who: &Signer, subject: &str, number: u64) -> Value {
+    json!({
+        "type": "verdict", "tenantId": "t", "logOrigin": ORIGIN, "subjectKind": "draft", "subjectId": subject,
+        "subjectDigest": "1".repeat(64), "target": "ledger", "decision": "approve", "person": who.name,
+        "keyId": who.id(), "ruleDigest": built_in(), "evidenceSeq": 7, "evidenceRoot": "3".repeat(64),
+        "nonce": nonce(number), "time": "2026-01-02T00:00:00.000Z", "unattended": false,
+    })
+}
+
+fn built_in() -> String {
+    use crealeph_contracts::approval::{ApprovalRule, SubjectKind};
+    ApprovalRule::built_in(SubjectKind::Draft).digest().unwrap().to_string()
+}
+
+fn landing(subject: &str, verdicts: &[&str]) -> Value {
+    json!({
+        "subjectKind": "draft", "subjectId": subject, "subjectDigest": "1".repeat(64), "number": 1,
+        "verdicts": verdicts, "ruleDigest": built_in(), "checkedSeq": 9,
+    })
+}
+
+/// The log and the number of its last entry.
+struct Log(ApprovalLog, u64);
+
+impl Log {
+    fn with_first(admin: &Signer) -> Log {
+        let mut log = Log(ApprovalLog::new(ORIGIN, &TenantId::parse("t").unwrap()), 0);
+        let first = enrolment(admin, &["admins"], admin, 1);
+        log.add("person_enrolment", admin.sign("crealeph-enrolment", &first), "crealeph:first-admin")
+            .unwrap();
+        log
+    }
+
+    fn add(&mut self, kind: &str, payload: Value, key: &str) -> Result<String, Finding> {
+        self.add_by("crealeph-approvals", kind, payload, key)
+    }
+
+    fn add_by(&mut self, module: &str, kind: &str, payload: Value, key: &str) -> Result<String, Finding> {
+        self.1 += 1;
+        let id = format!("entry-{}", self.1);
+        let text = json!({
+            "createdAt": "2026-01-02T00:00:00.000Z", "id": id, "key": key, "module": module,
+            "payload": payload, "robotId": "r", "seq": self.1, "source": "s", "state": "final", "tenantId": "t",
+            "type": kind,
+        });
+        let text = canonical(&text);
+        let (document, _) = parse(text.as_bytes(), &Limits::default());
+        self.0.add(&Entry::read_from(document.unwrap().root()).unwrap()).map(|_| id)
+    }
+
+    fn enrol(&mut self, who: &Signer, groups: &[&str], by: &Signer, number: u64) -> Result<String, Finding> {
+        let statement = enrolment(who, groups, by, number);
+        let payload = by.sign("crealeph-enrolment", &statement);
+        self.add("person_enrolment", payload, &format!("crealeph:nonce:{}", nonce(number)))
+    }
+
+    fn verdict(&mut self, payload: Value, number: u64) -> Result<String, Finding> {
+        self.add("verdict", payload, &format!("crealeph:nonce:{}", nonce(number)))
+    }
+
+    fn revoke(&mut self, who: &Signer, by: &Signer, number: u64) -> Result<String, Finding> {
+        let statement = json!({
+            "type": "person_revocation", "tenantId": "t", "logOrigin": ORIGIN, "person": who.name,
+            "signedBy": by.name, "signerKeyId": by.id(), "nonce": nonce(number), "time": "2026-01-02T00:00:00.000Z",
+        });
+        let payload = by.sign("crealeph-revocation", &statement);
+        self.add("person_revocation", payload, &format!("crealeph:nonce:{}", nonce(number)))
+    }
+}
+
+#[track_caller]
+fn assert_refused(judged: Result<String, Finding>, kind: FindingKind, said: &str) {
+    let finding = judged.unwrap_err();
+    assert!(finding.kind == kind && finding.what.contains(said), "{finding}");
+}
+
+#[test]
+// holds: invariant 20
+fn a_signed_verdict_is_taken_and_every_changed_byte_of_it_is_not() {
+    let (ana, ben) = (Signer::new("ana", 1), Signer::new("ben", 2));
+    let mut log = Log::with_first(&ana);
+    log.enrol(&ben, &["maintainers"], &ana, 2).unwrap();
+    let good = ben.sign("crealeph-verdict", &verdict(&ben, "draft-1", 3));
+    let signature = good.get("signature").unwrap().clone();
+    let statement = canonical(good.get("statement").unwrap());
+    for at in 0..statement.len() {
+        let mut bytes = statement.clone().into_bytes();
+        let Some(byte) = bytes.get_mut(at) else { continue };
+        *byte ^= 1;
+        let Ok(changed) = serde_json::from_slice::<Value>(&bytes) else { continue };
+        let payload = json!({ "statement": changed, "proof": "ssh", "signature": signature });
+        // The key follows the nonce, so that the signature alone is what refuses a changed nonce.
+        let key = changed.get("nonce").and_then(Value::as_str).unwrap_or_default();
+        let mut copy = Log(log.0.clone(), log.1);
+        let judged = copy.add("verdict", payload, &format!("crealeph:nonce:{key}"));
+        assert!(judged.is_err(), "byte {at} of {changed}");
+    }
+    log.verdict(good.clone(), 3).unwrap();
+    assert_refused(log.verdict(good, 3), FindingKind::Invalid, "repeats the nonce");
+}
+
+#[test]
+// holds: invariant 20
+fn each_forgery_is_named() {
+    let (ana, ben, eve) = (Signer::new("ana", 1), Signer::new("ben", 2), Signer::new("eve", 3));
+    let mut log = Log::with_first(&ana);
+    let wanted = verdict(&ben, "draft-1", 9);
+    let early = ben.sign("crealeph-verdict", &wanted);
+    assert_refused(log.verdict(early, 9), FindingKind::Invalid, "was not enrolled before");
+    log.enrol(&ben, &["maintainers"], &ana, 2).unwrap();
+
+    let other_namespace = ben.sign("crealeph-enrolment", &wanted);
+    assert_refused(log.verdict(other_namespace, 9), FindingKind::Forged, "namespace");
+    let by_eve = eve.sign("crealeph-verdict", &wanted);
+    assert_refused(log.verdict(by_eve, 9), FindingKind::Forged, "not by");
+    let as_ana = json!({ "person": "ana" });
+    let mut as_another = wanted.clone();
+    as_another.as_object_mut().unwrap().extend(as_ana.as_object().unwrap().clone());
+    let as_another = ben.sign("crealeph-verdict", &as_another);
+    assert_refused(log.verdict(as_another, 9), FindingKind::Invalid, "not `ana`'s");
+    for (member, value, said) in
+        [("tenantId", "u", "another tenant"), ("logOrigin", "crealeph-log/2-01", "another log")]
+    {
+        let mut elsewhere = wanted.clone();
+        elsewhere.as_object_mut().unwrap().insert(member.to_owned(), json!(value));
+        let payload = ben.sign("crealeph-verdict", &elsewhere);
+        assert_refused(log.verdict(payload, 9), FindingKind::Invalid, said);
+    }
+    let of_another = ben.sign("crealeph-verdict", &verdict(&ben, "draft-2", 9));
+    let moved =
+        json!({ "statement": wanted, "proof": "ssh", "signature": of_another.get("signature").unwrap() });
+    assert_refused(log.verdict(moved, 9), FindingKind::Forged, "does not fit");
+    assert_refused(log.enrol(&eve, &["admins"], &ben, 4), FindingKind::Invalid, "not in the group");
+    assert_refused(log.enrol(&eve, &["admins"], &eve, 4), FindingKind::Invalid, "was not enrolled before");
+    let again = eve.sign("crealeph-enrolment", &enrolment(&eve, &["admins"], &eve, 5));
+    assert_refused(
+        log.add("person_enrolment", again, "crealeph:first-admin"),
+        FindingKind::Invalid,
+        "does not have the key of its nonce",
+    );
+    let rules = json!({ "type": "approval_rule", "tenantId": "t", "logOrigin": ORIGIN, "rules": [],
+        "signedBy": "ben", "signerKeyId": ben.id(), "nonce": nonce(6), "time": "2026-01-02T00:00:00.000Z" });
+    let rules = ben.sign("crealeph-rule", &rules);
+    let judged = log.add("approval_rule", rules, &format!("crealeph:nonce:{}", nonce(6)));
+    assert_refused(judged, FindingKind::Invalid, "not in the group");
+}
+
+#[test]
+fn nothing_unsigned_follows_the_first_enrolment_not_even_when_nobody_is_left() {
+    let ana = Signer::new("ana", 1);
+    let tenant = TenantId::parse("t").unwrap();
+    let mut log = Log(ApprovalLog::new(ORIGIN, &tenant), 0);
+    log.add_by("review", "review", json!({}), "review:1").unwrap();
+    let mut log = Log::with_first(&ana);
+    assert_refused(log.add_by("review", "review", json!({}), "review:2"), FindingKind::Invalid, "unsigned");
+    log.revoke(&ana, &ana, 2).unwrap();
+    assert_refused(log.add_by("work", "run_verdict", json!({}), "k"), FindingKind::Invalid, "unsigned");
+    let back = ana.sign("crealeph-enrolment", &enrolment(&ana, &["admins"], &ana, 3));
+    let judged = log.add("person_enrolment", back, "crealeph:first-admin");
+    assert_refused(judged, FindingKind::Invalid, "revoked");
+    let verdict = ana.sign("crealeph-verdict", &verdict(&ana, "draft-1", 4));
+    assert_refused(log.verdict(verdict, 4), FindingKind::Invalid, "revoked");
+}
+
+#[test]
+fn a_landing_uses_each_verdict_once() {
+    let (ana, ben) = (Signer::new("ana", 1), Signer::new("ben", 2));
+    let mut log = Log::with_first(&ana);
+    log.enrol(&ben, &[], &ana, 2).unwrap();
+    let one = log.verdict(ana.sign("crealeph-verdict", &verdict(&ana, "draft-1", 3)), 3).unwrap();
+    let other = log.verdict(ben.sign("crealeph-verdict", &verdict(&ben, "draft-2", 4)), 4).unwrap();
+    let key = |subject: &str| {
+        let subject = crealeph_contracts::scalar::LedgerId::parse(subject).unwrap();
+        crealeph_contracts::approval::landing_key(&subject, 1)
+    };
+    let land = |log: &mut Log, subject: &str, verdicts: &[&str]| {
+        log.add("landing", landing(subject, verdicts), &key(subject))
+    };
+    assert_refused(land(&mut log, "draft-1", &[&other]), FindingKind::Invalid, "does not approve it");
+    assert_refused(land(&mut log, "draft-1", &["entry-1"]), FindingKind::Invalid, "no verdict");
+    log.revoke(&ben, &ana, 5).unwrap();
+    assert_refused(land(&mut log, "draft-2", &[&other]), FindingKind::Invalid, "revoked");
+    land(&mut log, "draft-1", &[&one]).unwrap();
+    assert_refused(land(&mut log, "draft-1", &[&one]), FindingKind::Invalid, "out of turn");
+}
