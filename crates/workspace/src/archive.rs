@@ -74,10 +74,13 @@ impl Archive {
     /// When a content is not here, or the folder cannot be written.
     pub fn advance(&self, from: &State, to: &State, folder: &Path) -> Result<(), KeepError> {
         let changes = changes_between(from, to);
-        for change in &changes {
-            if change.before.is_some() {
-                let path = folder.join(change.path.as_str());
-                fs::remove_file(&path).map_err(|source| KeepError::Place { path, source })?;
+        let withheld = self.withheld(from.hash())?;
+        for change in changes.iter().filter(|change| change.before.is_some()) {
+            let path = folder.join(change.path.as_str());
+            match fs::remove_file(&path) {
+                // An earlier run that did not change it has it withheld of this state, so it was not restored.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && withheld.contains(&change.path) => {}
+                removed => removed.map_err(|source| KeepError::Place { path, source })?,
             }
         }
         for change in &changes {

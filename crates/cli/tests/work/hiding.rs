@@ -49,9 +49,24 @@ fn committed_files_are_seen_and_what_was_changed_or_added_since_is_not() {
 #[test]
 fn a_committed_file_can_be_changed_and_a_hidden_one_cannot() {
     let world = repository(AGENTS);
+    // The state before the change is one that was kept already.
+    world.run_one(item("before", "echo x > x.txt"));
     let changed = world.run_one(item("example", "echo OTHER= >> .env.example"));
     assert_eq!(changed["status"], "success", "{changed}");
     assert_eq!(world.read(".env.example"), "KEY=\nOTHER=\n");
+    let exported = world.at("../exported");
+    let export = |run: &Value| {
+        let _ = std::fs::remove_dir_all(&exported);
+        let run = run["receipt_id"].as_str().unwrap();
+        let output = world.crealeph(&["work", "export", run, exported.to_str().unwrap()]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let folder = exported.join("runs").join(run);
+        let replayed = world.crealeph(&["work", "replay", folder.to_str().unwrap()]);
+        assert!(replayed.status.success(), "{replayed:?}");
+        serde_json::from_slice::<Value>(&replayed.stdout).unwrap()["withheld"].clone()
+    };
+    let withheld = [".env", ".envs/common", ".envs/local", "config/.env", "staged.key", "tests/server.pem"];
+    assert_eq!(export(&changed), json!(withheld), "not what the run changed");
     for path in ["config/.env", ".env", ".envs/new", ".ENV.example"] {
         let denied = world.run_one(item(&format!("write {path}"), &format!("echo x > {path}")));
         let reason = denied["denial_reason"].as_str().unwrap();

@@ -1,6 +1,7 @@
 //! Which paths of a workspace a view does not show: `.crealeph`, what is private, and what `hide` names. By default `hide` leaves out
 //! what the current commit has, byte by byte: the agent reads it in `.git` anyway, and tests need it. A file that was changed since the
-//! commit stays hidden, since nobody has published what is in it now.
+//! commit stays hidden, since nobody has published what is in it now. Contents of all that `hide` names are withheld from stores and
+//! exports, shown or not, except what the run itself changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -30,6 +31,9 @@ const CONTROL: &str = ".crealeph";
 pub(super) struct HiddenPaths {
     /// Relative to the workspace, sorted.
     pub(super) paths: Vec<PathBuf>,
+    /// The same with what is shown because it is committed: what no store and no export has, because whoever gets one need not have
+    /// the repository.
+    pub(super) withheld: Vec<PathBuf>,
     shown: BTreeSet<String>,
 }
 
@@ -52,15 +56,16 @@ impl HiddenPaths {
         let paths =
             workspace.find(&Wanted { is_wanted: &is_wanted, name: Blake3::of(&asked), max: MAX_HIDDEN })?;
         if !hide.shows_committed {
-            return Ok(HiddenPaths { paths, shown: BTreeSet::new() });
+            return Ok(HiddenPaths { withheld: paths.clone(), paths, shown: BTreeSet::new() });
         }
+        let withheld = paths.clone();
         let is_private = |path: &Path| private.iter().any(|private| path.starts_with(private));
         let is_of_globs = |path: &PathBuf| !is_private(path) && hide.globs.is_match(path);
         let (of_globs, mut others): (Vec<PathBuf>, Vec<PathBuf>) = paths.into_iter().partition(is_of_globs);
         let (hidden, shown) = without_committed(workspace.path(), of_globs);
         others.extend(hidden);
         others.sort();
-        Ok(HiddenPaths { paths: others, shown })
+        Ok(HiddenPaths { paths: others, withheld, shown })
     }
 
     /// The glob that hides a path, or a folder that it lies in; nothing if it is shown.
@@ -69,6 +74,11 @@ impl HiddenPaths {
             true => None,
             false => hide.covering(path),
         }
+    }
+
+    /// Whether a change touches something that is shown although `hide` names it.
+    pub(super) fn is_shown_and(&self, is_touched: impl Fn(&str) -> bool) -> bool {
+        self.shown.iter().any(|path| is_touched(path))
     }
 
     /// What a statement says of it: what `hide` names, since the rest is nobody's but the program's own.

@@ -244,12 +244,13 @@ impl<'l> LandingRun<'l> {
         after: &State,
     ) -> Result<(), KeepError> {
         let (workspace, hide) = (&self.writer.work.workspace, &self.runner.agent.hide);
-        let known = HiddenPaths::find(workspace, hide, self.runner.private).ok();
-        let covers = |path: &str| match &known {
-            Some(known) => known.covering(hide, path).is_some(),
-            None => hide.covering(path).is_some(),
-        };
-        let hidden = Hidden { covers: &covers, known: known.as_ref().map(|known| known.paths.as_slice()) };
+        let found = HiddenPaths::find(workspace, hide, self.runner.private).ok();
+        // What the run itself changes is in its diff, and a replay needs it.
+        let is_touched =
+            |path: &str| TreePath::parse(path).is_ok_and(|path| before.get(&path) != after.get(&path));
+        let covers = |path: &str| hide.covering(path).is_some() && !is_touched(path);
+        let known = found.as_ref().filter(|found| !found.is_shown_and(is_touched));
+        let hidden = Hidden { covers: &covers, known: known.map(|known| known.withheld.as_slice()) };
         if let Some(capsule) = capsule {
             self.added.extend(workspace.keep_contents(capsule)?);
         }
