@@ -35,7 +35,7 @@ pub use jailer::helper_main_if_requested;
 pub use network::{Connection, Host, HostError, Verdict};
 pub use outcome::{Captured, Cut, Exit, Layer, Level, Missing, Outcome, RunFailure, Strength, Usage};
 pub use preset::{Preset, Toolchain, find_toolchains};
-pub use redact::{REDACTED, Redactor, Search};
+pub use redact::{REDACTED, RedactedStream, Redactor, Search};
 pub use sandbox::{Cgroups, Config, Output, Sandbox, Stream};
 pub use spec::{
     Exposure, Grants, HOME, Limits, Mount, Network, Place, SECRETS, Secret, Seed, Spec, Stdin, TRACE_CHANNEL,

@@ -134,6 +134,7 @@ fn help_at_80_columns() {
               from-tasks  Print the tasks planned by a Builder run as work items
               status      List runs: finished, awaiting approval, running
               show        Show the result of a run
+              logs        Print the output of a run's agent and tests
               diff        Print the diff of a run, including discarded changes
               approve     Approve a pending change; it is tested again if the workspace has
                           changed

@@ -18,6 +18,7 @@ mod delivery;
 mod fire;
 mod hiding;
 mod ids;
+mod logs;
 mod many;
 mod ordinary;
 mod programs;

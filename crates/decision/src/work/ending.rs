@@ -99,6 +99,8 @@ pub struct AgentEnd<'a> {
     pub is_interrupted: bool,
     /// Its time.
     pub timeout_ms: u64,
+    /// What kept it from running, if that is known.
+    pub cause: Option<&'a str>,
     /// What standard error ends with.
     pub stderr: &'a str,
 }
@@ -117,7 +119,10 @@ pub fn agent_ending(end: &AgentEnd<'_>) -> Option<Ending> {
     }
     Some(match &end.process {
         ProcessEnd::Exited(0) => return None,
-        ProcessEnd::Exited(code) => Ending::Failed(format!("the agent ended with exit code {code}{quoted}")),
+        ProcessEnd::Exited(code) => {
+            let cause = because(end.cause);
+            Ending::Failed(format!("the agent ended with exit code {code}{cause}{quoted}"))
+        }
         ProcessEnd::Signalled(signal) => {
             Ending::Failed(format!("the agent was ended by signal {signal}{quoted}"))
         }
@@ -130,12 +135,16 @@ pub fn agent_ending(end: &AgentEnd<'_>) -> Option<Ending> {
     })
 }
 
-/// How a run ends whose tests ended like this; nothing if they passed.
-pub fn test_ending(command: &str, end: &ProcessEnd, timeout_ms: u64) -> Option<Ending> {
+fn because(cause: Option<&str>) -> String {
+    cause.map_or_else(String::new, |cause| format!(": {cause}"))
+}
+
+/// How a run ends whose tests ended like this; nothing if they passed. `cause` is what kept them from running, if that is known.
+pub fn test_ending(command: &str, end: &ProcessEnd, timeout_ms: u64, cause: Option<&str>) -> Option<Ending> {
     let why = match end {
         ProcessEnd::Exited(0) => return None,
         ProcessEnd::Cancelled => return Some(Ending::Interrupted),
-        ProcessEnd::Exited(code) => format!("`{command}` ended with exit code {code}"),
+        ProcessEnd::Exited(code) => format!("`{command}` ended with exit code {code}{}", because(cause)),
         ProcessEnd::Signalled(signal) => format!("`{command}` was ended by signal {signal}"),
         ProcessEnd::Killed => format!("`{command}` was killed"),
         ProcessEnd::OutOfTime => {
@@ -179,6 +188,7 @@ mod tests {
                 passed_bound,
                 is_interrupted,
                 timeout_ms: 7,
+                cause: None,
                 stderr,
             };
             assert_eq!(shown(agent_ending(&end(None, false, "oh"))), expected);
@@ -205,9 +215,11 @@ mod tests {
             (ProcessEnd::Cancelled, "failure: the run was interrupted"),
             (ProcessEnd::OverLimit("disk".to_owned()), "failure: Tests failed: `make` was stopped: disk"),
         ] {
-            assert_eq!(shown(test_ending("make", &process, 5)), expected);
+            assert_eq!(shown(test_ending("make", &process, 5, None)), expected);
         }
-        let merged = test_ending("make", &ProcessEnd::Exited(1), 5).unwrap().on_merged_state();
+        let caused = test_ending("make", &ProcessEnd::Exited(127), 5, Some("`make` was not found"));
+        assert!(caused.unwrap().reason().ends_with("exit code 127: `make` was not found"));
+        let merged = test_ending("make", &ProcessEnd::Exited(1), 5, None).unwrap().on_merged_state();
         assert!(merged.reason().ends_with("exit code 1 (on the merged state)"), "{merged:?}");
         assert_eq!(Ending::Interrupted.on_merged_state(), Ending::Interrupted);
     }

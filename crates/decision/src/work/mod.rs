@@ -5,6 +5,7 @@ mod admission;
 mod changes;
 mod default_paths;
 mod ending;
+mod not_started;
 mod paths;
 mod plan;
 mod policy;
@@ -18,6 +19,7 @@ pub use changes::{
 };
 pub use default_paths::{PROTECTED_INVARIANTS, PROTECTED_LAWS, ProtectedRow};
 pub use ending::{AgentEnd, Ending, ProcessEnd, agent_ending, test_ending};
+pub use not_started::{NotStarted, not_started};
 pub use paths::{ClassLimits, DeltaClass, PathRules, PathRulesError, PathRulesSource, led_to};
 pub use plan::{Blocked, Dependent, Plan, PlanError, plan};
 pub use policy::{NotAllowed, WORK_RUN, may_run};

@@ -15,6 +15,7 @@ use super::engine::Work;
 use super::error::WorkError;
 use super::hold::held_record;
 use super::journal::{FinishedRun, JournalState};
+use super::log;
 use super::receipt::RunFile;
 use super::record::{DIFF_FILE, ENTRY_FILE, STDERR_FILE, STDOUT_FILE};
 
@@ -53,7 +54,9 @@ pub(super) fn clean(work: &Work, keep: KeepRuns, is_dry: bool) -> Result<Cleaned
     let old = old(&state, keep);
     let mut cleaned = CleanedRuns::default();
     for finished in &old {
+        let outputs = log::names(&work.runs.folder(&finished.run))?;
         let mut names = vec![DIFF_FILE, STDOUT_FILE, STDERR_FILE];
+        names.extend(outputs.iter().map(String::as_str));
         if !is_dry && locked.size(&finished.run, &names) > 0 {
             locked.put(&finished.run, &cleaned_file(work, &finished.run, &names))?;
         }

@@ -25,6 +25,7 @@ use super::error::{Stop, WorkError};
 use super::hold::{self, DecidedRun};
 use super::interrupt::Interrupt;
 use super::journal::RunVerdict;
+use super::log::{LogReader, RunLog};
 use super::origin;
 use super::receipt::{RECEIPT_FILE, Signer};
 use super::recover::{self, Recovery};
@@ -158,6 +159,11 @@ impl Work {
         self.config.agents.get(name).map(|agent| agent.bounds.as_constraints())
     }
 
+    /// What a run printed, as it is kept.
+    pub fn log(&self, run: &Uuid) -> LogReader {
+        LogReader::new(self.runs.folder(run))
+    }
+
     /// An id for a task that has none.
     ///
     /// # Errors
@@ -249,14 +255,16 @@ impl Work {
         run: &Uuid,
         progress: &'r (dyn Fn(RunStage) + Sync),
     ) -> Result<ItemRunner<'r>, WorkError> {
+        let secrets = RunSecrets::new(agent);
         Ok(ItemRunner {
+            log: RunLog::new(self.runs.folder(run), secrets.redactor().clone()),
             workspace: &self.workspace,
             sandbox: self.sandbox(agent)?,
             agent,
             interrupt: &self.interrupt,
             private: &self.private,
             scratch: self.runs.scratch(run),
-            secrets: RunSecrets::new(agent),
+            secrets,
             progress,
         })
     }

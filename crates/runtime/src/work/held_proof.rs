@@ -11,6 +11,7 @@ use super::engine::Work;
 use super::error::WorkError;
 use super::hold::HELD_FILE;
 use super::journal::HeldChange;
+use super::log::is_log;
 use super::receipt::{ITEM_FILE, RunFile, Signer};
 use super::record::{DIFF_FILE, STDERR_FILE, STDOUT_FILE};
 use super::store::{RunStore, RunsError};
@@ -34,7 +35,8 @@ pub(super) fn envelope(
     let digest = |name: &str| {
         files.iter().find(|file| file.name == name).map(|file| Blake3::of(&file.bytes).to_string())
     };
-    let digests = FILES.map(|name| (name, digest(name)));
+    let outputs = files.iter().map(|file| file.name.as_str()).filter(|name| is_log(name));
+    let digests: Vec<_> = FILES.into_iter().chain(outputs).map(|name| (name, digest(name))).collect();
     let text = statement(&work.signer, run, held, &digests, Some(&prepared));
     Ok(RunFile::new(HELD_ENVELOPE, work.signer.envelope_of(PAYLOAD_TYPE, &text)))
 }
@@ -66,15 +68,18 @@ pub(super) fn fault(
     let Some(signed) = signer.signed_text(PAYLOAD_TYPE, &envelope) else {
         return Ok(Some(format!("`{HELD_ENVELOPE}`, which no key of this workspace has signed")));
     };
+    let limits = Limits::own(usize::MAX);
+    let (signed, _) = parse(signed.as_bytes(), &limits);
+    // What it printed then; tests that are run again at an approval print more.
+    let files = signed.iter().filter_map(|signed| signed.root().member("files")).flat_map(Node::members);
+    let outputs: Vec<String> =
+        files.map(|(name, _)| name.text_value().into_owned()).filter(|name| is_log(name)).collect();
     let mut digests = Vec::new();
-    for name in FILES {
+    for name in FILES.into_iter().chain(outputs.iter().map(String::as_str)) {
         digests.push((name, runs.read(run, name)?.map(|bytes| Blake3::of(&bytes).to_string())));
     }
     let found = statement(signer, run, held, &digests, prepared);
-    let limits = Limits::own(usize::MAX);
-    let ((Some(signed), _), (Some(found), _)) =
-        (parse(signed.as_bytes(), &limits), parse(found.as_bytes(), &limits))
-    else {
+    let (Some(signed), (Some(found), _)) = (signed, parse(found.as_bytes(), &limits)) else {
         return Ok(Some(format!("`{HELD_ENVELOPE}`, which is not readable")));
     };
     let (signed, found) = (signed.root(), found.root());
@@ -103,7 +108,7 @@ fn statement(
     signer: &Signer,
     run: &Uuid,
     held: &HeldChange,
-    digests: &[(&'static str, Option<String>)],
+    digests: &[(&str, Option<String>)],
     prepared: Option<&Prepared<'_>>,
 ) -> String {
     let mut text = String::new();

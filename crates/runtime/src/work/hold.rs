@@ -86,6 +86,7 @@ impl RunWriter<'_> {
             RunFile::new(STDOUT_FILE, evidence.agent.stdout.clone()),
             RunFile::new(STDERR_FILE, evidence.agent.stderr.clone()),
         ];
+        files.extend(self.work.runs.outputs(&identity.id)?);
         let held = HeldChange {
             item: identity.item.id.clone(),
             batch: identity.batch,

@@ -16,6 +16,7 @@ use crealeph_contracts::uuid::Uuid;
 
 use super::held_proof;
 use super::journal::{JournalState, RunVerdict};
+use super::log::LogReader;
 use super::receipt::{RECEIPT_FILE, Signer};
 use super::record::{DIFF_FILE, RESULT_FILE};
 use super::result::ItemResult;
@@ -137,6 +138,16 @@ impl RunReader {
         Some(in_short(Some(started.item.clone()), state, &started.at, None))
     }
 
+    /// How far a run has come by now.
+    ///
+    /// # Errors
+    /// When the journal cannot be read, or does not know the run any more.
+    pub fn state_of(&mut self, run: &Uuid) -> Result<RunState, RunsError> {
+        self.state = self.runs.state()?;
+        let summary = self.summary(run).ok_or_else(|| RunsError::Unknown(run.to_string()))?;
+        Ok(summary.state)
+    }
+
     /// The run that a word means: its id, the start of it, the newest run of an item, `@` for the newest of all and `@-` for the
     /// one before. Without a word, the newest of all.
     ///
@@ -203,6 +214,11 @@ impl RunReader {
     /// When it cannot be read.
     pub fn diff(&self, run: &Uuid) -> Result<Option<String>, RunsError> {
         self.text(run, DIFF_FILE)
+    }
+
+    /// What it printed, as it is kept.
+    pub fn log(&self, run: &Uuid) -> LogReader {
+        LogReader::new(self.runs.folder(run))
     }
 
     /// What of a held change is not as it was when it was held, its plan and staged contents aside.

@@ -80,6 +80,9 @@ impl<'w> RunWriter<'w> {
         let mut facts = self.facts(evidence, None, Some(ending));
         let result = self.result(evidence, &facts)?;
         facts.beside = beside(evidence, &result);
+        if !matches!(ending, Ending::SecretFound(_)) {
+            facts.beside.extend(self.work.runs.outputs(&facts.id)?);
+        }
         let finished = FinishedParts {
             batch: &evidence.identity.batch,
             is_interrupted: *ending == Ending::Interrupted,
@@ -101,6 +104,7 @@ impl<'w> RunWriter<'w> {
         facts.previous = self.runs.state()?.head();
         let result = self.result(evidence, &facts)?;
         facts.beside = beside(evidence, &result);
+        facts.beside.extend(self.work.runs.outputs(&facts.id)?);
         let sealed = self.seal(&facts)?;
         let identity = &evidence.identity;
         let parts = FinishedParts {
@@ -144,6 +148,7 @@ impl<'w> RunWriter<'w> {
             agent,
             started_by,
             lineage,
+            beside: self.work.runs.outputs(run)?,
             ..nothing
         };
         self.finish(facts, FinishedParts { batch: &started.batch, is_interrupted: true, run_hash: None })

@@ -24,6 +24,8 @@ use super::freeze::Unread;
 use super::guard::{Guard, Reportable};
 use super::hidden::HiddenPaths;
 use super::interrupt::Interrupt;
+use super::log::{LogSource, RunLog};
+use super::missing;
 use super::paths;
 use super::secrets::RunSecrets;
 use super::stage::{
@@ -78,6 +80,8 @@ pub(super) struct ItemRunner<'r> {
     pub(super) scratch: PathBuf,
     /// What no record may hold.
     pub(super) secrets: RunSecrets,
+    /// Where its output is kept as it comes.
+    pub(super) log: RunLog,
     pub(super) progress: &'r (dyn Fn(RunStage) + Sync),
 }
 
@@ -159,8 +163,12 @@ impl ItemRunner<'_> {
         let outcome = outcome.map_err(|error| not_run(&error))?;
         drop(spec);
         let stderr = outcome.stderr.text();
+        let process = process_end(&outcome);
+        let table = format!("work.agents.{}", self.agent.name);
+        let cause = missing::cause(&process, &stderr, &table, root);
         let ending = agent_ending(&AgentEnd {
-            process: process_end(&outcome),
+            process,
+            cause: cause.as_deref(),
             passed_bound,
             is_interrupted: self.interrupt.is_used(),
             timeout_ms: item.bounds().timeout_ms,
@@ -225,8 +233,12 @@ impl ItemRunner<'_> {
             cost_usd: self.agent.max_cost,
         };
         let guard = Guard::new(bounds, self.agent.stream, cancel.clone(), &progress);
-        let outcome =
-            self.sandbox.run_with_output(spec, cancel, Some(&|stream, bytes| guard.take(stream, bytes)));
+        let take = |stream, bytes: &[u8]| {
+            guard.take(stream, bytes);
+            self.log.take(LogSource::Agent, stream, bytes);
+        };
+        let outcome = self.sandbox.run_with_output(spec, cancel, Some(&take));
+        self.log.finish(LogSource::Agent);
         let (trace, passed_bound) = guard.finish();
         (outcome, trace, passed_bound)
     }
@@ -297,6 +309,7 @@ impl ItemRunner<'_> {
             agent: self.agent,
             private: self.private,
             scratch: &self.scratch,
+            log: &self.log,
         }
     }
 

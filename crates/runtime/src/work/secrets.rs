@@ -42,6 +42,11 @@ impl RunSecrets {
         self.all.text(text)
     }
 
+    /// What finds all of them in a stream.
+    pub(super) fn redactor(&self) -> &Redactor {
+        &self.all
+    }
+
     /// Where a secret stands in what would be written down before the agent runs, if anywhere.
     pub(super) fn place_in_request(&self, item: &WorkItem, agent: &WorkAgent) -> Option<&'static str> {
         if self.denied.finds(to_json(item).as_bytes()) {

@@ -20,6 +20,7 @@ use crealeph_contracts::uuid::Uuid;
 use rustix::fs::OFlags;
 
 use super::journal::{Event, Journal, JournalState};
+use super::log;
 use super::receipt::RunFile;
 
 /// The largest file of a run that is read back.
@@ -127,6 +128,16 @@ impl RunStore {
             true => Ok(Some(bytes)),
             false => Err(RunsError::TooLarge { path, limit_bytes: MAX_FILE_BYTES }),
         }
+    }
+
+    /// The files that hold what a run printed.
+    pub(super) fn outputs(&self, run: &Uuid) -> Result<Vec<RunFile>, RunsError> {
+        let mut files = Vec::new();
+        for name in log::names(&self.folder(run))? {
+            let bytes = self.read(run, &name)?;
+            files.extend(bytes.map(|bytes| RunFile::new(&name, bytes)));
+        }
+        Ok(files)
     }
 
     /// A document of a run that has to be there.

@@ -14,6 +14,8 @@ use super::confine::{self, grants, limits, network};
 use super::counts::{self, TestCounts};
 use super::hidden::HiddenPaths;
 use super::interrupt::Interrupt;
+use super::log::{LogSource, RunLog};
+use super::missing;
 use super::run::process_end;
 use crate::agents::process::with_causes;
 
@@ -63,6 +65,8 @@ pub(super) struct TestRunner<'t> {
     pub(super) private: &'t [PathBuf],
     /// An empty place for the contents of the change.
     pub(super) scratch: &'t Path,
+    /// Where the output is kept as it comes.
+    pub(super) log: &'t RunLog,
 }
 
 impl TestRunner<'_> {
@@ -84,7 +88,9 @@ impl TestRunner<'_> {
             FailedTests { report: None, ending }
         })?;
         let report = TestReport { counts: counts::read(&printed), output: redacted(&shortened(&printed)) };
-        match test_ending(command, &end, self.agent.test_timeout_ms) {
+        let table = format!("work.agents.{}.test", self.agent.name);
+        let cause = missing::cause(&end, &printed, &table, self.workspace.path());
+        match test_ending(command, &end, self.agent.test_timeout_ms, cause.as_deref()) {
             None => Ok(report),
             Some(ending) => Err(FailedTests { report: Some(report), ending }),
         }
@@ -102,10 +108,13 @@ impl TestRunner<'_> {
         spec.cwd = Some(root.to_owned());
         spec.views = vec![Mount { view, at: root.to_owned() }];
         let printed = Mutex::new(Vec::new());
-        let both = |_, bytes: &[u8]| {
+        let both = |stream, bytes: &[u8]| {
+            self.log.take(LogSource::Tests, stream, bytes);
             printed.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         };
-        let outcome = self.sandbox.run_with_output(&spec, cancel, Some(&both))?;
+        let outcome = self.sandbox.run_with_output(&spec, cancel, Some(&both));
+        self.log.finish(LogSource::Tests);
+        let outcome = outcome?;
         let printed = printed.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok((process_end(&outcome), String::from_utf8_lossy(&printed).into_owned()))
     }

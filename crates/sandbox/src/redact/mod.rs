@@ -96,7 +96,7 @@ pub(crate) fn named_values_of(content: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// One stream being redacted: what may still be the start of a secret is held back.
-pub(crate) struct RedactedStream {
+pub struct RedactedStream {
     engine: Option<Engine>,
     pending: Vec<u8>,
     /// Where `pending` begins in the stream.
@@ -109,7 +109,8 @@ pub(crate) struct RedactedStream {
 }
 
 impl RedactedStream {
-    pub(crate) fn new(redactor: Redactor) -> Self {
+    /// A stream from its start.
+    pub fn new(redactor: Redactor) -> Self {
         let engine = redactor.forms.map(Engine::new);
         Self { engine, pending: Vec::new(), base: 0, found: Vec::new(), is_open: false, redactions: 0 }
     }
@@ -119,7 +120,7 @@ impl RedactedStream {
     }
 
     /// Takes more of the stream and gives what is settled.
-    pub(crate) fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         let Some(engine) = &mut self.engine else {
             out.extend_from_slice(bytes);
             return;
@@ -131,7 +132,7 @@ impl RedactedStream {
     }
 
     /// Gives the rest.
-    pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
         if let Some(engine) = &mut self.engine {
             engine.finish(&mut self.found);
         }

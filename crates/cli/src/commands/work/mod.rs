@@ -7,6 +7,7 @@ mod display;
 mod evidence;
 mod from_tasks;
 mod key;
+mod logs;
 mod plan;
 mod replay;
 mod report;
@@ -36,6 +37,7 @@ enum WorkCommand {
     FromTasks(from_tasks::FromTasks),
     Status(status::Status),
     Show(status::Show),
+    Logs(logs::Logs),
     Diff(status::Diff),
     /// Approve a pending change; it is tested again if the workspace has changed
     Approve(decide::Decide),
@@ -57,6 +59,7 @@ impl Work {
             WorkCommand::FromTasks(command) => command.wants_json(),
             WorkCommand::Status(command) => command.wants_json(),
             WorkCommand::Show(command) => command.wants_json(),
+            WorkCommand::Logs(command) => command.wants_json(),
             WorkCommand::Approve(command) | WorkCommand::Reject(command) => command.wants_json(),
             WorkCommand::Recover(command) => command.wants_json(),
             WorkCommand::Clean(command) => command.wants_json(),
@@ -73,6 +76,7 @@ impl Work {
             WorkCommand::FromTasks(command) => command.run(output),
             WorkCommand::Status(command) => command.run(output),
             WorkCommand::Show(command) => command.run(output),
+            WorkCommand::Logs(command) => command.run(output),
             WorkCommand::Diff(command) => command.run(output),
             WorkCommand::Approve(command) => command.run(true, output),
             WorkCommand::Reject(command) => command.run(false, output),

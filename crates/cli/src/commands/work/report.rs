@@ -8,7 +8,7 @@ use crealeph_contracts::uuid::Uuid;
 use crealeph_runtime::work::{ItemOutcome, ItemResult};
 
 use super::bounds_args::raised_by;
-use crate::page::Page;
+use crate::page::{GUTTER, Page};
 use crate::render::counted;
 
 /// What the id of a task that was given in words starts with.
@@ -83,6 +83,20 @@ pub(super) fn finished(finished: &ItemResult, run: &str, note: &str) -> Page {
     }
     let _ = writeln!(out, "  receipt  {}", from_here(result.receipt_path.as_str()));
     out
+}
+
+/// The last lines that a failed run printed, unless its reason quotes all of them, and where the rest is.
+pub(super) fn last_lines(outcome: &ItemOutcome, lines: &[String], run: &str) -> Page {
+    let mut page = Page::default();
+    let ItemOutcome::Finished { result, .. } = outcome else { return page };
+    let reason = result.result.error.as_ref().map_or("", |reason| reason.as_str());
+    if lines.iter().all(|line| reason.contains(line.as_str())) {
+        return page;
+    }
+    page.line("  its output ends with:");
+    lines.iter().for_each(|line| page.line(&format!("{GUTTER}{line}")));
+    page.line(&format!("  all of it: crealeph work logs {run}"));
+    page
 }
 
 /// How strong the sandbox of a run was, and what it connected to.

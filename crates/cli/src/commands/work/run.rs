@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use crealeph_contracts::WorkItem;
 use crealeph_contracts::json::ObjectWriter;
+use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::scalar::{Amount, ItemId, RobotId};
 use crealeph_contracts::shape::Set;
 use crealeph_contracts::work_item::{Budget, Complexity};
 use crealeph_runtime::builder::Scopes;
-use crealeph_runtime::work::{Destination, ItemOutcome, RunOptions, Work};
+use crealeph_runtime::work::{self, Destination, ItemOutcome, RunOptions, Work};
 
 use super::bounds_args::BoundsArgs;
 use super::display::Display;
@@ -21,7 +22,10 @@ use crate::commands::policy::read_rules;
 use crate::failure::{ArgumentFailure, BuilderFailure, Failure, WorkFailure};
 use crate::input::Source;
 use crate::interrupt;
-use crate::output::{Output, note};
+use crate::output::{Output, note, note_page};
+
+/// How many lines of its output a failed run shows.
+const MAX_LAST_LINES: usize = 20;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,7 +40,7 @@ An item goes to the agent of crealeph.toml with its agent_id:
   agent_id = \"agent-1\"
   command = [\"python3\", \"fixer.py\"]
 
-A pipe gets JSON Lines: one RunResult a line, with the item's id beside it. An item that was not run has a line too, with
+A pipe gets JSON Lines: one RunResult a line, with the item's id beside it and, if it failed, the `last_lines` of its output. An item that was not run has a line too, with
 the status `blocked`, `not_run` or `held` and what it waits for. After an interrupt, the same command resumes where it
 stopped.
 
@@ -191,10 +195,13 @@ pub(super) fn run_items(
     let mut print = |outcome: &ItemOutcome| {
         display.clear();
         let printed = match is_json {
-            true => output.json_line(&as_line(outcome)),
+            true => output.json_line(&as_line(outcome, &last_lines(work, outcome))),
             false => output.page(&super::report::outcome(outcome, &short(outcome))),
         };
         let printed = printed.and_then(|()| output.flush());
+        if !is_json {
+            note_page(&super::report::last_lines(outcome, &last_lines(work, outcome), &short(outcome)));
+        }
         // An output that was closed does not stop the work.
         failure = failure.take().or(printed.err());
     };
@@ -220,12 +227,26 @@ pub(super) fn run_items(
     })
 }
 
+/// The last lines that a run printed which failed just now. They are shown beside its result, so that one which cannot be read is
+/// no failure.
+fn last_lines(work: &Work, outcome: &ItemOutcome) -> Vec<String> {
+    match outcome {
+        ItemOutcome::Finished { result, is_earlier: false }
+            if matches!(result.result.status, RunStatus::Failure | RunStatus::Timeout) =>
+        {
+            let lines = work::last_lines(&mut work.log(&result.result.receipt_id), MAX_LAST_LINES);
+            lines.unwrap_or_else(|error| vec![error.to_string()])
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// What became of an item, as a pipe gets it.
-fn as_line(outcome: &ItemOutcome) -> String {
+fn as_line(outcome: &ItemOutcome, last_lines: &[String]) -> String {
     let mut text = String::new();
     let mut object = ObjectWriter::new(&mut text);
     match outcome {
-        ItemOutcome::Finished { result, .. } => return result.to_json(),
+        ItemOutcome::Finished { result, .. } => return with_lines(result.to_json(), last_lines),
         ItemOutcome::Held(held) => {
             object.text("id", held.item.as_str()).text("status", "held").text("run", &held.run.to_string());
             object.text("since", held.since.as_str());
@@ -240,4 +261,17 @@ fn as_line(outcome: &ItemOutcome) -> String {
     }
     object.end();
     text
+}
+
+/// A result with the last lines of the output as its last member, if there are any.
+fn with_lines(mut result: String, last_lines: &[String]) -> String {
+    if !last_lines.is_empty() && result.pop() == Some('}') {
+        let mut lines = String::new();
+        let mut object = ObjectWriter::new(&mut lines);
+        object.texts("last_lines", last_lines);
+        object.end();
+        result.push(',');
+        result.push_str(lines.trim_start_matches('{'));
+    }
+    result
 }

@@ -59,6 +59,33 @@ impl Reader {
     }
 }
 
+/// What a line of an agent's output says to a person: itself, or the text in an event of a stream; nothing if the event has none.
+pub(super) fn spoken(line: &str) -> Option<String> {
+    let (document, _) = parse(line.as_bytes(), &Limits::outside(MAX_LINE_BYTES));
+    let event =
+        document.as_ref().map(|document| document.root()).filter(|event| event.member("type").is_some());
+    let Some(event) = event else { return Some(line.to_owned()).filter(|line| !line.trim().is_empty()) };
+    let said = match &*text(event, "type") {
+        "result" => text(event, "result").into_owned(),
+        "assistant" => {
+            let content = event.member("message").and_then(|message| message.member("content"));
+            let texts =
+                content.into_iter().flat_map(Node::elements).map(|part| text(part, "text").into_owned());
+            texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
+        }
+        "item.completed" => event.member("item").map_or_else(String::new, |item| {
+            let key = if text(item, "type") == "error" { "message" } else { "text" };
+            text(item, key).into_owned()
+        }),
+        "turn.failed" => {
+            event.member("error").map_or_else(String::new, |error| text(error, "message").into_owned())
+        }
+        "error" => text(event, "message").into_owned(),
+        _ => String::new(),
+    };
+    Some(said).filter(|said| !said.trim().is_empty())
+}
+
 /// A total that grows, reported as what it grew by.
 #[derive(Clone, Copy, Debug, Default)]
 struct Growing(f64);

@@ -1,0 +1,180 @@
+//! `crealeph work logs`: what the agent and the tests of a run printed, also while it goes on.
+
+use std::time::Duration;
+
+use clap::Args;
+use crealeph_contracts::json::ObjectWriter;
+use crealeph_runtime::work::{LogRecord, LogSource, RunState, WorkError};
+
+use super::workspace_args::WorkspaceArgs;
+use crate::commands::Verdict;
+use crate::failure::Failure;
+use crate::output::{Output, note};
+
+const EXAMPLES: &str = "\
+Examples:
+  crealeph work logs
+  crealeph work logs @- --tests
+  crealeph work logs 0190a6f0-7c2e -f
+
+Standard output and standard error, in the order in which they came, without secrets. Of a long output the start and the end
+are kept, and how much lay between is stated. A terminal gets control characters as escapes. `-f` prints what comes until the run
+ends; `work clean` removes what old runs printed.
+
+Exit codes: 0 printed, 1 there is no such run, 2 cannot be done.";
+
+/// How often a run that goes on is looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Print the output of a run's agent and tests
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Logs {
+    /// Run id or its start, `@-` for the one before the newest, or the id of its item [default: the newest]
+    run: Option<String>,
+
+    /// Print what comes until the run ends
+    #[arg(short, long)]
+    follow: bool,
+
+    /// Only what the agent printed
+    #[arg(long, conflicts_with = "tests")]
+    agent: bool,
+
+    /// Only what the tests printed
+    #[arg(long)]
+    tests: bool,
+
+    #[command(flatten)]
+    workspace: WorkspaceArgs,
+}
+
+impl Logs {
+    pub(super) fn wants_json(&self) -> bool {
+        self.workspace.at.json
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let mut reader = super::status::open(&self.workspace)?;
+        let run = reader.find(self.run.as_deref()).map_err(WorkError::from)?.run;
+        let mut log = reader.log(&run);
+        let mut text = LogText { open: None, has_names: !self.agent && !self.tests };
+        let mut is_empty = true;
+        let state = loop {
+            // What is written before the run is over is there when it is over.
+            let state = reader.state_of(&run).map_err(WorkError::from)?;
+            for record in log.read().map_err(WorkError::from)?.iter().filter(|record| self.is_wanted(record))
+            {
+                is_empty = false;
+                match self.wants_json() {
+                    true => output.json_line(&as_json(record))?,
+                    false => output.document(&text.of(record))?,
+                }
+            }
+            output.flush()?;
+            if !self.follow || state != RunState::Running {
+                break state;
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        };
+        output.document(text.end())?;
+        output.flush()?;
+        if is_empty {
+            let so_far = if state == RunState::Running { " so far" } else { ", or it was cleaned" };
+            note!("run {} printed nothing{so_far}", reader.short(&run));
+        }
+        Ok(Verdict::Good)
+    }
+
+    fn is_wanted(&self, record: &LogRecord) -> bool {
+        match record {
+            LogRecord::Text { source: LogSource::Agent, .. } => !self.tests,
+            LogRecord::Text { source: LogSource::Tests, .. } => !self.agent,
+            LogRecord::Gap(_) => true,
+        }
+    }
+}
+
+/// Records as lines of text.
+struct LogText {
+    /// The stream whose line has no end yet.
+    open: Option<(LogSource, bool)>,
+    /// Whether each line says whose it is.
+    has_names: bool,
+}
+
+impl LogText {
+    fn of(&mut self, record: &LogRecord) -> String {
+        let (stream, text, goes_on) = match record {
+            LogRecord::Gap(bytes) => return format!("{}[… {bytes} bytes left out …]\n", self.end()),
+            LogRecord::Text { source, is_error, text, goes_on } => ((*source, *is_error), text, *goes_on),
+        };
+        let is_same_line = self.open == Some(stream);
+        let mut out = if is_same_line { String::new() } else { self.end().to_owned() };
+        if self.has_names && !is_same_line {
+            out.push_str(&format!("{} | ", stream.0.as_str()));
+        }
+        out.push_str(text);
+        match goes_on {
+            true => self.open = Some(stream),
+            false => {
+                self.open = None;
+                out.push('\n');
+            }
+        }
+        out
+    }
+
+    /// What ends an open line.
+    fn end(&mut self) -> &'static str {
+        if self.open.take().is_some() { "\n" } else { "" }
+    }
+}
+
+fn as_json(record: &LogRecord) -> String {
+    let mut line = String::new();
+    let mut object = ObjectWriter::new(&mut line);
+    match record {
+        LogRecord::Gap(bytes) => _ = object.raw("left_out_bytes", &bytes.to_string()),
+        LogRecord::Text { source, is_error, text, goes_on } => {
+            object.text("source", source.as_str());
+            object.text("stream", if *is_error { "stderr" } else { "stdout" }).text("text", text);
+            object.boolean("goes_on", *goes_on);
+        }
+    }
+    object.end();
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_comes_in_parts_is_one_line_and_another_stream_starts_a_new_one() {
+        let record = |source, is_error, text: &str, goes_on| LogRecord::Text {
+            source,
+            is_error,
+            text: text.to_owned(),
+            goes_on,
+        };
+        let records = [
+            record(LogSource::Agent, false, "one ", true),
+            record(LogSource::Agent, false, "two", false),
+            record(LogSource::Agent, false, "open", true),
+            record(LogSource::Agent, true, "error", false),
+            LogRecord::Gap(7),
+            record(LogSource::Tests, false, "last", true),
+        ];
+        let print = |has_names| {
+            let mut text = LogText { open: None, has_names };
+            let lines: String = records.iter().map(|record| text.of(record)).collect();
+            lines + text.end()
+        };
+        assert_eq!(print(false), "one two\nopen\nerror\n[… 7 bytes left out …]\nlast\n");
+        assert_eq!(
+            print(true),
+            "agent | one two\nagent | open\nagent | error\n[… 7 bytes left out …]\ntests | last\n"
+        );
+    }
+}
