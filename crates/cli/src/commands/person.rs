@@ -182,7 +182,7 @@ fn list(at: &Settled, allowed_signers: bool, output: &mut Output) -> Result<(), 
         for person in &people {
             for key in person.keys.iter().filter(|key| !key.is_revoked) {
                 let (name, line) = (&person.name, &key.line);
-                output.line(&format!("{name} namespaces=\"{}\" {line}", namespaces.join(",")))?;
+                output.document(&format!("{name} namespaces=\"{}\" {line}\n", namespaces.join(",")))?;
             }
         }
         return Ok(());

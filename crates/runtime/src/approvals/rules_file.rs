@@ -7,6 +7,8 @@ use crealeph_contracts::approval::{ApprovalRule, ProofKind, SubjectKind};
 use crealeph_contracts::scalar::{ApprovalCount, Minutes, Name};
 use crealeph_contracts::shape::Set;
 
+use crate::configuration::toml_fault;
+
 /// The most rules of a tenant.
 pub const MAX_RULES: usize = 256;
 
@@ -68,8 +70,8 @@ fn one() -> u64 {
 /// # Errors
 /// With what is wrong first.
 pub fn read_rules(text: &str) -> Result<Vec<ApprovalRule>, RulesTextError> {
-    let read: RulesText = toml::from_str(text)
-        .map_err(|error| RulesTextError::Form(error.to_string().trim_end().to_owned()))?;
+    let read: RulesText =
+        toml::from_str(text).map_err(|error| RulesTextError::Form(toml_fault(text, &error)))?;
     if read.rule.len() > MAX_RULES {
         return Err(RulesTextError::TooMany(read.rule.len()));
     }

@@ -221,7 +221,7 @@ pub fn rules_of(path: &Path, text: &[u8]) -> Result<(RulesSource, Rules), RulesF
 }
 
 /// What is wrong with a TOML document and where, in one line.
-fn toml_fault(text: &str, error: &toml::de::Error) -> String {
+pub(crate) fn toml_fault(text: &str, error: &toml::de::Error) -> String {
     let message = error.message().trim_end().replace('\n', ", ");
     let Some(before) = error.span().and_then(|span| text.get(..span.start)) else { return message };
     let line = before.matches('\n').count() + 1;
