@@ -11,7 +11,10 @@ const UNITS: [(&str, u64); 6] =
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || {
         let units: Vec<String> = UNITS.iter().map(|(unit, _)| format!("`{unit}`")).collect();
-        format!("`{text}` is not a time; write a number with a unit ({}), as in `30m`", units.join(", "))
+        format!(
+            "`{text}` is not a time; write a number with a unit ({}), as in `30m` or `30d`",
+            units.join(", ")
+        )
     };
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(wrong)?;
     let (number, unit) = text.split_at(digits);

@@ -1,7 +1,7 @@
 //! What is written down of a run whose change is held, until it lands or is rejected: `held.json` in the run's folder. Owns its
 //! fields; the receipt in it has no place in the chain yet.
 
-use crate::attestation::{Admission, SandboxFacts};
+use crate::attestation::{Admission, SandboxFacts, StatedBounds};
 use crate::contract::to_json;
 use crate::json::{Limits, parse};
 use crate::provenance::{HiddenFacts, RunOrigin};
@@ -25,6 +25,8 @@ object! {
         hidden: Option<HiddenFacts> = "hidden",
         /// What held the agent.
         sandbox: Option<SandboxFacts> = "sandbox",
+        /// How much the run was allowed; absent in records of older versions.
+        bounds: Option<StatedBounds> = "bounds",
         /// What admission said.
         admission: Option<Admission> = "admission",
         /// How long the run took, in milliseconds.

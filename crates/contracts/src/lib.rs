@@ -10,6 +10,7 @@ pub mod agent_output;
 pub mod approval;
 pub mod attestation;
 pub mod builder;
+pub mod capsule_record;
 pub mod contract;
 pub mod digest;
 pub mod entry;

@@ -61,6 +61,28 @@ words! {
     }
 }
 
+words! {
+    /// How a run rests on an earlier one (R34).
+    RunRelation {
+        /// It judges the earlier one's change again.
+        RetryOf = "retry_of",
+        /// It takes back what the earlier one changed.
+        Undoes = "undoes",
+    }
+}
+
+object! {
+    /// The run that another one rests on (R34).
+    EarlierRun / EarlierRunParts ["run/receipt", "R4"] {
+        /// How.
+        relation: RunRelation = "relation",
+        /// The run.
+        run: Uuid = "run",
+        /// The hash of its receipt.
+        receipt_hash: Blake3 = "hash",
+    }
+}
+
 object! {
     /// One file that really changed (R27).
     ReceiptArtifact / ReceiptArtifactParts ["run/receipt", "R4"] {
@@ -192,6 +214,8 @@ object! {
         connections: List<Connection> = "connections",
         /// How many more connections there were; absent if all are listed.
         connections_left_off: Option<Count> = "connections_left_off",
+        /// The run that this one judges again or undoes.
+        earlier_run: Option<EarlierRun> = "earlier_run",
         /// How it ended.
         status: ReceiptStatus = "status",
         /// Why it failed.

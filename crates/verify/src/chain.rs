@@ -27,6 +27,8 @@ pub struct ReceiptChain<'k> {
 struct Link {
     id: String,
     previous: Option<Blake3>,
+    /// The receipt of the run that it judges again or undoes, and that run's id.
+    earlier: Option<(Blake3, String)>,
 }
 
 /// Where a receipt is in its chain.
@@ -61,8 +63,11 @@ impl<'k> ReceiptChain<'k> {
             let what = format!("the receipt `{path}` is of `{workspace}`, and the chain is of `{own}`");
             return Err(Finding::new(FindingKind::Forked, what));
         }
-        let Receipt { id, receipt_hash, previous_receipt_hash: previous, .. } = &*verified.receipt;
-        self.add_link(*receipt_hash, Link { id: id.to_string(), previous: *previous }, MAX_RECEIPTS)
+        let Receipt { id, receipt_hash, previous_receipt_hash: previous, earlier_run, .. } =
+            &*verified.receipt;
+        let earlier = earlier_run.as_ref().map(|earlier| (earlier.receipt_hash, earlier.run.to_string()));
+        let link = Link { id: id.to_string(), previous: *previous, earlier };
+        self.add_link(*receipt_hash, link, MAX_RECEIPTS)
     }
 
     fn add_link(&mut self, hash: Blake3, link: Link, limit: usize) -> Result<(), Finding> {
@@ -107,7 +112,24 @@ impl<'k> ReceiptChain<'k> {
         if let Some(hash) = kept.iter().find(|hash| !self.links.contains_key(hash)) {
             return Err(lost(hash));
         }
+        self.check_earlier(&chain)?;
         Ok(ChainPosition { position: at + 1, length: chain.len() })
+    }
+
+    /// Each receipt of a run that rests on another one comes after that one's.
+    fn check_earlier(&self, chain: &[Blake3]) -> Result<(), Finding> {
+        let mut ids: BTreeMap<&Blake3, &str> = BTreeMap::new();
+        for (at, hash) in chain.iter().enumerate() {
+            let Some(link) = self.links.get(hash) else { continue };
+            if let Some((earlier, run)) = &link.earlier
+                && ids.get(earlier) != Some(&run.as_str())
+            {
+                let what = format!("receipt {} rests on run {run}, whose receipt is not before it", link.id);
+                return Err(Finding::new(FindingKind::Missing, what).at(at as u64 + 1));
+            }
+            ids.insert(hash, &link.id);
+        }
+        Ok(())
     }
 
     fn fork(&self, followers: &[Blake3], before: Option<&Blake3>) -> Finding {
@@ -140,7 +162,7 @@ mod tests {
         let workspace = Name::parse("crealeph-workspace/one").unwrap();
         let mut chain = ReceiptChain { keys: &[], workspace, links: BTreeMap::new() };
         for (name, previous) in links {
-            let link = Link { id: (*name).to_owned(), previous: previous.map(hash) };
+            let link = Link { id: (*name).to_owned(), previous: previous.map(hash), earlier: None };
             chain.add_link(hash(name), link, 9).unwrap();
         }
         chain
@@ -203,9 +225,26 @@ mod tests {
     }
 
     #[test]
+    fn what_a_receipt_rests_on_comes_before_it() {
+        for (name, run, is_sound) in
+            [("a", "a", true), ("a", "b", false), ("c", "c", false), ("b", "b", false), ("x", "x", false)]
+        {
+            let mut chain = chain(&[("a", None), ("c", Some("b"))]);
+            let earlier = Some((hash(name), run.to_owned()));
+            let link = Link { id: "b".to_owned(), previous: Some(hash("a")), earlier };
+            chain.add_link(hash("b"), link, 9).unwrap();
+            let found = chain.position_of(&hash("c"), &[]);
+            assert_eq!(found.is_ok(), is_sound, "{name} {run}: {found:?}");
+            if let Err(finding) = found {
+                assert_eq!((finding.kind, finding.seq), (FindingKind::Missing, Some(2)));
+            }
+        }
+    }
+
+    #[test]
     fn no_more_receipts_are_taken_than_the_limit() {
         let mut chain = chain(&[("a", None)]);
-        let link = Link { id: "b".to_owned(), previous: None };
+        let link = Link { id: "b".to_owned(), previous: None, earlier: None };
         assert!(chain.add_link(hash("b"), link.clone(), 2).is_ok());
         let finding = chain.add_link(hash("c"), link, 2).unwrap_err();
         assert_eq!(finding.to_string(), "unreadable: there are more than 2 receipts");

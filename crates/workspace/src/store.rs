@@ -166,6 +166,17 @@ impl<'w> Store<'w> {
         Ok(digest)
     }
 
+    /// Puts a content that is staged, or that git has, unless it is here already; durable when this returns.
+    ///
+    /// # Errors
+    /// When it cannot be found or written, or is longer than this.
+    pub fn copy(&self, digest: &Blake3, size_bytes: u64) -> Result<(), StoreError> {
+        match self.has_copy(digest) {
+            true => Ok(()),
+            false => self.put(&self.read(digest, size_bytes)?).map(drop),
+        }
+    }
+
     /// Puts files, in parallel; they are durable when this returns. Gives their digests and sizes in the same order.
     pub(crate) fn put_files(&self, sources: &[Source<'_>]) -> Result<Vec<(Blake3, u64)>, StoreError> {
         let write = |source: &Source<'_>| self.write(source);

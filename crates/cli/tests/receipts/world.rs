@@ -184,6 +184,7 @@ impl World {
             }),
             verdicts: Vec::new(),
             hidden: None,
+            earlier_run: None,
             previous: self.previous,
             robot: RobotId::parse("work").unwrap(),
             lineage: Vec::new(),

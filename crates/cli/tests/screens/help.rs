@@ -131,6 +131,10 @@ fn help_at_80_columns() {
             Commands:
               run         Run work items, each within its limits; a change lands completely
                           or not at all
+              retry       Judge the change of a denied or failed run again, under other
+                          limits, without calling the agent
+              undo        Undo a run that landed: restore the files that it changed, tested
+                          and with a receipt
               from-tasks  Print the tasks planned by a Builder run as work items
               status      List runs: finished, awaiting approval, running
               show        Show the result of a run

@@ -48,6 +48,7 @@ fn work_that_lands_and_work_that_does_not() {
               why      Denied path: .github/workflows/ci.yml
               took     <n> s, 1 file, 1 delta, 0 tool operations
               receipt  .crealeph/runs/<id>/RECEIPT.json
+              retry    crealeph work retry <id>
             exit code 1
         "#]],
     );
@@ -58,6 +59,7 @@ fn work_that_lands_and_work_that_does_not() {
               why      Tests failed: `false` ended with exit code 1
               took     <n> s, 1 file, 1 delta, 0 tool operations
               receipt  .crealeph/runs/<id>/RECEIPT.json
+              retry    crealeph work retry <id>
             exit code 1
         "#]],
     );
@@ -129,7 +131,8 @@ fn work_that_lands_and_work_that_does_not() {
     story.shows(
         "crealeph work clean --keep 1 --dry-run | sed 's/[0-9]* bytes/many bytes/'",
         expect![[r#"
-            would be removed: diffs and outputs of 4 runs, 2 states, 1 contents; many bytes
+            would be removed: diffs and outputs of 4 runs, 2 states, 1 contents, 2 kept
+              changes; many bytes
         "#]],
     );
     story.shows(

@@ -138,7 +138,7 @@ fn flags_that_no_run_would_follow_are_refused() {
     };
     let items = world.items(&[item("a", "echo a > a")]);
     refused(&[&items, "--max-files", "3"], "constraints");
-    refused(&["--agent", "one", "true", "--timeout", "30"], "as in `30m`");
+    refused(&["--agent", "one", "true", "--timeout", "30"], "as in `30m` or `30d`");
     refused(&["--agent", "one", "true", "--timeout", "0s"], "--timeout");
     for empty in ["", " \t\n", "\u{2003}"] {
         refused(&["--agent", "one", empty], "the task is empty");

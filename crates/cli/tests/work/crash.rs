@@ -187,3 +187,75 @@ fn a_person_who_saves_all_the_time_loses_nothing() {
         .status();
     assert!(world.read("a.txt") == last || kept.unwrap().success(), "{}", world.read("a.txt"));
 }
+
+/// Starts a command, kills it at one of several moments, and settles what it left.
+fn killed(world: &World, arguments: &[&str], attempt: u64) {
+    let prepared = count_prepared(world);
+    let mut child = world.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let share = (attempt * 618_034) % 1_000_000;
+    match attempt % 2 {
+        0 => std::thread::sleep(Duration::from_micros(share)),
+        _ => {
+            wait_until_prepared(world, &mut child, prepared);
+            std::thread::sleep(Duration::from_micros(share * 60_000 / 1_000_000));
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let recovered = world.crealeph(&["work", "recover"]);
+    assert!(recovered.status.success(), "{}", String::from_utf8_lossy(&recovered.stderr));
+}
+
+/// The newest runs of an item, newest first.
+fn runs_of(world: &World, item: &str) -> Vec<Value> {
+    let status = String::from_utf8(world.crealeph(&["work", "status", "--limit", "100000"]).stdout).unwrap();
+    let lines = status.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.filter(|line| line["id"] == item).collect()
+}
+
+#[test]
+// holds: invariant 13
+fn killed_while_it_is_approved_a_change_has_landed_or_is_held() {
+    let world = World::new();
+    for attempt in 0..kills() / 2 {
+        let id = format!("w{attempt}");
+        let script = format!("i=0; while [ $i -lt 20 ]; do echo {attempt} > f$i; i=$((i+1)); done");
+        let large = json!({ "constraints": { "max_files": 100 } });
+        let held = world.run(&[item_with(&id, &script, large)], &["--hold"]);
+        let run = held.of(&id)["run"].as_str().unwrap().to_owned();
+        let before = world.state();
+        let approve = ["work", "approve", &run, "--reason", "good"];
+        killed(&world, &approve, attempt);
+        if world.state() == before {
+            assert_eq!(runs_of(&world, &id)[0]["status"], "held");
+            let approved = ran(&world.crealeph(&approve));
+            assert_eq!(approved.code, 0, "{} {:?}", approved.stderr, approved.lines);
+        }
+        assert_eq!(runs_of(&world, &id)[0]["status"], "success");
+        assert_eq!(world.read("f19"), format!("{attempt}\n"));
+        world.check(&newest_success(&world));
+        assert!(world.crealeph(&["work", "recover"]).status.success());
+        assert!(fs::read_dir(world.at(".crealeph/publish")).unwrap().next().is_none(), "nothing is held");
+    }
+}
+
+#[test]
+// holds: invariant 13
+fn killed_while_it_is_retried_a_change_has_landed_or_can_be_retried() {
+    let world = World::new();
+    for attempt in 0..kills() / 2 {
+        let id = format!("w{attempt}");
+        let script = format!("i=0; while [ $i -lt 20 ]; do echo {attempt} > f$i; i=$((i+1)); done");
+        let denied = world.run_one(item_with(&id, &script, json!({ "constraints": { "max_files": 1 } })));
+        let before = world.state();
+        let retry = ["work", "retry", denied["receipt_id"].as_str().unwrap(), "--max-files", "20"];
+        killed(&world, &retry, attempt);
+        if world.state() == before {
+            let retried = ran(&world.crealeph(&retry));
+            assert_eq!(retried.code, 0, "{} {:?}", retried.stderr, retried.lines);
+        }
+        assert_eq!(world.read("f19"), format!("{attempt}\n"));
+        world.check(&newest_success(&world));
+        world.check(&denied);
+    }
+}

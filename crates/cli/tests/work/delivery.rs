@@ -60,11 +60,39 @@ fn a_held_change_is_tested_again_where_the_tree_has_moved() {
     assert_eq!((approved.code, &approved.lines[0]["status"]), (1, &json!("failure")), "{}", approved.stderr);
     assert!(approved.lines[0]["error"].as_str().unwrap().contains("Tests failed"));
     assert!(!world.at("left").exists());
+    // The change is not lost: it can be judged again.
+    std::fs::remove_file(world.at("right")).unwrap();
+    let retried = ran(&world.crealeph(&["work", "retry", &run]));
+    assert_eq!((retried.code, &retried.lines[0]["status"]), (3, &json!("held")), "{}", retried.stderr);
     let run = held(&world, "echo z >> a.txt", json!({}));
     world.write("a.txt", "edited\n");
-    let approved = ran(&world.crealeph(&["work", "approve", &run, "--reason", "good"]));
-    assert!(approved.lines[0]["error"].as_str().unwrap().contains("Conflict"), "{}", approved.lines[0]);
+    stays_held(&world, &run, "`a.txt` was changed by hand");
     assert_eq!(world.read("a.txt"), "edited\n");
+    world.write("a.txt", "one\ntwo\nthree\n");
+    let approved = ran(&world.crealeph(&["work", "approve", &run, "--reason", "good"]));
+    assert_eq!(approved.code, 0, "{} {:?}", approved.stderr, approved.lines);
+    assert_eq!(world.read("a.txt"), "one\ntwo\nthree\nz\n");
+}
+
+/// Approves a change that meets a conflict: it says so, and everything of it is as it was.
+fn stays_held(world: &World, run: &str, said: &str) {
+    let files = || {
+        let folder = std::fs::read_dir(world.at(".crealeph/runs").join(run)).unwrap();
+        let mut all: Vec<_> = folder.map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect();
+        all.sort();
+        all
+    };
+    let before = files();
+    let approved = ran(&world.crealeph(&["work", "approve", run, "--reason", "good"]));
+    assert_eq!((approved.code, approved.lines.len()), (1, 0), "{} {:?}", approved.stderr, approved.lines);
+    assert!(
+        approved.stderr.contains("still awaiting approval") && approved.stderr.contains(said),
+        "{}",
+        approved.stderr
+    );
+    assert_eq!(files(), before);
+    let status = String::from_utf8(world.crealeph(&["work", "status"]).stdout).unwrap();
+    assert!(status.lines().any(|line| line.contains(run) && line.contains("held")), "{status}");
 }
 
 #[test]
@@ -176,8 +204,8 @@ fn a_change_held_for_a_branch_is_tested_again_where_the_branch_has_moved() {
     assert!(files.contains("\tgood") && files.contains("\tgreen"), "{files}");
     let printed = approve(&red).lines[0]["error"].clone();
     assert!(printed.as_str().unwrap().contains("on the merged state"), "{printed}");
-    let printed = approve(&same).lines[0]["error"].clone();
-    assert!(printed.as_str().unwrap().contains("Conflict: `a.txt`"), "{printed}");
+    let by = format!("`a.txt` was changed by run `{}`", moved.of("m")["receipt_id"].as_str().unwrap());
+    stays_held(&world, &same, &by);
     assert_eq!(trailers(&world).len(), 2);
     assert_eq!(world.git(&["status", "--porcelain"]), "");
 }

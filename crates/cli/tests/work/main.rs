@@ -14,6 +14,7 @@ mod branches;
 mod cleaning;
 mod contract;
 mod crash;
+mod day;
 mod delivery;
 mod fire;
 mod hiding;
@@ -25,6 +26,8 @@ mod programs;
 mod provenance;
 #[path = "../readback/mod.rs"]
 mod readback;
+mod retry;
 mod tasks;
 mod toolchains;
+mod undo;
 mod world;

@@ -142,3 +142,21 @@ fn an_ordinary_user_delivers_to_a_branch() {
     assert_eq!(git(&["show", "agents/o:a.txt"]), "one\nx\n");
     assert_eq!(world.read("a.txt"), "one\n");
 }
+
+#[test]
+fn an_ordinary_user_retries_and_undoes() {
+    let world = Ordinary::new();
+    let script = "echo x >> a.txt; echo n > n; chmod +x n; mkdir d; echo d > d/d; chmod 500 d";
+    let denied = world.run(&item_with("w", script, json!({ "constraints": { "max_files": 2 } })), &[]);
+    let run = denied.of("w")["receipt_id"].as_str().unwrap();
+    assert_eq!(denied.of("w")["denial_reason"], "Exceeded max files: 3 > 2", "{}", denied.stderr);
+    let landed = world.crealeph(&["work", "retry", run, "--max-files", "3"]);
+    assert_eq!(landed.code, 0, "{} {:?}", landed.stderr, landed.lines);
+    assert_eq!((world.read("a.txt"), world.read("d/d")), ("one\nx\n".to_owned(), "d\n".to_owned()));
+    let undone = world.crealeph(&["work", "undo", landed.lines[0]["receipt_id"].as_str().unwrap()]);
+    assert_eq!(undone.code, 0, "{} {:?}", undone.stderr, undone.lines);
+    assert_eq!(world.read("a.txt"), "one\n");
+    assert!(!world.at("ws/n").exists() && !world.at("ws/d/d").exists());
+    let path = undone.lines[0]["receipt_path"].as_str().unwrap();
+    assert_eq!(world.crealeph(&["work", "verify", path]).code, 0);
+}

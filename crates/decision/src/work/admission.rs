@@ -11,6 +11,7 @@ use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::scalar::{Count, TimeoutMs};
 use crealeph_contracts::work_item::{Bounds, Constraints};
 
+use super::ending::Ending;
 use super::paths::{DeltaClass, PathRules, led_to};
 
 /// How many deltas of each class a run has.
@@ -68,18 +69,33 @@ pub struct JudgedChange {
 
 /// Why a run is denied: the contract's wording.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Denial(String);
+pub struct Denial {
+    reason: String,
+    is_duplicate: bool,
+}
 
 impl Denial {
+    fn over_bound(reason: String) -> Self {
+        Denial { reason, is_duplicate: false }
+    }
+
     /// The reason.
     pub fn reason(&self) -> &str {
-        &self.0
+        &self.reason
+    }
+
+    /// How the run ends. Other bounds could admit it, unless it repeats a success.
+    pub fn into_ending(self) -> Ending {
+        match self.is_duplicate {
+            true => Ending::Denied(self.reason),
+            false => Ending::OverBound(self.reason),
+        }
     }
 }
 
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.reason)
     }
 }
 
@@ -95,7 +111,7 @@ pub fn admit(
 ) -> Result<(), Denial> {
     let within = |what: &str, count: u64, limit: u64| match count <= limit {
         true => Ok(()),
-        false => Err(Denial(format!("Exceeded max {what}: {count} > {limit}"))),
+        false => Err(Denial::over_bound(format!("Exceeded max {what}: {count} > {limit}"))),
     };
     let touched: BTreeSet<&str> =
         capsule.paths.iter().map(String::as_str).filter(|path| !path.is_empty()).collect();
@@ -104,20 +120,20 @@ pub fn admit(
     within("delta size", capsule.deltas.size(), bounds.max_delta_size)?;
     if let Some(rules) = rules {
         if let Some(denied) = touched.iter().find(|path| !rules.permits(path)) {
-            return Err(Denial(format!("Denied path: {denied}")));
+            return Err(Denial::over_bound(format!("Denied path: {denied}")));
         }
         let led = |(link, target): &&(String, String)| {
             led_to(link, target).is_some_and(|led_to| rules.denies(&led_to))
         };
         if let Some((link, target)) = capsule.links.iter().find(led) {
-            return Err(Denial(format!("Denied path: {link} (a link to {target})")));
+            return Err(Denial::over_bound(format!("Denied path: {link} (a link to {target})")));
         }
         for (class, limit) in rules.limits() {
             within(&format!("delta size of {}", class.letter()), capsule.deltas.of(class), limit)?;
         }
     }
     match earlier {
-        Some(receipt) => Err(Denial(format!("Duplicate run: {receipt}"))),
+        Some(receipt) => Err(Denial { reason: format!("Duplicate run: {receipt}"), is_duplicate: true }),
         None => Ok(()),
     }
 }

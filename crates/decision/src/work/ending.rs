@@ -8,9 +8,15 @@ const INTERRUPTED: &str = "the run was interrupted";
 /// How a run ended that changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// A tool, a test, a conflict or a missing file.
+    /// A tool or a missing file.
     Failed(String),
-    /// A bound was exceeded.
+    /// Its tests did not pass; its change can be judged again (R34).
+    TestsFailed(String),
+    /// Something else changed the same paths.
+    Conflict(String),
+    /// A count, a path or a class went beyond its bound; its change can be judged again (R34).
+    OverBound(String),
+    /// Something that no other bound would allow.
     Denied(String),
     /// It would have left a secret; nothing is kept of it but its receipt (R34).
     SecretFound(String),
@@ -24,8 +30,10 @@ impl Ending {
     /// The contract's word.
     pub fn status(&self) -> RunStatus {
         match self {
-            Ending::Failed(_) | Ending::Interrupted => RunStatus::Failure,
-            Ending::Denied(_) | Ending::SecretFound(_) => RunStatus::Denied,
+            Ending::Failed(_) | Ending::TestsFailed(_) | Ending::Conflict(_) | Ending::Interrupted => {
+                RunStatus::Failure
+            }
+            Ending::OverBound(_) | Ending::Denied(_) | Ending::SecretFound(_) => RunStatus::Denied,
             Ending::TimedOut(_) => RunStatus::Timeout,
         }
     }
@@ -33,9 +41,13 @@ impl Ending {
     /// The reason.
     pub fn reason(&self) -> &str {
         match self {
-            Ending::Failed(why) | Ending::Denied(why) | Ending::SecretFound(why) | Ending::TimedOut(why) => {
-                why
-            }
+            Ending::Failed(why)
+            | Ending::TestsFailed(why)
+            | Ending::Conflict(why)
+            | Ending::OverBound(why)
+            | Ending::Denied(why)
+            | Ending::SecretFound(why)
+            | Ending::TimedOut(why) => why,
             Ending::Interrupted => INTERRUPTED,
         }
     }
@@ -45,6 +57,9 @@ impl Ending {
     pub fn map_reason(self, rewrite: impl FnOnce(&str) -> String) -> Self {
         match self {
             Ending::Failed(why) => Ending::Failed(rewrite(&why)),
+            Ending::TestsFailed(why) => Ending::TestsFailed(rewrite(&why)),
+            Ending::Conflict(why) => Ending::Conflict(rewrite(&why)),
+            Ending::OverBound(why) => Ending::OverBound(rewrite(&why)),
             Ending::Denied(why) => Ending::Denied(rewrite(&why)),
             Ending::SecretFound(why) => Ending::SecretFound(rewrite(&why)),
             Ending::TimedOut(why) => Ending::TimedOut(rewrite(&why)),
@@ -56,9 +71,14 @@ impl Ending {
     #[must_use]
     pub fn on_merged_state(self) -> Self {
         match self {
-            Ending::Failed(why) => Ending::Failed(format!("{why} (on the merged state)")),
+            Ending::TestsFailed(why) => Ending::TestsFailed(format!("{why} (on the merged state)")),
             other => other,
         }
+    }
+
+    /// Whether the change is kept, so that it can be judged again (R34).
+    pub fn keeps_change(&self) -> bool {
+        matches!(self, Ending::TestsFailed(_) | Ending::OverBound(_))
     }
 
     /// Which of two endings counts, the agent's own or that of reading what it left: a secret, else the agent's own.
@@ -112,7 +132,7 @@ pub fn agent_ending(end: &AgentEnd<'_>) -> Option<Ending> {
         text => format!("; standard error ends with: {text}"),
     };
     if let Some(reason) = &end.passed_bound {
-        return Some(Ending::Denied(reason.clone()));
+        return Some(Ending::OverBound(reason.clone()));
     }
     if end.is_interrupted {
         return Some(Ending::Interrupted);
@@ -152,7 +172,7 @@ pub fn test_ending(command: &str, end: &ProcessEnd, timeout_ms: u64, cause: Opti
         }
         ProcessEnd::OverLimit(limit) => format!("`{command}` was stopped: {limit}"),
     };
-    Some(Ending::Failed(format!("Tests failed: {why}")))
+    Some(Ending::TestsFailed(format!("Tests failed: {why}")))
 }
 
 #[cfg(test)]
@@ -161,6 +181,24 @@ mod tests {
 
     fn shown(ending: Option<Ending>) -> String {
         ending.map_or_else(|| "success".to_owned(), |end| format!("{}: {}", end.status(), end.reason()))
+    }
+
+    #[test]
+    fn a_change_is_kept_if_other_bounds_or_tests_could_let_it_land() {
+        let why = String::new;
+        for (ending, is_kept) in [
+            (Ending::OverBound(why()), true),
+            (Ending::TestsFailed(why()), true),
+            (Ending::TestsFailed(why()).on_merged_state(), true),
+            (Ending::Failed(why()), false),
+            (Ending::Conflict(why()), false),
+            (Ending::Denied(why()), false),
+            (Ending::SecretFound(why()), false),
+            (Ending::TimedOut(why()), false),
+            (Ending::Interrupted, false),
+        ] {
+            assert_eq!(ending.keeps_change(), is_kept, "{ending:?}");
+        }
     }
 
     #[test]

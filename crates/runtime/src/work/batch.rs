@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crealeph_contracts::WorkItem;
 use crealeph_contracts::contract::to_json;
 use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::scalar::ItemId;
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::work::{Blocked, Dependent, output_overlap, plan};
@@ -19,15 +20,16 @@ use super::config::WorkAgent;
 use super::engine::{Work, new_id};
 use super::error::WorkError;
 use super::hold::HeldRun;
-use super::journal::{Event, JournalState, StartedRun};
+use super::journal::{Event, FinishedRun, HeldBranch, JournalState};
 use super::land::{Concluded, Delivery, Landed, LandingRun};
 use super::merge;
 use super::paths;
-use super::record::{RESULT_FILE, RunWriter, stated_bounds};
+use super::receipt::ITEM_FILE;
+use super::record::{RESULT_FILE, RunWriter, parse_item, stated_bounds};
 use super::result::ItemResult;
 use super::run::RunStage;
 use super::secrets::RunSecrets;
-use super::stage::{EndedRun, PlannedRun, RunBase, RunIdentity, TestedRun};
+use super::stage::{ChangeSource, EndedRun, PlannedRun, RunBase, RunIdentity, RunRequest, TestedRun};
 
 /// Where changes are delivered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,6 +54,8 @@ pub struct RunOptions {
     pub agent: Option<String>,
     /// Whether the agents' own bounds cap those of the items.
     pub is_capped: bool,
+    /// Whether items that have succeeded before are left alone.
+    pub only_failed: bool,
 }
 
 /// What became of an item.
@@ -148,6 +152,8 @@ struct PlannedBatch<'b> {
     is_capped: bool,
     /// What is known of an interrupted call with the same items.
     resumed: Option<Arc<JournalState>>,
+    /// What is known of all runs, if items that have succeeded are left alone.
+    history: Option<Arc<JournalState>>,
 }
 
 #[derive(Clone, Copy)]
@@ -204,7 +210,8 @@ impl<'b> PlannedBatch<'b> {
             },
             jobs: options.jobs.max(1),
             is_capped: options.is_capped,
-            resumed: state.open_batches.contains(&id).then_some(state),
+            resumed: state.open_batches.contains_key(&id).then(|| Arc::clone(&state)),
+            history: options.only_failed.then_some(state),
             id,
         })
     }
@@ -224,9 +231,31 @@ impl<'b> PlannedBatch<'b> {
             return Ok(Some(ItemOutcome::Held(held)));
         }
         let Some(run) = state.last_in(&self.id, item) else { return Ok(None) };
-        let result = work.runs.document(&run.run, RESULT_FILE, ItemResult::parse)?;
-        Ok(Some(ItemOutcome::Finished { result: Box::new(result), is_earlier: true }))
+        // Its change may have been judged again since.
+        let is_success =
+            |later: &&FinishedRun| later.item.as_ref() == Some(item) && later.status == RunStatus::Success;
+        let run = state.since(&run.run).find(is_success).unwrap_or(run);
+        finished_earlier(work, &run.run).map(Some)
     }
+
+    /// What an item that is not to be repeated came to: its change has landed, or awaits approval.
+    fn done(&self, work: &Work, item: &WorkItem) -> Result<Option<ItemOutcome>, WorkError> {
+        let Some(state) = &self.history else { return Ok(None) };
+        if let Some((run, held)) = state.held.iter().find(|(_, held)| held.item == item.id) {
+            let held = HeldRun { run: *run, item: held.item.clone(), since: held.at.clone() };
+            return Ok(Some(ItemOutcome::Held(held)));
+        }
+        let Some(run) = state.last_success(&item.id) else { return Ok(None) };
+        let known = work.runs.document(&run.run, ITEM_FILE, parse_item)?;
+        // Its limits and tests may be other ones now: it has succeeded all the same.
+        let is_same = known.description == item.description && known.agent_id == item.agent_id;
+        is_same.then(|| finished_earlier(work, &run.run)).transpose()
+    }
+}
+
+fn finished_earlier(work: &Work, run: &Uuid) -> Result<ItemOutcome, WorkError> {
+    let result = work.runs.document(run, RESULT_FILE, ItemResult::parse)?;
+    Ok(ItemOutcome::Finished { result: Box::new(result), is_earlier: true })
 }
 
 /// A batch that runs.
@@ -256,6 +285,8 @@ impl<'b> BatchRun<'b> {
                 self.add(ItemOutcome::NotRun { item: item.clone(), waits_for });
             } else if let Some(earlier) = batch.earlier(self.work, item)? {
                 self.add(earlier);
+            } else if let Some(done) = batch.done(self.work, planned.item)? {
+                self.add(done);
             } else {
                 jobs.push(Job { planned: *planned, run: new_id()? });
             }
@@ -267,13 +298,10 @@ impl<'b> BatchRun<'b> {
         self.work.check_private(&snapshot)?;
         let accumulated = batch.landed.accumulated.clone();
         let base = RunBase { snapshot: &snapshot, changes: &accumulated };
-        let side_by_side = SideBySide {
-            work: self.work,
-            progress: self.progress,
-            batch: &batch.id,
-            base,
-            is_capped: batch.is_capped,
-        };
+        let (branch, is_held) = (batch.landed.delivery.kept_branch(), batch.landed.is_held);
+        let (work, progress) = (self.work, self.progress);
+        let is_capped = batch.is_capped;
+        let side_by_side = SideBySide { is_capped, work, progress, batch: &batch.id, base, branch, is_held };
         let runs = side_by_side.run(&jobs, batch.jobs)?;
         (self.progress)(WorkProgress::Committing);
         let mut merged = Vec::new();
@@ -314,6 +342,8 @@ struct SideBySide<'l> {
     base: RunBase<'l>,
     /// Whether the agents' own bounds cap those of the items.
     is_capped: bool,
+    branch: Option<HeldBranch>,
+    is_held: bool,
 }
 
 /// A run that has come as far as its tests, or has ended.
@@ -347,33 +377,35 @@ impl SideBySide<'_> {
             false => (*item).clone(),
         };
         let before = self.base.snapshot.state().hash().digest();
-        let started = StartedRun {
-            item: item.id.clone(),
-            batch: *self.batch,
-            owner: self.work.runs.owner(),
-            at: super::now(),
-            before,
-            agent: Some(agent.name.clone()),
-        };
-        let origin = self.work.origin(agent)?;
-        RunWriter::new(self.work)?.start(*run, &item, &origin, started)?;
         let identity = RunIdentity {
             id: *run,
             bounds: stated_bounds(&item, agent),
             item: item.clone(),
             batch: *self.batch,
             before,
-            origin: Some(origin),
+            origin: Some(self.work.origin(agent)?),
+            request: RunRequest {
+                agent: agent.name.clone(),
+                branch: self.branch.clone(),
+                is_held: self.is_held,
+                earlier: None,
+            },
         };
+        RunWriter::new(self.work)?.start(&identity)?;
         let progress = |stage| (self.progress)(WorkProgress::Item { item: item.id.clone(), stage });
         let runner = self.work.runner(agent, run, &progress)?;
-        Ok(runner.run(PlannedRun::new(identity, self.base), &|hash| state.with_run_hash(hash)))
+        let planned = PlannedRun::new(identity, self.base);
+        Ok(runner.run(planned, ChangeSource::Agent, &|hash| state.with_run_hash(hash)))
     }
 }
 
 /// The name of a batch: what is asked for, and where it goes.
 fn batch_id(items: &[WorkItem], options: &RunOptions) -> Blake3 {
-    let mut text = format!("{:?} {} {:?}\n", options.destination, options.is_held, options.agent);
+    let RunOptions { destination, is_held, agent, only_failed, .. } = options;
+    let mut text = format!("{destination:?} {is_held} {agent:?}\n");
+    if *only_failed {
+        text.push_str("only failed\n");
+    }
     for item in items {
         text.push_str(&to_json(item));
         text.push('\n');

@@ -39,6 +39,8 @@ pub(super) struct Branch {
     /// The newest commit, and its tree.
     tip: ObjectId,
     tree: ObjectId,
+    /// The commit that it was at when this was opened.
+    start: ObjectId,
     /// Whether the branch existed when this started, or does since.
     is_there: bool,
 }
@@ -76,7 +78,7 @@ impl Branch {
         let inside = inside.ok_or_else(|| refused(action(), "the workspace's path is not UTF-8"))?;
         let prefix = if inside.is_empty() { String::new() } else { format!("{inside}/") };
         let name = name.to_owned();
-        Ok(Branch { name, repository, reference, prefix, tip, tree, is_there: there.is_some() })
+        Ok(Branch { name, repository, reference, prefix, tip, tree, start: tip, is_there: there.is_some() })
     }
 
     /// Makes the commit of an item; the branch does not point to it yet.
@@ -117,7 +119,7 @@ impl Branch {
         let commit = objects.write(&commit).map_err(|error| failed("write the commit", &error))?;
         match self.difference(&commit, &entries)? {
             None => Ok(git::git_hash(&commit)?),
-            Some(what) => Err(Stop::Ended(Ending::Failed(format!(
+            Some(what) => Err(Stop::Ended(Ending::Conflict(format!(
                 "Conflict: a commit to `{}` would not be what was tested: {what}",
                 self.name
             )))),
@@ -178,6 +180,16 @@ impl Branch {
             tip: self.tip.to_string(),
             repository: Some(self.repository.place.shared.clone()),
         }
+    }
+
+    /// The same for a change that did not land: it starts from what the branch had when this was opened.
+    pub(super) fn at_start(&self) -> HeldBranch {
+        HeldBranch { tip: self.start.to_string(), ..self.held() }
+    }
+
+    /// The current commit; that of the branch if there is none.
+    pub(super) fn head(&self) -> Result<String, WorkError> {
+        Ok(self.repository.head()?.unwrap_or(self.tip).to_string())
     }
 
     /// Opens the branch that a change is held for, in the repository that it was held for.
@@ -277,7 +289,7 @@ impl Branch {
                 }
             };
             if known.get(path.as_str()).map(|entry| entry.id) != before {
-                return Err(Stop::Ended(Ending::Failed(format!(
+                return Err(Stop::Ended(Ending::Conflict(format!(
                     "Conflict: `{}` is not what the branch `{}` has; commit it first, or publish to the tree",
                     change.path, self.name
                 ))));

@@ -1,4 +1,4 @@
-//! Removing what old runs left: their diffs and outputs, the states that no newer run names, and the contents that only
+//! Removing what old runs left: their diffs, outputs and kept changes, the states that no newer run names, and the contents that only
 //! those needed. Owns what is never removed: receipts and their order, work items, results, replays, held runs, whatever is
 //! not over, and what somebody wrote at the moment of a publish.
 
@@ -14,10 +14,13 @@ use crealeph_workspace::StateHash;
 use super::engine::Work;
 use super::error::WorkError;
 use super::hold::held_record;
-use super::journal::{FinishedRun, JournalState};
+use super::journal::{CapsuleState, FinishedRun, JournalState};
 use super::log;
+use super::pack::CAPSULE_FILE;
 use super::receipt::RunFile;
 use super::record::{DIFF_FILE, ENTRY_FILE, STDERR_FILE, STDOUT_FILE};
+use super::retry::is_expired;
+use super::store::LockedRuns;
 
 /// What says that files of a run were removed on purpose, for anyone who checks them.
 const CLEANED_FILE: &str = "CLEANED.dsse.json";
@@ -41,6 +44,8 @@ pub struct CleanedRuns {
     pub states: usize,
     /// Contents.
     pub contents: usize,
+    /// Changes that were kept to be judged again.
+    pub capsules: usize,
     /// How much all of it held.
     pub bytes: u64,
     /// Whether states and contents were left alone, since a run is going on.
@@ -53,12 +58,13 @@ pub(super) fn clean(work: &Work, keep: KeepRuns, is_dry: bool) -> Result<Cleaned
     let state = locked.state()?;
     let old = old(&state, keep);
     let mut cleaned = CleanedRuns::default();
+    clean_capsules(work, &locked, &old, is_dry, &mut cleaned)?;
     for finished in &old {
         let outputs = log::names(&work.runs.folder(&finished.run))?;
-        let mut names = vec![DIFF_FILE, STDOUT_FILE, STDERR_FILE];
+        let mut names = vec![DIFF_FILE, STDOUT_FILE, STDERR_FILE, CAPSULE_FILE];
         names.extend(outputs.iter().map(String::as_str));
         if !is_dry && locked.size(&finished.run, &names) > 0 {
-            locked.put(&finished.run, &cleaned_file(work, &finished.run, &names))?;
+            locked.put(&finished.run, &[cleaned_file(work, &finished.run, &names)])?;
         }
         if state.is_recorded(&finished.run) {
             names.push(ENTRY_FILE);
@@ -82,6 +88,49 @@ pub(super) fn clean(work: &Work, keep: KeepRuns, is_dry: bool) -> Result<Cleaned
         Sandbox::new(Config::new(&work.state_dir))?.sweep()?;
     }
     Ok(cleaned)
+}
+
+/// Removes changes that were kept for as long as they may be, and the oldest of those that are too much together; of runs in `old` they go
+/// with the rest.
+fn clean_capsules(
+    work: &Work,
+    locked: &LockedRuns<'_>,
+    old: &[&FinishedRun],
+    is_dry: bool,
+    cleaned: &mut CleanedRuns,
+) -> Result<(), WorkError> {
+    let (state, old) = (locked.state()?, old.iter().map(|old| old.run).collect::<BTreeSet<Uuid>>());
+    let mut total_bytes = 0_u64;
+    for finished in state.finished.iter().rev() {
+        if finished.capsule != Some(CapsuleState::Kept) {
+            continue;
+        }
+        let (run, bytes) = (&finished.run, locked.size(&finished.run, &[CAPSULE_FILE]));
+        if bytes == 0 {
+            continue;
+        }
+        if old.contains(run) {
+            cleaned.capsules += 1;
+            continue;
+        }
+        total_bytes = total_bytes.saturating_add(bytes);
+        if total_bytes <= work.config.capsules.max_total_bytes && !is_expired(work, finished) {
+            continue;
+        }
+        total_bytes -= bytes;
+        cleaned.capsules += 1;
+        cleaned.bytes += bytes;
+        if !is_dry {
+            locked.put(run, &[cleaned_file(work, run, &[CAPSULE_FILE])])?;
+            locked.remove(run, &[CAPSULE_FILE])?;
+        }
+    }
+    Ok(())
+}
+
+/// The same after a change was kept, so that what is kept stays within its bounds.
+pub(super) fn trim_capsules(work: &Work, locked: &LockedRuns<'_>) -> Result<(), WorkError> {
+    clean_capsules(work, locked, &[], false, &mut CleanedRuns::default())
 }
 
 /// The states that some run still needs.
@@ -121,7 +170,8 @@ fn old(state: &JournalState, keep: KeepRuns) -> Vec<&FinishedRun> {
         }
     };
     let all = state.finished.iter().enumerate();
-    let old =
-        all.filter(|(at, finished)| !is_kept(*at, finished) && !state.open_batches.contains(&finished.batch));
+    let old = all.filter(|(at, finished)| {
+        !is_kept(*at, finished) && !state.open_batches.contains_key(&finished.batch)
+    });
     old.map(|(_, finished)| finished).collect()
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crealeph_contracts::shape::nearest;
 use crealeph_contracts::work_item::AgentId;
@@ -12,6 +13,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use toml::Value;
 
 use super::agent_bounds::AgentBounds;
+use super::pack::CapsuleBounds;
 use super::presets;
 use super::prompt::Prompt;
 use super::stream::Format;
@@ -21,6 +23,7 @@ use crate::configuration::{ConfigError, Configuration, Table, Wrong, absolute};
 const MAX_AGENTS: usize = 256;
 const MAX_LISTED: usize = 256;
 const HOUR_MS: u64 = 60 * 60 * 1000;
+const DAY_S: u64 = 24 * 60 * 60;
 /// What an agent and its tests never see unless the configuration says otherwise: environment files and private keys.
 pub(crate) const HIDDEN: &[&str] = &[
     "**/.env*",
@@ -44,6 +47,8 @@ pub(crate) const HIDDEN: &[&str] = &[
 pub struct WorkConfig {
     /// The agents by name.
     pub agents: BTreeMap<String, WorkAgent>,
+    /// How much is kept of changes that did not land.
+    pub capsules: CapsuleBounds,
 }
 
 /// What a command may see, beside the workspace.
@@ -149,6 +154,7 @@ impl WorkConfig {
                     .ok_or_else(|| format!("`{name}` is not a table; write `[work.agents.{name}]`"))?;
                 agent(name, table, configuration.folder()).map_err(|why| format!("`{name}`: {why}"))
             })?;
+            let capsules = capsules(&table).map_err(|why| format!("in `capsules`, {why}"))?;
             table.finish()?;
             for (name, table) in presets::all() {
                 if !agents.contains_key(name) {
@@ -156,7 +162,7 @@ impl WorkConfig {
                     agents.insert(name.to_owned(), WorkAgent { is_built_in: true, ..built_in });
                 }
             }
-            Ok(WorkConfig { agents })
+            Ok(WorkConfig { agents, capsules })
         };
         read().map_err(|why| configuration.wrong("work", why))
     }
@@ -174,6 +180,22 @@ impl WorkConfig {
     pub fn of(&self, id: AgentId) -> impl Iterator<Item = &WorkAgent> {
         self.agents.values().filter(move |agent| agent.agent_id == id && !agent.is_built_in)
     }
+}
+
+/// How much is kept of changes that did not land, and for how long (R34).
+fn capsules(section: &Table<'_>) -> Result<CapsuleBounds, Wrong> {
+    let usual = CapsuleBounds::default();
+    let Some(table) = section.table("capsules")? else { return Ok(usual) };
+    let bounds = CapsuleBounds {
+        max_files: table.number("max_files", usual.max_files, 0, 100_000)?,
+        max_bytes: table.number("max_bytes", usual.max_bytes, 0, 128 << 20)?,
+        max_total_bytes: table.number("max_total_bytes", usual.max_total_bytes, 0, 1 << 40)?,
+        max_age: Duration::from_secs(
+            table.number("keep_days", usual.max_age.as_secs() / DAY_S, 0, 365)? * DAY_S,
+        ),
+    };
+    table.finish()?;
+    Ok(bounds)
 }
 
 fn agent(name: &str, table: &toml::Table, folder: &Path) -> Result<WorkAgent, Wrong> {

@@ -29,10 +29,12 @@ use super::log::{LogReader, RunLog};
 use super::origin;
 use super::receipt::{RECEIPT_FILE, Signer};
 use super::recover::{self, Recovery};
+use super::retry::{self, RetryOptions, RetryableRun};
 use super::run::{ItemRunner, RunStage};
 use super::secrets::RunSecrets;
 use super::store::{OwnedRunStore, RunsError};
 use super::tasks;
+use super::undo::{self, LandedRun, UndoOptions};
 use crate::builder::Scopes;
 
 /// The robot of receipts that are bound to none.
@@ -210,6 +212,48 @@ impl Work {
         batch::run(self, items, options, progress, report)
     }
 
+    /// The run whose change can be judged again (R34).
+    ///
+    /// # Errors
+    /// When its change was not kept, is kept no longer, was altered, or would be done twice.
+    pub fn retryable(&self, run: &Uuid) -> Result<RetryableRun, WorkError> {
+        retry::find(self, run)
+    }
+
+    /// Judges the change of a run again, without calling its agent.
+    ///
+    /// # Errors
+    /// When something is in the way, or what became of it cannot be written.
+    pub fn retry(
+        &self,
+        retryable: RetryableRun,
+        options: RetryOptions,
+        progress: &(dyn Fn(WorkProgress) + Sync),
+    ) -> Result<ItemOutcome, WorkError> {
+        retry::run(self, retryable, options, progress)
+    }
+
+    /// The run that can be undone (R34).
+    ///
+    /// # Errors
+    /// When it did not land, or changed nothing.
+    pub fn landed(&self, run: &Uuid) -> Result<LandedRun, WorkError> {
+        undo::find(self, run)
+    }
+
+    /// Takes back what a run changed, in a run of its own.
+    ///
+    /// # Errors
+    /// When something is in the way, or what became of it cannot be written.
+    pub fn undo(
+        &self,
+        landed: LandedRun,
+        options: UndoOptions,
+        progress: &(dyn Fn(WorkProgress) + Sync),
+    ) -> Result<ItemOutcome, WorkError> {
+        undo::run(self, landed, options, progress)
+    }
+
     /// Carries out a verdict on a held run: it lands, or it is thrown away.
     ///
     /// # Errors
@@ -265,8 +309,14 @@ impl Work {
             private: &self.private,
             scratch: self.runs.scratch(run),
             secrets,
+            capsules: self.config.capsules,
             progress,
         })
+    }
+
+    /// The robot that the runs are bound to.
+    pub(super) fn robot(&self) -> Option<&RobotId> {
+        self.robot.as_ref()
     }
 
     /// The agent an item goes to: the one that is named, or the one that has its `agent_id`.

@@ -1,10 +1,13 @@
 //! Why work cannot be done. What a run came to is no error; inside the chain of stages both end it, and `Stop` is either.
 
+use std::fmt;
+
 use crealeph_decision::work::{ChangeConflict, Ending, OutputOverlap};
 use crealeph_ledger::{AppendError, LedgerError};
 use crealeph_sandbox::SandboxError;
 use crealeph_workspace::{KeepError, OpenError, PublishError, SnapshotError};
 
+use super::later::{ChangedPath, listed};
 use super::paths::OutsideWorkspace;
 use super::receipt::{SealError, SignerError};
 use super::store::RunsError;
@@ -101,6 +104,40 @@ pub enum WorkError {
         /// What of it.
         what: String,
     },
+    /// The change of a run cannot be judged again.
+    #[error("run `{run}` cannot be retried: {why}")]
+    NotRetryable {
+        /// The run.
+        run: String,
+        /// Why not, and what to do.
+        why: String,
+    },
+    /// What a run changed cannot be taken back.
+    #[error("run `{run}` cannot be undone: {why}")]
+    NotUndoable {
+        /// The run.
+        run: String,
+        /// Why not, and what to do.
+        why: String,
+    },
+    /// Files changed since, so that a change cannot be applied.
+    #[error("run `{run}` {step}: {}", listed(.paths))]
+    InTheWay {
+        /// The run.
+        run: String,
+        /// What cannot be done with it.
+        step: BlockedStep,
+        /// The files.
+        paths: Vec<ChangedPath>,
+    },
+    /// A change could not land, and is held as before.
+    #[error("run `{run}` is still awaiting approval: {why}")]
+    StillHeld {
+        /// The run.
+        run: String,
+        /// What was in the way.
+        why: String,
+    },
     /// The ledger is part of the state.
     #[error(
         "`{0}` is part of the workspace's state, and every run writes to it; move it to `.crealeph`, or ignore it with `.gitignore`"
@@ -137,6 +174,27 @@ pub enum WorkError {
     },
 }
 
+/// What cannot be done with a run while files are in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockedStep {
+    /// Approving it.
+    Approval,
+    /// Judging its change again.
+    Retry,
+    /// Undoing it.
+    Undo,
+}
+
+impl fmt::Display for BlockedStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BlockedStep::Approval => "is still awaiting approval",
+            BlockedStep::Retry => "cannot be retried",
+            BlockedStep::Undo => "cannot be undone",
+        })
+    }
+}
+
 impl WorkError {
     /// The stable code.
     pub fn code(&self) -> &'static str {
@@ -159,6 +217,9 @@ impl WorkError {
             WorkError::Plan(_) => "bad_plan",
             WorkError::NotHeld(_) => "not_held",
             WorkError::Altered { .. } => "altered",
+            WorkError::NotRetryable { .. } => "not_retryable",
+            WorkError::NotUndoable { .. } => "not_undoable",
+            WorkError::InTheWay { .. } | WorkError::StillHeld { .. } => "conflict",
             WorkError::PrivateInside(_) => "ledger_in_state",
             WorkError::Git { .. } => "git",
             WorkError::Random(_) => "random",
@@ -212,7 +273,7 @@ impl From<Ending> for Stop {
 
 impl From<ChangeConflict> for Stop {
     fn from(conflict: ChangeConflict) -> Self {
-        Stop::Ended(Ending::Failed(conflict.to_string()))
+        Stop::Ended(Ending::Conflict(conflict.to_string()))
     }
 }
 
@@ -226,7 +287,9 @@ impl<E: Into<WorkError>> From<E> for Stop {
 pub(super) fn unpublished(error: &PublishError) -> Ending {
     match error {
         PublishError::Denied(denied) => Ending::Denied(denied.to_string()),
-        PublishError::Conflict { .. } => Ending::Failed(format!("Conflict: {}", with_causes(error))),
+        PublishError::Conflict { .. } | PublishError::InTheWay { .. } => {
+            Ending::Conflict(format!("Conflict: {}", with_causes(error)))
+        }
         _ => Ending::Failed(with_causes(error)),
     }
 }

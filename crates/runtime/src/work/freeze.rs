@@ -21,15 +21,12 @@ use super::paths;
 use super::receipt::DeltaLists;
 use super::run::{ItemRunner, RunStage, count};
 use super::secrets;
-use super::stage::{ChangeReport, FrozenChange, PlannedRun, changes, edits};
+use super::stage::{ChangeReport, FrozenChange, MadeChange, PlannedRun, changes, edits};
 use super::trace::Trace;
 use crate::agents::process::with_causes;
 
 /// How much of a diff is kept.
 const MAX_DIFF_BYTES: usize = 1 << 20;
-/// A change within both is read before it is judged, so that a denied one has its diff and its exact figures too.
-const ALWAYS_READ_FILES: usize = 2_000;
-const ALWAYS_READ_BYTES: u64 = 64 << 20;
 /// How long reading may take, although the agent used up the run's time.
 const MIN_READING: Duration = Duration::from_secs(10);
 
@@ -87,7 +84,9 @@ impl ItemRunner<'_> {
         make_readable(view, &touched);
         let mut listing = self.workspace.list(planned.base.snapshot, &seen(view, touched), deadline)?;
         let (files, bytes) = listing.extent();
-        if files > ALWAYS_READ_FILES || bytes > ALWAYS_READ_BYTES.min(self.agent.disk_bytes) {
+        // What may be kept is read before it is judged, so that a denied change has its diff, its exact figures and its capsule.
+        let kept = self.capsules;
+        if files as u64 > kept.max_files || bytes > kept.max_bytes.min(self.agent.disk_bytes) {
             self.judge_unread(planned, trace, &mut listing)?;
         }
         let inspect = |arrival: Arrival<'_>| self.secrets.inspect(&self.agent.hide, hidden, arrival);
@@ -150,30 +149,46 @@ impl ItemRunner<'_> {
         let rules = is_exact.then_some(&self.agent.paths);
         let limit_bytes = self.agent.disk_bytes;
         let seen_bytes = changed.iter().fold(0_u64, |sum, change| sum.saturating_add(change.size_bytes));
-        let (reason, diff) = match admit(&judged, &item.bounds(), rules, None) {
+        let (ending, diff) = match admit(&judged, &item.bounds(), rules, None) {
             Err(denial) => {
                 let files = changed.len();
                 let diff =
                     format!("# {files} changed files, {seen_bytes} bytes: left out, they were not read\n");
-                (denial.reason().to_owned(), diff)
+                (denial.into_ending(), diff)
             }
             Ok(()) if seen_bytes > limit_bytes => {
                 let cut = Cut::Disk { limit_bytes, seen_bytes };
-                (format!("Exceeded a limit of the sandbox: {cut}"), String::new())
+                (Ending::Denied(format!("Exceeded a limit of the sandbox: {cut}")), String::new())
             }
             Ok(()) => return Ok(()),
         };
         let admission = Admission {
             admitted: false,
-            reason: Text::new(&reason),
+            reason: Text::new(ending.reason()),
             files_touched: count(changed.len() as u64),
             tool_ops: count(trace.count),
             delta_size: count(least.size()),
             run_hash: None,
         };
         let change = ChangeReport { counts: least, diff, ..ChangeReport::default() };
-        let ending = Ending::Denied(reason);
         Err(ReadingStop::Ended(Box::new(Unread { ending, change, admission: Some(admission) })))
+    }
+}
+
+impl FrozenChange {
+    /// The change, if it is exactly the one that was made: nothing of it was hidden, ignored or left out.
+    pub(super) fn checked_against(self, made: &MadeChange) -> Result<Self, Box<Unread>> {
+        let wanted = made.changes.iter().map(|change| (&change.path, &change.after));
+        let found = self.own.iter().map(|change| (&change.path, &change.after));
+        if wanted.clone().eq(found.clone()) {
+            return Ok(self);
+        }
+        let missing = wanted.clone().find(|one| !found.clone().any(|other| other == *one));
+        let other = missing.or_else(|| found.clone().find(|one| !wanted.clone().any(|other| other == *one)));
+        let path = other.map_or_else(String::new, |(path, _)| format!(": `{path}`"));
+        let why =
+            format!("the change cannot be applied as it was, since files are ignored or hidden now{path}");
+        Err(Box::new(Ending::Failed(why).into()))
     }
 }
 

@@ -92,7 +92,7 @@ impl<'g> Guard<'g> {
 
 impl Reportable {
     /// The bound that is passed, in the contract's wording.
-    fn passed(&self, trace: &Trace) -> Option<String> {
+    pub(super) fn passed(&self, trace: &Trace) -> Option<String> {
         let over = |what: &str, count: f64, limit: Option<f64>| {
             let limit = limit.filter(|limit| count > *limit)?;
             Some(format!("Exceeded max {what}: {count} > {limit}"))

@@ -24,6 +24,11 @@ const FILES: [&str; 5] = [ITEM_FILE, HELD_FILE, DIFF_FILE, STDOUT_FILE, STDERR_F
 /// The members that come from the publish itself.
 const OF_PLAN: [&str; 3] = ["after", "before", "plan"];
 
+/// Whether a file belongs to a held change. Tests that are run again at an approval may have printed more.
+pub(super) fn is_of_held(name: &str) -> bool {
+    FILES.contains(&name) || name == HELD_ENVELOPE || is_log(name)
+}
+
 /// The signed statement of a change that is held from now on.
 pub(super) fn envelope(
     work: &Work,

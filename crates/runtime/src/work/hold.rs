@@ -23,17 +23,21 @@ use super::branch::Branch;
 use super::config::WorkAgent;
 use super::counts::TestCounts;
 use super::engine::Work;
-use super::error::{Stop, WorkError};
+use super::error::{BlockedStep, Stop, WorkError};
 use super::held_proof;
 use super::journal::{Event, HeldBranch, HeldChange, PublishTarget, RunVerdict};
 use super::land::{BranchChange, LandingRun, check_conflict};
+use super::later::changed_by;
+use super::made::MadeTarget;
 use super::receipt::{DeltaLists, ITEM_FILE, RunFile, SealError};
 use super::record::{
     DIFF_FILE, Landing, RunWriter, STDERR_FILE, STDOUT_FILE, models, parse_item, stated_bounds,
 };
 use super::result::ItemResult;
 use super::run::count;
-use super::stage::{AgentReport, ChangeReport, RunEvidence, RunIdentity, RunTimes, changes, edits};
+use super::stage::{
+    AgentReport, ChangeReport, RunEvidence, RunIdentity, RunRequest, RunTimes, UnlandedChange, changes, edits,
+};
 use super::store::{RunStore, RunsError};
 use super::tests_run::TestReport;
 use super::trace::Trace;
@@ -100,9 +104,15 @@ impl RunWriter<'_> {
         self.runs.add(Event::Held { run: identity.id, held })?;
         Ok(waits)
     }
+
+    /// Takes back what was written of a held change that was about to land and did not: it is held as before.
+    pub(super) fn hold_again(&self, run: &Uuid) -> Result<(), WorkError> {
+        self.runs.retain(run, held_proof::is_of_held)?;
+        Ok(self.runs.add(Event::StillHeld { run: *run, at: super::now() })?)
+    }
 }
 
-/// Carries out a verdict on a held run: it lands, or it is thrown away.
+/// Carries out a verdict on a held run: it lands, or it is thrown away. One that meets a conflict stays held.
 pub(super) fn decide(work: &Work, run: &Uuid, verdict: RunVerdict) -> Result<DecidedRun, WorkError> {
     let writer = RunWriter::new(work)?;
     let state = writer.runs.state()?;
@@ -121,6 +131,10 @@ pub(super) fn decide(work: &Work, run: &Uuid, verdict: RunVerdict) -> Result<Dec
     let agent = work.agent_for(&item, is_known.then_some(&*record.agent))?;
     let mut evidence = evidence(&work.runs, item, record, &held, agent)?;
     evidence.verdicts = vec![verdict.stated(&work.user)];
+    let own = held_changes(work, &held, verdict.is_approved)?;
+    if verdict.is_approved {
+        check_nothing_moved(work, run, &held, &own)?;
+    }
     writer.runs.add(Event::Judged { run: *run, verdict: verdict.clone() })?;
     if !is_signed_only {
         let entry = verdict_entry(work, &evidence.identity, &verdict)?;
@@ -129,7 +143,8 @@ pub(super) fn decide(work: &Work, run: &Uuid, verdict: RunVerdict) -> Result<Dec
             UnsignedError::Append(error) => WorkError::Unrecorded(error),
         })?;
     }
-    let mut landing = LandingRun::new(writer, work.runner(agent, run, &|_| ())?, evidence);
+    let unlanded = UnlandedChange::stored(own);
+    let mut landing = LandingRun::new(writer, work.runner(agent, run, &|_| ())?, evidence, unlanded);
     let landed = match verdict.is_approved {
         true => approve(&mut landing, &held),
         false => Err(Ending::Failed(format!("Rejected by {}: {}", verdict.who, verdict.why)).into()),
@@ -137,6 +152,11 @@ pub(super) fn decide(work: &Work, run: &Uuid, verdict: RunVerdict) -> Result<Dec
     match landed {
         Ok(result) => Ok(DecidedRun { result, has_landed: true }),
         Err(Stop::Error(error)) => Err(*error),
+        Err(Stop::Ended(ending @ (Ending::Conflict(_) | Ending::Interrupted))) if verdict.is_approved => {
+            landing.take_back();
+            landing.writer.hold_again(run)?;
+            Err(WorkError::StillHeld { run: run.to_string(), why: ending.reason().to_owned() })
+        }
         Err(Stop::Ended(ending)) => {
             let result = landing.give_up(&ending)?;
             if work.workspace.held()?.contains(&held.publish) {
@@ -145,6 +165,33 @@ pub(super) fn decide(work: &Work, run: &Uuid, verdict: RunVerdict) -> Result<Dec
             Ok(DecidedRun { result, has_landed: false })
         }
     }
+}
+
+/// What a held change changes; one that is to be rejected may be damaged.
+fn held_changes(work: &Work, held: &HeldChange, is_approved: bool) -> Result<Vec<Change>, WorkError> {
+    match work.workspace.resume(&held.publish) {
+        Ok(prepared) => Ok(prepared.changes()),
+        Err(_) if !is_approved => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Refuses to land a change whose files were changed since, and says by what. It stays held (R34).
+fn check_nothing_moved(work: &Work, run: &Uuid, held: &HeldChange, own: &[Change]) -> Result<(), WorkError> {
+    let target = match &held.branch {
+        None => MadeTarget::tree(work)?,
+        Some(branch) => {
+            let opened = Branch::reopen(work.workspace.path(), branch)?;
+            MadeTarget::branch(work, opened, Some(&branch.tip))?
+        }
+    };
+    let moved = target.moved(own);
+    if moved.is_empty() {
+        return Ok(());
+    }
+    let state = work.runs.state()?;
+    let paths = changed_by(work, moved, state.since(run))?;
+    Err(WorkError::InTheWay { run: run.to_string(), step: BlockedStep::Approval, paths })
 }
 
 /// Lands a held change as it is, or on what the workspace or its branch is now.
@@ -168,11 +215,7 @@ fn approve(landing: &mut LandingRun<'_>, held: &HeldChange) -> Result<ItemResult
         work.workspace.resume(&held.publish)?.discard()?;
         return Ok(result);
     }
-    if snapshot.state().hash() == before {
-        let publish = PublishTarget::Tree(held.publish.clone());
-        let (before, after) = (before.digest(), after.digest());
-        return landing.publish(&Landing { before, after, changes, commit: None, publish }, prepared);
-    }
+    // What is held stays until the change has landed, whatever happens: a publish of its own lands it.
     drop(prepared);
     let base = work.workspace.kept(before)?;
     let capsule = Capsule::of_changes(&base, changes).map_err(|error| Ending::Failed(error.to_string()))?;
@@ -243,6 +286,7 @@ fn record(evidence: &RunEvidence, receipt: Receipt, agent: &WorkAgent) -> HeldRe
         origin: identity.origin.clone().map(|origin| origin_with_models(origin, &report.trace)),
         hidden: report.hidden.clone(),
         sandbox: report.sandbox.clone(),
+        bounds: Some(identity.bounds.clone()),
         admission: admission.clone(),
         execution_ms: Amount::new(times.execution_ms).unwrap_or(Amount::ZERO),
         tool_ops: count(report.trace.count),
@@ -281,11 +325,17 @@ fn evidence(
     Ok(RunEvidence {
         identity: RunIdentity {
             id: run,
-            bounds: stated_bounds(&item, agent),
+            bounds: record.bounds.unwrap_or_else(|| stated_bounds(&item, agent)),
             item,
             batch: held.batch,
             before: receipt.before_hash,
             origin,
+            request: RunRequest {
+                agent: record.agent.into(),
+                branch: held.branch.clone(),
+                is_held: true,
+                earlier: receipt.earlier_run.clone(),
+            },
         },
         times: RunTimes {
             started_at: receipt.started_at,

@@ -68,6 +68,13 @@ pub(super) enum Event {
         #[serde(flatten)]
         held: HeldChange,
     },
+    /// A held change was about to land and could not; it is held as before.
+    StillHeld {
+        #[serde(with = "text")]
+        run: Uuid,
+        #[serde(with = "text")]
+        at: Timestamp,
+    },
     /// A person decided about a held change.
     Judged {
         #[serde(with = "text")]
@@ -117,7 +124,7 @@ pub(super) struct StartedRun {
     pub(super) at: Timestamp,
     #[serde(with = "text")]
     pub(super) before: Blake3,
-    /// The agent's name; absent in journals of earlier versions.
+    /// The agent's name in the configuration; absent in journals of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) agent: Option<String>,
 }
@@ -208,6 +215,22 @@ pub(super) struct FinishedRun {
     pub(super) after: Blake3,
     #[serde(with = "text")]
     pub(super) at: Timestamp,
+    /// The branch that the change was committed to.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "optional_branch_name")]
+    pub(super) branch: Option<String>,
+    /// Whether its change can be judged again; absent if it landed, or ended in another way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) capsule: Option<CapsuleState>,
+}
+
+/// What was kept of a change that did not land.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum CapsuleState {
+    /// All of it, in one file.
+    Kept,
+    /// Nothing, and why.
+    LeftOut(String),
 }
 
 /// A value that stands in a line as text.
@@ -277,6 +300,10 @@ fn is_hex(text: &str) -> bool {
 fn branch_name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     let name = String::deserialize(from)?;
     if is_branch(&name) { Ok(name) } else { Err(D::Error::custom("not the name of a branch")) }
+}
+
+fn optional_branch_name<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    branch_name(from).map(Some)
 }
 
 fn commit_hash<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
@@ -355,10 +382,12 @@ pub(super) struct JournalState {
     pub(super) prepared: BTreeMap<Uuid, PreparedRun>,
     /// Runs whose change is held.
     pub(super) held: BTreeMap<Uuid, HeldChange>,
+    /// How many runs were over when a change was held.
+    held_after: BTreeMap<Uuid, usize>,
     /// What people decided.
     pub(super) verdicts: BTreeMap<Uuid, RunVerdict>,
-    /// Batches that were begun and not ended.
-    pub(super) open_batches: BTreeSet<Blake3>,
+    /// Batches that were begun and not ended, and how many runs were over then.
+    pub(super) open_batches: BTreeMap<Blake3, usize>,
     /// Every run, in the order in which they were started.
     pub(super) order: Vec<Uuid>,
     /// The newest run of each item.
@@ -366,13 +395,14 @@ pub(super) struct JournalState {
     recorded: BTreeSet<Uuid>,
     known: BTreeMap<Uuid, KnownRun>,
     by_run_hash: BTreeMap<Blake3, Uuid>,
-    succeeded: BTreeSet<ItemId>,
+    /// The place of the newest success of an item among those that are over.
+    succeeded: BTreeMap<ItemId, usize>,
 }
 
 impl JournalState {
     fn apply(&mut self, event: Event) {
         match event {
-            Event::Began { batch, .. } => drop(self.open_batches.insert(batch)),
+            Event::Began { batch, .. } => drop(self.open_batches.insert(batch, self.finished.len())),
             Event::Ended { batch, .. } => drop(self.open_batches.remove(&batch)),
             Event::Started { run, started } => {
                 self.by_item.insert(started.item.clone(), run);
@@ -386,7 +416,9 @@ impl JournalState {
             Event::Held { run, held } => {
                 self.started.remove(&run);
                 self.held.insert(run, held);
+                self.held_after.insert(run, self.finished.len());
             }
+            Event::StillHeld { run, .. } => drop(self.prepared.remove(&run)),
             Event::Judged { run, verdict } => drop(self.verdicts.insert(run, verdict)),
             Event::Finished(finished) => self.finish(*finished),
             Event::Recorded { run, .. } => drop(self.recorded.insert(run)),
@@ -412,8 +444,9 @@ impl JournalState {
         self.started.remove(&run);
         self.prepared.remove(&run);
         self.held.remove(&run);
+        self.held_after.remove(&run);
         if finished.status == RunStatus::Success {
-            self.succeeded.extend(finished.item.clone());
+            self.succeeded.extend(finished.item.clone().zip(place));
             if let Some(hash) = finished.run_hash {
                 self.by_run_hash.entry(hash).or_insert(run);
             }
@@ -463,15 +496,35 @@ impl JournalState {
 
     /// Whether an item of this id has succeeded (R30).
     pub(super) fn has_succeeded(&self, item: &ItemId) -> bool {
-        self.succeeded.contains(item)
+        self.succeeded.contains_key(item)
     }
 
-    /// The last run of an item in a batch that was not interrupted.
+    /// The last run of an item in an open batch that was not interrupted.
     pub(super) fn last_in(&self, batch: &Blake3, item: &ItemId) -> Option<&FinishedRun> {
         let is_same = |finished: &&FinishedRun| {
             finished.batch == *batch && finished.item.as_ref() == Some(item) && !finished.is_interrupted
         };
-        self.finished.iter().rev().find(is_same)
+        // A batch that ended and was begun again starts from nothing.
+        let since = *self.open_batches.get(batch)?;
+        self.finished.iter().skip(since).rev().find(is_same)
+    }
+
+    /// The runs that ended after a run, or after its change was held; newest first.
+    pub(super) fn since(&self, run: &Uuid) -> impl Iterator<Item = &FinishedRun> {
+        let held = self.held_after.get(run).copied();
+        let over = || self.known(run)?.finished.map(|place| place + 1);
+        let start = held.or_else(over).unwrap_or(self.finished.len());
+        self.finished.iter().skip(start).rev()
+    }
+
+    /// A run that is over.
+    pub(super) fn over(&self, run: &Uuid) -> Option<&FinishedRun> {
+        self.finished.get(self.known(run)?.finished?)
+    }
+
+    /// The newest run of an item that succeeded.
+    pub(super) fn last_success(&self, item: &ItemId) -> Option<&FinishedRun> {
+        self.finished.get(*self.succeeded.get(item)?)
     }
 }
 
@@ -586,8 +639,8 @@ mod tests {
     }
 
     fn is_open(journal: &Journal, batches: &[&str]) -> bool {
-        let expected = batches.iter().map(|batch| Blake3::of(batch.as_bytes())).collect();
-        journal.state().unwrap().open_batches == expected
+        let expected: BTreeSet<Blake3> = batches.iter().map(|batch| Blake3::of(batch.as_bytes())).collect();
+        journal.state().unwrap().open_batches.keys().copied().collect::<BTreeSet<_>>() == expected
     }
 
     #[test]

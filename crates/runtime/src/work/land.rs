@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crealeph_contracts::scalar::ItemId;
 use crealeph_decision::work::{Ending, base_conflict, combined, level_conflict};
 use crealeph_workspace::{
-    Added, Capsule, CaptureError, Change, Hidden, KeepError, Prepared, PublishError, Snapshot, State,
+    Added, Capsule, CaptureError, Change, Hidden, KeepError, Node, Prepared, PublishError, Snapshot, State,
     StoreError, TreePath, ViewChanges,
 };
 use tracing::info_span;
@@ -20,7 +20,7 @@ use super::journal::{HeldBranch, PublishTarget};
 use super::record::{Landing, RunWriter};
 use super::result::ItemResult;
 use super::run::ItemRunner;
-use super::stage::{EndedRun, RunBase, RunEvidence, TestedRun, changes, edits};
+use super::stage::{EndedRun, RunBase, RunEvidence, TestedRun, UnlandedChange, changes, edits};
 use crate::agents::process::with_causes;
 
 /// How often a state that moves while a change lands is read again.
@@ -33,6 +33,16 @@ pub(super) enum Delivery {
     Tree,
     /// Onto a branch; the working tree stays as it is.
     Branch(Box<Branch>),
+}
+
+impl Delivery {
+    /// The branch, as a change is kept with it that did not land.
+    pub(super) fn kept_branch(&self) -> Option<HeldBranch> {
+        match self {
+            Delivery::Tree => None,
+            Delivery::Branch(branch) => Some(branch.at_start()),
+        }
+    }
 }
 
 /// What has landed so far, for the items that come after.
@@ -66,6 +76,8 @@ pub(super) struct LandingRun<'l> {
     pub(super) writer: RunWriter<'l>,
     pub(super) runner: ItemRunner<'l>,
     pub(super) evidence: RunEvidence,
+    /// The change itself, if it does not land.
+    unlanded: UnlandedChange,
     added: Added,
 }
 
@@ -102,8 +114,13 @@ pub(super) struct BranchChange<'b> {
 }
 
 impl<'l> LandingRun<'l> {
-    pub(super) fn new(writer: RunWriter<'l>, runner: ItemRunner<'l>, evidence: RunEvidence) -> Self {
-        LandingRun { writer, runner, evidence, added: Added::default() }
+    pub(super) fn new(
+        writer: RunWriter<'l>,
+        runner: ItemRunner<'l>,
+        evidence: RunEvidence,
+        unlanded: UnlandedChange,
+    ) -> Self {
+        LandingRun { writer, runner, evidence, unlanded, added: Added::default() }
     }
 
     /// Writes what becomes of a run: it lands, is held, or leaves nothing.
@@ -115,19 +132,23 @@ impl<'l> LandingRun<'l> {
         landed: &mut Landed,
     ) -> Result<Concluded, WorkError> {
         let run = match run {
-            Ok(run) if runner.interrupt.is_used() => {
-                Err(Box::new(EndedRun { evidence: run.evidence, ending: Ending::Interrupted }))
-            }
+            Ok(run) if runner.interrupt.is_used() => Err(Box::new(EndedRun {
+                evidence: run.evidence,
+                ending: Ending::Interrupted,
+                unlanded: None,
+            })),
             run => run,
         };
         match run {
             Err(ended) => {
-                let result = writer.close(&ended.evidence, &ended.ending)?;
+                let result = writer.close(&ended.evidence, &ended.ending, ended.unlanded.as_ref())?;
                 Ok(Concluded::Finished(Box::new(result)))
             }
-            Ok(TestedRun { evidence, capsule, own, view: _contents }) => {
-                let mut landing = LandingRun::new(writer, runner, evidence);
+            Ok(TestedRun { evidence, capsule, own, view }) => {
+                let unlanded = UnlandedChange::new(own.clone(), capsule.clone(), view);
+                let mut landing = LandingRun::new(writer, runner, evidence, unlanded);
                 let concluded = match landed.delivery {
+                    _ if own.is_empty() => landing.land_unchanged(base),
                     Delivery::Tree => landing.land_in_tree(capsule, landed),
                     Delivery::Branch(_) => landing.land_on_branch(&capsule, own, base, landed),
                 };
@@ -147,9 +168,24 @@ impl<'l> LandingRun<'l> {
 
     /// Leaves nothing in the store of a run that does not land, and writes its receipt.
     pub(super) fn give_up(&mut self, ending: &Ending) -> Result<ItemResult, WorkError> {
+        let result = self.writer.close(&self.evidence, ending, Some(&self.unlanded))?;
+        self.take_back();
+        Ok(result)
+    }
+
+    /// Removes what was put into the store for a change that does not land now.
+    pub(super) fn take_back(&mut self) {
         // What cannot be removed now is removed by `work clean`.
         let _ = self.writer.work.workspace.take_back(std::mem::take(&mut self.added));
-        self.writer.close(&self.evidence, ending)
+    }
+
+    /// A run that changed nothing has succeeded, and there is nothing to publish, hold or commit.
+    fn land_unchanged(&mut self, base: RunBase<'_>) -> Result<Concluded, Stop> {
+        let nothing = Capsule::of_changes(base.snapshot.state(), Vec::new());
+        let nothing = nothing.map_err(|error| Ending::Failed(error.to_string()))?;
+        let ready = self.ready(nothing, &BTreeMap::new())?;
+        self.evidence.identity.before = ready.snapshot.state().hash().digest();
+        Ok(Concluded::Finished(Box::new(self.writer.finish_unchanged(&self.evidence)?)))
     }
 
     fn land_in_tree(&mut self, capsule: Capsule, landed: &mut Landed) -> Result<Concluded, Stop> {
@@ -194,7 +230,7 @@ impl<'l> LandingRun<'l> {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(Stop::Ended(Ending::Failed(format!(
+        Err(Stop::Ended(Ending::Conflict(format!(
             "Conflict: the workspace changed {MAX_MOVES} times while the change was being committed; run again"
         ))))
     }
@@ -259,6 +295,17 @@ impl<'l> LandingRun<'l> {
         Ok(())
     }
 
+    /// Puts contents into the store that a change leaves and that only git or the workspace has: what it restored.
+    fn keep_copies(&self, own: &[Change]) -> Result<(), StoreError> {
+        let store = self.writer.work.workspace.store();
+        for change in own {
+            if let Some(Node::File { digest, size_bytes, .. }) = &change.after {
+                store.copy(digest, *size_bytes)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Stages a change for its publish.
     pub(super) fn prepare(&self, capsule: &Capsule) -> Result<Prepared<'l>, Stop> {
         let workspace: &'l crealeph_workspace::Workspace = &self.writer.work.workspace;
@@ -295,6 +342,10 @@ impl<'l> LandingRun<'l> {
         let Landed { delivery, is_held, accumulated, .. } = landed;
         let Delivery::Branch(branch) = delivery else { return Err(Ending::Interrupted.into()) };
         if *is_held {
+            if !accumulated.is_empty() {
+                let why = "the branch has commits that the workspace has not, and a change on top of them cannot be held; check them out, or publish it at once";
+                return Err(Ending::Failed(why.to_owned()).into());
+            }
             return self.hold_for_branch(branch, base, capsule).map_err(Stop::for_branch);
         }
         let change = BranchChange {
@@ -343,6 +394,7 @@ impl<'l> LandingRun<'l> {
         let after = capsule_of(changes(combined(&edits(accumulated), &edits(own))))?;
         self.writer.work.check_publishable(after.changes(), after.after())?;
         self.keep_states(capsule, before.after(), after.after()).map_err(not_kept)?;
+        self.keep_copies(own).map_err(|error| not_kept(error.into()))?;
         let commit = branch.commit(self.writer.work, &self.evidence.identity, own)?;
         let landing = Landing {
             before: before.after().hash().digest(),
@@ -353,7 +405,7 @@ impl<'l> LandingRun<'l> {
         };
         let landed = self.writer.land(&self.evidence, &landing, || branch.advance(&commit));
         landed.map_err(|error| match error {
-            error @ WorkError::Git { .. } => Stop::Ended(Ending::Failed(format!("Conflict: {error}"))),
+            error @ WorkError::Git { .. } => Stop::Ended(Ending::Conflict(format!("Conflict: {error}"))),
             error => error.into(),
         })
     }
@@ -378,7 +430,7 @@ pub(super) fn check_conflict(
 /// A content that somebody changed meanwhile is a conflict; anything else is an error.
 fn not_kept(error: KeepError) -> Stop {
     match error {
-        KeepError::Store(error) => Stop::Ended(Ending::Failed(format!("Conflict: {error}"))),
+        KeepError::Store(error) => Stop::Ended(Ending::Conflict(format!("Conflict: {error}"))),
         error => error.into(),
     }
 }

@@ -14,7 +14,7 @@ use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::json::{ComposeError, JsonObject, Limits};
 use crealeph_contracts::provenance::{AgentFacts, HiddenFacts, LocalUser, StatedVerdict};
 use crealeph_contracts::receipt::{
-    Connection, Delta, MAX_RECEIPT_BYTES, Phase, ProofArtifact, ReceiptArtifact, ReceiptStatus,
+    Connection, Delta, EarlierRun, MAX_RECEIPT_BYTES, Phase, ProofArtifact, ReceiptArtifact, ReceiptStatus,
     SandboxStrength, ToolCall,
 };
 use crealeph_contracts::run_result::RunStatus;
@@ -147,6 +147,8 @@ pub struct ReceiptFacts {
     pub verdicts: Vec<StatedVerdict>,
     /// What of the workspace was hidden; absent if no agent was started.
     pub hidden: Option<HiddenFacts>,
+    /// The run that this one judges again or undoes.
+    pub earlier_run: Option<EarlierRun>,
     /// The receipt before this one in the workspace.
     pub previous: Option<Blake3>,
     /// The robot it is bound to, or the one that stands for none.
@@ -197,6 +199,7 @@ impl ReceiptFacts {
             started_by: None,
             verdicts: Vec::new(),
             hidden: None,
+            earlier_run: None,
             previous: None,
             robot,
             lineage: Vec::new(),
@@ -315,6 +318,7 @@ fn receipt(facts: &ReceiptFacts, script: Option<&RunFile>) -> Result<Receipt, Se
         sandbox_strength: facts.strength,
         connections: facts.connections.iter().cloned().collect(),
         connections_left_off: Count::new(facts.connections_left_off).filter(|more| more.get() > 0),
+        earlier_run: facts.earlier_run.clone(),
         status: match facts.status {
             RunStatus::Success => ReceiptStatus::Succeeded,
             _ => ReceiptStatus::Failed,

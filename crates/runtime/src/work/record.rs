@@ -18,16 +18,20 @@ use crealeph_contracts::{RunResult, WorkItem};
 use crealeph_decision::work::{Ending, run_hash};
 use crealeph_workspace::{Change, DIFF_ALGORITHM};
 
+use super::clean;
 use super::config::WorkAgent;
 use super::engine::Work;
 use super::error::WorkError;
-use super::journal::{Event, FinishedRun, PublishTarget, StartedRun};
+use super::held_proof::HELD_ENVELOPE;
+use super::hold::HELD_FILE;
+use super::journal::{CapsuleState, Event, FinishedRun, PublishTarget, StartedRun};
+use super::pack;
 use super::receipt::{
     DeltaLists, ENVELOPE_FILE, ITEM_FILE, RECEIPT_FILE, ReceiptFacts, RunFile, SealError, SealedReceipt, seal,
 };
 use super::result::ItemResult;
 use super::run::count;
-use super::stage::RunEvidence;
+use super::stage::{RunEvidence, RunIdentity, UnlandedChange};
 use super::store::{LockedRuns, RunsError};
 use super::trace::Trace;
 
@@ -37,6 +41,8 @@ pub(super) const STDOUT_FILE: &str = "stdout.txt";
 pub(super) const STDERR_FILE: &str = "stderr.txt";
 /// Who started a run and with which program, while it is not over.
 pub(super) const ORIGIN_FILE: &str = "origin.json";
+/// What only a run has that is not over.
+pub(super) const TRANSIENT_FILES: [&str; 3] = [HELD_FILE, HELD_ENVELOPE, ORIGIN_FILE];
 /// The entry of a receipt, kept beside it until the ledger has it.
 pub(super) const ENTRY_FILE: &str = "entry.json";
 
@@ -63,37 +69,65 @@ impl<'w> RunWriter<'w> {
     }
 
     /// Says that a run is about to start, so that it has a receipt whatever happens.
-    pub(super) fn start(
-        &self,
-        run: Uuid,
-        item: &WorkItem,
-        origin: &RunOrigin,
-        started: StartedRun,
-    ) -> Result<(), WorkError> {
-        let files = [RunFile::new(ITEM_FILE, to_json(item)), RunFile::new(ORIGIN_FILE, origin.to_json())];
-        self.runs.write(&run, &files)?;
-        Ok(self.runs.add(Event::Started { run, started })?)
+    pub(super) fn start(&self, identity: &RunIdentity) -> Result<(), WorkError> {
+        let RunIdentity { id, item, batch, before, request, origin, .. } = identity;
+        let origin = origin.iter().map(|origin| RunFile::new(ORIGIN_FILE, origin.to_json()));
+        let files: Vec<RunFile> = origin.chain([RunFile::new(ITEM_FILE, to_json(item))]).collect();
+        self.runs.write(id, &files)?;
+        let started = StartedRun {
+            item: item.id.clone(),
+            batch: *batch,
+            owner: self.work.runs.owner(),
+            at: super::now(),
+            before: *before,
+            agent: Some(request.agent.clone()),
+        };
+        Ok(self.runs.add(Event::Started { run: *id, started })?)
     }
 
-    /// Writes the outcome of a run that changed nothing.
-    pub(super) fn close(&self, evidence: &RunEvidence, ending: &Ending) -> Result<ItemResult, WorkError> {
+    /// Writes the outcome of a run that did not land, with its change if that can be judged again.
+    pub(super) fn close(
+        &self,
+        evidence: &RunEvidence,
+        ending: &Ending,
+        unlanded: Option<&UnlandedChange>,
+    ) -> Result<ItemResult, WorkError> {
         let mut facts = self.facts(evidence, None, Some(ending));
         let result = self.result(evidence, &facts)?;
         facts.beside = beside(evidence, &result);
         if !matches!(ending, Ending::SecretFound(_)) {
             facts.beside.extend(self.work.runs.outputs(&facts.id)?);
         }
+        let kept = ending.keeps_change().then(|| pack::keep(self.work, evidence, unlanded));
+        let (capsule, file) = kept.map_or((None, None), |(state, file)| (Some(state), file));
+        facts.beside.extend(file);
         let finished = FinishedParts {
-            batch: &evidence.identity.batch,
             is_interrupted: *ending == Ending::Interrupted,
-            run_hash: None,
+            capsule,
+            ..FinishedParts::new(&evidence.identity)
         };
+        let has_kept = finished.capsule == Some(CapsuleState::Kept);
         self.finish(facts, finished)?;
+        if has_kept {
+            clean::trim_capsules(self.work, &self.runs)?;
+        }
+        Ok(result)
+    }
+
+    /// Writes the outcome of a run that succeeded and changed nothing: there is nothing to land.
+    pub(super) fn finish_unchanged(&self, evidence: &RunEvidence) -> Result<ItemResult, WorkError> {
+        let mut facts = self.facts(evidence, None, None);
+        let result = self.result(evidence, &facts)?;
+        facts.beside = beside(evidence, &result);
+        facts.beside.extend(self.work.runs.outputs(&facts.id)?);
+        let identity = &evidence.identity;
+        let run_hash = Some(run_hash(&facts.before, &facts.after, &identity.item));
+        self.finish(facts, FinishedParts { run_hash, ..FinishedParts::new(identity) })?;
         Ok(result)
     }
 
     /// Writes the outcome of a run that is to land, lands it through `publish`, and says that it did. If that fails
-    /// the files stay, for the outcome that is written instead.
+    /// the files stay, for the outcome that is written instead; those of a held change stay in any case until it has landed.
     pub(super) fn land(
         &self,
         evidence: &RunEvidence,
@@ -108,18 +142,18 @@ impl<'w> RunWriter<'w> {
         let sealed = self.seal(&facts)?;
         let identity = &evidence.identity;
         let parts = FinishedParts {
-            batch: &identity.batch,
-            is_interrupted: false,
             run_hash: Some(run_hash(&facts.before, &facts.after, &identity.item)),
+            ..FinishedParts::new(identity)
         };
         let finished = Box::new(parts.of(&facts, &sealed));
-        self.runs.write(&facts.id, &files(&sealed))?;
+        self.runs.put(&facts.id, &files(&sealed))?;
         self.runs.add(Event::Prepared {
             run: facts.id,
             publish: landing.publish.clone(),
             finished: finished.clone(),
         })?;
         publish()?;
+        self.runs.remove(&facts.id, &TRANSIENT_FILES)?;
         self.runs.add(Event::Finished(finished))?;
         self.record(&facts.id, sealed.entry)?;
         Ok(result)
@@ -127,7 +161,8 @@ impl<'w> RunWriter<'w> {
 
     /// Writes a receipt over others: the merge of a level.
     pub(super) fn merge(&self, facts: ReceiptFacts, batch: &Blake3) -> Result<(), WorkError> {
-        self.finish(facts, FinishedParts { batch, is_interrupted: false, run_hash: None })
+        let parts = FinishedParts { batch, is_interrupted: false, run_hash: None, capsule: None };
+        self.finish(facts, parts)
     }
 
     /// Writes a receipt for a run whose process ended.
@@ -151,7 +186,9 @@ impl<'w> RunWriter<'w> {
             beside: self.work.runs.outputs(run)?,
             ..nothing
         };
-        self.finish(facts, FinishedParts { batch: &started.batch, is_interrupted: true, run_hash: None })
+        let batch = &started.batch;
+        let parts = FinishedParts { batch, is_interrupted: true, run_hash: None, capsule: None };
+        self.finish(facts, parts)
     }
 
     /// Appends the entry of a receipt to the ledger, and says so.
@@ -241,6 +278,7 @@ impl<'w> RunWriter<'w> {
             started_by: origin.map(|origin| origin.started_by.clone()),
             verdicts: verdicts.clone(),
             hidden: agent.hidden.clone().filter(|_| origin.is_some()),
+            earlier_run: identity.request.earlier.clone(),
             previous: None,
             robot,
             lineage,
@@ -298,9 +336,15 @@ struct FinishedParts<'p> {
     batch: &'p Blake3,
     is_interrupted: bool,
     run_hash: Option<Blake3>,
+    capsule: Option<CapsuleState>,
 }
 
-impl FinishedParts<'_> {
+impl<'p> FinishedParts<'p> {
+    /// Of a run that was not interrupted.
+    fn new(identity: &'p RunIdentity) -> Self {
+        FinishedParts { batch: &identity.batch, is_interrupted: false, run_hash: None, capsule: None }
+    }
+
     fn of(self, facts: &ReceiptFacts, sealed: &SealedReceipt) -> FinishedRun {
         FinishedRun {
             run: facts.id,
@@ -313,6 +357,8 @@ impl FinishedParts<'_> {
             before: facts.before,
             after: facts.after,
             at: facts.finished_at.clone(),
+            branch: facts.commit.as_ref().map(|(branch, _)| branch.clone()),
+            capsule: self.capsule,
         }
     }
 }

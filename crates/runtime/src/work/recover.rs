@@ -12,7 +12,7 @@ use crealeph_workspace::{Kept, KeptPlace, Outcome};
 use super::engine::Work;
 use super::error::WorkError;
 use super::journal::{Event, FinishedRun, PublishTarget};
-use super::record::{ENTRY_FILE, RunWriter};
+use super::record::{ENTRY_FILE, RunWriter, TRANSIENT_FILES};
 use super::store::RunsError;
 
 /// What was settled of an earlier process's work.
@@ -56,6 +56,7 @@ pub(super) fn recover(work: &Work) -> Result<Recovery, WorkError> {
     // Whether a publish was complete must be known before recovering clears it away.
     for (run, prepared) in &writer.runs.state()?.prepared {
         if has_landed(work, &prepared.publish)? {
+            writer.runs.remove(run, &TRANSIENT_FILES)?;
             writer.runs.add(Event::Finished(Box::new(prepared.finished.clone())))?;
             recovery.completed.push(*run);
         }
@@ -65,6 +66,9 @@ pub(super) fn recover(work: &Work) -> Result<Recovery, WorkError> {
         recovery.kept.extend(settled.kept.into_iter().map(KeptFile::from));
     }
     let state = writer.runs.state()?;
+    for run in state.prepared.keys().filter(|run| state.held.contains_key(run)) {
+        writer.hold_again(run)?;
+    }
     for id in work.workspace.held()? {
         // One that is not in the journal was on its way to be held.
         if !state.held.values().any(|held| held.publish == id) {

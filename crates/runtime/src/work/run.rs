@@ -26,10 +26,12 @@ use super::hidden::HiddenPaths;
 use super::interrupt::Interrupt;
 use super::log::{LogSource, RunLog};
 use super::missing;
+use super::pack::CapsuleBounds;
 use super::paths;
 use super::secrets::RunSecrets;
 use super::stage::{
-    AdmittedRun, AgentReport, ChangeReport, EndedRun, PlannedRun, RunEvidence, TestedRun, WorkedRun,
+    AdmittedRun, AgentReport, ChangeReport, ChangeSource, EndedRun, MadeChange, PlannedRun, RunEvidence,
+    TestedRun, UnlandedChange, WorkedRun,
 };
 use super::tests_run::{FailedTests, TestReport, TestRunner};
 use super::trace::Trace;
@@ -82,6 +84,8 @@ pub(super) struct ItemRunner<'r> {
     pub(super) secrets: RunSecrets,
     /// Where its output is kept as it comes.
     pub(super) log: RunLog,
+    /// How much is kept of a change that does not land.
+    pub(super) capsules: CapsuleBounds,
     pub(super) progress: &'r (dyn Fn(RunStage) + Sync),
 }
 
@@ -102,9 +106,10 @@ impl ItemRunner<'_> {
     pub(super) fn run(
         &self,
         planned: PlannedRun<'_>,
+        source: ChangeSource<'_>,
         earlier: &dyn Fn(&Blake3) -> Option<Uuid>,
     ) -> Result<TestedRun, Box<EndedRun>> {
-        let worked = debug_span!("work").in_scope(|| self.work(planned));
+        let worked = debug_span!("work").in_scope(|| self.work(planned, source));
         let admitted =
             worked.and_then(|worked| debug_span!("admit").in_scope(|| self.admit(worked, earlier)));
         let tested = admitted.and_then(|admitted| debug_span!("test").in_scope(|| self.test(admitted)));
@@ -114,13 +119,21 @@ impl ItemRunner<'_> {
         tested
     }
 
-    /// The agent in its view, up to what it really changed.
-    fn work<'b>(&self, planned: PlannedRun<'b>) -> Result<WorkedRun<'b>, Box<EndedRun>> {
-        let called = match self.call(&planned) {
+    /// The agent in its view, or the change that takes its place, up to what really changed.
+    fn work<'b>(
+        &self,
+        planned: PlannedRun<'b>,
+        source: ChangeSource<'_>,
+    ) -> Result<WorkedRun<'b>, Box<EndedRun>> {
+        let called = match source {
+            ChangeSource::Agent => self.call(&planned),
+            ChangeSource::Made(made) => self.apply(&planned, made),
+        };
+        let called = match called {
             Ok(called) => called,
             Err(ending) => {
                 let agent = AgentReport::not_started(self.agent);
-                return Err(self.ended(planned.into_evidence(agent, ChangeReport::default()), ending));
+                return Err(self.ended(planned.into_evidence(agent, ChangeReport::default()), ending, None));
             }
         };
         let CalledAgent { report: agent, view, hidden, redactions, ending } = called;
@@ -128,16 +141,43 @@ impl ItemRunner<'_> {
             Some(reason) => Err(Box::new(Unread::from(Ending::SecretFound(reason)))),
             None => self.freeze(&planned, &view, &agent.trace, &hidden),
         };
+        let read = read.and_then(|frozen| match source {
+            ChangeSource::Made(made) => frozen.checked_against(made),
+            ChangeSource::Agent => Ok(frozen),
+        });
         let (ending, change, admission) = match (read, ending) {
             (Ok(frozen), None) => return Ok(WorkedRun { planned, agent, frozen, view }),
-            (Ok(frozen), Some(ending)) => (ending, frozen.report, None),
+            (Ok(frozen), Some(ending)) => {
+                let (evidence, unlanded) = WorkedRun { planned, agent, frozen, view }.into_ended();
+                return Err(self.ended(evidence, ending, Some(unlanded)));
+            }
             (Err(unread), None) => (unread.ending, unread.change, unread.admission),
             (Err(unread), Some(ending)) => {
                 (Ending::deciding(ending, unread.ending), unread.change, unread.admission)
             }
         };
         let evidence = RunEvidence { admission, ..planned.into_evidence(agent, change) };
-        Err(self.ended(evidence, ending))
+        Err(self.ended(evidence, ending, None))
+    }
+
+    /// Applies a change that is made already to a view of what the run starts from. What its agent reported is judged again.
+    fn apply(&self, planned: &PlannedRun<'_>, made: &MadeChange) -> Result<CalledAgent, Ending> {
+        let not_applied = |error: &dyn std::error::Error| {
+            Ending::Failed(format!("the change could not be applied: {}", with_causes(error)))
+        };
+        let cancel = self.interrupt.cancel().map_err(|error| not_applied(&error))?;
+        let tests = self.tests();
+        let view = tests.changed_view(planned.base.changes, &cancel);
+        let (view, hidden) = view.map_err(|error| not_applied(&error))?;
+        let applied = tests.apply((&view, &hidden), &made.changes, &made.contents, &cancel);
+        applied.map_err(|error| not_applied(&error))?;
+        let passed = self.reportable(&planned.identity.item).passed(&made.agent.trace);
+        let ending = match self.interrupt.is_used() {
+            true => Some(Ending::Interrupted),
+            false => passed.map(Ending::OverBound),
+        };
+        let report = AgentReport { hidden: Some(hidden.facts(&self.agent.hide)), ..made.agent.clone() };
+        Ok(CalledAgent { report, view, hidden, redactions: 0, ending })
     }
 
     /// Calls the agent in a view of what the run starts from.
@@ -227,12 +267,7 @@ impl ItemRunner<'_> {
             (self.progress)(RunStage::Working { tool_ops: trace.count, tokens: trace.tokens });
         };
         progress(&Trace::default());
-        let bounds = Reportable {
-            tool_ops: item.bounds().max_tool_ops,
-            tokens: self.agent.max_tokens,
-            cost_usd: self.agent.max_cost,
-        };
-        let guard = Guard::new(bounds, self.agent.stream, cancel.clone(), &progress);
+        let guard = Guard::new(self.reportable(item), self.agent.stream, cancel.clone(), &progress);
         let take = |stream, bytes: &[u8]| {
             guard.take(stream, bytes);
             self.log.take(LogSource::Agent, stream, bytes);
@@ -241,6 +276,15 @@ impl ItemRunner<'_> {
         self.log.finish(LogSource::Agent);
         let (trace, passed_bound) = guard.finish();
         (outcome, trace, passed_bound)
+    }
+
+    /// What may be reported at most.
+    fn reportable(&self, item: &WorkItem) -> Reportable {
+        Reportable {
+            tool_ops: item.bounds().max_tool_ops,
+            tokens: self.agent.max_tokens,
+            cost_usd: self.agent.max_cost,
+        }
     }
 
     /// Admission, and the files that must be there.
@@ -271,13 +315,14 @@ impl ItemRunner<'_> {
         let outputs = identity.item.output_files.as_ref();
         let missing = || paths::missing(outputs, root, frozen.capsule.after(), |_| false);
         let ending = match verdict {
-            Err(denial) => Ending::Denied(denial.reason().to_owned()),
+            Err(denial) => denial.into_ending(),
             Ok(()) => match missing() {
                 missing if missing.is_empty() => return Ok(AdmittedRun { worked, admission }),
                 missing => Ending::Failed(format!("Missing output files: {}", missing.join(", "))),
             },
         };
-        Err(self.ended(RunEvidence { admission: Some(admission), ..worked.into() }, ending))
+        let (evidence, unlanded) = worked.into_ended();
+        Err(self.ended(RunEvidence { admission: Some(admission), ..evidence }, ending, Some(unlanded)))
     }
 
     /// The item's tests, on what it started from.
@@ -285,7 +330,10 @@ impl ItemRunner<'_> {
         let item = &admitted.worked.planned.identity.item;
         match self.run_tests(item, admitted.worked.frozen.capsule.changes()) {
             Ok(report) => Ok(admitted.tested(report)),
-            Err(FailedTests { report, ending }) => Err(self.ended(admitted.tested(report).evidence, ending)),
+            Err(FailedTests { report, ending }) => {
+                let (evidence, unlanded) = admitted.tested(report).into_ended();
+                Err(self.ended(evidence, ending, Some(unlanded)))
+            }
         }
     }
 
@@ -315,7 +363,12 @@ impl ItemRunner<'_> {
 
     /// A run that goes no further. Secrets are taken out of what is recorded of it; a run that was denied for a secret keeps its
     /// receipt alone (R34).
-    fn ended(&self, mut evidence: RunEvidence, ending: Ending) -> Box<EndedRun> {
+    fn ended(
+        &self,
+        mut evidence: RunEvidence,
+        ending: Ending,
+        unlanded: Option<UnlandedChange>,
+    ) -> Box<EndedRun> {
         let ending = ending.map_reason(|reason| self.secrets.redacted(reason));
         if matches!(ending, Ending::SecretFound(_)) {
             evidence.change = ChangeReport { counts: evidence.change.counts, ..ChangeReport::default() };
@@ -324,7 +377,8 @@ impl ItemRunner<'_> {
             evidence.agent.stdout.clear();
             evidence.agent.stderr.clear();
         }
-        Box::new(EndedRun { evidence, ending })
+        let unlanded = unlanded.filter(|_| ending.keeps_change());
+        Box::new(EndedRun { evidence, ending, unlanded })
     }
 }
 

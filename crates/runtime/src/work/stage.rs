@@ -9,13 +9,15 @@ use crealeph_contracts::attestation::{Admission, SandboxFacts, StatedBounds};
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::provenance::{HiddenFacts, RunOrigin, StatedVerdict};
-use crealeph_contracts::receipt::{Connection, SandboxStrength};
+use crealeph_contracts::receipt::{Connection, EarlierRun, SandboxStrength};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::work::{DeltaCounts, Ending, PathEdit};
 use crealeph_sandbox::View;
 use crealeph_workspace::{Capsule, Change, Node, Snapshot, TreePath};
 
 use super::config::WorkAgent;
+use super::journal::HeldBranch;
+use super::pack::PackedChange;
 use super::receipt::DeltaLists;
 use super::tests_run::TestReport;
 use super::trace::Trace;
@@ -39,6 +41,48 @@ pub(super) struct RunIdentity {
     pub(super) before: Blake3,
     /// The agent's program, and who started it; absent if an older version held it.
     pub(super) origin: Option<RunOrigin>,
+    pub(super) request: RunRequest,
+}
+
+/// How a run was asked for, beyond its item.
+#[derive(Clone, Debug)]
+pub(super) struct RunRequest {
+    /// The agent's name in the configuration.
+    pub(super) agent: String,
+    /// The branch that the change goes to, as it was when the batch started.
+    pub(super) branch: Option<HeldBranch>,
+    /// Whether the change is held for a person.
+    pub(super) is_held: bool,
+    /// The run that this one rests on.
+    pub(super) earlier: Option<EarlierRun>,
+}
+
+/// Where the change of a run comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ChangeSource<'c> {
+    /// The agent is called.
+    Agent,
+    /// It is made already.
+    Made(&'c MadeChange),
+}
+
+/// A change that was made before its run.
+#[derive(Debug)]
+pub(super) struct MadeChange {
+    /// Sorted by path.
+    pub(super) changes: Vec<Change>,
+    pub(super) contents: ChangeContents,
+    /// What is known of the agent that made it.
+    pub(super) agent: AgentReport,
+    pub(super) origin: RunOrigin,
+}
+
+/// Where the contents of a change are.
+#[derive(Debug)]
+pub(super) enum ChangeContents {
+    /// In the store, or staged in a view.
+    Stored,
+    Packed(Box<PackedChange>),
 }
 
 /// When a run took place.
@@ -175,6 +219,28 @@ pub(super) struct TestedRun {
 pub(super) struct EndedRun {
     pub(super) evidence: RunEvidence,
     pub(super) ending: Ending,
+    /// Its change, if that was read whole.
+    pub(super) unlanded: Option<UnlandedChange>,
+}
+
+/// A change that was read whole and has not landed. Its contents can be read as long as this lives.
+#[derive(Debug)]
+pub(super) struct UnlandedChange {
+    /// What the item changed itself.
+    pub(super) own: Vec<Change>,
+    /// What keeps contents that are not in the store.
+    _staged: Option<(Capsule, View)>,
+}
+
+impl UnlandedChange {
+    pub(super) fn new(own: Vec<Change>, capsule: Capsule, view: View) -> Self {
+        UnlandedChange { own, _staged: Some((capsule, view)) }
+    }
+
+    /// The same of a change whose contents are in the store.
+    pub(super) fn stored(own: Vec<Change>) -> Self {
+        UnlandedChange { own, _staged: None }
+    }
 }
 
 /// What a receipt is made from.
@@ -191,9 +257,20 @@ pub(super) struct RunEvidence {
     pub(super) verdicts: Vec<StatedVerdict>,
 }
 
-impl From<WorkedRun<'_>> for RunEvidence {
-    fn from(worked: WorkedRun<'_>) -> Self {
-        worked.planned.into_evidence(worked.agent, worked.frozen.report)
+impl WorkedRun<'_> {
+    /// What is known of the run if it is over now, and its change.
+    pub(super) fn into_ended(self) -> (RunEvidence, UnlandedChange) {
+        let WorkedRun { planned, agent, frozen, view } = self;
+        let FrozenChange { capsule, own, report } = frozen;
+        (planned.into_evidence(agent, report), UnlandedChange::new(own, capsule, view))
+    }
+}
+
+impl TestedRun {
+    /// The same of a run whose tests are over.
+    pub(super) fn into_ended(self) -> (RunEvidence, UnlandedChange) {
+        let TestedRun { evidence, capsule, own, view } = self;
+        (evidence, UnlandedChange::new(own, capsule, view))
     }
 }
 

@@ -224,24 +224,29 @@ impl LockedRuns<'_> {
     /// Writes the files of a run in place of whatever its folder holds; durable when this returns. Each file is there
     /// whole, the old one or the new one, at every moment.
     pub(super) fn write(&self, run: &Uuid, files: &[RunFile]) -> Result<(), RunsError> {
+        self.put(run, files)?;
+        self.retain(run, |name| files.iter().any(|file| file.name == name))
+    }
+
+    /// Adds files to those of a run, in place of those with the same names; durable when this returns.
+    pub(super) fn put(&self, run: &Uuid, files: &[RunFile]) -> Result<(), RunsError> {
         let folder = self.store.folder(run);
         make_folder(&folder)?;
         files.iter().try_for_each(|file| write_file(&folder, file))?;
-        for entry in fs::read_dir(&folder).map_err(failed("read", &folder))? {
-            let path = entry.map_err(failed("read", &folder))?.path();
-            let is_one = |file: &RunFile| path.file_name().is_some_and(|own| own == file.name.as_str());
-            if !files.iter().any(is_one) {
-                fs::remove_file(&path).map_err(failed("remove", &path))?;
-            }
-        }
         sync(&folder)?;
         sync(&self.store.folder)
     }
 
-    /// Adds a file to those of a run; durable when this returns.
-    pub(super) fn put(&self, run: &Uuid, file: &RunFile) -> Result<(), RunsError> {
+    /// Removes the files of a run that are not wanted; durable when this returns.
+    pub(super) fn retain(&self, run: &Uuid, is_wanted: impl Fn(&str) -> bool) -> Result<(), RunsError> {
         let folder = self.store.folder(run);
-        write_file(&folder, file)?;
+        for entry in fs::read_dir(&folder).map_err(failed("read", &folder))? {
+            let path = entry.map_err(failed("read", &folder))?.path();
+            let name = path.file_name().and_then(std::ffi::OsStr::to_str);
+            if !name.is_some_and(&is_wanted) {
+                fs::remove_file(&path).map_err(failed("remove", &path))?;
+            }
+        }
         sync(&folder)
     }
 

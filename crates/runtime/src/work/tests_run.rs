@@ -17,6 +17,7 @@ use super::interrupt::Interrupt;
 use super::log::{LogSource, RunLog};
 use super::missing;
 use super::run::process_end;
+use super::stage::ChangeContents;
 use crate::agents::process::with_causes;
 
 /// Where the contents of the change are found while it is applied.
@@ -52,6 +53,8 @@ pub(super) enum TestError {
     Cancel(#[source] std::io::Error),
     #[error("the change could not be applied to a view of the workspace: {0}")]
     Apply(String),
+    #[error("the kept change cannot be unpacked")]
+    Unpacked(#[source] std::io::Error),
     #[error("the workspace cannot be searched for what `hide` names")]
     Hidden(#[source] std::io::Error),
 }
@@ -84,7 +87,7 @@ impl TestRunner<'_> {
         });
         let (end, printed) = ended.map_err(|error| {
             let why = with_causes(&error);
-            let ending = Ending::Failed(format!("Tests failed: they could not be run: {why}"));
+            let ending = Ending::TestsFailed(format!("Tests failed: they could not be run: {why}"));
             FailedTests { report: None, ending }
         })?;
         let report = TestReport { counts: counts::read(&printed), output: redacted(&shortened(&printed)) };
@@ -119,7 +122,7 @@ impl TestRunner<'_> {
         Ok((process_end(&outcome), String::from_utf8_lossy(&printed).into_owned()))
     }
 
-    /// A view of the workspace as it is now, with the change applied by a shell inside it, and what it hides.
+    /// A view of the workspace as it is now, with the change applied, and what it hides.
     pub(super) fn changed_view(
         &self,
         changes: &[Change],
@@ -128,23 +131,39 @@ impl TestRunner<'_> {
         let (root, hide) = (self.workspace.path(), &self.agent.hide);
         let hidden = HiddenPaths::find(self.workspace, hide, self.private).map_err(TestError::Hidden)?;
         let view = self.sandbox.open_view_hiding(root, &hidden.paths)?;
+        self.apply((&view, &hidden), changes, &ChangeContents::Stored, cancel)?;
+        Ok((view, hidden))
+    }
+
+    /// Applies a change to a view, by a shell inside it. What is hidden there is left out.
+    pub(super) fn apply(
+        &self,
+        (view, hidden): (&View, &HiddenPaths),
+        changes: &[Change],
+        contents: &ChangeContents,
+        cancel: &Cancel,
+    ) -> Result<(), TestError> {
+        let (root, hide) = (self.workspace.path(), &self.agent.hide);
         let is_seen = |change: &&Change| hidden.covering(hide, change.path.as_str()).is_none();
         let changes: Vec<Change> = changes.iter().filter(is_seen).cloned().collect();
         if changes.is_empty() {
-            return Ok((view, hidden));
+            return Ok(());
         }
         let after = changes.iter().filter_map(|change| Some((&change.path, change.after.as_ref()?)));
-        self.workspace.lay_out(after, self.scratch)?;
+        match contents {
+            ChangeContents::Stored => self.workspace.lay_out(after, self.scratch)?,
+            ChangeContents::Packed(packed) => packed.lay_out(self.scratch).map_err(TestError::Unpacked)?,
+        }
         let mut spec = Spec::new(["/bin/sh", "-s"]);
         spec.stdin = Stdin::Bytes(script(&changes).into_bytes());
         spec.grants.read.push(Place { from: self.scratch.to_owned(), at: CONTENTS.into() });
         spec.limits = limits(self.agent, self.agent.test_timeout_ms);
         spec.cwd = Some(root.to_owned());
-        spec.views = vec![Mount { view: &view, at: root.to_owned() }];
+        spec.views = vec![Mount { view, at: root.to_owned() }];
         let outcome = self.sandbox.run(&spec, cancel)?;
         let _ = std::fs::remove_dir_all(self.scratch);
         match outcome.succeeded() {
-            true => Ok((view, hidden)),
+            true => Ok(()),
             false => Err(TestError::Apply(outcome.stderr.text().trim().to_owned())),
         }
     }

@@ -76,6 +76,15 @@ const ERRORS: &[(&str, &str)] = &[
     ("runs", "what is kept of earlier runs under `.crealeph` cannot be used"),
     ("unknown_run", "no run of this workspace has such an id"),
     ("not_held", "the run does not wait for an approval"),
+    (
+        "not_retryable",
+        "the change of a run cannot be judged again: it was not kept, is kept no longer, or has landed since",
+    ),
+    (
+        "not_undoable",
+        "what a run changed cannot be taken back: it did not land, or what was there before is not kept",
+    ),
+    ("conflict", "a change cannot be applied, since its files were changed by something else"),
     ("altered", "a pending change was altered, or the files of a run do not match its receipt"),
     (
         "ledger_in_state",

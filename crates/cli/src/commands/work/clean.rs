@@ -19,7 +19,8 @@ Examples:
   crealeph work clean --keep 20
 
 Of older runs, their diffs and the outputs of their agents go, and the states before and after them with the contents that no
-newer run needs: they cannot be replayed or exported any more. Receipts and their chain, work items, results, held runs,
+newer run needs: they cannot be replayed, exported, retried or undone any more. Changes that were kept for `work retry` go when their time is
+over, whatever is kept of their runs. Receipts and their chain, work items, results, held runs,
 runs that are not over, and the newest run stay whole. So does what somebody wrote at the moment of a publish
 (`.crealeph/kept`). While a run is going on, states and contents are left for the next time.
 
@@ -57,12 +58,13 @@ impl Clean {
             true => CleanedRuns::default(),
             false => self.workspace.open()?.clean(keep, self.dry_run)?,
         };
-        let CleanedRuns { runs, states, contents, bytes, is_busy } = cleaned;
+        let CleanedRuns { runs, states, contents, capsules, bytes, is_busy } = cleaned;
         if self.workspace.at.json || !output.is_for_person() {
             let summary = json!({
                 "runs": runs,
                 "states": states,
                 "contents": contents,
+                "capsules": capsules,
                 "bytes": bytes,
                 "isDryRun": self.dry_run,
                 "isBusy": is_busy,
@@ -71,7 +73,7 @@ impl Clean {
         } else {
             let word = if self.dry_run { "would be removed" } else { "removed" };
             output.line(&format!(
-                "{word}: diffs and outputs of {runs} runs, {states} states, {contents} contents; {bytes} bytes"
+                "{word}: diffs and outputs of {runs} runs, {states} states, {contents} contents, {capsules} kept changes; {bytes} bytes"
             ))?;
         }
         if is_busy {

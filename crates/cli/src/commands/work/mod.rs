@@ -11,8 +11,10 @@ mod logs;
 mod plan;
 mod replay;
 mod report;
+mod retry;
 mod run;
 mod status;
+mod undo;
 mod verify;
 mod workspace_args;
 
@@ -34,6 +36,8 @@ pub(super) struct Work {
 #[derive(Debug, Subcommand)]
 enum WorkCommand {
     Run(Box<run::Run>),
+    Retry(Box<retry::Retry>),
+    Undo(Box<undo::Undo>),
     FromTasks(from_tasks::FromTasks),
     Status(status::Status),
     Show(status::Show),
@@ -56,6 +60,8 @@ impl Work {
     pub(super) fn wants_json(&self) -> bool {
         match &self.command {
             WorkCommand::Run(command) => command.wants_json(),
+            WorkCommand::Retry(command) => command.wants_json(),
+            WorkCommand::Undo(command) => command.wants_json(),
             WorkCommand::FromTasks(command) => command.wants_json(),
             WorkCommand::Status(command) => command.wants_json(),
             WorkCommand::Show(command) => command.wants_json(),
@@ -73,6 +79,8 @@ impl Work {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         match self.command {
             WorkCommand::Run(command) => command.run(output),
+            WorkCommand::Retry(command) => command.run(output),
+            WorkCommand::Undo(command) => command.run(output),
             WorkCommand::FromTasks(command) => command.run(output),
             WorkCommand::Status(command) => command.run(output),
             WorkCommand::Show(command) => command.run(output),

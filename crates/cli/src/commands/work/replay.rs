@@ -112,8 +112,14 @@ impl Replay {
         item.dependencies = Set::default();
         let work = self.which.workspace.open_scratch(tree)?;
         let agent = self.agent.clone();
-        let options =
-            RunOptions { jobs: 1, destination: Destination::Tree, is_held: false, agent, is_capped: true };
+        let options = RunOptions {
+            jobs: 1,
+            destination: Destination::Tree,
+            is_held: false,
+            agent,
+            is_capped: true,
+            only_failed: false,
+        };
         for outcome in work.run(&[item], &options, &|_| (), &mut |_| ())? {
             if let ItemOutcome::Finished { result, .. } = &outcome {
                 note_json(&result.to_json());

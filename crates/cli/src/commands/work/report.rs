@@ -5,7 +5,7 @@ use std::path::Path;
 use crealeph_contracts::receipt::{Connection, ConnectionRefusal, Receipt};
 use crealeph_contracts::scalar::ItemId;
 use crealeph_contracts::uuid::Uuid;
-use crealeph_runtime::work::{ItemOutcome, ItemResult};
+use crealeph_runtime::work::{CAPSULE_FILE, ItemOutcome, ItemResult};
 
 use super::bounds_args::raised_by;
 use crate::page::{GUTTER, Page};
@@ -55,7 +55,10 @@ fn title(item: &ItemId, run: &str) -> String {
 pub(super) fn finished(finished: &ItemResult, run: &str, note: &str) -> Page {
     let ItemResult { item, result } = finished;
     let mut out = Page::default();
-    out.line(&format!("{}: {}{note}", title(item, run), result.status));
+    let changed = [&result.created_files, &result.modified_files, &result.deleted_files];
+    let is_unchanged = finished.is_success() && changed.iter().all(|files| files.as_slice().is_empty());
+    let no_change = if is_unchanged { ", no change" } else { "" };
+    out.line(&format!("{}: {}{no_change}{note}", title(item, run), result.status));
     for why in result.error.iter().chain(&result.denial_reason) {
         out.quoted("  why      ", why.as_str());
         if let Some(raised_by) = raised_by(why.as_str()) {
@@ -82,6 +85,9 @@ pub(super) fn finished(finished: &ItemResult, run: &str, note: &str) -> Page {
         let _ = writeln!(out, "  tests    {passed} passed, {failed} failed");
     }
     let _ = writeln!(out, "  receipt  {}", from_here(result.receipt_path.as_str()));
+    if Path::new(result.receipt_path.as_str()).with_file_name(CAPSULE_FILE).exists() {
+        let _ = writeln!(out, "  retry    crealeph work retry {run}");
+    }
     out
 }
 

@@ -10,7 +10,7 @@ use crealeph_contracts::scalar::{Amount, ItemId, RobotId};
 use crealeph_contracts::shape::Set;
 use crealeph_contracts::work_item::{Budget, Complexity};
 use crealeph_runtime::builder::Scopes;
-use crealeph_runtime::work::{self, Destination, ItemOutcome, RunOptions, Work};
+use crealeph_runtime::work::{self, Destination, ItemOutcome, RunOptions, Work, WorkError, WorkProgress};
 
 use super::bounds_args::BoundsArgs;
 use super::display::Display;
@@ -33,6 +33,7 @@ Examples:
   crealeph work run items.json --workspace ~/project --jobs 4 --json
   crealeph work run items.json --publish branch:agents/monday
   crealeph work run items.json --hold
+  crealeph work run items.json --only-failed
   crealeph work run --agent claude \"Fix the flaky parser test\" --test \"cargo test\"
 
 An item goes to the agent of crealeph.toml with its agent_id:
@@ -69,6 +70,10 @@ pub(super) struct Run {
     /// Hold changes until `crealeph work approve` or `reject`
     #[arg(long)]
     hold: bool,
+
+    /// Leave items alone that have succeeded before, or whose change awaits approval
+    #[arg(long)]
+    only_failed: bool,
 
     /// The robot that the runs are bound to [default: the one whose tasks the items are]; the policy decides `work.run`
     #[arg(long)]
@@ -128,8 +133,11 @@ impl Run {
             is_held: self.hold,
             agent: self.agent.clone(),
             is_capped: !self.is_task(),
+            only_failed: self.only_failed,
         };
-        run_items(&work, &items, &options, self.workspace.at.json, output)
+        carry_out(&work, self.workspace.at.json, output, |progress, report| {
+            work.run(&items, &options, progress, report)
+        })
     }
 
     /// With --agent, words that name no file are a task.
@@ -163,7 +171,7 @@ fn default_jobs() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from).min(8)
 }
 
-fn destination(text: &str) -> Result<Destination, ArgumentFailure> {
+pub(super) fn destination(text: &str) -> Result<Destination, ArgumentFailure> {
     match text.strip_prefix("branch:") {
         None if text == "tree" => Ok(Destination::Tree),
         Some(name) if !name.is_empty() => Ok(Destination::Branch(name.to_owned())),
@@ -171,13 +179,16 @@ fn destination(text: &str) -> Result<Destination, ArgumentFailure> {
     }
 }
 
-/// Runs items and prints what becomes of each as soon as it is known.
-pub(super) fn run_items(
+/// Carries out runs and prints what becomes of each as soon as it is known. `step` is given what to tell about progress, and about each
+/// outcome.
+pub(super) fn carry_out(
     work: &Work,
-    items: &[WorkItem],
-    options: &RunOptions,
     wants_json: bool,
     output: &mut Output,
+    step: impl FnOnce(
+        &(dyn Fn(WorkProgress) + Sync),
+        &mut dyn FnMut(&ItemOutcome),
+    ) -> Result<Vec<ItemOutcome>, WorkError>,
 ) -> Result<Verdict, Failure> {
     let interrupt = work.interrupt().clone();
     interrupt::at_first(move || {
@@ -205,7 +216,7 @@ pub(super) fn run_items(
         // An output that was closed does not stop the work.
         failure = failure.take().or(printed.err());
     };
-    let outcomes = work.run(items, options, &|progress| display.show(progress), &mut print);
+    let outcomes = step(&|progress| display.show(progress), &mut print);
     display.end();
     let outcomes = outcomes?;
     if let Some(failure) = failure {

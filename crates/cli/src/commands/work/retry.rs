@@ -1,0 +1,98 @@
+//! `crealeph work retry`: judges the change of a run again, without calling its agent.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use crealeph_contracts::WorkItem;
+use crealeph_runtime::builder::Scopes;
+use crealeph_runtime::work::{ItemOutcome, RetryOptions, WorkError};
+
+use super::bounds_args::BoundsArgs;
+use super::run::{carry_out, destination};
+use super::workspace_args::WorkspaceArgs;
+use crate::commands::Verdict;
+use crate::commands::policy::read_rules;
+use crate::failure::Failure;
+use crate::output::Output;
+
+const EXAMPLES: &str = "\
+Examples:
+  crealeph work retry 0190a6f0 --max-files 20
+  crealeph work retry 0190a6f0
+  crealeph work retry 0190a6f0 --test \"cargo test --lib\"
+
+A run that was denied by a count, a path or a class, or whose tests failed, keeps its change: by default at most 10,000 files and
+64 MiB, for 7 days (`[work.capsules]`). It is judged as if its agent had just left it: by the rules and limits in force now, the
+flags before the item's own, and by its tests. The agent is not called. The result is a run of its own, whose receipt names the first one.
+
+The change goes where the first run's was to go, and is held if that was to be. If files that it changes are not what they were, nothing is
+run, and they are named.
+
+Exit codes: 0 landed, 1 it did not, or it cannot be retried, 2 cannot be done, 3 the change awaits approval, 130 interrupted.";
+
+/// Judge the change of a denied or failed run again, under other limits, without calling the agent
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Retry {
+    /// Run id or its start, `@` for the newest, or the id of its item
+    run: String,
+
+    /// Test command [default: the item's own]
+    #[arg(long, value_name = "COMMAND")]
+    test: Option<String>,
+
+    /// Where the change goes: `tree`, or `branch:NAME` [default: where it was to go]
+    #[arg(long, value_name = "WHERE")]
+    publish: Option<String>,
+
+    /// Hold the change until `crealeph work approve` or `reject`
+    #[arg(long)]
+    hold: bool,
+
+    /// A file of rules for the policy, if the run is bound to a robot; those of the configuration or the built-in ones if absent
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+
+    #[command(flatten)]
+    bounds: BoundsArgs,
+
+    #[command(flatten)]
+    workspace: WorkspaceArgs,
+}
+
+impl Retry {
+    pub(super) fn wants_json(&self) -> bool {
+        self.workspace.at.json
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let destination = self.publish.as_deref().map(destination).transpose()?;
+        let run = super::status::open(&self.workspace)?.find(Some(&self.run)).map_err(WorkError::from)?.run;
+        let mut work = self.workspace.open_with(&self.rules.iter().cloned().collect::<Vec<_>>())?;
+        work.limit_classes(&self.bounds.class_limits());
+        let retryable = work.retryable(&run)?;
+        let known = retryable.item();
+        let item = WorkItem {
+            constraints: Some(self.bounds.constraints(known.constraints.as_ref())?),
+            test_command: self.test.as_deref().map(Into::into).or_else(|| known.test_command.clone()),
+            ..known.clone()
+        };
+        let rules = self.rules.clone().map(|file| read_rules(Some(file)).map(|(source, _)| source));
+        let scopes = Scopes::load(&self.workspace.configuration()?, rules.transpose()?)?;
+        work.bind(std::slice::from_ref(&item), retryable.robot().cloned(), &scopes)?;
+        let options = RetryOptions { item, destination, is_held: self.hold };
+        carry_out(&work, self.workspace.at.json, output, |progress, report| {
+            one(work.retry(retryable, options, progress), report)
+        })
+    }
+}
+
+/// The outcome of one run as that of a batch.
+pub(super) fn one(
+    outcome: Result<ItemOutcome, WorkError>,
+    report: &mut dyn FnMut(&ItemOutcome),
+) -> Result<Vec<ItemOutcome>, WorkError> {
+    let outcome = outcome?;
+    report(&outcome);
+    Ok(vec![outcome])
+}

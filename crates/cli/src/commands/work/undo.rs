@@ -1,0 +1,100 @@
+//! `crealeph work undo`: takes back what a run changed, in a run of its own.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use crealeph_contracts::WorkItem;
+use crealeph_contracts::scalar::RobotId;
+use crealeph_runtime::builder::Scopes;
+use crealeph_runtime::work::{UndoOptions, WorkError};
+
+use super::bounds_args::BoundsArgs;
+use super::retry::one;
+use super::run::{carry_out, destination};
+use super::workspace_args::WorkspaceArgs;
+use crate::commands::Verdict;
+use crate::commands::ledger::named;
+use crate::commands::policy::read_rules;
+use crate::failure::Failure;
+use crate::output::Output;
+
+const EXAMPLES: &str = "\
+Examples:
+  crealeph work undo 0190a6f0
+  crealeph work undo 0190a6f0 --test \"cargo test\"
+  crealeph work undo 0190a6f0 --hold
+
+Every file that the run changed becomes what it was before it. That is a run of its own, of `agent-0`: within the limits and path rules of the
+run that it undoes, with that run's tests, and with a receipt that names it. It can be undone, too. If the change went to a branch, the
+undoing is a commit there.
+
+If a file was changed since, nothing is run, and the file and the runs that changed it are named: undo those first, newest first.
+`--test ''` runs no tests, for a run whose tests look for what it made.
+
+Exit codes: 0 undone, 1 it was not, or it cannot be, 2 cannot be done, 3 the undoing awaits approval, 130 interrupted.";
+
+/// Undo a run that landed: restore the files that it changed, tested and with a receipt
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Undo {
+    /// Run id or its start, `@` for the newest, or the id of its item
+    run: String,
+
+    /// Test command [default: that of the run]
+    #[arg(long, value_name = "COMMAND")]
+    test: Option<String>,
+
+    /// The agent whose rules apply, and whose tests' grants are used [default: the agent of the run]
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+
+    /// Where the files are restored: `tree`, or `branch:NAME` [default: where the change went]
+    #[arg(long, value_name = "WHERE")]
+    publish: Option<String>,
+
+    /// Hold the undoing until `crealeph work approve` or `reject`
+    #[arg(long)]
+    hold: bool,
+
+    /// The robot that the undoing is bound to; the policy decides `work.run`
+    #[arg(long)]
+    robot: Option<String>,
+
+    /// A file of rules for that decision, TOML; those of the configuration or the built-in ones if absent
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+
+    #[command(flatten)]
+    bounds: BoundsArgs,
+
+    #[command(flatten)]
+    workspace: WorkspaceArgs,
+}
+
+impl Undo {
+    pub(super) fn wants_json(&self) -> bool {
+        self.workspace.at.json
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let destination = self.publish.as_deref().map(destination).transpose()?;
+        let run = super::status::open(&self.workspace)?.find(Some(&self.run)).map_err(WorkError::from)?.run;
+        let mut work = self.workspace.open_with(&self.rules.iter().cloned().collect::<Vec<_>>())?;
+        work.limit_classes(&self.bounds.class_limits());
+        let landed = work.landed(&run)?;
+        let known = landed.undo_item()?;
+        let item = WorkItem {
+            constraints: Some(self.bounds.constraints(known.constraints.as_ref())?),
+            test_command: self.test.as_deref().map(Into::into).or_else(|| known.test_command.clone()),
+            ..known
+        };
+        let robot = self.robot.as_deref().map(|name| named("robot", name, RobotId::parse)).transpose()?;
+        let rules = self.rules.clone().map(|file| read_rules(Some(file)).map(|(source, _)| source));
+        let scopes = Scopes::load(&self.workspace.configuration()?, rules.transpose()?)?;
+        work.bind(std::slice::from_ref(&item), robot, &scopes)?;
+        let options = UndoOptions { item, agent: self.agent.clone(), destination, is_held: self.hold };
+        carry_out(&work, self.workspace.at.json, output, |progress, report| {
+            one(work.undo(landed, options, progress), report)
+        })
+    }
+}

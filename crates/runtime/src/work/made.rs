@@ -1,0 +1,128 @@
+//! The run of a change that is made already: by the agent of an earlier run, or by undoing one. Owns that it takes the same way as the
+//! change of an agent: applied to a view, read from it, admitted, tested, and then published, held or committed.
+
+use std::collections::BTreeMap;
+
+use crealeph_contracts::WorkItem;
+use crealeph_contracts::digest::Blake3;
+use crealeph_workspace::{Change, Snapshot};
+use tracing::info_span;
+
+use super::batch::{Destination, ItemOutcome, WorkProgress};
+use super::branch::Branch;
+use super::config::WorkAgent;
+use super::engine::{Work, new_id};
+use super::error::WorkError;
+use super::journal::HeldBranch;
+use super::land::{Concluded, Delivery, Landed, LandingRun};
+use super::paths;
+use super::record::{RunWriter, stated_bounds};
+use super::secrets::RunSecrets;
+use super::stage::{ChangeSource, MadeChange, PlannedRun, RunBase, RunIdentity, RunRequest};
+
+/// A change that is made, and how it is to be judged.
+pub(super) struct MadeRun<'m> {
+    pub(super) item: WorkItem,
+    pub(super) agent: &'m WorkAgent,
+    pub(super) request: RunRequest,
+    pub(super) change: MadeChange,
+    pub(super) target: MadeTarget,
+}
+
+/// Where the change goes, and what is there.
+pub(super) struct MadeTarget {
+    pub(super) delivery: Delivery,
+    pub(super) snapshot: Snapshot,
+    /// What the branch has and the workspace has not.
+    pub(super) accumulated: Vec<Change>,
+}
+
+impl MadeTarget {
+    /// The workspace.
+    pub(super) fn tree(work: &Work) -> Result<Self, WorkError> {
+        let snapshot = work.workspace.snapshot()?;
+        work.check_private(&snapshot)?;
+        Ok(MadeTarget { delivery: Delivery::Tree, snapshot, accumulated: Vec::new() })
+    }
+
+    /// A branch, with what it has since a commit; without one, with what it has that the current commit has not.
+    pub(super) fn branch(work: &Work, branch: Branch, since: Option<&str>) -> Result<Self, WorkError> {
+        let MadeTarget { snapshot, .. } = MadeTarget::tree(work)?;
+        let head = branch.head()?;
+        let since = since.unwrap_or(&head);
+        let accumulated = branch.moved_since(since, &work.workspace, snapshot.state())?;
+        Ok(MadeTarget { delivery: Delivery::Branch(Box::new(branch)), snapshot, accumulated })
+    }
+
+    /// The same by the words of the command line.
+    pub(super) fn of(work: &Work, destination: &Destination) -> Result<Self, WorkError> {
+        match destination {
+            Destination::Tree => MadeTarget::tree(work),
+            Destination::Branch(name) => {
+                MadeTarget::branch(work, Branch::open(work.workspace.path(), name)?, None)
+            }
+        }
+    }
+
+    /// The branch, as a change is kept with it.
+    pub(super) fn kept_branch(&self) -> Option<HeldBranch> {
+        self.delivery.kept_branch()
+    }
+
+    /// The paths of a change that are not what it starts from.
+    pub(super) fn moved(&self, changes: &[Change]) -> Vec<crealeph_workspace::TreePath> {
+        let there: BTreeMap<_, _> =
+            self.accumulated.iter().map(|change| (&change.path, change.after.as_ref())).collect();
+        let now = |path: &_| match there.get(path) {
+            Some(node) => *node,
+            None => self.snapshot.state().get(path),
+        };
+        super::later::moved(changes, now, |path| self.snapshot.ignores(path))
+    }
+}
+
+/// Refuses an item that may not be run at all, as a batch of items is refused.
+pub(super) fn check_item(work: &Work, item: &WorkItem, agent: &WorkAgent) -> Result<(), WorkError> {
+    paths::check(item, work.workspace.path())?;
+    let secrets = RunSecrets::new(agent);
+    match secrets.place_in_request(item, agent) {
+        Some(place) => Err(WorkError::SecretInRequest { item: secrets.redacted(item.id.as_str()), place }),
+        None => Ok(()),
+    }
+}
+
+/// Runs it.
+pub(super) fn run(
+    work: &Work,
+    made: MadeRun<'_>,
+    progress: &(dyn Fn(WorkProgress) + Sync),
+) -> Result<ItemOutcome, WorkError> {
+    let MadeRun { item, agent, request, change, target } = made;
+    let MadeTarget { delivery, snapshot, accumulated } = target;
+    let run = new_id()?;
+    let _span = info_span!("work_item", item = %item.id, %run, agent = agent.name).entered();
+    let is_held = request.is_held;
+    let identity = RunIdentity {
+        id: run,
+        batch: Blake3::of(format!("made {run}").as_bytes()),
+        bounds: stated_bounds(&item, agent),
+        before: snapshot.state().hash().digest(),
+        item,
+        origin: Some(change.origin.clone()),
+        request,
+    };
+    RunWriter::new(work)?.start(&identity)?;
+    let name = identity.item.id.clone();
+    let step = |stage| progress(WorkProgress::Item { item: name.clone(), stage });
+    let runner = work.runner(agent, &run, &step)?;
+    let base = RunBase { snapshot: &snapshot, changes: &accumulated };
+    let state = work.runs.state()?;
+    let planned = PlannedRun::new(identity, base);
+    let tested = runner.run(planned, ChangeSource::Made(&change), &|hash| state.with_run_hash(hash));
+    progress(WorkProgress::Committing);
+    let mut landed = Landed { delivery, is_held, accumulated: accumulated.clone(), touched: BTreeMap::new() };
+    Ok(match LandingRun::conclude(RunWriter::new(work)?, runner, tested, base, &mut landed)? {
+        Concluded::Held(held) => ItemOutcome::Held(held),
+        Concluded::Finished(result) => ItemOutcome::Finished { result, is_earlier: false },
+    })
+}
