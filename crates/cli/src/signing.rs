@@ -49,7 +49,12 @@ impl SigningKey {
         if let Some(path) = named {
             return Self::open(path);
         }
-        let held = if std::env::var_os("SSH_AUTH_SOCK").is_some() { agent_keys()? } else { Vec::new() };
+        // A key in a file does without an agent, also without one that does not answer.
+        let (held, unanswered) = match std::env::var_os("SSH_AUTH_SOCK").map(|_| agent_keys()) {
+            Some(Ok(held)) => (held, None),
+            Some(Err(error)) => (Vec::new(), Some(error)),
+            None => (Vec::new(), None),
+        };
         if let Some(public) = held.into_iter().find(|key| is_known(key.fingerprint())) {
             return Ok(SigningKey { public, place: KeyPlace::Agent });
         }
@@ -62,7 +67,7 @@ impl SigningKey {
                 return Self::open(&folder.join(name));
             }
         }
-        Err(SigningFailure::NoKey.into())
+        Err(unanswered.unwrap_or(SigningFailure::NoKey).into())
     }
 
     /// A private key file, or the public half of a key that the agent holds or that lies beside it.
@@ -72,14 +77,16 @@ impl SigningKey {
         let text = source.text(source.read_bounded(MAX_KEY_BYTES)?)?;
         if !text.trim_start().starts_with("-----BEGIN") {
             let public = PersonKey::parse(&text).map_err(|error| bad(error.to_string()))?;
-            if holds(&public)? {
+            let is_held = holds(&public);
+            if matches!(is_held, Ok(true)) {
                 return Ok(SigningKey { public, place: KeyPlace::Agent });
             }
             let private = path.with_extension("");
-            return match path.extension().is_some_and(|end| end == "pub") && private.is_file() {
-                true => Self::open(&private),
-                false => Err(SigningFailure::NotHeld(public.fingerprint().to_owned()).into()),
-            };
+            if path.extension().is_some_and(|end| end == "pub") && private.is_file() {
+                return Self::open(&private);
+            }
+            is_held?;
+            return Err(SigningFailure::NotHeld(public.fingerprint().to_owned()).into());
         }
         let private = PrivateKey::from_openssh(&text).map_err(|error| bad(error.to_string()))?;
         let line = private.public_key().to_openssh().map_err(|error| bad(error.to_string()))?;

@@ -153,11 +153,17 @@ impl ApprovalLog {
         }
         let payload = entry.payload.as_ref().ok_or_else(|| invalid("has no payload"))?;
         let (read, signed) = ApprovalEntry::read(kind, payload).map_err(invalid)?;
+        let seq = entry.seq.map_or(0, |seq| seq.get());
+        if let ApprovalEntry::Landing(landing) = &read
+            && landing.checked_seq.get() + 1 != seq
+        {
+            return Err(invalid("is a landing that does not follow the place where it was checked"));
+        }
         let key = entry.key.as_ref().map(|key| key.as_str());
         self.judge(&read, signed.as_ref(), key, &entry.id)?;
         Ok(Some(LoggedApproval {
             id: entry.id.clone(),
-            seq: entry.seq.map_or(0, |seq| seq.get()),
+            seq,
             at: entry.created_at.instant(),
             entry: read,
             problem: None,

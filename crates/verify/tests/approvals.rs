@@ -69,10 +69,10 @@ fn built_in() -> String {
     ApprovalRule::built_in(SubjectKind::Draft).digest().unwrap().to_string()
 }
 
-fn landing(subject: &str, verdicts: &[&str]) -> Value {
+fn landing(subject: &str, verdicts: &[&str], checked_seq: u64) -> Value {
     json!({
         "subjectKind": "draft", "subjectId": subject, "subjectDigest": "1".repeat(64), "number": 1,
-        "verdicts": verdicts, "ruleDigest": built_in(), "checkedSeq": 9,
+        "verdicts": verdicts, "ruleDigest": built_in(), "checkedSeq": checked_seq,
     })
 }
 
@@ -231,12 +231,15 @@ fn a_landing_uses_each_verdict_once() {
         crealeph_contracts::approval::landing_key(&subject, 1)
     };
     let land = |log: &mut Log, subject: &str, verdicts: &[&str]| {
-        log.add("landing", landing(subject, verdicts), &key(subject))
+        let end = log.1;
+        log.add("landing", landing(subject, verdicts, end), &key(subject))
     };
     assert_refused(land(&mut log, "draft-1", &[&other]), FindingKind::Invalid, "does not approve it");
     assert_refused(land(&mut log, "draft-1", &["entry-1"]), FindingKind::Invalid, "no verdict");
     log.revoke(&ben, &ana, 5).unwrap();
     assert_refused(land(&mut log, "draft-2", &[&other]), FindingKind::Invalid, "revoked");
+    let late = landing("draft-1", &[&one], log.1 - 1);
+    assert_refused(log.add("landing", late, &key("draft-1")), FindingKind::Invalid, "does not follow");
     land(&mut log, "draft-1", &[&one]).unwrap();
     assert_refused(land(&mut log, "draft-1", &[&one]), FindingKind::Invalid, "out of turn");
 }

@@ -51,6 +51,30 @@ fn a_rejected_change_leaves_nothing_but_its_receipt() {
     assert_eq!(world.state(), before);
 }
 
+/// Once people are enrolled nothing unsigned lands a change, and the log has no unsigned verdict.
+#[test]
+fn a_held_change_is_not_approved_by_a_name_where_people_are_enrolled() {
+    let world = World::new();
+    let before = world.state();
+    let run = held(&world, "echo x >> a.txt", json!({}));
+    let key = world.root().parent().unwrap().join("ana");
+    let made = std::process::Command::new("ssh-keygen")
+        .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+        .arg(&key)
+        .status();
+    assert!(made.unwrap().success());
+    let public = key.with_extension("pub").display().to_string();
+    let enrolled = world.crealeph(&["person", "add", "ana", "--key", &public, "--first-admin"]);
+    assert!(enrolled.status.success(), "{}", String::from_utf8_lossy(&enrolled.stderr));
+    let approved = ran(&world.crealeph(&["work", "approve", &run, "--reason", "good"]));
+    assert!(approved.code == 1 && approved.stderr.contains("must be signed"), "{}", approved.stderr);
+    assert_eq!(world.state(), before);
+    let rejected = ran(&world.crealeph(&["work", "reject", &run, "--by", "ben", "--reason", "wrong place"]));
+    assert_eq!((rejected.code, &rejected.lines[0]["status"]), (0, &json!("failure")), "{}", rejected.stderr);
+    let verified = world.crealeph(&["ledger", "verify"]);
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stdout));
+}
+
 #[test]
 fn a_held_change_is_tested_again_where_the_tree_has_moved() {
     let world = World::new();

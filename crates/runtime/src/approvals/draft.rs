@@ -1,6 +1,10 @@
 //! A draft as a subject of approval: exactly what is shown, what it rests on, and whether that is still the newest.
 
+use std::collections::BTreeSet;
+
+use crealeph_contracts::approval::ApprovalEntry;
 use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::entry::Entry;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::{LedgerId, Literal, Name, TenantId};
 use crealeph_decision::approval::{ApprovalSubject, SubjectClass, SubjectState, derive};
@@ -8,7 +12,7 @@ use crealeph_decision::builder::Record;
 use crealeph_decision::builder::review::{check_draft, review_key};
 use crealeph_decision::coherence::{CoherenceRules, outdated_by};
 use crealeph_decision::snapshot::{Derivation, Newest, SnapshotFacts, SnapshotType};
-use crealeph_ledger::{Ledger, LedgerError, Seq, StoredEntry};
+use crealeph_ledger::{Ledger, LedgerError, LogView, Seq, StoredEntry};
 
 use super::error::ApprovalError;
 use super::history::{ApprovalHistory, approval_entries};
@@ -93,17 +97,45 @@ fn read_subject(
         let newest = view.entry_with_reach(id)?.ok_or(LedgerError::Closed)?;
         let up_to = moment.map(|(seq, _)| seq);
         let (facts, _) = view.facts_up_to(&entry.content.robot_id, up_to, rules, Derivation::default())?;
-        Ok((approval_entries(view)?, view.place(), newest, facts))
+        let entries = approval_entries(view)?;
+        let doubted = doubted(view, &entries, id)?;
+        Ok((entries, doubted, view.place(), newest, facts))
     })?;
-    let (mut entries, place, newest, facts) = read.ok_or_else(|| ApprovalError::NoEntry(id.clone()))?;
+    let (mut entries, doubted, place, newest, facts) =
+        read.ok_or_else(|| ApprovalError::NoEntry(id.clone()))?;
     if let Some((seq, _)) = moment {
         entries.retain(|entry| entry.seq.is_some_and(|own| own.get() <= seq.get()));
     }
-    let history = ApprovalHistory::of(tenant, &entries, place);
+    let mut history = ApprovalHistory::of(tenant, &entries, place);
+    for logged in history.log.iter_mut().filter(|logged| doubted.contains(&logged.id)) {
+        logged.problem.get_or_insert_with(|| "was signed over another state of the log".to_owned());
+    }
     let subject = subject_of(&entry, record.as_ref(), &newest, &facts, rules);
     let now = moment.map_or(history.place.now.instant(), |(_, at)| at);
     let state = derive(&history.log, &subject, now)?;
     Ok(DraftSubject { evidence: evidence_of(&newest), entry, subject, record, history, state })
+}
+
+/// The verdicts on a subject that name another root than the log had at their place.
+fn doubted(
+    view: &mut LogView<'_>,
+    entries: &[Entry],
+    subject: &LedgerId,
+) -> Result<BTreeSet<LedgerId>, LedgerError> {
+    let mut doubted = BTreeSet::new();
+    for entry in entries {
+        let read = entry.payload.as_ref().map(|payload| ApprovalEntry::read(entry.kind.as_str(), payload));
+        let Some(Ok((ApprovalEntry::Verdict(statement, _), _))) = read else { continue };
+        if statement.subject_id != *subject {
+            continue;
+        }
+        let seq = Seq::new(statement.evidence_seq.get());
+        let root = seq.map_or(Ok(None), |seq| view.root_at(seq))?;
+        if root != Some(statement.evidence_root) {
+            doubted.insert(entry.id.clone());
+        }
+    }
+    Ok(doubted)
 }
 
 /// A draft as a subject, by what is known of its robot.
