@@ -120,3 +120,86 @@ fn a_person_reads_a_line_for_each() {
     let of_the_machine = printed.lines().take_while(|line| !line.starts_with("configuration"));
     of_the_machine.for_each(|line| assert!(line.chars().count() <= 80, "wider than 80 columns: {line}"));
 }
+
+const AGENT: &str = r#"
+[work.agents.one]
+agent_id = "agent-1"
+command = ["sh", "agent.sh", "{prompt}"]
+version = ["-c", "echo 'shell 1.2'"]
+secrets = ["DOCTOR_TOKEN"]
+network = ["127.0.0.1:9", "localhost:10", "nowhere.invalid:443"]
+"#;
+
+/// Exit code and findings of an agent in the folder `ws`.
+fn agent_doctor(folder: &Path, words: &str) -> (i32, Vec<Value>) {
+    let (code, printed, said) = shell(folder, &format!("cd ws && {words} --json"));
+    let findings: Value = serde_json::from_str(&printed).unwrap_or_else(|_| panic!("{printed}{said}"));
+    (code, findings.as_array().unwrap().clone())
+}
+
+fn agent_workspace(configuration: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("ws")).unwrap();
+    std::fs::write(folder.path().join("ws/crealeph.toml"), configuration).unwrap();
+    std::fs::write(folder.path().join("ws/agent.sh"), "touch called\n").unwrap();
+    folder
+}
+
+#[test]
+fn what_a_run_of_an_agent_lacks_is_found_without_calling_it() {
+    let folder = agent_workspace(AGENT);
+    let (code, findings) =
+        agent_doctor(folder.path(), "crealeph doctor --agent one --test 'test -e agent.sh && exit 7'");
+    assert_eq!(code, 1, "{findings:?}");
+    assert_eq!(finding(&findings, "agent_program")["present"], true);
+    assert_eq!(finding(&findings, "agent_version")["detail"], "shell 1.2");
+    assert_eq!(finding(&findings, "agent_sandbox")["present"], true);
+    let login = finding(&findings, "agent_login");
+    assert_eq!(login["detail"], "the variable `DOCTOR_TOKEN` is not set");
+    let hosts: Vec<&str> = findings
+        .iter()
+        .filter(|finding| finding["name"] == "agent_host")
+        .map(|finding| finding["detail"].as_str().unwrap())
+        .collect();
+    let expected = [
+        "`127.0.0.1:9` cannot be reached",
+        "`localhost:10` leads to a private address",
+        "the name of `nowhere.invalid:443` does not resolve",
+    ];
+    assert_eq!(hosts, expected);
+    let tests = finding(&findings, "tests");
+    assert!(
+        tests["detail"].as_str().unwrap().contains("Tests failed") && tests["present"] == false,
+        "{tests}"
+    );
+    let unhelped =
+        findings.iter().filter(|finding| finding["present"] == false && finding["advice"].is_null());
+    assert_eq!(unhelped.count(), 0, "{findings:?}");
+    assert!(!folder.path().join("ws/called").exists(), "the agent itself is not called");
+}
+
+#[test]
+fn an_agent_that_has_everything_is_well_and_its_tests_change_nothing() {
+    let agent = AGENT.lines().filter(|line| !line.starts_with("network")).collect::<Vec<_>>().join("\n");
+    let folder = agent_workspace(&agent);
+    let words =
+        "DOCTOR_TOKEN=hunter2hunter2 crealeph doctor --agent one --test 'touch made && test ! -e .crealeph'";
+    let (code, findings) = agent_doctor(folder.path(), words);
+    assert_eq!(code, 0, "{findings:?}");
+    assert_eq!(finding(&findings, "tests")["present"], true);
+    assert!(!folder.path().join("ws/made").exists());
+    assert!(!format!("{findings:?}").contains("hunter2hunter2"));
+}
+
+#[test]
+fn an_agent_that_is_not_known_or_has_no_program_is_told_apart() {
+    let folder =
+        agent_workspace("[work.agents.one]\nagent_id = \"agent-1\"\ncommand = [\"no-such-program\"]\n");
+    let (code, _, said) = shell(folder.path(), "cd ws && crealeph doctor --agent two");
+    assert!(code == 2 && said.contains("two") && said.contains("one"), "{code} {said}");
+    let (code, findings) = agent_doctor(folder.path(), "crealeph doctor --agent one");
+    assert_eq!(code, 1);
+    assert_eq!(finding(&findings, "agent_program")["detail"], "`no-such-program` is not there");
+    let (code, text, _) = shell(folder.path(), "cd ws && CREALEPH_OUTPUT=text crealeph doctor --agent one");
+    assert!(code == 1 && text.contains("agent_program     FAULT") && text.contains("to fix it"), "{text}");
+}

@@ -9,25 +9,30 @@ use crealeph_ledger::{Clock, Keyring, Ledger, LedgerError, Location, Millis, Ord
 use crealeph_runtime::agents;
 use crealeph_runtime::builder::Scopes;
 use crealeph_runtime::configuration::{ConfigError, Configuration};
-use crealeph_runtime::work::WorkConfig;
+use crealeph_runtime::work::{AgentExam, AgentFinding, WorkConfig};
 use crealeph_sandbox::{Config, Feature, Sandbox};
 use serde::Serialize;
 
 use super::Verdict;
 use super::ledger::{At, Settled};
 use super::sandbox::state_directory;
-use crate::failure::{Failure, LedgerFailure};
+use super::work::private_paths;
+use crate::failure::{BuilderFailure, Failure, InputFailure, LedgerFailure};
 use crate::output::{Output, note};
+use crate::own;
 use crate::page::Page;
 use crate::render::{COLUMNS, counted};
+use crate::trusting::{self, Uses};
 
 const EXAMPLES: &str = "\
 Examples:
   crealeph doctor
   crealeph doctor --json | jq '.[] | select(.needed and (.present | not))'
+  crealeph doctor --agent claude --test \"cargo test\"
 
 Checks what the sandbox needs, crealeph.toml, the ledger and its newest entries (`crealeph ledger verify` checks all), the
-signing keys, the clock and the disks.
+signing keys, the clock and the disks. With --agent also everything that a run of it needs but the model, and with --test that the
+tests pass before any agent has changed something.
 
 Exit codes: 0 everything needed is present, 1 something is missing or wrong, 2 cannot be checked.";
 
@@ -42,6 +47,14 @@ const SANE_MS: std::ops::Range<i64> = 1_767_225_600_000..4_102_444_800_000;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Doctor {
+    /// Check what a run of this agent needs in the current folder: program, login, hosts, toolchains, sandbox
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+
+    /// Run this test command on the tree as it is, in the sandbox that the agent's tests have
+    #[arg(long, value_name = "COMMAND", requires = "agent")]
+    test: Option<String>,
+
     /// Directory for open views
     #[arg(long, value_name = "DIRECTORY")]
     state_dir: Option<PathBuf>,
@@ -126,7 +139,12 @@ impl Doctor {
         let sandbox = Sandbox::new(Config::new(state.clone()))?;
         let mut findings: Vec<Finding> = sandbox.features()?.into_iter().map(Finding::from).collect();
         match self.at.settle() {
-            Ok(at) => findings.extend(looked_at(&at, &state)),
+            Ok(at) => {
+                findings.extend(looked_at(&at, &state));
+                if let Some(agent) = &self.agent {
+                    findings.extend(agent_found(&at, &state, agent, self.test.as_deref())?);
+                }
+            }
             Err(failure) => findings.push(CONFIGURATION.failed(&failure)),
         }
         findings.push(disk(STATE_DISK, &state));
@@ -165,6 +183,36 @@ fn looked_at(at: &Settled, state: &Path) -> Vec<Finding> {
         findings.push(disk(LEDGER_DISK, file));
     }
     findings
+}
+
+/// What a run of an agent needs in the current folder.
+fn agent_found(at: &Settled, state: &Path, name: &str, test: Option<&str>) -> Result<Vec<Finding>, Failure> {
+    // Its program is started, and the tests are.
+    trusting::require(&at.configuration, Uses::Everything)?;
+    let here = PathBuf::from(".");
+    let workspace = here.canonicalize().map_err(|_| InputFailure::NotFound(here))?;
+    own::check(&workspace)?;
+    if test.is_some() {
+        own::claim(&workspace)?;
+    }
+    let config = WorkConfig::read(&at.configuration)?;
+    let private = private_paths(at);
+    let exam =
+        AgentExam { config: &config, workspace: &workspace, state_dir: state, private: &private, test };
+    let findings = exam.examine(name)?.ok_or_else(|| {
+        let known = config.agents.keys().cloned().collect::<Vec<_>>().join(", ");
+        let path = at.configuration.path().to_owned();
+        BuilderFailure::NoAgent { name: name.to_owned(), path, known }
+    })?;
+    let finding = |found: AgentFinding| Finding {
+        name: found.name,
+        present: found.is_good,
+        needed: found.is_needed,
+        gives: found.gives,
+        detail: found.detail,
+        advice: found.advice,
+    };
+    Ok(findings.into_iter().map(finding).collect())
 }
 
 fn configuration(configuration: &Configuration, state: &Path) -> Finding {

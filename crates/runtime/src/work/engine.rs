@@ -95,15 +95,7 @@ impl Work {
         let workspace = workspace.with_git(objects);
         let control = workspace.path().join(".crealeph");
         let signer = Signer::open(&control, &setup.keys)?;
-        let inside = |path: &PathBuf| {
-            // It and folders above it may be created only later.
-            let path = std::path::absolute(path).ok()?;
-            let mut above = path.parent()?.ancestors();
-            let real = above
-                .find_map(|above| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?)))?;
-            real.strip_prefix(workspace.path()).ok().map(Path::to_owned)
-        };
-        let private = setup.private.iter().filter_map(inside).collect();
+        let private = paths_inside(workspace.path(), &setup.private);
         let mut config = setup.config;
         // Those that are known by name are in no configuration.
         let programs = config.agents.values().filter_map(WorkAgent::program);
@@ -378,6 +370,19 @@ impl Work {
             .map_err(|_| RunsError::Unreadable(self.runs.folder(run).join(RECEIPT_FILE)))?;
         Ok(Some((receipt, Blake3::of(&bytes))))
     }
+}
+
+/// Those of some paths that lie in a workspace, relative to it.
+pub(super) fn paths_inside(workspace: &Path, paths: &[PathBuf]) -> Vec<PathBuf> {
+    let inside = |path: &PathBuf| {
+        // It and folders above it may be created only later.
+        let path = std::path::absolute(path).ok()?;
+        let mut above = path.parent()?.ancestors();
+        let real =
+            above.find_map(|above| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?)))?;
+        real.strip_prefix(workspace).ok().map(Path::to_owned)
+    };
+    paths.iter().filter_map(inside).collect()
 }
 
 /// A new id: a UUID of version 7.

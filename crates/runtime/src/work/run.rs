@@ -357,7 +357,7 @@ impl ItemRunner<'_> {
             agent: self.agent,
             private: self.private,
             scratch: &self.scratch,
-            log: &self.log,
+            log: Some(&self.log),
         }
     }
 

@@ -68,8 +68,8 @@ pub(super) struct TestRunner<'t> {
     pub(super) private: &'t [PathBuf],
     /// An empty place for the contents of the change.
     pub(super) scratch: &'t Path,
-    /// Where the output is kept as it comes.
-    pub(super) log: &'t RunLog,
+    /// Where the output is kept as it comes; nowhere if it is of no run.
+    pub(super) log: Option<&'t RunLog>,
 }
 
 impl TestRunner<'_> {
@@ -112,11 +112,15 @@ impl TestRunner<'_> {
         spec.views = vec![Mount { view, at: root.to_owned() }];
         let printed = Mutex::new(Vec::new());
         let both = |stream, bytes: &[u8]| {
-            self.log.take(LogSource::Tests, stream, bytes);
+            if let Some(log) = self.log {
+                log.take(LogSource::Tests, stream, bytes);
+            }
             printed.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         };
         let outcome = self.sandbox.run_with_output(&spec, cancel, Some(&both));
-        self.log.finish(LogSource::Tests);
+        if let Some(log) = self.log {
+            log.finish(LogSource::Tests);
+        }
         let outcome = outcome?;
         let printed = printed.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok((process_end(&outcome), String::from_utf8_lossy(&printed).into_owned()))

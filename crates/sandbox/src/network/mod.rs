@@ -10,6 +10,7 @@ use std::str::FromStr;
 use serde::Serialize;
 
 pub(crate) use proxy::Proxy;
+pub use proxy::try_hosts;
 
 /// Where the proxy listens, on the loopback of the sandbox's own network.
 pub(crate) const PROXY_PORT: u16 = 3128;

@@ -185,7 +185,7 @@ fn serve(client: TcpStream, id: u64, shared: &Arc<Shared>) {
         return;
     };
     let target = request.target.to_string();
-    let (upstream, address) = match connect(shared, &request.target) {
+    let (upstream, address) = match connect(&shared.granted, &request.target) {
         Ok(found) => found,
         Err(verdict) => {
             shared.record(&target, None, verdict);
@@ -229,8 +229,23 @@ fn keep_open(shared: &Shared, id: u64, upstream: &TcpStream) -> bool {
     !state.stopped
 }
 
-fn connect(shared: &Shared, target: &Host) -> Result<(TcpStream, SocketAddr), Verdict> {
-    if !shared.granted.is_granted(target) {
+/// What becomes of a connection to each of these hosts if all of them are granted. Nothing is sent.
+pub fn try_hosts(hosts: &[Host], may_be_private: bool) -> Vec<(Host, Verdict)> {
+    let granted = GrantedHosts { hosts: hosts.to_vec(), may_be_private };
+    let attempt = |host: &Host| match connect(&granted, host) {
+        Ok(_) => Verdict::Connected,
+        Err(verdict) => verdict,
+    };
+    let attempt = &attempt;
+    std::thread::scope(|scope| {
+        let running: Vec<_> = hosts.iter().map(|host| (host, scope.spawn(move || attempt(host)))).collect();
+        let done = running.into_iter().map(|(host, thread)| (host.clone(), thread.join()));
+        done.map(|(host, verdict)| (host, verdict.unwrap_or(Verdict::Unreachable))).collect()
+    })
+}
+
+fn connect(granted: &GrantedHosts, target: &Host) -> Result<(TcpStream, SocketAddr), Verdict> {
+    if !granted.is_granted(target) {
         return Err(Verdict::NotGranted);
     }
     let found = (target.name(), target.port()).to_socket_addrs().map_err(|_| Verdict::Unresolved)?;
@@ -238,7 +253,7 @@ fn connect(shared: &Shared, target: &Host) -> Result<(TcpStream, SocketAddr), Ve
     if addresses.is_empty() {
         return Err(Verdict::Unresolved);
     }
-    let allowed: Vec<SocketAddr> = addresses.into_iter().filter(|a| shared.granted.may_lead_to(*a)).collect();
+    let allowed: Vec<SocketAddr> = addresses.into_iter().filter(|a| granted.may_lead_to(*a)).collect();
     if allowed.is_empty() {
         return Err(Verdict::PrivateAddress);
     }

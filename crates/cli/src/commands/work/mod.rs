@@ -25,6 +25,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 
 pub(super) use plan::levels;
+pub(super) use workspace_args::private_paths;
 
 /// Run coding agents in a sandbox with limits, review, and signed receipts
 #[derive(Debug, Args)]

@@ -115,16 +115,7 @@ impl WorkspaceArgs {
         // The ledger lies in `.crealeph`, which the workspace makes with the right permissions.
         drop(crealeph_workspace::Workspace::open(&workspace).map_err(WorkError::from)?);
         let ledger = settled.open_or_init()?;
-        let mut private = vec![settled.keys.clone()];
-        private.extend(user_state::folder());
-        if let Location::File(file) = &settled.location {
-            // SQLite's own files beside it.
-            private.extend(["", "-wal", "-shm", "-journal"].map(|end| {
-                let mut name = file.clone().into_os_string();
-                name.push(end);
-                PathBuf::from(name)
-            }));
-        }
+        let private = private_paths(&settled);
         let setup = WorkSetup {
             workspace,
             config,
@@ -137,6 +128,21 @@ impl WorkspaceArgs {
         };
         Ok(Work::open(setup)?)
     }
+}
+
+/// What no agent and no test may see, wherever it is.
+pub(in crate::commands) fn private_paths(settled: &Settled) -> Vec<PathBuf> {
+    let mut private = vec![settled.keys.clone()];
+    private.extend(user_state::folder());
+    if let Location::File(file) = &settled.location {
+        // SQLite's own files beside it.
+        private.extend(["", "-wal", "-shm", "-journal"].map(|end| {
+            let mut name = file.clone().into_os_string();
+            name.push(end);
+            PathBuf::from(name)
+        }));
+    }
+    private
 }
 
 /// Notes what an earlier process had left.
