@@ -28,6 +28,9 @@ pub(crate) const READER: &str = "CREALEPH_OUTPUT";
 /// `--text` was given.
 static TEXT: AtomicBool = AtomicBool::new(false);
 
+/// How many lines a screen has whose height is not known.
+const ROWS: usize = 24;
+
 /// A narrower screen than this gets lines as they are.
 const MIN_COLUMNS: usize = 40;
 
@@ -106,6 +109,22 @@ impl Output {
         self.write(styled.as_bytes())
     }
 
+    /// Writes a line with a word of a state in its colour, where that can be shown; the caller sees to it that it fits.
+    pub(crate) fn state_line(&mut self, before: &str, state: &str, after: &str) -> Result<(), OutputFailure> {
+        let [before, shown, after] = [before, state, after].map(|part| Shown::line(part).to_string());
+        let line = match colour(state.trim()).filter(|_| self.is_coloured) {
+            Some(colour) => format!("{before}\x1b[{colour}m{shown}\x1b[0m{after}"),
+            None => format!("{before}{shown}{after}"),
+        };
+        self.write(line.trim_end().as_bytes())?;
+        self.write(b"\n")
+    }
+
+    /// The width of the reader's screen.
+    pub(crate) fn width(&self) -> usize {
+        self.columns.unwrap_or(COLUMNS)
+    }
+
     /// Writes a document that programs take byte by byte, such as a key or a diff. A person gets it with escapes.
     pub(crate) fn document(&mut self, document: &str) -> Result<(), OutputFailure> {
         match self.is_shown() {
@@ -173,6 +192,18 @@ impl Output {
         let written = self.writer.flush();
         self.done(written)
     }
+}
+
+/// The colour of the word for a state.
+fn colour(state: &str) -> Option<u8> {
+    Some(match state {
+        "success" => 32,
+        "failure" | "timeout" => 31,
+        "denied" | "interrupted" | "unsettled" => 33,
+        "held" => 36,
+        "running" => 34,
+        _ => return None,
+    })
 }
 
 /// A document of a contract, to be a part of a report.
@@ -300,6 +331,12 @@ fn width_of(stream: impl AsFd) -> Option<usize> {
 /// The width of the screen that standard error is on.
 pub(crate) fn watched_columns() -> usize {
     columns(stderr()).unwrap_or(COLUMNS)
+}
+
+/// How many lines the screen has that standard error is on.
+pub(crate) fn watched_rows() -> usize {
+    let own = rustix::termios::tcgetwinsize(stderr()).ok().map(|size| usize::from(size.ws_row));
+    own.filter(|rows| *rows > 0).unwrap_or(ROWS)
 }
 
 /// Whether a person looks at standard error.

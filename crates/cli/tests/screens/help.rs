@@ -136,8 +136,9 @@ fn help_at_80_columns() {
               undo        Undo a run that landed: restore the files that it changed, tested
                           and with a receipt
               from-tasks  Print the tasks planned by a Builder run as work items
-              status      List runs: finished, awaiting approval, running
-              show        Show the result of a run
+              status      List runs, the newest first: finished, awaiting approval, running
+              show        Show a run on one page: task, agent, change, tests, network,
+                          receipt
               logs        Print the output of a run's agent and tests
               diff        Print the diff of a run, including discarded changes
               approve     Approve a pending change; it is tested again if the workspace has

@@ -217,6 +217,8 @@ const KINDS: &[(&str, Length)] = &[
     ("<time>", |text| fits(text, "0000-00-00T00:00:00.000Z").or_else(|| fits(text, "0000-00-00T00:00:00Z"))),
     ("<id>", |text| fits(text, "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")),
     ("<id>", short_id),
+    ("<age> ", |text| fits(text, " 0s ").or_else(|| fits(text, "00s "))),
+    ("<age> ago", |text| fits(text, "0s ago").or_else(|| fits(text, "00s ago"))),
     ("<hash>", |text| fits(text, &"x".repeat(64)).or_else(|| fits(text, &"x".repeat(40)))),
     ("<random>", |text| fits(text, &"x".repeat(32))),
     ("+<key>", |text| fits(text, "+xxxxxxxx")),

@@ -74,23 +74,29 @@ fn work_that_lands_and_work_that_does_not() {
         "#]],
     );
     story.shows(
-        "crealeph work status",
+        "crealeph work status | sed 's/ mkdir.*/ mkdir/'",
         expect![[r#"
-            <id> failure <time> task-<id>
-            <id> failure <time> task-<id>
-            <id> denied <time> task-<id>
-            <id>  success      <time>  sign
-            <id>  success      <time>  greet
+            <id> <age>  fixer  failure  0  exit 3
+            <id> <age> fixer failure 1 echo broken > greeting.txt
+            <id> <age>  fixer  denied   1  mkdir
+            <id> <age> fixer success 1 sign: echo ana >> greeting.txt
+            <id> <age> fixer success 1 greet: echo hello > greeting.txt
         "#]],
     );
     story.shows(
-        "crealeph work show greet",
+        "crealeph work show greet | grep -v ' by '",
         expect![[r#"
-            greet, run <id>: success
-              + greeting.txt
+            greet, run <id>: success, started <age> ago
+              task     echo hello > greeting.txt
+              agent    fixer, /usr/bin/dash
+              change   1 file, +1 -0
+                       greeting.txt +1 -0
               took     <n> s, 1 file, 1 delta, 0 tool operations
-              receipt  .crealeph/runs/<id>/RECEIPT.json
               sandbox  full
+              receipt  .crealeph/runs/<id>/RECEIPT.json
+              next     crealeph work diff <id>
+              next     crealeph work verify <id>
+              next     crealeph work undo <id>
         "#]],
     );
     story.shows(
@@ -158,7 +164,7 @@ fn work_that_awaits_approval() {
     story.shows(
         "crealeph work status",
         expect![[r#"
-            <id> held <time> task-<id>
+            <id> <age> fixer held 1 echo one > one.txt
         "#]],
     );
     story.shows(
@@ -183,8 +189,8 @@ fn work_that_awaits_approval() {
     story.shows(
         "crealeph work status",
         expect![[r#"
-            <id> failure <time> task-<id>
-            <id> success <time> task-<id>
+            <id> <age> fixer failure 1 echo two > two.txt
+            <id> <age> fixer success 1 echo one > one.txt
         "#]],
     );
 }
@@ -316,6 +322,116 @@ fn a_command_in_a_sandbox() {
         expect![[r#"
         sandbox: the command ended with exit code 4
         exit code 1
+    "#]],
+    );
+}
+
+#[test]
+fn runs_on_narrow_and_wide_screens() {
+    let story = Story::new();
+    story.quietly("crealeph work run --agent fixer 'echo one > one.txt'");
+    story.quietly(
+        "crealeph work run --agent fixer --test 'echo 2 passed; false' 'echo two > two.txt' || true",
+    );
+    story.quietly("crealeph work run --agent fixer --hold 'seq 9 > three.txt' || true");
+    for (columns, expected) in [
+        (
+            "60",
+            expect![[r#"
+        <id> <age> fixer held 1 seq 9 > three.txt
+        <id> <age> fixer failure 1 echo two > two.txt
+        <id> <age> fixer success 1 echo one > one.txt
+    "#]],
+        ),
+        (
+            "80",
+            expect![[r#"
+        <id> <age> fixer held 1 seq 9 > three.txt
+        <id> <age> fixer failure 1 echo two > two.txt
+        <id> <age> fixer success 1 echo one > one.txt
+    "#]],
+        ),
+        (
+            "120",
+            expect![[r#"
+        <id> <age> fixer held 1 seq 9 > three.txt
+        <id> <age> fixer failure 1 echo two > two.txt
+        <id> <age> fixer success 1 echo one > one.txt
+    "#]],
+        ),
+    ] {
+        story.shows(&format!("COLUMNS={columns} crealeph work status"), expected);
+    }
+    for (columns, expected) in [
+        (
+            "60",
+            expect![[r#"
+        run <id>: held, started <age> ago
+          task     seq 9 > three.txt
+          agent    fixer
+          change   1 file, +9 -0
+                   three.txt +9 -0
+          next     crealeph work diff <id>
+          next     crealeph work approve <id> --reason …
+          next     crealeph work reject <id> --reason …
+    "#]],
+        ),
+        (
+            "120",
+            expect![[r#"
+        run <id>: held, started <age> ago
+          task     seq 9 > three.txt
+          agent    fixer
+          change   1 file, +9 -0
+                   three.txt +9 -0
+          next     crealeph work diff <id>
+          next     crealeph work approve <id> --reason …
+          next     crealeph work reject <id> --reason …
+    "#]],
+        ),
+    ] {
+        story.shows(&format!("COLUMNS={columns} crealeph work show @ | grep -v ' by '"), expected);
+    }
+    story.shows(
+        "crealeph work show @- | grep -v ' by '",
+        expect![[r#"
+            run <id>: failure, started <age> ago
+              task     echo two > two.txt
+              test     echo 2 passed; false
+              agent    fixer, /usr/bin/dash
+              why      Tests failed: `echo 2 passed; false` ended with exit code 1
+              change   1 file, +1 -0, discarded
+                       two.txt +1 -0
+              took     <n> s, 1 file, 1 delta, 0 tool operations
+              sandbox  full
+              receipt  .crealeph/runs/<id>/RECEIPT.json
+              next     crealeph work logs <id>
+              next     crealeph work retry <id>
+        "#]],
+    );
+    story.shows(
+        "COLUMNS=60 crealeph work logs @-",
+        expect![[r#"
+        tests | 2 passed
+    "#]],
+    );
+    story.shows(
+        "crealeph work status --status held --since 1h --agent fixer --limit 1",
+        expect![[r#"
+        <id> <age> fixer held 1 seq 9 > three.txt
+    "#]],
+    );
+    story.shows(
+        "crealeph work status --limit 1",
+        expect![[r#"
+        <id> <age> fixer held 1 seq 9 > three.txt
+        2 older ones left out; see them with --limit 3
+    "#]],
+    );
+    story.shows(
+        "crealeph work status --agent nobody",
+        expect![[r#"
+        no such run
     "#]],
     );
 }

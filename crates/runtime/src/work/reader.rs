@@ -4,10 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crealeph_contracts::WorkItem;
 use crealeph_contracts::contract::Valid;
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::json::Limits;
+use crealeph_contracts::provenance::RunOrigin;
 use crealeph_contracts::receipt::Receipt;
 use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::scalar::ItemId;
@@ -17,8 +19,8 @@ use crealeph_contracts::uuid::Uuid;
 use super::held_proof;
 use super::journal::{JournalState, RunVerdict};
 use super::log::LogReader;
-use super::receipt::{RECEIPT_FILE, Signer};
-use super::record::{DIFF_FILE, RESULT_FILE};
+use super::receipt::{ITEM_FILE, RECEIPT_FILE, Signer};
+use super::record::{DIFF_FILE, ORIGIN_FILE, RESULT_FILE, parse_item};
 use super::result::ItemResult;
 use super::store::{RunStore, RunsError};
 
@@ -206,6 +208,22 @@ impl RunReader {
     pub fn receipt(&self, run: &Uuid) -> Result<Option<Valid<Receipt>>, RunsError> {
         let bytes = self.runs.read(run, RECEIPT_FILE)?;
         Ok(bytes.and_then(|bytes| Valid::parse(&bytes, &Limits::own(usize::MAX)).ok()))
+    }
+
+    /// What was asked for; absent for the merge of a level, or if it was damaged.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn item(&self, run: &Uuid) -> Result<Option<WorkItem>, RunsError> {
+        Ok(self.runs.read(run, ITEM_FILE)?.and_then(|bytes| parse_item(&bytes)))
+    }
+
+    /// Which agent was started by whom, as long as no statement says it.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn origin(&self, run: &Uuid) -> Result<Option<RunOrigin>, RunsError> {
+        Ok(self.runs.read(run, ORIGIN_FILE)?.and_then(|bytes| RunOrigin::parse(&bytes).ok()))
     }
 
     /// What it changed, or what of it was discarded, in unified form.

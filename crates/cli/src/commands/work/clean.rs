@@ -54,7 +54,7 @@ impl Clean {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let keep = self.keep.map_or(KeepRuns::Within(self.older_than), KeepRuns::Newest);
         // Opening makes what a run needs; if there was no run, there is nothing to open and nothing to remove.
-        let cleaned = match super::status::open(&self.workspace)?.count() == 0 {
+        let cleaned = match super::named_run::open(&self.workspace)?.count() == 0 {
             true => CleanedRuns::default(),
             false => self.workspace.open()?.clean(keep, self.dry_run)?,
         };

@@ -60,7 +60,8 @@ impl Decide {
                 ArgumentFailure::option_with_hint(self.reason, "a reason", "give it with --reason").into()
             );
         }
-        let run = super::status::open(&self.workspace)?.find(Some(&self.run)).map_err(WorkError::from)?.run;
+        let run =
+            super::named_run::open(&self.workspace)?.find(Some(&self.run)).map_err(WorkError::from)?.run;
         let work = self.workspace.open()?;
         let decided = work.decide(&run, RunVerdict::new(is_approved, who, self.reason))?;
         match self.workspace.at.json || !output.is_for_person() {

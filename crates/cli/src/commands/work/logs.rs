@@ -55,7 +55,7 @@ impl Logs {
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let mut reader = super::status::open(&self.workspace)?;
+        let mut reader = super::named_run::open(&self.workspace)?;
         let run = reader.find(self.run.as_deref()).map_err(WorkError::from)?.run;
         let mut log = reader.log(&run);
         let mut text = LogText { open: None, has_names: !self.agent && !self.tests };

@@ -3,16 +3,19 @@
 mod bounds_args;
 mod clean;
 mod decide;
+mod diffstat;
 mod display;
 mod evidence;
 mod from_tasks;
 mod key;
 mod logs;
+mod named_run;
 mod plan;
 mod replay;
 mod report;
 mod retry;
 mod run;
+mod show;
 mod status;
 mod undo;
 mod verify;
@@ -41,9 +44,9 @@ enum WorkCommand {
     Undo(Box<undo::Undo>),
     FromTasks(from_tasks::FromTasks),
     Status(status::Status),
-    Show(status::Show),
+    Show(named_run::Show),
     Logs(logs::Logs),
-    Diff(status::Diff),
+    Diff(named_run::Diff),
     /// Approve a pending change; it is tested again if the workspace has changed
     Approve(decide::Decide),
     /// Reject a pending change and discard it

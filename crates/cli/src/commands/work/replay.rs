@@ -10,7 +10,7 @@ use crealeph_runtime::work::{Destination, ItemOutcome, RunOptions};
 
 use super::evidence::mismatch_in;
 use super::key::control;
-use super::status::named_folder;
+use super::named_run::named_folder;
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::Verdict;
 use crate::failure::{Failure, OutputFailure, WorkFailure};

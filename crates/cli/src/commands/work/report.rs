@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crealeph_contracts::RunResult;
 use crealeph_contracts::receipt::{Connection, ConnectionRefusal, Receipt};
 use crealeph_contracts::scalar::ItemId;
 use crealeph_contracts::uuid::Uuid;
@@ -45,10 +46,18 @@ pub(super) fn run_of(outcome: &ItemOutcome) -> Option<Uuid> {
     }
 }
 
-/// An item and its run. The id of a task that was given in words says nothing.
+/// Whether an item is a task that was given in words, whose id says nothing.
+pub(super) fn is_task_id(item: &ItemId) -> bool {
+    item.as_str().strip_prefix(TASK_PREFIX).is_some_and(|id| Uuid::parse(id).is_some())
+}
+
+/// What stands before a run: its item, unless it is a task that was given in words.
+pub(super) fn prefix(item: &ItemId) -> String {
+    if is_task_id(item) { String::new() } else { format!("{item}, ") }
+}
+
 fn title(item: &ItemId, run: &str) -> String {
-    let is_task = item.as_str().strip_prefix(TASK_PREFIX).is_some_and(|id| Uuid::parse(id).is_some());
-    if is_task { format!("run {run}") } else { format!("{item}, run {run}") }
+    format!("{}run {run}", prefix(item))
 }
 
 /// How the run of an item ended, in a few lines.
@@ -59,12 +68,7 @@ pub(super) fn finished(finished: &ItemResult, run: &str, note: &str) -> Page {
     let is_unchanged = finished.is_success() && changed.iter().all(|files| files.as_slice().is_empty());
     let no_change = if is_unchanged { ", no change" } else { "" };
     out.line(&format!("{}: {}{no_change}{note}", title(item, run), result.status));
-    for why in result.error.iter().chain(&result.denial_reason) {
-        out.quoted("  why      ", why.as_str());
-        if let Some(raised_by) = raised_by(why.as_str()) {
-            out.line(&format!("  raise    {raised_by}"));
-        }
-    }
+    reasons(&mut out, result);
     for (files, sign) in
         [(&result.created_files, '+'), (&result.modified_files, '~'), (&result.deleted_files, '-')]
     {
@@ -72,6 +76,26 @@ pub(super) fn finished(finished: &ItemResult, run: &str, note: &str) -> Page {
             out.line(&format!("  {sign} {}", from_here(path.as_str())));
         }
     }
+    figures(&mut out, result);
+    let _ = writeln!(out, "  receipt  {}", from_here(result.receipt_path.as_str()));
+    if Path::new(result.receipt_path.as_str()).with_file_name(CAPSULE_FILE).exists() {
+        let _ = writeln!(out, "  retry    crealeph work retry {run}");
+    }
+    out
+}
+
+/// Why a run did not succeed, and what raises the bound that it met.
+pub(super) fn reasons(out: &mut Page, result: &RunResult) {
+    for why in result.error.iter().chain(&result.denial_reason) {
+        out.quoted("  why      ", why.as_str());
+        if let Some(raised_by) = raised_by(why.as_str()) {
+            out.line(&format!("  raise    {raised_by}"));
+        }
+    }
+}
+
+/// How long it took, and how much it did.
+pub(super) fn figures(out: &mut Page, result: &RunResult) {
     let metrics = &result.metrics;
     let _ = writeln!(
         out,
@@ -84,11 +108,6 @@ pub(super) fn finished(finished: &ItemResult, run: &str, note: &str) -> Page {
     if let (Some(passed), Some(failed)) = (metrics.tests_passed, metrics.tests_failed) {
         let _ = writeln!(out, "  tests    {passed} passed, {failed} failed");
     }
-    let _ = writeln!(out, "  receipt  {}", from_here(result.receipt_path.as_str()));
-    if Path::new(result.receipt_path.as_str()).with_file_name(CAPSULE_FILE).exists() {
-        let _ = writeln!(out, "  retry    crealeph work retry {run}");
-    }
-    out
 }
 
 /// The last lines that a failed run printed, unless its reason quotes all of them, and where the rest is.
@@ -106,8 +125,7 @@ pub(super) fn last_lines(outcome: &ItemOutcome, lines: &[String], run: &str) -> 
 }
 
 /// How strong the sandbox of a run was, and what it connected to.
-pub(super) fn walls(receipt: &Receipt) -> Page {
-    let mut out = Page::default();
+pub(super) fn walls(out: &mut Page, receipt: &Receipt) {
     out.line(&format!("  sandbox  {}", receipt.sandbox_strength));
     for connection in receipt.connections.as_slice() {
         let _ = writeln!(out, "  network  {} {}", connection.host, fate(connection));
@@ -115,7 +133,6 @@ pub(super) fn walls(receipt: &Receipt) -> Page {
     if let Some(more) = receipt.connections_left_off {
         let _ = writeln!(out, "  network  {more} more connections were not recorded");
     }
-    out
 }
 
 /// What became of a connection.
@@ -133,7 +150,7 @@ pub(super) fn fate(connection: &Connection) -> &'static str {
 }
 
 /// A path as it is typed in the folder the program was started in.
-fn from_here(path: &str) -> String {
+pub(super) fn from_here(path: &str) -> String {
     #[expect(clippy::disallowed_methods, reason = "without a current folder paths are shown in full")]
     let here = std::env::current_dir().unwrap_or_default();
     let inside = Path::new(path).strip_prefix(here).unwrap_or(Path::new(path));

@@ -1,70 +1,87 @@
-//! `crealeph work status`, `show` and `diff`: runs, to be looked at.
+//! `crealeph work status`: one line a run, the newest first, that fits the screen.
 
-use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
-use crealeph_contracts::json::ObjectWriter;
-use crealeph_contracts::scalar::ItemId;
-use crealeph_runtime::work::{RunReader, RunSummary, RunsError, WorkError};
+use crealeph_contracts::instant::Instant;
+use crealeph_contracts::uuid::Uuid;
+use crealeph_runtime::work::{RunReader, RunState, RunSummary, WorkError};
 
-use super::evidence::mismatch;
+use super::diffstat::DiffStat;
+use super::named_run::{as_json, open};
+use super::report::is_task_id;
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::Verdict;
-use crate::failure::Failure;
-use crate::output::{Output, note};
+use crate::failure::{ArgumentFailure, Failure};
+use crate::human_time;
+use crate::output::{Output, is_watched, note, redraw, watched_columns, watched_rows};
+use crate::page::Page;
 
 const EXAMPLES: &str = "\
 Examples:
   crealeph work status
-  crealeph work show
-  crealeph work show 0190a6f0 --diff
-  crealeph work diff fix-parser
+  crealeph work status --status failure --since 2h
+  crealeph work status --agent claude --since 2026-11-01 --limit 500
+  crealeph work status --watch
 
-A run is named by its id, by the start of it, or by its item, whose newest run is meant; `@` is the newest run, `@-` the one
-before. Without a name it is the newest.
+A line has the run's short id, how long ago it was started, agent, status, files touched, and the task. `crealeph work show RUN` has the
+rest.
 
-Exit codes: 0 shown, 1 there is no such run, 2 cannot be shown.";
+Exit codes: 0 shown, 2 cannot be shown.";
 
-/// List runs: finished, awaiting approval, running
+/// How often `--watch` looks again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The least room for the task; below it the agent is left out.
+const LEAST_TASK_CHARS: usize = 12;
+const MAX_AGENT_CHARS: usize = 12;
+/// Lines stay where they are while a run grows older.
+const LEAST_AGE_CHARS: usize = 3;
+const STATUSES: [&str; 8] =
+    ["success", "failure", "denied", "timeout", "interrupted", "held", "running", "unsettled"];
+
+/// List runs, the newest first: finished, awaiting approval, running
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Status {
+    /// Only runs with this status; can be repeated
+    #[arg(long, value_name = "STATUS", value_parser = STATUSES)]
+    status: Vec<String>,
+
+    /// Only runs that were started since then: `2h`, `3d`, a date, or an instant
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    since: Option<Since>,
+
+    /// Only runs of this agent
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+
     /// Only the newest N
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
 
-    #[command(flatten)]
-    workspace: WorkspaceArgs,
-}
-
-/// Show the result of a run
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub(super) struct Show {
-    /// Run id or its start, `@-` for the one before the newest, or the id of its item [default: the newest]
-    run: Option<String>,
-
-    /// Print what it changed, or what of it was discarded
-    #[arg(long)]
-    diff: bool,
+    /// Show the runs until interrupted, as they go on
+    #[arg(long, conflicts_with = "json")]
+    watch: bool,
 
     #[command(flatten)]
     workspace: WorkspaceArgs,
 }
 
-/// Print the diff of a run, including discarded changes
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub(super) struct Diff {
-    /// Run id or its start, `@-` for the one before the newest, or the id of its item [default: the newest]
-    run: Option<String>,
+/// The start of a time: so long ago, or an instant.
+#[derive(Clone, Copy, Debug)]
+enum Since {
+    Ago(Duration),
+    At(Instant),
+}
 
-    /// Print the exact bytes, even to a terminal
-    #[arg(long)]
-    raw: bool,
-
-    #[command(flatten)]
-    workspace: WorkspaceArgs,
+fn since(text: &str) -> Result<Since, String> {
+    let midnight = format!("{text}T00:00:00Z");
+    let instant = Instant::parse(text).or_else(|_| Instant::parse(&midnight));
+    instant.map(Since::At).or_else(|_| human_time::parse(text).map(Since::Ago)).map_err(|_| {
+        format!(
+            "`{text}` is not a time; write how long ago (`2h`, `3d`), a date (`2026-11-01`) or an instant"
+        )
+    })
 }
 
 impl Status {
@@ -73,133 +90,256 @@ impl Status {
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        if self.watch {
+            return self.watch();
+        }
         let reader = open(&self.workspace)?;
-        let is_json = self.workspace.at.json || !output.is_for_person();
-        let shown: Vec<RunSummary> = reader.all().take(self.limit).collect();
-        for summary in &shown {
-            match is_json {
-                true => output.json_line(&as_json(summary))?,
-                false => output.line(&format!(
-                    "{}  {:<12} {}  {}",
-                    reader.short(&summary.run),
-                    summary.state.as_str(),
-                    summary.at.as_str(),
-                    summary.item.as_ref().map_or("(merge of a level)", ItemId::as_str)
-                ))?,
+        let (shown, left) = self.select(&reader, self.limit);
+        if self.workspace.at.json || !output.is_for_person() {
+            for summary in &shown {
+                output.json_line(&as_json(summary))?;
+            }
+        } else {
+            let table = Table::new(&reader, &shown, output.width())?;
+            for line in &table.lines {
+                output.state_line(&line.before, &line.status, &line.after)?;
+            }
+            if shown.is_empty() {
+                output.line(if reader.count() == 0 { "no run yet" } else { "no such run" })?;
             }
         }
-        if shown.is_empty() && !is_json {
-            output.line("no run yet")?;
-        }
-        if shown.len() < reader.count() {
-            note!("{} older ones left out; see --limit", reader.count() - shown.len());
+        output.flush()?;
+        if left > 0 {
+            note!("{left} older ones left out; see them with --limit {}", shown.len() + left);
         }
         Ok(Verdict::Good)
     }
-}
 
-impl Show {
-    pub(super) fn wants_json(&self) -> bool {
-        self.workspace.at.json
-    }
-
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let reader = open(&self.workspace)?;
-        let summary = reader.find(self.run.as_deref()).map_err(WorkError::from)?;
-        if self.diff {
-            print_diff(&reader, &summary, false, output)?;
-            output.flush()?;
-            return warned(&self.workspace, &reader, &summary);
-        }
-        let result = reader.result(&summary.run).map_err(WorkError::from)?;
-        let is_json = self.workspace.at.json || !output.is_for_person();
-        match result {
-            Some(result) if is_json => output.json_line(&result.text)?,
-            Some(result) => {
-                match &result.value {
-                    Some(result) => {
-                        output.page(&super::report::finished(result, &reader.short(&summary.run), ""))?;
-                    }
-                    None => note!("the result of run {} cannot be read", summary.run),
-                }
-                if let Some(receipt) = reader.receipt(&summary.run).map_err(WorkError::from)? {
-                    output.page(&super::report::walls(&receipt))?;
-                }
+    /// The newest runs that are asked for, and how many more there are.
+    fn select(&self, reader: &RunReader, limit: usize) -> (Vec<RunSummary>, usize) {
+        let now = Instant::from_unix_nanos(now_nanos());
+        let since = self.since.map(|since| match since {
+            Since::At(at) => at,
+            Since::Ago(time) => {
+                let nanos = i128::try_from(time.as_nanos()).unwrap_or(i128::MAX);
+                Instant::from_unix_nanos(now.unix_nanos().saturating_sub(nanos))
             }
-            None => output.json_line(&as_json(&summary))?,
+        });
+        let is_wanted = |summary: &RunSummary| {
+            (self.status.is_empty() || self.status.iter().any(|status| status == summary.state.as_str()))
+                && self.agent.as_ref().is_none_or(|agent| summary.agent.as_ref() == Some(agent))
+                && since.is_none_or(|since| summary.started_at.instant() >= since)
+        };
+        let mut wanted = reader.all().filter(is_wanted);
+        let shown = wanted.by_ref().take(limit).collect();
+        (shown, wanted.count())
+    }
+
+    fn watch(&self) -> Result<Verdict, Failure> {
+        if !is_watched() {
+            return Err(ArgumentFailure::option_with_hint(
+                "--watch",
+                "possible without a terminal",
+                "leave it out, or follow a run with `crealeph work logs RUN -f`",
+            )
+            .into());
         }
-        if let (Some(verdict), false) = (&summary.verdict, is_json) {
-            let word = if verdict.is_approved { "approved" } else { "rejected" };
-            let (who, at, why) = (&verdict.who, verdict.at.as_str(), &verdict.why);
-            output.line(&format!("  verdict  {word} by {who} at {at}: {why}"))?;
+        let mut drawn = 0;
+        loop {
+            let reader = open(&self.workspace)?;
+            // What scrolled off the screen cannot be drawn again.
+            let (shown, left) = self.select(&reader, self.limit.min(watched_rows().saturating_sub(3)));
+            let mut page = Page::default();
+            for line in &Table::new(&reader, &shown, watched_columns())?.lines {
+                page.line(&line.text());
+            }
+            page.line(&format!("{} runs, {left} more; Ctrl-C ends this", shown.len()));
+            drawn = redraw(drawn, &page);
+            std::thread::sleep(LOOK_AGAIN);
         }
-        output.flush()?;
-        warned(&self.workspace, &reader, &summary)
     }
 }
 
-impl Diff {
-    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let reader = open(&self.workspace)?;
-        let summary = reader.find(self.run.as_deref()).map_err(WorkError::from)?;
-        print_diff(&reader, &summary, self.raw, output)?;
-        output.flush()?;
-        warned(&self.workspace, &reader, &summary)
+/// Lines that fit.
+struct Table {
+    lines: Vec<Line>,
+}
+
+/// A run in one line, its status apart for its colour.
+#[derive(Debug, PartialEq, Eq)]
+struct Line {
+    before: String,
+    status: String,
+    after: String,
+}
+
+impl Line {
+    fn text(&self) -> String {
+        format!("{}{}{}", self.before, self.status, self.after).trim_end().to_owned()
     }
 }
 
-fn print_diff(
-    reader: &RunReader,
-    summary: &RunSummary,
-    is_raw: bool,
-    output: &mut Output,
-) -> Result<(), Failure> {
-    let diff = reader.diff(&summary.run).map_err(WorkError::from)?;
-    match diff.as_deref() {
-        Some("") => note!("run {} changed nothing", summary.run),
-        Some(diff) if is_raw => output.exactly(diff)?,
-        Some(diff) => output.document(diff)?,
-        None => note!("no diff of run {} is kept", summary.run),
-    }
-    Ok(())
+/// What a line says.
+struct Row {
+    id: String,
+    age: String,
+    agent: String,
+    status: &'static str,
+    files: String,
+    task: String,
 }
 
-/// Warns if what was shown is not what the run left.
-fn warned(workspace: &WorkspaceArgs, reader: &RunReader, summary: &RunSummary) -> Result<Verdict, Failure> {
-    let Some(what) = mismatch(workspace, reader, summary)? else { return Ok(Verdict::Good) };
-    note!("warning: this is not what run {} left: {what}; see `crealeph work verify`", summary.run);
-    Ok(Verdict::Bad)
-}
-
-/// The folder that an argument names: one that is there, else that of a run of this workspace. What names neither is left as it is.
-pub(super) fn named_folder(workspace: &WorkspaceArgs, named: &Path) -> Result<PathBuf, Failure> {
-    let Some(word) = named.to_str().filter(|_| !named.exists()) else { return Ok(named.to_owned()) };
-    let reader = open(workspace)?;
-    match reader.find(Some(word)) {
-        Ok(summary) => Ok(reader.folder(&summary.run)),
-        Err(RunsError::Unknown(_) | RunsError::NoneYet) => Ok(named.to_owned()),
-        Err(error) => Err(WorkError::from(error).into()),
+impl Table {
+    fn new(reader: &RunReader, shown: &[RunSummary], columns: usize) -> Result<Self, Failure> {
+        let now = now_nanos();
+        let rows = shown.iter().map(|summary| row(reader, summary, now)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Table { lines: laid_out(&rows, columns) })
     }
 }
 
-pub(super) fn open(workspace: &WorkspaceArgs) -> Result<RunReader, Failure> {
-    Ok(RunReader::open(&workspace.folder()?).map_err(WorkError::from)?)
+fn row(reader: &RunReader, summary: &RunSummary, now: i128) -> Result<Row, Failure> {
+    let age = now.saturating_sub(summary.started_at.instant().unix_nanos());
+    let item = reader.item(&summary.run).map_err(WorkError::from)?;
+    let task = match (&summary.item, item) {
+        (None, _) => "(merge of a level)".to_owned(),
+        (Some(id), None) => id.to_string(),
+        (Some(id), Some(item)) if is_task_id(id) => first_line(&item.description),
+        (Some(id), Some(item)) => format!("{id}: {}", first_line(&item.description)),
+    };
+    let files = files(reader, &summary.run, summary.state)?;
+    Ok(Row {
+        id: reader.short(&summary.run),
+        age: shown_age(age),
+        agent: cut(summary.agent.as_deref().unwrap_or("-"), MAX_AGENT_CHARS),
+        status: summary.state.as_str(),
+        files: files.map_or_else(|| "-".to_owned(), |files| files.to_string()),
+        task,
+    })
 }
 
-fn as_json(summary: &RunSummary) -> String {
-    let mut text = String::new();
-    let mut object = ObjectWriter::new(&mut text);
-    object.text("run", &summary.run.to_string());
-    if let Some(item) = &summary.item {
-        object.text("id", item.as_str());
+/// How many files a run touched, as far as that is known.
+fn files(reader: &RunReader, run: &Uuid, state: RunState) -> Result<Option<usize>, Failure> {
+    if state == RunState::Held {
+        let diff = reader.diff(run).map_err(WorkError::from)?;
+        return Ok(diff.map(|diff| DiffStat::read(&diff).files.len()));
     }
-    object.text("status", summary.state.as_str()).text("at", summary.at.as_str());
-    if let Some(verdict) = &summary.verdict {
-        let mut inner = ObjectWriter::new(object.key("verdict"));
-        inner.text("verdict", if verdict.is_approved { "approved" } else { "rejected" });
-        inner.text("who", &verdict.who).text("why", &verdict.why).text("at", verdict.at.as_str());
-        inner.end();
+    let result = reader.result(run).map_err(WorkError::from)?.and_then(|result| result.value);
+    Ok(result.and_then(|result| usize::try_from(result.result.metrics.files_touched.get()).ok()))
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned()
+}
+
+/// The lines of a table, none of which is wider than the screen. Where there is no room for the task, the agent is left out.
+fn laid_out(rows: &[Row], columns: usize) -> Vec<Line> {
+    let width = |of: &dyn Fn(&Row) -> &str| rows.iter().map(|row| of(row).chars().count()).max().unwrap_or(0);
+    let (id, agent) = (width(&|row| &row.id), width(&|row| &row.agent));
+    let age = width(&|row| &row.age).max(LEAST_AGE_CHARS);
+    let (status, files) = (width(&|row| row.status), width(&|row| &row.files));
+    let fixed = id + 2 + age + 2 + status + 2 + files + 2;
+    let has_agent = fixed + agent + 2 + LEAST_TASK_CHARS <= columns;
+    let room = columns.saturating_sub(if has_agent { fixed + agent + 2 } else { fixed });
+    let line = |row: &Row| {
+        let named = if has_agent { format!("{:<agent$}  ", row.agent) } else { String::new() };
+        Line {
+            before: format!("{:<id$}  {:>age$}  {named}", row.id, row.age),
+            status: format!("{:<status$}", row.status),
+            after: format!("  {:>files$}  {}", row.files, cut(&row.task, room)),
+        }
+    };
+    rows.iter().map(line).collect()
+}
+
+/// A text in at most so many characters; what was cut ends with `…`.
+fn cut(text: &str, most: usize) -> String {
+    let text = crealeph_contracts::text::Shown::line(text).to_string();
+    match text.chars().count() <= most {
+        true => text,
+        false => text.chars().take(most.saturating_sub(1)).chain((most > 0).then_some('…')).collect(),
     }
-    object.end();
-    text
+}
+
+/// `12s`, `3m`, `5h`, `2d`.
+pub(super) fn shown_age(nanos: i128) -> String {
+    let seconds = (nanos / 1_000_000_000).max(0);
+    match seconds {
+        ..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m", seconds / 60),
+        3_600..86_400 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// The time, in nanoseconds since 1970.
+pub(super) fn now_nanos() -> i128 {
+    crealeph_ledger::Clock::system().now().instant().unix_nanos()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> Vec<Row> {
+        let row = |id: &str, age: &str, agent: &str, status, files: &str, task: &str| Row {
+            id: id.to_owned(),
+            age: age.to_owned(),
+            agent: agent.to_owned(),
+            status,
+            files: files.to_owned(),
+            task: task.to_owned(),
+        };
+        vec![
+            row(
+                "01a1df32-e6c",
+                "12s",
+                "claude",
+                "running",
+                "-",
+                "Fix the flaky parser test that fails on Mondays",
+            ),
+            row("01a1df3", "3m", "fixer", "interrupted", "12", "greet: say hello\u{1b}[2J"),
+            row("01a1d", "400d", "-", "success", "3", "(merge of a level)"),
+        ]
+    }
+
+    #[test]
+    fn every_line_fits_whatever_the_width() {
+        for columns in 40..130 {
+            for line in laid_out(&rows(), columns) {
+                assert!(line.text().chars().count() <= columns, "{columns}: {}", line.text());
+            }
+        }
+    }
+
+    #[test]
+    fn a_narrow_screen_loses_the_agent_and_the_end_of_the_task() {
+        let shown =
+            |columns| laid_out(&rows(), columns).iter().map(|line| line.text() + "\n").collect::<String>();
+        assert_eq!(
+            shown(80),
+            "01a1df32-e6c   12s  claude  running       -  Fix the flaky parser test that fai…\n\
+             01a1df3         3m  fixer   interrupted  12  greet: say hello\\x1b[2J\n\
+             01a1d         400d  -       success       3  (merge of a level)\n"
+        );
+        assert_eq!(
+            shown(50),
+            "01a1df32-e6c   12s  running       -  Fix the flak…\n\
+             01a1df3         3m  interrupted  12  greet: say h…\n\
+             01a1d         400d  success       3  (merge of a …\n"
+        );
+    }
+
+    #[test]
+    fn since_is_how_long_ago_a_date_or_an_instant() {
+        assert!(matches!(since("2h"), Ok(Since::Ago(time)) if time.as_secs() == 7_200));
+        let at = |text: &str| match since(text) {
+            Ok(Since::At(at)) => at.to_string(),
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(at("2026-11-01"), at("2026-11-01T00:00:00Z"));
+        for wrong in ["yesterday", "2h30", "2026-13-01", ""] {
+            assert!(since(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -78,7 +78,8 @@ impl Undo {
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let destination = self.publish.as_deref().map(destination).transpose()?;
-        let run = super::status::open(&self.workspace)?.find(Some(&self.run)).map_err(WorkError::from)?.run;
+        let run =
+            super::named_run::open(&self.workspace)?.find(Some(&self.run)).map_err(WorkError::from)?.run;
         let mut work = self.workspace.open_with(&self.rules.iter().cloned().collect::<Vec<_>>())?;
         work.limit_classes(&self.bounds.class_limits());
         let landed = work.landed(&run)?;

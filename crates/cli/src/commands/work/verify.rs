@@ -20,7 +20,7 @@ use crealeph_verify::{
 
 use super::evidence::{ReceiptBytes, Stop, check_folder, read_receipt_bytes, verifier_keys};
 use super::key::control;
-use super::status::named_folder;
+use super::named_run::named_folder;
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::ledger::read_keys;
 use crate::commands::{Verdict, tell_finding};
