@@ -1,8 +1,9 @@
 //! Short forms of ids: the shortest start that no other id has, and what a word that a person types stands for. Pure; the
 //! caller takes the ids from an index, in their byte order.
 
-/// The fewest characters of a short id.
-const LEAST_CHARS: usize = 7;
+/// The fewest characters of a short id: of a UUID by time, all of its time. With fewer, an id that is printed now would soon be
+/// the start of others as well.
+const LEAST_CHARS: usize = 13;
 /// How many ids an ambiguous word lists.
 const MAX_LISTED: usize = 8;
 
@@ -88,10 +89,10 @@ mod tests {
 
     #[test]
     fn a_short_id_is_as_long_as_its_neighbours_demand() {
-        assert_eq!(short_id(ID, None, None), "0190a6f");
-        assert_eq!(short_id(ID, Some("0190a6e"), None), "0190a6f");
+        assert_eq!(short_id(ID, None, None), "0190a6f0-7c2e");
         assert_eq!(short_id(ID, Some("0190a6f0-7c2d"), Some("0190a6f1")), "0190a6f0-7c2e");
-        assert_eq!(short_id(ID, None, Some("0190a6f0x")), "0190a6f0-7");
+        assert_eq!(short_id(ID, None, Some("0190a6f0-7c2e-7d3x")), "0190a6f0-7c2e-7d31");
+        assert_eq!(short_id(ID, None, Some("0190a6f0-7c2ex")), "0190a6f0-7c2e-7");
         assert_eq!(short_id("e-1", None, Some("e-10")), "e-1");
         assert_eq!(short_id("e-10", Some("e-1"), None), "e-10");
         assert_eq!(short_id("ausführung-1", Some("ausführung-0"), None), "ausführung-1");

@@ -41,6 +41,10 @@ pub(super) struct BoundsArgs {
 
     #[arg(long, help_heading = "Limits", value_name = "TIME", value_parser = human_time::parse, help = timeout_help())]
     timeout: Option<Duration>,
+
+    /// The name of an earlier version; still taken
+    #[arg(long, hide = true, value_name = "MS", conflicts_with = "timeout")]
+    timeout_ms: Option<u64>,
 }
 
 fn help(what: &str, default: impl FnOnce(Bounds) -> String) -> String {
@@ -69,9 +73,18 @@ impl BoundsArgs {
             max_generated,
             max_other,
             timeout,
+            timeout_ms,
         } = self;
-        let counts =
-            [max_files, max_tool_ops, max_delta_size, max_protected, max_tests, max_generated, max_other];
+        let counts = [
+            max_files,
+            max_tool_ops,
+            max_delta_size,
+            max_protected,
+            max_tests,
+            max_generated,
+            max_other,
+            timeout_ms,
+        ];
         counts.into_iter().all(Option::is_none) && timeout.is_none()
     }
 
@@ -81,7 +94,8 @@ impl BoundsArgs {
             let wrong = |value: u64| ArgumentFailure::option(value.to_string(), expected);
             value.map(|value| Count::new(value).ok_or_else(|| wrong(value))).transpose()
         };
-        let timeout_ms = self.timeout.map(|time| {
+        let timeout = self.timeout.or(self.timeout_ms.map(Duration::from_millis));
+        let timeout_ms = timeout.map(|time| {
             let time_ms = u64::try_from(time.as_millis()).ok().and_then(TimeoutMs::new);
             time_ms.ok_or_else(|| {
                 ArgumentFailure::option(format!("{time:?}"), "a time limit from 1 ms for --timeout")
