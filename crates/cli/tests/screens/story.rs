@@ -139,6 +139,12 @@ impl Story {
                 }
                 line = format!("{margin}started by <user> on <host>, key <fingerprint>");
             }
+            // Where the machine has the program.
+            if let Some((named, _)) =
+                line.split_once(", /").filter(|_| line.trim_start().starts_with("agent "))
+            {
+                line = format!("{named}, <program>");
+            }
             let mut last = line.len();
             // How long a short id is differs from run to run, and so does where its line is broken.
             while has_short_id(&line) && lines.peek().is_some_and(|next| is_continued(&line, last, next)) {

@@ -88,7 +88,7 @@ fn work_that_lands_and_work_that_does_not() {
         expect![[r#"
             greet, run <id>: success, started <age> ago
               task     echo hello > greeting.txt
-              agent    fixer, /usr/bin/dash
+              agent    fixer, <program>
               change   1 file, +1 -0
                        greeting.txt +1 -0
               took     <n> s, 1 file, 1 delta, 0 tool operations
@@ -398,7 +398,7 @@ fn runs_on_narrow_and_wide_screens() {
             run <id>: failure, started <age> ago
               task     echo two > two.txt
               test     echo 2 passed; false
-              agent    fixer, /usr/bin/dash
+              agent    fixer, <program>
               why      Tests failed: `echo 2 passed; false` ended with exit code 1
               change   1 file, +1 -0, discarded
                        two.txt +1 -0
