@@ -60,13 +60,21 @@ fn title(item: &ItemId, run: &str) -> String {
     format!("{}run {run}", prefix(item))
 }
 
+/// What a page says of a success without a change.
+pub(super) const NO_CHANGE: &str = ", no change";
+
+/// Whether a run succeeded and changed nothing.
+pub(super) fn is_unchanged(finished: &ItemResult) -> bool {
+    let result = &finished.result;
+    let changed = [&result.created_files, &result.modified_files, &result.deleted_files];
+    finished.is_success() && changed.iter().all(|files| files.as_slice().is_empty())
+}
+
 /// How the run of an item ended, in a few lines.
 pub(super) fn finished(finished: &ItemResult, run: &str, note: &str) -> Page {
     let ItemResult { item, result } = finished;
     let mut out = Page::default();
-    let changed = [&result.created_files, &result.modified_files, &result.deleted_files];
-    let is_unchanged = finished.is_success() && changed.iter().all(|files| files.as_slice().is_empty());
-    let no_change = if is_unchanged { ", no change" } else { "" };
+    let no_change = if is_unchanged(finished) { NO_CHANGE } else { "" };
     out.line(&format!("{}: {}{no_change}{note}", title(item, run), result.status));
     reasons(&mut out, result);
     for (files, sign) in

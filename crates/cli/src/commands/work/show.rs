@@ -50,7 +50,15 @@ impl Show {
                 let item = summary.item.as_ref().map_or_else(String::new, report::prefix);
                 let run = format!("{item}run {}: ", reader.short(&summary.run));
                 let age = shown_age(now_nanos() - summary.started_at.instant().unix_nanos());
-                output.state_line(&run, summary.state.as_str(), &format!(", started {age} ago"))?;
+                let no_change = match &result {
+                    Some(result) if report::is_unchanged(result) => report::NO_CHANGE,
+                    _ => "",
+                };
+                output.state_line(
+                    &run,
+                    summary.state.as_str(),
+                    &format!("{no_change}, started {age} ago"),
+                )?;
                 output.page(&page.lines(result.as_ref())?)?;
             }
         }
@@ -115,7 +123,10 @@ impl RunPage<'_> {
             let path = self.reader.folder(run).join(RECEIPT_FILE);
             page.line(&format!("  receipt  {}", report::from_here(&path.to_string_lossy())));
         }
-        self.next().iter().for_each(|command| page.line(&format!("  next     crealeph work {command}")));
+        let is_unchanged = result.is_some_and(report::is_unchanged);
+        self.next(is_unchanged)
+            .iter()
+            .for_each(|command| page.line(&format!("  next     crealeph work {command}")));
         Ok(page)
     }
 
@@ -150,7 +161,7 @@ impl RunPage<'_> {
     }
 
     /// The commands that one would type next.
-    fn next(&self) -> Vec<String> {
+    fn next(&self, is_unchanged: bool) -> Vec<String> {
         let run = self.reader.short(&self.summary.run);
         let has_capsule = self.reader.folder(&self.summary.run).join(CAPSULE_FILE).exists();
         let retry = has_capsule.then(|| format!("retry {run}"));
@@ -162,6 +173,9 @@ impl RunPage<'_> {
                 format!("approve {run} --reason …"),
                 format!("reject {run} --reason …"),
             ],
+            RunState::Over(RunStatus::Success) if is_unchanged => {
+                vec![format!("logs {run}"), format!("verify {run}")]
+            }
             RunState::Over(RunStatus::Success) => {
                 vec![format!("diff {run}"), format!("verify {run}"), format!("undo {run}")]
             }
