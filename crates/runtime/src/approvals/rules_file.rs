@@ -152,7 +152,7 @@ mod tests {
             ("[[rule]]\nname = \"a\"\nobjectives = [\"x\"]\n", "no objective `x`"),
             ("[[rule]]\nname = \"a\"\napproval = 2\n", "approval"),
             ("[[rule]]\nname = \"a\"\nsubject = \"change\"\n", "for `draft`"),
-            ("rule = 1\n", "rule"),
+            ("rule = 1\n", "line 1, column 8"),
         ] {
             let error = read_rules(bad).unwrap_err().to_string();
             assert!(error.contains(said), "{error}");
