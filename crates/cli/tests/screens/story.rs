@@ -230,10 +230,13 @@ const KINDS: &[(&str, Length)] = &[
     ("+<key>", |text| fits(text, "+xxxxxxxx")),
 ];
 
-/// The start of a UUID of this age, with the spaces that fill its column up.
+/// The start of a UUID of this age, with the spaces that fill its column up. As long as the shortest that is printed, so that a
+/// random hash which starts like one is not taken for it.
 fn short_id(text: &str) -> Option<usize> {
     let form = "01xxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
-    let length = (7..form.len()).rev().find(|length| fits(text, form.get(..*length).unwrap()).is_some())?;
+    let length = ("01xxxxxx-xxxx".len()..form.len())
+        .rev()
+        .find(|length| fits(text, form.get(..*length).unwrap()).is_some())?;
     let spaces = text.get(length..)?.bytes().take_while(|byte| *byte == b' ').count();
     Some(length + spaces.saturating_sub(2))
 }
