@@ -1,13 +1,14 @@
 //! What people sign (R33): verdicts, enrolments, revocations and approval rules, and the record of a landing. The
 //! RFC 8785 text of a statement is what is signed; it is stored with its signature, whole, and read back strictly.
 
+use crate::contract::read_own;
 use crate::digest::{Blake3, Sha256};
 use crate::instant::{Instant, Timestamp};
-use crate::json::{ComposeError, JsonObject, Limits, canonical_of, parse};
+use crate::json::{ComposeError, JsonObject, canonical_of};
 use crate::scalar::{Amount, ApprovalCount, Count, LedgerId, Literal, Minutes, Name, TenantId, Text};
 use crate::shape::{List, Set, Shape, object, words};
 use crate::uuid::Uuid;
-use crate::violation::{Report, Violation};
+use crate::violation::Violation;
 
 /// The module under which approvals are recorded. Entries of the same types by other modules are somebody else's.
 pub const APPROVALS: Literal = Literal::new("crealeph-approvals");
@@ -379,14 +380,7 @@ pub trait ApprovalDocument: Shape {
     /// # Errors
     /// With every violation.
     fn parse(bytes: &[u8]) -> Result<Self, Vec<Violation>> {
-        let (document, faults) = parse(bytes, &Limits::own(MAX_SIGNED_BYTES));
-        let mut report = Report::default();
-        faults.into_iter().for_each(|fault| report.add_fault(fault));
-        let parts = document.map(|document| Self::read(document.root(), "R33", &mut report));
-        match parts.and_then(Self::finish) {
-            Some(whole) if report.is_clean() => Ok(whole),
-            _ => Err(report.into_violations()),
-        }
+        read_own(bytes, MAX_SIGNED_BYTES, "R33")
     }
 
     /// The canonical text: the bytes that are signed or hashed.

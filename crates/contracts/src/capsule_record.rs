@@ -2,15 +2,14 @@
 //! folder; the contents follow it. Owns its fields.
 
 use crate::attestation::SandboxFacts;
-use crate::contract::to_json;
+use crate::contract::{read_own, to_json};
 use crate::digest::{Blake3, GitHash};
-use crate::json::{Limits, parse};
 use crate::provenance::AgentFacts;
 use crate::receipt::{Connection, SandboxStrength, ToolCall};
 use crate::scalar::{Amount, Count, RobotId, Text};
-use crate::shape::{List, Shape, object, words};
+use crate::shape::{List, object, words};
 use crate::uuid::Uuid;
-use crate::violation::{Report, Violation};
+use crate::violation::Violation;
 use crate::work_item::{WorkItem, WorkspacePath};
 
 words! {
@@ -122,13 +121,6 @@ impl CapsuleRecord {
     /// # Errors
     /// With every violation.
     pub fn parse(bytes: &[u8]) -> Result<Self, Vec<Violation>> {
-        let (document, faults) = parse(bytes, &Limits::own(usize::MAX));
-        let mut report = Report::default();
-        faults.into_iter().for_each(|fault| report.add_fault(fault));
-        let parts = document.map(|document| CapsuleRecord::read(document.root(), "capsule", &mut report));
-        match parts.and_then(CapsuleRecord::finish) {
-            Some(record) if report.is_clean() => Ok(record),
-            _ => Err(report.into_violations()),
-        }
+        read_own(bytes, usize::MAX, "capsule")
     }
 }

@@ -158,6 +158,25 @@ pub fn to_json<T: Shape>(value: &T) -> String {
     out
 }
 
+/// Reads a document of CreAleph's own that is no contract's, or says everything that is wrong with it.
+///
+/// # Errors
+/// With every violation.
+pub(crate) fn read_own<T: Shape>(
+    bytes: &[u8],
+    max_bytes: usize,
+    clause: &'static str,
+) -> Result<T, Vec<Violation>> {
+    let (document, faults) = parse(bytes, &Limits::own(max_bytes));
+    let mut report = Report::default();
+    faults.into_iter().for_each(|fault| report.add_fault(fault));
+    let parts = document.map(|document| T::read(document.root(), clause, &mut report));
+    match parts.and_then(T::finish) {
+        Some(whole) if report.is_clean() => Ok(whole),
+        _ => Err(report.into_violations()),
+    }
+}
+
 /// Reads a text into parts and reports everything wrong with it alone; `None` if it cannot be read at all.
 pub fn read_text<T: Contract>(bytes: &[u8], limits: &Limits, report: &mut Report) -> Option<T::Parts> {
     let (document, faults) = parse(bytes, limits);

@@ -6,13 +6,14 @@
 
 use crate::agent_input::{ArtifactType, Coherence, ContractVersion, RunMode};
 use crate::agent_output::ArtifactMetadata;
+use crate::contract::read_own;
 use crate::digest::Blake3;
 use crate::execution_event::ExecutionState;
 use crate::instant::Timestamp;
-use crate::json::{JsonObject, Limits, parse};
+use crate::json::JsonObject;
 use crate::scalar::{Amount, Attempt, Count, ExecutionId, LedgerId};
-use crate::shape::{List, Set, Shape, object};
-use crate::violation::{Report, Violation};
+use crate::shape::{List, Set, object};
+use crate::violation::Violation;
 use crate::{BuilderRequest, BuilderResponse, PolicyOutput};
 
 object! {
@@ -146,13 +147,6 @@ object! {
 impl ExecutionRecord {
     /// Reads a record that CreAleph wrote, or says everything that is wrong with it.
     pub fn parse(bytes: &[u8]) -> Result<Self, Vec<Violation>> {
-        let (document, faults) = parse(bytes, &Limits::own(usize::MAX));
-        let mut report = Report::default();
-        faults.into_iter().for_each(|fault| report.add_fault(fault));
-        let parts = document.map(|document| Self::read(document.root(), "record", &mut report));
-        match parts.and_then(Self::finish) {
-            Some(record) if report.is_clean() => Ok(record),
-            _ => Err(report.into_violations()),
-        }
+        read_own(bytes, usize::MAX, "record")
     }
 }

@@ -2,13 +2,12 @@
 //! fields; the receipt in it has no place in the chain yet.
 
 use crate::attestation::{Admission, SandboxFacts, StatedBounds};
-use crate::contract::to_json;
-use crate::json::{Limits, parse};
+use crate::contract::{read_own, to_json};
 use crate::provenance::{HiddenFacts, RunOrigin};
 use crate::receipt::Receipt;
 use crate::scalar::{Amount, Count};
-use crate::shape::{Shape, object};
-use crate::violation::{Report, Violation};
+use crate::shape::object;
+use crate::violation::Violation;
 
 object! {
     /// A run whose change is held.
@@ -59,13 +58,6 @@ impl HeldRecord {
     /// # Errors
     /// With every violation.
     pub fn parse(bytes: &[u8]) -> Result<Self, Vec<Violation>> {
-        let (document, faults) = parse(bytes, &Limits::own(usize::MAX));
-        let mut report = Report::default();
-        faults.into_iter().for_each(|fault| report.add_fault(fault));
-        let parts = document.map(|document| HeldRecord::read(document.root(), "held", &mut report));
-        match parts.and_then(HeldRecord::finish) {
-            Some(record) if report.is_clean() => Ok(record),
-            _ => Err(report.into_violations()),
-        }
+        read_own(bytes, usize::MAX, "held")
     }
 }

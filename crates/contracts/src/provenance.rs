@@ -1,14 +1,13 @@
 //! Who and what stands behind a work run: the agent's program, the person who started it, those who decided about it, and what was
 //! hidden. Owns the shape of these facts, which a statement signs (`attestation`); all of them are as this machine knew them.
 
-use crate::contract::to_json;
+use crate::contract::{read_own, to_json};
 use crate::digest::Blake3;
 use crate::instant::Timestamp;
-use crate::json::{Limits, parse};
 use crate::receipt::ProofArtifact;
 use crate::scalar::{Count, Name, Text};
-use crate::shape::{List, Shape, object, words};
-use crate::violation::{Report, Violation};
+use crate::shape::{List, object, words};
+use crate::violation::Violation;
 
 object! {
     /// The agent of a run, as it was configured and as it was found on this machine.
@@ -99,13 +98,6 @@ impl RunOrigin {
     /// # Errors
     /// With every violation.
     pub fn parse(bytes: &[u8]) -> Result<Self, Vec<Violation>> {
-        let (document, faults) = parse(bytes, &Limits::own(usize::MAX));
-        let mut report = Report::default();
-        faults.into_iter().for_each(|fault| report.add_fault(fault));
-        let parts = document.map(|document| RunOrigin::read(document.root(), "origin", &mut report));
-        match parts.and_then(RunOrigin::finish) {
-            Some(record) if report.is_clean() => Ok(record),
-            _ => Err(report.into_violations()),
-        }
+        read_own(bytes, usize::MAX, "origin")
     }
 }

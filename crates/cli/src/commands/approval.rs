@@ -96,7 +96,7 @@ fn at_landing(
     Ok(Some(draft_subject_at(&opened.ledger, &opened.tenant, scopes, id, (seq, logged.at))?))
 }
 
-/// What is told of a draft.
+/// What is printed about a draft.
 struct Told<'a> {
     draft: &'a DraftSubject,
     /// As it stood when it landed.

@@ -53,7 +53,7 @@ pub enum Uncounted {
     NotInGroup,
     /// The person asked for it.
     OwnRequest,
-    /// Whoever asked for it is known by an operating system name only.
+    /// The requester is known by an operating system name only.
     UnknownRequester,
     /// Nobody was asked at the moment of signing.
     Unattended,

@@ -31,7 +31,7 @@ const CONTROL: &str = ".crealeph";
 pub(super) struct HiddenPaths {
     /// Relative to the workspace, sorted.
     pub(super) paths: Vec<PathBuf>,
-    /// The same with what is shown because it is committed: what no store and no export has, because whoever gets one need not have
+    /// The same with what is shown because it is committed: what no store and no export has, because its reader need not have
     /// the repository.
     pub(super) withheld: Vec<PathBuf>,
     shown: BTreeSet<String>,
