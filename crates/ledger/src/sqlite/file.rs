@@ -3,10 +3,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{AtFlags, CWD, RenameFlags, StatxFlags, renameat_with, statx};
+use rustix::io::Errno;
 
 use super::failure::LedgerFile;
 use crate::error::LedgerError;
@@ -14,17 +15,21 @@ use crate::error::LedgerError;
 /// Which file it is, by its device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileIdentity {
-    device: u64,
+    device: (u32, u32),
     inode: u64,
 }
 
 impl FileIdentity {
-    /// Of the file at a path, if there is one.
+    /// Of the file at a path, if there is one. Asks for the inode alone: a kernel that was asked for a file's times gives the next
+    /// write a time of its own, and the sync after it then has the inode to write too (a quarter more for one append).
     fn of(path: &Path) -> io::Result<Option<FileIdentity>> {
-        match fs::metadata(path) {
-            Ok(found) => Ok(Some(FileIdentity { device: found.dev(), inode: found.ino() })),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+        match statx(CWD, path, AtFlags::empty(), StatxFlags::INO) {
+            Ok(found) => {
+                let device = (found.stx_dev_major, found.stx_dev_minor);
+                Ok(Some(FileIdentity { device, inode: found.stx_ino }))
+            }
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 }
