@@ -53,6 +53,7 @@ const CHECKS: &[Check] = &[
         run: manifests::inherited_dependencies,
     },
     Check { rule: "every crate inherits the workspace's lints", run: manifests::inherited_lints },
+    Check { rule: "the lock file of the benchmarks is current", run: manifests::benchmark_lock },
     Check { rule: "dependencies come from the public registry", run: dependencies::registry },
     Check { rule: "licences of dependencies are on the list", run: dependencies::licences },
     Check { rule: "dependencies in two versions are listed with a reason", run: dependencies::duplicates },

@@ -6,6 +6,9 @@ use super::repository::{Dependency, Manifest, Repository};
 /// Needs lints of its own: the workspace forbids `unsafe`, and forbidding cannot be taken back.
 const OWN_LINTS: &str = "crates/sandbox/Cargo.toml";
 
+/// The benchmarks are a workspace of their own.
+const BENCHMARK_LOCK: &str = "bench/Cargo.lock";
+
 pub(super) fn sources(repository: &Repository<'_>) -> Vec<Violation> {
     let mut violations = Vec::new();
     for manifest in &repository.manifests {
@@ -46,6 +49,37 @@ fn foreign_source(
             "`{name}` lies at `{path}`, where this repository has no crate; depend on a published version"
         )
     })
+}
+
+/// Whether `cargo xtask bench` can build with its lock file: what the crates depend on is in there too.
+pub(super) fn benchmark_lock(repository: &Repository<'_>) -> Vec<Violation> {
+    let Some(text) = repository.text(BENCHMARK_LOCK) else { return Vec::new() };
+    let Ok(lock) = text.parse::<toml::Table>() else {
+        return vec![Violation::new(BENCHMARK_LOCK, 1, "is no lock file; regenerate it")];
+    };
+    let packages: Vec<&toml::Value> =
+        lock.get("package").and_then(toml::Value::as_array).into_iter().flatten().collect();
+    let mut violations = Vec::new();
+    for member in repository.members() {
+        let named = |package: &&&toml::Value| {
+            package.get("name").and_then(toml::Value::as_str) == Some(member.package_name())
+        };
+        let Some(package) = packages.iter().find(named) else { continue };
+        let locked = package.get("dependencies").and_then(toml::Value::as_array).into_iter().flatten();
+        // A package in two versions has its version behind its name.
+        let locked: Vec<&str> = locked.filter_map(|name| name.as_str()?.split(' ').next()).collect();
+        for dependency in member.dependencies() {
+            if !dependency.development && !locked.contains(&dependency.name) {
+                let what = format!(
+                    "`{}` depends on `{}`, which is not in here; run `cargo metadata --manifest-path bench/Cargo.toml`",
+                    member.package_name(),
+                    dependency.name
+                );
+                violations.push(Violation::new(BENCHMARK_LOCK, 1, what));
+            }
+        }
+    }
+    violations
 }
 
 /// The path `relative` to `folder`, from the root; none when it leaves the repository.
@@ -105,6 +139,28 @@ mod tests {
             ("bench/Cargo.toml", "[dependencies]\nb = { path = \"../crates/b\" }\nserde = \"1\"\n"),
         ];
         findings(run, &files)
+    }
+
+    #[test]
+    fn a_dependency_that_the_benchmarks_do_not_lock_is_refused() {
+        let with = |dependencies: &str| {
+            let manifest = format!("[package]\nname = \"a\"\n{dependencies}");
+            let lock = "[[package]]\nname = \"a\"\ndependencies = [\"serde\", \"der 0.8.0\"]\n";
+            let workspace = ("Cargo.toml", "[workspace]\nmembers = [\"crates/*\"]\n");
+            findings(
+                benchmark_lock,
+                &[workspace, ("crates/a/Cargo.toml", &manifest), ("bench/Cargo.lock", lock)],
+            )
+        };
+        assert_eq!(
+            with("[dependencies]\nserde = \"1\"\nder = \"0.8\"\n[dev-dependencies]\nx = \"1\"\n"),
+            [""; 0]
+        );
+        let found = with("[dependencies]\nserde = \"1\"\nx = \"1\"\n");
+        assert!(
+            found.len() == 1 && found[0].starts_with("bench/Cargo.lock:1: `a` depends on `x`"),
+            "{found:?}"
+        );
     }
 
     #[test]

@@ -47,7 +47,14 @@ pub(crate) fn race(folder: &Path, tree: &Path) -> Outcome<Whole> {
         );
         let item = Valid::<WorkItem>::parse(item.as_bytes(), &Limits::default())
             .map_err(|wrong| format!("{wrong:?}"))?;
-        let options = RunOptions { jobs: 1, destination: Destination::Tree, is_held: false, agent: None };
+        let options = RunOptions {
+            jobs: 1,
+            destination: Destination::Tree,
+            is_held: false,
+            agent: None,
+            is_capped: false,
+            only_failed: false,
+        };
         let (took, outcomes) =
             time(|| Ok(work.run(&[item.into_inner()], &options, &|_| (), &mut |_| ())?))?;
         let is_success =
