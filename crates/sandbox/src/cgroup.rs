@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::outcome::Layer;
-use crate::spec::Limits;
+use crate::spec::ResourceLimits;
 use crate::state::State;
 
 const V2_MOUNT: &str = "/sys/fs/cgroup";
@@ -105,7 +105,7 @@ pub(crate) struct Cgroup {
 
 impl Cgroup {
     /// Makes them; none where nothing can be made.
-    pub(crate) fn make(parents: &Parents, limits: &Limits, state: &State) -> Option<Self> {
+    pub(crate) fn make(parents: &Parents, limits: &ResourceLimits, state: &State) -> Option<Self> {
         let layer = parents.layer()?;
         let name = state.cgroup_name();
         let places: Vec<PathBuf> = [&parents.v2, &parents.v1_memory]
@@ -123,7 +123,7 @@ impl Cgroup {
         Some(made)
     }
 
-    fn limit(&mut self, parents: &Parents, limits: &Limits, name: &str) -> io::Result<()> {
+    fn limit(&mut self, parents: &Parents, limits: &ResourceLimits, name: &str) -> io::Result<()> {
         // The outer half of the helper is in it too, and pid 1 with its survey.
         let tasks = u64::from(limits.processes).saturating_add(3).to_string();
         let memory = limits.memory_bytes.saturating_add(32 << 20).to_string();
@@ -229,7 +229,7 @@ mod tests {
             assert_eq!(Parents::find(Some(&group), &state).layer(), expected, "{controllers}");
         }
         let parents = Parents::find(Some(&group), &state);
-        let limits = Limits { memory_bytes: 64 << 20, processes: 7, ..Limits::default() };
+        let limits = ResourceLimits { memory_bytes: 64 << 20, processes: 7, ..ResourceLimits::default() };
         let made = Cgroup::make(&parents, &limits, &state).unwrap();
         let [join] = <[PathBuf; 1]>::try_from(made.joins()).unwrap();
         let own = join.parent().unwrap();

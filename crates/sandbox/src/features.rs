@@ -7,7 +7,7 @@ use crate::error::SandboxError;
 use crate::jailer::survey::{FREE_SOCKETS, SOCKET_CHARGE};
 use crate::outcome::Layer;
 use crate::sandbox::{Sandbox, refusal};
-use crate::spec::{Limits, Spec};
+use crate::spec::{ResourceLimits, Spec};
 use crate::sys;
 use crate::wire::Step;
 
@@ -161,7 +161,7 @@ impl Sandbox {
 /// What socket buffers can hold that the watch does not see: the sockets that are not charged, and those whose only
 /// descriptor is on its way through another one.
 fn escaping_socket_bytes() -> u64 {
-    let in_flight = u64::from(Limits::default().open_files);
+    let in_flight = u64::from(ResourceLimits::default().open_files);
     FREE_SOCKETS.saturating_add(in_flight).saturating_mul(SOCKET_CHARGE)
 }
 

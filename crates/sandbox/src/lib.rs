@@ -32,13 +32,14 @@ pub use cancel::Cancel;
 pub use error::SandboxError;
 pub use features::Feature;
 pub use jailer::helper_main_if_requested;
-pub use network::{Connection, Host, HostError, Verdict, try_hosts};
-pub use outcome::{Captured, Cut, Exit, Layer, Level, Missing, Outcome, RunFailure, Strength, Usage};
+pub use network::{Host, HostError, ProxiedConnection, Verdict, try_hosts};
+pub use outcome::{Captured, Cut, Exit, Layer, Level, Missing, RunFailure, SandboxOutcome, Strength, Usage};
 pub use preset::{Preset, Toolchain, find_toolchains};
 pub use redact::{REDACTED, RedactedStream, Redactor, Search};
 pub use sandbox::{Cgroups, Config, Output, Sandbox, Stream};
 pub use spec::{
-    Exposure, Grants, HOME, Limits, Mount, Network, Place, SECRETS, Secret, Seed, Spec, Stdin, TRACE_CHANNEL,
+    Exposure, Grants, HOME, Mount, Network, Place, ResourceLimits, SECRETS, Secret, Seed, Spec, Stdin,
+    TRACE_CHANNEL,
 };
 pub use state::Swept;
-pub use view::{Change, ChangeKind, Entry, View, ViewMode};
+pub use view::{View, ViewChange, ViewChangeKind, ViewEntry, ViewMode};

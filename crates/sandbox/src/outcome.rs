@@ -3,12 +3,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::network::Connection;
+use crate::network::ProxiedConnection;
 
 /// How a run ended and what it used.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Outcome {
+pub struct SandboxOutcome {
     /// How the command itself ended.
     pub exit: Exit,
     /// What it wrote to standard output.
@@ -22,14 +22,14 @@ pub struct Outcome {
     /// What was cut off, and why; empty when no limit was hit.
     pub cuts: Vec<Cut>,
     /// Every connection the proxy made or refused.
-    pub connections: Vec<Connection>,
+    pub connections: Vec<ProxiedConnection>,
     /// Connections and refusals past the bound of the list.
     pub connections_left_off: u64,
     /// What held the command.
     pub strength: Strength,
 }
 
-impl Outcome {
+impl SandboxOutcome {
     /// Whether the command ended by itself with code 0 and nothing but output was cut.
     pub fn succeeded(&self) -> bool {
         self.failure().is_none()

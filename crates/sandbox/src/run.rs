@@ -15,8 +15,8 @@ use crate::cancel::Cancel;
 use crate::capture::{Capture, Sink};
 use crate::cgroup::Cgroup;
 use crate::error::SandboxError;
-use crate::network::{Connection, GrantedHosts, Proxy};
-use crate::outcome::{Captured, Cut, Level, Missing, Outcome, Strength, Usage};
+use crate::network::{GrantedHosts, ProxiedConnection, Proxy};
+use crate::outcome::{Captured, Cut, Level, Missing, SandboxOutcome, Strength, Usage};
 use crate::redact::Redactor;
 use crate::sandbox::{Output, Stream, refusal};
 use crate::spec::{Network, Spec};
@@ -48,7 +48,7 @@ pub(crate) struct Ended {
     stdout: Captured,
     stderr: Captured,
     trace: Captured,
-    connections: Vec<Connection>,
+    connections: Vec<ProxiedConnection>,
     connections_left_off: u64,
     wall: Duration,
 }
@@ -319,7 +319,7 @@ impl Ended {
         spec: &Spec<'_>,
         cgroup: Option<&Cgroup>,
         redactor: &Redactor,
-    ) -> Result<Outcome, SandboxError> {
+    ) -> Result<SandboxOutcome, SandboxError> {
         let (out_of_memory, memory_peak) = cgroup.map(Cgroup::memory_seen).unwrap_or_default();
         let report = match self.message {
             Some(Message::Done(report)) => report,
@@ -361,7 +361,7 @@ impl Ended {
         for connection in &mut connections {
             connection.target = redactor.text(&connection.target);
         }
-        Ok(Outcome {
+        Ok(SandboxOutcome {
             exit: report.exit,
             stdout: self.stdout,
             stderr: self.stderr,

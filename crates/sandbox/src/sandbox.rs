@@ -13,7 +13,7 @@ use crate::cancel::Cancel;
 use crate::cgroup::{Cgroup, Parents};
 use crate::error::SandboxError;
 use crate::network::Host;
-use crate::outcome::{Layer, Missing, Outcome};
+use crate::outcome::{Layer, Missing, SandboxOutcome};
 use crate::redact::Redactor;
 use crate::run::Run;
 use crate::spec::{Exposure, HOME, Mount, Network, Place, Spec};
@@ -177,7 +177,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// When it could not be started as asked; whatever a started command does is an outcome.
-    pub fn run(&self, spec: &Spec<'_>, cancel: &Cancel) -> Result<Outcome, SandboxError> {
+    pub fn run(&self, spec: &Spec<'_>, cancel: &Cancel) -> Result<SandboxOutcome, SandboxError> {
         self.run_with_output(spec, cancel, None)
     }
 
@@ -190,7 +190,7 @@ impl Sandbox {
         spec: &Spec<'_>,
         cancel: &Cancel,
         output: Option<Output<'_>>,
-    ) -> Result<Outcome, SandboxError> {
+    ) -> Result<SandboxOutcome, SandboxError> {
         // The words after the program may hold a prompt.
         let program = spec.command.first().map(|program| program.to_string_lossy().into_owned());
         let span = info_span!("sandbox_run", program, exit = Empty).entered();

@@ -34,7 +34,7 @@ pub struct Spec<'v> {
     /// What it may see.
     pub grants: Grants,
     /// What it may use up.
-    pub limits: Limits,
+    pub limits: ResourceLimits,
     /// Where it starts; [`HOME`] when absent.
     pub cwd: Option<PathBuf>,
     /// What it reads on standard input.
@@ -56,7 +56,7 @@ impl Spec<'_> {
         Self {
             command: command.into_iter().map(Into::into).collect(),
             grants: Grants::default(),
-            limits: Limits::default(),
+            limits: ResourceLimits::default(),
             cwd: None,
             stdin: Stdin::Empty,
             network: Network::None,
@@ -450,7 +450,7 @@ impl std::fmt::Debug for Secret {
 
 /// What a command may use up. Every field is a bound; none can be switched off.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Limits {
+pub struct ResourceLimits {
     /// Wall-clock time.
     pub wall_ms: u64,
     /// CPU time of the whole tree.
@@ -477,7 +477,7 @@ pub struct Limits {
     pub grace_ms: u64,
 }
 
-impl Default for Limits {
+impl Default for ResourceLimits {
     fn default() -> Self {
         Self {
             wall_ms: 10 * 60 * 1000,
@@ -496,7 +496,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl ResourceLimits {
     fn check(&self) -> Result<(), SandboxError> {
         const DAY_MS: u64 = 24 * 60 * 60 * 1000;
         let ranges = [

@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::{Cut, Exit, Layer};
-use crate::spec::Limits;
+use crate::spec::ResourceLimits;
 
 /// The argv[0] under which the binary is the helper.
 pub(crate) const HELPER_NAME: &str = "crealeph-sandbox-helper";
@@ -25,7 +25,7 @@ pub(crate) struct Request {
     pub command: Vec<OsString>,
     pub env: Vec<(OsString, OsString)>,
     pub cwd: OsString,
-    pub limits: Limits,
+    pub limits: ResourceLimits,
     pub network: NetworkPlan,
     /// Parents before children.
     pub mounts: Vec<MountPlan>,
@@ -135,7 +135,7 @@ pub(crate) enum Step {
     Proc,
     Overlay,
     Loopback,
-    Limits,
+    ResourceLimits,
     Landlock,
     Seccomp,
     Privileges,

@@ -13,11 +13,11 @@ use crate::control::Control;
 use crate::deadline::Deadline;
 use crate::git::objects::GitObjects;
 use crate::kept_state::{KeepError, kept_in, lay_out_from, manifest, withheld_in};
-use crate::node::Node;
+use crate::node::TreeNode;
 use crate::path::{OUTSIDE_NAMES, TreePath, join};
 use crate::rooted::Root;
 use crate::rules::IgnoreFiles;
-use crate::scan::{Limits, Refusal, RefusalReason, ScanError, Snapshot, scan, unread_at};
+use crate::scan::{Refusal, RefusalReason, ScanError, ScanLimits, WorkspaceSnapshot, scan, unread_at};
 use crate::state::{State, StateHash};
 use crate::store::Store;
 
@@ -96,11 +96,11 @@ impl Archive {
         Ok(())
     }
 
-    fn write(&self, path: &Path, node: &Node) -> Result<(), KeepError> {
+    fn write(&self, path: &Path, node: &TreeNode) -> Result<(), KeepError> {
         let failed = |source| KeepError::Place { path: path.to_owned(), source };
         match node {
-            Node::Symlink { target } => std::os::unix::fs::symlink(&**target, path).map_err(failed),
-            Node::File { digest, executable, .. } => {
+            TreeNode::Symlink { target } => std::os::unix::fs::symlink(&**target, path).map_err(failed),
+            TreeNode::File { digest, executable, .. } => {
                 let file =
                     File::options().read(true).write(true).create_new(true).open(path).map_err(failed)?;
                 Store::new(&self.control).copy_to(digest, &file, path)?;
@@ -129,7 +129,7 @@ impl Archive {
             let state = self.kept(*hash)?;
             let withheld = self.withheld(*hash)?;
             for (at, node) in &state.entries() {
-                let Node::File { digest, .. } = node else { continue };
+                let TreeNode::File { digest, .. } = node else { continue };
                 if withheld.contains(at) || !done.insert(*digest) {
                     continue;
                 }
@@ -165,7 +165,7 @@ fn remove_empty_folders(path: &Path) {
 /// When something cannot be read or cannot be part of a state.
 pub fn state_of_everything(folder: &Path) -> Result<State, ScanError> {
     let mut entries = BTreeMap::new();
-    everything(&open(folder)?, "", Limits::default().max_depth, &mut entries)?;
+    everything(&open(folder)?, "", ScanLimits::default().max_depth, &mut entries)?;
     Ok(State::new(entries)?)
 }
 
@@ -173,7 +173,7 @@ fn everything(
     root: &Root,
     folder: &str,
     depth_left: usize,
-    entries: &mut BTreeMap<TreePath, Node>,
+    entries: &mut BTreeMap<TreePath, TreeNode>,
 ) -> Result<(), ScanError> {
     let failed = |source| ScanError::Io { path: root.at(folder), source };
     for entry in fs::read_dir(root.at(folder)).map_err(failed)? {
@@ -191,7 +191,7 @@ fn everything(
             let depth_left = depth_left.checked_sub(1).ok_or_else(|| ScanError::TooMuch {
                 path: path.clone(),
                 what: "folders within folders",
-                limit: Limits::default().max_depth as u64,
+                limit: ScanLimits::default().max_depth as u64,
                 setting: "max_depth",
             })?;
             everything(root, &path, depth_left, entries)?;
@@ -210,8 +210,8 @@ fn everything(
 ///
 /// # Errors
 /// When something cannot be read or cannot be part of a state.
-pub fn state_without_cache(folder: &Path) -> Result<Snapshot, ScanError> {
-    scan(&open(folder)?, &Limits::default(), &IgnoreFiles::default(), None, Deadline::NEVER)
+pub fn state_without_cache(folder: &Path) -> Result<WorkspaceSnapshot, ScanError> {
+    scan(&open(folder)?, &ScanLimits::default(), &IgnoreFiles::default(), None, Deadline::NEVER)
 }
 
 /// Copies the files of a state from the folder it was read from into an empty one.
@@ -226,8 +226,8 @@ pub fn copy_state(state: &State, from: &Path, into: &Path) -> Result<(), KeepErr
             fs::create_dir_all(parent).map_err(failed)?;
         }
         match node {
-            Node::Symlink { target: to } => std::os::unix::fs::symlink(&**to, &target).map_err(failed)?,
-            Node::File { .. } => drop(fs::copy(&source, &target).map_err(failed)?),
+            TreeNode::Symlink { target: to } => std::os::unix::fs::symlink(&**to, &target).map_err(failed)?,
+            TreeNode::File { .. } => drop(fs::copy(&source, &target).map_err(failed)?),
         }
     }
     Ok(())

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crealeph_contracts::digest::Blake3;
 use rustix::fs::Stat;
 
-use crate::node::Node;
+use crate::node::TreeNode;
 use crate::tree::{Entry, Folder, Listed, What};
 
 const HEADER: &[u8] = b"crealeph-cache-v3\n";
@@ -205,12 +205,12 @@ fn push_folder(bytes: &mut Vec<u8>, folder: &Folder) {
                 bytes.push(FOLDER);
                 push_folder(bytes, folder);
             }
-            What::Node(Node::Symlink { target }, identity) => {
+            What::TreeNode(TreeNode::Symlink { target }, identity) => {
                 bytes.push(LINK);
                 push_text(bytes, target);
                 push_identity(bytes, identity.as_ref());
             }
-            What::Node(Node::File { digest, size_bytes, executable }, identity) => {
+            What::TreeNode(TreeNode::File { digest, size_bytes, executable }, identity) => {
                 bytes.push(if *executable { EXECUTABLE } else { FILE });
                 bytes.extend_from_slice(digest.as_bytes());
                 bytes.extend_from_slice(&size_bytes.to_le_bytes());
@@ -270,12 +270,12 @@ impl<'a> Reader<'a> {
                 [FOLDER] => What::Folder(Arc::new(self.folder(depth_left)?)),
                 [LINK] => {
                     let target = self.text()?.into();
-                    What::Node(Node::Symlink { target }, self.identity()?)
+                    What::TreeNode(TreeNode::Symlink { target }, self.identity()?)
                 }
                 [kind] => {
                     let (digest, size_bytes) = (self.digest()?, self.u64()?);
-                    let node = Node::File { digest, size_bytes, executable: kind == EXECUTABLE };
-                    What::Node(node, self.identity()?)
+                    let node = TreeNode::File { digest, size_bytes, executable: kind == EXECUTABLE };
+                    What::TreeNode(node, self.identity()?)
                 }
             };
             entries.push(Entry { name, what });
@@ -299,10 +299,10 @@ mod tests {
     /// A cache of a scan that started at 100, with one entry of each kind that changed at this time.
     fn cache(changed: i64) -> Cache {
         let file = |executable| {
-            let node = Node::File { digest: Blake3::of(b"x"), size_bytes: 1, executable };
-            What::Node(node, Some(identity(changed)))
+            let node = TreeNode::File { digest: Blake3::of(b"x"), size_bytes: 1, executable };
+            What::TreeNode(node, Some(identity(changed)))
         };
-        let link = What::Node(Node::Symlink { target: "a".into() }, None);
+        let link = What::TreeNode(TreeNode::Symlink { target: "a".into() }, None);
         let below = Folder::new(vec![entry("l", link), entry("x", file(true))], None);
         let listed = Listed { identity: identity(changed), rules: Some(Blake3::of(b"*.log")) };
         let entries = vec![entry("a", file(false)), entry("d", What::Folder(Arc::new(below)))];

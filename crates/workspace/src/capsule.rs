@@ -14,11 +14,13 @@ use crate::control::ControlError;
 use crate::deadline::Deadline;
 use crate::denied::{DenialReason, DeniedPath, folder_read_as, is_routine, renamed_git_folders, within};
 use crate::listing::{Listing, Touched};
-use crate::node::Node;
+use crate::node::TreeNode;
 use crate::path::{CONTROL, GIT, TreePath};
 use crate::rooted::Root;
 use crate::rules::{IGNORE_FILE, IgnoreFiles, Rules};
-use crate::scan::{Refusal, RefusalReason, ScanError, Snapshot, Unread, read_ignore_file, unread_at};
+use crate::scan::{
+    Refusal, RefusalReason, ScanError, Unread, WorkspaceSnapshot, read_ignore_file, unread_at,
+};
 use crate::staged::Staged;
 use crate::state::{FileAndFolder, State, StateHash};
 use crate::workspace::Workspace;
@@ -133,7 +135,7 @@ impl Workspace {
     ///
     /// # Errors
     /// When the view holds what no state can, or something cannot be read.
-    pub fn capture(&self, before: &Snapshot, view: &ViewChanges) -> Result<Capsule, CaptureError> {
+    pub fn capture(&self, before: &WorkspaceSnapshot, view: &ViewChanges) -> Result<Capsule, CaptureError> {
         self.list(before, view, Deadline::NEVER)?.freeze()
     }
 
@@ -144,7 +146,7 @@ impl Workspace {
     pub fn capture_again(
         &self,
         capsule: &Capsule,
-        before: &Snapshot,
+        before: &WorkspaceSnapshot,
         view: &ViewChanges,
     ) -> Result<Capsule, CaptureError> {
         let again = self.capture(before, view)?;
@@ -158,7 +160,7 @@ impl Workspace {
     /// When the view holds what no state can, or cannot be read.
     pub fn list<'w>(
         &'w self,
-        before: &'w Snapshot,
+        before: &'w WorkspaceSnapshot,
         view: &ViewChanges,
         deadline: Deadline<'w>,
     ) -> Result<Listing<'w>, CaptureError> {
@@ -204,7 +206,7 @@ pub(crate) fn ignores(rules: &Rules, path: &str) -> bool {
 
 struct Capture<'c> {
     workspace: &'c Workspace,
-    before: &'c Snapshot,
+    before: &'c WorkspaceSnapshot,
     view: Root,
     /// Paths that are gone, with everything under them.
     gone: BTreeSet<String>,
@@ -453,7 +455,7 @@ impl Capture<'_> {
     }
 
     /// What is in the workspace at a path that was ignored when its state was read.
-    fn in_place(&self, path: &TreePath) -> Result<Option<Node>, CaptureError> {
+    fn in_place(&self, path: &TreePath) -> Result<Option<TreeNode>, CaptureError> {
         let found = unread_at(&self.workspace.root, path.as_str())?;
         Ok(match found {
             Ok(Some(found)) => Some(found.read(&self.workspace.root, path.as_str(), self.deadline)?),

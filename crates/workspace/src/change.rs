@@ -2,7 +2,7 @@
 
 use crealeph_contracts::receipt;
 
-use crate::node::Node;
+use crate::node::TreeNode;
 use crate::path::TreePath;
 use crate::state::State;
 
@@ -12,9 +12,9 @@ pub struct Change {
     /// Where.
     pub path: TreePath,
     /// What was there.
-    pub before: Option<Node>,
+    pub before: Option<TreeNode>,
     /// What is there.
-    pub after: Option<Node>,
+    pub after: Option<TreeNode>,
 }
 
 /// What became of a path.
@@ -40,10 +40,14 @@ impl Change {
         match (&self.before, &self.after) {
             (None, _) => ChangeKind::Created,
             (_, None) => ChangeKind::Deleted,
-            (Some(Node::File { digest: before, .. }), Some(Node::File { digest: after, .. })) => {
-                if before == after { ChangeKind::Mode } else { ChangeKind::Modified }
+            (Some(TreeNode::File { digest: before, .. }), Some(TreeNode::File { digest: after, .. })) => {
+                if before == after {
+                    ChangeKind::Mode
+                } else {
+                    ChangeKind::Modified
+                }
             }
-            (Some(Node::Symlink { .. }), Some(Node::Symlink { .. })) => ChangeKind::Retargeted,
+            (Some(TreeNode::Symlink { .. }), Some(TreeNode::Symlink { .. })) => ChangeKind::Retargeted,
             _ => ChangeKind::Replaced,
         }
     }
@@ -60,9 +64,10 @@ impl Change {
     /// Whether the executable bit of a file that stays a file is another.
     pub(crate) fn changes_mode(&self) -> bool {
         match (&self.before, &self.after) {
-            (Some(Node::File { executable: before, .. }), Some(Node::File { executable: after, .. })) => {
-                before != after
-            }
+            (
+                Some(TreeNode::File { executable: before, .. }),
+                Some(TreeNode::File { executable: after, .. }),
+            ) => before != after,
             _ => false,
         }
     }

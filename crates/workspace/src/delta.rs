@@ -13,7 +13,7 @@ use imara_diff::{Algorithm, Diff, InternedInput};
 
 use crate::change::{Change, ChangeKind};
 use crate::deadline::Deadline;
-use crate::node::Node;
+use crate::node::TreeNode;
 use crate::scan::ScanError;
 use crate::store::StoreError;
 use crate::workspace::Workspace;
@@ -109,8 +109,8 @@ impl Workspace {
         Ok(Some(hunks_of(&before, &after)))
     }
 
-    pub(crate) fn text(&self, change: &Change, node: &Node) -> Result<Option<Vec<u8>>, DeltaError> {
-        let Node::File { digest, size_bytes, .. } = node else { return Ok(None) };
+    pub(crate) fn text(&self, change: &Change, node: &TreeNode) -> Result<Option<Vec<u8>>, DeltaError> {
+        let TreeNode::File { digest, size_bytes, .. } = node else { return Ok(None) };
         if *size_bytes > MAX_TEXT_BYTES {
             return Ok(None);
         }

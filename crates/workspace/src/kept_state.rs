@@ -19,7 +19,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::change::{Change, changes_between};
 use crate::control::{Control, ControlError, failed, sync_folder};
-use crate::node::Node;
+use crate::node::TreeNode;
 use crate::path::TreePath;
 use crate::rooted::{Root, make_folders};
 use crate::staged::Added;
@@ -142,7 +142,7 @@ impl Workspace {
                     let own = TreePath::parse(path).ok();
                     state.under(path).into_iter().chain(own)
                 });
-                paths.filter(|path| matches!(state.get(path), Some(Node::File { .. }))).collect()
+                paths.filter(|path| matches!(state.get(path), Some(TreeNode::File { .. }))).collect()
             }
         };
         if withheld.is_empty() {
@@ -199,7 +199,7 @@ impl Workspace {
     fn keep_as<'n>(
         &self,
         state: &State,
-        nodes: impl Iterator<Item = (&'n TreePath, &'n Node)>,
+        nodes: impl Iterator<Item = (&'n TreePath, &'n TreeNode)>,
         withheld: &BTreeSet<TreePath>,
         text: impl FnOnce() -> String,
     ) -> Result<Added, KeepError> {
@@ -207,7 +207,7 @@ impl Workspace {
         let mut seen = BTreeSet::new();
         let mut sources = Vec::new();
         for (path, node) in nodes {
-            if let Node::File { digest, .. } = node
+            if let TreeNode::File { digest, .. } = node
                 && !withheld.contains(path)
                 && seen.insert(*digest)
                 && !store.has_copy(digest)
@@ -267,7 +267,7 @@ impl Workspace {
     /// When a content is not in the store, or the folder cannot be written.
     pub fn lay_out<'n>(
         &self,
-        nodes: impl IntoIterator<Item = (&'n TreePath, &'n Node)>,
+        nodes: impl IntoIterator<Item = (&'n TreePath, &'n TreeNode)>,
         into: &Path,
     ) -> Result<(), KeepError> {
         lay_out_from(&self.control, nodes, into)
@@ -295,7 +295,7 @@ impl<'t> Manifest<'t> {
         let mut contents: BTreeMap<TreePath, Blake3> = BTreeMap::new();
         each_line(self.lines, |line| {
             match line {
-                Line::There(path, Node::File { digest, .. }) => drop(contents.insert(path, digest)),
+                Line::There(path, TreeNode::File { digest, .. }) => drop(contents.insert(path, digest)),
                 Line::Withheld(path) => drop(contents.remove(&path)),
                 Line::There(..) | Line::Gone(_) => {}
             }
@@ -319,7 +319,7 @@ pub(crate) fn withheld_in(control: &Control, hash: StateHash) -> Result<BTreeSet
 /// What manifests tell.
 #[derive(Default)]
 struct Listed {
-    entries: BTreeMap<TreePath, Node>,
+    entries: BTreeMap<TreePath, TreeNode>,
     withheld: BTreeSet<TreePath>,
 }
 
@@ -362,7 +362,7 @@ pub(crate) fn read_manifest(control: &Control, hash: StateHash) -> Result<Option
 /// Writes files and links, whose contents are in a store, into a folder that is empty or not there.
 pub(crate) fn lay_out_from<'n>(
     control: &Control,
-    nodes: impl IntoIterator<Item = (&'n TreePath, &'n Node)>,
+    nodes: impl IntoIterator<Item = (&'n TreePath, &'n TreeNode)>,
     into: &Path,
 ) -> Result<(), KeepError> {
     let unwritable = |path: &Path| {
@@ -374,7 +374,7 @@ pub(crate) fn lay_out_from<'n>(
         return Err(KeepError::NotEmpty(into.to_owned()));
     }
     let root = Root::open(into).map_err(unwritable(into))?;
-    let entries: Vec<(&TreePath, &Node)> = nodes.into_iter().collect();
+    let entries: Vec<(&TreePath, &TreeNode)> = nodes.into_iter().collect();
     let folders: BTreeSet<&str> = entries.iter().map(|(path, _)| path.split().0).collect();
     for folder in folders {
         make_folders(&root, folder).map_err(unwritable(&root.at(folder)))?;
@@ -382,14 +382,14 @@ pub(crate) fn lay_out_from<'n>(
     entries.par_iter().try_for_each(|(path, node)| {
         let at = root.at(path.as_str());
         match node {
-            Node::File { digest, executable, .. } => {
+            TreeNode::File { digest, executable, .. } => {
                 let mode = Mode::from_raw_mode(if *executable { 0o777 } else { 0o666 });
                 let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
                 let file = root.open_beneath(path.as_str(), flags, mode).map_err(unwritable(&at))?;
                 let copied = Store::new(control).copy_to(digest, &File::from(file), &at);
                 copied.map_err(|error| KeepError::from(error).of(path))
             }
-            Node::Symlink { target } => {
+            TreeNode::Symlink { target } => {
                 let (folder, name) = path.split();
                 let folder = root.folder(folder).map_err(unwritable(&at))?;
                 let made = rustix::fs::symlinkat(&**target, &folder, name);
@@ -419,17 +419,17 @@ fn difference(base: StateHash, changes: &[Change], withheld: &BTreeSet<TreePath>
 
 /// The files among these whose contents are not to be kept.
 fn hidden_of<'n>(
-    nodes: impl Iterator<Item = (&'n TreePath, &'n Node)>,
+    nodes: impl Iterator<Item = (&'n TreePath, &'n TreeNode)>,
     hidden: Hidden<'_>,
 ) -> BTreeSet<TreePath> {
-    let files = nodes.filter(|(_, node)| matches!(node, Node::File { .. }));
+    let files = nodes.filter(|(_, node)| matches!(node, TreeNode::File { .. }));
     files.filter(|(path, _)| (hidden.covers)(path.as_str())).map(|(path, _)| path.clone()).collect()
 }
 
-fn push_line(text: &mut String, path: &TreePath, node: &Node, withheld: &BTreeSet<TreePath>) {
+fn push_line(text: &mut String, path: &TreePath, node: &TreeNode, withheld: &BTreeSet<TreePath>) {
     let (size_bytes, target) = match node {
-        Node::File { size_bytes, .. } => (*size_bytes, None),
-        Node::Symlink { target } => (target.len() as u64, Some(target)),
+        TreeNode::File { size_bytes, .. } => (*size_bytes, None),
+        TreeNode::Symlink { target } => (target.len() as u64, Some(target)),
     };
     text.push_str(&format!("{} {} {size_bytes} {path}\0", node.word(), node.content_digest()));
     if let Some(target) = target {
@@ -464,7 +464,7 @@ fn apply_lines(lines: &str, mut listed: Listed) -> Option<Listed> {
 
 /// One line of a manifest.
 enum Line {
-    There(TreePath, Node),
+    There(TreePath, TreeNode),
     Gone(TreePath),
     Withheld(TreePath),
 }
@@ -490,12 +490,12 @@ fn each_line(mut rest: &str, mut take: impl FnMut(Line) -> Option<()>) -> Option
         let digest = Blake3::parse(parts.next()?)?;
         let (size_bytes, path) = (parts.next()?.parse().ok()?, TreePath::parse(parts.next()?).ok()?);
         let node = match word {
-            "file" => Node::File { digest, size_bytes, executable: false },
-            "exec" => Node::File { digest, size_bytes, executable: true },
+            "file" => TreeNode::File { digest, size_bytes, executable: false },
+            "exec" => TreeNode::File { digest, size_bytes, executable: true },
             "link" => {
                 let (target, after) = rest.split_once('\0')?;
                 rest = after;
-                Node::Symlink { target: target.into() }
+                TreeNode::Symlink { target: target.into() }
             }
             _ => return None,
         };

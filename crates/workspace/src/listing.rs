@@ -12,11 +12,11 @@ use crate::capsule::{Capsule, CaptureError, Discarded, ignores};
 use crate::change::Change;
 use crate::deadline::Deadline;
 use crate::delta::MAX_TEXT_BYTES;
-use crate::node::Node;
+use crate::node::TreeNode;
 use crate::path::TreePath;
 use crate::rooted::Root;
 use crate::rules::Rules;
-use crate::scan::{ScanError, Snapshot, Unread};
+use crate::scan::{ScanError, Unread, WorkspaceSnapshot};
 use crate::staged::Staged;
 use crate::state::State;
 use crate::workspace::Workspace;
@@ -25,17 +25,17 @@ use crate::workspace::Workspace;
 #[derive(Debug)]
 pub(crate) struct Touched {
     pub(crate) path: TreePath,
-    pub(crate) before: Option<Node>,
+    pub(crate) before: Option<TreeNode>,
     pub(crate) found: Option<Unread>,
     /// What is there, once it was read.
-    pub(crate) read: Option<Node>,
+    pub(crate) read: Option<TreeNode>,
 }
 
 /// What a view touched. Nothing of it was read yet.
 #[derive(Debug)]
 pub struct Listing<'w> {
     pub(crate) workspace: &'w Workspace,
-    pub(crate) before: &'w Snapshot,
+    pub(crate) before: &'w WorkspaceSnapshot,
     pub(crate) view: Root,
     /// The state before, if the rules after the run see another one.
     pub(crate) base: Option<State>,
@@ -96,14 +96,14 @@ pub struct Surveyed {
 
 impl Touched {
     /// Whether it differs from what was there; `None` if only the content can show it.
-    fn differs_from(&self, before: Option<&Node>) -> Option<bool> {
+    fn differs_from(&self, before: Option<&TreeNode>) -> Option<bool> {
         match (&self.found, before) {
             _ if self.read.is_some() => Some(self.read.as_ref() != before),
             (None, before) => Some(before.is_some()),
-            (Some(Unread::Link { target }), Some(Node::Symlink { target: then })) => Some(target != then),
+            (Some(Unread::Link { target }), Some(TreeNode::Symlink { target: then })) => Some(target != then),
             (
                 Some(Unread::File { executable, size_bytes }),
-                Some(Node::File { executable: then, size_bytes: size_then, .. }),
+                Some(TreeNode::File { executable: then, size_bytes: size_then, .. }),
             ) => (executable != then || size_bytes != size_then).then_some(true),
             _ => Some(true),
         }
@@ -118,11 +118,11 @@ impl Touched {
     }
 
     /// How many deltas a change has that is no change of a text's lines.
-    fn deltas_from(&self, before: Option<&Node>) -> Option<u64> {
+    fn deltas_from(&self, before: Option<&TreeNode>) -> Option<u64> {
         match (&self.found, before) {
             (
                 Some(Unread::File { size_bytes, executable }),
-                Some(Node::File { size_bytes: then, executable: was, .. }),
+                Some(TreeNode::File { size_bytes: then, executable: was, .. }),
             ) => {
                 let is_long = *size_bytes > MAX_TEXT_BYTES || *then > MAX_TEXT_BYTES;
                 is_long.then_some(1 + u64::from(executable != was))
@@ -208,7 +208,7 @@ impl Listing<'_> {
             if before == after {
                 continue;
             }
-            if let Some(Node::File { digest, .. }) = &after {
+            if let Some(TreeNode::File { digest, .. }) = &after {
                 paths.entry(*digest).or_insert_with(|| path.as_str().into());
             }
             changes.push(Change { path, before, after });

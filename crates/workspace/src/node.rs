@@ -7,7 +7,7 @@ use crealeph_contracts::digest::Blake3;
 
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Node {
+pub enum TreeNode {
     /// A regular file.
     File {
         /// The BLAKE3 of its content.
@@ -24,21 +24,21 @@ pub enum Node {
     },
 }
 
-impl Node {
+impl TreeNode {
     /// The BLAKE3 of the content: a file's bytes, or a link's target as it is written.
     pub fn content_digest(&self) -> Blake3 {
         match self {
-            Node::File { digest, .. } => *digest,
-            Node::Symlink { target } => Blake3::of(target.as_bytes()),
+            TreeNode::File { digest, .. } => *digest,
+            TreeNode::Symlink { target } => Blake3::of(target.as_bytes()),
         }
     }
 
     /// The word the state hash has for the kind: `file`, `exec` or `link`.
     pub(crate) fn word(&self) -> &'static str {
         match self {
-            Node::File { executable: false, .. } => "file",
-            Node::File { executable: true, .. } => "exec",
-            Node::Symlink { .. } => "link",
+            TreeNode::File { executable: false, .. } => "file",
+            TreeNode::File { executable: true, .. } => "exec",
+            TreeNode::Symlink { .. } => "link",
         }
     }
 }

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use crate::cache::Cache;
 use crate::deadline::Deadline;
 use crate::git::{GitError, Tracked};
-use crate::node::{Node, stays_inside, target_text};
+use crate::node::{TreeNode, stays_inside, target_text};
 use crate::path::{PathFault, TreePath};
 use crate::rooted::{Root, is_gone, stat_in};
 use crate::rules::{IgnoreFiles, Rules, Scope};
@@ -26,7 +26,7 @@ pub(crate) const OWNER_EXECUTES: u32 = 0o100;
 
 /// How much a workspace may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ScanLimits {
     /// Files and links.
     pub max_files: usize,
     /// Folders within folders.
@@ -35,9 +35,9 @@ pub struct Limits {
     pub max_ignore_file_bytes: u64,
 }
 
-impl Default for Limits {
+impl Default for ScanLimits {
     fn default() -> Self {
-        Limits { max_files: 1_000_000, max_depth: 200, max_ignore_file_bytes: 1 << 20 }
+        ScanLimits { max_files: 1_000_000, max_depth: 200, max_ignore_file_bytes: 1 << 20 }
     }
 }
 
@@ -123,13 +123,13 @@ pub struct Tally {
 
 /// A state with the rules it was read by.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
+pub struct WorkspaceSnapshot {
     pub(crate) state: State,
     pub(crate) rules: Arc<Rules>,
     tally: Tally,
 }
 
-impl Snapshot {
+impl WorkspaceSnapshot {
     /// The state.
     pub fn state(&self) -> &State {
         &self.state
@@ -149,11 +149,11 @@ impl Snapshot {
 /// Reads the state beneath a root, with some ignore files as they would be, knowing what the last scan saw.
 pub(crate) fn scan(
     root: &Root,
-    limits: &Limits,
+    limits: &ScanLimits,
     ignore_files: &IgnoreFiles,
     cache: Option<&Cache>,
     deadline: Deadline<'_>,
-) -> Result<Snapshot, ScanError> {
+) -> Result<WorkspaceSnapshot, ScanError> {
     let outermost = Scope::outermost(Arc::new(Tracked::around(root.path())?));
     let device = device(root)?;
     let cache = cache.filter(|cache| cache.device() == device);
@@ -173,7 +173,7 @@ pub(crate) fn scan(
         read_bytes: found.read_bytes.into_inner(),
     };
     let rules = found.rules.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(Snapshot { state: State::of(folder), rules: Arc::new(Rules::new(outermost, rules)), tally })
+    Ok(WorkspaceSnapshot { state: State::of(folder), rules: Arc::new(Rules::new(outermost, rules)), tally })
 }
 
 /// A file or link whose content has not been read.
@@ -185,10 +185,15 @@ pub(crate) enum Unread {
 
 impl Unread {
     /// Reads it in place.
-    pub(crate) fn read(&self, root: &Root, path: &str, deadline: Deadline<'_>) -> Result<Node, ScanError> {
+    pub(crate) fn read(
+        &self,
+        root: &Root,
+        path: &str,
+        deadline: Deadline<'_>,
+    ) -> Result<TreeNode, ScanError> {
         let failed = |source| ScanError::Io { path: root.at(path), source };
         match self {
-            Unread::Link { target } => Ok(Node::Symlink { target: target.clone() }),
+            Unread::Link { target } => Ok(TreeNode::Symlink { target: target.clone() }),
             Unread::File { .. } => {
                 let mut file = root.file(path).map_err(failed)?;
                 Ok(read_whole(&mut file, deadline).map_err(failed)?.1)
@@ -241,7 +246,7 @@ pub(crate) fn unread_in(
 }
 
 /// The file under a name in a folder, read whole; nothing if it is no file.
-pub(crate) fn file_at(folder: &impl std::os::fd::AsFd, name: &str) -> io::Result<Option<Node>> {
+pub(crate) fn file_at(folder: &impl std::os::fd::AsFd, name: &str) -> io::Result<Option<TreeNode>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty())?);
     if !file.metadata()?.is_file() {

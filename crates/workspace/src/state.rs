@@ -29,7 +29,7 @@ use std::sync::Arc;
 use crealeph_contracts::digest::Blake3;
 
 use crate::change::Change;
-use crate::node::Node;
+use crate::node::TreeNode;
 use crate::path::TreePath;
 use crate::tree::{Folder, What};
 
@@ -71,7 +71,7 @@ impl State {
     ///
     /// # Errors
     /// When a path is a file and a folder at once.
-    pub fn new(entries: BTreeMap<TreePath, Node>) -> Result<Self, FileAndFolder> {
+    pub fn new(entries: BTreeMap<TreePath, TreeNode>) -> Result<Self, FileAndFolder> {
         let all: Vec<_> = entries.iter().map(|(path, node)| (path.as_str(), Some(node))).collect();
         Ok(State { root: Arc::new(Folder::default()).with("", &all)? })
     }
@@ -97,7 +97,7 @@ impl State {
     }
 
     /// What is at a path.
-    pub fn get(&self, path: &TreePath) -> Option<&Node> {
+    pub fn get(&self, path: &TreePath) -> Option<&TreeNode> {
         self.root.at(path.as_str())?.node()
     }
 
@@ -105,7 +105,7 @@ impl State {
     pub fn holds(&self, path: &str) -> bool {
         match self.root.at(path) {
             None => false,
-            Some(What::Node(..)) => true,
+            Some(What::TreeNode(..)) => true,
             Some(What::Folder(folder)) => folder.len() > 0,
         }
     }
@@ -120,7 +120,7 @@ impl State {
     }
 
     /// All paths with what is there, sorted by the paths' bytes. Computed on every call.
-    pub fn entries(&self) -> BTreeMap<TreePath, Node> {
+    pub fn entries(&self) -> BTreeMap<TreePath, TreeNode> {
         let mut all = Vec::with_capacity(self.len());
         self.root.each("", &mut |path, node| all.push((path, node.clone())));
         all.into_iter().collect()
@@ -150,22 +150,22 @@ impl Eq for State {}
 mod tests {
     use super::*;
 
-    pub(crate) fn state(entries: &[(&str, Node)]) -> Result<State, FileAndFolder> {
+    pub(crate) fn state(entries: &[(&str, TreeNode)]) -> Result<State, FileAndFolder> {
         let entries = entries.iter().map(|(path, node)| (TreePath::parse(path).unwrap(), node.clone()));
         State::new(entries.collect())
     }
 
-    fn file(content: &str, executable: bool) -> Node {
+    fn file(content: &str, executable: bool) -> TreeNode {
         let size_bytes = content.len() as u64;
-        Node::File { digest: Blake3::of(content.as_bytes()), size_bytes, executable }
+        TreeNode::File { digest: Blake3::of(content.as_bytes()), size_bytes, executable }
     }
 
-    fn link(target: &str) -> Node {
-        Node::Symlink { target: target.into() }
+    fn link(target: &str) -> TreeNode {
+        TreeNode::Symlink { target: target.into() }
     }
 
     /// What the definition says, written down a second time and in another way: folder by folder from the top.
-    fn by_the_definition(entries: &[(&str, Node)], folder: &str) -> Blake3 {
+    fn by_the_definition(entries: &[(&str, TreeNode)], folder: &str) -> Blake3 {
         let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
         let mut lines = BTreeMap::new();
         for (path, node) in entries {
@@ -187,7 +187,7 @@ mod tests {
     /// Computed by a program of fifteen lines in another language, from the definition above.
     #[test]
     fn golden_vectors() {
-        let cases: [(&[(&str, Node)], &str); 4] = [
+        let cases: [(&[(&str, TreeNode)], &str); 4] = [
             (&[], "5ea38b19775b0473459ace1528d87208b85b9cabfcd94098c874395662c28532"),
             (&[("a", file("", false))], "6595fe7db34c0438be634e1985a0553004fccf2726cc5e961df160ba0bb167ab"),
             (&[("a", file("", true))], "a3647affd54ae124968bb32a6e875b60894d109fc036ebe58a991c9b911d5ef4"),

@@ -10,7 +10,7 @@ use crealeph_contracts::digest::Blake3;
 
 use crate::cache::Identity;
 use crate::change::Change;
-use crate::node::Node;
+use crate::node::TreeNode;
 use crate::path::{TreePath, join};
 use crate::state::FileAndFolder;
 
@@ -36,7 +36,7 @@ pub(crate) struct Entry {
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     /// A file or link and, if it may be believed later, what says that it is still the same.
-    Node(Node, Option<Identity>),
+    TreeNode(TreeNode, Option<Identity>),
     Folder(Arc<Folder>),
 }
 
@@ -56,7 +56,7 @@ impl Folder {
         let mut len = 0;
         for entry in &entries {
             let (word, digest) = match &entry.what {
-                What::Node(node, _) => (node.word(), node.content_digest()),
+                What::TreeNode(node, _) => (node.word(), node.content_digest()),
                 What::Folder(folder) if folder.len == 0 => continue,
                 What::Folder(folder) => ("tree", folder.digest),
             };
@@ -108,13 +108,13 @@ impl Folder {
     }
 
     /// Hands over every file and link with its path; `prefix` is the folder's own.
-    pub(crate) fn each<'f>(&'f self, prefix: &str, take: &mut impl FnMut(TreePath, &'f Node)) {
+    pub(crate) fn each<'f>(&'f self, prefix: &str, take: &mut impl FnMut(TreePath, &'f TreeNode)) {
         for entry in &self.entries {
             let path = join(prefix, &entry.name);
             match &entry.what {
                 What::Folder(folder) => folder.each(&path, take),
                 // Every path was parsed when it came into a state.
-                What::Node(node, _) => drop(TreePath::parse(&path).map(|path| take(path, node))),
+                What::TreeNode(node, _) => drop(TreePath::parse(&path).map(|path| take(path, node))),
             }
         }
     }
@@ -123,7 +123,7 @@ impl Folder {
     pub(crate) fn with(
         self: &Arc<Self>,
         prefix: &str,
-        changes: &[(&str, Option<&Node>)],
+        changes: &[(&str, Option<&TreeNode>)],
     ) -> Result<Arc<Self>, FileAndFolder> {
         if changes.is_empty() {
             return Ok(Arc::clone(self));
@@ -141,12 +141,12 @@ impl Folder {
             let path = join(prefix, name);
             let (node, folder) = match entries.remove(name) {
                 None => (None, None),
-                Some(What::Node(node, identity)) => (Some(What::Node(node, identity)), None),
+                Some(What::TreeNode(node, identity)) => (Some(What::TreeNode(node, identity)), None),
                 Some(What::Folder(folder)) => (None, Some(folder)),
             };
             let node = match changed.itself {
                 None => node,
-                Some(after) => after.map(|after| What::Node(after.clone(), None)),
+                Some(after) => after.map(|after| What::TreeNode(after.clone(), None)),
             };
             let folder = match (folder, changed.beneath.is_empty()) {
                 (folder, true) => folder,
@@ -204,21 +204,21 @@ impl Default for Folder {
 /// What is other under one name of a folder.
 #[derive(Default)]
 struct Changed<'c> {
-    itself: Option<Option<&'c Node>>,
-    beneath: Vec<(&'c str, Option<&'c Node>)>,
+    itself: Option<Option<&'c TreeNode>>,
+    beneath: Vec<(&'c str, Option<&'c TreeNode>)>,
 }
 
 impl What {
-    pub(crate) fn node(&self) -> Option<&Node> {
+    pub(crate) fn node(&self) -> Option<&TreeNode> {
         match self {
-            What::Node(node, _) => Some(node),
+            What::TreeNode(node, _) => Some(node),
             What::Folder(_) => None,
         }
     }
 
     pub(crate) fn folder(&self) -> Option<&Arc<Folder>> {
         match self {
-            What::Node(..) => None,
+            What::TreeNode(..) => None,
             What::Folder(folder) => Some(folder),
         }
     }

@@ -9,7 +9,7 @@ use imara_diff::{Algorithm, Diff, InternedInput, Interner, Token, UnifiedDiffCon
 use crate::change::Change;
 use crate::deadline::Deadline;
 use crate::delta::DeltaError;
-use crate::node::Node;
+use crate::node::TreeNode;
 use crate::workspace::Workspace;
 
 /// How many files that were left out are named.
@@ -62,8 +62,8 @@ impl Workspace {
             _ => {}
         }
         // All of a file that is new or gone would be shown.
-        if let (None, Some(Node::File { size_bytes, .. })) | (Some(Node::File { size_bytes, .. }), None) =
-            (&change.before, &change.after)
+        if let (None, Some(TreeNode::File { size_bytes, .. }))
+        | (Some(TreeNode::File { size_bytes, .. }), None) = (&change.before, &change.after)
             && *size_bytes > max_bytes as u64
         {
             let _ = writeln!(out, "# {size_bytes} bytes left out: over {max_bytes} bytes");
@@ -71,7 +71,7 @@ impl Workspace {
         }
         let before = self.side(change, change.before.as_ref())?;
         let after = self.side(change, change.after.as_ref())?;
-        let name = |side: &str, node: &Option<Node>| match node {
+        let name = |side: &str, node: &Option<TreeNode>| match node {
             // As git does it: a tab ends a name that has a space in it.
             Some(_) if path.contains(' ') && quoted(side, path).starts_with(side) => {
                 format!("{side}/{path}\t")
@@ -96,10 +96,10 @@ impl Workspace {
     }
 
     /// One side as text: nothing there is an empty text, a link is its target; `None` if it is no text.
-    fn side(&self, change: &Change, node: Option<&Node>) -> Result<Option<String>, DeltaError> {
+    fn side(&self, change: &Change, node: Option<&TreeNode>) -> Result<Option<String>, DeltaError> {
         match node {
             None => Ok(Some(String::new())),
-            Some(Node::Symlink { target }) => Ok(Some(target.to_string())),
+            Some(TreeNode::Symlink { target }) => Ok(Some(target.to_string())),
             Some(node) => {
                 Ok(self.text(change, node)?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
             }
@@ -172,10 +172,10 @@ fn quoted(side: &str, path: &str) -> String {
     out
 }
 
-fn mode(node: &Node) -> &'static str {
+fn mode(node: &TreeNode) -> &'static str {
     match node {
-        Node::File { executable: false, .. } => "100644",
-        Node::File { executable: true, .. } => "100755",
-        Node::Symlink { .. } => "120000",
+        TreeNode::File { executable: false, .. } => "100644",
+        TreeNode::File { executable: true, .. } => "100755",
+        TreeNode::Symlink { .. } => "120000",
     }
 }

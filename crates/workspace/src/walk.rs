@@ -19,12 +19,12 @@ use crate::cache::{Cache, Identity};
 use crate::content;
 use crate::deadline::Deadline;
 use crate::git::Tracked;
-use crate::node::Node;
+use crate::node::TreeNode;
 use crate::path::{GIT, OUTSIDE_NAMES, TreePath, join};
 use crate::rooted::{Root, is_gone};
 use crate::rules::{FolderRules, IGNORE_FILE, IgnoreFiles, Scope, Verdict};
 use crate::scan::{
-    Limits, MAX_REFUSALS, OWNER_EXECUTES, Refusal, RefusalReason, ScanError, Thing, link_in,
+    MAX_REFUSALS, OWNER_EXECUTES, Refusal, RefusalReason, ScanError, ScanLimits, Thing, link_in,
     read_ignore_file, what_is,
 };
 use crate::tree::{Entry, Folder, Listed, What};
@@ -42,7 +42,7 @@ static POOL: LazyLock<Result<ThreadPool, ThreadPoolBuildError>> =
 
 pub(crate) struct Walk<'a> {
     pub(crate) root: &'a Root,
-    pub(crate) limits: &'a Limits,
+    pub(crate) limits: &'a ScanLimits,
     pub(crate) ignore_files: &'a IgnoreFiles,
     pub(crate) cache: Option<&'a Cache>,
     /// The device of the root; what lies on others, whose clocks are not this one's, is not remembered.
@@ -135,7 +135,7 @@ impl Walk<'_> {
         }
         let is_unchanged = |entry: &Entry| match &entry.what {
             What::Folder(_) => true,
-            What::Node(_, then) => self
+            What::TreeNode(_, then) => self
                 .stat(&place.opened, &entry.name)
                 .is_some_and(|stat| cache.believes(&Identity::of(&stat), then.as_ref())),
         };
@@ -174,7 +174,7 @@ impl Walk<'_> {
         }
         let mut below = below.into_iter();
         let entries = known.entries().iter().filter_map(|entry| match &entry.what {
-            What::Node(..) => Some(entry.clone()),
+            What::TreeNode(..) => Some(entry.clone()),
             What::Folder(_) => {
                 Some(Entry { name: entry.name.clone(), what: What::Folder(below.next().flatten()?) })
             }
@@ -258,7 +258,7 @@ impl Walk<'_> {
         let is_same = |(then, now): (&Entry, &Entry)| {
             let is_same = match (&then.what, &now.what) {
                 (What::Folder(then), What::Folder(now)) => Arc::ptr_eq(then, now),
-                (What::Node(_, then), What::Node(_, Some(now))) => cache.believes(now, then.as_ref()),
+                (What::TreeNode(_, then), What::TreeNode(_, Some(now))) => cache.believes(now, then.as_ref()),
                 _ => false,
             };
             is_same && then.name == now.name
@@ -285,12 +285,12 @@ impl Walk<'_> {
         let failed = |source| ScanError::Io { path: self.root.at(path), source };
         let now = Identity::of(stat);
         let is_here = stat.st_dev == self.device;
-        if let (Some(cache), Some(What::Node(node, then))) =
+        if let (Some(cache), Some(What::TreeNode(node, then))) =
             (self.cache, place.known.and_then(|known| known.get(name)))
             && is_here
             && cache.believes(&now, then.as_ref())
         {
-            return Ok(Some(What::Node(node.clone(), Some(now))));
+            return Ok(Some(What::TreeNode(node.clone(), Some(now))));
         }
         let refuse = |reason| {
             self.found.refuse(path.as_bytes(), reason);
@@ -305,7 +305,9 @@ impl Walk<'_> {
         };
         match thing.map_err(failed)? {
             Err(reason) => refuse(reason),
-            Ok(Thing::Link(target)) => Ok(Some(What::Node(Node::Symlink { target }, is_here.then_some(now)))),
+            Ok(Thing::Link(target)) => {
+                Ok(Some(What::TreeNode(TreeNode::Symlink { target }, is_here.then_some(now))))
+            }
             Ok(Thing::File) => self.read(path, is_here),
             // It became a folder meanwhile.
             Ok(Thing::Folder) => Ok(None),
@@ -332,11 +334,11 @@ impl Walk<'_> {
                 break;
             }
         }
-        if let Some(Node::File { size_bytes, .. }) = &node {
+        if let Some(TreeNode::File { size_bytes, .. }) = &node {
             self.found.read_files.fetch_add(1, Ordering::Relaxed);
             self.found.read_bytes.fetch_add(*size_bytes, Ordering::Relaxed);
         }
-        Ok(node.map(|node| What::Node(node, identity.filter(|_| is_here))))
+        Ok(node.map(|node| What::TreeNode(node, identity.filter(|_| is_here))))
     }
 
     /// What holds inside a folder: a nested repository starts afresh, an ignore file adds to what is above.
@@ -397,7 +399,10 @@ fn names(folder: &impl AsFd) -> io::Result<Vec<(Vec<u8>, FileType)>> {
 }
 
 /// A file's content with its stat before and after the reading.
-pub(crate) fn read_whole(file: &mut File, deadline: Deadline<'_>) -> io::Result<(Identity, Node, Identity)> {
+pub(crate) fn read_whole(
+    file: &mut File,
+    deadline: Deadline<'_>,
+) -> io::Result<(Identity, TreeNode, Identity)> {
     let before = rustix::fs::fstat(&*file)?;
     io::Seek::rewind(file)?;
     let (digest, read_bytes) = content::digest_until(file, Identity::of(&before).size_bytes, deadline)?;
@@ -405,6 +410,6 @@ pub(crate) fn read_whole(file: &mut File, deadline: Deadline<'_>) -> io::Result<
     Ok((Identity::of(&before), file_node(digest, &after, read_bytes), Identity::of(&after)))
 }
 
-fn file_node(digest: Blake3, stat: &Stat, size_bytes: u64) -> Node {
-    Node::File { digest, size_bytes, executable: stat.st_mode & OWNER_EXECUTES != 0 }
+fn file_node(digest: Blake3, stat: &Stat, size_bytes: u64) -> TreeNode {
+    TreeNode::File { digest, size_bytes, executable: stat.st_mode & OWNER_EXECUTES != 0 }
 }

@@ -9,14 +9,14 @@ use crate::deadline::Deadline;
 use crate::git::objects::GitObjects;
 use crate::rooted::Root;
 use crate::rules::IgnoreFiles;
-use crate::scan::{self, Limits, ScanError, Snapshot};
+use crate::scan::{self, ScanError, ScanLimits, WorkspaceSnapshot};
 
 /// A folder whose state is read and changed as a whole.
 #[derive(Debug)]
 pub struct Workspace {
     pub(crate) root: Root,
     pub(crate) control: Control,
-    pub(crate) limits: Limits,
+    pub(crate) limits: ScanLimits,
     /// What the last scan of this process saw.
     last: Mutex<Option<Arc<Cache>>>,
 }
@@ -57,14 +57,14 @@ impl Workspace {
     /// # Errors
     /// When the folder cannot be opened, or its `.crealeph` not be used.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
-        Workspace::open_with(path, Limits::default())
+        Workspace::open_with(path, ScanLimits::default())
     }
 
     /// Opens a workspace with limits of its own.
     ///
     /// # Errors
     /// When the folder cannot be opened, or its `.crealeph` not be used.
-    pub fn open_with(path: &Path, limits: Limits) -> Result<Self, OpenError> {
+    pub fn open_with(path: &Path, limits: ScanLimits) -> Result<Self, OpenError> {
         let root = Root::open(path).map_err(|source| OpenError::Root { path: path.to_owned(), source })?;
         let control = Control::open(root.path())?;
         Ok(Workspace { root, control, limits, last: Mutex::default() })
@@ -86,7 +86,7 @@ impl Workspace {
     ///
     /// # Errors
     /// When something cannot be read, cannot be part of a state, or goes past a limit.
-    pub fn snapshot(&self) -> Result<Snapshot, SnapshotError> {
+    pub fn snapshot(&self) -> Result<WorkspaceSnapshot, SnapshotError> {
         let lock = self.control.lock_to_read()?;
         if let Some(publish) = self.unsettled(&lock)? {
             return Err(SnapshotError::Unsettled(publish));
@@ -99,7 +99,7 @@ impl Workspace {
         &self,
         ignore_files: &IgnoreFiles,
         deadline: Deadline<'_>,
-    ) -> Result<Snapshot, ScanError> {
+    ) -> Result<WorkspaceSnapshot, ScanError> {
         // Started before anything is looked at. That it cannot be written is no reason not to read.
         let writer = CacheWriter::start(self.control.cache(), self.control.temporary()).ok();
         let device = scan::device(&self.root)?;

@@ -9,10 +9,6 @@ use super::Violation;
 use super::repository::Repository;
 use super::rust_source::{Kind, Token};
 
-/// Names that two crates still share. No name may be added; one that is declared once again is taken out.
-const STILL_SHARED: &[&str] =
-    &["Change", "ChangeKind", "Connection", "Entry", "Limits", "Node", "Outcome", "Snapshot"];
-
 /// The macros of `contracts` that declare types, whose names stand at the top of their items.
 const DECLARING: [&str; 6] = ["object", "words", "identifiers", "integers", "measures", "digests"];
 
@@ -32,8 +28,7 @@ pub(super) fn unique_names(repository: &Repository<'_>) -> Vec<Violation> {
     let mut violations = Vec::new();
     for places in declared.values() {
         let Some((first, others)) = places.split_first() else { continue };
-        let is_shared = STILL_SHARED.contains(&first.name);
-        for other in others.iter().filter(|_| !is_shared) {
+        for other in others {
             let what =
                 format!("`{}` is declared in {} too; give one of them another name", other.name, first.path);
             violations.push(Violation::new(other.path, other.line, what));

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use crealeph_sandbox::{
-    Cancel, Change, ChangeKind, Config, Exposure, Grants, HOME, Host, Limits, Mount, Network, Outcome, Place,
-    Preset, SECRETS, Sandbox, SandboxError, Secret, Seed, Spec, Stdin, Stream, Verdict as Reached, View,
+    Cancel, Config, Exposure, Grants, HOME, Host, Mount, Network, Place, Preset, ResourceLimits, SECRETS,
+    Sandbox, SandboxError, SandboxOutcome, Secret, Seed, Spec, Stdin, Stream, Verdict as Reached, View,
+    ViewChange, ViewChangeKind,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -325,9 +326,9 @@ impl Options {
         Ok(spec)
     }
 
-    fn limits(&self) -> Limits {
-        let usual = Limits::default();
-        Limits {
+    fn limits(&self) -> ResourceLimits {
+        let usual = ResourceLimits::default();
+        ResourceLimits {
             wall_ms: self.wall_ms.unwrap_or(usual.wall_ms),
             cpu_ms: self.cpu_ms.unwrap_or(usual.cpu_ms),
             memory_bytes: self.memory_bytes.unwrap_or(usual.memory_bytes),
@@ -374,18 +375,18 @@ fn places(places: &[Place]) -> Vec<serde_json::Value> {
 
 #[derive(Serialize)]
 struct RunReport<'r> {
-    outcome: &'r Outcome,
+    outcome: &'r SandboxOutcome,
     views: Vec<ViewReport<'r>>,
 }
 
 #[derive(Serialize)]
 struct ViewReport<'r> {
     directory: &'r Path,
-    changes: &'r [Change],
+    changes: &'r [ViewChange],
 }
 
 /// The report of a run for a person: what was cut, what changed, what was reached, whether the sandbox was weaker.
-fn as_page(outcome: &Outcome, changes: &[(PathBuf, Vec<Change>)]) -> Page {
+fn as_page(outcome: &SandboxOutcome, changes: &[(PathBuf, Vec<ViewChange>)]) -> Page {
     const SHOWN: usize = 50;
     let mut text = Page::default();
     for cut in &outcome.cuts {
@@ -408,10 +409,10 @@ fn as_page(outcome: &Outcome, changes: &[(PathBuf, Vec<Change>)]) -> Page {
         let _ = writeln!(text, "sandbox: {count} in the view of {}", lower.display());
         for change in list.iter().take(SHOWN) {
             let became = match change.kind {
-                ChangeKind::Deleted => "deleted",
-                ChangeKind::Created => "created",
-                ChangeKind::Modified => "modified",
-                ChangeKind::Mode => "mode of",
+                ViewChangeKind::Deleted => "deleted",
+                ViewChangeKind::Created => "created",
+                ViewChangeKind::Modified => "modified",
+                ViewChangeKind::Mode => "mode of",
             };
             let _ = writeln!(text, "  {became} {}", change.path.display());
         }

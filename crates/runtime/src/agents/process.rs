@@ -11,8 +11,8 @@ use crealeph_contracts::agent_output::AgentAnswer;
 use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::{AgentInput, Valid};
 use crealeph_sandbox::{
-    Cancel, Exposure, Grants, Level, Limits, Network, Outcome, Place, Preset, Redactor, RunFailure, Sandbox,
-    SandboxError, Secret, Spec, Stdin, Strength,
+    Cancel, Exposure, Grants, Level, Network, Place, Preset, Redactor, ResourceLimits, RunFailure, Sandbox,
+    SandboxError, SandboxOutcome, Secret, Spec, Stdin, Strength,
 };
 
 use super::answer::{bounded, end, holds_secret, judge, tokens_used};
@@ -98,10 +98,10 @@ impl Process {
         Ok(spec)
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> ResourceLimits {
         let bounds = &self.settings.bounds;
-        let usual = Limits::default();
-        Limits {
+        let usual = ResourceLimits::default();
+        ResourceLimits {
             wall_ms: bounds.timeout_ms,
             cpu_ms: usual.cpu_ms.max(bounds.timeout_ms.saturating_mul(2)),
             memory_bytes: self.settings.memory_bytes,
@@ -114,7 +114,7 @@ impl Process {
 
     fn answer(
         &self,
-        outcome: &Outcome,
+        outcome: &SandboxOutcome,
         input: &Valid<AgentInput>,
         secrets: &Redactor,
     ) -> Result<AgentAnswer, NoAnswer> {
@@ -127,7 +127,7 @@ impl Process {
     }
 
     /// Whether it came to its end by itself and within its bounds; else how it did not.
-    fn ended_well(&self, outcome: &Outcome) -> Result<(), String> {
+    fn ended_well(&self, outcome: &SandboxOutcome) -> Result<(), String> {
         let bounds = &self.settings.bounds;
         let stderr = outcome.stderr.text();
         let quoted = match stderr.trim() {

@@ -8,7 +8,7 @@ use std::path::Path;
 use crealeph_contracts::digest::GitHash;
 use crealeph_contracts::text::Shown;
 use crealeph_decision::work::Ending;
-use crealeph_workspace::{Change, KeepError, Node, State, TreePath, Workspace};
+use crealeph_workspace::{Change, KeepError, State, TreeNode, TreePath, Workspace};
 use gix_hash::ObjectId;
 use gix_object::tree::EntryKind;
 use gix_object::{Commit, Kind, Write as _};
@@ -252,13 +252,13 @@ impl Branch {
         path: &str,
         entry: Entry,
         converter: &mut Converter,
-    ) -> Result<Option<Node>, WorkError> {
+    ) -> Result<Option<TreeNode>, WorkError> {
         let executable = match entry.mode.kind() {
             EntryKind::Link => {
                 let target = self.repository.object(&entry.id, Kind::Blob)?;
                 let target = String::from_utf8(target)
                     .map_err(|error| failed(format!("read the link `{path}`"), &error))?;
-                return Ok(Some(Node::Symlink { target: target.into() }));
+                return Ok(Some(TreeNode::Symlink { target: target.into() }));
             }
             EntryKind::Blob => false,
             EntryKind::BlobExecutable => true,
@@ -266,7 +266,7 @@ impl Branch {
         };
         let bytes = converter.convert_to_worktree(path, &self.repository.object(&entry.id, Kind::Blob)?)?;
         let digest = workspace.store().put(&bytes).map_err(KeepError::from)?;
-        Ok(Some(Node::File { digest, size_bytes: bytes.len() as u64, executable }))
+        Ok(Some(TreeNode::File { digest, size_bytes: bytes.len() as u64, executable }))
     }
 
     /// Refuses changes whose commit would carry what somebody has not committed.
@@ -313,12 +313,12 @@ impl Branch {
         &self,
         work: &Work,
         path: &str,
-        node: &Node,
+        node: &TreeNode,
         converter: &mut Converter,
     ) -> Result<Vec<u8>, WorkError> {
         let digest = match node {
-            Node::Symlink { target } => return Ok(target.as_bytes().to_vec()),
-            Node::File { digest, .. } => digest,
+            TreeNode::Symlink { target } => return Ok(target.as_bytes().to_vec()),
+            TreeNode::File { digest, .. } => digest,
         };
         let bytes = work.workspace.store().read(digest, MAX_CONTENT_BYTES);
         let bytes = bytes.map_err(|error| failed(format!("commit `{path}`"), &error))?;
@@ -331,11 +331,11 @@ impl Branch {
     }
 }
 
-fn mode(node: &Node) -> EntryKind {
+fn mode(node: &TreeNode) -> EntryKind {
     match node {
-        Node::File { executable: false, .. } => EntryKind::Blob,
-        Node::File { executable: true, .. } => EntryKind::BlobExecutable,
-        Node::Symlink { .. } => EntryKind::Link,
+        TreeNode::File { executable: false, .. } => EntryKind::Blob,
+        TreeNode::File { executable: true, .. } => EntryKind::BlobExecutable,
+        TreeNode::Symlink { .. } => EntryKind::Link,
     }
 }
 

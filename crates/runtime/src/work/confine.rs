@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crealeph_sandbox::{Grants, HOME, Limits, Network, Place, SandboxError, Seed, Spec, find_toolchains};
+use crealeph_sandbox::{
+    Grants, HOME, Network, Place, ResourceLimits, SandboxError, Seed, Spec, find_toolchains,
+};
 
 use super::config::{Granted, WorkAgent};
 use crate::agents::process::{add_values, grant, grant_program, preset_grants};
@@ -104,9 +106,9 @@ pub(super) fn network(granted: &Granted) -> Network {
     }
 }
 
-pub(super) fn limits(agent: &WorkAgent, wall_ms: u64) -> Limits {
-    let usual = Limits::default();
-    Limits {
+pub(super) fn limits(agent: &WorkAgent, wall_ms: u64) -> ResourceLimits {
+    let usual = ResourceLimits::default();
+    ResourceLimits {
         wall_ms,
         cpu_ms: usual.cpu_ms.max(wall_ms.saturating_mul(8)),
         memory_bytes: agent.memory_bytes,

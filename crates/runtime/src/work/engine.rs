@@ -16,7 +16,7 @@ use crealeph_contracts::{Receipt, WorkItem};
 use crealeph_decision::work::{ClassLimits, Ending};
 use crealeph_ledger::{Clock, Ledger};
 use crealeph_sandbox::{Config, Sandbox, SandboxError};
-use crealeph_workspace::{Change, PublishError, Snapshot, State, TreePath, Workspace};
+use crealeph_workspace::{Change, PublishError, State, TreePath, Workspace, WorkspaceSnapshot};
 
 use super::batch::{self, ItemOutcome, RunOptions, WorkProgress};
 use super::clean::{self, CleanedRuns, KeepRuns};
@@ -341,7 +341,7 @@ impl Work {
     }
 
     /// Refuses a workspace whose state holds what this writes itself: every run would change it.
-    pub(super) fn check_private(&self, snapshot: &Snapshot) -> Result<(), WorkError> {
+    pub(super) fn check_private(&self, snapshot: &WorkspaceSnapshot) -> Result<(), WorkError> {
         let mut private = self.private.iter().filter_map(|path| TreePath::parse(path.to_str()?).ok());
         match private.find(|path| snapshot.state().get(path).is_some()) {
             Some(path) => Err(WorkError::PrivateInside(path.to_string())),

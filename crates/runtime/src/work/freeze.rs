@@ -10,7 +10,7 @@ use crealeph_contracts::WorkItem;
 use crealeph_contracts::attestation::Admission;
 use crealeph_contracts::scalar::Text;
 use crealeph_decision::work::{DeltaClass, DeltaCounts, Ending, JudgedChange, admit, own_edits};
-use crealeph_sandbox::{ChangeKind, Cut, Entry, SandboxError, View};
+use crealeph_sandbox::{Cut, SandboxError, View, ViewChangeKind, ViewEntry};
 use crealeph_workspace::{
     Arrival, Capsule, CaptureError, Change, Deadline, DeltaError, Deltas, Listing, Surveyed, TreePath,
     ViewChanges,
@@ -244,22 +244,22 @@ fn deltas_of(changed: &[Surveyed], class_of: &dyn Fn(&str) -> DeltaClass) -> (De
     (least, changed.iter().all(|change| change.deltas.is_some()))
 }
 
-fn seen(view: &View, touched: Vec<crealeph_sandbox::Change>) -> ViewChanges {
+fn seen(view: &View, touched: Vec<crealeph_sandbox::ViewChange>) -> ViewChanges {
     let (gone, present): (Vec<_>, Vec<_>) =
-        touched.into_iter().partition(|change| change.kind == ChangeKind::Deleted);
-    let list = |changes: Vec<crealeph_sandbox::Change>| {
+        touched.into_iter().partition(|change| change.kind == ViewChangeKind::Deleted);
+    let list = |changes: Vec<crealeph_sandbox::ViewChange>| {
         changes.into_iter().map(|change| change.path).collect::<Vec<_>>()
     };
     ViewChanges { folder: view.content(Path::new("")), gone: list(gone), present: list(present) }
 }
 
 /// Gives an ordinary user back the right to read what an agent took it from. Which bits a state knows does not change.
-fn make_readable(view: &View, changes: &[crealeph_sandbox::Change]) {
-    for change in changes.iter().filter(|change| change.kind != ChangeKind::Deleted) {
+fn make_readable(view: &View, changes: &[crealeph_sandbox::ViewChange]) {
+    for change in changes.iter().filter(|change| change.kind != ViewChangeKind::Deleted) {
         let (mode, needed) = match change.entry {
-            Entry::File { mode, .. } => (mode, 0o400),
-            Entry::Directory { mode } => (mode, 0o700),
-            Entry::Symlink { .. } | Entry::Special { .. } => continue,
+            ViewEntry::File { mode, .. } => (mode, 0o400),
+            ViewEntry::Directory { mode } => (mode, 0o700),
+            ViewEntry::Symlink { .. } | ViewEntry::Special { .. } => continue,
         };
         if mode & needed != needed {
             // What cannot be read is an error when it is read.

@@ -15,7 +15,7 @@ use crealeph_contracts::receipt::Receipt;
 use crealeph_contracts::scalar::{Amount, ClientKey, Count, ItemId, Literal, Name};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::work::{DeltaCounts, Ending, combined};
-use crealeph_workspace::{Capsule, Change, Snapshot};
+use crealeph_workspace::{Capsule, Change, WorkspaceSnapshot};
 
 use crate::approvals::{UnsignedError, append_unsigned, is_unsigned_refused};
 
@@ -230,7 +230,7 @@ fn approve(landing: &mut LandingRun<'_>, held: &HeldChange) -> Result<ItemResult
 fn approve_on_branch(
     landing: &mut LandingRun<'_>,
     held: &HeldBranch,
-    snapshot: &Snapshot,
+    snapshot: &WorkspaceSnapshot,
     own: &[Change],
 ) -> Result<ItemResult, Stop> {
     let workspace = &landing.writer.work.workspace;

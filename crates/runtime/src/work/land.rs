@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use crealeph_contracts::scalar::ItemId;
 use crealeph_decision::work::{Ending, base_conflict, combined, level_conflict};
 use crealeph_workspace::{
-    Added, Capsule, CaptureError, Change, Hidden, KeepError, Node, Prepared, PublishError, Snapshot, State,
-    StoreError, TreePath, ViewChanges,
+    Added, Capsule, CaptureError, Change, Hidden, KeepError, Prepared, PublishError, State, StoreError,
+    TreeNode, TreePath, ViewChanges, WorkspaceSnapshot,
 };
 use tracing::info_span;
 
@@ -83,7 +83,7 @@ pub(super) struct LandingRun<'l> {
 
 /// A change that is ready on the state as it is now.
 pub(super) struct ReadyChange {
-    snapshot: Snapshot,
+    snapshot: WorkspaceSnapshot,
     pub(super) capsule: Capsule,
 }
 
@@ -248,7 +248,7 @@ impl<'l> LandingRun<'l> {
     }
 
     /// The same change, seen from another state.
-    fn captured_again(&self, capsule: &Capsule, snapshot: &Snapshot) -> Result<Capsule, Ending> {
+    fn captured_again(&self, capsule: &Capsule, snapshot: &WorkspaceSnapshot) -> Result<Capsule, Ending> {
         let failed = |error: &dyn std::error::Error| {
             let why = with_causes(error);
             Ending::Failed(format!("the change could not be applied to the workspace as it is now: {why}"))
@@ -299,7 +299,7 @@ impl<'l> LandingRun<'l> {
     fn keep_copies(&self, own: &[Change]) -> Result<(), StoreError> {
         let store = self.writer.work.workspace.store();
         for change in own {
-            if let Some(Node::File { digest, size_bytes, .. }) = &change.after {
+            if let Some(TreeNode::File { digest, size_bytes, .. }) = &change.after {
                 store.copy(digest, *size_bytes)?;
             }
         }
@@ -414,7 +414,7 @@ impl<'l> LandingRun<'l> {
 /// Refuses a change whose paths are no longer what they were.
 pub(super) fn check_conflict(
     changes: &[Change],
-    snapshot: &Snapshot,
+    snapshot: &WorkspaceSnapshot,
     touched: &BTreeMap<TreePath, ItemId>,
 ) -> Result<(), Stop> {
     let edits = edits(changes);

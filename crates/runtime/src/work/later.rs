@@ -6,7 +6,7 @@ use std::fmt;
 
 use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::uuid::Uuid;
-use crealeph_workspace::{Change, Node, TreePath};
+use crealeph_workspace::{Change, TreeNode, TreePath};
 
 use super::engine::Work;
 use super::error::WorkError;
@@ -51,7 +51,7 @@ pub(super) fn listed(paths: &[ChangedPath]) -> String {
 /// published.
 pub(super) fn moved<'n>(
     changes: &[Change],
-    now: impl Fn(&TreePath) -> Option<&'n Node>,
+    now: impl Fn(&TreePath) -> Option<&'n TreeNode>,
     is_ignored: impl Fn(&TreePath) -> bool,
 ) -> Vec<TreePath> {
     let is_moved =

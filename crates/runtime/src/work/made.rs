@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crealeph_contracts::WorkItem;
 use crealeph_contracts::digest::Blake3;
-use crealeph_workspace::{Change, Snapshot};
+use crealeph_workspace::{Change, WorkspaceSnapshot};
 use tracing::info_span;
 
 use super::batch::{Destination, ItemOutcome, WorkProgress};
@@ -32,7 +32,7 @@ pub(super) struct MadeRun<'m> {
 /// Where the change goes, and what is there.
 pub(super) struct MadeTarget {
     pub(super) delivery: Delivery,
-    pub(super) snapshot: Snapshot,
+    pub(super) snapshot: WorkspaceSnapshot,
     /// What the branch has and the workspace has not.
     pub(super) accumulated: Vec<Change>,
 }

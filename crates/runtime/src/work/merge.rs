@@ -6,7 +6,7 @@ use crealeph_contracts::receipt::{ProofArtifact, SandboxStrength};
 use crealeph_contracts::scalar::Text;
 use crealeph_contracts::uuid::Uuid;
 use crealeph_contracts::work_item::AgentId;
-use crealeph_workspace::{Capsule, Change, Snapshot, changes_between};
+use crealeph_workspace::{Capsule, Change, WorkspaceSnapshot, changes_between};
 
 use super::engine::{Work, new_id};
 use super::error::WorkError;
@@ -22,7 +22,7 @@ pub(super) fn write(
     work: &Work,
     batch: &Blake3,
     merged: &[Uuid],
-    start: &Snapshot,
+    start: &WorkspaceSnapshot,
     landed: &Landed,
 ) -> Result<(), WorkError> {
     let writer = RunWriter::new(work)?;
@@ -65,7 +65,7 @@ pub(super) fn write(
 }
 
 /// What the level changed in all.
-fn changes(work: &Work, start: &Snapshot, landed: &Landed) -> Result<Vec<Change>, WorkError> {
+fn changes(work: &Work, start: &WorkspaceSnapshot, landed: &Landed) -> Result<Vec<Change>, WorkError> {
     let now = match landed.delivery {
         Delivery::Tree => work.workspace.snapshot()?.state().clone(),
         Delivery::Branch(_) => Capsule::of_changes(start.state(), landed.accumulated.clone())

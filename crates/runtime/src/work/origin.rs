@@ -11,7 +11,7 @@ use crealeph_contracts::digest::{Blake3, Sha256};
 use crealeph_contracts::provenance::{AgentFacts, LocalUser};
 use crealeph_contracts::receipt::ProofArtifact;
 use crealeph_contracts::scalar::{Literal, Name, Text};
-use crealeph_sandbox::{Cancel, Limits, Sandbox};
+use crealeph_sandbox::{Cancel, ResourceLimits, Sandbox};
 
 use super::config::{Granted, WorkAgent};
 use super::confine::{PROMPT, agent_spec};
@@ -109,7 +109,8 @@ pub(super) fn version(agent: &WorkAgent, sandbox: &Sandbox, workspace: &Path) ->
     // Not as part of the command: there a word that names a file makes it readable.
     spec.command.extend(agent.version.iter().map(Into::into));
     spec.cwd = None;
-    spec.limits = Limits { wall_ms: VERSION_MS, stdout_bytes: VERSION_BYTES, ..Limits::default() };
+    spec.limits =
+        ResourceLimits { wall_ms: VERSION_MS, stdout_bytes: VERSION_BYTES, ..ResourceLimits::default() };
     let outcome = sandbox.run(&spec, &Cancel::new().ok()?).ok().filter(|outcome| outcome.succeeded())?;
     let text = outcome.stdout.text();
     text.lines().map(str::trim).find(|line| !line.is_empty()).and_then(|line| Name::parse(line).ok())

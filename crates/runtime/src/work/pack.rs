@@ -14,7 +14,7 @@ use crealeph_contracts::capsule_record::{
 use crealeph_contracts::digest::{Blake3, GitHash};
 use crealeph_contracts::provenance::AgentFacts;
 use crealeph_contracts::scalar::{Amount, Count, Text};
-use crealeph_workspace::{Change, Node, Store, TreePath};
+use crealeph_workspace::{Change, Store, TreeNode, TreePath};
 
 use super::engine::Work;
 use super::journal::{CapsuleState, HeldBranch};
@@ -88,7 +88,7 @@ fn said(bounds: CapsuleBounds) -> String {
 
 fn content_bytes(change: &Change) -> u64 {
     match &change.after {
-        Some(Node::File { size_bytes, .. }) => *size_bytes,
+        Some(TreeNode::File { size_bytes, .. }) => *size_bytes,
         _ => 0,
     }
 }
@@ -129,14 +129,14 @@ fn branch(held: &HeldBranch) -> Option<CapsuleBranch> {
 }
 
 fn packed_change(change: &Change) -> CapsuleChange {
-    let node = |node: &Node| match node {
-        Node::File { digest, size_bytes, executable } => CapsuleNode {
+    let node = |node: &TreeNode| match node {
+        TreeNode::File { digest, size_bytes, executable } => CapsuleNode {
             kind: if *executable { CapsuleNodeKind::Executable } else { CapsuleNodeKind::File },
             digest: Some(*digest),
             size_bytes: Count::new(*size_bytes),
             target: None,
         },
-        Node::Symlink { target } => CapsuleNode {
+        TreeNode::Symlink { target } => CapsuleNode {
             kind: CapsuleNodeKind::Link,
             digest: None,
             size_bytes: None,
@@ -154,7 +154,7 @@ fn packed_change(change: &Change) -> CapsuleChange {
 fn contents(changes: &[Change]) -> Vec<(Blake3, u64)> {
     let mut seen = std::collections::BTreeSet::new();
     let files = changes.iter().filter_map(|change| match &change.after {
-        Some(Node::File { digest, size_bytes, .. }) => Some((*digest, *size_bytes)),
+        Some(TreeNode::File { digest, size_bytes, .. }) => Some((*digest, *size_bytes)),
         _ => None,
     });
     files.filter(|(digest, _)| seen.insert(*digest)).collect()
@@ -200,7 +200,7 @@ impl PackedChange {
     pub(super) fn lay_out(&self, into: &Path) -> io::Result<()> {
         fs::create_dir_all(into)?;
         for change in &self.changes {
-            let Some(Node::File { digest, .. }) = &change.after else { continue };
+            let Some(TreeNode::File { digest, .. }) = &change.after else { continue };
             let content = self.contents.get(digest).ok_or(io::ErrorKind::NotFound)?;
             let path = into.join(change.path.as_str());
             fs::create_dir_all(path.parent().unwrap_or(into))?;
@@ -222,12 +222,14 @@ impl PackedChange {
 
 fn change(packed: &CapsuleChange) -> Option<Change> {
     let node = |node: &CapsuleNode| match (node.kind, node.digest, node.size_bytes, &node.target) {
-        (CapsuleNodeKind::Link, None, None, Some(target)) => Some(Node::Symlink { target: target.clone() }),
+        (CapsuleNodeKind::Link, None, None, Some(target)) => {
+            Some(TreeNode::Symlink { target: target.clone() })
+        }
         (CapsuleNodeKind::File, Some(digest), Some(size), None) => {
-            Some(Node::File { digest, size_bytes: size.get(), executable: false })
+            Some(TreeNode::File { digest, size_bytes: size.get(), executable: false })
         }
         (CapsuleNodeKind::Executable, Some(digest), Some(size), None) => {
-            Some(Node::File { digest, size_bytes: size.get(), executable: true })
+            Some(TreeNode::File { digest, size_bytes: size.get(), executable: true })
         }
         _ => None,
     };
@@ -251,13 +253,13 @@ mod tests {
     use super::*;
 
     fn changes() -> Vec<Change> {
-        let file = |text: &str, executable| Node::File {
+        let file = |text: &str, executable| TreeNode::File {
             digest: Blake3::of(text.as_bytes()),
             size_bytes: text.len() as u64,
             executable,
         };
-        let link = Node::Symlink { target: "a".into() };
-        let change = |path: &str, before: Option<Node>, after: Option<Node>| Change {
+        let link = TreeNode::Symlink { target: "a".into() };
+        let change = |path: &str, before: Option<TreeNode>, after: Option<TreeNode>| Change {
             path: TreePath::parse(path).unwrap(),
             before,
             after,

@@ -287,7 +287,7 @@ fn receipt(facts: &ReceiptFacts, script: Option<&RunFile>) -> Result<Receipt, Se
     let artifacts = facts.changes.iter().map(|change| ReceiptArtifact {
         path: change.path.as_workspace_path().clone(),
         change: change.in_receipt(),
-        hash: change.after.as_ref().map(crealeph_workspace::Node::content_digest),
+        hash: change.after.as_ref().map(crealeph_workspace::TreeNode::content_digest),
     });
     let own_proof = script.into_iter().filter_map(|script| {
         Some(ProofArtifact { path: Text::new(&script.name)?, hash: Blake3::of(&script.bytes) })

@@ -7,7 +7,7 @@ use crealeph_contracts::contract::Valid;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::{Limits, Node, canonical};
 use crealeph_contracts::{Receipt, uuid::Uuid};
-use crealeph_workspace::{Kept, KeptPlace, Outcome};
+use crealeph_workspace::{Kept, KeptPlace, PublishOutcome};
 
 use super::engine::Work;
 use super::error::WorkError;
@@ -62,7 +62,7 @@ pub(super) fn recover(work: &Work) -> Result<Recovery, WorkError> {
         }
     }
     for settled in work.workspace.recover()? {
-        recovery.undone += usize::from(settled.outcome == Outcome::RolledBack);
+        recovery.undone += usize::from(settled.outcome == PublishOutcome::RolledBack);
         recovery.kept.extend(settled.kept.into_iter().map(KeptFile::from));
     }
     let state = writer.runs.state()?;

@@ -12,10 +12,10 @@ use crealeph_contracts::scalar::{Count, Name, Text};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::work::{AgentEnd, Ending, JudgedChange, ProcessEnd, admit, agent_ending, run_hash};
 use crealeph_sandbox::{
-    Cancel, Captured, Exit, HOME, Level, Mount, Outcome, RunFailure, Sandbox, SandboxError, Seed, Spec,
-    Stdin, TRACE_CHANNEL, Verdict, View,
+    Cancel, Captured, Exit, HOME, Level, Mount, RunFailure, Sandbox, SandboxError, SandboxOutcome, Seed,
+    Spec, Stdin, TRACE_CHANNEL, Verdict, View,
 };
-use crealeph_workspace::{Change, Node, Workspace};
+use crealeph_workspace::{Change, TreeNode, Workspace};
 use tracing::debug_span;
 
 use super::config::WorkAgent;
@@ -262,7 +262,7 @@ impl ItemRunner<'_> {
         spec: &Spec<'_>,
         item: &WorkItem,
         cancel: &Cancel,
-    ) -> (Result<Outcome, SandboxError>, Trace, Option<String>) {
+    ) -> (Result<SandboxOutcome, SandboxError>, Trace, Option<String>) {
         let progress = |trace: &Trace| {
             (self.progress)(RunStage::Working { tool_ops: trace.count, tokens: trace.tokens });
         };
@@ -390,13 +390,13 @@ pub(super) fn count(number: u64) -> Count {
 /// A link that a change leaves, and its target.
 fn link(change: &Change) -> Option<(String, String)> {
     match &change.after {
-        Some(Node::Symlink { target }) => Some((change.path.to_string(), target.to_string())),
+        Some(TreeNode::Symlink { target }) => Some((change.path.to_string(), target.to_string())),
         _ => None,
     }
 }
 
 /// How a process ended, by what its sandbox saw.
-pub(super) fn process_end(outcome: &Outcome) -> ProcessEnd {
+pub(super) fn process_end(outcome: &SandboxOutcome) -> ProcessEnd {
     match outcome.failure() {
         None => ProcessEnd::Exited(0),
         Some(RunFailure::OutOfTime) => ProcessEnd::OutOfTime,
@@ -421,7 +421,7 @@ fn kept_output(output: &Captured) -> Vec<u8> {
 }
 
 /// What held the agent, as a statement has it.
-fn sandbox_facts(outcome: &Outcome, strength: SandboxStrength) -> SandboxFacts {
+fn sandbox_facts(outcome: &SandboxOutcome, strength: SandboxStrength) -> SandboxFacts {
     let layers = outcome.strength.layers.iter().filter_map(|layer| {
         let name = serde_json::to_value(layer).ok()?;
         Name::parse(name.as_str()?).ok()
@@ -431,7 +431,7 @@ fn sandbox_facts(outcome: &Outcome, strength: SandboxStrength) -> SandboxFacts {
 }
 
 /// The connections as a receipt has them, the first thousand.
-fn connections(outcome: &Outcome) -> Vec<Connection> {
+fn connections(outcome: &SandboxOutcome) -> Vec<Connection> {
     let named = outcome.connections.iter().take(MAX_CONNECTIONS).filter_map(|connection| {
         let host = Name::parse(&connection.target).or_else(|_| Name::parse("unreadable"));
         let reason = refusal(connection.verdict);

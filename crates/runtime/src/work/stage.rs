@@ -13,7 +13,7 @@ use crealeph_contracts::receipt::{Connection, EarlierRun, SandboxStrength};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::work::{DeltaCounts, Ending, PathEdit};
 use crealeph_sandbox::View;
-use crealeph_workspace::{Capsule, Change, Node, Snapshot, TreePath};
+use crealeph_workspace::{Capsule, Change, TreeNode, TreePath, WorkspaceSnapshot};
 
 use super::config::WorkAgent;
 use super::journal::HeldBranch;
@@ -25,7 +25,7 @@ use super::trace::Trace;
 /// What a run starts from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunBase<'b> {
-    pub(super) snapshot: &'b Snapshot,
+    pub(super) snapshot: &'b WorkspaceSnapshot,
     /// Changes that are not in the workspace itself but come before this run: those on a branch.
     pub(super) changes: &'b [Change],
 }
@@ -287,7 +287,7 @@ impl AdmittedRun<'_> {
 }
 
 /// Changes as decisions see them.
-pub(super) fn edits(changes: &[Change]) -> Vec<PathEdit<'_, TreePath, Node>> {
+pub(super) fn edits(changes: &[Change]) -> Vec<PathEdit<'_, TreePath, TreeNode>> {
     let edits = changes.iter().map(|change| PathEdit {
         path: &change.path,
         before: change.before.as_ref(),
@@ -297,8 +297,8 @@ pub(super) fn edits(changes: &[Change]) -> Vec<PathEdit<'_, TreePath, Node>> {
 }
 
 /// The same back.
-pub(super) fn changes(edits: Vec<PathEdit<'_, TreePath, Node>>) -> Vec<Change> {
-    let change = |edit: PathEdit<'_, TreePath, Node>| Change {
+pub(super) fn changes(edits: Vec<PathEdit<'_, TreePath, TreeNode>>) -> Vec<Change> {
+    let change = |edit: PathEdit<'_, TreePath, TreeNode>| Change {
         path: edit.path.clone(),
         before: edit.before.cloned(),
         after: edit.after.cloned(),

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crealeph_decision::work::{Ending, ProcessEnd, test_ending};
 use crealeph_sandbox::{Cancel, Mount, Place, Sandbox, SandboxError, Spec, Stdin, View};
-use crealeph_workspace::{Change, KeepError, Node, Workspace};
+use crealeph_workspace::{Change, KeepError, TreeNode, Workspace};
 
 use super::config::WorkAgent;
 use super::confine::{self, grants, limits, network};
@@ -186,8 +186,8 @@ fn script(changes: &[Change]) -> String {
             let _ = writeln!(script, "mkdir -p -- {}", quoted(folder));
         }
         let _ = match node {
-            Node::Symlink { target } => writeln!(script, "ln -s -- {} {}", quoted(target), quoted(path)),
-            Node::File { executable, .. } => {
+            TreeNode::Symlink { target } => writeln!(script, "ln -s -- {} {}", quoted(target), quoted(path)),
+            TreeNode::File { executable, .. } => {
                 let mode = if *executable { "755" } else { "644" };
                 let from = format!("{CONTENTS}/{path}");
                 writeln!(script, "cp -- {} {}\nchmod {mode} -- {}", quoted(&from), quoted(path), quoted(path))

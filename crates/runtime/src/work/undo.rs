@@ -142,7 +142,7 @@ fn restoring(work: &Work, finished: &FinishedRun, receipt: &Receipt) -> Result<V
         let path = TreePath::parse(name).map_err(|_| no(format!("`{name}` is not a path of a workspace")))?;
         let (was, is) = (before.get(&path).cloned(), after.get(&path).cloned());
         // A file that the run hid by ignore rules of its own is in no state.
-        if is.as_ref().map(crealeph_workspace::Node::content_digest) != artifact.hash || was == is {
+        if is.as_ref().map(crealeph_workspace::TreeNode::content_digest) != artifact.hash || was == is {
             return Err(no(format!("`{name}` is ignored by rules that the run changed; restore it by hand")));
         }
         changes.push(Change { path, before: is, after: was });

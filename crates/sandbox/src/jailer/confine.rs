@@ -177,7 +177,7 @@ fn limits(request: &Request) -> Result<(), Failure> {
         let hard = now.maximum.map_or(hard, |maximum| maximum.min(hard));
         let wanted = Rlimit { current: Some(soft.min(hard)), maximum: Some(hard) };
         setrlimit(resource, wanted)
-            .map_err(|e| Failure::new(Step::Limits, format!("{resource:?}"), &e.into()))?;
+            .map_err(|e| Failure::new(Step::ResourceLimits, format!("{resource:?}"), &e.into()))?;
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::survey::{Disk, Survey, SurveyResult};
 use crate::outcome::{Cut, Exit};
-use crate::spec::Limits;
+use crate::spec::ResourceLimits;
 use crate::sys;
 use crate::wire::{Failure, Step};
 
@@ -28,7 +28,7 @@ pub(super) enum Verdict {
 }
 
 pub(super) struct Watch {
-    limits: Limits,
+    limits: ResourceLimits,
     survey: Survey,
     /// A tmpfs, whose pages are memory.
     scratch: Option<OwnedFd>,
@@ -84,7 +84,7 @@ pub(super) struct Process {
 impl Watch {
     /// Starts a thread, so nothing may be forked after it.
     pub(super) fn start(
-        limits: &Limits,
+        limits: &ResourceLimits,
         disk: Disk,
         scratch: Option<OwnedFd>,
         members: Members,

@@ -83,7 +83,7 @@ impl FromStr for Host {
 /// One connection the proxy made or refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Connection {
+pub struct ProxiedConnection {
     /// What the command asked for.
     pub target: String,
     /// Where it led.

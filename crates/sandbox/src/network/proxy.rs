@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use super::request::{Plain, ProxyRequest, parse, read_head};
-use super::{Connection, GrantedHosts, Host, Verdict};
+use super::{GrantedHosts, Host, ProxiedConnection, Verdict};
 
 const MAX_OPEN: usize = 64;
 const MAX_LOG: usize = 1000;
@@ -40,7 +40,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    log: Vec<Connection>,
+    log: Vec<ProxiedConnection>,
     left_off: u64,
     stopped: bool,
     next: u64,
@@ -61,7 +61,7 @@ impl Shared {
             return None;
         }
         let target = target.chars().take(MAX_TARGET_CHARS).collect();
-        state.log.push(Connection { target, address, verdict, sent_bytes: 0, received_bytes: 0 });
+        state.log.push(ProxiedConnection { target, address, verdict, sent_bytes: 0, received_bytes: 0 });
         Some(state.log.len().saturating_sub(1))
     }
 }
@@ -81,7 +81,7 @@ impl Proxy {
     }
 
     /// Ends every connection and gives the record, and how many entries it had no room for.
-    pub(crate) fn finish(mut self) -> (Vec<Connection>, u64) {
+    pub(crate) fn finish(mut self) -> (Vec<ProxiedConnection>, u64) {
         self.halt();
         self.settle();
         let mut state = self.shared.state();

@@ -22,19 +22,19 @@ const OPAQUE: &str = "user.overlay.opaque";
 
 /// One path that is not as it was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Change {
+pub struct ViewChange {
     /// Relative to the view.
     pub path: PathBuf,
     /// What happened to it.
-    pub kind: ChangeKind,
+    pub kind: ViewChangeKind,
     /// What it is now, or was if it is gone.
-    pub entry: Entry,
+    pub entry: ViewEntry,
 }
 
 /// What happened to a path. A path whose type changed is deleted and then created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ChangeKind {
+pub enum ViewChangeKind {
     /// It is gone.
     Deleted,
     /// It is new.
@@ -48,7 +48,7 @@ pub enum ChangeKind {
 /// What is at a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", rename_all_fields = "camelCase")]
-pub enum Entry {
+pub enum ViewEntry {
     /// A regular file.
     File {
         /// Its permission bits.
@@ -117,7 +117,7 @@ pub(super) fn of_overlay(
     lowers: &[PathBuf],
     upper: &Path,
     reading: &Reading<'_>,
-) -> Result<Vec<Change>, ReadError> {
+) -> Result<Vec<ViewChange>, ReadError> {
     let mut list = ChangeList::new(reading);
     let below = Merged { layers: lowers.to_vec() };
     compare_directory(Some(&below), upper, Path::new(""), false, 0, &mut list)?;
@@ -126,7 +126,7 @@ pub(super) fn of_overlay(
 
 /// Changes as they are found, bounded.
 pub(super) struct ChangeList<'r> {
-    changes: Vec<Change>,
+    changes: Vec<ViewChange>,
     reading: &'r Reading<'r>,
     entries: usize,
 }
@@ -145,18 +145,23 @@ impl<'r> ChangeList<'r> {
         }
     }
 
-    pub(super) fn push(&mut self, path: &Path, kind: ChangeKind, entry: Entry) -> Result<(), ReadError> {
+    pub(super) fn push(
+        &mut self,
+        path: &Path,
+        kind: ViewChangeKind,
+        entry: ViewEntry,
+    ) -> Result<(), ReadError> {
         if self.changes.len() >= MAX_CHANGES {
             return Err(ReadError::Bound(format!("more than {MAX_CHANGES} changes; split the work")));
         }
-        self.changes.push(Change { path: path.to_path_buf(), kind, entry });
+        self.changes.push(ViewChange { path: path.to_path_buf(), kind, entry });
         Ok(())
     }
 
     /// What is gone first, children before parents; then the rest, parents before children.
-    pub(super) fn finish(self) -> Vec<Change> {
+    pub(super) fn finish(self) -> Vec<ViewChange> {
         let (mut gone, mut there): (Vec<_>, Vec<_>) =
-            self.changes.into_iter().partition(|c| c.kind == ChangeKind::Deleted);
+            self.changes.into_iter().partition(|c| c.kind == ViewChangeKind::Deleted);
         gone.sort_by(|a, b| b.path.cmp(&a.path));
         there.sort_by(|a, b| a.path.cmp(&b.path));
         gone.append(&mut there);
@@ -257,17 +262,17 @@ fn with_access<T>(path: &Path, act: impl Fn() -> io::Result<T>) -> io::Result<T>
     }
 }
 
-pub(super) fn entry_of(path: &Path, metadata: &Metadata) -> io::Result<Entry> {
+pub(super) fn entry_of(path: &Path, metadata: &Metadata) -> io::Result<ViewEntry> {
     let mode = metadata.permissions().mode() & 0o7777;
     let kind = metadata.file_type();
     Ok(if kind.is_file() {
-        Entry::File { mode, size_bytes: metadata.len() }
+        ViewEntry::File { mode, size_bytes: metadata.len() }
     } else if kind.is_dir() {
-        Entry::Directory { mode }
+        ViewEntry::Directory { mode }
     } else if kind.is_symlink() {
-        Entry::Symlink { target: std::fs::read_link(path)? }
+        ViewEntry::Symlink { target: std::fs::read_link(path)? }
     } else {
-        Entry::Special { mode }
+        ViewEntry::Special { mode }
     })
 }
 
@@ -323,13 +328,13 @@ fn compare_entry(
 ) -> Result<(), ReadError> {
     let entry = entry_of(at, metadata)?;
     let next = depth.saturating_add(1);
-    if let Entry::Directory { mode } = entry {
+    if let ViewEntry::Directory { mode } = entry {
         // Under an opaque directory nothing of the lower layers shows, whatever the marks below it say.
         let opaque = parent_opaque || is_opaque(at)?;
         return match found {
             Some(Found::Directory(merged, before)) => {
                 if before.permissions().mode() & 0o7777 != mode {
-                    list_out.push(path, ChangeKind::Mode, entry)?;
+                    list_out.push(path, ViewChangeKind::Mode, entry)?;
                 }
                 compare_directory(Some(&merged), at, path, opaque, next, list_out)
             }
@@ -337,28 +342,28 @@ fn compare_entry(
                 if let Some(found) = other {
                     delete(&found, path, depth, list_out)?;
                 }
-                list_out.push(path, ChangeKind::Created, entry)?;
+                list_out.push(path, ViewChangeKind::Created, entry)?;
                 compare_directory(None, at, path, false, next, list_out)
             }
         };
     }
     match found {
-        None => list_out.push(path, ChangeKind::Created, entry),
+        None => list_out.push(path, ViewChangeKind::Created, entry),
         Some(Found::Other(before_at, before)) => {
             let was = entry_of(&before_at, &before)?;
             match difference((&was, &before_at), (&entry, at), list_out.reading)? {
                 Difference::None => Ok(()),
-                Difference::Mode => list_out.push(path, ChangeKind::Mode, entry),
-                Difference::Content => list_out.push(path, ChangeKind::Modified, entry),
+                Difference::Mode => list_out.push(path, ViewChangeKind::Mode, entry),
+                Difference::Content => list_out.push(path, ViewChangeKind::Modified, entry),
                 Difference::Type => {
-                    list_out.push(path, ChangeKind::Deleted, was)?;
-                    list_out.push(path, ChangeKind::Created, entry)
+                    list_out.push(path, ViewChangeKind::Deleted, was)?;
+                    list_out.push(path, ViewChangeKind::Created, entry)
                 }
             }
         }
         Some(found) => {
             delete(&found, path, depth, list_out)?;
-            list_out.push(path, ChangeKind::Created, entry)
+            list_out.push(path, ViewChangeKind::Created, entry)
         }
     }
 }
@@ -369,7 +374,7 @@ fn delete(found: &Found, path: &Path, depth: usize, list_out: &mut ChangeList<'_
         return Err(ReadError::Bound(format!("directories more than {MAX_DEPTH} deep; remove them")));
     }
     match found {
-        Found::Other(at, metadata) => list_out.push(path, ChangeKind::Deleted, entry_of(at, metadata)?),
+        Found::Other(at, metadata) => list_out.push(path, ViewChangeKind::Deleted, entry_of(at, metadata)?),
         Found::Directory(merged, metadata) => {
             for name in merged.names()? {
                 list_out.tick()?;
@@ -378,7 +383,7 @@ fn delete(found: &Found, path: &Path, depth: usize, list_out: &mut ChangeList<'_
                 }
             }
             let mode = metadata.permissions().mode() & 0o7777;
-            list_out.push(path, ChangeKind::Deleted, Entry::Directory { mode })
+            list_out.push(path, ViewChangeKind::Deleted, ViewEntry::Directory { mode })
         }
     }
 }
@@ -393,28 +398,28 @@ pub(super) enum Difference {
 
 /// How two entries differ that are not both directories.
 pub(super) fn difference(
-    (was, was_at): (&Entry, &Path),
-    (is, is_at): (&Entry, &Path),
+    (was, was_at): (&ViewEntry, &Path),
+    (is, is_at): (&ViewEntry, &Path),
     reading: &Reading<'_>,
 ) -> Result<Difference, ReadError> {
     let by_mode = |a: u32, b: u32| if a == b { Difference::None } else { Difference::Mode };
     Ok(match (was, is) {
-        (Entry::File { mode: a, size_bytes: x }, Entry::File { mode: b, size_bytes: y }) => {
+        (ViewEntry::File { mode: a, size_bytes: x }, ViewEntry::File { mode: b, size_bytes: y }) => {
             let is_same = reading.compares && x == y && same_content(was_at, is_at, reading)?;
             if is_same { by_mode(*a, *b) } else { Difference::Content }
         }
-        (Entry::Symlink { target: a }, Entry::Symlink { target: b }) => {
+        (ViewEntry::Symlink { target: a }, ViewEntry::Symlink { target: b }) => {
             if a == b {
                 Difference::None
             } else {
                 Difference::Content
             }
         }
-        (Entry::Special { mode: a }, Entry::Special { mode: b }) => {
+        (ViewEntry::Special { mode: a }, ViewEntry::Special { mode: b }) => {
             let kind = |p: &Path| std::fs::symlink_metadata(p).map(|m| (m.mode() & libc::S_IFMT, m.rdev()));
             if kind(was_at)? == kind(is_at)? { by_mode(*a, *b) } else { Difference::Type }
         }
-        (Entry::Directory { mode: a }, Entry::Directory { mode: b }) => by_mode(*a, *b),
+        (ViewEntry::Directory { mode: a }, ViewEntry::Directory { mode: b }) => by_mode(*a, *b),
         _ => Difference::Type,
     })
 }

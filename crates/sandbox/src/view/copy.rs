@@ -16,8 +16,8 @@ use rustix::io::Errno;
 
 use super::Hidden;
 use super::changes::{
-    Access, Change, ChangeKind, ChangeList, Difference, Entry, ReadError, Reading, difference, entry_of,
-    names_in,
+    Access, ChangeList, Difference, ReadError, Reading, ViewChange, ViewChangeKind, ViewEntry, difference,
+    entry_of, names_in,
 };
 
 const MAX_ENTRIES: usize = 1 << 20;
@@ -35,7 +35,7 @@ pub(super) struct Manifest {
 
 #[derive(Debug)]
 struct Copied {
-    entry: Entry,
+    entry: ViewEntry,
     /// Of the copy: while it is the same, the file has not been touched.
     stamp: (u64, i64, i64),
     /// Of the original: while it is the same, the two can be compared.
@@ -91,14 +91,14 @@ impl Copying<'_> {
             let at = self.to.join(&path);
             // Gone, or something else by now: then it was changed while it was copied, and is left out.
             let Some(entry) = self.copy(from, &name, &stat, &at)? else { continue };
-            if let Entry::Directory { .. } = entry {
+            if let ViewEntry::Directory { .. } = entry {
                 match openat(from, &name, DIRECTORY, Mode::empty()) {
                     Ok(inner) => self.directory(&inner, &path, depth.saturating_add(1))?,
                     Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                     Err(e) => return Err(io::Error::from(e).into()),
                 }
             }
-            if let Entry::File { mode, .. } | Entry::Directory { mode } = entry {
+            if let ViewEntry::File { mode, .. } | ViewEntry::Directory { mode } = entry {
                 std::fs::set_permissions(&at, Permissions::from_mode(mode))?;
             }
             let original = (stat.st_ino, stat.st_ctime, i64::try_from(stat.st_ctime_nsec).unwrap_or(0));
@@ -124,13 +124,13 @@ impl Copying<'_> {
     }
 
     /// Copies one entry, a directory without what is in it.
-    fn copy(&self, from: &OwnedFd, name: &OsStr, stat: &Stat, to: &Path) -> io::Result<Option<Entry>> {
+    fn copy(&self, from: &OwnedFd, name: &OsStr, stat: &Stat, to: &Path) -> io::Result<Option<ViewEntry>> {
         let mode = stat.st_mode & 0o7777;
         let kind = FileType::from_raw_mode(stat.st_mode);
         let entry = match kind {
             FileType::Directory => {
                 std::fs::create_dir(to)?;
-                Entry::Directory { mode }
+                ViewEntry::Directory { mode }
             }
             FileType::Symlink => {
                 let target = match readlinkat(from, name, Vec::new()) {
@@ -138,7 +138,7 @@ impl Copying<'_> {
                     target => PathBuf::from(OsString::from_vec(target?.into_bytes())),
                 };
                 symlink(&target, to)?;
-                Entry::Symlink { target }
+                ViewEntry::Symlink { target }
             }
             FileType::RegularFile => {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -155,16 +155,16 @@ impl Copying<'_> {
                     // One that grows meanwhile was counted as it was.
                     io::copy(&mut (&mut source).take(metadata.len()), &mut target)?;
                 }
-                Entry::File { mode, size_bytes: metadata.len() }
+                ViewEntry::File { mode, size_bytes: metadata.len() }
             }
             // A pipe or socket is only a name.
             FileType::Fifo | FileType::Socket => {
                 mknodat(CWD, to, kind, Mode::from_raw_mode(mode), 0)?;
                 std::fs::set_permissions(to, Permissions::from_mode(mode))?;
-                Entry::Special { mode }
+                ViewEntry::Special { mode }
             }
             // A device of the original means nothing in a copy.
-            _ => return Ok(Some(Entry::Special { mode })),
+            _ => return Ok(Some(ViewEntry::Special { mode })),
         };
         if let Some((uid, gid)) = self.ids {
             lchown(to, Some(uid), Some(gid))?;
@@ -199,13 +199,13 @@ impl Manifest {
     }
 
     /// What is not as it was copied.
-    pub(super) fn changes(&self, root: &Path, reading: &Reading<'_>) -> Result<Vec<Change>, ReadError> {
+    pub(super) fn changes(&self, root: &Path, reading: &Reading<'_>) -> Result<Vec<ViewChange>, ReadError> {
         let mut list = ChangeList::new(reading);
         let mut seen = BTreeSet::new();
         self.compare(root, Path::new(""), 0, (&mut seen, &mut list, reading))?;
         for (path, copied) in &self.entries {
             if !seen.contains(path) {
-                list.push(path, ChangeKind::Deleted, copied.entry.clone())?;
+                list.push(path, ViewChangeKind::Deleted, copied.entry.clone())?;
             }
         }
         Ok(list.finish())
@@ -230,16 +230,16 @@ impl Manifest {
             let metadata = std::fs::symlink_metadata(&at)?;
             let entry = entry_of(&at, &metadata)?;
             match self.entries.get(&path) {
-                None => list.push(&path, ChangeKind::Created, entry)?,
+                None => list.push(&path, ViewChangeKind::Created, entry)?,
                 Some(copied) => {
                     seen.insert(path.clone());
                     match copied.difference(&entry, &at, &metadata, reading)? {
                         Difference::None => {}
-                        Difference::Mode => list.push(&path, ChangeKind::Mode, entry)?,
-                        Difference::Content => list.push(&path, ChangeKind::Modified, entry)?,
+                        Difference::Mode => list.push(&path, ViewChangeKind::Mode, entry)?,
+                        Difference::Content => list.push(&path, ViewChangeKind::Modified, entry)?,
                         Difference::Type => {
-                            list.push(&path, ChangeKind::Deleted, copied.entry.clone())?;
-                            list.push(&path, ChangeKind::Created, entry)?;
+                            list.push(&path, ViewChangeKind::Deleted, copied.entry.clone())?;
+                            list.push(&path, ViewChangeKind::Created, entry)?;
                         }
                     }
                 }
@@ -256,7 +256,7 @@ impl Manifest {
 impl Copied {
     fn difference(
         &self,
-        is: &Entry,
+        is: &ViewEntry,
         at: &Path,
         metadata: &Metadata,
         reading: &Reading<'_>,
@@ -267,7 +267,7 @@ impl Copied {
         let comparable =
             std::fs::symlink_metadata(&self.original_at).is_ok_and(|m| stamp(&m) == self.original);
         match (&self.entry, is) {
-            (Entry::File { .. }, Entry::File { .. }) if !comparable => Ok(Difference::Content),
+            (ViewEntry::File { .. }, ViewEntry::File { .. }) if !comparable => Ok(Difference::Content),
             (was, is) => difference((was, &self.original_at), (is, at), reading),
         }
     }

@@ -10,8 +10,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use changes::{Change, ChangeKind, Entry};
 use changes::{ReadError, Reading};
+pub use changes::{ViewChange, ViewChangeKind, ViewEntry};
 use copy::Manifest;
 pub(crate) use hide::Hidden;
 
@@ -125,7 +125,7 @@ impl View {
     ///
     /// # Errors
     /// When the view cannot be read or goes past a bound.
-    pub fn changes(&self) -> Result<Vec<Change>, SandboxError> {
+    pub fn changes(&self) -> Result<Vec<ViewChange>, SandboxError> {
         self.read(&Reading { compares: true, is_over: &|| false })
     }
 
@@ -134,11 +134,11 @@ impl View {
     ///
     /// # Errors
     /// When the view cannot be read, goes past a bound, or `is_over` stopped it.
-    pub fn touched(&self, is_over: &(dyn Fn() -> bool + Sync)) -> Result<Vec<Change>, SandboxError> {
+    pub fn touched(&self, is_over: &(dyn Fn() -> bool + Sync)) -> Result<Vec<ViewChange>, SandboxError> {
         self.read(&Reading { compares: false, is_over })
     }
 
-    fn read(&self, reading: &Reading<'_>) -> Result<Vec<Change>, SandboxError> {
+    fn read(&self, reading: &Reading<'_>) -> Result<Vec<ViewChange>, SandboxError> {
         let read = with_deep_stack(|| match &self.manifest {
             None => changes::of_overlay(&self.store.lowers, &self.store.upper(), reading),
             Some(manifest) => manifest.changes(&self.store.upper(), reading),

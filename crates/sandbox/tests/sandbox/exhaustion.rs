@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crealeph_sandbox::{Cgroups, Cut, Exit, Mount, Outcome};
+use crealeph_sandbox::{Cgroups, Cut, Exit, Mount, SandboxOutcome};
 
 use crate::world::{Case, World, processes_with, python, shell};
 
@@ -83,7 +83,7 @@ import os; os._exit(0)";
     assert_eq!(outcome.stdout.text().trim(), "refused 49", "{outcome:?}");
 }
 
-fn ended_for_memory(outcome: &Outcome, limit: u64) {
+fn ended_for_memory(outcome: &SandboxOutcome, limit: u64) {
     let cut = outcome.cuts.iter().find(|c| matches!(c, Cut::Memory { .. }));
     assert!(
         cut.is_some(),

@@ -3,7 +3,7 @@
 
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-use crealeph_sandbox::{Cancel, Exposure, Mount, Outcome, Place, Secret, Stdin};
+use crealeph_sandbox::{Cancel, Exposure, Mount, Place, SandboxOutcome, Secret, Stdin};
 
 use crate::world::{Case, World, python, shell};
 
@@ -29,7 +29,7 @@ pub(crate) const CASES: &[Case] = &[
     Case("granted_tracing_works", granted_tracing_works),
 ];
 
-fn got_nothing(outcome: &Outcome) {
+fn got_nothing(outcome: &SandboxOutcome) {
     let text = format!("{}{}", outcome.stdout.text(), outcome.stderr.text());
     assert!(!text.contains("GOT"), "{text}");
     assert!(text.contains("TRIED"), "the program did not come to its end: {outcome:?}\n{text}");

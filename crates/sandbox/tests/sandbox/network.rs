@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::process::{Command, Stdio};
 
-use crealeph_sandbox::{Exit, Host, Network, Outcome, Spec, Verdict};
+use crealeph_sandbox::{Exit, Host, Network, SandboxOutcome, Spec, Verdict};
 
 use crate::world::{Case, World, good, python};
 
@@ -66,7 +66,7 @@ fn hosts(names: &[String]) -> Network {
     Network::Hosts(names.iter().map(|n| n.parse::<Host>().unwrap()).collect())
 }
 
-fn verdicts(outcome: &Outcome) -> Vec<(String, Verdict)> {
+fn verdicts(outcome: &SandboxOutcome) -> Vec<(String, Verdict)> {
     outcome.connections.iter().map(|c| (c.target.clone(), c.verdict)).collect()
 }
 

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use crealeph_sandbox::{
-    Cancel, Cut, Exit, HOME, Host, Layer, Level, Mount, Network, Outcome, Place, Seed, Spec, TRACE_CHANNEL,
-    ViewMode,
+    Cancel, Cut, Exit, HOME, Host, Layer, Level, Mount, Network, Place, SandboxOutcome, Seed, Spec,
+    TRACE_CHANNEL, ViewMode,
 };
 
 use crate::world::{Case, World, good, processes_with, python, shell};
@@ -75,7 +75,7 @@ fn accepting() -> World {
     World::with(|config| config.accept_reduced = true)
 }
 
-fn is_reduced(outcome: &Outcome, held: &[Layer], missing: &str) {
+fn is_reduced(outcome: &SandboxOutcome, held: &[Layer], missing: &str) {
     let strength = &outcome.strength;
     assert_eq!(strength.level, Level::Reduced, "{strength:?}");
     for layer in held {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crealeph_sandbox::{Change, ChangeKind, Cut, Entry, Mount, Spec, Stdin, View, ViewMode};
+use crealeph_sandbox::{Cut, Mount, Spec, Stdin, View, ViewChange, ViewChangeKind, ViewEntry, ViewMode};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as PropConfig, TestRunner};
 
@@ -70,12 +70,12 @@ for top, directories, files in os.walk('.'):
 json.dump(seen, sys.stdout)
 "#;
 
-fn describe(at: &Path, entry: &Entry) -> String {
+fn describe(at: &Path, entry: &ViewEntry) -> String {
     match entry {
-        Entry::File { mode, .. } => format!("file {mode:o} {}", std::fs::read_to_string(at).unwrap()),
-        Entry::Directory { mode } => format!("directory {mode:o}"),
-        Entry::Symlink { target } => format!("link {}", target.display()),
-        Entry::Special { mode } => format!("special {mode:o}"),
+        ViewEntry::File { mode, .. } => format!("file {mode:o} {}", std::fs::read_to_string(at).unwrap()),
+        ViewEntry::Directory { mode } => format!("directory {mode:o}"),
+        ViewEntry::Symlink { target } => format!("link {}", target.display()),
+        ViewEntry::Special { mode } => format!("special {mode:o}"),
     }
 }
 
@@ -87,11 +87,11 @@ fn read_tree(root: &Path) -> Tree {
             let metadata = std::fs::symlink_metadata(&at).unwrap();
             let mode = metadata.permissions().mode() & 0o7777;
             let entry = if metadata.is_symlink() {
-                Entry::Symlink { target: std::fs::read_link(&at).unwrap() }
+                ViewEntry::Symlink { target: std::fs::read_link(&at).unwrap() }
             } else if metadata.is_dir() {
-                Entry::Directory { mode }
+                ViewEntry::Directory { mode }
             } else {
-                Entry::File { mode, size_bytes: metadata.len() }
+                ViewEntry::File { mode, size_bytes: metadata.len() }
             };
             tree.insert(path.to_str().unwrap().to_owned(), describe(&at, &entry));
             if metadata.is_dir() {
@@ -105,16 +105,16 @@ fn read_tree(root: &Path) -> Tree {
 }
 
 /// Applies changes in the order they come; every one must fit what is there.
-fn apply(tree: &mut Tree, view: &View, changes: &[Change]) {
+fn apply(tree: &mut Tree, view: &View, changes: &[ViewChange]) {
     for change in changes {
         let path = change.path.to_str().unwrap().to_owned();
         let parent = change.path.parent().unwrap().to_str().unwrap().to_owned();
         match change.kind {
-            ChangeKind::Deleted => {
+            ViewChangeKind::Deleted => {
                 assert!(!tree.keys().any(|k| k.starts_with(&format!("{path}/"))), "{path} is not empty");
                 assert!(tree.remove(&path).is_some(), "{path} was not there");
             }
-            ChangeKind::Created => {
+            ViewChangeKind::Created => {
                 assert!(
                     parent.is_empty() || tree.get(&parent).is_some_and(|p| p.starts_with("directory")),
                     "{parent}"
@@ -124,7 +124,7 @@ fn apply(tree: &mut Tree, view: &View, changes: &[Change]) {
                     "{path}"
                 );
             }
-            ChangeKind::Modified | ChangeKind::Mode => {
+            ViewChangeKind::Modified | ViewChangeKind::Mode => {
                 let now = describe(&view.content(&change.path), &change.entry);
                 let before =
                     tree.insert(path.clone(), now.clone()).unwrap_or_else(|| panic!("{path} was not there"));

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use crealeph_sandbox::{
-    Cancel, ChangeKind, Cut, Exposure, HOME, Mount, SandboxError, Secret, Seed, Stream, TRACE_CHANNEL, View,
+    Cancel, Cut, Exposure, HOME, Mount, SandboxError, Secret, Seed, Stream, TRACE_CHANNEL, View,
+    ViewChangeKind,
 };
 
 use crate::world::{Case, World, good, python, shell};
@@ -20,7 +21,7 @@ pub(crate) const CASES: &[Case] = &[
     Case("git_is_readable_and_its_writes_are_told", git_is_readable_and_its_writes_are_told),
 ];
 
-fn kinds(view: &View) -> Vec<(ChangeKind, PathBuf)> {
+fn kinds(view: &View) -> Vec<(ViewChangeKind, PathBuf)> {
     view.changes().unwrap().into_iter().map(|change| (change.kind, change.path)).collect()
 }
 
@@ -67,10 +68,10 @@ fn hidden_files_are_not_there(world: &World) {
         spec.views.push(Mount { view: &view, at: "/work".into() });
         assert_eq!(good(&world.run(&spec)), ".:\na\nclosed\nsub\n\nclosed:\nc\n\nsub:\nb\nmine");
         let expected = [
-            (ChangeKind::Deleted, "sub/b".into()),
-            (ChangeKind::Deleted, "sub".into()),
-            (ChangeKind::Created, ".env".into()),
-            (ChangeKind::Created, "b".into()),
+            (ViewChangeKind::Deleted, "sub/b".into()),
+            (ViewChangeKind::Deleted, "sub".into()),
+            (ViewChangeKind::Created, ".env".into()),
+            (ViewChangeKind::Created, "b".into()),
         ];
         assert_eq!(kinds(&view), expected);
         assert_eq!(std::fs::read_to_string(root.join(".env")).unwrap(), "KEY=1");
@@ -210,7 +211,7 @@ fn git_is_readable_and_its_writes_are_told(world: &World) {
     spec.views.push(Mount { view: &view, at: root.clone() });
     spec.views.push(Mount { view: &git_view, at: root.join(".git") });
     assert_eq!(good(&world.run(&spec)), "first\n M a\nsecond\nfirst");
-    assert_eq!(kinds(&view), [(ChangeKind::Modified, "a".into())]);
+    assert_eq!(kinds(&view), [(ViewChangeKind::Modified, "a".into())]);
     assert!(kinds(&git_view).iter().any(|(_, path)| path.starts_with("objects")), "{:?}", kinds(&git_view));
     drop((git_view, view));
     assert_eq!(git(&["rev-parse", "HEAD"]), before);

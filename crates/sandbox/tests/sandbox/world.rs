@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crealeph_sandbox::{Cancel, Config, Outcome, Sandbox, Spec};
+use crealeph_sandbox::{Cancel, Config, Sandbox, SandboxOutcome, Spec};
 
 #[derive(Clone, Copy)]
 pub(crate) struct Case(pub(crate) &'static str, pub(crate) fn(&World));
@@ -47,12 +47,12 @@ impl World {
         directory
     }
 
-    pub(crate) fn run(&self, spec: &Spec<'_>) -> Outcome {
+    pub(crate) fn run(&self, spec: &Spec<'_>) -> SandboxOutcome {
         self.sandbox.run(spec, &Cancel::new().unwrap()).unwrap()
     }
 
     /// Runs a Python program with `change`d grants and limits.
-    pub(crate) fn python_with(&self, program: &str, change: impl FnOnce(&mut Spec<'_>)) -> Outcome {
+    pub(crate) fn python_with(&self, program: &str, change: impl FnOnce(&mut Spec<'_>)) -> SandboxOutcome {
         let mut spec = python(program);
         change(&mut spec);
         self.run(&spec)
@@ -63,7 +63,7 @@ impl World {
         good(&self.python_with(program, |_| {}))
     }
 
-    pub(crate) fn shell(&self, program: &str) -> Outcome {
+    pub(crate) fn shell(&self, program: &str) -> SandboxOutcome {
         self.run(&shell(program))
     }
 }
@@ -82,7 +82,7 @@ pub(crate) fn shell(program: &str) -> Spec<'static> {
     Spec::new(["/bin/sh", "-c", program])
 }
 
-pub(crate) fn good(outcome: &Outcome) -> String {
+pub(crate) fn good(outcome: &SandboxOutcome) -> String {
     assert!(outcome.succeeded(), "{outcome:?}\n{}{}", outcome.stdout.text(), outcome.stderr.text());
     outcome.stdout.text().trim().to_owned()
 }

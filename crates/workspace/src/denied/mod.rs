@@ -17,7 +17,7 @@ pub(crate) use self::git_writes::is_routine;
 pub(crate) use self::names::{file_read_as, folder_read_as};
 use crate::change::Change;
 use crate::git::GitRepository;
-use crate::node::Node;
+use crate::node::TreeNode;
 use crate::path::{CONTROL, GIT, folders_above, join};
 use crate::rooted::{Root, stat_in};
 use crate::scan::ScanError;
@@ -169,7 +169,7 @@ impl Check<'_> {
         }
         let name = change.path.split().1;
         match (file_read_as(name), &change.after) {
-            (Some(file), Some(Node::Symlink { .. })) => Err(denied(path, DenialReason::LinkedFile(file))),
+            (Some(file), Some(TreeNode::Symlink { .. })) => Err(denied(path, DenialReason::LinkedFile(file))),
             (Some(file), Some(_)) if file != name => Err(denied(path, DenialReason::ReadAs(file))),
             _ => Ok(()),
         }
@@ -177,7 +177,7 @@ impl Check<'_> {
 
     /// Where a link leads, through other links.
     fn link(&self, change: &Change) -> Result<(), DeniedPath> {
-        let Some(Node::Symlink { target }) = &change.after else { return Ok(()) };
+        let Some(TreeNode::Symlink { target }) = &change.after else { return Ok(()) };
         let (folder, _) = change.path.split();
         let leads = |to: &str| denied(change.path.as_str(), DenialReason::LinkInto(to.to_owned()));
         // What is still to be walked, the next name last.
@@ -211,7 +211,7 @@ impl Check<'_> {
     /// The target of a link after the change; also of one that is no part of the state.
     fn target(&self, path: &str) -> Option<String> {
         match self.after.root().at(path) {
-            Some(What::Node(Node::Symlink { target }, _)) => Some(target.to_string()),
+            Some(What::TreeNode(TreeNode::Symlink { target }, _)) => Some(target.to_string()),
             Some(_) => None,
             None if self.gone.contains(path) => None,
             None => {

@@ -35,7 +35,7 @@ use crate::workspace::Workspace;
 
 use journal::{Journal, Stage};
 use plan::Plan;
-pub use settle::{Kept, KeptPlace, Outcome, Settled};
+pub use settle::{Kept, KeptPlace, PublishOutcome, Settled};
 
 /// How many paths of a conflict are listed.
 const MAX_TOLD: usize = 100;

@@ -9,7 +9,7 @@ use crealeph_contracts::digest::Blake3;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::node::Node;
+use crate::node::TreeNode;
 use crate::path::TreePath;
 use crate::state::StateHash;
 
@@ -28,15 +28,15 @@ pub(super) struct Slot {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// A file or link goes away, into its slot.
-    Delete { path: TreePath, before: Node, slot: Slot },
+    Delete { path: TreePath, before: TreeNode, slot: Slot },
     /// An empty folder makes way for a file or link.
     RemoveFolder { path: TreePath, mode: u32 },
     /// A folder is needed.
     MakeFolder { path: TreePath },
     /// A file or link comes from its slot to where nothing is.
-    Create { path: TreePath, after: Node, slot: Slot },
+    Create { path: TreePath, after: TreeNode, slot: Slot },
     /// A file or link and what is in its slot change places.
-    Replace { path: TreePath, before: Node, after: Node, slot: Slot },
+    Replace { path: TreePath, before: TreeNode, after: TreeNode, slot: Slot },
 }
 
 impl Step {
@@ -201,25 +201,25 @@ impl StepText {
 }
 
 impl NodeText {
-    fn of(node: &Node) -> Self {
+    fn of(node: &TreeNode) -> Self {
         match node {
-            Node::File { digest, size_bytes, executable } => NodeText::File {
+            TreeNode::File { digest, size_bytes, executable } => NodeText::File {
                 digest: digest.to_string(),
                 size_bytes: *size_bytes,
                 executable: *executable,
             },
-            Node::Symlink { target } => NodeText::Link { target: target.to_string() },
+            TreeNode::Symlink { target } => NodeText::Link { target: target.to_string() },
         }
     }
 
-    fn parse(&self) -> Option<Node> {
+    fn parse(&self) -> Option<TreeNode> {
         Some(match self {
-            NodeText::File { digest, size_bytes, executable } => Node::File {
+            NodeText::File { digest, size_bytes, executable } => TreeNode::File {
                 digest: Blake3::parse(digest)?,
                 size_bytes: *size_bytes,
                 executable: *executable,
             },
-            NodeText::Link { target } => Node::Symlink { target: target.as_str().into() },
+            NodeText::Link { target } => TreeNode::Symlink { target: target.as_str().into() },
         })
     }
 }
@@ -230,8 +230,8 @@ mod tests {
 
     fn plan() -> Plan {
         let path = |text: &str| TreePath::parse(text).unwrap();
-        let file = Node::File { digest: Blake3::of(b"x"), size_bytes: 1, executable: true };
-        let link = Node::Symlink { target: "a\nb\"".into() };
+        let file = TreeNode::File { digest: Blake3::of(b"x"), size_bytes: 1, executable: true };
+        let link = TreeNode::Symlink { target: "a\nb\"".into() };
         let slot = |number| Slot { area: 0, number };
         Plan {
             before: StateHash::from_digest(Blake3::of(b"b")),

@@ -7,7 +7,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::node::Node;
+use crate::node::TreeNode;
 use crate::rooted::{Root, is_gone, is_there};
 
 use super::journal::{Journal, Stage};
@@ -20,7 +20,7 @@ const TRIES: usize = 8;
 
 /// What became of a publish that was not over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PublishOutcome {
     /// It had not begun; there was nothing to undo.
     Discarded,
     /// It was interrupted, and everything it had done was undone.
@@ -53,7 +53,7 @@ pub struct Settled {
     /// Which.
     pub publish: String,
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: PublishOutcome,
     /// What somebody else wrote meanwhile.
     pub kept: Vec<Kept>,
 }
@@ -66,16 +66,20 @@ pub(super) fn settle(root: &Root, journal: Journal) -> Result<Option<Settled>, P
         Some(Stage::Held) => Ok(None),
         None | Some(Stage::Prepared) => {
             journal.discard(root)?;
-            Ok(Some(settled(Outcome::Discarded, Vec::new())))
+            Ok(Some(settled(PublishOutcome::Discarded, Vec::new())))
         }
         Some(Stage::Applying) => {
             let plan = journal.plan(Stage::Applying)?;
             let kept = roll_back(root, &journal, &plan)?;
-            Ok(Some(settled(Outcome::RolledBack, kept)))
+            Ok(Some(settled(PublishOutcome::RolledBack, kept)))
         }
         Some(stage @ (Stage::Committed | Stage::RolledBack)) => {
             let plan = journal.plan(stage)?;
-            let outcome = if stage == Stage::Committed { Outcome::Published } else { Outcome::RolledBack };
+            let outcome = if stage == Stage::Committed {
+                PublishOutcome::Published
+            } else {
+                PublishOutcome::RolledBack
+            };
             let kept = clear(root, journal, &plan, stage)?;
             Ok((!kept.is_empty()).then(|| settled(outcome, kept)))
         }
@@ -154,7 +158,7 @@ impl Undo<'_> {
     }
 
     /// Takes back what was created, into its slot.
-    fn create(&mut self, step: &Step, after: &Node, slot: Slot) -> io::Result<()> {
+    fn create(&mut self, step: &Step, after: &TreeNode, slot: Slot) -> io::Result<()> {
         let slot = self.journal.slot(self.root, self.plan, slot)?;
         if slot.stat()?.is_some() {
             return Ok(());
@@ -185,7 +189,7 @@ impl Undo<'_> {
     }
 
     /// Exchanges back what was exchanged.
-    fn replace(&mut self, step: &Step, after: &Node, number: Slot) -> io::Result<()> {
+    fn replace(&mut self, step: &Step, after: &TreeNode, number: Slot) -> io::Result<()> {
         let slot = self.journal.slot(self.root, self.plan, number)?;
         match slot.look()? {
             Seen::Nothing => return Ok(()),
@@ -242,7 +246,7 @@ impl Undo<'_> {
     }
 
     /// Leaves what is in a slot to be removed if it is what it must be, and keeps it otherwise.
-    fn clear(&mut self, step: &Step, slot: Slot, expected: &Node) -> io::Result<()> {
+    fn clear(&mut self, step: &Step, slot: Slot, expected: &TreeNode) -> io::Result<()> {
         let slot = match self.journal.slot(self.root, self.plan, slot) {
             Ok(slot) => slot,
             // The slots were removed already.

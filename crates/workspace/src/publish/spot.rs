@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid};
 use rustix::io::Errno;
 
-use crate::node::Node;
+use crate::node::TreeNode;
 use crate::path::TreePath;
 use crate::rooted::{Root, is_gone, stat_in};
 use crate::scan::{Unread, file_at, unread_in};
@@ -25,14 +25,14 @@ pub(super) struct Spot {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     Nothing,
-    Node(Node),
+    TreeNode(TreeNode),
     /// A folder, or something that no state can hold.
     Other,
 }
 
 impl Seen {
-    pub(super) fn is(&self, node: &Node) -> bool {
-        matches!(self, Seen::Node(seen) if seen == node)
+    pub(super) fn is(&self, node: &TreeNode) -> bool {
+        matches!(self, Seen::TreeNode(seen) if seen == node)
     }
 }
 
@@ -63,9 +63,9 @@ impl Spot {
         let Some(stat) = self.stat()? else { return Ok(Seen::Nothing) };
         match unread_in(&self.folder, &self.name, &stat)? {
             None => Ok(Seen::Other),
-            Some(Unread::Link { target }) => Ok(Seen::Node(Node::Symlink { target })),
+            Some(Unread::Link { target }) => Ok(Seen::TreeNode(TreeNode::Symlink { target })),
             Some(Unread::File { .. }) => match file_at(&self.folder, &self.name) {
-                Ok(node) => Ok(node.map_or(Seen::Other, Seen::Node)),
+                Ok(node) => Ok(node.map_or(Seen::Other, Seen::TreeNode)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Seen::Nothing),
                 Err(error) if is_gone(&error) => Ok(Seen::Other),
                 Err(error) => Err(error),

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, Stat, StatxFlags, Uid};
 
 use crate::change::Change;
 use crate::control::sync_file_system;
-use crate::node::Node;
+use crate::node::TreeNode;
 use crate::path::{CONTROL, TreePath, folders_above, join};
 use crate::rooted::Root;
 use crate::state::StateHash;
@@ -182,8 +182,8 @@ pub(super) fn stage(workspace: &Workspace, journal: &Journal, plan: &Plan) -> Re
         let spot = journal.slot(root, plan, slot).map_err(&failed)?;
         fault::point("before a slot");
         match after {
-            Node::Symlink { target } => spot.new_link(target).map_err(&failed)?,
-            Node::File { digest, executable, .. } => {
+            TreeNode::Symlink { target } => spot.new_link(target).map_err(&failed)?,
+            TreeNode::File { digest, executable, .. } => {
                 let file = spot.new_file(if *executable { 0o777 } else { 0o666 }).map_err(&failed)?;
                 workspace.store().copy_to(digest, &file, &root.at(path))?;
                 dress(root, &file, path, *executable, replaces).map_err(&failed)?;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crealeph_workspace::{
-    Capsule, CaptureError, ChangeKind, Deadline, Hidden, Limits, Node, ViewChanges, Workspace,
+    Capsule, CaptureError, ChangeKind, Deadline, Hidden, ScanLimits, TreeNode, ViewChanges, Workspace,
 };
 use rustix::fs::{CWD, FileType, Mode};
 
@@ -83,7 +83,7 @@ fn every_kind_of_change() {
     let workspace = place.workspace();
     assert_eq!(capsule.before(), workspace.snapshot().unwrap().state().hash());
     for change in capsule.changes() {
-        if let Some(Node::File { digest, size_bytes, .. }) = &change.after {
+        if let Some(TreeNode::File { digest, size_bytes, .. }) = &change.after {
             assert_eq!(workspace.store().read(digest, 10).unwrap().len() as u64, *size_bytes);
         }
     }
@@ -360,7 +360,7 @@ fn nothing_is_read_through_a_link() {
     changes.present.push("d/a".into());
     let capsule = workspace.capture(&before, &changes).unwrap();
     expect(&capsule, &[("d", ChangeKind::Created), ("d/a", ChangeKind::Deleted)]);
-    assert!(matches!(capsule.after().get(&path("d")), Some(Node::Symlink { .. })));
+    assert!(matches!(capsule.after().get(&path("d")), Some(TreeNode::Symlink { .. })));
 }
 
 /// How many contents the store of a workspace holds.
@@ -429,7 +429,7 @@ fn a_change_after_which_the_workspace_could_not_be_read_is_refused() {
     assert!(captured(&place, |view| view.place.write(&deep(200), "x")).is_ok());
     let refused = captured(&place, |view| view.place.write(&deep(201), "x"));
     assert!(matches!(refused, Err(CaptureError::Refused(_))), "{refused:?}");
-    let limits = Limits { max_files: 2, ..Limits::default() };
+    let limits = ScanLimits { max_files: 2, ..ScanLimits::default() };
     let workspace = Workspace::open_with(place.path(), limits).unwrap();
     let before = workspace.snapshot().unwrap();
     let view = View::of(&place);

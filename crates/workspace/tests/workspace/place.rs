@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crealeph_workspace::{ScanError, Snapshot, SnapshotError, TreePath, Workspace};
+use crealeph_workspace::{ScanError, SnapshotError, TreePath, Workspace, WorkspaceSnapshot};
 
 pub(crate) struct Place {
     folder: tempfile::TempDir,
@@ -56,7 +56,7 @@ impl Place {
         Workspace::open(self.path()).unwrap()
     }
 
-    pub(crate) fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> WorkspaceSnapshot {
         self.workspace().snapshot().unwrap()
     }
 

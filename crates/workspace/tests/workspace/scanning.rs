@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime};
 
-use crealeph_workspace::{Limits, Node, ScanError, SnapshotError, Workspace};
+use crealeph_workspace::{ScanError, ScanLimits, SnapshotError, TreeNode, Workspace};
 
 use crate::place::{Place, path};
 
@@ -19,9 +19,9 @@ fn a_state_is_files_links_and_executable_bits() {
     let snapshot = place.snapshot();
     assert_eq!(place.paths(), [".hidden", "a", "d/e/f", "d/l", "run"]);
     let state = snapshot.state();
-    assert!(matches!(state.get(&path("run")), Some(Node::File { executable: true, size_bytes: 2, .. })));
-    assert!(matches!(state.get(&path("a")), Some(Node::File { executable: false, .. })));
-    assert!(matches!(state.get(&path("d/l")), Some(Node::Symlink { target }) if &**target == "../a"));
+    assert!(matches!(state.get(&path("run")), Some(TreeNode::File { executable: true, size_bytes: 2, .. })));
+    assert!(matches!(state.get(&path("a")), Some(TreeNode::File { executable: false, .. })));
+    assert!(matches!(state.get(&path("d/l")), Some(TreeNode::Symlink { target }) if &**target == "../a"));
 }
 
 #[test]
@@ -110,14 +110,14 @@ fn a_damaged_cache_is_no_cache() {
 fn limits_are_told_with_the_way_to_raise_them() {
     let place = Place::with(&[("a", ""), ("b", ""), ("d/e/f", "")]);
     place.write(".gitignore", "# long\n");
-    let said = |limits: Limits| match Workspace::open_with(place.path(), limits).unwrap().snapshot() {
+    let said = |limits: ScanLimits| match Workspace::open_with(place.path(), limits).unwrap().snapshot() {
         Err(SnapshotError::Scan(error @ ScanError::TooMuch { .. })) => error.to_string(),
         other => panic!("{other:?}"),
     };
-    assert!(said(Limits { max_files: 2, ..Limits::default() }).contains("limit of 2 files"));
-    let deep = said(Limits { max_depth: 1, ..Limits::default() });
+    assert!(said(ScanLimits { max_files: 2, ..ScanLimits::default() }).contains("limit of 2 files"));
+    let deep = said(ScanLimits { max_depth: 1, ..ScanLimits::default() });
     assert!(deep.starts_with("`d/e` goes past") && deep.ends_with("raise `max_depth`"), "{deep}");
-    let long = said(Limits { max_ignore_file_bytes: 3, ..Limits::default() });
+    let long = said(ScanLimits { max_ignore_file_bytes: 3, ..ScanLimits::default() });
     assert!(long.contains("`.gitignore`") && long.contains("max_ignore_file_bytes"), "{long}");
 }
 

@@ -6,7 +6,7 @@ use crealeph_contracts::attestation::{
 };
 use crealeph_contracts::digest::ContentDigests;
 use crealeph_contracts::scalar::{Name, Text};
-use crealeph_workspace::{Node, Store};
+use crealeph_workspace::{Store, TreeNode};
 
 use super::signer::Signer;
 use super::{ReceiptFacts, RunFile, SealError, within};
@@ -25,8 +25,8 @@ pub(super) fn of(
     for change in &facts.changes {
         let digest = match &change.after {
             None => continue,
-            Some(Node::File { digest, .. }) => store.digests(digest)?.into(),
-            Some(Node::Symlink { target }) => digests(target.as_bytes()),
+            Some(TreeNode::File { digest, .. }) => store.digests(digest)?.into(),
+            Some(TreeNode::Symlink { target }) => digests(target.as_bytes()),
         };
         subjects.extend(Text::new(change.path.as_str()).map(|name| Subject { name, digest }));
     }

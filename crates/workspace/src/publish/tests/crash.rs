@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::publish::fault::under_test::with_hook;
-use crate::publish::settle::Outcome;
+use crate::publish::settle::PublishOutcome;
 use crate::state::StateHash;
 use crate::workspace::Workspace;
 
@@ -95,7 +95,10 @@ fn settled(folder: &Path) -> StateHash {
     let settled = workspace.recover().unwrap();
     assert!(settled.iter().all(|settled| settled.kept.is_empty()), "{settled:?}");
     let hash = workspace.snapshot().unwrap().state().hash();
-    assert_eq!(workspace.recover().unwrap().iter().filter(|it| it.outcome == Outcome::RolledBack).count(), 0);
+    assert_eq!(
+        workspace.recover().unwrap().iter().filter(|it| it.outcome == PublishOutcome::RolledBack).count(),
+        0
+    );
     assert_eq!(workspace.snapshot().unwrap().state().hash(), hash);
     let control = folder.join(".crealeph");
     assert_eq!(files_under(&control.join("publish")), [""; 0].map(std::path::PathBuf::from));
@@ -139,7 +142,7 @@ fn a_publish_that_was_interrupted_is_reported_before_a_state_is_read() {
     };
     let settled = workspace.recover().unwrap();
     assert_eq!(settled.len(), 1);
-    assert_eq!((settled[0].outcome, settled[0].kept.len()), (Outcome::RolledBack, 0));
+    assert_eq!((settled[0].outcome, settled[0].kept.len()), (PublishOutcome::RolledBack, 0));
     assert_eq!(workspace.snapshot().unwrap().state(), &state(&before()));
 }
 

@@ -6,7 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::node::Node;
+use crate::node::TreeNode;
 use crate::path::TreePath;
 use crate::publish::fault::under_test::with_hook;
 use crate::publish::{KeptPlace, PublishError};
@@ -85,7 +85,7 @@ impl Editor {
 }
 
 /// A state without one path.
-fn without(state: &State, path: &str) -> BTreeMap<TreePath, Node> {
+fn without(state: &State, path: &str) -> BTreeMap<TreePath, TreeNode> {
     let mut entries = state.entries();
     entries.remove(&TreePath::parse(path).unwrap());
     entries

@@ -9,7 +9,7 @@ use crealeph_contracts::digest::Blake3;
 
 use crate::capsule::Capsule;
 use crate::change::changes_between;
-use crate::node::Node;
+use crate::node::TreeNode;
 use crate::path::TreePath;
 use crate::state::State;
 use crate::workspace::Workspace;
@@ -78,7 +78,7 @@ pub(super) fn write(folder: &Path, tree: &Tree) {
 
 pub(super) fn state(tree: &Tree) -> State {
     let entries = tree.iter().map(|(path, thing)| {
-        let file = |text: &str, executable| Node::File {
+        let file = |text: &str, executable| TreeNode::File {
             digest: Blake3::of(text.as_bytes()),
             size_bytes: text.len() as u64,
             executable,
@@ -86,7 +86,7 @@ pub(super) fn state(tree: &Tree) -> State {
         let node = match thing {
             Thing::File(text) => file(text, false),
             Thing::Exec(text) => file(text, true),
-            Thing::Link(target) => Node::Symlink { target: (*target).into() },
+            Thing::Link(target) => TreeNode::Symlink { target: (*target).into() },
         };
         (TreePath::parse(path).unwrap(), node)
     });
