@@ -2,6 +2,7 @@
 //! configuration, and nothing else. Owns the making of the request.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crealeph_sandbox::{
@@ -61,12 +62,25 @@ pub(super) fn agent_spec(
             (false, _) => argument(agent, word, workspace, &mut grants),
         });
     }
+    Ok(workspace_spec(command, &agent.granted, grants, workspace))
+}
+
+/// The request for a command in the workspace, with what it is granted.
+pub(super) fn workspace_spec<'v>(
+    command: impl IntoIterator<Item = impl Into<OsString>>,
+    granted: &Granted,
+    grants: Grants,
+    workspace: &Path,
+) -> Spec<'v> {
     let mut spec = Spec::new(command);
     spec.grants = grants;
-    spec.network = network(&agent.granted);
-    spec.private_hosts = agent.granted.allows_private;
+    spec.network = match granted.hosts.is_empty() {
+        true => Network::None,
+        false => Network::Hosts(granted.hosts.clone()),
+    };
+    spec.private_hosts = granted.allows_private;
     spec.cwd = Some(workspace.to_owned());
-    Ok(spec)
+    spec
 }
 
 /// The program, readable inside; one of the workspace is in the view already.
@@ -96,13 +110,6 @@ fn argument(agent: &WorkAgent, word: &str, workspace: &Path, grants: &mut Grants
     match is_script && !Path::new(word).is_absolute() {
         true => path.to_string_lossy().into_owned(),
         false => word.to_owned(),
-    }
-}
-
-pub(super) fn network(granted: &Granted) -> Network {
-    match granted.hosts.is_empty() {
-        true => Network::None,
-        false => Network::Hosts(granted.hosts.clone()),
     }
 }
 

@@ -10,7 +10,7 @@ use crealeph_sandbox::{Cancel, Mount, Place, Sandbox, SandboxError, Spec, Stdin,
 use crealeph_workspace::{Change, KeepError, TreeNode, Workspace};
 
 use super::config::WorkAgent;
-use super::confine::{self, grants, limits, network};
+use super::confine::{self, grants, limits, workspace_spec};
 use super::counts::{self, TestCounts};
 use super::hidden::HiddenPaths;
 use super::interrupt::Interrupt;
@@ -102,13 +102,10 @@ impl TestRunner<'_> {
     /// How the tests ended in a view, and what they printed.
     fn run_in(&self, view: &View, command: &str, cancel: &Cancel) -> Result<(ProcessEnd, String), TestError> {
         let root = self.workspace.path();
-        let mut spec = Spec::new(["/bin/sh", "-c", command]);
-        spec.grants = grants(&self.agent.test, root)?;
+        let granted = &self.agent.test;
+        let mut spec = workspace_spec(["/bin/sh", "-c", command], granted, grants(granted, root)?, root);
         spec.grants.env.extend(confine::variables(&[("CREALEPH_WORKSPACE", &root.to_string_lossy())]));
-        spec.network = network(&self.agent.test);
-        spec.private_hosts = self.agent.test.allows_private;
         spec.limits = limits(self.agent, self.agent.test_timeout_ms);
-        spec.cwd = Some(root.to_owned());
         spec.views = vec![Mount { view, at: root.to_owned() }];
         let printed = Mutex::new(Vec::new());
         let both = |stream, bytes: &[u8]| {

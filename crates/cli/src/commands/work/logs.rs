@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use crealeph_contracts::json::ObjectWriter;
 use crealeph_runtime::work::{LogRecord, LogSource, RunState, WorkError};
+use serde::Serialize;
 
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::Verdict;
@@ -67,7 +67,7 @@ impl Logs {
             {
                 is_empty = false;
                 match self.wants_json() {
-                    true => output.json_line(&as_json(record))?,
+                    true => output.report_line(&LogLine::new(record))?,
                     false => output.document(&text.of(record))?,
                 }
             }
@@ -131,19 +131,26 @@ impl LogText {
     }
 }
 
-fn as_json(record: &LogRecord) -> String {
-    let mut line = String::new();
-    let mut object = ObjectWriter::new(&mut line);
-    match record {
-        LogRecord::Gap(bytes) => _ = object.raw("left_out_bytes", &bytes.to_string()),
-        LogRecord::Text { source, is_error, text, goes_on } => {
-            object.text("source", source.as_str());
-            object.text("stream", if *is_error { "stderr" } else { "stdout" }).text("text", text);
-            object.boolean("goes_on", *goes_on);
+/// A part of the output as a program gets it.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum LogLine<'r> {
+    Gap { left_out_bytes: u64 },
+    Text { source: &'static str, stream: &'static str, text: &'r str, goes_on: bool },
+}
+
+impl<'r> LogLine<'r> {
+    fn new(record: &'r LogRecord) -> LogLine<'r> {
+        match record {
+            LogRecord::Gap(bytes) => LogLine::Gap { left_out_bytes: *bytes },
+            LogRecord::Text { source, is_error, text, goes_on } => LogLine::Text {
+                source: source.as_str(),
+                stream: if *is_error { "stderr" } else { "stdout" },
+                text,
+                goes_on: *goes_on,
+            },
         }
     }
-    object.end();
-    line
 }
 
 #[cfg(test)]

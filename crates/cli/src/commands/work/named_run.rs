@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use crealeph_contracts::json::ObjectWriter;
 use crealeph_runtime::work::{RunReader, RunSummary, RunsError, WorkError};
+use serde::Serialize;
 
 use super::evidence::mismatch;
 use super::workspace_args::WorkspaceArgs;
@@ -106,24 +106,44 @@ pub(super) fn open(workspace: &WorkspaceArgs) -> Result<RunReader, Failure> {
     Ok(RunReader::open(&workspace.folder()?).map_err(WorkError::from)?)
 }
 
-pub(super) fn as_json(summary: &RunSummary) -> String {
-    let mut text = String::new();
-    let mut object = ObjectWriter::new(&mut text);
-    object.text("run", &summary.run.to_string());
-    if let Some(item) = &summary.item {
-        object.text("id", item.as_str());
+/// A run as a program gets it.
+#[derive(Serialize)]
+pub(super) struct RunLine<'s> {
+    run: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'s str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<&'s str>,
+    status: &'s str,
+    at: &'s str,
+    started_at: &'s str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verdict: Option<VerdictLine<'s>>,
+}
+
+#[derive(Serialize)]
+struct VerdictLine<'s> {
+    verdict: &'static str,
+    who: &'s str,
+    why: &'s str,
+    at: &'s str,
+}
+
+impl<'s> RunLine<'s> {
+    pub(super) fn new(summary: &'s RunSummary) -> RunLine<'s> {
+        RunLine {
+            run: summary.run.to_string(),
+            id: summary.item.as_ref().map(|item| item.as_str()),
+            agent: summary.agent.as_deref(),
+            status: summary.state.as_str(),
+            at: summary.at.as_str(),
+            started_at: summary.started_at.as_str(),
+            verdict: summary.verdict.as_ref().map(|verdict| VerdictLine {
+                verdict: if verdict.is_approved { "approved" } else { "rejected" },
+                who: &verdict.who,
+                why: &verdict.why,
+                at: verdict.at.as_str(),
+            }),
+        }
     }
-    if let Some(agent) = &summary.agent {
-        object.text("agent", agent);
-    }
-    object.text("status", summary.state.as_str()).text("at", summary.at.as_str());
-    object.text("started_at", summary.started_at.as_str());
-    if let Some(verdict) = &summary.verdict {
-        let mut inner = ObjectWriter::new(object.key("verdict"));
-        inner.text("verdict", if verdict.is_approved { "approved" } else { "rejected" });
-        inner.text("who", &verdict.who).text("why", &verdict.why).text("at", verdict.at.as_str());
-        inner.end();
-    }
-    object.end();
-    text
 }

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use crealeph_contracts::json::ObjectWriter;
 use crealeph_contracts::shape::Set;
 use crealeph_runtime::work::replay::{RecordedRun, ReplayOutcome};
 use crealeph_runtime::work::{Destination, ItemOutcome, RunOptions};
+use serde::Serialize;
 
 use super::evidence::mismatch_in;
 use super::key::control;
@@ -138,17 +138,15 @@ impl Replay {
         let is_same = replayed.state == replayed.expected;
         let id = recorded.receipt.id;
         if self.which.workspace.at.json || !output.is_for_person() {
-            let mut line = String::new();
-            let mut object = ObjectWriter::new(&mut line);
-            object.raw("ok", if is_same { "true" } else { "false" }).text("run", &id.to_string());
-            object
-                .text("stateHash", &replayed.state.to_string())
-                .text("expected", &replayed.expected.to_string());
-            object.texts("differing", &replayed.differing.first);
-            object.raw("differingLeftOff", &replayed.differing.left_off.to_string());
-            object.texts("withheld", recorded.withheld()?);
-            object.end();
-            output.json_line(&line)?;
+            output.report_line(&ReplayLine {
+                ok: is_same,
+                run: id.to_string(),
+                state_hash: replayed.state.to_string(),
+                expected: replayed.expected.to_string(),
+                differing: &replayed.differing.first,
+                differing_left_off: replayed.differing.left_off,
+                withheld: recorded.withheld()?,
+            })?;
         } else if is_same {
             output
                 .line(&format!("run {id} replayed: the state is {}, as the receipt says", replayed.state))?;
@@ -186,6 +184,19 @@ impl Export {
         note!("exported to `{}`", self.into.display());
         Ok(Verdict::Good)
     }
+}
+
+/// What a replay gave as a program gets it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ReplayLine<'r> {
+    ok: bool,
+    run: String,
+    state_hash: String,
+    expected: String,
+    differing: &'r [String],
+    differing_left_off: usize,
+    withheld: Vec<String>,
 }
 
 /// A folder that is removed at the end.

@@ -12,7 +12,7 @@ use crealeph_runtime::work::{CAPSULE_FILE, ItemResult, RunReader, RunState, RunS
 use crealeph_verify::read_unproven;
 
 use super::diffstat::DiffStat;
-use super::named_run::{Show, as_json, open, print_diff, warned};
+use super::named_run::{RunLine, Show, open, print_diff, warned};
 use super::report;
 use super::status::{now_nanos, shown_age};
 use crate::commands::Verdict;
@@ -40,7 +40,7 @@ impl Show {
         let result = reader.result(&summary.run).map_err(WorkError::from)?;
         match (self.workspace.at.json || !output.is_for_person(), result) {
             (true, Some(result)) => output.json_line(&result.text)?,
-            (true, None) => output.json_line(&as_json(&summary))?,
+            (true, None) => output.report_line(&RunLine::new(&summary))?,
             (false, result) => {
                 if result.as_ref().is_some_and(|result| result.value.is_none()) {
                     note!("the result of run {} cannot be read", reader.short(&summary.run));

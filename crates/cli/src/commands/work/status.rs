@@ -8,7 +8,7 @@ use crealeph_contracts::uuid::Uuid;
 use crealeph_runtime::work::{RunReader, RunState, RunSummary, WorkError};
 
 use super::diffstat::DiffStat;
-use super::named_run::{as_json, open};
+use super::named_run::{RunLine, open};
 use super::report::is_task_id;
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::Verdict;
@@ -97,7 +97,7 @@ impl Status {
         let (shown, left) = self.select(&reader, self.limit);
         if self.workspace.at.json || !output.is_for_person() {
             for summary in &shown {
-                output.json_line(&as_json(summary))?;
+                output.report_line(&RunLine::new(summary))?;
             }
         } else {
             let table = Table::new(&reader, &shown, output.width())?;

@@ -9,7 +9,6 @@ use clap::Args;
 use crealeph_contracts::attestation::WorkRun;
 use crealeph_contracts::contract::to_json;
 use crealeph_contracts::digest::{Blake3, ContentDigests, ContentHasher};
-use crealeph_contracts::json::ObjectWriter;
 use crealeph_contracts::provenance::LocalUser;
 use crealeph_contracts::text::Shown;
 use crealeph_runtime::work::receipt::{RECEIPT_FILE, Signer};
@@ -17,6 +16,8 @@ use crealeph_verify::{
     ArtifactCheck, ChainPosition, ReceiptChain, RunFiles, VerifiedReceipt, VerifierKey,
     check_folder_artifacts, check_folder_name, check_stored_artifacts, verify_receipt,
 };
+use serde::Serialize;
+use serde_json::value::RawValue;
 
 use super::evidence::{ReceiptBytes, Stop, check_folder, read_receipt_bytes, verifier_keys};
 use super::key::control;
@@ -25,7 +26,7 @@ use super::workspace_args::WorkspaceArgs;
 use crate::commands::ledger::read_keys;
 use crate::commands::{Verdict, tell_finding};
 use crate::failure::{ArgumentFailure, Failure, InputFailure};
-use crate::output::{Output, note};
+use crate::output::{Output, embedded, note};
 
 const MAX_MANIFEST_BYTES: u64 = 1 << 30;
 const MAX_RUNS: usize = 1_000_000;
@@ -224,20 +225,7 @@ fn tell(checked: &Checked, is_json: bool, output: &mut Output) -> Result<Verdict
     let receipt = &verified.receipt;
     let files = receipt.artifacts.as_slice().len();
     if is_json {
-        let mut line = String::new();
-        let mut object = ObjectWriter::new(&mut line);
-        object.raw("ok", "true").text("id", &receipt.id.to_string()).text("status", receipt.status.as_str());
-        object.text("receiptHash", &receipt.receipt_hash.to_string());
-        object.texts("signers", &verified.known_signers).texts("otherSigners", &verified.other_signers);
-        if let Some(ChainPosition { position, length }) = chain {
-            object.raw("place", &position.to_string()).raw("chainLength", &length.to_string());
-        }
-        object.raw("files", &files.to_string()).text("filesCheckedAgainst", artifacts.as_str());
-        object.texts("beside", &beside.checked).texts("notThere", &beside.absent);
-        object.texts("notCovered", &beside.uncovered);
-        provenance_json(&verified.statement.predicate, &mut object);
-        object.end();
-        output.json_line(&line)?;
+        output.report_line(&VerifiedLine::new(checked)?)?;
     } else {
         output.line(&format!("receipt {} by {}: {}", receipt.id, receipt.agent_id, receipt.status))?;
         output.line(&format!("  signed by  {}", verified.known_signers.join(", ")))?;
@@ -300,18 +288,57 @@ fn provenance_lines(predicate: &WorkRun) -> Vec<String> {
     lines
 }
 
-/// The same for programs, in the statement's own words.
-fn provenance_json(predicate: &WorkRun, object: &mut ObjectWriter<'_>) {
-    if let Some(agent) = &predicate.agent {
-        object.raw("agent", &to_json(agent));
-    }
-    if let Some(started_by) = &predicate.started_by {
-        object.raw("startedBy", &to_json(started_by));
-    }
-    if let Some(hidden) = &predicate.hidden {
-        object.raw("hidden", &to_json(hidden));
-    }
-    if let Some(verdicts) = &predicate.verdicts {
-        object.raw("verdicts", &to_json(verdicts));
+/// What was verified as a program gets it; who and what stands behind the run in the statement's own words.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct VerifiedLine<'c> {
+    ok: bool,
+    id: String,
+    status: &'c str,
+    receipt_hash: String,
+    signers: &'c [String],
+    other_signers: &'c [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chain_length: Option<usize>,
+    files: usize,
+    files_checked_against: &'c str,
+    beside: &'c [String],
+    not_there: &'c [String],
+    not_covered: &'c [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started_by: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hidden: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verdicts: Option<Box<RawValue>>,
+}
+
+impl<'c> VerifiedLine<'c> {
+    fn new(checked: &'c Checked) -> Result<VerifiedLine<'c>, Failure> {
+        let Checked { verified, chain, artifacts, beside } = checked;
+        let WorkRun { agent, started_by, hidden, verdicts, .. } = &verified.statement.predicate;
+        Ok(VerifiedLine {
+            ok: true,
+            id: verified.receipt.id.to_string(),
+            status: verified.receipt.status.as_str(),
+            receipt_hash: verified.receipt.receipt_hash.to_string(),
+            signers: &verified.known_signers,
+            other_signers: &verified.other_signers,
+            place: chain.as_ref().map(|chain| chain.position),
+            chain_length: chain.as_ref().map(|chain| chain.length),
+            files: verified.receipt.artifacts.as_slice().len(),
+            files_checked_against: artifacts.as_str(),
+            beside: &beside.checked,
+            not_there: &beside.absent,
+            not_covered: &beside.uncovered,
+            agent: agent.as_ref().map(|agent| embedded(to_json(agent))).transpose()?,
+            started_by: started_by.as_ref().map(|user| embedded(to_json(user))).transpose()?,
+            hidden: hidden.as_ref().map(|hidden| embedded(to_json(hidden))).transpose()?,
+            verdicts: verdicts.as_ref().map(|verdicts| embedded(to_json(verdicts))).transpose()?,
+        })
     }
 }
