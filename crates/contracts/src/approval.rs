@@ -61,6 +61,8 @@ impl SignedKind {
 
 /// The type of a landing's entry.
 pub const LANDING: Literal = Literal::new("landing");
+/// The type of the entry that says what became of the landing of a change.
+pub const LANDING_OUTCOME: Literal = Literal::new("landing_outcome");
 
 words! {
     /// What waits for a person.
@@ -89,6 +91,16 @@ words! {
         Ssh = "ssh",
         /// An assertion of a passkey.
         Passkey = "passkey",
+    }
+}
+
+words! {
+    /// What became of the landing of a change.
+    LandingEnd {
+        /// The change is where it was to land.
+        Completed = "completed",
+        /// Nothing of it is there, and its verdicts can be used again.
+        Void = "void",
     }
 }
 
@@ -310,6 +322,20 @@ object! {
     }
 }
 
+object! {
+    /// The payload of a landing's outcome. The landing of a draft has none: it lands in the same transaction.
+    LandingOutcomeRecord / LandingOutcomeRecordParts ["landing_outcome", "R4"] {
+        /// The subject.
+        subject_id: LedgerId = "subjectId",
+        /// Which landing of this subject.
+        number: Count = "number",
+        /// The landing's entry.
+        landing: LedgerId = "landing",
+        /// What became of it.
+        outcome: LandingEnd = "outcome",
+    }
+}
+
 /// What an entry of the module [`APPROVALS`] says.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ApprovalEntry {
@@ -321,8 +347,10 @@ pub enum ApprovalEntry {
     Rules(RuleStatement),
     /// Somebody said yes or no, proved like this.
     Verdict(VerdictStatement, ProofKind),
-    /// A subject landed.
+    /// A subject lands.
     Landing(LandingRecord),
+    /// What became of the landing of a change.
+    Outcome(LandingOutcomeRecord),
 }
 
 /// An entry about approvals in its place in the log.
@@ -354,6 +382,9 @@ impl ApprovalEntry {
         }
         if kind == LANDING.as_str() {
             return Ok((ApprovalEntry::Landing(statement(payload.as_str())?), None));
+        }
+        if kind == LANDING_OUTCOME.as_str() {
+            return Ok((ApprovalEntry::Outcome(statement(payload.as_str())?), None));
         }
         let Some(kind) = SignedKind::parse(kind) else {
             return Err("it is of a type that approvals do not have".to_owned());
@@ -424,6 +455,7 @@ documents! {
     ApprovalRule is "the rule",
     SignedPayload is "the signed statement",
     LandingRecord is "the landing",
+    LandingOutcomeRecord is "the landing's outcome",
 }
 
 impl ApprovalRule {
@@ -464,6 +496,11 @@ pub fn nonce_key(nonce: &Uuid) -> String {
 /// The key of a subject's landing (R33).
 pub fn landing_key(subject: &LedgerId, number: u64) -> String {
     format!("landing:{}:{number}", Blake3::of(subject.as_str().as_bytes()))
+}
+
+/// The key of a landing's outcome: there is one.
+pub fn landing_outcome_key(subject: &LedgerId, number: u64) -> String {
+    format!("landing_outcome:{}:{number}", Blake3::of(subject.as_str().as_bytes()))
 }
 
 #[cfg(test)]

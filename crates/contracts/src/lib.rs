@@ -16,6 +16,7 @@ pub mod digest;
 pub mod entry;
 pub mod execution_event;
 pub mod execution_record;
+pub mod held_change;
 pub mod held_record;
 pub mod instant;
 pub mod json;

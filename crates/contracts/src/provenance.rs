@@ -5,7 +5,7 @@ use crate::contract::{read_own, to_json};
 use crate::digest::Blake3;
 use crate::instant::Timestamp;
 use crate::receipt::ProofArtifact;
-use crate::scalar::{Count, Name, Text};
+use crate::scalar::{Count, LedgerId, Name, Text};
 use crate::shape::{List, object, words};
 use crate::violation::Violation;
 
@@ -62,8 +62,12 @@ object! {
         reason: Box<str> = "reason",
         /// When.
         at: Timestamp = "at",
-        /// The account that it was entered from.
-        account: LocalUser = "account",
+        /// The account that it was entered from; absent if it was signed.
+        account: Option<LocalUser> = "account",
+        /// The fingerprint of the key that signed it.
+        key: Option<Name> = "key",
+        /// The ledger's entry of the signed verdict.
+        entry: Option<LedgerId> = "entry",
     }
 }
 

@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "tests")]
 
 use crealeph_contracts::approval::{
-    ApprovalDecision, ApprovalDocument as _, ApprovalEntry, ApprovalRule, EnrolmentStatement, LandingRecord,
-    LoggedApproval, ProofKind, RevocationStatement, RuleStatement, SubjectKind, VerdictStatement,
+    ApprovalDecision, ApprovalDocument as _, ApprovalEntry, ApprovalRule, EnrolmentStatement, LandingEnd,
+    LandingOutcomeRecord, LandingRecord, LoggedApproval, ProofKind, RevocationStatement, RuleStatement,
+    SubjectKind, VerdictStatement,
 };
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::{Instant, Timestamp};
@@ -72,6 +73,7 @@ fn subject() -> ApprovalSubject {
         class: SubjectClass::draft(None),
         digest: Blake3::of(b"draft"),
         target: name("ledger"),
+        base_state: None,
         requester: None,
         outdated: None,
         moved_files: Vec::new(),
@@ -293,4 +295,53 @@ fn a_verdict_is_used_by_one_landing_and_the_landing_stands() {
     assert_eq!(state.verdicts.first().unwrap().uncounted, Some(Uncounted::Used));
     let changed = ApprovalSubject { digest: Blake3::of(b"another"), ..subject() };
     assert_eq!(at_minute(&log, &changed, 5).outcome, SubjectOutcome::Waiting { missing: 1 });
+}
+
+/// A change: its landing counts as over when that is recorded, and one that is void gives its verdicts back.
+#[test]
+// holds: invariant 20
+fn a_void_landing_uses_nothing_and_a_completed_one_stands() {
+    let rule = ApprovalRule { subject: SubjectKind::Change, ..rule(1) };
+    let base = Blake3::of(b"base");
+    let class = SubjectClass { kind: SubjectKind::Change, ..SubjectClass::draft(None) };
+    let change = ApprovalSubject { class, base_state: Some(base), ..subject() };
+    let mut verdict = statement("ana", ApprovalDecision::Approve, &rule, 1);
+    verdict.subject_kind = SubjectKind::Change;
+    let other_base = log_of(&rule, &[verdict.clone()]);
+    let state = at_minute(&other_base, &change, 5);
+    assert_eq!(state.verdicts.first().unwrap().uncounted, Some(Uncounted::OtherSubject));
+    verdict.base_state = Some(base);
+    let mut log = log_of(&rule, &[verdict]);
+    assert!(is_approved(&at_minute(&log, &change, 5)));
+    let landing = |number: u64| {
+        ApprovalEntry::Landing(LandingRecord {
+            subject_kind: SubjectKind::Change,
+            subject_id: change.id.clone(),
+            subject_digest: change.digest,
+            number: Count::new(number).unwrap(),
+            verdicts: Set::one(LedgerId::parse(&format!("entry-{FIRST_VERDICT_SEQ}")).unwrap()),
+            rule_digest: rule.digest().unwrap(),
+            checked_seq: Count::new(30).unwrap(),
+        })
+    };
+    let outcome = |number: u64, landing: u64, outcome: LandingEnd| {
+        ApprovalEntry::Outcome(LandingOutcomeRecord {
+            subject_id: change.id.clone(),
+            number: Count::new(number).unwrap(),
+            landing: LedgerId::parse(&format!("entry-{landing}")).unwrap(),
+            outcome,
+        })
+    };
+    log.push(logged(31, minute(1), landing(1)));
+    let state = at_minute(&log, &change, 5);
+    assert_eq!(state.outcome.as_str(), "landing");
+    assert_eq!(state.verdicts.first().unwrap().uncounted, Some(Uncounted::Used));
+    log.push(logged(32, minute(1), outcome(1, 31, LandingEnd::Void)));
+    assert!(is_approved(&at_minute(&log, &change, 5)), "its verdict can be used again");
+    log.push(logged(33, minute(2), landing(2)));
+    log.push(logged(34, minute(2), outcome(2, 33, LandingEnd::Completed)));
+    log.push(logged(35, minute(2), outcome(2, 33, LandingEnd::Void)));
+    let state = at_minute(&log, &change, 500);
+    assert_eq!(state.outcome.as_str(), "landed", "what was recorded first stands");
+    assert_eq!(state.outcome.landing().unwrap().0.as_str(), "entry-33");
 }

@@ -1,6 +1,7 @@
 //! Ids as people type and read them: the one that a word starts, and the shortest start that tells one apart. Answered by jumps in the
 //! index of the ids, so the length of the log does not matter.
 
+use crealeph_contracts::held_change::HELD_CHANGE_KEY;
 use crealeph_contracts::scalar::TenantId;
 use crealeph_contracts::short_id::{MAX_CANDIDATES, one_id, short_id};
 
@@ -15,6 +16,8 @@ pub enum IdKind {
     Entry,
     /// An execution.
     Execution,
+    /// A run whose change was held.
+    HeldRun,
 }
 
 impl IdKind {
@@ -23,6 +26,15 @@ impl IdKind {
         match self {
             IdKind::Entry => "id",
             IdKind::Execution => "execution",
+            IdKind::HeldRun => "key",
+        }
+    }
+
+    /// What stands before it there.
+    fn prefix(self) -> &'static str {
+        match self {
+            IdKind::Entry | IdKind::Execution => "",
+            IdKind::HeldRun => HELD_CHANGE_KEY,
         }
     }
 }
@@ -55,17 +67,20 @@ impl Ledger {
         word: &str,
         limit: usize,
     ) -> Result<Vec<String>, LedgerError> {
+        let word = format!("{}{word}", kind.prefix());
         let found = self.ask(tenant, |reads, head| {
             let mut found: Vec<String> = Vec::new();
             while found.len() < limit {
-                let (side, from) = found.last().map_or((Side::AtOrAfter, word), |last| (Side::After, last));
+                let (side, from) =
+                    found.last().map_or((Side::AtOrAfter, word.as_str()), |last| (Side::After, last));
                 let next = reads.value_beside(head, kind.column(), &[], side, from)?;
-                let Some(next) = next.filter(|next| next.starts_with(word)) else { break };
+                let Some(next) = next.filter(|next| next.starts_with(&word)) else { break };
                 found.push(next);
             }
             Ok(found)
         })?;
-        Ok(found.unwrap_or_default())
+        let found = found.unwrap_or_default();
+        Ok(found.into_iter().filter_map(|id| id.strip_prefix(kind.prefix()).map(str::to_owned)).collect())
     }
 
     /// The short forms of ids, in the same order.
@@ -81,11 +96,16 @@ impl Ledger {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
+        let values: Vec<String> = ids.iter().map(|id| format!("{}{id}", kind.prefix())).collect();
+        let values: Vec<&str> = values.iter().map(String::as_str).collect();
         let short = self.ask(tenant, |reads, head| {
-            let neighbours = reads.neighbours(head, kind.column(), ids)?;
-            let short = ids.iter().zip(&neighbours);
-            let short = short
-                .map(|(id, (before, after))| short_id(id, before.as_deref(), after.as_deref()).to_owned());
+            let neighbours = reads.neighbours(head, kind.column(), &values)?;
+            let id_in = |value: &Option<String>| {
+                value.as_deref().and_then(|value| value.strip_prefix(kind.prefix())).map(str::to_owned)
+            };
+            let short = ids.iter().zip(&neighbours).map(|(id, (before, after))| {
+                short_id(id, id_in(before).as_deref(), id_in(after).as_deref()).to_owned()
+            });
             Ok(short.collect())
         })?;
         Ok(short.unwrap_or_default())

@@ -108,6 +108,11 @@ impl Cursor {
         Cursor(seq)
     }
 
+    /// The sequence number.
+    pub fn seq(self) -> Seq {
+        self.0
+    }
+
     /// Reads a cursor back from its text.
     pub fn parse(text: &str) -> Result<Self, LedgerError> {
         let number = text.strip_prefix("seq-").and_then(|digits| digits.parse().ok());

@@ -9,7 +9,9 @@ use crealeph_contracts::entry::Draft;
 pub const RESERVED_TYPES: &[&str] = &[
     "approval_rule",
     "execution_record",
+    "held_change",
     "landing",
+    "landing_outcome",
     "log_rules",
     "person_enrolment",
     "person_revocation",
@@ -23,8 +25,17 @@ pub const RESERVED_TYPES: &[&str] = &[
 pub const RESERVED_MODULES: &[&str] = &["builder", "crealeph-approvals"];
 
 /// How the keys begin that only CreAleph gives; `crealeph:` is kept for what is to come.
-pub const RESERVED_KEYS: &[&str] =
-    &["approved:", "crealeph:", "execution_record:", "landing:", "review:", "run_receipt:", "run_verdict:"];
+pub const RESERVED_KEYS: &[&str] = &[
+    "approved:",
+    "crealeph:",
+    "execution_record:",
+    "held_change:",
+    "landing:",
+    "landing_outcome:",
+    "review:",
+    "run_receipt:",
+    "run_verdict:",
+];
 
 /// What a draft has that only CreAleph may give: the member, and what it holds.
 pub(crate) fn reserved_in(draft: &Draft) -> Option<(&'static str, String)> {
@@ -44,8 +55,10 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crealeph_contracts::approval::{
-        APPROVALS, FIRST_ADMIN_KEY, LANDING, SignedKind, landing_key, nonce_key,
+        APPROVALS, FIRST_ADMIN_KEY, LANDING, LANDING_OUTCOME, SignedKind, landing_key, landing_outcome_key,
+        nonce_key,
     };
+    use crealeph_contracts::held_change::{HELD_CHANGE, HELD_CHANGE_KEY};
     use crealeph_contracts::log_rules::{LOG_RULES, LOG_RULES_KEY};
     use crealeph_contracts::scalar::{ClientKey, LedgerId};
     use crealeph_decision::builder::EXECUTION_RECORD;
@@ -54,12 +67,17 @@ mod tests {
 
     #[test]
     fn what_people_sign_is_reserved() {
-        let kinds = SignedKind::ALL.iter().map(|kind| kind.as_str()).chain([LANDING.as_str()]);
+        let kinds = SignedKind::ALL.iter().map(|kind| kind.as_str()).chain([
+            LANDING.as_str(),
+            LANDING_OUTCOME.as_str(),
+            HELD_CHANGE.as_str(),
+        ]);
         assert!(kinds.into_iter().all(|kind| RESERVED_TYPES.contains(&kind)));
         assert!(RESERVED_MODULES.contains(&APPROVALS.as_str()));
-        let landing = landing_key(&LedgerId::parse("x").unwrap(), 1);
+        let subject = LedgerId::parse("x").unwrap();
+        let (landing, outcome) = (landing_key(&subject, 1), landing_outcome_key(&subject, 1));
         let nonce = nonce_key(&crealeph_contracts::uuid::Uuid::from_bytes([0; 16]));
-        for key in [FIRST_ADMIN_KEY, &landing, &nonce] {
+        for key in [FIRST_ADMIN_KEY, HELD_CHANGE_KEY, &landing, &outcome, &nonce] {
             assert!(RESERVED_KEYS.iter().any(|prefix| key.starts_with(prefix)), "{key}");
         }
     }

@@ -1,6 +1,6 @@
 //! What people signed, as an outsider judges it (R33): in the order of the log, each statement by a key that was enrolled
 //! before it and not revoked, for this tenant and log, under the namespace of its kind, with a nonce of its own; each landing
-//! by enough verdicts that nobody used before.
+//! by enough verdicts that nobody used before, and of a change one that was not void.
 //!
 //! The ledger's own writer asks the same judge before it appends, so an honest log has nothing to find here. Whether a
 //! verdict lapsed before it was used depends on more than these entries; `crealeph approval why` derives that.
@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crealeph_contracts::Entry;
 use crealeph_contracts::approval::{
     ADMINS, APPROVALS, ApprovalDecision, ApprovalEntry, ApprovalRule, EnrolmentStatement, FIRST_ADMIN_KEY,
-    LandingRecord, LoggedApproval, RevocationStatement, RuleStatement, SignedKind, SignedPayload,
-    VerdictStatement, landing_key, nonce_key,
+    LandingEnd, LandingOutcomeRecord, LandingRecord, LoggedApproval, RevocationStatement, RuleStatement,
+    SignedKind, SignedPayload, SubjectKind, VerdictStatement, landing_key, landing_outcome_key, nonce_key,
 };
 use crealeph_contracts::scalar::{LedgerId, Name, TenantId};
 use crealeph_contracts::shape::Set;
@@ -33,7 +33,8 @@ pub struct ApprovalLog {
     nonces: BTreeSet<Uuid>,
     rules: Vec<ApprovalRule>,
     verdicts: BTreeMap<LedgerId, RecordedVerdict>,
-    landings: BTreeMap<LedgerId, u64>,
+    /// The last landing of each subject.
+    landings: BTreeMap<LedgerId, LastLanding>,
     root: Option<String>,
 }
 
@@ -53,6 +54,15 @@ struct EnrolledKey {
 struct RecordedVerdict {
     statement: VerdictStatement,
     is_used: bool,
+}
+
+#[derive(Clone, Debug)]
+struct LastLanding {
+    id: LedgerId,
+    number: u64,
+    verdicts: Vec<LedgerId>,
+    /// What became of it; absent while that is not recorded.
+    end: Option<LandingEnd>,
 }
 
 /// A person as the log has them.
@@ -103,6 +113,16 @@ impl ApprovalLog {
     /// How many verdicts people signed.
     pub fn verdicts(&self) -> usize {
         self.verdicts.len()
+    }
+
+    /// The changes whose landing has no recorded outcome: whether they landed is known where their workspace is.
+    pub fn unsettled(&self) -> impl Iterator<Item = &LedgerId> {
+        self.landings.iter().filter(|(_, landing)| landing.end.is_none()).map(|(subject, _)| subject)
+    }
+
+    /// How many times a subject was about to land.
+    pub fn landings_of(&self, subject: &LedgerId) -> u64 {
+        self.landings.get(subject).map_or(0, |landing| landing.number)
     }
 
     /// The rules in force, in the order in which they are tried.
@@ -182,7 +202,8 @@ impl ApprovalLog {
         id: &LedgerId,
     ) -> Result<(), Finding> {
         match (entry, signed) {
-            (ApprovalEntry::Landing(landing), None) => self.land(landing, key),
+            (ApprovalEntry::Landing(landing), None) => self.land(landing, key, id),
+            (ApprovalEntry::Outcome(outcome), None) => self.settle(outcome, key),
             (ApprovalEntry::Enrolment(statement), Some(signed)) => self.enrol(statement, signed, key),
             (ApprovalEntry::Revocation(statement), Some(signed)) => self.revoke(statement, signed, key),
             (ApprovalEntry::Rules(statement), Some(signed)) => self.set_rules(statement, signed, key),
@@ -294,11 +315,15 @@ impl ApprovalLog {
     }
 
     /// A landing: the next of its subject, by approvals of it by different people, none of them used or revoked.
-    fn land(&mut self, landing: &LandingRecord, key: Option<&str>) -> Judged<()> {
-        let number = self.landings.get(&landing.subject_id).copied().unwrap_or(0) + 1;
+    fn land(&mut self, landing: &LandingRecord, key: Option<&str>, id: &LedgerId) -> Judged<()> {
+        let number = self.landings_of(&landing.subject_id) + 1;
         let is_next = landing.number.get() == number;
         if !is_next || key != Some(landing_key(&landing.subject_id, number).as_str()) {
             return Err(invalid("is a landing out of turn"));
+        }
+        let last = self.landings.get(&landing.subject_id);
+        if last.is_some_and(|last| last.end != Some(LandingEnd::Void)) {
+            return Err(invalid("lands again what has landed"));
         }
         let mut people = BTreeSet::new();
         for id in landing.verdicts.as_slice() {
@@ -325,7 +350,35 @@ impl ApprovalLog {
                 verdict.is_used = true;
             }
         }
-        self.landings.insert(landing.subject_id.clone(), number);
+        // A draft lands in the same transaction.
+        let end = (landing.subject_kind == SubjectKind::Draft).then_some(LandingEnd::Completed);
+        let verdicts = landing.verdicts.as_slice().to_vec();
+        let last = LastLanding { id: id.clone(), number, verdicts, end };
+        self.landings.insert(landing.subject_id.clone(), last);
+        Ok(())
+    }
+
+    /// What became of a landing: of the last of its subject, once. A void one gives its verdicts back.
+    fn settle(&mut self, outcome: &LandingOutcomeRecord, key: Option<&str>) -> Judged<()> {
+        let number = outcome.number.get();
+        if key != Some(landing_outcome_key(&outcome.subject_id, number).as_str()) {
+            return Err(invalid("does not have the key of its landing"));
+        }
+        let last = self.landings.get_mut(&outcome.subject_id);
+        let Some(last) = last.filter(|last| last.id == outcome.landing && last.number == number) else {
+            return Err(invalid("is the outcome of a landing that is not there"));
+        };
+        if last.end.is_some() {
+            return Err(invalid("is a second outcome of a landing"));
+        }
+        last.end = Some(outcome.outcome);
+        if outcome.outcome == LandingEnd::Void {
+            for id in &last.verdicts {
+                if let Some(verdict) = self.verdicts.get_mut(id) {
+                    verdict.is_used = false;
+                }
+            }
+        }
         Ok(())
     }
 

@@ -13,6 +13,7 @@ use crealeph_contracts::scalar::TenantId;
 use crate::approvals::ApprovalLog;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::finding::{Finding, FindingKind};
+use crate::held_changes::HeldChanges;
 use crate::inclusion::leaf_record;
 use crate::note::{NoteError, VerifierKey};
 use crate::rules::LogRules;
@@ -45,6 +46,8 @@ pub struct VerifiedExport {
     pub approval_root: Option<String>,
     /// How many signed verdicts of people it holds.
     pub verdicts: usize,
+    /// The runs whose change was about to land, and of which it is not recorded whether it did.
+    pub unsettled_landings: Vec<String>,
 }
 
 /// Checks an export as it is read.
@@ -61,6 +64,7 @@ pub struct ExportVerifier {
     tree: Tree,
     rules: LogRules,
     approvals: ApprovalLog,
+    held_changes: HeldChanges,
     /// The size of the last checkpoint that held.
     good: u64,
     checkpoints: u64,
@@ -88,6 +92,7 @@ impl ExportVerifier {
             tree: Tree::default(),
             rules: LogRules::default(),
             approvals: ApprovalLog::default(),
+            held_changes: HeldChanges::default(),
             good: 0,
             checkpoints: 0,
             unknown_checkpoints: 0,
@@ -170,6 +175,7 @@ impl ExportVerifier {
             legacy_entries: self.rules.legacy(),
             approval_root: self.approvals.root().map(str::to_owned),
             verdicts: self.approvals.verdicts(),
+            unsettled_landings: self.approvals.unsettled().map(ToString::to_string).collect(),
         })
     }
 
@@ -237,10 +243,14 @@ impl ExportVerifier {
             let what = format!("entry {seq} (`{id}`) {rule}; no ledger would have taken it");
             finding(FindingKind::Invalid, Some(seq), what)
         })?;
-        self.approvals.add(&entry).map_err(|wrong| {
+        let refused = |wrong: Finding| {
             let what = format!("entry {seq} (`{id}`) {}; no ledger would have taken it", wrong.what);
             finding(wrong.kind, Some(seq), what)
-        })?;
+        };
+        self.held_changes.add(&entry);
+        if let Some(logged) = self.approvals.add(&entry).map_err(refused)? {
+            self.held_changes.check(&logged).map_err(refused)?;
+        }
         self.tree.add(hash);
         self.check_kept()
     }

@@ -13,6 +13,7 @@ mod envelope;
 mod export;
 mod files;
 mod finding;
+mod held_changes;
 mod inclusion;
 mod note;
 mod receipt;

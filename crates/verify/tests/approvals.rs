@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "tests")]
 
 use crealeph_contracts::Entry;
+use crealeph_contracts::approval::{ApprovalRule, SubjectKind, landing_key, landing_outcome_key};
 use crealeph_contracts::json::{Limits, parse};
-use crealeph_contracts::scalar::TenantId;
+use crealeph_contracts::scalar::{LedgerId, TenantId};
 use crealeph_verify::{ApprovalLog, Finding, FindingKind};
 use serde_json::{Value, json};
 use ssh_key::private::Ed25519Keypair;
@@ -65,8 +66,11 @@ fn verdict(who: &Signer, subject: &str, number: u64) -> Value {
 }
 
 fn built_in() -> String {
-    use crealeph_contracts::approval::{ApprovalRule, SubjectKind};
-    ApprovalRule::built_in(SubjectKind::Draft).digest().unwrap().to_string()
+    built_in_of(SubjectKind::Draft)
+}
+
+fn built_in_of(kind: SubjectKind) -> String {
+    ApprovalRule::built_in(kind).digest().unwrap().to_string()
 }
 
 fn landing(subject: &str, verdicts: &[&str], checked_seq: u64) -> Value {
@@ -227,8 +231,8 @@ fn a_landing_uses_each_verdict_once() {
     let one = log.verdict(ana.sign("crealeph-verdict", &verdict(&ana, "draft-1", 3)), 3).unwrap();
     let other = log.verdict(ben.sign("crealeph-verdict", &verdict(&ben, "draft-2", 4)), 4).unwrap();
     let key = |subject: &str| {
-        let subject = crealeph_contracts::scalar::LedgerId::parse(subject).unwrap();
-        crealeph_contracts::approval::landing_key(&subject, 1)
+        let subject = LedgerId::parse(subject).unwrap();
+        landing_key(&subject, 1)
     };
     let land = |log: &mut Log, subject: &str, verdicts: &[&str]| {
         let end = log.1;
@@ -242,4 +246,51 @@ fn a_landing_uses_each_verdict_once() {
     assert_refused(log.add("landing", late, &key("draft-1")), FindingKind::Invalid, "does not follow");
     land(&mut log, "draft-1", &[&one]).unwrap();
     assert_refused(land(&mut log, "draft-1", &[&one]), FindingKind::Invalid, "out of turn");
+}
+
+fn change_verdict(who: &Signer, run: &str, number: u64) -> Value {
+    let mut statement = verdict(who, run, number);
+    for (member, value) in [
+        ("subjectKind", json!("change")),
+        ("target", json!("workspace")),
+        ("baseState", json!("4".repeat(64))),
+        ("ruleDigest", json!(built_in_of(SubjectKind::Change))),
+    ] {
+        statement.as_object_mut().unwrap().insert(member.to_owned(), value);
+    }
+    who.sign("crealeph-verdict", &statement)
+}
+
+/// A landing that was void gives its verdicts back; one that was not, or whose outcome is unknown, is the last.
+#[test]
+// holds: invariant 20
+fn a_change_lands_again_after_a_void_landing_alone() {
+    let ana = Signer::new("ana", 1);
+    let run = "0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f";
+    let subject = LedgerId::parse(run).unwrap();
+    let mut log = Log::with_first(&ana);
+    let verdict = log.verdict(change_verdict(&ana, run, 3), 3).unwrap();
+    let land = |log: &mut Log, number: u64| {
+        let end = log.1;
+        let payload = json!({
+            "subjectKind": "change", "subjectId": run, "subjectDigest": "1".repeat(64), "number": number,
+            "verdicts": [verdict], "ruleDigest": built_in_of(SubjectKind::Change), "checkedSeq": end,
+        });
+        log.add("landing", payload, &landing_key(&subject, number))
+    };
+    let settle = |log: &mut Log, number: u64, landing: &str, outcome: &str| {
+        let payload = json!({ "subjectId": run, "number": number, "landing": landing, "outcome": outcome });
+        log.add("landing_outcome", payload, &landing_outcome_key(&subject, number))
+    };
+    let first = land(&mut log, 1).unwrap();
+    assert_eq!(log.0.unsettled().collect::<Vec<_>>(), [&subject], "its outcome is unknown");
+    assert_refused(land(&mut log, 2), FindingKind::Invalid, "lands again what has landed");
+    assert_refused(settle(&mut log, 1, "entry-1", "void"), FindingKind::Invalid, "not there");
+    assert_refused(settle(&mut log, 2, &first, "void"), FindingKind::Invalid, "not there");
+    settle(&mut log, 1, &first, "void").unwrap();
+    assert_refused(settle(&mut log, 1, &first, "completed"), FindingKind::Invalid, "second outcome");
+    let second = land(&mut log, 2).unwrap();
+    settle(&mut log, 2, &second, "completed").unwrap();
+    assert_eq!(log.0.unsettled().count(), 0);
+    assert_refused(land(&mut log, 3), FindingKind::Invalid, "lands again what has landed");
 }

@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use crealeph_contracts::approval::SignedKind;
 use crealeph_contracts::json::Node;
+use crealeph_contracts::scalar::LedgerId;
 use crealeph_decision::approval::{JudgedVerdict, SubjectOutcome};
-use crealeph_runtime::approvals::{DraftSubject, draft_subject, draft_subject_at};
+use crealeph_runtime::approvals::{Moment, SubjectBasis, SubjectCase, SubjectReader};
 use crealeph_runtime::builder::Scopes;
 use serde_json::{Value, json};
 
 use super::Verdict;
-use super::ids::entry_id;
-use super::ledger::Settled;
+use super::ids::{SubjectId, subject_id};
+use super::ledger::{Settled, named};
 use super::on_ledger::{Opened, Task};
 use super::rule::{as_json, wanted};
 use crate::failure::{ApprovalFailure, Failure, OutputFailure};
@@ -27,13 +28,13 @@ Examples:
 Every signature is checked and everything is derived again. --root is the fingerprint of the first admin's key, as you saved it when
 it was enrolled; without it the answer says `root unproven`. An export is checked with `crealeph ledger verify` first.
 
-Exit codes: 0 done, 1 refused: no such draft, or another root, 2 cannot be done.";
+Exit codes: 0 done, 1 refused: no such draft or change, or another root, 2 cannot be done.";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ApprovalTask {
-    /// Explain the state of a draft: who decided, with which key, under which rule, what counts and why
+    /// Explain the state of a draft or a held change: who decided, with which key, under which rule, what counts and why
     Why {
-        /// Draft id, or a prefix of it
+        /// Draft id, run id of a held change, or a prefix of one
         subject: String,
         /// Read from this export instead of the ledger
         #[arg(long, value_name = "EXPORT")]
@@ -51,9 +52,13 @@ impl Task for ApprovalTask {
     fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
         let ApprovalTask::Why { subject, from, root, statements } = self;
         let opened = Opened::new(at, from.as_deref(), output)?;
-        let id = entry_id(&opened.ledger, &opened.tenant, &subject)?;
         let scopes = Scopes::load(&at.configuration, None)?;
-        let draft = draft_subject(&opened.ledger, &opened.tenant, &scopes, &id)?;
+        let reader = SubjectReader { ledger: &opened.ledger, tenant: &opened.tenant, scopes: &scopes };
+        let id = match subject_id(reader, &subject)? {
+            SubjectId::Draft(id) => id,
+            SubjectId::Change(run) => named("run", &run.to_string(), LedgerId::parse)?,
+        };
+        let draft = reader.read(&id)?;
         let found = draft.history.judge.root().map(str::to_owned);
         if let (Some(root), Some(found)) = (&root, &found)
             && root != found
@@ -63,7 +68,7 @@ impl Task for ApprovalTask {
         if let Some(folder) = &statements {
             write_statements(&opened, &draft, folder)?;
         }
-        let then = at_landing(&opened, &scopes, &draft)?;
+        let then = at_landing(reader, &draft)?;
         let told =
             Told { draft: &draft, then: then.as_ref(), root: found.as_deref(), is_pinned: root.is_some() };
         match at.is_json(output) {
@@ -82,31 +87,26 @@ impl Task for ApprovalTask {
     }
 }
 
-/// The draft as it stood when it landed.
-fn at_landing(
-    opened: &Opened,
-    scopes: &Scopes,
-    draft: &DraftSubject,
-) -> Result<Option<DraftSubject>, Failure> {
-    let SubjectOutcome::Landed { landing, record } = &draft.state.outcome else { return Ok(None) };
+/// The subject as it stood when it landed.
+fn at_landing(reader: SubjectReader<'_>, case: &SubjectCase) -> Result<Option<SubjectCase>, Failure> {
+    let Some((landing, record)) = case.state.outcome.landing() else { return Ok(None) };
     let checked = crealeph_ledger::Seq::new(record.checked_seq.get());
-    let logged = draft.history.log.iter().find(|logged| logged.id == *landing);
+    let logged = case.history.log.iter().find(|logged| logged.id == *landing);
     let (Some(seq), Some(logged)) = (checked, logged) else { return Ok(None) };
-    let id = &draft.entry.id;
-    Ok(Some(draft_subject_at(&opened.ledger, &opened.tenant, scopes, id, (seq, logged.at))?))
+    Ok(Some(reader.read_at(&case.subject.id, Moment { seq, at: logged.at })?))
 }
 
-/// What is printed about a draft.
+/// What is printed about a subject.
 struct Told<'a> {
-    draft: &'a DraftSubject,
+    draft: &'a SubjectCase,
     /// As it stood when it landed.
-    then: Option<&'a DraftSubject>,
+    then: Option<&'a SubjectCase>,
     root: Option<&'a str>,
     is_pinned: bool,
 }
 
 impl Told<'_> {
-    fn judged(&self) -> &DraftSubject {
+    fn judged(&self) -> &SubjectCase {
         self.then.unwrap_or(self.draft)
     }
 
@@ -119,37 +119,40 @@ impl Told<'_> {
     }
 
     fn json(&self) -> Result<Value, Failure> {
-        let DraftSubject { subject, state, entry, .. } = self.draft;
+        let SubjectCase { subject, state, entry, .. } = self.draft;
         let judged = self.judged();
         let verdicts: Vec<Value> = judged.state.verdicts.iter().map(verdict_json).collect();
         let evidence: Vec<Value> = judged
-            .evidence
+            .basis
+            .evidence()
             .iter()
             .map(|used| json!({ "type": used.kind.as_str(), "seq": used.seq, "at": used.at.to_string() }))
             .collect();
-        let landing = match &state.outcome {
-            SubjectOutcome::Landed { landing, record } => {
-                let verdicts: Vec<&str> = record.verdicts.as_slice().iter().map(|id| id.as_str()).collect();
-                json!({ "entry": landing.as_str(), "verdicts": verdicts, "checkedSeq": record.checked_seq.get(),
-                    "wasFresh": judged.subject.outdated.is_none(), "hadQuorum": is_approved(judged) })
-            }
-            _ => Value::Null,
-        };
+        let landing = state.outcome.landing().map(|(landing, record)| {
+            let verdicts: Vec<&str> = record.verdicts.as_slice().iter().map(|id| id.as_str()).collect();
+            json!({ "entry": landing.as_str(), "number": record.number.get(), "verdicts": verdicts,
+                "checkedSeq": record.checked_seq.get(), "wasFresh": judged.subject.outdated.is_none(),
+                "hadQuorum": is_approved(judged) })
+        });
         Ok(json!({
             "subject": subject.id.as_str(), "kind": subject.class.kind.as_str(), "type": entry.content.kind.as_str(),
             "digest": subject.digest.to_string(), "state": state.outcome.as_str(),
             "outdated": subject.outdated, "rule": as_json(&judged.state.rule)?, "verdicts": verdicts,
-            "evidence": evidence, "landing": landing, "root": self.root, "rootState": self.root_state(),
+            "evidence": evidence, "change": change_json(self.draft), "landing": landing, "root": self.root, "rootState": self.root_state(),
         }))
     }
 
     fn lines(&self) -> Vec<String> {
-        let DraftSubject { subject, state, entry, .. } = self.draft;
+        let SubjectCase { subject, state, entry, .. } = self.draft;
         let judged = self.judged();
         let mut lines = vec![format!("{} {} is {}", entry.content.kind, subject.id, state.outcome.as_str())];
+        if let SubjectBasis::Change(record) = &self.draft.basis {
+            lines.push(format!("  item     {}, workspace {}", record.item, record.workspace));
+            lines.push(format!("  target   {}, on state {}", record.target, record.base_state));
+        }
         lines.push(format!("  digest   {}", subject.digest));
         lines.push(format!("  rule     {}: {}", judged.state.rule.name, wanted(&judged.state.rule)));
-        for used in &judged.evidence {
+        for used in judged.basis.evidence() {
             lines.push(format!("  evidence {} of {}, entry {}", used.kind.as_str(), used.at, used.seq));
         }
         for verdict in &judged.state.verdicts {
@@ -174,12 +177,14 @@ impl Told<'_> {
                     .map(|way| format!("    renew  {way}")),
             );
         }
-        if let SubjectOutcome::Landed { landing, .. } = &state.outcome {
-            let fresh = match &judged.subject.outdated {
-                None => "its evidence was the newest then".to_owned(),
-                Some(why) => format!("its evidence was outdated then: {why}"),
+        if let Some((landing, _)) = state.outcome.landing() {
+            let words = match (&state.outcome, &self.draft.basis, &judged.subject.outdated) {
+                (SubjectOutcome::Landing { .. }, ..) => "its outcome is not recorded yet".to_owned(),
+                (_, SubjectBasis::Change(_), _) => "its outcome is recorded".to_owned(),
+                (_, _, None) => "its evidence was the newest then".to_owned(),
+                (_, _, Some(why)) => format!("its evidence was outdated then: {why}"),
             };
-            lines.push(format!("  landed   entry {landing}; {fresh}"));
+            lines.push(format!("  landed   entry {landing}; {words}"));
         } else if let Some(why) = &subject.outdated {
             lines.push(format!("  outdated {why}"));
         }
@@ -188,7 +193,19 @@ impl Told<'_> {
     }
 }
 
-fn is_approved(draft: &DraftSubject) -> bool {
+/// What is decided about, of a change.
+fn change_json(case: &SubjectCase) -> Option<Value> {
+    let record = case.basis.change()?;
+    Some(json!({
+        "item": record.item.as_str(), "workspace": record.workspace.as_str(), "target": record.target.as_str(),
+        "baseState": record.base_state.to_string(), "afterState": record.after_state.to_string(),
+        "files": record.files.get(), "protected": record.protected, "tests": record.tests,
+        "costUsd": record.cost_usd.map(|cost| cost.get()), "diffDigest": record.diff_digest.to_string(),
+        "requester": record.requester.as_ref().map(|asked| format!("{}@{}", asked.user, asked.host)),
+    }))
+}
+
+fn is_approved(draft: &SubjectCase) -> bool {
     matches!(draft.state.outcome, SubjectOutcome::Approved { .. })
 }
 
@@ -206,7 +223,7 @@ fn verdict_json(verdict: &JudgedVerdict) -> Value {
 }
 
 /// Writes the signed bytes of each verdict and its signature, for `ssh-keygen -Y verify`.
-fn write_statements(opened: &Opened, draft: &DraftSubject, folder: &Path) -> Result<(), Failure> {
+fn write_statements(opened: &Opened, draft: &SubjectCase, folder: &Path) -> Result<(), Failure> {
     let unwritable = |source| OutputFailure::Unwritable { path: folder.to_owned(), source };
     std::fs::create_dir_all(folder).map_err(unwritable)?;
     for verdict in &draft.state.verdicts {

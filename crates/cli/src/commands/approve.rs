@@ -7,14 +7,13 @@ use crealeph_contracts::approval::{
     ApprovalDecision, ApprovalDocument as _, MAX_REASON_BYTES, MAX_SIGNED_BYTES, ProofKind, SignedPayload,
     VerdictStatement,
 };
-use crealeph_contracts::instant::Instant;
-use crealeph_contracts::json::{JsonObject, pretty};
+use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::scalar::{LedgerId, Text};
 use crealeph_decision::builder::review::ReviewOpinion;
 use crealeph_ledger::{AppendedEntry, IdKind, Ledger};
 use crealeph_runtime::approvals::{
-    ApprovalError, DraftSubject, Landed, RecordedVerdict, draft_subject, is_unsigned_refused, land_draft,
-    record_verdict, verdict_statement,
+    ApprovalError, Landed, RecordedVerdict, SubjectCase, SubjectReader, is_unsigned_refused,
+    verdict_statement,
 };
 use crealeph_runtime::builder::Scopes;
 use crealeph_runtime::review::settle;
@@ -22,14 +21,13 @@ use crealeph_verify::PersonKey;
 use serde_json::json;
 
 use super::Verdict;
-use super::ids::ShortIds;
-use super::ledger::{At, Settled};
-use super::review::draft_id;
-use super::rule::wanted;
+use super::ids::{ShortIds, SubjectId, subject_id};
+use super::ledger::Settled;
+use super::verdict_page::shown;
+use super::work::WorkspaceArgs;
 use crate::failure::{ApprovalFailure, ArgumentFailure, Failure, InputFailure, OutputFailure};
 use crate::input::{Source, who};
 use crate::output::{Output, note, note_page};
-use crate::page::Page;
 use crate::signing::SigningKey;
 use crate::trusting;
 
@@ -37,12 +35,14 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   crealeph approve 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --reason 'fits the brand'
   crealeph reject 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --reason 'wrong audience'
+  crealeph approve 0190a6f0 --workspace ~/project
   crealeph approve 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --sign-with key.pub --write-statement verdict.json
   ssh-keygen -Y sign -n crealeph-verdict -f key verdict.json
   crealeph approve 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --statement verdict.json --signature verdict.json.sig
 
 What is signed is shown and must be confirmed; --yes skips that and marks the verdict unattended, which rules do not count unless
-they say so. The draft lands with the last approval needed. Before anybody is enrolled (`crealeph person add`) a verdict is
+they say so. A draft lands with the last approval needed, and so does a held change if it is given in its workspace; given elsewhere, the next
+`crealeph work run` or `work recover` in the workspace lands it. Before anybody is enrolled (`crealeph person add`) a verdict is
 not signed, and stays marked unproven.
 
 Exit codes: 0 done, 1 refused: it would not count, or is decided already, 2 cannot be done.";
@@ -53,7 +53,7 @@ const MAX_SIGNATURE_BYTES: usize = 64 << 10;
 /// What both verdicts take.
 #[derive(Debug, Args)]
 struct VerdictArgs {
-    /// Draft id, a prefix of it, or `@` for the newest that waits
+    /// Draft id, run id of a held change, a prefix of one, or `@` for the newest that waits
     subject: String,
 
     /// Do not ask; the verdict is marked unattended
@@ -81,7 +81,7 @@ struct VerdictArgs {
     by: Option<String>,
 
     #[command(flatten)]
-    at: At,
+    workspace: WorkspaceArgs,
 }
 
 #[derive(Debug, Args)]
@@ -106,44 +106,45 @@ pub(super) struct Reject {
 
 impl Approve {
     pub(super) fn wants_json(&self) -> bool {
-        self.verdict.at.json
+        self.verdict.workspace.at.json
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let decision = ApprovalDecision::Approve;
-        let VerdictArgs { subject, yes, sign_with, write_statement, statement, signature, by, at } =
-            self.verdict;
-        let asked = AskedVerdict {
-            decision,
-            reason: self.reason,
-            is_sure: yes,
-            sign_with,
-            write_statement,
-            signed: statement.zip(signature),
-            by,
-        };
-        asked.run(&at.settle()?, &subject, output)
+        self.verdict.run(ApprovalDecision::Approve, self.reason, output)
     }
 }
 
 impl Reject {
     pub(super) fn wants_json(&self) -> bool {
-        self.verdict.at.json
+        self.verdict.workspace.at.json
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let Reject { verdict, reason } = self;
-        let VerdictArgs { subject, yes, sign_with, write_statement, statement, signature, by, at } = verdict;
+        self.verdict.run(ApprovalDecision::Reject, Some(self.reason), output)
+    }
+}
+
+impl VerdictArgs {
+    fn run(
+        self,
+        decision: ApprovalDecision,
+        reason: Option<String>,
+        output: &mut Output,
+    ) -> Result<Verdict, Failure> {
+        let VerdictArgs { subject, yes, sign_with, write_statement, statement, signature, by, workspace } =
+            self;
+        let at = workspace.settle_here()?;
         let asked = AskedVerdict {
-            decision: ApprovalDecision::Reject,
-            reason: Some(reason),
+            decision,
+            reason,
             is_sure: yes,
             sign_with,
             write_statement,
             signed: statement.zip(signature),
             by,
+            workspace: Some(workspace),
         };
-        asked.run(&at.settle()?, &subject, output)
+        asked.run(&at, &subject, output)
     }
 }
 
@@ -157,36 +158,62 @@ pub(super) struct AskedVerdict {
     /// A statement and its signature, made before.
     pub(super) signed: Option<(PathBuf, PathBuf)>,
     pub(super) by: Option<String>,
+    /// Where a held change lands, if it is here.
+    pub(super) workspace: Option<WorkspaceArgs>,
 }
 
 impl AskedVerdict {
     pub(super) fn run(self, at: &Settled, subject: &str, output: &mut Output) -> Result<Verdict, Failure> {
         let ledger = at.open()?;
-        let id = draft_id(&ledger, at, subject)?;
-        if !is_unsigned_refused(&ledger, &at.tenant)? {
-            return self.run_unsigned(at, &ledger, &id, output);
-        }
-        if self.by.is_some() {
+        let scopes = Scopes::load(&at.configuration, None)?;
+        let is_signed = is_unsigned_refused(&ledger, &at.tenant)?;
+        if is_signed && self.by.is_some() {
             return Err(ApprovalFailure::ByRefused.into());
         }
-        let scopes = Scopes::load(&at.configuration, None)?;
+        let reader = SubjectReader { ledger: &ledger, tenant: &at.tenant, scopes: &scopes };
+        match (subject_id(reader, subject)?, is_signed) {
+            (SubjectId::Draft(id), false) => self.run_unsigned(at, &ledger, &id, output),
+            (SubjectId::Draft(id), true) => self.run_draft(at, reader, &id, output),
+            (SubjectId::Change(run), false) => self.decide_unsigned(at, &run, output),
+            (SubjectId::Change(run), true) => self.run_change(at, reader, &run, output),
+        }
+    }
+
+    fn run_draft(
+        self,
+        at: &Settled,
+        reader: SubjectReader<'_>,
+        id: &LedgerId,
+        output: &mut Output,
+    ) -> Result<Verdict, Failure> {
         // The one who gave the last approval may have been interrupted before the landing.
         if self.decision == ApprovalDecision::Approve
-            && let (Some(landed), _) = land_draft(&ledger, &at.tenant, &scopes, &id)?
+            && let (Some(landed), _) = reader.land_draft(id)?
         {
             note!("enough people had approved it already; no verdict was added");
-            return self.report((at, &ledger), &id, None, Some(&landed), 0, output);
+            return self.report((at, reader.ledger), id, None, Some(&landed), 0, output);
         }
-        let signed = match &self.signed {
-            Some((statement, signature)) => self.read_signed(&id, statement, signature)?,
-            None => match self.sign(at, &ledger, &scopes, &id)? {
-                Some(signed) => signed,
-                None => return Ok(if self.write_statement.is_some() { Verdict::Good } else { Verdict::Bad }),
-            },
-        };
-        let RecordedVerdict { verdict, landed, missing } =
-            record_verdict(&ledger, &at.tenant, &scopes, &signed)?;
-        self.report((at, &ledger), &id, Some(&verdict), landed.as_ref(), missing, output)
+        let Some(signed) = self.obtain(reader, id, None)? else { return Ok(self.unsigned_verdict()) };
+        let RecordedVerdict { verdict, landed, missing } = reader.record_verdict(&signed)?;
+        self.report((at, reader.ledger), id, Some(&verdict), landed.as_ref(), missing, output)
+    }
+
+    /// The signed statement: made elsewhere, or here and now; `None` if there is none to record.
+    pub(super) fn obtain(
+        &self,
+        reader: SubjectReader<'_>,
+        id: &LedgerId,
+        diff: Option<&str>,
+    ) -> Result<Option<SignedPayload>, Failure> {
+        match &self.signed {
+            Some((statement, signature)) => self.read_signed(id, statement, signature).map(Some),
+            None => self.sign(reader, id, diff),
+        }
+    }
+
+    /// How the command ends if there is nothing to record.
+    pub(super) fn unsigned_verdict(&self) -> Verdict {
+        if self.write_statement.is_some() { Verdict::Good } else { Verdict::Bad }
     }
 
     /// Before anybody was enrolled: one verdict, by a name that proves nothing.
@@ -197,9 +224,7 @@ impl AskedVerdict {
         id: &LedgerId,
         output: &mut Output,
     ) -> Result<Verdict, Failure> {
-        if self.signed.is_some() || self.write_statement.is_some() || self.sign_with.is_some() {
-            return Err(ApprovalError::NoPeople.into());
-        }
+        self.check_unsigned()?;
         let (opinion, written) = unsigned(ledger, at, id, self.decision, self.reason.as_deref(), self.by)?;
         let (review, planned) = (written.first(), written.get(1));
         if at.is_json(output) {
@@ -223,30 +248,37 @@ impl AskedVerdict {
         Ok(Verdict::Good)
     }
 
-    /// Shows what is to be signed, asks, and signs it; `None` if the person said no, or it is to be signed elsewhere.
+    /// Refuses flags about signatures while nobody is enrolled.
+    pub(super) fn check_unsigned(&self) -> Result<(), ApprovalError> {
+        let is_about_signing =
+            self.signed.is_some() || self.write_statement.is_some() || self.sign_with.is_some();
+        if is_about_signing { Err(ApprovalError::NoPeople) } else { Ok(()) }
+    }
+
+    /// Shows what is to be signed, asks, and signs it; `None` if the person said no, or it is to be signed elsewhere. `diff` is that of
+    /// a change, if the ledger does not have it.
     fn sign(
         &self,
-        at: &Settled,
-        ledger: &Ledger,
-        scopes: &Scopes,
+        reader: SubjectReader<'_>,
         id: &LedgerId,
+        diff: Option<&str>,
     ) -> Result<Option<SignedPayload>, Failure> {
-        let draft = draft_subject(ledger, &at.tenant, scopes, id)?;
-        let is_known = |fingerprint: &str| draft.history.signer(fingerprint).is_ok();
+        let case = reader.read(id)?;
+        let is_known = |fingerprint: &str| case.history.signer(fingerprint).is_ok();
         if let (Some(path), Some(key)) = (&self.write_statement, &self.sign_with) {
-            let statement = self.statement(&draft, public_key(key)?.fingerprint())?;
+            let statement = self.statement(&case, public_key(key)?.fingerprint())?;
             write_exactly(path, &statement.to_canonical()?)?;
-            note_page(&shown(&draft, &statement));
+            note_page(&shown(&case, &statement, diff));
             note!("written to `{}`; sign it with ssh-keygen -Y sign -n crealeph-verdict", path.display());
             return Ok(None);
         }
         let key = SigningKey::find(self.sign_with.as_deref(), is_known)?;
-        let statement = self.statement(&draft, key.public().fingerprint())?;
+        let statement = self.statement(&case, key.public().fingerprint())?;
         if let Some(path) = &self.write_statement {
             write_exactly(path, &statement.to_canonical()?)?;
             return Ok(None);
         }
-        note_page(&shown(&draft, &statement));
+        note_page(&shown(&case, &statement, diff));
         if !self.is_sure {
             if !trusting::can_ask() {
                 return Err(ApprovalFailure::NobodyToAsk.into());
@@ -258,7 +290,7 @@ impl AskedVerdict {
         Ok(Some(key.sign(&statement)?))
     }
 
-    fn statement(&self, draft: &DraftSubject, fingerprint: &str) -> Result<VerdictStatement, Failure> {
+    fn statement(&self, case: &SubjectCase, fingerprint: &str) -> Result<VerdictStatement, Failure> {
         let reason = match self.reason.as_deref() {
             Some(reason) if reason.len() > MAX_REASON_BYTES => {
                 let what = "the reason".to_owned();
@@ -269,8 +301,8 @@ impl AskedVerdict {
             })?),
             None => None,
         };
-        let signer = draft.history.signer(fingerprint)?;
-        Ok(verdict_statement(draft, signer, self.decision, reason, self.is_sure)?)
+        let signer = case.history.signer(fingerprint)?;
+        Ok(verdict_statement(case, signer, self.decision, reason, self.is_sure)?)
     }
 
     /// A statement that was signed elsewhere: it must be about this subject and say the same.
@@ -372,46 +404,4 @@ fn public_key(path: &Path) -> Result<PersonKey, Failure> {
 fn write_exactly(path: &Path, text: &str) -> Result<(), Failure> {
     let unwritable = |source| OutputFailure::Unwritable { path: path.to_owned(), source };
     Ok(std::fs::write(path, text).map_err(unwritable)?)
-}
-
-/// Exactly what is signed, and what it rests on.
-fn shown(draft: &DraftSubject, statement: &VerdictStatement) -> Page {
-    let DraftSubject { entry, subject, record, evidence, history, state } = draft;
-    let now = history.place.now.instant();
-    let mut page = Page::default();
-    let content = &entry.content;
-    page.line(&format!("{} {} {}, robot {}", statement.decision, content.kind, subject.id, content.robot_id));
-    if let Some(payload) = entry.to_entry().payload {
-        page.quoted("  draft    ", &payload.with(pretty));
-    }
-    for used in evidence {
-        let age = age_of(now, used.at);
-        page.line(&format!(
-            "  evidence {} of {}, entry {}, {age} old",
-            used.kind.as_str(),
-            used.at,
-            used.seq
-        ));
-    }
-    if let Some(record) = record {
-        page.line(&format!("  policy   {} for execution {}", record.policy.decision, record.execution_id));
-        page.line(&format!("  why      {}", record.reason));
-    }
-    page.line("  asked    who asked for it is not recorded");
-    page.line(&format!("  rule     {}: {}", state.rule.name, wanted(&state.rule)));
-    if let Some(expires) = &statement.expires {
-        page.line(&format!("  until    {}", expires.as_str()));
-    }
-    page.line(&format!("  digest   {}", subject.digest));
-    page.line(&format!("  log      {} at entry {}", history.place.origin, history.place.seq));
-    page.line(&format!("  as       {} with {}", statement.person, statement.key_id));
-    page
-}
-
-fn age_of(now: Instant, then: Instant) -> String {
-    let minutes = now.nanos_since(then).max(0) / 60_000_000_000;
-    match minutes {
-        0..=119 => format!("{minutes} min"),
-        _ => format!("{} h", minutes / 60),
-    }
 }

@@ -4,8 +4,10 @@
 use std::collections::BTreeMap;
 
 use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId, TenantId};
-use crealeph_contracts::short_id::IdWord;
-use crealeph_ledger::{Cursor, EXECUTION_EVENT, Filter, IdKind, Ledger, Order, StoredEntry};
+use crealeph_contracts::short_id::{IdWord, one_id};
+use crealeph_contracts::uuid::Uuid;
+use crealeph_ledger::{Cursor, EXECUTION_EVENT, Filter, IdKind, Ledger, LedgerError, Order, StoredEntry};
+use crealeph_runtime::approvals::{SubjectReader, change_of, inbox};
 
 use super::ledger::named;
 use crate::failure::{BuilderFailure, Failure, LedgerFailure};
@@ -43,6 +45,54 @@ impl ShortIds {
     pub(super) fn of<'s>(&'s self, id: &'s str) -> &'s str {
         self.0.get(id).map_or(id, String::as_str)
     }
+}
+
+/// What a person decides about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum SubjectId {
+    /// A draft, by its entry.
+    Draft(LedgerId),
+    /// A held change, by its run.
+    Change(Uuid),
+}
+
+/// The subject that a word means: `@` is the newest that waits, `@-` the one before; else a draft or the run of a held change, or a start
+/// that only one of them has.
+pub(super) fn subject_id(reader: SubjectReader<'_>, word: &str) -> Result<SubjectId, Failure> {
+    let SubjectReader { ledger, tenant, scopes } = reader;
+    let missing = || LedgerFailure::NoEntry { name: word.to_owned(), tenant: tenant.to_string() };
+    let start = match IdWord::read(word) {
+        IdWord::Recent(newer) => {
+            let (items, _) = inbox(ledger, tenant, scopes, None, newer + 1)?;
+            let item = items.into_iter().nth(newer).ok_or_else(missing)?;
+            return Ok(item
+                .change
+                .map_or(SubjectId::Draft(item.entry.id), |change| SubjectId::Change(change.run)));
+        }
+        IdWord::Start(start) => start,
+    };
+    let run = ledger.id_of(tenant, IdKind::HeldRun, start)?;
+    if let Some(run) = run.as_deref().and_then(Uuid::parse) {
+        // Entries that were written at the time of the run begin like it; only a draft can be meant instead.
+        let is_draft = |entry: &StoredEntry| entry.content.state.as_str() == "draft";
+        let entry = ledger.id_of(tenant, IdKind::Entry, start).ok().flatten();
+        let entry = entry.and_then(|id| LedgerId::parse(&id).ok()).filter(|_| run.to_string() != word);
+        let draft = entry.map_or(Ok(None), |id| ledger.get(tenant, &id))?.filter(is_draft);
+        return match draft {
+            None => Ok(SubjectId::Change(run)),
+            Some(draft) if draft.id.as_str() == word => Ok(SubjectId::Draft(draft.id)),
+            Some(draft) => {
+                let both = vec![run.to_string(), draft.id.to_string()];
+                Err(one_id(word, both)
+                    .map_err(LedgerError::from)
+                    .err()
+                    .map_or_else(|| missing().into(), Failure::from))
+            }
+        };
+    }
+    let id = entry_id(ledger, tenant, word)?;
+    let change = ledger.get(tenant, &id)?.and_then(|entry| change_of(&entry));
+    Ok(change.map_or(SubjectId::Draft(id), |change| SubjectId::Change(change.run)))
 }
 
 /// The id of the entry that a word means. A word that means none is an id as it is, of which there is no entry.

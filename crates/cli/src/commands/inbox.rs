@@ -1,8 +1,9 @@
 //! `crealeph inbox`: everything that waits for a person.
 
 use clap::Args;
+use crealeph_contracts::held_change::HeldChangeRecord;
 use crealeph_decision::approval::{SubjectOutcome, SubjectState};
-use crealeph_ledger::Cursor;
+use crealeph_ledger::{Cursor, IdKind};
 use crealeph_runtime::approvals::{InboxItem, inbox};
 use crealeph_runtime::builder::Scopes;
 use serde_json::{Value, json};
@@ -51,16 +52,17 @@ impl Inbox {
         let ledger = at.open()?;
         let (items, next) = inbox(&ledger, &at.tenant, &scopes, cursor, self.limit)?;
         let is_json = at.is_json(output);
-        let short = ShortIds::of_entries(
-            &ledger,
-            &at.tenant,
-            items.iter().map(|item| &item.entry).filter(|_| !is_json),
-        )?;
+        let short_of = |kind: IdKind, is_change: bool| {
+            let items = items.iter().filter(|item| !is_json && item.change.is_some() == is_change);
+            ShortIds::find(&ledger, &at.tenant, kind, items.map(|item| item.subject.id.as_str()))
+        };
+        let (drafts, runs) = (short_of(IdKind::Entry, false)?, short_of(IdKind::HeldRun, true)?);
         for item in &items {
             if is_json {
                 output.report_line(&as_json(item))?;
             } else {
-                lines(item, short.of(item.entry.id.as_str()))
+                let short = if item.change.is_some() { &runs } else { &drafts };
+                lines(item, short.of(item.subject.id.as_str()))
                     .iter()
                     .try_for_each(|line| output.line(line))?;
             }
@@ -85,7 +87,7 @@ fn missing(state: &SubjectState) -> u64 {
 }
 
 fn as_json(item: &InboxItem) -> Value {
-    let InboxItem { entry, subject, state } = item;
+    let InboxItem { entry, subject, change, state } = item;
     let lapsed = state.iter().flat_map(|state| &state.verdicts).filter_map(|verdict| {
         let why = verdict.uncounted.as_ref().filter(|why| why.is_lapse())?;
         Some(json!({ "verdict": verdict.id.as_str(), "person": verdict.statement.person.as_str(),
@@ -99,6 +101,7 @@ fn as_json(item: &InboxItem) -> Value {
         "robotId": entry.content.robot_id.as_str(), "since": entry.created_at.to_string(),
         "objective": subject.class.objective.as_ref().map(|objective| objective.as_str()),
         "outdated": subject.outdated,
+        "change": change.as_deref().map(change_json),
         "rule": state.as_ref().map(|state| state.rule.name.as_str()),
         "missing": state.as_ref().map(missing),
         "mayDecide": state.as_ref().map(people),
@@ -106,13 +109,37 @@ fn as_json(item: &InboxItem) -> Value {
     })
 }
 
+/// What tells held changes apart.
+fn change_json(change: &HeldChangeRecord) -> Value {
+    json!({
+        "item": change.item.as_str(), "workspace": change.workspace.as_str(), "target": change.target.as_str(),
+        "files": change.files.get(), "protected": change.protected, "tests": change.tests,
+        "costUsd": change.cost_usd.map(|cost| cost.get()),
+        "requester": change.requester.as_ref().map(|asked| format!("{}@{}", asked.user, asked.host)),
+    })
+}
+
+/// What waits, in one line.
+fn title(item: &InboxItem, id: &str) -> String {
+    let content = &item.entry.content;
+    match &item.change {
+        None => format!("{id}  {} {}, robot {}", item.subject.class.kind, content.kind, content.robot_id),
+        Some(change) => {
+            let files = counted(usize::try_from(change.files.get()).unwrap_or(usize::MAX), "file");
+            format!("{id}  change of {files} for {}, item {}", change.target, change.item)
+        }
+    }
+}
+
 fn lines(item: &InboxItem, id: &str) -> Vec<String> {
-    let InboxItem { entry, subject, state } = item;
-    let content = &entry.content;
-    let mut lines =
-        vec![format!("{id}  {} {}, robot {}", subject.class.kind, content.kind, content.robot_id)];
+    let InboxItem { entry, subject, change, state } = item;
+    let mut lines = vec![title(item, id)];
     let mut say = |what: &str, words: &str| lines.push(format!("  {what:<9}{words}"));
     say("since", &entry.created_at.to_string());
+    if let Some(change) = change {
+        say("where", &format!("workspace {}", change.workspace));
+        say("task", change.task.lines().next().unwrap_or_default());
+    }
     let Some(state) = state else {
         say("rule", "nobody is enrolled: one verdict, unproven");
         return lines;
@@ -120,6 +147,7 @@ fn lines(item: &InboxItem, id: &str) -> Vec<String> {
     say("rule", &format!("{}: {}", state.rule.name, wanted(&state.rule)));
     let missing = usize::try_from(missing(state)).unwrap_or(usize::MAX);
     match missing {
+        0 if change.is_some() => say("missing", "nothing; `crealeph work recover` in its workspace lands it"),
         0 => say("missing", "nothing; `crealeph approve` lands it"),
         missing => say("missing", &counted(missing, "approval")),
     }

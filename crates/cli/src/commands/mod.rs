@@ -3,6 +3,7 @@
 mod agent;
 mod approval;
 mod approve;
+mod approve_change;
 mod backtest;
 mod build;
 mod completions;
@@ -25,6 +26,7 @@ mod schema;
 mod snapshot;
 mod trust;
 mod validate;
+mod verdict_page;
 mod work;
 
 use std::process::ExitCode;
@@ -83,10 +85,10 @@ enum Command {
     #[command(after_help = execution::EXAMPLES)]
     Execution(Box<OnLedger<execution::ExecutionTask>>),
     Inbox(Box<inbox::Inbox>),
-    /// Approve a draft, signed with your own key
+    /// Approve a draft or a held change, signed with your own key
     #[command(after_help = approve::EXAMPLES)]
     Approve(Box<approve::Approve>),
-    /// Reject a draft, signed with your own key
+    /// Reject a draft or a held change, signed with your own key
     #[command(after_help = approve::EXAMPLES)]
     Reject(Box<approve::Reject>),
     /// Explain who approved what, with which key, and whether it counts

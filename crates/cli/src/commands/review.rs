@@ -152,6 +152,7 @@ impl Opined {
             write_statement: None,
             signed: None,
             by: self.by,
+            workspace: None,
         };
         asked.run(at, &self.artifact, output)
     }

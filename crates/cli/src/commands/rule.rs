@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use crealeph_contracts::approval::{ApprovalRule, SignedKind};
+use crealeph_contracts::approval::{ApprovalRule, SignedKind, SubjectKind};
 use crealeph_runtime::approvals::{
     ApprovalError, ApprovalHistory, read_rules, record, rule_statement, ruled_drafts,
 };
@@ -24,7 +24,7 @@ Examples:
   crealeph rule set rules.toml
   crealeph rule show
 
-  [[rule]]                           # tried from the top; the first that fits a draft holds
+  [[rule]]                           # tried from the top; the first that fits holds
   name = \"campaigns\"
   objectives = [\"campaign_plan\"]     # drafts of these objectives; left out: all
   approvals = 2                      # by so many different people [default: 1]
@@ -34,8 +34,17 @@ Examples:
   requester = false                  # whether the person who asked may approve
   os_requester = false               # whether a requester known by an operating system name only may ask
 
-Rules are signed by an admin and recorded; a file that nobody set changes nothing. A draft that no rule fits needs one approval by
-anyone enrolled. If a rule changes, verdicts that were given under it lapse.
+  [[rule]]
+  name = \"large changes\"
+  subject = \"change\"                 # held changes of work runs [default: \"draft\"]
+  protected = true                   # that touch protected paths,
+  tests = true                       # or tests,
+  more_files_than = 20               # or more files than this,
+  cost_above_usd = 5.0               # or whose run cost more; without any of these: all changes
+  os_requester = true
+
+Rules are signed by an admin and recorded; a file that nobody set changes nothing. A change that a rule fits is held, also without --hold. What no
+rule fits needs one approval by anyone enrolled. If a rule changes, verdicts that were given under it lapse.
 
 Exit codes: 0 done, 1 refused, 2 cannot be done.";
 
@@ -104,7 +113,7 @@ fn show(at: &Settled, output: &mut Output) -> Result<(), Failure> {
         }
     }
     if rules.is_empty() && !is_json {
-        output.line("no rule is set: a draft needs one approval by anyone enrolled")?;
+        output.line("no rule is set: a draft or a held change needs one approval by anyone enrolled")?;
     }
     Ok(())
 }
@@ -149,11 +158,27 @@ pub(super) fn wanted(rule: &ApprovalRule) -> String {
     if rule.unattended {
         words.push_str(", also unattended");
     }
-    if let Some(objectives) = &rule.objectives {
-        let names: Vec<&str> = objectives.as_slice().iter().map(|name| name.as_str()).collect();
-        words.push_str(&format!("; for {}", names.join(", ")));
+    match (&rule.objectives, rule.subject) {
+        (Some(objectives), _) => {
+            let names: Vec<&str> = objectives.as_slice().iter().map(|name| name.as_str()).collect();
+            words.push_str(&format!("; for {}", names.join(", ")));
+        }
+        (None, SubjectKind::Change) => words.push_str(&format!("; for changes{}", conditions(rule))),
+        (None, SubjectKind::Draft) => {}
     }
     words
+}
+
+/// Which changes a rule is for.
+fn conditions(rule: &ApprovalRule) -> String {
+    let named = [
+        rule.protected.map(|_| "protected paths".to_owned()),
+        rule.tests.map(|_| "tests".to_owned()),
+        rule.more_files_than.map(|files| format!("more than {files} files")),
+        rule.cost_above_usd.map(|cost| format!("a cost above {} US dollars", cost.get())),
+    ];
+    let named: Vec<String> = named.into_iter().flatten().collect();
+    if named.is_empty() { String::new() } else { format!(" with {}", named.join(" or ")) }
 }
 
 /// A rule as it is signed.

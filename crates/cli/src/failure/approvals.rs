@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
+use crealeph_contracts::uuid::Uuid;
 use crealeph_runtime::approvals::{ApprovalError, RulesTextError};
 
 use super::{JUDGED, NOT_JUDGED};
@@ -18,6 +19,8 @@ pub(crate) enum ApprovalFailure {
     Rules { name: String, error: RulesTextError },
     #[error("a name given with --by proves nothing, and people are enrolled in this tenant")]
     ByRefused,
+    #[error("nobody is enrolled, so run `{0}` is decided in its workspace, and this is not it")]
+    NotHere(Uuid),
     #[error("an approval must be confirmed, and nobody can be asked here")]
     NobodyToAsk,
     #[error("the approvals rest on the key {found}, not on the one given with --root")]
@@ -51,6 +54,7 @@ impl ApprovalFailure {
             ApprovalFailure::Signing(SigningFailure::Unsigned(_)) => "bad_signature",
             ApprovalFailure::Rules { .. } => "bad_rules",
             ApprovalFailure::ByRefused => "unsigned",
+            ApprovalFailure::NotHere(_) => "not_here",
             ApprovalFailure::NobodyToAsk => "nobody_to_ask",
             ApprovalFailure::OtherRoot { .. } => "other_root",
         }
@@ -61,6 +65,7 @@ impl ApprovalFailure {
             ApprovalFailure::Approval(error) => error.is_refusal(),
             ApprovalFailure::Signing(SigningFailure::Unsigned(_))
             | ApprovalFailure::ByRefused
+            | ApprovalFailure::NotHere(_)
             | ApprovalFailure::OtherRoot { .. } => true,
             _ => false,
         };
@@ -81,6 +86,7 @@ impl ApprovalFailure {
             }
             ApprovalFailure::Signing(SigningFailure::Agent(_)) => "check SSH_AUTH_SOCK, and `ssh-add -l`",
             ApprovalFailure::ByRefused => "leave --by out; your key says who you are",
+            ApprovalFailure::NotHere(_) => "name its folder with --workspace",
             ApprovalFailure::NobodyToAsk => {
                 "run it at a terminal; or add --yes, which marks it unattended, if the rule counts those"
             }

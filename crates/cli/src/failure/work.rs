@@ -56,6 +56,7 @@ impl WorkFailure {
 
     pub(super) fn exit_code(&self) -> u8 {
         match self {
+            WorkFailure::Work(WorkError::Approval(error)) if error.is_refusal() => JUDGED,
             WorkFailure::Mismatch(_)
             | WorkFailure::Plan(_)
             | WorkFailure::Tasks(TasksError::None(_) | TasksError::Task(_))
@@ -66,6 +67,8 @@ impl WorkFailure {
                 | WorkError::Policy { .. }
                 | WorkError::NotHeld(_)
                 | WorkError::Unsigned(_)
+                | WorkError::NotSubmitted(_)
+                | WorkError::LandedElsewhere(_)
                 | WorkError::Altered { .. }
                 | WorkError::NotRetryable { .. }
                 | WorkError::NotUndoable { .. }
@@ -102,9 +105,11 @@ impl WorkFailure {
             WorkFailure::BoundsOfItems(_) => {
                 "set `constraints` in each item, and limits per class in the agent's `paths`"
             }
-            WorkFailure::Work(WorkError::Unsigned(_)) => {
-                "reject it, or keep work runs in a tenant of their own (--tenant) until changes can be signed for"
+            WorkFailure::Work(WorkError::Unsigned(_)) => "use `crealeph approve` or `crealeph reject`",
+            WorkFailure::Work(WorkError::NotSubmitted(_)) => {
+                "an earlier version held it, or it was held under another ledger; run its item again"
             }
+            WorkFailure::Work(WorkError::Approval(error)) => return error.hint(),
             WorkFailure::Mismatch(_) => "see `crealeph work verify`",
             WorkFailure::Work(_)
             | WorkFailure::Tasks(_)

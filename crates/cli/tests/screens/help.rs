@@ -28,8 +28,8 @@ fn help_at_80_columns() {
               execution    Inspect executions: list, show, explain, replay
               inbox        List what waits for approval: since when, under which rule, who
                            may decide
-              approve      Approve a draft, signed with your own key
-              reject       Reject a draft, signed with your own key
+              approve      Approve a draft or a held change, signed with your own key
+              reject       Reject a draft or a held change, signed with your own key
               approval     Explain who approved what, with which key, and whether it counts
               person       Enrol the people who approve, and revoke their keys
               rule         Set and test the rules that say how many approvals are needed
@@ -141,9 +141,9 @@ fn help_at_80_columns() {
                           receipt
               logs        Print the output of a run's agent and tests
               diff        Print the diff of a run, including discarded changes
-              approve     Approve a pending change; it is tested again if the workspace has
-                          changed
-              reject      Reject a pending change and discard it
+              approve     Approve a pending change (deprecated: use `crealeph approve`)
+              reject      Reject a pending change and discard it (deprecated: use `crealeph
+                          reject`)
               recover     Recover after an interrupted command: finish or roll back what it
                           left
               clean       Delete the diffs, outputs and stored states of old runs; receipts

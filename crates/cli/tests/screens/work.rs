@@ -157,7 +157,7 @@ fn work_that_awaits_approval() {
         expect![[r#"
             run <id>: held since <time>
               look     crealeph work diff <id>
-              verdict  crealeph work approve <id> --reason …, or reject
+              verdict  crealeph approve <id>, or reject
             exit code 3
         "#]],
     );
@@ -170,6 +170,7 @@ fn work_that_awaits_approval() {
     story.shows(
         "crealeph work approve $(crealeph work status | grep held | cut -d' ' -f1) --reason fine",
         expect![[r#"
+            `crealeph work approve` is deprecated; use `crealeph approve`
             run <id>: success
               + one.txt
               took     <n> s, 1 file, 1 delta, 0 tool operations
@@ -180,6 +181,7 @@ fn work_that_awaits_approval() {
     story.shows(
         "crealeph work reject $(crealeph work status | grep held | cut -d' ' -f1) --reason 'not now'",
         expect![[r#"
+            `crealeph work reject` is deprecated; use `crealeph reject`
             run <id>: failure
               why      Rejected by ana: not now
               took     <n> s, 1 file, 1 delta, 0 tool operations
@@ -366,28 +368,28 @@ fn runs_on_narrow_and_wide_screens() {
         (
             "60",
             expect![[r#"
-        run <id>: held, started <age> ago
-          task     seq 9 > three.txt
-          agent    fixer
-          change   1 file, +9 -0
-                   three.txt +9 -0
-          next     crealeph work diff <id>
-          next     crealeph work approve <id> --reason …
-          next     crealeph work reject <id> --reason …
-    "#]],
+                run <id>: held, started <age> ago
+                  task     seq 9 > three.txt
+                  agent    fixer
+                  change   1 file, +9 -0
+                           three.txt +9 -0
+                  next     crealeph work diff <id>
+                  next     crealeph approve <id>
+                  next     crealeph reject <id> --reason …
+            "#]],
         ),
         (
             "120",
             expect![[r#"
-        run <id>: held, started <age> ago
-          task     seq 9 > three.txt
-          agent    fixer
-          change   1 file, +9 -0
-                   three.txt +9 -0
-          next     crealeph work diff <id>
-          next     crealeph work approve <id> --reason …
-          next     crealeph work reject <id> --reason …
-    "#]],
+                run <id>: held, started <age> ago
+                  task     seq 9 > three.txt
+                  agent    fixer
+                  change   1 file, +9 -0
+                           three.txt +9 -0
+                  next     crealeph work diff <id>
+                  next     crealeph approve <id>
+                  next     crealeph reject <id> --reason …
+            "#]],
         ),
     ] {
         story.shows(&format!("COLUMNS={columns} crealeph work show @ | grep -v ' by '"), expected);

@@ -10,7 +10,7 @@ use crate::many::{signal, wait_until};
 use crate::world::{World, item, item_with, ran};
 
 /// How many moments are tried; `CREALEPH_KILLS` asks for more.
-fn kills() -> u64 {
+pub(crate) fn kills() -> u64 {
     std::env::var("CREALEPH_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(12)
 }
 

@@ -27,6 +27,9 @@ mod provenance;
 #[path = "../readback/mod.rs"]
 mod readback;
 mod retry;
+#[path = "../../../ledger/tests/server/mod.rs"]
+mod server;
+mod signing;
 mod tasks;
 mod toolchains;
 mod undo;

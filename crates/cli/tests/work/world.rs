@@ -62,6 +62,11 @@ impl World {
         world
     }
 
+    /// The folder that the workspace lies in.
+    pub(crate) fn outside(&self) -> &Path {
+        self.folder.path()
+    }
+
     pub(crate) fn root(&self) -> PathBuf {
         self.folder.path().join("ws")
     }

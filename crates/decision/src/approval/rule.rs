@@ -1,6 +1,7 @@
 //! Which rule holds for a subject: the first that fits, else the built-in one.
 
 use crealeph_contracts::approval::{ApprovalRule, SubjectKind};
+use crealeph_contracts::held_change::HeldChangeRecord;
 use crealeph_contracts::scalar::Name;
 
 /// What rules tell subjects apart by.
@@ -25,6 +26,18 @@ impl SubjectClass {
     pub fn draft(objective: Option<Name>) -> Self {
         let kind = SubjectKind::Draft;
         SubjectClass { kind, objective, is_protected: false, has_tests: false, files: 0, cost_usd: None }
+    }
+
+    /// A held change.
+    pub fn change(record: &HeldChangeRecord) -> Self {
+        SubjectClass {
+            kind: SubjectKind::Change,
+            objective: None,
+            is_protected: record.protected,
+            has_tests: record.tests,
+            files: record.files.get(),
+            cost_usd: record.cost_usd.map(|cost| cost.get()),
+        }
     }
 }
 

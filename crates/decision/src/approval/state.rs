@@ -1,9 +1,10 @@
 //! What the log says of a subject: every verdict judged, what is missing, and how it stands.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crealeph_contracts::approval::{
-    ApprovalDecision, ApprovalEntry, ApprovalRule, LandingRecord, LoggedApproval, ProofKind, VerdictStatement,
+    ApprovalDecision, ApprovalEntry, ApprovalRule, LandingEnd, LandingRecord, LoggedApproval, ProofKind,
+    SubjectKind, VerdictStatement,
 };
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::Instant;
@@ -50,6 +51,13 @@ pub enum SubjectOutcome {
         /// Who.
         person: Name,
     },
+    /// A change was about to land, and what became of that is not recorded yet.
+    Landing {
+        /// The landing's entry.
+        landing: LedgerId,
+        /// What it used.
+        record: LandingRecord,
+    },
     /// It landed.
     Landed {
         /// The landing's entry.
@@ -66,7 +74,23 @@ impl SubjectOutcome {
             SubjectOutcome::Waiting { .. } => "waiting",
             SubjectOutcome::Approved { .. } => "approved",
             SubjectOutcome::Rejected { .. } => "rejected",
+            SubjectOutcome::Landing { .. } => "landing",
             SubjectOutcome::Landed { .. } => "landed",
+        }
+    }
+
+    /// Whether a verdict can still change it.
+    pub fn is_open(&self) -> bool {
+        matches!(self, SubjectOutcome::Waiting { .. } | SubjectOutcome::Approved { .. })
+    }
+
+    /// The landing's entry, and what it used.
+    pub fn landing(&self) -> Option<(&LedgerId, &LandingRecord)> {
+        match self {
+            SubjectOutcome::Landing { landing, record } | SubjectOutcome::Landed { landing, record } => {
+                Some((landing, record))
+            }
+            _ => None,
         }
     }
 }
@@ -99,8 +123,9 @@ pub fn derive(
     let rule = rule_for(rules_before(log, u64::MAX), &subject.class);
     let rule_digest = rule.digest()?;
     let context = VerdictContext { people: &people, subject, rule: &rule, rule_digest: &rule_digest, now };
-    let mut tally =
-        Tally { log, context, nonces: BTreeSet::new(), approvers: BTreeSet::new(), used: used(log) };
+    let ends = LandingEnds::of(log);
+    let used = ends.used(log);
+    let mut tally = Tally { log, context, nonces: BTreeSet::new(), approvers: BTreeSet::new(), used };
     let mut verdicts = Vec::new();
     for logged in log {
         let ApprovalEntry::Verdict(statement, proof) = &logged.entry else { continue };
@@ -116,29 +141,13 @@ pub fn derive(
             uncounted,
         });
     }
-    let outcome = outcome(log, subject, &rule, &verdicts);
+    let outcome = ends.landing_of(log, subject).unwrap_or_else(|| outcome(&rule, &verdicts));
     let may_decide = people.members(rule.group.as_ref()).into_iter().cloned().collect();
     Ok(SubjectState { rule, rule_digest, may_decide, verdicts, outcome })
 }
 
-fn outcome(
-    log: &[LoggedApproval],
-    subject: &ApprovalSubject,
-    rule: &ApprovalRule,
-    verdicts: &[JudgedVerdict],
-) -> SubjectOutcome {
-    let landing =
-        log.iter().filter(|logged| logged.problem.is_none()).find_map(|logged| match &logged.entry {
-            ApprovalEntry::Landing(record)
-                if record.subject_id == subject.id && record.subject_digest == subject.digest =>
-            {
-                Some((logged.id.clone(), record.clone()))
-            }
-            _ => None,
-        });
-    if let Some((landing, record)) = landing {
-        return SubjectOutcome::Landed { landing, record };
-    }
+/// How a subject stands that has not landed.
+fn outcome(rule: &ApprovalRule, verdicts: &[JudgedVerdict]) -> SubjectOutcome {
     let counted = || verdicts.iter().filter(|verdict| verdict.uncounted.is_none());
     let is = |decision| move |verdict: &&JudgedVerdict| verdict.statement.decision == decision;
     if let Some(rejection) = counted().find(is(ApprovalDecision::Reject)) {
@@ -208,11 +217,49 @@ fn rules_before(log: &[LoggedApproval], seq: u64) -> &[ApprovalRule] {
     found.unwrap_or(&[])
 }
 
-/// The verdicts that landings used.
-fn used(log: &[LoggedApproval]) -> BTreeSet<LedgerId> {
-    let landings = log.iter().filter_map(|logged| match &logged.entry {
-        ApprovalEntry::Landing(record) if logged.problem.is_none() => Some(record),
-        _ => None,
-    });
-    landings.flat_map(|record| record.verdicts.as_slice().iter().cloned()).collect()
+/// The landings of which it is recorded what became of them.
+struct LandingEnds<'l>(BTreeMap<&'l LedgerId, LandingEnd>);
+
+impl<'l> LandingEnds<'l> {
+    fn of(log: &'l [LoggedApproval]) -> Self {
+        let mut ends = BTreeMap::new();
+        for logged in log.iter().filter(|logged| logged.problem.is_none()) {
+            if let ApprovalEntry::Outcome(record) = &logged.entry {
+                // What was recorded first stands.
+                ends.entry(&record.landing).or_insert(record.outcome);
+            }
+        }
+        LandingEnds(ends)
+    }
+
+    /// The landings that are not void.
+    fn standing(&self, log: &'l [LoggedApproval]) -> impl Iterator<Item = (&'l LedgerId, &'l LandingRecord)> {
+        log.iter().filter_map(|logged| match &logged.entry {
+            ApprovalEntry::Landing(record)
+                if logged.problem.is_none() && self.0.get(&logged.id) != Some(&LandingEnd::Void) =>
+            {
+                Some((&logged.id, record))
+            }
+            _ => None,
+        })
+    }
+
+    /// The verdicts that landings used; a void landing gives them back.
+    fn used(&self, log: &'l [LoggedApproval]) -> BTreeSet<LedgerId> {
+        self.standing(log).flat_map(|(_, record)| record.verdicts.as_slice().iter().cloned()).collect()
+    }
+
+    /// How a subject stands that landed, or was about to. A draft has landed with the entry that says so.
+    fn landing_of(&self, log: &'l [LoggedApproval], subject: &ApprovalSubject) -> Option<SubjectOutcome> {
+        let is_of_it = |record: &LandingRecord| {
+            record.subject_id == subject.id && record.subject_digest == subject.digest
+        };
+        let (landing, record) = self.standing(log).find(|(_, record)| is_of_it(record))?;
+        let is_over = subject.class.kind == SubjectKind::Draft || self.0.contains_key(landing);
+        let (landing, record) = (landing.clone(), record.clone());
+        Some(match is_over {
+            true => SubjectOutcome::Landed { landing, record },
+            false => SubjectOutcome::Landing { landing, record },
+        })
+    }
 }

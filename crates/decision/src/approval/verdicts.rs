@@ -30,6 +30,8 @@ pub struct ApprovalSubject {
     pub digest: Blake3,
     /// Where it lands.
     pub target: Name,
+    /// The state of the workspace that a change was made on.
+    pub base_state: Option<Blake3>,
     /// Who asked for it; `None` if that was not recorded.
     pub requester: Option<Requester>,
     /// Evidence that is newer than what the subject rests on (R18), as a person reads it.
@@ -133,11 +135,16 @@ impl Uncounted {
     pub fn renewal(&self) -> Option<&'static str> {
         Some(match self {
             Uncounted::Outdated(_) => "build again on the newest evidence, and approve the new draft",
-            Uncounted::BaseMoved(_) => "run the work again on the changed files, and approve the new change",
+            Uncounted::BaseMoved(_) => {
+                "restore those files; or run the work again on them, and approve the new change"
+            }
             Uncounted::RuleChanged | Uncounted::Expired => "approve again",
             Uncounted::Unattended => "approve at a terminal, without --yes",
             Uncounted::Revoked => "approve with a key that is not revoked",
             Uncounted::OtherSubject => "approve what is shown now",
+            Uncounted::UnknownRequester => {
+                "ask an admin to allow it with `os_requester = true` in the rule (`crealeph rule set`)"
+            }
             _ => return None,
         })
     }
@@ -211,4 +218,5 @@ fn is_bound(statement: &VerdictStatement, subject: &ApprovalSubject) -> bool {
         && statement.subject_id == subject.id
         && statement.subject_digest == subject.digest
         && statement.target == subject.target
+        && statement.base_state == subject.base_state
 }

@@ -24,6 +24,12 @@ pub enum ApprovalError {
     /// It looks like a draft, and no record names it.
     #[error("no record of the Builder names entry `{0}`, so it is not a draft of the Builder")]
     NotTheBuilders(LedgerId),
+    /// It has the key of a held change and is none.
+    #[error("entry `{0}` has the key of a held change, and cannot be read as one")]
+    NotAChange(LedgerId),
+    /// Between the check and the landing a verdict lapsed, or somebody rejected it.
+    #[error("`{0}` is no longer approved, and did not land")]
+    NoLongerApproved(LedgerId),
     /// It was decided before anybody was enrolled.
     #[error("draft `{draft}` has an unproven verdict already, entry `{review}`")]
     Reviewed {
@@ -106,6 +112,8 @@ impl ApprovalError {
         match self {
             ApprovalError::NoEntry(_) => "unknown_id",
             ApprovalError::NotADraft(_) | ApprovalError::NotTheBuilders(_) => "not_a_draft",
+            ApprovalError::NotAChange(_) => "not_a_change",
+            ApprovalError::NoLongerApproved(_) => "not_approved",
             ApprovalError::Reviewed { .. } | ApprovalError::Ended { .. } => "approval_ended",
             ApprovalError::NoPeople => "no_people",
             ApprovalError::NotFirst(_) => "not_first_admin",
@@ -127,14 +135,16 @@ impl ApprovalError {
     /// Whether what was asked was judged and refused, in contrast to what could not be done.
     pub fn is_refusal(&self) -> bool {
         use ApprovalError::{
-            Ended, NoEntry, NoPeople, NotADraft, NotAdmin, NotFirst, NotTheBuilders, OtherEvidence, Refused,
-            Reviewed, Uncounted, UnknownKey,
+            Ended, NoEntry, NoLongerApproved, NoPeople, NotAChange, NotADraft, NotAdmin, NotFirst,
+            NotTheBuilders, OtherEvidence, Refused, Reviewed, Uncounted, UnknownKey,
         };
         matches!(
             self,
             Ended { .. }
                 | NoEntry(_)
+                | NoLongerApproved(_)
                 | NoPeople
+                | NotAChange(_)
                 | NotADraft(_)
                 | NotAdmin(_)
                 | NotFirst(_)
@@ -150,6 +160,9 @@ impl ApprovalError {
     /// What to do next.
     pub fn hint(&self) -> Option<Cow<'static, str>> {
         Some(Cow::Borrowed(match self {
+            ApprovalError::NoLongerApproved(_) => {
+                "see why with `crealeph approval why`, then approve it again"
+            }
             ApprovalError::NoEntry(_) => "find what waits with `crealeph inbox`",
             ApprovalError::NoPeople => {
                 "enrol the first admin: `crealeph person add NAME --key FILE.pub --first-admin`"

@@ -1,8 +1,8 @@
 //! The entries about approvals, read at one place of the log and judged in its order; and the one way to add to them.
 
 use crealeph_contracts::approval::{
-    APPROVALS, ApprovalEntry, FIRST_ADMIN_KEY, LANDING, LoggedApproval, SignedKind, SignedPayload,
-    TENANT_ROBOT, nonce_key,
+    APPROVALS, ApprovalEntry, ApprovalRule, FIRST_ADMIN_KEY, LANDING, LANDING_OUTCOME, LoggedApproval,
+    SignedKind, SignedPayload, TENANT_ROBOT, nonce_key,
 };
 use crealeph_contracts::entry::{Draft, Entry, Lineage};
 use crealeph_contracts::json::{ComposeError, JsonObject};
@@ -114,7 +114,9 @@ impl ApprovalHistory {
                 "approve" => (statement.nonce, Literal::new("approve")),
                 _ => (statement.nonce, Literal::new("reject")),
             },
-            ApprovalEntry::Landing(_) => return Err(ApprovalError::OtherEvidence),
+            ApprovalEntry::Landing(_) | ApprovalEntry::Outcome(_) => {
+                return Err(ApprovalError::OtherEvidence);
+            }
         };
         let key = if is_first { FIRST_ADMIN_KEY.to_owned() } else { nonce_key(&nonce) };
         let placeholder = LedgerId::from(Literal::new("not-written-yet"));
@@ -151,6 +153,19 @@ pub fn is_unsigned_refused(ledger: &Ledger, tenant: &TenantId) -> Result<bool, L
     let key = ClientKey::parse(FIRST_ADMIN_KEY);
     let key = key.map_err(|_| LedgerError::Closed)?;
     Ok(ledger.get_by_key(tenant, &key)?.is_some())
+}
+
+/// The rules in force, in the order in which they are tried; none before anybody was enrolled.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn rules_in_force(ledger: &Ledger, tenant: &TenantId) -> Result<Vec<ApprovalRule>, ApprovalError> {
+    // Most tenants have nobody, and then no signature has to be checked.
+    if !is_unsigned_refused(ledger, tenant)? {
+        return Ok(Vec::new());
+    }
+    let history = ApprovalHistory::load(ledger, tenant)?;
+    Ok(history.map_or_else(Vec::new, |history| history.judge.rules().to_vec()))
 }
 
 /// Why a verdict that nobody signed was not written.
@@ -240,7 +255,7 @@ pub(super) fn resting_on(ids: Vec<LedgerId>, draft: &Entry) -> Option<Lineage> {
 
 /// Every entry about approvals, in the order of the log.
 pub(super) fn approval_entries(view: &mut LogView<'_>) -> Result<Vec<Entry>, LedgerError> {
-    let kinds = SignedKind::ALL.iter().map(|kind| kind.entry_type()).chain([LANDING]);
+    let kinds = SignedKind::ALL.iter().map(|kind| kind.entry_type()).chain([LANDING, LANDING_OUTCOME]);
     let mut entries = Vec::new();
     for kind in kinds {
         let filter = Filter {

@@ -1,34 +1,41 @@
-//! What waits for a person: drafts, with the rule that holds for each, who may decide and how many are missing.
+//! What waits for a person: drafts and held changes, with the rule that holds for each, who may decide and how many are missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crealeph_contracts::approval::{
     APPROVALS, ApprovalDecision, ApprovalEntry, ApprovalRule, SignedKind, TENANT_ROBOT,
 };
+use crealeph_contracts::held_change::{HELD, HELD_CHANGE, HeldChangeRecord};
 use crealeph_contracts::scalar::{LedgerId, Name, RobotId, TenantId};
-use crealeph_decision::approval::{
-    ApprovalSubject, SubjectClass, SubjectOutcome, SubjectState, derive, rule_for,
-};
+use crealeph_decision::approval::{ApprovalSubject, SubjectClass, SubjectState, derive, rule_for};
 use crealeph_decision::builder::conclude::BUILDER;
 use crealeph_decision::snapshot::SnapshotFacts;
 use crealeph_ledger::{Cursor, Filter, Ledger, LedgerError, Order, StoredEntry};
+use crealeph_verify::ApprovalLog;
 
+use super::change::{WORK, change_of, change_subject};
 use super::draft::{objective_of, record_of_draft, subject_of};
 use super::error::ApprovalError;
 use super::history::ApprovalHistory;
 use crate::builder::{Scopes, is_made_by_builder};
 use crate::review::waiting;
+use crate::work::receipt::RUN_RECEIPT;
 
 /// Something that waits.
 #[derive(Clone, Debug)]
 pub struct InboxItem {
-    /// The draft.
+    /// The draft, or the entry that holds a change.
     pub entry: StoredEntry,
     /// As a subject.
     pub subject: ApprovalSubject,
+    /// The change, if it is one.
+    pub change: Option<Box<HeldChangeRecord>>,
     /// How it stands; `None` while nobody is enrolled.
     pub state: Option<SubjectState>,
 }
+
+/// Some items, and where their list continues.
+type ItemPage = (Vec<InboxItem>, Option<Cursor>);
 
 /// A page of what waits, newest first, and where it goes on.
 ///
@@ -40,36 +47,106 @@ pub fn inbox(
     scopes: &Scopes,
     cursor: Option<Cursor>,
     limit: usize,
-) -> Result<(Vec<InboxItem>, Option<Cursor>), ApprovalError> {
+) -> Result<ItemPage, ApprovalError> {
     let history = ApprovalHistory::load(ledger, tenant)?;
     let history = history.filter(|history| history.judge.had_people());
-    let (drafts, next) = waiting(ledger, tenant, None, cursor, limit)?;
-    let mut robots: BTreeMap<RobotId, SnapshotFacts> = BTreeMap::new();
-    let mut items = Vec::new();
-    for entry in drafts {
-        let robot = entry.content.robot_id.clone();
-        let rules = &scopes.of(tenant, &robot).coherence;
-        if !robots.contains_key(&robot)
-            && let Some(facts) = ledger.facts(tenant, &robot, None, rules)?
-        {
-            robots.insert(robot.clone(), facts);
+    let reader = InboxReader { ledger, tenant, scopes, history: history.as_ref() };
+    Ok(merged(reader.drafts(cursor, limit)?, reader.changes(cursor, limit)?, limit))
+}
+
+/// Two lists as one, newest first. What lies beyond the place that one of them was read to is left for the next page.
+fn merged(one: ItemPage, other: ItemPage, limit: usize) -> ItemPage {
+    let reached = one.1.into_iter().chain(other.1).max_by_key(|cursor| cursor.seq());
+    let mut items: Vec<InboxItem> = one.0.into_iter().chain(other.0).collect();
+    items.retain(|item| reached.is_none_or(|reached| item.entry.seq >= reached.seq()));
+    items.sort_by_key(|item| std::cmp::Reverse(item.entry.seq));
+    let is_cut = items.len() > limit;
+    items.truncate(limit);
+    let next = match items.last() {
+        Some(last) if is_cut => Some(Cursor::after(last.entry.seq)),
+        _ => reached,
+    };
+    (items, next)
+}
+
+/// Reads what waits, by what the log says of approvals.
+struct InboxReader<'r> {
+    ledger: &'r Ledger,
+    tenant: &'r TenantId,
+    scopes: &'r Scopes,
+    history: Option<&'r ApprovalHistory>,
+}
+
+impl InboxReader<'_> {
+    fn drafts(&self, cursor: Option<Cursor>, limit: usize) -> Result<ItemPage, ApprovalError> {
+        let InboxReader { ledger, tenant, scopes, .. } = self;
+        let (drafts, next) = waiting(ledger, tenant, None, cursor, limit)?;
+        let mut robots: BTreeMap<RobotId, SnapshotFacts> = BTreeMap::new();
+        let mut items = Vec::new();
+        for entry in drafts {
+            let robot = entry.content.robot_id.clone();
+            let rules = &scopes.of(tenant, &robot).coherence;
+            if !robots.contains_key(&robot)
+                && let Some(facts) = ledger.facts(tenant, &robot, None, rules)?
+            {
+                robots.insert(robot.clone(), facts);
+            }
+            let newest = ledger.view(tenant, |view| view.entry_with_reach(&entry.id))?.flatten();
+            let (Some(facts), Some(newest)) = (robots.get(&robot), newest) else { continue };
+            let record = record_of_draft(ledger, tenant, &entry)?;
+            let subject = subject_of(&entry, record.as_ref(), &newest, facts, rules);
+            items.extend(self.item(entry, subject, None)?);
         }
-        let newest = ledger.view(tenant, |view| view.entry_with_reach(&entry.id))?.flatten();
-        let (Some(facts), Some(newest)) = (robots.get(&robot), newest) else { continue };
-        let record = record_of_draft(ledger, tenant, &entry)?;
-        let subject = subject_of(&entry, record.as_ref(), &newest, facts, rules);
-        let state = match &history {
+        Ok((items, next))
+    }
+
+    /// Held changes of all workspaces whose run has no receipt yet: with that it is over.
+    fn changes(&self, cursor: Option<Cursor>, limit: usize) -> Result<ItemPage, ApprovalError> {
+        let InboxReader { ledger, tenant, .. } = self;
+        let filter = Filter { without_children: vec![Name::from(RUN_RECEIPT)], ..held_changes() };
+        let page = ledger.list(tenant, &filter, Order::NewestFirst, cursor, limit)?;
+        let nobody;
+        let judge = match self.history {
+            Some(history) => &history.judge,
+            None => {
+                nobody = ApprovalLog::new("", tenant);
+                &nobody
+            }
+        };
+        let mut items = Vec::new();
+        for entry in page.entries {
+            let Some(record) = change_of(&entry) else { continue };
+            let subject = change_subject(&record, judge)?;
+            items.extend(self.item(entry, subject, Some(Box::new(record)))?);
+        }
+        Ok((items, page.next))
+    }
+
+    /// A subject that is not decided.
+    fn item(
+        &self,
+        entry: StoredEntry,
+        subject: ApprovalSubject,
+        change: Option<Box<HeldChangeRecord>>,
+    ) -> Result<Option<InboxItem>, ApprovalError> {
+        let state = match self.history {
             Some(history) => Some(derive(&history.log, &subject, history.place.now.instant())?),
             None => None,
         };
-        let is_ended = |state: &SubjectState| {
-            matches!(state.outcome, SubjectOutcome::Landed { .. } | SubjectOutcome::Rejected { .. })
-        };
-        if !state.as_ref().is_some_and(is_ended) {
-            items.push(InboxItem { entry, subject, state });
-        }
+        let is_open = state.as_ref().is_none_or(|state| state.outcome.is_open());
+        Ok(is_open.then_some(InboxItem { entry, subject, change, state }))
     }
-    Ok((items, next))
+}
+
+/// The held changes of a tenant.
+fn held_changes() -> Filter {
+    Filter {
+        robot_id: Some(RobotId::from(TENANT_ROBOT)),
+        kind: Some(Name::from(HELD_CHANGE)),
+        state: Some(Name::from(HELD)),
+        module: Some(Name::from(WORK)),
+        ..Filter::default()
+    }
 }
 
 /// The subjects that somebody rejected, with a key that was not revoked since.

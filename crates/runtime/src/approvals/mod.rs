@@ -2,6 +2,8 @@
 //! keys. What is written here is judged first as an outsider would judge it, and appended only if the log has not grown
 //! since, so an honest log holds nothing that `crealeph ledger verify` refuses.
 
+mod case;
+mod change;
 mod draft;
 mod error;
 mod history;
@@ -10,12 +12,18 @@ mod people;
 mod rules_file;
 mod verdict;
 
-pub use draft::{DraftSubject, Evidence, draft_subject, draft_subject_at};
+pub use case::{Moment, SubjectBasis, SubjectCase, SubjectReader};
+pub use change::change_of;
+pub(crate) use change::{
+    ChangeLanding, append_outcome, decided_changes, held_change, held_change_draft, read_change,
+};
+pub use draft::Evidence;
 pub use error::ApprovalError;
 pub use history::{
     ApprovalHistory, StatementSigner, UnsignedError, append_unsigned, is_unsigned_refused, record,
+    rules_in_force,
 };
 pub use inbox::{InboxItem, RuledDraft, inbox, rejected_subjects, ruled_drafts};
 pub use people::{enrolment, first_enrolment, revocation, rule_statement};
 pub use rules_file::{MAX_RULES, RulesTextError, read_rules};
-pub use verdict::{Landed, RecordedVerdict, land_draft, record_verdict, verdict_statement};
+pub use verdict::{Landed, RecordedVerdict, verdict_statement};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crealeph_contracts::agent_input::ObjectiveType;
 use crealeph_contracts::approval::{ApprovalRule, ProofKind, SubjectKind};
-use crealeph_contracts::scalar::{ApprovalCount, Minutes, Name};
+use crealeph_contracts::scalar::{Amount, ApprovalCount, Count, Minutes, Name};
 use crealeph_contracts::shape::Set;
 
 use crate::configuration::toml_fault;
@@ -45,6 +45,10 @@ struct RuleText {
     #[serde(default = "draft")]
     subject: String,
     objectives: Option<Vec<String>>,
+    protected: Option<bool>,
+    tests: Option<bool>,
+    more_files_than: Option<u64>,
+    cost_above_usd: Option<f64>,
     #[serde(default = "one")]
     approvals: u64,
     group: Option<String>,
@@ -91,9 +95,7 @@ pub fn read_rules(text: &str) -> Result<Vec<ApprovalRule>, RulesTextError> {
 impl RuleText {
     fn into_rule(self) -> Result<ApprovalRule, String> {
         let named = |text: &str| Name::parse(text).map_err(|error| format!("`{text}`: {error}"));
-        if self.subject != SubjectKind::Draft.as_str() {
-            return Err(format!("`subject` is `{}`; rules are for `draft`", self.subject));
-        }
+        let subject = self.checked_subject()?;
         let known = || ObjectiveType::ALL.iter().map(|known| known.as_str()).collect::<Vec<_>>().join(", ");
         let objective = |text: &String| match ObjectiveType::parse(text) {
             Some(_) => named(text),
@@ -111,14 +113,22 @@ impl RuleText {
             None => None,
             Some(minutes) => Some(Minutes::new(minutes).ok_or_else(|| whole("ttl_minutes"))?),
         };
+        let more_files_than = match self.more_files_than {
+            None => None,
+            Some(files) => Some(Count::new(files).ok_or("`more_files_than` must be below 2^53")?),
+        };
+        let cost_above_usd = match self.cost_above_usd {
+            None => None,
+            Some(cost) => Some(Amount::new(cost).ok_or("`cost_above_usd` must be a number, 0 or more")?),
+        };
         Ok(ApprovalRule {
             name: named(&self.name)?,
-            subject: SubjectKind::Draft,
+            subject,
             objectives,
-            protected: None,
-            tests: None,
-            more_files_than: None,
-            cost_above_usd: None,
+            protected: self.protected,
+            tests: self.tests,
+            more_files_than,
+            cost_above_usd,
             approvals: ApprovalCount::new(self.approvals).ok_or_else(|| whole("approvals"))?,
             group: self.group.as_deref().map(named).transpose()?,
             ttl_minutes,
@@ -127,6 +137,33 @@ impl RuleText {
             os_requester: self.os_requester,
             proofs: Set::one(ProofKind::Ssh),
         })
+    }
+}
+
+impl RuleText {
+    /// What the rule is for; a condition that this kind of subject does not have is refused.
+    fn checked_subject(&self) -> Result<SubjectKind, String> {
+        let subject = SubjectKind::parse(&self.subject)
+            .ok_or_else(|| format!("`subject` is `{}`; it must be `draft` or `change`", self.subject))?;
+        let of_changes = [
+            ("protected", self.protected.is_some()),
+            ("tests", self.tests.is_some()),
+            ("more_files_than", self.more_files_than.is_some()),
+            ("cost_above_usd", self.cost_above_usd.is_some()),
+        ];
+        let (kind, conditions): (_, &[(&str, bool)]) = match subject {
+            SubjectKind::Draft => (SubjectKind::Change, &of_changes),
+            SubjectKind::Change => (SubjectKind::Draft, &[("objectives", self.objectives.is_some())]),
+        };
+        if let Some((name, _)) = conditions.iter().find(|(_, is_given)| *is_given) {
+            return Err(format!("`{name}` is for rules with `subject = \"{kind}\"`"));
+        }
+        for (name, value) in [("protected", self.protected), ("tests", self.tests)] {
+            if value == Some(false) {
+                return Err(format!("`{name} = false` fits nothing; leave it out"));
+            }
+        }
+        Ok(subject)
     }
 }
 
@@ -143,6 +180,16 @@ mod tests {
         let (first, second) = (rules.first().unwrap(), rules.last().unwrap());
         assert_eq!((first.approvals.get(), second.approvals.get()), (2, 1));
         assert!(second.objectives.is_none() && second.ttl_minutes.is_none() && !second.unattended);
+        let text = "[[rule]]\nname = \"large\"\nsubject = \"change\"\nmore_files_than = 3\ncost_above_usd = 0.5\n\
+                    protected = true\ntests = true\nos_requester = true\n";
+        let rules = read_rules(text).unwrap();
+        let large = rules.first().unwrap();
+        assert_eq!(
+            (large.subject, large.protected, large.tests),
+            (SubjectKind::Change, Some(true), Some(true))
+        );
+        assert_eq!(large.more_files_than.map(Count::get), Some(3));
+        assert_eq!(large.cost_above_usd.map(Amount::get), Some(0.5));
         for (bad, said) in [
             ("[[rule]]\nname = \"a\"\n[[rule]]\nname = \"a\"\n", "another rule has this name"),
             ("[[rule]]\nname = \"\"\n", "empty"),
@@ -151,7 +198,14 @@ mod tests {
             ("[[rule]]\nname = \"a\"\nobjectives = []\n", "empty"),
             ("[[rule]]\nname = \"a\"\nobjectives = [\"x\"]\n", "no objective `x`"),
             ("[[rule]]\nname = \"a\"\napproval = 2\n", "approval"),
-            ("[[rule]]\nname = \"a\"\nsubject = \"change\"\n", "for `draft`"),
+            ("[[rule]]\nname = \"a\"\nsubject = \"x\"\n", "`draft` or `change`"),
+            ("[[rule]]\nname = \"a\"\ntests = true\n", "`tests` is for rules with `subject = \"change\"`"),
+            (
+                "[[rule]]\nname = \"a\"\nsubject = \"change\"\nobjectives = [\"campaign_plan\"]\n",
+                "`objectives` is for rules with `subject = \"draft\"`",
+            ),
+            ("[[rule]]\nname = \"a\"\nsubject = \"change\"\nprotected = false\n", "leave it out"),
+            ("[[rule]]\nname = \"a\"\nsubject = \"change\"\ncost_above_usd = -1.0\n", "0 or more"),
             ("rule = 1\n", "line 1, column 8"),
         ] {
             let error = read_rules(bad).unwrap_err().to_string();

@@ -1,5 +1,6 @@
-//! A verdict on a draft: the statement that a person signs, the record of it, and the landing that follows from the last one
-//! needed. Quorum and lapse are checked and the landing is written in one step: if the log has grown, all is checked again.
+//! A verdict on a subject: the statement that a person signs, the record of it, and the landing of a draft that follows from the last one
+//! needed. Quorum and lapse are checked and the landing is written in one step: if the log has grown, all is checked again. A change lands
+//! where its workspace is.
 
 use crealeph_contracts::approval::{
     ApprovalDecision, ApprovalEntry, LANDING, LandingRecord, LoggedApproval, ProofKind, SignedKind,
@@ -7,17 +8,16 @@ use crealeph_contracts::approval::{
 };
 use crealeph_contracts::instant::{Instant, Timestamp};
 use crealeph_contracts::json::JsonObject;
-use crealeph_contracts::scalar::{Count, LedgerId, Literal, Name, TenantId, Text};
+use crealeph_contracts::scalar::{Count, LedgerId, Literal, Name, Text};
 use crealeph_contracts::shape::Set;
 use crealeph_decision::approval::{SubjectOutcome, Uncounted, derive};
 use crealeph_decision::builder::review::planned;
-use crealeph_ledger::{AppendedEntry, Ledger, LedgerError, Seq};
+use crealeph_ledger::{AppendedEntry, LedgerError, Seq};
 
-use super::draft::{DraftSubject, draft_subject};
+use super::case::{SubjectBasis, SubjectCase, SubjectReader};
 use super::error::ApprovalError;
 use super::history::{Decided, StatementSigner, append_at_end, approvals_draft, first, resting_on};
 use super::people::new_nonce;
-use crate::builder::Scopes;
 
 const NANOS_PER_MINUTE: i128 = 60_000_000_000;
 
@@ -26,7 +26,7 @@ const NANOS_PER_MINUTE: i128 = 60_000_000_000;
 pub struct RecordedVerdict {
     /// Its entry.
     pub verdict: AppendedEntry,
-    /// The landing and the planned artifact, if it was the last one needed.
+    /// The landing and the planned artifact of a draft, if it was the last one needed.
     pub landed: Option<Landed>,
     /// How many approvals are still missing.
     pub missing: u64,
@@ -35,18 +35,18 @@ pub struct RecordedVerdict {
 /// The landing's entry, and the planned artifact.
 pub type Landed = (AppendedEntry, AppendedEntry);
 
-/// The statement that a person signs about a draft as it is now.
+/// The statement that a person signs about a subject as it is now.
 ///
 /// # Errors
 /// When it is decided already, or the verdict would not count.
 pub fn verdict_statement(
-    draft: &DraftSubject,
+    case: &SubjectCase,
     signer: StatementSigner,
     decision: ApprovalDecision,
     reason: Option<Text>,
     is_unattended: bool,
 ) -> Result<VerdictStatement, ApprovalError> {
-    let DraftSubject { subject, state, history, .. } = draft;
+    let SubjectCase { subject, state, history, .. } = case;
     let place = &history.place;
     let now = place.now.instant();
     let expires = state.rule.ttl_minutes.map(|minutes| {
@@ -68,42 +68,74 @@ pub fn verdict_statement(
         rule_digest: state.rule_digest,
         evidence_seq: Count::new(place.seq.get()).unwrap_or(Count::ZERO),
         evidence_root: place.root,
-        base_state: None,
+        base_state: subject.base_state,
         nonce: new_nonce()?,
         time: place.now.timestamp(),
         expires,
         unattended: is_unattended,
     };
-    would_count(draft, &statement)?;
+    would_count(case, &statement)?;
     Ok(statement)
 }
 
-/// Records a signed verdict, and lands the draft if it was the last one needed.
-///
-/// # Errors
-/// When an outsider would refuse it, it would not count, or the ledger cannot be written.
-pub fn record_verdict(
-    ledger: &Ledger,
-    tenant: &TenantId,
-    scopes: &Scopes,
-    signed: &SignedPayload,
-) -> Result<RecordedVerdict, ApprovalError> {
-    let mut subject = None;
-    let written = append_at_end(ledger, tenant, || {
-        let statement = read_verdict(signed)?;
-        let draft = draft_subject(ledger, tenant, scopes, &statement.subject_id)?;
-        check_open(&draft)?;
-        check_evidence(ledger, tenant, &draft, &statement)?;
-        let lineage = resting_on(vec![draft.entry.id.clone()], &draft.entry.to_entry());
-        let (_, entry) = draft.history.entry(SignedKind::Verdict, signed, lineage)?;
-        would_count(&draft, &statement)?;
-        subject = Some(statement.subject_id);
-        Ok(Some((draft.history.place.clone(), vec![(None, entry)])))
-    })?;
-    let verdict = first(written)?;
-    let subject = subject.ok_or(ApprovalError::Ledger(LedgerError::Closed))?;
-    let (landed, missing) = land_draft(ledger, tenant, scopes, &subject)?;
-    Ok(RecordedVerdict { verdict, landed, missing })
+impl SubjectReader<'_> {
+    /// Records a signed verdict, and lands a draft if it was the last one needed.
+    ///
+    /// # Errors
+    /// When an outsider would refuse it, it would not count, or the ledger cannot be written.
+    pub fn record_verdict(&self, signed: &SignedPayload) -> Result<RecordedVerdict, ApprovalError> {
+        let mut subject = None;
+        let written = append_at_end(self.ledger, self.tenant, || {
+            let statement = read_verdict(signed)?;
+            let case = self.read(&statement.subject_id)?;
+            check_open(&case)?;
+            self.check_evidence(&case, &statement)?;
+            let lineage = resting_on(vec![case.entry.id.clone()], &case.entry.to_entry());
+            let (_, entry) = case.history.entry(SignedKind::Verdict, signed, lineage)?;
+            would_count(&case, &statement)?;
+            subject = Some(statement.subject_id);
+            Ok(Some((case.history.place.clone(), vec![(None, entry)])))
+        })?;
+        let verdict = first(written)?;
+        let subject = subject.ok_or(ApprovalError::Ledger(LedgerError::Closed))?;
+        let (landed, missing) = self.land_draft(&subject)?;
+        Ok(RecordedVerdict { verdict, landed, missing })
+    }
+
+    /// Lands a draft that enough people approved, if it has not landed yet: the landing and the planned artifact, or how many
+    /// approvals are missing. Of a change only the latter.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read or written.
+    pub fn land_draft(&self, id: &LedgerId) -> Result<(Option<Landed>, u64), ApprovalError> {
+        let mut missing = 0;
+        let written = append_at_end(self.ledger, self.tenant, || {
+            let case = self.read(id)?;
+            missing = match &case.state.outcome {
+                SubjectOutcome::Waiting { missing } => *missing,
+                _ => 0,
+            };
+            match case.basis {
+                SubjectBasis::Draft { .. } => landing(&case),
+                SubjectBasis::Change(_) => Ok(None),
+            }
+        })?;
+        let mut written = written.into_iter();
+        Ok((written.next().zip(written.next()), missing))
+    }
+
+    /// Refuses a verdict that was signed over a log that this one does not continue, or before the subject was in it.
+    fn check_evidence(&self, case: &SubjectCase, statement: &VerdictStatement) -> Result<(), ApprovalError> {
+        let seq = Seq::new(statement.evidence_seq.get()).filter(|seq| *seq >= case.entry.seq);
+        let root = match seq {
+            Some(seq) => self.ledger.view(self.tenant, |view| view.root_at(seq))?.flatten(),
+            None => None,
+        };
+        match root == Some(statement.evidence_root) {
+            true => Ok(()),
+            false => Err(ApprovalError::OtherEvidence),
+        }
+    }
 }
 
 fn read_verdict(signed: &SignedPayload) -> Result<VerdictStatement, ApprovalError> {
@@ -114,35 +146,11 @@ fn read_verdict(signed: &SignedPayload) -> Result<VerdictStatement, ApprovalErro
     })
 }
 
-/// Lands a draft that enough people approved, if it has not landed yet: the landing and the planned artifact, or how many
-/// approvals are missing.
-///
-/// # Errors
-/// When the ledger cannot be read or written.
-pub fn land_draft(
-    ledger: &Ledger,
-    tenant: &TenantId,
-    scopes: &Scopes,
-    id: &LedgerId,
-) -> Result<(Option<Landed>, u64), ApprovalError> {
-    let mut missing = 0;
-    let written = append_at_end(ledger, tenant, || {
-        let draft = draft_subject(ledger, tenant, scopes, id)?;
-        missing = match &draft.state.outcome {
-            SubjectOutcome::Waiting { missing } => *missing,
-            _ => 0,
-        };
-        landing(&draft)
-    })?;
-    let mut written = written.into_iter();
-    Ok((written.next().zip(written.next()), missing))
-}
-
 /// What a landing writes, if quorum is reached.
-fn landing(draft: &DraftSubject) -> Result<Decided, ApprovalError> {
-    let DraftSubject { subject, state, history, .. } = draft;
+fn landing(case: &SubjectCase) -> Result<Decided, ApprovalError> {
+    let SubjectCase { subject, state, history, .. } = case;
     let SubjectOutcome::Approved { verdicts } = &state.outcome else { return Ok(None) };
-    let entry = draft.entry.to_entry();
+    let entry = case.entry.to_entry();
     let count = |number: u64| Count::new(number).unwrap_or(Count::ZERO);
     let used = Set::new(verdicts.clone()).ok_or(ApprovalError::NoPeople)?;
     let record = LandingRecord {
@@ -167,9 +175,9 @@ fn landing(draft: &DraftSubject) -> Result<Decided, ApprovalError> {
 }
 
 /// Refuses a verdict on what is decided, and one that would not count if it were recorded now.
-fn would_count(draft: &DraftSubject, statement: &VerdictStatement) -> Result<(), ApprovalError> {
-    let DraftSubject { subject, history, .. } = draft;
-    check_open(draft)?;
+fn would_count(case: &SubjectCase, statement: &VerdictStatement) -> Result<(), ApprovalError> {
+    let SubjectCase { subject, history, .. } = case;
+    check_open(case)?;
     let mut log = history.log.clone();
     let now = history.place.now.instant();
     let id = LedgerId::from(Literal::new("not-written-yet"));
@@ -190,38 +198,20 @@ fn would_count(draft: &DraftSubject, statement: &VerdictStatement) -> Result<(),
 }
 
 /// Refuses what nobody can decide: before anybody is enrolled, or once it has ended.
-fn check_open(draft: &DraftSubject) -> Result<(), ApprovalError> {
-    let DraftSubject { subject, state, history, .. } = draft;
+fn check_open(case: &SubjectCase) -> Result<(), ApprovalError> {
+    let SubjectCase { subject, state, history, .. } = case;
     if !history.judge.had_people() {
         return Err(ApprovalError::NoPeople);
     }
-    match &state.outcome {
-        SubjectOutcome::Landed { .. } | SubjectOutcome::Rejected { .. } => {
+    match state.outcome.is_open() {
+        true => Ok(()),
+        false => {
             let (subject, state) = (subject.id.clone(), state.outcome.as_str());
             Err(ApprovalError::Ended { subject, state })
         }
-        SubjectOutcome::Waiting { .. } | SubjectOutcome::Approved { .. } => Ok(()),
     }
 }
 
 fn uncounted_error(why: &Uncounted) -> ApprovalError {
     ApprovalError::Uncounted { code: why.as_str(), reason: why.reason(), renewal: why.renewal() }
-}
-
-/// Refuses a verdict that was signed over a log that this one does not continue, or before the draft was in it.
-fn check_evidence(
-    ledger: &Ledger,
-    tenant: &TenantId,
-    draft: &DraftSubject,
-    statement: &VerdictStatement,
-) -> Result<(), ApprovalError> {
-    let seq = Seq::new(statement.evidence_seq.get()).filter(|seq| *seq >= draft.entry.seq);
-    let root = match seq {
-        Some(seq) => ledger.view(tenant, |view| view.root_at(seq))?.flatten(),
-        None => None,
-    };
-    match root == Some(statement.evidence_root) {
-        true => Ok(()),
-        false => Err(ApprovalError::OtherEvidence),
-    }
 }

@@ -32,6 +32,7 @@ use super::recover::{self, Recovery};
 use super::retry::{self, RetryOptions, RetryableRun};
 use super::run::{ItemRunner, RunStage};
 use super::secrets::RunSecrets;
+use super::signed::{self, DecidedChange, SettledRun};
 use super::store::{OwnedRunStore, RunsError};
 use super::tasks;
 use super::undo::{self, LandedRun, UndoOptions};
@@ -252,6 +253,30 @@ impl Work {
     /// When no such run is held, or something cannot be written.
     pub fn decide(&self, run: &Uuid, verdict: RunVerdict) -> Result<DecidedRun, WorkError> {
         hold::decide(self, run, verdict)
+    }
+
+    /// Carries out what people decided about a held run, by their signed verdicts in the ledger.
+    ///
+    /// # Errors
+    /// When no such run is held, something is in its way, or something cannot be written.
+    pub fn settle(&self, run: &Uuid) -> Result<SettledRun, WorkError> {
+        signed::settle(self, run)
+    }
+
+    /// The same for every held run that people decided about.
+    ///
+    /// # Errors
+    /// When the ledger or the journal cannot be read.
+    pub fn settle_decided(&self) -> Result<Vec<DecidedChange>, WorkError> {
+        signed::settle_all(self)
+    }
+
+    /// Refuses a held run that could not land now.
+    ///
+    /// # Errors
+    /// When files that it touches have changed since, or it is not what people are shown.
+    pub fn check_landable(&self, run: &Uuid) -> Result<(), WorkError> {
+        signed::check_landable(self, run)
     }
 
     /// Removes what runs that are not kept left. The newest run keeps everything in any case. Other processes wait

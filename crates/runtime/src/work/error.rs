@@ -12,6 +12,7 @@ use super::paths::OutsideWorkspace;
 use super::receipt::{SealError, SignerError};
 use super::store::RunsError;
 use crate::agents::process::with_causes;
+use crate::approvals::ApprovalError;
 
 /// Why work cannot be done; what a run came to is no error.
 #[derive(Debug, thiserror::Error)]
@@ -48,11 +49,25 @@ pub enum WorkError {
         "the run is over and its receipt written, but the ledger did not take it: {0}; `crealeph work recover` tries again"
     )]
     Unrecorded(AppendError),
-    /// Verdicts are signed in this tenant.
+    /// The ledger did not take the record of a held change.
     #[error(
-        "people are enrolled in this tenant, so the approval of run `{0}` must be signed, and changes cannot be signed for yet"
+        "the change is held, but the ledger did not take its record: {0}; `crealeph work recover` tries again"
     )]
+    Unsubmitted(AppendError),
+    /// The ledger has no record of a held change.
+    #[error("the ledger has no record of the change of run `{0}` that people could decide about")]
+    NotSubmitted(String),
+    /// Verdicts are signed in this tenant.
+    #[error("people are enrolled in this tenant, so a verdict on run `{0}` must be signed")]
     Unsigned(String),
+    /// The ledger says that a change has landed which is held here.
+    #[error(
+        "the ledger says that run `{0}` has landed, and here its change is held; this workspace is an older copy"
+    )]
+    LandedElsewhere(String),
+    /// What the ledger says of approvals.
+    #[error(transparent)]
+    Approval(#[from] ApprovalError),
     /// A path of an item lies elsewhere.
     #[error(transparent)]
     Outside(#[from] OutsideWorkspace),
@@ -208,7 +223,10 @@ impl WorkError {
             WorkError::Seal(_) | WorkError::Signer(_) => "receipt",
             WorkError::Sandbox(error) => error.code(),
             WorkError::Ledger(error) => error.code(),
-            WorkError::Unrecorded(error) => error.code(),
+            WorkError::Unrecorded(error) | WorkError::Unsubmitted(error) => error.code(),
+            WorkError::NotSubmitted(_) => "not_submitted",
+            WorkError::LandedElsewhere(_) => "landed_elsewhere",
+            WorkError::Approval(error) => error.code(),
             WorkError::Unsigned(_) => "unsigned",
             WorkError::Outside(_) => "outside_workspace",
             WorkError::NoAgent { .. } => "unknown_agent",

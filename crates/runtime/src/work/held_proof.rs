@@ -15,6 +15,7 @@ use super::log::is_log;
 use super::receipt::{ITEM_FILE, RunFile, Signer};
 use super::record::{DIFF_FILE, STDERR_FILE, STDOUT_FILE};
 use super::store::{RunStore, RunsError};
+use super::subject::SUBJECT_FILE;
 
 /// The signed statement beside a held change.
 pub(super) const HELD_ENVELOPE: &str = "HELD.dsse.json";
@@ -26,7 +27,12 @@ const OF_PLAN: [&str; 3] = ["after", "before", "plan"];
 
 /// Whether a file belongs to a held change. Tests that are run again at an approval may have printed more.
 pub(super) fn is_of_held(name: &str) -> bool {
-    FILES.contains(&name) || name == HELD_ENVELOPE || is_log(name)
+    FILES.contains(&name) || name == HELD_ENVELOPE || is_further(name)
+}
+
+/// What it covers besides: outputs of the run, and the record that people decide about, which earlier versions did not write.
+fn is_further(name: &str) -> bool {
+    is_log(name) || name == SUBJECT_FILE
 }
 
 /// The signed statement of a change that is held from now on.
@@ -40,8 +46,8 @@ pub(super) fn envelope(
     let digest = |name: &str| {
         files.iter().find(|file| file.name == name).map(|file| Blake3::of(&file.bytes).to_string())
     };
-    let outputs = files.iter().map(|file| file.name.as_str()).filter(|name| is_log(name));
-    let digests: Vec<_> = FILES.into_iter().chain(outputs).map(|name| (name, digest(name))).collect();
+    let further = files.iter().map(|file| file.name.as_str()).filter(|name| is_further(name));
+    let digests: Vec<_> = FILES.into_iter().chain(further).map(|name| (name, digest(name))).collect();
     let text = statement(&work.signer, run, held, &digests, Some(&prepared));
     Ok(RunFile::new(HELD_ENVELOPE, work.signer.envelope_of(PAYLOAD_TYPE, &text)))
 }
@@ -77,10 +83,10 @@ pub(super) fn fault(
     let (signed, _) = parse(signed.as_bytes(), &limits);
     // What it printed then; tests that are run again at an approval print more.
     let files = signed.iter().filter_map(|signed| signed.root().member("files")).flat_map(Node::members);
-    let outputs: Vec<String> =
-        files.map(|(name, _)| name.text_value().into_owned()).filter(|name| is_log(name)).collect();
+    let further: Vec<String> =
+        files.map(|(name, _)| name.text_value().into_owned()).filter(|name| is_further(name)).collect();
     let mut digests = Vec::new();
-    for name in FILES.into_iter().chain(outputs.iter().map(String::as_str)) {
+    for name in FILES.into_iter().chain(further.iter().map(String::as_str)) {
         digests.push((name, runs.read(run, name)?.map(|bytes| Blake3::of(&bytes).to_string())));
     }
     let found = statement(signer, run, held, &digests, prepared);

@@ -10,7 +10,7 @@ use crealeph_contracts::entry::Draft;
 use crealeph_contracts::held_record::HeldRecord;
 use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::json::JsonObject;
-use crealeph_contracts::provenance::{AgentFacts, RunOrigin};
+use crealeph_contracts::provenance::{AgentFacts, RunOrigin, StatedVerdict};
 use crealeph_contracts::receipt::Receipt;
 use crealeph_contracts::scalar::{Amount, ClientKey, Count, ItemId, Literal, Name};
 use crealeph_contracts::uuid::Uuid;
@@ -33,12 +33,14 @@ use super::receipt::{DeltaLists, ITEM_FILE, RunFile, SealError};
 use super::record::{
     DIFF_FILE, Landing, RunWriter, STDERR_FILE, STDOUT_FILE, models, parse_item, stated_bounds,
 };
+use super::recover::settle_landings;
 use super::result::ItemResult;
 use super::run::count;
 use super::stage::{
     AgentReport, ChangeReport, RunEvidence, RunIdentity, RunRequest, RunTimes, UnlandedChange, changes, edits,
 };
 use super::store::{RunStore, RunsError};
+use super::subject::{self, SUBJECT_FILE};
 use super::tests_run::TestReport;
 use super::trace::Trace;
 
@@ -98,10 +100,13 @@ impl RunWriter<'_> {
             branch,
             at: super::now(),
         };
+        let subject = subject::record(self.work, evidence, landing, &held, agent)?;
+        files.push(RunFile::new(SUBJECT_FILE, subject));
         files.push(held_proof::envelope(self.work, &identity.id, &held, &files)?);
         self.runs.write(&identity.id, &files)?;
         let waits = HeldRun { run: identity.id, item: held.item.clone(), since: held.at.clone() };
         self.runs.add(Event::Held { run: identity.id, held })?;
+        self.submit(&identity.id)?;
         Ok(waits)
     }
 
@@ -112,49 +117,91 @@ impl RunWriter<'_> {
     }
 }
 
-/// Carries out a verdict on a held run: it lands, or it is thrown away. One that meets a conflict stays held.
+/// Carries out a verdict on a held run that nobody signed, while nobody is enrolled: it lands, or it is thrown away. One that meets a
+/// conflict stays held.
 pub(super) fn decide(work: &Work, run: &Uuid, verdict: RunVerdict) -> Result<DecidedRun, WorkError> {
     let writer = RunWriter::new(work)?;
     let state = writer.runs.state()?;
     let held = state.held.get(run).ok_or_else(|| WorkError::NotHeld(run.to_string()))?.clone();
-    // What lands a change must be signed then; what throws one away is in its receipt.
     let is_signed_only = is_unsigned_refused(&work.ledger, &work.tenant)?;
+    // Of a change that an earlier version held there is nothing to sign; throwing it away is in its receipt.
+    if is_signed_only && (verdict.is_approved || state.submitted.contains_key(run)) {
+        return Err(WorkError::Unsigned(run.to_string()));
+    }
     if verdict.is_approved {
-        if is_signed_only {
-            return Err(WorkError::Unsigned(run.to_string()));
-        }
         held_proof::check(work, run, &held)?;
     }
-    let item = work.runs.document(run, ITEM_FILE, parse_item)?;
-    let record = held_record(&work.runs, run)?;
-    let is_known = work.config.agents.contains_key(&*record.agent);
-    let agent = work.agent_for(&item, is_known.then_some(&*record.agent))?;
-    let mut evidence = evidence(&work.runs, item, record, &held, agent)?;
-    evidence.verdicts = vec![verdict.stated(&work.user)];
-    let own = held_changes(work, &held, verdict.is_approved)?;
-    if verdict.is_approved {
-        check_nothing_moved(work, run, &held, &own)?;
-    }
-    writer.runs.add(Event::Judged { run: *run, verdict: verdict.clone() })?;
+    let stated = vec![verdict.stated(&work.user)];
+    let mut landing = landing_of(writer, run, &held, stated, verdict.is_approved)?;
+    landing.writer.runs.add(Event::Judged { run: *run, verdict: verdict.clone() })?;
     if !is_signed_only {
-        let entry = verdict_entry(work, &evidence.identity, &verdict)?;
+        let entry = verdict_entry(work, &landing.evidence.identity, &verdict)?;
         append_unsigned(&work.ledger, &work.tenant, &[entry]).map_err(|error| match error {
             UnsignedError::Refused => WorkError::Unsigned(run.to_string()),
             UnsignedError::Append(error) => WorkError::Unrecorded(error),
         })?;
     }
-    let unlanded = UnlandedChange::stored(own);
-    let mut landing = LandingRun::new(writer, work.runner(agent, run, &|_| ())?, evidence, unlanded);
     let landed = match verdict.is_approved {
         true => approve(&mut landing, &held),
-        false => Err(Ending::Failed(format!("Rejected by {}: {}", verdict.who, verdict.why)).into()),
+        false => Err(rejected(&verdict).into()),
+    };
+    conclude(landing, run, &held, landed, verdict.is_approved)
+}
+
+/// How a run ends whose change was rejected.
+pub(super) fn rejected(verdict: &RunVerdict) -> Ending {
+    Ending::Failed(format!("Rejected by {}: {}", verdict.who, verdict.why))
+}
+
+/// A held run on its way to its end, with what people decided. One that is to land must not have been overtaken.
+pub(super) fn landing_of<'l>(
+    writer: RunWriter<'l>,
+    run: &Uuid,
+    held: &HeldChange,
+    verdicts: Vec<StatedVerdict>,
+    is_approved: bool,
+) -> Result<LandingRun<'l>, WorkError> {
+    let work = writer.work;
+    let item = work.runs.document(run, ITEM_FILE, parse_item)?;
+    let record = held_record(&work.runs, run)?;
+    let is_known = work.config.agents.contains_key(&*record.agent);
+    let agent = work.agent_for(&item, is_known.then_some(&*record.agent))?;
+    let evidence = RunEvidence { verdicts, ..evidence(&work.runs, item, record, held, agent)? };
+    let own = held_changes(work, held, is_approved)?;
+    if is_approved {
+        check_nothing_moved(work, run, held, &own)?;
+    }
+    let unlanded = UnlandedChange::stored(own);
+    Ok(LandingRun::new(writer, work.runner(agent, run, &|_| ())?, evidence, unlanded))
+}
+
+/// What a verdict came to. A change that met a conflict is held as before (R34), and so is one whose approval no longer counts.
+pub(super) fn conclude(
+    mut landing: LandingRun<'_>,
+    run: &Uuid,
+    held: &HeldChange,
+    landed: Result<ItemResult, Stop>,
+    is_approved: bool,
+) -> Result<DecidedRun, WorkError> {
+    let work = landing.writer.work;
+    let mut hold_again = || {
+        landing.take_back();
+        landing.writer.hold_again(run)?;
+        settle_landings(&landing.writer)
     };
     match landed {
-        Ok(result) => Ok(DecidedRun { result, has_landed: true }),
-        Err(Stop::Error(error)) => Err(*error),
-        Err(Stop::Ended(ending @ (Ending::Conflict(_) | Ending::Interrupted))) if verdict.is_approved => {
-            landing.take_back();
-            landing.writer.hold_again(run)?;
+        Ok(result) => {
+            settle_landings(&landing.writer)?;
+            Ok(DecidedRun { result, has_landed: true })
+        }
+        Err(Stop::Error(error)) => {
+            if matches!(*error, WorkError::Approval(_)) {
+                hold_again()?;
+            }
+            Err(*error)
+        }
+        Err(Stop::Ended(ending @ (Ending::Conflict(_) | Ending::Interrupted))) if is_approved => {
+            hold_again()?;
             Err(WorkError::StillHeld { run: run.to_string(), why: ending.reason().to_owned() })
         }
         Err(Stop::Ended(ending)) => {
@@ -162,13 +209,18 @@ pub(super) fn decide(work: &Work, run: &Uuid, verdict: RunVerdict) -> Result<Dec
             if work.workspace.held()?.contains(&held.publish) {
                 work.workspace.resume(&held.publish)?.discard()?;
             }
+            settle_landings(&landing.writer)?;
             Ok(DecidedRun { result, has_landed: false })
         }
     }
 }
 
 /// What a held change changes; one that is to be rejected may be damaged.
-fn held_changes(work: &Work, held: &HeldChange, is_approved: bool) -> Result<Vec<Change>, WorkError> {
+pub(super) fn held_changes(
+    work: &Work,
+    held: &HeldChange,
+    is_approved: bool,
+) -> Result<Vec<Change>, WorkError> {
     match work.workspace.resume(&held.publish) {
         Ok(prepared) => Ok(prepared.changes()),
         Err(_) if !is_approved => Ok(Vec::new()),
@@ -177,7 +229,12 @@ fn held_changes(work: &Work, held: &HeldChange, is_approved: bool) -> Result<Vec
 }
 
 /// Refuses to land a change whose files were changed since, and says by what. It stays held (R34).
-fn check_nothing_moved(work: &Work, run: &Uuid, held: &HeldChange, own: &[Change]) -> Result<(), WorkError> {
+pub(super) fn check_nothing_moved(
+    work: &Work,
+    run: &Uuid,
+    held: &HeldChange,
+    own: &[Change],
+) -> Result<(), WorkError> {
     let target = match &held.branch {
         None => MadeTarget::tree(work)?,
         Some(branch) => {
@@ -195,7 +252,7 @@ fn check_nothing_moved(work: &Work, run: &Uuid, held: &HeldChange, own: &[Change
 }
 
 /// Lands a held change as it is, or on what the workspace or its branch is now.
-fn approve(landing: &mut LandingRun<'_>, held: &HeldChange) -> Result<ItemResult, Stop> {
+pub(super) fn approve(landing: &mut LandingRun<'_>, held: &HeldChange) -> Result<ItemResult, Stop> {
     let work = landing.writer.work;
     let prepared = work.workspace.resume(&held.publish)?;
     let changes = prepared.changes();

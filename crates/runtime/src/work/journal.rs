@@ -82,6 +82,24 @@ pub(super) enum Event {
         #[serde(flatten)]
         verdict: RunVerdict,
     },
+    /// The record of a held change is in the ledger, for people to decide about.
+    Submitted {
+        #[serde(with = "text")]
+        run: Uuid,
+        entry: String,
+    },
+    /// The landing of a held change that people approved is about to be written to the ledger.
+    Landing {
+        #[serde(with = "text")]
+        run: Uuid,
+        number: u64,
+    },
+    /// The ledger has what became of that landing.
+    LandingSettled {
+        #[serde(with = "text")]
+        run: Uuid,
+        number: u64,
+    },
     /// A run is over.
     Finished(Box<FinishedRun>),
     /// Its receipt is in the ledger.
@@ -185,7 +203,9 @@ impl RunVerdict {
             by: self.who.as_str().into(),
             reason: self.why.as_str().into(),
             at: self.at.clone(),
-            account: account.clone(),
+            account: Some(account.clone()),
+            key: None,
+            entry: None,
         }
     }
 }
@@ -386,6 +406,10 @@ pub(super) struct JournalState {
     held_after: BTreeMap<Uuid, usize>,
     /// What people decided.
     pub(super) verdicts: BTreeMap<Uuid, RunVerdict>,
+    /// The entries that hold changes for people.
+    pub(super) submitted: BTreeMap<Uuid, String>,
+    /// Landings of which the ledger may not have what became of them.
+    pub(super) landings: BTreeMap<Uuid, u64>,
     /// Batches that were begun and not ended, and how many runs were over then.
     pub(super) open_batches: BTreeMap<Blake3, usize>,
     /// Every run, in the order in which they were started.
@@ -420,6 +444,9 @@ impl JournalState {
             }
             Event::StillHeld { run, .. } => drop(self.prepared.remove(&run)),
             Event::Judged { run, verdict } => drop(self.verdicts.insert(run, verdict)),
+            Event::Submitted { run, entry } => drop(self.submitted.insert(run, entry)),
+            Event::Landing { run, number } => drop(self.landings.insert(run, number)),
+            Event::LandingSettled { run, .. } => drop(self.landings.remove(&run)),
             Event::Finished(finished) => self.finish(*finished),
             Event::Recorded { run, .. } => drop(self.recorded.insert(run)),
         }

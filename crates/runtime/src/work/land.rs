@@ -16,12 +16,14 @@ use super::branch::Branch;
 use super::error::{Stop, WorkError, unpublished};
 use super::hidden::HiddenPaths;
 use super::hold::HeldRun;
-use super::journal::{HeldBranch, PublishTarget};
+use super::journal::{Event, HeldBranch, PublishTarget};
 use super::record::{Landing, RunWriter};
 use super::result::ItemResult;
 use super::run::ItemRunner;
 use super::stage::{EndedRun, RunBase, RunEvidence, TestedRun, UnlandedChange, changes, edits};
+use super::subject;
 use crate::agents::process::with_causes;
+use crate::approvals::ChangeLanding;
 
 /// How often a state that moves while a change lands is read again.
 const MAX_MOVES: usize = 5;
@@ -79,6 +81,8 @@ pub(super) struct LandingRun<'l> {
     /// The change itself, if it does not land.
     unlanded: UnlandedChange,
     added: Added,
+    /// The landing that people approved, which is written right before the change is published.
+    approved: Option<ChangeLanding>,
 }
 
 /// A change that is ready on the state as it is now.
@@ -120,7 +124,27 @@ impl<'l> LandingRun<'l> {
         evidence: RunEvidence,
         unlanded: UnlandedChange,
     ) -> Self {
-        LandingRun { writer, runner, evidence, unlanded, added: Added::default() }
+        LandingRun { writer, runner, evidence, unlanded, added: Added::default(), approved: None }
+    }
+
+    /// The same of a change that people approved.
+    pub(super) fn approved(self, landing: ChangeLanding) -> Self {
+        LandingRun { approved: Some(landing), ..self }
+    }
+
+    /// Whether a rule in force asks for approval, although nobody held the change.
+    fn needs_approval(&self, changes: &[Change]) -> Result<bool, WorkError> {
+        subject::needs_approval(self.writer.work, &self.evidence, changes, self.runner.agent)
+    }
+
+    /// Writes the landing of a change that people approved, if their verdicts still count. What becomes of it is settled with the
+    /// journal, also after a crash.
+    fn record_landing(&self) -> Result<(), WorkError> {
+        let Some(landing) = &self.approved else { return Ok(()) };
+        let (run, number) = (self.evidence.identity.id, landing.number);
+        self.writer.runs.add(Event::Landing { run, number })?;
+        landing.append(&self.writer.work.ledger, &self.writer.work.tenant)?;
+        Ok(())
     }
 
     /// Writes what becomes of a run: it lands, is held, or leaves nothing.
@@ -192,7 +216,7 @@ impl<'l> LandingRun<'l> {
         let ready = self.ready(capsule, &landed.touched)?;
         let prepared = self.prepare(&ready.capsule)?;
         let landing = ready.landing(&prepared);
-        if landed.is_held {
+        if landed.is_held || self.needs_approval(&landing.changes)? {
             prepared.hold()?;
             return Ok(Concluded::Held(self.writer.hold(
                 &self.evidence,
@@ -315,7 +339,10 @@ impl<'l> LandingRun<'l> {
     /// Lands a change in the workspace.
     pub(super) fn publish(&self, landing: &Landing, prepared: Prepared<'_>) -> Result<ItemResult, Stop> {
         let _span = info_span!("publish").entered();
-        let publish = || Ok(prepared.publish().map(drop)?);
+        let publish = || {
+            self.record_landing()?;
+            Ok(prepared.publish().map(drop)?)
+        };
         self.writer.land(&self.evidence, landing, publish).map_err(|error| match error {
             WorkError::Publish(error) if !matches!(error, PublishError::Unsettled { .. }) => {
                 Stop::Ended(unpublished(&error))
@@ -339,9 +366,10 @@ impl<'l> LandingRun<'l> {
         if !landed.touched.is_empty() {
             self.test_again(&all)?;
         }
-        let Landed { delivery, is_held, accumulated, .. } = landed;
+        let is_held = landed.is_held || self.needs_approval(&own)?;
+        let Landed { delivery, accumulated, .. } = landed;
         let Delivery::Branch(branch) = delivery else { return Err(Ending::Interrupted.into()) };
-        if *is_held {
+        if is_held {
             if !accumulated.is_empty() {
                 let why = "the branch has commits that the workspace has not, and a change on top of them cannot be held; check them out, or publish it at once";
                 return Err(Ending::Failed(why.to_owned()).into());
@@ -403,7 +431,11 @@ impl<'l> LandingRun<'l> {
             commit: Some((branch.name.clone(), commit.clone())),
             publish: PublishTarget::Branch { name: branch.name.clone(), commit: commit.as_str().to_owned() },
         };
-        let landed = self.writer.land(&self.evidence, &landing, || branch.advance(&commit));
+        let advance = || {
+            self.record_landing()?;
+            branch.advance(&commit)
+        };
+        let landed = self.writer.land(&self.evidence, &landing, advance);
         landed.map_err(|error| match error {
             error @ WorkError::Git { .. } => Stop::Ended(Ending::Conflict(format!("Conflict: {error}"))),
             error => error.into(),

@@ -33,6 +33,7 @@ use super::result::ItemResult;
 use super::run::count;
 use super::stage::{RunEvidence, RunIdentity, UnlandedChange};
 use super::store::{LockedRuns, RunsError};
+use super::subject::SUBJECT_FILE;
 use super::trace::Trace;
 
 pub(super) const RESULT_FILE: &str = "result.json";
@@ -42,7 +43,7 @@ pub(super) const STDERR_FILE: &str = "stderr.txt";
 /// Who started a run and with which program, while it is not over.
 pub(super) const ORIGIN_FILE: &str = "origin.json";
 /// What only a run has that is not over.
-pub(super) const TRANSIENT_FILES: [&str; 3] = [HELD_FILE, HELD_ENVELOPE, ORIGIN_FILE];
+pub(super) const TRANSIENT_FILES: [&str; 4] = [HELD_FILE, HELD_ENVELOPE, SUBJECT_FILE, ORIGIN_FILE];
 /// The entry of a receipt, kept beside it until the ledger has it.
 pub(super) const ENTRY_FILE: &str = "entry.json";
 
@@ -246,7 +247,8 @@ impl<'w> RunWriter<'w> {
     ) -> ReceiptFacts {
         let RunEvidence { identity, times, agent, change, admission, tests, verdicts } = evidence;
         let origin = identity.origin.as_ref();
-        let (robot, lineage) = self.work.bound_to(Some(&identity.item));
+        let (robot, mut lineage) = self.work.bound_to(Some(&identity.item));
+        lineage.extend(self.submitted(&identity.id));
         let amount = |value: Option<f64>| value.and_then(Amount::new);
         ReceiptFacts {
             id: identity.id,

@@ -3,17 +3,22 @@
 
 use std::path::PathBuf;
 
+use crealeph_contracts::approval::LandingEnd;
 use crealeph_contracts::contract::Valid;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::{Limits, Node, canonical};
+use crealeph_contracts::run_result::RunStatus;
+use crealeph_contracts::scalar::LedgerId;
 use crealeph_contracts::{Receipt, uuid::Uuid};
 use crealeph_workspace::{Kept, KeptPlace, PublishOutcome};
 
 use super::engine::Work;
 use super::error::WorkError;
 use super::journal::{Event, FinishedRun, PublishTarget};
+use super::receipt::SealError;
 use super::record::{ENTRY_FILE, RunWriter, TRANSIENT_FILES};
 use super::store::RunsError;
+use crate::approvals::append_outcome;
 
 /// What was settled of an earlier process's work.
 #[derive(Clone, Debug, Default)]
@@ -83,7 +88,26 @@ pub(super) fn recover(work: &Work) -> Result<Recovery, WorkError> {
     }
     writer.runs.sweep()?;
     recovery.recorded = record_missing(&writer)?;
+    for run in state.held.keys().filter(|run| !state.submitted.contains_key(run)) {
+        writer.submit(run)?;
+    }
+    settle_landings(&writer)?;
     Ok(recovery)
+}
+
+/// Writes to the ledger what became of landings: completed if the run is over and succeeded, else void.
+pub(super) fn settle_landings(writer: &RunWriter<'_>) -> Result<(), WorkError> {
+    let state = writer.runs.state()?;
+    let work = writer.work;
+    // One that is about to be published is settled when that is.
+    for (run, number) in state.landings.iter().filter(|(run, _)| !state.prepared.contains_key(run)) {
+        let is_landed = state.over(run).is_some_and(|finished| finished.status == RunStatus::Success);
+        let outcome = if is_landed { LandingEnd::Completed } else { LandingEnd::Void };
+        let subject = LedgerId::parse(&run.to_string()).map_err(SealError::Name)?;
+        append_outcome(&work.ledger, &work.tenant, &subject, *number, outcome)?;
+        writer.runs.add(Event::LandingSettled { run: *run, number: *number })?;
+    }
+    Ok(())
 }
 
 /// Whether the change of a run that was about to land is where it was to be.

@@ -363,6 +363,7 @@ fn tell(verified: &VerifiedExport, is_json: bool, output: &mut Output) -> Result
         legacy_entries,
         approval_root,
         verdicts,
+        unsettled_landings,
     } = verified;
     if is_json {
         output.report_line(&json!({
@@ -377,6 +378,7 @@ fn tell(verified: &VerifiedExport, is_json: bool, output: &mut Output) -> Result
             "legacyEntries": legacy_entries,
             "verdicts": verdicts,
             "approvalRoot": approval_root,
+            "unsettledLandings": unsettled_landings,
         }))?;
     } else {
         output.line(&format!("verified {entries} entries of tenant `{tenant_id}`, root {root}"))?;
@@ -387,6 +389,11 @@ fn tell(verified: &VerifiedExport, is_json: bool, output: &mut Output) -> Result
     if let Some(root) = approval_root {
         note!(
             "{verdicts} verdicts of people rest on the first admin's key {root}; compare it with one you kept"
+        );
+    }
+    for run in unsettled_landings {
+        note!(
+            "the change of run {run} was about to land, and its outcome is unknown; `crealeph work recover` in its workspace records it"
         );
     }
     if *legacy_entries > 0 {

@@ -43,6 +43,9 @@ const ERRORS: &[(&str, &str)] = &[
         "the agent's program cannot be started, or its server not reached; the cause is named",
     ),
     ("not_a_draft", "the entry is no draft that waits for a review"),
+    ("not_a_change", "the entry has the key of a held change, and cannot be read as one"),
+    ("not_approved", "a verdict lapsed, or somebody rejected the change, before it landed"),
+    ("not_here", "while nobody is enrolled a held change is decided in its workspace"),
     ("no_people", "nobody is enrolled in the tenant; start with `crealeph person add --first-admin`"),
     ("not_first_admin", "the tenant has had a first admin already; an admin enrols everybody else"),
     ("not_admin", "only members of the group `admins` enrol, revoke and set rules"),
@@ -76,6 +79,8 @@ const ERRORS: &[(&str, &str)] = &[
     ("runs", "what is kept of earlier runs under `.crealeph` cannot be used"),
     ("unknown_run", "no run of this workspace has such an id"),
     ("not_held", "the run does not wait for an approval"),
+    ("not_submitted", "the ledger has no record of the held change that people could decide about"),
+    ("landed_elsewhere", "the ledger says that the change has landed; the workspace is an older copy"),
     (
         "not_retryable",
         "the change of a run cannot be judged again: it was not kept, is kept no longer, or has landed since",

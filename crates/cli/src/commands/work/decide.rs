@@ -1,24 +1,29 @@
 //! `crealeph work approve` and `reject`: a person's verdict on a held change; and `recover`.
 
 use clap::Args;
+use crealeph_contracts::approval::ApprovalDecision;
 use crealeph_contracts::uuid::Uuid;
-use crealeph_runtime::work::{RunVerdict, WorkError};
+use crealeph_runtime::approvals::is_unsigned_refused;
+use crealeph_runtime::work::{DecidedChange, RunVerdict, SettledRun, Work, WorkError};
 use serde_json::json;
 
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::Verdict;
+use crate::commands::approve::AskedVerdict;
+use crate::commands::ledger::Settled;
 use crate::failure::{ArgumentFailure, Failure};
 use crate::input::who;
-use crate::output::Output;
+use crate::output::{Output, note};
 
 const EXAMPLES: &str = "\
 Examples:
   crealeph work diff 0190a6f0
-  crealeph work approve 0190a6f0 --reason 'reviewed with Ben'
-  crealeph work reject 0190a6f0 --by ana --reason 'wrong place'
+  crealeph approve 0190a6f0 --reason 'reviewed with Ben'
+  crealeph reject 0190a6f0 --reason 'wrong place'
 
 An approved change is tested again if the workspace, or the branch it goes to, has moved since, and lands whole or not at
-all. Who decided what, and when, is in the ledger.
+all. Who decided what, and when, is in the ledger. `crealeph work approve` and `work reject` are the older forms of `crealeph approve` and
+`crealeph reject`.
 
 Exit codes: 0 done, 1 the run is not held, or its change could not land, 2 cannot be done.";
 
@@ -53,8 +58,9 @@ impl Decide {
         self.workspace.at.json
     }
 
-    pub(super) fn run(self, is_approved: bool, output: &mut Output) -> Result<Verdict, Failure> {
-        let who = who(self.by)?;
+    /// The older form of `crealeph approve` and `reject`, kept for one release.
+    pub(super) fn run(self, decision: ApprovalDecision, output: &mut Output) -> Result<Verdict, Failure> {
+        note!("`crealeph work {decision}` is deprecated; use `crealeph {decision}`");
         if self.reason.trim().is_empty() {
             return Err(
                 ArgumentFailure::option_with_hint(self.reason, "a reason", "give it with --reason").into()
@@ -62,6 +68,22 @@ impl Decide {
         }
         let run =
             super::named_run::open(&self.workspace)?.find(Some(&self.run)).map_err(WorkError::from)?.run;
+        let at = self.workspace.settle()?;
+        if is_signed(&at)? {
+            let asked = AskedVerdict {
+                decision,
+                reason: Some(self.reason),
+                is_sure: false,
+                sign_with: None,
+                write_statement: None,
+                signed: None,
+                by: self.by,
+                workspace: Some(self.workspace),
+            };
+            return asked.run(&at, &run.to_string(), output);
+        }
+        let is_approved = decision == ApprovalDecision::Approve;
+        let who = who(self.by)?;
         let work = self.workspace.open()?;
         let decided = work.decide(&run, RunVerdict::new(is_approved, who, self.reason))?;
         match self.workspace.at.json || !output.is_for_person() {
@@ -72,13 +94,43 @@ impl Decide {
     }
 }
 
+/// Whether verdicts must be signed; a ledger that is not there yet has nobody.
+fn is_signed(at: &Settled) -> Result<bool, Failure> {
+    Ok(is_unsigned_refused(&at.open_or_init()?, &at.tenant)?)
+}
+
+/// Carries out what people decided about held changes of this workspace while nobody worked in it, and says so. What cannot land now stays
+/// held.
+pub(super) fn carry_out_verdicts(work: &Work) -> Result<Vec<Uuid>, Failure> {
+    let mut carried_out = Vec::new();
+    for DecidedChange { run, settled } in work.settle_decided()? {
+        match settled {
+            Ok(SettledRun::Decided(decided)) if decided.has_landed => {
+                note!("run {run} was approved, and its change has landed");
+                carried_out.push(run);
+            }
+            Ok(SettledRun::Decided(decided)) => {
+                let result = &decided.result.result;
+                let why = result.error.as_ref().or(result.denial_reason.as_ref());
+                note!("run {run} did not land: {}", why.map_or("", |why| why.as_str()));
+                carried_out.push(run);
+            }
+            // Another process was faster, or a verdict lapsed.
+            Ok(SettledRun::Waiting { .. }) | Err(WorkError::NotHeld(_)) => {}
+            Err(error) => note!("warning: {error}"),
+        }
+    }
+    Ok(carried_out)
+}
+
 impl Recover {
     pub(super) fn wants_json(&self) -> bool {
         self.workspace.at.json
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let (_, recovery) = self.workspace.open_with_recovery()?;
+        let (work, recovery) = self.workspace.open_with_recovery()?;
+        let decided = carry_out_verdicts(&work)?;
         let is_json = self.workspace.at.json || !output.is_for_person();
         if is_json {
             let texts = |runs: &[Uuid]| runs.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -89,9 +141,14 @@ impl Recover {
                 "undone": recovery.undone,
                 "kept": kept.collect::<Vec<_>>(),
                 "recorded": recovery.recorded,
+                "decided": texts(&decided),
             });
             output.report_line(&summary)?;
-        } else if recovery.completed.is_empty() && recovery.interrupted.is_empty() && recovery.undone == 0 {
+        } else if recovery.completed.is_empty()
+            && recovery.interrupted.is_empty()
+            && recovery.undone == 0
+            && decided.is_empty()
+        {
             output.line("nothing was left to settle")?;
         }
         Ok(Verdict::Good)

@@ -22,13 +22,16 @@ mod verify;
 mod workspace_args;
 
 use clap::{Args, Subcommand};
+use crealeph_contracts::approval::ApprovalDecision;
 
 use super::Verdict;
 use crate::failure::Failure;
 use crate::output::Output;
 
+pub(super) use named_run::open as open_runs;
 pub(super) use plan::levels;
-pub(super) use workspace_args::private_paths;
+pub(super) use report::finished;
+pub(super) use workspace_args::{WorkspaceArgs, private_paths};
 
 /// Run coding agents in a sandbox with limits, review, and signed receipts
 #[derive(Debug, Args)]
@@ -47,9 +50,9 @@ enum WorkCommand {
     Show(named_run::Show),
     Logs(logs::Logs),
     Diff(named_run::Diff),
-    /// Approve a pending change; it is tested again if the workspace has changed
+    /// Approve a pending change (deprecated: use `crealeph approve`)
     Approve(decide::Decide),
-    /// Reject a pending change and discard it
+    /// Reject a pending change and discard it (deprecated: use `crealeph reject`)
     Reject(decide::Decide),
     Recover(decide::Recover),
     Clean(clean::Clean),
@@ -90,8 +93,8 @@ impl Work {
             WorkCommand::Show(command) => command.run(output),
             WorkCommand::Logs(command) => command.run(output),
             WorkCommand::Diff(command) => command.run(output),
-            WorkCommand::Approve(command) => command.run(true, output),
-            WorkCommand::Reject(command) => command.run(false, output),
+            WorkCommand::Approve(command) => command.run(ApprovalDecision::Approve, output),
+            WorkCommand::Reject(command) => command.run(ApprovalDecision::Reject, output),
             WorkCommand::Recover(command) => command.run(output),
             WorkCommand::Clean(command) => command.run(output),
             WorkCommand::Plan(command) => command.run(output),

@@ -102,7 +102,7 @@ pub(super) fn named_folder(workspace: &WorkspaceArgs, named: &Path) -> Result<Pa
     }
 }
 
-pub(super) fn open(workspace: &WorkspaceArgs) -> Result<RunReader, Failure> {
+pub(in crate::commands) fn open(workspace: &WorkspaceArgs) -> Result<RunReader, Failure> {
     Ok(RunReader::open(&workspace.folder()?).map_err(WorkError::from)?)
 }
 

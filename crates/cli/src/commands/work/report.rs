@@ -25,7 +25,7 @@ pub(super) fn outcome(outcome: &ItemOutcome, run: &str) -> Page {
         ItemOutcome::Held(held) => {
             page.line(&format!("{}: held since {}", title(&held.item, run), held.since.as_str()));
             page.line(&format!("  look     crealeph work diff {run}"));
-            page.line(&format!("  verdict  crealeph work approve {run} --reason …, or reject"));
+            page.line(&format!("  verdict  crealeph approve {run}, or reject"));
         }
         ItemOutcome::Blocked { item, waits_for } => {
             page.line(&format!("{item}: blocked, waits for {}", listed(waits_for)));
@@ -71,7 +71,7 @@ pub(super) fn is_unchanged(finished: &ItemResult) -> bool {
 }
 
 /// How the run of an item ended, in a few lines.
-pub(super) fn finished(finished: &ItemResult, run: &str, note: &str) -> Page {
+pub(in crate::commands) fn finished(finished: &ItemResult, run: &str, note: &str) -> Page {
     let ItemResult { item, result } = finished;
     let mut out = Page::default();
     let no_change = if is_unchanged(finished) { NO_CHANGE } else { "" };

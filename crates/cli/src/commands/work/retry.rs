@@ -45,7 +45,7 @@ pub(super) struct Retry {
     #[arg(long, value_name = "WHERE")]
     publish: Option<String>,
 
-    /// Hold the change until `crealeph work approve` or `reject`
+    /// Hold the change until `crealeph approve` or `crealeph reject`
     #[arg(long)]
     hold: bool,
 

@@ -67,7 +67,7 @@ pub(super) struct Run {
     #[arg(long, value_name = "WHERE", default_value = "tree")]
     publish: String,
 
-    /// Hold changes until `crealeph work approve` or `reject`
+    /// Hold changes until `crealeph approve` or `crealeph reject`
     #[arg(long)]
     hold: bool,
 
@@ -118,6 +118,7 @@ impl Run {
         // The bounds of later items, and what the policy decides by, are not for an earlier item to change.
         let given = items.is_some().then(|| PathBuf::from(&self.what)).into_iter().chain(self.rules.clone());
         let mut work = self.workspace.open_with(&given.collect::<Vec<_>>())?;
+        super::decide::carry_out_verdicts(&work)?;
         work.limit_classes(&self.bounds.class_limits());
         let items = match items {
             Some(items) => items,

@@ -126,7 +126,7 @@ impl RunPage<'_> {
         let is_unchanged = result.is_some_and(report::is_unchanged);
         self.next(is_unchanged)
             .iter()
-            .for_each(|command| page.line(&format!("  next     crealeph work {command}")));
+            .for_each(|command| page.line(&format!("  next     crealeph {command}")));
         Ok(page)
     }
 
@@ -164,23 +164,21 @@ impl RunPage<'_> {
     fn next(&self, is_unchanged: bool) -> Vec<String> {
         let run = self.reader.short(&self.summary.run);
         let has_capsule = self.reader.folder(&self.summary.run).join(CAPSULE_FILE).exists();
-        let retry = has_capsule.then(|| format!("retry {run}"));
+        let retry = has_capsule.then(|| format!("work retry {run}"));
         let mut next = match self.summary.state {
-            RunState::Running => vec![format!("logs {run} -f")],
-            RunState::Unsettled => vec!["recover".to_owned()],
-            RunState::Held => vec![
-                format!("diff {run}"),
-                format!("approve {run} --reason …"),
-                format!("reject {run} --reason …"),
-            ],
+            RunState::Running => vec![format!("work logs {run} -f")],
+            RunState::Unsettled => vec!["work recover".to_owned()],
+            RunState::Held => {
+                vec![format!("work diff {run}"), format!("approve {run}"), format!("reject {run} --reason …")]
+            }
             RunState::Over(RunStatus::Success) if is_unchanged => {
-                vec![format!("logs {run}"), format!("verify {run}")]
+                vec![format!("work logs {run}"), format!("work verify {run}")]
             }
             RunState::Over(RunStatus::Success) => {
-                vec![format!("diff {run}"), format!("verify {run}"), format!("undo {run}")]
+                vec![format!("work diff {run}"), format!("work verify {run}"), format!("work undo {run}")]
             }
-            RunState::Over(RunStatus::Denied) => vec![format!("diff {run}"), format!("logs {run}")],
-            RunState::Over(_) | RunState::Interrupted => vec![format!("logs {run}")],
+            RunState::Over(RunStatus::Denied) => vec![format!("work diff {run}"), format!("work logs {run}")],
+            RunState::Over(_) | RunState::Interrupted => vec![format!("work logs {run}")],
         };
         next.extend(retry);
         next

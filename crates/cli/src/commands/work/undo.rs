@@ -52,7 +52,7 @@ pub(super) struct Undo {
     #[arg(long, value_name = "WHERE")]
     publish: Option<String>,
 
-    /// Hold the undoing until `crealeph work approve` or `reject`
+    /// Hold the undoing until `crealeph approve` or `crealeph reject`
     #[arg(long)]
     hold: bool,
 

@@ -16,13 +16,13 @@ use crate::{own, user_state};
 
 /// Which workspace.
 #[derive(Clone, Debug, Args)]
-pub(super) struct WorkspaceArgs {
+pub(in crate::commands) struct WorkspaceArgs {
     /// Workspace folder
     #[arg(long = "workspace", value_name = "DIR", default_value = ".")]
     root: PathBuf,
 
     #[command(flatten)]
-    pub(super) at: At,
+    pub(in crate::commands) at: At,
 }
 
 impl WorkspaceArgs {
@@ -39,6 +39,14 @@ impl WorkspaceArgs {
         let inside = self.folder()?.join(FILE);
         let named = self.at.config().or_else(|| inside.exists().then_some(inside.as_path()));
         Ok(Configuration::find(named)?)
+    }
+
+    /// The ledger and whose part of it, for a command that does not need a workspace.
+    pub(in crate::commands) fn settle_here(&self) -> Result<Settled, Failure> {
+        match self.root == Path::new(".") {
+            true => self.at.clone().settle(),
+            false => self.settle(),
+        }
     }
 
     /// The ledger and whose part of it.
@@ -58,7 +66,7 @@ impl WorkspaceArgs {
     }
 
     /// Opens everything.
-    pub(super) fn open(&self) -> Result<Work, Failure> {
+    pub(in crate::commands) fn open(&self) -> Result<Work, Failure> {
         Ok(self.open_with_recovery()?.0)
     }
 

@@ -1,0 +1,164 @@
+//! Verdicts on held changes: recorded wherever they are given, and carried out where the workspace is.
+
+use crealeph_contracts::approval::ApprovalDecision;
+use crealeph_contracts::scalar::LedgerId;
+use crealeph_contracts::uuid::Uuid;
+use crealeph_ledger::{AppendedEntry, IdKind};
+use crealeph_runtime::approvals::{RecordedVerdict, SubjectReader};
+use crealeph_runtime::work::{DecidedRun, RunState, RunVerdict, SettledRun, Work, WorkError};
+use serde_json::{Value, json};
+
+use super::Verdict;
+use super::approve::AskedVerdict;
+use super::ids::ShortIds;
+use super::ledger::Settled;
+use super::work::{finished, open_runs};
+use crate::failure::{ApprovalFailure, Failure, OutputFailure};
+use crate::input::who;
+use crate::output::{Output, note};
+
+/// What became of a verdict on a change.
+struct ChangeVerdict<'v> {
+    run: &'v Uuid,
+    decision: ApprovalDecision,
+    /// The entry of the verdict, if one was added.
+    entry: Option<&'v AppendedEntry>,
+    /// What the verdicts came to here, if they sufficed and the workspace is here.
+    decided: Option<&'v DecidedRun>,
+    missing: u64,
+}
+
+impl AskedVerdict {
+    /// A verdict on a change where people are enrolled.
+    pub(super) fn run_change(
+        self,
+        at: &Settled,
+        reader: SubjectReader<'_>,
+        run: &Uuid,
+        output: &mut Output,
+    ) -> Result<Verdict, Failure> {
+        let id = subject_of(run)?;
+        let work = self.workspace_of(run)?;
+        let decision = self.decision;
+        let of = |entry, decided, missing| ChangeVerdict { run, decision, entry, decided, missing };
+        if let Some(work) = work.as_ref().filter(|_| decision == ApprovalDecision::Approve) {
+            // The one who gave the last approval may have been interrupted before the landing, or was elsewhere.
+            if let Some(decided) = settled(work, run)? {
+                note!("enough people had decided already; no verdict was added");
+                return of(None, Some(&decided), 0).report(at, reader, output);
+            }
+            work.check_landable(run)?;
+        }
+        let diff = self.diff_of(run)?;
+        let Some(signed) = self.obtain(reader, &id, diff.as_deref())? else {
+            return Ok(self.unsigned_verdict());
+        };
+        let RecordedVerdict { verdict, missing, .. } = reader.record_verdict(&signed)?;
+        let decided = match &work {
+            Some(work) if missing == 0 => settled(work, run)?,
+            _ => None,
+        };
+        of(Some(&verdict), decided.as_ref(), missing).report(at, reader, output)
+    }
+
+    /// A verdict on a change while nobody is enrolled: by a name that proves nothing, where the workspace is.
+    pub(super) fn decide_unsigned(
+        self,
+        at: &Settled,
+        run: &Uuid,
+        output: &mut Output,
+    ) -> Result<Verdict, Failure> {
+        self.check_unsigned()?;
+        let work = self.workspace_of(run)?.ok_or(ApprovalFailure::NotHere(*run))?;
+        let is_approved = self.decision == ApprovalDecision::Approve;
+        let why = self.reason.unwrap_or_else(|| "no reason given".to_owned());
+        let decided = work.decide(run, RunVerdict::new(is_approved, who(self.by)?, why))?;
+        if at.is_json(output) {
+            output.report(&json!({
+                "subject": run.to_string(), "decision": self.decision.as_str(), "proven": false, "verdict": null,
+                "landed": null, "planned": null, "missing": 0, "result": result_json(&decided)?,
+            }))?;
+        } else {
+            output.page(&finished(&decided.result, &work.short_run(run)?, ""))?;
+        }
+        Ok(if decided.has_landed == is_approved { Verdict::Good } else { Verdict::Bad })
+    }
+
+    /// The workspace, if the change of the run is held in it.
+    fn workspace_of(&self, run: &Uuid) -> Result<Option<Work>, Failure> {
+        let Some(workspace) = &self.workspace else { return Ok(None) };
+        let summary = open_runs(workspace)?.find(Some(&run.to_string())).ok();
+        match summary.is_some_and(|summary| summary.state == RunState::Held) {
+            true => Ok(Some(workspace.open()?)),
+            false => Ok(None),
+        }
+    }
+
+    /// The diff as it lies in the workspace, if it is here; only that which the record names by digest is shown.
+    fn diff_of(&self, run: &Uuid) -> Result<Option<String>, Failure> {
+        let Some(workspace) = &self.workspace else { return Ok(None) };
+        Ok(open_runs(workspace)?.diff(run).map_err(WorkError::from)?)
+    }
+}
+
+/// The run as a subject.
+fn subject_of(run: &Uuid) -> Result<LedgerId, Failure> {
+    Ok(super::ledger::named("run", &run.to_string(), LedgerId::parse)?)
+}
+
+/// What verdicts came to; `None` if more are needed, or another process carried it out meanwhile.
+fn settled(work: &Work, run: &Uuid) -> Result<Option<DecidedRun>, Failure> {
+    match work.settle(run) {
+        Ok(SettledRun::Decided(decided)) => Ok(Some(*decided)),
+        Ok(SettledRun::Waiting { .. }) | Err(WorkError::NotHeld(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl ChangeVerdict<'_> {
+    fn report(
+        &self,
+        at: &Settled,
+        reader: SubjectReader<'_>,
+        output: &mut Output,
+    ) -> Result<Verdict, Failure> {
+        let ChangeVerdict { run, decision, entry, decided, missing } = self;
+        let case = reader.read(&subject_of(run)?)?;
+        let landing = case.state.outcome.landing().map(|(landing, _)| landing.as_str());
+        if at.is_json(output) {
+            output.report(&json!({
+                "subject": run.to_string(), "decision": decision.as_str(), "proven": true,
+                "verdict": entry.map(|entry| entry.id.as_str()), "landed": landing, "planned": null,
+                "missing": missing, "result": decided.map(result_json).transpose()?,
+            }))?;
+        } else {
+            let id = run.to_string();
+            let short = ShortIds::find(reader.ledger, reader.tenant, IdKind::HeldRun, [id.as_str()])?;
+            let short = short.of(&id);
+            match (decided, decision) {
+                (Some(decided), _) => output.page(&finished(&decided.result, short, ""))?,
+                (None, ApprovalDecision::Reject) => output.line(&format!("rejected {short}"))?,
+                (None, ApprovalDecision::Approve) if *missing > 0 => {
+                    output.line(&format!("approved {short}; {missing} more needed"))?;
+                }
+                (None, ApprovalDecision::Approve) => output.line(&format!("approved {short}"))?,
+            }
+        }
+        output.flush()?;
+        if decided.is_none() && *missing == 0 && landing.is_none() {
+            let workspace = case.basis.change().map_or("", |record| record.workspace.as_str());
+            note!(
+                "the next `crealeph work run` or `crealeph work recover` in its workspace, {workspace}, carries it out"
+            );
+        }
+        let wants_landing = *decision == ApprovalDecision::Approve;
+        let is_good = decided.is_none_or(|decided| decided.has_landed == wants_landing);
+        Ok(if is_good { Verdict::Good } else { Verdict::Bad })
+    }
+}
+
+/// The result of a run as JSON.
+fn result_json(decided: &DecidedRun) -> Result<Value, Failure> {
+    let text = decided.result.to_json();
+    Ok(serde_json::from_str(&text).map_err(std::io::Error::from).map_err(OutputFailure::Stdout)?)
+}
