@@ -28,6 +28,11 @@ const GENERATED: &[Generated] = &[
     },
     Generated {
         folder: "docs/reference",
+        extension: "json",
+        cargo: &["run", "--quiet", "--locked", "--package", "crealeph-cli", "--", "schema", "--openapi"],
+    },
+    Generated {
+        folder: "docs/reference",
         extension: "md",
         cargo: &["run", "--quiet", "--locked", "--package", "crealeph-cli", "--", "man", "--markdown"],
     },

@@ -28,6 +28,7 @@ const PACKAGES: &[Package] = &[
         debian: "sqlite3",
         why: "the ledger's tests change its file behind its back",
     },
+    Package { provides: "curl", debian: "curl", why: "the document of the server talks to it, and is run" },
     Package { provides: "jq", debian: "jq", why: "the documents read answers with it, and are run" },
     Package {
         provides: "pg_createcluster",

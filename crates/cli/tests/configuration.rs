@@ -16,6 +16,7 @@ const UNKNOWN: &str = "zzzzzzzzzz";
 const TABLES: &[(&[&str], &str)] = &[
     (&["## Sections"], "[zzzzzzzzzz]"),
     (&["### `[ledger]`"], "[ledger]\nzzzzzzzzzz = 1"),
+    (&["### `[server]`"], "[server]\nzzzzzzzzzz = 1"),
     (&["### `[builder]`"], "[builder]\nzzzzzzzzzz = 1"),
     (&["### `[builder]`"], "[tenants.a.builder]\nzzzzzzzzzz = 1"),
     (&["### `[builder]`"], "[tenants.a.robots.b.builder]\nzzzzzzzzzz = 1"),

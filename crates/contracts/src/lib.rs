@@ -7,6 +7,7 @@
 
 pub mod agent_input;
 pub mod agent_output;
+pub mod api_key;
 pub mod approval;
 pub mod attestation;
 pub mod builder;

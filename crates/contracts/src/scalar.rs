@@ -168,6 +168,8 @@ identifiers! {
     RuleId,
     /// A key by which a client knows its own entry.
     ClientKey,
+    /// An API key of the server; the id is no secret.
+    KeyId,
 }
 
 /// A string with at least one character that is not white space (R2).

@@ -4,6 +4,7 @@
 //! Every decision is a value computed from values read before it. No clock, no I/O, no randomness, no
 //! iteration over unordered maps: the same input gives the same bytes on any machine.
 
+pub mod access;
 pub mod approval;
 pub mod builder;
 pub mod coherence;

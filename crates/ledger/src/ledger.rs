@@ -383,6 +383,11 @@ impl Ledger {
         self.view(tenant, |view| view.facts(robot, at, rules))
     }
 
+    /// Whether the ledger answers, and has the schema of this program.
+    pub fn check_readable(&self) -> Result<(), LedgerError> {
+        self.0.backend.read(None, &mut |reads| reads.check_schema())
+    }
+
     /// The sequence number of the newest entry; zero for an empty log.
     pub fn last_seq(&self, tenant: &TenantId) -> Result<Seq, LedgerError> {
         Ok(self.ask(tenant, |_, head| Ok(head.last_seq()))?.unwrap_or(Seq::ZERO))

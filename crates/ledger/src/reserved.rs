@@ -10,6 +10,8 @@ pub const RESERVED_TYPES: &[&str] = &[
     "approval_rule",
     "execution_record",
     "held_change",
+    "key_grant",
+    "key_revocation",
     "landing",
     "landing_outcome",
     "log_rules",
@@ -21,8 +23,8 @@ pub const RESERVED_TYPES: &[&str] = &[
     "verdict",
 ];
 
-/// The modules under which only CreAleph writes: its Builder's artifacts and records (R14), and approvals (R33).
-pub const RESERVED_MODULES: &[&str] = &["builder", "crealeph-approvals"];
+/// The modules under which only CreAleph writes: its Builder's artifacts and records (R14), API keys, and approvals (R33).
+pub const RESERVED_MODULES: &[&str] = &["builder", "crealeph-access", "crealeph-approvals"];
 
 /// How the keys begin that only CreAleph gives; `crealeph:` is kept for what is to come.
 pub const RESERVED_KEYS: &[&str] = &[
@@ -54,13 +56,14 @@ pub(crate) fn reserved_in(draft: &Draft) -> Option<(&'static str, String)> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use crealeph_contracts::api_key::{ACCESS, KEY_GRANT, KEY_REVOCATION, grant_key, revocation_key};
     use crealeph_contracts::approval::{
         APPROVALS, FIRST_ADMIN_KEY, LANDING, LANDING_OUTCOME, SignedKind, landing_key, landing_outcome_key,
         nonce_key,
     };
     use crealeph_contracts::held_change::{HELD_CHANGE, HELD_CHANGE_KEY};
     use crealeph_contracts::log_rules::{LOG_RULES, LOG_RULES_KEY};
-    use crealeph_contracts::scalar::{ClientKey, LedgerId};
+    use crealeph_contracts::scalar::{ClientKey, KeyId, LedgerId};
     use crealeph_decision::builder::EXECUTION_RECORD;
     use crealeph_decision::builder::lookup::record_key;
     use crealeph_decision::builder::review::{REVIEW, approved_key, review_key};
@@ -78,6 +81,18 @@ mod tests {
         let (landing, outcome) = (landing_key(&subject, 1), landing_outcome_key(&subject, 1));
         let nonce = nonce_key(&crealeph_contracts::uuid::Uuid::from_bytes([0; 16]));
         for key in [FIRST_ADMIN_KEY, HELD_CHANGE_KEY, &landing, &outcome, &nonce] {
+            assert!(RESERVED_KEYS.iter().any(|prefix| key.starts_with(prefix)), "{key}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_of_api_keys_is_reserved() {
+        for kind in [KEY_GRANT, KEY_REVOCATION] {
+            assert!(RESERVED_TYPES.contains(&kind.as_str()), "{}", kind.as_str());
+        }
+        assert!(RESERVED_MODULES.contains(&ACCESS.as_str()));
+        let id = KeyId::parse("k").unwrap();
+        for key in [grant_key(&id), revocation_key(&id)] {
             assert!(RESERVED_KEYS.iter().any(|prefix| key.starts_with(prefix)), "{key}");
         }
     }

@@ -1,11 +1,14 @@
 //! Carries out what was decided: calls agents across their boundary and writes what came of it. It reads the clock; it
 //! decides nothing, prints nothing and parses no arguments.
 
+pub mod access;
 pub mod agents;
 pub mod approvals;
 pub mod builder;
 pub mod configuration;
+pub mod entries;
 pub mod review;
 pub mod robot;
 pub mod trust;
+pub mod validation;
 pub mod work;

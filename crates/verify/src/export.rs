@@ -10,6 +10,7 @@ use crealeph_contracts::entry::with_lost_payload;
 use crealeph_contracts::json::{Limits, Node, parse};
 use crealeph_contracts::scalar::TenantId;
 
+use crate::access::AccessLog;
 use crate::approvals::ApprovalLog;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::finding::{Finding, FindingKind};
@@ -65,6 +66,7 @@ pub struct ExportVerifier {
     rules: LogRules,
     approvals: ApprovalLog,
     held_changes: HeldChanges,
+    access: AccessLog,
     /// The size of the last checkpoint that held.
     good: u64,
     checkpoints: u64,
@@ -93,6 +95,7 @@ impl ExportVerifier {
             rules: LogRules::default(),
             approvals: ApprovalLog::default(),
             held_changes: HeldChanges::default(),
+            access: AccessLog::default(),
             good: 0,
             checkpoints: 0,
             unknown_checkpoints: 0,
@@ -251,6 +254,7 @@ impl ExportVerifier {
         if let Some(logged) = self.approvals.add(&entry).map_err(refused)? {
             self.held_changes.check(&logged).map_err(refused)?;
         }
+        self.access.add(&entry).map_err(refused)?;
         self.tree.add(hash);
         self.check_kept()
     }

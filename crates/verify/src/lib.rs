@@ -5,6 +5,7 @@
 //! (RFC 6962, RFC 8785, C2SP signed-note, tlog-checkpoint and tlog-proof; DSSE, in-toto), and share no code but `contracts`:
 //! its types, its parser and its canonical JSON. Nothing here opens a file, reads a clock or trusts a key that came with the data.
 
+mod access;
 mod approvals;
 mod artifacts;
 mod chain;
@@ -22,6 +23,7 @@ mod ssh;
 mod state;
 mod tree;
 
+pub use access::AccessLog;
 pub use approvals::{ApprovalLog, EnrolledPerson, PersonKeyState};
 pub use artifacts::{ArtifactCheck, check_folder_artifacts, check_stored_artifacts};
 pub use chain::{ChainPosition, ReceiptChain};

@@ -11,6 +11,7 @@ use crealeph_runtime::builder::Scopes;
 use crealeph_runtime::configuration::{ConfigError, Configuration};
 use crealeph_runtime::work::{AgentExam, AgentFinding, WorkConfig};
 use crealeph_sandbox::{Config, Feature, Sandbox};
+use crealeph_server::ServerSettings;
 use serde::Serialize;
 
 use super::Verdict;
@@ -226,6 +227,7 @@ fn configuration(configuration: &Configuration, state: &Path) -> Finding {
     let read = || {
         let agents = agents::load(configuration, state)?.versions().count();
         Scopes::load(configuration, None)?;
+        ServerSettings::load(configuration)?;
         let work = WorkConfig::read(configuration)?;
         work.warnings().for_each(|warning| note!("warning: {warning}"));
         Ok((agents, work.agents.len()))

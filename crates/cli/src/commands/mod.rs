@@ -13,6 +13,7 @@ mod execution;
 mod ids;
 mod inbox;
 mod init;
+mod key;
 mod ledger;
 mod man;
 mod on_ledger;
@@ -23,6 +24,7 @@ mod robot;
 mod rule;
 mod sandbox;
 mod schema;
+mod serve;
 mod snapshot;
 mod trust;
 mod validate;
@@ -106,6 +108,10 @@ enum Command {
     /// Show the status of robots and next steps
     #[command(after_help = robot::EXAMPLES)]
     Robot(Box<OnLedger<robot::RobotTask>>),
+    Serve(Box<serve::Serve>),
+    /// Manage API keys of the server: create, list, revoke
+    #[command(after_help = key::EXAMPLES)]
+    Key(Box<OnLedger<key::KeyTask>>),
     Agent(agent::AgentCommand),
     Sandbox(Box<sandbox::SandboxCommand>),
     Trust(trust::Trust),
@@ -215,6 +221,8 @@ impl Command {
             Command::Rule(command) => command.run(output),
             Command::Review(command) => command.run(output),
             Command::Robot(command) => command.run(output),
+            Command::Serve(command) => command.run(output),
+            Command::Key(command) => command.run(output),
             Command::Agent(command) => command.run(output),
             Command::Sandbox(command) => command.run(output),
             Command::Trust(command) => command.run(output),
@@ -242,6 +250,8 @@ impl Command {
             Command::Rule(command) => command.wants_json(),
             Command::Review(command) => command.wants_json(),
             Command::Robot(command) => command.wants_json(),
+            Command::Serve(command) => command.wants_json(),
+            Command::Key(command) => command.wants_json(),
             Command::Agent(command) => command.wants_json(),
             Command::Sandbox(command) => command.wants_json(),
             Command::Trust(command) => command.wants_json(),

@@ -9,6 +9,7 @@ use crealeph_contracts::json::{Document, Limits, parse, shallow_members};
 use crealeph_contracts::shape::nearest;
 use crealeph_contracts::violation::Code;
 use crealeph_decision::judge::{Judgement, judge};
+use crealeph_runtime::validation::ValidationReport;
 use serde::Serialize;
 use serde_json::json;
 
@@ -111,7 +112,7 @@ impl Validate {
         };
         let judgement = judge(contract, &bytes, context.as_ref().map(Document::root), &limits)?;
         if self.json {
-            output.report(&Answer::new(&judgement))?;
+            output.report(&ValidationReport::of(&judgement))?;
         } else {
             output.page(&as_page(&source.name(), contract, &bytes, &judgement))?;
         }
@@ -213,46 +214,25 @@ fn raw_text(json: &[u8], limits: &Limits) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// The answer on a document, for a program.
-#[derive(Debug, Default, Serialize)]
+/// The answer on a line of a batch, for a program.
+#[derive(Debug, Serialize)]
 struct Answer<'j> {
-    valid: bool,
-    outcome: Option<&'static str>,
-    violations: Vec<ViolationAnswer<'j>>,
-    levels: Option<Vec<Vec<&'j str>>>,
+    #[serde(flatten)]
+    report: ValidationReport<'j>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<serde_json::Value>,
 }
 
-#[derive(Debug, Serialize)]
-struct ViolationAnswer<'j> {
-    pointer: &'j str,
-    clause: &'static str,
-    code: &'j str,
-    message: &'j str,
-}
-
 impl<'j> Answer<'j> {
     fn new(judgement: &'j Judgement) -> Self {
-        let violations = judgement.violations.iter().map(|violation| ViolationAnswer {
-            pointer: &violation.pointer,
-            clause: violation.clause,
-            code: violation.code.as_str(),
-            message: &violation.message,
-        });
-        Answer {
-            valid: judgement.violations.is_empty(),
-            outcome: judgement.is_repeat.then_some("idempotent"),
-            violations: violations.collect(),
-            levels: judgement.plan.as_ref().map(super::work::levels),
-            error: None,
-        }
+        Answer { report: ValidationReport::of(judgement), error: None }
     }
 
     /// The answer on a line that cannot be judged.
     fn unjudged(number: u64, reason: &str) -> Self {
         let message = format!("line {number} cannot be judged: {reason}");
-        Answer { error: Some(json!({ "code": "bad_line", "message": message })), ..Answer::default() }
+        let error = Some(json!({ "code": "bad_line", "message": message }));
+        Answer { report: ValidationReport::default(), error }
     }
 }
 

@@ -7,6 +7,7 @@ mod builder;
 mod input;
 mod ledger;
 mod output;
+mod server;
 mod trust;
 mod work;
 
@@ -18,6 +19,7 @@ use crealeph_contracts::json::ComposeError;
 use crealeph_decision::judge::ContextError;
 use crealeph_decision::work::PlanError;
 use crealeph_ledger::LedgerError;
+use crealeph_runtime::access::AccessError;
 use crealeph_runtime::agents::conformance::Uncalled;
 use crealeph_runtime::approvals::ApprovalError;
 use crealeph_runtime::builder::BuildError;
@@ -29,6 +31,7 @@ use crealeph_runtime::work::receipt::SignerError;
 use crealeph_runtime::work::replay::ReplayError;
 use crealeph_runtime::work::{TasksError, WorkError};
 use crealeph_sandbox::SandboxError;
+use crealeph_server::ServeError;
 use crealeph_workspace::OwnershipError;
 
 pub(crate) use self::approvals::{ApprovalFailure, SigningFailure};
@@ -37,6 +40,7 @@ pub(crate) use self::builder::BuilderFailure;
 pub(crate) use self::input::InputFailure;
 pub(crate) use self::ledger::LedgerFailure;
 pub(crate) use self::output::OutputFailure;
+pub(crate) use self::server::ServerFailure;
 pub(crate) use self::trust::TrustFailure;
 pub(crate) use self::work::WorkFailure;
 
@@ -69,6 +73,8 @@ pub(crate) enum Failure {
     Work(#[from] WorkFailure),
     #[error(transparent)]
     Approval(#[from] ApprovalFailure),
+    #[error(transparent)]
+    Server(#[from] ServerFailure),
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
     #[error("the demo failed: `{command}` ended with exit code {code}, expected {expected}")]
@@ -111,6 +117,8 @@ belongs! {
     PlanError => WorkFailure,
     SignerError => WorkFailure,
     ReplayError => WorkFailure,
+    ServeError => ServerFailure,
+    AccessError => ServerFailure,
 }
 
 impl Failure {
@@ -137,6 +145,7 @@ impl Failure {
             Failure::Builder(failure) => failure.hint(),
             Failure::Work(failure) => failure.hint(),
             Failure::Approval(failure) => failure.hint(),
+            Failure::Server(failure) => failure.hint(),
             Failure::Demo { folder, .. } => Some(format!("try it yourself in `{}`", folder.display()).into()),
             Failure::NoProgram(name) => {
                 Some(format!("install it, on Debian with `apt install {name}`").into())
@@ -180,6 +189,7 @@ impl Failure {
             Failure::Builder(failure) => failure.code(),
             Failure::Work(failure) => failure.code(),
             Failure::Approval(failure) => failure.code(),
+            Failure::Server(failure) => failure.code(),
             Failure::Sandbox(error) => error.code(),
             Failure::Demo { .. } => "demo_failed",
             Failure::NoProgram(_) => "no_program",
@@ -196,6 +206,7 @@ impl Failure {
             Failure::Builder(failure) => failure.exit_code(),
             Failure::Work(failure) => failure.exit_code(),
             Failure::Approval(failure) => failure.exit_code(),
+            Failure::Server(failure) => failure.exit_code(),
             Failure::Demo { .. } => JUDGED,
             Failure::Interrupted => INTERRUPTED,
             _ => NOT_JUDGED,

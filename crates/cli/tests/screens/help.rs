@@ -35,6 +35,8 @@ fn help_at_80_columns() {
               rule         Set and test the rules that say how many approvals are needed
               review       List drafts that await review, and approve or reject them
               robot        Show the status of robots and next steps
+              serve        Serve the HTTP API
+              key          Manage API keys of the server: create, list, revoke
               agent        Run the example agent, or test an agent for conformance
               sandbox      Run a command in a sandbox, or explain its grants
               trust        Show what a configuration grants, and trust or revoke it

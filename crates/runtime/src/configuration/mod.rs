@@ -18,8 +18,8 @@ pub use table::{Table, Wrong, absolute, unknown_name};
 pub const FILE: &str = "crealeph.toml";
 /// The largest file that is read, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
-/// Every section, each read by the module of its name: `ledger` by the command line, `tenants` by the Builder.
-const SECTIONS: &[&str] = &["agents", "builder", "ledger", "tenants", "work"];
+/// Every section, each read by the module of its name: `ledger` by the command line, `server` by the server, `tenants` by the Builder.
+const SECTIONS: &[&str] = &["agents", "builder", "ledger", "server", "tenants", "work"];
 
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]

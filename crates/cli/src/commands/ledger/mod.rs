@@ -253,7 +253,7 @@ impl Settled {
     }
 
     /// Creates the `.crealeph` that the ledger goes into, if it does.
-    fn claim(&self) -> Result<(), TrustFailure> {
+    pub(super) fn claim(&self) -> Result<(), TrustFailure> {
         match &self.location {
             Location::File(file) => own::workspaces_of(file).iter().try_for_each(|folder| own::claim(folder)),
             _ => Ok(()),

@@ -6,13 +6,13 @@ use clap::Args;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::{ClientKey, Name, RobotId};
 use crealeph_ledger::{Cursor, Direction, Filter, KEY_PREFIX, Ledger, Order, Seq, StoredEntry};
+use crealeph_runtime::entries::relative_json;
 use serde::Serialize;
-use serde_json::value::RawValue;
 
 use super::{Settled, Verdict, named};
 use crate::commands::ids::{ShortIds, entry_id, execution_id};
 use crate::failure::{ArgumentFailure, Failure, LedgerFailure};
-use crate::output::{Output, embedded, note};
+use crate::output::{Output, note};
 
 /// How long `tail` sleeps at most before it looks again. It is woken before that, but a process that was killed right after
 /// its commit was not announced.
@@ -241,8 +241,7 @@ impl LineageOf {
         };
         for relative in &lineage.entries {
             if is_json {
-                let entry = embedded(relative.entry.canonical())?;
-                output.report_line(&RelativeReport { distance: relative.distance, entry })?;
+                output.json_line(&relative_json(relative))?;
             } else {
                 output.line(&format!("{:>3}{}", relative.distance, in_words(&relative.entry, &short)))?;
             }
@@ -279,12 +278,6 @@ pub(super) fn stats(at: &Settled, output: &mut Output) -> Result<Verdict, Failur
         last_checkpoint: stats.last_checkpoint,
     })?;
     Ok(Verdict::Good)
-}
-
-#[derive(Serialize)]
-struct RelativeReport {
-    distance: usize,
-    entry: Box<RawValue>,
 }
 
 #[derive(Serialize)]

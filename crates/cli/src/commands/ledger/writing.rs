@@ -9,7 +9,7 @@ use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::{Limits, parse};
 use crealeph_contracts::scalar::TenantId;
 use crealeph_ledger::{AppendError, AppendedEntry, IdKind, Ledger, Location};
-use serde::Serialize;
+use crealeph_runtime::entries::AppendedReport;
 use serde_json::json;
 
 use super::proving::{import_signed, read_keys};
@@ -165,15 +165,6 @@ impl Batch {
     }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct AppendedReport<'a> {
-    id: &'a str,
-    seq: u64,
-    created_at: String,
-    repeat: bool,
-}
-
 /// What came of the lines so far.
 struct Tally {
     progress: Progress,
@@ -217,12 +208,7 @@ fn print_appended(
     let short = ShortIds::find(ledger, &at.tenant, IdKind::Entry, ids)?;
     for one in appended {
         if is_json {
-            output.report_line(&AppendedReport {
-                id: one.id.as_str(),
-                seq: one.seq.get(),
-                created_at: one.created_at.to_string(),
-                repeat: one.is_repeat,
-            })?;
+            output.report_line(&AppendedReport::of(one))?;
         } else {
             let repeat = if one.is_repeat { "  repeat" } else { "" };
             let id = short.of(one.id.as_str());

@@ -29,7 +29,6 @@ use crate::failure::Failure;
 use crate::output::Output;
 
 pub(super) use named_run::open as open_runs;
-pub(super) use plan::levels;
 pub(super) use report::finished;
 pub(super) use workspace_args::{WorkspaceArgs, private_paths};
 

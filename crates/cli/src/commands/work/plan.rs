@@ -89,7 +89,7 @@ pub(super) fn read_items(source: &Source) -> Result<Vec<WorkItem>, InputFailure>
 }
 
 /// The ids, level by level.
-pub(in crate::commands) fn levels(plan: &Plan) -> Vec<Vec<&str>> {
+fn levels(plan: &Plan) -> Vec<Vec<&str>> {
     plan.levels.iter().map(|level| texts(level)).collect()
 }
 

@@ -1,0 +1,86 @@
+//! `crealeph serve`: the HTTP API over a ledger, for a team.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use crealeph_ledger::Location;
+use crealeph_server::{Server, ServerSettings};
+use serde_json::json;
+
+use super::Verdict;
+use super::ledger::At;
+use crate::failure::{Failure, OutputFailure};
+use crate::interrupt::at_first;
+use crate::output::{Output, note};
+
+const EXAMPLES: &str = "\
+Examples:
+  crealeph serve
+  crealeph key create --role writer
+  crealeph serve --listen 127.0.0.1:0
+  crealeph serve --listen 10.0.0.5:4114 --behind-proxy --host crealeph.example.com
+  crealeph serve --ledger postgres://crealeph@db.example.com/crealeph
+
+Every request needs a key, which `crealeph key create` makes and which names its tenant. The API is described at /docs and
+/openapi.json. Ctrl-C or SIGTERM takes no more requests and finishes those in flight; a second one ends at once.
+
+Exit codes: 0 stopped, 2 cannot run.";
+
+/// Serve the HTTP API
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Serve {
+    /// Address and port to listen on; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4114")]
+    listen: SocketAddr,
+
+    /// Listen on an address that is not a loopback address: a proxy in front does TLS
+    #[arg(long)]
+    behind_proxy: bool,
+
+    /// Host name that clients use; can be repeated
+    #[arg(long = "host", value_name = "NAME")]
+    hosts: Vec<String>,
+
+    #[command(flatten)]
+    at: At,
+}
+
+impl Serve {
+    pub(super) fn wants_json(&self) -> bool {
+        self.at.json
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let at = self.at.settle()?;
+        let mut settings = ServerSettings::load(&at.configuration)?;
+        settings.hosts.extend(self.hosts.iter().map(|host| host.to_ascii_lowercase()));
+        let is_new = matches!(&at.location, Location::File(file) if !file.exists());
+        if let Location::File(file) = &at.location
+            && is_new
+        {
+            at.claim()?;
+            let folder = file.parent().map_or_else(PathBuf::new, PathBuf::from);
+            std::fs::create_dir_all(&folder)
+                .map_err(|source| OutputFailure::Unwritable { path: folder, source })?;
+        }
+        let ledger = at.open_or_init()?;
+        if is_new {
+            note!("created the ledger `{}`", ledger.place());
+        }
+        let server = Server::bind(self.listen, self.behind_proxy, ledger, settings)?;
+        let stop = server.stop_handle();
+        at_first(move || stop.stop())?;
+        let url = format!("http://{}", server.address());
+        match at.is_json(output) {
+            true => output.report_line(&json!({ "url": url }))?,
+            false => output.line(&format!("listening on {url}"))?,
+        }
+        output.flush()?;
+        note!("the API is described at {url}/docs; make a key with `crealeph key create --role ROLE`");
+        server.run()?;
+        note!("stopped");
+        Ok(Verdict::Good)
+    }
+}

@@ -1,0 +1,13 @@
+//! The server as its clients meet it: the program runs, and requests go over its socket.
+
+#![cfg(test)]
+
+#[path = "../scratch/mod.rs"]
+mod scratch;
+
+mod client;
+mod entries;
+mod hostile;
+mod keys;
+mod running;
+mod starting;

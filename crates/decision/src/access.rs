@@ -1,0 +1,103 @@
+//! Who may do what through the server: what a role permits, and whether a key still counts.
+
+use crealeph_contracts::api_key::{KeyGrant, KeyRole};
+use crealeph_contracts::instant::Instant;
+
+/// Something that a role permits or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permission {
+    /// Read contracts and validate documents, which needs no evidence.
+    Validate,
+    /// Read evidence.
+    Read,
+    /// Append entries.
+    Append,
+    /// Run the Builder.
+    Run,
+    /// See who may do what.
+    SeeGrants,
+    /// Grant and revoke keys.
+    ManageKeys,
+}
+
+/// Whether a role permits it. An admin reads no evidence.
+pub fn permits(role: KeyRole, permission: Permission) -> bool {
+    use KeyRole::{Admin, Auditor, Operator, Reader, Writer};
+    match permission {
+        Permission::Validate => true,
+        Permission::Read => matches!(role, Reader | Writer | Operator | Auditor),
+        Permission::Append => matches!(role, Writer | Operator),
+        Permission::Run => matches!(role, Operator),
+        Permission::SeeGrants => matches!(role, Auditor | Admin),
+        Permission::ManageKeys => matches!(role, Admin),
+    }
+}
+
+/// Whether a key counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyStanding {
+    /// It does.
+    Active,
+    /// Its time is over.
+    Expired,
+    /// It was revoked.
+    Revoked,
+}
+
+impl KeyStanding {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            KeyStanding::Active => "active",
+            KeyStanding::Expired => "expired",
+            KeyStanding::Revoked => "revoked",
+        }
+    }
+}
+
+/// How a granted key stands at an instant. The instant at which it expires is the first at which it does not count.
+pub fn key_standing(grant: &KeyGrant, is_revoked: bool, now: Instant) -> KeyStanding {
+    match &grant.expires {
+        _ if is_revoked => KeyStanding::Revoked,
+        Some(expires) if expires.instant() <= now => KeyStanding::Expired,
+        _ => KeyStanding::Active,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use crealeph_contracts::digest::Blake3;
+    use crealeph_contracts::instant::Timestamp;
+    use crealeph_contracts::scalar::KeyId;
+
+    use super::*;
+
+    #[test]
+    fn an_admin_reads_no_evidence_and_a_reader_changes_nothing() {
+        assert!(!permits(KeyRole::Admin, Permission::Read));
+        for permission in [Permission::Append, Permission::Run, Permission::SeeGrants, Permission::ManageKeys]
+        {
+            assert!(!permits(KeyRole::Reader, permission), "{permission:?}");
+        }
+        let managing = KeyRole::ALL.iter().filter(|role| permits(**role, Permission::ManageKeys));
+        assert_eq!(managing.collect::<Vec<_>>(), [&KeyRole::Admin]);
+    }
+
+    #[test]
+    fn a_key_ends_at_its_instant_and_a_revocation_comes_first() {
+        let expires = Timestamp::parse("2026-01-02T00:00:00Z").unwrap();
+        let grant = KeyGrant {
+            key_id: KeyId::parse("k").unwrap(),
+            role: KeyRole::Reader,
+            robot_id: None,
+            label: None,
+            expires: Some(expires.clone()),
+            token_digest: Blake3::of(b""),
+        };
+        let before = Instant::from_unix_nanos(expires.instant().unix_nanos() - 1);
+        assert_eq!(key_standing(&grant, false, before), KeyStanding::Active);
+        assert_eq!(key_standing(&grant, false, expires.instant()), KeyStanding::Expired);
+        assert_eq!(key_standing(&grant, true, expires.instant()), KeyStanding::Revoked);
+    }
+}

@@ -1,0 +1,478 @@
+//! API keys: granted, listed, revoked, and recognised. A key is an entry of its tenant's log, found by its id through an
+//! index, so a revocation holds in every process from the moment it is written. The token itself is shown once and kept
+//! nowhere: the log has its digest.
+//!
+//! A token is `crealeph_TENANT.ID.SECRET`: the tenant's name in base64url, the key's id in hexadecimal, 256 random bits in
+//! base64url. So the tenant comes from the credential alone.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use crealeph_contracts::api_key::{
+    ACCESS, AccessEntry, KEY_GRANT, KEY_REVOCATION, KeyGrant, KeyRequest, KeyRevocation, KeyRole, grant_key,
+    revocation_key,
+};
+use crealeph_contracts::approval::TENANT_ROBOT;
+use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::entry::Draft;
+use crealeph_contracts::json::{ComposeError, JsonObject};
+use crealeph_contracts::scalar::{
+    ClientKey, IdentifierError, KeyId, LedgerId, Literal, Name, RobotId, TenantId, Text,
+};
+use crealeph_decision::access::{KeyStanding, Permission, key_standing, permits};
+use crealeph_ledger::{AppendError, Cursor, Filter, Ledger, LedgerError, LogView, Order, StoredEntry};
+use serde::Serialize;
+use subtle::ConstantTimeEq as _;
+
+/// What every token begins with, so that scanners for leaked secrets know it.
+const TOKEN_PREFIX: &str = "crealeph_";
+/// The longest token: a tenant of 256 bytes in base64url, an id, a secret.
+const MAX_TOKEN_BYTES: usize = 512;
+const ID_BYTES: usize = 8;
+const SECRET_BYTES: usize = 32;
+/// The longest label or reason, in bytes.
+const MAX_TEXT_BYTES: usize = 1_024;
+
+/// Why a key was not granted, listed or revoked.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AccessError {
+    /// There is no such key.
+    #[error("tenant `{tenant}` has no key `{id}`")]
+    NoKey {
+        /// The key.
+        id: KeyId,
+        /// The tenant.
+        tenant: TenantId,
+    },
+    /// A key that would never count.
+    #[error("the key would expire at {0}, which is past")]
+    Past(String),
+    /// A label or reason is too long.
+    #[error("{what} is {found} bytes and the limit is {MAX_TEXT_BYTES}; shorten it")]
+    TooLong {
+        /// What.
+        what: &'static str,
+        /// How long it is.
+        found: usize,
+    },
+    /// The ledger did not take it.
+    #[error("the ledger did not take it, and nothing was written: {0}")]
+    Unwritten(AppendError),
+    /// The ledger could not be read or written.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// A document cannot be composed.
+    #[error(transparent)]
+    Compose(#[from] ComposeError),
+    /// There is no random number.
+    #[error("the system gives no random numbers: {0}")]
+    Random(String),
+    /// A name is not valid.
+    #[error("internal error: an invalid name: {0}; please report it")]
+    Name(#[from] IdentifierError),
+}
+
+impl AccessError {
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            AccessError::NoKey { .. } => "unknown_api_key",
+            AccessError::Past(_) => "bad_expiry",
+            AccessError::TooLong { .. } | AccessError::Compose(_) => "too_large",
+            AccessError::Unwritten(error) => error.code(),
+            AccessError::Ledger(error) => error.code(),
+            AccessError::Random(_) => "random",
+            AccessError::Name(_) => "bad_name",
+        }
+    }
+
+    /// What to do next.
+    pub fn hint(&self) -> Option<Cow<'static, str>> {
+        match self {
+            AccessError::NoKey { .. } => {
+                Some("list the keys with `crealeph key list`, and check --tenant".into())
+            }
+            AccessError::Past(_) => Some("give an instant that is still to come".into()),
+            AccessError::Ledger(error) => error.hint(),
+            _ => None,
+        }
+    }
+}
+
+impl From<AppendError> for AccessError {
+    fn from(error: AppendError) -> Self {
+        match error {
+            AppendError::Ledger(error) => AccessError::Ledger(error),
+            refused => AccessError::Unwritten(refused),
+        }
+    }
+}
+
+/// A key as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KeyReport {
+    /// Its id.
+    pub key_id: String,
+    /// The tenant.
+    pub tenant_id: String,
+    /// What it allows.
+    pub role: &'static str,
+    /// The robot that it is restricted to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub robot_id: Option<String>,
+    /// What it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// When it was granted.
+    pub created_at: String,
+    /// When it ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires: Option<String>,
+    /// `active`, `expired` or `revoked`.
+    pub state: &'static str,
+    /// When it was revoked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<String>,
+    /// Why it was revoked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The entry that grants it.
+    pub entry: String,
+}
+
+/// A key that was just granted, with its token: the only time that it is there.
+#[derive(Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CreatedKey {
+    /// The token.
+    pub token: String,
+    /// The key.
+    #[serde(flatten)]
+    pub report: KeyReport,
+}
+
+/// Who asks, as the token proved it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyIdentity {
+    /// The tenant.
+    pub tenant_id: TenantId,
+    /// The key.
+    pub key_id: KeyId,
+    /// Its role.
+    pub role: KeyRole,
+    /// The robot that it is restricted to.
+    pub robot_id: Option<RobotId>,
+}
+
+impl KeyIdentity {
+    /// Whether its role permits something.
+    pub fn may(&self, permission: Permission) -> bool {
+        permits(self.role, permission)
+    }
+
+    /// Whether it may see an entry: of its robot, and about keys only if it may know who has them.
+    pub fn sees(&self, entry: &StoredEntry) -> bool {
+        let is_about_keys = entry.content.module.as_str() == ACCESS.as_str();
+        self.covers(&entry.content.robot_id) && (!is_about_keys || self.may(Permission::SeeGrants))
+    }
+
+    /// Whether it may see and write what is of this robot.
+    pub fn covers(&self, robot: &RobotId) -> bool {
+        self.robot_id.as_ref().is_none_or(|own| own == robot)
+    }
+}
+
+/// Grants a key.
+///
+/// # Errors
+/// When the ledger cannot be written.
+pub fn create_key(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    request: KeyRequest,
+) -> Result<CreatedKey, AccessError> {
+    check_length("the label", request.label.as_ref())?;
+    if let Some(expires) = &request.expires
+        && expires.instant() <= ledger.now().instant()
+    {
+        return Err(AccessError::Past(expires.as_str().to_owned()));
+    }
+    let (mut id, mut secret) = ([0; ID_BYTES], [0; SECRET_BYTES]);
+    for bytes in [&mut id[..], &mut secret[..]] {
+        getrandom::fill(bytes).map_err(|error| AccessError::Random(error.to_string()))?;
+    }
+    let id = id.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let tenant_part = URL_SAFE_NO_PAD.encode(tenant.as_str());
+    let token = format!("{TOKEN_PREFIX}{tenant_part}.{id}.{}", URL_SAFE_NO_PAD.encode(secret));
+    let KeyRequest { role, robot_id, label, expires } = request;
+    let token_digest = Blake3::of(token.as_bytes());
+    let grant = KeyGrant { key_id: KeyId::parse(&id)?, role, robot_id, label, expires, token_digest };
+    let written =
+        append(ledger, tenant, KEY_GRANT, Literal::new("granted"), AccessEntry::Grant(grant.clone()))?;
+    let report = report(tenant, &grant, &written.0, written.1, KeyStanding::Active);
+    Ok(CreatedKey { token, report })
+}
+
+/// Revokes a key, from now on in every process. A key that is revoked already stays as it is.
+///
+/// # Errors
+/// When there is no such key, or the ledger cannot be written.
+pub fn revoke_key(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    id: &KeyId,
+    reason: Option<Text>,
+) -> Result<KeyReport, AccessError> {
+    check_length("the reason", reason.as_ref())?;
+    let find = || Ok::<_, AccessError>(ledger.view(tenant, |view| find_key(view, id))?.flatten());
+    let no_key = || AccessError::NoKey { id: id.clone(), tenant: tenant.clone() };
+    let found = find()?.ok_or_else(no_key)?;
+    if found.revocation.is_none() {
+        let revocation = AccessEntry::Revocation(KeyRevocation { key_id: id.clone(), reason });
+        match append(ledger, tenant, KEY_REVOCATION, Literal::new("revoked"), revocation) {
+            // Another process has revoked it meanwhile, for another reason.
+            Err(AccessError::Unwritten(error)) if error.code() == "IDEMPOTENCY_CONFLICT" => {}
+            written => {
+                written?;
+            }
+        }
+    }
+    Ok(find()?.ok_or_else(no_key)?.report(tenant))
+}
+
+/// A page of a tenant's keys in the order in which they were granted, and where the list continues.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn list_keys(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    cursor: Option<Cursor>,
+    limit: usize,
+) -> Result<(Vec<KeyReport>, Option<Cursor>), AccessError> {
+    let filter = Filter {
+        robot_id: Some(RobotId::from(TENANT_ROBOT)),
+        kind: Some(Name::from(KEY_GRANT)),
+        module: Some(Name::from(ACCESS)),
+        ..Filter::default()
+    };
+    let read = ledger.view(tenant, |view| {
+        let page = view.list(&filter, Order::OldestFirst, cursor, limit)?;
+        let mut keys = Vec::with_capacity(page.entries.len());
+        for entry in &page.entries {
+            if let Some(AccessEntry::Grant(grant)) = access_entry(entry) {
+                keys.extend(find_key(view, &grant.key_id)?);
+            }
+        }
+        Ok((keys, page.next))
+    })?;
+    let Some((keys, next)) = read else { return Ok((Vec::new(), None)) };
+    Ok((keys.into_iter().map(|key| key.report(tenant)).collect(), next))
+}
+
+/// Who holds a token; `None` if nobody does, or its key no longer counts.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn authenticate(ledger: &Ledger, token: &str) -> Result<Option<KeyIdentity>, LedgerError> {
+    let Some((tenant_id, key_id)) = named_in(token) else { return Ok(None) };
+    let found = ledger.view(&tenant_id, |view| find_key(view, &key_id))?.flatten();
+    let Some(FoundKey { grant, standing, .. }) = found else { return Ok(None) };
+    let digest = Blake3::of(token.as_bytes());
+    let is_same = bool::from(digest.as_bytes().ct_eq(grant.token_digest.as_bytes()));
+    if !is_same || standing != KeyStanding::Active {
+        return Ok(None);
+    }
+    Ok(Some(KeyIdentity { tenant_id, key_id, role: grant.role, robot_id: grant.robot_id }))
+}
+
+/// The tenant and key that a token names, if it has the form of one.
+fn named_in(token: &str) -> Option<(TenantId, KeyId)> {
+    let rest = token.strip_prefix(TOKEN_PREFIX).filter(|_| token.len() <= MAX_TOKEN_BYTES)?;
+    let mut parts = rest.split('.');
+    let (tenant, id, _secret) = (parts.next()?, parts.next()?, parts.next()?);
+    if parts.next().is_some() {
+        return None;
+    }
+    let tenant = String::from_utf8(URL_SAFE_NO_PAD.decode(tenant).ok()?).ok()?;
+    Some((TenantId::parse(&tenant).ok()?, KeyId::parse(id).ok()?))
+}
+
+/// A key with what the log says of it, at one place of the log.
+struct FoundKey {
+    grant: KeyGrant,
+    entry: StoredEntry,
+    revocation: Option<(KeyRevocation, StoredEntry)>,
+    standing: KeyStanding,
+}
+
+impl FoundKey {
+    fn report(self, tenant: &TenantId) -> KeyReport {
+        let created_at = self.entry.created_at.to_string();
+        let mut report = report(tenant, &self.grant, &self.entry.id, created_at, self.standing);
+        if let Some((revocation, entry)) = self.revocation {
+            report.revoked_at = Some(entry.created_at.to_string());
+            report.reason = revocation.reason.map(|reason| reason.as_str().to_owned());
+        }
+        report
+    }
+}
+
+/// Looks a key up by its id. An id that cannot be one is nobody's.
+fn find_key(view: &mut LogView<'_>, id: &KeyId) -> Result<Option<FoundKey>, LedgerError> {
+    let mut find = |key: String| -> Result<Option<(AccessEntry, StoredEntry)>, LedgerError> {
+        let Ok(key) = ClientKey::parse(&key) else { return Ok(None) };
+        let entry = view.get_by_key(&key)?;
+        Ok(entry.and_then(|entry| Some((access_entry(&entry)?, entry))))
+    };
+    let Some((AccessEntry::Grant(grant), entry)) = find(grant_key(id))? else { return Ok(None) };
+    let revocation = match find(revocation_key(id))? {
+        Some((AccessEntry::Revocation(revocation), entry)) => Some((revocation, entry)),
+        _ => None,
+    };
+    let standing = key_standing(&grant, revocation.is_some(), view.place().now.instant());
+    Ok(Some(FoundKey { grant, entry, revocation, standing }))
+}
+
+/// What an entry says of a key, if it is one of ours and about the key that it stands under.
+fn access_entry(entry: &StoredEntry) -> Option<AccessEntry> {
+    let content = &entry.content;
+    if content.module.as_str() != ACCESS.as_str() {
+        return None;
+    }
+    let read = AccessEntry::read(content.kind.as_str(), &JsonObject::parse_own(&content.payload)?).ok()?;
+    let is_its_own = content.key.as_ref().is_some_and(|key| key.as_str() == read.client_key());
+    is_its_own.then_some(read)
+}
+
+fn report(
+    tenant: &TenantId,
+    grant: &KeyGrant,
+    entry: &LedgerId,
+    created_at: String,
+    standing: KeyStanding,
+) -> KeyReport {
+    KeyReport {
+        key_id: grant.key_id.as_str().to_owned(),
+        tenant_id: tenant.as_str().to_owned(),
+        role: grant.role.as_str(),
+        robot_id: grant.robot_id.as_ref().map(|robot| robot.as_str().to_owned()),
+        label: grant.label.as_ref().map(|label| label.as_str().to_owned()),
+        created_at,
+        expires: grant.expires.as_ref().map(|expires| expires.as_str().to_owned()),
+        state: standing.as_str(),
+        revoked_at: None,
+        reason: None,
+        entry: entry.as_str().to_owned(),
+    }
+}
+
+fn check_length(what: &'static str, text: Option<&Text>) -> Result<(), AccessError> {
+    match text.map(|text| text.as_str().len()).filter(|found| *found > MAX_TEXT_BYTES) {
+        Some(found) => Err(AccessError::TooLong { what, found }),
+        None => Ok(()),
+    }
+}
+
+/// Records what happened to a key, under the client key that exists once.
+fn append(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    kind: Literal,
+    state: Literal,
+    entry: AccessEntry,
+) -> Result<(LedgerId, String), AccessError> {
+    let key = ClientKey::parse(&entry.client_key())?;
+    let payload = match &entry {
+        AccessEntry::Grant(grant) => JsonObject::of("the grant", grant)?,
+        AccessEntry::Revocation(revocation) => JsonObject::of("the revocation", revocation)?,
+    };
+    let draft = Draft {
+        robot_id: RobotId::from(TENANT_ROBOT),
+        module: Name::from(ACCESS),
+        source: Name::from(Literal::new("operator")),
+        kind: Name::from(kind),
+        state: Name::from(state),
+        payload,
+        lineage: None,
+        observed_at: None,
+        key: Some(key),
+    };
+    let written = ledger.append_as(tenant, vec![(None, draft)])?;
+    let written = written.into_iter().next().ok_or(LedgerError::Closed)?;
+    Ok((written.id, written.created_at.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use crealeph_contracts::instant::Timestamp;
+    use crealeph_ledger::{LedgerOptions, Location};
+
+    use super::*;
+
+    fn ledger() -> (tempfile::TempDir, Ledger) {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::File(folder.path().join("ledger.db"));
+        let ledger = Ledger::init(&location, LedgerOptions::default()).unwrap();
+        (folder, ledger)
+    }
+
+    fn request(role: KeyRole) -> KeyRequest {
+        KeyRequest { role, robot_id: None, label: None, expires: None }
+    }
+
+    #[test]
+    fn a_key_opens_its_own_tenant_until_it_is_revoked() {
+        let (_folder, ledger) = ledger();
+        let (own, other) = (TenantId::parse("a b/ä").unwrap(), TenantId::parse("other").unwrap());
+        let created = create_key(&ledger, &own, request(KeyRole::Writer)).unwrap();
+        let identity = authenticate(&ledger, &created.token).unwrap().unwrap();
+        assert_eq!((identity.tenant_id.clone(), identity.role), (own.clone(), KeyRole::Writer));
+        // The same key under another tenant's name, and every token that differs in one character, is nobody's.
+        create_key(&ledger, &other, request(KeyRole::Admin)).unwrap();
+        let part = |tenant: &TenantId| URL_SAFE_NO_PAD.encode(tenant.as_str());
+        let moved = created.token.replace(&part(&own), &part(&other));
+        assert_eq!(authenticate(&ledger, &moved), Ok(None));
+        for (at, letter) in created.token.char_indices() {
+            let mut changed = created.token.clone();
+            changed.replace_range(at..=at, if letter == 'A' { "B" } else { "A" });
+            assert_eq!(authenticate(&ledger, &changed), Ok(None), "{changed}");
+        }
+        let revoked = revoke_key(&ledger, &own, &identity.key_id, Text::new("lost")).unwrap();
+        assert_eq!((revoked.state, revoked.reason.as_deref()), ("revoked", Some("lost")));
+        assert_eq!(authenticate(&ledger, &created.token), Ok(None));
+        let again = revoke_key(&ledger, &own, &identity.key_id, None).unwrap();
+        assert_eq!(again, revoked);
+        assert_eq!(
+            revoke_key(&ledger, &other, &identity.key_id, None).unwrap_err().code(),
+            "unknown_api_key"
+        );
+    }
+
+    #[test]
+    fn neither_the_log_nor_the_list_has_the_token() {
+        let (_folder, ledger) = ledger();
+        let tenant = TenantId::parse("t").unwrap();
+        let created = create_key(&ledger, &tenant, request(KeyRole::Reader)).unwrap();
+        let secret = created.token.rsplit('.').next().unwrap();
+        let (keys, next) = list_keys(&ledger, &tenant, None, 10).unwrap();
+        assert_eq!((keys.as_slice(), next), ([created.report.clone()].as_slice(), None));
+        let mut exported = Vec::new();
+        ledger.export(&tenant, &mut exported).unwrap();
+        let exported = String::from_utf8(exported).unwrap();
+        assert!(exported.contains(&created.report.key_id) && !exported.contains(secret));
+    }
+
+    #[test]
+    fn a_key_that_is_past_is_not_granted() {
+        let (_folder, ledger) = ledger();
+        let expires = Some(Timestamp::parse("2020-01-01T00:00:00Z").unwrap());
+        let request = KeyRequest { expires, ..request(KeyRole::Reader) };
+        let refused = create_key(&ledger, &TenantId::parse("t").unwrap(), request);
+        assert_eq!(refused.err().unwrap().code(), "bad_expiry");
+    }
+}

@@ -1,0 +1,153 @@
+//! What is shown of entries, the same by the command line's `--json` and by the server: an entry, what an append returned, a
+//! page of a list, a lineage, a consistency proof.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use crealeph_contracts::entry::with_lost_payload;
+use crealeph_contracts::json::ObjectWriter;
+use crealeph_contracts::scalar::TenantId;
+use crealeph_ledger::{
+    AppendedEntry, Cursor, EntryPage, Filter, Ledger, LedgerError, LineageEntries, LineageEntry, Order,
+    StoredEntry,
+};
+use serde::Serialize;
+
+/// How many entries are read first; how many after that goes by their size.
+const FIRST_READ: usize = 16;
+
+/// What the ledger says of an entry that it took.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AppendedReport {
+    /// The entry's id.
+    pub id: String,
+    /// Its sequence number.
+    pub seq: u64,
+    /// When the ledger took it.
+    pub created_at: String,
+    /// It was there already.
+    pub repeat: bool,
+}
+
+impl AppendedReport {
+    /// The report of one entry.
+    pub fn of(appended: &AppendedEntry) -> Self {
+        AppendedReport {
+            id: appended.id.as_str().to_owned(),
+            seq: appended.seq.get(),
+            created_at: appended.created_at.to_string(),
+            repeat: appended.is_repeat,
+        }
+    }
+}
+
+/// Shows that a log of some entries is the beginning of a longer one (RFC 6962).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ConsistencyReport {
+    /// How many entries the shorter log has.
+    pub older: u64,
+    /// How many the longer one has.
+    pub newer: u64,
+    /// The hashes, in base64.
+    pub path: Vec<String>,
+}
+
+/// The proof that the first `older` entries of a tenant's log are the beginning of its first `newer`.
+///
+/// # Errors
+/// When the log has not that many, or cannot be read.
+pub fn consistency(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    older: u64,
+    newer: u64,
+) -> Result<ConsistencyReport, LedgerError> {
+    let path = ledger.consistency_path(tenant, older, newer)?;
+    let path = path.iter().map(|hash| STANDARD.encode(hash.as_bytes())).collect();
+    Ok(ConsistencyReport { older, newer, path })
+}
+
+/// An entry as JSON: its canonical text. One that an older program stored without its payload has an empty one.
+pub fn entry_json(entry: &StoredEntry) -> String {
+    let text = entry.canonical();
+    with_lost_payload(&text).unwrap_or(text)
+}
+
+/// A page of a list as JSON.
+pub fn page_json(page: &EntryPage) -> String {
+    let mut out = String::new();
+    let mut object = ObjectWriter::new(&mut out);
+    object.raw("entries", &array(page.entries.iter().map(entry_json)));
+    if let Some(next) = &page.next {
+        object.text("next", &next.to_string());
+    }
+    object.end();
+    out
+}
+
+/// An entry of a lineage as JSON.
+pub fn relative_json(relative: &LineageEntry) -> String {
+    let mut out = String::new();
+    let mut object = ObjectWriter::new(&mut out);
+    object.raw("distance", &relative.distance.to_string()).raw("entry", &entry_json(&relative.entry));
+    object.end();
+    out
+}
+
+/// A lineage as JSON.
+pub fn lineage_json(lineage: &LineageEntries) -> String {
+    let mut out = String::new();
+    let mut object = ObjectWriter::new(&mut out);
+    object.boolean("cut", lineage.is_cut);
+    object.raw("entries", &array(lineage.entries.iter().map(relative_json)));
+    object.end();
+    out
+}
+
+fn array(items: impl Iterator<Item = String>) -> String {
+    format!("[{}]", items.collect::<Vec<_>>().join(","))
+}
+
+/// Which page of a list is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PageQuery {
+    /// Which entries.
+    pub filter: Filter,
+    /// In which order.
+    pub order: Order,
+    /// Where the list continues.
+    pub cursor: Option<Cursor>,
+    /// How many at most.
+    pub limit: usize,
+    /// After how many bytes of payloads the page ends.
+    pub max_bytes: usize,
+}
+
+/// A page of what is shown of a list; it ends early when its payloads reach a number of bytes.
+///
+/// # Errors
+/// When the ledger cannot be read, or the page is beyond its bounds.
+pub fn bounded_page(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    query: &PageQuery,
+    shows: impl Fn(&StoredEntry) -> bool,
+) -> Result<EntryPage, LedgerError> {
+    let PageQuery { filter, order, cursor, limit, max_bytes } = query.clone();
+    let mut page = EntryPage { entries: Vec::new(), next: cursor };
+    let (mut bytes, mut count) = (0usize, limit.min(FIRST_READ));
+    loop {
+        let part = ledger.list(tenant, &filter, order, page.next, count)?;
+        bytes += part.entries.iter().map(|entry| entry.content.payload.len()).sum::<usize>();
+        // A filter without an index scans a bounded part of the log for each read.
+        let is_scanning = part.entries.is_empty();
+        page.entries.extend(part.entries.into_iter().filter(&shows));
+        page.next = part.next;
+        let left = limit - page.entries.len().min(limit);
+        if left == 0 || bytes >= max_bytes || page.next.is_none() || is_scanning {
+            return Ok(page);
+        }
+        let mean = bytes / page.entries.len().max(1) + 1;
+        count = ((max_bytes - bytes) / mean).clamp(1, left);
+    }
+}

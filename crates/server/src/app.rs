@@ -1,0 +1,76 @@
+//! What all requests share: the ledger, the settings, and what is counted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crealeph_ledger::Ledger;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tracing::Span;
+
+use crate::hosts::ServerNames;
+use crate::limits::KeyUses;
+use crate::problem::{Problem, ProblemKind};
+use crate::settings::{ServerBounds, ServerSettings};
+
+/// The shared part.
+pub(crate) struct App {
+    pub ledger: Ledger,
+    pub settings: ServerSettings,
+    pub names: ServerNames,
+    /// Requests in flight.
+    pub requests: Arc<Semaphore>,
+    /// Requests that use the ledger.
+    ledger_calls: Arc<Semaphore>,
+    pub keys: Arc<KeyUses>,
+    is_stopping: AtomicBool,
+}
+
+impl App {
+    pub(crate) fn new(ledger: Ledger, settings: ServerSettings, names: ServerNames) -> Self {
+        let bounds = &settings.bounds;
+        let permits = |bound| Arc::new(Semaphore::new(ServerBounds::size(bound)));
+        App {
+            requests: permits(bounds.max_requests),
+            ledger_calls: permits(bounds.max_ledger_calls),
+            keys: Arc::default(),
+            is_stopping: AtomicBool::new(false),
+            ledger,
+            settings,
+            names,
+        }
+    }
+
+    /// Does something that may block, on a thread for that. The number of such threads is bounded; while all are busy this
+    /// waits, and the request's own timeout ends the wait. Work that was started is finished, whoever still waits for it.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let permit = Arc::clone(&self.ledger_calls).acquire_owned().await;
+        let permit = permit.map_err(|_| Problem::new(ProblemKind::Overloaded, "the server is stopping"))?;
+        let span = Span::current();
+        let done = spawn_blocking(move || {
+            let result = span.in_scope(work);
+            drop(permit);
+            result
+        });
+        match done.await {
+            Ok(result) => result,
+            Err(error) => {
+                tracing::error!("a request failed: {error}");
+                Err(Problem::new(ProblemKind::Internal, "the request failed")
+                    .with_hint("its log has the cause under this request's id"))
+            }
+        }
+    }
+
+    /// From now on the server is not ready for more.
+    pub(crate) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,155 @@
+//! A request as a handler sees it: who asks, its parameters and body, all within bounds and read strictly.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use crealeph_contracts::instant::Instant;
+use crealeph_contracts::scalar::IdentifierError;
+use crealeph_ledger::{Cursor, Ledger};
+use crealeph_runtime::access::KeyIdentity;
+use percent_encoding::percent_decode_str;
+
+use crate::app::App;
+use crate::problem::{Problem, ProblemKind};
+use crate::route::{ParameterKind, Place, Route};
+use crate::settings::ServerBounds;
+
+/// A request that may be answered.
+pub(crate) struct Call {
+    pub app: Arc<App>,
+    pub identity: Option<KeyIdentity>,
+    pub parameters: Vec<(&'static str, String)>,
+    pub body: Bytes,
+}
+
+impl Call {
+    /// The ledger.
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.app.ledger
+    }
+
+    /// Who asks.
+    pub(crate) fn who(&self) -> Result<&KeyIdentity, Problem> {
+        let nobody = || Problem::new(ProblemKind::Internal, "the route needs a key and did not ask for one");
+        self.identity.as_ref().ok_or_else(nobody)
+    }
+
+    /// The bounds.
+    pub(crate) fn bounds(&self) -> &ServerBounds {
+        &self.app.settings.bounds
+    }
+
+    /// A parameter's text.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// A parameter as an identifier.
+    pub(crate) fn identifier<T>(
+        &self,
+        name: &str,
+        parse: impl Fn(&str) -> Result<T, IdentifierError>,
+    ) -> Result<Option<T>, Problem> {
+        let value = self.text(name).map(parse).transpose();
+        value.map_err(|why| Problem::parameter(name, &format!("is not an identifier: {why}")))
+    }
+
+    /// A parameter as an instant.
+    pub(crate) fn instant(&self, name: &str) -> Result<Option<Instant>, Problem> {
+        let value = self.text(name).map(Instant::parse).transpose();
+        value.map_err(|why| Problem::parameter(name, &format!("is not an RFC 3339 instant: {why}")))
+    }
+
+    /// A parameter as a number.
+    pub(crate) fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
+        let value = self.text(name).map(str::parse).transpose();
+        value.map_err(|_| Problem::parameter(name, "is not a whole number"))
+    }
+
+    /// Where a list continues.
+    pub(crate) fn cursor(&self) -> Result<Option<Cursor>, Problem> {
+        Ok(self.text("cursor").map(Cursor::parse).transpose()?)
+    }
+
+    /// How many of a list are asked for.
+    pub(crate) fn limit(&self, usual: usize) -> Result<usize, Problem> {
+        let most = self.bounds().max_page_entries;
+        let limit = self.number("limit")?.unwrap_or((usual as u64).min(most));
+        if limit > most {
+            let detail = format!("the parameter `limit` is {limit}, and {most} is the most");
+            return Err(Problem::bound(ProblemKind::BadParameter, "max_page_entries", most, detail));
+        }
+        Ok(ServerBounds::size(limit))
+    }
+}
+
+/// Reads the query of a route: each parameter known, once, and of its form.
+pub(crate) fn read_query(route: &Route, query: Option<&str>) -> Result<Vec<(&'static str, String)>, Problem> {
+    let mut found: Vec<(&'static str, String)> = Vec::new();
+    for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (name, value) = (decoded(name)?, decoded(value)?);
+        let known = route.parameters.iter().filter(|known| known.place != Place::Path);
+        let Some(parameter) = known.into_iter().find(|known| known.name == name) else {
+            return Err(Problem::parameter(&name, "is not known here"));
+        };
+        if found.iter().any(|(known, _)| *known == parameter.name) {
+            return Err(Problem::parameter(&name, "is there twice"));
+        }
+        check(parameter.name, parameter.kind, &value)?;
+        found.push((parameter.name, value));
+    }
+    let required = route.parameters.iter().filter(|parameter| parameter.place == Place::RequiredQuery);
+    for parameter in required {
+        if !found.iter().any(|(known, _)| *known == parameter.name) {
+            return Err(Problem::parameter(parameter.name, "is missing"));
+        }
+    }
+    Ok(found)
+}
+
+/// Takes the parameters of a route's path, which are decoded already.
+pub(crate) fn read_path<'p>(
+    route: &Route,
+    found: impl IntoIterator<Item = (&'p str, &'p str)>,
+) -> Result<Vec<(&'static str, String)>, Problem> {
+    let mut read = Vec::new();
+    for (name, value) in found {
+        let known = route.parameters.iter().find(|known| known.place == Place::Path && known.name == name);
+        let Some(parameter) = known else {
+            return Err(Problem::new(ProblemKind::Internal, "a path has a parameter that its route has not"));
+        };
+        read.push((parameter.name, value.to_owned()));
+    }
+    Ok(read)
+}
+
+/// The text that a part of a query stands for; `+` is a space, as forms write it.
+fn decoded(text: &str) -> Result<String, Problem> {
+    let spaced = text.replace('+', " ");
+    let decoded = percent_decode_str(&spaced).decode_utf8();
+    let decoded = decoded.map_err(|_| Problem::new(ProblemKind::BadRequest, "the query is not UTF-8"))?;
+    Ok(decoded.into_owned())
+}
+
+fn check(name: &str, kind: ParameterKind, value: &str) -> Result<(), Problem> {
+    match kind {
+        ParameterKind::Number(low, high) => {
+            let is_plain = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+            let number = value.parse::<u64>().ok().filter(|_| is_plain);
+            match number.is_some_and(|number| (low..=high).contains(&number)) {
+                true => Ok(()),
+                false => {
+                    Err(Problem::parameter(name, &format!("is not a whole number from {low} to {high}")))
+                }
+            }
+        }
+        ParameterKind::Words(words) if !words.contains(&value) => {
+            Err(Problem::parameter(name, &format!("is not one of {}", words.join(", "))))
+        }
+        ParameterKind::Text if value.trim().is_empty() || value.len() > 1_024 => {
+            Err(Problem::parameter(name, "is not a text of 1 to 1,024 bytes"))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,315 @@
+//! From a request to its answer: the checks that every request goes through, in their order, and the router that the table
+//! of routes makes. Name and origin of the request, size of URL and headers; then per route the key and its role, its use,
+//! the parameters, the body; then the handler.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::body::{Body, HttpBody as _};
+use axum::extract::rejection::RawPathParamsRejection;
+use axum::extract::{RawPathParams, Request};
+use axum::http::header::{ALLOW, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
+use axum::routing::{MethodFilter, on};
+use bytes::Bytes;
+use crealeph_runtime::access::{KeyIdentity, authenticate};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
+use tower_service::Service as _;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span, info_span};
+
+use crate::app::App;
+use crate::call::{Call, read_path, read_query};
+use crate::limits::CountedRequest;
+use crate::problem::{Problem, ProblemKind};
+use crate::reply::{JSON_TYPE, Reply};
+use crate::route::{Access, Handler, RobotScope, Route, Verb};
+use crate::routes::ROUTES;
+use crate::settings::ServerBounds;
+
+/// The longest id of a request that is taken over from a client.
+const MAX_REQUEST_ID: usize = 64;
+
+/// The id of a request, as its response names it.
+#[derive(Clone)]
+struct RequestId(HeaderValue);
+
+impl RequestId {
+    /// The client's, if it is a plain word; else a new one.
+    fn of(headers: &HeaderMap) -> Self {
+        let is_plain = |value: &&HeaderValue| {
+            let bytes = value.as_bytes();
+            let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
+            (1..=MAX_REQUEST_ID).contains(&bytes.len()) && bytes.iter().all(is_word)
+        };
+        if let Some(value) = headers.get("x-request-id").filter(is_plain) {
+            return RequestId(value.clone());
+        }
+        let mut bytes = [0; 12];
+        // Without random numbers the ids are alike; nothing rests on them.
+        let _ = getrandom::fill(&mut bytes);
+        let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        RequestId(HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("unknown")))
+    }
+
+    fn as_str(&self) -> &str {
+        self.0.to_str().unwrap_or("unknown")
+    }
+}
+
+/// The router of all routes.
+pub(crate) fn router(app: &Arc<App>) -> Router {
+    let mut router = Router::new();
+    for route in ROUTES {
+        let filter = match route.method {
+            Verb::Get => MethodFilter::GET,
+            Verb::Post => MethodFilter::POST,
+            Verb::Delete => MethodFilter::DELETE,
+        };
+        let app = Arc::clone(app);
+        let handler = move |path: Result<RawPathParams, RawPathParamsRejection>, request: Request| {
+            serve(Arc::clone(&app), route, path, request)
+        };
+        router = router.route(route.path, on(filter, handler));
+    }
+    let no_route = |request: Request| async move {
+        answer_with(
+            &request_id(&request),
+            Err(Problem::new(ProblemKind::NoRoute, "there is no such path").with_hint("see /docs")),
+        )
+    };
+    let no_method = |request: Request| async move {
+        let path = request.uri().path().to_owned();
+        let problem = Problem::new(ProblemKind::MethodNotAllowed, "the path does not have this method");
+        answer_with(&request_id(&request), Err(problem.with_allow(allowed(&path))))
+    };
+    router.fallback(no_route).method_not_allowed_fallback(no_method)
+}
+
+/// The methods of the routes whose path this is.
+fn allowed(path: &str) -> Option<HeaderValue> {
+    let fits = |pattern: &str| {
+        let is_same = |(pattern, part): (&str, &str)| pattern.starts_with('{') || pattern == part;
+        let has_as_many = pattern.split('/').count() == path.split('/').count();
+        has_as_many && pattern.split('/').zip(path.split('/')).all(is_same)
+    };
+    let routes = ROUTES.iter().filter(|route| fits(route.path));
+    let mut methods: Vec<String> = routes.map(|route| route.method.method().to_string()).collect();
+    if methods.iter().any(|method| method == "GET") {
+        methods.push("HEAD".to_owned());
+    }
+    HeaderValue::from_str(&methods.join(", ")).ok()
+}
+
+fn request_id(request: &Request) -> RequestId {
+    request.extensions().get::<RequestId>().cloned().unwrap_or_else(|| RequestId::of(request.headers()))
+}
+
+fn answer_with(id: &RequestId, answer: Result<Reply, Problem>) -> Response<Body> {
+    let reply = answer.unwrap_or_else(|problem| problem.into_reply(id.as_str()));
+    Span::current().record("status", reply.status.as_u16());
+    reply.into_response(&id.0)
+}
+
+/// Answers a request within its time.
+pub(crate) async fn answer(app: Arc<App>, mut router: Router, mut request: Request) -> Response<Body> {
+    let id = RequestId::of(request.headers());
+    let method = request.method().as_str();
+    let span = info_span!(
+        "request",
+        id = id.as_str(),
+        method,
+        route = Empty,
+        tenant = Empty,
+        key = Empty,
+        status = Empty
+    );
+    let bound_ms = app.settings.bounds.request_timeout_ms;
+    async {
+        if let Err(problem) = check_head(&app, &request) {
+            return answer_with(&id, Err(problem));
+        }
+        request.extensions_mut().insert(id.clone());
+        match timeout(ServerBounds::time(bound_ms), router.call(request)).await {
+            Ok(Ok(response)) => with_allow_once(response),
+            Ok(Err(never)) => match never {},
+            Err(_) => {
+                let detail = format!("the request has no answer after {bound_ms} ms");
+                let problem = Problem::bound(ProblemKind::TimedOut, "request_timeout_ms", bound_ms, detail);
+                let hint = "what it writes may still be written: send it again with the same keys";
+                answer_with(&id, Err(problem.with_hint(hint)))
+            }
+        }
+    }
+    .instrument(span)
+    .await
+}
+
+/// The router adds its own list of methods beside ours.
+fn with_allow_once(mut response: Response<Body>) -> Response<Body> {
+    if let Some(allow) = response.headers().get(ALLOW).cloned() {
+        response.headers_mut().insert(ALLOW, allow);
+    }
+    response
+}
+
+/// What can be judged before anything is read: sizes, name, origin.
+fn check_head(app: &App, request: &Request) -> Result<(), Problem> {
+    let bounds = &app.settings.bounds;
+    let url = request.uri().path_and_query().map_or(0, |target| target.as_str().len()) as u64;
+    if url > bounds.max_url_bytes {
+        let detail = format!("the URL is {url} bytes long, and {} is the most", bounds.max_url_bytes);
+        let kind = ProblemKind::TooLarge(StatusCode::URI_TOO_LONG);
+        return Err(Problem::bound(kind, "max_url_bytes", bounds.max_url_bytes, detail));
+    }
+    let kind = ProblemKind::TooLarge(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+    let headers = request.headers();
+    if headers.len() as u64 > bounds.max_headers {
+        let detail =
+            format!("the request has {} headers, and {} is the most", headers.len(), bounds.max_headers);
+        return Err(Problem::bound(kind, "max_headers", bounds.max_headers, detail));
+    }
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    if bytes as u64 > bounds.max_header_bytes {
+        let detail = format!("the headers are {bytes} bytes, and {} is the most", bounds.max_header_bytes);
+        return Err(Problem::bound(kind, "max_header_bytes", bounds.max_header_bytes, detail));
+    }
+    app.names.check(request.uri(), headers)
+}
+
+/// What a request holds on to until its answer is sent.
+struct Held {
+    _request: OwnedSemaphorePermit,
+    _of_key: Option<CountedRequest>,
+}
+
+/// Answers a request to one route.
+async fn serve(
+    app: Arc<App>,
+    route: &'static Route,
+    path: Result<RawPathParams, RawPathParamsRejection>,
+    request: Request,
+) -> Response<Body> {
+    Span::current().record("route", route.path);
+    let id = request_id(&request);
+    match route.handler {
+        Handler::Immediate(reply) => match read_query(route, request.uri().query()) {
+            Ok(_) => answer_with(&id, Ok(reply())),
+            Err(problem) => answer_with(&id, Err(problem)),
+        },
+        Handler::Blocking(handler) => match call(&app, route, path, request).await {
+            Ok((call, held)) => {
+                let mut response = answer_with(&id, app.blocking(move || handler(&call)).await);
+                if let Some(length) = response.body().size_hint().exact() {
+                    response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+                }
+                response.map(|body| {
+                    Body::new(body.map_frame(move |frame| {
+                        let _until_sent = &held;
+                        frame
+                    }))
+                })
+            }
+            Err(problem) => answer_with(&id, Err(problem)),
+        },
+    }
+}
+
+/// Reads and checks a request; what it returns may be handled.
+async fn call(
+    app: &Arc<App>,
+    route: &'static Route,
+    path: Result<RawPathParams, RawPathParamsRejection>,
+    request: Request,
+) -> Result<(Call, Held), Problem> {
+    let bounds = &app.settings.bounds;
+    let permit = Arc::clone(&app.requests).try_acquire_owned().map_err(|_| {
+        let detail = "the server has as many requests in flight as it takes; try again";
+        Problem::bound(ProblemKind::Overloaded, "max_requests", bounds.max_requests, detail)
+    })?;
+    let identity = match route.access {
+        Access::Public => None,
+        Access::Key(permission, scope) => {
+            let identity = identify(app, request.headers()).await?;
+            let is_refused = scope == RobotScope::Refused && identity.robot_id.is_some();
+            if !identity.may(permission) || is_refused {
+                let detail = match is_refused {
+                    true => "a key that is restricted to a robot cannot be used for this".to_owned(),
+                    false => format!("a key of the role `{}` cannot be used for this", identity.role),
+                };
+                let hint = format!("use a key of the role {}", route.access.roles().join(" or "));
+                return Err(Problem::new(ProblemKind::Forbidden, detail).with_hint(hint));
+            }
+            Some(identity)
+        }
+    };
+    let counted = match &identity {
+        Some(who) => {
+            let name = (who.tenant_id.clone(), who.key_id.clone());
+            Some(app.keys.count(name, bounds, Instant::now())?)
+        }
+        None => None,
+    };
+    let path = path.map_err(|_| Problem::new(ProblemKind::BadRequest, "the path is not UTF-8"))?;
+    let mut parameters = read_path(route, &path)?;
+    parameters.extend(read_query(route, request.uri().query())?);
+    let body = match &route.body {
+        Some(_) => read_body(bounds, request).await?,
+        None => Bytes::new(),
+    };
+    let call = Call { app: Arc::clone(app), identity, parameters, body };
+    Ok((call, Held { _request: permit, _of_key: counted }))
+}
+
+/// Who sends a request, by its key.
+async fn identify(app: &Arc<App>, headers: &HeaderMap) -> Result<KeyIdentity, Problem> {
+    let refused = |why: &str| {
+        Problem::new(ProblemKind::Unauthenticated, why)
+            .with_hint("send `Authorization: Bearer TOKEN`; `crealeph key create` makes a key")
+    };
+    let mut given = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (given.next(), given.next()) else {
+        return Err(refused("the request has no key"));
+    };
+    let given = value.to_str().ok().and_then(|text| text.split_once(' '));
+    let token = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let Some((_, token)) = token else { return Err(refused("the request has no bearer token")) };
+    let (token, ledger) = (token.trim().to_owned(), app.ledger.clone());
+    let found = app.blocking(move || Ok(authenticate(&ledger, &token)?)).await?;
+    let who = found.ok_or_else(|| refused("the key is not known, has expired or was revoked"))?;
+    let span = Span::current();
+    span.record("tenant", who.tenant_id.as_str()).record("key", who.key_id.as_str());
+    Ok(who)
+}
+
+/// Reads a body of JSON within its bound.
+async fn read_body(bounds: &ServerBounds, request: Request) -> Result<Bytes, Problem> {
+    let headers = request.headers();
+    let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_json =
+        media_type.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(JSON_TYPE));
+    if !is_json {
+        let detail = format!("the body must be {JSON_TYPE}, and `Content-Type` must say so");
+        return Err(Problem::new(ProblemKind::MediaType, detail));
+    }
+    if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        return Err(Problem::new(ProblemKind::MediaType, "the body must not be compressed"));
+    }
+    let most = bounds.max_body_bytes;
+    let too_large = || {
+        let detail = format!("the body is larger than {most} bytes");
+        Problem::bound(ProblemKind::TooLarge(StatusCode::PAYLOAD_TOO_LARGE), "max_body_bytes", most, detail)
+    };
+    let stated = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if stated.is_some_and(|stated| stated > most) {
+        return Err(too_large());
+    }
+    match Limited::new(request.into_body(), ServerBounds::size(most)).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => Err(too_large()),
+        Err(_) => Err(Problem::new(ProblemKind::BadRequest, "the body ended before it was whole")),
+    }
+}

@@ -1,0 +1,26 @@
+//! The HTTP API: authenticates, bounds and translates. It decides nothing, and writes only as the command line does, through
+//! `runtime` and `ledger`.
+//!
+//! Invariants: a route is a row of one table, from which router, OpenAPI document, `/docs` and test matrix come; the tenant
+//! comes from the key alone; a body is read as bytes within a bound and parsed by our own strict parser; everything that a
+//! client can use up has a bound that its problem document names; no secret and no payload is logged.
+
+mod app;
+mod call;
+mod docs_page;
+mod hosts;
+mod http;
+mod limits;
+mod openapi;
+mod problem;
+mod reply;
+mod route;
+mod routes;
+mod schemas;
+mod serve;
+mod settings;
+mod stream;
+
+pub use openapi::document as openapi_document;
+pub use serve::{ServeError, Server, StopHandle};
+pub use settings::{ServerBounds, ServerSettings};

@@ -1,0 +1,286 @@
+//! What is not an answer: RFC 9457 problem documents, with the same stable codes as the command line. A problem that is not
+//! the client's says no more than its code; the log has the cause, under the request's id.
+
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use crealeph_contracts::violation::Violation;
+use crealeph_ledger::{AppendError, EntryRefusal, LedgerError};
+use crealeph_runtime::access::AccessError;
+use crealeph_runtime::validation::ViolationReport;
+use serde::Serialize;
+
+use crate::reply::Reply;
+
+/// The media type of a problem document.
+pub(crate) const PROBLEM_TYPE: &str = "application/problem+json";
+/// How long a client should wait before it tries again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Why a request has no answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    kind: ProblemKind,
+    detail: String,
+    hint: Option<Box<str>>,
+    violations: Vec<Violation>,
+    /// The setting that was exceeded, and its value.
+    limit: Option<(&'static str, u64)>,
+    /// The methods that the path has.
+    allow: Option<Box<HeaderValue>>,
+}
+
+/// What kind of problem: its status, and its code if that is the server's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProblemKind {
+    BadRequest,
+    BadParameter,
+    Unauthenticated,
+    Forbidden,
+    HostRefused,
+    OriginRefused,
+    NoRoute,
+    MethodNotAllowed,
+    MediaType,
+    TooLarge(StatusCode),
+    RateLimited,
+    Overloaded,
+    TimedOut,
+    Internal,
+    /// With a status and a code of another part of the program.
+    Other(StatusCode, &'static str),
+}
+
+impl ProblemKind {
+    /// The stable code.
+    pub(crate) fn code(&self) -> &'static str {
+        match self {
+            ProblemKind::BadRequest => "bad_request",
+            ProblemKind::BadParameter => "bad_parameter",
+            ProblemKind::Unauthenticated => "unauthenticated",
+            ProblemKind::Forbidden => "forbidden",
+            ProblemKind::HostRefused => "host_refused",
+            ProblemKind::OriginRefused => "origin_refused",
+            ProblemKind::NoRoute => "no_route",
+            ProblemKind::MethodNotAllowed => "method_not_allowed",
+            ProblemKind::MediaType => "media_type",
+            ProblemKind::TooLarge(_) => "too_large",
+            ProblemKind::RateLimited => "rate_limited",
+            ProblemKind::Overloaded => "overloaded",
+            ProblemKind::TimedOut => "request_timeout",
+            ProblemKind::Internal => "internal",
+            ProblemKind::Other(_, code) => code,
+        }
+    }
+
+    pub(crate) fn status(self) -> StatusCode {
+        match self {
+            ProblemKind::BadRequest | ProblemKind::BadParameter => StatusCode::BAD_REQUEST,
+            ProblemKind::Unauthenticated => StatusCode::UNAUTHORIZED,
+            ProblemKind::Forbidden | ProblemKind::HostRefused | ProblemKind::OriginRefused => {
+                StatusCode::FORBIDDEN
+            }
+            ProblemKind::NoRoute => StatusCode::NOT_FOUND,
+            ProblemKind::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            ProblemKind::MediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            ProblemKind::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+            ProblemKind::Overloaded | ProblemKind::TimedOut => StatusCode::SERVICE_UNAVAILABLE,
+            ProblemKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            ProblemKind::TooLarge(status) | ProblemKind::Other(status, _) => status,
+        }
+    }
+}
+
+/// A problem document.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ProblemDocument<'p> {
+    #[serde(rename = "type")]
+    kind: String,
+    title: &'p str,
+    status: u16,
+    code: &'p str,
+    detail: &'p str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'p str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<LimitHit>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    violations: Vec<ViolationReport<'p>>,
+    request_id: &'p str,
+}
+
+#[derive(Serialize)]
+struct LimitHit {
+    name: &'static str,
+    value: u64,
+}
+
+impl Problem {
+    pub(crate) fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        Problem { kind, detail, hint: None, violations: Vec::new(), limit: None, allow: None }
+    }
+
+    /// A parameter that cannot be used. Its value is not repeated: it could be a secret in the wrong place.
+    pub(crate) fn parameter(name: &str, why: &str) -> Self {
+        let name: String = name.chars().take(64).filter(|letter| !letter.is_control()).collect();
+        Problem::new(ProblemKind::BadParameter, format!("the parameter `{name}` {why}"))
+    }
+
+    /// A bound of `[server]` was hit.
+    pub(crate) fn bound(
+        kind: ProblemKind,
+        name: &'static str,
+        value: u64,
+        detail: impl Into<String>,
+    ) -> Self {
+        Problem { limit: Some((name, value)), ..Problem::new(kind, detail) }
+    }
+
+    /// A document that breaks its contract.
+    pub(crate) fn invalid(code: &'static str, violations: Vec<Violation>) -> Self {
+        let kind = ProblemKind::Other(StatusCode::BAD_REQUEST, code);
+        Problem { violations, ..Problem::new(kind, "the document is not valid; see `violations`") }
+    }
+
+    /// There is no such entry, of this tenant or that this key may see.
+    pub(crate) fn unknown_id(what: &str) -> Self {
+        let kind = ProblemKind::Other(StatusCode::NOT_FOUND, "unknown_id");
+        Problem::new(kind, format!("there is no such {what}"))
+    }
+
+    pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
+        Problem { hint: Some(hint.into().into_boxed_str()), ..self }
+    }
+
+    pub(crate) fn with_allow(self, allow: Option<HeaderValue>) -> Self {
+        Problem { allow: allow.map(Box::new), ..self }
+    }
+
+    /// Something that is not the client's fault: logged, and answered without its cause.
+    fn ours(status: StatusCode, code: &'static str, cause: &dyn std::fmt::Display) -> Self {
+        tracing::error!(code, "{cause}");
+        let kind = ProblemKind::Other(status, code);
+        let again = if status == StatusCode::SERVICE_UNAVAILABLE { "; try again" } else { "" };
+        Problem::new(kind, format!("the server cannot do this now{again}"))
+            .with_hint("its log has the cause under this request's id")
+    }
+
+    /// What kind of problem it is.
+    #[cfg(test)]
+    pub(crate) fn kind(&self) -> ProblemKind {
+        self.kind
+    }
+
+    /// The status.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.kind.status()
+    }
+
+    /// The document, for the request of this id.
+    pub(crate) fn into_reply(self, request_id: &str) -> Reply {
+        let status = self.status();
+        let code = self.kind.code();
+        let document = ProblemDocument {
+            kind: format!("urn:crealeph:problem:{code}"),
+            title: status.canonical_reason().unwrap_or("Problem"),
+            status: status.as_u16(),
+            code,
+            detail: &self.detail,
+            hint: self.hint.as_deref(),
+            limit: self.limit.map(|(name, value)| LimitHit { name, value }),
+            violations: self.violations.iter().map(ViolationReport::of).collect(),
+            request_id,
+        };
+        let mut reply = Reply::json_of(&document);
+        reply.status = status;
+        reply.media_type = PROBLEM_TYPE;
+        let headers = &mut reply.headers;
+        match status {
+            StatusCode::UNAUTHORIZED => set(headers, header::WWW_AUTHENTICATE, "Bearer realm=\"crealeph\""),
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER.as_secs()));
+            }
+            _ => {}
+        }
+        if let Some(allow) = self.allow {
+            headers.insert(header::ALLOW, *allow);
+        }
+        reply
+    }
+}
+
+fn set(headers: &mut HeaderMap, name: header::HeaderName, value: &'static str) {
+    headers.insert(name, HeaderValue::from_static(value));
+}
+
+impl From<LedgerError> for Problem {
+    fn from(error: LedgerError) -> Self {
+        let code = error.code();
+        match &error {
+            LedgerError::Beyond { .. } | LedgerError::BadCursor { .. } | LedgerError::AmbiguousId(_) => {
+                Problem::new(ProblemKind::Other(StatusCode::BAD_REQUEST, code), error.to_string())
+            }
+            LedgerError::Overloaded { .. } => Problem::new(
+                ProblemKind::Other(StatusCode::SERVICE_UNAVAILABLE, code),
+                "too many batches wait to be written; try again",
+            ),
+            LedgerError::OutcomeUnknown { .. } => {
+                Problem::ours(StatusCode::SERVICE_UNAVAILABLE, code, &error)
+                    .with_hint("it may have been written: send it again with the same keys to learn that")
+            }
+            LedgerError::Busy { .. } | LedgerError::Failed { .. } | LedgerError::Closed => {
+                Problem::ours(StatusCode::SERVICE_UNAVAILABLE, code, &error)
+            }
+            _ => Problem::ours(StatusCode::INTERNAL_SERVER_ERROR, code, &error),
+        }
+    }
+}
+
+impl From<AppendError> for Problem {
+    fn from(error: AppendError) -> Self {
+        let (position, refusal) = match error {
+            AppendError::Ledger(error) => return error.into(),
+            AppendError::Refused { position, refusal } => (position, refusal),
+        };
+        let code = refusal.code();
+        let status = match &refusal {
+            EntryRefusal::Conflict { .. }
+            | EntryRefusal::Transition(_)
+            | EntryRefusal::IdTaken(_)
+            | EntryRefusal::Moved { .. } => StatusCode::CONFLICT,
+            EntryRefusal::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            EntryRefusal::UnknownLineage(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        let kind = ProblemKind::Other(status, code);
+        match refusal {
+            EntryRefusal::Invalid(violations) => {
+                let detail = format!(
+                    "entry {position} of the batch is not valid; see `violations`; nothing was written"
+                );
+                Problem { violations, ..Problem::new(kind, detail) }
+            }
+            refusal => {
+                Problem::new(kind, format!("entry {position} of the batch: {refusal}; nothing was written"))
+            }
+        }
+    }
+}
+
+impl From<AccessError> for Problem {
+    fn from(error: AccessError) -> Self {
+        let code = error.code();
+        let status = match &error {
+            AccessError::NoKey { .. } => {
+                return Problem::new(ProblemKind::Other(StatusCode::NOT_FOUND, code), "there is no such key");
+            }
+            AccessError::Past(_) | AccessError::TooLong { .. } => StatusCode::BAD_REQUEST,
+            AccessError::Ledger(error) => return error.clone().into(),
+            AccessError::Unwritten(error) => return error.clone().into(),
+            _ => return Problem::ours(StatusCode::INTERNAL_SERVER_ERROR, code, &error),
+        };
+        Problem::new(ProblemKind::Other(status, code), error.to_string())
+    }
+}

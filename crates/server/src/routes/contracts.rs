@@ -1,0 +1,35 @@
+//! Contracts: their schemas, and documents judged by them.
+
+use axum::http::StatusCode;
+use crealeph_contracts::contract::ContractName;
+use crealeph_contracts::json::Limits;
+use crealeph_decision::judge::judge;
+use crealeph_runtime::validation::ValidationReport;
+
+use crate::call::Call;
+use crate::problem::{Problem, ProblemKind};
+use crate::reply::Reply;
+
+pub(super) const SCHEMA_TYPE: &str = "application/schema+json";
+
+pub(super) fn schema(call: &Call) -> Result<Reply, Problem> {
+    Ok(Reply::text(SCHEMA_TYPE, named(call)?.schema()))
+}
+
+pub(super) fn validate(call: &Call) -> Result<Reply, Problem> {
+    let contract = named(call)?;
+    let limits = Limits::outside(call.body.len());
+    // Without a context nothing of it can be wrong.
+    let judgement = judge(contract, &call.body, None, &limits).map_err(|error| {
+        Problem::new(ProblemKind::Other(StatusCode::BAD_REQUEST, "bad_context"), error.to_string())
+    })?;
+    Ok(Reply::json_of(&ValidationReport::of(&judgement)))
+}
+
+fn named(call: &Call) -> Result<ContractName, Problem> {
+    let name = call.text("contract").unwrap_or_default();
+    ContractName::parse(name).ok_or_else(|| {
+        let known: Vec<&str> = ContractName::ALL.iter().map(|contract| contract.as_str()).collect();
+        Problem::unknown_id("contract").with_hint(format!("there are {}", known.join(", ")))
+    })
+}

@@ -1,0 +1,327 @@
+//! The table of routes: everything that the server answers.
+
+mod contracts;
+mod entries;
+mod keys;
+mod log;
+mod operations;
+
+use axum::http::StatusCode;
+use crealeph_decision::access::Permission;
+
+use crate::reply::JSON_TYPE;
+use crate::route::{
+    Access, AnswerShape, Handler, Parameter, ParameterKind, Place, RequestBody, RobotScope, Route, Verb,
+};
+use crate::schemas::Schema;
+
+/// The most of a page that any setting allows.
+const MAX_PAGE: u64 = 1_000;
+/// The names of the contracts.
+const CONTRACTS: &[&str] = &[
+    "agent-input",
+    "agent-output",
+    "execution-event",
+    "policy-input",
+    "policy-output",
+    "builder-request",
+    "builder-response",
+    "work-item",
+    "run-result",
+    "receipt",
+];
+
+const fn query(name: &'static str, kind: ParameterKind, about: &'static str) -> Parameter {
+    Parameter { name, place: Place::Query, kind, about }
+}
+
+const fn in_path(name: &'static str, kind: ParameterKind, about: &'static str) -> Parameter {
+    Parameter { name, place: Place::Path, kind, about }
+}
+
+const fn answer(about: &'static str, schema: &'static str) -> AnswerShape {
+    AnswerShape { status: StatusCode::OK, about, media_type: JSON_TYPE, schema: Schema::Named(schema) }
+}
+
+const LIMIT: Parameter =
+    query("limit", ParameterKind::Number(1, MAX_PAGE), "how many at most [default: 100]");
+const CURSOR: Parameter = query("cursor", ParameterKind::Cursor, "`next` of the page before");
+const ENTRY_ID: Parameter =
+    in_path("id", ParameterKind::Identifier, "the entry's id, or `key:` and its client key");
+
+/// Every route.
+pub(crate) const ROUTES: &[Route] = &[
+    Route {
+        method: Verb::Get,
+        path: "/healthz",
+        name: "health",
+        summary: "Whether the server runs",
+        access: Access::Public,
+        parameters: &[],
+        body: None,
+        answer: answer("it runs", "Health"),
+        problems: &[],
+        handler: Handler::Immediate(operations::health),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/readyz",
+        name: "readiness",
+        summary: "Whether the server can use its ledger and takes requests",
+        access: Access::Public,
+        parameters: &[],
+        body: None,
+        answer: answer("it does", "Health"),
+        problems: &[],
+        handler: Handler::Blocking(operations::readiness),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/openapi.json",
+        name: "openapi",
+        summary: "This API as an OpenAPI 3.1 document",
+        access: Access::Public,
+        parameters: &[],
+        body: None,
+        answer: AnswerShape {
+            status: StatusCode::OK,
+            about: "the document",
+            media_type: JSON_TYPE,
+            schema: Schema::Any,
+        },
+        problems: &[],
+        handler: Handler::Immediate(operations::openapi),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/docs",
+        name: "docs",
+        summary: "This API as a page",
+        access: Access::Public,
+        parameters: &[],
+        body: None,
+        answer: AnswerShape {
+            status: StatusCode::OK,
+            about: "the page",
+            media_type: operations::HTML_TYPE,
+            schema: Schema::Text,
+        },
+        problems: &[],
+        handler: Handler::Immediate(operations::docs),
+    },
+    Route {
+        method: Verb::Post,
+        path: "/v1/entries",
+        name: "appendEntries",
+        summary: "Append an entry, or a batch of them: all of it or nothing",
+        access: Access::Key(Permission::Append, RobotScope::Restricted),
+        parameters: &[],
+        body: Some(RequestBody {
+            about: "An entry, or a list of entries. With a `key`, sending it again is safe.",
+            schema: Schema::OneOrMore("Draft"),
+        }),
+        answer: answer("the entries are durable", "AppendedList"),
+        problems: &[409, 422],
+        handler: Handler::Blocking(entries::append),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/entries",
+        name: "listEntries",
+        summary: "List entries",
+        access: Access::Key(Permission::Read, RobotScope::Restricted),
+        parameters: &[
+            query("robot", ParameterKind::Identifier, "only of this robot"),
+            query("type", ParameterKind::Identifier, "only of this type"),
+            query("state", ParameterKind::Identifier, "only in this state"),
+            query("module", ParameterKind::Identifier, "only by this module"),
+            query("execution", ParameterKind::Identifier, "only of this execution"),
+            query("from", ParameterKind::Instant, "recorded at or after this"),
+            query("to", ParameterKind::Instant, "recorded at or before this"),
+            query("order", ParameterKind::Words(&["oldest", "newest"]), "which come first [default: oldest]"),
+            LIMIT,
+            CURSOR,
+        ],
+        body: None,
+        answer: answer("a page; it may have fewer than asked for, and still `next`", "EntryPage"),
+        problems: &[],
+        handler: Handler::Blocking(entries::list),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/entries/{id}",
+        name: "getEntry",
+        summary: "Get an entry",
+        access: Access::Key(Permission::Read, RobotScope::Restricted),
+        parameters: &[ENTRY_ID],
+        body: None,
+        answer: answer("the entry", "Entry"),
+        problems: &[],
+        handler: Handler::Blocking(entries::get),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/entries/{id}/lineage",
+        name: "getLineage",
+        summary: "List what an entry depends on, or what depends on it",
+        access: Access::Key(Permission::Read, RobotScope::Restricted),
+        parameters: &[
+            ENTRY_ID,
+            query(
+                "direction",
+                ParameterKind::Words(&["up", "down"]),
+                "`up` to what it depends on [default: up]",
+            ),
+            query("depth", ParameterKind::Number(1, 64), "how many steps at most [default: 16]"),
+        ],
+        body: None,
+        answer: answer("the entries, nearest first; `cut` if a bound ended the search", "Lineage"),
+        problems: &[],
+        handler: Handler::Blocking(entries::lineage),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/entries/{id}/proof",
+        name: "proveEntry",
+        summary: "Prove that an entry is in the log",
+        access: Access::Key(Permission::Read, RobotScope::Restricted),
+        parameters: &[ENTRY_ID],
+        body: None,
+        answer: answer("the entry and its proof, for `crealeph ledger verify-proof`", "Proof"),
+        problems: &[],
+        handler: Handler::Blocking(entries::prove),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/log/checkpoint",
+        name: "getCheckpoint",
+        summary: "Sign the current state of the log",
+        access: Access::Key(Permission::Read, RobotScope::Unrelated),
+        parameters: &[],
+        body: None,
+        answer: AnswerShape {
+            status: StatusCode::OK,
+            about: "the checkpoint, a signed note",
+            media_type: log::NOTE_TYPE,
+            schema: Schema::Text,
+        },
+        problems: &[],
+        handler: Handler::Blocking(log::checkpoint),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/log/consistency",
+        name: "proveConsistency",
+        summary: "Prove that an earlier state of the log is the beginning of a later one",
+        access: Access::Key(Permission::Read, RobotScope::Unrelated),
+        parameters: &[
+            Parameter {
+                name: "older",
+                place: Place::RequiredQuery,
+                kind: ParameterKind::Number(1, crealeph_ledger::MAX_SEQ),
+                about: "how many entries the earlier state has",
+            },
+            Parameter {
+                name: "newer",
+                place: Place::RequiredQuery,
+                kind: ParameterKind::Number(1, crealeph_ledger::MAX_SEQ),
+                about: "how many the later one has",
+            },
+        ],
+        body: None,
+        answer: answer("the hashes of the proof (RFC 6962), in base64", "Consistency"),
+        problems: &[],
+        handler: Handler::Blocking(log::consistency),
+    },
+    Route {
+        method: Verb::Post,
+        path: "/v1/validate/{contract}",
+        name: "validate",
+        summary: "Validate a document against its contract",
+        access: Access::Key(Permission::Validate, RobotScope::Unrelated),
+        parameters: &[in_path("contract", ParameterKind::Words(CONTRACTS), "the contract's name")],
+        body: Some(RequestBody {
+            about: "The document, exactly as it is to be judged.",
+            schema: Schema::Any,
+        }),
+        answer: answer("whether it is valid, and everything that is wrong with it", "Validation"),
+        problems: &[],
+        handler: Handler::Blocking(contracts::validate),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/schemas/{contract}",
+        name: "getSchema",
+        summary: "Get the JSON Schema of a contract",
+        access: Access::Key(Permission::Validate, RobotScope::Unrelated),
+        parameters: &[in_path("contract", ParameterKind::Words(CONTRACTS), "the contract's name")],
+        body: None,
+        answer: AnswerShape {
+            status: StatusCode::OK,
+            about: "the schema",
+            media_type: contracts::SCHEMA_TYPE,
+            schema: Schema::Any,
+        },
+        problems: &[],
+        handler: Handler::Blocking(contracts::schema),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/keys",
+        name: "listKeys",
+        summary: "List the tenant's keys, revoked ones too",
+        access: Access::Key(Permission::SeeGrants, RobotScope::Refused),
+        parameters: &[LIMIT, CURSOR],
+        body: None,
+        answer: answer("a page of keys", "KeyPage"),
+        problems: &[],
+        handler: Handler::Blocking(keys::list),
+    },
+    Route {
+        method: Verb::Post,
+        path: "/v1/keys",
+        name: "createKey",
+        summary: "Grant a key of this tenant",
+        access: Access::Key(Permission::ManageKeys, RobotScope::Refused),
+        parameters: &[],
+        body: Some(RequestBody { about: "What the key is for.", schema: Schema::Named("KeyRequest") }),
+        answer: answer("the key with its token, which is shown this once", "CreatedKey"),
+        problems: &[],
+        handler: Handler::Blocking(keys::create),
+    },
+    Route {
+        method: Verb::Delete,
+        path: "/v1/keys/{id}",
+        name: "revokeKey",
+        summary: "Revoke a key, at once and on every server",
+        access: Access::Key(Permission::ManageKeys, RobotScope::Refused),
+        parameters: &[
+            in_path("id", ParameterKind::Identifier, "the key's id"),
+            query("reason", ParameterKind::Text, "why"),
+        ],
+        body: None,
+        answer: answer("the key", "Key"),
+        problems: &[],
+        handler: Handler::Blocking(keys::revoke),
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use crealeph_contracts::contract::ContractName;
+
+    use super::*;
+
+    #[test]
+    fn every_contract_is_listed_and_every_row_is_its_own() {
+        let names: Vec<&str> = ContractName::ALL.iter().map(|contract| contract.as_str()).collect();
+        assert_eq!(names, CONTRACTS);
+        for (position, route) in ROUTES.iter().enumerate() {
+            let others = ROUTES.iter().skip(position + 1);
+            assert!(others.clone().all(|other| other.name != route.name), "{}", route.name);
+            assert!(others.clone().all(|other| (other.method, other.path) != (route.method, route.path)));
+            let placed = route.parameters.iter().filter(|parameter| parameter.place == Place::Path);
+            assert_eq!(placed.count(), route.path.matches('{').count(), "{}", route.path);
+        }
+    }
+}

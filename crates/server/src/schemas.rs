@@ -1,0 +1,154 @@
+//! The shapes of what the API takes and answers, as JSON Schema. What a contract or a document of the ledger fixes comes from
+//! `contracts`; the few shapes that only the API has are here. The tests hold every answer to them.
+
+use crealeph_contracts::api_key::KeyRequest;
+use crealeph_contracts::contract::ContractName;
+use crealeph_contracts::entry::{Draft, Entry};
+use crealeph_contracts::shape::Shape as _;
+use serde_json::{Map, Value, json};
+
+/// A schema, by its name under `components`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Schema {
+    /// Any text.
+    Text,
+    /// Any JSON value.
+    Any,
+    /// The name of a component.
+    Named(&'static str),
+    /// One of a component, or a list of them.
+    OneOrMore(&'static str),
+}
+
+impl Schema {
+    /// As it stands in an operation.
+    pub(crate) fn value(self) -> Value {
+        match self {
+            Schema::Text => json!({ "type": "string" }),
+            Schema::Any => json!({}),
+            Schema::Named(name) => reference(name),
+            Schema::OneOrMore(name) => json!({
+                "oneOf": [reference(name), { "type": "array", "minItems": 1, "items": reference(name) }],
+            }),
+        }
+    }
+}
+
+fn reference(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+/// An object of these properties, all of which are there but those in the second list.
+fn object(required: &[(&str, Value)], optional: &[(&str, Value)]) -> Value {
+    let all = required.iter().chain(optional).map(|(name, schema)| ((*name).to_owned(), schema.clone()));
+    let properties: Map<String, Value> = all.collect();
+    let names: Vec<&str> = required.iter().map(|(name, _)| *name).collect();
+    json!({ "type": "object", "properties": properties, "required": names, "additionalProperties": false })
+}
+
+fn text() -> Value {
+    json!({ "type": "string" })
+}
+
+fn instant() -> Value {
+    json!({ "type": "string", "format": "date-time" })
+}
+
+fn count() -> Value {
+    json!({ "type": "integer", "minimum": 0 })
+}
+
+fn list(items: Value) -> Value {
+    json!({ "type": "array", "items": items })
+}
+
+/// Every component by its name.
+pub(crate) fn components() -> Map<String, Value> {
+    let cursor =
+        || json!({ "type": "string", "description": "where the list continues; absent on the last page" });
+    let next = [("next", cursor())];
+    let violation =
+        object(&[("pointer", text()), ("clause", text()), ("code", text()), ("message", text())], &[]);
+    let limit = object(&[("name", text()), ("value", count())], &[]);
+    let key = [
+        ("keyId", text()),
+        ("tenantId", text()),
+        ("role", text()),
+        ("createdAt", instant()),
+        ("state", json!({ "enum": ["active", "expired", "revoked"] })),
+        ("entry", text()),
+    ];
+    let key_optional = [
+        ("robotId", text()),
+        ("label", text()),
+        ("expires", instant()),
+        ("revokedAt", instant()),
+        ("reason", text()),
+    ];
+    let mut created = vec![("token", json!({ "type": "string", "description": "shown this once" }))];
+    created.extend(key.clone());
+    let relative = object(&[("distance", count()), ("entry", reference("Entry"))], &[]);
+    let nullable = |schema: Value| json!({ "anyOf": [schema, { "type": "null" }] });
+    let mut components: Map<String, Value> = [
+        ("Entry", Entry::schema()),
+        ("Draft", Draft::schema()),
+        ("KeyRequest", KeyRequest::schema()),
+        ("EntryPage", object(&[("entries", list(reference("Entry")))], &next)),
+        (
+            "Appended",
+            object(
+                &[
+                    ("id", text()),
+                    ("seq", count()),
+                    ("createdAt", instant()),
+                    ("repeat", json!({ "type": "boolean" })),
+                ],
+                &[],
+            ),
+        ),
+        ("AppendedList", object(&[("appended", list(reference("Appended")))], &[])),
+        ("Lineage", object(&[("entries", list(relative)), ("cut", json!({ "type": "boolean" }))], &[])),
+        ("Proof", object(&[("entry", reference("Entry")), ("format", text()), ("proof", text())], &[])),
+        ("Consistency", object(&[("older", count()), ("newer", count()), ("path", list(text()))], &[])),
+        ("Violation", violation),
+        (
+            "Validation",
+            object(
+                &[
+                    ("valid", json!({ "type": "boolean" })),
+                    ("outcome", nullable(text())),
+                    ("violations", list(reference("Violation"))),
+                    ("levels", nullable(list(list(text())))),
+                ],
+                &[],
+            ),
+        ),
+        ("Key", object(&key, &key_optional)),
+        ("CreatedKey", object(&created, &key_optional)),
+        ("KeyPage", object(&[("keys", list(reference("Key")))], &next)),
+        ("Health", object(&[("status", text())], &[])),
+        (
+            "Problem",
+            object(
+                &[
+                    ("type", text()),
+                    ("title", text()),
+                    ("status", count()),
+                    ("code", text()),
+                    ("detail", text()),
+                    ("requestId", text()),
+                ],
+                &[("hint", text()), ("limit", limit), ("violations", list(reference("Violation")))],
+            ),
+        ),
+    ]
+    .into_iter()
+    .map(|(name, schema)| (name.to_owned(), schema))
+    .collect();
+    for contract in ContractName::ALL {
+        if let Ok(schema) = serde_json::from_str(&contract.schema()) {
+            components.insert(contract.as_str().to_owned(), schema);
+        }
+    }
+    components
+}

@@ -1,0 +1,112 @@
+//! The settings of `[server]`: names that the server answers to, and a bound on everything that a client can use up.
+
+use std::time::Duration;
+
+use crealeph_runtime::configuration::{ConfigError, Configuration, Table};
+
+/// How many hosts or origins can be listed.
+const MAX_NAMES: usize = 64;
+
+/// What the server goes by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// Names that a `Host` header may have, beside those of the address.
+    pub hosts: Vec<String>,
+    /// Values that an `Origin` header may have, beside the server's own.
+    pub origins: Vec<String>,
+    /// The bounds.
+    pub bounds: ServerBounds,
+}
+
+/// Declares the bounds: each a key of `[server]` with its default and range.
+macro_rules! bounds {
+    ($( $(#[doc = $about:literal])* $name:ident: $usual:literal in $low:literal..=$high:literal, )*) => {
+        /// The bounds of the server; each is a key of `[server]`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct ServerBounds {
+            $( $(#[doc = $about])* pub $name: u64, )*
+        }
+
+        impl Default for ServerBounds {
+            fn default() -> Self {
+                ServerBounds { $( $name: $usual, )* }
+            }
+        }
+
+        impl ServerBounds {
+            fn read(table: &Table<'_>) -> Result<Self, String> {
+                Ok(ServerBounds { $( $name: table.number(stringify!($name), $usual, $low, $high)?, )* })
+            }
+        }
+    };
+}
+
+bounds! {
+    /// Bytes of a request's body.
+    max_body_bytes: 16_777_216 in 1_024..=268_435_456,
+    /// Bytes of a request's URL.
+    max_url_bytes: 8_192 in 256..=32_768,
+    /// Headers of a request.
+    max_headers: 64 in 8..=1_024,
+    /// Bytes of a request's headers.
+    max_header_bytes: 16_384 in 4_096..=262_144,
+    /// Entries in a batch.
+    max_batch_entries: 1_000 in 1..=1_000,
+    /// Entries on a page.
+    max_page_entries: 1_000 in 1..=1_000,
+    /// Bytes of payloads on a page.
+    max_page_bytes: 8_388_608 in 1_024..=268_435_456,
+    /// Milliseconds until a request must have its answer.
+    request_timeout_ms: 30_000 in 100..=600_000,
+    /// Milliseconds until a client must have sent a request's headers; an idle connection is closed after as long.
+    header_timeout_ms: 10_000 in 100..=600_000,
+    /// Milliseconds that a client may leave an answer unread.
+    write_timeout_ms: 30_000 in 100..=600_000,
+    /// Connections at a time.
+    max_connections: 1_024 in 1..=65_536,
+    /// Requests at a time.
+    max_requests: 256 in 1..=65_536,
+    /// Requests of one key at a time.
+    max_requests_per_key: 64 in 1..=65_536,
+    /// Requests of one key in a second.
+    max_requests_per_second: 1_000 in 1..=1_000_000,
+    /// Requests that use the ledger at a time.
+    max_ledger_calls: 32 in 1..=512,
+    /// Milliseconds that requests may take to finish when the server is stopped.
+    shutdown_timeout_ms: 10_000 in 0..=600_000,
+}
+
+impl ServerSettings {
+    /// Reads `[server]`; the defaults if there is none.
+    ///
+    /// # Errors
+    /// When a key is not known or out of its range.
+    pub fn load(configuration: &Configuration) -> Result<Self, ConfigError> {
+        let empty = Default::default();
+        let section = configuration.section("server")?.unwrap_or(&empty);
+        let read = || {
+            let table = Table::new(section);
+            let names = |key| {
+                let names = table.texts(key, MAX_NAMES)?;
+                Ok::<_, String>(names.into_iter().map(str::to_ascii_lowercase).collect())
+            };
+            let (hosts, origins) = (names("hosts")?, names("origins")?);
+            let bounds = ServerBounds::read(&table)?;
+            table.finish()?;
+            Ok(ServerSettings { hosts, origins, bounds })
+        };
+        read().map_err(|why| configuration.wrong("server", why))
+    }
+}
+
+impl ServerBounds {
+    /// A bound of the kind that counts something in memory.
+    pub(crate) fn size(bound: u64) -> usize {
+        usize::try_from(bound).unwrap_or(usize::MAX)
+    }
+
+    /// A bound in milliseconds.
+    pub(crate) fn time(bound_ms: u64) -> Duration {
+        Duration::from_millis(bound_ms)
+    }
+}

@@ -1,0 +1,186 @@
+//! Every route × every role × own tenant, another tenant, no key: from the OpenAPI document, so that a new route without its
+//! row here fails. Each answer is held to the document too: its status, media type and schema.
+
+#![cfg(test)]
+
+#[path = "../../cli/tests/server/client.rs"]
+mod client;
+
+use boon::{Compiler, SchemaIndex, Schemas};
+use serde_json::{Value, json};
+
+use client::{Answer, Client};
+use crealeph_contracts::api_key::{KeyRequest, KeyRole};
+use crealeph_contracts::scalar::TenantId;
+use crealeph_ledger::{Ledger, LedgerOptions, Location};
+use crealeph_runtime::access::create_key;
+use crealeph_server::{Server, ServerBounds, ServerSettings};
+
+const ROLES: [&str; 5] = ["reader", "writer", "operator", "auditor", "admin"];
+const DRAFT: &str =
+    r#"{"robotId":"r","module":"m","source":"s","type":"signal","state":"final","payload":{}}"#;
+
+/// A server over a new ledger, for as long as the test runs.
+struct Running {
+    _folder: tempfile::TempDir,
+    ledger: Ledger,
+    client: Client,
+}
+
+impl Running {
+    fn start() -> Running {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::File(folder.path().join("ledger.db"));
+        let ledger = Ledger::init(&location, LedgerOptions::default()).unwrap();
+        let settings =
+            ServerSettings { hosts: Vec::new(), origins: Vec::new(), bounds: ServerBounds::default() };
+        let server = Server::bind("127.0.0.1:0".parse().unwrap(), false, ledger.clone(), settings).unwrap();
+        let client = Client(server.address());
+        std::thread::spawn(move || server.run());
+        Running { _folder: folder, ledger, client }
+    }
+
+    fn key(&self, tenant: &str, role: &str) -> String {
+        let role = KeyRole::parse(role).unwrap();
+        let request = KeyRequest { role, robot_id: None, label: None, expires: None };
+        create_key(&self.ledger, &TenantId::parse(tenant).unwrap(), request).unwrap().token
+    }
+}
+
+impl std::ops::Deref for Running {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+/// One operation of the document.
+struct Operation<'d> {
+    path: &'d str,
+    method: &'d str,
+    value: &'d Value,
+}
+
+/// What a request to an operation needs: its target and its body.
+fn example(operation: &Operation<'_>, entry: &str, key: &str) -> (String, Option<&'static str>) {
+    let path = operation.path.replace("{contract}", "work-item");
+    match operation.value["operationId"].as_str().unwrap() {
+        "health" | "readiness" | "openapi" | "docs" | "listEntries" | "getCheckpoint" | "getSchema"
+        | "listKeys" => (path, None),
+        "appendEntries" => (path, Some(DRAFT)),
+        "getEntry" | "getLineage" | "proveEntry" => (path.replace("{id}", entry), None),
+        "proveConsistency" => (format!("{path}?older=1&newer=1"), None),
+        "validate" => (path, Some("{}")),
+        "createKey" => (path, Some(r#"{"role":"reader"}"#)),
+        "revokeKey" => (path.replace("{id}", key), None),
+        new => panic!("say here how `{new}` is called"),
+    }
+}
+
+/// Checks an answer against what the document says of its status.
+struct Checker<'d> {
+    document: &'d Value,
+    schemas: Schemas,
+    compiler: Compiler,
+}
+
+impl Checker<'_> {
+    fn schema(&mut self, pointer: &str) -> SchemaIndex {
+        self.compiler.compile(&format!("urn:openapi#{pointer}"), &mut self.schemas).unwrap()
+    }
+
+    fn check(&mut self, operation: &Operation<'_>, answer: &Answer) {
+        let what = format!("{} {}: {answer:?}", operation.method, operation.path);
+        let escaped = operation.path.replace('~', "~0").replace('/', "~1");
+        let response = format!("/paths/{escaped}/{}/responses/{}", operation.method, answer.status);
+        let documented =
+            self.document.pointer(&response).unwrap_or_else(|| panic!("undocumented status: {what}"));
+        let (media_type, _) = documented["content"].as_object().unwrap().iter().next().unwrap();
+        assert_eq!(answer.header("content-type"), Some(media_type.as_str()), "{what}");
+        if media_type.contains("json") {
+            let media_type = media_type.replace('/', "~1");
+            let index = self.schema(&format!("{response}/content/{media_type}/schema"));
+            let document = answer.json();
+            let judged = self.schemas.validate(&document, index);
+            assert!(judged.is_ok(), "{what}: {}", judged.unwrap_err());
+        }
+    }
+}
+
+// holds: invariant 10
+#[test]
+fn every_route_serves_its_roles_and_nobody_else() {
+    let server = Running::start();
+    let document = server.request("GET", "/openapi.json", None, None).json();
+    let mut compiler = Compiler::new();
+    compiler.add_resource("urn:openapi", document.clone()).unwrap();
+    let mut checker = Checker { document: &document, schemas: Schemas::new(), compiler };
+    let own: Vec<String> = ROLES.iter().map(|role| server.key("own", role)).collect();
+    let other: Vec<String> = ROLES.iter().map(|role| server.key("other", role)).collect();
+    let appended = server.post("/v1/entries", &own[1], DRAFT).json();
+    let entry = appended["appended"][0]["id"].as_str().unwrap().to_owned();
+    let key =
+        server.post("/v1/keys", &own[4], r#"{"role":"reader"}"#).json()["keyId"].as_str().unwrap().to_owned();
+    let mut count = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, value) in methods.as_object().unwrap() {
+            let operation = Operation { path, method, value };
+            let (target, body) = example(&operation, &entry, &key);
+            let roles: Vec<&str> = value["x-crealeph-roles"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|role| role.as_str().unwrap())
+                .collect();
+            let send = |token: Option<&str>| server.request(&method.to_uppercase(), &target, token, body);
+            let nobody = send(None);
+            checker.check(&operation, &nobody);
+            assert_eq!(nobody.status, if roles.is_empty() { 200 } else { 401 }, "{method} {path}");
+            for ((role, own), other) in ROLES.iter().zip(&own).zip(&other) {
+                let is_allowed = roles.is_empty() || roles.contains(role);
+                let answer = send(Some(own));
+                checker.check(&operation, &answer);
+                assert_eq!(
+                    answer.status,
+                    if is_allowed { 200 } else { 403 },
+                    "{role}: {method} {path}: {answer:?}"
+                );
+                let answer = send(Some(other));
+                checker.check(&operation, &answer);
+                let expected = match (is_allowed, path.contains("{id}")) {
+                    (false, _) => 403,
+                    (true, true) => 404,
+                    (true, false) => 200,
+                };
+                assert_eq!(answer.status, expected, "other {role}: {method} {path}: {answer:?}");
+                let text = String::from_utf8_lossy(&answer.body);
+                assert!(!text.contains(&entry) && !text.contains(&key), "{role}: {method} {path}: {text}");
+                count += 2;
+            }
+        }
+    }
+    assert!(count >= 160, "{count} answers");
+}
+
+// holds: invariant 10
+#[test]
+fn what_is_another_tenants_is_as_what_is_not_there() {
+    let server = Running::start();
+    let own = server.key("own", "writer");
+    let other = server.key("other", "writer");
+    let appended = server.post("/v1/entries", &own, DRAFT).json();
+    let entry = appended["appended"][0]["id"].as_str().unwrap();
+    for suffix in ["", "/lineage", "/proof"] {
+        let without_id = |id: &str| {
+            let answer = server.get(&format!("/v1/entries/{id}{suffix}"), &other);
+            let mut document = answer.json();
+            document["requestId"] = json!("");
+            (answer.status, document)
+        };
+        assert_eq!(without_id(entry), without_id("0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f"));
+    }
+    // Neither counts nor sequence numbers go on from another tenant's.
+    let first = server.post("/v1/entries", &other, DRAFT).json();
+    assert_eq!(first["appended"][0]["seq"], json!(2), "the first is the key's own grant");
+}
