@@ -65,6 +65,13 @@ const PACKAGES: &[Package] = &[
         why: "the sandbox must let a build with several processes live",
     },
     Package {
+        provides: "/usr/include/stdio.h",
+        debian: "libc6-dev",
+        why: "a Makefile of the toolchain tests builds a C program",
+    },
+    Package { provides: "make", debian: "make", why: "`make test` must work in a work run" },
+    Package { provides: "go", debian: "golang-go", why: "`go test` must work in a work run" },
+    Package {
         provides: "unshare",
         debian: "util-linux",
         why: "the ledger's tests fill a small disk of their own",

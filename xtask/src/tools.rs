@@ -26,20 +26,19 @@ const TOOLS: &[Tools] = &[
         folder: "python",
         packages: &["in-toto-attestation==0.9.3", "securesystemslib==1.6.0", "cryptography==50.0.2"],
         why: "receipts are checked with implementations that are not ours",
-        install: |folder, packages| {
-            let mut pip = Command::new("python3");
-            pip.args([
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-                "--root-user-action=ignore",
-                "--target",
-            ]);
-            pip.arg(folder).args(packages);
-            vec![pip]
-        },
+        install: |folder, packages| vec![pip("install", "--target", folder, packages)],
+    },
+    Tools {
+        folder: "uv",
+        packages: &["uv==0.13.7"],
+        why: "`uv run` must work in a work run",
+        install: |folder, packages| vec![pip("install", "--target", folder, packages)],
+    },
+    Tools {
+        folder: "wheels",
+        packages: &["pytest==8.3.5"],
+        why: "a package index of the toolchain tests serves it to uv",
+        install: |folder, packages| vec![pip("download", "--dest", folder, packages)],
     },
     Tools {
         folder: "agents",
@@ -63,6 +62,17 @@ const TOOLS: &[Tools] = &[
         },
     },
 ];
+
+/// A command of pip that puts packages into a folder, as wheels only: nothing is built.
+fn pip(verb: &str, into: &str, folder: &Path, packages: &[&str]) -> Command {
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", verb, "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]);
+    if verb == "install" {
+        pip.arg("--root-user-action=ignore");
+    }
+    pip.arg(into).arg(folder).args(packages);
+    pip
+}
 
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Outcome {
     match arguments.first() {

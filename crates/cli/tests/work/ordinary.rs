@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::world::{AGENTS, Ran, item, item_with, ran};
 
 /// In the range that distributions leave to nobody.
-const USER: u32 = 65_534;
+pub(crate) const USER: u32 = 65_534;
 
 struct Ordinary {
     folder: tempfile::TempDir,
@@ -19,11 +19,15 @@ struct Ordinary {
     user: Option<u32>,
 }
 
+/// Whether root runs the tests: what it creates is its own.
+pub(crate) fn is_root() -> bool {
+    tempfile::tempfile().unwrap().metadata().unwrap().uid() == 0
+}
+
 impl Ordinary {
     fn new() -> Ordinary {
         let folder = tempfile::tempdir().unwrap();
-        let is_root = fs::metadata(folder.path()).unwrap().uid() == 0;
-        let world = Ordinary { folder, user: is_root.then_some(USER) };
+        let world = Ordinary { folder, user: is_root().then_some(USER) };
         fs::set_permissions(world.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         // The program may lie where only root gets to. Another process copies it: a file that this one still had open for
         // writing while another test forks could not be started.

@@ -20,7 +20,7 @@ pub(super) const PROMPT: &str = "{prompt}";
 /// The grants of a table of the configuration. What lies in the workspace is in the view already.
 pub(super) fn grants(granted: &Granted, workspace: &Path) -> Result<Grants, SandboxError> {
     let mut grants = match granted.toolchains {
-        true => toolchains(workspace),
+        true => toolchains(workspace, granted.hosts.is_empty()),
         false => Grants::default(),
     };
     grants.merge(preset_grants(&granted.presets)?);
@@ -39,10 +39,15 @@ pub(super) fn grants(granted: &Granted, workspace: &Path) -> Result<Grants, Sand
 
 /// What the toolchains need that the workspace asks for. One that is not installed is not there inside either: the command
 /// says so itself if it needs it.
-fn toolchains(workspace: &Path) -> Grants {
+fn toolchains(workspace: &Path, is_offline: bool) -> Grants {
     let mut grants = Grants::default();
-    let installed = find_toolchains(workspace).into_iter().filter_map(|toolchain| toolchain.grants.ok());
-    installed.for_each(|needed| grants.merge(needed));
+    for toolchain in find_toolchains(workspace) {
+        let Ok(needed) = toolchain.grants else { continue };
+        grants.merge(needed);
+        if is_offline {
+            grants.env.extend(variables(toolchain.preset.offline_variables()));
+        }
+    }
     grants
 }
 

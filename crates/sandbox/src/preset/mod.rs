@@ -68,6 +68,18 @@ impl Preset {
             Self::Git => "git",
         }
     }
+
+    /// Variables that keep the tool from trying a network that is not there: it takes what its caches have, however old
+    /// that is, and says so if that is not enough.
+    pub fn offline_variables(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Python => &[("UV_OFFLINE", "1")],
+            Self::Node => &[("npm_config_offline", "true")],
+            Self::Go => &[("GOPROXY", "off")],
+            Self::Rust => &[("CARGO_NET_OFFLINE", "true")],
+            Self::Git => &[],
+        }
+    }
 }
 
 impl FromStr for Preset {
