@@ -1,6 +1,7 @@
 //! The `crealeph` command: parses arguments, runs one command, turns its end into an exit code.
 
 mod commands;
+mod drawing;
 mod failure;
 mod human_time;
 mod input;

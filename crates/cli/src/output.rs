@@ -18,6 +18,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tracing_subscriber::fmt::MakeWriter;
 
+use crate::drawing::wiped;
 use crate::failure::OutputFailure;
 use crate::page::{MAX_LINE_CHARS, Page};
 use crate::render::{COLUMNS, fitted};
@@ -28,8 +29,8 @@ pub(crate) const READER: &str = "CREALEPH_OUTPUT";
 /// `--text` was given.
 static TEXT: AtomicBool = AtomicBool::new(false);
 
-/// How many lines a screen has whose height is not known.
-const ROWS: usize = 24;
+/// Stands around the word for a state while a line is broken: a zero width space.
+const MARK: char = '\u{200b}';
 
 /// A narrower screen than this gets lines as they are.
 const MIN_COLUMNS: usize = 40;
@@ -59,7 +60,7 @@ impl Output {
             _ => return Err(OutputFailure::BadReader(reader.to_string_lossy().into_owned())),
         };
         let is_terminal = stdout.is_terminal();
-        let is_coloured = is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let is_coloured = has_colour(&stdout);
         Ok(Output {
             writer: BufWriter::with_capacity(64 << 10, stdout),
             is_for_person,
@@ -109,14 +110,17 @@ impl Output {
         self.write(styled.as_bytes())
     }
 
-    /// Writes a line with a word of a state in its colour, where that can be shown; the caller sees to it that it fits.
+    /// Writes a line with a word of a state in its colour, where that can be shown.
     pub(crate) fn state_line(&mut self, before: &str, state: &str, after: &str) -> Result<(), OutputFailure> {
         let [before, shown, after] = [before, state, after].map(|part| Shown::line(part).to_string());
-        let line = match colour(state.trim()).filter(|_| self.is_coloured) {
-            Some(colour) => format!("{before}\x1b[{colour}m{shown}\x1b[0m{after}"),
-            None => format!("{before}{shown}{after}"),
+        // The marks take no column, and nothing that is shown has one.
+        let line = format!("{before}{MARK}{shown}{MARK}{after}");
+        let line = fitted(line.trim_end(), self.columns).into_owned();
+        let (start, end) = match colour(state.trim()).filter(|_| self.is_coloured) {
+            Some(colour) => (format!("\x1b[{colour}m"), "\x1b[0m"),
+            None => (String::new(), ""),
         };
-        self.write(line.trim_end().as_bytes())?;
+        self.write(line.replacen(MARK, &start, 1).replacen(MARK, end, 1).as_bytes())?;
         self.write(b"\n")
     }
 
@@ -176,6 +180,7 @@ impl Output {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), OutputFailure> {
+        let _screen = self.is_terminal.then(wiped);
         let written = self.writer.write_all(bytes);
         self.done(written)
     }
@@ -189,13 +194,19 @@ impl Output {
 
     /// Sends what was written on its way.
     pub(crate) fn flush(&mut self) -> Result<(), OutputFailure> {
+        let _screen = self.is_terminal.then(wiped);
         let written = self.writer.flush();
         self.done(written)
     }
 }
 
+/// Whether colours are shown where a stream goes.
+fn has_colour(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
 /// The colour of the word for a state.
-fn colour(state: &str) -> Option<u8> {
+pub(crate) fn colour(state: &str) -> Option<u8> {
     Some(match state {
         "success" => 32,
         "failure" | "timeout" => 31,
@@ -246,11 +257,19 @@ pub(crate) use note;
 /// What `note!` does.
 pub(crate) fn say(words: fmt::Arguments<'_>) {
     let line = Shown::line(&words.to_string()).at_most(MAX_LINE_CHARS).to_string();
+    let _screen = wiped();
     let _ = writeln!(stderr(), "{}", fitted(&line, columns(stderr())));
+}
+
+/// Prints a question on standard error; the answer is typed behind it.
+pub(crate) fn prompt(question: &str) {
+    let _screen = wiped();
+    let _ = write!(stderr(), "{}", Shown::line(question));
 }
 
 /// Prints several lines on standard error.
 pub(crate) fn note_page(page: &Page) {
+    let _screen = wiped();
     let _ = stderr().write_all(fitted(page.as_str(), columns(stderr())).as_bytes());
 }
 
@@ -276,6 +295,7 @@ impl Write for LogLines {
         match self.is_json {
             true => note_json(text),
             false => {
+                let _screen = wiped();
                 let _ = writeln!(stderr(), "{}", Shown::line(text).at_most(MAX_LINE_CHARS));
             }
         }
@@ -289,6 +309,7 @@ impl Write for LogLines {
 
 /// Writes a JSON document as one line to standard error.
 pub(crate) fn note_json(json: &str) {
+    let _screen = wiped();
     let _ = writeln!(stderr(), "{}", json_shown(json));
 }
 
@@ -328,31 +349,26 @@ fn width_of(stream: impl AsFd) -> Option<usize> {
     rustix::termios::tcgetwinsize(stream).ok().map(|size| usize::from(size.ws_col))
 }
 
-/// The width of the screen that standard error is on.
-pub(crate) fn watched_columns() -> usize {
-    columns(stderr()).unwrap_or(COLUMNS)
+/// Writes what a [`Drawing`](crate::drawing::Drawing) has escaped.
+pub(crate) fn draw(drawn: &str) {
+    let _ = stderr().write_all(drawn.as_bytes());
 }
 
-/// How many lines the screen has that standard error is on.
-pub(crate) fn watched_rows() -> usize {
-    let own = rustix::termios::tcgetwinsize(stderr()).ok().map(|size| usize::from(size.ws_row));
-    own.filter(|rows| *rows > 0).unwrap_or(ROWS)
+/// The columns and rows of the terminal that standard error is, if it is one and says so.
+pub(crate) fn screen_size() -> (Option<usize>, Option<usize>) {
+    let size = rustix::termios::tcgetwinsize(stderr()).ok();
+    let known = |length: u16| Some(usize::from(length)).filter(|length| *length > 0);
+    (size.and_then(|size| known(size.ws_col)), size.and_then(|size| known(size.ws_row)))
+}
+
+/// Whether colours are shown on standard error.
+pub(crate) fn shows_colour() -> bool {
+    has_colour(&stderr())
 }
 
 /// Whether a person looks at standard error.
 pub(crate) fn is_watched() -> bool {
     stderr().is_terminal()
-}
-
-/// Draws lines on standard error in place of those that were drawn before; returns how many there are now.
-pub(crate) fn redraw(drawn: usize, page: &Page) -> usize {
-    let _ = write!(stderr(), "{}{}", "\x1b[1A\x1b[2K".repeat(drawn), page.as_str());
-    page.as_str().lines().count()
-}
-
-/// Draws one line on standard error, which the next one covers; an empty one wipes it.
-pub(crate) fn draw(line: &str) {
-    let _ = write!(stderr(), "\r{}\x1b[K", Shown::line(line));
 }
 
 /// Passes on what a program prints: exactly to a pipe, with escapes where a person reads.

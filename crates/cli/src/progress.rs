@@ -4,7 +4,9 @@
 use std::io::{self, BufRead, Read, Write};
 use std::time::{Duration, Instant};
 
-use crate::output::{Output, draw, is_watched, watched_columns};
+use crate::drawing::{Drawing, wiped};
+use crate::output::{Output, is_watched};
+use crate::render::{cut, width};
 
 const FIRST: Duration = Duration::from_secs(1);
 const EVERY: Duration = Duration::from_millis(200);
@@ -72,7 +74,9 @@ impl Progress {
     fn look(&mut self) {
         let now = Instant::now();
         if self.next.is_some_and(|next| now >= next) {
-            draw(&self.line(now - self.start, watched_columns()));
+            let mut drawing = Drawing::new();
+            drawing.line(&self.line(now - self.start, drawing.columns()));
+            drawing.show();
             self.is_drawn = true;
             self.next = Some(now + EVERY);
         }
@@ -91,13 +95,12 @@ impl Progress {
             false => String::new(),
         };
         let text = format!("{counted}  {:>3.0} %{rate}{left}", share * 100.0);
-        // The last column stays free: a terminal would begin another line.
-        match columns.saturating_sub(text.chars().count() + 5).min(*BAR.end()) {
+        match columns.saturating_sub(width(&text) + 4).min(*BAR.end()) {
             width if width >= *BAR.start() => {
                 let filled = (share * width as f64) as usize;
                 format!("[{}{}]  {text}", "#".repeat(filled), "-".repeat(width - filled))
             }
-            _ => text.chars().take(columns.saturating_sub(1)).collect(),
+            _ => cut(&text, columns),
         }
     }
 }
@@ -115,7 +118,7 @@ fn clock(seconds: f64) -> String {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.is_drawn {
-            draw("");
+            drop(wiped());
         }
     }
 }
@@ -177,7 +180,7 @@ mod tests {
         let mut progress = Progress::new("entries verified", false);
         progress.reach(count, total);
         let elapsed = Duration::from_secs(seconds);
-        [20, 60, 80, 120].map(|columns| progress.line(elapsed, columns)).into()
+        [20, 60, 80, 120].map(|columns| progress.line(elapsed, columns - 1)).into()
     }
 
     #[test]
@@ -185,7 +188,7 @@ mod tests {
         assert_eq!(
             lines(250_000, Some(1_000_000), 10),
             [
-                "250000 entries veri",
+                "250000 entries ver…",
                 "[#----]  250000 entries verified   25 %  25000/s  0:30 left",
                 "[######-------------------]  250000 entries verified   25 %  25000/s  0:30 left",
                 "[#######-----------------------]  250000 entries verified   25 %  25000/s  0:30 left",

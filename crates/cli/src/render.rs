@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use crealeph_contracts::json::{Limits, parse};
 use crealeph_contracts::text::Shown;
 use crealeph_contracts::violation::Violation;
+use unicode_width::UnicodeWidthChar as _;
 
 use crate::page::Page;
 
@@ -86,10 +87,33 @@ pub(crate) fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
+/// How many columns a text takes on a screen.
+pub(crate) fn width(text: &str) -> usize {
+    text.chars().map(|letter| letter.width().unwrap_or(0)).sum()
+}
+
+/// A text in at most so many columns; what was cut ends with `…`.
+pub(crate) fn cut(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut room = columns.saturating_sub(1);
+    let fits = |letter: &char| {
+        let fits = letter.width().unwrap_or(0) <= room;
+        room = if fits { room - letter.width().unwrap_or(0) } else { 0 };
+        fits
+    };
+    text.chars().take_while(fits).chain((columns > 0).then_some('…')).collect()
+}
+
+/// A text with spaces after it, so that it takes so many columns.
+pub(crate) fn padded(text: &str, columns: usize) -> String {
+    format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
+}
+
 /// Lines broken between words so that they fit; further parts of a line are indented by two more, or stay behind its gutter.
 pub(crate) fn fitted(text: &str, columns: Option<usize>) -> Cow<'_, str> {
-    let Some(columns) = columns.filter(|columns| text.lines().any(|line| line.chars().count() > *columns))
-    else {
+    let Some(columns) = columns.filter(|columns| text.lines().any(|line| width(line) > *columns)) else {
         return Cow::Borrowed(text);
     };
     let mut out = String::new();
@@ -107,18 +131,18 @@ pub(crate) fn fitted(text: &str, columns: Option<usize>) -> Cow<'_, str> {
 /// A text behind `first`, broken between words so that it fits; further lines start with `hanging`.
 pub(crate) fn filled(first: &str, hanging: &str, text: &str, columns: usize) -> String {
     let mut out = first.to_owned();
-    let mut width = out.chars().count();
+    let mut taken = width(&out);
     let mut is_first = true;
     for word in text.split(' ') {
-        let length = word.chars().count();
-        if !is_first && width + 1 + length > columns {
+        let length = width(word);
+        if !is_first && taken + 1 + length > columns {
             out = format!("{}\n{hanging}{word}", out.trim_end());
-            width = hanging.chars().count() + length;
+            taken = width(hanging) + length;
         } else {
             let space = if is_first { "" } else { " " };
             out.push_str(space);
             out.push_str(word);
-            width += space.len() + length;
+            taken += space.len() + length;
         }
         is_first = false;
     }
@@ -127,7 +151,19 @@ pub(crate) fn filled(first: &str, hanging: &str, text: &str, columns: usize) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::fitted;
+    use super::{cut, fitted, padded, width};
+
+    #[test]
+    fn wide_letters_count_twice_and_marks_not_at_all() {
+        assert_eq!((width("日本"), width("e\u{301}"), width("")), (4, 1, 0));
+        assert_eq!(
+            (cut("日本語", 6), cut("日本語", 5), cut("日本語", 4)),
+            ("日本語".into(), "日本…".into(), "日…".into())
+        );
+        assert_eq!((cut("abc", 0), cut("e\u{301}bcd", 3)), (String::new(), "e\u{301}b…".into()));
+        assert_eq!((padded("日", 4), padded("abc", 2)), ("日  ".into(), "abc".into()));
+        assert_eq!(fitted("日本 語\n", Some(6)), "日本\n  語\n");
+    }
 
     #[test]
     fn lines_are_broken_between_words_and_stay_under_their_start() {

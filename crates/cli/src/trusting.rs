@@ -9,7 +9,7 @@ use crealeph_runtime::configuration::Configuration;
 use crealeph_runtime::trust::{Grant, GrantSet, Part, TrustStore, Widening};
 
 use crate::failure::{ArgumentFailure, Failure, OutputFailure, TrustFailure};
-use crate::output::{draw, is_watched, note, note_page};
+use crate::output::{is_watched, note, note_page, prompt};
 use crate::page::Page;
 use crate::user_state;
 
@@ -128,7 +128,7 @@ pub(crate) fn can_ask() -> bool {
 /// Asks, and takes nothing but a yes for one.
 pub(crate) fn ask(question: &str) -> Result<bool, OutputFailure> {
     note!("");
-    draw(&format!("{question} [y/N] "));
+    prompt(&format!("{question} [y/N] "));
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer).map_err(OutputFailure::Stdout)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))

@@ -21,10 +21,11 @@ use serde_json::json;
 
 use super::Verdict;
 use super::sandbox::state_directory;
+use crate::drawing::{Drawing, wiped};
 use crate::failure::{ArgumentFailure, BuilderFailure, Failure, InputFailure};
 use crate::input::{DEFAULT_MAX_BYTES, Source};
 use crate::interrupt;
-use crate::output::{Output, draw, is_watched};
+use crate::output::{Output, is_watched};
 use crate::page::Page;
 use crate::trusting::{self, Uses};
 
@@ -186,15 +187,15 @@ fn check_all(
                     found.lock().unwrap_or_else(PoisonError::into_inner).insert(at, findings);
                     let count = done.fetch_add(1, Ordering::Relaxed) + 1;
                     if is_watched {
-                        draw(&format!("{count} of {} inputs", kit.len()));
+                        let mut drawing = Drawing::new();
+                        drawing.line(&format!("{count} of {} inputs", kit.len()));
+                        drawing.show();
                     }
                 }
             });
         }
     });
-    if is_watched {
-        draw("");
-    }
+    drop(wiped());
     if cancel.is_cancelled() {
         return Err(Failure::Interrupted);
     }

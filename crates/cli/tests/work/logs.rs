@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
+use crate::gate::Gate;
 use crate::many::{signal, wait_until};
 use crate::world::{AGENTS, World, item, item_with, ran};
 
@@ -39,18 +40,20 @@ fn agent_and_tests_are_printed_in_their_order_and_apart() {
 
 #[test]
 fn a_run_is_followed_until_it_ends() {
-    let world = World::new();
-    let script = "echo first; sleep 3; echo last";
-    let path = world.items(&[item("w", script)]);
+    let gate = Gate::new();
+    let world = World::with(&gate.agents());
+    let path = world.items(&[item("w", &format!("echo first; {}; echo last", gate.wait()))]);
     let mut run = world.command(&["work", "run", &path]).stdout(Stdio::null()).spawn().unwrap();
     wait_until(&world, "w", "running");
     let mut follow = world.command(&["work", "logs", "w", "-f"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(follow.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "agent | first");
     assert!(logs(&world, &["w"]).contains("first"));
-    assert!(run.wait().unwrap().code().is_some());
+    // The agent goes on only now: what was printed so far came while it ran.
+    gate.open();
     let rest: Vec<String> = lines.map(Result::unwrap).collect();
     assert_eq!(rest, ["agent | last"]);
+    assert_eq!(run.wait().unwrap().code(), Some(0));
     assert!(follow.wait().unwrap().success());
 }
 

@@ -1,5 +1,5 @@
 //! Work as it goes on, for a person who looks at it: level, items, time, tool operations, tokens. Drawn on standard error,
-//! only if that is a terminal; wiped before anything else is printed.
+//! only if that is a terminal.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +10,16 @@ use std::time::{Duration, Instant};
 use crealeph_contracts::text::Shown;
 use crealeph_runtime::work::{RunStage, WorkProgress};
 
-use crate::output::{is_watched, redraw};
-use crate::page::Page;
+use crate::drawing::{Drawing, wiped};
+use crate::output::is_watched;
+use crate::render::{cut, padded, width};
 
 const EVERY: Duration = Duration::from_millis(200);
 /// How many items are shown at once.
 const MAX_SHOWN: usize = 16;
+/// How many columns the name of an item has, whatever the screen.
+const LEAST_NAME: usize = 8;
+const MAX_NAME: usize = 32;
 
 /// The lines that are drawn and drawn again.
 pub(super) struct Display {
@@ -33,7 +37,6 @@ struct Shared {
 struct DisplayState {
     heading: String,
     items: BTreeMap<String, Item>,
-    drawn: usize,
 }
 
 struct Item {
@@ -93,13 +96,6 @@ impl Display {
         }
     }
 
-    /// Wipes the lines, so that something else can be printed.
-    pub(super) fn clear(&self) {
-        if let Some(shared) = &self.shared {
-            shared.state().wipe();
-        }
-    }
-
     /// Wipes the lines for good.
     pub(super) fn end(&self) {
         let Some(shared) = &self.shared else { return };
@@ -107,7 +103,7 @@ impl Display {
         if let Some(ticker) = self.ticker.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = ticker.join();
         }
-        shared.state().wipe();
+        drop(wiped());
     }
 }
 
@@ -118,26 +114,30 @@ impl Shared {
 }
 
 impl DisplayState {
-    fn wipe(&mut self) {
-        self.drawn = redraw(self.drawn, &Page::default());
-    }
-
-    fn draw(&mut self) {
+    fn draw(&self) {
         if self.heading.is_empty() {
             return;
         }
-        let mut page = Page::default();
-        page.line(&self.heading);
-        for (name, item) in self.items.iter().take(MAX_SHOWN) {
-            let name: String = Shown::line(name).to_string().chars().take(32).collect();
-            let seconds = item.took.unwrap_or_else(|| item.since.elapsed()).as_secs();
-            let files = item.files.map(|files| format!("  {files} files")).unwrap_or_default();
-            let tokens = item.tokens.map(|tokens| format!("  {tokens} tokens")).unwrap_or_default();
-            let (doing, tool_ops) = (item.doing, item.tool_ops);
-            page.line(&format!(
-                "  {name:<32} {doing:<8} {seconds:>4} s  {tool_ops:>4} tool ops{files}{tokens}"
-            ));
+        let mut drawing = Drawing::new();
+        drawing.line(&self.heading);
+        let items: Vec<(&str, String)> =
+            self.items.iter().take(MAX_SHOWN).map(|(name, item)| (name.as_str(), item.figures())).collect();
+        let figures = items.iter().map(|(_, figures)| width(figures)).max().unwrap_or(0);
+        let room = drawing.columns().saturating_sub(figures + 3).clamp(LEAST_NAME, MAX_NAME);
+        for (name, figures) in items {
+            let name = padded(&cut(&Shown::line(name).to_string(), room), room);
+            drawing.line(&format!("  {name} {figures}"));
         }
-        self.drawn = redraw(self.drawn, &page);
+        drawing.show();
+    }
+}
+
+impl Item {
+    fn figures(&self) -> String {
+        let seconds = self.took.unwrap_or_else(|| self.since.elapsed()).as_secs();
+        let files = self.files.map(|files| format!("  {files} files")).unwrap_or_default();
+        let tokens = self.tokens.map(|tokens| format!("  {tokens} tokens")).unwrap_or_default();
+        let (doing, tool_ops) = (self.doing, self.tool_ops);
+        format!("{doing:<8} {seconds:>4} s  {tool_ops:>4} tool ops{files}{tokens}")
     }
 }

@@ -205,7 +205,6 @@ pub(super) fn carry_out(
         run.map_or_else(String::new, |run| work.short_run(&run).unwrap_or_else(|_| run.to_string()))
     };
     let mut print = |outcome: &ItemOutcome| {
-        display.clear();
         let printed = match is_json {
             true => output.json_line(&as_line(outcome, &last_lines(work, outcome))),
             false => output.page(&super::report::outcome(outcome, &short(outcome))),

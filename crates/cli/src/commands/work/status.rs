@@ -12,10 +12,11 @@ use super::named_run::{RunLine, open};
 use super::report::is_task_id;
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::Verdict;
+use crate::drawing::Drawing;
 use crate::failure::{ArgumentFailure, Failure};
 use crate::human_time;
-use crate::output::{Output, is_watched, note, redraw, watched_columns, watched_rows};
-use crate::page::Page;
+use crate::output::{Output, is_watched, note};
+use crate::render::{cut, padded, width};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,10 +33,10 @@ Exit codes: 0 shown, 2 cannot be shown.";
 /// How often `--watch` looks again.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// The least room for the task; below it the agent is left out.
-const LEAST_TASK_CHARS: usize = 12;
-const MAX_AGENT_CHARS: usize = 12;
+const LEAST_TASK_COLUMNS: usize = 12;
+const MAX_AGENT_COLUMNS: usize = 12;
 /// Lines stay where they are while a run grows older.
-const LEAST_AGE_CHARS: usize = 3;
+const LEAST_AGE_COLUMNS: usize = 3;
 const STATUSES: [&str; 8] =
     ["success", "failure", "denied", "timeout", "interrupted", "held", "running", "unsettled"];
 
@@ -144,17 +145,16 @@ impl Status {
             )
             .into());
         }
-        let mut drawn = 0;
         loop {
             let reader = open(&self.workspace)?;
-            // What scrolled off the screen cannot be drawn again.
-            let (shown, left) = self.select(&reader, self.limit.min(watched_rows().saturating_sub(3)));
-            let mut page = Page::default();
-            for line in &Table::new(&reader, &shown, watched_columns())?.lines {
-                page.line(&line.text());
+            let mut drawing = Drawing::new();
+            // The last line says how many more there are.
+            let (shown, left) = self.select(&reader, self.limit.min(drawing.rows_left().saturating_sub(1)));
+            for line in &Table::new(&reader, &shown, drawing.columns())?.lines {
+                drawing.state_line(&line.before, &line.status, &line.after);
             }
-            page.line(&format!("{} runs, {left} more; Ctrl-C ends this", shown.len()));
-            drawn = redraw(drawn, &page);
+            drawing.line(&format!("{} runs, {left} more; Ctrl-C ends this", shown.len()));
+            drawing.show();
             std::thread::sleep(LOOK_AGAIN);
         }
     }
@@ -171,12 +171,6 @@ struct Line {
     before: String,
     status: String,
     after: String,
-}
-
-impl Line {
-    fn text(&self) -> String {
-        format!("{}{}{}", self.before, self.status, self.after).trim_end().to_owned()
-    }
 }
 
 /// What a line says.
@@ -210,7 +204,7 @@ fn row(reader: &RunReader, summary: &RunSummary, now: i128) -> Result<Row, Failu
     Ok(Row {
         id: reader.short(&summary.run),
         age: shown_age(age),
-        agent: cut(summary.agent.as_deref().unwrap_or("-"), MAX_AGENT_CHARS),
+        agent: cut(&shown(summary.agent.as_deref().unwrap_or("-")), MAX_AGENT_COLUMNS),
         status: summary.state.as_str(),
         files: files.map_or_else(|| "-".to_owned(), |files| files.to_string()),
         task,
@@ -227,37 +221,33 @@ fn files(reader: &RunReader, run: &Uuid, state: RunState) -> Result<Option<usize
     Ok(result.and_then(|result| usize::try_from(result.result.metrics.files_touched.get()).ok()))
 }
 
+/// The text as a screen shows it.
+fn shown(text: &str) -> String {
+    crealeph_contracts::text::Shown::line(text).to_string()
+}
+
 fn first_line(text: &str) -> String {
     text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned()
 }
 
 /// The lines of a table, none of which is wider than the screen. Where there is no room for the task, the agent is left out.
 fn laid_out(rows: &[Row], columns: usize) -> Vec<Line> {
-    let width = |of: &dyn Fn(&Row) -> &str| rows.iter().map(|row| of(row).chars().count()).max().unwrap_or(0);
-    let (id, agent) = (width(&|row| &row.id), width(&|row| &row.agent));
-    let age = width(&|row| &row.age).max(LEAST_AGE_CHARS);
-    let (status, files) = (width(&|row| row.status), width(&|row| &row.files));
+    let widest = |of: &dyn Fn(&Row) -> &str| rows.iter().map(|row| width(of(row))).max().unwrap_or(0);
+    let (id, agent) = (widest(&|row| &row.id), widest(&|row| &row.agent));
+    let age = widest(&|row| &row.age).max(LEAST_AGE_COLUMNS);
+    let (status, files) = (widest(&|row| row.status), widest(&|row| &row.files));
     let fixed = id + 2 + age + 2 + status + 2 + files + 2;
-    let has_agent = fixed + agent + 2 + LEAST_TASK_CHARS <= columns;
+    let has_agent = fixed + agent + 2 + LEAST_TASK_COLUMNS <= columns;
     let room = columns.saturating_sub(if has_agent { fixed + agent + 2 } else { fixed });
     let line = |row: &Row| {
-        let named = if has_agent { format!("{:<agent$}  ", row.agent) } else { String::new() };
+        let named = if has_agent { format!("{}  ", padded(&row.agent, agent)) } else { String::new() };
         Line {
             before: format!("{:<id$}  {:>age$}  {named}", row.id, row.age),
             status: format!("{:<status$}", row.status),
-            after: format!("  {:>files$}  {}", row.files, cut(&row.task, room)),
+            after: format!("  {:>files$}  {}", row.files, cut(&shown(&row.task), room)),
         }
     };
     rows.iter().map(line).collect()
-}
-
-/// A text in at most so many characters; what was cut ends with `…`.
-fn cut(text: &str, most: usize) -> String {
-    let text = crealeph_contracts::text::Shown::line(text).to_string();
-    match text.chars().count() <= most {
-        true => text,
-        false => text.chars().take(most.saturating_sub(1)).chain((most > 0).then_some('…')).collect(),
-    }
 }
 
 /// `12s`, `3m`, `5h`, `2d`.
@@ -280,6 +270,12 @@ pub(super) fn now_nanos() -> i128 {
 mod tests {
     use super::*;
 
+    impl Line {
+        fn text(&self) -> String {
+            format!("{}{}{}", self.before, self.status, self.after).trim_end().to_owned()
+        }
+    }
+
     fn rows() -> Vec<Row> {
         let row = |id: &str, age: &str, agent: &str, status, files: &str, task: &str| Row {
             id: id.to_owned(),
@@ -300,6 +296,14 @@ mod tests {
             ),
             row("01a1df3", "3m", "fixer", "interrupted", "12", "greet: say hello\u{1b}[2J"),
             row("01a1d", "400d", "-", "success", "3", "(merge of a level)"),
+            row(
+                "01a1e",
+                "2d",
+                "作業者",
+                "denied",
+                "1",
+                "日本語の説明を短くして画面に収まるようにする、とても長い仕事です",
+            ),
         ]
     }
 
@@ -307,7 +311,7 @@ mod tests {
     fn every_line_fits_whatever_the_width() {
         for columns in 40..130 {
             for line in laid_out(&rows(), columns) {
-                assert!(line.text().chars().count() <= columns, "{columns}: {}", line.text());
+                assert!(width(&line.text()) <= columns, "{columns}: {}", line.text());
             }
         }
     }
@@ -320,13 +324,15 @@ mod tests {
             shown(80),
             "01a1df32-e6c   12s  claude  running       -  Fix the flaky parser test that fai…\n\
              01a1df3         3m  fixer   interrupted  12  greet: say hello\\x1b[2J\n\
-             01a1d         400d  -       success       3  (merge of a level)\n"
+             01a1d         400d  -       success       3  (merge of a level)\n\
+             01a1e           2d  作業者  denied        1  日本語の説明を短くして画面に収まる…\n"
         );
         assert_eq!(
             shown(50),
             "01a1df32-e6c   12s  running       -  Fix the flak…\n\
              01a1df3         3m  interrupted  12  greet: say h…\n\
-             01a1d         400d  success       3  (merge of a …\n"
+             01a1d         400d  success       3  (merge of a …\n\
+             01a1e           2d  denied        1  日本語の説明…\n"
         );
     }
 
