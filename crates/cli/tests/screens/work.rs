@@ -76,11 +76,11 @@ fn work_that_lands_and_work_that_does_not() {
     story.shows(
         "crealeph work status | sed 's/ mkdir.*/ mkdir/'",
         expect![[r#"
-            <id> <age>  fixer  failure  0  exit 3
-            <id> <age> fixer failure 1 echo broken > greeting.txt
-            <id> <age>  fixer  denied   1  mkdir
-            <id> <age> fixer success 1 sign: echo ana >> greeting.txt
-            <id> <age> fixer success 1 greet: echo hello > greeting.txt
+            <id>  <age>  fixer  failure  0  exit 3
+            <id>  <age>  fixer  failure  1  echo broken > greeting.txt
+            <id>  <age>  fixer  denied   1  mkdir
+            <id>  <age>  fixer  success  1  sign: echo ana >> greeting.txt
+            <id>  <age>  fixer  success  1  greet: echo hello > greeting.txt
         "#]],
     );
     story.shows(
@@ -164,7 +164,7 @@ fn work_that_awaits_approval() {
     story.shows(
         "crealeph work status",
         expect![[r#"
-            <id> <age> fixer held 1 echo one > one.txt
+            <id>  <age>  fixer  held  1  echo one > one.txt
         "#]],
     );
     story.shows(
@@ -191,8 +191,8 @@ fn work_that_awaits_approval() {
     story.shows(
         "crealeph work status",
         expect![[r#"
-            <id> <age> fixer failure 1 echo two > two.txt
-            <id> <age> fixer success 1 echo one > one.txt
+            <id>  <age>  fixer  failure  1  echo two > two.txt
+            <id>  <age>  fixer  success  1  echo one > one.txt
         "#]],
     );
 }
@@ -340,26 +340,26 @@ fn runs_on_narrow_and_wide_screens() {
         (
             "60",
             expect![[r#"
-        <id> <age> fixer held 1 seq 9 > three.txt
-        <id> <age> fixer failure 1 echo two > two.txt
-        <id> <age> fixer success 1 echo one > one.txt
-    "#]],
+                <id>  <age>  fixer  held     1  seq 9 > three.txt
+                <id>  <age>  fixer  failure  1  echo two > two.txt
+                <id>  <age>  fixer  success  1  echo one > one.txt
+            "#]],
         ),
         (
             "80",
             expect![[r#"
-        <id> <age> fixer held 1 seq 9 > three.txt
-        <id> <age> fixer failure 1 echo two > two.txt
-        <id> <age> fixer success 1 echo one > one.txt
-    "#]],
+                <id>  <age>  fixer  held     1  seq 9 > three.txt
+                <id>  <age>  fixer  failure  1  echo two > two.txt
+                <id>  <age>  fixer  success  1  echo one > one.txt
+            "#]],
         ),
         (
             "120",
             expect![[r#"
-        <id> <age> fixer held 1 seq 9 > three.txt
-        <id> <age> fixer failure 1 echo two > two.txt
-        <id> <age> fixer success 1 echo one > one.txt
-    "#]],
+                <id>  <age>  fixer  held     1  seq 9 > three.txt
+                <id>  <age>  fixer  failure  1  echo two > two.txt
+                <id>  <age>  fixer  success  1  echo one > one.txt
+            "#]],
         ),
     ] {
         story.shows(&format!("COLUMNS={columns} crealeph work status"), expected);
@@ -420,15 +420,15 @@ fn runs_on_narrow_and_wide_screens() {
     story.shows(
         "crealeph work status --status held --since 1h --agent fixer --limit 1",
         expect![[r#"
-        <id> <age> fixer held 1 seq 9 > three.txt
-    "#]],
+            <id>  <age>  fixer  held  1  seq 9 > three.txt
+        "#]],
     );
     story.shows(
         "crealeph work status --limit 1",
         expect![[r#"
-        <id> <age> fixer held 1 seq 9 > three.txt
-        2 older ones left out; see them with --limit 3
-    "#]],
+            <id>  <age>  fixer  held  1  seq 9 > three.txt
+            2 older ones left out; see them with --limit 3
+        "#]],
     );
     story.shows(
         "crealeph work status --agent nobody",
