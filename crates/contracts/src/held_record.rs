@@ -5,7 +5,7 @@ use crate::attestation::{Admission, SandboxFacts, StatedBounds};
 use crate::contract::{read_own, to_json};
 use crate::provenance::{HiddenFacts, RunOrigin};
 use crate::receipt::Receipt;
-use crate::scalar::{Amount, Count};
+use crate::scalar::{Amount, Count, RobotId};
 use crate::shape::object;
 use crate::violation::Violation;
 
@@ -16,6 +16,8 @@ object! {
         agent: Box<str> = "agent",
         /// Its program and arguments, one a line.
         command: Box<str> = "command",
+        /// The robot that the run is bound to, if it is to one.
+        robot: Option<RobotId> = "robot",
         /// The receipt as it would be if the change landed at once.
         receipt: Receipt = "receipt",
         /// Its program and who started it; absent in records of older versions.

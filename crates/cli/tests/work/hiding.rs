@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::retry::retry;
+use crate::undo::undo;
 use crate::world::{AGENTS, World, item, item_with};
 
 /// A repository with committed files that the default globs name, one of them changed since, and files that are not committed.
@@ -73,6 +75,29 @@ fn a_committed_file_can_be_changed_and_a_hidden_one_cannot() {
         assert!(reason.starts_with(&format!("Hidden path: {path} ")), "{reason}");
     }
     assert_eq!(world.read("config/.env"), "KEY=hunter2hunter2\n");
+}
+
+#[test]
+fn a_change_to_a_committed_file_that_a_glob_names_is_undone_and_retried() {
+    let world = repository(AGENTS);
+    let changed = world.run_one(item("example", "echo OTHER= >> .env.example"));
+    assert_eq!(changed["status"], "success", "{changed}");
+    // It is not what the commit has now, so an agent no longer sees it; undoing needs no agent.
+    let undone =
+        undo(&world, &changed, &["--test", "grep -qx KEY= .env.example && ! grep -q OTHER .env.example"]);
+    assert_eq!(undone.code, 0, "{} {:?}", undone.stderr, undone.lines);
+    world.check(&undone.lines[0]);
+    let replayed = world.crealeph(&["work", "replay", undone.lines[0]["receipt_id"].as_str().unwrap()]);
+    assert!(replayed.status.success(), "{replayed:?}");
+    assert_eq!(world.read(".env.example"), "KEY=\n");
+    let bounds = json!({ "constraints": { "max_files": 1 } });
+    let denied = world.run_one(item_with("both", "echo OTHER= >> .env.example; echo x > x", bounds));
+    assert_eq!(denied["denial_reason"], "Exceeded max files: 2 > 1");
+    let landed = retry(&world, &denied, &["--max-files", "2"]);
+    assert_eq!(landed.code, 0, "{} {:?}", landed.stderr, landed.lines);
+    assert_eq!(world.read(".env.example"), "KEY=\nOTHER=\n");
+    assert_eq!(undo(&world, &landed.lines[0], &[]).code, 0);
+    assert_eq!(world.read(".env.example"), "KEY=\n");
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! A change that was paid for is judged again, without its agent: under other bounds, or by its tests once more (R34).
 
 use std::fs;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
+use crate::gate::Gate;
+use crate::many::{signal, wait_until};
 use crate::world::{AGENTS, Ran, World, item, item_with, ran};
 
 const CAPSULE: &str = "capsule.pack";
@@ -65,6 +68,53 @@ fn a_denied_change_lands_under_a_larger_bound_without_its_agent() {
         assert!(refused(&world, earlier, &["--max-files", "9"]).contains("has succeeded since"));
     }
     assert!(refused(&world, line, &[]).contains("it succeeded"));
+}
+
+/// The page about a run, as a person sees it.
+fn page(world: &World, run: &str) -> String {
+    let output = world.command(&["work", "show", run]).env("CREALEPH_OUTPUT", "text").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_page_of_a_retry_names_the_first_run_in_every_state() {
+    let gate = Gate::new();
+    let world = World::with(&gate.agents());
+    let denied =
+        world.run_one(item_with("w", "echo x > x; echo y > y", json!({ "constraints": { "max_files": 1 } })));
+    let first = denied["receipt_id"].as_str().unwrap();
+    let named = format!("  retry of {}", first.get(..13).unwrap());
+    assert!(!page(&world, first).contains("retry of"));
+    let arguments = ["work", "retry", first, "--max-files", "2", "--test", &gate.wait()];
+    let mut again = world.command(&arguments).stdout(Stdio::null()).spawn().unwrap();
+    wait_until(&world, "w", "running");
+    let running = page(&world, "@");
+    assert!(running.contains(": running, started") && running.contains(&named), "{running}");
+    assert!(running.contains("  next     crealeph work logs ") && running.contains(" -f\n"), "{running}");
+    signal(again.id(), "KILL");
+    again.wait().unwrap();
+    let unsettled = page(&world, "@");
+    assert!(unsettled.contains(": unsettled, started") && unsettled.contains(&named), "{unsettled}");
+    assert!(unsettled.ends_with("  next     crealeph work recover\n"), "{unsettled}");
+    assert!(world.crealeph(&["work", "recover"]).status.success());
+    let recovered = page(&world, "@");
+    assert!(recovered.contains(": interrupted, started") && recovered.contains(&named), "{recovered}");
+    assert!(recovered.contains("  receipt  .crealeph/runs/"), "{recovered}");
+    let newest = ran(&world.crealeph(&["work", "status"])).lines[0]["run"].as_str().unwrap().to_owned();
+    let receipt: Value =
+        serde_json::from_str(&world.read(&format!(".crealeph/runs/{newest}/RECEIPT.json"))).unwrap();
+    assert_eq!(
+        receipt["earlier_run"],
+        json!({ "relation": "retry_of", "run": first, "hash": world.receipt(&denied)["receipt_hash"] })
+    );
+    assert_eq!(ran(&world.crealeph(&["work", "verify", "@"])).code, 0);
+    let landed = retry(&world, &denied, &["--max-files", "2"]);
+    assert_eq!(landed.code, 0, "{} {:?}", landed.stderr, landed.lines);
+    let undone = world.crealeph(&["work", "undo", "@"]);
+    assert!(undone.status.success(), "{undone:?}");
+    let landed = landed.lines[0]["receipt_id"].as_str().unwrap();
+    assert!(page(&world, "@").contains(&format!("  undoes   {}", landed.get(..13).unwrap())));
 }
 
 #[test]

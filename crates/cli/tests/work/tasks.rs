@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::world::{AGENTS, World, item, ran};
+use crate::world::{AGENTS, World, item, item_with, ran};
 
 const PLANNER: &str = r#"
 [agents."planner@1"]
@@ -70,6 +70,13 @@ fn request(execution: &str, dry_run: bool) -> String {
     .to_string()
 }
 
+/// The entry of a receipt in the ledger.
+fn receipt_entry(world: &World, line: &Value) -> Value {
+    let key = format!("run_receipt:{}", line["receipt_id"].as_str().unwrap());
+    let listed = ran(&world.crealeph(&["ledger", "list", "--type", "run_receipt"])).lines;
+    listed.into_iter().find(|entry| entry["key"] == key.as_str()).unwrap()
+}
+
 #[test]
 fn planned_tasks_are_worked_on_with_lineage() {
     let world = planned();
@@ -85,15 +92,7 @@ fn planned_tasks_are_worked_on_with_lineage() {
     assert_eq!(world.read("count.txt").trim(), "1");
     for item in &parsed {
         let id = item["id"].as_str().unwrap();
-        let line = done.of(id);
-        let key = format!("run_receipt:{}", line["receipt_id"].as_str().unwrap());
-        let listed =
-            String::from_utf8(world.crealeph(&["ledger", "list", "--type", "run_receipt"]).stdout).unwrap();
-        let entry: Value = listed
-            .lines()
-            .map(|line| serde_json::from_str::<Value>(line).unwrap())
-            .find(|entry| entry["key"] == key.as_str())
-            .unwrap();
+        let entry = receipt_entry(&world, done.of(id));
         assert_eq!(entry["robotId"], "r");
         assert_eq!(entry["lineage"]["dependsOnLedgerIds"], json!([id]));
     }
@@ -117,6 +116,34 @@ fn the_policy_decides_before_anything_starts() {
     assert!(unknown.code == 1 && unknown.stderr.contains("SNAPSHOT_EMPTY"), "{}", unknown.stderr);
     // A run that is bound to none needs no evidence.
     assert_eq!(world.run(&[item("w", "echo x > x")], &[]).code, 0);
+}
+
+#[test]
+fn a_held_run_stays_bound_to_its_robot() {
+    let world = planned();
+    let test =
+        |id: &str| item_with(id, &format!("echo x > {id}"), json!({ "test_command": "test ! -e moved" }));
+    let run = |id: &str| {
+        let held = world.run(&[test(id)], &["--robot", "r", "--hold"]);
+        assert_eq!(held.code, 3, "{}", held.stderr);
+    };
+    let approve = |id: &str| ran(&world.crealeph(&["work", "approve", id, "--reason", "fine"]));
+    run("one");
+    let landed = approve("one");
+    assert_eq!(landed.code, 0, "{}", landed.stderr);
+    assert_eq!(receipt_entry(&world, &landed.lines[0])["robotId"], "r");
+    let verdicts = ran(&world.crealeph(&["ledger", "list", "--type", "run_verdict"])).lines;
+    assert_eq!(verdicts[0]["robotId"], "r");
+    // Its tests fail when it is to land, and the change is kept with its robot.
+    run("two");
+    world.write("moved", "");
+    let red = approve("two");
+    assert_eq!(red.of("two")["status"], "failure", "{:?} {}", red.lines, red.stderr);
+    assert_eq!(receipt_entry(&world, &red.lines[0])["robotId"], "r");
+    let retried = ran(&world.crealeph(&["work", "retry", "two", "--test", "true"]));
+    assert_eq!(retried.code, 3, "{:?} {}", retried.lines, retried.stderr);
+    let landed = approve("two");
+    assert_eq!(receipt_entry(&world, &landed.lines[0])["robotId"], "r", "{}", landed.stderr);
 }
 
 #[test]

@@ -388,6 +388,7 @@ impl SideBySide<'_> {
                 agent: agent.name.clone(),
                 branch: self.branch.clone(),
                 is_held: self.is_held,
+                robot: self.work.robot().cloned(),
                 earlier: None,
             },
         };

@@ -382,9 +382,13 @@ impl Work {
 
     /// The robot that a receipt names, and the entries it rests on. What cannot be read now is left out: a receipt is
     /// written all the same.
-    pub(super) fn bound_to(&self, item: Option<&WorkItem>) -> (RobotId, Vec<LedgerId>) {
+    pub(super) fn bound_to(
+        &self,
+        item: Option<&WorkItem>,
+        robot: Option<&RobotId>,
+    ) -> (RobotId, Vec<LedgerId>) {
         let origin = item.and_then(|item| tasks::origin(self, &item.id).ok().flatten());
-        let robot = || self.robot.clone().unwrap_or_else(|| NO_ROBOT.into());
+        let robot = || robot.cloned().unwrap_or_else(|| NO_ROBOT.into());
         origin.map_or_else(|| (robot(), Vec::new()), |origin| (origin.robot, vec![origin.task]))
     }
 

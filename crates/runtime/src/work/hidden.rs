@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use crealeph_contracts::digest::{Blake3, ContentDigests, GitHash};
 use crealeph_contracts::provenance::HiddenFacts;
 use crealeph_contracts::scalar::{Count, Text};
-use crealeph_workspace::{Wanted, Workspace};
+use crealeph_workspace::{Change, Wanted, Workspace};
 
 use super::config::Hide;
 use super::objects;
@@ -38,11 +38,17 @@ pub(super) struct HiddenPaths {
 }
 
 impl HiddenPaths {
-    /// What is hidden in a workspace as it is now.
+    /// What is hidden in a workspace as it is now. A path that an admitted change touches is shown like a committed file: what is
+    /// there is what the change leaves, not what `hide` is to protect.
     ///
     /// # Errors
     /// When the workspace cannot be listed, or more is hidden than can be.
-    pub(super) fn find(workspace: &Workspace, hide: &Hide, private: &[PathBuf]) -> io::Result<Self> {
+    pub(super) fn find(
+        workspace: &Workspace,
+        hide: &Hide,
+        private: &[PathBuf],
+        touched: &[Change],
+    ) -> io::Result<Self> {
         let mut asked = format!("{:?} in any case\n", hide.written).into_bytes();
         for path in private {
             asked.extend_from_slice(path.as_os_str().as_bytes());
@@ -62,7 +68,11 @@ impl HiddenPaths {
         let is_private = |path: &Path| private.iter().any(|private| path.starts_with(private));
         let is_of_globs = |path: &PathBuf| !is_private(path) && hide.globs.is_match(path);
         let (of_globs, mut others): (Vec<PathBuf>, Vec<PathBuf>) = paths.into_iter().partition(is_of_globs);
-        let (hidden, shown) = without_committed(workspace.path(), of_globs);
+        let touched = touched.iter().map(|change| change.path.as_str());
+        let is_named = |path: &&str| hide.covering(path).is_some() && !is_private(Path::new(path));
+        let touched: BTreeSet<&str> = touched.filter(is_named).collect();
+        let (hidden, mut shown) = without_known(workspace.path(), of_globs, &touched);
+        shown.extend(touched.into_iter().map(str::to_owned));
         others.extend(hidden);
         others.sort();
         Ok(HiddenPaths { paths: others, withheld, shown })
@@ -94,8 +104,13 @@ impl HiddenPaths {
     }
 }
 
-/// Paths without the files that are as the current commit has them; a folder that holds such a file gives way to its other files.
-fn without_committed(root: &Path, paths: Vec<PathBuf>) -> (Vec<PathBuf>, BTreeSet<String>) {
+/// Paths without the files that are as the current commit has them, or that are touched; a folder that holds such a file gives way to
+/// its other files.
+fn without_known(
+    root: &Path,
+    paths: Vec<PathBuf>,
+    touched: &BTreeSet<&str>,
+) -> (Vec<PathBuf>, BTreeSet<String>) {
     let mut files: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
     let mut rest = MAX_HIDDEN;
     for path in paths {
@@ -111,18 +126,19 @@ fn without_committed(root: &Path, paths: Vec<PathBuf>) -> (Vec<PathBuf>, BTreeSe
         true => BTreeMap::new(),
         false => (objects::of(root).find)(&names).into_iter().collect(),
     };
-    let is_committed = |path: &PathBuf| {
+    let is_known = |path: &PathBuf| {
         let blob = path.to_str().and_then(|name| committed.get(name));
-        blob.is_some_and(|blob| blob_at(&root.join(path)).as_ref() == Some(blob))
+        path.to_str().is_some_and(|name| touched.contains(name))
+            || blob.is_some_and(|blob| blob_at(&root.join(path)).as_ref() == Some(blob))
     };
     let (mut hidden, mut shown) = (Vec::new(), BTreeSet::new());
     for (path, inside) in files {
-        let (as_committed, others): (Vec<PathBuf>, Vec<PathBuf>) = inside.into_iter().partition(is_committed);
-        match as_committed.is_empty() {
+        let (known, others): (Vec<PathBuf>, Vec<PathBuf>) = inside.into_iter().partition(is_known);
+        match known.is_empty() {
             true => hidden.push(path),
             false => hidden.extend(others),
         }
-        shown.extend(as_committed.iter().filter_map(|path| path.to_str()).map(str::to_owned));
+        shown.extend(known.iter().filter_map(|path| path.to_str()).map(str::to_owned));
     }
     (hidden, shown)
 }

@@ -313,7 +313,7 @@ fn verdict_entry(work: &Work, identity: &RunIdentity, verdict: &RunVerdict) -> R
     let text = format!("{is_approved} {who} {why}");
     let key = format!("run_verdict:{}:{}", identity.id, Blake3::of(text.as_bytes()));
     Ok(Draft {
-        robot_id: work.bound_to(Some(&identity.item)).0,
+        robot_id: work.bound_to(Some(&identity.item), identity.request.robot.as_ref()).0,
         module: MODULE.into(),
         source: PERSON.into(),
         kind: VERDICT.into(),
@@ -339,6 +339,7 @@ fn record(evidence: &RunEvidence, receipt: Receipt, agent: &WorkAgent) -> HeldRe
     HeldRecord {
         agent: agent.name.as_str().into(),
         command: report.command.join("\n").into(),
+        robot: identity.request.robot.clone(),
         receipt,
         origin: identity.origin.clone().map(|origin| origin_with_models(origin, &report.trace)),
         hidden: report.hidden.clone(),
@@ -391,6 +392,7 @@ fn evidence(
                 agent: record.agent.into(),
                 branch: held.branch.clone(),
                 is_held: true,
+                robot: record.robot,
                 earlier: receipt.earlier_run.clone(),
             },
         },

@@ -15,8 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::provenance::{LocalUser, StatedVerdict, VerdictWord};
+use crealeph_contracts::receipt::{EarlierRun, RunRelation};
 use crealeph_contracts::run_result::RunStatus;
-use crealeph_contracts::scalar::ItemId;
+use crealeph_contracts::scalar::{ItemId, RobotId};
 use crealeph_contracts::short_id::short_id;
 use crealeph_contracts::uuid::Uuid;
 use crealeph_workspace::HeldId;
@@ -145,6 +146,37 @@ pub(super) struct StartedRun {
     /// The agent's name in the configuration; absent in journals of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) agent: Option<String>,
+    /// The robot that it is bound to.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "optional_text")]
+    pub(super) robot: Option<RobotId>,
+    /// The run that it rests on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) earlier: Option<EarlierLink>,
+}
+
+/// The run that another one rests on, as the journal names it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct EarlierLink {
+    #[serde(with = "text")]
+    relation: RunRelation,
+    #[serde(with = "text")]
+    run: Uuid,
+    #[serde(with = "text")]
+    receipt: Blake3,
+}
+
+impl From<&EarlierRun> for EarlierLink {
+    fn from(earlier: &EarlierRun) -> Self {
+        let EarlierRun { relation, run, receipt_hash } = earlier;
+        EarlierLink { relation: *relation, run: *run, receipt: *receipt_hash }
+    }
+}
+
+impl From<&EarlierLink> for EarlierRun {
+    fn from(link: &EarlierLink) -> Self {
+        let EarlierLink { relation, run, receipt } = link;
+        EarlierRun { relation: *relation, run: *run, receipt_hash: *receipt }
+    }
 }
 
 /// A change that waits for a person.
@@ -278,6 +310,8 @@ journal_text! {
     Uuid => Uuid::parse;
     Blake3 => Blake3::parse;
     RunStatus => RunStatus::parse;
+    RunRelation => RunRelation::parse;
+    RobotId => |text| RobotId::parse(text).ok();
     ItemId => |text| ItemId::parse(text).ok();
     PublishTarget => |text| match text.strip_prefix("branch:") {
         Some(rest) => {
@@ -387,6 +421,8 @@ pub(super) struct KnownRun {
     /// The agent's name; absent for the merge of a level, and in journals of earlier versions.
     pub(super) agent: Option<String>,
     pub(super) started_at: Timestamp,
+    /// The run that it rests on; absent in journals of earlier versions.
+    pub(super) earlier: Option<EarlierLink>,
     /// Its place among those that are over.
     pub(super) finished: Option<usize>,
 }
@@ -430,8 +466,8 @@ impl JournalState {
             Event::Ended { batch, .. } => drop(self.open_batches.remove(&batch)),
             Event::Started { run, started } => {
                 self.by_item.insert(started.item.clone(), run);
-                let agent = started.agent.clone();
-                self.know(run, KnownRun { agent, started_at: started.at.clone(), finished: None });
+                let (agent, earlier) = (started.agent.clone(), started.earlier.clone());
+                self.know(run, KnownRun { agent, started_at: started.at.clone(), earlier, finished: None });
                 self.started.insert(run, started);
             }
             Event::Prepared { run, publish, finished } => {
@@ -465,7 +501,7 @@ impl JournalState {
             Some(known) => known.finished = place,
             None => {
                 let started_at = finished.at.clone();
-                self.know(run, KnownRun { agent: None, started_at, finished: place });
+                self.know(run, KnownRun { agent: None, started_at, earlier: None, finished: place });
             }
         }
         self.started.remove(&run);

@@ -304,7 +304,8 @@ impl<'l> LandingRun<'l> {
         after: &State,
     ) -> Result<(), KeepError> {
         let (workspace, hide) = (&self.writer.work.workspace, &self.runner.agent.hide);
-        let found = HiddenPaths::find(workspace, hide, self.runner.private).ok();
+        let touched = capsule.map_or(&[][..], Capsule::changes);
+        let found = HiddenPaths::find(workspace, hide, self.runner.private, touched).ok();
         // What the run itself changes is in its diff, and a replay needs it.
         let is_touched =
             |path: &str| TreePath::parse(path).is_ok_and(|path| before.get(&path) != after.get(&path));

@@ -27,7 +27,7 @@ pub(super) fn write(
 ) -> Result<(), WorkError> {
     let writer = RunWriter::new(work)?;
     let state = start.state().hash().digest();
-    let (robot, _) = work.bound_to(None);
+    let (robot, _) = work.bound_to(None, work.robot());
     let mut facts = ReceiptFacts::unchanged(new_id()?, AgentId::Agent0, super::now(), state, robot);
     facts.started_by = Some(work.user.clone());
     for (position, run) in merged.iter().enumerate() {

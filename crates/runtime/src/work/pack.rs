@@ -75,7 +75,7 @@ pub(super) fn keep(
     if files > bounds.max_files || bytes > bounds.max_bytes {
         return left_out(format!("its change has {files} files and {bytes} bytes; {}", said(bounds)));
     }
-    match pack(&record(work, evidence, own), own, work.workspace.store()) {
+    match pack(&record(evidence, own), own, work.workspace.store()) {
         Ok(packed) => (CapsuleState::Kept, Some(RunFile::new(CAPSULE_FILE, packed))),
         Err(why) => left_out(format!("its change could not be kept: {why}")),
     }
@@ -93,7 +93,7 @@ fn content_bytes(change: &Change) -> u64 {
     }
 }
 
-fn record(work: &Work, evidence: &RunEvidence, own: &[Change]) -> CapsuleRecord {
+fn record(evidence: &RunEvidence, own: &[Change]) -> CapsuleRecord {
     let RunEvidence { identity, agent, .. } = evidence;
     let amount = |value: Option<f64>| value.and_then(Amount::new);
     CapsuleRecord {
@@ -105,7 +105,7 @@ fn record(work: &Work, evidence: &RunEvidence, own: &[Change]) -> CapsuleRecord 
             .as_ref()
             .map(|origin| AgentFacts { models: models(&agent.trace), ..origin.agent.clone() }),
         work_item: identity.item.clone(),
-        robot: work.robot().cloned(),
+        robot: identity.request.robot.clone(),
         hold: identity.request.is_held,
         branch: identity.request.branch.as_ref().and_then(branch),
         tool_trace: agent.trace.calls.iter().cloned().collect(),

@@ -10,7 +10,7 @@ use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::json::Limits;
 use crealeph_contracts::provenance::RunOrigin;
-use crealeph_contracts::receipt::Receipt;
+use crealeph_contracts::receipt::{EarlierRun, Receipt};
 use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::scalar::ItemId;
 use crealeph_contracts::short_id::{IdWord, MAX_CANDIDATES, one_id};
@@ -216,6 +216,11 @@ impl RunReader {
     /// When the file cannot be read.
     pub fn item(&self, run: &Uuid) -> Result<Option<WorkItem>, RunsError> {
         Ok(self.runs.read(run, ITEM_FILE)?.and_then(|bytes| parse_item(&bytes)))
+    }
+
+    /// The run that it retries or undoes, as the journal says; absent if there is none, or in journals of earlier versions.
+    pub fn earlier(&self, run: &Uuid) -> Option<EarlierRun> {
+        self.state.known(run)?.earlier.as_ref().map(EarlierRun::from)
     }
 
     /// Which agent was started by whom, as long as no statement says it.

@@ -9,7 +9,7 @@ use crealeph_contracts::digest::{Blake3, GitHash};
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::{JsonObject, Limits};
 use crealeph_contracts::provenance::{AgentFacts, RunOrigin};
-use crealeph_contracts::receipt::{self, Receipt};
+use crealeph_contracts::receipt::{self, EarlierRun, Receipt};
 use crealeph_contracts::run_result::{AbsolutePath, ArtifactHashes, RunMetrics, RunStatus};
 use crealeph_contracts::scalar::{Amount, Count, Name, Text, TimeoutMs};
 use crealeph_contracts::shape::List;
@@ -24,7 +24,7 @@ use super::engine::Work;
 use super::error::WorkError;
 use super::held_proof::HELD_ENVELOPE;
 use super::hold::HELD_FILE;
-use super::journal::{CapsuleState, Event, FinishedRun, PublishTarget, StartedRun};
+use super::journal::{CapsuleState, EarlierLink, Event, FinishedRun, PublishTarget, StartedRun};
 use super::pack;
 use super::receipt::{
     DeltaLists, ENVELOPE_FILE, ITEM_FILE, RECEIPT_FILE, ReceiptFacts, RunFile, SealError, SealedReceipt, seal,
@@ -82,6 +82,8 @@ impl<'w> RunWriter<'w> {
             at: super::now(),
             before: *before,
             agent: Some(request.agent.clone()),
+            robot: request.robot.clone(),
+            earlier: request.earlier.as_ref().map(EarlierLink::from),
         };
         Ok(self.runs.add(Event::Started { run: *id, started })?)
     }
@@ -172,7 +174,7 @@ impl<'w> RunWriter<'w> {
         let origin = self.work.runs.read(run, ORIGIN_FILE)?;
         let origin = origin.and_then(|bytes| RunOrigin::parse(&bytes).ok());
         let (agent, started_by) = origin.map(|origin| (origin.agent, origin.started_by)).unzip();
-        let (robot, lineage) = self.work.bound_to(Some(&item));
+        let (robot, lineage) = self.work.bound_to(Some(&item), started.robot.as_ref());
         let (started_at, finished_at) = (started.at.clone(), super::now());
         let nothing = ReceiptFacts::unchanged(*run, item.agent_id, started_at.clone(), started.before, robot);
         let why = format!("{}: its process ended before it was over", Ending::Interrupted.reason());
@@ -183,6 +185,7 @@ impl<'w> RunWriter<'w> {
             error: Text::new(&why),
             agent,
             started_by,
+            earlier_run: started.earlier.as_ref().map(EarlierRun::from),
             lineage,
             beside: self.work.runs.outputs(run)?,
             ..nothing
@@ -247,7 +250,7 @@ impl<'w> RunWriter<'w> {
     ) -> ReceiptFacts {
         let RunEvidence { identity, times, agent, change, admission, tests, verdicts } = evidence;
         let origin = identity.origin.as_ref();
-        let (robot, mut lineage) = self.work.bound_to(Some(&identity.item));
+        let (robot, mut lineage) = self.work.bound_to(Some(&identity.item), identity.request.robot.as_ref());
         lineage.extend(self.submitted(&identity.id));
         let amount = |value: Option<f64>| value.and_then(Amount::new);
         ReceiptFacts {

@@ -151,6 +151,7 @@ pub(super) fn run(
         agent: agent.name.clone(),
         branch: target.kept_branch(),
         is_held: is_held || record.hold,
+        robot: work.robot().cloned(),
         earlier: Some(EarlierRun {
             relation: RunRelation::RetryOf,
             run: finished.run,

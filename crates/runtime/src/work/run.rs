@@ -7,7 +7,7 @@ use crealeph_contracts::WorkItem;
 use crealeph_contracts::attestation::{Admission, SandboxFacts};
 use crealeph_contracts::contract::to_json;
 use crealeph_contracts::digest::Blake3;
-use crealeph_contracts::receipt::{Connection, ConnectionRefusal, SandboxStrength};
+use crealeph_contracts::receipt::{Connection, ConnectionRefusal, RunRelation, SandboxStrength};
 use crealeph_contracts::scalar::{Count, Name, Text};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::work::{AgentEnd, Ending, JudgedChange, ProcessEnd, admit, agent_ending, run_hash};
@@ -167,7 +167,12 @@ impl ItemRunner<'_> {
         };
         let cancel = self.interrupt.cancel().map_err(|error| not_applied(&error))?;
         let tests = self.tests();
-        let view = tests.changed_view(planned.base.changes, &cancel);
+        // What a landed run was allowed to change may be restored, though it is not what the commit has now.
+        let further = match planned.identity.request.earlier.as_ref().map(|earlier| earlier.relation) {
+            Some(RunRelation::Undoes) => &made.changes[..],
+            Some(RunRelation::RetryOf) | None => &[],
+        };
+        let view = tests.changed_view(planned.base.changes, further, &cancel);
         let (view, hidden) = view.map_err(|error| not_applied(&error))?;
         let applied = tests.apply((&view, &hidden), &made.changes, &made.contents, &cancel);
         applied.map_err(|error| not_applied(&error))?;
@@ -194,7 +199,7 @@ impl ItemRunner<'_> {
             Ending::Failed(format!("the agent could not be run: {}", with_causes(error)))
         };
         let cancel = self.interrupt.cancel().map_err(|error| not_run(&error))?;
-        let view = self.tests().changed_view(planned.base.changes, &cancel);
+        let view = self.tests().changed_view(planned.base.changes, &[], &cancel);
         let (view, hidden) = view.map_err(|error| not_run(&error))?;
         let mut spec = self.spec(item).map_err(|error| not_run(&error))?;
         spec.views = vec![Mount { view: &view, at: root.to_owned() }];

@@ -10,6 +10,7 @@ use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::provenance::{HiddenFacts, RunOrigin, StatedVerdict};
 use crealeph_contracts::receipt::{Connection, EarlierRun, SandboxStrength};
+use crealeph_contracts::scalar::RobotId;
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::work::{DeltaCounts, Ending, PathEdit};
 use crealeph_sandbox::View;
@@ -53,6 +54,8 @@ pub(super) struct RunRequest {
     pub(super) branch: Option<HeldBranch>,
     /// Whether the change is held for a person.
     pub(super) is_held: bool,
+    /// The robot that it is bound to.
+    pub(super) robot: Option<RobotId>,
     /// The run that this one rests on.
     pub(super) earlier: Option<EarlierRun>,
 }

@@ -105,7 +105,7 @@ impl RunWriter<'_> {
     pub(super) fn submit(&self, run: &Uuid) -> Result<(), WorkError> {
         let Some(record) = stored(self.work, run)? else { return Ok(()) };
         let item = self.work.runs.document(run, super::receipt::ITEM_FILE, parse_item)?;
-        let (_, because) = self.work.bound_to(Some(&item));
+        let (_, because) = self.work.bound_to(Some(&item), None);
         let draft = held_change_draft(&record, because)?;
         let appended = self.work.ledger.append_as(&self.work.tenant, vec![(None, draft)]);
         let appended = appended.map_err(WorkError::Unsubmitted)?;

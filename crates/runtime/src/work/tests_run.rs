@@ -82,7 +82,7 @@ impl TestRunner<'_> {
         redacted: &dyn Fn(&str) -> String,
     ) -> Result<TestReport, FailedTests> {
         let ended = interrupt.cancel().map_err(TestError::Cancel).and_then(|cancel| {
-            let (view, _) = self.changed_view(changes, &cancel)?;
+            let (view, _) = self.changed_view(changes, &[], &cancel)?;
             self.run_in(&view, command, &cancel)
         });
         let (end, printed) = ended.map_err(|error| {
@@ -123,14 +123,18 @@ impl TestRunner<'_> {
         Ok((process_end(&outcome), String::from_utf8_lossy(&printed).into_owned()))
     }
 
-    /// A view of the workspace as it is now, with the change applied, and what it hides.
+    /// A view of the workspace as it is now, with an admitted change applied, and what it hides. A further change that is to be
+    /// applied to it can be shown what it touches.
     pub(super) fn changed_view(
         &self,
         changes: &[Change],
+        further: &[Change],
         cancel: &Cancel,
     ) -> Result<(View, HiddenPaths), TestError> {
         let (root, hide) = (self.workspace.path(), &self.agent.hide);
-        let hidden = HiddenPaths::find(self.workspace, hide, self.private).map_err(TestError::Hidden)?;
+        let touched = [changes, further].concat();
+        let hidden = HiddenPaths::find(self.workspace, hide, self.private, &touched);
+        let hidden = hidden.map_err(TestError::Hidden)?;
         let view = self.sandbox.open_view_hiding(root, &hidden.paths)?;
         self.apply((&view, &hidden), changes, &ChangeContents::Stored, cancel)?;
         Ok((view, hidden))

@@ -117,6 +117,7 @@ pub(super) fn run(
         agent: agent.name.clone(),
         branch: target.kept_branch(),
         is_held,
+        robot: work.robot().cloned(),
         earlier: Some(EarlierRun {
             relation: RunRelation::Undoes,
             run: finished.run,

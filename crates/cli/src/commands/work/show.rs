@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crealeph_contracts::attestation::WorkRun;
 use crealeph_contracts::provenance::{AgentFacts, LocalUser};
-use crealeph_contracts::receipt::Receipt;
+use crealeph_contracts::receipt::{Receipt, RunRelation};
 use crealeph_contracts::run_result::RunStatus;
 use crealeph_runtime::work::receipt::{ENVELOPE_FILE, RECEIPT_FILE};
 use crealeph_runtime::work::{CAPSULE_FILE, ItemResult, RunReader, RunState, RunSummary, WorkError};
@@ -83,6 +83,15 @@ impl RunPage<'_> {
                 page.quoted("  test     ", command);
             }
         }
+        let receipt = self.reader.receipt(run).map_err(WorkError::from)?;
+        let earlier = receipt.as_ref().and_then(|receipt| receipt.earlier_run.clone());
+        if let Some(earlier) = earlier.or_else(|| self.reader.earlier(run)) {
+            let relation = match earlier.relation {
+                RunRelation::RetryOf => "retry of",
+                RunRelation::Undoes => "undoes",
+            };
+            page.line(&format!("  {relation:<8} {}", self.reader.short(&earlier.run)));
+        }
         let stated = self.stated();
         let origin = self.reader.origin(run).map_err(WorkError::from)?;
         let agent = stated.as_ref().and_then(|run| run.agent.as_ref());
@@ -106,7 +115,6 @@ impl RunPage<'_> {
         if let Some(result) = result {
             report::figures(&mut page, &result.result);
         }
-        let receipt = self.reader.receipt(run).map_err(WorkError::from)?;
         if let Some(receipt) = &receipt {
             usage_line(&mut page, receipt);
             report::walls(&mut page, receipt);
