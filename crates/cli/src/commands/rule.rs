@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use crealeph_contracts::approval::{ApprovalRule, SignedKind, SubjectKind};
 use crealeph_runtime::approvals::{
-    ApprovalError, ApprovalHistory, read_rules, record, rule_statement, ruled_drafts,
+    ApprovalError, ApprovalHistory, RuledSubject, read_rules, record, rule_statement, ruled_subjects,
 };
 use serde_json::{Value, json};
 
@@ -21,6 +21,7 @@ use crate::render::counted;
 pub(super) const EXAMPLES: &str = "\
 Examples:
   crealeph rule test rules.toml
+  crealeph rule test
   crealeph rule set rules.toml
   crealeph rule show
 
@@ -60,11 +61,11 @@ pub(super) enum RuleTask {
     },
     /// Print the rules in force
     Show,
-    /// Print what past drafts would have needed under the rules of a file
+    /// Print what past drafts and changes of runs would have needed under the rules of a file
     Test {
-        /// Rules, TOML
-        file: PathBuf,
-        /// How many of the newest drafts
+        /// Rules, TOML [default: the rules in force]
+        file: Option<PathBuf>,
+        /// How many of the newest
         #[arg(long, default_value_t = 100)]
         limit: usize,
     },
@@ -118,32 +119,64 @@ fn show(at: &Settled, output: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-fn test(at: &Settled, file: PathBuf, limit: usize, output: &mut Output) -> Result<(), Failure> {
-    let rules = read(file)?;
-    let drafts = ruled_drafts(&at.open()?, &at.tenant, &rules, limit)?;
+fn test(at: &Settled, file: Option<PathBuf>, limit: usize, output: &mut Output) -> Result<(), Failure> {
+    let rules = file.map(read).transpose()?;
+    let subjects = ruled_subjects(&at.open()?, &at.tenant, rules.as_deref(), limit)?;
     let is_json = at.is_json(output);
-    for draft in &drafts {
-        let objective = draft.objective.as_ref().map(|objective| objective.as_str());
-        if is_json {
-            output.report_line(&json!({
-                "draft": draft.entry.id.as_str(), "type": draft.entry.content.kind.as_str(), "objective": objective,
-                "rule": draft.rule.name.as_str(), "inForce": draft.now.name.as_str(),
-                "approvals": draft.rule.approvals.get(), "group": draft.rule.group.as_ref().map(|group| group.as_str()),
-            }))?;
-        } else {
-            let kind = &draft.entry.content.kind;
-            output.line(&format!(
-                "{}  {kind} for {}",
-                draft.entry.id,
-                objective.unwrap_or("an unknown objective")
-            ))?;
-            output.line(&format!("  {}: {}", draft.rule.name, wanted(&draft.rule)))?;
+    for subject in &subjects {
+        match is_json {
+            true => output.report_line(&ruled_json(subject))?,
+            false => {
+                output.line(&ruled_title(subject))?;
+                output.line(&match &subject.rule {
+                    Some(rule) => format!("  {}: {}", rule.name, wanted(rule)),
+                    None => "  no rule: lands at once".to_owned(),
+                })?;
+            }
         }
     }
-    if drafts.is_empty() && !is_json {
-        output.line("there is no draft yet")?;
+    if subjects.is_empty() && !is_json {
+        output.line("there is no draft yet, and no change of a run")?;
     }
     Ok(())
+}
+
+fn ruled_json(subject: &RuledSubject) -> Value {
+    let RuledSubject { entry, receipt, class, rule, now } = subject;
+    let name = |rule: &Option<ApprovalRule>| rule.as_ref().map(|rule| rule.name.as_str().to_owned());
+    let mut line = match receipt {
+        None => json!({
+            "draft": entry.id.as_str(), "type": entry.content.kind.as_str(),
+            "objective": class.objective.as_ref().map(|objective| objective.as_str()),
+        }),
+        Some(receipt) => json!({
+            "run": receipt.id.to_string(), "item": receipt.work_item_id.as_ref().map(|item| item.as_str()),
+            "files": class.files, "protected": class.is_protected, "tests": class.has_tests, "costUsd": class.cost_usd,
+        }),
+    };
+    let needed = json!({
+        "rule": name(rule), "inForce": name(now), "approvals": rule.as_ref().map_or(0, |rule| rule.approvals.get()),
+        "group": rule.as_ref().and_then(|rule| rule.group.as_ref()).map(|group| group.as_str()),
+    });
+    if let (Some(line), Value::Object(needed)) = (line.as_object_mut(), needed) {
+        line.extend(needed);
+    }
+    line
+}
+
+fn ruled_title(subject: &RuledSubject) -> String {
+    let RuledSubject { entry, receipt, class, .. } = subject;
+    match receipt {
+        None => {
+            let objective = class.objective.as_ref().map_or("an unknown objective", |name| name.as_str());
+            format!("{}  {} for {objective}", entry.id, entry.content.kind)
+        }
+        Some(receipt) => {
+            let files = counted(usize::try_from(class.files).unwrap_or(usize::MAX), "file");
+            let item = receipt.work_item_id.as_ref().map_or("-", |item| item.as_str());
+            format!("{}  change of {files}, item {item}", receipt.id)
+        }
+    }
 }
 
 /// What a rule wants, in words.

@@ -428,3 +428,81 @@ fn a_change_is_named_by_a_short_id_or_as_the_newest() {
     let ledger = ran(&signing.run(&["ledger", "verify"]));
     assert_eq!(ledger.code, 0, "{}", ledger.stderr);
 }
+
+/// Rules hold what they fit, in a list of items as well; what none fits lands as ever. `rule test` says the same of the past.
+#[test]
+fn a_change_that_a_rule_fits_is_held_without_a_flag() {
+    let signing = Signing::with_people("");
+    let early = signing.0.run_one(item("early", "echo 1 > e1; echo 2 > e2; echo 3 > e3"));
+    let rules = "[[rule]]\nname = \"large\"\nsubject = \"change\"\nmore_files_than = 2\napprovals = 2\nos_requester = true\n\n\
+                 [[rule]]\nname = \"tested\"\nsubject = \"change\"\ntests = true\nos_requester = true\n";
+    let file = signing.outside("tried.toml");
+    fs::write(&file, rules).unwrap();
+    let tried = signing.good(&["rule", "test", &file]);
+    assert_eq!(
+        (&tried["run"], &tried["rule"], &tried["inForce"], &tried["approvals"]),
+        (&early["receipt_id"], &json!("large"), &json!(null), &json!(2)),
+        "{tried}"
+    );
+    signing.set_rules(rules);
+    assert_eq!(signing.good(&["rule", "test"])["inForce"], "large");
+    let ran = signing.0.run(
+        &[
+            item("large", "echo 1 > l1; echo 2 > l2; echo 3 > l3"),
+            item("small", "echo s > s"),
+            item("tested", "mkdir -p tests; echo t > tests/test_t.py"),
+        ],
+        &[],
+    );
+    let status = |id: &str| ran.of(id)["status"].as_str().unwrap().to_owned();
+    assert_eq!(ran.code, 3, "{:?} {}", ran.lines, ran.stderr);
+    assert_eq!([status("large"), status("small"), status("tested")], ["held", "success", "held"]);
+    let waiting = signing.run(&["inbox"]);
+    let waiting: Vec<Value> =
+        text(&waiting.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rule_of =
+        |id: &str| waiting.iter().find(|line| line["change"]["item"] == id).unwrap()["rule"].clone();
+    assert_eq!((waiting.len(), rule_of("large"), rule_of("tested")), (2, json!("large"), json!("tested")));
+    let tested = ran.of("tested")["run"].as_str().unwrap();
+    assert!(signing.approve(tested, "ana", &[])["landed"].is_string());
+    assert!(signing.0.at("tests/test_t.py").exists() && !signing.0.at("l1").exists());
+    signing.verified();
+}
+
+/// The command that ran the work lands it when enough people have approved, wherever they are; interrupted, it leaves the change held, and
+/// whatever works in the workspace next lands it.
+#[test]
+fn a_run_waits_for_approval_and_lands() {
+    let signing = Signing::with_people("");
+    signing.set_rules(TWO);
+    let waiting = |id: &str| {
+        let path = signing.0.items(&[item(id, &format!("echo {id} > {id}"))]);
+        let child = spawned(signing.command(&["work", "run", &path, "--land-when-approved"]));
+        crate::many::wait_until(&signing.0, id, "held");
+        let status = text(&signing.run(&["work", "status"]).stdout);
+        let line = status.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let run = line.into_iter().find(|line| line["id"] == id).unwrap()["run"].as_str().unwrap().to_owned();
+        (child, run)
+    };
+    let folder = signing.elsewhere().display().to_string();
+    let ledger = signing.0.at(".crealeph/ledger.db").display().to_string();
+    let away = ["--workspace", folder.as_str(), "--ledger", ledger.as_str()];
+    let (child, run) = waiting("first");
+    signing.approve(&run, "ben", &away);
+    signing.approve(&run, "cy", &away);
+    let ended = ran(&child.wait_with_output().unwrap());
+    assert_eq!((ended.code, ended.lines.len()), (0, 2), "{} {:?}", ended.stderr, ended.lines);
+    assert_eq!((&ended.lines[0]["status"], &ended.lines[1]["status"]), (&json!("held"), &json!("success")));
+    assert_eq!(signing.0.read("first"), "first\n");
+
+    let (child, run) = waiting("second");
+    crate::many::signal(child.id(), "INT");
+    let ended = ran(&child.wait_with_output().unwrap());
+    assert!(ended.code == 130 && ended.stderr.contains("stays held"), "{} {}", ended.code, ended.stderr);
+    signing.approve(&run, "ben", &away);
+    signing.approve(&run, "cy", &away);
+    assert!(!signing.0.at("second").exists());
+    assert_eq!(signing.0.run(&[item("third", "echo t > t")], &["--hold"]).code, 3);
+    assert_eq!(signing.0.read("second"), "second\n");
+    signing.verified();
+}

@@ -2,22 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crealeph_contracts::approval::{
-    APPROVALS, ApprovalDecision, ApprovalEntry, ApprovalRule, SignedKind, TENANT_ROBOT,
-};
+use crealeph_contracts::approval::{APPROVALS, ApprovalDecision, ApprovalEntry, SignedKind, TENANT_ROBOT};
 use crealeph_contracts::held_change::{HELD, HELD_CHANGE, HeldChangeRecord};
 use crealeph_contracts::scalar::{LedgerId, Name, RobotId, TenantId};
-use crealeph_decision::approval::{ApprovalSubject, SubjectClass, SubjectState, derive, rule_for};
-use crealeph_decision::builder::conclude::BUILDER;
+use crealeph_decision::approval::{ApprovalSubject, SubjectState, derive};
 use crealeph_decision::snapshot::SnapshotFacts;
 use crealeph_ledger::{Cursor, Filter, Ledger, LedgerError, Order, StoredEntry};
 use crealeph_verify::ApprovalLog;
 
 use super::change::{WORK, change_of, change_subject};
-use super::draft::{objective_of, record_of_draft, subject_of};
+use super::draft::{record_of_draft, subject_of};
 use super::error::ApprovalError;
 use super::history::ApprovalHistory;
-use crate::builder::{Scopes, is_made_by_builder};
+use crate::builder::Scopes;
 use crate::review::waiting;
 use crate::work::receipt::RUN_RECEIPT;
 
@@ -185,45 +182,4 @@ fn has_rejection(ledger: &Ledger, tenant: &TenantId) -> Result<bool, LedgerError
         ..Filter::default()
     };
     Ok(!ledger.list(tenant, &filter, Order::OldestFirst, None, 1)?.entries.is_empty())
-}
-
-/// What a draft of the past needs under rules.
-#[derive(Clone, Debug)]
-pub struct RuledDraft {
-    /// The draft.
-    pub entry: StoredEntry,
-    /// The objective it was made for.
-    pub objective: Option<Name>,
-    /// The rule that would hold.
-    pub rule: ApprovalRule,
-    /// The rule in force.
-    pub now: ApprovalRule,
-}
-
-/// What the newest drafts, decided or not, would have needed under these rules.
-///
-/// # Errors
-/// When the ledger cannot be read.
-pub fn ruled_drafts(
-    ledger: &Ledger,
-    tenant: &TenantId,
-    rules: &[ApprovalRule],
-    limit: usize,
-) -> Result<Vec<RuledDraft>, ApprovalError> {
-    let in_force = ApprovalHistory::load(ledger, tenant)?.map(|history| history.judge.rules().to_vec());
-    let in_force = in_force.unwrap_or_else(Vec::new);
-    let filter =
-        Filter { module: Some(Name::from(BUILDER)), state: Some(Name::parse("draft")?), ..Filter::default() };
-    let page = ledger.list(tenant, &filter, Order::NewestFirst, None, limit)?;
-    let mut ruled = Vec::new();
-    for entry in page.entries {
-        if !is_made_by_builder(ledger, tenant, &entry)? {
-            continue;
-        }
-        let objective = record_of_draft(ledger, tenant, &entry)?.as_ref().and_then(objective_of);
-        let class = SubjectClass::draft(objective.clone());
-        let (rule, now) = (rule_for(rules, &class), rule_for(&in_force, &class));
-        ruled.push(RuledDraft { entry, objective, rule, now });
-    }
-    Ok(ruled)
 }

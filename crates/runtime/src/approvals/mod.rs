@@ -9,6 +9,7 @@ mod error;
 mod history;
 mod inbox;
 mod people;
+mod ruled;
 mod rules_file;
 mod verdict;
 
@@ -23,7 +24,8 @@ pub use history::{
     ApprovalHistory, StatementSigner, UnsignedError, append_unsigned, is_unsigned_refused, record,
     rules_in_force,
 };
-pub use inbox::{InboxItem, RuledDraft, inbox, rejected_subjects, ruled_drafts};
+pub use inbox::{InboxItem, inbox, rejected_subjects};
 pub use people::{enrolment, first_enrolment, revocation, rule_statement};
+pub use ruled::{RuledSubject, ruled_subjects};
 pub use rules_file::{MAX_RULES, RulesTextError, read_rules};
 pub use verdict::{Landed, RecordedVerdict, verdict_statement};

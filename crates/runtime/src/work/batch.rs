@@ -253,7 +253,8 @@ impl<'b> PlannedBatch<'b> {
     }
 }
 
-fn finished_earlier(work: &Work, run: &Uuid) -> Result<ItemOutcome, WorkError> {
+/// What a run that is over came to.
+pub(super) fn finished_earlier(work: &Work, run: &Uuid) -> Result<ItemOutcome, WorkError> {
     let result = work.runs.document(run, RESULT_FILE, ItemResult::parse)?;
     Ok(ItemOutcome::Finished { result: Box::new(result), is_earlier: true })
 }

@@ -271,6 +271,20 @@ impl Work {
         signed::settle_all(self)
     }
 
+    /// Waits until people have decided about those of these items that are held, and carries that out. An interrupt ends it; what is held
+    /// stays held.
+    ///
+    /// # Errors
+    /// When something is in the way of one, or something cannot be read or written. It stays held.
+    pub fn wait_for_verdicts(
+        &self,
+        outcomes: Vec<ItemOutcome>,
+        progress: &(dyn Fn(WorkProgress) + Sync),
+        report: &mut dyn FnMut(&ItemOutcome),
+    ) -> Result<Vec<ItemOutcome>, WorkError> {
+        signed::wait_for_verdicts(self, outcomes, progress, report)
+    }
+
     /// Refuses a held run that could not land now.
     ///
     /// # Errors

@@ -68,6 +68,8 @@ pub enum RunStage {
     Testing,
     /// It waits for the others of its level.
     Waiting,
+    /// Its change waits for people.
+    AwaitingApproval,
 }
 
 /// What runs an item: the workspace, the sandbox and the agent.

@@ -2,6 +2,8 @@
 //! process holds the workspace's lock. Conflict, quorum and lapse are checked under it, the landing is written right before the change is
 //! published, and the journal settles what became of it.
 
+use std::time::Duration;
+
 use crealeph_contracts::approval::{ApprovalDecision, LandingEnd};
 use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::provenance::{StatedVerdict, VerdictWord};
@@ -9,6 +11,7 @@ use crealeph_contracts::scalar::LedgerId;
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::approval::{JudgedVerdict, SubjectOutcome};
 
+use super::batch::{ItemOutcome, WorkProgress, finished_earlier};
 use super::engine::Work;
 use super::error::WorkError;
 use super::held_proof;
@@ -16,8 +19,12 @@ use super::hold::{DecidedRun, approve, check_nothing_moved, conclude, held_chang
 use super::journal::{Event, HeldChange, RunVerdict};
 use super::receipt::SealError;
 use super::record::RunWriter;
+use super::run::RunStage;
 use super::subject;
 use crate::approvals::{ChangeLanding, SubjectCase, append_outcome, decided_changes, read_change};
+
+/// How often it is looked for an interrupt while nothing is decided.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// How a held run stands.
 #[derive(Clone, Debug)]
@@ -67,6 +74,43 @@ pub(super) fn settle_all(work: &Work) -> Result<Vec<DecidedChange>, WorkError> {
     }
     let decided = decided_changes(&work.ledger, &work.tenant, &held)?;
     Ok(decided.into_iter().map(|run| DecidedChange { run, settled: settle(work, &run) }).collect())
+}
+
+/// Waits until people have decided about those of these items that are held, and carries that out. An interrupt ends it; what is held stays
+/// held.
+pub(super) fn wait_for_verdicts(
+    work: &Work,
+    mut outcomes: Vec<ItemOutcome>,
+    progress: &(dyn Fn(WorkProgress) + Sync),
+    report: &mut dyn FnMut(&ItemOutcome),
+) -> Result<Vec<ItemOutcome>, WorkError> {
+    let mut watch = work.ledger.watch(&work.tenant);
+    loop {
+        let mut is_waiting = false;
+        for outcome in &mut outcomes {
+            let ItemOutcome::Held(held) = outcome else { continue };
+            let finished = match settle(work, &held.run) {
+                Ok(SettledRun::Waiting { .. }) => {
+                    let item = held.item.clone();
+                    progress(WorkProgress::Item { item, stage: RunStage::AwaitingApproval });
+                    is_waiting = true;
+                    continue;
+                }
+                Ok(SettledRun::Decided(decided)) => {
+                    ItemOutcome::Finished { result: Box::new(decided.result), is_earlier: false }
+                }
+                // Another process carried it out.
+                Err(WorkError::NotHeld(_)) => finished_earlier(work, &held.run)?,
+                Err(error) => return Err(error),
+            };
+            report(&finished);
+            *outcome = finished;
+        }
+        while is_waiting && !work.interrupt.is_used() && !watch.wait(LOOK) {}
+        if !is_waiting || work.interrupt.is_used() {
+            return Ok(outcomes);
+        }
+    }
 }
 
 /// Refuses a held run that could not land: files that it touches have changed since, or it is not what people are shown.

@@ -90,6 +90,7 @@ impl Display {
                     }
                     RunStage::Judging { files } => (item.doing, item.files) = ("judging", Some(files)),
                     RunStage::Testing => item.doing = "testing",
+                    RunStage::AwaitingApproval => (item.doing, item.took) = ("held", None),
                     RunStage::Waiting => (item.doing, item.took) = ("waiting", Some(item.since.elapsed())),
                 }
             }

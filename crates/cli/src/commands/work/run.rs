@@ -33,6 +33,7 @@ Examples:
   crealeph work run items.json --workspace ~/project --jobs 4 --json
   crealeph work run items.json --publish branch:agents/monday
   crealeph work run items.json --hold
+  crealeph work run items.json --hold --land-when-approved
   crealeph work run items.json --only-failed
   crealeph work run --agent claude \"Fix the flaky parser test\" --test \"cargo test\"
 
@@ -70,6 +71,10 @@ pub(super) struct Run {
     /// Hold changes until `crealeph approve` or `crealeph reject`
     #[arg(long)]
     hold: bool,
+
+    /// Wait until held changes are approved, and land them; Ctrl-C leaves them held
+    #[arg(long)]
+    land_when_approved: bool,
 
     /// Leave items alone that have succeeded before, or whose change awaits approval
     #[arg(long)]
@@ -137,7 +142,11 @@ impl Run {
             only_failed: self.only_failed,
         };
         carry_out(&work, self.workspace.at.json, output, |progress, report| {
-            work.run(&items, &options, progress, report)
+            let outcomes = work.run(&items, &options, progress, report)?;
+            match self.land_when_approved && !work.interrupt().is_used() {
+                true => work.wait_for_verdicts(outcomes, progress, report),
+                false => Ok(outcomes),
+            }
         })
     }
 
@@ -223,7 +232,12 @@ pub(super) fn carry_out(
         return Err(failure.into());
     }
     if work.interrupt().is_used() {
-        note!("interrupted; the same command resumes where this one stopped");
+        match outcomes.iter().any(|outcome| matches!(outcome, ItemOutcome::Held(_))) {
+            true => note!(
+                "interrupted; what is held stays held, and the next `crealeph work` command lands it once it is approved"
+            ),
+            false => note!("interrupted; the same command resumes where this one stopped"),
+        }
         return Ok(Verdict::Exit(interrupt::INTERRUPTED));
     }
     let is_success = |outcome: &ItemOutcome| match outcome {

@@ -1,0 +1,101 @@
+//! What the past would have needed under rules: drafts, and changes of runs that succeeded. Reads alone; which rule fits is decided purely.
+
+use crealeph_contracts::approval::{ApprovalRule, SubjectKind};
+use crealeph_contracts::contract::Valid;
+use crealeph_contracts::json::{Limits, Node};
+use crealeph_contracts::receipt::Receipt;
+use crealeph_contracts::scalar::{Name, TenantId};
+use crealeph_decision::approval::{SubjectClass, needs_approval, rule_for};
+use crealeph_decision::builder::conclude::BUILDER;
+use crealeph_ledger::{Filter, Ledger, Order, StoredEntry};
+
+use super::change::WORK;
+use super::draft::{objective_of, record_of_draft};
+use super::error::ApprovalError;
+use super::history::rules_in_force;
+use crate::builder::is_made_by_builder;
+use crate::work::receipt::RUN_RECEIPT;
+
+/// What a draft or a change of the past needs under rules.
+#[derive(Clone, Debug)]
+pub struct RuledSubject {
+    /// The draft, or the entry of the run's receipt.
+    pub entry: StoredEntry,
+    /// The receipt of the run, if it is a change.
+    pub receipt: Option<Box<Receipt>>,
+    /// What rules tell it apart by.
+    pub class: SubjectClass,
+    /// The rule that would hold; absent for a change that would land at once.
+    pub rule: Option<ApprovalRule>,
+    /// The same under the rules in force.
+    pub now: Option<ApprovalRule>,
+}
+
+/// What the newest drafts and changes, decided or not, would have needed under these rules; without any, under those in force.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn ruled_subjects(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    rules: Option<&[ApprovalRule]>,
+    limit: usize,
+) -> Result<Vec<RuledSubject>, ApprovalError> {
+    let in_force = rules_in_force(ledger, tenant)?;
+    let rules = rules.unwrap_or(&in_force);
+    let ruled = |entry: StoredEntry, receipt: Option<Box<Receipt>>, class: SubjectClass| {
+        let (rule, now) = (needed(rules, &class), needed(&in_force, &class));
+        RuledSubject { entry, receipt, class, rule, now }
+    };
+    let mut subjects = Vec::new();
+    let drafts =
+        Filter { module: Some(Name::from(BUILDER)), state: Some(Name::parse("draft")?), ..Filter::default() };
+    for entry in ledger.list(tenant, &drafts, Order::NewestFirst, None, limit)?.entries {
+        if is_made_by_builder(ledger, tenant, &entry)? {
+            let objective = record_of_draft(ledger, tenant, &entry)?.as_ref().and_then(objective_of);
+            subjects.push(ruled(entry, None, SubjectClass::draft(objective)));
+        }
+    }
+    let runs = Filter {
+        module: Some(Name::from(WORK)),
+        kind: Some(Name::from(RUN_RECEIPT)),
+        state: Some(Name::parse("succeeded")?),
+        ..Filter::default()
+    };
+    for entry in ledger.list(tenant, &runs, Order::NewestFirst, None, limit)?.entries {
+        if let Some(receipt) = changed_by(&entry) {
+            let class = class_of(&receipt);
+            subjects.push(ruled(entry, Some(Box::new(receipt)), class));
+        }
+    }
+    subjects.sort_by_key(|subject| std::cmp::Reverse(subject.entry.seq));
+    subjects.truncate(limit);
+    Ok(subjects)
+}
+
+/// The rule for a subject; a change that none fits is not held.
+fn needed(rules: &[ApprovalRule], class: &SubjectClass) -> Option<ApprovalRule> {
+    let is_asked = class.kind == SubjectKind::Draft || needs_approval(rules, class);
+    is_asked.then(|| rule_for(rules, class))
+}
+
+/// The receipt of a run of an item that changed something.
+fn changed_by(entry: &StoredEntry) -> Option<Receipt> {
+    let text = entry
+        .to_entry()
+        .payload?
+        .with(|payload| payload.member("receipt").map(Node::source).map(str::to_owned))?;
+    let receipt = Valid::<Receipt>::parse(text.as_bytes(), &Limits::own(usize::MAX)).ok()?.into_inner();
+    (receipt.work_item_id.is_some() && !receipt.artifacts.as_slice().is_empty()).then_some(receipt)
+}
+
+fn class_of(receipt: &Receipt) -> SubjectClass {
+    SubjectClass {
+        kind: SubjectKind::Change,
+        objective: None,
+        is_protected: !receipt.delta_lambda.as_slice().is_empty(),
+        has_tests: !receipt.delta_q.as_slice().is_empty(),
+        files: receipt.artifacts.as_slice().len() as u64,
+        cost_usd: receipt.cost_usd.map(|cost| cost.get()),
+    }
+}
