@@ -134,28 +134,52 @@ pub fn robots(
     names.truncate(limit);
     // What is about the tenant is no robot's.
     names.retain(|robot| robot.as_str() != TENANT_ROBOT.as_str());
-    let summaries = names.into_iter().map(|robot_id| {
-        let rules = &scopes.of(tenant, &robot_id).coherence;
-        let facts = ledger.facts(tenant, &robot_id, None, rules)?;
-        let snapshot = facts.and_then(|facts| Snapshot::derive(facts, rules));
-        let evidence = snapshot.iter().flat_map(|snapshot| {
-            SnapshotType::ALL.into_iter().filter_map(|kind| {
-                let newest = snapshot.facts.newest.get(kind).as_ref()?;
-                Some((kind, newest.entry.true_at().instant()))
-            })
-        });
-        let events = Filter {
-            robot_id: Some(robot_id.clone()),
-            kind: Some(Name::parse(EXECUTION_EVENT)?),
-            ..Filter::default()
-        };
-        Ok(RobotSummary {
-            oldest_evidence: evidence.min_by_key(|(_, at)| *at),
-            coherence: snapshot.as_ref().map(|snapshot| snapshot.coherence.status),
-            last_event: ledger.list(tenant, &events, Order::NewestFirst, None, 1)?.entries.pop(),
-            drafts: count_waiting(ledger, tenant, &robot_id, Some(DRAFTS_LOOKED_AT))?,
-            robot_id,
+    let summaries = names.into_iter().map(|robot_id| summarize(ledger, tenant, scopes, robot_id));
+    Ok((summaries.collect::<Result<_, StatusError>>()?, has_more))
+}
+
+/// One robot as a list has it; `None` if it has no entry.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn summary(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    scopes: &Scopes,
+    robot: &RobotId,
+) -> Result<Option<RobotSummary>, StatusError> {
+    let (latest, _) = ledger.last_of_types(tenant, robot, 1)?;
+    match latest.is_empty() {
+        true => Ok(None),
+        false => summarize(ledger, tenant, scopes, robot.clone()).map(Some),
+    }
+}
+
+fn summarize(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    scopes: &Scopes,
+    robot_id: RobotId,
+) -> Result<RobotSummary, StatusError> {
+    let rules = &scopes.of(tenant, &robot_id).coherence;
+    let facts = ledger.facts(tenant, &robot_id, None, rules)?;
+    let snapshot = facts.and_then(|facts| Snapshot::derive(facts, rules));
+    let evidence = snapshot.iter().flat_map(|snapshot| {
+        SnapshotType::ALL.into_iter().filter_map(|kind| {
+            let newest = snapshot.facts.newest.get(kind).as_ref()?;
+            Some((kind, newest.entry.true_at().instant()))
         })
     });
-    Ok((summaries.collect::<Result<_, StatusError>>()?, has_more))
+    let events = Filter {
+        robot_id: Some(robot_id.clone()),
+        kind: Some(Name::parse(EXECUTION_EVENT)?),
+        ..Filter::default()
+    };
+    Ok(RobotSummary {
+        oldest_evidence: evidence.min_by_key(|(_, at)| *at),
+        coherence: snapshot.as_ref().map(|snapshot| snapshot.coherence.status),
+        last_event: ledger.list(tenant, &events, Order::NewestFirst, None, 1)?.entries.pop(),
+        drafts: count_waiting(ledger, tenant, &robot_id, Some(DRAFTS_LOOKED_AT))?,
+        robot_id,
+    })
 }

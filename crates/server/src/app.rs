@@ -4,38 +4,52 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crealeph_ledger::Ledger;
-use tokio::sync::Semaphore;
+use crealeph_runtime::builder::{Builder, Cancel, Scopes};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tracing::Span;
 
 use crate::hosts::ServerNames;
 use crate::limits::KeyUses;
 use crate::problem::{Problem, ProblemKind};
+use crate::serve::ServerParts;
 use crate::settings::{ServerBounds, ServerSettings};
 
 /// The shared part.
 pub(crate) struct App {
     pub ledger: Ledger,
+    pub builder: Builder,
+    pub scopes: Scopes,
+    /// Ends the agents that still run when the server has to end.
+    pub cancel: Cancel,
     pub settings: ServerSettings,
     pub names: ServerNames,
     /// Requests in flight.
     pub requests: Arc<Semaphore>,
     /// Requests that use the ledger.
     ledger_calls: Arc<Semaphore>,
+    /// Runs of the Builder.
+    runs: Arc<Semaphore>,
     pub keys: Arc<KeyUses>,
     is_stopping: AtomicBool,
 }
 
 impl App {
-    pub(crate) fn new(ledger: Ledger, settings: ServerSettings, names: ServerNames) -> Self {
+    pub(crate) fn new(parts: ServerParts, cancel: Cancel, names: ServerNames) -> Self {
+        let ServerParts { ledger, agents, scopes, settings } = parts;
+        let builder = Builder::new(ledger.clone(), agents, scopes.clone());
         let bounds = &settings.bounds;
         let permits = |bound| Arc::new(Semaphore::new(ServerBounds::size(bound)));
         App {
             requests: permits(bounds.max_requests),
             ledger_calls: permits(bounds.max_ledger_calls),
+            runs: permits(bounds.max_runs),
             keys: Arc::default(),
             is_stopping: AtomicBool::new(false),
             ledger,
+            builder,
+            scopes,
+            cancel,
             settings,
             names,
         }
@@ -49,20 +63,20 @@ impl App {
     ) -> Result<T, Problem> {
         let permit = Arc::clone(&self.ledger_calls).acquire_owned().await;
         let permit = permit.map_err(|_| Problem::new(ProblemKind::Overloaded, "the server is stopping"))?;
-        let span = Span::current();
-        let done = spawn_blocking(move || {
-            let result = span.in_scope(work);
-            drop(permit);
-            result
-        });
-        match done.await {
-            Ok(result) => result,
-            Err(error) => {
-                tracing::error!("a request failed: {error}");
-                Err(Problem::new(ProblemKind::Internal, "the request failed")
-                    .with_hint("its log has the cause under this request's id"))
-            }
-        }
+        on_thread(permit, work).await
+    }
+
+    /// Runs something that takes as long as an agent does; refused while too many run.
+    pub(crate) async fn running<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let permit = Arc::clone(&self.runs).try_acquire_owned().map_err(|_| {
+            let most = self.settings.bounds.max_runs;
+            let detail = "as many runs of the Builder are under way as the server takes; try again";
+            Problem::bound(ProblemKind::Overloaded, "max_runs", most, detail)
+        })?;
+        on_thread(permit, work).await
     }
 
     /// From now on the server is not ready for more.
@@ -72,5 +86,26 @@ impl App {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)
+    }
+}
+
+/// Does something on a thread that may block, and gives the permit back when it is done.
+async fn on_thread<T: Send + 'static>(
+    permit: OwnedSemaphorePermit,
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let span = Span::current();
+    let done = spawn_blocking(move || {
+        let result = span.in_scope(work);
+        drop(permit);
+        result
+    });
+    match done.await {
+        Ok(result) => result,
+        Err(error) => {
+            tracing::error!("a request failed: {error}");
+            Err(Problem::new(ProblemKind::Internal, "the request failed")
+                .with_hint("its log has the cause under this request's id"))
+        }
     }
 }

@@ -127,21 +127,14 @@ pub(crate) async fn answer(app: Arc<App>, mut router: Router, mut request: Reque
         key = Empty,
         status = Empty
     );
-    let bound_ms = app.settings.bounds.request_timeout_ms;
     async {
         if let Err(problem) = check_head(&app, &request) {
             return answer_with(&id, Err(problem));
         }
         request.extensions_mut().insert(id.clone());
-        match timeout(ServerBounds::time(bound_ms), router.call(request)).await {
-            Ok(Ok(response)) => with_allow_once(response),
-            Ok(Err(never)) => match never {},
-            Err(_) => {
-                let detail = format!("the request has no answer after {bound_ms} ms");
-                let problem = Problem::bound(ProblemKind::TimedOut, "request_timeout_ms", bound_ms, detail);
-                let hint = "what it writes may still be written: send it again with the same keys";
-                answer_with(&id, Err(problem.with_hint(hint)))
-            }
+        match router.call(request).await {
+            Ok(response) => with_allow_once(response),
+            Err(never) => match never {},
         }
     }
     .instrument(span)
@@ -186,7 +179,7 @@ struct Held {
     _of_key: Option<CountedRequest>,
 }
 
-/// Answers a request to one route.
+/// Answers a request to one route, within its time.
 async fn serve(
     app: Arc<App>,
     route: &'static Route,
@@ -195,27 +188,56 @@ async fn serve(
 ) -> Response<Body> {
     Span::current().record("route", route.path);
     let id = request_id(&request);
-    match route.handler {
-        Handler::Immediate(reply) => match read_query(route, request.uri().query()) {
-            Ok(_) => answer_with(&id, Ok(reply())),
-            Err(problem) => answer_with(&id, Err(problem)),
-        },
-        Handler::Blocking(handler) => match call(&app, route, path, request).await {
-            Ok((call, held)) => {
-                let mut response = answer_with(&id, app.blocking(move || handler(&call)).await);
-                if let Some(length) = response.body().size_hint().exact() {
-                    response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
-                }
-                response.map(|body| {
-                    Body::new(body.map_frame(move |frame| {
-                        let _until_sent = &held;
-                        frame
-                    }))
-                })
-            }
-            Err(problem) => answer_with(&id, Err(problem)),
-        },
+    let bounds = &app.settings.bounds;
+    let (name, bound_ms) = match route.handler {
+        Handler::Running(_) => ("run_timeout_ms", bounds.run_timeout_ms),
+        _ => ("request_timeout_ms", bounds.request_timeout_ms),
+    };
+    match timeout(ServerBounds::time(bound_ms), handle(&app, route, path, request)).await {
+        Ok(Ok((reply, held))) => held_until_sent(answer_with(&id, Ok(reply)), held),
+        Ok(Err(problem)) => answer_with(&id, Err(problem)),
+        Err(_) => {
+            let detail = format!("the request has no answer after {bound_ms} ms");
+            let problem = Problem::bound(ProblemKind::TimedOut, name, bound_ms, detail);
+            let hint = "what it writes may still be written: send it again with the same keys";
+            answer_with(&id, Err(problem.with_hint(hint)))
+        }
     }
+}
+
+/// Checks a request and has it handled.
+async fn handle(
+    app: &Arc<App>,
+    route: &'static Route,
+    path: Result<RawPathParams, RawPathParamsRejection>,
+    request: Request,
+) -> Result<(Reply, Option<Held>), Problem> {
+    let (call, held) = match route.handler {
+        Handler::Immediate(reply) => {
+            read_query(route, request.uri().query())?;
+            return Ok((reply(), None));
+        }
+        _ => call(app, route, path, request).await?,
+    };
+    let reply = match route.handler {
+        Handler::Immediate(reply) => reply(),
+        Handler::Blocking(handler) => app.blocking(move || handler(&call)).await?,
+        Handler::Running(handler) => app.running(move || handler(&call)).await?,
+    };
+    Ok((reply, Some(held)))
+}
+
+/// The response, which counts as a request in flight until it is sent.
+fn held_until_sent(mut response: Response<Body>, held: Option<Held>) -> Response<Body> {
+    if let Some(length) = response.body().size_hint().exact() {
+        response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    response.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            let _until_sent = &held;
+            frame
+        }))
+    })
 }
 
 /// Reads and checks a request; what it returns may be handled.

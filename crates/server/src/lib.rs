@@ -22,5 +22,5 @@ mod settings;
 mod stream;
 
 pub use openapi::document as openapi_document;
-pub use serve::{ServeError, Server, StopHandle};
+pub use serve::{ServeError, Server, ServerParts, StopHandle};
 pub use settings::{ServerBounds, ServerSettings};

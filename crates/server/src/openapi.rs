@@ -49,6 +49,13 @@ fn operation(route: &Route) -> Value {
     for status in route.problem_statuses() {
         responses.insert(status.to_string(), problem(status));
     }
+    for status in answer.also {
+        let mut also = problem(*status);
+        if let Some(Value::Object(content)) = also.get_mut("content") {
+            content.insert(answer.media_type.to_owned(), json!({ "schema": answer.schema.value() }));
+        }
+        responses.insert(status.to_string(), also);
+    }
     let mut operation = json!({
         "operationId": route.name,
         "summary": route.summary,

@@ -4,9 +4,12 @@
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use crealeph_contracts::json::ComposeError;
 use crealeph_contracts::violation::Violation;
 use crealeph_ledger::{AppendError, EntryRefusal, LedgerError};
 use crealeph_runtime::access::AccessError;
+use crealeph_runtime::builder::BuildError;
+use crealeph_runtime::robot::StatusError;
 use crealeph_runtime::validation::ViolationReport;
 use serde::Serialize;
 
@@ -265,6 +268,40 @@ impl From<AppendError> for Problem {
             refusal => {
                 Problem::new(kind, format!("entry {position} of the batch: {refusal}; nothing was written"))
             }
+        }
+    }
+}
+
+impl From<ComposeError> for Problem {
+    fn from(error: ComposeError) -> Self {
+        Problem::ours(StatusCode::INTERNAL_SERVER_ERROR, "too_large", &error)
+    }
+}
+
+impl From<StatusError> for Problem {
+    fn from(error: StatusError) -> Self {
+        match error {
+            StatusError::Ledger(error) => error.into(),
+            error => Problem::ours(StatusCode::INTERNAL_SERVER_ERROR, error.code(), &error),
+        }
+    }
+}
+
+impl From<BuildError> for Problem {
+    fn from(error: BuildError) -> Self {
+        let code = error.code();
+        match error {
+            BuildError::Ledger(error) => error.into(),
+            BuildError::Unwritten(error) => error.into(),
+            BuildError::Cancelled => {
+                let kind = ProblemKind::Other(StatusCode::SERVICE_UNAVAILABLE, code);
+                Problem::new(kind, "the server stopped before the run was over; nothing was written")
+            }
+            BuildError::Overtaken => Problem::ours(StatusCode::SERVICE_UNAVAILABLE, code, &error),
+            BuildError::Unreadable { .. } => {
+                Problem::new(ProblemKind::Other(StatusCode::CONFLICT, code), error.to_string())
+            }
+            error => Problem::ours(StatusCode::INTERNAL_SERVER_ERROR, code, &error),
         }
     }
 }

@@ -146,6 +146,8 @@ pub(crate) struct AnswerShape {
     pub about: &'static str,
     pub media_type: &'static str,
     pub schema: Schema,
+    /// Other statuses under which the same is answered.
+    pub also: &'static [u16],
 }
 
 /// How a route is answered.
@@ -155,6 +157,8 @@ pub(crate) enum Handler {
     Immediate(fn() -> Reply),
     /// On a thread that may block.
     Blocking(fn(&Call) -> Result<Reply, Problem>),
+    /// The same, for as long as an agent takes; few of these run at a time.
+    Running(fn(&Call) -> Result<Reply, Problem>),
 }
 
 impl std::fmt::Debug for Handler {
@@ -177,6 +181,7 @@ impl Route {
             statuses.extend([413, 415]);
         }
         statuses.extend(self.problems);
+        statuses.extend(self.answer.also);
         statuses.sort_unstable();
         statuses.dedup();
         statuses

@@ -62,6 +62,36 @@ fn list(items: Value) -> Value {
     json!({ "type": "array", "items": items })
 }
 
+/// An object that a contract or a command's document describes.
+fn open() -> Value {
+    json!({ "type": "object" })
+}
+
+fn reasons() -> Value {
+    let rule = object(&[("ruleId", text()), ("message", text()), ("toChange", list(text()))], &[]);
+    object(
+        &[
+            ("executionId", text()),
+            ("attempt", count()),
+            ("state", text()),
+            ("decision", json!({ "enum": ["ALLOW", "BLOCK", "DEFER"] })),
+            ("agentRan", json!({ "type": "boolean" })),
+            ("reason", text()),
+            ("rules", list(rule)),
+        ],
+        &[],
+    )
+}
+
+fn replay() -> Value {
+    let same = || json!({ "type": "boolean" });
+    let check = object(&[("what", text()), ("recorded", text()), ("derived", text()), ("same", same())], &[]);
+    object(
+        &[("executionId", text()), ("attempt", count()), ("follows", same()), ("checks", list(check))],
+        &[],
+    )
+}
+
 /// Every component by its name.
 pub(crate) fn components() -> Map<String, Value> {
     let cursor =
@@ -126,6 +156,19 @@ pub(crate) fn components() -> Map<String, Value> {
         ("Key", object(&key, &key_optional)),
         ("CreatedKey", object(&created, &key_optional)),
         ("KeyPage", object(&[("keys", list(reference("Key")))], &next)),
+        ("RobotPage", object(&[("robots", list(open()))], &next)),
+        ("Snapshot", open()),
+        ("RobotStatus", open()),
+        ("Execution", {
+            let entries = || list(reference("Entry"));
+            let is_cut = json!({ "type": "boolean", "description": "it made more than is shown" });
+            object(
+                &[("events", entries()), ("records", entries()), ("others", entries()), ("isCut", is_cut)],
+                &[],
+            )
+        }),
+        ("Reasons", reasons()),
+        ("Replays", object(&[("replays", list(replay()))], &[])),
         ("Health", object(&[("status", text())], &[])),
         (
             "Problem",

@@ -10,6 +10,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use crealeph_ledger::Ledger;
+use crealeph_runtime::agents::Agents;
+use crealeph_runtime::builder::{Cancel, Scopes};
 use futures_util::future::{Either, select};
 use hyper::Request;
 use hyper::body::Incoming;
@@ -90,6 +92,18 @@ impl StopHandle {
     }
 }
 
+/// What a server works with.
+pub struct ServerParts {
+    /// The ledger.
+    pub ledger: Ledger,
+    /// The agents that runs may call.
+    pub agents: Agents,
+    /// What the Builder goes by.
+    pub scopes: Scopes,
+    /// Names and bounds.
+    pub settings: ServerSettings,
+}
+
 /// A server that listens and does not answer yet.
 pub struct Server {
     listener: TcpListener,
@@ -103,12 +117,7 @@ impl Server {
     ///
     /// # Errors
     /// When the address is not protected or cannot be had.
-    pub fn bind(
-        address: SocketAddr,
-        is_behind_proxy: bool,
-        ledger: Ledger,
-        settings: ServerSettings,
-    ) -> Result<Self, ServeError> {
+    pub fn bind(address: SocketAddr, is_behind_proxy: bool, parts: ServerParts) -> Result<Self, ServeError> {
         if !address.ip().is_loopback() && !is_behind_proxy {
             return Err(ServeError::Unprotected(address));
         }
@@ -116,8 +125,9 @@ impl Server {
         let listener = TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let names = ServerNames::new(address, &settings);
-        let app = Arc::new(App::new(ledger, settings, names));
+        let names = ServerNames::new(address, &parts.settings);
+        let cancel = Cancel::new().map_err(ServeError::Start)?;
+        let app = Arc::new(App::new(parts, cancel, names));
         Ok(Server { listener, address, app, stop: watch::Sender::new(false) })
     }
 
@@ -140,8 +150,7 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .thread_name("server")
-            // One more for the readiness check; each waits for the ledger.
-            .max_blocking_threads(ServerBounds::size(bounds.max_ledger_calls) + 1)
+            .max_blocking_threads(ServerBounds::size(bounds.max_ledger_calls + bounds.max_runs))
             .build()
             .map_err(ServeError::Start)?;
         let outcome = runtime.block_on(self.listen());
@@ -177,6 +186,8 @@ impl Server {
         app.stop();
         if timeout(ServerBounds::time(bounds.shutdown_timeout_ms), graceful.shutdown()).await.is_err() {
             tracing::warn!("requests were still in flight after {} ms", bounds.shutdown_timeout_ms);
+            // A run that is ended now has written nothing.
+            app.cancel.cancel();
         }
         Ok(())
     }

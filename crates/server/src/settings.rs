@@ -58,6 +58,8 @@ bounds! {
     max_page_bytes: 8_388_608 in 1_024..=268_435_456,
     /// Milliseconds until a request must have its answer.
     request_timeout_ms: 30_000 in 100..=600_000,
+    /// Milliseconds until a run of the Builder must have its answer.
+    run_timeout_ms: 300_000 in 100..=3_600_000,
     /// Milliseconds until a client must have sent a request's headers; an idle connection is closed after as long.
     header_timeout_ms: 10_000 in 100..=600_000,
     /// Milliseconds that a client may leave an answer unread.
@@ -72,6 +74,8 @@ bounds! {
     max_requests_per_second: 1_000 in 1..=1_000_000,
     /// Requests that use the ledger at a time.
     max_ledger_calls: 32 in 1..=512,
+    /// Runs of the Builder at a time.
+    max_runs: 8 in 1..=512,
     /// Milliseconds that requests may take to finish when the server is stopped.
     shutdown_timeout_ms: 10_000 in 0..=600_000,
 }

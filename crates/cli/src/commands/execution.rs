@@ -4,23 +4,21 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use crealeph_contracts::execution_event::ExecutionState;
-use crealeph_contracts::policy_output::PolicyReason;
 use crealeph_contracts::scalar::{Name, RobotId, TenantId};
 use crealeph_decision::builder::Record;
 use crealeph_decision::builder::replay::Check;
 use crealeph_ledger::{Cursor, EXECUTION_EVENT, Filter, IdKind, Ledger, StoredEntry};
-use crealeph_runtime::builder::{self, BuildError, Execution as Found};
-use serde::Serialize;
-use serde_json::json;
-use serde_json::value::RawValue;
+use crealeph_runtime::builder::{
+    self, BuildError, Execution as Found, execution_json, execution_of_record, reasons_json, replay_json,
+};
+use crealeph_runtime::remedies::remedies;
 
 use super::Verdict;
 use super::ids::{ShortIds, events_page, execution_id, execution_of, payload_text};
 use super::ledger::{Settled, named};
 use super::on_ledger::{Opened, Task};
-use super::policy::remedies;
-use crate::failure::{BuilderFailure, Failure, OutputFailure};
-use crate::output::{Output, embedded, note};
+use crate::failure::{BuilderFailure, Failure};
+use crate::output::{Output, note};
 use crate::page::Page;
 
 pub(super) const EXAMPLES: &str = "\
@@ -186,12 +184,7 @@ fn show(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Fai
     let opened = named.open(at, output)?;
     let found = named.find(&opened)?;
     if at.is_json(output) {
-        output.report(&ExecutionReport {
-            events: found.events.iter().map(document).collect::<Result<_, _>>()?,
-            records: found.records.iter().map(|(entry, _)| document(entry)).collect::<Result<_, _>>()?,
-            others: found.others.iter().map(document).collect::<Result<_, _>>()?,
-            is_cut: found.is_cut,
-        })?;
+        output.json(&execution_json(&found))?;
         return Ok(Verdict::Good);
     }
     let executions = short_executions(&opened.ledger, &opened.tenant, &found.events)?;
@@ -217,56 +210,17 @@ fn show(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Fai
     Ok(Verdict::Good)
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ExecutionReport {
-    events: Vec<Box<RawValue>>,
-    records: Vec<Box<RawValue>>,
-    others: Vec<Box<RawValue>>,
-    is_cut: bool,
-}
-
-fn document(entry: &StoredEntry) -> Result<Box<RawValue>, OutputFailure> {
-    embedded(entry.canonical())
-}
-
 fn why(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Failure> {
     let opened = named.open(at, output)?;
     let records = named.records(&opened)?;
     let Some((_, record)) = records.last() else { return Ok(Verdict::Good) };
     if at.is_json(output) {
-        // If the agent ran, the policy allowed it.
-        let to_change = |reason: &PolicyReason| match record.agent_ran {
-            true => Vec::new(),
-            false => reason.evidence.with(remedies),
-        };
-        let reasons = record.policy.reasons.as_slice().iter().map(|reason| {
-            json!({
-                "ruleId": reason.rule_id.as_str(),
-                "message": reason.message.as_str(),
-                "toChange": to_change(reason),
-            })
-        });
-        let reasons: Vec<serde_json::Value> = reasons.collect();
-        let answer = json!({
-            "executionId": execution_of_record(record),
-            "attempt": record.request.attempt.get(),
-            "state": record.answer.state.as_str(),
-            "decision": record.policy.decision.as_str(),
-            "agentRan": record.agent_ran,
-            "reason": record.reason,
-            "rules": reasons,
-        });
-        output.report(&answer)?;
+        output.report(&reasons_json(record))?;
         return Ok(Verdict::Good);
     }
     let short = opened.short_execution(execution_of_record(record))?;
     output.page(&reasons_page(record, &short))?;
     Ok(Verdict::Good)
-}
-
-fn execution_of_record(record: &Record) -> &str {
-    record.request.execution_id.as_ref().map_or("-", |id| id.as_str())
 }
 
 fn reasons_page(record: &Record, execution: &str) -> Page {
@@ -315,12 +269,7 @@ fn replay(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, F
         follows &= is_same;
         let attempt = record.request.attempt.get();
         if is_json {
-            let checks: Vec<serde_json::Value> = checks
-                .iter()
-                .map(|check| json!({ "what": check.what, "recorded": check.recorded, "derived": check.derived, "same": check.is_same() }))
-                .collect();
-            let answer = json!({ "executionId": execution_of_record(record), "attempt": attempt, "follows": is_same, "checks": checks });
-            output.report_line(&answer)?;
+            output.report_line(&replay_json(record, &checks))?;
             continue;
         }
         let word = if is_same { "follows" } else { "does not follow" };

@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use crealeph_contracts::contract::{Valid, to_json};
-use crealeph_contracts::json::{Limits, Node};
+use crealeph_contracts::json::Limits;
 use crealeph_contracts::policy_output::{Decision, PolicyReason};
 use crealeph_contracts::{PolicyInput, PolicyOutput};
 use crealeph_decision::policy::{Rules, RulesSource, Standing, evaluate, standings};
 use crealeph_runtime::configuration::rules_of;
+
+use crealeph_runtime::remedies::remedies;
 
 use super::Verdict;
 use crate::failure::{Failure, InputFailure};
@@ -188,49 +190,4 @@ fn as_page(input: &PolicyInput, answer: &PolicyOutput) -> Page {
         }
     }
     out
-}
-
-/// What a reason's `toAllow` asks for, in sentences.
-pub(super) fn remedies(evidence: Node<'_>) -> Vec<String> {
-    let Some(wanted) = evidence.member("toAllow") else {
-        return vec!["nothing a client can do: the rules must be fixed".to_owned()];
-    };
-    let text = |key: &str| wanted.member(key).and_then(Node::string);
-    let number = |key: &str| wanted.member(key).and_then(Node::number);
-    let names = |key: &str| wanted.member(key).map(listed).unwrap_or_default();
-    let run = |actions: Vec<String>| match actions.is_empty() {
-        true => "append it to the ledger (it comes from outside)".to_owned(),
-        false => format!("run {}", actions.join(" or ")),
-    };
-    if wanted.member("anyOf").is_some() {
-        let from = text("notBefore").map(|from| format!(" from {from}")).unwrap_or_default();
-        let until = text("notAfter").unwrap_or_default();
-        return vec![format!(
-            "{}{from} to {until}: {}",
-            names("anyOf").join(" or "),
-            run(names("refreshedBy"))
-        )];
-    }
-    if let Some(least) = number("lineageCountAtLeast") {
-        return vec![format!("a snapshot that rests on at least {least} entries")];
-    }
-    if let Some(age) = number("meanAgeMinutesAtMost") {
-        let of = names("of").join(", ");
-        return vec![format!("{of} at most {age} minutes old on average: {}", run(names("refreshedBy")))];
-    }
-    if wanted.member("requestedActionOneOf").is_some() {
-        return vec![format!("request one of {}", names("requestedActionOneOf").join(", "))];
-    }
-    let mut remedies = vec!["a coherent snapshot".to_owned()];
-    for (kind, actions) in wanted.member("refreshedBy").into_iter().flat_map(Node::members) {
-        remedies.push(format!("regenerate {}: {}", kind.text_value(), run(listed(actions))));
-    }
-    if evidence.member("orForDrafts").is_some() {
-        remedies.push("or, for drafts by builder.run alone, the threshold allowDraftOnly: 1".to_owned());
-    }
-    remedies
-}
-
-fn listed(array: Node<'_>) -> Vec<String> {
-    array.elements().map(|name| name.text_value().into_owned()).collect()
 }

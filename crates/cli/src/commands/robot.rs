@@ -3,16 +3,13 @@
 use std::collections::BTreeMap;
 
 use clap::Subcommand;
-use crealeph_contracts::PolicyOutput;
-use crealeph_contracts::instant::Instant;
-use crealeph_contracts::json::Node;
-use crealeph_contracts::scalar::{ActionName, RobotId};
+use crealeph_contracts::scalar::RobotId;
 use crealeph_decision::snapshot::SnapshotType;
-use crealeph_ledger::{IdKind, StoredEntry};
+use crealeph_ledger::IdKind;
 use crealeph_runtime::builder::Scopes;
 use crealeph_runtime::review::WaitingDrafts;
 use crealeph_runtime::robot::{Status, robots, status};
-use serde_json::{Value, json};
+use crealeph_runtime::robot_report::{ActionStanding, age_minutes, event_reason, status_json, summary_json};
 
 use super::Verdict;
 use super::ids::ShortIds;
@@ -62,7 +59,7 @@ impl Task for RobotTask {
         let ledger = at.open()?;
         let status = status(&ledger, &at.tenant, &robot, scopes.of(&at.tenant, &robot))?;
         match at.is_json(output) {
-            true => output.report(&as_json(&status))?,
+            true => output.report(&status_json(&status))?,
             false => {
                 let newest = status.snapshot.iter().flat_map(|snapshot| {
                     SnapshotType::ALL.into_iter().filter_map(|kind| snapshot.facts.newest.get(kind).as_ref())
@@ -86,21 +83,8 @@ fn list(at: &Settled, limit: usize, after: Option<&str>, output: &mut Output) ->
     for robot in &robots {
         let coherence = robot.coherence.map(|coherence| coherence.as_str());
         let event = robot.last_event.as_ref();
-        let execution = event.and_then(execution_of);
         if is_json {
-            let evidence = robot
-                .oldest_evidence
-                .map(|(kind, at)| json!({ "type": kind.as_str(), "at": at.to_string() }));
-            let last = event.map(|event| {
-                let (state, at) = (event.content.state.as_str(), event.created_at.to_string());
-                json!({ "executionId": execution, "state": state, "at": at })
-            });
-            let answer = json!({
-                "robotId": robot.robot_id.as_str(), "coherence": coherence, "oldestEvidence": evidence,
-                "lastExecution": last, "draftsWaiting": robot.drafts.count,
-                "moreDraftsMayWait": robot.drafts.is_cut,
-            });
-            output.report_line(&answer)?;
+            output.report_line(&summary_json(robot))?;
             continue;
         }
         let evidence = robot.oldest_evidence.map_or("no evidence".to_owned(), |(kind, at)| {
@@ -126,85 +110,6 @@ fn list(at: &Settled, limit: usize, after: Option<&str>, output: &mut Output) ->
         note!("there are more robots: add --after {}", last.robot_id);
     }
     Ok(Verdict::Good)
-}
-
-/// The execution that an event is of.
-fn execution_of(event: &StoredEntry) -> Option<String> {
-    let payload = event.to_entry().payload?;
-    payload.with(|payload| Some(Node::string(payload.member("executionId")?)?.into_owned()))
-}
-
-fn age_minutes(now: Instant, at: Instant) -> f64 {
-    (now.nanos_since(at) as f64 / 60e9 * 10.0).round() / 10.0
-}
-
-fn as_json(status: &Status) -> Value {
-    let known: Vec<Value> = SnapshotType::ALL
-        .into_iter()
-        .filter_map(|kind| {
-            let newest = status.snapshot.as_ref()?.facts.newest.get(kind).as_ref()?;
-            let at = newest.entry.true_at();
-            let age = age_minutes(status.at, at.instant());
-            Some(json!({ "type": kind.as_str(), "id": newest.entry.id.as_str(), "at": at.as_str(), "ageMinutes": age }))
-        })
-        .collect();
-    let coherence = status.snapshot.as_ref().map(|snapshot| {
-        let names =
-            |types: Vec<SnapshotType>| types.into_iter().map(SnapshotType::as_str).collect::<Vec<_>>();
-        let verdict = &snapshot.coherence;
-        json!({
-            "status": verdict.status.as_str(),
-            "outdated": names(verdict.outdated()),
-            "partial": names(verdict.partial()),
-            "reason": verdict.reason,
-        })
-    });
-    let latest: Vec<Value> = status
-        .latest
-        .iter()
-        .map(|entry| {
-            let content = &entry.content;
-            json!({
-                "module": content.module.as_str(), "type": content.kind.as_str(), "state": content.state.as_str(),
-                "id": entry.id.as_str(), "at": entry.created_at.to_string(), "why": why(entry),
-            })
-        })
-        .collect();
-    let actions: Vec<Value> = status
-        .actions
-        .iter()
-        .map(|(action, answer)| {
-            let reasons = answer.reasons.as_slice().iter();
-            let reasons: Vec<Value> = reasons
-                .map(
-                    |reason| json!({ "ruleId": reason.rule_id.as_str(), "message": reason.message.as_str() }),
-                )
-                .collect();
-            json!({ "action": action.as_str(), "is": standing(action, answer), "reasons": reasons })
-        })
-        .collect();
-    let steps: Vec<Value> = status
-        .steps
-        .iter()
-        .map(|step| {
-            let by: Vec<&str> = step.by.iter().map(|action| action.as_str()).collect();
-            json!({ "make": step.kind.as_str(), "byAnyOf": by, "because": step.because })
-        })
-        .collect();
-    json!({
-        "tenantId": status.tenant_id.as_str(), "robotId": status.robot_id.as_str(), "at": status.at.to_string(), "coherence": coherence, "known": known, "latest": latest, "hasMoreTypes": status.has_more_types,
-        "draftsWaiting": status.drafts, "actions": actions, "steps": steps,
-    })
-}
-
-/// The error or reason of an execution's event.
-fn why(event: &StoredEntry) -> Option<String> {
-    let payload = event.content.is_event().then(|| event.to_entry().payload)??;
-    payload.with(|payload| {
-        let code = payload.member("error").and_then(|error| error.member("code"));
-        let why = code.or_else(|| payload.member("cancelReason"))?;
-        Some(Node::string(why)?.into_owned())
-    })
 }
 
 fn as_page(status: &Status, short: &ShortIds) -> Page {
@@ -239,7 +144,7 @@ fn as_page(status: &Status, short: &ShortIds) -> Page {
     }
     for entry in &status.latest {
         let content = &entry.content;
-        let why = why(entry).map(|why| format!(", {why}")).unwrap_or_default();
+        let why = event_reason(entry).map(|why| format!(", {why}")).unwrap_or_default();
         let since = age(age_minutes(status.at, entry.created_at.instant()));
         let _ = writeln!(
             out,
@@ -277,34 +182,21 @@ fn as_page(status: &Status, short: &ShortIds) -> Page {
 
 /// The actions by what they are, and within that by why.
 fn told_actions(status: &Status, out: &mut Page) {
-    for word in [BLOCKED, DEFERRED, ALLOWED] {
+    for wanted in [ActionStanding::Blocked, ActionStanding::Deferred, ActionStanding::Allowed] {
         let mut by_reason: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for (action, answer) in
-            status.actions.iter().filter(|(action, answer)| standing(action, answer) == word)
+            status.actions.iter().filter(|(action, answer)| ActionStanding::of(action, answer) == wanted)
         {
-            let reasons = answer.reasons.as_slice().iter().filter(|_| word != ALLOWED);
+            let reasons = answer.reasons.as_slice().iter().filter(|_| wanted != ActionStanding::Allowed);
             let why: Vec<&str> = reasons.map(|reason| reason.message.as_str()).collect();
             by_reason.entry(why.join("; ")).or_default().push(action.as_str());
         }
         for (why, actions) in by_reason {
             let because = if why.is_empty() { String::new() } else { format!(", {why}") };
             out.blank();
-            let _ = writeln!(out, "Actions that are {word}{because}:");
+            let _ = writeln!(out, "Actions that are {}{because}:", wanted.as_str());
             let _ = writeln!(out, "  {}", actions.join(", "));
         }
-    }
-}
-
-const BLOCKED: &str = "blocked";
-const DEFERRED: &str = "deferred";
-const ALLOWED: &str = "allowed";
-
-/// Which of the policy's lists has an action; a stale robot is blocked, but may refresh what is outdated.
-fn standing(action: &ActionName, answer: &PolicyOutput) -> &'static str {
-    match () {
-        () if answer.allowed_actions.as_slice().contains(action) => ALLOWED,
-        () if answer.blocked_actions.as_slice().contains(action) => BLOCKED,
-        () => DEFERRED,
     }
 }
 

@@ -5,14 +5,18 @@ use std::path::PathBuf;
 
 use clap::Args;
 use crealeph_ledger::Location;
-use crealeph_server::{Server, ServerSettings};
+use crealeph_runtime::agents;
+use crealeph_runtime::builder::Scopes;
+use crealeph_server::{Server, ServerParts, ServerSettings};
 use serde_json::json;
 
 use super::Verdict;
 use super::ledger::At;
+use super::sandbox::state_directory;
 use crate::failure::{Failure, OutputFailure};
 use crate::interrupt::at_first;
 use crate::output::{Output, note};
+use crate::trusting::{self, Uses};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -54,6 +58,9 @@ impl Serve {
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let at = self.at.settle()?;
+        trusting::require(&at.configuration, Uses::Everything)?;
+        let scopes = Scopes::load(&at.configuration, None)?;
+        let agents = agents::load(&at.configuration, &state_directory(None))?;
         let mut settings = ServerSettings::load(&at.configuration)?;
         settings.hosts.extend(self.hosts.iter().map(|host| host.to_ascii_lowercase()));
         let is_new = matches!(&at.location, Location::File(file) if !file.exists());
@@ -69,7 +76,8 @@ impl Serve {
         if is_new {
             note!("created the ledger `{}`", ledger.place());
         }
-        let server = Server::bind(self.listen, self.behind_proxy, ledger, settings)?;
+        let server =
+            Server::bind(self.listen, self.behind_proxy, ServerParts { ledger, agents, scopes, settings })?;
         let stop = server.stop_handle();
         at_first(move || stop.stop())?;
         let url = format!("http://{}", server.address());

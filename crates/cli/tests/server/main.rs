@@ -5,6 +5,7 @@
 #[path = "../scratch/mod.rs"]
 mod scratch;
 
+mod builder;
 mod client;
 mod entries;
 mod hostile;

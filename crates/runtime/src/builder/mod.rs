@@ -5,6 +5,7 @@
 mod flight;
 mod held;
 mod recorded;
+mod report;
 mod settings;
 
 use std::sync::Arc;
@@ -23,13 +24,14 @@ use crealeph_decision::builder::{
 };
 use crealeph_decision::snapshot::{Snapshot, SnapshotFacts};
 use crealeph_ledger::{AppendError, EntryRefusal, Ledger, LedgerError, NewId, Position, Seq};
-use crealeph_sandbox::Cancel;
 
 use crate::agents::{Agents, Call};
+pub use crealeph_sandbox::Cancel;
 use flight::{Flights, Ticket};
 use held::Held;
 use recorded::Seen;
 pub use recorded::{Execution, execution, is_made_by_builder, record_of, replay, snapshot_of};
+pub use report::{execution_json, execution_of_record, reasons_json, replay_json};
 pub use settings::{Scopes, Settings};
 use tracing::{debug, info_span};
 

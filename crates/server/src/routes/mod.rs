@@ -2,9 +2,11 @@
 
 mod contracts;
 mod entries;
+mod executions;
 mod keys;
 mod log;
 mod operations;
+mod robots;
 
 use axum::http::StatusCode;
 use crealeph_decision::access::Permission;
@@ -40,12 +42,25 @@ const fn in_path(name: &'static str, kind: ParameterKind, about: &'static str) -
 }
 
 const fn answer(about: &'static str, schema: &'static str) -> AnswerShape {
-    AnswerShape { status: StatusCode::OK, about, media_type: JSON_TYPE, schema: Schema::Named(schema) }
+    AnswerShape {
+        status: StatusCode::OK,
+        about,
+        media_type: JSON_TYPE,
+        schema: Schema::Named(schema),
+        also: &[],
+    }
 }
 
 const LIMIT: Parameter =
     query("limit", ParameterKind::Number(1, MAX_PAGE), "how many at most [default: 100]");
 const CURSOR: Parameter = query("cursor", ParameterKind::Cursor, "`next` of the page before");
+const ROBOT: Parameter = in_path("robot", ParameterKind::Identifier, "the robot");
+const EXECUTION: Parameter = in_path("execution", ParameterKind::Identifier, "the execution's id");
+const ATTEMPT: Parameter = query(
+    "attempt",
+    ParameterKind::Number(1, (1 << 53) - 1),
+    "only this attempt [default: all, or the last]",
+);
 const ENTRY_ID: Parameter =
     in_path("id", ParameterKind::Identifier, "the entry's id, or `key:` and its client key");
 
@@ -88,6 +103,7 @@ pub(crate) const ROUTES: &[Route] = &[
             about: "the document",
             media_type: JSON_TYPE,
             schema: Schema::Any,
+            also: &[],
         },
         problems: &[],
         handler: Handler::Immediate(operations::openapi),
@@ -105,6 +121,7 @@ pub(crate) const ROUTES: &[Route] = &[
             about: "the page",
             media_type: operations::HTML_TYPE,
             schema: Schema::Text,
+            also: &[],
         },
         problems: &[],
         handler: Handler::Immediate(operations::docs),
@@ -204,6 +221,7 @@ pub(crate) const ROUTES: &[Route] = &[
             about: "the checkpoint, a signed note",
             media_type: log::NOTE_TYPE,
             schema: Schema::Text,
+            also: &[],
         },
         problems: &[],
         handler: Handler::Blocking(log::checkpoint),
@@ -234,6 +252,135 @@ pub(crate) const ROUTES: &[Route] = &[
         handler: Handler::Blocking(log::consistency),
     },
     Route {
+        method: Verb::Get,
+        path: "/v1/robots",
+        name: "listRobots",
+        summary: "List robots with coherence, oldest evidence, last execution and drafts that wait",
+        access: Access::Key(Permission::Read, RobotScope::Restricted),
+        parameters: &[LIMIT, query("after", ParameterKind::Identifier, "`next` of the page before")],
+        body: None,
+        answer: answer("a page of robots, by name", "RobotPage"),
+        problems: &[],
+        handler: Handler::Blocking(robots::list),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/robots/{robot}/snapshot",
+        name: "getSnapshot",
+        summary: "Get a robot's snapshot, now or at an instant",
+        access: Access::Key(Permission::Read, RobotScope::Restricted),
+        parameters: &[ROBOT, query("at", ParameterKind::Instant, "as it was then [default: now]")],
+        body: None,
+        answer: answer("the snapshot", "Snapshot"),
+        problems: &[],
+        handler: Handler::Blocking(robots::snapshot),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/robots/{robot}/status",
+        name: "getStatus",
+        summary: "Get a robot's status and next steps",
+        access: Access::Key(Permission::Read, RobotScope::Restricted),
+        parameters: &[ROBOT],
+        body: None,
+        answer: answer("the status", "RobotStatus"),
+        problems: &[],
+        handler: Handler::Blocking(robots::status),
+    },
+    Route {
+        method: Verb::Post,
+        path: "/v1/policy/evaluate",
+        name: "evaluatePolicy",
+        summary: "Evaluate the policy by the rules of the tenant and robot",
+        access: Access::Key(Permission::Read, RobotScope::Restricted),
+        parameters: &[],
+        body: Some(RequestBody {
+            about: "The question, a policy-input.",
+            schema: Schema::Named("policy-input"),
+        }),
+        answer: answer("the decision and its reasons", "policy-output"),
+        problems: &[],
+        handler: Handler::Blocking(robots::evaluate_policy),
+    },
+    Route {
+        method: Verb::Post,
+        path: "/v1/builder/runs",
+        name: "runBuilder",
+        summary: "Run the Builder and wait for its answer",
+        access: Access::Key(Permission::Run, RobotScope::Restricted),
+        parameters: &[query("rerunOf", ParameterKind::Identifier, "the execution that this one repeats")],
+        body: Some(RequestBody {
+            about: "The request. With an `executionId`, sending it again is safe: it is answered from its record.",
+            schema: Schema::Named("builder-request"),
+        }),
+        answer: AnswerShape {
+            status: StatusCode::OK,
+            about: "the answer; its reasons are at the `Link` of the relation `describedby`",
+            media_type: JSON_TYPE,
+            schema: Schema::Named("builder-response"),
+            also: &[400, 409, 422],
+        },
+        problems: &[],
+        handler: Handler::Running(executions::run),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/executions",
+        name: "listExecutions",
+        summary: "List events of executions, newest first",
+        access: Access::Key(Permission::Read, RobotScope::Restricted),
+        parameters: &[
+            query("robot", ParameterKind::Identifier, "only of this robot"),
+            query(
+                "state",
+                ParameterKind::Words(&["planned", "running", "succeeded", "failed", "cancelled"]),
+                "only of this state",
+            ),
+            LIMIT,
+            CURSOR,
+        ],
+        body: None,
+        answer: answer("a page of events", "EntryPage"),
+        problems: &[],
+        handler: Handler::Blocking(executions::list),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/executions/{robot}/{execution}",
+        name: "getExecution",
+        summary: "Get the events, records and artifacts of an execution",
+        access: Access::Key(Permission::Read, RobotScope::Restricted),
+        parameters: &[ROBOT, EXECUTION],
+        body: None,
+        answer: answer("the entries; a record has the policy's output", "Execution"),
+        problems: &[],
+        handler: Handler::Blocking(executions::show),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/executions/{robot}/{execution}/reasons",
+        name: "explainExecution",
+        summary: "Explain which rule decided and what would change it",
+        access: Access::Key(Permission::Read, RobotScope::Restricted),
+        parameters: &[ROBOT, EXECUTION, ATTEMPT],
+        body: None,
+        answer: answer("the reasons of the attempt", "Reasons"),
+        problems: &[],
+        handler: Handler::Blocking(executions::reasons),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/executions/{robot}/{execution}/replay",
+        name: "replayExecution",
+        summary: "Derive the recorded decisions again from the evidence, and compare",
+        access: Access::Key(Permission::Read, RobotScope::Restricted),
+        parameters: &[ROBOT, EXECUTION, ATTEMPT],
+        body: None,
+        answer: answer("for each attempt, whether the recorded decision follows", "Replays"),
+        problems: &[],
+        handler: Handler::Blocking(executions::replay),
+    },
+    Route {
         method: Verb::Post,
         path: "/v1/validate/{contract}",
         name: "validate",
@@ -261,6 +408,7 @@ pub(crate) const ROUTES: &[Route] = &[
             about: "the schema",
             media_type: contracts::SCHEMA_TYPE,
             schema: Schema::Any,
+            also: &[],
         },
         problems: &[],
         handler: Handler::Blocking(contracts::schema),

@@ -1,0 +1,127 @@
+//! The Builder: requests run, executions listed, shown, explained and derived again.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use crealeph_contracts::builder::ErrorCode;
+use crealeph_contracts::contract::to_json;
+use crealeph_contracts::execution_event::ExecutionState;
+use crealeph_contracts::json::Limits;
+use crealeph_contracts::scalar::{ExecutionId, Name, RobotId};
+use crealeph_contracts::{BuilderRequest, BuilderResponse, Valid};
+use crealeph_decision::builder::Record;
+use crealeph_ledger::{EXECUTION_EVENT, EntryPage, Filter, Order, StoredEntry};
+use crealeph_runtime::builder::{self, Execution, execution_json, reasons_json, replay_json};
+use crealeph_runtime::entries::{PageQuery, bounded_page, page_json};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+
+use super::robots;
+use crate::call::Call;
+use crate::problem::{Problem, ProblemKind};
+use crate::reply::Reply;
+use crate::settings::ServerBounds;
+
+const USUAL_PAGE: usize = 100;
+
+/// Runs a request and waits for the answer (R12). A decided answer is 200; an error that left nothing is 400, 409 or 422.
+pub(super) fn run(call: &Call) -> Result<Reply, Problem> {
+    let who = call.who()?;
+    let rerun_of = call.identifier("rerunOf", ExecutionId::parse)?;
+    let robot = match Valid::<BuilderRequest>::parse(&call.body, &Limits::outside(call.body.len())) {
+        Ok(request) => Some(request.robot_id.clone()),
+        // The Builder says what is wrong with it.
+        Err(_) => None,
+    };
+    if robot.as_ref().is_some_and(|robot| !who.covers(robot)) {
+        let detail = "the request is for a robot that this key is not for";
+        return Err(Problem::new(ProblemKind::Forbidden, detail));
+    }
+    let answer = call.app.builder.run(&who.tenant_id, &call.body, rerun_of.as_ref(), &call.app.cancel)?;
+    let mut reply = Reply::json(to_json(&answer.response));
+    reply.status = status_of(&answer.response);
+    if let (Some(robot), Some(execution)) = (robot, &answer.response.execution_id) {
+        let part = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let (robot, execution) = (part(robot.as_str()), part(execution.as_str()));
+        let link = format!("</v1/executions/{robot}/{execution}/reasons>; rel=\"describedby\"");
+        if let Ok(link) = HeaderValue::from_str(&link) {
+            reply.headers.insert(header::LINK, link);
+        }
+    }
+    Ok(reply)
+}
+
+fn status_of(response: &BuilderResponse) -> StatusCode {
+    match response.error {
+        Some(ErrorCode::InvalidRequest) => StatusCode::BAD_REQUEST,
+        Some(ErrorCode::IdempotencyConflict) => StatusCode::CONFLICT,
+        Some(ErrorCode::SnapshotEmpty | ErrorCode::MissingLineage) => StatusCode::UNPROCESSABLE_ENTITY,
+        Some(ErrorCode::CoherenceBlocked | ErrorCode::ModelOutputInvalid) | None => StatusCode::OK,
+    }
+}
+
+pub(super) fn list(call: &Call) -> Result<Reply, Problem> {
+    let who = call.who()?;
+    let asked = call.identifier("robot", RobotId::parse)?;
+    let state = match call.text("state").map(ExecutionState::parse) {
+        Some(None) => return Err(Problem::parameter("state", "is not a state of an execution")),
+        Some(Some(state)) => Some(state.as_str()),
+        None => None,
+    };
+    let named = |word: Option<&str>| {
+        word.map(Name::parse).transpose().map_err(|_| Problem::parameter("state", "is no name"))
+    };
+    let filter = Filter {
+        robot_id: asked.clone().or_else(|| who.robot_id.clone()),
+        kind: named(Some(EXECUTION_EVENT))?,
+        state: named(state)?,
+        ..Filter::default()
+    };
+    let (cursor, limit) = (call.cursor()?, call.limit(USUAL_PAGE)?);
+    let max_bytes = ServerBounds::size(call.bounds().max_page_bytes);
+    let page = match asked.is_some_and(|robot| !who.covers(&robot)) {
+        true => EntryPage { entries: Vec::new(), next: None },
+        false => {
+            let query = PageQuery { filter, order: Order::NewestFirst, cursor, limit, max_bytes };
+            bounded_page(call.ledger(), &who.tenant_id, &query, |entry| who.sees(entry))?
+        }
+    };
+    Ok(Reply::json(page_json(&page)))
+}
+
+pub(super) fn show(call: &Call) -> Result<Reply, Problem> {
+    Ok(Reply::json(execution_json(&found(call)?)))
+}
+
+pub(super) fn reasons(call: &Call) -> Result<Reply, Problem> {
+    let records = records(call)?;
+    let (_, record) = records.last().ok_or_else(|| Problem::unknown_id("attempt"))?;
+    Ok(Reply::json_of(&reasons_json(record)))
+}
+
+pub(super) fn replay(call: &Call) -> Result<Reply, Problem> {
+    let tenant = &call.who()?.tenant_id;
+    let mut replays: Vec<Value> = Vec::new();
+    for (entry, record) in records(call)? {
+        let checks = builder::replay(call.ledger(), tenant, &entry, &record)?;
+        replays.push(replay_json(&record, &checks));
+    }
+    Ok(Reply::json_of(&json!({ "replays": replays })))
+}
+
+/// The execution that the path names.
+fn found(call: &Call) -> Result<Execution, Problem> {
+    let robot = robots::named(call)?;
+    let unknown = || Problem::unknown_id("execution");
+    let id = ExecutionId::parse(call.text("execution").unwrap_or_default()).map_err(|_| unknown())?;
+    builder::execution(call.ledger(), &call.who()?.tenant_id, Some(&robot), &id)?.ok_or_else(unknown)
+}
+
+/// Its records: of one attempt, if that is asked for.
+fn records(call: &Call) -> Result<Vec<(StoredEntry, Record)>, Problem> {
+    let attempt = call.number("attempt")?;
+    let mut records = found(call)?.records;
+    records.retain(|(_, record)| attempt.is_none_or(|attempt| record.attempt == attempt));
+    match records.is_empty() {
+        true => Err(Problem::unknown_id("attempt")),
+        false => Ok(records),
+    }
+}
