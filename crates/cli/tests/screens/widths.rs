@@ -77,8 +77,8 @@ fn screens_at_60_columns() {
           change   1 file, +1 -0
                    greeting.txt +1 -0
           next     crealeph work diff <id>
-          next     crealeph work approve <id> --reason …
-          next     crealeph work reject <id> --reason …
+          next     crealeph approve <id>
+          next     crealeph reject <id> --reason …
     "#]],
     );
     story.shows_at(
@@ -165,8 +165,8 @@ fn screens_at_80_columns() {
           change   1 file, +1 -0
                    greeting.txt +1 -0
           next     crealeph work diff <id>
-          next     crealeph work approve <id> --reason …
-          next     crealeph work reject <id> --reason …
+          next     crealeph approve <id>
+          next     crealeph reject <id> --reason …
     "#]],
     );
     story.shows_at(
@@ -240,8 +240,8 @@ fn screens_at_120_columns() {
           change   1 file, +1 -0
                    greeting.txt +1 -0
           next     crealeph work diff <id>
-          next     crealeph work approve <id> --reason …
-          next     crealeph work reject <id> --reason …
+          next     crealeph approve <id>
+          next     crealeph reject <id> --reason …
     "#]],
     );
     story.shows_at(
