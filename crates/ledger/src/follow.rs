@@ -63,17 +63,18 @@ impl Growth {
     }
 }
 
-/// Notices that a tenant's log may have grown.
+/// Notices that a tenant's log, or any log, may have grown.
 #[derive(Debug)]
 pub struct LogWatch {
     growth: Arc<Growth>,
-    tenant_id: TenantId,
+    /// Whose log; every log if absent.
+    tenant_id: Option<TenantId>,
     seen: (u64, u64),
 }
 
 impl LogWatch {
-    pub(crate) fn new(growth: &Arc<Growth>, tenant_id: &TenantId) -> LogWatch {
-        let mut watch = LogWatch { growth: Arc::clone(growth), tenant_id: tenant_id.clone(), seen: (0, 0) };
+    pub(crate) fn new(growth: &Arc<Growth>, tenant_id: Option<&TenantId>) -> LogWatch {
+        let mut watch = LogWatch { growth: Arc::clone(growth), tenant_id: tenant_id.cloned(), seen: (0, 0) };
         watch.seen = {
             let mut state = growth.lock();
             state.followers += 1;
@@ -84,7 +85,11 @@ impl LogWatch {
     }
 
     fn count(&self, state: &WatchState) -> (u64, u64) {
-        (state.grown.get(&self.tenant_id).copied().unwrap_or_default(), state.others)
+        let grown = match &self.tenant_id {
+            Some(tenant) => state.grown.get(tenant).copied().unwrap_or_default(),
+            None => state.grown.values().sum(),
+        };
+        (grown, state.others)
     }
 
     /// Waits on this thread until the log may have grown or the timeout ends; true if it may have grown.

@@ -450,6 +450,15 @@ impl Ledger {
 
     /// Watches a tenant's log for growth by this process or another; read on from the last sequence number seen.
     pub fn watch(&self, tenant: &TenantId) -> LogWatch {
+        self.follow(Some(tenant))
+    }
+
+    /// Watches every log; what it notices is that one of them may have grown, not whose.
+    pub fn watch_all(&self) -> LogWatch {
+        self.follow(None)
+    }
+
+    fn follow(&self, tenant: Option<&TenantId>) -> LogWatch {
         let watch = LogWatch::new(&self.0.growth, tenant);
         let mut listener = self.0.listener.lock().unwrap_or_else(PoisonError::into_inner);
         if listener.is_none() {

@@ -289,6 +289,15 @@ pub fn authenticate(ledger: &Ledger, token: &str) -> Result<Option<KeyIdentity>,
     Ok(Some(KeyIdentity { tenant_id, key_id, role: grant.role, robot_id: grant.robot_id }))
 }
 
+/// Whether a key that was recognised before still counts.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn is_active(ledger: &Ledger, identity: &KeyIdentity) -> Result<bool, LedgerError> {
+    let found = ledger.view(&identity.tenant_id, |view| find_key(view, &identity.key_id))?.flatten();
+    Ok(found.is_some_and(|key| key.standing == KeyStanding::Active))
+}
+
 /// The tenant and key that a token names, if it has the form of one.
 fn named_in(token: &str) -> Option<(TenantId, KeyId)> {
     let rest = token.strip_prefix(TOKEN_PREFIX).filter(|_| token.len() <= MAX_TOKEN_BYTES)?;

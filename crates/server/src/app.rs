@@ -1,11 +1,11 @@
 //! What all requests share: the ledger, the settings, and what is counted.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use crealeph_ledger::Ledger;
 use crealeph_runtime::builder::{Builder, Cancel, Scopes};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tracing::Span;
 
@@ -14,6 +14,9 @@ use crate::limits::KeyUses;
 use crate::problem::{Problem, ProblemKind};
 use crate::serve::ServerParts;
 use crate::settings::{ServerBounds, ServerSettings};
+
+/// How long the thread that follows the ledger waits before it looks whether the server stops.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// The shared part.
 pub(crate) struct App {
@@ -31,11 +34,21 @@ pub(crate) struct App {
     /// Runs of the Builder.
     runs: Arc<Semaphore>,
     pub keys: Arc<KeyUses>,
-    is_stopping: AtomicBool,
+    /// Event streams.
+    pub streams: Arc<Semaphore>,
+    /// Whether the server is to end.
+    pub stopping: watch::Receiver<bool>,
+    /// Counts how often logs may have grown, from the first stream on.
+    growth: Mutex<Option<watch::Receiver<u64>>>,
 }
 
 impl App {
-    pub(crate) fn new(parts: ServerParts, cancel: Cancel, names: ServerNames) -> Self {
+    pub(crate) fn new(
+        parts: ServerParts,
+        cancel: Cancel,
+        names: ServerNames,
+        stopping: watch::Receiver<bool>,
+    ) -> Self {
         let ServerParts { ledger, agents, scopes, settings } = parts;
         let builder = Builder::new(ledger.clone(), agents, scopes.clone());
         let bounds = &settings.bounds;
@@ -45,7 +58,9 @@ impl App {
             ledger_calls: permits(bounds.max_ledger_calls),
             runs: permits(bounds.max_runs),
             keys: Arc::default(),
-            is_stopping: AtomicBool::new(false),
+            streams: permits(bounds.max_streams),
+            stopping,
+            growth: Mutex::new(None),
             ledger,
             builder,
             scopes,
@@ -79,13 +94,32 @@ impl App {
         on_thread(permit, work).await
     }
 
-    /// From now on the server is not ready for more.
-    pub(crate) fn stop(&self) {
-        self.is_stopping.store(true, Ordering::Relaxed);
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
     }
 
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.is_stopping.load(Ordering::Relaxed)
+    /// What changes whenever a log may have grown. One thread follows the ledger for all streams.
+    pub(crate) fn growth(&self) -> Result<watch::Receiver<u64>, Problem> {
+        let mut growth = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(receiver) = &*growth {
+            return Ok(receiver.clone());
+        }
+        let (sender, receiver) = watch::channel(0);
+        let (mut log, stopping) = (self.ledger.watch_all(), self.stopping.clone());
+        let follow = move || {
+            while !*stopping.borrow() {
+                if log.wait(LOOK_AGAIN) {
+                    sender.send_modify(|count| *count += 1);
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("event-follower".to_owned()).spawn(follow);
+        thread.map_err(|error| {
+            tracing::error!("no thread for the event streams: {error}");
+            Problem::new(ProblemKind::Overloaded, "the server cannot follow its ledger now; try again")
+        })?;
+        *growth = Some(receiver.clone());
+        Ok(receiver)
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct Call {
     pub identity: Option<KeyIdentity>,
     pub parameters: Vec<(&'static str, String)>,
     pub body: Bytes,
+    /// Where a stream resumes.
+    pub last_event_id: Option<String>,
 }
 
 impl Call {

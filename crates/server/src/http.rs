@@ -223,6 +223,9 @@ async fn handle(
         Handler::Immediate(reply) => reply(),
         Handler::Blocking(handler) => app.blocking(move || handler(&call)).await?,
         Handler::Running(handler) => app.running(move || handler(&call)).await?,
+        Handler::Streaming(handler) => {
+            return Ok((app.blocking(move || handler(&call)).await?, None));
+        }
     };
     Ok((reply, Some(held)))
 }
@@ -278,11 +281,16 @@ async fn call(
     let path = path.map_err(|_| Problem::new(ProblemKind::BadRequest, "the path is not UTF-8"))?;
     let mut parameters = read_path(route, &path)?;
     parameters.extend(read_query(route, request.uri().query())?);
+    let last_event_id = match request.headers().get("last-event-id").map(HeaderValue::to_str) {
+        Some(Ok(id)) => Some(id.to_owned()),
+        Some(Err(_)) => return Err(Problem::new(ProblemKind::BadRequest, "`Last-Event-ID` is not text")),
+        None => None,
+    };
     let body = match &route.body {
         Some(_) => read_body(bounds, request).await?,
         None => Bytes::new(),
     };
-    let call = Call { app: Arc::clone(app), identity, parameters, body };
+    let call = Call { app: Arc::clone(app), identity, parameters, body, last_event_id };
     Ok((call, Held { _request: permit, _of_key: counted }))
 }
 

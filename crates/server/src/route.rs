@@ -159,6 +159,8 @@ pub(crate) enum Handler {
     Blocking(fn(&Call) -> Result<Reply, Problem>),
     /// The same, for as long as an agent takes; few of these run at a time.
     Running(fn(&Call) -> Result<Reply, Problem>),
+    /// With a stream, which has a bound of its own and is no request in flight once it has begun.
+    Streaming(fn(&Call) -> Result<Reply, Problem>),
 }
 
 impl std::fmt::Debug for Handler {

@@ -127,8 +127,9 @@ impl Server {
         let address = listener.local_addr().map_err(failed)?;
         let names = ServerNames::new(address, &parts.settings);
         let cancel = Cancel::new().map_err(ServeError::Start)?;
-        let app = Arc::new(App::new(parts, cancel, names));
-        Ok(Server { listener, address, app, stop: watch::Sender::new(false) })
+        let stop = watch::Sender::new(false);
+        let app = Arc::new(App::new(parts, cancel, names, stop.subscribe()));
+        Ok(Server { listener, address, app, stop })
     }
 
     /// Where it listens.
@@ -183,7 +184,6 @@ impl Server {
             }
         }
         drop(listener);
-        app.stop();
         if timeout(ServerBounds::time(bounds.shutdown_timeout_ms), graceful.shutdown()).await.is_err() {
             tracing::warn!("requests were still in flight after {} ms", bounds.shutdown_timeout_ms);
             // A run that is ended now has written nothing.

@@ -76,6 +76,8 @@ bounds! {
     max_ledger_calls: 32 in 1..=512,
     /// Runs of the Builder at a time.
     max_runs: 8 in 1..=512,
+    /// Event streams at a time.
+    max_streams: 1_024 in 1..=65_536,
     /// Milliseconds that requests may take to finish when the server is stopped.
     shutdown_timeout_ms: 10_000 in 0..=600_000,
 }

@@ -163,10 +163,16 @@ fn every_route_serves_its_roles_and_nobody_else() {
     assert_eq!(server.post("/v1/entries", &own[1], &event).status, 200);
     let key =
         server.post("/v1/keys", &own[4], r#"{"role":"reader"}"#).json()["keyId"].as_str().unwrap().to_owned();
+    // A stream has no end to wait for; its own tests are the command line's.
+    let streams = |value: &Value| value["operationId"] == json!("streamEvents");
     let mut count = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, value) in methods.as_object().unwrap() {
             let operation = Operation { path, method, value };
+            if streams(value) {
+                check_stream(&server, &own, &other);
+                continue;
+            }
             let (target, body) = example(&operation, &entry, &key);
             let roles: Vec<&str> = value["x-crealeph-roles"]
                 .as_array()
@@ -202,6 +208,17 @@ fn every_route_serves_its_roles_and_nobody_else() {
         }
     }
     assert!(count >= 160, "{count} answers");
+}
+
+/// A stream begins for the roles that read, and for nobody else.
+fn check_stream(server: &Running, own: &[String], other: &[String]) {
+    assert_eq!(server.request("GET", "/v1/events", None, None).status, 401);
+    for (role, tokens) in ROLES.iter().zip(own.iter().zip(other)) {
+        for token in [tokens.0, tokens.1] {
+            let expected = if *role == "admin" { 403 } else { 200 };
+            assert_eq!(server.head("/v1/events", token).status, expected, "{role}");
+        }
+    }
 }
 
 // holds: invariant 10

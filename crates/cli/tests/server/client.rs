@@ -51,6 +51,17 @@ impl Client {
         self.request("GET", target, Some(token), None)
     }
 
+    /// The head of an answer.
+    pub fn head(&self, target: &str, token: &str) -> Answer {
+        let mut stream = self.connect();
+        let request =
+            format!("GET {target} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\n\r\n", self.0);
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut reader = BufReader::new(stream);
+        let (status, headers) = Answer::read_head(&mut reader).unwrap();
+        Answer { status, headers, body: Vec::new() }
+    }
+
     pub fn post(&self, target: &str, token: &str, body: &str) -> Answer {
         self.request("POST", target, Some(token), Some(body))
     }
@@ -67,8 +78,8 @@ impl Answer {
         Answer::try_read(reader).expect("the connection was closed without an answer")
     }
 
-    /// The same; `None` if the connection was closed before.
-    pub fn try_read(reader: &mut BufReader<TcpStream>) -> Option<Answer> {
+    /// Reads status and headers.
+    fn read_head(reader: &mut BufReader<TcpStream>) -> Option<(u16, Vec<(String, String)>)> {
         let mut line = String::new();
         if reader.read_line(&mut line).ok()? == 0 {
             return None;
@@ -81,6 +92,12 @@ impl Answer {
             let Some((name, value)) = line.trim_end().split_once(": ") else { break };
             headers.push((name.to_ascii_lowercase(), value.to_owned()));
         }
+        Some((status, headers))
+    }
+
+    /// The same; `None` if the connection was closed before.
+    pub fn try_read(reader: &mut BufReader<TcpStream>) -> Option<Answer> {
+        let (status, headers) = Answer::read_head(reader)?;
         let mut answer = Answer { status, headers, body: Vec::new() };
         let length = answer.header("content-length").map(|length| length.parse::<u64>().unwrap());
         match length {

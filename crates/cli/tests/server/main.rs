@@ -8,6 +8,7 @@ mod scratch;
 mod builder;
 mod client;
 mod entries;
+mod events;
 mod hostile;
 mod keys;
 mod running;

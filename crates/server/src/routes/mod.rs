@@ -2,6 +2,7 @@
 
 mod contracts;
 mod entries;
+mod events;
 mod executions;
 mod keys;
 mod log;
@@ -286,6 +287,33 @@ pub(crate) const ROUTES: &[Route] = &[
         answer: answer("the status", "RobotStatus"),
         problems: &[],
         handler: Handler::Blocking(robots::status),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/events",
+        name: "streamEvents",
+        summary: "Follow new entries as server-sent events, each a CloudEvent",
+        access: Access::Key(Permission::Read, RobotScope::Restricted),
+        parameters: &[
+            query("robot", ParameterKind::Identifier, "only of this robot"),
+            query("type", ParameterKind::Identifier, "only of this type"),
+            query("state", ParameterKind::Identifier, "only in this state"),
+            query(
+                "after",
+                ParameterKind::Number(0, crealeph_ledger::MAX_SEQ),
+                "start after this sequence number; `Last-Event-ID` goes before it [default: the newest]",
+            ),
+        ],
+        body: None,
+        answer: AnswerShape {
+            status: StatusCode::OK,
+            about: "the stream; the id of an event is the entry's sequence number",
+            media_type: events::STREAM_TYPE,
+            schema: Schema::Text,
+            also: &[],
+        },
+        problems: &[],
+        handler: Handler::Streaming(events::events),
     },
     Route {
         method: Verb::Post,
