@@ -26,7 +26,7 @@ fn the_story_of_a_day() {
     let run = held.of("held")["run"].as_str().unwrap().to_owned();
     let other = world.run_one(item("other", "echo called; echo other >> a.txt"));
     let in_the_way = approve(&run);
-    let named = format!("`a.txt` was changed by run `{}`", other["receipt_id"].as_str().unwrap());
+    let named = format!("`a.txt` was changed by run `{}`", world.short(&other["receipt_id"]));
     assert_eq!(in_the_way.code, 1);
     assert!(in_the_way.stderr.contains("still awaiting approval") && in_the_way.stderr.contains(&named));
 

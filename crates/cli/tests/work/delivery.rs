@@ -231,7 +231,7 @@ fn a_change_held_for_a_branch_is_tested_again_where_the_branch_has_moved() {
     assert!(files.contains("\tgood") && files.contains("\tgreen"), "{files}");
     let printed = approve(&red).lines[0]["error"].clone();
     assert!(printed.as_str().unwrap().contains("on the merged state"), "{printed}");
-    let by = format!("`a.txt` was changed by run `{}`", moved.of("m")["receipt_id"].as_str().unwrap());
+    let by = format!("`a.txt` was changed by run `{}`", world.short(&moved.of("m")["receipt_id"]));
     stays_held(&world, &same, &by);
     assert_eq!(trailers(&world).len(), 2);
     assert_eq!(world.git(&["status", "--porcelain"]), "");

@@ -319,7 +319,7 @@ fn a_retry_merges_with_other_files_and_names_those_in_the_way() {
     world.write("src/b.txt", "edited\n");
     let moved = world.run_one(item("other", "echo o >> a.txt"));
     let said = refused(&world, &denied, &["--max-files", "2"]);
-    let other = moved["receipt_id"].as_str().unwrap();
+    let other = world.short(&moved["receipt_id"]);
     assert!(said.contains(&format!("`a.txt` was changed by run `{other}`")), "{said}");
     assert!(!said.contains("src/b.txt") && said.contains("work undo"), "{said}");
     world.write("a.txt", "by hand\n");

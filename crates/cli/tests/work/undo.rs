@@ -54,7 +54,7 @@ fn what_later_changes_touched_is_not_undone_and_they_are_named() {
     let second = world.run_one(item("second", "echo 2 >> a.txt"));
     world.write("src/b.txt", "edited\n");
     let said = refused(&world, &first, &[]);
-    let name = second["receipt_id"].as_str().unwrap();
+    let name = world.short(&second["receipt_id"]);
     assert!(said.contains(&format!("`a.txt` was changed by run `{name}`")), "{said}");
     assert!(!said.contains("`one`") && !said.contains("src/b.txt"), "{said}");
     done(&world, &undo(&world, &second, &[]));

@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use crealeph_contracts::uuid::Uuid;
+use crealeph_runtime::work::RunReader;
 use crealeph_workspace::{Registry, Workspace};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -127,6 +129,12 @@ impl World {
 
     pub(crate) fn crealeph(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
+    }
+
+    /// The short form of a run's id, as messages have it.
+    pub(crate) fn short(&self, run: &Value) -> String {
+        let run = Uuid::parse(run.as_str().unwrap()).unwrap();
+        RunReader::open(&self.root()).unwrap().short(&run)
     }
 
     /// Writes the items beside the workspace.

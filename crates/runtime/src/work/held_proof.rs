@@ -54,7 +54,7 @@ pub(super) fn envelope(
 
 /// Refuses a held change that is not, in every part, the one that was held.
 pub(super) fn check(work: &Work, run: &Uuid, held: &HeldChange) -> Result<(), WorkError> {
-    let altered = |what: String| WorkError::Altered { run: run.to_string(), what };
+    let altered = |what: String| WorkError::Altered { run: work.runs.short(run), what };
     let prepared = work.workspace.resume(&held.publish)?;
     if let Some(what) = fault(&work.runs, &work.signer, run, held, Some(&prepared))? {
         return Err(altered(what));

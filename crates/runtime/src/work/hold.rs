@@ -82,7 +82,7 @@ impl RunWriter<'_> {
     ) -> Result<HeldRun, WorkError> {
         let identity = &evidence.identity;
         let PublishTarget::Tree(publish) = &landing.publish else {
-            return Err(WorkError::NotHeld(identity.id.to_string()));
+            return Err(WorkError::NotHeld(self.work.runs.short(&identity.id)));
         };
         let record = record(evidence, self.unsealed(evidence, landing)?, agent);
         let mut files = vec![
@@ -122,11 +122,11 @@ impl RunWriter<'_> {
 pub(super) fn decide(work: &Work, run: &Uuid, verdict: RunVerdict) -> Result<DecidedRun, WorkError> {
     let writer = RunWriter::new(work)?;
     let state = writer.runs.state()?;
-    let held = state.held.get(run).ok_or_else(|| WorkError::NotHeld(run.to_string()))?.clone();
+    let held = state.held.get(run).ok_or_else(|| WorkError::NotHeld(state.short(run)))?.clone();
     let is_signed_only = is_unsigned_refused(&work.ledger, &work.tenant)?;
     // Of a change that an earlier version held there is nothing to sign; throwing it away is in its receipt.
     if is_signed_only && (verdict.is_approved || state.submitted.contains_key(run)) {
-        return Err(WorkError::Unsigned(run.to_string()));
+        return Err(WorkError::Unsigned(state.short(run)));
     }
     if verdict.is_approved {
         held_proof::check(work, run, &held)?;
@@ -137,7 +137,7 @@ pub(super) fn decide(work: &Work, run: &Uuid, verdict: RunVerdict) -> Result<Dec
     if !is_signed_only {
         let entry = verdict_entry(work, &landing.evidence.identity, &verdict)?;
         append_unsigned(&work.ledger, &work.tenant, &[entry]).map_err(|error| match error {
-            UnsignedError::Refused => WorkError::Unsigned(run.to_string()),
+            UnsignedError::Refused => WorkError::Unsigned(state.short(run)),
             UnsignedError::Append(error) => WorkError::Unrecorded(error),
         })?;
     }
@@ -202,7 +202,7 @@ pub(super) fn conclude(
         }
         Err(Stop::Ended(ending @ (Ending::Conflict(_) | Ending::Interrupted))) if is_approved => {
             hold_again()?;
-            Err(WorkError::StillHeld { run: run.to_string(), why: ending.reason().to_owned() })
+            Err(WorkError::StillHeld { run: work.runs.short(run), why: ending.reason().to_owned() })
         }
         Err(Stop::Ended(ending)) => {
             let result = landing.give_up(&ending)?;
@@ -248,7 +248,7 @@ pub(super) fn check_nothing_moved(
     }
     let state = work.runs.state()?;
     let paths = changed_by(work, moved, state.since(run))?;
-    Err(WorkError::InTheWay { run: run.to_string(), step: BlockedStep::Approval, paths })
+    Err(WorkError::InTheWay { run: state.short(run), step: BlockedStep::Approval, paths })
 }
 
 /// Lands a held change as it is, or on what the workspace or its branch is now.

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crealeph_contracts::run_result::RunStatus;
-use crealeph_contracts::uuid::Uuid;
 use crealeph_workspace::{Change, TreeNode, TreePath};
 
 use super::engine::Work;
@@ -22,8 +21,8 @@ const MAX_NAMED: usize = 20;
 pub struct ChangedPath {
     /// The path.
     pub path: String,
-    /// The runs; empty if it was changed by none of this workspace.
-    pub runs: Vec<Uuid>,
+    /// The runs, by their short ids; empty if it was changed by none of this workspace.
+    pub runs: Vec<String>,
 }
 
 impl fmt::Display for ChangedPath {
@@ -66,14 +65,14 @@ pub(super) fn changed_by<'f>(
     later: impl Iterator<Item = &'f FinishedRun>,
 ) -> Result<Vec<ChangedPath>, WorkError> {
     let wanted: BTreeSet<&str> = paths.iter().map(TreePath::as_str).collect();
-    let mut runs: BTreeMap<String, Vec<Uuid>> = BTreeMap::new();
+    let mut runs: BTreeMap<String, Vec<String>> = BTreeMap::new();
     // The merge of a level repeats what its runs changed.
     let landed = later.filter(|finished| finished.status == RunStatus::Success && finished.item.is_some());
     for finished in landed.take(MAX_RECEIPTS) {
         let Some((receipt, _)) = work.receipt_of(&finished.run)? else { continue };
         for artifact in receipt.artifacts.as_slice() {
             if wanted.contains(artifact.path.as_str()) {
-                runs.entry(artifact.path.as_str().to_owned()).or_default().push(finished.run);
+                runs.entry(artifact.path.as_str().to_owned()).or_default().push(work.runs.short(&finished.run));
             }
         }
     }

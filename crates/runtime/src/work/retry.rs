@@ -56,12 +56,12 @@ impl RetryableRun {
 /// Finds the kept change of a run, and checks that it is the one that the run left.
 pub(super) fn find(work: &Work, run: &Uuid) -> Result<RetryableRun, WorkError> {
     let state = work.runs.state()?;
-    let no = |why: String| WorkError::NotRetryable { run: run.to_string(), why };
+    let no = |why: String| WorkError::NotRetryable { run: state.short(run), why };
     let finished =
         state.over(run).ok_or_else(|| no("it is not over; see `crealeph work status`".to_owned()))?;
     check_kept(work, finished).map_err(&no)?;
     check_not_done(&state, finished).map_err(&no)?;
-    let altered = |what: &str| WorkError::Altered { run: run.to_string(), what: format!("`{what}`") };
+    let altered = |what: &str| WorkError::Altered { run: state.short(run), what: format!("`{what}`") };
     let Some(bytes) = work.runs.read(run, CAPSULE_FILE)? else {
         return Err(no("its change was removed by `crealeph work clean`; run its item again".to_owned()));
     };
@@ -99,10 +99,12 @@ fn check_not_done(state: &JournalState, finished: &FinishedRun) -> Result<(), St
     let mut since = state.since(&finished.run);
     let done = since.find(|later| later.item.as_ref() == Some(item) && later.status == RunStatus::Success);
     if let Some(done) = done {
-        return Err(format!("its item `{item}` has succeeded since, in run `{}`", done.run));
+        return Err(format!("its item `{item}` has succeeded since, in run `{}`", state.short(&done.run)));
     }
     match state.held.iter().find(|(_, held)| held.item == *item) {
-        Some((held, _)) => Err(format!("run `{held}` of its item `{item}` awaits approval")),
+        Some((held, _)) => {
+            Err(format!("run `{}` of its item `{item}` awaits approval", state.short(held)))
+        }
         None => Ok(()),
     }
 }
@@ -129,7 +131,7 @@ pub(super) fn run(
 ) -> Result<ItemOutcome, WorkError> {
     let RetryableRun { finished, packed } = retryable;
     let RetryOptions { item, destination, is_held } = options;
-    let no = |why: String| WorkError::NotRetryable { run: finished.run.to_string(), why };
+    let no = |why: String| WorkError::NotRetryable { run: work.runs.short(&finished.run), why };
     let record = &packed.record;
     let is_known = work.config.agents.contains_key(&*record.agent);
     let agent = work.agent_for(&item, is_known.then_some(&*record.agent))?;
@@ -145,7 +147,7 @@ pub(super) fn run(
     if !moved.is_empty() {
         let state = work.runs.state()?;
         let paths = changed_by(work, moved, state.since(&finished.run))?;
-        return Err(WorkError::InTheWay { run: finished.run.to_string(), step: BlockedStep::Retry, paths });
+        return Err(WorkError::InTheWay { run: state.short(&finished.run), step: BlockedStep::Retry, paths });
     }
     let request = RunRequest {
         agent: agent.name.clone(),

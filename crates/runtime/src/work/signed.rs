@@ -61,7 +61,7 @@ pub(super) fn settle(work: &Work, run: &Uuid) -> Result<SettledRun, WorkError> {
             land(writer, run, &held, &case, verdicts).map(|decided| SettledRun::Decided(Box::new(decided)))
         }
         SubjectOutcome::Landing { .. } | SubjectOutcome::Landed { .. } => {
-            Err(WorkError::LandedElsewhere(run.to_string()))
+            Err(WorkError::LandedElsewhere(writer.work.runs.short(run)))
         }
     }
 }
@@ -124,7 +124,7 @@ pub(super) fn check_landable(work: &Work, run: &Uuid) -> Result<(), WorkError> {
 
 fn held_run(writer: &RunWriter<'_>, run: &Uuid) -> Result<HeldChange, WorkError> {
     let state = writer.runs.state()?;
-    state.held.get(run).cloned().ok_or_else(|| WorkError::NotHeld(run.to_string()))
+    state.held.get(run).cloned().ok_or_else(|| WorkError::NotHeld(state.short(run)))
 }
 
 /// How the change stands by the ledger. A landing that was written for it and is not in the journal came to nothing: its process died while

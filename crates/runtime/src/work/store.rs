@@ -79,6 +79,9 @@ pub(super) fn failed<'p>(action: &'static str, path: &'p Path) -> impl Fn(io::Er
     move |source| RunsError::Io { action, path: path.to_owned(), source }
 }
 
+/// How many names a run's folder may have; one that was written here has about ten.
+const MAX_NAMES: usize = 1_000;
+
 /// The runs of a workspace.
 #[derive(Debug)]
 pub(super) struct RunStore {
@@ -130,6 +133,25 @@ impl RunStore {
         }
     }
 
+    /// The names of everything in a run's folder, sorted; none if it has no folder.
+    pub(super) fn names(&self, run: &Uuid) -> Result<Vec<String>, RunsError> {
+        let folder = self.folder(run);
+        let entries = match std::fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed("read", &folder))?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(failed("read", &folder))?;
+            if names.len() >= MAX_NAMES {
+                return Err(RunsError::Unreadable(folder));
+            }
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+        names.sort();
+        Ok(names)
+    }
+
     /// The files that hold what a run printed.
     pub(super) fn outputs(&self, run: &Uuid) -> Result<Vec<RunFile>, RunsError> {
         let mut files = Vec::new();
@@ -159,6 +181,11 @@ impl RunStore {
     /// What happened so far.
     pub(super) fn state(&self) -> Result<Arc<JournalState>, RunsError> {
         self.journal.state()
+    }
+
+    /// The short form of a run's id, for a message; the whole id if the journal cannot be read.
+    pub(super) fn short(&self, run: &Uuid) -> String {
+        self.state().map_or_else(|_| run.to_string(), |state| state.short(run))
     }
 
     /// Whether the process that has this name still lives.

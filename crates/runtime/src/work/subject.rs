@@ -140,13 +140,13 @@ fn stored(work: &Work, run: &Uuid) -> Result<Option<HeldChangeRecord>, WorkError
 /// checked before.
 pub(super) fn check(work: &Work, run: &Uuid, held: &HeldChange) -> Result<HeldChangeRecord, WorkError> {
     let altered = |what: &str| WorkError::Altered {
-        run: run.to_string(),
+        run: work.runs.short(run),
         what: format!("{what}, which people decide about,"),
     };
     let id = LedgerId::parse(&run.to_string()).map_err(SealError::Name)?;
     let shown = held_change(&work.ledger, &work.tenant, &id)?;
-    let (_, shown) = shown.ok_or_else(|| WorkError::NotSubmitted(run.to_string()))?;
-    let own = stored(work, run)?.ok_or_else(|| WorkError::NotSubmitted(run.to_string()))?;
+    let (_, shown) = shown.ok_or_else(|| WorkError::NotSubmitted(work.runs.short(run)))?;
+    let own = stored(work, run)?.ok_or_else(|| WorkError::NotSubmitted(work.runs.short(run)))?;
     if own != shown {
         return Err(altered("the record of the change"));
     }

@@ -73,7 +73,7 @@ impl LandedRun {
 /// Finds a run that landed.
 pub(super) fn find(work: &Work, run: &Uuid) -> Result<LandedRun, WorkError> {
     let state = work.runs.state()?;
-    let no = |why: &str| WorkError::NotUndoable { run: run.to_string(), why: why.to_owned() };
+    let no = |why: &str| WorkError::NotUndoable { run: work.runs.short(run), why: why.to_owned() };
     if state.held.contains_key(run) {
         return Err(no("its change awaits approval; reject it"));
     }
@@ -90,7 +90,7 @@ pub(super) fn find(work: &Work, run: &Uuid) -> Result<LandedRun, WorkError> {
     let unreadable = |name: &str| RunsError::Unreadable(work.runs.folder(run).join(name));
     let (receipt, _) = work.receipt_of(run)?.ok_or_else(|| unreadable(RECEIPT_FILE))?;
     if receipt.receipt_hash != finished.receipt || receipt.content_hash().ok() != Some(finished.receipt) {
-        return Err(WorkError::Altered { run: run.to_string(), what: format!("`{RECEIPT_FILE}`") });
+        return Err(WorkError::Altered { run: work.runs.short(run), what: format!("`{RECEIPT_FILE}`") });
     }
     let item = work.runs.document(run, ITEM_FILE, parse_item)?;
     let agent = state.known(run).and_then(|known| known.agent.clone());
@@ -131,7 +131,7 @@ pub(super) fn run(
 
 /// The change that takes back what a run changed: from what it left to what was there before it.
 fn restoring(work: &Work, finished: &FinishedRun, receipt: &Receipt) -> Result<Vec<Change>, WorkError> {
-    let no = |why: String| WorkError::NotUndoable { run: finished.run.to_string(), why };
+    let no = |why: String| WorkError::NotUndoable { run: work.runs.short(&finished.run), why };
     let kept = |hash: Blake3| {
         let cleaned = |_| no("what was there before it was removed by `crealeph work clean`".to_owned());
         work.workspace.kept(StateHash::from_digest(hash)).map_err(cleaned)
@@ -159,7 +159,7 @@ fn still_to_restore(
     target: &MadeTarget,
     changes: Vec<Change>,
 ) -> Result<Vec<Change>, WorkError> {
-    let run = || finished.run.to_string();
+    let run = || work.runs.short(&finished.run);
     let moved = target.moved(&changes);
     let restored: Vec<Change> =
         changes.iter().map(|change| Change { before: change.after.clone(), ..change.clone() }).collect();

@@ -72,10 +72,10 @@ pub(super) fn print_diff(
 ) -> Result<(), Failure> {
     let diff = reader.diff(&summary.run).map_err(WorkError::from)?;
     match diff.as_deref() {
-        Some("") => note!("run {} changed nothing", summary.run),
+        Some("") => note!("run {} changed nothing", reader.short(&summary.run)),
         Some(diff) if is_raw => output.exactly(diff)?,
         Some(diff) => output.document(diff)?,
-        None => note!("no diff of run {} is kept", summary.run),
+        None => note!("no diff of run {} is kept", reader.short(&summary.run)),
     }
     Ok(())
 }
@@ -87,7 +87,8 @@ pub(super) fn warned(
     summary: &RunSummary,
 ) -> Result<Verdict, Failure> {
     let Some(what) = mismatch(workspace, reader, summary)? else { return Ok(Verdict::Good) };
-    note!("warning: this is not what run {} left: {what}; see `crealeph work verify`", summary.run);
+    let run = reader.short(&summary.run);
+    note!("warning: this is not what run {run} left: {what}; see `crealeph work verify`");
     Ok(Verdict::Bad)
 }
 

@@ -27,7 +27,7 @@ pub(in crate::commands) struct WorkspaceArgs {
 
 impl WorkspaceArgs {
     /// The workspace's folder, in full. Its `.crealeph` is the user's own, or absent.
-    pub(super) fn folder(&self) -> Result<PathBuf, Failure> {
+    pub(in crate::commands) fn folder(&self) -> Result<PathBuf, Failure> {
         let folder = &self.root;
         let folder = folder.canonicalize().map_err(|_| InputFailure::NotFound(folder.clone()))?;
         own::check(&folder)?;
@@ -50,7 +50,7 @@ impl WorkspaceArgs {
     }
 
     /// The ledger and whose part of it.
-    pub(super) fn settle(&self) -> Result<Settled, Failure> {
+    pub(in crate::commands) fn settle(&self) -> Result<Settled, Failure> {
         self.at.clone().settle_with(self.configuration()?, &self.folder()?)
     }
 
@@ -74,7 +74,7 @@ impl WorkspaceArgs {
     pub(super) fn open_with(&self, sources: &[PathBuf]) -> Result<Work, Failure> {
         let (folder, settled) = self.prepare()?;
         let opened = self.open_at(folder, settled, sources)?;
-        note_recovery(&opened.1);
+        note_recovery(&opened.0, &opened.1)?;
         Ok(opened.0)
     }
 
@@ -82,7 +82,7 @@ impl WorkspaceArgs {
     pub(super) fn open_with_recovery(&self) -> Result<(Work, Recovery), Failure> {
         let (folder, settled) = self.prepare()?;
         let opened = self.open_at(folder, settled, &[])?;
-        note_recovery(&opened.1);
+        note_recovery(&opened.0, &opened.1)?;
         Ok(opened)
     }
 
@@ -154,11 +154,13 @@ pub(in crate::commands) fn private_paths(settled: &Settled) -> Vec<PathBuf> {
 }
 
 /// Notes what an earlier process had left.
-fn note_recovery(recovery: &Recovery) {
+fn note_recovery(work: &Work, recovery: &Recovery) -> Result<(), Failure> {
     for run in &recovery.completed {
+        let run = work.short_run(run)?;
         note!("run {run} had landed when its process ended; its receipt is written now");
     }
     for run in &recovery.interrupted {
+        let run = work.short_run(run)?;
         note!("run {run} was interrupted and left nothing; its receipt says so");
     }
     if recovery.undone > 0 {
@@ -175,4 +177,5 @@ fn note_recovery(recovery: &Recovery) {
             }
         }
     }
+    Ok(())
 }
