@@ -76,6 +76,11 @@ impl Output {
         self.is_for_person
     }
 
+    /// `CREALEPH_OUTPUT` names JSON: what a program printed is not passed on as it is, but in records.
+    pub(crate) fn is_json_named(&self) -> bool {
+        !self.is_for_person && std::env::var_os(READER).is_some_and(|reader| reader == "json")
+    }
+
     /// The output only reports on work that must be finished: a closed pipe does not stop the command.
     pub(crate) fn outlive_reader(&mut self) {
         self.outlives_reader = true;
@@ -321,6 +326,12 @@ pub(crate) fn arguments(error: &clap::Error) -> io::Result<()> {
         return Ok(());
     }
     error.print().and_then(|()| io::stdout().flush())
+}
+
+/// Writes bytes to standard output as they are, for a program that asked for exactly them.
+pub(crate) fn bytes(bytes: &[u8]) -> io::Result<()> {
+    let mut stdout = io::stdout();
+    stdout.write_all(bytes).and_then(|()| stdout.flush())
 }
 
 /// A person reads standard output, whatever it is: `--text`.

@@ -113,7 +113,7 @@ fn a_bad_agent_is_told_by_clause() {
         { "clause": "boundary/7", "inputs": 1, "kept": 0 },
     ]);
     assert_eq!(report["clauses"], expected, "{report}");
-    let ran = crealeph(&scratch, &[&["agent", "check", "--structural"], &command[..]].concat(), "");
+    let ran = crealeph(&scratch, &[&["--text", "agent", "check", "--structural"], &command[..]].concat(), "");
     let text = String::from_utf8(ran.stdout).unwrap();
     assert_eq!(ran.status.code(), Some(1));
     assert!(text.contains("boundary/6  kept on 1 of 2 inputs"), "{text}");

@@ -85,7 +85,7 @@ fn question() -> Value {
 
 #[test]
 fn a_valid_document_is_said_to_be_valid() {
-    let ended = crealeph(&["validate", "builder-request"], request().to_string().as_bytes());
+    let ended = crealeph(&["--text", "validate", "builder-request"], request().to_string().as_bytes());
     assert_eq!((ended.code, ended.stdout.as_str()), (0, "standard input is a valid builder-request\n"));
     assert_eq!(ended.stderr, "");
     let json = crealeph(&["validate", "builder-request", "-", "--json"], request().to_string().as_bytes());
@@ -98,7 +98,7 @@ fn a_violation_is_shown_where_it_stands() {
     let scratch = Scratch::new("shown");
     let text = serde_json::to_string_pretty(&request()).unwrap().replace("dryRun", "dryrun");
     let file = scratch.file("request.json", &text);
-    let ended = crealeph(&["validate", "builder-request", &file], b"");
+    let ended = crealeph(&["--text", "validate", "builder-request", &file], b"");
     assert_eq!(ended.code, 1);
     let line = 1 + text.lines().position(|line| line.contains("dryrun")).unwrap();
     assert!(ended.stdout.contains("did you mean `dryRun`?"), "{}", ended.stdout);
@@ -272,7 +272,7 @@ fn the_policy_decides_and_explains_itself() {
     );
     let mut late = question();
     late["ledgerRecency"]["fusionAt"] = json!("2026-03-04T04:00:00Z");
-    let reply = crealeph(&["policy", "explain"], late.to_string().as_bytes()).stdout;
+    let reply = crealeph(&["--text", "policy", "explain"], late.to_string().as_bytes()).stdout;
     for part in [
         "DEFER: builder.run for robot r-1",
         "-> recency.stale                fusionAt is older than the 60 minutes allowed",

@@ -152,7 +152,7 @@ impl Check {
             check_all(&from_command(&self.command, Path::new("."), &state)?, &kit, sameness, self.jobs)?
         };
         let is_kept = findings.iter().flatten().all(|finding| finding.fault.is_none());
-        if self.json {
+        if self.json || !output.is_for_person() {
             output.report(&as_json(&kit, &findings))?;
         } else {
             output.page(&as_page(&kit, &findings))?;

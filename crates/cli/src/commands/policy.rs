@@ -84,7 +84,7 @@ struct Asked {
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
 
-    /// Print JSON (evaluate always does)
+    /// Print JSON; evaluate always does
     #[arg(long)]
     json: bool,
 }
@@ -107,7 +107,7 @@ impl Policy {
                 output.json(&to_json(&answer))?;
             }
             Question::Explain(asked) => {
-                let is_json = asked.json;
+                let is_json = asked.json || !output.is_for_person();
                 let (input, answer) = asked.decide()?;
                 match is_json {
                     true => output.json(&to_json(&answer))?,

@@ -111,7 +111,7 @@ impl Validate {
             None => None,
         };
         let judgement = judge(contract, &bytes, context.as_ref().map(Document::root), &limits)?;
-        if self.json {
+        if self.json || !output.is_for_person() {
             output.report(&ValidationReport::of(&judgement))?;
         } else {
             output.page(&as_page(&source.name(), contract, &bytes, &judgement))?;

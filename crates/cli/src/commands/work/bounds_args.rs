@@ -23,19 +23,19 @@ pub(super) struct BoundsArgs {
     #[arg(long, help_heading = "Limits", value_name = "N", help = help("deltas", |bounds| bounds.max_delta_size.to_string()))]
     max_delta_size: Option<u64>,
 
-    /// Maximum number of deltas in protected paths [default: the agent's `max_protected`]
+    /// Maximum number of deltas in protected paths [default: none]
     #[arg(long, help_heading = "Limits", value_name = "N")]
     max_protected: Option<u64>,
 
-    /// Maximum number of deltas in tests [default: the agent's `max_tests`]
+    /// Maximum number of deltas in tests [default: none]
     #[arg(long, help_heading = "Limits", value_name = "N")]
     max_tests: Option<u64>,
 
-    /// Maximum number of deltas in generated files [default: the agent's `max_generated`]
+    /// Maximum number of deltas in generated files [default: none]
     #[arg(long, help_heading = "Limits", value_name = "N")]
     max_generated: Option<u64>,
 
-    /// Maximum number of deltas in all other files [default: the agent's `max_other`]
+    /// Maximum number of deltas in all other files [default: none]
     #[arg(long, help_heading = "Limits", value_name = "N")]
     max_other: Option<u64>,
 
@@ -48,17 +48,12 @@ pub(super) struct BoundsArgs {
 }
 
 fn help(what: &str, default: impl FnOnce(Bounds) -> String) -> String {
-    format!(
-        "Maximum number of {what} [default: the agent's in `bounds`, else {}]",
-        default(Bounds::default())
-    )
+    format!("Maximum number of {what} [default: {}]", default(Bounds::default()))
 }
 
 fn timeout_help() -> String {
     let default = human_time::shown(Bounds::default().timeout_ms);
-    format!(
-        "Time limit, a number with `ms`, `s`, `m`, `h`, `d` or `w` [default: the agent's in `bounds`, else {default}]"
-    )
+    format!("Time limit, a number with `ms`, `s`, `m`, `h`, `d` or `w` [default: {default}]")
 }
 
 impl BoundsArgs {

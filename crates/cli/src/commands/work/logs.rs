@@ -18,7 +18,7 @@ Examples:
   crealeph work logs 0190a6f0-7c2e -f
 
 Standard output and standard error, in the order in which they came, without secrets. Of a long output the start and the end
-are kept, and how much lay between is stated. A terminal gets control characters as escapes. `-f` prints what comes until the run
+are kept, and how much lay between is stated. A terminal gets control characters as escapes, a pipe the text itself; --json gives records. `-f` prints what comes until the run
 ends; `work clean` removes what old runs printed.
 
 Exit codes: 0 printed, 1 there is no such run, 2 cannot be done.";
@@ -60,13 +60,14 @@ impl Logs {
         let mut log = reader.log(&run);
         let mut text = LogText { open: None, has_names: !self.agent && !self.tests };
         let mut is_empty = true;
+        let is_json = self.wants_json() || output.is_json_named();
         let state = loop {
             // What is written before the run is over is there when it is over.
             let state = reader.state_of(&run).map_err(WorkError::from)?;
             for record in log.read().map_err(WorkError::from)?.iter().filter(|record| self.is_wanted(record))
             {
                 is_empty = false;
-                match self.wants_json() {
+                match is_json {
                     true => output.report_line(&LogLine::new(record))?,
                     false => output.document(&text.of(record))?,
                 }

@@ -25,6 +25,8 @@ A run that was denied by a count, a path or a class, or whose tests failed, keep
 64 MiB, for 7 days (`[work.capsules]`). It is judged as if its agent had just left it: by the rules and limits in force now, the
 flags before the item's own, and by its tests. The agent is not called. The result is a run of its own, whose receipt names the first one.
 
+Limits without a flag are those of the run's item, else the agent's.
+
 The change goes where the first run's was to go, and is held if that was to be. If files that it changes are not what they were, nothing is
 run, and they are named.
 

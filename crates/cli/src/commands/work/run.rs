@@ -42,6 +42,8 @@ An item goes to the agent of crealeph.toml with its agent_id:
   agent_id = \"agent-1\"
   command = [\"python3\", \"fixer.py\"]
 
+Limits without a flag are the agent's (`bounds` and `paths` in its table), else the defaults above. Items of a file have their own.
+
 A pipe gets JSON Lines: one RunResult a line, with the item's id beside it and, if it failed, the `last_lines` of its output. An item that was not run has a line too, with
 the status `blocked`, `not_run` or `held` and what it waits for. After an interrupt, the same command resumes where it
 stopped.
