@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use crealeph_contracts::instant::Instant;
+
 /// The units, shortest first.
 const UNITS: [(&str, u64); 6] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000), ("w", 7 * 86_400_000)];
@@ -21,6 +23,37 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let (_, unit_ms) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
     let number: u64 = number.parse().map_err(|_| wrong())?;
     number.checked_mul(*unit_ms).map(Duration::from_millis).ok_or_else(wrong)
+}
+
+/// The start of a time: so long ago, or an instant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Since {
+    Ago(Duration),
+    At(Instant),
+}
+
+impl Since {
+    /// The instant that is meant at another.
+    pub(crate) fn instant(self, now: Instant) -> Instant {
+        match self {
+            Since::At(at) => at,
+            Since::Ago(time) => {
+                let nanos = i128::try_from(time.as_nanos()).unwrap_or(i128::MAX);
+                Instant::from_unix_nanos(now.unix_nanos().saturating_sub(nanos))
+            }
+        }
+    }
+}
+
+/// Reads how long ago, a date or an instant; for the argument parser.
+pub(crate) fn since(text: &str) -> Result<Since, String> {
+    let midnight = format!("{text}T00:00:00Z");
+    let instant = Instant::parse(text).or_else(|_| Instant::parse(&midnight));
+    instant.map(Since::At).or_else(|_| parse(text).map(Since::Ago)).map_err(|_| {
+        format!(
+            "`{text}` is not a time; write how long ago (`2h`, `3d`), a date (`2026-11-01`) or an instant"
+        )
+    })
 }
 
 /// A time in the largest unit that shows it exactly.
@@ -67,5 +100,18 @@ mod tests {
             assert_eq!(shown(u64::try_from(parse(text).unwrap().as_millis()).unwrap()), text);
         }
         assert_eq!(shown(300_000), "5m");
+    }
+
+    #[test]
+    fn since_is_how_long_ago_a_date_or_an_instant() {
+        assert!(matches!(since("2h"), Ok(Since::Ago(time)) if time.as_secs() == 7_200));
+        let at = |text: &str| match since(text) {
+            Ok(Since::At(at)) => at.to_string(),
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(at("2026-11-01"), at("2026-11-01T00:00:00Z"));
+        for wrong in ["yesterday", "2h30", "2026-13-01", ""] {
+            assert!(since(wrong).is_err(), "{wrong}");
+        }
     }
 }

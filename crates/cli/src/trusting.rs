@@ -3,6 +3,7 @@
 
 use std::io::{BufRead as _, IsTerminal as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crealeph_contracts::text::Shown;
 use crealeph_runtime::configuration::Configuration;
@@ -15,6 +16,9 @@ use crate::user_state;
 
 /// Trusts every configuration, for CI and scripts; never a `.crealeph`.
 pub(crate) const VARIABLE: &str = "CREALEPH_TRUST";
+/// Nobody is to be asked.
+static NEVER_ASK: AtomicBool = AtomicBool::new(false);
+
 /// How many grants are shown at once.
 const MAX_SHOWN: usize = 200;
 /// How much of one is shown.
@@ -120,9 +124,14 @@ pub(crate) fn is_trusted_by_environment() -> Result<bool, ArgumentFailure> {
     }
 }
 
+/// Nobody is asked from now on: what was not accepted is refused.
+pub(crate) fn never_ask() {
+    NEVER_ASK.store(true, Ordering::Relaxed);
+}
+
 /// Whether there is a terminal to ask on.
 pub(crate) fn can_ask() -> bool {
-    std::io::stdin().is_terminal() && is_watched()
+    !NEVER_ASK.load(Ordering::Relaxed) && std::io::stdin().is_terminal() && is_watched()
 }
 
 /// Asks, and takes nothing but a yes for one.

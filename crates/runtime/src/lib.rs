@@ -8,6 +8,7 @@ pub mod builder;
 pub mod configuration;
 pub mod entries;
 pub mod remedies;
+pub mod report;
 pub mod review;
 pub mod robot;
 pub mod robot_report;

@@ -7,7 +7,7 @@ use crealeph_contracts::approval::SignedKind;
 use crealeph_contracts::json::Node;
 use crealeph_contracts::scalar::LedgerId;
 use crealeph_decision::approval::{JudgedVerdict, SubjectOutcome};
-use crealeph_runtime::approvals::{Moment, SubjectBasis, SubjectCase, SubjectReader};
+use crealeph_runtime::approvals::{SubjectBasis, SubjectCase, SubjectReader};
 use crealeph_runtime::builder::Scopes;
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ impl Task for ApprovalTask {
         if let Some(folder) = &statements {
             write_statements(&opened, &draft, folder)?;
         }
-        let then = at_landing(reader, &draft)?;
+        let then = reader.read_at_landing(&draft)?;
         let told =
             Told { draft: &draft, then: then.as_ref(), root: found.as_deref(), is_pinned: root.is_some() };
         match at.is_json(output) {
@@ -85,15 +85,6 @@ impl Task for ApprovalTask {
         }
         Ok(Verdict::Good)
     }
-}
-
-/// The subject as it stood when it landed.
-fn at_landing(reader: SubjectReader<'_>, case: &SubjectCase) -> Result<Option<SubjectCase>, Failure> {
-    let Some((landing, record)) = case.state.outcome.landing() else { return Ok(None) };
-    let checked = crealeph_ledger::Seq::new(record.checked_seq.get());
-    let logged = case.history.log.iter().find(|logged| logged.id == *landing);
-    let (Some(seq), Some(logged)) = (checked, logged) else { return Ok(None) };
-    Ok(Some(reader.read_at(&case.subject.id, Moment { seq, at: logged.at })?))
 }
 
 /// What is printed about a subject.

@@ -1,17 +1,21 @@
-//! `crealeph completions`: completions for a shell.
+//! `crealeph completions`: what a shell loads so that it completes the command line.
 
 use clap::Args;
 use clap_complete::Shell;
 
 use super::Verdict;
-use crate::failure::Failure;
+use super::complete::{VARIABLE, shell};
+use crate::failure::{ArgumentFailure, Failure, OutputFailure};
 use crate::output::Output;
 
 const EXAMPLES: &str = "\
 Examples:
   crealeph completions bash > ~/.local/share/bash-completion/completions/crealeph
   crealeph completions zsh > ~/.zfunc/_crealeph
-  crealeph completions fish > ~/.config/fish/completions/crealeph.fish";
+  crealeph completions fish > ~/.config/fish/completions/crealeph.fish
+
+Completed are commands, flags and their values, and the names of runs, agents, robots, executions and people. The shell asks
+`crealeph` for them each time; it reads the workspace and its ledger, and changes nothing. After an upgrade write the file again.";
 
 /// Print shell completions
 #[derive(Debug, Args)]
@@ -23,8 +27,17 @@ pub(super) struct Completions {
 
 impl Completions {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let name = self.shell.to_string();
+        let unknown = || ArgumentFailure::option(&name, "a shell that completions are written for");
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut super::command_line(), "crealeph", &mut script);
+        let written = shell(&name).ok_or_else(unknown)?.write_registration(
+            VARIABLE,
+            "crealeph",
+            "crealeph",
+            "crealeph",
+            &mut script,
+        );
+        written.map_err(OutputFailure::Stdout)?;
         output.exactly(&String::from_utf8_lossy(&script))?;
         Ok(Verdict::Good)
     }

@@ -1,6 +1,6 @@
 //! `crealeph execution`: the results of executions, which rule decided, and whether the decision can be reproduced.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use crealeph_contracts::execution_event::ExecutionState;
@@ -24,13 +24,14 @@ use crate::page::Page;
 pub(super) const EXAMPLES: &str = "\
 Examples:
   crealeph execution list --robot robot-7
+  crealeph execution list --from log.jsonl
   crealeph execution why
   crealeph execution show 0190a6f0
   crealeph execution replay @- --attempt 2
   crealeph ledger export log.jsonl && crealeph execution replay e-1 --from log.jsonl
 
 `replay` derives the snapshot at the recorded position again, evaluates policy and gate under the recorded rules, and
-reports whether the recorded verdict follows. It calls no agent and writes nothing. With --from it reads an export
+reports whether the recorded verdict follows. It calls no agent and writes nothing. With --from a command reads an export
 instead of a ledger and checks every entry against its hash; `crealeph ledger verify` checks who signed it.
 
 An execution is named by its id or the start of it; `@` is the newest, `@-` the one before.
@@ -53,6 +54,9 @@ pub(super) enum ExecutionTask {
         /// Continue after this cursor, from the previous page
         #[arg(long)]
         cursor: Option<String>,
+        /// Read an export (`crealeph ledger export`) instead of a ledger
+        #[arg(long, value_name = "EXPORT")]
+        from: Option<PathBuf>,
     },
     /// Show the events, records and artifacts of an execution
     Show(Named),
@@ -80,8 +84,8 @@ pub(super) struct Named {
 impl Task for ExecutionTask {
     fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
         match self {
-            ExecutionTask::List { robot, state, limit, cursor } => {
-                list(at, robot, state, limit, cursor, output)
+            ExecutionTask::List { robot, state, limit, cursor, from } => {
+                list(at, robot, state, (limit, cursor), from.as_deref(), output)
             }
             ExecutionTask::Show(named) => show(at, &named, output),
             ExecutionTask::Why(named) => why(at, &named, output),
@@ -128,8 +132,8 @@ fn list(
     at: &Settled,
     robot: Option<String>,
     state: Option<ExecutionState>,
-    limit: usize,
-    cursor: Option<String>,
+    (limit, cursor): (usize, Option<String>),
+    from: Option<&Path>,
     output: &mut Output,
 ) -> Result<Verdict, Failure> {
     let none = if robot.is_some() || state.is_some() { "no such execution" } else { "no execution yet" };
@@ -140,10 +144,10 @@ fn list(
         ..Filter::default()
     };
     let cursor = cursor.map(|text| Cursor::parse(&text)).transpose()?;
-    let ledger = at.open()?;
-    let (events, next) = events_page(&ledger, &at.tenant, &filter, cursor, limit)?;
+    let Opened { ledger, tenant, .. } = &Opened::new(at, from, output)?;
+    let (events, next) = events_page(ledger, tenant, &filter, cursor, limit)?;
     let is_json = at.is_json(output);
-    let short = if is_json { ShortIds::default() } else { short_executions(&ledger, &at.tenant, &events)? };
+    let short = if is_json { ShortIds::default() } else { short_executions(ledger, tenant, &events)? };
     for event in &events {
         match is_json {
             true => output.json_line(&event.canonical())?,

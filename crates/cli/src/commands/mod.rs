@@ -6,6 +6,7 @@ mod approve;
 mod approve_change;
 mod backtest;
 mod build;
+mod complete;
 mod completions;
 mod demo;
 mod doctor;
@@ -19,6 +20,7 @@ mod man;
 mod on_ledger;
 mod person;
 mod policy;
+mod report;
 mod review;
 mod robot;
 mod rule;
@@ -112,6 +114,7 @@ enum Command {
     /// Manage API keys of the server: create, list, revoke
     #[command(after_help = key::EXAMPLES)]
     Key(Box<OnLedger<key::KeyTask>>),
+    Report(Box<report::Report>),
     Agent(agent::AgentCommand),
     Sandbox(Box<sandbox::SandboxCommand>),
     Trust(trust::Trust),
@@ -145,8 +148,13 @@ fn reflowed(command: clap::Command) -> clap::Command {
     command.after_help(text)
 }
 
-/// Runs the command that the arguments name.
+/// Runs the command that the arguments name, or answers a shell that asks how its line could go on.
 pub(crate) fn run() -> ExitCode {
+    if let Some(answer) = complete::answer(command_line) {
+        // A shell that went away needs no answer.
+        let _ = output::bytes(&answer);
+        return ExitCode::SUCCESS;
+    }
     let parsed = command_line().try_get_matches();
     let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
@@ -223,6 +231,7 @@ impl Command {
             Command::Robot(command) => command.run(output),
             Command::Serve(command) => command.run(output),
             Command::Key(command) => command.run(output),
+            Command::Report(command) => command.run(output),
             Command::Agent(command) => command.run(output),
             Command::Sandbox(command) => command.run(output),
             Command::Trust(command) => command.run(output),
@@ -252,6 +261,7 @@ impl Command {
             Command::Robot(command) => command.wants_json(),
             Command::Serve(command) => command.wants_json(),
             Command::Key(command) => command.wants_json(),
+            Command::Report(command) => command.wants_json(),
             Command::Agent(command) => command.wants_json(),
             Command::Sandbox(command) => command.wants_json(),
             Command::Trust(command) => command.wants_json(),

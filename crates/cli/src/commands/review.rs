@@ -1,5 +1,7 @@
 //! `crealeph review`: what PARTIAL_REQUIRES_REVIEW asks for, done by a person (R14).
 
+use std::path::{Path, PathBuf};
+
 use clap::{Args, Subcommand};
 use crealeph_contracts::approval::ApprovalDecision;
 use crealeph_contracts::scalar::{LedgerId, RobotId};
@@ -13,13 +15,14 @@ use super::Verdict;
 use super::approve::{AskedVerdict, unsigned};
 use super::ids::{ShortIds, entry_id};
 use super::ledger::{Settled, named};
-use super::on_ledger::Task;
+use super::on_ledger::{Opened, Task};
 use crate::failure::{Failure, LedgerFailure};
 use crate::output::{Output, note};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
   crealeph review list --robot robot-7
+  crealeph review list --from log.export
   crealeph review show @
   crealeph review approve 0190a6f0-7c2e --by ana --reason 'fits the brand'
   crealeph review reject 0190a6f0-7c2e --by ana --reason 'wrong audience'
@@ -42,6 +45,9 @@ pub(super) enum ReviewTask {
         /// Continue after this cursor, from the previous page
         #[arg(long)]
         cursor: Option<String>,
+        /// Read an export (`crealeph ledger export`) instead of a ledger
+        #[arg(long, value_name = "EXPORT")]
+        from: Option<PathBuf>,
     },
     /// Print a draft
     Show {
@@ -69,8 +75,8 @@ pub(super) struct Opined {
 impl Task for ReviewTask {
     fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
         match self {
-            ReviewTask::List { robot, limit, cursor } => {
-                list(at, robot.as_deref(), limit, cursor.as_deref(), output)?
+            ReviewTask::List { robot, limit, cursor, from } => {
+                list(at, robot.as_deref(), (limit, cursor.as_deref()), from.as_deref(), output)?
             }
             ReviewTask::Show { artifact } => {
                 let ledger = at.open()?;
@@ -88,20 +94,20 @@ impl Task for ReviewTask {
 fn list(
     at: &Settled,
     robot: Option<&str>,
-    limit: usize,
-    cursor: Option<&str>,
+    (limit, cursor): (usize, Option<&str>),
+    from: Option<&Path>,
     output: &mut Output,
 ) -> Result<(), Failure> {
     let robot = robot.map(|name| named("robot", name, RobotId::parse)).transpose()?;
     let cursor = cursor.map(Cursor::parse).transpose()?;
-    let ledger = at.open()?;
-    let (drafts, next) = waiting(&ledger, &at.tenant, robot.as_ref(), cursor, limit)?;
+    let Opened { ledger, tenant, .. } = &Opened::new(at, from, output)?;
+    let (drafts, next) = waiting(ledger, tenant, robot.as_ref(), cursor, limit)?;
     let is_json = at.is_json(output);
     let shown = || drafts.iter().filter(|_| !is_json);
-    let ids = ShortIds::of_entries(&ledger, &at.tenant, shown())?;
+    let ids = ShortIds::of_entries(ledger, tenant, shown())?;
     let executions = shown().filter_map(|draft| draft.content.execution_id.as_ref());
     let executions = executions.map(|id| id.as_str());
-    let executions = ShortIds::find(&ledger, &at.tenant, IdKind::Execution, executions)?;
+    let executions = ShortIds::find(ledger, tenant, IdKind::Execution, executions)?;
     for draft in &drafts {
         if is_json {
             output.json_line(&draft.canonical())?;

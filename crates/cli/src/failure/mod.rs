@@ -24,6 +24,7 @@ use crealeph_runtime::agents::conformance::Uncalled;
 use crealeph_runtime::approvals::ApprovalError;
 use crealeph_runtime::builder::BuildError;
 use crealeph_runtime::configuration::{ConfigError, RulesFileError};
+use crealeph_runtime::report::ReportError;
 use crealeph_runtime::review::VerdictError;
 use crealeph_runtime::robot::StatusError;
 use crealeph_runtime::trust::{GrantError, TrustStoreError};
@@ -119,6 +120,19 @@ belongs! {
     ReplayError => WorkFailure,
     ServeError => ServerFailure,
     AccessError => ServerFailure,
+}
+
+impl From<ReportError> for Failure {
+    fn from(error: ReportError) -> Self {
+        match error {
+            ReportError::Runs(error) => WorkError::from(error).into(),
+            ReportError::Ledger(error) => error.into(),
+            ReportError::Execution(error) => error.into(),
+            ReportError::Approvals(error) => error.into(),
+            ReportError::NoExecution(id) => BuilderFailure::NoExecution(id.to_string()).into(),
+            ReportError::Name(error) => BuildError::from(error).into(),
+        }
+    }
 }
 
 impl Failure {

@@ -37,6 +37,7 @@ fn help_at_80_columns() {
               robot        Show the status of robots and next steps
               serve        Serve the HTTP API
               key          Manage API keys of the server: create, list, revoke
+              report       Report what happened, for a person who was not there
               agent        Run the example agent, or test an agent for conformance
               sandbox      Run a command in a sandbox, or explain its grants
               trust        Show what a configuration grants, and trust or revoke it

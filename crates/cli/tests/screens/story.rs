@@ -160,9 +160,9 @@ impl Story {
     }
 }
 
-/// A line that a terminal would have to break. One long word or a line of JSON is not ours to break.
+/// A line that a terminal would have to break. One long word, a line of JSON or a row of a Markdown table is not ours to break.
 fn is_too_wide(line: &str, columns: usize) -> bool {
-    line.chars().count() > columns && line.trim().contains(' ') && !line.starts_with('{')
+    line.chars().count() > columns && line.trim().contains(' ') && !line.starts_with(['{', '|'])
 }
 
 /// The line with a sign of the same kind for each id, time and hash.

@@ -437,3 +437,112 @@ fn runs_on_narrow_and_wide_screens() {
     "#]],
     );
 }
+
+#[test]
+fn a_report_for_someone_who_was_not_there() {
+    let story = Story::with_entries();
+    story.quietly("crealeph build request.json && crealeph ledger checkpoint");
+    story.quietly("crealeph work run --agent fixer --test true 'echo hello > greeting.txt'");
+    // Not shown: which account, machine and shell runs the tests, and the content of a plan, which is long.
+    story.shows("crealeph report --run @ | grep -v -e 'Started by' -e '^  .SHA256:' -e 'Agent:'", expect![[r#"
+        # CreAleph report
+
+        Made at <time> from the workspace and its ledger.
+
+        - **Runs:** 1
+        - **Receipts:** **1 verified**
+        - **Log:** 11 entries of tenant `local`
+        - **Root:** `<hash>`
+        - **Checkpoint:** **verified**, covers the first 10 entries
+        - **Checked with:** the keys of the workspace itself; give `--key` to check with
+          keys that you saved
+
+        ## Work runs
+
+        | Run | Started | Agent | Status | Files | Task |
+        | --- | --- | --- | --- | --- | --- |
+        | `<id>` | <time> | fixer | **success** | 1 | echo hello \> greeting.txt |
+
+        ### Run `<id>`: **success**
+
+        Asked:
+
+        ```
+        echo hello > greeting.txt
+        ```
+
+        - **Id:** `<id>`
+        - **Time:** started <time>, ended <time>
+        - **Limits:** **kept**: 1 of 10 files, 1 of 100 deltas, 0 of 50 tool operations
+        - **Changed:** 1 file, 1 line added, 0 removed
+        - **Tests:** `true`
+        - **Sandbox:** full
+        - **Receipt:** **verified**, signed by
+          `crealeph-workspace/<random>+<key>`, hash
+          `<hash>`, entry 11
+          of the log, not covered yet by its checkpoint
+
+        | File | Change | Added | Removed |
+        | --- | --- | --- | --- |
+        | `greeting.txt` | created | 1 | 0 |
+
+        Diff:
+
+        ```
+        diff --git a/greeting.txt b/greeting.txt
+        new file mode 100644
+        --- /dev/null
+        +++ b/greeting.txt
+        @@ -0,0 +1,1 @@
+        +hello
+        ```
+    "#]]);
+    story.shows("crealeph report --execution @ | sed '/Made:/,$d; s/[0-9]* minutes*,/<age>,/'", expect![[r##"
+        # CreAleph report
+
+        Made at <time> from the workspace and its ledger.
+
+        - **Executions:** 1
+        - **Log:** 11 entries of tenant `local`
+        - **Root:** `<hash>`
+        - **Checkpoint:** **verified**, covers the first 10 entries
+        - **Checked with:** the keys of the workspace itself; give `--key` to check with
+          keys that you saved
+
+        ## Executions
+
+        | Execution | At | Robot | State | Action |
+        | --- | --- | --- | --- | --- |
+        | `<id>` | <time> | shop-17 | **planned** | plan\_landing\_plan |
+
+        ### Execution `<id>`: **planned**
+
+        - **Id:** `<id>`
+        - **Robot:** `shop-17`
+
+        Asked:
+
+        ```
+        landing_plan {"page":"sale"}
+        ```
+
+        - **Attempt:** 1, ended **planned**
+        - **Decided:** **ALLOW** at <time>, confidence 1
+        - **Rule:** `coherence.coherent`: the snapshot is coherent and what the action
+          needs is fresh
+        - **Agent:** was called
+        - **Outcome:** the snapshot is coherent and what the action needs is fresh
+        - **Evidence:** coherent as a whole
+        - **Replay:** **follows**: the decision was derived again from the log, with the
+          same result
+
+        | Evidence | True at | Age then | Entry |
+        | --- | --- | --- | --- |
+        | signal | <time> | <age>, **fresh** | `<id>` |
+        | fusion | <time> | <age>, **fresh** | `<id>` |
+        | idea | <time> | <age>, **fresh** | `<id>` |
+        | copy | <time> | <age>, **fresh** | `<id>` |
+        | playbook | <time> | <age>, **fresh** | `<id>` |
+
+    "##]]);
+}

@@ -12,6 +12,7 @@ mod agent_bounds;
 mod bounds;
 mod branches;
 mod cleaning;
+mod completions;
 mod contract;
 mod crash;
 mod day;
@@ -27,6 +28,7 @@ mod programs;
 mod provenance;
 #[path = "../readback/mod.rs"]
 mod readback;
+mod report;
 mod retry;
 #[path = "../../../ledger/tests/server/mod.rs"]
 mod server;

@@ -93,12 +93,16 @@ impl SubjectReader<'_> {
         self.read_from(id, None)
     }
 
-    /// The same, as it stood at an earlier moment: what a landing rested on.
+    /// A subject that landed, or is about to, as it stood when that was decided; nothing if it has not.
     ///
     /// # Errors
     /// The same.
-    pub fn read_at(&self, id: &LedgerId, moment: Moment) -> Result<SubjectCase, ApprovalError> {
-        self.read_from(id, Some(moment))
+    pub fn read_at_landing(&self, case: &SubjectCase) -> Result<Option<SubjectCase>, ApprovalError> {
+        let Some((landing, record)) = case.state.outcome.landing() else { return Ok(None) };
+        let checked = Seq::new(record.checked_seq.get());
+        let logged = case.history.log.iter().find(|logged| logged.id == *landing);
+        let (Some(seq), Some(logged)) = (checked, logged) else { return Ok(None) };
+        Ok(Some(self.read_from(&case.subject.id, Some(Moment { seq, at: logged.at }))?))
     }
 
     fn read_from(&self, id: &LedgerId, moment: Option<Moment>) -> Result<SubjectCase, ApprovalError> {

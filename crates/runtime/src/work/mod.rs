@@ -8,6 +8,7 @@ mod config;
 mod confine;
 mod counts;
 mod diagnose;
+mod diffstat;
 mod engine;
 mod error;
 mod freeze;
@@ -58,7 +59,9 @@ pub(crate) use config::HIDDEN;
 pub use batch::{Destination, ItemOutcome, RunOptions, WorkProgress};
 pub use clean::{CleanedRuns, KeepRuns};
 pub use config::{WorkAgent, WorkConfig};
+
 pub use diagnose::{AgentExam, AgentFinding};
+pub use diffstat::{DiffStat, FileStat};
 pub use engine::{Work, WorkSetup};
 pub use error::{BlockedStep, WorkError};
 pub use hold::{DecidedRun, HeldRun};

@@ -255,6 +255,22 @@ impl RunReader {
         }
     }
 
+    /// A file of a run; absent if there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is larger than any that is written.
+    pub fn file(&self, run: &Uuid, name: &str) -> Result<Option<Vec<u8>>, RunsError> {
+        self.runs.read(run, name)
+    }
+
+    /// The names of everything in a run's folder, sorted.
+    ///
+    /// # Errors
+    /// When it cannot be read, or has more names than a run leaves.
+    pub fn names(&self, run: &Uuid) -> Result<Vec<String>, RunsError> {
+        self.runs.names(run)
+    }
+
     /// Where its files are.
     pub fn folder(&self, run: &Uuid) -> PathBuf {
         self.runs.folder(run)

@@ -29,7 +29,7 @@ use crealeph_contracts::{Receipt, WorkItem};
 use crealeph_decision::work::DeltaClass;
 use crealeph_workspace::{Change, DIFF_ALGORITHM, Store, StoreError};
 
-pub use signer::{Signer, SignerError};
+pub use signer::{NAME_PREFIX, Signer, SignerError};
 
 /// The type of a receipt's entry.
 pub const RUN_RECEIPT: Literal = Literal::new("run_receipt");

@@ -13,7 +13,7 @@ use crealeph_contracts::scalar::TenantId;
 use crealeph_ledger::{Ledger, LedgerError, LedgerLimits, LedgerOptions, Location};
 use crealeph_runtime::configuration::{ConfigError, Configuration, Table, absolute};
 
-pub(super) use proving::read_keys;
+pub(super) use proving::{parse_key, read_keys};
 
 use super::Verdict;
 use crate::failure::{ArgumentFailure, Failure, LedgerFailure, TrustFailure};
@@ -165,6 +165,11 @@ struct LedgerTable {
 }
 
 impl At {
+    /// What a command line says of the ledger that is not parsed yet.
+    pub(super) fn of_line(ledger: Option<String>, tenant: Option<String>) -> Self {
+        At { ledger, tenant, ..At::default() }
+    }
+
     /// The tenant, where a flag names it.
     pub(super) fn tenant(&self) -> Option<&str> {
         self.tenant.as_deref()

@@ -1,15 +1,12 @@
 //! The commands that prove and check: export, verify, prove, verify-proof. Checking is done by `crealeph-verify`, which
 //! shares nothing with what wrote the ledger.
 
-use std::ffi::OsString;
-use std::fs::OpenOptions;
 use std::io::{BufReader, BufWriter, Read as _, Seek as _, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use crealeph_ledger::{AuditFaultKind, ExportSummary, ImportSummary, Ledger, LedgerError, Seq};
 use crealeph_verify::{ExportVerifier, Finding, FindingKind, VerifiedExport, VerifierKey, verify_proof};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
 
 use super::writing::read_text;
@@ -18,6 +15,7 @@ use crate::commands::ids::entry_id;
 use crate::commands::tell_finding;
 use crate::failure::{Failure, InputFailure, LedgerFailure, OutputFailure};
 use crate::input::{Line, Reader, Source, next_line};
+use crate::new_file::NewFile;
 use crate::output::{Output, note};
 use crate::progress::{Counted, CountedLines, Progress};
 
@@ -51,14 +49,8 @@ impl Export {
                 exported
             }
             Some(path) => {
-                let partial = partial_name(&path);
                 let progress = Progress::alone("entries exported").of(Some(size));
-                let exported = export_to(&ledger, at, &path, &partial, progress);
-                if exported.is_err() {
-                    // It may never have been there.
-                    let _ = std::fs::remove_file(&partial);
-                }
-                exported?
+                export_to(&ledger, at, &path, progress)?
             }
         };
         if let Some(exported) = exported {
@@ -74,38 +66,18 @@ impl Export {
     }
 }
 
-/// The name that a file has until it is whole.
-fn partial_name(path: &Path) -> PathBuf {
-    let mut name = OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".partial-{}", std::process::id()));
-    path.with_file_name(name)
-}
-
-/// Writes an export under a temporary name, and gives it its own when it is whole and on the disk.
+/// Writes an export into a new file.
 fn export_to(
     ledger: &Ledger,
     at: &Settled,
     path: &Path,
-    partial: &Path,
     progress: Progress,
 ) -> Result<Option<ExportSummary>, Failure> {
-    let unwritable = |source: std::io::Error| match source.kind() {
-        std::io::ErrorKind::AlreadyExists => OutputFailure::Taken(path.to_owned()),
-        _ => OutputFailure::Unwritable { path: path.to_owned(), source },
-    };
-    if path.symlink_metadata().is_ok() {
-        return Err(OutputFailure::Taken(path.to_owned()).into());
-    }
-    let file = OpenOptions::new().write(true).create_new(true).open(partial).map_err(unwritable)?;
+    let file = NewFile::create(path)?;
     let mut writer = CountedLines { inner: BufWriter::new(file), progress };
     let exported = ledger.export(&at.tenant, &mut writer)?;
-    let file = writer.inner.into_inner().map_err(|error| unwritable(error.into_error()))?;
-    file.sync_all().map_err(unwritable)?;
-    renameat_with(CWD, partial, CWD, path, RenameFlags::NOREPLACE)
-        .map_err(|error| unwritable(error.into()))?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(unwritable)?;
+    let unwritten = |source| OutputFailure::Unwritable { path: path.to_owned(), source };
+    writer.inner.into_inner().map_err(|error| unwritten(error.into_error()))?.finish()?;
     Ok(exported)
 }
 
@@ -423,7 +395,8 @@ pub(in crate::commands) fn read_keys(files: &[PathBuf]) -> Result<Vec<VerifierKe
     Ok(keys)
 }
 
-fn parse_key(text: &str) -> Result<VerifierKey, LedgerFailure> {
+/// Reads a public key.
+pub(in crate::commands) fn parse_key(text: &str) -> Result<VerifierKey, LedgerFailure> {
     VerifierKey::parse(text).map_err(LedgerFailure::VerifierKey)
 }
 

@@ -49,6 +49,6 @@ impl Key {
 }
 
 /// Where a workspace keeps its own files.
-pub(super) fn control(workspace: &Path) -> PathBuf {
+pub(in crate::commands) fn control(workspace: &Path) -> PathBuf {
     workspace.join(own::CONTROL)
 }

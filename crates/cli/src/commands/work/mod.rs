@@ -3,7 +3,6 @@
 mod bounds_args;
 mod clean;
 mod decide;
-mod diffstat;
 mod display;
 mod evidence;
 mod from_tasks;
@@ -28,8 +27,9 @@ use super::Verdict;
 use crate::failure::Failure;
 use crate::output::Output;
 
+pub(super) use key::control;
 pub(super) use named_run::open as open_runs;
-pub(super) use report::finished;
+pub(super) use report::{finished, is_task_id};
 pub(super) use workspace_args::{WorkspaceArgs, private_paths};
 
 /// Run coding agents in a sandbox with limits, review, and signed receipts

@@ -47,13 +47,13 @@ pub(super) fn run_of(outcome: &ItemOutcome) -> Option<Uuid> {
 }
 
 /// Whether an item is a task that was given in words, whose id says nothing.
-pub(super) fn is_task_id(item: &ItemId) -> bool {
-    item.as_str().strip_prefix(TASK_PREFIX).is_some_and(|id| Uuid::parse(id).is_some())
+pub(in crate::commands) fn is_task_id(item: &str) -> bool {
+    item.strip_prefix(TASK_PREFIX).is_some_and(|id| Uuid::parse(id).is_some())
 }
 
 /// What stands before a run: its item, unless it is a task that was given in words.
 pub(super) fn prefix(item: &ItemId) -> String {
-    if is_task_id(item) { String::new() } else { format!("{item}, ") }
+    if is_task_id(item.as_str()) { String::new() } else { format!("{item}, ") }
 }
 
 fn title(item: &ItemId, run: &str) -> String {

@@ -5,16 +5,15 @@ use std::time::Duration;
 use clap::Args;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::uuid::Uuid;
-use crealeph_runtime::work::{RunReader, RunState, RunSummary, WorkError};
+use crealeph_runtime::work::{DiffStat, RunReader, RunState, RunSummary, WorkError};
 
-use super::diffstat::DiffStat;
 use super::named_run::{RunLine, open};
 use super::report::is_task_id;
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::Verdict;
 use crate::drawing::Drawing;
 use crate::failure::{ArgumentFailure, Failure};
-use crate::human_time;
+use crate::human_time::{self, Since};
 use crate::output::{Output, is_watched, note};
 use crate::render::{cut, padded, width};
 
@@ -49,7 +48,7 @@ pub(super) struct Status {
     status: Vec<String>,
 
     /// Only runs that were started since then: `2h`, `3d`, a date, or an instant
-    #[arg(long, value_name = "TIME", value_parser = since)]
+    #[arg(long, value_name = "TIME", value_parser = human_time::since)]
     since: Option<Since>,
 
     /// Only runs of this agent
@@ -66,23 +65,6 @@ pub(super) struct Status {
 
     #[command(flatten)]
     workspace: WorkspaceArgs,
-}
-
-/// The start of a time: so long ago, or an instant.
-#[derive(Clone, Copy, Debug)]
-enum Since {
-    Ago(Duration),
-    At(Instant),
-}
-
-fn since(text: &str) -> Result<Since, String> {
-    let midnight = format!("{text}T00:00:00Z");
-    let instant = Instant::parse(text).or_else(|_| Instant::parse(&midnight));
-    instant.map(Since::At).or_else(|_| human_time::parse(text).map(Since::Ago)).map_err(|_| {
-        format!(
-            "`{text}` is not a time; write how long ago (`2h`, `3d`), a date (`2026-11-01`) or an instant"
-        )
-    })
 }
 
 impl Status {
@@ -119,13 +101,7 @@ impl Status {
     /// The newest runs that are asked for, and how many more there are.
     fn select(&self, reader: &RunReader, limit: usize) -> (Vec<RunSummary>, usize) {
         let now = Instant::from_unix_nanos(now_nanos());
-        let since = self.since.map(|since| match since {
-            Since::At(at) => at,
-            Since::Ago(time) => {
-                let nanos = i128::try_from(time.as_nanos()).unwrap_or(i128::MAX);
-                Instant::from_unix_nanos(now.unix_nanos().saturating_sub(nanos))
-            }
-        });
+        let since = self.since.map(|since| since.instant(now));
         let is_wanted = |summary: &RunSummary| {
             (self.status.is_empty() || self.status.iter().any(|status| status == summary.state.as_str()))
                 && self.agent.as_ref().is_none_or(|agent| summary.agent.as_ref() == Some(agent))
@@ -197,7 +173,7 @@ fn row(reader: &RunReader, summary: &RunSummary, now: i128) -> Result<Row, Failu
     let task = match (&summary.item, item) {
         (None, _) => "(merge of a level)".to_owned(),
         (Some(id), None) => id.to_string(),
-        (Some(id), Some(item)) if is_task_id(id) => first_line(&item.description),
+        (Some(id), Some(item)) if is_task_id(id.as_str()) => first_line(&item.description),
         (Some(id), Some(item)) => format!("{id}: {}", first_line(&item.description)),
     };
     let files = files(reader, &summary.run, summary.state)?;
@@ -334,18 +310,5 @@ mod tests {
              01a1d         400d  success       3  (merge of a …\n\
              01a1e           2d  denied        1  日本語の説明…\n"
         );
-    }
-
-    #[test]
-    fn since_is_how_long_ago_a_date_or_an_instant() {
-        assert!(matches!(since("2h"), Ok(Since::Ago(time)) if time.as_secs() == 7_200));
-        let at = |text: &str| match since(text) {
-            Ok(Since::At(at)) => at.to_string(),
-            other => panic!("{text}: {other:?}"),
-        };
-        assert_eq!(at("2026-11-01"), at("2026-11-01T00:00:00Z"));
-        for wrong in ["yesterday", "2h30", "2026-13-01", ""] {
-            assert!(since(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -13,7 +13,8 @@ use crealeph_contracts::json::{Limits, Node, ObjectWriter, parse};
 use crealeph_contracts::scalar::Name;
 use crealeph_ledger::{Keyring, SigningKeyError};
 
-const NAME_PREFIX: &str = "crealeph-workspace/";
+/// How the name of every workspace begins that signs receipts.
+pub const NAME_PREFIX: &str = "crealeph-workspace/";
 const NAME_FILE: &str = "name";
 /// Longer than any name that is written here.
 const MAX_NAME_BYTES: usize = 128;

@@ -2,21 +2,25 @@
 
 /// A file of a diff.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct FileStat {
-    pub(super) name: String,
-    pub(super) added: usize,
-    pub(super) removed: usize,
+pub struct FileStat {
+    /// Its name, as git quotes it.
+    pub name: String,
+    /// How many lines it gains.
+    pub added: usize,
+    /// How many lines it loses.
+    pub removed: usize,
 }
 
 /// The files of a diff, in its order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct DiffStat {
-    pub(super) files: Vec<FileStat>,
+pub struct DiffStat {
+    /// The files.
+    pub files: Vec<FileStat>,
 }
 
 impl DiffStat {
     /// Reads a diff as git writes it.
-    pub(super) fn read(diff: &str) -> Self {
+    pub fn read(diff: &str) -> Self {
         let mut files: Vec<FileStat> = Vec::new();
         let mut is_in_hunk = false;
         for line in diff.lines() {
@@ -37,7 +41,7 @@ impl DiffStat {
     }
 
     /// Added and removed lines of all files.
-    pub(super) fn total(&self) -> (usize, usize) {
+    pub fn total(&self) -> (usize, usize) {
         let sum = |of: fn(&FileStat) -> usize| self.files.iter().map(of).sum();
         (sum(|file| file.added), sum(|file| file.removed))
     }

@@ -1,0 +1,265 @@
+//! What of a report is proved: receipts, and the checkpoint of the log. `crealeph-verify` judges; here its answers become values.
+
+use crealeph_contracts::digest::Sha256;
+use crealeph_contracts::run_result::RunStatus;
+use crealeph_contracts::uuid::Uuid;
+use crealeph_ledger::{Seq, StoredEntry};
+use crealeph_verify::{
+    CLEANED_NAME, Checkpoint, Finding, JournalRecord, RunFolder, VerifiedReceipt, VerifierKey, check_journal,
+    check_run_folder, read_unproven, verify_receipt,
+};
+use serde::Serialize;
+
+use super::{ReportError, ReportSource};
+use crate::work::receipt::{ENVELOPE_FILE, NAME_PREFIX, RECEIPT_FILE};
+use crate::work::{RunReader, RunState, RunSummary};
+
+/// What a check came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ProofStatus {
+    /// A key that was checked with has signed it, and everything is as signed.
+    Verified,
+    /// It is consistent in itself; who signed it is not known.
+    Unproven,
+    /// Something is wrong, and is named.
+    Refused,
+    /// There is nothing to check yet.
+    Absent,
+}
+
+/// What was found of a receipt.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReceiptProof {
+    /// What the check came to.
+    pub status: ProofStatus,
+    /// What is wrong, or why nothing could be checked.
+    pub detail: Option<String>,
+    /// The receipt's hash.
+    pub receipt_hash: Option<String>,
+    /// The keys that signed it and are known.
+    pub signers: Vec<String>,
+    /// The files of the run that are the signed ones, the diff among them.
+    pub checked_files: Vec<String>,
+    /// The files of the run that were removed since.
+    pub absent_files: Vec<String>,
+    /// Its entry in the log, by sequence number.
+    pub entry_seq: Option<u64>,
+    /// Whether the checkpoint covers that entry.
+    pub is_in_checkpoint: bool,
+}
+
+impl ReceiptProof {
+    fn new(status: ProofStatus, detail: Option<String>) -> Self {
+        ReceiptProof {
+            status,
+            detail,
+            receipt_hash: None,
+            signers: Vec::new(),
+            checked_files: Vec::new(),
+            absent_files: Vec::new(),
+            entry_seq: None,
+            is_in_checkpoint: false,
+        }
+    }
+
+    /// The same with the entry that the log has of it.
+    pub(super) fn in_log(self, entry: Option<&StoredEntry>, covered_entries: u64) -> Self {
+        let entry_seq = entry.map(|entry| entry.seq.get());
+        let is_in_checkpoint = entry_seq.is_some_and(|seq| seq <= covered_entries);
+        ReceiptProof { entry_seq, is_in_checkpoint, ..self }
+    }
+}
+
+/// Checks the receipt of a run that lies in a workspace, with everything beside it. A statement is returned only if it is the
+/// receipt's own.
+pub(super) fn of_run(
+    reader: &RunReader,
+    source: &ReportSource<'_>,
+    summary: &RunSummary,
+) -> Result<(ReceiptProof, Option<VerifiedReceipt>), ReportError> {
+    match summary.state {
+        RunState::Running => return Ok((absent("the run goes on"), None)),
+        RunState::Unsettled => {
+            return Ok((absent("its process ended; `crealeph work recover` settles it"), None));
+        }
+        RunState::Held => return Ok((held(reader, source, &summary.run)?, None)),
+        RunState::Over(_) | RunState::Interrupted => {}
+    }
+    let receipt = reader.file(&summary.run, RECEIPT_FILE)?;
+    let envelope = reader.file(&summary.run, ENVELOPE_FILE)?;
+    let (Some(receipt), Some(envelope)) = (receipt, envelope) else {
+        let missing = "its receipt or the signed statement beside it is missing".to_owned();
+        return Ok((ReceiptProof::new(ProofStatus::Refused, Some(missing)), None));
+    };
+    let keys = receipt_keys(source.keys);
+    let verified = match open(&receipt, &envelope, &keys) {
+        Ok(verified) => verified,
+        Err(finding) => return Ok((refused(finding), None)),
+    };
+    let names = reader.names(&summary.run)?;
+    let beside = check_run_folder::<Finding>(
+        &verified,
+        RunFolder { names: &names, is_alone: false },
+        (!keys.is_empty()).then_some(&keys),
+        |name| reader.file(&summary.run, name).ok().flatten(),
+        || Ok(reader.file(&summary.run, CLEANED_NAME).ok().flatten()),
+    );
+    let receipt_hash = summary.receipt_hash.map(|hash| hash.to_string());
+    let journal = JournalRecord {
+        receipt_hash: receipt_hash.as_deref(),
+        outcome: summary.state.as_str(),
+        is_success: summary.state == RunState::Over(RunStatus::Success),
+    };
+    let checked = beside.and_then(|beside| check_journal(&verified, &journal).map(|()| beside));
+    Ok(match checked {
+        Ok(beside) => {
+            let proof = ReceiptProof {
+                checked_files: beside.checked,
+                absent_files: beside.absent,
+                ..known(&verified, &keys)
+            };
+            (proof, Some(verified))
+        }
+        Err(finding) => (refused(finding), Some(verified)),
+    })
+}
+
+/// Checks the receipt that an entry of the log holds.
+pub(super) fn of_entry(
+    receipt: &str,
+    envelope: &str,
+    keys: &[VerifierKey],
+) -> (ReceiptProof, Option<VerifiedReceipt>) {
+    let keys = receipt_keys(keys);
+    match open(receipt.as_bytes(), envelope.as_bytes(), &keys) {
+        Ok(verified) => (known(&verified, &keys), Some(verified)),
+        Err(finding) => (refused(finding), None),
+    }
+}
+
+/// Says that there is nothing to check, and why.
+pub(super) fn absent(why: &str) -> ReceiptProof {
+    ReceiptProof::new(ProofStatus::Absent, Some(why.to_owned()))
+}
+
+/// The keys that sign receipts, of all that are known.
+fn receipt_keys(keys: &[VerifierKey]) -> Vec<VerifierKey> {
+    keys.iter().filter(|key| key.name().starts_with(NAME_PREFIX)).cloned().collect()
+}
+
+fn open(receipt: &[u8], envelope: &[u8], keys: &[VerifierKey]) -> Result<VerifiedReceipt, Finding> {
+    match keys.is_empty() {
+        true => read_unproven(receipt, envelope),
+        false => verify_receipt(receipt, envelope, keys),
+    }
+}
+
+fn refused(finding: Finding) -> ReceiptProof {
+    ReceiptProof::new(ProofStatus::Refused, Some(finding.what))
+}
+
+fn known(verified: &VerifiedReceipt, keys: &[VerifierKey]) -> ReceiptProof {
+    let status = if keys.is_empty() { ProofStatus::Unproven } else { ProofStatus::Verified };
+    ReceiptProof {
+        receipt_hash: Some(verified.receipt.receipt_hash.to_string()),
+        signers: verified.known_signers.clone(),
+        ..ReceiptProof::new(status, None)
+    }
+}
+
+/// A change that is held has no receipt yet, and a statement of what was held.
+fn held(reader: &RunReader, source: &ReportSource<'_>, run: &Uuid) -> Result<ReceiptProof, ReportError> {
+    let Some(signer) = source.signer else { return Ok(absent("it awaits approval")) };
+    Ok(match reader.held_fault(run, signer)? {
+        None => absent("it awaits approval, and is as it was when it was held"),
+        Some(what) => {
+            let what = format!("{what} was altered since the change was held");
+            ReceiptProof::new(ProofStatus::Refused, Some(what))
+        }
+    })
+}
+
+/// What was found of the log.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LogProof {
+    /// The tenant.
+    pub tenant_id: String,
+    /// The log's name.
+    pub origin: String,
+    /// How many entries it has.
+    pub entries: u64,
+    /// The root of its tree.
+    pub root: String,
+    /// Its newest checkpoint; absent if none was signed.
+    pub checkpoint: Option<CheckpointProof>,
+}
+
+/// What was found of a checkpoint.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckpointProof {
+    /// What the check came to.
+    pub status: ProofStatus,
+    /// What is wrong.
+    pub detail: Option<String>,
+    /// How many entries it covers.
+    pub entries: u64,
+}
+
+impl LogProof {
+    /// How many entries a checkpoint covers that was not refused.
+    pub(super) fn covered_entries(&self) -> u64 {
+        let good = self.checkpoint.as_ref().filter(|it| it.status != ProofStatus::Refused);
+        good.map_or(0, |checkpoint| checkpoint.entries)
+    }
+}
+
+/// The log and its newest checkpoint, checked against the root that the log has at that place.
+pub(super) fn log(source: &ReportSource<'_>) -> Result<Option<LogProof>, ReportError> {
+    let Some((ledger, tenant)) = source.log else { return Ok(None) };
+    let newest = ledger.checkpoints(tenant)?.pop();
+    let size = newest.as_ref().and_then(|checkpoint| Seq::new(checkpoint.size));
+    let read = ledger.view(tenant, |view| {
+        let root = size.map_or(Ok(None), |size| view.root_at(size))?;
+        Ok((view.place(), root))
+    })?;
+    let Some((place, root_then)) = read else { return Ok(None) };
+    let keys: Vec<VerifierKey> =
+        source.keys.iter().filter(|key| key.name() == place.origin).cloned().collect();
+    let checkpoint = newest.map(|checkpoint| {
+        let (status, detail) = match judge(&checkpoint.note, checkpoint.root, root_then, &keys) {
+            Ok(status) => (status, None),
+            Err(detail) => (ProofStatus::Refused, Some(detail)),
+        };
+        CheckpointProof { status, detail, entries: checkpoint.size }
+    });
+    Ok(Some(LogProof {
+        tenant_id: tenant.to_string(),
+        origin: place.origin,
+        entries: place.seq.get(),
+        root: place.root.to_string(),
+        checkpoint,
+    }))
+}
+
+fn judge(
+    note: &str,
+    stated: Sha256,
+    found: Option<Sha256>,
+    keys: &[VerifierKey],
+) -> Result<ProofStatus, String> {
+    if found != Some(stated) {
+        return Err("the log is not what the checkpoint states".to_owned());
+    }
+    if keys.is_empty() {
+        return Ok(ProofStatus::Unproven);
+    }
+    let checkpoint = Checkpoint::open(note, keys).map_err(|error| error.to_string())?;
+    match checkpoint.root == stated {
+        true => Ok(ProofStatus::Verified),
+        false => Err("the signed checkpoint is not the stored one".to_owned()),
+    }
+}

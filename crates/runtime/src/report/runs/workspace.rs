@@ -1,0 +1,178 @@
+//! Runs from their folders in a workspace.
+
+use std::collections::BTreeSet;
+
+use crealeph_contracts::run_result::RunStatus;
+use crealeph_contracts::scalar::{ClientKey, Name};
+use crealeph_ledger::Filter;
+use crealeph_verify::VerifiedReceipt;
+
+use super::statement::{account, agent, story};
+use super::{
+    ChangeStory, FileStory, MAX_LISTED, MAX_TEXT_BYTES, RunRow, RunSection, RunStory, RunVerdictStory,
+    TestStory, run_of, task,
+};
+use crate::report::approvals;
+use crate::report::proof::{self, ReceiptProof};
+use crate::report::{
+    MAX_DETAILS, MAX_ROWS, ReportError, ReportQuestion, ReportSource, ReportSubject, TextPart, newest_first,
+};
+use crate::work::receipt::RUN_RECEIPT;
+use crate::work::{DiffStat, RunReader, RunState, RunSummary};
+
+/// How much of a diff is kept.
+const MAX_DIFF_BYTES: usize = 256 << 10;
+
+/// The runs of a workspace that are asked for.
+pub(super) fn in_workspace(
+    reader: &RunReader,
+    question: &ReportQuestion,
+    source: &ReportSource<'_>,
+    covered_entries: u64,
+) -> Result<RunSection, ReportError> {
+    let of_robot = robots_runs(question, source)?;
+    let is_wanted = |summary: &RunSummary| {
+        question.since.is_none_or(|since| summary.started_at.instant() >= since)
+            && of_robot.as_ref().is_none_or(|runs| runs.contains(&summary.run.to_string()))
+    };
+    let (summaries, has_more) = match &question.subject {
+        ReportSubject::Run(word) => (vec![reader.find(Some(word))?], false),
+        _ => {
+            let mut wanted = reader.all().filter(is_wanted);
+            let summaries = wanted.by_ref().take(MAX_ROWS).collect();
+            (summaries, wanted.next().is_some())
+        }
+    };
+    let rows = summaries.iter().map(|summary| workspace_row(reader, summary)).collect::<Result<Vec<_>, _>>()?;
+    let mut stories = Vec::new();
+    for (summary, row) in summaries.iter().zip(&rows).take(question.details.min(MAX_DETAILS)) {
+        let (proof, verified) = proof::of_run(reader, source, summary)?;
+        let key = ClientKey::parse(&format!("run_receipt:{}", summary.run))?;
+        let entry = match source.log {
+            Some((ledger, tenant)) => ledger.get_by_key(tenant, &key)?,
+            None => None,
+        };
+        let proof = proof.in_log(entry.as_ref(), covered_entries);
+        let mut story = workspace_story(reader, summary, row.clone(), verified.as_ref(), proof)?;
+        story.approval = match source.log {
+            Some(log) => approvals::of_run(log, source.scopes, &summary.run)?,
+            None => None,
+        };
+        stories.push(story);
+    }
+    Ok(RunSection { rows, has_more, stories })
+}
+
+/// The ids of the runs that were done for a robot, if one is asked for.
+fn robots_runs(
+    question: &ReportQuestion,
+    source: &ReportSource<'_>,
+) -> Result<Option<BTreeSet<String>>, ReportError> {
+    let (Some(robot), Some(log)) = (&question.robot, source.log) else { return Ok(None) };
+    let filter = Filter {
+        robot_id: Some(robot.clone()),
+        kind: Some(Name::from(RUN_RECEIPT)),
+        ..Filter::default()
+    };
+    let mut runs = BTreeSet::new();
+    newest_first(log, &filter, |entry| {
+        runs.extend(run_of(&entry).map(|run| run.to_string()));
+        Ok(true)
+    })?;
+    Ok(Some(runs))
+}
+
+fn workspace_row(reader: &RunReader, summary: &RunSummary) -> Result<RunRow, ReportError> {
+    let item = reader.item(&summary.run)?;
+    let files = match summary.state {
+        RunState::Held => reader.diff(&summary.run)?.map(|diff| DiffStat::read(&diff).files.len() as u64),
+        _ => {
+            let result = reader.result(&summary.run)?.and_then(|result| result.value);
+            result.map(|result| result.result.metrics.files_touched.get())
+        }
+    };
+    Ok(RunRow {
+        run: summary.run,
+        short_id: reader.short(&summary.run),
+        item: summary.item.as_ref().map(ToString::to_string),
+        task: task(item.as_ref()),
+        agent: summary.agent.clone(),
+        status: summary.state.as_str().to_owned(),
+        started_at: summary.started_at.as_str().to_owned(),
+        files,
+    })
+}
+
+fn workspace_story(
+    reader: &RunReader,
+    summary: &RunSummary,
+    row: RunRow,
+    verified: Option<&VerifiedReceipt>,
+    proof: ReceiptProof,
+) -> Result<RunStory, ReportError> {
+    let run = &summary.run;
+    let mut story = story(row, verified.map(|verified| &verified.statement), proof);
+    let item = reader.item(run)?;
+    if let Some(item) = &item {
+        story.description = Some(TextPart::start(item.description.trim(), MAX_TEXT_BYTES));
+    }
+    if let Some(origin) = reader.origin(run)? {
+        story.program.get_or_insert_with(|| agent(&origin.agent));
+        story.started_by.get_or_insert_with(|| account(&origin.started_by));
+    }
+    let result = reader.result(run)?.and_then(|result| result.value);
+    if let Some(result) = &result {
+        let reason = result.result.error.as_ref().or(result.result.denial_reason.as_ref());
+        story.reason = reason.map(|reason| TextPart::start(reason.as_str(), MAX_TEXT_BYTES));
+    }
+    let metrics = result.as_ref().map(|result| &result.result.metrics);
+    let passed = metrics.and_then(|metrics| metrics.tests_passed).map(|count| count.get());
+    let failed = metrics.and_then(|metrics| metrics.tests_failed).map(|count| count.get());
+    let command = item.as_ref().and_then(|item| item.test_command.as_deref()).filter(|it| !it.is_empty());
+    if command.is_some() || story.tests.is_some() {
+        let output = story.tests.and_then(|tests| tests.output);
+        let command = command.map(str::to_owned);
+        story.tests = Some(TestStory { command, passed, failed, output });
+    }
+    if story.verdicts.is_empty()
+        && let Some(verdict) = &summary.verdict
+    {
+        let decision = if verdict.is_approved { "approved" } else { "rejected" };
+        story.verdicts.push(RunVerdictStory {
+            decision,
+            by: verdict.who.clone(),
+            reason: verdict.why.clone(),
+            at: verdict.at.as_str().to_owned(),
+            account: None,
+        });
+    }
+    story.change.is_discarded =
+        !matches!(summary.state, RunState::Over(RunStatus::Success) | RunState::Held | RunState::Running);
+    if let Some(diff) = reader.diff(run)? {
+        with_diff(&mut story.change, &diff);
+    }
+    Ok(story)
+}
+
+/// Adds a diff to what the receipt says of a change.
+fn with_diff(change: &mut ChangeStory, diff: &str) {
+    let stat = DiffStat::read(diff);
+    let (added, removed) = stat.total();
+    (change.added, change.removed) = (Some(added as u64), Some(removed as u64));
+    if change.files.is_empty() {
+        change.files_left_out = stat.files.len().saturating_sub(MAX_LISTED) as u64;
+        change.files = stat
+            .files
+            .iter()
+            .take(MAX_LISTED)
+            .map(|file| FileStory { path: file.name.clone(), change: None, added: None, removed: None })
+            .collect();
+    }
+    for file in &mut change.files {
+        if let Some(counted) = stat.files.iter().find(|counted| counted.name == file.path) {
+            (file.added, file.removed) = (Some(counted.added as u64), Some(counted.removed as u64));
+        }
+    }
+    change.diff = (!diff.is_empty()).then(|| TextPart::start(diff, MAX_DIFF_BYTES));
+}
+
