@@ -4,7 +4,8 @@
 //!   that opens with `<!-- sh` is run in its place too, for what a reader has and a test has not. `sh no-test` blocks,
 //!   which need what no test has (a clone over the network, a model's provider), are not run.
 //!   A command that ends with `|| echo "exit $?"` must fail.
-//! - Each `$ crealeph …` of a `console` block is run in the repository's root and prints exactly what stands below it.
+//! - Each `$ crealeph …` of a `console` block is run in the repository's root and prints exactly what stands below it, as text if it
+//!   is neither piped nor asked for JSON.
 //!
 //! Filter by a document's name: `cargo test -p crealeph-cli --test docs -- docs/ledger.md`.
 
@@ -229,6 +230,11 @@ fn run_script(root: &Path, script: &str) -> Result<(), String> {
 
 fn run_session(root: &Path, command: &str) -> String {
     let mut shell = with_program("sh");
+    shell.env_remove("CREALEPH_OUTPUT").env_remove("COLUMNS");
+    // The reader of a session sits at a terminal, unless the command is for a program.
+    if !command.contains(" | ") && !command.contains("--json") {
+        shell.env("CREALEPH_OUTPUT", "text");
+    }
     let output = shell.args(["-c", &format!("{command} 2>&1")]).current_dir(root).output();
     String::from_utf8(output.unwrap().stdout).unwrap()
 }

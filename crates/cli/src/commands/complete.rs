@@ -91,7 +91,9 @@ fn offered_for(argument: &str, path: &[&str]) -> Option<Names> {
 
 /// Runs by their short ids, newest first, each with its status and task.
 fn runs(current: &OsStr) -> Vec<CompletionCandidate> {
-    let Some(reader) = workspace().and_then(|folder| RunReader::open(&folder).ok()) else { return Vec::new() };
+    let Some(reader) = workspace().and_then(|folder| RunReader::open(&folder).ok()) else {
+        return Vec::new();
+    };
     let own = reader.all().filter(|summary| summary.item.is_some());
     let named = own.map(|summary| (reader.short(&summary.run), summary));
     let fitting = named.filter(|(id, _)| starts(id, current)).take(MAX_OFFERED);
@@ -158,7 +160,8 @@ fn people(current: &OsStr) -> Vec<CompletionCandidate> {
 /// The names that go on from what was typed; none if they cannot be read. One that a shell would not show as itself, or take apart, is
 /// not offered.
 fn offered(current: &OsStr, names: impl FnOnce() -> Option<Vec<String>>) -> Vec<CompletionCandidate> {
-    let is_plain = |name: &String| name.chars().all(|letter| letter.is_alphanumeric() || "-_.@:+/".contains(letter));
+    let is_plain =
+        |name: &String| name.chars().all(|letter| letter.is_alphanumeric() || "-_.@:+/".contains(letter));
     let fitting = names().into_iter().flatten().filter(is_plain).filter(|name| starts(name, current));
     fitting.take(MAX_OFFERED).map(CompletionCandidate::new).collect()
 }
@@ -169,11 +172,15 @@ fn starts(name: &str, current: &OsStr) -> bool {
 
 /// The value that the line has for a flag so far.
 fn flag(name: &str) -> Option<String> {
-    let words: Vec<String> =
-        std::env::args_os().skip_while(|word| word != "--").filter_map(|word| word.into_string().ok()).collect();
+    let words: Vec<String> = std::env::args_os()
+        .skip_while(|word| word != "--")
+        .filter_map(|word| word.into_string().ok())
+        .collect();
     let place = words.iter().rposition(|word| word == name);
     let beside = place.and_then(|place| words.get(place + 1)).cloned();
-    beside.or_else(|| words.iter().rev().find_map(|word| word.strip_prefix(name)?.strip_prefix('=').map(str::to_owned)))
+    beside.or_else(|| {
+        words.iter().rev().find_map(|word| word.strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
+    })
 }
 
 /// The workspace that the line is about, if its `.crealeph` is the user's own.

@@ -8,7 +8,8 @@ use super::{Block, Document, Inline, QuoteKind, Tone};
 use crate::page::MAX_LINE_CHARS;
 
 /// Nothing may be loaded or run, whatever the text holds.
-const CONTENT_SECURITY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+const CONTENT_SECURITY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 const STYLE: &str = "\
 :root { color-scheme: light dark; --fg: #1b1f24; --bg: #ffffff; --soft: #f4f5f7; --line: #d5d9df; --good: #1a7f37; --bad: #c4232f; --open: #8a5a00; --add: #e3f6e6; --del: #fde7e9; }
@@ -143,7 +144,10 @@ mod tests {
             title: foreign.to_owned(),
             blocks: vec![
                 Block::Heading { level: 3, text: vec![text(foreign)] },
-                Block::Facts(vec![("Name", vec![code(foreign), Inline::Word(foreign.to_owned(), Tone::Bad)])]),
+                Block::Facts(vec![(
+                    "Name",
+                    vec![code(foreign), Inline::Word(foreign.to_owned(), Tone::Bad)],
+                )]),
                 Block::Table { head: vec!["A"], rows: vec![vec![vec![text(foreign)]]] },
                 Block::Quote {
                     title: foreign.to_owned(),

@@ -156,9 +156,6 @@ mod tests {
         assert_eq!(document(vec![quote]), "# T\n\nDiff:\n\n`````\n+````\n+</pre>\n`````\n");
         let row = vec![vec![code("`a|b`")], vec![Inline::Word("ok|".to_owned(), Tone::Good)]];
         let table = Block::Table { head: vec!["A", "B"], rows: vec![row] };
-        assert_eq!(
-            document(vec![table]),
-            "# T\n\n| A | B |\n| --- | --- |\n| `` `a\\|b` `` | **ok\\|** |\n"
-        );
+        assert_eq!(document(vec![table]), "# T\n\n| A | B |\n| --- | --- |\n| `` `a\\|b` `` | **ok\\|** |\n");
     }
 }

@@ -19,13 +19,23 @@ pub(crate) struct Document {
 #[derive(Debug)]
 pub(crate) enum Block {
     /// A heading of level 2 or 3.
-    Heading { level: u8, text: Vec<Inline> },
+    Heading {
+        level: u8,
+        text: Vec<Inline>,
+    },
     Paragraph(Vec<Inline>),
     /// Names and values.
     Facts(Vec<(&'static str, Vec<Inline>)>),
-    Table { head: Vec<&'static str>, rows: Vec<Vec<Vec<Inline>>> },
+    Table {
+        head: Vec<&'static str>,
+        rows: Vec<Vec<Vec<Inline>>>,
+    },
     /// A text with its own line breaks, under a line that says what it is.
-    Quote { title: String, text: String, kind: QuoteKind },
+    Quote {
+        title: String,
+        text: String,
+        kind: QuoteKind,
+    },
 }
 
 /// What a quoted text is.

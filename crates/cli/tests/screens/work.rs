@@ -444,7 +444,9 @@ fn a_report_for_someone_who_was_not_there() {
     story.quietly("crealeph build request.json && crealeph ledger checkpoint");
     story.quietly("crealeph work run --agent fixer --test true 'echo hello > greeting.txt'");
     // Not shown: which account, machine and shell runs the tests, and the content of a plan, which is long.
-    story.shows("crealeph report --run @ | grep -v -e 'Started by' -e '^  .SHA256:' -e 'Agent:'", expect![[r#"
+    story.shows(
+        "crealeph report --run @ | grep -v -e 'Started by' -e '^  .SHA256:' -e 'Agent:'",
+        expect![[r#"
         # CreAleph report
 
         Made at <time> from the workspace and its ledger.
@@ -496,8 +498,11 @@ fn a_report_for_someone_who_was_not_there() {
         @@ -0,0 +1,1 @@
         +hello
         ```
-    "#]]);
-    story.shows("crealeph report --execution @ | sed '/Made:/,$d; s/[0-9]* minutes*,/<age>,/'", expect![[r##"
+    "#]],
+    );
+    story.shows(
+        "crealeph report --execution @ | sed '/Made:/,$d; s/[0-9]* minutes*,/<age>,/'",
+        expect![[r##"
         # CreAleph report
 
         Made at <time> from the workspace and its ledger.
@@ -544,5 +549,6 @@ fn a_report_for_someone_who_was_not_there() {
         | copy | <time> | <age>, **fresh** | `<id>` |
         | playbook | <time> | <age>, **fresh** | `<id>` |
 
-    "##]]);
+    "##]],
+    );
 }

@@ -63,7 +63,8 @@ fn bash_offers_runs_newest_first_and_agents_and_changes_nothing() {
 #[test]
 fn a_configuration_that_is_not_trusted_is_read_for_names_and_not_followed() {
     let world = World::with(&format!("{AGENTS}\n[ledger]\nlocation = \"elsewhere.db\"\n"));
-    let entry = r#"{"robotId":"shop-17","module":"m","source":"s","type":"signal","state":"final","payload":{}}"#;
+    let entry =
+        r#"{"robotId":"shop-17","module":"m","source":"s","type":"signal","state":"final","payload":{}}"#;
     world.write("entries.jsonl", entry);
     for arguments in [&["ledger", "init"][..], &["ledger", "append", "entries.jsonl"]] {
         assert!(world.crealeph(arguments).status.success());

@@ -54,7 +54,10 @@ fn a_report_tells_what_was_asked_changed_tested_and_proved() {
     let run = &report["runs"]["stories"][0];
     assert_eq!(run["status"], "success");
     assert_eq!(run["description"]["text"], HOSTILE);
-    assert_eq!(run["change"]["files"], json!([{ "path": "b<i>`x`|.md", "change": "created", "added": 2, "removed": 0 }]));
+    assert_eq!(
+        run["change"]["files"],
+        json!([{ "path": "b<i>`x`|.md", "change": "created", "added": 2, "removed": 0 }])
+    );
     assert_eq!(run["tests"]["command"], "echo tested");
     assert_eq!(run["tests"]["output"]["text"], "tested\n");
     assert_eq!(run["admission"]["bounds"][0], json!({ "what": "files", "used": 1, "limit": 3 }));
@@ -97,8 +100,8 @@ fn nothing_that_an_agent_wrote_is_markup() {
 #[test]
 fn what_was_altered_is_refused_and_named() {
     let world = world_with_a_hostile_run();
-    let run = fs::read_dir(world.at(".crealeph/runs")).unwrap().map(|entry| entry.unwrap().path());
-    let folder = run.filter(|path| path.join("RECEIPT.json").exists()).next().unwrap();
+    let mut runs = fs::read_dir(world.at(".crealeph/runs")).unwrap().map(|entry| entry.unwrap().path());
+    let folder = runs.find(|path| path.join("RECEIPT.json").exists()).unwrap();
     fs::write(folder.join("change.diff"), "diff --git a/x b/x\n").unwrap();
     let (code, report) = report(&world, &[]);
     assert_eq!(code, 1);
@@ -183,7 +186,9 @@ fn a_huge_diff_is_cut_and_says_so() {
 fn a_report_is_a_new_file_in_the_format_of_its_name() {
     let world = World::new();
     world.run(&[item("it", "echo x > x.txt")], &["--hold"]);
-    for (name, start) in [("a.html", "<!DOCTYPE html>"), ("a.md", "# CreAleph report"), ("a.json", "{\"madeAt\"")] {
+    for (name, start) in
+        [("a.html", "<!DOCTYPE html>"), ("a.md", "# CreAleph report"), ("a.json", "{\"madeAt\"")]
+    {
         assert_eq!(world.crealeph(&["report", "--output", name]).status.code(), Some(0));
         assert!(world.read(name).starts_with(start), "{name}");
     }

@@ -179,10 +179,7 @@ impl TextPart {
 ///
 /// # Errors
 /// When something cannot be read, or what was asked for does not exist.
-pub fn activity(
-    question: &ReportQuestion,
-    source: &ReportSource<'_>,
-) -> Result<ActivityReport, ReportError> {
+pub fn activity(question: &ReportQuestion, source: &ReportSource<'_>) -> Result<ActivityReport, ReportError> {
     let log = proof::log(source)?;
     let covered = log.as_ref().map_or(0, LogProof::covered_entries);
     let is_wanted = |subject: &ReportSubject| match subject {
@@ -248,8 +245,7 @@ fn newest_first(
 ) -> Result<(), ReportError> {
     let mut cursor = None;
     loop {
-        let page =
-            ledger.list(tenant, filter, crealeph_ledger::Order::NewestFirst, cursor, PAGE_ENTRIES)?;
+        let page = ledger.list(tenant, filter, crealeph_ledger::Order::NewestFirst, cursor, PAGE_ENTRIES)?;
         for entry in page.entries {
             if !take(entry)? {
                 return Ok(());

@@ -78,7 +78,7 @@ pub struct RunStory {
     pub change: ChangeStory,
     /// Its tests.
     pub tests: Option<TestStory>,
-    /// What people decided about it without signing.
+    /// What people decided about it, as its statement says.
     pub verdicts: Vec<RunVerdictStory>,
     /// Who approved its change by signature, and whether it counts.
     pub approval: Option<ApprovalStory>,
@@ -233,8 +233,10 @@ pub struct RunVerdictStory {
     pub reason: String,
     /// When.
     pub at: String,
-    /// The account it was entered from; absent before the run is over.
+    /// The account it was entered from; absent if it was signed, and before the run is over.
     pub account: Option<AccountStory>,
+    /// The fingerprint of the key that signed it.
+    pub key: Option<String>,
 }
 
 /// A connection.

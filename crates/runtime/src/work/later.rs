@@ -72,7 +72,9 @@ pub(super) fn changed_by<'f>(
         let Some((receipt, _)) = work.receipt_of(&finished.run)? else { continue };
         for artifact in receipt.artifacts.as_slice() {
             if wanted.contains(artifact.path.as_str()) {
-                runs.entry(artifact.path.as_str().to_owned()).or_default().push(work.runs.short(&finished.run));
+                runs.entry(artifact.path.as_str().to_owned())
+                    .or_default()
+                    .push(work.runs.short(&finished.run));
             }
         }
     }

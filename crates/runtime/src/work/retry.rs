@@ -102,9 +102,7 @@ fn check_not_done(state: &JournalState, finished: &FinishedRun) -> Result<(), St
         return Err(format!("its item `{item}` has succeeded since, in run `{}`", state.short(&done.run)));
     }
     match state.held.iter().find(|(_, held)| held.item == *item) {
-        Some((held, _)) => {
-            Err(format!("run `{}` of its item `{item}` awaits approval", state.short(held)))
-        }
+        Some((held, _)) => Err(format!("run `{}` of its item `{item}` awaits approval", state.short(held))),
         None => Ok(()),
     }
 }

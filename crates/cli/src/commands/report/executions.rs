@@ -135,7 +135,12 @@ fn evidence(used: &EvidenceStory, max_age_minutes: f64) -> Vec<Vec<Inline>> {
 fn artifact(artifact: &ArtifactStory, blocks: &mut Vec<Block>) {
     let mut facts = vec![(
         "Made",
-        vec![text(format!("{}, ", artifact.kind)), state(&artifact.state), text(", entry "), code(artifact.entry.as_str())],
+        vec![
+            text(format!("{}, ", artifact.kind)),
+            state(&artifact.state),
+            text(", entry "),
+            code(artifact.entry.as_str()),
+        ],
     )];
     if let Some(approval) = &artifact.approval {
         facts.extend(approvals::facts(approval));

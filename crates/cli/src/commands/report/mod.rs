@@ -12,8 +12,8 @@ use crealeph_contracts::scalar::RobotId;
 use crealeph_ledger::{Clock, Ledger, LedgerError};
 use crealeph_runtime::builder::Scopes;
 use crealeph_runtime::report::{
-    ActivityReport, KeySource, LogProof, MAX_DETAILS, ProofStatus, ReportOrigin, ReportQuestion, ReportSource,
-    ReportSubject, activity,
+    ActivityReport, KeySource, LogProof, MAX_DETAILS, ProofStatus, ReportOrigin, ReportQuestion,
+    ReportSource, ReportSubject, activity,
 };
 use crealeph_runtime::work::receipt::Signer;
 use crealeph_runtime::work::{RunReader, WorkError};
@@ -226,7 +226,9 @@ impl Report {
 fn is_missing(failure: &Failure) -> bool {
     matches!(
         failure,
-        Failure::Ledger(LedgerFailure::Ledger(LedgerError::Missing { .. }) | LedgerFailure::LedgerAbove { .. })
+        Failure::Ledger(
+            LedgerFailure::Ledger(LedgerError::Missing { .. }) | LedgerFailure::LedgerAbove { .. }
+        )
     )
 }
 
@@ -261,8 +263,7 @@ fn document(report: &ActivityReport) -> Document {
         ReportOrigin::Workspace => "the workspace and its ledger",
         ReportOrigin::Export => "an export of the ledger",
     };
-    let mut blocks =
-        vec![Block::Paragraph(only(text(format!("Made at {} from {from}.", report.made_at))))];
+    let mut blocks = vec![Block::Paragraph(only(text(format!("Made at {} from {from}.", report.made_at))))];
     blocks.push(Block::Facts(overview(report)));
     runs::blocks(report, &mut blocks);
     executions::blocks(report, &mut blocks);
@@ -280,10 +281,9 @@ fn document(report: &ActivityReport) -> Document {
 fn overview(report: &ActivityReport) -> Vec<(&'static str, Vec<Inline>)> {
     let (runs, executions) = (&report.runs, &report.executions);
     let mut facts = Vec::new();
-    for (name, count, has_more) in [
-        ("Runs", runs.rows.len(), runs.has_more),
-        ("Executions", executions.rows.len(), executions.has_more),
-    ] {
+    for (name, count, has_more) in
+        [("Runs", runs.rows.len(), runs.has_more), ("Executions", executions.rows.len(), executions.has_more)]
+    {
         if count > 0 {
             facts.push((name, only(text(number(count, has_more)))));
         }

@@ -77,8 +77,10 @@ fn story(story: &RunStory, blocks: &mut Vec<Block>) {
     if let Some(tests) = &story.tests {
         facts.push(("Tests", self::tests(tests)));
     }
-    facts.extend(story.verdicts.iter().map(|verdict| ("Verdict", self::verdict(verdict))));
-    facts.extend(story.approval.iter().flat_map(approvals::facts));
+    match &story.approval {
+        Some(approval) => facts.extend(approvals::facts(approval)),
+        None => facts.extend(story.verdicts.iter().map(|verdict| ("Verdict", self::verdict(verdict)))),
+    }
     facts.extend(walls(story));
     facts.push(("Receipt", receipt(&story.proof)));
     blocks.push(Block::Facts(facts));
@@ -213,6 +215,9 @@ fn verdict(verdict: &RunVerdictStory) -> Vec<Inline> {
     if let Some(account) = &verdict.account {
         line.push(text("; entered by "));
         line.extend(self::account(account));
+    }
+    if let Some(key) = &verdict.key {
+        line.extend([text("; signed with key "), code(key)]);
     }
     line
 }

@@ -8,7 +8,9 @@ use crealeph_contracts::provenance::{AgentFacts, LocalUser};
 use crealeph_contracts::receipt::{Receipt, RunRelation};
 use crealeph_contracts::run_result::RunStatus;
 use crealeph_runtime::work::receipt::{ENVELOPE_FILE, RECEIPT_FILE};
-use crealeph_runtime::work::{CAPSULE_FILE, DiffStat, ItemResult, RunReader, RunState, RunSummary, WorkError};
+use crealeph_runtime::work::{
+    CAPSULE_FILE, DiffStat, ItemResult, RunReader, RunState, RunSummary, WorkError,
+};
 use crealeph_verify::read_unproven;
 
 use super::named_run::{RunLine, Show, open, print_diff, warned};

@@ -26,11 +26,8 @@ pub(super) fn in_log(
     covered_entries: u64,
 ) -> Result<RunSection, ReportError> {
     let Some(log) = source.log else { return Ok(RunSection::default()) };
-    let filter = Filter {
-        robot_id: question.robot.clone(),
-        kind: Some(Name::from(RUN_RECEIPT)),
-        ..Filter::default()
-    };
+    let filter =
+        Filter { robot_id: question.robot.clone(), kind: Some(Name::from(RUN_RECEIPT)), ..Filter::default() };
     let one = match &question.subject {
         ReportSubject::Run(word) => Some(named_run(log, word)?),
         _ => None,
@@ -66,10 +63,7 @@ pub(super) fn in_log(
 }
 
 /// The run that a word means, of those whose receipts the log holds.
-fn named_run(
-    log: (&Ledger, &TenantId),
-    word: &str,
-) -> Result<Uuid, ReportError> {
+fn named_run(log: (&Ledger, &TenantId), word: &str) -> Result<Uuid, ReportError> {
     let filter = Filter { kind: Some(Name::from(RUN_RECEIPT)), ..Filter::default() };
     let mut found: Vec<Uuid> = Vec::new();
     newest_first(log, &filter, |entry| {
@@ -165,4 +159,3 @@ fn shorten(section: &mut RunSection) {
     let rows = section.rows.iter_mut().chain(section.stories.iter_mut().map(|story| &mut story.row));
     rows.for_each(|row| row.short_id = short(&row.run));
 }
-

@@ -29,9 +29,9 @@ pub(super) fn story(row: RunRow, statement: Option<&Statement>, proof: ReceiptPr
         description: item.map(|item| text(item.description.trim())),
         program: stated.and_then(|stated| stated.agent.as_ref()).map(agent),
         started_by: stated.and_then(|stated| stated.started_by.as_ref()).map(account),
-        earlier_run: receipt.and_then(|receipt| receipt.earlier_run.as_ref()).map(|earlier| {
-            EarlierRunStory { relation: earlier.relation.as_str(), run: earlier.run }
-        }),
+        earlier_run: receipt
+            .and_then(|receipt| receipt.earlier_run.as_ref())
+            .map(|earlier| EarlierRunStory { relation: earlier.relation.as_str(), run: earlier.run }),
         reason: receipt.and_then(|receipt| receipt.error.as_ref()).map(|reason| text(reason.as_str())),
         admission: stated.and_then(admission),
         change: statement.map_or_else(ChangeStory::default, change),
@@ -90,7 +90,8 @@ fn verdict(verdict: &StatedVerdict) -> RunVerdictStory {
         by: verdict.by.to_string(),
         reason: verdict.reason.to_string(),
         at: verdict.at.as_str().to_owned(),
-        account: Some(account(&verdict.account)),
+        account: verdict.account.as_ref().map(account),
+        key: verdict.key.as_ref().map(ToString::to_string),
     }
 }
 

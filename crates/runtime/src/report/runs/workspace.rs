@@ -43,7 +43,8 @@ pub(super) fn in_workspace(
             (summaries, wanted.next().is_some())
         }
     };
-    let rows = summaries.iter().map(|summary| workspace_row(reader, summary)).collect::<Result<Vec<_>, _>>()?;
+    let rows =
+        summaries.iter().map(|summary| workspace_row(reader, summary)).collect::<Result<Vec<_>, _>>()?;
     let mut stories = Vec::new();
     for (summary, row) in summaries.iter().zip(&rows).take(question.details.min(MAX_DETAILS)) {
         let (proof, verified) = proof::of_run(reader, source, summary)?;
@@ -69,11 +70,8 @@ fn robots_runs(
     source: &ReportSource<'_>,
 ) -> Result<Option<BTreeSet<String>>, ReportError> {
     let (Some(robot), Some(log)) = (&question.robot, source.log) else { return Ok(None) };
-    let filter = Filter {
-        robot_id: Some(robot.clone()),
-        kind: Some(Name::from(RUN_RECEIPT)),
-        ..Filter::default()
-    };
+    let filter =
+        Filter { robot_id: Some(robot.clone()), kind: Some(Name::from(RUN_RECEIPT)), ..Filter::default() };
     let mut runs = BTreeSet::new();
     newest_first(log, &filter, |entry| {
         runs.extend(run_of(&entry).map(|run| run.to_string()));
@@ -144,6 +142,7 @@ fn workspace_story(
             reason: verdict.why.clone(),
             at: verdict.at.as_str().to_owned(),
             account: None,
+            key: None,
         });
     }
     story.change.is_discarded =
@@ -175,4 +174,3 @@ fn with_diff(change: &mut ChangeStory, diff: &str) {
     }
     change.diff = (!diff.is_empty()).then(|| TextPart::start(diff, MAX_DIFF_BYTES));
 }
-
