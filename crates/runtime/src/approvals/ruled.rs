@@ -47,30 +47,54 @@ pub fn ruled_subjects(
         let (rule, now) = (needed(rules, &class), needed(&in_force, &class));
         RuledSubject { entry, receipt, class, rule, now }
     };
-    let mut subjects = Vec::new();
     let drafts =
         Filter { module: Some(Name::from(BUILDER)), state: Some(Name::parse("draft")?), ..Filter::default() };
-    for entry in ledger.list(tenant, &drafts, Order::NewestFirst, None, limit)?.entries {
-        if is_made_by_builder(ledger, tenant, &entry)? {
-            let objective = record_of_draft(ledger, tenant, &entry)?.as_ref().and_then(objective_of);
-            subjects.push(ruled(entry, None, SubjectClass::draft(objective)));
+    let mut subjects = newest(ledger, tenant, &drafts, limit, |entry| {
+        if !is_made_by_builder(ledger, tenant, &entry)? {
+            return Ok(None);
         }
-    }
+        let objective = record_of_draft(ledger, tenant, &entry)?.as_ref().and_then(objective_of);
+        Ok(Some(ruled(entry, None, SubjectClass::draft(objective))))
+    })?;
     let runs = Filter {
         module: Some(Name::from(WORK)),
         kind: Some(Name::from(RUN_RECEIPT)),
         state: Some(Name::parse("succeeded")?),
         ..Filter::default()
     };
-    for entry in ledger.list(tenant, &runs, Order::NewestFirst, None, limit)?.entries {
-        if let Some(receipt) = changed_by(&entry) {
+    subjects.extend(newest(ledger, tenant, &runs, limit, |entry| {
+        Ok(changed_by(&entry).map(|receipt| {
             let class = class_of(&receipt);
-            subjects.push(ruled(entry, Some(Box::new(receipt)), class));
-        }
-    }
+            ruled(entry, Some(Box::new(receipt)), class)
+        }))
+    })?);
     subjects.sort_by_key(|subject| std::cmp::Reverse(subject.entry.seq));
     subjects.truncate(limit);
     Ok(subjects)
+}
+
+/// The newest subjects among the entries that a filter lets through. A page may be short of entries before the log ends, so all
+/// pages are read until there are enough.
+fn newest(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    filter: &Filter,
+    limit: usize,
+    read: impl Fn(StoredEntry) -> Result<Option<RuledSubject>, ApprovalError>,
+) -> Result<Vec<RuledSubject>, ApprovalError> {
+    let (mut found, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = ledger.list(tenant, filter, Order::NewestFirst, cursor, limit)?;
+        for entry in page.entries {
+            found.extend(read(entry)?);
+        }
+        cursor = page.next;
+        if found.len() >= limit || cursor.is_none() {
+            break;
+        }
+    }
+    found.truncate(limit);
+    Ok(found)
 }
 
 /// The rule for a subject; a change that none fits is not held.
