@@ -252,17 +252,20 @@ impl Import {
         };
         let crealeph_ledger::ImportSummary { tenant_id, entries, repeats } = imported;
         let tenant_id = tenant_id.as_str();
-        match signed {
-            None => {
-                output.report(&json!({ "tenantId": tenant_id, "imported": entries, "repeats": repeats }))?
-            }
-            Some(signed) => output.report(&json!({
-                "tenantId": tenant_id,
-                "imported": entries,
-                "repeats": repeats,
-                "signedEntries": signed,
-            }))?,
+        if !at.is_json(output) {
+            let signed = signed.map_or_else(String::new, |signed| format!(", {signed} signed"));
+            let repeats = match repeats {
+                0 => String::new(),
+                repeats => format!("; {repeats} were there already"),
+            };
+            output.line(&format!("imported {entries} entries of tenant `{tenant_id}`{signed}{repeats}"))?;
+            return Ok(Verdict::Good);
         }
+        let mut report = json!({ "tenantId": tenant_id, "imported": entries, "repeats": repeats });
+        if let (Some(signed), Some(report)) = (signed, report.as_object_mut()) {
+            report.insert("signedEntries".to_owned(), signed.into());
+        }
+        output.report(&report)?;
         Ok(Verdict::Good)
     }
 }

@@ -66,10 +66,9 @@ impl Decide {
                 ArgumentFailure::option_with_hint(self.reason, "a reason", "give it with --reason").into()
             );
         }
-        let run =
-            super::named_run::open(&self.workspace)?.find(Some(&self.run)).map_err(WorkError::from)?.run;
         let at = self.workspace.settle()?;
         if is_signed(&at)? {
+            let run = self.found()?;
             let asked = AskedVerdict {
                 decision,
                 reason: Some(self.reason),
@@ -83,7 +82,8 @@ impl Decide {
             return asked.run(&at, &run.to_string(), output);
         }
         let is_approved = decision == ApprovalDecision::Approve;
-        let who = who(self.by)?;
+        let who = who(self.by.clone())?;
+        let run = self.found()?;
         let work = self.workspace.open()?;
         let decided = work.decide(&run, RunVerdict::new(is_approved, who, self.reason))?;
         match self.workspace.at.json || !output.is_for_person() {
@@ -91,6 +91,11 @@ impl Decide {
             false => output.page(&super::report::finished(&decided.result, &work.short_run(&run)?, ""))?,
         }
         Ok(if decided.has_landed == is_approved { Verdict::Good } else { Verdict::Bad })
+    }
+
+    fn found(&self) -> Result<Uuid, Failure> {
+        let runs = super::named_run::open(&self.workspace)?;
+        Ok(runs.find(Some(&self.run)).map_err(WorkError::from)?.run)
     }
 }
 
