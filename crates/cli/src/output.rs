@@ -76,11 +76,6 @@ impl Output {
         self.is_for_person
     }
 
-    /// A terminal shows it, whatever `CREALEPH_OUTPUT` says.
-    pub(crate) fn is_terminal(&self) -> bool {
-        self.is_terminal
-    }
-
     /// `CREALEPH_OUTPUT` names JSON: what a program printed is not passed on as it is, but in records.
     pub(crate) fn is_json_named(&self) -> bool {
         !self.is_for_person && std::env::var_os(READER).is_some_and(|reader| reader == "json")

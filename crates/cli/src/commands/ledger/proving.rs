@@ -414,10 +414,10 @@ impl Prove {
         let proof = ledger.prove(&at.tenant, &id)?;
         let proof =
             proof.ok_or_else(|| LedgerFailure::NoEntry { name: self.id, tenant: at.tenant.to_string() })?;
-        match output.is_terminal() {
+        match output.is_for_person() {
             true => output.json(&proof.to_json())?,
             // The entry in it is checked byte by byte.
-            false => output.exactly(&format!("{}\n", proof.to_json()))?,
+            false => output.document(&format!("{}\n", proof.to_json()))?,
         }
         Ok(Verdict::Good)
     }
