@@ -71,7 +71,7 @@ impl App {
     }
 
     /// Does something that may block, on a thread for that. The number of such threads is bounded; while all are busy this
-    /// waits, and the request's own timeout ends the wait. Work that was started is finished, whoever still waits for it.
+    /// waits, and the request's own timeout ends the wait. Work that was started is finished, even if nobody waits for it.
     pub(crate) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, Problem> + Send + 'static,

@@ -46,6 +46,12 @@ impl Call {
         self.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
 
+    /// The text of a parameter of the path, which the router found there.
+    pub(crate) fn in_path(&self, name: &str) -> Result<&str, Problem> {
+        let absent = || Problem::new(ProblemKind::Internal, format!("the route has no `{name}` in its path"));
+        self.text(name).ok_or_else(absent)
+    }
+
     /// A parameter as an identifier.
     pub(crate) fn identifier<T>(
         &self,

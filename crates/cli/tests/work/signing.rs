@@ -304,7 +304,7 @@ fn forgeries_of_changes_are_refused_and_named() {
     signing.refused(&words(&own), "altered");
     fs::write(&diff, before).unwrap();
 
-    // Written by whoever may write to the database: a verdict with another's signature, and a landing that nobody approved.
+    // Written by someone who can write to the database: a verdict with another's signature, and a landing that nobody approved.
     let read = |name: &str| fs::read_to_string(name).unwrap();
     let statement: Value = serde_json::from_str(&read(&own[3])).unwrap();
     let why = signing.good(&["approval", "why", &run]);

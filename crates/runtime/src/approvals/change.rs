@@ -10,7 +10,7 @@ use crealeph_contracts::entry::{Draft, Lineage};
 use crealeph_contracts::held_change::{HELD, HELD_CHANGE, HeldChangeRecord, held_change_key};
 use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::provenance::LocalUser;
-use crealeph_contracts::scalar::{ClientKey, Count, LedgerId, Literal, Name, RobotId, TenantId};
+use crealeph_contracts::scalar::{ClientKey, LedgerId, Literal, Name, RobotId, TenantId};
 use crealeph_contracts::shape::Set;
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::approval::{ApprovalSubject, Requester, SubjectClass, SubjectOutcome, derive};
@@ -20,7 +20,7 @@ use crealeph_verify::ApprovalLog;
 use super::case::{Moment, SubjectBasis, SubjectCase, doubted, judged_history};
 use super::error::ApprovalError;
 use super::history::{
-    ApprovalHistory, append_at_end, approval_entries, approvals_draft, first, is_unsigned_refused,
+    ApprovalHistory, append_at_end, approval_entries, approvals_draft, count, first, is_unsigned_refused,
 };
 
 /// The module of entries about work.
@@ -190,10 +190,10 @@ impl ChangeLanding {
             subject_kind: SubjectKind::Change,
             subject_id: run.clone(),
             subject_digest: *digest,
-            number: count(*number),
+            number: count(*number)?,
             verdicts: Set::new(verdicts.clone()).ok_or(ApprovalError::NoPeople)?,
             rule_digest: case.state.rule_digest,
-            checked_seq: count(case.history.place.seq.get()),
+            checked_seq: count(case.history.place.seq.get())?,
         };
         let key = landing_key(run, *number);
         judge(&case.history, &ApprovalEntry::Landing(record.clone()), &key)?;
@@ -220,7 +220,7 @@ pub(crate) fn append_outcome(
         }
         let record = LandingOutcomeRecord {
             subject_id: run.clone(),
-            number: count(number),
+            number: count(number)?,
             landing: entry.id.clone(),
             outcome,
         };
@@ -244,8 +244,4 @@ fn judge(history: &ApprovalHistory, entry: &ApprovalEntry, key: &str) -> Result<
 
 fn resting(ids: Vec<LedgerId>) -> Option<Lineage> {
     Some(Lineage { depends_on: Set::new(ids), execution_id: None, rerun_of: None })
-}
-
-fn count(number: u64) -> Count {
-    Count::new(number).unwrap_or(Count::ZERO)
 }

@@ -6,7 +6,7 @@ use crealeph_contracts::approval::{
 };
 use crealeph_contracts::entry::{Draft, Entry, Lineage};
 use crealeph_contracts::json::{ComposeError, JsonObject};
-use crealeph_contracts::scalar::{ClientKey, LedgerId, Literal, Name, RobotId, TenantId};
+use crealeph_contracts::scalar::{ClientKey, Count, LedgerId, Literal, Name, RobotId, TenantId};
 use crealeph_contracts::shape::Set;
 use crealeph_ledger::{
     AppendError, AppendedEntry, EntryRefusal, Filter, Ledger, LedgerError, LogPlace, LogView, NewId, Order,
@@ -289,4 +289,10 @@ fn disbelieved(entry: &Entry, problem: String) -> Option<LoggedApproval> {
         entry: read,
         problem: Some(problem),
     })
+}
+
+/// A number as documents have it.
+pub(super) fn count(number: u64) -> Result<Count, ApprovalError> {
+    let too_large = || ComposeError { what: "the number", reason: format!("{number} is too large for JSON") };
+    Ok(Count::new(number).ok_or_else(too_large)?)
 }

@@ -8,7 +8,7 @@ use crealeph_contracts::approval::{
 };
 use crealeph_contracts::instant::{Instant, Timestamp};
 use crealeph_contracts::json::JsonObject;
-use crealeph_contracts::scalar::{Count, LedgerId, Literal, Name, Text};
+use crealeph_contracts::scalar::{LedgerId, Literal, Name, Text};
 use crealeph_contracts::shape::Set;
 use crealeph_decision::approval::{SubjectOutcome, Uncounted, derive};
 use crealeph_decision::builder::review::planned;
@@ -16,7 +16,7 @@ use crealeph_ledger::{AppendedEntry, LedgerError, Seq};
 
 use super::case::{SubjectBasis, SubjectCase, SubjectReader};
 use super::error::ApprovalError;
-use super::history::{Decided, StatementSigner, append_at_end, approvals_draft, first, resting_on};
+use super::history::{Decided, StatementSigner, append_at_end, approvals_draft, count, first, resting_on};
 use super::people::new_nonce;
 
 const NANOS_PER_MINUTE: i128 = 60_000_000_000;
@@ -66,7 +66,7 @@ pub fn verdict_statement(
         person: signer.person,
         key_id: signer.key_id,
         rule_digest: state.rule_digest,
-        evidence_seq: Count::new(place.seq.get()).unwrap_or(Count::ZERO),
+        evidence_seq: count(place.seq.get())?,
         evidence_root: place.root,
         base_state: subject.base_state,
         nonce: new_nonce()?,
@@ -151,16 +151,15 @@ fn landing(case: &SubjectCase) -> Result<Decided, ApprovalError> {
     let SubjectCase { subject, state, history, .. } = case;
     let SubjectOutcome::Approved { verdicts } = &state.outcome else { return Ok(None) };
     let entry = case.entry.to_entry();
-    let count = |number: u64| Count::new(number).unwrap_or(Count::ZERO);
     let used = Set::new(verdicts.clone()).ok_or(ApprovalError::NoPeople)?;
     let record = LandingRecord {
         subject_kind: subject.class.kind,
         subject_id: subject.id.clone(),
         subject_digest: subject.digest,
-        number: count(1),
+        number: count(1)?,
         verdicts: used,
         rule_digest: state.rule_digest,
-        checked_seq: count(history.place.seq.get()),
+        checked_seq: count(history.place.seq.get())?,
     };
     let key = landing_key(&subject.id, 1);
     let read = ApprovalEntry::Landing(record.clone());

@@ -74,7 +74,7 @@ pub struct ExecutionStory {
     pub attempts_left_out: u64,
     /// What it made.
     pub artifacts: Vec<ArtifactStory>,
-    /// It made more than is told.
+    /// It made more than are listed.
     pub has_more_artifacts: bool,
     /// Records of it that cannot be read, by entry.
     pub unreadable: Vec<String>,

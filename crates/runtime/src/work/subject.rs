@@ -117,7 +117,8 @@ impl RunWriter<'_> {
         Ok(self.runs.add(Event::Submitted { run: *run, entry })?)
     }
 
-    /// The entry that holds the change of a run, if it was held and the ledger has it.
+    /// The entry that holds the change of a run, if it was held and the ledger has it. A ledger that does not answer, or is another one now,
+    /// must not keep the receipt from being written: then the receipt does not name the entry.
     pub(super) fn submitted(&self, run: &Uuid) -> Option<LedgerId> {
         let entry = self.runs.state().ok()?.submitted.get(run).cloned()?;
         let entry = LedgerId::parse(&entry).ok()?;

@@ -27,7 +27,7 @@ pub(super) fn validate(call: &Call) -> Result<Reply, Problem> {
 }
 
 fn named(call: &Call) -> Result<ContractName, Problem> {
-    let name = call.text("contract").unwrap_or_default();
+    let name = call.in_path("contract")?;
     ContractName::parse(name).ok_or_else(|| {
         let known: Vec<&str> = ContractName::ALL.iter().map(|contract| contract.as_str()).collect();
         Problem::unknown_id("contract").with_hint(format!("there are {}", known.join(", ")))

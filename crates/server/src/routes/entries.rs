@@ -140,7 +140,7 @@ pub(super) fn prove(call: &Call) -> Result<Reply, Problem> {
 /// The entry that the path names, if the key may see it.
 fn named(call: &Call) -> Result<StoredEntry, Problem> {
     let who = call.who()?;
-    let found = find(call, who, call.text("id").unwrap_or_default())?;
+    let found = find(call, who, call.in_path("id")?)?;
     found.filter(|entry| who.sees(entry)).ok_or_else(|| Problem::unknown_id("entry"))
 }
 

@@ -111,7 +111,7 @@ pub(super) fn replay(call: &Call) -> Result<Reply, Problem> {
 fn found(call: &Call) -> Result<Execution, Problem> {
     let robot = robots::named(call)?;
     let unknown = || Problem::unknown_id("execution");
-    let id = ExecutionId::parse(call.text("execution").unwrap_or_default()).map_err(|_| unknown())?;
+    let id = ExecutionId::parse(call.in_path("execution")?).map_err(|_| unknown())?;
     builder::execution(call.ledger(), &call.who()?.tenant_id, Some(&robot), &id)?.ok_or_else(unknown)
 }
 

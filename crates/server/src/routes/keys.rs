@@ -27,7 +27,7 @@ pub(super) fn create(call: &Call) -> Result<Reply, Problem> {
 }
 
 pub(super) fn revoke(call: &Call) -> Result<Reply, Problem> {
-    let id = KeyId::parse(call.text("id").unwrap_or_default()).map_err(|_| Problem::unknown_id("key"))?;
+    let id = KeyId::parse(call.in_path("id")?).map_err(|_| Problem::unknown_id("key"))?;
     let reason = call.text("reason").and_then(Text::new);
     Ok(Reply::json_of(&revoke_key(call.ledger(), &call.who()?.tenant_id, &id, reason)?))
 }

@@ -39,7 +39,7 @@ pub(super) fn list(call: &Call) -> Result<Reply, Problem> {
 /// The robot that the path names, if the key may see it.
 pub(super) fn named(call: &Call) -> Result<RobotId, Problem> {
     // What cannot be a name is nobody's.
-    let robot = RobotId::parse(call.text("robot").unwrap_or_default()).ok();
+    let robot = RobotId::parse(call.in_path("robot")?).ok();
     let who = call.who()?;
     robot.filter(|robot| who.covers(robot)).ok_or_else(|| Problem::unknown_id("robot"))
 }

@@ -44,10 +44,8 @@ fn row(row: &RunRow) -> Vec<Vec<Inline>> {
 
 /// The start of a task, as it fits into a table.
 fn shortened(task: &str) -> String {
-    match task.char_indices().nth(MAX_TASK_CHARS) {
-        Some((at, _)) => format!("{}…", task.get(..at).unwrap_or_default()),
-        None => task.to_owned(),
-    }
+    let start: String = task.chars().take(MAX_TASK_CHARS).collect();
+    if start.len() < task.len() { format!("{start}…") } else { start }
 }
 
 fn status(word: &str) -> Inline {

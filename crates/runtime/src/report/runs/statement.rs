@@ -53,7 +53,7 @@ pub(super) fn story(row: RunRow, statement: Option<&Statement>, proof: ReceiptPr
             .map_or_else(Vec::new, |sandbox| texts(sandbox.missing.as_slice(), |text| text.as_str())),
         connections: connections.iter().take(MAX_LISTED).map(connection).collect(),
         connections_left_out: connections.len().saturating_sub(MAX_LISTED) as u64 + left_off,
-        hidden: texts(paths.get(..paths.len().min(MAX_LISTED)).unwrap_or_default(), |path| path.as_str()),
+        hidden: paths.iter().take(MAX_LISTED).map(|path| path.as_str().to_owned()).collect(),
         hidden_left_out: paths.len().saturating_sub(MAX_LISTED) as u64
             + hidden.and_then(|hidden| hidden.left_off).map_or(0, |more| more.get()),
         tokens: receipt.and_then(|receipt| receipt.tokens_used).map(|tokens| tokens.get()),
