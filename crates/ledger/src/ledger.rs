@@ -22,7 +22,7 @@ use tracing::{debug, info_span};
 use crate::clock::{Clock, DatingClock};
 use crate::entry::{Content, MAX_PAYLOAD_DEPTH, StoredEntry};
 use crate::error::{AppendError, EntryRefusal, LedgerError};
-use crate::follow::{Growth, LogWatch};
+use crate::follow::{AllLogsWatch, Growth, LogWatch};
 use crate::heart::Heart;
 use crate::keys::{Keyring, SigningKeyError};
 use crate::limits::LedgerLimits;
@@ -450,33 +450,35 @@ impl Ledger {
 
     /// Watches a tenant's log for growth by this process or another; read on from the last sequence number seen.
     pub fn watch(&self, tenant: &TenantId) -> LogWatch {
-        self.follow(Some(tenant))
+        self.listen_to_others();
+        LogWatch::new(&self.0.growth, tenant)
     }
 
-    /// Watches every log; what it notices is that one of them may have grown, not whose.
-    pub fn watch_all(&self) -> LogWatch {
-        self.follow(None)
+    /// Watches every log, and says which may have grown.
+    pub fn watch_all(&self) -> AllLogsWatch {
+        self.listen_to_others();
+        AllLogsWatch::new(&self.0.growth)
     }
 
-    fn follow(&self, tenant: Option<&TenantId>) -> LogWatch {
-        let watch = LogWatch::new(&self.0.growth, tenant);
+    /// Starts the thread that waits for what other processes write, if it does not run yet.
+    fn listen_to_others(&self) {
         let mut listener = self.0.listener.lock().unwrap_or_else(PoisonError::into_inner);
-        if listener.is_none() {
-            let (weak, growth) = (Arc::downgrade(&self.0), Arc::clone(&self.0.growth));
-            let listen = move || {
-                while growth.wait_for_follower() {
-                    let Some(inner) = weak.upgrade() else { break };
-                    match inner.backend.wait_for_others(FOLLOW_MS) {
-                        Ok(true) => growth.announce_others(),
-                        Ok(false) => {}
-                        // The followers' own reads fail in the same way and report it.
-                        Err(_) => std::thread::sleep(std::time::Duration::from_millis(FOLLOW_MS)),
-                    }
-                }
-            };
-            *listener = std::thread::Builder::new().name("ledger-listener".to_owned()).spawn(listen).ok();
+        if listener.is_some() {
+            return;
         }
-        watch
+        let (weak, growth) = (Arc::downgrade(&self.0), Arc::clone(&self.0.growth));
+        let listen = move || {
+            while growth.wait_for_follower() {
+                let Some(inner) = weak.upgrade() else { break };
+                match inner.backend.wait_for_others(FOLLOW_MS) {
+                    Ok(true) => growth.announce_others(),
+                    Ok(false) => {}
+                    // The followers' own reads fail in the same way and report it.
+                    Err(_) => std::thread::sleep(std::time::Duration::from_millis(FOLLOW_MS)),
+                }
+            }
+        };
+        *listener = std::thread::Builder::new().name("ledger-listener".to_owned()).spawn(listen).ok();
     }
 
     /// Copies the whole ledger to a new file while it is in use, and reports the bytes written and in all. Keys are not copied.

@@ -51,7 +51,7 @@ pub use checkpoint::SignedCheckpoint;
 pub use clock::Clock;
 pub use entry::{Content, EXECUTION_EVENT, KEY_PREFIX, MAX_PAYLOAD_DEPTH, StoredEntry};
 pub use error::{AppendError, EntryIdentity, EntryRefusal, LedgerError};
-pub use follow::LogWatch;
+pub use follow::{AllLogsWatch, GrownLogs, LogWatch};
 pub use heart::Heartbeat;
 pub use ids::IdKind;
 pub use keys::{Keyring, SigningKeyError};

@@ -179,6 +179,13 @@ impl KeyIdentity {
         self.covers(&entry.content.robot_id) && (!is_about_keys || self.may(Permission::SeeGrants))
     }
 
+    /// Whether an entry revokes it.
+    pub fn is_revoked_by(&self, entry: &StoredEntry) -> bool {
+        let content = &entry.content;
+        content.module.as_str() == ACCESS.as_str()
+            && content.key.as_ref().is_some_and(|key| key.as_str() == revocation_key(&self.key_id))
+    }
+
     /// Whether it may see and write what is of this robot.
     pub fn covers(&self, robot: &RobotId) -> bool {
         self.robot_id.as_ref().is_none_or(|own| own == robot)

@@ -1,7 +1,6 @@
 //! What all requests share: the ledger, the settings, and what is counted.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use crealeph_ledger::Ledger;
 use crealeph_runtime::builder::{Builder, Cancel, Scopes};
@@ -9,14 +8,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tracing::Span;
 
+use crate::follower::Followers;
 use crate::hosts::ServerNames;
 use crate::limits::KeyUses;
 use crate::problem::{Problem, ProblemKind};
 use crate::serve::ServerParts;
 use crate::settings::{ServerBounds, ServerSettings};
-
-/// How long the thread that follows the ledger waits before it looks whether the server stops.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// The shared part.
 pub(crate) struct App {
@@ -38,8 +35,8 @@ pub(crate) struct App {
     pub streams: Arc<Semaphore>,
     /// Whether the server is to end.
     pub stopping: watch::Receiver<bool>,
-    /// Counts how often logs may have grown, from the first stream on.
-    growth: Mutex<Option<watch::Receiver<u64>>>,
+    /// Who reads logs for the streams.
+    pub followers: Arc<Followers>,
 }
 
 impl App {
@@ -60,7 +57,7 @@ impl App {
             keys: Arc::default(),
             streams: permits(bounds.max_streams),
             stopping,
-            growth: Mutex::new(None),
+            followers: Arc::default(),
             ledger,
             builder,
             scopes,
@@ -96,30 +93,6 @@ impl App {
 
     pub(crate) fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
-    }
-
-    /// What changes whenever a log may have grown. One thread follows the ledger for all streams.
-    pub(crate) fn growth(&self) -> Result<watch::Receiver<u64>, Problem> {
-        let mut growth = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(receiver) = &*growth {
-            return Ok(receiver.clone());
-        }
-        let (sender, receiver) = watch::channel(0);
-        let (mut log, stopping) = (self.ledger.watch_all(), self.stopping.clone());
-        let follow = move || {
-            while !*stopping.borrow() {
-                if log.wait(LOOK_AGAIN) {
-                    sender.send_modify(|count| *count += 1);
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("event-follower".to_owned()).spawn(follow);
-        thread.map_err(|error| {
-            tracing::error!("no thread for the event streams: {error}");
-            Problem::new(ProblemKind::Overloaded, "the server cannot follow its ledger now; try again")
-        })?;
-        *growth = Some(receiver.clone());
-        Ok(receiver)
     }
 }
 

@@ -8,12 +8,14 @@
 mod app;
 mod call;
 mod docs_page;
+mod follower;
 mod hosts;
 mod http;
 mod limits;
 mod openapi;
 mod problem;
 mod reply;
+mod ring;
 mod route;
 mod routes;
 mod schemas;

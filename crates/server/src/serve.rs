@@ -19,6 +19,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
@@ -147,6 +148,7 @@ impl Server {
     /// # Errors
     /// When the system refuses threads or timers.
     pub fn run(self) -> Result<(), ServeError> {
+        raise_file_limit();
         let bounds = self.app.settings.bounds;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -190,6 +192,14 @@ impl Server {
             app.cancel.cancel();
         }
         Ok(())
+    }
+}
+
+/// A connection is an open file: takes as many as the system allows, which a shell's usual bound is far below.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::warn!("the bound of open files stays as it is: {error}");
     }
 }
 

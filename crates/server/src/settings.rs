@@ -65,7 +65,7 @@ bounds! {
     /// Milliseconds that a client may leave an answer unread.
     write_timeout_ms: 30_000 in 100..=600_000,
     /// Connections at a time.
-    max_connections: 1_024 in 1..=65_536,
+    max_connections: 2_048 in 1..=65_536,
     /// Requests at a time.
     max_requests: 256 in 1..=65_536,
     /// Requests of one key at a time.
@@ -78,6 +78,8 @@ bounds! {
     max_runs: 8 in 1..=512,
     /// Event streams at a time.
     max_streams: 1_024 in 1..=65_536,
+    /// Bytes of recent entries that are in memory for event streams, of all tenants together.
+    max_stream_buffer_bytes: 67_108_864 in 0..=4_294_967_296,
     /// Milliseconds that requests may take to finish when the server is stopped.
     shutdown_timeout_ms: 10_000 in 0..=600_000,
 }

@@ -10,10 +10,10 @@ use crate::running::Running;
 use crate::scratch::signal;
 
 /// An open stream.
-struct Events(BufReader<TcpStream>);
+pub(crate) struct Events(BufReader<TcpStream>);
 
 impl Events {
-    fn open(server: &Running, target: &str, token: &str, last: Option<u64>) -> Events {
+    pub(crate) fn open(server: &Running, target: &str, token: &str, last: Option<u64>) -> Events {
         let mut stream = server.connect();
         let last = last.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
         let request = format!(
@@ -34,7 +34,7 @@ impl Events {
     }
 
     /// The next event: its kind, its id, its data.
-    fn next(&mut self) -> (String, Option<u64>, Value) {
+    pub(crate) fn next(&mut self) -> (String, Option<u64>, Value) {
         let (mut kind, mut id) = (String::new(), None);
         loop {
             let line = self.line();
@@ -53,7 +53,7 @@ impl Events {
     }
 }
 
-fn append(server: &Running, token: &str, robot: &str, key: &str) {
+pub(crate) fn append(server: &Running, token: &str, robot: &str, key: &str) {
     let entry = json!({
         "robotId": robot, "module": "m", "source": "s", "type": "signal", "state": "final",
         "payload": { "text": "a\nb" }, "key": key,

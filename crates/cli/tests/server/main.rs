@@ -2,6 +2,8 @@
 
 #![cfg(test)]
 
+#[path = "../../../ledger/tests/server/mod.rs"]
+mod postgresql;
 #[path = "../scratch/mod.rs"]
 mod scratch;
 
@@ -9,6 +11,7 @@ mod builder;
 mod client;
 mod entries;
 mod events;
+mod events_resumed;
 mod hostile;
 mod keys;
 mod running;

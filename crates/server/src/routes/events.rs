@@ -1,51 +1,65 @@
 //! The event stream: a tenant's new entries as server-sent events, each a CloudEvent. A stream resumes after the sequence
-//! number in `Last-Event-ID`, without gap or repeat, because it is read from the log itself: being woken only says when.
+//! number in `Last-Event-ID`, without gap or repeat: it goes through the log in its order, through the ring that its tenant's
+//! follower fills if that has what comes next, else through the log itself. Being woken only says when.
 //!
-//! A client that reads slowly slows its own stream, whose queue is bounded; one that does not read at all is cut off like
-//! any other. A stream ends when its key no longer counts or the server stops, and says so in its last event.
+//! A stream holds a bounded number of events, and none is made before the connection has room for it. A client that leaves
+//! them unread for too long is cut off. A stream ends when its key no longer counts or the server stops, and its last event
+//! says why.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use crealeph_contracts::json::ObjectWriter;
 use crealeph_contracts::scalar::{Name, RobotId};
-use crealeph_ledger::{Cursor, EntryPage, Filter, Order, Seq, StoredEntry};
+use crealeph_ledger::{Cursor, Order, Seq};
 use crealeph_runtime::access::{KeyIdentity, is_active};
-use crealeph_runtime::entries::{PageQuery, bounded_page, entry_json};
+use crealeph_runtime::entries::{PageQuery, bounded_page};
 use futures_util::future::{Either, select};
 use futures_util::stream::unfold;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
-use tokio::sync::mpsc::{Sender, channel};
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::app::App;
 use crate::call::Call;
+use crate::follower::{Follower, FollowerHead, Followers, KeyCheck, PAGE_BYTES, PAGE_ENTRIES};
 use crate::problem::{Problem, ProblemKind};
 use crate::reply::Reply;
+use crate::ring::{EntryFrame, EventFilter};
+use crate::settings::ServerBounds;
 
 pub(super) const STREAM_TYPE: &str = "text/event-stream";
 /// How long a stream is silent before it sends a comment, so that proxies keep it open and a dead client is noticed.
 const PING: Duration = Duration::from_secs(15);
-/// How many events wait for a client to read them.
-const QUEUE_EVENTS: usize = 16;
-/// How many entries are read at a time, and how many bytes of payloads.
-const PAGE_ENTRIES: usize = 100;
-const PAGE_BYTES: usize = 1 << 20;
+/// How often a stream makes sure that its key still counts.
+const KEY_CHECK: Duration = Duration::from_secs(5);
+/// How long a stream waits when the ledger cannot be read now.
+const RETRY: Duration = Duration::from_millis(500);
+/// How many events a stream takes from the ring at a time.
+const TAKEN_EVENTS: usize = 64;
+
+const CONNECTED: &str = ": connected\n\n";
+const PINGED: &str = ": ping\n\n";
 
 /// One stream.
 struct EventStream {
     app: Arc<App>,
     who: KeyIdentity,
-    filter: Filter,
-    /// Everything up to here was sent, or is not of the stream.
+    filter: EventFilter,
+    /// Everything up to here was taken, or is not of the stream.
     last: Seq,
-    sender: Sender<Bytes>,
+    /// What was taken and not sent yet.
+    taken: VecDeque<Bytes>,
+    follower: Arc<Follower>,
+    head: watch::Receiver<FollowerHead>,
+    stopping: watch::Receiver<bool>,
+    pace: Pace,
+    check_key_at: Instant,
+    has_ended: bool,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -55,20 +69,22 @@ pub(super) fn events(call: &Call) -> Result<Reply, Problem> {
     if asked.as_ref().is_some_and(|robot| !who.covers(robot)) {
         return Err(Problem::new(ProblemKind::Forbidden, "this key is not for the robot"));
     }
-    let filter = Filter {
+    let filter = EventFilter {
         robot_id: asked.or_else(|| who.robot_id.clone()),
         kind: call.identifier("type", Name::parse)?,
         state: call.identifier("state", Name::parse)?,
-        ..Filter::default()
     };
-    let last = match &call.last_event_id {
+    let asked = match &call.last_event_id {
         Some(text) => {
             let seq = text.parse().ok().and_then(Seq::new);
-            seq.ok_or_else(|| Problem::new(ProblemKind::BadRequest, "`Last-Event-ID` is no sequence number"))?
+            let wrong = || Problem::new(ProblemKind::BadRequest, "`Last-Event-ID` is no sequence number");
+            Some(seq.ok_or_else(wrong)?)
         }
         None => match call.number("after")? {
-            Some(number) => Seq::new(number).ok_or_else(|| Problem::parameter("after", "is too large"))?,
-            None => call.ledger().last_seq(&who.tenant_id)?,
+            Some(number) => {
+                Some(Seq::new(number).ok_or_else(|| Problem::parameter("after", "is too large"))?)
+            }
+            None => None,
         },
     };
     let permit = Arc::clone(&call.app.streams).try_acquire_owned().map_err(|_| {
@@ -76,49 +92,133 @@ pub(super) fn events(call: &Call) -> Result<Reply, Problem> {
         let detail = "as many event streams are open as the server takes; try again";
         Problem::bound(ProblemKind::Overloaded, "max_streams", most, detail)
     })?;
-    let (sender, receiver) = channel(QUEUE_EVENTS);
-    let growth = call.app.growth()?;
-    let stream = EventStream { app: Arc::clone(&call.app), who, filter, last, sender, _permit: permit };
-    tokio::spawn(stream.run(growth));
-    let frames = unfold(receiver, |mut receiver| async move {
-        receiver.recv().await.map(|frame| (Ok::<Bytes, Infallible>(frame), receiver))
+    let last = match asked {
+        Some(seq) => seq,
+        None => call.ledger().last_seq(&who.tenant_id)?,
+    };
+    let follower = Followers::follow(&call.app, &who.tenant_id)?;
+    let stream = EventStream {
+        head: follower.head(),
+        stopping: call.app.stopping.clone(),
+        pace: Pace::new(ServerBounds::time(call.bounds().write_timeout_ms)),
+        check_key_at: Instant::now() + KEY_CHECK,
+        app: Arc::clone(&call.app),
+        who,
+        filter,
+        last,
+        // Something at once, so that the client knows that it is connected.
+        taken: VecDeque::from([Bytes::from_static(CONNECTED.as_bytes())]),
+        follower,
+        has_ended: false,
+        _permit: permit,
+    };
+    let frames = unfold(stream, |mut stream| async move {
+        stream.next().await.map(|frame| (Ok::<Bytes, Infallible>(frame), stream))
     });
     Ok(Reply::text(STREAM_TYPE, Body::from_stream(frames)))
 }
 
+/// What a stream that goes on found.
+enum Advance {
+    /// There may be more at once.
+    More,
+    /// Everything that there is was taken.
+    Everything,
+    /// The ledger cannot be read now.
+    Unread,
+    /// It is over.
+    End(&'static str),
+}
+
+/// Why a stream that has nothing to send goes on.
+enum Woken {
+    Grown,
+    Stopping,
+    Timer,
+}
+
 impl EventStream {
-    async fn run(mut self, mut growth: watch::Receiver<u64>) {
-        let mut stopping = self.app.stopping.clone();
-        // Something at once, so that the client knows that it is connected.
-        let mut is_open = self.send(": connected\n\n".to_owned()).await;
-        while is_open {
-            growth.borrow_and_update();
-            let page = match self.read().await {
-                Ok(Some(page)) => page,
-                Ok(None) => return self.end("the key no longer counts").await,
-                Err(problem) if problem.status().as_u16() == 503 => {
-                    EntryPage { entries: Vec::new(), next: None }
-                }
-                Err(_) => return self.end("the server cannot read its ledger").await,
-            };
-            for entry in &page.entries {
-                is_open = is_open && self.send(frame(entry)).await;
+    /// What is sent next; asked for when the connection has room.
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.has_ended {
+            return None;
+        }
+        let frame = match self.pace.is_too_slow(Instant::now()) {
+            true => self.end("the client reads too slowly"),
+            false => self.produce().await,
+        };
+        self.pace.handed_over(Instant::now());
+        Some(frame)
+    }
+
+    async fn produce(&mut self) -> Bytes {
+        let ping_at = Instant::now() + PING;
+        loop {
+            if let Some(frame) = self.taken.pop_front() {
+                return frame;
             }
-            if page.next.is_some() {
+            if *self.stopping.borrow() {
+                return self.end("the server is stopping");
+            }
+            if !self.key_counts().await {
+                return self.end("the key no longer counts");
+            }
+            let wake_at = match self.advance().await {
+                Advance::More => continue,
+                Advance::Everything => ping_at.min(self.check_key_at),
+                Advance::Unread => Instant::now() + RETRY,
+                Advance::End(reason) => return self.end(reason),
+            };
+            if !self.taken.is_empty() {
                 continue;
             }
-            match wait(&mut growth, &mut stopping).await {
-                Woken::Grown => {}
-                Woken::Stopping => return self.end("the server is stopping").await,
-                Woken::Idle => is_open = is_open && self.send(": ping\n\n".to_owned()).await,
+            match self.wait(wake_at).await {
+                Woken::Timer if Instant::now() >= ping_at => return Bytes::from_static(PINGED.as_bytes()),
+                Woken::Timer | Woken::Grown | Woken::Stopping => {}
             }
         }
     }
 
-    /// What comes next, and moves on behind it; `None` if the key no longer counts.
-    async fn read(&mut self) -> Result<Option<EntryPage>, Problem> {
+    /// Takes what comes next from the ring, or from the log if the ring no longer has it.
+    async fn advance(&mut self) -> Advance {
+        if *self.head.borrow_and_update() == FollowerHead::Failed {
+            return Advance::End("the server cannot read its ledger");
+        }
+        match self.take_from_ring() {
+            Some(advance) => advance,
+            None => match self.read_log().await {
+                Ok(advance) => advance,
+                Err(problem) if problem.status().as_u16() == 503 => Advance::Unread,
+                Err(_) => Advance::End("the server cannot read its ledger"),
+            },
+        }
+    }
+
+    /// Takes events from the ring; `None` if it no longer has what comes next.
+    fn take_from_ring(&mut self) -> Option<Advance> {
+        let ring = self.follower.ring.read().unwrap_or_else(PoisonError::into_inner);
+        for frame in ring.after(self.last)? {
+            if self.taken.len() >= TAKEN_EVENTS {
+                return Some(Advance::More);
+            }
+            if self.who.is_revoked_by(&frame.entry) {
+                // What was taken before it is sent first, and then the key is found not to count.
+                self.check_key_at = Instant::now();
+                self.follower.key_checked(&self.who.key_id, false, Instant::now());
+                return Some(Advance::More);
+            }
+            self.last = frame.entry.seq;
+            if self.filter.admits(&frame.entry) && self.who.sees(&frame.entry) {
+                self.taken.push_back(frame.text.clone());
+            }
+        }
+        Some(Advance::Everything)
+    }
+
+    /// Reads what comes next from the log, a page at a time, and moves on behind it.
+    async fn read_log(&mut self) -> Result<Advance, Problem> {
         let query = PageQuery {
-            filter: self.filter.clone(),
+            filter: self.filter.query(),
             order: Order::OldestFirst,
             cursor: Some(Cursor::after(self.last)),
             limit: PAGE_ENTRIES,
@@ -126,67 +226,88 @@ impl EventStream {
         };
         let (ledger, who) = (self.app.ledger.clone(), self.who.clone());
         let read = self.app.blocking(move || {
-            if !is_active(&ledger, &who)? {
-                return Ok(None);
-            }
-            // What is appended while the page is read comes with the next one.
+            // What is appended while the page is read comes with the next one, or from the ring.
             let end = ledger.last_seq(&who.tenant_id)?;
             let page = bounded_page(&ledger, &who.tenant_id, &query, |entry| who.sees(entry))?;
-            Ok(Some((page, end)))
+            // Asked last, so that no revocation up to the end goes unnoticed.
+            Ok(is_active(&ledger, &who)?.then_some((page, end)))
         });
-        let Some((page, end)) = read.await? else { return Ok(None) };
-        let reached = match page.next {
-            Some(next) => next.seq(),
-            None => end,
-        };
+        let Some((page, end)) = read.await? else { return Ok(Advance::End("the key no longer counts")) };
+        let reached = page.next.map_or(end, |next| next.seq());
         let newest = page.entries.last().map_or(Seq::ZERO, |entry| entry.seq);
         self.last = self.last.max(reached).max(newest);
-        Ok(Some(page))
+        self.taken.extend(page.entries.into_iter().map(|entry| EntryFrame::render(entry).text));
+        Ok(Advance::More)
     }
 
-    /// Sends a frame, as fast as the client reads; false if it is gone.
-    async fn send(&self, frame: String) -> bool {
-        self.sender.send(Bytes::from(frame)).await.is_ok()
+    /// Whether the key still counts: asked now and then, once for all streams of the key.
+    async fn key_counts(&mut self) -> bool {
+        let now = Instant::now();
+        if now < self.check_key_at {
+            return true;
+        }
+        self.check_key_at = now + KEY_CHECK;
+        if let KeyCheck::Known(counts) = self.follower.check_key(&self.who.key_id, now) {
+            return counts;
+        }
+        let (ledger, who) = (self.app.ledger.clone(), self.who.clone());
+        match self.app.blocking(move || Ok(is_active(&ledger, &who)?)).await {
+            Ok(counts) => {
+                self.follower.key_checked(&self.who.key_id, counts, Instant::now());
+                counts
+            }
+            // While the ledger cannot be read nothing new is sent either.
+            Err(_) => true,
+        }
     }
 
-    async fn end(&self, reason: &str) {
-        // A client that is gone needs no reason.
-        let _ = self.send(format!("event: end\ndata: {}\n\n", json!({ "reason": reason }))).await;
+    async fn wait(&mut self, until: Instant) -> Woken {
+        let (grown, stops) = (pin!(self.head.changed()), pin!(self.stopping.wait_for(|stops| *stops)));
+        match timeout_at(until, select(grown, stops)).await {
+            Ok(Either::Left(_)) => Woken::Grown,
+            Ok(Either::Right(_)) => Woken::Stopping,
+            Err(_) => Woken::Timer,
+        }
+    }
+
+    /// The last event, which says why it is the last.
+    fn end(&mut self, reason: &str) -> Bytes {
+        self.has_ended = true;
+        Bytes::from(format!("event: end\ndata: {}\n\n", json!({ "reason": reason })))
     }
 }
 
-/// Why a stream that has sent everything goes on.
-enum Woken {
-    Grown,
-    Stopping,
-    Idle,
+/// How fast a client reads: what was handed over must be on its way before the bound, or it is too slow.
+struct Pace {
+    bound: Duration,
+    handed_over_at: Option<Instant>,
 }
 
-async fn wait(growth: &mut watch::Receiver<u64>, stopping: &mut watch::Receiver<bool>) -> Woken {
-    let (grown, stops) = (pin!(growth.changed()), pin!(stopping.wait_for(|stops| *stops)));
-    match timeout(PING, select(grown, stops)).await {
-        Ok(Either::Left((Ok(()), _))) => Woken::Grown,
-        Ok(_) => Woken::Stopping,
-        Err(_) => Woken::Idle,
+impl Pace {
+    fn new(bound: Duration) -> Pace {
+        Pace { bound, handed_over_at: None }
+    }
+
+    fn handed_over(&mut self, now: Instant) {
+        self.handed_over_at = Some(now);
+    }
+
+    /// Asked when the connection has room again.
+    fn is_too_slow(&self, now: Instant) -> bool {
+        self.handed_over_at.is_some_and(|at| now.saturating_duration_since(at) > self.bound)
     }
 }
 
-/// An entry as a server-sent event: its sequence number is the event's id, a CloudEvent its data.
-fn frame(entry: &StoredEntry) -> String {
-    let content = &entry.content;
-    let tenant = utf8_percent_encode(entry.tenant_id.as_str(), NON_ALPHANUMERIC);
-    let mut data = String::new();
-    let mut event = ObjectWriter::new(&mut data);
-    event
-        .text("specversion", "1.0")
-        .text("id", entry.id.as_str())
-        .text("source", &format!("urn:crealeph:log:{tenant}"))
-        .text("type", &format!("crealeph.entry.{}", content.kind))
-        .text("subject", content.robot_id.as_str())
-        .text("time", &entry.created_at.to_string())
-        .text("sequence", &entry.seq.to_string())
-        .text("datacontenttype", "application/json")
-        .raw("data", &entry_json(entry));
-    event.end();
-    format!("id: {}\nevent: entry\ndata: {data}\n\n", entry.seq)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_too_slow_if_there_is_no_room_for_longer_than_the_bound() {
+        let (mut pace, start) = (Pace::new(Duration::from_secs(30)), Instant::now());
+        assert!(!pace.is_too_slow(start + Duration::from_secs(100)), "nothing was handed over");
+        pace.handed_over(start);
+        assert!(!pace.is_too_slow(start + Duration::from_secs(30)));
+        assert!(pace.is_too_slow(start + Duration::from_secs(31)));
+    }
 }
