@@ -48,6 +48,8 @@ object! {
         lineage: Option<Lineage> = "lineage",
         /// The key by which its producer knows it.
         key: Option<ClientKey> = "key",
+        /// Who appended it through a server, by the credential: `key:` and the id of an API key.
+        actor: Option<Name> = "actor",
     }
 }
 

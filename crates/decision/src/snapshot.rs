@@ -273,6 +273,7 @@ pub fn outline(
         payload: None,
         lineage: None,
         key: None,
+        actor: None,
     }
 }
 

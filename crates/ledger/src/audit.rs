@@ -305,7 +305,7 @@ impl Audit {
         let computed = EntryRow { derived, ..row.clone() };
         let changed = ENTRY_COLUMNS.iter().find(|column| {
             let is_audited = match column.source {
-                ColumnSource::Entry => false,
+                ColumnSource::Entry | ColumnSource::NewEntry => false,
                 ColumnSource::Derived => true,
                 ColumnSource::NewlyDerived => !self.is_older,
             };

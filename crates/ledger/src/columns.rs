@@ -28,9 +28,11 @@ pub(crate) struct Column {
 pub(crate) enum ColumnSource {
     /// The entry itself: its leaf hash covers it.
     Entry,
+    /// The same, and earlier versions of the schema do not have it.
+    NewEntry,
     /// Derived from the entry and what it depends on; only an audit can tell whether it is right.
     Derived,
-    /// The same, and earlier versions of the schema do not have it.
+    /// The same, and versions of the schema before it was derived do not have it.
     NewlyDerived,
 }
 
@@ -53,8 +55,8 @@ impl ColumnValue {
 }
 
 /// Every column of an entry but those that say where it is, which differ between the databases.
-pub(crate) const ENTRY_COLUMNS: [Column; 23] = {
-    use ColumnSource::{Derived, Entry, NewlyDerived};
+pub(crate) const ENTRY_COLUMNS: [Column; 24] = {
+    use ColumnSource::{Derived, Entry, NewEntry, NewlyDerived};
     use ColumnValue::{Bytes, Number, Text};
     const IN_NODE: bool = true;
     const fn column(
@@ -104,6 +106,7 @@ pub(crate) const ENTRY_COLUMNS: [Column; 23] = {
         column("payload", Entry, false, Text(|row| Some((&*row.entry.content.payload).into()))),
         column("newest", NewlyDerived, false, Number(|row| row.derived.newest.map(Seq::as_i64))),
         column("used", NewlyDerived, IN_NODE, Bytes(|row| row.derived.used.to_bytes().map(Cow::Owned))),
+        column("actor", NewEntry, false, Text(|row| Some(row.entry.actor.as_ref()?.as_str().into()))),
     ]
 };
 
@@ -117,9 +120,31 @@ pub(crate) struct Dialect {
     pub place: &'static str,
     /// What stands before the name of a column.
     pub prefix: &'static str,
-    /// In place of a number and of bytes that an earlier version of the schema does not have.
+    /// In place of a text, a number and bytes that an earlier version of the schema does not have.
+    pub no_text: &'static str,
     pub no_number: &'static str,
     pub no_bytes: &'static str,
+}
+
+/// How old a schema is, by the columns that it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SchemaAge {
+    /// It has all.
+    Current,
+    /// It lacks those of [`ColumnSource::NewEntry`].
+    BeforeActors,
+    /// It lacks those of [`ColumnSource::NewlyDerived`] too.
+    BeforeNewest,
+}
+
+impl SchemaAge {
+    fn has(self, source: ColumnSource) -> bool {
+        match source {
+            ColumnSource::Entry | ColumnSource::Derived => true,
+            ColumnSource::NewEntry => self == SchemaAge::Current,
+            ColumnSource::NewlyDerived => self != SchemaAge::BeforeNewest,
+        }
+    }
 }
 
 /// What a `SELECT` asks for so that its rows can be read here.
@@ -133,15 +158,16 @@ pub(crate) struct SelectLists {
 
 impl SelectLists {
     /// For the schema of this version, or of one before it.
-    pub(crate) fn new(dialect: &Dialect, is_older: bool) -> SelectLists {
+    pub(crate) fn new(dialect: &Dialect, age: SchemaAge) -> SelectLists {
         let Dialect { place, prefix, .. } = dialect;
         let place = format!("{prefix}{place}");
         let mut lists = SelectLists { entry: place.clone(), node: place };
         for Column { name, source, is_in_node, value } in &ENTRY_COLUMNS {
-            let column = match (is_older && *source == ColumnSource::NewlyDerived, value) {
-                (false, _) => format!(", {prefix}{name}"),
-                (true, ColumnValue::Bytes(_)) => format!(", {} AS {name}", dialect.no_bytes),
-                (true, _) => format!(", {} AS {name}", dialect.no_number),
+            let column = match (age.has(*source), value) {
+                (true, _) => format!(", {prefix}{name}"),
+                (false, ColumnValue::Text(_)) => format!(", {} AS {name}", dialect.no_text),
+                (false, ColumnValue::Number(_)) => format!(", {} AS {name}", dialect.no_number),
+                (false, ColumnValue::Bytes(_)) => format!(", {} AS {name}", dialect.no_bytes),
             };
             lists.entry.push_str(&column);
             if *is_in_node {
@@ -260,6 +286,7 @@ impl<'r> EntryColumns<'r> {
         let attempt = row.number(const { in_entry("attempt") })?;
         let created_at = row.number(const { in_entry("created_at") })?.ok_or_else(missing)?;
         let canonical = CanonicalColumns {
+            actor: row.text(const { in_entry("actor") })?,
             created_at: Millis::new(created_at),
             id: text(const { in_entry("id") })?,
             key: row.text(const { in_entry("key") })?,
@@ -309,6 +336,7 @@ impl<'r> EntryColumns<'r> {
             seq: columns.seq,
             tenant_id: tenant_id.clone(),
             created_at: columns.created_at,
+            actor: parsed(columns.actor, Name::parse)?,
             content,
         };
         let leaf = Sha256::from_bytes(<[u8; 32]>::try_from(self.leaf).ok()?);
@@ -343,9 +371,10 @@ mod tests {
 
     #[test]
     fn every_column_is_read_at_the_position_where_it_is_selected() {
-        let dialect = Dialect { place: "seq", prefix: "e.", no_number: "NULL", no_bytes: "NULL" };
-        for is_older in [false, true] {
-            let lists = SelectLists::new(&dialect, is_older);
+        let dialect =
+            Dialect { place: "seq", prefix: "e.", no_text: "NULL", no_number: "NULL", no_bytes: "NULL" };
+        for age in [SchemaAge::Current, SchemaAge::BeforeActors, SchemaAge::BeforeNewest] {
+            let lists = SelectLists::new(&dialect, age);
             for Column { name, is_in_node, .. } in &ENTRY_COLUMNS {
                 let at = |list: &str, position: usize| {
                     let column = list.split(", ").nth(position).unwrap();
@@ -354,7 +383,8 @@ mod tests {
                 assert!(at(&lists.entry, in_entry(name)), "{name}");
                 assert!(!is_in_node || at(&lists.node, in_node(name)), "{name}");
             }
-            assert_eq!(lists.entry.contains("NULL AS used"), is_older);
+            assert_eq!(lists.entry.contains("NULL AS used"), age == SchemaAge::BeforeNewest);
+            assert_eq!(lists.entry.contains("NULL AS actor"), age != SchemaAge::Current);
         }
     }
 }

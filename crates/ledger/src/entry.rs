@@ -123,6 +123,9 @@ pub struct StoredEntry {
     pub tenant_id: TenantId,
     /// When the ledger took it.
     pub created_at: Millis,
+    /// Who appended it through a server. The ledger was told so by the server, never by the producer, so it is no part of
+    /// what makes two entries the same (R10).
+    pub actor: Option<Name>,
     /// What the producer said.
     pub content: Content,
 }
@@ -138,6 +141,7 @@ impl StoredEntry {
         let content = &self.content;
         let depends_on = ids_text(&content.depends_on);
         let columns = CanonicalColumns {
+            actor: self.actor.as_ref().map(|actor| actor.as_str()),
             created_at: self.created_at,
             id: self.id.as_str(),
             key: content.key.as_ref().map(|key| key.as_str()),
@@ -193,6 +197,7 @@ impl StoredEntry {
             payload: JsonObject::parse_own(&content.payload),
             lineage,
             key: content.key.clone(),
+            actor: self.actor.clone(),
         }
     }
 }
@@ -205,6 +210,7 @@ pub(crate) fn effective_at(observed_at: Option<&Timestamp>, created_at: Millis) 
 /// What an entry's canonical text is made of, trusted or not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CanonicalColumns<'a> {
+    pub actor: Option<&'a str>,
     pub created_at: Millis,
     pub id: &'a str,
     pub key: Option<&'a str>,
@@ -228,6 +234,9 @@ impl CanonicalColumns<'_> {
     pub(crate) fn text(&self) -> String {
         let mut out = String::with_capacity(self.payload.len() + 512);
         let mut object = ObjectWriter::new(&mut out);
+        if let Some(actor) = self.actor {
+            object.text("actor", actor);
+        }
         object.text("createdAt", &self.created_at.to_string()).text("id", self.id);
         if let Some(key) = self.key {
             object.text("key", key);

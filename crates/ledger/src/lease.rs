@@ -17,6 +17,7 @@ use crate::pending::{AnswerSender, AppendResult};
 use crate::position::{Millis, Seq};
 use crate::proposed::NewId;
 use crate::store::{ClaimResult, LeaseRequest, LeaseRow, Transaction};
+use crate::subscription::{self, SubscriptionChange};
 use crate::writer::{Fence, Job, JobTask};
 
 /// The longest time a lease may be taken or renewed for.
@@ -64,6 +65,10 @@ impl Lease {
     /// What is held.
     pub fn name(&self) -> &Name {
         &self.name
+    }
+
+    pub(crate) fn tenant_id(&self) -> &TenantId {
+        &self.tenant_id
     }
 
     /// The fencing token.
@@ -165,7 +170,11 @@ impl Ledger {
     }
 
     /// Lets the writing thread change a lease: it is committed with the other jobs that wait.
-    fn change_lease(&self, tenant: &TenantId, change: LeaseChange) -> Result<LeaseAnswer, LedgerError> {
+    pub(crate) fn change_lease(
+        &self,
+        tenant: &TenantId,
+        change: LeaseChange,
+    ) -> Result<LeaseAnswer, LedgerError> {
         let (answer, pending) = AnswerSender::pair();
         self.send(Job { tenant_id: tenant.clone(), task: JobTask::Lease(change, answer) })?;
         pending.wait()
@@ -218,8 +227,27 @@ impl Ledger {
 #[derive(Debug)]
 pub(crate) enum LeaseChange {
     Take(LeaseRequest),
-    Renew { name: Name, token: LeaseToken, ttl_ms: i64 },
-    Release { name: Name, token: LeaseToken },
+    Renew {
+        name: Name,
+        token: LeaseToken,
+        ttl_ms: i64,
+    },
+    Release {
+        name: Name,
+        token: LeaseToken,
+    },
+    /// Not a lease, but stored beside the log as well, and some of it under one.
+    Subscription(SubscriptionChange),
+}
+
+impl LeaseChange {
+    /// Whether it need not survive what ends the holders of leases.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            LeaseChange::Subscription(change) => matches!(change, SubscriptionChange::Move(_)),
+            _ => true,
+        }
+    }
 }
 
 /// What it came to.
@@ -250,6 +278,7 @@ pub(crate) fn apply(
             transaction.drop_leases(tenant, &[(name, *token)])?;
             Ok(Ok(LeaseAnswer::Done))
         }
+        LeaseChange::Subscription(change) => subscription::apply(transaction, tenant, change),
     }
 }
 

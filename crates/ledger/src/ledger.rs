@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::json::ComposeError;
-use crealeph_contracts::scalar::{ClientKey, LedgerId, RobotId, TenantId};
+use crealeph_contracts::scalar::{ClientKey, LedgerId, Name, RobotId, TenantId};
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::snapshot::SnapshotFacts;
 use tracing::field::Empty;
@@ -92,14 +92,18 @@ impl Default for LedgerOptions {
 
 /// An open ledger.
 #[derive(Clone)]
-pub struct Ledger(Arc<Inner>);
+pub struct Ledger {
+    shared: Arc<Inner>,
+    /// Whom its entries are appended for.
+    actor: Option<Name>,
+}
 
 /// A handle that does not keep the ledger open.
 pub(crate) struct WeakLedger(Weak<Inner>);
 
 impl WeakLedger {
     pub(crate) fn upgrade(&self) -> Option<Ledger> {
-        self.0.upgrade().map(Ledger)
+        self.0.upgrade().map(|shared| Ledger { shared, actor: None })
     }
 }
 
@@ -125,7 +129,7 @@ struct WritingThread {
 
 impl fmt::Debug for Ledger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Ledger at {}", self.0.backend.place())
+        write!(f, "Ledger at {}", self.shared.backend.place())
     }
 }
 
@@ -165,7 +169,7 @@ impl Ledger {
             Location::File(file) => Box::new(Sqlite::open(file, options.limits.wait_ms)?),
             Location::Postgres(url) => Box::new(Postgres::open(url, options.limits.wait_ms)?),
         };
-        Ok(Ledger(Arc::new(Inner {
+        let shared = Arc::new(Inner {
             backend,
             limits: options.limits.bounded(),
             clock: options.clock,
@@ -176,17 +180,25 @@ impl Ledger {
             growth: Arc::new(Growth::default()),
             heart: Heart::default(),
             listener: Mutex::new(None),
-        })))
+        });
+        Ok(Ledger { shared, actor: None })
+    }
+
+    /// The same ledger, whose entries are appended for someone: the server says who, by the credential, and the entry has it
+    /// as its `actor`.
+    #[must_use]
+    pub fn acting_for(&self, actor: Name) -> Ledger {
+        Ledger { shared: Arc::clone(&self.shared), actor: Some(actor) }
     }
 
     /// The file or database, without secrets.
     pub fn place(&self) -> &str {
-        self.0.backend.place()
+        self.shared.backend.place()
     }
 
     /// The bounds it was opened with.
     pub fn limits(&self) -> &LedgerLimits {
-        &self.0.limits
+        &self.shared.limits
     }
 
     /// Appends a batch, all of it or nothing, and waits until it is durable. What only CreAleph writes is refused.
@@ -216,7 +228,7 @@ impl Ledger {
         match self.writing_thread(tenant)?.try_send(job) {
             Ok(()) => Ok(pending),
             Err(TrySendError::Full(_)) => {
-                Err(LedgerError::Overloaded { waiting: self.0.limits.waiting_batches }.into())
+                Err(LedgerError::Overloaded { waiting: self.shared.limits.waiting_batches }.into())
             }
             Err(TrySendError::Disconnected(_)) => Err(LedgerError::Closed.into()),
         }
@@ -230,7 +242,7 @@ impl Ledger {
         answer: AnswerSender,
     ) -> Result<Batch, AppendError> {
         debug!(%tenant, count = batch.len(), "batch for the writer");
-        let limits = &self.0.limits;
+        let limits = &self.shared.limits;
         let too_large = |position, what, found, limit| {
             let refusal = EntryRefusal::TooLarge { what, found, limit };
             AppendError::Refused { position, refusal }
@@ -256,22 +268,22 @@ impl Ledger {
             if let Some((what, found, limit)) = sizes.into_iter().find(|(_, found, limit)| found > limit) {
                 return Err(too_large(position, what, found, limit));
             }
-            entries.push(PreparedEntry::new(tenant, content));
+            entries.push(PreparedEntry { actor: self.actor.clone(), ..PreparedEntry::new(tenant, content) });
         }
         Ok(Batch { entries, fence: None, answer })
     }
 
     /// The thread that writes for this tenant; the threads are started by the first append.
     fn writing_thread(&self, tenant: &TenantId) -> Result<&SyncSender<Job>, LedgerError> {
-        let writers = match self.0.writers.get() {
+        let writers = match self.shared.writers.get() {
             Some(writers) => writers,
             None => {
-                let _starting = self.0.starting.lock().unwrap_or_else(PoisonError::into_inner);
-                match self.0.writers.get() {
+                let _starting = self.shared.starting.lock().unwrap_or_else(PoisonError::into_inner);
+                match self.shared.writers.get() {
                     Some(writers) => writers,
                     None => {
                         let started = self.start_writing()?;
-                        self.0.writers.get_or_init(|| started)
+                        self.shared.writers.get_or_init(|| started)
                     }
                 }
             }
@@ -283,7 +295,7 @@ impl Ledger {
     }
 
     fn start_writing(&self) -> Result<Vec<WritingThread>, LedgerError> {
-        let inner = &self.0;
+        let inner = &self.shared;
         let start = |_| {
             let writer = inner.backend.writer()?;
             let (jobs, receiver) = sync_channel(inner.limits.waiting_batches.max(1));
@@ -310,7 +322,7 @@ impl Ledger {
         mut question: impl FnMut(&mut dyn Reads, &Head) -> Result<T, LedgerError>,
     ) -> Result<Option<T>, LedgerError> {
         let mut answer = None;
-        self.0.backend.read(Some(tenant), &mut |reads| {
+        self.shared.backend.read(Some(tenant), &mut |reads| {
             if let Some(head) = reads.head(tenant)? {
                 answer = Some(question(reads, &head)?);
             }
@@ -325,7 +337,7 @@ impl Ledger {
         writer.transact(Some(tenant), false, work).map_err(|unwritten| match unwritten {
             WriteFailure::Nothing(error) | WriteFailure::Unknown(error) => error,
         })?;
-        let mut spare = self.0.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spare = self.shared.spare.lock().unwrap_or_else(PoisonError::into_inner);
         if spare.len() < SPARE_WRITERS {
             spare.push(writer);
         }
@@ -333,8 +345,8 @@ impl Ledger {
     }
 
     fn spare_writer(&self) -> Result<Box<dyn Writer>, LedgerError> {
-        let idle = self.0.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        idle.map_or_else(|| self.0.backend.writer(), Ok)
+        let idle = self.shared.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        idle.map_or_else(|| self.shared.backend.writer(), Ok)
     }
 
     /// The entry of an id.
@@ -385,7 +397,7 @@ impl Ledger {
 
     /// Whether the ledger answers, and has the schema of this program.
     pub fn check_readable(&self) -> Result<(), LedgerError> {
-        self.0.backend.read(None, &mut |reads| reads.check_schema())
+        self.shared.backend.read(None, &mut |reads| reads.check_schema())
     }
 
     /// The sequence number of the newest entry; zero for an empty log.
@@ -395,7 +407,7 @@ impl Ledger {
 
     /// Every tenant that has a log, by name; only for those who may read the file, or audit the database.
     pub fn tenants(&self) -> Result<Vec<TenantLog>, LedgerError> {
-        self.0.backend.tenants()
+        self.shared.backend.tenants()
     }
 
     /// How many entries after a place there are of a filter: of a robot, a type and a state, of an execution, or drafts.
@@ -451,22 +463,22 @@ impl Ledger {
     /// Watches a tenant's log for growth by this process or another; read on from the last sequence number seen.
     pub fn watch(&self, tenant: &TenantId) -> LogWatch {
         self.listen_to_others();
-        LogWatch::new(&self.0.growth, tenant)
+        LogWatch::new(&self.shared.growth, tenant)
     }
 
     /// Watches every log, and says which may have grown.
     pub fn watch_all(&self) -> AllLogsWatch {
         self.listen_to_others();
-        AllLogsWatch::new(&self.0.growth)
+        AllLogsWatch::new(&self.shared.growth)
     }
 
     /// Starts the thread that waits for what other processes write, if it does not run yet.
     fn listen_to_others(&self) {
-        let mut listener = self.0.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listener = self.shared.listener.lock().unwrap_or_else(PoisonError::into_inner);
         if listener.is_some() {
             return;
         }
-        let (weak, growth) = (Arc::downgrade(&self.0), Arc::clone(&self.0.growth));
+        let (weak, growth) = (Arc::downgrade(&self.shared), Arc::clone(&self.shared.growth));
         let listen = move || {
             while growth.wait_for_follower() {
                 let Some(inner) = weak.upgrade() else { break };
@@ -487,15 +499,15 @@ impl Ledger {
         to: &Path,
         report: impl FnMut(u64, u64) + Send + 'static,
     ) -> Result<(), LedgerError> {
-        self.0.backend.backup(to, Box::new(report))
+        self.shared.backend.backup(to, Box::new(report))
     }
 
     pub(crate) fn inner(&self) -> &Inner {
-        &self.0
+        &self.shared
     }
 
     pub(crate) fn downgrade(&self) -> WeakLedger {
-        WeakLedger(Arc::downgrade(&self.0))
+        WeakLedger(Arc::downgrade(&self.shared))
     }
 }
 

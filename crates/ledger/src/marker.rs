@@ -36,7 +36,7 @@ pub(crate) fn marker() -> Result<PreparedEntry, LedgerError> {
         place: "the marker of the log's rules".to_owned(),
         reason: error.to_string(),
     })?;
-    Ok(PreparedEntry { content: Content::of(draft).0, event: None, id: None, after: None })
+    Ok(PreparedEntry { content: Content::of(draft).0, actor: None, event: None, id: None, after: None })
 }
 
 impl Ledger {

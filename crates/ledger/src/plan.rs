@@ -13,7 +13,7 @@ use crealeph_contracts::execution_event::{
 };
 use crealeph_contracts::json;
 use crealeph_contracts::log_rules::{LOG_RULES_KEY, RulesInForce, RulesVersion};
-use crealeph_contracts::scalar::{ClientKey, LedgerId, TenantId};
+use crealeph_contracts::scalar::{ClientKey, LedgerId, Name, TenantId};
 use crealeph_contracts::shape::Set;
 use crealeph_contracts::violation::{Code, Report};
 use crealeph_decision::execution::{self, EventFingerprint, EventVerdict};
@@ -47,6 +47,8 @@ pub struct AppendedEntry {
 #[derive(Clone, Debug)]
 pub(crate) struct PreparedEntry {
     pub content: Content,
+    /// Who appends it.
+    pub actor: Option<Name>,
     /// The event it is, if it is one that is valid by itself.
     pub event: Option<Box<ExecutionEvent>>,
     /// The id it must have, if that was made before.
@@ -58,7 +60,7 @@ pub(crate) struct PreparedEntry {
 impl PreparedEntry {
     pub(crate) fn new(tenant_id: &TenantId, content: Content) -> PreparedEntry {
         let event = if content.is_event() { read_event(tenant_id, &content) } else { None };
-        PreparedEntry { content, event, id: None, after: None }
+        PreparedEntry { content, actor: None, event, id: None, after: None }
     }
 }
 
@@ -182,7 +184,13 @@ pub(crate) fn plan_import(
         }
         match planner.judge(&entry.prepared, entry.seq, entry.created_at) {
             Ok(JudgedEntry::New(new)) => {
-                planner.add(*new, entry.id.clone(), entry.seq, entry.created_at);
+                let envelope = Envelope {
+                    id: entry.id.clone(),
+                    seq: entry.seq,
+                    created_at: entry.created_at,
+                    actor: entry.prepared.actor.clone(),
+                };
+                planner.add(*new, envelope);
                 last_at = entry.created_at;
             }
             Ok(JudgedEntry::Repeat(first)) => {
@@ -197,6 +205,14 @@ pub(crate) fn plan_import(
 enum JudgedEntry {
     Repeat(AppendedEntry),
     New(Box<AcceptedEntry>),
+}
+
+/// What the ledger adds to an entry.
+struct Envelope {
+    id: LedgerId,
+    seq: Seq,
+    created_at: Millis,
+    actor: Option<Name>,
 }
 
 /// What may be written, before it has its envelope.
@@ -291,7 +307,7 @@ impl<'a> Planner<'a> {
                 JudgedEntry::New(new) => {
                     let id = entry.id.clone().map_or_else(|| ids.next(at, seq), Ok)?;
                     answers.push(AppendedEntry { id: id.clone(), seq, created_at: at, is_repeat: false });
-                    self.add(*new, id, seq, at);
+                    self.add(*new, Envelope { id, seq, created_at: at, actor: entry.actor.clone() });
                 }
             }
         }
@@ -299,7 +315,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Gives an entry its envelope, and lets those after it see it.
-    fn add(&mut self, accepted: AcceptedEntry, id: LedgerId, seq: Seq, created_at: Millis) {
+    fn add(&mut self, accepted: AcceptedEntry, Envelope { id, seq, created_at, actor }: Envelope) {
         let AcceptedEntry { content, event, mut derived, parents } = accepted;
         let position = self.rows.len();
         self.staged.ids.insert(id.clone(), position);
@@ -311,7 +327,7 @@ impl<'a> Planner<'a> {
             self.staged.events.insert(event, position);
         }
         self.edges.extend(parents.into_iter().map(|parent| (parent, seq)));
-        let entry = StoredEntry { id, seq, tenant_id: self.tenant_id.clone(), created_at, content };
+        let entry = StoredEntry { id, seq, tenant_id: self.tenant_id.clone(), created_at, actor, content };
         see(&mut self.rules, &entry);
         derived.newest = self.newest_with(&entry);
         let row = EntryRow { leaf: entry.leaf_hash(), entry, derived };

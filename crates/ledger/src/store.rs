@@ -15,6 +15,7 @@ use crate::position::{Millis, Seq};
 use crate::reach::EffectiveTime;
 use crate::read::{EntryIndex, Filter, StoredCheckpoint};
 use crate::row::{EntryClass, EntryRow, EventIdentity, ExecutionKey, LineageNode, Outline, RawEntry};
+use crate::subscription::{Subscription, SubscriptionProgress};
 
 /// What is wrong with an entry of a snapshot type that does not know the newest of its class.
 pub(crate) const NO_NEWEST: &str = "an entry is stored without the newest of its type";
@@ -145,6 +146,18 @@ pub(crate) trait Transaction {
     fn extend_lease(&mut self, tenant: &TenantId, lease: &LeaseRow) -> Result<(), LedgerError>;
     /// Removes leases that still have that token.
     fn drop_leases(&mut self, tenant: &TenantId, leases: &[(&Name, LeaseToken)]) -> Result<(), LedgerError>;
+    /// How many subscriptions the tenant has.
+    fn count_subscriptions(&mut self, tenant: &TenantId) -> Result<usize, LedgerError>;
+    /// Adds a subscription.
+    fn add_subscription(&mut self, tenant: &TenantId, new: &Subscription) -> Result<(), LedgerError>;
+    /// Moves a subscription on.
+    fn move_subscription(
+        &mut self,
+        tenant: &TenantId,
+        progress: &SubscriptionProgress,
+    ) -> Result<(), LedgerError>;
+    /// Removes a subscription, if it is there.
+    fn remove_subscription(&mut self, tenant: &TenantId, id: &Name) -> Result<(), LedgerError>;
 }
 
 /// What is done in one transaction; it may be run again from the start.
@@ -353,6 +366,10 @@ pub(crate) trait Reads {
     fn lease(&mut self, tenant: &TenantId, name: &Name) -> Result<Option<LeaseRow>, LedgerError>;
     /// The time that leases go by.
     fn lease_time(&mut self) -> Result<Millis, LedgerError>;
+    /// The subscriptions of a tenant, by id.
+    fn subscriptions(&mut self, tenant: &TenantId) -> Result<Vec<Subscription>, LedgerError>;
+    /// The tenants that have one.
+    fn subscribed_tenants(&mut self) -> Result<Vec<TenantId>, LedgerError>;
 }
 
 /// What a snapshot looks at of one type.

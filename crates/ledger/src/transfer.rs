@@ -388,6 +388,10 @@ fn imported(tenant_id: &TenantId, entry: Entry, has_lost_payload: bool) -> Resul
     if has_lost_payload {
         content.payload = "".into();
     }
-    let prepared = PreparedEntry { id: Some(entry.id.clone()), ..PreparedEntry::new(tenant_id, content) };
+    let prepared = PreparedEntry {
+        id: Some(entry.id.clone()),
+        actor: entry.actor,
+        ..PreparedEntry::new(tenant_id, content)
+    };
     Ok(ImportedEntry { prepared, id: entry.id, seq, created_at })
 }

@@ -65,7 +65,7 @@ impl Job {
     }
 
     pub(crate) fn is_lease(&self) -> bool {
-        matches!(self.task, JobTask::Lease(..))
+        matches!(&self.task, JobTask::Lease(change, _) if change.is_passing())
     }
 
     /// Entries and bytes; a lease counts as an entry.

@@ -40,6 +40,7 @@ impl Fixture for Server {
              EXECUTE format('DROP ROLE %I', role);
            END LOOP;
          END $$;
+         DROP TABLE subscriptions; DROP FUNCTION subscribed_tenants; ALTER TABLE entries DROP COLUMN actor;
          DROP FUNCTION append; DROP FUNCTION may_use; DROP FUNCTION open_log; DROP FUNCTION keep_checkpoint;
          DROP FUNCTION bind_login; DROP TABLE logins;
          ALTER TABLE version DROP COLUMN ledger_role, DROP COLUMN audit_role;
@@ -52,6 +53,11 @@ impl Fixture for Server {
          GRANT UPDATE (size, last_at, frontier) ON logs TO crealeph_ledger;
          GRANT SELECT, INSERT, UPDATE, DELETE ON leases TO crealeph_ledger;
          GRANT SELECT, INSERT, UPDATE (last) ON lease_tokens TO crealeph_ledger"
+    }
+
+    fn previous(&self) -> &'static str {
+        "DROP TABLE subscriptions; DROP FUNCTION subscribed_tenants; ALTER TABLE entries DROP COLUMN actor;
+         UPDATE version SET version = 3"
     }
 
     fn tamper(&self, place: &Place, sql: &str) -> Result<(), String> {
@@ -77,11 +83,12 @@ fn the_schema_version_is_compared_where_a_write_begins() {
     let place = server.place();
     let ledger = place.init();
     append_one(&ledger, entry("signal", "{}", ""));
-    for (version, code, next) in [(4, "ledger_newer", 2), (2, "ledger_outdated", 3)] {
-        server.execute(&place, &format!("UPDATE version SET version = {version}")).unwrap();
+    for (there, back, code, next) in [("+ 1", "- 1", "ledger_newer", 2), ("- 1", "+ 1", "ledger_outdated", 3)]
+    {
+        server.execute(&place, &format!("UPDATE version SET version = version {there}")).unwrap();
         let refused = ledger.append(&local(), vec![entry("signal", "{}", "")]).unwrap_err();
         assert_eq!(refused.code(), code, "{refused}");
-        server.execute(&place, "UPDATE version SET version = 3").unwrap();
+        server.execute(&place, &format!("UPDATE version SET version = version {back}")).unwrap();
         assert_eq!(append_one(&ledger, entry("signal", "{}", "")).seq.get(), next, "nothing was written");
     }
 }
@@ -135,7 +142,7 @@ fn the_ledger_role_is_confined_to_one_tenant() {
         let reach = [numbers; 6].join(",");
         format!(
             "SELECT append('{tenant}', {seqs}::bigint[], {texts}, ARRAY[]::bytea[], {reach}, {none}, {none}, {numbers}, \
-             ARRAY[]::bytea[], {numbers}, {numbers}, ARRAY[]::smallint[], {numbers}, ARRAY[]::bytea[], \
+             ARRAY[]::bytea[], {none}, {numbers}, {numbers}, ARRAY[]::smallint[], {numbers}, ARRAY[]::bytea[], \
              ARRAY[]::bytea[], {size}, 0, '')"
         )
     };
@@ -379,7 +386,7 @@ fn a_database_that_is_not_a_ledger_is_refused_and_changes_are_noticed() {
     append(&ledger, (0..5).map(|n| entry("signal", &format!("{{\"n\":{n}}}"), "")).collect());
     let mut client = server.superuser(&database);
     client.batch_execute("UPDATE crealeph.version SET version = 9").unwrap();
-    assert!(matches!(open(), Err(LedgerError::Newer { found: 9, known: 3, .. })));
+    assert!(matches!(open(), Err(LedgerError::Newer { found: 9, known: 4, .. })));
     client.batch_execute("UPDATE crealeph.version SET version = 3").unwrap();
     client
         .batch_execute("SET session_replication_role = replica; UPDATE crealeph.entries SET payload = '{}' WHERE seq = 3")

@@ -24,9 +24,13 @@ impl Fixture for SqliteFixture {
     }
 
     fn older(&self) -> &'static str {
-        "BEGIN IMMEDIATE; DROP INDEX events_by_state; DROP INDEX drafts; DROP INDEX drafts_of_robot;
+        "BEGIN IMMEDIATE; DROP TABLE subscriptions; ALTER TABLE entries DROP COLUMN actor; DROP INDEX events_by_state; DROP INDEX drafts; DROP INDEX drafts_of_robot;
          ALTER TABLE entries DROP COLUMN newest; ALTER TABLE entries DROP COLUMN used;
          ALTER TABLE leases DROP COLUMN boot; ALTER TABLE logs RENAME COLUMN peaks TO frontier; PRAGMA user_version = 3; COMMIT"
+    }
+
+    fn previous(&self) -> &'static str {
+        "BEGIN IMMEDIATE; DROP TABLE subscriptions; ALTER TABLE entries DROP COLUMN actor; PRAGMA user_version = 4; COMMIT"
     }
 
     fn tamper(&self, place: &Place, sql: &str) -> Result<(), String> {

@@ -186,6 +186,14 @@ impl KeyIdentity {
             && content.key.as_ref().is_some_and(|key| key.as_str() == revocation_key(&self.key_id))
     }
 
+    /// How an entry that it appends names it.
+    ///
+    /// # Errors
+    /// When its id is too long for a name, which no key has.
+    pub fn actor(&self) -> Result<Name, IdentifierError> {
+        Name::parse(&format!("key:{}", self.key_id))
+    }
+
     /// Whether it may see and write what is of this robot.
     pub fn covers(&self, robot: &RobotId) -> bool {
         self.robot_id.as_ref().is_none_or(|own| own == robot)

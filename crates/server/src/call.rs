@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use crealeph_contracts::instant::Instant;
-use crealeph_contracts::scalar::IdentifierError;
+use crealeph_contracts::scalar::{IdentifierError, Name};
 use crealeph_ledger::{Cursor, Ledger};
 use crealeph_runtime::access::KeyIdentity;
 use percent_encoding::percent_decode_str;
@@ -28,6 +28,17 @@ impl Call {
     /// The ledger.
     pub(crate) fn ledger(&self) -> &Ledger {
         &self.app.ledger
+    }
+
+    /// The ledger, whose entries are appended for the key.
+    pub(crate) fn acting_ledger(&self) -> Result<Ledger, Problem> {
+        Ok(self.app.ledger.acting_for(self.actor()?))
+    }
+
+    /// How an entry that is appended for the key names it.
+    pub(crate) fn actor(&self) -> Result<Name, Problem> {
+        let invalid = |_| Problem::new(ProblemKind::Internal, "the key's id is no name");
+        self.who()?.actor().map_err(invalid)
     }
 
     /// Who asks.

@@ -136,6 +136,7 @@ mod tests {
         );
         let draft = Draft::parse(draft.as_bytes(), &Limits::outside(draft.len())).unwrap();
         EntryFrame::render(StoredEntry {
+            actor: None,
             id: LedgerId::parse(&format!("e{seq}")).unwrap(),
             seq: Seq::new(seq).unwrap(),
             tenant_id: TenantId::parse("a tenant").unwrap(),

@@ -61,6 +61,18 @@ fn what_is_appended_is_listed_traced_and_proved() {
     let proof = server.get("/v1/log/consistency?older=2&newer=4", &token).json();
     assert!(!proof["path"].as_array().unwrap().is_empty(), "{proof}");
     assert_eq!(server.get("/v1/log/consistency?older=2&newer=5", &token).problem(400), "ledger_limit");
+    // An entry says by which key it came; who sends it again changes nothing, and nobody can say it for themselves.
+    let own = &token.split('.').nth(1).unwrap();
+    let other = server.key("t", &["--role", "writer"]);
+    assert_eq!(
+        server.post("/v1/entries", &other, &entry("r", "a", &[]).to_string()).json()["appended"][0]["repeat"],
+        true
+    );
+    let actor = server.get("/v1/entries/key%3Aa", &token).json()["actor"].clone();
+    assert_eq!(actor, format!("key:{own}"));
+    let mut claimed = entry("r", "z", &[]);
+    claimed["actor"] = json!("key:0000");
+    assert_eq!(server.post("/v1/entries", &token, &claimed.to_string()).problem(400), "invalid_entry");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use tokio_postgres::types::ToSql;
 use super::rows::{self, BY_ID, CURRENT, PostgresRow, each, get};
 use super::server::Server;
 use super::session::Session;
-use super::{CONTRACT, EXPAND, Postgres, STEPS, VERSION, readable_version, steps_from};
+use super::{CONTRACT, EXPAND, FILLED, LATER, Postgres, STEPS, VERSION, readable_version, steps_from};
 use crate::columns::read_node;
 use crate::error::LedgerError;
 use crate::migrate::{
@@ -51,7 +51,7 @@ impl Migration for PostgresMigration {
             }
             let sql = "SELECT to_regclass('crealeph.migration') IS NOT NULL AS is_there";
             let row = owner.query_one(sql, &[])?;
-            if found != VERSION && !get::<bool>(&row, "is_there", &owner.server)? {
+            if found < FILLED && !get::<bool>(&row, "is_there", &owner.server)? {
                 owner.run(EXPAND)?;
             }
             Ok(())
@@ -73,7 +73,7 @@ impl Migration for PostgresMigration {
 
     fn fill(&mut self, log: &MigratingLog, memory: &mut FilledLog) -> Result<(u64, u64), LedgerError> {
         self.owner.transact(Some(&log.tenant_id), |owner| {
-            if locked_version(owner)? == VERSION {
+            if locked_version(owner)? >= FILLED {
                 return Ok((0, log.size));
             }
             let tenant = log.tenant_id.as_str();
@@ -104,16 +104,20 @@ impl Migration for PostgresMigration {
         self.owner.transact(None, |owner| {
             // Every append locks the log before anything else.
             owner.run("LOCK TABLE crealeph.logs IN ACCESS EXCLUSIVE MODE")?;
-            if locked_version(owner)? == VERSION {
-                return Ok(true);
+            let found = locked_version(owner)?;
+            if found < FILLED {
+                let sql = "SELECT EXISTS (SELECT FROM logs l LEFT JOIN migration m USING (tenant) \
+                           WHERE l.size > coalesce(m.done, 0)) AS is_unfilled";
+                let row = owner.query_one(sql, &[])?;
+                if get::<bool>(&row, "is_unfilled", &owner.server)? {
+                    return Ok(false);
+                }
+                owner.run(CONTRACT)?;
             }
-            let sql = "SELECT EXISTS (SELECT FROM logs l LEFT JOIN migration m USING (tenant) \
-                       WHERE l.size > coalesce(m.done, 0)) AS is_unfilled";
-            let row = owner.query_one(sql, &[])?;
-            if get::<bool>(&row, "is_unfilled", &owner.server)? {
-                return Ok(false);
+            for step in LATER.iter().skip(found.saturating_sub(FILLED) as usize) {
+                owner.run(step)?;
             }
-            owner.run(&format!("{CONTRACT} UPDATE crealeph.version SET version = {VERSION}"))?;
+            owner.run(&format!("UPDATE crealeph.version SET version = {VERSION}"))?;
             Ok(true)
         })
     }

@@ -12,6 +12,7 @@ mod read;
 mod rows;
 mod server;
 mod session;
+mod subscriptions;
 mod tls;
 mod write;
 
@@ -33,10 +34,14 @@ use session::Session;
 
 /// Each step brings a database from its index to the next version; they need nothing but the statements.
 const STEPS: &[&str] = &[include_str!("schema-1.sql"), include_str!("schema-2.sql")];
-/// The last step: what it adds, and what it takes away once every entry is filled in.
+/// The step to [`FILLED`]: what it adds, and what it takes away once every entry is filled in.
 const EXPAND: &str = include_str!("schema-3.sql");
 const CONTRACT: &str = concat!(include_str!("schema-3-end.sql"), include_str!("schema-3-rights.sql"));
-const VERSION: u32 = STEPS.len() as u32 + 1;
+/// The version in which entries were filled in.
+const FILLED: u32 = STEPS.len() as u32 + 1;
+/// The steps after it, which fill nothing in.
+const LATER: &[&str] = &[include_str!("schema-4.sql")];
+const VERSION: u32 = FILLED + LATER.len() as u32;
 /// The oldest server that works: 15.
 const MIN_SERVER: i32 = 150_000;
 /// How many tenants' appends are written side by side by one process; each connects when it first writes.
@@ -81,7 +86,8 @@ impl Postgres {
         let start = "CREATE SCHEMA crealeph; CREATE TABLE crealeph.version (version int NOT NULL); \
                      INSERT INTO crealeph.version VALUES (0);";
         let end = format!("UPDATE crealeph.version SET version = {VERSION};");
-        let all = format!("BEGIN; {start} {} {EXPAND} {CONTRACT} {end} COMMIT", steps_from(0));
+        let all =
+            format!("BEGIN; {start} {} {EXPAND} {CONTRACT} {} {end} COMMIT", steps_from(0), LATER.concat());
         owner.run(&all)
     }
 
@@ -90,7 +96,7 @@ impl Postgres {
         let server = Server::parse(url, wait_ms)?;
         let mut owner = server.connect_as_owner()?;
         let version = readable_version(&mut owner)?;
-        let server = if version < VERSION { server } else { server.with_roles(roles(&mut owner)?) };
+        let server = if version < FILLED { server } else { server.with_roles(roles(&mut owner)?) };
         owner.close();
         let first = Mutex::new(Some(server.connect(Purpose::Reading)?));
         let notifier = Notifier::start(&server)?;

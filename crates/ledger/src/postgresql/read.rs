@@ -10,7 +10,7 @@ use tokio_postgres::types::ToSql;
 
 use super::rows::{self, BY_ID, BY_SEQ, PostgresRow, each, get, hash};
 use super::session::{Session, Value};
-use super::{VERSION, audit, leases};
+use super::{VERSION, audit, leases, subscriptions};
 use crate::columns::{SelectLists, read_entry, read_node, read_raw};
 use crate::error::LedgerError;
 use crate::merkle::Tile;
@@ -21,6 +21,7 @@ use crate::row::{EntryRow, LineageNode, Outline, RawEntry};
 use crate::store::{
     EntrySelection, Equalities, Head, LatestEntries, LeaseRow, NO_NEWEST, Neighbours, Reads, Side, StrayRow,
 };
+use crate::subscription::Subscription;
 
 /// The largest payload that comes along with the sequence numbers of entries.
 const SMALL_BYTES: usize = 64 << 10;
@@ -343,6 +344,14 @@ impl Reads for PostgresReads<'_> {
 
     fn lease_time(&mut self) -> Result<Millis, LedgerError> {
         leases::time(self.session)
+    }
+
+    fn subscriptions(&mut self, tenant: &TenantId) -> Result<Vec<Subscription>, LedgerError> {
+        subscriptions::list(self.session, tenant)
+    }
+
+    fn subscribed_tenants(&mut self) -> Result<Vec<TenantId>, LedgerError> {
+        subscriptions::tenants(self.session)
     }
 }
 

@@ -9,9 +9,9 @@ use crealeph_contracts::scalar::{LedgerId, TenantId};
 use tokio_postgres::Row as SqlRow;
 use tokio_postgres::types::FromSql;
 
-use super::VERSION;
 use super::server::Server;
-use crate::columns::{Dialect, SelectLists, StoredRow};
+use super::{FILLED, VERSION};
+use crate::columns::{Dialect, SchemaAge, SelectLists, StoredRow};
 use crate::entry::effective_at;
 use crate::error::LedgerError;
 use crate::merkle::Frontier;
@@ -20,13 +20,22 @@ use crate::reach::EffectiveTime;
 use crate::row::{EntryClass, Outline};
 use crate::store::Head;
 
-const DIALECT: Dialect =
-    Dialect { place: "seq", prefix: "e.", no_number: "NULL::bigint", no_bytes: "NULL::bytea" };
+const DIALECT: Dialect = Dialect {
+    place: "seq",
+    prefix: "e.",
+    no_text: "NULL::text",
+    no_number: "NULL::bigint",
+    no_bytes: "NULL::bytea",
+};
 
 /// What a `SELECT` asks for in a database of this version.
-pub(super) static CURRENT: LazyLock<SelectLists> = LazyLock::new(|| SelectLists::new(&DIALECT, false));
-/// The same in a database of an earlier version, which is read, never written.
-static OLDER: LazyLock<SelectLists> = LazyLock::new(|| SelectLists::new(&DIALECT, true));
+pub(super) static CURRENT: LazyLock<SelectLists> =
+    LazyLock::new(|| SelectLists::new(&DIALECT, SchemaAge::Current));
+/// The same in databases of earlier versions, which are read, never written.
+static BEFORE_ACTORS: LazyLock<SelectLists> =
+    LazyLock::new(|| SelectLists::new(&DIALECT, SchemaAge::BeforeActors));
+static BEFORE_NEWEST: LazyLock<SelectLists> =
+    LazyLock::new(|| SelectLists::new(&DIALECT, SchemaAge::BeforeNewest));
 
 /// The columns of a log, as [`head`] reads them.
 pub(super) const HEAD: &str =
@@ -36,7 +45,11 @@ const OLDER_HEAD: &str = "origin, size, last_at, frontier AS peaks, \
 
 /// What to ask for by the schema version of a database: the columns of an entry and of a log.
 pub(super) fn layout(version: u32) -> (&'static SelectLists, &'static str) {
-    if version < VERSION { (&OLDER, OLDER_HEAD) } else { (&CURRENT, HEAD) }
+    match version {
+        ..FILLED => (&BEFORE_NEWEST, OLDER_HEAD),
+        FILLED..VERSION => (&BEFORE_ACTORS, HEAD),
+        _ => (&CURRENT, HEAD),
+    }
 }
 
 /// The value of a column by its name.

@@ -16,7 +16,7 @@ use super::read::stored_hashes;
 use super::rows::{self, BY_ID, BY_KEY, CURRENT, HEAD, PostgresRow, each};
 use super::server::{Purpose, Server};
 use super::session::{Session, Uncommitted, Value};
-use super::{VERSION, leases};
+use super::{VERSION, leases, subscriptions};
 use crate::columns::{Column, ColumnValue, ENTRY_COLUMNS, read_entry, read_node};
 use crate::error::LedgerError;
 use crate::identity::random_name;
@@ -30,6 +30,7 @@ use crate::store::{
     Addition, ClaimResult, Head, KnownEntries, LeaseRequest, LeaseRow, NeededEntries, Transaction,
     TransactionWork, WriteFailure, Writer,
 };
+use crate::subscription::{Subscription, SubscriptionProgress};
 
 /// How often a transaction is run again at most.
 const MAX_TRIES: usize = 10;
@@ -416,5 +417,25 @@ impl Transaction for PostgresTransaction<'_> {
 
     fn drop_leases(&mut self, tenant: &TenantId, leases: &[(&Name, LeaseToken)]) -> Result<(), LedgerError> {
         leases::remove(self.session, tenant, leases)
+    }
+
+    fn count_subscriptions(&mut self, tenant: &TenantId) -> Result<usize, LedgerError> {
+        subscriptions::count(self.session, tenant)
+    }
+
+    fn add_subscription(&mut self, tenant: &TenantId, new: &Subscription) -> Result<(), LedgerError> {
+        subscriptions::add(self.session, tenant, new)
+    }
+
+    fn move_subscription(
+        &mut self,
+        tenant: &TenantId,
+        progress: &SubscriptionProgress,
+    ) -> Result<(), LedgerError> {
+        subscriptions::advance(self.session, tenant, progress)
+    }
+
+    fn remove_subscription(&mut self, tenant: &TenantId, id: &Name) -> Result<(), LedgerError> {
+        subscriptions::remove(self.session, tenant, id)
     }
 }

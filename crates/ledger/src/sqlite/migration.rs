@@ -69,7 +69,7 @@ impl Migration for SqliteMigration {
                 transaction.pragma_update(None, "user_version", before).in_file(place)?;
             }
             let is_done =
-                found == schema::VERSION || transaction.table_exists(None, "migration").in_file(place)?;
+                found >= schema::FILLED || transaction.table_exists(None, "migration").in_file(place)?;
             if !is_done {
                 transaction.execute_batch(schema::EXPAND).in_file(place)?;
             }
@@ -96,7 +96,7 @@ impl Migration for SqliteMigration {
 
     fn fill(&mut self, log: &MigratingLog, memory: &mut FilledLog) -> Result<(u64, u64), LedgerError> {
         self.transact(|transaction, place| {
-            if schema::version(transaction, place)? == schema::VERSION {
+            if schema::version(transaction, place)? >= schema::FILLED {
                 return Ok((0, log.size));
             }
             let sql = "SELECT done FROM migration WHERE log = ?1";
@@ -130,15 +130,18 @@ impl Migration for SqliteMigration {
 
     fn contract(&mut self) -> Result<bool, LedgerError> {
         self.transact(|transaction, place| {
-            if schema::version(transaction, place)? == schema::VERSION {
-                return Ok(true);
+            let found = schema::version(transaction, place)?;
+            if found < schema::FILLED {
+                let sql = "SELECT EXISTS (SELECT 1 FROM logs l LEFT JOIN migration m ON m.log = l.number \
+                           WHERE l.size > coalesce(m.done, 0))";
+                if transaction.query_row(sql, [], |row| row.get(0)).in_file(place)? {
+                    return Ok(false);
+                }
+                transaction.execute_batch(schema::CONTRACT).in_file(place)?;
             }
-            let sql = "SELECT EXISTS (SELECT 1 FROM logs l LEFT JOIN migration m ON m.log = l.number \
-                       WHERE l.size > coalesce(m.done, 0))";
-            if transaction.query_row(sql, [], |row| row.get(0)).in_file(place)? {
-                return Ok(false);
+            for step in schema::LATER.iter().skip(found.saturating_sub(schema::FILLED) as usize) {
+                transaction.execute_batch(step).in_file(place)?;
             }
-            transaction.execute_batch(schema::CONTRACT).in_file(place)?;
             transaction.pragma_update(None, "user_version", schema::VERSION).in_file(place)?;
             Ok(true)
         })

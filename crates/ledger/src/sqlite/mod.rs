@@ -10,6 +10,7 @@ mod migration;
 mod read;
 mod rows;
 mod schema;
+mod subscriptions;
 mod write;
 
 use std::fs;

@@ -12,6 +12,7 @@ use super::failure::{InFile as _, LedgerFile};
 use super::leases::TenantLeases;
 use super::rows::{self, SqliteRow, row_id, seq_of};
 use super::schema::VERSION;
+use super::subscriptions;
 use crate::columns::{SelectLists, read_entry, read_node, read_raw};
 use crate::error::LedgerError;
 use crate::merkle::Tile;
@@ -22,6 +23,7 @@ use crate::row::{EntryRow, LineageNode, Outline, RawEntry};
 use crate::store::{
     EntrySelection, Equalities, Head, LatestEntries, LeaseRow, NO_NEWEST, Reads, Side, StrayRow,
 };
+use crate::subscription::Subscription;
 
 pub(super) struct SqliteReads<'a> {
     connection: &'a Connection,
@@ -296,6 +298,14 @@ impl Reads for SqliteReads<'_> {
 
     fn lease_time(&mut self) -> Result<Millis, LedgerError> {
         Ok(boot::now())
+    }
+
+    fn subscriptions(&mut self, tenant: &TenantId) -> Result<Vec<Subscription>, LedgerError> {
+        subscriptions::list(self.connection, self.place, tenant)
+    }
+
+    fn subscribed_tenants(&mut self) -> Result<Vec<TenantId>, LedgerError> {
+        subscriptions::tenants(self.connection, self.place)
     }
 }
 

@@ -8,19 +8,24 @@ use rusqlite::types::{FromSqlResult, ValueRef};
 
 use super::failure::{InFile as _, LedgerFile};
 use super::schema;
-use crate::columns::{Dialect, SelectLists, StoredRow};
+use crate::columns::{Dialect, SchemaAge, SelectLists, StoredRow};
 use crate::error::LedgerError;
 use crate::merkle::Frontier;
 use crate::position::{MAX_SEQ, Millis, Seq};
 use crate::row::Outline;
 use crate::store::Head;
 
-const DIALECT: Dialect = Dialect { place: "place", prefix: "", no_number: "NULL", no_bytes: "NULL" };
+const DIALECT: Dialect =
+    Dialect { place: "place", prefix: "", no_text: "NULL", no_number: "NULL", no_bytes: "NULL" };
 
 /// What a `SELECT` asks for in a file of this version.
-pub(super) static CURRENT: LazyLock<SelectLists> = LazyLock::new(|| SelectLists::new(&DIALECT, false));
-/// The same in a file of an earlier version, which is read, never written.
-static OLDER: LazyLock<SelectLists> = LazyLock::new(|| SelectLists::new(&DIALECT, true));
+pub(super) static CURRENT: LazyLock<SelectLists> =
+    LazyLock::new(|| SelectLists::new(&DIALECT, SchemaAge::Current));
+/// The same in files of earlier versions, which are read, never written.
+static BEFORE_ACTORS: LazyLock<SelectLists> =
+    LazyLock::new(|| SelectLists::new(&DIALECT, SchemaAge::BeforeActors));
+static BEFORE_NEWEST: LazyLock<SelectLists> =
+    LazyLock::new(|| SelectLists::new(&DIALECT, SchemaAge::BeforeNewest));
 
 /// The columns of a log, as [`head`] reads them.
 pub(super) const HEAD: &str = "number, tenant, origin, size, last_at, peaks";
@@ -28,7 +33,11 @@ const OLDER_HEAD: &str = "number, tenant, origin, size, last_at, frontier AS pea
 
 /// What to ask for by the schema version of a file: the columns of an entry and of a log.
 pub(super) fn layout(version: u32) -> (&'static SelectLists, &'static str) {
-    if version < schema::VERSION { (&OLDER, OLDER_HEAD) } else { (&CURRENT, HEAD) }
+    match version {
+        ..schema::FILLED => (&BEFORE_NEWEST, OLDER_HEAD),
+        schema::FILLED..schema::VERSION => (&BEFORE_ACTORS, HEAD),
+        _ => (&CURRENT, HEAD),
+    }
 }
 
 /// The row id of an entry.

@@ -17,18 +17,23 @@ const APPLICATION_ID: i64 = 0x4372_4c67;
 /// Each step migrates a file from the version of its index to the next.
 pub(super) const STEPS: &[&str] =
     &[include_str!("schema-1.sql"), include_str!("schema-2.sql"), include_str!("schema-3.sql")];
-/// The last step: what it adds, and what it removes once every entry is filled in.
+/// The step to [`FILLED`]: what it adds, and what it removes once every entry is filled in.
 pub(super) const EXPAND: &str = include_str!("schema-4.sql");
 pub(super) const CONTRACT: &str = include_str!("schema-4-end.sql");
 
+/// The version in which entries were filled in.
+pub(super) const FILLED: u32 = STEPS.len() as u32 + 1;
+/// The steps after it, which fill nothing in.
+pub(super) const LATER: &[&str] = &[include_str!("schema-5.sql")];
+
 /// The newest version known.
-pub(crate) const VERSION: u32 = STEPS.len() as u32 + 1;
+pub(crate) const VERSION: u32 = FILLED + LATER.len() as u32;
 
 /// Puts the schema into a new, empty file.
 pub(super) fn create(connection: &mut Connection, place: &LedgerFile) -> Result<(), LedgerError> {
     connection.pragma_update(None, "journal_mode", "WAL").in_file(place)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).in_file(place)?;
-    for step in STEPS.iter().chain(&[EXPAND, CONTRACT]) {
+    for step in STEPS.iter().chain(&[EXPAND, CONTRACT]).chain(LATER) {
         transaction.execute_batch(step).in_file(place)?;
     }
     transaction.pragma_update(None, "application_id", APPLICATION_ID).in_file(place)?;

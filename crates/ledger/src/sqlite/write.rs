@@ -15,7 +15,7 @@ use super::file::OpenFiles;
 use super::leases::TenantLeases;
 use super::read::stored_hashes;
 use super::rows::{self, CURRENT, HEAD, SqliteRow, row_id};
-use super::schema;
+use super::{schema, subscriptions};
 use crate::columns::{Column, ColumnValue, ENTRY_COLUMNS, SelectLists, read_entry, read_node};
 use crate::error::LedgerError;
 use crate::identity::random_name;
@@ -29,6 +29,7 @@ use crate::store::{
     Addition, ClaimResult, Head, KnownEntries, LeaseRequest, LeaseRow, NeededEntries, Transaction,
     TransactionWork, WriteFailure, Writer,
 };
+use crate::subscription::{Subscription, SubscriptionProgress};
 
 #[derive(Debug)]
 pub(super) struct SqliteWriter {
@@ -120,9 +121,9 @@ fn permits(context: AuthContext<'_>) -> Authorization {
         | AuthAction::Insert { .. } => true,
         AuthAction::Update { table_name, column_name } => match table_name {
             "logs" => ["size", "last_at", "peaks"].contains(&column_name),
-            other => ["leases", "lease_tokens"].contains(&other),
+            other => ["leases", "lease_tokens", "subscriptions"].contains(&other),
         },
-        AuthAction::Delete { table_name } => table_name == "leases",
+        AuthAction::Delete { table_name } => ["leases", "subscriptions"].contains(&table_name),
         _ => false,
     };
     if is_permitted { Authorization::Allow } else { Authorization::Deny }
@@ -375,6 +376,26 @@ impl Transaction for SqliteTransaction<'_> {
 
     fn drop_leases(&mut self, tenant: &TenantId, leases: &[(&Name, LeaseToken)]) -> Result<(), LedgerError> {
         leases.iter().try_for_each(|(name, token)| self.leases(tenant).remove(name, *token))
+    }
+
+    fn count_subscriptions(&mut self, tenant: &TenantId) -> Result<usize, LedgerError> {
+        subscriptions::count(self.connection, tenant).in_file(self.place)
+    }
+
+    fn add_subscription(&mut self, tenant: &TenantId, new: &Subscription) -> Result<(), LedgerError> {
+        subscriptions::add(self.connection, tenant, new).in_file(self.place)
+    }
+
+    fn move_subscription(
+        &mut self,
+        tenant: &TenantId,
+        progress: &SubscriptionProgress,
+    ) -> Result<(), LedgerError> {
+        subscriptions::advance(self.connection, tenant, progress).in_file(self.place)
+    }
+
+    fn remove_subscription(&mut self, tenant: &TenantId, id: &Name) -> Result<(), LedgerError> {
+        subscriptions::remove(self.connection, tenant, id).in_file(self.place)
     }
 }
 

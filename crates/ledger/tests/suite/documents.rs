@@ -229,6 +229,7 @@ fn older_log(drafts: Vec<Draft>) -> String {
 
 fn older_entry(seq: u64, content: Content) -> StoredEntry {
     StoredEntry {
+        actor: None,
         id: LedgerId::parse(&format!("old-{seq}")).unwrap(),
         seq: Seq::new(seq).unwrap(),
         tenant_id: local(),

@@ -11,6 +11,7 @@ use crealeph_ledger::{AppendError, Filter, Ledger, LedgerError, Order, StoredEnt
 
 pub(super) const CASES: &[Case] = &[
     ("an older ledger is read, not written, until it is migrated", older),
+    ("a ledger of the version before this one is read as it is, and migrated at once", previous),
     ("a migration that was killed resumes", interrupted),
     ("what an older program appends during a migration is filled in", meanwhile),
 ];
@@ -52,7 +53,7 @@ fn older(fixture: &dyn Fixture) {
         reported.push((progress.tenant_id.to_string(), progress.done, progress.size));
     });
     let migrated = migrated.unwrap();
-    assert_eq!((migrated.from + 1, migrated.entries), (migrated.to, 151));
+    assert_eq!((migrated.from + 2, migrated.entries), (migrated.to, 151));
     assert_eq!(reported, [("local".to_owned(), 150, 150), ("other".to_owned(), 1, 1)]);
     let again = Ledger::migrate(&place.location, &place.options(), |_| {}).unwrap();
     assert_eq!((again.from, again.entries), (migrated.to, 0));
@@ -71,6 +72,26 @@ fn older(fixture: &dyn Fixture) {
     }
     append_one(&ledger, entry("signal", "{}", r#""observedAt":"1969-01-01T00:00:00Z""#));
     assert_eq!(ledger.audit(&local()).unwrap(), None);
+}
+
+fn previous(fixture: &dyn Fixture) {
+    let place = fixture.place();
+    let (ledger, hands) = fresh(&place);
+    let all = varied(&ledger, &hands, 12, 40);
+    let before = exported(&ledger);
+    drop(ledger);
+    fixture.execute(&place, fixture.previous()).unwrap();
+    let old = place.open();
+    let page = old.list(&local(), &Filter::default(), Order::OldestFirst, None, 1_000).unwrap();
+    assert_eq!((page.entries, exported(&old), old.audit(&local()).unwrap()), (all, before.clone(), None));
+    let refused = old.append(&local(), vec![entry("signal", "{}", "")]);
+    assert!(matches!(&refused, Err(AppendError::Ledger(LedgerError::Outdated { .. }))), "{refused:?}");
+    drop(old);
+    let migrated = Ledger::migrate(&place.location, &place.options(), |_| {}).unwrap();
+    assert_eq!((migrated.from + 1, migrated.entries), (migrated.to, 0), "nothing is filled in");
+    let ledger = place.open();
+    assert_eq!((exported(&ledger), ledger.audit(&local()).unwrap()), (before, None));
+    append_one(&ledger, entry("signal", "{}", ""));
 }
 
 fn interrupted(fixture: &dyn Fixture) {

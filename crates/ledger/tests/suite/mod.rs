@@ -9,6 +9,7 @@ mod migrating;
 mod proposed;
 mod provable;
 mod reading;
+mod subscribing;
 
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::Limits as JsonLimits;
@@ -31,6 +32,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.extend_from_slice(proposed::CASES);
     cases.extend_from_slice(leases::CASES);
     cases.extend_from_slice(provable::CASES);
+    cases.extend_from_slice(subscribing::CASES);
     cases
 }
 
@@ -48,8 +50,10 @@ pub(crate) trait Fixture: Sync {
     fn place(&self) -> Place;
     /// Runs statements on a place's own database, past the program.
     fn execute(&self, place: &Place, sql: &str) -> Result<(), String>;
-    /// The statements that make a ledger what the program before this version of the schema left.
+    /// The statements that make a ledger what a program left that filled in less.
     fn older(&self) -> &'static str;
+    /// The statements that make a ledger one of the version before this one.
+    fn previous(&self) -> &'static str;
     /// Runs statements that no trigger refuses.
     fn tamper(&self, place: &Place, sql: &str) -> Result<(), String>;
     /// What tells entries apart in the tables.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant as Stopwatch};
 use crealeph_contracts::builder::ErrorCode;
 use crealeph_contracts::contract::Valid;
 use crealeph_contracts::json::{ComposeError, JsonObject, Limits};
-use crealeph_contracts::scalar::{Amount, ExecutionId, LedgerId, TenantId, Version};
+use crealeph_contracts::scalar::{Amount, ExecutionId, LedgerId, Name, TenantId, Version};
 use crealeph_contracts::{BuilderRequest, BuilderResponse};
 use crealeph_decision::builder::conclude::{ConcludeError, Conclusion};
 use crealeph_decision::builder::decide::{DecideError, refusal};
@@ -114,7 +114,7 @@ impl BuildError {
 /// A Builder over one ledger; share it between threads.
 pub struct Builder {
     ledger: Ledger,
-    agents: Agents,
+    agents: Arc<Agents>,
     scopes: Scopes,
     flights: Arc<Flights>,
     lease_time: Duration,
@@ -135,13 +135,25 @@ impl Builder {
     /// A Builder that writes to this ledger and may call these agents.
     pub fn new(ledger: Ledger, agents: Agents, scopes: impl Into<Scopes>) -> Builder {
         let scopes = scopes.into();
-        Builder { ledger, agents, scopes, flights: Arc::default(), lease_time: LEASE_TIME }
+        Builder { ledger, agents: Arc::new(agents), scopes, flights: Arc::default(), lease_time: LEASE_TIME }
     }
 
     /// The same, with another time after which the work of a process that died may be taken up.
     #[must_use]
     pub fn with_lease_time(self, lease_time: Duration) -> Builder {
         Builder { lease_time, ..self }
+    }
+
+    /// The same Builder, whose entries are appended for someone. It joins the requests in flight of the others.
+    #[must_use]
+    pub fn acting_for(&self, actor: Name) -> Builder {
+        Builder {
+            ledger: self.ledger.acting_for(actor),
+            agents: Arc::clone(&self.agents),
+            scopes: self.scopes.clone(),
+            flights: Arc::clone(&self.flights),
+            lease_time: self.lease_time,
+        }
     }
 
     /// Runs a request, given as its document, and waits for the answer. `rerun_of` is the execution that this one tries

@@ -29,7 +29,7 @@ pub(super) fn append(call: &Call) -> Result<Reply, Problem> {
     for (position, draft) in drafts.iter().enumerate() {
         may_append(call, who, position, draft)?;
     }
-    let appended = call.ledger().append(&who.tenant_id, drafts)?;
+    let appended = call.acting_ledger()?.append(&who.tenant_id, drafts)?;
     let reports: Vec<AppendedReport> = appended.iter().map(AppendedReport::of).collect();
     Ok(Reply::json_of(&json!({ "appended": reports })))
 }

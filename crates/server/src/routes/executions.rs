@@ -35,7 +35,8 @@ pub(super) fn run(call: &Call) -> Result<Reply, Problem> {
         let detail = "the request is for a robot that this key is not for";
         return Err(Problem::new(ProblemKind::Forbidden, detail));
     }
-    let answer = call.app.builder.run(&who.tenant_id, &call.body, rerun_of.as_ref(), &call.app.cancel)?;
+    let builder = call.app.builder.acting_for(call.actor()?);
+    let answer = builder.run(&who.tenant_id, &call.body, rerun_of.as_ref(), &call.app.cancel)?;
     let mut reply = Reply::json(to_json(&answer.response));
     reply.status = status_of(&answer.response);
     if let (Some(robot), Some(execution)) = (robot, &answer.response.execution_id) {

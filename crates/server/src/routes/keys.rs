@@ -23,11 +23,11 @@ pub(super) fn list(call: &Call) -> Result<Reply, Problem> {
 pub(super) fn create(call: &Call) -> Result<Reply, Problem> {
     let request =
         KeyRequest::parse(&call.body).map_err(|violations| Problem::invalid("invalid", violations))?;
-    Ok(Reply::json_of(&create_key(call.ledger(), &call.who()?.tenant_id, request)?))
+    Ok(Reply::json_of(&create_key(&call.acting_ledger()?, &call.who()?.tenant_id, request)?))
 }
 
 pub(super) fn revoke(call: &Call) -> Result<Reply, Problem> {
     let id = KeyId::parse(call.in_path("id")?).map_err(|_| Problem::unknown_id("key"))?;
     let reason = call.text("reason").and_then(Text::new);
-    Ok(Reply::json_of(&revoke_key(call.ledger(), &call.who()?.tenant_id, &id, reason)?))
+    Ok(Reply::json_of(&revoke_key(&call.acting_ledger()?, &call.who()?.tenant_id, &id, reason)?))
 }
