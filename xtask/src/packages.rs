@@ -30,6 +30,8 @@ const PACKAGES: &[Package] = &[
     },
     Package { provides: "curl", debian: "curl", why: "the document of the server talks to it, and is run" },
     Package { provides: "jq", debian: "jq", why: "the documents read answers with it, and are run" },
+    Package { provides: "fish", debian: "fish", why: "the completions are tried in it" },
+    Package { provides: "zsh", debian: "zsh", why: "the completions are tried in it" },
     Package {
         provides: "pg_createcluster",
         debian: "postgresql",

@@ -3,7 +3,6 @@
 //! trusted the names of agents are read, and nothing that it points to is opened.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
 
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::{Bash, Elvish, EnvCompleter, Fish, Powershell, Zsh};
@@ -12,12 +11,11 @@ use crealeph_contracts::scalar::Name;
 use crealeph_contracts::text::Shown;
 use crealeph_ledger::{EXECUTION_EVENT, Filter, IdKind, Ledger, Location, Order};
 use crealeph_runtime::approvals::ApprovalHistory;
-use crealeph_runtime::configuration::Configuration;
 use crealeph_runtime::work::{RunReader, RunSummary};
 
 use super::ids::execution_of;
 use super::ledger::{At, Settled};
-use crate::own;
+use super::typed_line::TypedLine;
 use crate::trusting;
 
 /// Set by the scripts of `crealeph completions`: which shell asks.
@@ -91,7 +89,7 @@ fn offered_for(argument: &str, path: &[&str]) -> Option<Names> {
 
 /// Runs by their short ids, newest first, each with its status and task.
 fn runs(current: &OsStr) -> Vec<CompletionCandidate> {
-    let Some(reader) = workspace().and_then(|folder| RunReader::open(&folder).ok()) else {
+    let Some(reader) = line().workspace().and_then(|folder| RunReader::open(&folder).ok()) else {
         return Vec::new();
     };
     let own = reader.all().filter(|summary| summary.item.is_some());
@@ -109,7 +107,7 @@ fn runs(current: &OsStr) -> Vec<CompletionCandidate> {
 /// Agents of `crealeph work`, by name.
 fn agents(current: &OsStr) -> Vec<CompletionCandidate> {
     offered(current, || {
-        let configuration = configuration()?;
+        let configuration = line().configuration()?;
         let names = configuration.section("work").ok()??.get("agents")?.as_table()?;
         Some(names.keys().cloned().collect())
     })
@@ -117,7 +115,7 @@ fn agents(current: &OsStr) -> Vec<CompletionCandidate> {
 
 /// Agents of the Builder, by name.
 fn planners(current: &OsStr) -> Vec<CompletionCandidate> {
-    offered(current, || Some(configuration()?.section("agents").ok()??.keys().cloned().collect()))
+    offered(current, || Some(line().configuration()?.section("agents").ok()??.keys().cloned().collect()))
 }
 
 /// Robots, by name.
@@ -170,38 +168,16 @@ fn starts(name: &str, current: &OsStr) -> bool {
     current.to_str().is_some_and(|current| name.starts_with(current))
 }
 
-/// The value that the line has for a flag so far.
-fn flag(name: &str) -> Option<String> {
-    let words: Vec<String> = std::env::args_os()
-        .skip_while(|word| word != "--")
-        .filter_map(|word| word.into_string().ok())
-        .collect();
-    let place = words.iter().rposition(|word| word == name);
-    let beside = place.and_then(|place| words.get(place + 1)).cloned();
-    beside.or_else(|| {
-        words.iter().rev().find_map(|word| word.strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
-    })
-}
-
-/// The workspace that the line is about, if its `.crealeph` is the user's own.
-fn workspace() -> Option<PathBuf> {
-    let folder = PathBuf::from(flag("--workspace").unwrap_or_else(|| ".".to_owned())).canonicalize().ok()?;
-    own::check(&folder).ok()?;
-    Some(folder)
-}
-
-/// The configuration that the line is about; names are read from it, and nothing that it points to.
-fn configuration() -> Option<Configuration> {
-    let named = flag("--config").map(PathBuf::from);
-    let inside = workspace()?.join(crealeph_runtime::configuration::FILE);
-    let named = named.or_else(|| inside.exists().then_some(inside));
-    Configuration::find(named.as_deref()).ok()
+/// The line so far.
+fn line() -> TypedLine {
+    TypedLine::new(std::env::args_os().skip_while(|word| word != "--").skip(1))
 }
 
 /// The ledger that the line is about, if it is a file. One that a configuration names is opened only if that is trusted.
 fn ledger() -> Option<(Ledger, Settled)> {
-    let at = At::of_line(flag("--ledger"), flag("--tenant"));
-    let settled = at.settle_with(configuration()?, &workspace()?).ok()?;
+    let line = line();
+    let at = At::of_line(line.flag("--ledger"), line.flag("--tenant"));
+    let settled = at.settle_with(line.configuration()?, &line.workspace()?).ok()?;
     match &settled.location {
         Location::File(file) if file.is_file() => {
             let ledger = settled.open().ok()?;

@@ -29,6 +29,7 @@ mod schema;
 mod serve;
 mod snapshot;
 mod trust;
+mod typed_line;
 mod validate;
 mod verdict_page;
 mod work;
@@ -39,6 +40,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use serde_json::json;
 
 use self::on_ledger::OnLedger;
+use self::typed_line::TypedLine;
 use crate::failure::{ArgumentFailure, Failure, OutputFailure};
 use crate::logging;
 use crate::output::{self, Output};
@@ -129,6 +131,20 @@ pub(crate) fn command_line() -> clap::Command {
     reflowed(Arguments::command())
 }
 
+/// The command line whose help of `work run` also has the limits of the configured agents, if that is asked for.
+fn with_limits_in_force(command: clap::Command, line: &TypedLine) -> clap::Command {
+    let is_asked = ["--help", "-h", "help"].iter().any(|word| line.has(word));
+    let limits =
+        if is_asked && line.has("work") && line.has("run") { work::limits_in_force(line) } else { None };
+    let Some(limits) = limits else { return command };
+    command.mut_subcommand("work", |work| {
+        work.mut_subcommand("run", |run| {
+            let help = run.get_after_help().map(ToString::to_string);
+            run.after_help(help.into_iter().chain([limits]).collect::<Vec<_>>().join("\n\n"))
+        })
+    })
+}
+
 /// Joins the lines of each paragraph of the help's end, so that they are broken where the reader's screen ends; what is
 /// indented stays as it is.
 fn reflowed(command: clap::Command) -> clap::Command {
@@ -155,7 +171,8 @@ pub(crate) fn run() -> ExitCode {
         let _ = output::bytes(&answer);
         return ExitCode::SUCCESS;
     }
-    let parsed = command_line().try_get_matches();
+    let line = TypedLine::new(std::env::args_os().skip(1));
+    let parsed = with_limits_in_force(command_line(), &line).try_get_matches();
     let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(error) => return not_run(&error),

@@ -267,3 +267,24 @@ fn help_at_80_columns() {
         "#]],
     );
 }
+
+#[test]
+fn help_of_a_run_has_the_limits_of_the_configured_agents() {
+    let story = Story::new();
+    story.write(
+        "crealeph.toml",
+        "[work.agents.plain]\nagent_id = \"agent-1\"\ncommand = [\"true\"]\n\
+         [work.agents.fixer]\nagent_id = \"agent-1\"\ncommand = [\"true\"]\n\
+         bounds = { max_files = 40, timeout_ms = 1800000 }\n\
+         [work.agents.\"od\\u001bd\"]\nbounds = { max_tool_ops = 7 }\n\
+         [work.agents.wrong]\nbounds = { max_files = \"many\" }\n",
+    );
+    let limits = expect![[r#"
+        Limits of the agents in crealeph.toml, in place of the defaults above:
+          fixer: --max-files 40 --timeout 30m
+          od\x1bd: --max-tool-ops 7
+    "#]];
+    story.shows("crealeph work run --help | tail -3", limits);
+    story.quietly("crealeph help work run | grep -q 'fixer: --max-files 40'");
+    story.quietly("cd / && ! crealeph work run --help | grep -q 'Limits of the agents'");
+}

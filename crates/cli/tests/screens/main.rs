@@ -7,6 +7,7 @@ mod decisions;
 mod errors;
 mod help;
 mod ledger;
+mod outputs;
 mod story;
 mod widths;
 mod work;

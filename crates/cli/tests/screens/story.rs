@@ -116,10 +116,17 @@ impl Story {
     }
 
     fn run(&self, line: &str, columns: usize) -> (i32, String) {
+        let mut command = self.command(&format!("exec 2>&1 </dev/null\n{line}"));
+        let output = command.env("COLUMNS", columns.to_string()).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+    }
+
+    /// A shell in the project that runs a script, with the program on its path and no setting of who runs the tests.
+    pub(crate) fn command(&self, script: &str) -> Command {
         let programs = Path::new(env!("CARGO_BIN_EXE_crealeph")).parent().unwrap();
         let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
         let mut command = Command::new("bash");
-        command.arg("-c").arg(format!("exec 2>&1 </dev/null\n{line}")).current_dir(self.project());
+        command.arg("-c").arg(script).current_dir(self.project());
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("CREALEPH_") {
                 command.env_remove(name);
@@ -127,9 +134,8 @@ impl Story {
         }
         command.env("PATH", path).env("HOME", self.folder.path()).env("USER", "ana").env("LANG", "C.UTF-8");
         command.env("XDG_STATE_HOME", self.folder.path().join("state"));
-        command.env("CREALEPH_OUTPUT", "text").env("CREALEPH_TRUST", "1").env("COLUMNS", columns.to_string());
-        let output = command.output().unwrap();
-        (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+        command.env("CREALEPH_OUTPUT", "text").env("CREALEPH_TRUST", "1");
+        command
     }
 
     fn without_what_differs(&self, output: &str) -> String {

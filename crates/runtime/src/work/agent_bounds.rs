@@ -5,7 +5,7 @@ use crealeph_contracts::WorkItem;
 use crealeph_contracts::scalar::{Count, TimeoutMs};
 use crealeph_contracts::work_item::Constraints;
 
-use crate::configuration::{Table, Wrong};
+use crate::configuration::{Configuration, Table, Wrong};
 
 /// The largest number that every document can hold.
 const MAX_COUNT: u64 = (1 << 53) - 1;
@@ -18,6 +18,18 @@ pub(super) struct AgentBounds {
     max_tool_ops: Option<Count>,
     max_delta_size: Option<Count>,
     timeout_ms: Option<TimeoutMs>,
+}
+
+/// The bounds that each agent of a configuration sets, by its name, for help. Nothing that the configuration points to is read, and an
+/// agent whose bounds are wrong is left out: a run says what is wrong with them.
+pub fn configured_bounds(configuration: &Configuration) -> Vec<(String, Constraints)> {
+    let work = configuration.section("work").ok().flatten();
+    let agents = work.and_then(|work| work.get("agents")?.as_table()).into_iter().flatten();
+    let bounds = agents.filter_map(|(name, agent)| {
+        let bounds = AgentBounds::read(Table::new(agent.get("bounds")?.as_table()?)).ok()?;
+        Some((name.clone(), bounds.as_constraints()))
+    });
+    bounds.collect()
 }
 
 impl AgentBounds {

@@ -56,6 +56,7 @@ use crealeph_ledger::Clock;
 
 pub(crate) use config::HIDDEN;
 
+pub use agent_bounds::configured_bounds;
 pub use batch::{Destination, ItemOutcome, RunOptions, WorkProgress};
 pub use clean::{CleanedRuns, KeepRuns};
 pub use config::{WorkAgent, WorkConfig};

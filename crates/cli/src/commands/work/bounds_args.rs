@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use clap::Args;
 use crealeph_contracts::scalar::{Count, TimeoutMs};
+use crealeph_contracts::text::Shown;
 use crealeph_contracts::work_item::{Bounds, Constraints};
 use crealeph_decision::work::ClassLimits;
+use crealeph_runtime::work::configured_bounds;
 
+use crate::commands::typed_line::TypedLine;
 use crate::failure::ArgumentFailure;
 use crate::human_time;
 
@@ -45,6 +48,32 @@ pub(super) struct BoundsArgs {
     /// The name of an earlier version; still taken
     #[arg(long, hide = true, value_name = "MS", conflicts_with = "timeout")]
     timeout_ms: Option<u64>,
+}
+
+/// How many agents help names.
+const MAX_NAMED: usize = 16;
+
+/// The limits that the agents of the configuration set in place of the defaults, for the end of help.
+pub(in crate::commands) fn in_force(line: &TypedLine) -> Option<String> {
+    let configured = configured_bounds(&line.configuration()?);
+    let flags = |bounds: &Constraints| {
+        let counts = [
+            ("--max-files", bounds.max_files),
+            ("--max-tool-ops", bounds.max_tool_ops),
+            ("--max-delta-size", bounds.max_delta_size),
+        ];
+        let counts = counts.into_iter().filter_map(|(flag, count)| Some(format!(" {flag} {}", count?)));
+        let timeout = bounds.timeout_ms.map(|time| format!(" --timeout {}", human_time::shown(time.get())));
+        counts.chain(timeout).collect::<String>()
+    };
+    let mut text = "Limits of the agents in crealeph.toml, in place of the defaults above:".to_owned();
+    for (name, bounds) in configured.iter().take(MAX_NAMED) {
+        text.push_str(&format!("\n  {}:{}", Shown::line(name), flags(bounds)));
+    }
+    if let Some(more) = configured.len().checked_sub(MAX_NAMED).filter(|more| *more > 0) {
+        text.push_str(&format!("\n  and of {more} more"));
+    }
+    (!configured.is_empty()).then_some(text)
 }
 
 fn help(what: &str, default: impl FnOnce(Bounds) -> String) -> String {

@@ -27,6 +27,7 @@ use super::Verdict;
 use crate::failure::Failure;
 use crate::output::Output;
 
+pub(super) use bounds_args::in_force as limits_in_force;
 pub(super) use key::control;
 pub(super) use named_run::open as open_runs;
 pub(super) use report::{finished, is_task_id};
