@@ -303,6 +303,22 @@ object! {
 }
 
 object! {
+    /// What somebody wants to sign about a subject, as a client of the server asks for the statement.
+    VerdictRequest / VerdictRequestParts ["verdict_request", "R4"] {
+        /// The subject: the id of a draft, or of the run that made a change.
+        subject: LedgerId = "subject",
+        /// Yes or no.
+        decision: ApprovalDecision = "decision",
+        /// Why.
+        reason: Option<Text> = "reason",
+        /// The fingerprint of the key that will sign.
+        key_id: Name = "keyId",
+        /// Nobody is asked at the moment of signing.
+        unattended: Option<bool> = "unattended",
+    }
+}
+
+object! {
     /// The payload of a landing: which verdicts it used up.
     LandingRecord / LandingRecordParts ["landing", "R4"] {
         /// What kind of subject.
@@ -454,6 +470,7 @@ documents! {
     RuleStatement is "the rules" signed as Rules,
     ApprovalRule is "the rule",
     SignedPayload is "the signed statement",
+    VerdictRequest is "the request for a verdict",
     LandingRecord is "the landing",
     LandingOutcomeRecord is "the landing's outcome",
 }

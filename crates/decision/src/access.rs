@@ -18,18 +18,24 @@ pub enum Permission {
     SeeGrants,
     /// Grant and revoke keys.
     ManageKeys,
+    /// Hand in verdicts; whose they are, their signatures say.
+    Decide,
+    /// See who may approve, and by which rules.
+    SeePeople,
+    /// Hand in enrolments, revocations and rules, which an enrolled admin has signed.
+    ManagePeople,
 }
 
 /// Whether a role permits it. An admin reads no evidence.
 pub fn permits(role: KeyRole, permission: Permission) -> bool {
     use KeyRole::{Admin, Auditor, Operator, Reader, Writer};
     match permission {
-        Permission::Validate => true,
+        Permission::Validate | Permission::SeePeople => true,
         Permission::Read => matches!(role, Reader | Writer | Operator | Auditor),
-        Permission::Append => matches!(role, Writer | Operator),
+        Permission::Append | Permission::Decide => matches!(role, Writer | Operator),
         Permission::Run => matches!(role, Operator),
         Permission::SeeGrants => matches!(role, Auditor | Admin),
-        Permission::ManageKeys => matches!(role, Admin),
+        Permission::ManageKeys | Permission::ManagePeople => matches!(role, Admin),
     }
 }
 
@@ -76,12 +82,15 @@ mod tests {
     #[test]
     fn an_admin_reads_no_evidence_and_a_reader_changes_nothing() {
         assert!(!permits(KeyRole::Admin, Permission::Read));
-        for permission in [Permission::Append, Permission::Run, Permission::SeeGrants, Permission::ManageKeys]
-        {
+        let changing = [Permission::Append, Permission::Run, Permission::Decide];
+        let managing = [Permission::ManageKeys, Permission::ManagePeople];
+        for permission in changing.into_iter().chain(managing).chain([Permission::SeeGrants]) {
             assert!(!permits(KeyRole::Reader, permission), "{permission:?}");
         }
-        let managing = KeyRole::ALL.iter().filter(|role| permits(**role, Permission::ManageKeys));
-        assert_eq!(managing.collect::<Vec<_>>(), [&KeyRole::Admin]);
+        for permission in managing {
+            let roles = KeyRole::ALL.iter().filter(|role| permits(**role, permission));
+            assert_eq!(roles.collect::<Vec<_>>(), [&KeyRole::Admin], "{permission:?}");
+        }
     }
 
     #[test]

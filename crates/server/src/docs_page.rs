@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::route::{Access, Place, Route};
-use crate::routes::ROUTES;
+use crate::routes::routes;
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;\
 color:#1b1b1b;background:#fff}code{font-family:ui-monospace,monospace}h2{font-size:1.05rem;margin:2rem 0 .25rem}\
@@ -21,7 +21,7 @@ pub(crate) fn page() -> String {
          <a href=\"/openapi.json\">openapi.json</a>.</p>\
          <p>What is not an answer is a problem document (RFC 9457) with a stable <code>code</code>.</p>"
     );
-    ROUTES.iter().for_each(|route| section(&mut page, route));
+    routes().for_each(|route| section(&mut page, route));
     page.push_str("</body></html>\n");
     page
 }

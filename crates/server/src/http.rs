@@ -27,7 +27,7 @@ use crate::limits::CountedRequest;
 use crate::problem::{Problem, ProblemKind};
 use crate::reply::{JSON_TYPE, Reply};
 use crate::route::{Access, Handler, RobotScope, Route, Verb};
-use crate::routes::ROUTES;
+use crate::routes::routes;
 use crate::settings::ServerBounds;
 
 /// The longest id of a request that is taken over from a client.
@@ -63,7 +63,7 @@ impl RequestId {
 /// The router of all routes.
 pub(crate) fn router(app: &Arc<App>) -> Router {
     let mut router = Router::new();
-    for route in ROUTES {
+    for route in routes() {
         let filter = match route.method {
             Verb::Get => MethodFilter::GET,
             Verb::Post => MethodFilter::POST,
@@ -96,7 +96,7 @@ fn allowed(path: &str) -> Option<HeaderValue> {
         let has_as_many = pattern.split('/').count() == path.split('/').count();
         has_as_many && pattern.split('/').zip(path.split('/')).all(is_same)
     };
-    let routes = ROUTES.iter().filter(|route| fits(route.path));
+    let routes = routes().filter(|route| fits(route.path));
     let mut methods: Vec<String> = routes.map(|route| route.method.method().to_string()).collect();
     if methods.iter().any(|method| method == "GET") {
         methods.push("HEAD".to_owned());

@@ -5,13 +5,13 @@ use serde_json::{Map, Value, json};
 use crate::problem::PROBLEM_TYPE;
 use crate::reply::JSON_TYPE;
 use crate::route::{Access, Place, Route};
-use crate::routes::ROUTES;
+use crate::routes::routes;
 use crate::schemas::{Schema, components};
 
 /// The document.
 pub fn document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
-    for route in ROUTES {
+    for route in routes() {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         if let Value::Object(methods) = path {
             methods.insert(route.method.word().to_owned(), operation(route));
@@ -100,7 +100,7 @@ fn problem(status: u16) -> Value {
         413 => "The body or batch is too large.",
         414 => "The URL is too long.",
         415 => "The body is not JSON by its Content-Type.",
-        422 => "It depends on what is not there.",
+        422 => "It depends on what is not there, or was judged and refused.",
         429 => "The key has sent too many requests; see Retry-After.",
         431 => "The headers are too many or too large.",
         500 => "The server failed; its log has the cause.",

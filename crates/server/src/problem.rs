@@ -8,6 +8,7 @@ use crealeph_contracts::json::ComposeError;
 use crealeph_contracts::violation::Violation;
 use crealeph_ledger::{AppendError, EntryRefusal, LedgerError};
 use crealeph_runtime::access::AccessError;
+use crealeph_runtime::approvals::ApprovalError;
 use crealeph_runtime::builder::BuildError;
 use crealeph_runtime::robot::StatusError;
 use crealeph_runtime::validation::ViolationReport;
@@ -28,7 +29,9 @@ pub(crate) struct Problem {
     hint: Option<Box<str>>,
     violations: Vec<Violation>,
     /// The setting that was exceeded, and its value.
-    limit: Option<(&'static str, u64)>,
+    limit: Option<Box<(&'static str, u64)>>,
+    /// Which check refused it, if several could.
+    check: Option<&'static str>,
     /// The methods that the path has.
     allow: Option<Box<HeaderValue>>,
 }
@@ -107,6 +110,8 @@ struct ProblemDocument<'p> {
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'p str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    check: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<LimitHit>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     violations: Vec<ViolationReport<'p>>,
@@ -122,7 +127,7 @@ struct LimitHit {
 impl Problem {
     pub(crate) fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
         let detail = detail.into();
-        Problem { kind, detail, hint: None, violations: Vec::new(), limit: None, allow: None }
+        Problem { kind, detail, hint: None, violations: Vec::new(), limit: None, check: None, allow: None }
     }
 
     /// A parameter that cannot be used. Its value is not repeated: it could be a secret in the wrong place.
@@ -138,7 +143,7 @@ impl Problem {
         value: u64,
         detail: impl Into<String>,
     ) -> Self {
-        Problem { limit: Some((name, value)), ..Problem::new(kind, detail) }
+        Problem { limit: Some(Box::new((name, value))), ..Problem::new(kind, detail) }
     }
 
     /// A document that breaks its contract.
@@ -192,7 +197,8 @@ impl Problem {
             code,
             detail: &self.detail,
             hint: self.hint.as_deref(),
-            limit: self.limit.map(|(name, value)| LimitHit { name, value }),
+            check: self.check,
+            limit: self.limit.map(|limit| LimitHit { name: limit.0, value: limit.1 }),
             violations: self.violations.iter().map(ViolationReport::of).collect(),
             request_id,
         };
@@ -303,6 +309,37 @@ impl From<BuildError> for Problem {
             }
             error => Problem::ours(StatusCode::INTERNAL_SERVER_ERROR, code, &error),
         }
+    }
+}
+
+impl From<ApprovalError> for Problem {
+    fn from(error: ApprovalError) -> Self {
+        use ApprovalError::{
+            Busy, Drafts, Ended, Ledger, NoEntry, NoLongerApproved, NoPeople, NotFirst, OtherEvidence,
+            Records, Refused, Reviewed, Uncounted, Unwritten,
+        };
+        let (code, hint) = (error.code(), error.hint());
+        let check = match &error {
+            Refused(finding) => Some(finding.kind.as_str()),
+            Uncounted { code, .. } => Some(*code),
+            OtherEvidence => Some("evidence"),
+            _ => None,
+        };
+        let status = match error {
+            Ledger(error) => return error.into(),
+            Unwritten(error) => return error.into(),
+            Records(error) => return error.into(),
+            Drafts(error) => return Problem::ours(StatusCode::INTERNAL_SERVER_ERROR, code, &error),
+            Busy(_) => return Problem::ours(StatusCode::SERVICE_UNAVAILABLE, code, &error),
+            NoEntry(_) => StatusCode::NOT_FOUND,
+            NoPeople | NotFirst(_) | Ended { .. } | Reviewed { .. } | NoLongerApproved(_) => {
+                StatusCode::CONFLICT
+            }
+            ref error if error.is_refusal() => StatusCode::UNPROCESSABLE_ENTITY,
+            error => return Problem::ours(StatusCode::INTERNAL_SERVER_ERROR, code, &error),
+        };
+        let problem = Problem::new(ProblemKind::Other(status, code), error.to_string());
+        Problem { check, hint: hint.map(|hint| hint.into_owned().into_boxed_str()), ..problem }
     }
 }
 

@@ -2,6 +2,7 @@
 //! `contracts`; the few shapes that only the API has are here. The tests hold every answer to them.
 
 use crealeph_contracts::api_key::KeyRequest;
+use crealeph_contracts::approval::{ApprovalRule, SignedPayload, VerdictRequest, VerdictStatement};
 use crealeph_contracts::contract::ContractName;
 use crealeph_contracts::entry::{Draft, Entry};
 use crealeph_contracts::shape::Shape as _;
@@ -169,6 +170,46 @@ pub(crate) fn components() -> Map<String, Value> {
         }),
         ("Reasons", reasons()),
         ("Replays", object(&[("replays", list(replay()))], &[])),
+        ("InboxPage", object(&[("items", list(open()))], &next)),
+        ("InboxSubject", {
+            let parts = ["item", "rule", "signs"].map(|name| (name, open()));
+            let more = [
+                ("state", text()),
+                ("evidence", list(open())),
+                ("policy", nullable(open())),
+                ("entry", reference("Entry")),
+            ];
+            object(&[&parts[..], &more[..]].concat(), &[])
+        }),
+        ("Approval", open()),
+        ("VerdictRequest", VerdictRequest::schema()),
+        ("SignedStatement", SignedPayload::schema()),
+        (
+            "UnsignedVerdict",
+            object(
+                &[("statement", VerdictStatement::schema()), ("text", text()), ("namespace", text())],
+                &[],
+            ),
+        ),
+        ("RecordedVerdict", {
+            let flag = || json!({ "type": "boolean" });
+            let named = ["landed", "planned", "next"].map(|name| (name, nullable(text())));
+            let known = [
+                ("subject", text()),
+                ("decision", json!({ "enum": ["approve", "reject"] })),
+                ("verdict", text()),
+                ("proven", flag()),
+                ("repeat", flag()),
+                ("missing", count()),
+            ];
+            object(&[&known[..], &named[..]].concat(), &[])
+        }),
+        ("PersonPage", {
+            let bound = ["logOrigin", "root"].map(|name| (name, nullable(text())));
+            let known = [("tenantId", text()), ("people", list(open()))];
+            object(&[&known[..], &bound[..]].concat(), &next)
+        }),
+        ("RuleList", object(&[("rules", list(ApprovalRule::schema()))], &[])),
         ("Health", object(&[("status", text())], &[])),
         (
             "Problem",
@@ -181,7 +222,12 @@ pub(crate) fn components() -> Map<String, Value> {
                     ("detail", text()),
                     ("requestId", text()),
                 ],
-                &[("hint", text()), ("limit", limit), ("violations", list(reference("Violation")))],
+                &[
+                    ("hint", text()),
+                    ("check", text()),
+                    ("limit", limit),
+                    ("violations", list(reference("Violation"))),
+                ],
             ),
         ),
     ]

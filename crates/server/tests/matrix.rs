@@ -71,6 +71,11 @@ const OTHER_DRAFT: &str =
 const QUESTION: &str = r#"{"policyContractVersion":"v1","tenantId":"own","robotId":"r","snapshotAt":"2026-01-02T03:04:05Z","intelligenceSnapshot":{},"coherenceStatus":"coherent","ledgerRecency":{},"thresholds":{"minConfidence":0.5,"maxStalenessMinutes":10,"minLineageCount":1},"evaluatedAt":"2026-01-02T03:04:05Z"}"#;
 const REQUEST: &str = r#"{"robotId":"r","objective_type":"landing_plan","objective_payload":{},"constraints":{},"coherence_policy":{"on_stale":"block","on_partial":"block"},"dryRun":true,"workflowVersion":"w1","agentVersion":"none@1","attempt":1}"#;
 
+const VERDICT: &str = r#"{"statement":{"type":"verdict","tenantId":"t","logOrigin":"l","subjectKind":"draft","subjectId":"d-1","subjectDigest":"0000000000000000000000000000000000000000000000000000000000000000","target":"ledger","decision":"approve","person":"ana","keyId":"SHA256:x","ruleDigest":"0000000000000000000000000000000000000000000000000000000000000000","evidenceSeq":7,"evidenceRoot":"0000000000000000000000000000000000000000000000000000000000000000","nonce":"0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f","time":"2026-01-02T03:04:05.000Z","unattended":false},"proof":"ssh","signature":"x"}"#;
+const ENROLMENT: &str = r#"{"statement":{"type":"person_enrolment","tenantId":"t","logOrigin":"l","person":"ana","publicKey":"k","keyId":"SHA256:x","groups":["admins"],"signedBy":"ana","signerKeyId":"SHA256:x","nonce":"0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f","time":"2026-01-02T03:04:05.000Z"},"proof":"ssh","signature":"x"}"#;
+const REVOCATION: &str = r#"{"statement":{"type":"person_revocation","tenantId":"t","logOrigin":"l","person":"ana","signedBy":"ana","signerKeyId":"SHA256:x","nonce":"0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f","time":"2026-01-02T03:04:05.000Z"},"proof":"ssh","signature":"x"}"#;
+const RULES: &str = r#"{"statement":{"type":"approval_rule","tenantId":"t","logOrigin":"l","rules":[],"signedBy":"ana","signerKeyId":"SHA256:x","nonce":"0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f","time":"2026-01-02T03:04:05.000Z"},"proof":"ssh","signature":"x"}"#;
+
 /// What a request to an operation needs: its target and its body.
 fn example(operation: &Operation<'_>, entry: &str, key: &str) -> (String, Option<&'static str>) {
     let path = operation.path.replace("{contract}", "work-item");
@@ -78,12 +83,19 @@ fn example(operation: &Operation<'_>, entry: &str, key: &str) -> (String, Option
     match operation.value["operationId"].as_str().unwrap() {
         "health" | "readiness" | "openapi" | "docs" | "listEntries" | "getCheckpoint" | "getSchema"
         | "listKeys" | "listRobots" | "getSnapshot" | "getStatus" | "listExecutions" | "getExecution"
-        | "explainExecution" | "replayExecution" => (path, None),
+        | "explainExecution" | "replayExecution" | "listInbox" | "listPeople" | "listRules" => (path, None),
+        "prepareVerdict" => (path, Some(r#"{"subject":"d-1","decision":"approve","keyId":"SHA256:x"}"#)),
+        "recordVerdict" => (path, Some(VERDICT)),
+        "enrolPerson" => (path, Some(ENROLMENT)),
+        "revokePerson" => (path, Some(REVOCATION)),
+        "setRules" => (path, Some(RULES)),
         "evaluatePolicy" => (path, Some(QUESTION)),
         "runBuilder" => (path, Some(REQUEST)),
         // For another robot, so that the other tenant has none of the name `r`.
         "appendEntries" => (path, Some(OTHER_DRAFT)),
-        "getEntry" | "getLineage" | "proveEntry" => (path.replace("{id}", entry), None),
+        "getEntry" | "getLineage" | "proveEntry" | "getInboxItem" | "explainApproval" => {
+            (path.replace("{id}", entry), None)
+        }
         "proveConsistency" => (format!("{path}?older=1&newer=1"), None),
         "validate" => (path, Some("{}")),
         "createKey" => (path, Some(r#"{"role":"reader"}"#)),
@@ -99,6 +111,9 @@ fn own_status(operation: &Operation<'_>) -> u16 {
         "runBuilder" => 400,
         // The Builder has not run, so there is no record of the execution.
         "explainExecution" | "replayExecution" => 404,
+        // There is no draft of the id, and the statements are for another tenant.
+        "getInboxItem" | "explainApproval" | "prepareVerdict" | "recordVerdict" => 404,
+        "enrolPerson" | "revokePerson" | "setRules" => 422,
         _ => 200,
     }
 }

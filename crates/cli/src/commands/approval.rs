@@ -6,16 +6,15 @@ use clap::Subcommand;
 use crealeph_contracts::approval::SignedKind;
 use crealeph_contracts::json::Node;
 use crealeph_contracts::scalar::LedgerId;
-use crealeph_decision::approval::{JudgedVerdict, SubjectOutcome};
-use crealeph_runtime::approvals::{SubjectBasis, SubjectCase, SubjectReader};
+use crealeph_decision::approval::SubjectOutcome;
+use crealeph_runtime::approvals::{ExplainedApproval, SubjectBasis, SubjectCase, SubjectReader};
 use crealeph_runtime::builder::Scopes;
-use serde_json::{Value, json};
 
 use super::Verdict;
 use super::ids::{SubjectId, subject_id};
 use super::ledger::{Settled, named};
 use super::on_ledger::{Opened, Task};
-use super::rule::{as_json, wanted};
+use super::rule::wanted;
 use crate::failure::{ApprovalFailure, Failure, OutputFailure};
 use crate::output::{Output, note};
 
@@ -58,22 +57,20 @@ impl Task for ApprovalTask {
             SubjectId::Draft(id) => id,
             SubjectId::Change(run) => named("run", &run.to_string(), LedgerId::parse)?,
         };
-        let draft = reader.read(&id)?;
-        let found = draft.history.judge.root().map(str::to_owned);
+        let mut explained = reader.explain(&id)?;
+        let found = explained.root().map(str::to_owned);
         if let (Some(root), Some(found)) = (&root, &found)
             && root != found
         {
             return Err(ApprovalFailure::OtherRoot { found: found.clone() }.into());
         }
+        explained.is_pinned = root.is_some();
         if let Some(folder) = &statements {
-            write_statements(&opened, &draft, folder)?;
+            write_statements(&opened, &explained.case, folder)?;
         }
-        let then = reader.read_at_landing(&draft)?;
-        let told =
-            Told { draft: &draft, then: then.as_ref(), root: found.as_deref(), is_pinned: root.is_some() };
         match at.is_json(output) {
-            true => output.report(&told.json()?)?,
-            false => told.lines().iter().try_for_each(|line| output.line(line))?,
+            true => output.report(&explained.json()?)?,
+            false => lines(&explained).iter().try_for_each(|line| output.line(line))?,
         }
         output.flush()?;
         if root.is_none()
@@ -88,129 +85,50 @@ impl Task for ApprovalTask {
 }
 
 /// What is printed about a subject.
-struct Told<'a> {
-    draft: &'a SubjectCase,
-    /// As it stood when it landed.
-    then: Option<&'a SubjectCase>,
-    root: Option<&'a str>,
-    is_pinned: bool,
-}
-
-impl Told<'_> {
-    fn judged(&self) -> &SubjectCase {
-        self.then.unwrap_or(self.draft)
+fn lines(explained: &ExplainedApproval) -> Vec<String> {
+    let SubjectCase { subject, state, entry, .. } = &explained.case;
+    let judged = explained.judged();
+    let mut lines = vec![format!("{} {} is {}", entry.content.kind, subject.id, state.outcome.as_str())];
+    if let SubjectBasis::Change(record) = &explained.case.basis {
+        lines.push(format!("  item     {}, workspace {}", record.item, record.workspace));
+        lines.push(format!("  target   {}, on state {}", record.target, record.base_state));
     }
-
-    fn root_state(&self) -> &'static str {
-        match (self.root, self.is_pinned) {
-            (None, _) => "nobody enrolled",
-            (Some(_), true) => "pinned",
-            (Some(_), false) => "unproven",
+    lines.push(format!("  digest   {}", subject.digest));
+    lines.push(format!("  rule     {}: {}", judged.state.rule.name, wanted(&judged.state.rule)));
+    for used in judged.basis.evidence() {
+        lines.push(format!("  evidence {} of {}, entry {}", used.kind.as_str(), used.at, used.seq));
+    }
+    for verdict in &judged.state.verdicts {
+        let statement = &verdict.statement;
+        lines.push(format!(
+            "  {} by {} at {}, entry {}",
+            statement.decision, statement.person, verdict.at, verdict.seq
+        ));
+        lines.push(format!("    key    {}", statement.key_id));
+        if let Some(reason) = &statement.reason {
+            lines.push(format!("    reason {}", reason.as_str()));
         }
-    }
-
-    fn json(&self) -> Result<Value, Failure> {
-        let SubjectCase { subject, state, entry, .. } = self.draft;
-        let judged = self.judged();
-        let verdicts: Vec<Value> = judged.state.verdicts.iter().map(verdict_json).collect();
-        let evidence: Vec<Value> = judged
-            .basis
-            .evidence()
-            .iter()
-            .map(|used| json!({ "type": used.kind.as_str(), "seq": used.seq, "at": used.at.to_string() }))
-            .collect();
-        let landing = state.outcome.landing().map(|(landing, record)| {
-            let verdicts: Vec<&str> = record.verdicts.as_slice().iter().map(|id| id.as_str()).collect();
-            json!({ "entry": landing.as_str(), "number": record.number.get(), "verdicts": verdicts,
-                "checkedSeq": record.checked_seq.get(), "wasFresh": judged.subject.outdated.is_none(),
-                "hadQuorum": is_approved(judged) })
+        lines.push(match &verdict.uncounted {
+            None => "    counts".to_owned(),
+            Some(why) => format!("    does not count: {}", why.reason()),
         });
-        Ok(json!({
-            "subject": subject.id.as_str(), "kind": subject.class.kind.as_str(), "type": entry.content.kind.as_str(),
-            "digest": subject.digest.to_string(), "state": state.outcome.as_str(),
-            "outdated": subject.outdated, "rule": as_json(&judged.state.rule)?, "verdicts": verdicts,
-            "evidence": evidence, "change": change_json(self.draft), "landing": landing, "root": self.root, "rootState": self.root_state(),
-        }))
+        lines.extend(
+            verdict.uncounted.as_ref().and_then(|why| why.renewal()).map(|way| format!("    renew  {way}")),
+        );
     }
-
-    fn lines(&self) -> Vec<String> {
-        let SubjectCase { subject, state, entry, .. } = self.draft;
-        let judged = self.judged();
-        let mut lines = vec![format!("{} {} is {}", entry.content.kind, subject.id, state.outcome.as_str())];
-        if let SubjectBasis::Change(record) = &self.draft.basis {
-            lines.push(format!("  item     {}, workspace {}", record.item, record.workspace));
-            lines.push(format!("  target   {}, on state {}", record.target, record.base_state));
-        }
-        lines.push(format!("  digest   {}", subject.digest));
-        lines.push(format!("  rule     {}: {}", judged.state.rule.name, wanted(&judged.state.rule)));
-        for used in judged.basis.evidence() {
-            lines.push(format!("  evidence {} of {}, entry {}", used.kind.as_str(), used.at, used.seq));
-        }
-        for verdict in &judged.state.verdicts {
-            let statement = &verdict.statement;
-            lines.push(format!(
-                "  {} by {} at {}, entry {}",
-                statement.decision, statement.person, verdict.at, verdict.seq
-            ));
-            lines.push(format!("    key    {}", statement.key_id));
-            if let Some(reason) = &statement.reason {
-                lines.push(format!("    reason {}", reason.as_str()));
-            }
-            lines.push(match &verdict.uncounted {
-                None => "    counts".to_owned(),
-                Some(why) => format!("    does not count: {}", why.reason()),
-            });
-            lines.extend(
-                verdict
-                    .uncounted
-                    .as_ref()
-                    .and_then(|why| why.renewal())
-                    .map(|way| format!("    renew  {way}")),
-            );
-        }
-        if let Some((landing, _)) = state.outcome.landing() {
-            let words = match (&state.outcome, &self.draft.basis, &judged.subject.outdated) {
-                (SubjectOutcome::Landing { .. }, ..) => "its outcome is not recorded yet".to_owned(),
-                (_, SubjectBasis::Change(_), _) => "its outcome is recorded".to_owned(),
-                (_, _, None) => "its evidence was the newest then".to_owned(),
-                (_, _, Some(why)) => format!("its evidence was outdated then: {why}"),
-            };
-            lines.push(format!("  landed   entry {landing}; {words}"));
-        } else if let Some(why) = &subject.outdated {
-            lines.push(format!("  outdated {why}"));
-        }
-        lines.push(format!("  root     {}, {}", self.root.unwrap_or("-"), self.root_state()));
-        lines
+    if let Some((landing, _)) = state.outcome.landing() {
+        let words = match (&state.outcome, &explained.case.basis, &judged.subject.outdated) {
+            (SubjectOutcome::Landing { .. }, ..) => "its outcome is not recorded yet".to_owned(),
+            (_, SubjectBasis::Change(_), _) => "its outcome is recorded".to_owned(),
+            (_, _, None) => "its evidence was the newest then".to_owned(),
+            (_, _, Some(why)) => format!("its evidence was outdated then: {why}"),
+        };
+        lines.push(format!("  landed   entry {landing}; {words}"));
+    } else if let Some(why) = &subject.outdated {
+        lines.push(format!("  outdated {why}"));
     }
-}
-
-/// What is decided about, of a change.
-fn change_json(case: &SubjectCase) -> Option<Value> {
-    let record = case.basis.change()?;
-    Some(json!({
-        "item": record.item.as_str(), "workspace": record.workspace.as_str(), "target": record.target.as_str(),
-        "baseState": record.base_state.to_string(), "afterState": record.after_state.to_string(),
-        "files": record.files.get(), "protected": record.protected, "tests": record.tests,
-        "costUsd": record.cost_usd.map(|cost| cost.get()), "diffDigest": record.diff_digest.to_string(),
-        "requester": record.requester.as_ref().map(|asked| format!("{}@{}", asked.user, asked.host)),
-    }))
-}
-
-fn is_approved(draft: &SubjectCase) -> bool {
-    matches!(draft.state.outcome, SubjectOutcome::Approved { .. })
-}
-
-fn verdict_json(verdict: &JudgedVerdict) -> Value {
-    let JudgedVerdict { id, seq, at, statement, uncounted } = verdict;
-    json!({
-        "entry": id.as_str(), "seq": seq, "at": at.to_string(), "decision": statement.decision.as_str(),
-        "person": statement.person.as_str(), "keyId": statement.key_id.as_str(),
-        "reason": statement.reason.as_ref().map(|reason| reason.as_str()),
-        "evidenceSeq": statement.evidence_seq.get(), "evidenceRoot": statement.evidence_root.to_string(),
-        "unattended": statement.unattended, "counted": uncounted.is_none(),
-        "code": uncounted.as_ref().map(|why| why.as_str()), "why": uncounted.as_ref().map(|why| why.reason()),
-        "renewal": uncounted.as_ref().and_then(|why| why.renewal()),
-    })
+    lines.push(format!("  root     {}, {}", explained.root().unwrap_or("-"), explained.root_state()));
+    lines
 }
 
 /// Writes the signed bytes of each verdict and its signature, for `ssh-keygen -Y verify`.

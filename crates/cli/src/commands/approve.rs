@@ -12,13 +12,12 @@ use crealeph_contracts::scalar::{LedgerId, Text};
 use crealeph_decision::builder::review::ReviewOpinion;
 use crealeph_ledger::{AppendedEntry, IdKind, Ledger};
 use crealeph_runtime::approvals::{
-    ApprovalError, Landed, RecordedVerdict, SubjectCase, SubjectReader, is_unsigned_refused,
+    ApprovalError, Landed, RecordedVerdict, SubjectCase, SubjectReader, VerdictReport, is_unsigned_refused,
     verdict_statement,
 };
 use crealeph_runtime::builder::Scopes;
 use crealeph_runtime::review::settle;
 use crealeph_verify::PersonKey;
-use serde_json::json;
 
 use super::Verdict;
 use super::ids::{ShortIds, SubjectId, subject_id};
@@ -228,11 +227,16 @@ impl AskedVerdict {
         let (opinion, written) = unsigned(ledger, at, id, self.decision, self.reason.as_deref(), self.by)?;
         let (review, planned) = (written.first(), written.get(1));
         if at.is_json(output) {
-            output.report(&json!({
-                "subject": id.as_str(), "decision": self.decision.as_str(), "proven": false,
-                "verdict": review.map(|entry| entry.id.as_str()), "landed": null,
-                "planned": planned.map(|entry| entry.id.as_str()), "missing": 0,
-            }))?;
+            let report = VerdictReport {
+                subject: id.as_str(),
+                decision: self.decision,
+                is_proven: false,
+                verdict: review.map(|entry| &entry.id),
+                landed: None,
+                planned: planned.map(|entry| &entry.id),
+                missing: 0,
+            };
+            output.report(&report.json())?;
         } else {
             let ids = planned.iter().map(|entry| entry.id.as_str()).chain([id.as_str()]);
             let short = ShortIds::find(ledger, &at.tenant, IdKind::Entry, ids)?;
@@ -344,11 +348,16 @@ impl AskedVerdict {
         output: &mut Output,
     ) -> Result<Verdict, Failure> {
         if at.is_json(output) {
-            output.report(&json!({
-                "subject": id.as_str(), "decision": self.decision.as_str(), "proven": true,
-                "verdict": verdict.map(|verdict| verdict.id.as_str()), "landed": landed.map(|(landing, _)| landing.id.as_str()),
-                "planned": landed.map(|(_, planned)| planned.id.as_str()), "missing": missing,
-            }))?;
+            let report = VerdictReport {
+                subject: id.as_str(),
+                decision: self.decision,
+                is_proven: true,
+                verdict: verdict.map(|verdict| &verdict.id),
+                landed: landed.map(|(landing, _)| &landing.id),
+                planned: landed.map(|(_, planned)| &planned.id),
+                missing,
+            };
+            output.report(&report.json())?;
             return Ok(Verdict::Good);
         }
         let ids = landed.iter().map(|(_, planned)| planned.id.as_str()).chain([id.as_str()]);

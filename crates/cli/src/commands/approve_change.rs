@@ -4,7 +4,7 @@ use crealeph_contracts::approval::ApprovalDecision;
 use crealeph_contracts::scalar::LedgerId;
 use crealeph_contracts::uuid::Uuid;
 use crealeph_ledger::{AppendedEntry, IdKind};
-use crealeph_runtime::approvals::{RecordedVerdict, SubjectReader};
+use crealeph_runtime::approvals::{RecordedVerdict, SubjectReader, VerdictReport};
 use crealeph_runtime::work::{DecidedRun, RunState, RunVerdict, SettledRun, Work, WorkError};
 use serde_json::{Value, json};
 
@@ -74,10 +74,14 @@ impl AskedVerdict {
         let why = self.reason.unwrap_or_else(|| "no reason given".to_owned());
         let decided = work.decide(run, RunVerdict::new(is_approved, who(self.by)?, why))?;
         if at.is_json(output) {
-            output.report(&json!({
-                "subject": run.to_string(), "decision": self.decision.as_str(), "proven": false, "verdict": null,
-                "landed": null, "planned": null, "missing": 0, "result": result_json(&decided)?,
-            }))?;
+            let report = ChangeVerdict {
+                run,
+                decision: self.decision,
+                entry: None,
+                decided: Some(&decided),
+                missing: 0,
+            };
+            output.report(&report.json(None, false)?)?;
         } else {
             output.page(&finished(&decided.result, &work.short_run(run)?, ""))?;
         }
@@ -116,21 +120,35 @@ fn settled(work: &Work, run: &Uuid) -> Result<Option<DecidedRun>, Failure> {
 }
 
 impl ChangeVerdict<'_> {
+    fn json(&self, landed: Option<&LedgerId>, is_proven: bool) -> Result<Value, Failure> {
+        let subject = self.run.to_string();
+        let report = VerdictReport {
+            subject: &subject,
+            decision: self.decision,
+            is_proven,
+            verdict: self.entry.map(|entry| &entry.id),
+            landed,
+            planned: None,
+            missing: self.missing,
+        };
+        let mut report = report.json();
+        if let Value::Object(members) = &mut report {
+            members.insert("result".to_owned(), json!(self.decided.map(result_json).transpose()?));
+        }
+        Ok(report)
+    }
+
     fn report(
         &self,
         at: &Settled,
         reader: SubjectReader<'_>,
         output: &mut Output,
     ) -> Result<Verdict, Failure> {
-        let ChangeVerdict { run, decision, entry, decided, missing } = self;
+        let ChangeVerdict { run, decision, decided, missing, .. } = self;
         let case = reader.read(&subject_of(run)?)?;
-        let landing = case.state.outcome.landing().map(|(landing, _)| landing.as_str());
+        let landing = case.state.outcome.landing().map(|(landing, _)| landing);
         if at.is_json(output) {
-            output.report(&json!({
-                "subject": run.to_string(), "decision": decision.as_str(), "proven": true,
-                "verdict": entry.map(|entry| entry.id.as_str()), "landed": landing, "planned": null,
-                "missing": missing, "result": decided.map(result_json).transpose()?,
-            }))?;
+            output.report(&self.json(landing, true)?)?;
         } else {
             let id = run.to_string();
             let short = ShortIds::find(reader.ledger, reader.tenant, IdKind::HeldRun, [id.as_str()])?;

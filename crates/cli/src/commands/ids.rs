@@ -59,11 +59,11 @@ pub(super) enum SubjectId {
 /// The subject that a word means: `@` is the newest that waits, `@-` the one before; else a draft or the run of a held change, or a start
 /// that only one of them has.
 pub(super) fn subject_id(reader: SubjectReader<'_>, word: &str) -> Result<SubjectId, Failure> {
-    let SubjectReader { ledger, tenant, scopes } = reader;
+    let SubjectReader { ledger, tenant, .. } = reader;
     let missing = || LedgerFailure::NoEntry { name: word.to_owned(), tenant: tenant.to_string() };
     let start = match IdWord::read(word) {
         IdWord::Recent(newer) => {
-            let (items, _) = inbox(ledger, tenant, scopes, None, newer + 1)?;
+            let (items, _) = inbox(reader, None, None, newer + 1)?;
             let item = items.into_iter().nth(newer).ok_or_else(missing)?;
             return Ok(item
                 .change

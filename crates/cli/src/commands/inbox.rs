@@ -1,12 +1,9 @@
 //! `crealeph inbox`: everything that waits for a person.
 
 use clap::Args;
-use crealeph_contracts::held_change::HeldChangeRecord;
-use crealeph_decision::approval::{SubjectOutcome, SubjectState};
 use crealeph_ledger::{Cursor, IdKind};
-use crealeph_runtime::approvals::{InboxItem, inbox};
+use crealeph_runtime::approvals::{InboxItem, SubjectReader, inbox, inbox_item_json, missing_approvals};
 use crealeph_runtime::builder::Scopes;
-use serde_json::{Value, json};
 
 use super::Verdict;
 use super::ids::ShortIds;
@@ -50,7 +47,8 @@ impl Inbox {
         let scopes = Scopes::load(&at.configuration, None)?;
         let cursor = self.cursor.as_deref().map(Cursor::parse).transpose()?;
         let ledger = at.open()?;
-        let (items, next) = inbox(&ledger, &at.tenant, &scopes, cursor, self.limit)?;
+        let reader = SubjectReader { ledger: &ledger, tenant: &at.tenant, scopes: &scopes };
+        let (items, next) = inbox(reader, None, cursor, self.limit)?;
         let is_json = at.is_json(output);
         let short_of = |kind: IdKind, is_change: bool| {
             let items = items.iter().filter(|item| !is_json && item.change.is_some() == is_change);
@@ -59,7 +57,7 @@ impl Inbox {
         let (drafts, runs) = (short_of(IdKind::Entry, false)?, short_of(IdKind::HeldRun, true)?);
         for item in &items {
             if is_json {
-                output.report_line(&as_json(item))?;
+                output.report_line(&inbox_item_json(item))?;
             } else {
                 let short = if item.change.is_some() { &runs } else { &drafts };
                 lines(item, short.of(item.subject.id.as_str()))
@@ -76,47 +74,6 @@ impl Inbox {
         }
         Ok(Verdict::Good)
     }
-}
-
-/// How many approvals are missing.
-fn missing(state: &SubjectState) -> u64 {
-    match state.outcome {
-        SubjectOutcome::Waiting { missing } => missing,
-        _ => 0,
-    }
-}
-
-fn as_json(item: &InboxItem) -> Value {
-    let InboxItem { entry, subject, change, state } = item;
-    let lapsed = state.iter().flat_map(|state| &state.verdicts).filter_map(|verdict| {
-        let why = verdict.uncounted.as_ref().filter(|why| why.is_lapse())?;
-        Some(json!({ "verdict": verdict.id.as_str(), "person": verdict.statement.person.as_str(),
-            "code": why.as_str(), "reason": why.reason(), "renewal": why.renewal() }))
-    });
-    let people = |state: &SubjectState| -> Vec<String> {
-        state.may_decide.iter().map(|person| person.as_str().to_owned()).collect()
-    };
-    json!({
-        "subject": subject.id.as_str(), "kind": subject.class.kind.as_str(), "type": entry.content.kind.as_str(),
-        "robotId": entry.content.robot_id.as_str(), "since": entry.created_at.to_string(),
-        "objective": subject.class.objective.as_ref().map(|objective| objective.as_str()),
-        "outdated": subject.outdated,
-        "change": change.as_deref().map(change_json),
-        "rule": state.as_ref().map(|state| state.rule.name.as_str()),
-        "missing": state.as_ref().map(missing),
-        "mayDecide": state.as_ref().map(people),
-        "lapsed": lapsed.collect::<Vec<_>>(),
-    })
-}
-
-/// What tells held changes apart.
-fn change_json(change: &HeldChangeRecord) -> Value {
-    json!({
-        "item": change.item.as_str(), "workspace": change.workspace.as_str(), "target": change.target.as_str(),
-        "files": change.files.get(), "protected": change.protected, "tests": change.tests,
-        "costUsd": change.cost_usd.map(|cost| cost.get()),
-        "requester": change.requester.as_ref().map(|asked| format!("{}@{}", asked.user, asked.host)),
-    })
 }
 
 /// What waits, in one line.
@@ -145,7 +102,7 @@ fn lines(item: &InboxItem, id: &str) -> Vec<String> {
         return lines;
     };
     say("rule", &format!("{}: {}", state.rule.name, wanted(&state.rule)));
-    let missing = usize::try_from(missing(state)).unwrap_or(usize::MAX);
+    let missing = usize::try_from(missing_approvals(state)).unwrap_or(usize::MAX);
     match missing {
         0 if change.is_some() => say("missing", "nothing; `crealeph work recover` in its workspace lands it"),
         0 => say("missing", "nothing; `crealeph approve` lands it"),

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use crealeph_contracts::approval::SignedKind;
 use crealeph_contracts::scalar::{Name, Text};
 use crealeph_runtime::approvals::{
-    ApprovalError, ApprovalHistory, enrolment, first_enrolment, record, revocation,
+    ApprovalError, ApprovalHistory, enrolment, first_enrolment, person_json, record, revocation,
 };
 use crealeph_verify::PersonKey;
 use serde_json::json;
@@ -190,12 +190,7 @@ fn list(at: &Settled, allowed_signers: bool, output: &mut Output) -> Result<(), 
     let is_json = at.is_json(output);
     for person in &people {
         if is_json {
-            let keys = person.keys.iter().map(|key| {
-                json!({ "keyId": key.fingerprint, "publicKey": key.line, "revoked": key.is_revoked,
-                    "root": root == Some(key.fingerprint.as_str()) })
-            });
-            let keys: Vec<_> = keys.collect();
-            output.report_line(&json!({ "person": person.name, "groups": person.groups, "keys": keys }))?;
+            output.report_line(&person_json(person, root))?;
             continue;
         }
         let groups = if person.groups.is_empty() { "no group".to_owned() } else { person.groups.join(", ") };

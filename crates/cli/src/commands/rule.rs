@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use crealeph_contracts::approval::{ApprovalRule, SignedKind, SubjectKind};
 use crealeph_runtime::approvals::{
-    ApprovalError, ApprovalHistory, RuledSubject, read_rules, record, rule_statement, ruled_subjects,
+    ApprovalError, ApprovalHistory, RuledSubject, read_rules, record, rule_json, rule_statement,
+    ruled_subjects,
 };
 use serde_json::{Value, json};
 
@@ -109,7 +110,7 @@ fn show(at: &Settled, output: &mut Output) -> Result<(), Failure> {
     let is_json = at.is_json(output);
     for rule in &rules {
         match is_json {
-            true => output.report_line(&as_json(rule)?)?,
+            true => output.report_line(&rule_json(rule)?)?,
             false => output.line(&format!("{}: {}", rule.name, wanted(rule)))?,
         }
     }
@@ -212,13 +213,4 @@ fn conditions(rule: &ApprovalRule) -> String {
     ];
     let named: Vec<String> = named.into_iter().flatten().collect();
     if named.is_empty() { String::new() } else { format!(" with {}", named.join(" or ")) }
-}
-
-/// A rule as it is signed.
-pub(super) fn as_json(rule: &ApprovalRule) -> Result<Value, Failure> {
-    use crealeph_contracts::approval::ApprovalDocument as _;
-    let text = rule.to_canonical()?;
-    Ok(serde_json::from_str(&text)
-        .map_err(std::io::Error::from)
-        .map_err(crate::failure::OutputFailure::Stdout)?)
 }

@@ -10,6 +10,7 @@ use crealeph_contracts::scalar::{ClientKey, Count, LedgerId, Literal, Name, Robo
 use crealeph_contracts::shape::Set;
 use crealeph_ledger::{
     AppendError, AppendedEntry, EntryRefusal, Filter, Ledger, LedgerError, LogPlace, LogView, NewId, Order,
+    StoredEntry,
 };
 use crealeph_verify::ApprovalLog;
 
@@ -143,6 +144,56 @@ pub fn record(
         Ok(Some((history.place.clone(), vec![(None, draft)])))
     })?;
     first(written)
+}
+
+/// The same, and safe to repeat: a statement that is recorded exactly so is not refused.
+///
+/// # Errors
+/// The same.
+pub fn record_once(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    kind: SignedKind,
+    signed: &SignedPayload,
+) -> Result<AppendedEntry, ApprovalError> {
+    if let Some(entry) = recorded(ledger, tenant, kind, signed)? {
+        return Ok(entry);
+    }
+    match record(ledger, tenant, kind, signed) {
+        // Somebody may have recorded it while this was judged.
+        Err(error) if error.is_refusal() => recorded(ledger, tenant, kind, signed)?.ok_or(error),
+        done => done,
+    }
+}
+
+/// The entry of a signed statement that is recorded already, with this very signature.
+pub(super) fn recorded(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    kind: SignedKind,
+    signed: &SignedPayload,
+) -> Result<Option<AppendedEntry>, ApprovalError> {
+    let payload = JsonObject::of("the signed statement", signed)?;
+    let unreadable = |reason| ComposeError { what: "the signed statement", reason };
+    let (read, _) = ApprovalEntry::read(kind.as_str(), &payload).map_err(unreadable)?;
+    let nonce = match &read {
+        ApprovalEntry::Enrolment(statement) => &statement.nonce,
+        ApprovalEntry::Revocation(statement) => &statement.nonce,
+        ApprovalEntry::Rules(statement) => &statement.nonce,
+        ApprovalEntry::Verdict(statement, _) => &statement.nonce,
+        ApprovalEntry::Landing(_) | ApprovalEntry::Outcome(_) => return Ok(None),
+    };
+    for key in [nonce_key(nonce).as_str(), FIRST_ADMIN_KEY] {
+        let Some(entry) = ledger.get_by_key(tenant, &ClientKey::parse(key)?)? else { continue };
+        let is_it = entry.content.module.as_str() == APPROVALS.as_str()
+            && entry.content.kind.as_str() == kind.as_str()
+            && entry.to_entry().payload.is_some_and(|stored| stored.canonical() == payload.canonical());
+        if is_it {
+            let StoredEntry { id, seq, created_at, .. } = entry;
+            return Ok(Some(AppendedEntry { id, seq, created_at, is_repeat: true }));
+        }
+    }
+    Ok(None)
 }
 
 /// Whether verdicts must be signed: somebody was enrolled, now or ever.

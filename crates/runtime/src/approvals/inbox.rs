@@ -10,6 +10,7 @@ use crealeph_decision::snapshot::SnapshotFacts;
 use crealeph_ledger::{Cursor, Filter, Ledger, LedgerError, Order, StoredEntry};
 use crealeph_verify::ApprovalLog;
 
+use super::case::SubjectReader;
 use super::change::{WORK, change_of, change_subject};
 use super::draft::{record_of_draft, subject_of};
 use super::error::ApprovalError;
@@ -34,21 +35,25 @@ pub struct InboxItem {
 /// Some items, and where their list continues.
 type ItemPage = (Vec<InboxItem>, Option<Cursor>);
 
-/// A page of what waits, newest first, and where it goes on.
+/// A page of what waits, newest first, and where it goes on. Changes are of no robot, so of one robot these are drafts.
 ///
 /// # Errors
 /// When the ledger cannot be read.
 pub fn inbox(
-    ledger: &Ledger,
-    tenant: &TenantId,
-    scopes: &Scopes,
+    of: SubjectReader<'_>,
+    robot: Option<&RobotId>,
     cursor: Option<Cursor>,
     limit: usize,
 ) -> Result<ItemPage, ApprovalError> {
+    let SubjectReader { ledger, tenant, scopes } = of;
     let history = ApprovalHistory::load(ledger, tenant)?;
     let history = history.filter(|history| history.judge.had_people());
     let reader = InboxReader { ledger, tenant, scopes, history: history.as_ref() };
-    Ok(merged(reader.drafts(cursor, limit)?, reader.changes(cursor, limit)?, limit))
+    let drafts = reader.drafts(robot, cursor, limit)?;
+    match robot {
+        None => Ok(merged(drafts, reader.changes(cursor, limit)?, limit)),
+        Some(_) => Ok(drafts),
+    }
 }
 
 /// Two lists as one, newest first. What lies beyond the place that one of them was read to is left for the next page.
@@ -75,9 +80,14 @@ struct InboxReader<'r> {
 }
 
 impl InboxReader<'_> {
-    fn drafts(&self, cursor: Option<Cursor>, limit: usize) -> Result<ItemPage, ApprovalError> {
+    fn drafts(
+        &self,
+        robot: Option<&RobotId>,
+        cursor: Option<Cursor>,
+        limit: usize,
+    ) -> Result<ItemPage, ApprovalError> {
         let InboxReader { ledger, tenant, scopes, .. } = self;
-        let (drafts, next) = waiting(ledger, tenant, None, cursor, limit)?;
+        let (drafts, next) = waiting(ledger, tenant, robot, cursor, limit)?;
         let mut robots: BTreeMap<RobotId, SnapshotFacts> = BTreeMap::new();
         let mut items = Vec::new();
         for entry in drafts {

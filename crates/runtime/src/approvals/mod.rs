@@ -9,6 +9,7 @@ mod error;
 mod history;
 mod inbox;
 mod people;
+mod report;
 mod ruled;
 mod rules_file;
 mod verdict;
@@ -22,10 +23,14 @@ pub use draft::Evidence;
 pub use error::ApprovalError;
 pub use history::{
     ApprovalHistory, StatementSigner, UnsignedError, append_unsigned, is_unsigned_refused, record,
-    rules_in_force,
+    record_once, rules_in_force,
 };
 pub use inbox::{InboxItem, inbox, rejected_subjects};
 pub use people::{enrolment, first_enrolment, revocation, rule_statement};
+pub use report::{
+    ExplainedApproval, VerdictReport, inbox_item_json, missing_approvals, person_json, rule_json,
+    unsigned_json,
+};
 pub use ruled::{RuledSubject, ruled_subjects};
 pub use rules_file::{MAX_RULES, RulesTextError, read_rules};
 pub use verdict::{Landed, RecordedVerdict, verdict_statement};

@@ -3,8 +3,8 @@
 //! where its workspace is.
 
 use crealeph_contracts::approval::{
-    ApprovalDecision, ApprovalEntry, LANDING, LandingRecord, LoggedApproval, ProofKind, SignedKind,
-    SignedPayload, VerdictStatement, VerdictType, landing_key,
+    ApprovalDecision, ApprovalEntry, ApprovalRule, LANDING, LandingRecord, LoggedApproval, ProofKind,
+    SignedKind, SignedPayload, VerdictStatement, VerdictType, landing_key,
 };
 use crealeph_contracts::instant::{Instant, Timestamp};
 use crealeph_contracts::json::JsonObject;
@@ -16,7 +16,9 @@ use crealeph_ledger::{AppendedEntry, LedgerError, Seq};
 
 use super::case::{SubjectBasis, SubjectCase, SubjectReader};
 use super::error::ApprovalError;
-use super::history::{Decided, StatementSigner, append_at_end, approvals_draft, count, first, resting_on};
+use super::history::{
+    Decided, StatementSigner, append_at_end, approvals_draft, count, first, recorded, resting_on,
+};
 use super::people::new_nonce;
 
 const NANOS_PER_MINUTE: i128 = 60_000_000_000;
@@ -48,11 +50,6 @@ pub fn verdict_statement(
 ) -> Result<VerdictStatement, ApprovalError> {
     let SubjectCase { subject, state, history, .. } = case;
     let place = &history.place;
-    let now = place.now.instant();
-    let expires = state.rule.ttl_minutes.map(|minutes| {
-        let nanos = now.unix_nanos() + i128::from(minutes.get()) * NANOS_PER_MINUTE;
-        Timestamp::from(Instant::from_unix_nanos(nanos))
-    });
     let statement = VerdictStatement {
         kind: VerdictType::Verdict,
         tenant_id: history.tenant_id.clone(),
@@ -71,14 +68,47 @@ pub fn verdict_statement(
         base_state: subject.base_state,
         nonce: new_nonce()?,
         time: place.now.timestamp(),
-        expires,
+        expires: expiry(&state.rule, place.now.instant()),
         unattended: is_unattended,
     };
     would_count(case, &statement)?;
     Ok(statement)
 }
 
+/// When a verdict lapses that is given now under a rule; `None` if the rule sets no time.
+pub(super) fn expiry(rule: &ApprovalRule, now: Instant) -> Option<Timestamp> {
+    let minutes = rule.ttl_minutes?.get();
+    let nanos = now.unix_nanos() + i128::from(minutes) * NANOS_PER_MINUTE;
+    Some(Timestamp::from(Instant::from_unix_nanos(nanos)))
+}
+
 impl SubjectReader<'_> {
+    /// The same as [`SubjectReader::record_verdict`], and safe to repeat: a verdict that is recorded exactly so is not refused, and
+    /// a landing that was interrupted after it is made up for.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn record_verdict_once(&self, signed: &SignedPayload) -> Result<RecordedVerdict, ApprovalError> {
+        let subject = read_verdict(signed)?.subject_id;
+        let found = || recorded(self.ledger, self.tenant, SignedKind::Verdict, signed);
+        let refused = match found()? {
+            Some(_) => None,
+            None => match self.record_verdict(signed) {
+                Err(error) if error.is_refusal() => Some(error),
+                done => return done,
+            },
+        };
+        // Somebody may have recorded it while this was judged.
+        match (found()?, refused) {
+            (Some(verdict), _) => {
+                let (landed, missing) = self.land_draft(&subject)?;
+                Ok(RecordedVerdict { verdict, landed, missing })
+            }
+            (None, Some(error)) => Err(error),
+            (None, None) => Err(ApprovalError::Ledger(LedgerError::Closed)),
+        }
+    }
+
     /// Records a signed verdict, and lands a draft if it was the last one needed.
     ///
     /// # Errors

@@ -1,0 +1,230 @@
+//! Approvals over HTTP, on both backends: a client that has nothing but keys and ssh-keygen enrols people, sets rules, reads what
+//! waits and hands in verdicts; what anybody else signed is refused by name.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::client::Answer;
+use crate::postgresql;
+use crate::running::Running;
+use crate::scratch::{Scratch, known, request};
+
+const AGENT: &str = "[agents.\"example@1\"]\nkind = \"example\"\n";
+
+/// A server, and people with keys beside it.
+struct World {
+    server: Running,
+    origin: String,
+}
+
+impl World {
+    fn new(ledger: &str) -> World {
+        let scratch = Scratch::with_ledger(&format!("{AGENT}\n{ledger}"));
+        for name in ["ana", "ben", "cy"] {
+            keygen(&scratch, &["-q", "-t", "ed25519", "-N", "", "-C", "", "-f", name]);
+        }
+        scratch.append(&known(1, &["idea"], ""));
+        let server = Running::start_in(scratch);
+        let reader = server.key("local", &["--role", "reader"]);
+        let people = server.get("/v1/people", &reader).json();
+        assert_eq!((&people["people"], &people["root"]), (&json!([]), &Value::Null));
+        World { server, origin: people["logOrigin"].as_str().unwrap().to_owned() }
+    }
+
+    fn fingerprint(&self, name: &str) -> String {
+        let words = keygen(&self.server.scratch, &["-l", "-f", &format!("{name}.pub")]);
+        words.split(' ').nth(1).unwrap().to_owned()
+    }
+
+    /// A statement and a signature over its canonical text, made by ssh-keygen.
+    fn signed(&self, namespace: &str, key: &str, statement: &Value) -> String {
+        let text = canonical(statement);
+        self.server.scratch.write("statement", &text);
+        let _ = std::fs::remove_file(self.server.scratch.path().join("statement.sig"));
+        keygen(&self.server.scratch, &["-q", "-Y", "sign", "-n", namespace, "-f", key, "statement"]);
+        let signature = std::fs::read_to_string(self.server.scratch.path().join("statement.sig")).unwrap();
+        json!({ "statement": statement, "proof": "ssh", "signature": signature }).to_string()
+    }
+
+    fn admin_statement(&self, kind: &str, by: &str, nonce: u32, more: &Value) -> Value {
+        let mut statement = json!({
+            "type": kind, "tenantId": "local", "logOrigin": self.origin, "signedBy": by,
+            "signerKeyId": self.fingerprint(by), "nonce": format!("0190a6f0-7c2e-4d31-8a4e-{nonce:012}"),
+            "time": "2026-01-02T03:04:05.000Z",
+        });
+        statement.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        statement
+    }
+
+    fn enrolment(&self, name: &str, groups: &[&str], by: &str, nonce: u32) -> String {
+        let line = std::fs::read_to_string(self.server.scratch.path().join(format!("{name}.pub"))).unwrap();
+        let more = json!({
+            "person": name, "publicKey": line.trim(), "keyId": self.fingerprint(name), "groups": groups,
+        });
+        let statement = self.admin_statement("person_enrolment", by, nonce, &more);
+        self.signed("crealeph-enrolment", by, &statement)
+    }
+
+    /// The statement about a subject, as the server writes it, signed by a person.
+    fn verdict(&self, writer: &str, subject: &str, person: &str) -> String {
+        let wanted = json!({ "subject": subject, "decision": "approve", "keyId": self.fingerprint(person) });
+        let prepared = self.server.post("/v1/verdicts/statement", writer, &wanted.to_string());
+        assert_eq!(prepared.status, 200, "{prepared:?}");
+        let prepared = prepared.json();
+        assert_eq!(prepared["text"], json!(canonical(&prepared["statement"])));
+        self.signed(prepared["namespace"].as_str().unwrap(), person, &prepared["statement"])
+    }
+}
+
+fn keygen(scratch: &Scratch, args: &[&str]) -> String {
+    let mut command = Command::new("ssh-keygen");
+    let run = command.args(args).current_dir(scratch.path()).stdin(Stdio::null()).output().unwrap();
+    assert!(run.status.success(), "{args:?}: {}", String::from_utf8_lossy(&run.stderr));
+    String::from_utf8(run.stdout).unwrap()
+}
+
+/// The canonical text of a flat document: its members in order.
+fn canonical(document: &Value) -> String {
+    let members: BTreeMap<&String, &Value> = document.as_object().unwrap().iter().collect();
+    serde_json::to_string(&members).unwrap()
+}
+
+fn refused(answer: &Answer, status: u16, code: &str, check: Option<&str>) {
+    assert_eq!(answer.problem(status), code);
+    assert_eq!(answer.json()["check"].as_str(), check, "{}", answer.json());
+}
+
+/// The first admin enrols herself, then the others; rules are set.
+fn enrol(world: &World, admin: &str) {
+    let server = &world.server;
+    let late = world.enrolment("ben", &["maintainers"], "ana", 2);
+    refused(&server.post("/v1/people", admin, &late), 422, "approval_refused", Some("invalid"));
+    let first = world.enrolment("ana", &["admins"], "ana", 1);
+    let written = server.post("/v1/people", admin, &first);
+    assert_eq!(written.status, 200, "{written:?}");
+    for (name, nonce) in [("ben", 3), ("cy", 4)] {
+        let enrolment = world.enrolment(name, &["maintainers"], "ana", nonce);
+        let written = server.post("/v1/people", admin, &enrolment).json();
+        let again = server.post("/v1/people", admin, &enrolment).json();
+        assert_eq!((&again["id"], &again["repeat"]), (&written["id"], &json!(true)), "{written}");
+    }
+    assert_eq!(server.post("/v1/people", admin, &first).json()["repeat"], json!(true));
+    let own = world.enrolment("cy", &["admins"], "ben", 5);
+    refused(&server.post("/v1/people", admin, &own), 422, "approval_refused", Some("invalid"));
+    let rule = json!({
+        "approvals": 2, "group": "maintainers", "name": "two", "osRequester": false, "proofs": ["ssh"],
+        "requester": false, "subject": "draft", "unattended": false,
+    });
+    let rules = world.admin_statement("approval_rule", "ana", 6, &json!({ "rules": [rule] }));
+    let other = world.signed("crealeph-enrolment", "ana", &rules);
+    refused(&server.post("/v1/rules", admin, &other), 422, "approval_refused", Some("forged"));
+    let rules = world.signed("crealeph-rule", "ana", &rules);
+    assert_eq!(server.post("/v1/rules", admin, &rules).status, 200);
+    assert_eq!(server.get("/v1/rules", admin).json()["rules"], json!([rule]));
+    let (_, listed, _) = server.scratch.run(&["person", "list", "--json"], "");
+    let listed: Vec<Value> = listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let people = server.get("/v1/people", admin).json();
+    assert_eq!((&people["people"], &people["root"]), (&json!(listed), &json!(world.fingerprint("ana"))));
+    let page = server.get("/v1/people?limit=1&after=ana", admin).json();
+    assert_eq!((&page["people"][0]["person"], &page["next"]), (&json!("ben"), &json!("ben")));
+}
+
+fn story(ledger: &str) {
+    let world = World::new(ledger);
+    let server = &world.server;
+    let key = |role: &str, more: &[&str]| server.key("local", &[&["--role", role], more].concat());
+    let (admin, writer, reader) = (key("admin", &[]), key("writer", &[]), key("reader", &[]));
+    let (mine, theirs) = (key("writer", &["--robot", "r"]), key("writer", &["--robot", "q"]));
+    let other = server.key("other", &["--role", "writer"]);
+    enrol(&world, &admin);
+    let (_, built) = server.scratch.build(&request("e-1", "draft_only", false));
+    let draft = built["artifacts"][0]["id"].as_str().unwrap().to_owned();
+
+    // The same as the command line lists, in pages, and for a robot what is its own.
+    let (_, printed, _) = server.scratch.run(&["inbox", "--json"], "");
+    let printed: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut items = Vec::new();
+    let mut target = "/v1/inbox?limit=2".to_owned();
+    loop {
+        let page = server.get(&target, &reader).json();
+        items.extend(page["items"].as_array().unwrap().clone());
+        let Some(next) = page["next"].as_str() else { break };
+        target = format!("/v1/inbox?limit=2&cursor={next}");
+    }
+    assert!(items == printed && items.len() == 3, "{items:?}");
+    assert_eq!(server.get("/v1/inbox", &mine).json()["items"], json!(printed));
+    for token in [&theirs, &other] {
+        assert_eq!(server.get("/v1/inbox", token).json()["items"], json!([]));
+        for target in [format!("/v1/inbox/{draft}"), format!("/v1/approvals/{draft}")] {
+            assert_eq!(server.get(&target, token).problem(404), "unknown_id");
+        }
+    }
+    assert_eq!(server.get("/v1/inbox?robot=r", &theirs).json()["items"], json!([]));
+
+    // What is signed is what was shown.
+    let shown = server.get(&format!("/v1/inbox/{draft}"), &reader).json();
+    assert_eq!((&shown["entry"]["id"], &shown["item"]["missing"]), (&json!(draft), &json!(2)), "{shown}");
+    assert_eq!(shown["evidence"][0]["type"], json!("signal"), "{shown}");
+    let ben = world.verdict(&writer, &draft, "ben");
+    let statement = serde_json::from_str::<Value>(&ben).unwrap()["statement"].clone();
+    for (name, bound) in shown["signs"].as_object().unwrap() {
+        assert_eq!(statement.get(name).unwrap_or(&Value::Null), bound, "{name}");
+    }
+
+    // Nobody signs for another, and no key stands for a signature.
+    let changed = ben.replace("\"approve\"", "\"reject\"");
+    refused(&server.post("/v1/verdicts", &writer, &changed), 422, "approval_refused", Some("forged"));
+    let cys = statement.to_string().replace(&world.fingerprint("ben"), &world.fingerprint("cy"));
+    let cys = world.signed("crealeph-verdict", "cy", &serde_json::from_str(&cys).unwrap());
+    refused(&server.post("/v1/verdicts", &writer, &cys), 422, "approval_refused", Some("invalid"));
+    for token in [&reader, &admin] {
+        assert_eq!(server.post("/v1/verdicts", token, &ben).problem(403), "forbidden");
+    }
+    for token in [&theirs, &other] {
+        assert_eq!(server.post("/v1/verdicts", token, &ben).problem(404), "unknown_id");
+    }
+    let ana = json!({ "subject": draft, "decision": "approve", "keyId": world.fingerprint("ana") });
+    let not_in = server.post("/v1/verdicts/statement", &writer, &ana.to_string());
+    refused(&not_in, 422, "approval_not_counted", Some("not_in_group"));
+
+    // Two of the group land it, once, however often they send it.
+    let recorded = server.post("/v1/verdicts", &mine, &ben).json();
+    assert_eq!((&recorded["missing"], &recorded["landed"]), (&json!(1), &Value::Null), "{recorded}");
+    let again = server.post("/v1/verdicts", &writer, &ben).json();
+    assert_eq!((&again["verdict"], &again["repeat"]), (&recorded["verdict"], &json!(true)), "{again}");
+    let cy = world.verdict(&writer, &draft, "cy");
+    let landed = server.post("/v1/verdicts", &writer, &cy).json();
+    assert!(landed["landed"].is_string() && landed["planned"].is_string(), "{landed}");
+    let again = server.post("/v1/verdicts", &writer, &cy).json();
+    assert_eq!((&again["landed"], &again["planned"]), (&landed["landed"], &landed["planned"]));
+    let late = json!({ "subject": draft, "decision": "reject", "keyId": world.fingerprint("cy") });
+    let late = server.post("/v1/verdicts/statement", &writer, &late.to_string());
+    assert_eq!(late.problem(409), "approval_ended");
+    let why = server.get(&format!("/v1/approvals/{draft}"), &reader).json();
+    assert_eq!(why, server.scratch.json(&["approval", "why", &draft, "--json"], "").1);
+    assert_eq!(server.get("/v1/inbox", &reader).json()["items"].as_array().unwrap().len(), 2);
+
+    // Who was revoked signs no more.
+    let gone = world.admin_statement("person_revocation", "ana", 7, &json!({ "person": "cy" }));
+    let gone = world.signed("crealeph-revocation", "ana", &gone);
+    assert_eq!(server.post("/v1/people/revocations", &admin, &gone).status, 200);
+    let left = built["artifacts"][1]["id"].as_str().unwrap();
+    let late = json!({ "subject": left, "decision": "approve", "keyId": world.fingerprint("cy") });
+    assert_eq!(server.post("/v1/verdicts/statement", &writer, &late.to_string()).problem(422), "unknown_key");
+    let (code, _, stderr) = server.scratch.run(&["ledger", "verify"], "");
+    assert_eq!(code, 0, "{stderr}");
+}
+
+#[test]
+fn people_approve_over_http_on_sqlite() {
+    story("");
+}
+
+#[test]
+fn people_approve_over_http_on_postgresql() {
+    let server = postgresql::Server::start();
+    let database = server.database();
+    story(&format!("[ledger]\nlocation = \"{}\"\nkeys = \"keys\"\n", server.url(&database)));
+}

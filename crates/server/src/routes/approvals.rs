@@ -1,0 +1,213 @@
+//! Approvals: what waits, what a verdict on it would say, verdicts that people signed, and why something stands as it does. The
+//! signature proves the person; the key only lets the request in. The server cannot sign.
+
+use crealeph_contracts::approval::{
+    ApprovalDocument, MAX_REASON_BYTES, SignedPayload, VerdictRequest, VerdictStatement,
+};
+use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::scalar::{LedgerId, RobotId};
+use crealeph_decision::access::Permission;
+use crealeph_decision::approval::SubjectOutcome;
+use crealeph_runtime::approvals::{
+    ApprovalError, RecordedVerdict, SubjectCase, SubjectReader, VerdictReport, inbox, inbox_item_json,
+    unsigned_json, verdict_statement,
+};
+use serde_json::{Value, json};
+
+use super::{CURSOR, LIMIT, answer, in_path, query};
+use crate::call::Call;
+use crate::problem::{Problem, ProblemKind};
+use crate::reply::Reply;
+use crate::route::{Access, Handler, Parameter, ParameterKind, RequestBody, RobotScope, Route, Verb};
+use crate::schemas::Schema;
+
+const USUAL_PAGE: usize = 100;
+const SUBJECT: Parameter =
+    in_path("id", ParameterKind::Identifier, "the draft's id, or the id of the run that made a held change");
+
+pub(super) const ROUTES: &[Route] = &[
+    Route {
+        method: Verb::Get,
+        path: "/v1/inbox",
+        name: "listInbox",
+        summary: "List what waits for a person, newest first",
+        access: Access::Key(Permission::Read, RobotScope::Restricted),
+        parameters: &[query("robot", ParameterKind::Identifier, "only drafts of this robot"), LIMIT, CURSOR],
+        body: None,
+        answer: answer("a page; it may have fewer than asked for, and still `next`", "InboxPage"),
+        problems: &[],
+        handler: Handler::Blocking(list),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/inbox/{id}",
+        name: "getInboxItem",
+        summary: "Get everything that a person needs to decide, and exactly what a verdict would be bound to",
+        access: Access::Key(Permission::Read, RobotScope::Restricted),
+        parameters: &[SUBJECT],
+        body: None,
+        answer: answer("the draft or change, its evidence, rule and state", "InboxSubject"),
+        problems: &[409],
+        handler: Handler::Blocking(show),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/approvals/{id}",
+        name: "explainApproval",
+        summary: "Explain who decided, with which key, under which rule, what counts and why",
+        access: Access::Key(Permission::Read, RobotScope::Restricted),
+        parameters: &[SUBJECT],
+        body: None,
+        answer: answer(
+            "the verdicts and what they came to; compare `root` with the one you saved",
+            "Approval",
+        ),
+        problems: &[409],
+        handler: Handler::Blocking(why),
+    },
+    Route {
+        method: Verb::Post,
+        path: "/v1/verdicts/statement",
+        name: "prepareVerdict",
+        summary: "Write the statement that a person signs; nothing is recorded",
+        access: Access::Key(Permission::Decide, RobotScope::Restricted),
+        parameters: &[],
+        body: Some(RequestBody {
+            about: "What is decided, and the fingerprint of the key that will sign.",
+            schema: Schema::Named("VerdictRequest"),
+        }),
+        answer: answer("the statement; sign `text` under `namespace`, as it is", "UnsignedVerdict"),
+        problems: &[404, 409, 422],
+        handler: Handler::Blocking(prepare),
+    },
+    Route {
+        method: Verb::Post,
+        path: "/v1/verdicts",
+        name: "recordVerdict",
+        summary: "Record a verdict that a person signed; a draft lands with the last approval needed",
+        access: Access::Key(Permission::Decide, RobotScope::Restricted),
+        parameters: &[],
+        body: Some(RequestBody {
+            about: "The statement and its SSHSIG. Sending it again is safe.",
+            schema: Schema::Named("SignedStatement"),
+        }),
+        answer: answer(
+            "the verdict counts; `next` says what is left to be done, and where",
+            "RecordedVerdict",
+        ),
+        problems: &[404, 409, 422],
+        handler: Handler::Blocking(record),
+    },
+];
+
+fn reader(call: &Call) -> Result<SubjectReader<'_>, Problem> {
+    Ok(SubjectReader { ledger: call.ledger(), tenant: &call.who()?.tenant_id, scopes: &call.app.scopes })
+}
+
+fn list(call: &Call) -> Result<Reply, Problem> {
+    let who = call.who()?;
+    let asked = call.identifier("robot", RobotId::parse)?;
+    let (cursor, limit) = (call.cursor()?, call.limit(USUAL_PAGE)?);
+    let (items, next) = match asked.as_ref().is_some_and(|robot| !who.covers(robot)) {
+        true => (Vec::new(), None),
+        false => inbox(reader(call)?, asked.as_ref().or(who.robot_id.as_ref()), cursor, limit)?,
+    };
+    let items: Vec<Value> = items.iter().map(inbox_item_json).collect();
+    Ok(Reply::json_of(&match next {
+        Some(next) => json!({ "items": items, "next": next.to_string() }),
+        None => json!({ "items": items }),
+    }))
+}
+
+fn show(call: &Call) -> Result<Reply, Problem> {
+    Ok(Reply::json(seen(call, &named(call)?)?.decision_json()?))
+}
+
+fn why(call: &Call) -> Result<Reply, Problem> {
+    let id = named(call)?;
+    seen(call, &id)?;
+    Ok(Reply::json_of(&reader(call)?.explain(&id)?.json()?))
+}
+
+fn prepare(call: &Call) -> Result<Reply, Problem> {
+    let VerdictRequest { subject, decision, reason, key_id, unattended } = parsed(&call.body)?;
+    if reason.as_ref().is_some_and(|reason| reason.as_str().len() > MAX_REASON_BYTES) {
+        let detail = format!("the reason is longer than {MAX_REASON_BYTES} bytes");
+        return Err(Problem::new(ProblemKind::BadRequest, detail));
+    }
+    let case = seen(call, &subject)?;
+    if !case.history.judge.had_people() {
+        return Err(ApprovalError::NoPeople.into());
+    }
+    let signer = case.history.signer(key_id.as_str())?;
+    let statement = verdict_statement(&case, signer, decision, reason, unattended.unwrap_or(false))?;
+    Ok(Reply::json(unsigned_json(&statement)?))
+}
+
+fn record(call: &Call) -> Result<Reply, Problem> {
+    let SignedPayload { statement, proof, signature } = parsed(&call.body)?;
+    let read: VerdictStatement = parsed(statement.as_str().as_bytes())?;
+    let signed = SignedPayload { statement: JsonObject::of("the verdict", &read)?, proof, signature };
+    let reader = reader(call)?;
+    seen(call, &read.subject_id)?;
+    let RecordedVerdict { verdict, missing, .. } = reader.record_verdict_once(&signed)?;
+    let case = reader.read(&read.subject_id)?;
+    let planned = reader.planned(&read.subject_id)?;
+    let report = VerdictReport {
+        subject: read.subject_id.as_str(),
+        decision: read.decision,
+        is_proven: true,
+        verdict: Some(&verdict.id),
+        landed: case.state.outcome.landing().map(|(landing, _)| landing),
+        planned: planned.as_ref(),
+        missing,
+    };
+    let mut report = report.json();
+    if let Value::Object(members) = &mut report {
+        members.insert("repeat".to_owned(), json!(verdict.is_repeat));
+        members.insert("next".to_owned(), json!(next_step(&case)));
+    }
+    Ok(Reply::json_of(&report))
+}
+
+/// What is left to be done about a subject, and where; `None` if nothing is.
+fn next_step(case: &SubjectCase) -> Option<String> {
+    match (&case.state.outcome, case.basis.change()) {
+        (SubjectOutcome::Waiting { missing }, _) => Some(format!("approvals missing: {missing}")),
+        (SubjectOutcome::Landed { .. }, _) | (SubjectOutcome::Rejected { .. }, None) => None,
+        // A change lands under the lock of its workspace, which this server does not have.
+        (_, Some(change)) => Some(format!(
+            "the next `crealeph work run` or `crealeph work recover` in the workspace {} carries it out",
+            change.workspace
+        )),
+        (_, None) => Some("send the verdict again to land it".to_owned()),
+    }
+}
+
+/// Reads a document of the body, or says everything that is wrong with it.
+pub(super) fn parsed<T: ApprovalDocument>(bytes: &[u8]) -> Result<T, Problem> {
+    T::parse(bytes).map_err(|violations| Problem::invalid("invalid", violations))
+}
+
+fn named(call: &Call) -> Result<LedgerId, Problem> {
+    LedgerId::parse(call.in_path("id")?).map_err(|_| unknown())
+}
+
+/// The subject of an id, if there is one and the key may see it.
+fn seen(call: &Call, id: &LedgerId) -> Result<SubjectCase, Problem> {
+    use ApprovalError::{NoEntry, NotAChange, NotADraft, NotTheBuilders, Reviewed};
+    let who = call.who()?;
+    match reader(call)?.read(id) {
+        Ok(case) if who.sees(&case.entry) => Ok(case),
+        Ok(_) | Err(NoEntry(_) | NotADraft(_) | NotTheBuilders(_) | NotAChange(_)) => Err(unknown()),
+        Err(error @ Reviewed { .. }) => {
+            let entry = call.ledger().get(&who.tenant_id, id)?;
+            Err(if entry.is_some_and(|entry| who.sees(&entry)) { error.into() } else { unknown() })
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn unknown() -> Problem {
+    Problem::unknown_id("draft or held change")
+}

@@ -1,0 +1,143 @@
+//! People who may approve and the rules that they approve by: listed, and changed by statements that an enrolled admin has signed.
+
+use crealeph_contracts::approval::{
+    EnrolmentStatement, RevocationStatement, RuleStatement, SignedKind, SignedPayload, SignedStatement,
+};
+use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::scalar::Name;
+use crealeph_decision::access::Permission;
+use crealeph_runtime::approvals::{ApprovalHistory, person_json, record_once, rule_json};
+use crealeph_runtime::entries::AppendedReport;
+use serde_json::{Value, json};
+
+use super::approvals::parsed;
+use super::{LIMIT, answer, query};
+use crate::call::Call;
+use crate::problem::Problem;
+use crate::reply::Reply;
+use crate::route::{Access, Handler, ParameterKind, RequestBody, RobotScope, Route, Verb};
+use crate::schemas::Schema;
+
+const USUAL_PAGE: usize = 100;
+const SIGNED: Schema = Schema::Named("SignedStatement");
+
+pub(super) const ROUTES: &[Route] = &[
+    Route {
+        method: Verb::Get,
+        path: "/v1/people",
+        name: "listPeople",
+        summary: "List people with their groups and keys, revoked ones too",
+        access: Access::Key(Permission::SeePeople, RobotScope::Refused),
+        parameters: &[LIMIT, query("after", ParameterKind::Identifier, "`next` of the page before")],
+        body: None,
+        answer: answer("a page of people, by name, and what statements are bound to", "PersonPage"),
+        problems: &[],
+        handler: Handler::Blocking(list),
+    },
+    Route {
+        method: Verb::Post,
+        path: "/v1/people",
+        name: "enrolPerson",
+        summary: "Enrol a person, or one more key of a person",
+        access: Access::Key(Permission::ManagePeople, RobotScope::Refused),
+        parameters: &[],
+        body: Some(RequestBody {
+            about: "An enrolment and its SSHSIG by an admin's key; the first admin's is by the very key. Sending it again is safe.",
+            schema: SIGNED,
+        }),
+        answer: answer("the entry", "Appended"),
+        problems: &[409, 422],
+        handler: Handler::Blocking(enrol),
+    },
+    Route {
+        method: Verb::Post,
+        path: "/v1/people/revocations",
+        name: "revokePerson",
+        summary: "Revoke one or all keys of a person",
+        access: Access::Key(Permission::ManagePeople, RobotScope::Refused),
+        parameters: &[],
+        body: Some(RequestBody {
+            about: "A revocation and its SSHSIG by an admin's key. Sending it again is safe.",
+            schema: SIGNED,
+        }),
+        answer: answer("the entry", "Appended"),
+        problems: &[409, 422],
+        handler: Handler::Blocking(revoke),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/rules",
+        name: "listRules",
+        summary: "List the rules in force, in the order in which they are tried",
+        access: Access::Key(Permission::SeePeople, RobotScope::Refused),
+        parameters: &[],
+        body: None,
+        answer: answer("the rules; what none fits needs one approval by anyone enrolled", "RuleList"),
+        problems: &[],
+        handler: Handler::Blocking(rules),
+    },
+    Route {
+        method: Verb::Post,
+        path: "/v1/rules",
+        name: "setRules",
+        summary: "Replace the rules",
+        access: Access::Key(Permission::ManagePeople, RobotScope::Refused),
+        parameters: &[],
+        body: Some(RequestBody {
+            about: "All rules, in one statement, and its SSHSIG by an admin's key. Sending it again is safe.",
+            schema: SIGNED,
+        }),
+        answer: answer("the entry", "Appended"),
+        problems: &[409, 422],
+        handler: Handler::Blocking(set_rules),
+    },
+];
+
+fn list(call: &Call) -> Result<Reply, Problem> {
+    let tenant = &call.who()?.tenant_id;
+    let (after, limit) = (call.identifier("after", Name::parse)?, call.limit(USUAL_PAGE)?);
+    let history = ApprovalHistory::load(call.ledger(), tenant)?;
+    let root = history.as_ref().and_then(|history| history.judge.root());
+    let mut people = history.as_ref().map_or_else(Vec::new, |history| history.judge.people());
+    people.retain(|person| after.as_ref().is_none_or(|after| person.name.as_str() > after.as_str()));
+    let has_more = people.len() > limit;
+    people.truncate(limit);
+    let next = people.last().filter(|_| has_more).map(|person| person.name.clone());
+    let people: Vec<Value> = people.iter().map(|person| person_json(person, root)).collect();
+    let origin = history.as_ref().map(|history| history.place.origin.as_str());
+    let mut page =
+        json!({ "tenantId": tenant.as_str(), "logOrigin": origin, "root": root, "people": people });
+    if let (Value::Object(members), Some(next)) = (&mut page, next) {
+        members.insert("next".to_owned(), json!(next));
+    }
+    Ok(Reply::json_of(&page))
+}
+
+fn rules(call: &Call) -> Result<Reply, Problem> {
+    let history = ApprovalHistory::load(call.ledger(), &call.who()?.tenant_id)?;
+    let rules = history.as_ref().map_or(&[][..], |history| history.judge.rules());
+    let rules = rules.iter().map(rule_json).collect::<Result<Vec<Value>, _>>()?;
+    Ok(Reply::json_of(&json!({ "rules": rules })))
+}
+
+fn enrol(call: &Call) -> Result<Reply, Problem> {
+    recorded::<EnrolmentStatement>(call)
+}
+
+fn revoke(call: &Call) -> Result<Reply, Problem> {
+    recorded::<RevocationStatement>(call)
+}
+
+fn set_rules(call: &Call) -> Result<Reply, Problem> {
+    recorded::<RuleStatement>(call)
+}
+
+/// Records a signed statement of a kind.
+fn recorded<T: SignedStatement>(call: &Call) -> Result<Reply, Problem> {
+    let SignedPayload { statement, proof, signature } = parsed(&call.body)?;
+    let read: T = parsed(statement.as_str().as_bytes())?;
+    let signed = SignedPayload { statement: JsonObject::of(T::WHAT, &read)?, proof, signature };
+    let kind: SignedKind = T::KIND;
+    let appended = record_once(call.ledger(), &call.who()?.tenant_id, kind, &signed)?;
+    Ok(Reply::json_of(&AppendedReport::of(&appended)))
+}
