@@ -26,6 +26,7 @@ pub mod policy_input;
 pub mod policy_output;
 pub mod provenance;
 pub mod receipt;
+pub mod reported;
 pub mod run_result;
 pub mod scalar;
 mod schema;

@@ -14,6 +14,8 @@ pub enum Permission {
     Append,
     /// Run the Builder.
     Run,
+    /// Report receipts that were made elsewhere; who made them, their signatures say.
+    Report,
     /// See who may do what.
     SeeGrants,
     /// Grant and revoke keys.
@@ -33,7 +35,7 @@ pub fn permits(role: KeyRole, permission: Permission) -> bool {
         Permission::Validate | Permission::SeePeople => true,
         Permission::Read => matches!(role, Reader | Writer | Operator | Auditor),
         Permission::Append | Permission::Decide => matches!(role, Writer | Operator),
-        Permission::Run => matches!(role, Operator),
+        Permission::Run | Permission::Report => matches!(role, Operator),
         Permission::SeeGrants => matches!(role, Auditor | Admin),
         Permission::ManageKeys | Permission::ManagePeople => matches!(role, Admin),
     }
@@ -82,7 +84,7 @@ mod tests {
     #[test]
     fn an_admin_reads_no_evidence_and_a_reader_changes_nothing() {
         assert!(!permits(KeyRole::Admin, Permission::Read));
-        let changing = [Permission::Append, Permission::Run, Permission::Decide];
+        let changing = [Permission::Append, Permission::Run, Permission::Report, Permission::Decide];
         let managing = [Permission::ManageKeys, Permission::ManagePeople];
         for permission in changing.into_iter().chain(managing).chain([Permission::SeeGrants]) {
             assert!(!permits(KeyRole::Reader, permission), "{permission:?}");

@@ -17,9 +17,12 @@ pub const RESERVED_TYPES: &[&str] = &[
     "log_rules",
     "person_enrolment",
     "person_revocation",
+    "reported_receipt",
     "review",
     "run_receipt",
     "run_verdict",
+    "signer_enrolment",
+    "signer_revocation",
     "verdict",
 ];
 
@@ -63,6 +66,9 @@ mod tests {
     };
     use crealeph_contracts::held_change::{HELD_CHANGE, HELD_CHANGE_KEY};
     use crealeph_contracts::log_rules::{LOG_RULES, LOG_RULES_KEY};
+    use crealeph_contracts::reported::{
+        REPORTED_KEY, REPORTED_RECEIPT, REVOKED_SIGNER_KEY, SIGNER_ENROLMENT, SIGNER_KEY, SIGNER_REVOCATION,
+    };
     use crealeph_contracts::scalar::{ClientKey, KeyId, LedgerId};
     use crealeph_decision::builder::EXECUTION_RECORD;
     use crealeph_decision::builder::lookup::record_key;
@@ -93,6 +99,16 @@ mod tests {
         assert!(RESERVED_MODULES.contains(&ACCESS.as_str()));
         let id = KeyId::parse("k").unwrap();
         for key in [grant_key(&id), revocation_key(&id)] {
+            assert!(RESERVED_KEYS.iter().any(|prefix| key.starts_with(prefix)), "{key}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_of_signers_and_by_them_is_reserved() {
+        for kind in [REPORTED_RECEIPT, SIGNER_ENROLMENT, SIGNER_REVOCATION] {
+            assert!(RESERVED_TYPES.contains(&kind.as_str()), "{}", kind.as_str());
+        }
+        for key in [REPORTED_KEY, SIGNER_KEY, REVOKED_SIGNER_KEY] {
             assert!(RESERVED_KEYS.iter().any(|prefix| key.starts_with(prefix)), "{key}");
         }
     }

@@ -7,7 +7,7 @@ use crealeph_contracts::entry::with_lost_payload;
 use crealeph_contracts::json::ObjectWriter;
 use crealeph_contracts::scalar::TenantId;
 use crealeph_ledger::{
-    AppendedEntry, Cursor, EntryPage, Filter, Ledger, LedgerError, LineageEntries, LineageEntry, Order,
+    AppendedEntry, Cursor, EntryPage, Filter, Ledger, LedgerError, LineageEntries, LineageEntry, Order, Seq,
     StoredEntry,
 };
 use serde::Serialize;
@@ -106,6 +106,29 @@ pub fn lineage_json(lineage: &LineageEntries) -> String {
 
 fn array(items: impl Iterator<Item = String>) -> String {
     format!("[{}]", items.collect::<Vec<_>>().join(","))
+}
+
+/// Some items of a list, newest first, and where it continues.
+pub type NewestPage<T> = (Vec<T>, Option<Cursor>);
+
+/// Two lists as one, newest first. What lies beyond the place that one of them was read to is left for the next page.
+pub fn merged_newest<T>(
+    one: NewestPage<T>,
+    other: NewestPage<T>,
+    limit: usize,
+    seq: impl Fn(&T) -> Seq,
+) -> NewestPage<T> {
+    let reached = one.1.into_iter().chain(other.1).max_by_key(|cursor| cursor.seq());
+    let mut items: Vec<T> = one.0.into_iter().chain(other.0).collect();
+    items.retain(|item| reached.is_none_or(|reached| seq(item) >= reached.seq()));
+    items.sort_by_key(|item| std::cmp::Reverse(seq(item)));
+    let is_cut = items.len() > limit;
+    items.truncate(limit);
+    let next = match items.last() {
+        Some(last) if is_cut => Some(Cursor::after(seq(last))),
+        _ => reached,
+    };
+    (items, next)
 }
 
 /// Which page of a list is asked for.

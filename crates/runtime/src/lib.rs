@@ -7,6 +7,7 @@ pub mod approvals;
 pub mod builder;
 pub mod configuration;
 pub mod entries;
+pub mod receipts;
 pub mod remedies;
 pub mod report;
 pub mod review;

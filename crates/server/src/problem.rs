@@ -10,6 +10,7 @@ use crealeph_ledger::{AppendError, EntryRefusal, LedgerError};
 use crealeph_runtime::access::AccessError;
 use crealeph_runtime::approvals::ApprovalError;
 use crealeph_runtime::builder::BuildError;
+use crealeph_runtime::receipts::{ReceiptReportError, RunFileError, SignerEnrolmentError};
 use crealeph_runtime::robot::StatusError;
 use crealeph_runtime::validation::ViolationReport;
 use serde::Serialize;
@@ -340,6 +341,54 @@ impl From<ApprovalError> for Problem {
         };
         let problem = Problem::new(ProblemKind::Other(status, code), error.to_string());
         Problem { check, hint: hint.map(|hint| hint.into_owned().into_boxed_str()), ..problem }
+    }
+}
+
+impl From<SignerEnrolmentError> for Problem {
+    fn from(error: SignerEnrolmentError) -> Self {
+        use SignerEnrolmentError::{Ledger, NoSigner, Revoked, TooMany, Unwritten};
+        let (code, hint) = (error.code(), error.hint());
+        let status = match error {
+            Ledger(error) => return error.into(),
+            Unwritten(error) => return error.into(),
+            NoSigner { .. } => {
+                let kind = ProblemKind::Other(StatusCode::NOT_FOUND, code);
+                return Problem::new(kind, "there is no such signer");
+            }
+            Revoked(_) | TooMany => StatusCode::CONFLICT,
+            ref error if error.is_refusal() => StatusCode::BAD_REQUEST,
+            error => return Problem::ours(StatusCode::INTERNAL_SERVER_ERROR, code, &error),
+        };
+        let problem = Problem::new(ProblemKind::Other(status, code), error.to_string());
+        Problem { hint: hint.map(|hint| hint.into_owned().into_boxed_str()), ..problem }
+    }
+}
+
+impl From<ReceiptReportError> for Problem {
+    fn from(error: ReceiptReportError) -> Self {
+        use ReceiptReportError::{Another, Busy, Ledger, Refused, Unwritten};
+        let (code, hint) = (error.code(), error.hint());
+        let (status, check) = match &error {
+            Ledger(error) => return error.clone().into(),
+            Unwritten(error) => return error.clone().into(),
+            Busy(_) => return Problem::ours(StatusCode::SERVICE_UNAVAILABLE, code, &error),
+            Refused(finding) => (StatusCode::UNPROCESSABLE_ENTITY, Some(finding.kind.as_str())),
+            Another(_) => (StatusCode::CONFLICT, None),
+            _ => return Problem::ours(StatusCode::INTERNAL_SERVER_ERROR, code, &error),
+        };
+        let problem = Problem::new(ProblemKind::Other(status, code), error.to_string());
+        Problem { check, hint: hint.map(|hint| hint.into_owned().into_boxed_str()), ..problem }
+    }
+}
+
+impl From<RunFileError> for Problem {
+    fn from(error: RunFileError) -> Self {
+        match error {
+            RunFileError::Ledger(error) => error.into(),
+            error @ RunFileError::NotHere { .. } => {
+                Problem::new(ProblemKind::Other(StatusCode::NOT_FOUND, "not_here"), error.to_string())
+            }
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use crealeph_contracts::api_key::KeyRequest;
 use crealeph_contracts::approval::{ApprovalRule, SignedPayload, VerdictRequest, VerdictStatement};
 use crealeph_contracts::contract::ContractName;
 use crealeph_contracts::entry::{Draft, Entry};
+use crealeph_contracts::reported::{ReceiptReport, SignerRequest};
 use crealeph_contracts::shape::Shape as _;
 use serde_json::{Map, Value, json};
 
@@ -91,6 +92,30 @@ fn replay() -> Value {
         &[("executionId", text()), ("attempt", count()), ("follows", same()), ("checks", list(check))],
         &[],
     )
+}
+
+fn logged_run() -> Value {
+    let nullable = |schema: Value| json!({ "anyOf": [schema, { "type": "null" }] });
+    let number = || json!({ "anyOf": [{ "type": "number" }, { "type": "null" }] });
+    let texts =
+        ["run", "shortId", "task", "status", "startedAt", "robotId", "entry"].map(|name| (name, text()));
+    let named = ["item", "agent", "workspace"].map(|name| (name, nullable(text())));
+    let more = [
+        ("files", nullable(count())),
+        ("reported", json!({ "type": "boolean" })),
+        ("tokens", number()),
+        ("costUsd", number()),
+        ("seq", count()),
+        ("recordedAt", instant()),
+    ];
+    object(&[&texts[..], &named[..], &more[..]].concat(), &[])
+}
+
+fn signer() -> Value {
+    let texts = ["signerId", "workspace", "key", "entry"].map(|name| (name, text()));
+    let more = [("createdAt", instant()), ("state", json!({ "enum": ["active", "revoked"] }))];
+    let optional = [("label", text()), ("revokedAt", instant()), ("reason", text())];
+    object(&[&texts[..], &more[..]].concat(), &optional)
 }
 
 /// Every component by its name.
@@ -210,6 +235,30 @@ pub(crate) fn components() -> Map<String, Value> {
             object(&[&known[..], &bound[..]].concat(), &next)
         }),
         ("RuleList", object(&[("rules", list(ApprovalRule::schema()))], &[])),
+        ("RunPage", object(&[("runs", list(reference("LoggedRun")))], &next)),
+        ("LoggedRun", logged_run()),
+        ("Run", {
+            let documents = ["receipt", "envelope"].map(|name| (name, nullable(open())));
+            object(&[&[("run", reference("LoggedRun"))][..], &documents[..]].concat(), &[])
+        }),
+        ("ReceiptProof", {
+            let named = ["detail", "receiptHash"].map(|name| (name, nullable(text())));
+            let lists = ["signers", "checkedFiles", "absentFiles"].map(|name| (name, list(text())));
+            let known = [
+                ("status", json!({ "enum": ["verified", "unproven", "refused", "absent"] })),
+                ("entrySeq", nullable(count())),
+                ("isInCheckpoint", json!({ "type": "boolean" })),
+            ];
+            object(&[&named[..], &lists[..], &known[..]].concat(), &[])
+        }),
+        ("RunLogs", {
+            let file = object(&[("name", text()), ("text", text())], &[]);
+            object(&[("files", list(file)), ("leftOut", list(text()))], &[])
+        }),
+        ("ReceiptReport", ReceiptReport::schema()),
+        ("SignerRequest", SignerRequest::schema()),
+        ("Signer", signer()),
+        ("SignerPage", object(&[("signers", list(reference("Signer")))], &next)),
         ("Health", object(&[("status", text())], &[])),
         (
             "Problem",

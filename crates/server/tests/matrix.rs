@@ -74,6 +74,7 @@ const REQUEST: &str = r#"{"robotId":"r","objective_type":"landing_plan","objecti
 const VERDICT: &str = r#"{"statement":{"type":"verdict","tenantId":"t","logOrigin":"l","subjectKind":"draft","subjectId":"d-1","subjectDigest":"0000000000000000000000000000000000000000000000000000000000000000","target":"ledger","decision":"approve","person":"ana","keyId":"SHA256:x","ruleDigest":"0000000000000000000000000000000000000000000000000000000000000000","evidenceSeq":7,"evidenceRoot":"0000000000000000000000000000000000000000000000000000000000000000","nonce":"0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f","time":"2026-01-02T03:04:05.000Z","unattended":false},"proof":"ssh","signature":"x"}"#;
 const ENROLMENT: &str = r#"{"statement":{"type":"person_enrolment","tenantId":"t","logOrigin":"l","person":"ana","publicKey":"k","keyId":"SHA256:x","groups":["admins"],"signedBy":"ana","signerKeyId":"SHA256:x","nonce":"0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f","time":"2026-01-02T03:04:05.000Z"},"proof":"ssh","signature":"x"}"#;
 const REVOCATION: &str = r#"{"statement":{"type":"person_revocation","tenantId":"t","logOrigin":"l","person":"ana","signedBy":"ana","signerKeyId":"SHA256:x","nonce":"0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f","time":"2026-01-02T03:04:05.000Z"},"proof":"ssh","signature":"x"}"#;
+const SIGNER: &str = r#"{"key":"crealeph-workspace/x+00000000+AAAA"}"#;
 const RULES: &str = r#"{"statement":{"type":"approval_rule","tenantId":"t","logOrigin":"l","rules":[],"signedBy":"ana","signerKeyId":"SHA256:x","nonce":"0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f","time":"2026-01-02T03:04:05.000Z"},"proof":"ssh","signature":"x"}"#;
 
 /// What a request to an operation needs: its target and its body.
@@ -83,9 +84,16 @@ fn example(operation: &Operation<'_>, entry: &str, key: &str) -> (String, Option
     match operation.value["operationId"].as_str().unwrap() {
         "health" | "readiness" | "openapi" | "docs" | "listEntries" | "getCheckpoint" | "getSchema"
         | "listKeys" | "listRobots" | "getSnapshot" | "getStatus" | "listExecutions" | "getExecution"
-        | "explainExecution" | "replayExecution" | "listInbox" | "listPeople" | "listRules" => (path, None),
+        | "explainExecution" | "replayExecution" | "listInbox" | "listPeople" | "listRules" | "listRuns"
+        | "listSigners" => (path, None),
         "prepareVerdict" => (path, Some(r#"{"subject":"d-1","decision":"approve","keyId":"SHA256:x"}"#)),
         "recordVerdict" => (path, Some(VERDICT)),
+        "getRun" | "verifyRun" | "getRunDiff" | "getRunLogs" => {
+            (path.replace("{id}", "0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f"), None)
+        }
+        "reportReceipt" => (path, Some(r#"{"receipt":{},"envelope":{},"files":[]}"#)),
+        "enrolSigner" => (path, Some(SIGNER)),
+        "revokeSigner" => (path.replace("{id}", &"0".repeat(64)), None),
         "enrolPerson" => (path, Some(ENROLMENT)),
         "revokePerson" => (path, Some(REVOCATION)),
         "setRules" => (path, Some(RULES)),
@@ -114,6 +122,10 @@ fn own_status(operation: &Operation<'_>) -> u16 {
         // There is no draft of the id, and the statements are for another tenant.
         "getInboxItem" | "explainApproval" | "prepareVerdict" | "recordVerdict" => 404,
         "enrolPerson" | "revokePerson" | "setRules" => 422,
+        // No run and no signer is known, and the receipt is nobody's.
+        "getRun" | "verifyRun" | "getRunDiff" | "getRunLogs" | "revokeSigner" => 404,
+        "reportReceipt" => 422,
+        "enrolSigner" => 400,
         _ => 200,
     }
 }

@@ -17,6 +17,7 @@ use crate::finding::{Finding, FindingKind};
 use crate::held_changes::HeldChanges;
 use crate::inclusion::leaf_record;
 use crate::note::{NoteError, VerifierKey};
+use crate::reported::SignerLog;
 use crate::rules::LogRules;
 use crate::tree::{Tree, leaf};
 
@@ -67,6 +68,7 @@ pub struct ExportVerifier {
     approvals: ApprovalLog,
     held_changes: HeldChanges,
     access: AccessLog,
+    signers: SignerLog,
     /// The size of the last checkpoint that held.
     good: u64,
     checkpoints: u64,
@@ -96,6 +98,7 @@ impl ExportVerifier {
             approvals: ApprovalLog::default(),
             held_changes: HeldChanges::default(),
             access: AccessLog::default(),
+            signers: SignerLog::default(),
             good: 0,
             checkpoints: 0,
             unknown_checkpoints: 0,
@@ -255,6 +258,7 @@ impl ExportVerifier {
             self.held_changes.check(&logged).map_err(refused)?;
         }
         self.access.add(&entry).map_err(refused)?;
+        self.signers.add(&entry).map_err(refused)?;
         self.tree.add(hash);
         self.check_kept()
     }

@@ -18,6 +18,7 @@ mod held_changes;
 mod inclusion;
 mod note;
 mod receipt;
+mod reported;
 mod rules;
 mod ssh;
 mod state;
@@ -37,6 +38,7 @@ pub use receipt::{
     JournalRecord, MAX_RECEIPT_BYTES, VerifiedReceipt, check_journal, read_receipt, read_unproven,
     verify_receipt,
 };
+pub use reported::{SignerLog, reported_files};
 pub use ssh::{PersonKey, PersonKeyError, SignatureError, SignatureFacts, claimed_signer, verify_signature};
 pub use state::{StateEntries, StateEntry, read_state, state_hash};
 pub use tree::{verify_consistency, verify_inclusion};

@@ -27,6 +27,7 @@ mod rule;
 mod sandbox;
 mod schema;
 mod serve;
+mod signer;
 mod snapshot;
 mod trust;
 mod typed_line;
@@ -116,6 +117,9 @@ enum Command {
     /// Manage API keys of the server: create, list, revoke
     #[command(after_help = key::EXAMPLES)]
     Key(Box<OnLedger<key::KeyTask>>),
+    /// Manage signers whose receipts the ledger takes from elsewhere: add, list, revoke
+    #[command(after_help = signer::EXAMPLES)]
+    Signer(Box<OnLedger<signer::SignerTask>>),
     Report(Box<report::Report>),
     Agent(agent::AgentCommand),
     Sandbox(Box<sandbox::SandboxCommand>),
@@ -248,6 +252,7 @@ impl Command {
             Command::Robot(command) => command.run(output),
             Command::Serve(command) => command.run(output),
             Command::Key(command) => command.run(output),
+            Command::Signer(command) => command.run(output),
             Command::Report(command) => command.run(output),
             Command::Agent(command) => command.run(output),
             Command::Sandbox(command) => command.run(output),
@@ -278,6 +283,7 @@ impl Command {
             Command::Robot(command) => command.wants_json(),
             Command::Serve(command) => command.wants_json(),
             Command::Key(command) => command.wants_json(),
+            Command::Signer(command) => command.wants_json(),
             Command::Report(command) => command.wants_json(),
             Command::Agent(command) => command.wants_json(),
             Command::Sandbox(command) => command.wants_json(),

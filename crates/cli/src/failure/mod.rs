@@ -24,6 +24,7 @@ use crealeph_runtime::agents::conformance::Uncalled;
 use crealeph_runtime::approvals::ApprovalError;
 use crealeph_runtime::builder::BuildError;
 use crealeph_runtime::configuration::{ConfigError, RulesFileError};
+use crealeph_runtime::receipts::{OutboxError, SignerEnrolmentError};
 use crealeph_runtime::report::ReportError;
 use crealeph_runtime::review::VerdictError;
 use crealeph_runtime::robot::StatusError;
@@ -120,6 +121,8 @@ belongs! {
     ReplayError => WorkFailure,
     ServeError => ServerFailure,
     AccessError => ServerFailure,
+    SignerEnrolmentError => ServerFailure,
+    OutboxError => ServerFailure,
 }
 
 impl From<ReportError> for Failure {

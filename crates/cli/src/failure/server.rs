@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crealeph_runtime::access::AccessError;
+use crealeph_runtime::receipts::{OutboxError, SignerEnrolmentError};
 use crealeph_server::ServeError;
 
 use super::{JUDGED, NOT_JUDGED};
@@ -14,6 +15,14 @@ pub(crate) enum ServerFailure {
     Serve(#[from] ServeError),
     #[error(transparent)]
     Access(#[from] AccessError),
+    #[error(transparent)]
+    Signer(#[from] SignerEnrolmentError),
+    #[error(transparent)]
+    Outbox(#[from] OutboxError),
+    #[error("there is no key for the server")]
+    NoServerKey,
+    #[error("no server is named")]
+    NoServer,
 }
 
 impl ServerFailure {
@@ -21,6 +30,10 @@ impl ServerFailure {
         match self {
             ServerFailure::Serve(error) => error.code(),
             ServerFailure::Access(error) => error.code(),
+            ServerFailure::Signer(error) => error.code(),
+            ServerFailure::Outbox(error) => error.code(),
+            ServerFailure::NoServerKey => "no_server_key",
+            ServerFailure::NoServer => "bad_address",
         }
     }
 
@@ -29,6 +42,8 @@ impl ServerFailure {
             ServerFailure::Access(
                 AccessError::NoKey { .. } | AccessError::Past(_) | AccessError::TooLong { .. },
             ) => JUDGED,
+            ServerFailure::Signer(error) if error.is_refusal() => JUDGED,
+            ServerFailure::Outbox(OutboxError::Unreportable { .. } | OutboxError::Runs(_)) => JUDGED,
             _ => NOT_JUDGED,
         }
     }
@@ -37,6 +52,12 @@ impl ServerFailure {
         match self {
             ServerFailure::Serve(error) => error.hint().map(Cow::Borrowed),
             ServerFailure::Access(error) => error.hint(),
+            ServerFailure::Signer(error) => error.hint(),
+            ServerFailure::Outbox(_) => None,
+            ServerFailure::NoServerKey => {
+                Some("set CREALEPH_SERVER_KEY, or name a file with --server-key".into())
+            }
+            ServerFailure::NoServer => Some("name it with --report-to URL".into()),
         }
     }
 }

@@ -25,6 +25,7 @@ pub use example::{ExampleAgent, answer as example_answer};
 pub use http::Http;
 pub use openai::OpenAi;
 pub use process::Process;
+pub(crate) use transport::certificates;
 
 /// What came of calling an agent.
 #[derive(Debug)]

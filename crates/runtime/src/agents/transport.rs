@@ -198,7 +198,7 @@ fn wait_of(text: &str, now: SystemTime) -> Option<Duration> {
 }
 
 /// The certificates of a file.
-fn certificates(file: &Path) -> Result<RootCerts, String> {
+pub(crate) fn certificates(file: &Path) -> Result<RootCerts, String> {
     let shown = file.display();
     let unreadable = |error| format!("cannot read the certificates in `{shown}`: {error}");
     let mut text = Vec::new();

@@ -16,6 +16,7 @@ use super::draft::{record_of_draft, subject_of};
 use super::error::ApprovalError;
 use super::history::ApprovalHistory;
 use crate::builder::Scopes;
+use crate::entries::{NewestPage, merged_newest};
 use crate::review::waiting;
 use crate::work::receipt::RUN_RECEIPT;
 
@@ -32,8 +33,7 @@ pub struct InboxItem {
     pub state: Option<SubjectState>,
 }
 
-/// Some items, and where their list continues.
-type ItemPage = (Vec<InboxItem>, Option<Cursor>);
+type ItemPage = NewestPage<InboxItem>;
 
 /// A page of what waits, newest first, and where it goes on. Changes are of no robot, so of one robot these are drafts.
 ///
@@ -51,24 +51,9 @@ pub fn inbox(
     let reader = InboxReader { ledger, tenant, scopes, history: history.as_ref() };
     let drafts = reader.drafts(robot, cursor, limit)?;
     match robot {
-        None => Ok(merged(drafts, reader.changes(cursor, limit)?, limit)),
+        None => Ok(merged_newest(drafts, reader.changes(cursor, limit)?, limit, |item| item.entry.seq)),
         Some(_) => Ok(drafts),
     }
-}
-
-/// Two lists as one, newest first. What lies beyond the place that one of them was read to is left for the next page.
-fn merged(one: ItemPage, other: ItemPage, limit: usize) -> ItemPage {
-    let reached = one.1.into_iter().chain(other.1).max_by_key(|cursor| cursor.seq());
-    let mut items: Vec<InboxItem> = one.0.into_iter().chain(other.0).collect();
-    items.retain(|item| reached.is_none_or(|reached| item.entry.seq >= reached.seq()));
-    items.sort_by_key(|item| std::cmp::Reverse(item.entry.seq));
-    let is_cut = items.len() > limit;
-    items.truncate(limit);
-    let next = match items.last() {
-        Some(last) if is_cut => Some(Cursor::after(last.entry.seq)),
-        _ => reached,
-    };
-    (items, next)
 }
 
 /// Reads what waits, by what the log says of approvals.

@@ -20,6 +20,8 @@ use crate::builder::{BuildError, Scopes};
 use crate::work::receipt::Signer;
 use crate::work::{RunReader, RunsError};
 
+pub(crate) use runs::log::{log_row, receipt_proof};
+
 pub use approvals::{ApprovalStory, VerdictStory};
 pub use executions::{
     ArtifactStory, AttemptStory, EvidenceStory, ExecutionRow, ExecutionSection, ExecutionStory, ReplayProof,

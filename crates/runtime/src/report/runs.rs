@@ -1,6 +1,6 @@
 //! Work runs in a report. Here the values; where they are read from has a file each.
 
-mod log;
+pub(super) mod log;
 mod statement;
 mod workspace;
 
@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::approvals::ApprovalStory;
 use super::proof::ReceiptProof;
 use super::{ReportError, ReportQuestion, ReportSource, TextPart, as_text};
+use crate::work::receipt::RUN_RECEIPT_KEY;
 
 /// How much of a task, a reason or the output of tests is kept.
 const MAX_TEXT_BYTES: usize = 16 << 10;
@@ -265,7 +266,7 @@ pub(super) fn section(
 
 /// The run whose receipt an entry holds.
 fn run_of(entry: &StoredEntry) -> Option<Uuid> {
-    Uuid::parse(entry.content.key.as_ref()?.as_str().strip_prefix("run_receipt:")?)
+    Uuid::parse(entry.content.key.as_ref()?.as_str().strip_prefix(RUN_RECEIPT_KEY)?)
 }
 
 /// The first line of a task.

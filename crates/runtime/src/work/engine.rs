@@ -9,7 +9,7 @@ use crealeph_contracts::contract::Valid;
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::json::Limits;
 use crealeph_contracts::provenance::{AgentFacts, LocalUser, RunOrigin};
-use crealeph_contracts::scalar::{LedgerId, Literal, RobotId, TenantId};
+use crealeph_contracts::scalar::{LedgerId, RobotId, TenantId};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_contracts::work_item::{AgentId, Constraints};
 use crealeph_contracts::{Receipt, WorkItem};
@@ -27,7 +27,7 @@ use super::interrupt::Interrupt;
 use super::journal::RunVerdict;
 use super::log::{LogReader, RunLog};
 use super::origin;
-use super::receipt::{RECEIPT_FILE, Signer};
+use super::receipt::{NO_ROBOT, RECEIPT_FILE, Signer};
 use super::recover::{self, Recovery};
 use super::retry::{self, RetryOptions, RetryableRun};
 use super::run::{ItemRunner, RunStage};
@@ -39,7 +39,6 @@ use super::undo::{self, LandedRun, UndoOptions};
 use crate::builder::Scopes;
 
 /// The robot of receipts that are bound to none.
-const NO_ROBOT: Literal = Literal::new("workspace");
 
 /// What work needs besides the workspace itself.
 #[derive(Debug)]

@@ -33,13 +33,20 @@ pub use signer::{NAME_PREFIX, Signer, SignerError};
 
 /// The type of a receipt's entry.
 pub const RUN_RECEIPT: Literal = Literal::new("run_receipt");
-const MODULE: Literal = Literal::new("work");
+/// How the client key of its entry begins; the run's id follows.
+pub const RUN_RECEIPT_KEY: &str = "run_receipt:";
+/// The module of entries about work.
+pub const WORK_MODULE: Literal = Literal::new("work");
+/// The robot of what is bound to none.
+pub const NO_ROBOT: Literal = Literal::new("workspace");
 const SUCCEEDED: Literal = Literal::new("succeeded");
 const FAILED: Literal = Literal::new("failed");
 /// The receipt's file in a run's folder.
 pub const RECEIPT_FILE: &str = RECEIPT_NAME;
 /// The signed statement beside it.
 pub const ENVELOPE_FILE: &str = "RECEIPT.dsse.json";
+/// The diff beside it.
+pub const DIFF_FILE: &str = "change.diff";
 /// The work item beside it.
 pub const ITEM_FILE: &str = "work-item.json";
 
@@ -336,7 +343,7 @@ fn entry(facts: &ReceiptFacts, envelope: &str, receipt: &str) -> Result<Draft, S
     });
     Ok(Draft {
         robot_id: facts.robot.clone(),
-        module: MODULE.into(),
+        module: WORK_MODULE.into(),
         source: Name::parse(facts.agent_id.as_str())?,
         kind: RUN_RECEIPT.into(),
         state: if facts.status == RunStatus::Success { SUCCEEDED.into() } else { FAILED.into() },
@@ -345,7 +352,7 @@ fn entry(facts: &ReceiptFacts, envelope: &str, receipt: &str) -> Result<Draft, S
         })?,
         lineage,
         observed_at: None,
-        key: Some(ClientKey::parse(&format!("run_receipt:{}", facts.id))?),
+        key: Some(ClientKey::parse(&format!("{RUN_RECEIPT_KEY}{}", facts.id))?),
     })
 }
 

@@ -10,6 +10,8 @@ mod log;
 mod operations;
 mod people;
 mod robots;
+mod signers;
+mod work;
 
 use axum::http::StatusCode;
 use crealeph_decision::access::Permission;
@@ -69,7 +71,7 @@ const ENTRY_ID: Parameter =
 
 /// Every route.
 pub(crate) fn routes() -> impl Iterator<Item = &'static Route> + Clone {
-    [ROUTES, approvals::ROUTES, people::ROUTES].into_iter().flatten()
+    [ROUTES, approvals::ROUTES, people::ROUTES, work::ROUTES, signers::ROUTES].into_iter().flatten()
 }
 
 /// The routes that have no table of their own beside their handlers.

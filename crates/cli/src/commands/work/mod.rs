@@ -12,6 +12,7 @@ mod named_run;
 mod plan;
 mod replay;
 mod report;
+mod report_to;
 mod retry;
 mod run;
 mod show;
@@ -59,6 +60,7 @@ enum WorkCommand {
     Plan(plan::PlanCommand),
     Verify(verify::Verify),
     Key(key::Key),
+    ReportPending(Box<report_to::ReportPending>),
     Replay(replay::Replay),
     Export(replay::Export),
 }
@@ -79,6 +81,7 @@ impl Work {
             WorkCommand::Plan(command) => command.json,
             WorkCommand::Verify(command) => command.wants_json(),
             WorkCommand::Diff(_) | WorkCommand::Key(_) | WorkCommand::Export(_) => false,
+            WorkCommand::ReportPending(command) => command.wants_json(),
             WorkCommand::Replay(command) => command.wants_json(),
         }
     }
@@ -100,6 +103,7 @@ impl Work {
             WorkCommand::Plan(command) => command.run(output),
             WorkCommand::Verify(command) => command.run(output),
             WorkCommand::Key(command) => command.run(output),
+            WorkCommand::ReportPending(command) => command.run(output),
             WorkCommand::Replay(command) => command.run(output),
             WorkCommand::Export(command) => command.run(output),
         }

@@ -8,6 +8,7 @@ use crealeph_contracts::json::ObjectWriter;
 use crealeph_contracts::run_result::RunStatus;
 use crealeph_contracts::scalar::{Amount, ItemId, RobotId};
 use crealeph_contracts::shape::Set;
+use crealeph_contracts::uuid::Uuid;
 use crealeph_contracts::work_item::{Budget, Complexity};
 use crealeph_runtime::builder::Scopes;
 use crealeph_runtime::work::{self, Destination, ItemOutcome, RunOptions, Work, WorkError, WorkProgress};
@@ -15,6 +16,7 @@ use crealeph_runtime::work::{self, Destination, ItemOutcome, RunOptions, Work, W
 use super::bounds_args::BoundsArgs;
 use super::display::Display;
 use super::plan::read_items;
+use super::report_to::ReportToArgs;
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::Verdict;
 use crate::commands::ledger::named;
@@ -95,6 +97,9 @@ pub(super) struct Run {
     test: Option<String>,
 
     #[command(flatten)]
+    report: ReportToArgs,
+
+    #[command(flatten)]
     bounds: BoundsArgs,
 
     #[command(flatten)]
@@ -108,6 +113,7 @@ impl Run {
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let destination = destination(&self.publish)?;
+        let reporter = self.report.reporter()?;
         let is_in_words = self.what.contains(char::is_whitespace) && !Path::new(&self.what).exists();
         if self.agent.is_none() && is_in_words {
             return Err(WorkFailure::NoItems(self.what).into());
@@ -143,13 +149,22 @@ impl Run {
             is_capped: !self.is_task(),
             only_failed: self.only_failed,
         };
-        carry_out(&work, self.workspace.at.json, output, |progress, report| {
-            let outcomes = work.run(&items, &options, progress, report)?;
+        let mut over = Vec::new();
+        let verdict = carry_out(&work, self.workspace.at.json, output, |progress, report| {
+            let mut report = |outcome: &ItemOutcome| {
+                over.extend(new_run(outcome));
+                report(outcome);
+            };
+            let outcomes = work.run(&items, &options, progress, &mut report)?;
             match self.land_when_approved && !work.interrupt().is_used() {
-                true => work.wait_for_verdicts(outcomes, progress, report),
+                true => work.wait_for_verdicts(outcomes, progress, &mut report),
                 false => Ok(outcomes),
             }
-        })
+        });
+        if let Some(reporter) = reporter {
+            reporter.report(&super::named_run::open(&self.workspace)?, &over);
+        }
+        verdict
     }
 
     /// With --agent, words that name no file are a task.
@@ -176,6 +191,14 @@ impl Run {
             output_files: None,
             test_command: self.test.as_deref().map(Into::into),
         })
+    }
+}
+
+/// The run of an outcome, if it ended just now.
+fn new_run(outcome: &ItemOutcome) -> Option<Uuid> {
+    match outcome {
+        ItemOutcome::Finished { result, is_earlier: false } => Some(result.result.receipt_id),
+        _ => None,
     }
 }
 

@@ -7,7 +7,7 @@ use crealeph_contracts::scalar::{Name, TenantId};
 use crealeph_contracts::short_id::{IdWord, one_id, short_id};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_ledger::{Filter, Ledger, StoredEntry};
-use crealeph_verify::VerifiedReceipt;
+use crealeph_verify::{VerifiedReceipt, VerifierKey};
 
 use super::statement::story;
 use super::{RunRow, RunSection, run_of, task};
@@ -41,7 +41,7 @@ pub(super) fn in_log(
             section.has_more = true;
             return Ok(false);
         }
-        let (proof, verified) = receipt_in(&entry, source);
+        let (proof, verified) = receipt_in(&entry, source.keys);
         let stated = verified.as_ref().map(|verified| &verified.statement.predicate);
         let started = stated.map(|stated| stated.receipt.started_at.instant());
         if question.since.is_some_and(|since| started.unwrap_or(entry.created_at.instant()) < since) {
@@ -110,7 +110,10 @@ fn is_of_item(entry: &StoredEntry, item: &str, found: &[Uuid]) -> bool {
 }
 
 /// The receipt that an entry holds, checked.
-fn receipt_in(entry: &StoredEntry, source: &ReportSource<'_>) -> (ReceiptProof, Option<VerifiedReceipt>) {
+pub(super) fn receipt_in(
+    entry: &StoredEntry,
+    keys: &[VerifierKey],
+) -> (ReceiptProof, Option<VerifiedReceipt>) {
     let parts = JsonObject::parse_own(&entry.content.payload).and_then(|payload| {
         payload.with(|payload| {
             let text = |key: &str| payload.member(key).map(canonical);
@@ -118,12 +121,18 @@ fn receipt_in(entry: &StoredEntry, source: &ReportSource<'_>) -> (ReceiptProof, 
         })
     });
     match parts {
-        Some((receipt, envelope)) => proof::of_entry(&receipt, &envelope, source.keys),
+        Some((receipt, envelope)) => proof::of_entry(&receipt, &envelope, keys),
         None => (proof::absent("the receipt was too large for the log, which holds its hash alone"), None),
     }
 }
 
-fn log_row(run: Uuid, entry: &StoredEntry, stated: Option<&WorkRun>) -> RunRow {
+/// What is proved of the receipt that an entry holds.
+pub(crate) fn receipt_proof(entry: &StoredEntry, keys: &[VerifierKey]) -> ReceiptProof {
+    let proof = receipt_in(entry, keys).0;
+    ReceiptProof { entry_seq: Some(entry.seq.get()), ..proof }
+}
+
+pub(crate) fn log_row(run: Uuid, entry: &StoredEntry, stated: Option<&WorkRun>) -> RunRow {
     let item = stated.and_then(|stated| stated.work_item.as_ref());
     let agent = stated.and_then(|stated| stated.agent.as_ref()).map(|agent| agent.name.to_string());
     let started_at = stated.map(|stated| stated.receipt.started_at.as_str().to_owned());

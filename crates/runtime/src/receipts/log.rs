@@ -1,0 +1,287 @@
+//! Runs as a log has them: receipts of the ledger's own workspaces and reported ones, newest first; one of them with its documents, its
+//! proof, its diff and what it printed, as far as the log holds that.
+
+use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::held_change::held_change_key;
+use crealeph_contracts::instant::Instant;
+use crealeph_contracts::json::{JsonObject, ObjectWriter, canonical};
+use crealeph_contracts::reported::{REPORTED_KEY, REPORTED_RECEIPT, ReceiptReport, reported_key};
+use crealeph_contracts::scalar::{ClientKey, Name, RobotId, TenantId};
+use crealeph_contracts::uuid::Uuid;
+use crealeph_ledger::{Cursor, Filter, Ledger, LedgerError, Order, StoredEntry};
+use crealeph_verify::{VerifiedReceipt, read_unproven, reported_files};
+use serde::Serialize;
+
+use super::signers::signer_log;
+use crate::approvals::change_of;
+use crate::entries::{PageQuery, bounded_page, merged_newest};
+use crate::report::{ReceiptProof, RunRow, log_row, receipt_proof};
+use crate::work::receipt::{DIFF_FILE, RUN_RECEIPT, RUN_RECEIPT_KEY};
+
+/// Which runs are asked for.
+#[derive(Clone, Debug, Default)]
+pub struct RunLogQuery {
+    /// Only those that ended so: `succeeded` or `failed`.
+    pub state: Option<Name>,
+    /// Only of this agent, by its name or id.
+    pub agent: Option<String>,
+    /// Only what was recorded at or after this.
+    pub since: Option<Instant>,
+    /// Only of this robot.
+    pub robot: Option<RobotId>,
+    /// Where the list continues.
+    pub cursor: Option<Cursor>,
+    /// How many at most.
+    pub limit: usize,
+    /// After how many bytes of receipts a page ends.
+    pub max_bytes: usize,
+}
+
+/// A run whose receipt a log has.
+#[derive(Clone, Debug)]
+pub struct LoggedRun {
+    /// Its entry.
+    pub entry: StoredEntry,
+    /// The run.
+    pub run: Uuid,
+    /// The receipt was made elsewhere.
+    pub is_reported: bool,
+    /// The receipt and its statement, if the log has them whole; who signed is not checked.
+    read: Option<VerifiedReceipt>,
+}
+
+/// A run as it is listed.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoggedRunReport {
+    /// In one line.
+    #[serde(flatten)]
+    pub row: RunRow,
+    /// The workspace, by the name that its receipts are signed with.
+    pub workspace: Option<String>,
+    /// The robot that it was for.
+    pub robot_id: String,
+    /// The receipt was made elsewhere, and counts for nothing here.
+    pub reported: bool,
+    /// Tokens, as the agent reported them.
+    pub tokens: Option<f64>,
+    /// US dollars, as the agent reported them.
+    pub cost_usd: Option<f64>,
+    /// The entry of the receipt.
+    pub entry: String,
+    /// The entry's sequence number.
+    pub seq: u64,
+    /// When the ledger took it.
+    pub recorded_at: String,
+}
+
+/// Why a file of a run is not shown.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum RunFileError {
+    /// The log does not hold it.
+    #[error("the ledger does not hold {what} of this run: {place}")]
+    NotHere {
+        /// What.
+        what: &'static str,
+        /// Where it is.
+        place: String,
+    },
+    /// The ledger could not be read.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// A page of runs, newest first, and where it goes on; `sees` says which entries may be shown.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn runs_of_log(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    query: &RunLogQuery,
+    sees: impl Fn(&StoredEntry) -> bool,
+) -> Result<(Vec<LoggedRun>, Option<Cursor>), LedgerError> {
+    let of_kind = |kind| {
+        let filter = Filter {
+            robot_id: query.robot.clone(),
+            kind: Some(Name::from(kind)),
+            state: query.state.clone(),
+            from: query.since,
+            ..Filter::default()
+        };
+        let (cursor, limit, max_bytes) = (query.cursor, query.limit, query.max_bytes);
+        let page = PageQuery { filter, order: Order::NewestFirst, cursor, limit, max_bytes };
+        let is_wanted = |entry: &StoredEntry| {
+            let run = || LoggedRun::of(entry.clone());
+            let agent = query.agent.as_deref();
+            sees(entry) && agent.is_none_or(|agent| run().is_some_and(|run| run.is_by(agent)))
+        };
+        let page = bounded_page(ledger, tenant, &page, is_wanted)?;
+        Ok::<_, LedgerError>((page.entries, page.next))
+    };
+    let (entries, next) =
+        merged_newest(of_kind(RUN_RECEIPT)?, of_kind(REPORTED_RECEIPT)?, query.limit, |entry| entry.seq);
+    Ok((entries.into_iter().filter_map(LoggedRun::of).collect(), next))
+}
+
+/// A run of a log: of a workspace of the ledger, else a reported one; `sees` says whether its entry may be shown.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn run_of_log(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    run: &Uuid,
+    sees: impl Fn(&StoredEntry) -> bool,
+) -> Result<Option<LoggedRun>, LedgerError> {
+    for key in [format!("{RUN_RECEIPT_KEY}{run}"), reported_key(run)] {
+        let Ok(key) = ClientKey::parse(&key) else { continue };
+        let found = ledger.get_by_key(tenant, &key)?.filter(&sees).and_then(LoggedRun::of);
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
+
+/// The hash of the receipt that was reported in an entry.
+pub(super) fn reported_hash(entry: &StoredEntry) -> Option<Blake3> {
+    Some(LoggedRun::of(entry.clone()).filter(|run| run.is_reported)?.read?.receipt.receipt_hash)
+}
+
+impl LoggedRun {
+    /// The run whose receipt an entry holds or names.
+    fn of(entry: StoredEntry) -> Option<Self> {
+        let key = entry.content.key.as_ref()?.as_str();
+        let (run, is_reported) = match key.strip_prefix(RUN_RECEIPT_KEY) {
+            Some(run) => (Uuid::parse(run)?, false),
+            None => (Uuid::parse(key.strip_prefix(REPORTED_KEY)?)?, true),
+        };
+        let read = documents(&entry).and_then(|(receipt, envelope)| {
+            read_unproven(receipt.as_bytes(), envelope.as_bytes()).ok().filter(|read| read.receipt.id == run)
+        });
+        Some(LoggedRun { entry, run, is_reported, read })
+    }
+
+    fn is_by(&self, agent: &str) -> bool {
+        let named = self.read.as_ref().and_then(|read| read.statement.predicate.agent.as_ref());
+        named.is_some_and(|facts| facts.name.as_str() == agent) || self.entry.content.source.as_str() == agent
+    }
+
+    /// As it is listed.
+    pub fn report(&self) -> LoggedRunReport {
+        let LoggedRun { entry, run, is_reported, read } = self;
+        let stated = read.as_ref().map(|read| &read.statement.predicate);
+        let receipt = read.as_ref().map(|read| &read.receipt);
+        LoggedRunReport {
+            row: log_row(*run, entry, stated),
+            workspace: stated.map(|stated| stated.workspace.as_str().to_owned()),
+            robot_id: entry.content.robot_id.as_str().to_owned(),
+            reported: *is_reported,
+            tokens: receipt.and_then(|receipt| receipt.tokens_used).map(|tokens| tokens.get()),
+            cost_usd: receipt.and_then(|receipt| receipt.cost_usd).map(|cost| cost.get()),
+            entry: entry.id.as_str().to_owned(),
+            seq: entry.seq.get(),
+            recorded_at: entry.created_at.to_string(),
+        }
+    }
+
+    /// The run with its receipt and signed statement, exactly as they are recorded, as JSON.
+    pub fn json(&self) -> String {
+        #[expect(clippy::expect_used, reason = "a report has no map whose keys are not strings")]
+        let run = serde_json::to_string(&self.report()).expect("a report is written as JSON");
+        let (receipt, envelope) = documents(&self.entry).unzip();
+        let mut out = String::new();
+        let mut object = ObjectWriter::new(&mut out);
+        object.raw("run", &run).raw("receipt", receipt.as_deref().unwrap_or("null"));
+        object.raw("envelope", envelope.as_deref().unwrap_or("null"));
+        object.end();
+        out
+    }
+
+    /// What is proved of the receipt, with the signers of its workspace that the tenant has enrolled.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read.
+    pub fn proof(&self, ledger: &Ledger, tenant: &TenantId) -> Result<ReceiptProof, LedgerError> {
+        let (signers, _) = signer_log(ledger, tenant)?;
+        let workspace = self.read.as_ref().map(|read| read.statement.predicate.workspace.as_str());
+        let keys: Vec<_> = signers.keys().filter(|key| Some(key.name()) == workspace).cloned().collect();
+        let mut proof = receipt_proof(&self.entry, &keys);
+        if keys.is_empty() && proof.detail.is_none() {
+            proof.detail =
+                Some("no signer of its workspace is enrolled, so who signed is not proved".to_owned());
+        }
+        Ok(proof)
+    }
+
+    /// What it changed, in unified form: as it was reported, or as people were asked to approve it.
+    ///
+    /// # Errors
+    /// When the log does not hold it.
+    pub fn diff(&self, ledger: &Ledger, tenant: &TenantId) -> Result<String, RunFileError> {
+        if let Some((_, diff)) = self.files().into_iter().find(|(name, _)| name == DIFF_FILE) {
+            return Ok(String::from_utf8_lossy(&diff).into_owned());
+        }
+        let held = match ClientKey::parse(&held_change_key(&self.run.to_string())) {
+            Ok(key) if !self.is_reported => ledger.get_by_key(tenant, &key)?,
+            _ => None,
+        };
+        let diff = held.and_then(|entry| change_of(&entry)).and_then(|change| change.diff);
+        diff.map(String::from).ok_or_else(|| self.not_here("the diff", "diff"))
+    }
+
+    /// What it printed, as it was reported: each file with its text, in their order.
+    ///
+    /// # Errors
+    /// When the log does not hold it.
+    pub fn logs(&self) -> Result<Vec<(String, String)>, RunFileError> {
+        let files = self.files().into_iter().filter(|(name, _)| name.ends_with(".log"));
+        let logs: Vec<(String, String)> =
+            files.map(|(name, bytes)| (name, String::from_utf8_lossy(&bytes).into_owned())).collect();
+        match logs.is_empty() && self.stated_files().any(|name| name.ends_with(".log")) || !self.is_reported {
+            true => Err(self.not_here("what was printed", "logs")),
+            false => Ok(logs),
+        }
+    }
+
+    /// The names of files that the statement names and the log does not hold.
+    pub fn left_out(&self) -> Vec<String> {
+        let held = self.files();
+        let is_held = |name: &str| held.iter().any(|(held, _)| held == name);
+        self.stated_files().filter(|name| !is_held(name)).map(str::to_owned).collect()
+    }
+
+    fn stated_files(&self) -> impl Iterator<Item = &str> {
+        let files = self.read.as_ref().and_then(|read| read.statement.predicate.files.as_ref());
+        files.map_or(&[][..], |files| files.as_slice()).iter().map(|file| file.name.as_str())
+    }
+
+    /// The reported files, each as signed.
+    fn files(&self) -> Vec<(String, Vec<u8>)> {
+        let report = ReceiptReport::parse(self.entry.content.payload.as_bytes()).ok();
+        let files =
+            report.zip(self.read.as_ref()).and_then(|(report, read)| reported_files(&report, read).ok());
+        files.filter(|_| self.is_reported).unwrap_or_default()
+    }
+
+    fn not_here(&self, what: &'static str, command: &str) -> RunFileError {
+        let stated = self.read.as_ref().map(|read| &read.statement.predicate);
+        let workspace = stated.map_or("of the run", |stated| stated.workspace.as_str());
+        let host = stated.and_then(|stated| stated.started_by.as_ref());
+        let host = host.map_or_else(String::new, |user| format!(" on {}", user.host));
+        let run = self.run;
+        let place = format!(
+            "it lies in the workspace {workspace}{host}; `crealeph work {command} {run}` there shows it"
+        );
+        RunFileError::NotHere { what, place }
+    }
+}
+
+/// The receipt and the envelope in an entry; `None` if they were too large for the log.
+fn documents(entry: &StoredEntry) -> Option<(String, String)> {
+    JsonObject::parse_own(&entry.content.payload)?.with(|payload| {
+        let text = |key: &str| payload.member(key).map(canonical);
+        Some((text("receipt")?, text("envelope")?))
+    })
+}

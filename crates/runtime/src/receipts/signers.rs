@@ -1,0 +1,330 @@
+//! The keys of workspaces elsewhere whose receipts a tenant takes: enrolled, listed, revoked, each an entry of the log.
+
+use std::borrow::Cow;
+
+use crealeph_contracts::api_key::ACCESS;
+use crealeph_contracts::approval::TENANT_ROBOT;
+use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::entry::{Draft, Entry};
+use crealeph_contracts::json::{ComposeError, JsonObject};
+use crealeph_contracts::reported::{
+    SIGNER_ENROLMENT, SIGNER_REVOCATION, SignerEnrolment, SignerRequest, SignerRevocation,
+    revoked_signer_key, signer_key,
+};
+use crealeph_contracts::scalar::{ClientKey, IdentifierError, Literal, Name, RobotId, TenantId, Text};
+use crealeph_ledger::{
+    AppendError, Cursor, EntryRefusal, Filter, Ledger, LedgerError, LogView, Order, Seq, StoredEntry,
+};
+use crealeph_verify::{SignerLog, VerifierKey, VerifierKeyError};
+use serde::Serialize;
+
+use crate::work::receipt::NAME_PREFIX;
+
+/// How many signers a tenant can have enrolled, revoked ones too: a report is checked with all that count.
+pub(super) const MAX_SIGNERS: usize = 10_000;
+/// How many entries are read at a time.
+const PAGE_ENTRIES: usize = 100;
+/// The longest label or reason, in bytes.
+const MAX_TEXT_BYTES: usize = 1_024;
+
+/// Why a signer was not enrolled, listed or revoked.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SignerEnrolmentError {
+    /// There is no such signer.
+    #[error("tenant `{tenant}` has no signer `{id}`")]
+    NoSigner {
+        /// The signer.
+        id: Blake3,
+        /// The tenant.
+        tenant: TenantId,
+    },
+    /// Not a key.
+    #[error("this is not the public key of a workspace: {0}")]
+    Key(#[from] VerifierKeyError),
+    /// A key that signs something else.
+    #[error("the key signs as `{0}`, and receipts are signed as `{NAME_PREFIX}…`")]
+    OtherName(String),
+    /// It was revoked.
+    #[error("signer `{0}` was revoked, and a revoked key is not enrolled again")]
+    Revoked(Blake3),
+    /// Too many.
+    #[error("the tenant has enrolled {MAX_SIGNERS} signers, which is the most")]
+    TooMany,
+    /// A label or reason is too long.
+    #[error("{what} is {found} bytes and the limit is {MAX_TEXT_BYTES}; shorten it")]
+    TooLong {
+        /// What.
+        what: &'static str,
+        /// How long it is.
+        found: usize,
+    },
+    /// The ledger did not take it.
+    #[error("the ledger did not take it, and nothing was written: {0}")]
+    Unwritten(AppendError),
+    /// The ledger could not be read or written.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// A document cannot be composed.
+    #[error(transparent)]
+    Compose(#[from] ComposeError),
+    /// A name is not valid.
+    #[error("internal error: an invalid name: {0}; please report it")]
+    Name(#[from] IdentifierError),
+}
+
+impl SignerEnrolmentError {
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            SignerEnrolmentError::NoSigner { .. } => "unknown_signer",
+            SignerEnrolmentError::Key(_) | SignerEnrolmentError::OtherName(_) => "bad_key",
+            SignerEnrolmentError::Revoked(_) => "signer_revoked",
+            SignerEnrolmentError::TooMany
+            | SignerEnrolmentError::TooLong { .. }
+            | SignerEnrolmentError::Compose(_) => "too_large",
+            SignerEnrolmentError::Unwritten(error) => error.code(),
+            SignerEnrolmentError::Ledger(error) => error.code(),
+            SignerEnrolmentError::Name(_) => "bad_name",
+        }
+    }
+
+    /// Whether what was asked was judged and refused, in contrast to what could not be done.
+    pub fn is_refusal(&self) -> bool {
+        use SignerEnrolmentError::{Key, NoSigner, OtherName, Revoked, TooLong, TooMany};
+        matches!(self, NoSigner { .. } | Key(_) | OtherName(_) | Revoked(_) | TooMany | TooLong { .. })
+    }
+
+    /// What to do next.
+    pub fn hint(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
+            SignerEnrolmentError::NoSigner { .. } => {
+                "list the signers with `crealeph signer list`, and check --tenant"
+            }
+            SignerEnrolmentError::Key(_) | SignerEnrolmentError::OtherName(_) => {
+                "print it with `crealeph work key` in the workspace that makes the receipts"
+            }
+            SignerEnrolmentError::Revoked(_) => {
+                "add another key with `crealeph work key --rotate` there, and enrol that"
+            }
+            SignerEnrolmentError::Ledger(error) => return error.hint(),
+            _ => return None,
+        }))
+    }
+}
+
+impl From<AppendError> for SignerEnrolmentError {
+    fn from(error: AppendError) -> Self {
+        match error {
+            AppendError::Ledger(error) => SignerEnrolmentError::Ledger(error),
+            refused => SignerEnrolmentError::Unwritten(refused),
+        }
+    }
+}
+
+/// A signer as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SignerReport {
+    /// Its id.
+    pub signer_id: String,
+    /// The workspace, by the name that its key signs under.
+    pub workspace: String,
+    /// The public key.
+    pub key: String,
+    /// Whose it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// When it was enrolled.
+    pub created_at: String,
+    /// `active` or `revoked`.
+    pub state: &'static str,
+    /// When it was revoked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<String>,
+    /// Why it was revoked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The entry that enrols it.
+    pub entry: String,
+}
+
+/// Enrols a signer's key. One that is enrolled already stays as it is.
+///
+/// # Errors
+/// When it is not a workspace's key, or was revoked, or the ledger cannot be written.
+pub fn add_signer(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    request: SignerRequest,
+) -> Result<SignerReport, SignerEnrolmentError> {
+    check_length("the label", request.label.as_ref())?;
+    let key = VerifierKey::parse(request.key.as_str())?;
+    if !key.name().starts_with(NAME_PREFIX) {
+        return Err(SignerEnrolmentError::OtherName(key.name().to_owned()));
+    }
+    let text = request.key.as_str().trim_end();
+    let signer_id = Blake3::of(text.as_bytes());
+    let find =
+        || Ok::<_, SignerEnrolmentError>(ledger.view(tenant, |view| find(view, &signer_id))?.flatten());
+    if find()?.is_none() {
+        if ledger.count(tenant, &signers(SIGNER_ENROLMENT), Seq::ZERO)? >= MAX_SIGNERS as u64 {
+            return Err(SignerEnrolmentError::TooMany);
+        }
+        let key = Text::new(text).ok_or(VerifierKeyError::Form)?;
+        let enrolment = SignerEnrolment { signer_id, key, label: request.label };
+        let payload = JsonObject::of("the enrolment", &enrolment)?;
+        append(ledger, tenant, SIGNER_ENROLMENT, Literal::new("enrolled"), payload, &enrolment.client_key())?;
+    }
+    match find()? {
+        Some(report) if report.revoked_at.is_some() => Err(SignerEnrolmentError::Revoked(signer_id)),
+        Some(report) => Ok(report),
+        None => Err(LedgerError::Closed.into()),
+    }
+}
+
+/// Revokes a signer: its receipts are no longer taken. One that is revoked already stays as it is.
+///
+/// # Errors
+/// When there is no such signer, or the ledger cannot be written.
+pub fn revoke_signer(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    id: &Blake3,
+    reason: Option<Text>,
+) -> Result<SignerReport, SignerEnrolmentError> {
+    check_length("the reason", reason.as_ref())?;
+    let find = || Ok::<_, SignerEnrolmentError>(ledger.view(tenant, |view| find(view, id))?.flatten());
+    let missing = || SignerEnrolmentError::NoSigner { id: *id, tenant: tenant.clone() };
+    let found = find()?.ok_or_else(missing)?;
+    if found.revoked_at.is_none() {
+        let revocation = SignerRevocation { signer_id: *id, reason };
+        let payload = JsonObject::of("the revocation", &revocation)?;
+        let state = Literal::new("revoked");
+        append(ledger, tenant, SIGNER_REVOCATION, state, payload, &revocation.client_key())?;
+    }
+    find()?.ok_or_else(missing)
+}
+
+/// A page of a tenant's signers in the order in which they were enrolled, and where the list continues.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn list_signers(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    cursor: Option<Cursor>,
+    limit: usize,
+) -> Result<(Vec<SignerReport>, Option<Cursor>), SignerEnrolmentError> {
+    let read = ledger.view(tenant, |view| {
+        let page = view.list(&signers(SIGNER_ENROLMENT), Order::OldestFirst, cursor, limit)?;
+        let mut found = Vec::new();
+        for entry in &page.entries {
+            if let Some(enrolment) = enrolment_of(entry) {
+                found.extend(find(view, &enrolment.signer_id)?);
+            }
+        }
+        Ok((found, page.next))
+    })?;
+    Ok(read.unwrap_or_default())
+}
+
+/// Everything that a log says of signers, judged in its order, and how far it was read.
+pub(super) fn signer_log(ledger: &Ledger, tenant: &TenantId) -> Result<(SignerLog, Seq), LedgerError> {
+    let read = ledger.view(tenant, |view| {
+        let mut entries: Vec<Entry> = Vec::new();
+        for kind in [SIGNER_ENROLMENT, SIGNER_REVOCATION] {
+            let (filter, mut cursor) = (signers(kind), None);
+            loop {
+                let page = view.list(&filter, Order::OldestFirst, cursor, PAGE_ENTRIES)?;
+                entries.extend(page.entries.iter().map(StoredEntry::to_entry));
+                cursor = page.next;
+                if cursor.is_none() || entries.len() > 2 * MAX_SIGNERS {
+                    break;
+                }
+            }
+        }
+        entries.sort_by_key(|entry| entry.seq);
+        let mut log = SignerLog::default();
+        // What an outsider would refuse enrols nobody.
+        entries.iter().for_each(|entry| drop(log.add(entry)));
+        Ok((log, view.place().seq))
+    })?;
+    Ok(read.unwrap_or((SignerLog::default(), Seq::ZERO)))
+}
+
+fn signers(kind: Literal) -> Filter {
+    Filter {
+        robot_id: Some(RobotId::from(TENANT_ROBOT)),
+        kind: Some(Name::from(kind)),
+        module: Some(Name::from(ACCESS)),
+        ..Filter::default()
+    }
+}
+
+fn enrolment_of(entry: &StoredEntry) -> Option<SignerEnrolment> {
+    let enrolment = SignerEnrolment::of_payload(&JsonObject::parse_own(&entry.content.payload)?)?;
+    let is_its_own = entry.content.key.as_ref().is_some_and(|key| key.as_str() == enrolment.client_key());
+    is_its_own.then_some(enrolment)
+}
+
+/// Looks a signer up by its id.
+fn find(view: &mut LogView<'_>, id: &Blake3) -> Result<Option<SignerReport>, LedgerError> {
+    let mut get = |key: String| -> Result<Option<StoredEntry>, LedgerError> {
+        let Ok(key) = ClientKey::parse(&key) else { return Ok(None) };
+        let entry = view.get_by_key(&key)?;
+        Ok(entry.filter(|entry| entry.content.module.as_str() == ACCESS.as_str()))
+    };
+    let Some(entry) = get(signer_key(id))? else { return Ok(None) };
+    let revocation = get(revoked_signer_key(id))?;
+    let Some(enrolment) = enrolment_of(&entry) else { return Ok(None) };
+    let Ok(key) = VerifierKey::parse(enrolment.key.as_str()) else { return Ok(None) };
+    let reason = revocation.as_ref().and_then(|entry| {
+        SignerRevocation::of_payload(&JsonObject::parse_own(&entry.content.payload)?)?.reason
+    });
+    Ok(Some(SignerReport {
+        signer_id: id.to_string(),
+        workspace: key.name().to_owned(),
+        key: enrolment.key.as_str().to_owned(),
+        label: enrolment.label.map(|label| label.as_str().to_owned()),
+        created_at: entry.created_at.to_string(),
+        state: if revocation.is_some() { "revoked" } else { "active" },
+        revoked_at: revocation.map(|entry| entry.created_at.to_string()),
+        reason: reason.map(|reason| reason.as_str().to_owned()),
+        entry: entry.id.as_str().to_owned(),
+    }))
+}
+
+fn check_length(what: &'static str, text: Option<&Text>) -> Result<(), SignerEnrolmentError> {
+    match text.map(|text| text.as_str().len()).filter(|found| *found > MAX_TEXT_BYTES) {
+        Some(found) => Err(SignerEnrolmentError::TooLong { what, found }),
+        None => Ok(()),
+    }
+}
+
+/// Records what happened to a signer, under the client key that exists once.
+fn append(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    kind: Literal,
+    state: Literal,
+    payload: JsonObject,
+    key: &str,
+) -> Result<(), SignerEnrolmentError> {
+    let draft = Draft {
+        robot_id: RobotId::from(TENANT_ROBOT),
+        module: Name::from(ACCESS),
+        source: Name::from(Literal::new("operator")),
+        kind: Name::from(kind),
+        state: Name::from(state),
+        payload,
+        lineage: None,
+        observed_at: None,
+        key: Some(ClientKey::parse(key)?),
+    };
+    match ledger.append_as(tenant, vec![(None, draft)]) {
+        // Another process was first, with another label or reason.
+        Err(AppendError::Refused { refusal: EntryRefusal::Conflict { .. }, .. }) => Ok(()),
+        written => Ok(written.map(drop)?),
+    }
+}
