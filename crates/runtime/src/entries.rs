@@ -174,3 +174,43 @@ pub fn bounded_page(
         count = ((max_bytes - bytes) / mean).clamp(1, left);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    /// A page of a list, newest first, as the ledger gives it.
+    fn page(list: &[u64], cursor: Option<Cursor>, limit: usize) -> NewestPage<u64> {
+        let before = |seq: &&u64| cursor.is_none_or(|cursor| **seq < cursor.seq().get());
+        let left: Vec<u64> = list.iter().filter(before).copied().collect();
+        let items: Vec<u64> = left.iter().take(limit).copied().collect();
+        let next =
+            items.last().filter(|_| left.len() > limit).map(|last| Cursor::after(Seq::new(*last).unwrap()));
+        (items, next)
+    }
+
+    #[test]
+    fn two_lists_are_one_without_gap_or_repeat() {
+        let lists: [(&[u64], &[u64]); 4] =
+            [(&[9, 8, 7, 2], &[6, 5, 1]), (&[], &[3, 2, 1]), (&[9, 3], &[8, 7, 6, 5, 4]), (&[], &[])];
+        for (one, other) in lists {
+            let mut all = [one, other].concat();
+            all.sort_unstable_by(|one, other| other.cmp(one));
+            for limit in 1..5 {
+                let (mut found, mut cursor) = (Vec::new(), None);
+                for _ in 0..20 {
+                    let pages = (page(one, cursor, limit), page(other, cursor, limit));
+                    let (items, next) = merged_newest(pages.0, pages.1, limit, |seq| Seq::new(*seq).unwrap());
+                    assert!(items.len() <= limit);
+                    found.extend(items);
+                    cursor = next;
+                    if cursor.is_none() {
+                        break;
+                    }
+                }
+                assert_eq!((&found, cursor), (&all, None), "{limit}");
+            }
+        }
+    }
+}

@@ -14,5 +14,6 @@ pub mod review;
 pub mod robot;
 pub mod robot_report;
 pub mod trust;
+pub mod usage;
 pub mod validation;
 pub mod work;

@@ -12,6 +12,7 @@ use crate::follower::Followers;
 use crate::hosts::ServerNames;
 use crate::limits::KeyUses;
 use crate::problem::{Problem, ProblemKind};
+use crate::routes::ReportRenderer;
 use crate::serve::ServerParts;
 use crate::settings::{ServerBounds, ServerSettings};
 
@@ -23,6 +24,7 @@ pub(crate) struct App {
     /// Ends the agents that still run when the server has to end.
     pub cancel: Cancel,
     pub settings: ServerSettings,
+    pub renderer: ReportRenderer,
     pub names: ServerNames,
     /// Requests in flight.
     pub requests: Arc<Semaphore>,
@@ -46,7 +48,7 @@ impl App {
         names: ServerNames,
         stopping: watch::Receiver<bool>,
     ) -> Self {
-        let ServerParts { ledger, agents, scopes, settings } = parts;
+        let ServerParts { ledger, agents, scopes, settings, renderer } = parts;
         let builder = Builder::new(ledger.clone(), agents, scopes.clone());
         let bounds = &settings.bounds;
         let permits = |bound| Arc::new(Semaphore::new(ServerBounds::size(bound)));
@@ -63,6 +65,7 @@ impl App {
             scopes,
             cancel,
             settings,
+            renderer,
             names,
         }
     }

@@ -24,5 +24,6 @@ mod settings;
 mod stream;
 
 pub use openapi::document as openapi_document;
+pub use routes::ReportRenderer;
 pub use serve::{ServeError, Server, ServerParts, StopHandle};
 pub use settings::{ServerBounds, ServerSettings};

@@ -11,6 +11,7 @@ use crealeph_runtime::access::AccessError;
 use crealeph_runtime::approvals::ApprovalError;
 use crealeph_runtime::builder::BuildError;
 use crealeph_runtime::receipts::{ReceiptReportError, RunFileError, SignerEnrolmentError};
+use crealeph_runtime::report::ReportError;
 use crealeph_runtime::robot::StatusError;
 use crealeph_runtime::validation::ViolationReport;
 use serde::Serialize;
@@ -378,6 +379,21 @@ impl From<ReceiptReportError> for Problem {
         };
         let problem = Problem::new(ProblemKind::Other(status, code), error.to_string());
         Problem { check, hint: hint.map(|hint| hint.into_owned().into_boxed_str()), ..problem }
+    }
+}
+
+impl From<ReportError> for Problem {
+    fn from(error: ReportError) -> Self {
+        match error {
+            ReportError::Ledger(error) => error.into(),
+            ReportError::Execution(error) => error.into(),
+            ReportError::Approvals(error) => error.into(),
+            ReportError::Runs(_) => Problem::unknown_id("run"),
+            ReportError::NoExecution(_) => Problem::unknown_id("execution"),
+            error @ ReportError::Name(_) => {
+                Problem::ours(StatusCode::INTERNAL_SERVER_ERROR, "bad_name", &error)
+            }
+        }
     }
 }
 

@@ -111,6 +111,28 @@ fn logged_run() -> Value {
     object(&[&texts[..], &named[..], &more[..]].concat(), &[])
 }
 
+fn usage() -> Value {
+    let sum = || {
+        let counts = ["runs", "executions", "withoutTokens", "withoutCost"].map(|name| (name, count()));
+        let amounts = ["tokens", "costUsd"].map(|name| (name, json!({ "type": "number", "minimum": 0 })));
+        [&counts[..], &amounts[..]].concat()
+    };
+    let row = object(&[&[("name", text())][..], &sum()[..]].concat(), &[]);
+    object(
+        &[
+            ("by", text()),
+            ("reportedBy", text()),
+            ("rows", list(row)),
+            ("rowsLeftOut", count()),
+            ("total", object(&sum(), &[])),
+            ("entriesRead", count()),
+            ("isCut", json!({ "type": "boolean" })),
+            ("oldestRead", json!({ "anyOf": [instant(), { "type": "null" }] })),
+        ],
+        &[],
+    )
+}
+
 fn signer() -> Value {
     let texts = ["signerId", "workspace", "key", "entry"].map(|name| (name, text()));
     let more = [("createdAt", instant()), ("state", json!({ "enum": ["active", "revoked"] }))];
@@ -255,6 +277,8 @@ pub(crate) fn components() -> Map<String, Value> {
             let file = object(&[("name", text()), ("text", text())], &[]);
             object(&[("files", list(file)), ("leftOut", list(text()))], &[])
         }),
+        ("Usage", usage()),
+        ("Report", open()),
         ("ReceiptReport", ReceiptReport::schema()),
         ("SignerRequest", SignerRequest::schema()),
         ("Signer", signer()),

@@ -27,6 +27,7 @@ use tokio::time::{sleep, timeout};
 use crate::app::App;
 use crate::hosts::ServerNames;
 use crate::http::{answer, router};
+use crate::routes::ReportRenderer;
 use crate::settings::{ServerBounds, ServerSettings};
 use crate::stream::TimedStream;
 
@@ -103,6 +104,8 @@ pub struct ServerParts {
     pub scopes: Scopes,
     /// Names and bounds.
     pub settings: ServerSettings,
+    /// How reports are written for people.
+    pub renderer: ReportRenderer,
 }
 
 /// A server that listens and does not answer yet.

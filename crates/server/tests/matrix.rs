@@ -16,11 +16,18 @@ use crealeph_ledger::{Ledger, LedgerOptions, Location};
 use crealeph_runtime::access::create_key;
 use crealeph_runtime::agents::Agents;
 use crealeph_runtime::builder::Scopes;
-use crealeph_server::{Server, ServerBounds, ServerParts, ServerSettings};
+use crealeph_server::{ReportRenderer, Server, ServerBounds, ServerParts, ServerSettings};
 
 const ROLES: [&str; 5] = ["reader", "writer", "operator", "auditor", "admin"];
 const DRAFT: &str =
     r#"{"robotId":"r","module":"m","source":"s","type":"signal","state":"final","payload":{}}"#;
+
+/// What people read is the command line's to write, and its tests'.
+const RENDERER: ReportRenderer = ReportRenderer {
+    markdown: |report| report.made_at.clone(),
+    html: |report| report.made_at.clone(),
+    content_security: "default-src 'none'",
+};
 
 /// A server over a new ledger, for as long as the test runs.
 struct Running {
@@ -37,7 +44,7 @@ impl Running {
         let settings =
             ServerSettings { hosts: Vec::new(), origins: Vec::new(), bounds: ServerBounds::default() };
         let (agents, scopes) = (Agents::default(), Scopes::default());
-        let parts = ServerParts { ledger: ledger.clone(), agents, scopes, settings };
+        let parts = ServerParts { ledger: ledger.clone(), agents, scopes, settings, renderer: RENDERER };
         let server = Server::bind("127.0.0.1:0".parse().unwrap(), false, parts).unwrap();
         let client = Client(server.address());
         std::thread::spawn(move || server.run());
@@ -85,7 +92,7 @@ fn example(operation: &Operation<'_>, entry: &str, key: &str) -> (String, Option
         "health" | "readiness" | "openapi" | "docs" | "listEntries" | "getCheckpoint" | "getSchema"
         | "listKeys" | "listRobots" | "getSnapshot" | "getStatus" | "listExecutions" | "getExecution"
         | "explainExecution" | "replayExecution" | "listInbox" | "listPeople" | "listRules" | "listRuns"
-        | "listSigners" => (path, None),
+        | "listSigners" | "getUsage" | "getReport" | "getReportPage" | "getReportText" => (path, None),
         "prepareVerdict" => (path, Some(r#"{"subject":"d-1","decision":"approve","keyId":"SHA256:x"}"#)),
         "recordVerdict" => (path, Some(VERDICT)),
         "getRun" | "verifyRun" | "getRunDiff" | "getRunLogs" => {

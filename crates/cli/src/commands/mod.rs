@@ -31,6 +31,7 @@ mod signer;
 mod snapshot;
 mod trust;
 mod typed_line;
+mod usage;
 mod validate;
 mod verdict_page;
 mod work;
@@ -121,6 +122,7 @@ enum Command {
     #[command(after_help = signer::EXAMPLES)]
     Signer(Box<OnLedger<signer::SignerTask>>),
     Report(Box<report::Report>),
+    Usage(Box<usage::Usage>),
     Agent(agent::AgentCommand),
     Sandbox(Box<sandbox::SandboxCommand>),
     Trust(trust::Trust),
@@ -252,6 +254,7 @@ impl Command {
             Command::Robot(command) => command.run(output),
             Command::Serve(command) => command.run(output),
             Command::Key(command) => command.run(output),
+            Command::Usage(command) => command.run(output),
             Command::Signer(command) => command.run(output),
             Command::Report(command) => command.run(output),
             Command::Agent(command) => command.run(output),
@@ -283,6 +286,7 @@ impl Command {
             Command::Robot(command) => command.wants_json(),
             Command::Serve(command) => command.wants_json(),
             Command::Key(command) => command.wants_json(),
+            Command::Usage(command) => command.wants_json(),
             Command::Signer(command) => command.wants_json(),
             Command::Report(command) => command.wants_json(),
             Command::Agent(command) => command.wants_json(),

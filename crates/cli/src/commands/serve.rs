@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::Verdict;
 use super::ledger::At;
+use super::report::RENDERER;
 use super::sandbox::state_directory;
 use crate::failure::{Failure, OutputFailure};
 use crate::interrupt::at_first;
@@ -76,8 +77,11 @@ impl Serve {
         if is_new {
             note!("created the ledger `{}`", ledger.place());
         }
-        let server =
-            Server::bind(self.listen, self.behind_proxy, ServerParts { ledger, agents, scopes, settings })?;
+        let server = Server::bind(
+            self.listen,
+            self.behind_proxy,
+            ServerParts { ledger, agents, scopes, settings, renderer: RENDERER },
+        )?;
         let stop = server.stop_handle();
         at_first(move || stop.stop())?;
         let url = format!("http://{}", server.address());

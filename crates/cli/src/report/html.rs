@@ -8,7 +8,7 @@ use super::{Block, Document, Inline, QuoteKind, Tone};
 use crate::page::MAX_LINE_CHARS;
 
 /// Nothing may be loaded or run, whatever the text holds.
-const CONTENT_SECURITY: &str =
+pub(crate) const CONTENT_SECURITY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 const STYLE: &str = "\

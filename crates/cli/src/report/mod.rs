@@ -5,7 +5,7 @@
 mod html;
 mod markdown;
 
-pub(crate) use html::html;
+pub(crate) use html::{CONTENT_SECURITY, html};
 pub(crate) use markdown::markdown;
 
 /// A document, from top to bottom.

@@ -37,7 +37,10 @@ fn help_at_80_columns() {
               robot        Show the status of robots and next steps
               serve        Serve the HTTP API
               key          Manage API keys of the server: create, list, revoke
+              signer       Manage signers whose receipts the ledger takes from elsewhere:
+                           add, list, revoke
               report       Report what happened, for a person who was not there
+              usage        Sum up tokens and cost, as agents reported them
               agent        Run the example agent, or test an agent for conformance
               sandbox      Run a command in a sandbox, or explain its grants
               trust        Show what a configuration grants, and trust or revoke it
@@ -132,33 +135,36 @@ fn help_at_80_columns() {
             Usage: crealeph work [OPTIONS] <COMMAND>
 
             Commands:
-              run         Run work items, each within its limits; a change lands completely
-                          or not at all
-              retry       Judge the change of a denied or failed run again, under other
-                          limits, without calling the agent
-              undo        Undo a run that landed: restore the files that it changed, tested
-                          and with a receipt
-              from-tasks  Print the tasks planned by a Builder run as work items
-              status      List runs, the newest first: finished, awaiting approval, running
-              show        Show a run on one page: task, agent, change, tests, network,
-                          receipt
-              logs        Print the output of a run's agent and tests
-              diff        Print the diff of a run, including discarded changes
-              approve     Approve a pending change (deprecated: use `crealeph approve`)
-              reject      Reject a pending change and discard it (deprecated: use `crealeph
-                          reject`)
-              recover     Recover after an interrupted command: finish or roll back what it
-                          left
-              clean       Delete the diffs, outputs and stored states of old runs; receipts
-                          are kept
-              plan        Print the execution order: what runs in parallel, level by level,
-                          and what is blocked
-              verify      Verify a receipt: signature, hash chain and files
-              key         Print the public keys that verify receipts, or add a signing key
-              replay      Replay a successful run in a scratch folder and compare the state
-                          hash
-              export      Export a run to a folder, with all that verify and replay need
-              help        Print this message or the help of the given subcommand(s)
+              run             Run work items, each within its limits; a change lands
+                              completely or not at all
+              retry           Judge the change of a denied or failed run again, under other
+                              limits, without calling the agent
+              undo            Undo a run that landed: restore the files that it changed,
+                              tested and with a receipt
+              from-tasks      Print the tasks planned by a Builder run as work items
+              status          List runs, the newest first: finished, awaiting approval,
+                              running
+              show            Show a run on one page: task, agent, change, tests, network,
+                              receipt
+              logs            Print the output of a run's agent and tests
+              diff            Print the diff of a run, including discarded changes
+              approve         Approve a pending change (deprecated: use `crealeph approve`)
+              reject          Reject a pending change and discard it (deprecated: use
+                              `crealeph reject`)
+              recover         Recover after an interrupted command: finish or roll back what
+                              it left
+              clean           Delete the diffs, outputs and stored states of old runs;
+                              receipts are kept
+              plan            Print the execution order: what runs in parallel, level by
+                              level, and what is blocked
+              verify          Verify a receipt: signature, hash chain and files
+              key             Print the public keys that verify receipts, or add a signing
+                              key
+              report-pending  Send receipts that could not be reported to a server before
+              replay          Replay a successful run in a scratch folder and compare the
+                              state hash
+              export          Export a run to a folder, with all that verify and replay need
+              help            Print this message or the help of the given subcommand(s)
 
             Options:
               -v, --verbose...  Log to standard error; -vv logs more

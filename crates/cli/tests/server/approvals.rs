@@ -213,8 +213,34 @@ fn story(ledger: &str) {
     let left = built["artifacts"][1]["id"].as_str().unwrap();
     let late = json!({ "subject": left, "decision": "approve", "keyId": world.fingerprint("cy") });
     assert_eq!(server.post("/v1/verdicts/statement", &writer, &late.to_string()).problem(422), "unknown_key");
+    // What the Builder's agent used is counted for its robot.
+    let used = server.get("/v1/usage?by=robot", &reader).json();
+    assert_eq!((&used["rows"][0]["name"], &used["total"]["executions"]), (&json!("r"), &json!(1)), "{used}");
+    assert_eq!(server.get("/v1/usage", &theirs).json()["total"]["executions"], json!(0));
+    let report = server.get("/v1/report?execution=e-1", &mine).json();
+    assert_eq!(report["executions"]["rows"][0]["executionId"], json!("e-1"), "{report}");
+    assert_eq!(server.get("/v1/report?execution=e-1", &theirs).problem(404), "unknown_id");
+    signers(server, &admin);
     let (code, _, stderr) = server.scratch.run(&["ledger", "verify"], "");
     assert_eq!(code, 0, "{stderr}");
+}
+
+/// A signer is enrolled once, and revoked for good.
+fn signers(server: &Running, admin: &str) {
+    std::fs::create_dir(server.scratch.path().join("sub")).unwrap();
+    let (code, key, stderr) = server.scratch.run(&["work", "key", "--workspace", "sub"], "");
+    assert_eq!(code, 0, "{stderr}");
+    let request = json!({ "key": key.trim(), "label": "CI" }).to_string();
+    let signer = server.post("/v1/signers", admin, &request).json();
+    assert_eq!(server.post("/v1/signers", admin, &request).json(), signer);
+    let target = format!("/v1/signers/{}", signer["signerId"].as_str().unwrap());
+    for _ in 0..2 {
+        let revoked = server.request("DELETE", &target, Some(admin), None).json();
+        assert_eq!(revoked["state"], json!("revoked"), "{revoked}");
+    }
+    assert_eq!(server.get("/v1/signers", admin).json()["signers"][0]["state"], json!("revoked"));
+    let other = json!({ "key": key.trim().replace("crealeph-workspace/", "x/") }).to_string();
+    assert_eq!(server.post("/v1/signers", admin, &other).problem(400), "bad_key");
 }
 
 #[test]

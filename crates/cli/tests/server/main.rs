@@ -7,9 +7,6 @@ mod postgresql;
 #[path = "../scratch/mod.rs"]
 mod scratch;
 
-#[path = "../../../ledger/tests/server/mod.rs"]
-mod postgresql;
-
 mod approvals;
 mod builder;
 mod client;

@@ -6,6 +6,10 @@ use serde_json::{Value, json};
 use crate::running::Running;
 use crate::world::{AGENTS, Ran, World, item, item_with, ran};
 
+/// Changes a file, prints something, and reports what it used.
+const SCRIPT: &str =
+    r#"echo four >> a.txt; echo said; echo '{"tokens_used":70,"cost_usd":0.25}' >> $CREALEPH_TRACE"#;
+
 /// A developer's machine: a workspace with a ledger of its own.
 fn developer() -> World {
     let world = World::with(AGENTS);
@@ -44,7 +48,7 @@ fn receipts_made_elsewhere_are_taken_from_enrolled_signers_and_count_for_nothing
     let url = format!("http://{}", server.0);
 
     // Nobody has enrolled the workspace's key: the run succeeds, and its report waits.
-    let first = run(&world, item("w", "echo four >> a.txt; echo said"), &url, &operator);
+    let first = run(&world, item("w", SCRIPT), &url, &operator);
     assert!(first.code == 0 && first.stderr.contains("no known key has signed"), "{}", first.stderr);
     assert!(first.stderr.contains("1 wait(s) to be reported"), "{}", first.stderr);
     let run_id = first.of("w")["receipt_id"].as_str().unwrap().to_owned();
@@ -95,6 +99,8 @@ fn receipts_made_elsewhere_are_taken_from_enrolled_signers_and_count_for_nothing
 
     counts_for_nothing(&server, &reader, &run_id);
 
+    tells_what_was_used(&server, &reader, &other);
+
     // After the revocation nothing more is taken, and what was is still there.
     let id = enrolled["signerId"].as_str().unwrap();
     let revoked = server.request("DELETE", &format!("/v1/signers/{id}?reason=lost"), Some(&admin), None);
@@ -122,7 +128,7 @@ fn counts_for_nothing(server: &Running, reader: &str, reported: &str) {
     let next = item_with("next", "echo x > x", json!({ "dependencies": ["w"] }));
     let blocked = run(&[next]);
     assert_eq!(blocked.of("next")["status"], json!("blocked"), "{}", blocked.stderr);
-    let same = run(&[item("w", "echo four >> a.txt; echo said")]);
+    let same = run(&[item("w", SCRIPT)]);
     assert_eq!(same.of("w")["status"], json!("success"), "{}", same.stderr);
     assert_eq!(server.get("/v1/inbox", reader).json()["items"], json!([]));
     // Its own receipts are listed beside the reported one; their diff is where the workspace is.
@@ -137,6 +143,44 @@ fn counts_for_nothing(server: &Running, reader: &str, reported: &str) {
     let detail = absent.json()["detail"].as_str().unwrap().to_owned();
     assert!(detail.contains("crealeph-workspace/") && detail.contains("crealeph work diff"), "{detail}");
     assert_eq!(server.get(&format!("{target}/verify"), reader).json()["status"], json!("unproven"));
+}
+
+/// What two runs used, one of them reported, and the report of the ledger.
+fn tells_what_was_used(server: &Running, reader: &str, other: &str) {
+    let used = server.get("/v1/usage?by=agent", reader).json();
+    let row = &used["rows"][0];
+    assert_eq!(
+        (&row["name"], &row["runs"], &row["withoutTokens"]),
+        (&json!("one"), &json!(2), &json!(0)),
+        "{used}"
+    );
+    assert_eq!(
+        (&row["tokens"], &row["costUsd"], &used["isCut"]),
+        (&json!(140.0), &json!(0.5), &json!(false)),
+        "{used}"
+    );
+    assert_eq!(used, server.scratch.json(&["usage", "--by", "agent", "--json"], "").1);
+    assert_eq!(server.get("/v1/usage?by=day&to=2020-01-01T00:00:00Z", reader).json()["rows"], json!([]));
+    assert_eq!(server.get("/v1/usage", other).json()["total"]["runs"], json!(0));
+    // The report is of the ledger's own runs.
+    let report = server.get("/v1/report", reader).json();
+    let row = &report["runs"]["rows"][0];
+    assert_eq!((&report["origin"], &row["item"]), (&json!("ledger"), &json!("w")), "{report}");
+    assert_eq!(report["runs"]["rows"].as_array().unwrap().len(), 1);
+    assert_eq!(report["runs"]["stories"][0]["proof"]["status"], json!("unproven"));
+    let run = row["run"].as_str().unwrap();
+    let page = server.get(&format!("/v1/report.html?run={run}"), reader);
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'") && !policy.contains("script-src"), "{policy}");
+    let page = String::from_utf8(page.body).unwrap();
+    assert!(page.contains(run) && !page.contains("<script"), "{page}");
+    let text = server.get("/v1/report.md", reader);
+    assert!(String::from_utf8(text.body).unwrap().starts_with("# CreAleph report"));
+    assert_eq!(server.get(&format!("/v1/report?run={run}"), other).problem(404), "unknown_id");
+    assert_eq!(server.get("/v1/report?run=@", reader).problem(404), "unknown_id");
+    let both = format!("/v1/report?run={run}&execution=e");
+    assert_eq!(server.get(&both, reader).problem(400), "bad_parameter");
 }
 
 #[test]

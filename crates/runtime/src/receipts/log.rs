@@ -9,7 +9,7 @@ use crealeph_contracts::reported::{REPORTED_KEY, REPORTED_RECEIPT, ReceiptReport
 use crealeph_contracts::scalar::{ClientKey, Name, RobotId, TenantId};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_ledger::{Cursor, Filter, Ledger, LedgerError, Order, StoredEntry};
-use crealeph_verify::{VerifiedReceipt, read_unproven, reported_files};
+use crealeph_verify::{VerifiedReceipt, VerifierKey, read_unproven, reported_files};
 use serde::Serialize;
 
 use super::signers::signer_log;
@@ -151,7 +151,7 @@ pub(super) fn reported_hash(entry: &StoredEntry) -> Option<Blake3> {
 
 impl LoggedRun {
     /// The run whose receipt an entry holds or names.
-    fn of(entry: StoredEntry) -> Option<Self> {
+    pub(crate) fn of(entry: StoredEntry) -> Option<Self> {
         let key = entry.content.key.as_ref()?.as_str();
         let (run, is_reported) = match key.strip_prefix(RUN_RECEIPT_KEY) {
             Some(run) => (Uuid::parse(run)?, false),
@@ -166,6 +166,13 @@ impl LoggedRun {
     fn is_by(&self, agent: &str) -> bool {
         let named = self.read.as_ref().and_then(|read| read.statement.predicate.agent.as_ref());
         named.is_some_and(|facts| facts.name.as_str() == agent) || self.entry.content.source.as_str() == agent
+    }
+
+    /// The models that its agent reported.
+    pub(crate) fn models(&self) -> Vec<String> {
+        let agent = self.read.as_ref().and_then(|read| read.statement.predicate.agent.as_ref());
+        let models = agent.and_then(|agent| agent.models.as_ref());
+        models.map_or_else(Vec::new, |models| models.as_slice().iter().map(ToString::to_string).collect())
     }
 
     /// As it is listed.
@@ -205,14 +212,20 @@ impl LoggedRun {
     /// When the ledger cannot be read.
     pub fn proof(&self, ledger: &Ledger, tenant: &TenantId) -> Result<ReceiptProof, LedgerError> {
         let (signers, _) = signer_log(ledger, tenant)?;
-        let workspace = self.read.as_ref().map(|read| read.statement.predicate.workspace.as_str());
-        let keys: Vec<_> = signers.keys().filter(|key| Some(key.name()) == workspace).cloned().collect();
+        let keys: Vec<VerifierKey> = signers.keys().cloned().collect();
+        let keys = self.keys_of_workspace(&keys);
         let mut proof = receipt_proof(&self.entry, &keys);
         if keys.is_empty() && proof.detail.is_none() {
             proof.detail =
                 Some("no signer of its workspace is enrolled, so who signed is not proved".to_owned());
         }
         Ok(proof)
+    }
+
+    /// Those of some keys that sign for its workspace.
+    pub(crate) fn keys_of_workspace(&self, keys: &[VerifierKey]) -> Vec<VerifierKey> {
+        let workspace = self.read.as_ref().map(|read| read.statement.predicate.workspace.as_str());
+        keys.iter().filter(|key| Some(key.name()) == workspace).cloned().collect()
     }
 
     /// What it changed, in unified form: as it was reported, or as people were asked to approve it.

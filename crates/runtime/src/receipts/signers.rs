@@ -229,6 +229,17 @@ pub fn list_signers(
     Ok(read.unwrap_or_default())
 }
 
+/// The keys that a ledger knows itself: of the signers that are enrolled and not revoked, and of the tenant's log.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn known_keys(ledger: &Ledger, tenant: &TenantId) -> Result<Vec<VerifierKey>, LedgerError> {
+    let mut keys: Vec<VerifierKey> = signer_log(ledger, tenant)?.0.keys().cloned().collect();
+    let own = ledger.verifier_keys(tenant)?;
+    keys.extend(own.iter().filter_map(|key| VerifierKey::parse(key).ok()));
+    Ok(keys)
+}
+
 /// Everything that a log says of signers, judged in its order, and how far it was read.
 pub(super) fn signer_log(ledger: &Ledger, tenant: &TenantId) -> Result<(SignerLog, Seq), LedgerError> {
     let read = ledger.view(tenant, |view| {

@@ -65,6 +65,8 @@ pub struct ReportQuestion {
 /// Where the answer comes from.
 #[derive(Clone, Copy, Debug)]
 pub struct ReportSource<'s> {
+    /// What is read.
+    pub origin: ReportOrigin,
     /// The log and whose part of it; absent if there is none.
     pub log: Option<(&'s Ledger, &'s TenantId)>,
     /// The runs of a workspace; absent if the log was read from an export, which holds their receipts alone.
@@ -87,6 +89,8 @@ pub enum KeySource {
     Kept,
     /// The keys beside the data itself, which prove that nobody without them changed it.
     Own,
+    /// The ledger's own key, and those of signers that its tenant has enrolled.
+    Ledger,
     /// None: nothing is proved about who signed.
     Absent,
 }
@@ -99,6 +103,8 @@ pub enum ReportOrigin {
     Workspace,
     /// An export of a ledger.
     Export,
+    /// A ledger alone, as a server has it.
+    Ledger,
 }
 
 /// What happened.
@@ -190,10 +196,6 @@ pub fn activity(question: &ReportQuestion, source: &ReportSource<'_>) -> Result<
         ReportSubject::Execution(..) => (false, true),
     };
     let (has_runs, has_executions) = is_wanted(&question.subject);
-    let origin = match source.runs {
-        Some(_) => ReportOrigin::Workspace,
-        None => ReportOrigin::Export,
-    };
     let runs = if has_runs { runs::section(question, source, covered)? } else { RunSection::default() };
     let executions = match has_executions {
         true => executions::section(question, source)?,
@@ -201,31 +203,33 @@ pub fn activity(question: &ReportQuestion, source: &ReportSource<'_>) -> Result<
     };
     Ok(ActivityReport {
         made_at: Clock::system().now().timestamp().as_str().to_owned(),
-        origin,
+        origin: source.origin,
         key_source: source.key_source,
         log,
-        unknown: unknown(origin, source, &runs, question),
+        unknown: unknown(source, &runs, question),
         runs,
         executions,
     })
 }
 
 /// What the source of a report cannot know.
-fn unknown(
-    origin: ReportOrigin,
-    source: &ReportSource<'_>,
-    runs: &RunSection,
-    question: &ReportQuestion,
-) -> Vec<&'static str> {
+fn unknown(source: &ReportSource<'_>, runs: &RunSection, question: &ReportQuestion) -> Vec<&'static str> {
     let mut unknown = Vec::new();
-    if origin == ReportOrigin::Export && !runs.rows.is_empty() {
-        unknown.push("An export holds the receipts of runs, not their diffs, how many tests passed, or what else the agent printed.");
-        unknown.push("Runs that are running or await approval are not in a log, so not in an export.");
+    match source.origin {
+        ReportOrigin::Export if !runs.rows.is_empty() => {
+            unknown.push("An export holds the receipts of runs, not their diffs, how many tests passed, or what else the agent printed.");
+            unknown.push("Runs that are running or await approval are not in a log, so not in an export.");
+        }
+        ReportOrigin::Ledger => {
+            unknown.push("The ledger holds the receipts of runs, not their diffs, how many tests passed, or what else the agent printed.");
+            unknown.push("Runs that are running or await approval, and receipts that were made elsewhere, are not in this report.");
+        }
+        ReportOrigin::Export | ReportOrigin::Workspace => {}
     }
     if source.log.is_none() {
         unknown.push("There is no ledger here, so there are no executions and no checkpoint.");
     }
-    if origin == ReportOrigin::Workspace && question.robot.is_some() {
+    if source.origin == ReportOrigin::Workspace && question.robot.is_some() {
         unknown.push("Runs are known by robot once they are over; others are left out.");
     }
     if source.key_source == KeySource::Absent {

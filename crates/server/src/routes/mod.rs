@@ -9,9 +9,13 @@ mod keys;
 mod log;
 mod operations;
 mod people;
+mod report;
 mod robots;
 mod signers;
+mod usage;
 mod work;
+
+pub use report::ReportRenderer;
 
 use axum::http::StatusCode;
 use crealeph_decision::access::Permission;
@@ -71,7 +75,9 @@ const ENTRY_ID: Parameter =
 
 /// Every route.
 pub(crate) fn routes() -> impl Iterator<Item = &'static Route> + Clone {
-    [ROUTES, approvals::ROUTES, people::ROUTES, work::ROUTES, signers::ROUTES].into_iter().flatten()
+    [ROUTES, approvals::ROUTES, people::ROUTES, work::ROUTES, signers::ROUTES, usage::ROUTES, report::ROUTES]
+        .into_iter()
+        .flatten()
 }
 
 /// The routes that have no table of their own beside their handlers.

@@ -45,7 +45,10 @@ const ERRORS: &[(&str, &str)] = &[
     ("not_a_draft", "the entry is no draft that waits for a review"),
     ("not_a_change", "the entry has the key of a held change, and cannot be read as one"),
     ("not_approved", "a verdict lapsed, or somebody rejected the change, before it landed"),
-    ("not_here", "it is in another place, which is named: while nobody is enrolled a held change is decided in its workspace, and there are the diff and logs of its runs"),
+    (
+        "not_here",
+        "it is in another place, which is named: while nobody is enrolled a held change is decided in its workspace, and there are the diff and logs of its runs",
+    ),
     ("no_people", "nobody is enrolled in the tenant; start with `crealeph person add --first-admin`"),
     ("not_first_admin", "the tenant has had a first admin already; an admin enrols everybody else"),
     ("not_admin", "only members of the group `admins` enrol, revoke and set rules"),
@@ -66,10 +69,16 @@ const ERRORS: &[(&str, &str)] = &[
     ("approval_ended", "the draft has landed or was rejected already"),
     ("unknown_signer", "the tenant has enrolled no signer of this id; see `crealeph signer list`"),
     ("signer_revoked", "a revoked key is not enrolled again as a signer; enrol another"),
-    ("receipt_refused", "a reported receipt does not verify, or no enrolled key has signed it; nothing was recorded"),
+    (
+        "receipt_refused",
+        "a reported receipt does not verify, or no enrolled key has signed it; nothing was recorded",
+    ),
     ("not_reportable", "the run has no receipt that can be reported to a server"),
     ("no_server_key", "there is no key for the server; set CREALEPH_SERVER_KEY or give --server-key"),
-    ("bad_address", "no server is named, or not one that a key may be sent to: https, or http on this machine"),
+    (
+        "bad_address",
+        "no server is named, or not one that a key may be sent to: https, or http on this machine",
+    ),
     ("unknown_api_key", "the tenant has no API key of this id; see `crealeph key list`"),
     ("bad_expiry", "an API key would expire before it could be used"),
     (

@@ -17,6 +17,7 @@ use crealeph_runtime::report::{
 };
 use crealeph_runtime::work::receipt::Signer;
 use crealeph_runtime::work::{RunReader, WorkError};
+use crealeph_server::ReportRenderer;
 use crealeph_verify::VerifierKey;
 
 use super::Verdict;
@@ -29,7 +30,7 @@ use crate::human_time::{self, Since};
 use crate::new_file::NewFile;
 use crate::output::{Output, note};
 use crate::render::counted;
-use crate::report::{Block, Document, Inline, Tone, code, html, markdown, only, text};
+use crate::report::{Block, CONTENT_SECURITY, Document, Inline, Tone, code, html, markdown, only, text};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -91,6 +92,13 @@ pub(super) struct Report {
     workspace: WorkspaceArgs,
 }
 
+/// How reports are written for people, here and by the server.
+pub(super) const RENDERER: ReportRenderer = ReportRenderer {
+    markdown: |report| markdown(&document(report)),
+    html: |report| html(&document(report)),
+    content_security: CONTENT_SECURITY,
+};
+
 /// How a report is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ReportFormat {
@@ -116,8 +124,8 @@ impl Report {
             None => self.of_workspace()?,
         };
         let written = match format {
-            ReportFormat::Md => markdown(&document(&report)),
-            ReportFormat::Html => html(&document(&report)),
+            ReportFormat::Md => (RENDERER.markdown)(&report),
+            ReportFormat::Html => (RENDERER.html)(&report),
             ReportFormat::Json => String::new(),
         };
         match (&self.output, format) {
@@ -161,6 +169,7 @@ impl Report {
         let source = ReportSource {
             log: Some((&opened.ledger, &opened.tenant)),
             runs: None,
+            origin: ReportOrigin::Export,
             signer: None,
             scopes: &Scopes::load(&at.configuration, None)?,
             keys: &keys,
@@ -193,6 +202,7 @@ impl Report {
         };
         let source = ReportSource {
             log,
+            origin: ReportOrigin::Workspace,
             runs: Some(&reader),
             signer: signer.as_ref(),
             scopes: &Scopes::load(&at.configuration, None)?,
@@ -262,6 +272,7 @@ fn document(report: &ActivityReport) -> Document {
     let from = match report.origin {
         ReportOrigin::Workspace => "the workspace and its ledger",
         ReportOrigin::Export => "an export of the ledger",
+        ReportOrigin::Ledger => "the ledger",
     };
     let mut blocks = vec![Block::Paragraph(only(text(format!("Made at {} from {from}.", report.made_at))))];
     blocks.push(Block::Facts(overview(report)));
@@ -312,6 +323,7 @@ fn overview(report: &ActivityReport) -> Vec<(&'static str, Vec<Inline>)> {
             code("--key"),
             text(" to check with keys that you saved"),
         ],
+        KeySource::Ledger => only(text("the keys of the ledger and of the signers that are enrolled in it")),
         KeySource::Absent => only(text("no key, so nothing is proved about who signed")),
     };
     facts.push(("Checked with", keys));

@@ -162,7 +162,10 @@ impl Run {
             }
         });
         if let Some(reporter) = reporter {
-            reporter.report(&super::named_run::open(&self.workspace)?, &over);
+            match super::named_run::open(&self.workspace) {
+                Ok(reader) => reporter.report(&reader, &over),
+                Err(failure) => note!("nothing is reported: {}", failure.message()),
+            }
         }
         verdict
     }

@@ -11,10 +11,12 @@ use crealeph_verify::{VerifiedReceipt, VerifierKey};
 
 use super::statement::story;
 use super::{RunRow, RunSection, run_of, task};
+use crate::receipts::LoggedRun;
 use crate::report::approvals;
 use crate::report::proof::{self, ReceiptProof};
 use crate::report::{
-    MAX_DETAILS, MAX_ROWS, ReportError, ReportQuestion, ReportSource, ReportSubject, newest_first,
+    MAX_DETAILS, MAX_ROWS, ReportError, ReportOrigin, ReportQuestion, ReportSource, ReportSubject,
+    newest_first,
 };
 use crate::work::RunsError;
 use crate::work::receipt::RUN_RECEIPT;
@@ -41,7 +43,14 @@ pub(super) fn in_log(
             section.has_more = true;
             return Ok(false);
         }
-        let (proof, verified) = receipt_in(&entry, source.keys);
+        let (proof, verified) = match source.origin {
+            // A workspace whose signer is not enrolled is not known, which is no fault of its receipts.
+            ReportOrigin::Ledger => {
+                let run = LoggedRun::of(entry.clone());
+                receipt_in(&entry, &run.map_or_else(Vec::new, |run| run.keys_of_workspace(source.keys)))
+            }
+            ReportOrigin::Workspace | ReportOrigin::Export => receipt_in(&entry, source.keys),
+        };
         let stated = verified.as_ref().map(|verified| &verified.statement.predicate);
         let started = stated.map(|stated| stated.receipt.started_at.instant());
         if question.since.is_some_and(|since| started.unwrap_or(entry.created_at.instant()) < since) {

@@ -1,0 +1,91 @@
+//! `crealeph usage`: tokens and cost, as agents reported them.
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use crealeph_contracts::scalar::RobotId;
+use crealeph_ledger::Clock;
+use crealeph_runtime::usage::{UsageKey, UsageQuestion, UsageReport, UsageSum, usage};
+
+use super::Verdict;
+use super::ledger::{At, named};
+use crate::failure::Failure;
+use crate::human_time::{self, Since};
+use crate::output::{Output, note};
+
+const EXAMPLES: &str = "\
+Examples:
+  crealeph usage
+  crealeph usage --by day --since 7d
+  crealeph usage --by model --robot shop --json | jq .total.costUsd
+
+Of work runs by their receipts, reported ones too, and of Builder executions by their records. It is what the agents said, not a measurement;
+those that said nothing are counted. The newest 10,000 entries of each kind are read, within 64 MiB.
+
+Exit codes: 0 done, 2 cannot be done.";
+
+/// Sum up tokens and cost, as agents reported them
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Usage {
+    /// What it is summed up by
+    #[arg(long, default_value = "agent", value_parser = PossibleValuesParser::new(UsageKey::NAMES))]
+    by: String,
+
+    /// Only what was recorded since then: `2h`, `3d`, a date, or an instant
+    #[arg(long, value_name = "TIME", value_parser = human_time::since)]
+    since: Option<Since>,
+
+    /// Only of this robot
+    #[arg(long)]
+    robot: Option<String>,
+
+    #[command(flatten)]
+    at: At,
+}
+
+impl Usage {
+    pub(super) fn wants_json(&self) -> bool {
+        self.at.json
+    }
+
+    pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let at = self.at.settle()?;
+        let robot = self.robot.as_deref().map(|name| named("robot", name, RobotId::parse)).transpose()?;
+        let question = UsageQuestion {
+            by: UsageKey::parse(&self.by).unwrap_or_default(),
+            from: self.since.map(|since| since.instant(Clock::system().now().instant())),
+            to: None,
+            robot,
+        };
+        let report = usage(&at.open()?, &at.tenant, &question, |_| true)?;
+        match at.is_json(output) {
+            true => output.report(&report)?,
+            false => lines(&report).iter().try_for_each(|line| output.line(line))?,
+        }
+        output.flush()?;
+        if report.is_cut {
+            let oldest = report.oldest_read.as_deref().unwrap_or_default();
+            note!("older entries were not read; the oldest that was is of {oldest}");
+        }
+        Ok(Verdict::Good)
+    }
+}
+
+fn lines(report: &UsageReport) -> Vec<String> {
+    if report.rows.is_empty() {
+        return vec!["no run and no execution is recorded".to_owned()];
+    }
+    let width = report.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or_default().max(5);
+    let line = |name: &str, sum: &UsageSum| {
+        let UsageSum { runs, executions, tokens, cost_usd, without_tokens, .. } = sum;
+        let unsaid =
+            if *without_tokens > 0 { format!(", {without_tokens} did not say") } else { String::new() };
+        format!(
+            "{name:<width$}  {tokens} tokens, {cost_usd} US dollars; {runs} runs, {executions} executions{unsaid}"
+        )
+    };
+    let mut lines: Vec<String> = report.rows.iter().map(|row| line(&row.name, &row.sum)).collect();
+    lines.push(line("total", &report.total));
+    lines.push("as the agents reported it".to_owned());
+    lines
+}

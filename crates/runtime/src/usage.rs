@@ -1,0 +1,311 @@
+//! Tokens and cost as agents reported them: of work runs by their receipts, of Builder executions by their records. Nothing of it is
+//! measured here, and what was not reported is counted as such. Owns the window: how many entries and bytes are read, newest first;
+//! what lies beyond is said.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crealeph_contracts::instant::Instant;
+use crealeph_contracts::json::{JsonObject, Node};
+use crealeph_contracts::reported::REPORTED_RECEIPT;
+use crealeph_contracts::scalar::{Literal, Name, RobotId, TenantId};
+use crealeph_contracts::uuid::Uuid;
+use crealeph_decision::builder::EXECUTION_RECORD;
+use crealeph_ledger::{Filter, Ledger, LedgerError, Order, StoredEntry};
+use serde::Serialize;
+
+use crate::receipts::LoggedRun;
+use crate::work::receipt::RUN_RECEIPT;
+
+/// How many entries of each kind are read, and how many bytes of all.
+const MAX_ENTRIES: usize = 10_000;
+const MAX_BYTES: usize = 64 << 20;
+/// How many entries are read at a time.
+const PAGE_ENTRIES: usize = 100;
+/// How many rows are shown.
+const MAX_ROWS: usize = 1_000;
+/// What stands for a name that is not known.
+const UNKNOWN: &str = "-";
+
+/// What usage is summed up by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UsageKey {
+    /// The agent's name.
+    #[default]
+    Agent,
+    /// The models that it reported, together.
+    Model,
+    /// The day of the start, in UTC.
+    Day,
+    /// The robot.
+    Robot,
+}
+
+impl UsageKey {
+    /// All of them, as they are named.
+    pub const NAMES: [&'static str; 4] = ["agent", "model", "day", "robot"];
+
+    /// By its name.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "agent" => Some(UsageKey::Agent),
+            "model" => Some(UsageKey::Model),
+            "day" => Some(UsageKey::Day),
+            "robot" => Some(UsageKey::Robot),
+            _ => None,
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            UsageKey::Agent => "agent",
+            UsageKey::Model => "model",
+            UsageKey::Day => "day",
+            UsageKey::Robot => "robot",
+        }
+    }
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct UsageQuestion {
+    /// By what it is summed up.
+    pub by: UsageKey,
+    /// Only what was recorded at or after this.
+    pub from: Option<Instant>,
+    /// Only what was recorded at or before this.
+    pub to: Option<Instant>,
+    /// Only of this robot.
+    pub robot: Option<RobotId>,
+}
+
+/// What was used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UsageSum {
+    /// Work runs.
+    pub runs: u64,
+    /// Executions of the Builder in which an agent was called.
+    pub executions: u64,
+    /// Tokens.
+    pub tokens: f64,
+    /// US dollars.
+    pub cost_usd: f64,
+    /// How many of them did not report tokens.
+    pub without_tokens: u64,
+    /// How many of them did not report a cost.
+    pub without_cost: u64,
+}
+
+/// A row.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UsageRow {
+    /// The agent, models, day or robot; `-` if it is not known.
+    pub name: String,
+    /// What was used.
+    #[serde(flatten)]
+    pub sum: UsageSum,
+}
+
+/// Usage of a window of a log.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UsageReport {
+    /// By what it is summed up.
+    pub by: &'static str,
+    /// Whose word it is.
+    pub reported_by: &'static str,
+    /// The rows; of days the newest first, else the most tokens first.
+    pub rows: Vec<UsageRow>,
+    /// How many rows are left out.
+    pub rows_left_out: u64,
+    /// All of it, rows that are left out too.
+    pub total: UsageSum,
+    /// How many entries were read.
+    pub entries_read: u64,
+    /// There are older entries that were not read.
+    pub is_cut: bool,
+    /// When the oldest entry that was read was recorded.
+    pub oldest_read: Option<String>,
+}
+
+/// Sums up what was used; `sees` says which entries may be looked at.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn usage(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    question: &UsageQuestion,
+    sees: impl Fn(&StoredEntry) -> bool,
+) -> Result<UsageReport, LedgerError> {
+    let mut counting = Counting { by: question.by, ..Counting::default() };
+    for kind in [RUN_RECEIPT, REPORTED_RECEIPT, EXECUTION_RECORD] {
+        counting.read(ledger, tenant, question, kind, &sees)?;
+    }
+    Ok(counting.finish())
+}
+
+/// What was counted so far.
+#[derive(Default)]
+struct Counting {
+    by: UsageKey,
+    rows: BTreeMap<String, UsageSum>,
+    /// A run that was made on this ledger and reported to it is one.
+    runs: BTreeSet<Uuid>,
+    entries: u64,
+    bytes: usize,
+    is_cut: bool,
+    oldest: Option<Instant>,
+}
+
+/// What one run or execution used.
+struct Used {
+    agent: Option<String>,
+    models: Option<String>,
+    day: String,
+    robot: String,
+    tokens: Option<f64>,
+    cost_usd: Option<f64>,
+    is_run: bool,
+}
+
+impl Counting {
+    fn read(
+        &mut self,
+        ledger: &Ledger,
+        tenant: &TenantId,
+        question: &UsageQuestion,
+        kind: Literal,
+        sees: &impl Fn(&StoredEntry) -> bool,
+    ) -> Result<(), LedgerError> {
+        let filter = Filter {
+            robot_id: question.robot.clone(),
+            kind: Some(Name::from(kind)),
+            from: question.from,
+            to: question.to,
+            ..Filter::default()
+        };
+        let (mut cursor, mut count) = (None, 0);
+        loop {
+            let page = ledger.list(tenant, &filter, Order::NewestFirst, cursor, PAGE_ENTRIES)?;
+            for entry in page.entries.into_iter().filter(sees) {
+                count += 1;
+                self.add(entry);
+            }
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(());
+            }
+            if count >= MAX_ENTRIES || self.bytes >= MAX_BYTES {
+                self.is_cut = true;
+                return Ok(());
+            }
+        }
+    }
+
+    fn add(&mut self, entry: StoredEntry) {
+        self.entries += 1;
+        self.bytes += entry.content.payload.len();
+        let at = entry.created_at.instant();
+        self.oldest = Some(self.oldest.map_or(at, |oldest| oldest.min(at)));
+        let used = match entry.content.kind.as_str() == EXECUTION_RECORD.as_str() {
+            true => of_record(&entry),
+            false => LoggedRun::of(entry).filter(|run| self.runs.insert(run.run)).map(|run| of_run(&run)),
+        };
+        let Some(used) = used else { return };
+        let name = match self.by {
+            UsageKey::Agent => used.agent.clone(),
+            UsageKey::Model => used.models.clone(),
+            UsageKey::Day => Some(used.day.clone()),
+            UsageKey::Robot => Some(used.robot.clone()),
+        };
+        let name = name.unwrap_or_else(|| UNKNOWN.to_owned());
+        self.rows.entry(name).or_default().add(&used);
+    }
+
+    fn finish(self) -> UsageReport {
+        let mut total = UsageSum::default();
+        self.rows.values().for_each(|sum| total.join(sum));
+        let mut rows: Vec<UsageRow> =
+            self.rows.into_iter().map(|(name, sum)| UsageRow { name, sum }).collect();
+        match self.by {
+            UsageKey::Day => rows.reverse(),
+            _ => rows.sort_by(|one, other| other.sum.tokens.total_cmp(&one.sum.tokens)),
+        }
+        let rows_left_out = rows.len().saturating_sub(MAX_ROWS) as u64;
+        rows.truncate(MAX_ROWS);
+        UsageReport {
+            by: self.by.as_str(),
+            reported_by: "agents",
+            rows,
+            rows_left_out,
+            total,
+            entries_read: self.entries,
+            is_cut: self.is_cut,
+            oldest_read: self.oldest.map(|oldest| oldest.to_string()),
+        }
+    }
+}
+
+impl UsageSum {
+    fn add(&mut self, used: &Used) {
+        let is_run = u64::from(used.is_run);
+        self.join(&UsageSum {
+            runs: is_run,
+            executions: 1 - is_run,
+            tokens: used.tokens.unwrap_or(0.0),
+            cost_usd: used.cost_usd.unwrap_or(0.0),
+            without_tokens: u64::from(used.tokens.is_none()),
+            without_cost: u64::from(used.cost_usd.is_none()),
+        });
+    }
+
+    fn join(&mut self, other: &UsageSum) {
+        self.runs += other.runs;
+        self.executions += other.executions;
+        self.tokens += other.tokens;
+        self.cost_usd += other.cost_usd;
+        self.without_tokens += other.without_tokens;
+        self.without_cost += other.without_cost;
+    }
+}
+
+fn of_run(run: &LoggedRun) -> Used {
+    let report = run.report();
+    let models = run.models();
+    Used {
+        agent: report.row.agent,
+        models: (!models.is_empty()).then(|| models.join(", ")),
+        day: day(&report.row.started_at),
+        robot: report.robot_id,
+        tokens: report.tokens,
+        cost_usd: report.cost_usd,
+        is_run: true,
+    }
+}
+
+/// What the agent of an execution used; `None` if none was called.
+fn of_record(entry: &StoredEntry) -> Option<Used> {
+    let payload = JsonObject::parse_own(&entry.content.payload)?;
+    payload.with(|payload| {
+        let agent = payload.member("agent")?;
+        let identity = agent.member("identity");
+        let text = |node: Option<Node<'_>>| Some(Node::string(node?)?.into_owned());
+        let named = text(payload.member("request").and_then(|request| request.member("agentVersion")));
+        Some(Used {
+            agent: named.or_else(|| text(identity.and_then(|identity| identity.member("name")))),
+            models: text(identity.and_then(|identity| identity.member("model"))),
+            day: day(&entry.created_at.to_string()),
+            robot: entry.content.robot_id.as_str().to_owned(),
+            tokens: agent.member("tokensUsed").and_then(|tokens| tokens.source().parse().ok()),
+            cost_usd: None,
+            is_run: false,
+        })
+    })
+}
+
+/// The day of an instant in RFC 3339, in UTC as all of ours are.
+fn day(instant: &str) -> String {
+    instant.get(..10).unwrap_or(UNKNOWN).to_owned()
+}

@@ -1,0 +1,42 @@
+//! What was used, as agents reported it.
+
+use crealeph_contracts::scalar::RobotId;
+use crealeph_decision::access::Permission;
+use crealeph_runtime::usage::{UsageKey, UsageQuestion, usage};
+
+use super::{answer, query};
+use crate::call::Call;
+use crate::problem::Problem;
+use crate::reply::Reply;
+use crate::route::{Access, Handler, ParameterKind, RobotScope, Route, Verb};
+
+pub(super) const ROUTES: &[Route] = &[Route {
+    method: Verb::Get,
+    path: "/v1/usage",
+    name: "getUsage",
+    summary: "Sum up tokens and cost of work runs and executions, as their agents reported them",
+    access: Access::Key(Permission::Read, RobotScope::Restricted),
+    parameters: &[
+        query("by", ParameterKind::Words(&UsageKey::NAMES), "what it is summed up by [default: agent]"),
+        query("from", ParameterKind::Instant, "recorded at or after this"),
+        query("to", ParameterKind::Instant, "recorded at or before this"),
+        query("robot", ParameterKind::Identifier, "only of this robot"),
+    ],
+    body: None,
+    answer: answer("the sums; `isCut` if older entries were not read", "Usage"),
+    problems: &[],
+    handler: Handler::Blocking(sum_up),
+}];
+
+fn sum_up(call: &Call) -> Result<Reply, Problem> {
+    let who = call.who()?;
+    let asked = call.identifier("robot", RobotId::parse)?;
+    let question = UsageQuestion {
+        by: call.text("by").and_then(UsageKey::parse).unwrap_or_default(),
+        from: call.instant("from")?,
+        to: call.instant("to")?,
+        robot: asked.or_else(|| who.robot_id.clone()),
+    };
+    let report = usage(call.ledger(), &who.tenant_id, &question, |entry| who.sees(entry))?;
+    Ok(Reply::json_of(&report))
+}
