@@ -85,6 +85,7 @@ mod tests {
         let settings = ServerSettings {
             hosts: vec!["team.example".to_owned()],
             origins: vec!["https://console.example".to_owned()],
+            tls: None,
             bounds: ServerBounds::default(),
         };
         let names = ServerNames::new("127.0.0.1:4114".parse().unwrap(), &settings);

@@ -114,6 +114,13 @@ fn answer_with(id: &RequestId, answer: Result<Reply, Problem>) -> Response<Body>
     reply.into_response(&id.0)
 }
 
+/// The answer to a client that does not encrypt although the server has TLS.
+pub(crate) fn refuse_plain(headers: &HeaderMap) -> Response<Body> {
+    let problem =
+        Problem::new(ProblemKind::BadRequest, "this port speaks HTTPS, and the request is plain HTTP");
+    answer_with(&RequestId::of(headers), Err(problem.with_hint("use a URL that begins with https://")))
+}
+
 /// Answers a request within its time.
 pub(crate) async fn answer(app: Arc<App>, mut router: Router, mut request: Request) -> Response<Body> {
     let id = RequestId::of(request.headers());

@@ -7,6 +7,7 @@
 
 mod app;
 mod call;
+mod connection;
 mod docs_page;
 mod follower;
 mod hosts;
@@ -22,8 +23,10 @@ mod schemas;
 mod serve;
 mod settings;
 mod stream;
+mod tls;
 
 pub use openapi::document as openapi_document;
 pub use routes::ReportRenderer;
 pub use serve::{ServeError, Server, ServerParts, StopHandle};
 pub use settings::{ServerBounds, ServerSettings};
+pub use tls::{TlsError, TlsFiles};

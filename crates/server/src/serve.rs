@@ -1,49 +1,37 @@
 //! The listening socket: connections within their bounds, and an end in which requests in flight are finished.
 
-use std::convert::Infallible;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::Body;
 use crealeph_ledger::Ledger;
 use crealeph_runtime::agents::Agents;
 use crealeph_runtime::builder::{Cancel, Scopes};
 use futures_util::future::{Either, select};
-use hyper::Request;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::app::App;
+use crate::connection::Connection;
 use crate::hosts::ServerNames;
-use crate::http::{answer, router};
+use crate::http::router;
 use crate::routes::ReportRenderer;
 use crate::settings::{ServerBounds, ServerSettings};
-use crate::stream::TimedStream;
+use crate::tls::{ServerTls, TlsError};
 
 /// How long to wait when the system takes no connection, too many open files for example.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
-/// How much larger than ours the bounds of the HTTP parser are: between the two, a client gets an answer that says why.
-const PARSER_SLACK: usize = 4;
-/// The smallest buffer that the HTTP parser takes.
-const MIN_BUFFER_BYTES: usize = 8_192;
 
 /// Why the server does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// An address that others can reach, without encryption.
     #[error(
-        "`{0}` is not a loopback address, and the server has no TLS of its own: keys would be sent in the clear"
+        "`{0}` is not a loopback address, and the server has no certificate: keys would be sent in the clear"
     )]
     Unprotected(SocketAddr),
     /// The address cannot be listened on.
@@ -54,6 +42,9 @@ pub enum ServeError {
         /// Why.
         source: io::Error,
     },
+    /// The certificate or its key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The system refuses threads or timers.
     #[error("cannot start the server")]
     Start(#[source] io::Error),
@@ -65,6 +56,7 @@ impl ServeError {
         match self {
             ServeError::Unprotected(_) => "unprotected_address",
             ServeError::Listen { .. } => "listen_failed",
+            ServeError::Tls(_) => "bad_certificate",
             ServeError::Start(_) => "server_failed",
         }
     }
@@ -73,11 +65,15 @@ impl ServeError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             ServeError::Unprotected(_) => Some(
-                "listen on 127.0.0.1 and put a proxy with TLS in front; if the proxy is on another machine and the network between them is safe, add --behind-proxy",
+                "give a certificate with --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy with TLS; if the proxy is on another machine and the network between them is safe, add --behind-proxy",
             ),
             ServeError::Listen { .. } => {
                 Some("choose another port with --listen 127.0.0.1:PORT, or 0 for a free one")
             }
+            ServeError::Tls(TlsError::Open { .. }) => Some("take that right from them: chmod 600"),
+            ServeError::Tls(_) => Some(
+                "give the certificate with its chain and its key as PEM files; the key has no passphrase",
+            ),
             ServeError::Start(_) => None,
         }
     }
@@ -113,18 +109,20 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     app: Arc<App>,
+    tls: Option<ServerTls>,
     stop: watch::Sender<bool>,
 }
 
 impl Server {
-    /// Listens on an address: a loopback address, or any if a proxy protects it.
+    /// Listens on an address: a loopback address, or any if TLS or a proxy protects it.
     ///
     /// # Errors
-    /// When the address is not protected or cannot be had.
+    /// When the address is not protected or cannot be had, or the certificate cannot be used.
     pub fn bind(address: SocketAddr, is_behind_proxy: bool, parts: ServerParts) -> Result<Self, ServeError> {
-        if !address.ip().is_loopback() && !is_behind_proxy {
+        if !address.ip().is_loopback() && !is_behind_proxy && parts.settings.tls.is_none() {
             return Err(ServeError::Unprotected(address));
         }
+        let tls = parts.settings.tls.clone().map(ServerTls::load).transpose()?;
         let failed = |source| ServeError::Listen { address, source };
         let listener = TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
@@ -133,12 +131,22 @@ impl Server {
         let cancel = Cancel::new().map_err(ServeError::Start)?;
         let stop = watch::Sender::new(false);
         let app = Arc::new(App::new(parts, cancel, names, stop.subscribe()));
-        Ok(Server { listener, address, app, stop })
+        Ok(Server { listener, address, app, tls, stop })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// How clients on this machine reach it. Browsers take `localhost` for safe, and no number.
+    pub fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let usual = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+        match usual.contains(&self.address.ip()) {
+            true => format!("{scheme}://localhost:{}", self.address.port()),
+            false => format!("{scheme}://{}", self.address),
+        }
     }
 
     /// What ends it.
@@ -166,11 +174,15 @@ impl Server {
     }
 
     async fn listen(self) -> Result<(), ServeError> {
-        let Server { listener, app, stop, .. } = self;
+        let Server { listener, app, tls, stop, .. } = self;
         let listener = tokio::net::TcpListener::from_std(listener).map_err(ServeError::Start)?;
         let bounds = app.settings.bounds;
         let connections = Arc::new(Semaphore::new(ServerBounds::size(bounds.max_connections)));
         let router = router(&app);
+        let config = tls.as_ref().map(|tls| Arc::clone(&tls.config));
+        if let Some(tls) = tls {
+            tokio::spawn(tls.reload(stop.subscribe()));
+        }
         let graceful = GracefulShutdown::new();
         let mut stopped = stop.subscribe();
         loop {
@@ -184,7 +196,11 @@ impl Server {
                 Either::Right(_) => break,
             };
             match accepted {
-                Some((permit, stream)) => start(stream, &app, &router, &graceful, permit),
+                Some((permit, stream)) => {
+                    let (app, router, watcher) = (Arc::clone(&app), router.clone(), graceful.watcher());
+                    let connection = Connection { app, router, watcher, permit };
+                    tokio::spawn(connection.serve(stream, config.clone()));
+                }
                 None => sleep(ACCEPT_RETRY).await,
             }
         }
@@ -204,38 +220,4 @@ fn raise_file_limit() {
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
         tracing::warn!("the bound of open files stays as it is: {error}");
     }
-}
-
-/// Serves a connection, which ends by itself, by a client's fault, or by a bound; none of that is an error of the server.
-fn start(
-    stream: TcpStream,
-    app: &Arc<App>,
-    router: &Router,
-    graceful: &GracefulShutdown,
-    permit: OwnedSemaphorePermit,
-) {
-    // Small answers are sent at once.
-    let _ = stream.set_nodelay(true);
-    let bounds = &app.settings.bounds;
-    let stream = TimedStream::new(stream, ServerBounds::time(bounds.write_timeout_ms));
-    let (app, router) = (Arc::clone(app), router.clone());
-    let service = service_fn(move |request: Request<Incoming>| {
-        let answer = answer(Arc::clone(&app), router.clone(), request.map(Body::new));
-        async move { Ok::<_, Infallible>(answer.await) }
-    });
-    let buffer = ServerBounds::size(bounds.max_header_bytes + bounds.max_url_bytes);
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(ServerBounds::time(bounds.header_timeout_ms))
-        .max_headers(ServerBounds::size(bounds.max_headers) * PARSER_SLACK)
-        .max_buf_size((buffer * PARSER_SLACK).max(MIN_BUFFER_BYTES))
-        .half_close(true)
-        .serve_connection(TokioIo::new(stream), service);
-    let connection = graceful.watch(connection);
-    tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!("a connection ended: {error}");
-        }
-        drop(permit);
-    });
 }

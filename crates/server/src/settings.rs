@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crealeph_runtime::configuration::{ConfigError, Configuration, Table};
+use crealeph_runtime::configuration::{ConfigError, Configuration, Table, absolute};
+
+use crate::tls::TlsFiles;
 
 /// How many hosts or origins can be listed.
 const MAX_NAMES: usize = 64;
@@ -14,6 +16,8 @@ pub struct ServerSettings {
     pub hosts: Vec<String>,
     /// Values that an `Origin` header may have, beside the server's own.
     pub origins: Vec<String>,
+    /// The server's certificate; without one it does not encrypt.
+    pub tls: Option<TlsFiles>,
     /// The bounds.
     pub bounds: ServerBounds,
 }
@@ -62,6 +66,8 @@ bounds! {
     run_timeout_ms: 300_000 in 100..=3_600_000,
     /// Milliseconds until a client must have sent a request's headers; an idle connection is closed after as long.
     header_timeout_ms: 10_000 in 100..=600_000,
+    /// Milliseconds until a TLS handshake must be done.
+    handshake_timeout_ms: 10_000 in 100..=600_000,
     /// Milliseconds that a client may leave an answer unread.
     write_timeout_ms: 30_000 in 100..=600_000,
     /// Connections at a time.
@@ -99,9 +105,16 @@ impl ServerSettings {
                 Ok::<_, String>(names.into_iter().map(str::to_ascii_lowercase).collect())
             };
             let (hosts, origins) = (names("hosts")?, names("origins")?);
+            let file =
+                |key| Ok::<_, String>(table.text(key)?.map(|path| absolute(configuration.folder(), path)));
+            let tls = match (file("tls_cert")?, file("tls_key")?) {
+                (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
+                (None, None) => None,
+                _ => return Err("`tls_cert` and `tls_key` are given together or not at all".to_owned()),
+            };
             let bounds = ServerBounds::read(&table)?;
             table.finish()?;
-            Ok(ServerSettings { hosts, origins, bounds })
+            Ok(ServerSettings { hosts, origins, tls, bounds })
         };
         read().map_err(|why| configuration.wrong("server", why))
     }

@@ -41,8 +41,12 @@ impl Running {
         let folder = tempfile::tempdir().unwrap();
         let location = Location::File(folder.path().join("ledger.db"));
         let ledger = Ledger::init(&location, LedgerOptions::default()).unwrap();
-        let settings =
-            ServerSettings { hosts: Vec::new(), origins: Vec::new(), bounds: ServerBounds::default() };
+        let settings = ServerSettings {
+            hosts: Vec::new(),
+            origins: Vec::new(),
+            tls: None,
+            bounds: ServerBounds::default(),
+        };
         let (agents, scopes) = (Agents::default(), Scopes::default());
         let parts = ServerParts { ledger: ledger.clone(), agents, scopes, settings, renderer: RENDERER };
         let server = Server::bind("127.0.0.1:0".parse().unwrap(), false, parts).unwrap();

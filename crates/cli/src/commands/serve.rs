@@ -7,7 +7,7 @@ use clap::Args;
 use crealeph_ledger::Location;
 use crealeph_runtime::agents;
 use crealeph_runtime::builder::Scopes;
-use crealeph_server::{Server, ServerParts, ServerSettings};
+use crealeph_server::{Server, ServerParts, ServerSettings, TlsFiles};
 use serde_json::json;
 
 use super::Verdict;
@@ -24,6 +24,7 @@ Examples:
   crealeph serve
   crealeph key create --role writer
   crealeph serve --listen 127.0.0.1:0
+  crealeph serve --listen 0.0.0.0:4114 --tls-cert cert.pem --tls-key key.pem --host crealeph.example.com
   crealeph serve --listen 10.0.0.5:4114 --behind-proxy --host crealeph.example.com
   crealeph serve --ledger postgres://crealeph@db.example.com/crealeph
 
@@ -43,6 +44,14 @@ pub(super) struct Serve {
     /// Listen on an address that is not a loopback address: a proxy in front does TLS
     #[arg(long)]
     behind_proxy: bool,
+
+    /// Certificate with its chain, as PEM: serve HTTPS. Read again when the file changes
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+
+    /// Private key of the certificate, as PEM; nobody else may be able to read it
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
 
     /// Host name that clients use; can be repeated
     #[arg(long = "host", value_name = "NAME")]
@@ -64,6 +73,9 @@ impl Serve {
         let agents = agents::load(&at.configuration, &state_directory(None))?;
         let mut settings = ServerSettings::load(&at.configuration)?;
         settings.hosts.extend(self.hosts.iter().map(|host| host.to_ascii_lowercase()));
+        if let (Some(certificate), Some(key)) = (self.tls_cert, self.tls_key) {
+            settings.tls = Some(TlsFiles { certificate, key });
+        }
         let is_new = matches!(&at.location, Location::File(file) if !file.exists());
         if let Location::File(file) = &at.location
             && is_new
@@ -84,7 +96,7 @@ impl Serve {
         )?;
         let stop = server.stop_handle();
         at_first(move || stop.stop())?;
-        let url = format!("http://{}", server.address());
+        let url = server.url();
         match at.is_json(output) {
             true => output.report_line(&json!({ "url": url }))?,
             false => output.line(&format!("listening on {url}"))?,

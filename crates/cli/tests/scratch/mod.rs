@@ -38,6 +38,10 @@ impl Scratch {
         std::fs::write(self.path().join(name), text).unwrap();
     }
 
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path().join(name)).unwrap()
+    }
+
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_crealeph"));
         command.args(args).current_dir(self.path());

@@ -17,6 +17,7 @@ mod hostile;
 mod keys;
 mod running;
 mod starting;
+mod tls;
 mod work;
 #[path = "../work/world.rs"]
 #[allow(dead_code, reason = "the tests of work runs use the rest")]

@@ -7,11 +7,15 @@ use std::process::Child;
 use serde_json::Value;
 
 use crate::client::Client;
-use crate::scratch::{Scratch, ended, signal};
+use crate::scratch::{Scratch, signal};
+
+/// The file of what a server says and logs.
+const LOG: &str = "server.log";
 
 /// A server in a folder of its own, stopped when the test ends.
 pub(crate) struct Running {
     pub(crate) scratch: Scratch,
+    pub(crate) url: String,
     client: Client,
     child: Option<Child>,
 }
@@ -25,15 +29,34 @@ impl Running {
     }
 
     pub(crate) fn start_in(scratch: Scratch) -> Running {
-        let mut child = scratch.spawn(&["serve", "--listen", "127.0.0.1:0", "--json"], "");
+        Running::start_with(scratch, &[])
+    }
+
+    /// With more flags.
+    pub(crate) fn start_with(scratch: Scratch, more: &[&str]) -> Running {
+        Running::start_listening(scratch, "127.0.0.1:0", more)
+    }
+
+    /// On an address. Everything that it says and logs is in a file.
+    pub(crate) fn start_listening(scratch: Scratch, address: &str, more: &[&str]) -> Running {
+        let mut command = scratch.command(&[&["serve", "--listen", address, "--json"][..], more].concat());
+        let log = std::fs::File::create(scratch.path().join(LOG)).unwrap();
+        let mut child = command.env("CREALEPH_LOG", "debug").stderr(log).spawn().unwrap();
         let mut line = String::new();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         if stdout.read_line(&mut line).unwrap() == 0 {
-            panic!("the server does not start: {}", ended(child).2);
+            child.wait().unwrap();
+            panic!("the server does not start: {}", scratch.read(LOG));
         }
         let said: Value = serde_json::from_str(&line).unwrap();
-        let address = said["url"].as_str().unwrap().strip_prefix("http://").unwrap().parse().unwrap();
-        Running { scratch, client: Client(address), child: Some(child) }
+        let url = said["url"].as_str().unwrap().to_owned();
+        let place = url.split_once("://").unwrap().1.replace("localhost", "127.0.0.1");
+        Running { scratch, url, client: Client(place.parse().unwrap()), child: Some(child) }
+    }
+
+    /// What it has said and logged so far.
+    pub(crate) fn log(&self) -> String {
+        self.scratch.read(LOG)
     }
 
     /// A new key's token.
@@ -58,8 +81,8 @@ impl Running {
 
     /// Waits for the server's end, and gives its exit code and standard error.
     pub(crate) fn ended(mut self) -> (i32, String) {
-        let (code, _, stderr) = ended(self.child.take().unwrap());
-        (code, stderr)
+        let status = self.child.take().unwrap().wait().unwrap();
+        (status.code().unwrap_or(-1), self.log())
     }
 }
 

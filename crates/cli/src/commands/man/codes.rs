@@ -85,6 +85,7 @@ const ERRORS: &[(&str, &str)] = &[
         "unprotected_address",
         "the server would listen where others reach it, without TLS; see `crealeph serve --help`",
     ),
+    ("bad_certificate", "the server's certificate or key cannot be used; the reason is named"),
     ("listen_failed", "the server cannot listen on the address; another program may"),
     ("server_failed", "the server cannot start; the system refuses threads or sockets"),
     ("bad_request", "HTTP: the request is not one that can be answered; the detail says why"),
