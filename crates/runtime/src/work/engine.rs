@@ -38,8 +38,6 @@ use super::tasks;
 use super::undo::{self, LandedRun, UndoOptions};
 use crate::builder::Scopes;
 
-/// The robot of receipts that are bound to none.
-
 /// What work needs besides the workspace itself.
 #[derive(Debug)]
 pub struct WorkSetup {
