@@ -10,8 +10,9 @@ use crate::client::Answer;
 use crate::postgresql;
 use crate::running::Running;
 use crate::scratch::{Scratch, known, request};
+use crate::world::{AGENTS, World as Workspace, item, ran};
 
-const AGENT: &str = "[agents.\"example@1\"]\nkind = \"example\"\n";
+const EXAMPLE: &str = "[agents.\"example@1\"]\nkind = \"example\"\n";
 
 /// A server, and people with keys beside it.
 struct World {
@@ -21,7 +22,7 @@ struct World {
 
 impl World {
     fn new(ledger: &str) -> World {
-        let scratch = Scratch::with_ledger(&format!("{AGENT}\n{ledger}"));
+        let scratch = Scratch::with_ledger(&format!("{EXAMPLE}\n{ledger}"));
         for name in ["ana", "ben", "cy"] {
             keygen(&scratch, &["-q", "-t", "ed25519", "-N", "", "-C", "", "-f", name]);
         }
@@ -241,6 +242,56 @@ fn signers(server: &Running, admin: &str) {
     assert_eq!(server.get("/v1/signers", admin).json()["signers"][0]["state"], json!("revoked"));
     let other = json!({ "key": key.trim().replace("crealeph-workspace/", "x/") }).to_string();
     assert_eq!(server.post("/v1/signers", admin, &other).problem(400), "bad_key");
+}
+
+#[test]
+fn a_held_change_is_approved_over_http_and_lands_where_its_workspace_is() {
+    let world = World::new("");
+    let server = &world.server;
+    let (admin, writer) =
+        (server.key("local", &["--role", "admin"]), server.key("local", &["--role", "writer"]));
+    let robots = server.key("local", &["--role", "writer", "--robot", "r"]);
+    let first = world.enrolment("ana", &["admins"], "ana", 1);
+    assert_eq!(server.post("/v1/people", &admin, &first).status, 200);
+    let local = Workspace::with(AGENTS);
+    local.write("a.txt", "one\n");
+    let ledger = server.scratch.path().join(".crealeph/ledger.db");
+    let work = |args: &[&str]| {
+        let args = [&["work"], args, &["--ledger", ledger.to_str().unwrap()]].concat();
+        ran(&local
+            .command(&args)
+            .env("XDG_STATE_HOME", server.scratch.path().join("state"))
+            .output()
+            .unwrap())
+    };
+    let held = work(&["run", &local.items(&[item("w", "echo four >> a.txt")]), "--hold"]);
+    assert_eq!(held.code, 3, "{}", held.stderr);
+    let run = held.of("w")["run"].as_str().unwrap();
+
+    let waiting = server.get("/v1/inbox", &writer).json();
+    assert_eq!(
+        (&waiting["items"][0]["subject"], &waiting["items"][0]["kind"]),
+        (&json!(run), &json!("change"))
+    );
+    assert_eq!(server.get("/v1/inbox", &robots).json()["items"], json!([]), "a change is of no robot");
+    let shown = server.get(&format!("/v1/inbox/{run}"), &writer).json();
+    assert!(shown["entry"]["payload"]["diff"].as_str().unwrap().contains("+four"), "{shown}");
+    let signed = world.verdict(&writer, run, "ana");
+    assert_eq!(server.post("/v1/verdicts", &robots, &signed).problem(404), "unknown_id");
+    let recorded = server.post("/v1/verdicts", &writer, &signed).json();
+    let next = recorded["next"].as_str().unwrap();
+    assert!(next.contains("crealeph work recover") && next.contains("crealeph-workspace/"), "{recorded}");
+    assert_eq!((&recorded["missing"], &recorded["landed"]), (&json!(0), &Value::Null));
+    assert_eq!(local.read("a.txt"), "one\n");
+
+    let recovered = work(&["recover"]);
+    assert_eq!((recovered.code, local.read("a.txt").as_str()), (0, "one\nfour\n"), "{}", recovered.stderr);
+    let again = server.post("/v1/verdicts", &writer, &signed).json();
+    assert!(again["landed"].is_string() && again["next"].is_null(), "{again}");
+    assert_eq!(server.get(&format!("/v1/approvals/{run}"), &writer).json()["state"], json!("landed"));
+    // The diff that people were shown is still there, without the workspace.
+    let diff = server.get(&format!("/v1/work/runs/{run}/diff"), &writer);
+    assert!(String::from_utf8_lossy(&diff.body).contains("+four"), "{diff:?}");
 }
 
 #[test]
