@@ -36,6 +36,7 @@ pub mod staleness;
 pub mod text;
 pub mod uuid;
 pub mod violation;
+pub mod webhook;
 pub mod work_item;
 
 pub use agent_input::AgentInput;

@@ -26,6 +26,8 @@ pub enum Permission {
     SeePeople,
     /// Hand in enrolments, revocations and rules, which an enrolled admin has signed.
     ManagePeople,
+    /// Create, try and delete webhooks.
+    ManageWebhooks,
 }
 
 /// Whether a role permits it. An admin reads no evidence.
@@ -37,7 +39,9 @@ pub fn permits(role: KeyRole, permission: Permission) -> bool {
         Permission::Append | Permission::Decide => matches!(role, Writer | Operator),
         Permission::Run | Permission::Report => matches!(role, Operator),
         Permission::SeeGrants => matches!(role, Auditor | Admin),
-        Permission::ManageKeys | Permission::ManagePeople => matches!(role, Admin),
+        Permission::ManageKeys | Permission::ManagePeople | Permission::ManageWebhooks => {
+            matches!(role, Admin)
+        }
     }
 }
 

@@ -24,9 +24,11 @@ pub const RESERVED_TYPES: &[&str] = &[
     "signer_enrolment",
     "signer_revocation",
     "verdict",
+    "webhook_creation",
+    "webhook_deletion",
 ];
 
-/// The modules under which only CreAleph writes: its Builder's artifacts and records (R14), API keys, and approvals (R33).
+/// The modules under which only CreAleph writes: its Builder's artifacts and records (R14), API keys and webhooks, and approvals (R33).
 pub const RESERVED_MODULES: &[&str] = &["builder", "crealeph-access", "crealeph-approvals"];
 
 /// How the keys begin that only CreAleph gives; `crealeph:` is kept for what is to come.
@@ -69,7 +71,8 @@ mod tests {
     use crealeph_contracts::reported::{
         REPORTED_KEY, REPORTED_RECEIPT, REVOKED_SIGNER_KEY, SIGNER_ENROLMENT, SIGNER_KEY, SIGNER_REVOCATION,
     };
-    use crealeph_contracts::scalar::{ClientKey, KeyId, LedgerId};
+    use crealeph_contracts::scalar::{ClientKey, KeyId, LedgerId, Name};
+    use crealeph_contracts::webhook::{WEBHOOK_CREATION, WEBHOOK_DELETION, creation_key, deletion_key};
     use crealeph_decision::builder::EXECUTION_RECORD;
     use crealeph_decision::builder::lookup::record_key;
     use crealeph_decision::builder::review::{REVIEW, approved_key, review_key};
@@ -92,13 +95,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_api_keys_is_reserved() {
-        for kind in [KEY_GRANT, KEY_REVOCATION] {
+    fn what_is_said_of_access_is_reserved() {
+        for kind in [KEY_GRANT, KEY_REVOCATION, WEBHOOK_CREATION, WEBHOOK_DELETION] {
             assert!(RESERVED_TYPES.contains(&kind.as_str()), "{}", kind.as_str());
         }
         assert!(RESERVED_MODULES.contains(&ACCESS.as_str()));
         let id = KeyId::parse("k").unwrap();
-        for key in [grant_key(&id), revocation_key(&id)] {
+        let webhook = Name::parse("w").unwrap();
+        for key in [grant_key(&id), revocation_key(&id), creation_key(&webhook), deletion_key(&webhook)] {
             assert!(RESERVED_KEYS.iter().any(|prefix| key.starts_with(prefix)), "{key}");
         }
     }

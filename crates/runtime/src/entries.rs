@@ -10,6 +10,7 @@ use crealeph_ledger::{
     AppendedEntry, Cursor, EntryPage, Filter, Ledger, LedgerError, LineageEntries, LineageEntry, Order, Seq,
     StoredEntry,
 };
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 
 /// How many entries are read first; how many after that goes by their size.
@@ -71,6 +72,25 @@ pub fn consistency(
 pub fn entry_json(entry: &StoredEntry) -> String {
     let text = entry.canonical();
     with_lost_payload(&text).unwrap_or(text)
+}
+
+/// A CloudEvent 1.0 about an entry, with data that is JSON: the same in an event stream and in a webhook.
+pub fn cloud_event(entry: &StoredEntry, data: &str) -> String {
+    let tenant = utf8_percent_encode(entry.tenant_id.as_str(), NON_ALPHANUMERIC);
+    let mut out = String::with_capacity(data.len() + 512);
+    let mut event = ObjectWriter::new(&mut out);
+    event
+        .text("specversion", "1.0")
+        .text("id", entry.id.as_str())
+        .text("source", &format!("urn:crealeph:log:{tenant}"))
+        .text("type", &format!("crealeph.entry.{}", entry.content.kind))
+        .text("subject", entry.content.robot_id.as_str())
+        .text("time", &entry.created_at.to_string())
+        .text("sequence", &entry.seq.to_string())
+        .text("datacontenttype", "application/json")
+        .raw("data", data);
+    event.end();
+    out
 }
 
 /// A page of a list as JSON.

@@ -16,4 +16,5 @@ pub mod robot_report;
 pub mod trust;
 pub mod usage;
 pub mod validation;
+pub mod webhook;
 pub mod work;

@@ -32,7 +32,7 @@ pub use cancel::Cancel;
 pub use error::SandboxError;
 pub use features::Feature;
 pub use jailer::helper_main_if_requested;
-pub use network::{Host, HostError, ProxiedConnection, Verdict, try_hosts};
+pub use network::{Host, HostError, ProxiedConnection, Verdict, is_public_address, try_hosts};
 pub use outcome::{Captured, Cut, Exit, Layer, Level, Missing, RunFailure, SandboxOutcome, Strength, Usage};
 pub use preset::{Preset, Toolchain, find_toolchains};
 pub use redact::{REDACTED, RedactedStream, Redactor, Search};

@@ -83,6 +83,7 @@ mod tests {
 
     fn check(host: &str, origin: Option<&str>) -> Result<(), ProblemKind> {
         let settings = ServerSettings {
+            webhooks: Default::default(),
             hosts: vec!["team.example".to_owned()],
             origins: vec!["https://console.example".to_owned()],
             tls: None,

@@ -14,6 +14,7 @@ use crealeph_runtime::receipts::{ReceiptReportError, RunFileError, SignerEnrolme
 use crealeph_runtime::report::ReportError;
 use crealeph_runtime::robot::StatusError;
 use crealeph_runtime::validation::ViolationReport;
+use crealeph_runtime::webhook::WebhookError;
 use serde::Serialize;
 
 use crate::reply::Reply;
@@ -418,6 +419,27 @@ impl From<AccessError> for Problem {
             AccessError::Past(_) | AccessError::TooLong { .. } => StatusCode::BAD_REQUEST,
             AccessError::Ledger(error) => return error.clone().into(),
             AccessError::Unwritten(error) => return error.clone().into(),
+            _ => return Problem::ours(StatusCode::INTERNAL_SERVER_ERROR, code, &error),
+        };
+        Problem::new(ProblemKind::Other(status, code), error.to_string())
+    }
+}
+
+impl From<WebhookError> for Problem {
+    fn from(error: WebhookError) -> Self {
+        let code = error.code();
+        let status = match &error {
+            WebhookError::NoWebhook { .. } => {
+                let kind = ProblemKind::Other(StatusCode::NOT_FOUND, code);
+                return Problem::new(kind, "there is no such webhook");
+            }
+            WebhookError::TooMany { limit } => {
+                let kind = ProblemKind::Other(StatusCode::BAD_REQUEST, code);
+                return Problem::bound(kind, "max_webhooks", *limit as u64, error.to_string());
+            }
+            WebhookError::Ledger(error) => return error.clone().into(),
+            WebhookError::Unwritten(error) => return error.clone().into(),
+            error if error.is_refusal() => StatusCode::BAD_REQUEST,
             _ => return Problem::ours(StatusCode::INTERNAL_SERVER_ERROR, code, &error),
         };
         Problem::new(ProblemKind::Other(status, code), error.to_string())

@@ -5,11 +5,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use crealeph_contracts::json::ObjectWriter;
 use crealeph_contracts::scalar::{Name, RobotId};
 use crealeph_ledger::{Filter, Seq, StoredEntry};
-use crealeph_runtime::entries::entry_json;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use crealeph_runtime::entries::{cloud_event, entry_json};
 
 /// What an entry takes beside its text, roughly.
 const FRAME_BYTES: usize = 512;
@@ -26,21 +24,7 @@ pub(crate) struct EntryFrame {
 impl EntryFrame {
     /// An entry as a server-sent event: its sequence number is the event's id, a CloudEvent its data.
     pub(crate) fn render(mut entry: StoredEntry) -> EntryFrame {
-        let content = &entry.content;
-        let tenant = utf8_percent_encode(entry.tenant_id.as_str(), NON_ALPHANUMERIC);
-        let mut data = String::new();
-        let mut event = ObjectWriter::new(&mut data);
-        event
-            .text("specversion", "1.0")
-            .text("id", entry.id.as_str())
-            .text("source", &format!("urn:crealeph:log:{tenant}"))
-            .text("type", &format!("crealeph.entry.{}", content.kind))
-            .text("subject", content.robot_id.as_str())
-            .text("time", &entry.created_at.to_string())
-            .text("sequence", &entry.seq.to_string())
-            .text("datacontenttype", "application/json")
-            .raw("data", &entry_json(&entry));
-        event.end();
+        let data = cloud_event(&entry, &entry_json(&entry));
         let text = Bytes::from(format!("id: {}\nevent: entry\ndata: {data}\n\n", entry.seq));
         entry.content.payload = Arc::from("");
         EntryFrame { entry, text }

@@ -7,6 +7,7 @@ use crealeph_contracts::contract::ContractName;
 use crealeph_contracts::entry::{Draft, Entry};
 use crealeph_contracts::reported::{ReceiptReport, SignerRequest};
 use crealeph_contracts::shape::Shape as _;
+use crealeph_contracts::webhook::WebhookRequest;
 use serde_json::{Map, Value, json};
 
 /// A schema, by its name under `components`.
@@ -140,6 +141,39 @@ fn signer() -> Value {
     object(&[&texts[..], &more[..]].concat(), &optional)
 }
 
+fn webhook(more: &[(&str, Value)]) -> Value {
+    let required = [
+        ("webhookId", text()),
+        ("tenantId", text()),
+        ("url", text()),
+        ("payloads", json!({ "type": "boolean" })),
+        ("createdAt", instant()),
+        ("state", json!({ "enum": ["active", "failing", "disabled", "deleted"] })),
+        ("entry", text()),
+    ];
+    let optional = [("events", list(text())), ("robotId", text()), ("label", text()), ("reason", text())];
+    object(&[&required[..], more].concat(), &optional)
+}
+
+fn deliveries() -> Value {
+    object(
+        &[
+            ("webhookId", text()),
+            ("state", json!({ "enum": ["active", "failing", "disabled"] })),
+            ("position", count()),
+            ("last", count()),
+            ("failures", count()),
+        ],
+        &[
+            ("lastAttemptAt", instant()),
+            ("lastDeliveryAt", instant()),
+            ("lastError", text()),
+            ("nextAttemptAt", instant()),
+            ("disabledAt", instant()),
+        ],
+    )
+}
+
 /// Every component by its name.
 pub(crate) fn components() -> Map<String, Value> {
     let cursor =
@@ -204,6 +238,18 @@ pub(crate) fn components() -> Map<String, Value> {
         ("Key", object(&key, &key_optional)),
         ("CreatedKey", object(&created, &key_optional)),
         ("KeyPage", object(&[("keys", list(reference("Key")))], &next)),
+        ("WebhookRequest", WebhookRequest::schema()),
+        ("Webhook", webhook(&[])),
+        ("CreatedWebhook", webhook(&[("secret", text())])),
+        ("WebhookPage", object(&[("webhooks", list(reference("Webhook")))], &next)),
+        (
+            "WebhookTest",
+            object(
+                &[("webhookId", text()), ("delivered", json!({ "type": "boolean" }))],
+                &[("status", count()), ("error", text())],
+            ),
+        ),
+        ("Deliveries", deliveries()),
         ("RobotPage", object(&[("robots", list(open()))], &next)),
         ("Snapshot", open()),
         ("RobotStatus", open()),

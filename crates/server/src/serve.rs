@@ -9,6 +9,7 @@ use std::time::Duration;
 use crealeph_ledger::Ledger;
 use crealeph_runtime::agents::Agents;
 use crealeph_runtime::builder::{Cancel, Scopes};
+use crealeph_runtime::webhook::{Deliverer, WebhookError};
 use futures_util::future::{Either, select};
 use hyper_util::server::graceful::GracefulShutdown;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -48,6 +49,9 @@ pub enum ServeError {
     /// The system refuses threads or timers.
     #[error("cannot start the server")]
     Start(#[source] io::Error),
+    /// Webhooks cannot be delivered.
+    #[error("cannot deliver webhooks")]
+    Webhooks(#[source] WebhookError),
 }
 
 impl ServeError {
@@ -58,6 +62,7 @@ impl ServeError {
             ServeError::Listen { .. } => "listen_failed",
             ServeError::Tls(_) => "bad_certificate",
             ServeError::Start(_) => "server_failed",
+            ServeError::Webhooks(error) => error.code(),
         }
     }
 
@@ -75,6 +80,7 @@ impl ServeError {
                 "give the certificate with its chain and its key as PEM files; the key has no passphrase",
             ),
             ServeError::Start(_) => None,
+            ServeError::Webhooks(_) => Some("check the keys that begin with `webhook` under [server]"),
         }
     }
 }
@@ -167,7 +173,10 @@ impl Server {
             .max_blocking_threads(ServerBounds::size(bounds.max_ledger_calls + bounds.max_runs))
             .build()
             .map_err(ServeError::Start)?;
+        let deliverer = Deliverer::start(self.app.ledger.clone(), self.app.settings.webhooks.clone());
+        let deliverer = deliverer.map_err(ServeError::Webhooks)?;
         let outcome = runtime.block_on(self.listen());
+        drop(deliverer);
         // Work on the ledger that is still under way is finished or lost whole; nobody waits for its answer any more.
         runtime.shutdown_timeout(ServerBounds::time(bounds.shutdown_timeout_ms));
         outcome

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crealeph_runtime::configuration::{ConfigError, Configuration, Table, absolute};
+use crealeph_runtime::webhook::WebhookSettings;
 
 use crate::tls::TlsFiles;
 
@@ -18,6 +19,8 @@ pub struct ServerSettings {
     pub origins: Vec<String>,
     /// The server's certificate; without one it does not encrypt.
     pub tls: Option<TlsFiles>,
+    /// How webhooks are delivered.
+    pub webhooks: WebhookSettings,
     /// The bounds.
     pub bounds: ServerBounds,
 }
@@ -112,9 +115,10 @@ impl ServerSettings {
                 (None, None) => None,
                 _ => return Err("`tls_cert` and `tls_key` are given together or not at all".to_owned()),
             };
+            let webhooks = WebhookSettings::read(&table, configuration.folder())?;
             let bounds = ServerBounds::read(&table)?;
             table.finish()?;
-            Ok(ServerSettings { hosts, origins, tls, bounds })
+            Ok(ServerSettings { hosts, origins, tls, webhooks, bounds })
         };
         read().map_err(|why| configuration.wrong("server", why))
     }

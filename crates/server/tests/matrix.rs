@@ -16,6 +16,7 @@ use crealeph_ledger::{Ledger, LedgerOptions, Location};
 use crealeph_runtime::access::create_key;
 use crealeph_runtime::agents::Agents;
 use crealeph_runtime::builder::Scopes;
+use crealeph_runtime::webhook::WebhookSettings;
 use crealeph_server::{ReportRenderer, Server, ServerBounds, ServerParts, ServerSettings};
 
 const ROLES: [&str; 5] = ["reader", "writer", "operator", "auditor", "admin"];
@@ -46,6 +47,7 @@ impl Running {
             origins: Vec::new(),
             tls: None,
             bounds: ServerBounds::default(),
+            webhooks: WebhookSettings::default(),
         };
         let (agents, scopes) = (Agents::default(), Scopes::default());
         let parts = ServerParts { ledger: ledger.clone(), agents, scopes, settings, renderer: RENDERER };
@@ -89,7 +91,12 @@ const SIGNER: &str = r#"{"key":"crealeph-workspace/x+00000000+AAAA"}"#;
 const RULES: &str = r#"{"statement":{"type":"approval_rule","tenantId":"t","logOrigin":"l","rules":[],"signedBy":"ana","signerKeyId":"SHA256:x","nonce":"0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f","time":"2026-01-02T03:04:05.000Z"},"proof":"ssh","signature":"x"}"#;
 
 /// What a request to an operation needs: its target and its body.
-fn example(operation: &Operation<'_>, entry: &str, key: &str) -> (String, Option<&'static str>) {
+fn example(
+    operation: &Operation<'_>,
+    entry: &str,
+    key: &str,
+    webhooks: &[String; 2],
+) -> (String, Option<&'static str>) {
     let path = operation.path.replace("{contract}", "work-item");
     let path = path.replace("{robot}", "r").replace("{execution}", "x-1");
     match operation.value["operationId"].as_str().unwrap() {
@@ -119,6 +126,10 @@ fn example(operation: &Operation<'_>, entry: &str, key: &str) -> (String, Option
         "validate" => (path, Some("{}")),
         "createKey" => (path, Some(r#"{"role":"reader"}"#)),
         "revokeKey" => (path.replace("{id}", key), None),
+        "listWebhooks" => (path, None),
+        "createWebhook" => (path, Some(r#"{"url":"https://hook.invalid/"}"#)),
+        "getWebhook" | "testWebhook" | "getDeliveries" => (path.replace("{id}", &webhooks[0]), None),
+        "deleteWebhook" => (path.replace("{id}", &webhooks[1]), None),
         new => panic!("say here how `{new}` is called"),
     }
 }
@@ -201,6 +212,10 @@ fn every_route_serves_its_roles_and_nobody_else() {
     assert_eq!(server.post("/v1/entries", &own[1], &event).status, 200);
     let key =
         server.post("/v1/keys", &own[4], r#"{"role":"reader"}"#).json()["keyId"].as_str().unwrap().to_owned();
+    let webhooks = [(); 2].map(|()| {
+        let created = server.post("/v1/webhooks", &own[4], r#"{"url":"https://hook.invalid/"}"#).json();
+        created["webhookId"].as_str().unwrap().to_owned()
+    });
     // A stream has no end to wait for; its own tests are the command line's.
     let streams = |value: &Value| value["operationId"] == json!("streamEvents");
     let mut count = 0;
@@ -211,7 +226,7 @@ fn every_route_serves_its_roles_and_nobody_else() {
                 check_stream(&server, &own, &other);
                 continue;
             }
-            let (target, body) = example(&operation, &entry, &key);
+            let (target, body) = example(&operation, &entry, &key, &webhooks);
             let roles: Vec<&str> = value["x-crealeph-roles"]
                 .as_array()
                 .unwrap()

@@ -20,6 +20,7 @@ use crate::note::{NoteError, VerifierKey};
 use crate::reported::SignerLog;
 use crate::rules::LogRules;
 use crate::tree::{Tree, leaf};
+use crate::webhooks::WebhookLog;
 
 /// The longest line that is read.
 const MAX_LINE_BYTES: usize = 64 << 20;
@@ -69,6 +70,7 @@ pub struct ExportVerifier {
     held_changes: HeldChanges,
     access: AccessLog,
     signers: SignerLog,
+    webhooks: WebhookLog,
     /// The size of the last checkpoint that held.
     good: u64,
     checkpoints: u64,
@@ -99,6 +101,7 @@ impl ExportVerifier {
             held_changes: HeldChanges::default(),
             access: AccessLog::default(),
             signers: SignerLog::default(),
+            webhooks: WebhookLog::default(),
             good: 0,
             checkpoints: 0,
             unknown_checkpoints: 0,
@@ -259,6 +262,7 @@ impl ExportVerifier {
         }
         self.access.add(&entry).map_err(refused)?;
         self.signers.add(&entry).map_err(refused)?;
+        self.webhooks.add(&entry).map_err(refused)?;
         self.tree.add(hash);
         self.check_kept()
     }

@@ -23,6 +23,7 @@ mod rules;
 mod ssh;
 mod state;
 mod tree;
+mod webhooks;
 
 pub use access::AccessLog;
 pub use approvals::{ApprovalLog, EnrolledPerson, PersonKeyState};

@@ -34,6 +34,7 @@ mod typed_line;
 mod usage;
 mod validate;
 mod verdict_page;
+mod webhook;
 mod work;
 
 use std::process::ExitCode;
@@ -121,6 +122,9 @@ enum Command {
     /// Manage signers whose receipts the ledger takes from elsewhere: add, list, revoke
     #[command(after_help = signer::EXAMPLES)]
     Signer(Box<OnLedger<signer::SignerTask>>),
+    /// Manage webhooks of the server: create, list, test, delete
+    #[command(after_help = webhook::EXAMPLES)]
+    Webhook(Box<OnLedger<webhook::WebhookTask>>),
     Report(Box<report::Report>),
     Usage(Box<usage::Usage>),
     Agent(agent::AgentCommand),
@@ -256,6 +260,7 @@ impl Command {
             Command::Key(command) => command.run(output),
             Command::Usage(command) => command.run(output),
             Command::Signer(command) => command.run(output),
+            Command::Webhook(command) => command.run(output),
             Command::Report(command) => command.run(output),
             Command::Agent(command) => command.run(output),
             Command::Sandbox(command) => command.run(output),
@@ -288,6 +293,7 @@ impl Command {
             Command::Key(command) => command.wants_json(),
             Command::Usage(command) => command.wants_json(),
             Command::Signer(command) => command.wants_json(),
+            Command::Webhook(command) => command.wants_json(),
             Command::Report(command) => command.wants_json(),
             Command::Agent(command) => command.wants_json(),
             Command::Sandbox(command) => command.wants_json(),

@@ -29,6 +29,7 @@ use crealeph_runtime::report::ReportError;
 use crealeph_runtime::review::VerdictError;
 use crealeph_runtime::robot::StatusError;
 use crealeph_runtime::trust::{GrantError, TrustStoreError};
+use crealeph_runtime::webhook::WebhookError;
 use crealeph_runtime::work::receipt::SignerError;
 use crealeph_runtime::work::replay::ReplayError;
 use crealeph_runtime::work::{TasksError, WorkError};
@@ -123,6 +124,7 @@ belongs! {
     AccessError => ServerFailure,
     SignerEnrolmentError => ServerFailure,
     OutboxError => ServerFailure,
+    WebhookError => ServerFailure,
 }
 
 impl From<ReportError> for Failure {

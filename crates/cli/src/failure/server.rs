@@ -1,9 +1,10 @@
-//! What keeps the server from running, and keys from being granted.
+//! What keeps the server from running, keys from being granted, and webhooks from being made.
 
 use std::borrow::Cow;
 
 use crealeph_runtime::access::AccessError;
 use crealeph_runtime::receipts::{OutboxError, SignerEnrolmentError};
+use crealeph_runtime::webhook::WebhookError;
 use crealeph_server::ServeError;
 
 use super::{JUDGED, NOT_JUDGED};
@@ -23,6 +24,8 @@ pub(crate) enum ServerFailure {
     NoServerKey,
     #[error("no server is named")]
     NoServer,
+    #[error(transparent)]
+    Webhook(#[from] WebhookError),
 }
 
 impl ServerFailure {
@@ -34,6 +37,7 @@ impl ServerFailure {
             ServerFailure::Outbox(error) => error.code(),
             ServerFailure::NoServerKey => "no_server_key",
             ServerFailure::NoServer => "bad_address",
+            ServerFailure::Webhook(error) => error.code(),
         }
     }
 
@@ -44,6 +48,7 @@ impl ServerFailure {
             ) => JUDGED,
             ServerFailure::Signer(error) if error.is_refusal() => JUDGED,
             ServerFailure::Outbox(OutboxError::Unreportable { .. } | OutboxError::Runs(_)) => JUDGED,
+            ServerFailure::Webhook(error) if error.is_refusal() => JUDGED,
             _ => NOT_JUDGED,
         }
     }
@@ -58,6 +63,7 @@ impl ServerFailure {
                 Some("set CREALEPH_SERVER_KEY, or name a file with --server-key".into())
             }
             ServerFailure::NoServer => Some("name it with --report-to URL".into()),
+            ServerFailure::Webhook(error) => error.hint(),
         }
     }
 }

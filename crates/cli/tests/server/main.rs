@@ -15,9 +15,11 @@ mod events;
 mod events_resumed;
 mod hostile;
 mod keys;
+mod receiver;
 mod running;
 mod starting;
 mod tls;
+mod webhooks;
 mod work;
 #[path = "../work/world.rs"]
 #[allow(dead_code, reason = "the tests of work runs use the rest")]

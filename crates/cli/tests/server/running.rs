@@ -79,6 +79,12 @@ impl Running {
         self.child.as_ref().unwrap()
     }
 
+    /// The folder of a server that was killed, for the next one.
+    pub(crate) fn killed(mut self) -> Scratch {
+        self.child.take().unwrap().wait().unwrap();
+        std::mem::replace(&mut self.scratch, Scratch::new())
+    }
+
     /// Waits for the server's end, and gives its exit code and standard error.
     pub(crate) fn ended(mut self) -> (i32, String) {
         let status = self.child.take().unwrap().wait().unwrap();

@@ -159,6 +159,12 @@ const ALIBABA_METADATA: Ipv4Addr = Ipv4Addr::new(100, 100, 100, 200);
 /// The prefix under which AWS has its metadata and other services of a machine's own, `fd00:ec2::/32`.
 const AWS_METADATA: (u16, u16) = (0xfd00, 0x0ec2);
 
+/// Whether an address is one of the public internet: none of this machine, of a private network, of a link, of a group, of
+/// documentation, or of a cloud's metadata, nor one of these inside an IPv6 address.
+pub fn is_public_address(ip: IpAddr) -> bool {
+    is_public(ip.to_canonical())
+}
+
 fn is_public(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(v4) => is_public_v4(v4),

@@ -13,6 +13,7 @@ mod report;
 mod robots;
 mod signers;
 mod usage;
+mod webhooks;
 mod work;
 
 pub use report::ReportRenderer;
@@ -72,6 +73,8 @@ const ATTEMPT: Parameter = query(
 );
 const ENTRY_ID: Parameter =
     in_path("id", ParameterKind::Identifier, "the entry's id, or `key:` and its client key");
+
+const WEBHOOK: Parameter = in_path("id", ParameterKind::Identifier, "the webhook's id");
 
 /// Every route.
 pub(crate) fn routes() -> impl Iterator<Item = &'static Route> + Clone {
@@ -494,6 +497,85 @@ const ROUTES: &[Route] = &[
         answer: answer("the key", "Key"),
         problems: &[],
         handler: Handler::Blocking(keys::revoke),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/webhooks",
+        name: "listWebhooks",
+        summary: "List the tenant's webhooks, deleted ones too",
+        access: Access::Key(Permission::SeeGrants, RobotScope::Refused),
+        parameters: &[LIMIT, CURSOR],
+        body: None,
+        answer: answer("a page of webhooks", "WebhookPage"),
+        problems: &[],
+        handler: Handler::Blocking(webhooks::list),
+    },
+    Route {
+        method: Verb::Post,
+        path: "/v1/webhooks",
+        name: "createWebhook",
+        summary: "Create a webhook of this tenant",
+        access: Access::Key(Permission::ManageWebhooks, RobotScope::Refused),
+        parameters: &[query(
+            "after",
+            ParameterKind::Number(0, crealeph_ledger::MAX_SEQ),
+            "start after this sequence number [default: the newest]",
+        )],
+        body: Some(RequestBody {
+            about: "Where it is delivered to, and what.",
+            schema: Schema::Named("WebhookRequest"),
+        }),
+        answer: answer("the webhook with its secret, which is shown this once", "CreatedWebhook"),
+        problems: &[],
+        handler: Handler::Blocking(webhooks::create),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/webhooks/{id}",
+        name: "getWebhook",
+        summary: "Get a webhook",
+        access: Access::Key(Permission::SeeGrants, RobotScope::Refused),
+        parameters: &[WEBHOOK],
+        body: None,
+        answer: answer("the webhook", "Webhook"),
+        problems: &[],
+        handler: Handler::Blocking(webhooks::show),
+    },
+    Route {
+        method: Verb::Delete,
+        path: "/v1/webhooks/{id}",
+        name: "deleteWebhook",
+        summary: "Delete a webhook and its secret",
+        access: Access::Key(Permission::ManageWebhooks, RobotScope::Refused),
+        parameters: &[WEBHOOK, query("reason", ParameterKind::Text, "why")],
+        body: None,
+        answer: answer("the webhook", "Webhook"),
+        problems: &[],
+        handler: Handler::Blocking(webhooks::delete),
+    },
+    Route {
+        method: Verb::Post,
+        path: "/v1/webhooks/{id}/test",
+        name: "testWebhook",
+        summary: "Send a test event now, and say what came of it",
+        access: Access::Key(Permission::ManageWebhooks, RobotScope::Refused),
+        parameters: &[WEBHOOK],
+        body: None,
+        answer: answer("whether the receiver took it", "WebhookTest"),
+        problems: &[],
+        handler: Handler::Running(webhooks::test),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/webhooks/{id}/deliveries",
+        name: "getDeliveries",
+        summary: "Get how far a webhook was delivered, and why its last try failed",
+        access: Access::Key(Permission::SeeGrants, RobotScope::Refused),
+        parameters: &[WEBHOOK],
+        body: None,
+        answer: answer("its position and its last tries", "Deliveries"),
+        problems: &[],
+        handler: Handler::Blocking(webhooks::state),
     },
 ];
 

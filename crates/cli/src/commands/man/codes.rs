@@ -81,6 +81,14 @@ const ERRORS: &[(&str, &str)] = &[
     ),
     ("unknown_api_key", "the tenant has no API key of this id; see `crealeph key list`"),
     ("bad_expiry", "an API key would expire before it could be used"),
+    ("unknown_webhook", "the tenant has no webhook of this id; see `crealeph webhook list`"),
+    (
+        "bad_webhook_url",
+        "a webhook would lead where it may not: not https, or an address that is not public and not granted",
+    ),
+    ("bad_start", "a webhook would start after an entry that the log does not have"),
+    ("too_many_webhooks", "the tenant has as many webhooks as `max_webhooks` under [server] allows"),
+    ("bad_certificates", "the certificates that `webhook_ca` names cannot be used"),
     (
         "unprotected_address",
         "the server would listen where others reach it, without TLS; see `crealeph serve --help`",

@@ -1,0 +1,224 @@
+//! `crealeph webhook`: who is told of a tenant's entries.
+
+use clap::{Args, Subcommand};
+use crealeph_contracts::scalar::{Name, RobotId, Text};
+use crealeph_contracts::shape::Set;
+use crealeph_contracts::webhook::WebhookRequest;
+use crealeph_ledger::{Cursor, Seq};
+use crealeph_runtime::webhook::{
+    DeliveryReport, WebhookReport, WebhookSettings, create_webhook, delete_webhook, deliveries,
+    list_webhooks, test_webhook,
+};
+use crealeph_server::ServerSettings;
+
+use super::Verdict;
+use super::ledger::{Settled, named};
+use super::on_ledger::Task;
+use crate::failure::{ArgumentFailure, Failure};
+use crate::output::{Output, note};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  crealeph webhook create https://example.com/hook
+  crealeph webhook create https://example.com/hook --event signal --event idea --robot shop --payloads
+  crealeph webhook list
+  crealeph webhook deliveries 5f0c9a1b2d3e4f60
+  crealeph webhook test 5f0c9a1b2d3e4f60
+  crealeph webhook delete 5f0c9a1b2d3e4f60
+
+Every new entry is sent as a CloudEvent, signed as Standard Webhooks has it, in the order of the log and at least once, while `crealeph serve` runs. The secret
+is printed once. Without --payloads only ids are sent. A webhook that is disabled can be created again with --after and its last position.
+
+Exit codes: 0 done, 1 refused or not delivered, 2 cannot be done.";
+
+#[derive(Debug, Subcommand)]
+pub(super) enum WebhookTask {
+    /// Create a webhook and print its secret, once
+    Create(Create),
+    /// List the webhooks of the tenant, deleted ones too
+    List(List),
+    /// Print how far a webhook was delivered, and why its last try failed
+    Deliveries(Named),
+    /// Send a test event now
+    Test(Named),
+    /// Delete a webhook and its secret
+    Delete(Delete),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Create {
+    /// Where to deliver to: https, or a place that `webhook_private` under [server] grants
+    url: String,
+    /// Only entries of this type; can be repeated
+    #[arg(long = "event", value_name = "TYPE")]
+    events: Vec<String>,
+    /// Only entries of this robot
+    #[arg(long)]
+    robot: Option<String>,
+    /// Send payloads along, not ids alone
+    #[arg(long)]
+    payloads: bool,
+    /// Note on what it is for
+    #[arg(long)]
+    label: Option<String>,
+    /// Start after this sequence number instead of the newest
+    #[arg(long, value_name = "SEQ")]
+    after: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct List {
+    /// Maximum number of results
+    #[arg(long, default_value_t = 100)]
+    limit: usize,
+    /// Continue after this cursor, from the previous page
+    #[arg(long)]
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Named {
+    /// Id of the webhook, from `webhook list`
+    id: String,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Delete {
+    /// Id of the webhook, from `webhook list`
+    id: String,
+    /// Reason
+    #[arg(long)]
+    reason: Option<String>,
+}
+
+impl Task for WebhookTask {
+    fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+        match self {
+            WebhookTask::Create(create) => create.run(at, output)?,
+            WebhookTask::List(list) => list.run(at, output)?,
+            WebhookTask::Deliveries(one) => {
+                let report = deliveries(&at.open()?, &at.tenant, &one.id()?)?;
+                match at.is_json(output) {
+                    true => output.report(&report)?,
+                    false => output.line(&state_in_words(&report))?,
+                }
+            }
+            WebhookTask::Test(one) => return one.test(at, output),
+            WebhookTask::Delete(delete) => {
+                let id = named("webhook", &delete.id, Name::parse)?;
+                let reason = delete.reason.as_deref().and_then(Text::new);
+                let deleted = delete_webhook(&at.open()?, &at.tenant, &id, reason)?;
+                match at.is_json(output) {
+                    true => output.report(&deleted)?,
+                    false => output.line(&format!("deleted {}", deleted.webhook_id))?,
+                }
+            }
+        }
+        Ok(Verdict::Good)
+    }
+}
+
+fn settings(at: &Settled) -> Result<WebhookSettings, Failure> {
+    Ok(ServerSettings::load(&at.configuration)?.webhooks)
+}
+
+impl Create {
+    fn run(self, at: &Settled, output: &mut Output) -> Result<(), Failure> {
+        let events = self.events.iter().map(|kind| named("type", kind, Name::parse));
+        let events = events.collect::<Result<Vec<Name>, ArgumentFailure>>()?;
+        let url = Text::new(&self.url).ok_or_else(|| ArgumentFailure::option(self.url.as_str(), "a URL"))?;
+        let request = WebhookRequest {
+            url,
+            events: Set::new(events).filter(|events| !events.as_slice().is_empty()),
+            robot_id: self.robot.as_deref().map(|robot| named("robot", robot, RobotId::parse)).transpose()?,
+            payloads: self.payloads.then_some(true),
+            label: self.label.as_deref().and_then(Text::new),
+        };
+        let after = self.after.map(|number| {
+            Seq::new(number).ok_or_else(|| ArgumentFailure::option(number.to_string(), "a sequence number"))
+        });
+        let created = create_webhook(&at.open()?, &at.tenant, request, after.transpose()?, &settings(at)?)?;
+        match at.is_json(output) {
+            true => output.report(&created)?,
+            // On a line of its own, so that it can be copied.
+            false => output.line(&created.secret)?,
+        }
+        output.flush()?;
+        note!("created webhook {} for tenant `{}`", created.report.webhook_id, at.tenant);
+        note!("save the secret now: it is not shown again");
+        Ok(())
+    }
+}
+
+impl List {
+    fn run(self, at: &Settled, output: &mut Output) -> Result<(), Failure> {
+        let cursor = self.cursor.as_deref().map(Cursor::parse).transpose()?;
+        let (webhooks, next) = list_webhooks(&at.open()?, &at.tenant, cursor, self.limit)?;
+        for webhook in &webhooks {
+            match at.is_json(output) {
+                true => output.report_line(webhook)?,
+                false => output.line(&in_words(webhook))?,
+            }
+        }
+        if webhooks.is_empty() && next.is_none() && !at.is_json(output) {
+            output.line("there is no webhook; make one with `crealeph webhook create URL`")?;
+        }
+        output.flush()?;
+        if let Some(next) = next {
+            note!("there is more: add --cursor {next}");
+        }
+        Ok(())
+    }
+}
+
+fn in_words(webhook: &WebhookReport) -> String {
+    let WebhookReport { webhook_id, state, created_at, url, .. } = webhook;
+    let mut line = format!("{webhook_id}  {state:<8} {created_at}  {url}");
+    let events = webhook.events.as_ref().map(|events| events.join(", "));
+    for (before, text) in [
+        ("  robot ", &webhook.robot_id),
+        ("  ", &webhook.label),
+        ("  of ", &events),
+        ("\n  ", &webhook.reason),
+    ] {
+        if let Some(text) = text {
+            line.push_str(before);
+            line.push_str(text);
+        }
+    }
+    line
+}
+
+fn state_in_words(report: &DeliveryReport) -> String {
+    let DeliveryReport { webhook_id, state, position, last, .. } = report;
+    let mut line = format!("{webhook_id}  {state:<8} delivered up to entry {position} of {last}");
+    for (before, text) in [
+        ("\n  last delivery ", &report.last_delivery_at),
+        ("\n  last attempt ", &report.last_attempt_at),
+        ("\n  ", &report.last_error),
+        ("\n  next attempt ", &report.next_attempt_at),
+        ("\n  disabled ", &report.disabled_at),
+    ] {
+        if let Some(text) = text {
+            line.push_str(before);
+            line.push_str(text);
+        }
+    }
+    line
+}
+
+impl Named {
+    fn id(&self) -> Result<Name, ArgumentFailure> {
+        named("webhook", &self.id, Name::parse)
+    }
+
+    fn test(&self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+        let tested = test_webhook(&at.open()?, &at.tenant, &self.id()?, &settings(at)?)?;
+        match (at.is_json(output), &tested.error) {
+            (true, _) => output.report(&tested)?,
+            (false, None) => output.line("delivered")?,
+            (false, Some(why)) => output.line(&format!("not delivered: {why}"))?,
+        }
+        Ok(if tested.delivered { Verdict::Good } else { Verdict::Bad })
+    }
+}

@@ -1,0 +1,462 @@
+//! Webhooks: created, listed, deleted and tried here; delivered by [`Deliverer`]. That one was created or deleted is an entry
+//! of the tenant's log. Its secret, and how far it was delivered, are a subscription beside the log: a secret that signs
+//! cannot be kept as a digest, so it is in no entry, no export and no log line, and is shown once.
+
+mod delivery;
+mod message;
+mod progress;
+mod settings;
+mod worker;
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use crealeph_contracts::api_key::ACCESS;
+use crealeph_contracts::approval::TENANT_ROBOT;
+use crealeph_contracts::entry::Draft;
+use crealeph_contracts::json::{ComposeError, JsonObject};
+use crealeph_contracts::scalar::{ClientKey, IdentifierError, Literal, Name, RobotId, TenantId, Text};
+use crealeph_contracts::webhook::{
+    WEBHOOK_CREATION, WEBHOOK_DELETION, WebhookCreation, WebhookDeletion, WebhookEntry, WebhookRequest,
+    creation_key, deletion_key,
+};
+use crealeph_ledger::{
+    AppendError, Cursor, Filter, Ledger, LedgerError, LogView, Order, Seq, StoredEntry, Subscription,
+};
+use serde::Serialize;
+
+use delivery::{Courier, Endpoint};
+use message::{Message, SECRET_PREFIX};
+pub use progress::DeliveryReport;
+use progress::Progress;
+pub use settings::WebhookSettings;
+pub use worker::Deliverer;
+
+const ID_BYTES: usize = 8;
+const SECRET_BYTES: usize = 32;
+/// The longest label or reason, in bytes.
+const MAX_TEXT_BYTES: usize = 1_024;
+/// How many types a webhook can name.
+const MAX_EVENTS: usize = 64;
+
+/// Why a webhook was not created, listed, deleted or tried.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WebhookError {
+    /// There is no such webhook.
+    #[error("tenant `{tenant}` has no webhook `{id}`")]
+    NoWebhook {
+        /// The webhook.
+        id: Name,
+        /// The tenant.
+        tenant: TenantId,
+    },
+    /// The URL may not be called.
+    #[error("the URL `{url}` {why}")]
+    BadUrl {
+        /// The URL.
+        url: String,
+        /// Why.
+        why: String,
+    },
+    /// The log has no such entry to start after.
+    #[error("the log has {last} entries, so nothing can start after entry {after}")]
+    BadStart {
+        /// What was asked for.
+        after: Seq,
+        /// The newest.
+        last: Seq,
+    },
+    /// The tenant has as many as it may.
+    #[error("the tenant has {limit} webhooks, and `max_webhooks` allows no more")]
+    TooMany {
+        /// The bound.
+        limit: usize,
+    },
+    /// Something is too long.
+    #[error("{what} is {found} long and the limit is {limit}; shorten it")]
+    TooLong {
+        /// What.
+        what: &'static str,
+        /// How long it is.
+        found: usize,
+        /// How long it may be.
+        limit: usize,
+    },
+    /// The authorities' certificates cannot be used.
+    #[error("{0}")]
+    Certificates(String),
+    /// The ledger did not take it.
+    #[error("the ledger did not take it, and nothing was written: {0}")]
+    Unwritten(AppendError),
+    /// The ledger could not be read or written.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// A document cannot be composed.
+    #[error(transparent)]
+    Compose(#[from] ComposeError),
+    /// There is no random number.
+    #[error("the system gives no random numbers: {0}")]
+    Random(String),
+    /// A name is not valid.
+    #[error("internal error: an invalid name: {0}; please report it")]
+    Name(#[from] IdentifierError),
+}
+
+impl WebhookError {
+    /// The stable code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            WebhookError::NoWebhook { .. } => "unknown_webhook",
+            WebhookError::BadUrl { .. } => "bad_webhook_url",
+            WebhookError::BadStart { .. } => "bad_start",
+            WebhookError::TooMany { .. } => "too_many_webhooks",
+            WebhookError::TooLong { .. } | WebhookError::Compose(_) => "too_large",
+            WebhookError::Certificates(_) => "bad_certificates",
+            WebhookError::Unwritten(error) => error.code(),
+            WebhookError::Ledger(error) => error.code(),
+            WebhookError::Random(_) => "random",
+            WebhookError::Name(_) => "bad_name",
+        }
+    }
+
+    /// What to do next.
+    pub fn hint(&self) -> Option<Cow<'static, str>> {
+        match self {
+            WebhookError::NoWebhook { .. } => {
+                Some("list the webhooks with `crealeph webhook list`, and check --tenant".into())
+            }
+            WebhookError::TooMany { .. } => Some("delete one, or raise `max_webhooks` under [server]".into()),
+            WebhookError::Certificates(_) => Some("check `webhook_ca` under [server]".into()),
+            WebhookError::Ledger(error) => error.hint(),
+            _ => None,
+        }
+    }
+
+    /// Whether the request is at fault, not the ledger or the machine.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            WebhookError::NoWebhook { .. }
+                | WebhookError::BadUrl { .. }
+                | WebhookError::BadStart { .. }
+                | WebhookError::TooMany { .. }
+                | WebhookError::TooLong { .. }
+        )
+    }
+}
+
+impl From<AppendError> for WebhookError {
+    fn from(error: AppendError) -> Self {
+        match error {
+            AppendError::Ledger(error) => WebhookError::Ledger(error),
+            refused => WebhookError::Unwritten(refused),
+        }
+    }
+}
+
+/// A webhook as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WebhookReport {
+    /// Its id.
+    pub webhook_id: String,
+    /// The tenant.
+    pub tenant_id: String,
+    /// Where it is delivered to.
+    pub url: String,
+    /// The types of entries that it is told of; absent for all but those about access.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events: Option<Vec<String>>,
+    /// The robot that it is restricted to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub robot_id: Option<String>,
+    /// Whether payloads are sent along.
+    pub payloads: bool,
+    /// What it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// When it was created.
+    pub created_at: String,
+    /// `active`, `failing`, `disabled` or `deleted`.
+    pub state: &'static str,
+    /// Why it fails or was disabled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The entry that creates it.
+    pub entry: String,
+}
+
+/// A webhook that was just created, with its secret: the only time that it is there.
+#[derive(Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CreatedWebhook {
+    /// What deliveries are signed with.
+    pub secret: String,
+    /// The webhook.
+    #[serde(flatten)]
+    pub report: WebhookReport,
+}
+
+/// What came of a try.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TestReport {
+    /// The webhook.
+    pub webhook_id: String,
+    /// Whether the receiver took it.
+    pub delivered: bool,
+    /// The status that it answered with, if it took it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Why it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Creates a webhook. It is told of what is appended after an entry: the newest, unless an earlier one is given.
+///
+/// # Errors
+/// When the URL may not be called, a bound is hit, or the ledger cannot be written.
+pub fn create_webhook(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    request: WebhookRequest,
+    after: Option<Seq>,
+    settings: &WebhookSettings,
+) -> Result<CreatedWebhook, WebhookError> {
+    let WebhookRequest { url, events, robot_id, payloads, label } = request;
+    Endpoint::parse(url.as_str(), settings)
+        .map_err(|why| WebhookError::BadUrl { url: url.as_str().to_owned(), why })?;
+    check_length("the label", label.as_ref())?;
+    let count = events.as_ref().map_or(0, |events| events.as_slice().len());
+    if count > MAX_EVENTS {
+        return Err(WebhookError::TooLong { what: "the list of types", found: count, limit: MAX_EVENTS });
+    }
+    let last = ledger.last_seq(tenant)?;
+    let position = after.unwrap_or(last);
+    if position > last {
+        return Err(WebhookError::BadStart { after: position, last });
+    }
+    let (mut id, mut secret) = ([0; ID_BYTES], [0; SECRET_BYTES]);
+    for bytes in [&mut id[..], &mut secret[..]] {
+        getrandom::fill(bytes).map_err(|error| WebhookError::Random(error.to_string()))?;
+    }
+    let webhook_id = Name::parse(&id.iter().map(|byte| format!("{byte:02x}")).collect::<String>())?;
+    let secret = format!("{SECRET_PREFIX}{}", STANDARD.encode(secret));
+    // First the secret, then the entry by which the webhook counts: a secret without one is nobody's.
+    let notes = Progress { asked_at: ledger.now().get(), ..Progress::default() }.to_notes();
+    let subscription = Subscription { id: webhook_id.clone(), secret: secret.clone(), position, notes };
+    let most = usize::try_from(settings.max_webhooks).unwrap_or(usize::MAX);
+    ledger.add_subscription(tenant, subscription, most).map_err(|error| match error {
+        LedgerError::Beyond { limit, .. } => WebhookError::TooMany { limit },
+        other => WebhookError::Ledger(other),
+    })?;
+    let creation = WebhookCreation { webhook_id: webhook_id.clone(), url, events, robot_id, payloads, label };
+    let written =
+        append(ledger, tenant, WEBHOOK_CREATION, Literal::new("created"), WebhookEntry::Creation(creation));
+    if let Err(error) = written {
+        ledger.remove_subscription(tenant, &webhook_id)?;
+        return Err(error);
+    }
+    Ok(CreatedWebhook { secret, report: get_webhook(ledger, tenant, &webhook_id)? })
+}
+
+/// Deletes a webhook and its secret. One that is deleted already stays as it is.
+///
+/// # Errors
+/// When there is no such webhook, or the ledger cannot be written.
+pub fn delete_webhook(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    id: &Name,
+    reason: Option<Text>,
+) -> Result<WebhookReport, WebhookError> {
+    check_length("the reason", reason.as_ref())?;
+    let found = find(ledger, tenant, id)?;
+    if !found.is_deleted {
+        let deletion = WebhookEntry::Deletion(WebhookDeletion { webhook_id: id.clone(), reason });
+        match append(ledger, tenant, WEBHOOK_DELETION, Literal::new("deleted"), deletion) {
+            // Another process has deleted it meanwhile, for another reason.
+            Err(WebhookError::Unwritten(error)) if error.code() == "IDEMPOTENCY_CONFLICT" => {}
+            written => written?,
+        }
+    }
+    ledger.remove_subscription(tenant, id)?;
+    get_webhook(ledger, tenant, id)
+}
+
+/// A page of a tenant's webhooks in the order in which they were created, deleted ones too, and where the list continues.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn list_webhooks(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    cursor: Option<Cursor>,
+    limit: usize,
+) -> Result<(Vec<WebhookReport>, Option<Cursor>), WebhookError> {
+    let filter = Filter {
+        robot_id: Some(RobotId::from(TENANT_ROBOT)),
+        kind: Some(Name::from(WEBHOOK_CREATION)),
+        module: Some(Name::from(ACCESS)),
+        ..Filter::default()
+    };
+    let subscriptions = ledger.subscriptions(tenant)?;
+    let read = ledger.view(tenant, |view| {
+        let page = view.list(&filter, Order::OldestFirst, cursor, limit)?;
+        let mut found = Vec::with_capacity(page.entries.len());
+        for entry in &page.entries {
+            if let Some(WebhookEntry::Creation(creation)) = webhook_entry(entry) {
+                found.extend(find_in(view, &creation.webhook_id)?);
+            }
+        }
+        Ok((found, page.next))
+    })?;
+    let Some((found, next)) = read else { return Ok((Vec::new(), None)) };
+    Ok((found.iter().map(|webhook| webhook.report(tenant, &subscriptions)).collect(), next))
+}
+
+/// A webhook.
+///
+/// # Errors
+/// When there is no such webhook, or the ledger cannot be read.
+pub fn get_webhook(ledger: &Ledger, tenant: &TenantId, id: &Name) -> Result<WebhookReport, WebhookError> {
+    Ok(find(ledger, tenant, id)?.report(tenant, &ledger.subscriptions(tenant)?))
+}
+
+/// How far a webhook was delivered, and what its last tries came to.
+///
+/// # Errors
+/// When there is no such webhook, or the ledger cannot be read.
+pub fn deliveries(ledger: &Ledger, tenant: &TenantId, id: &Name) -> Result<DeliveryReport, WebhookError> {
+    let webhook = find(ledger, tenant, id)?;
+    let subscriptions = ledger.subscriptions(tenant)?;
+    let subscription = webhook.subscription(&subscriptions);
+    let no_webhook = || WebhookError::NoWebhook { id: id.clone(), tenant: tenant.clone() };
+    let subscription = subscription.ok_or_else(no_webhook)?;
+    Ok(Progress::read(subscription).report(subscription, ledger.last_seq(tenant)?))
+}
+
+/// Sends an event that is about no entry, now, and says what came of it. What waits is not affected.
+///
+/// # Errors
+/// When there is no such webhook, or the ledger cannot be read.
+pub fn test_webhook(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    id: &Name,
+    settings: &WebhookSettings,
+) -> Result<TestReport, WebhookError> {
+    let webhook = find(ledger, tenant, id)?;
+    let subscriptions = ledger.subscriptions(tenant)?;
+    let no_webhook = || WebhookError::NoWebhook { id: id.clone(), tenant: tenant.clone() };
+    let subscription = webhook.subscription(&subscriptions).ok_or_else(no_webhook)?;
+    let courier = Courier::new(settings).map_err(WebhookError::Certificates)?;
+    let now = ledger.now();
+    let message = Message::test(id.as_str(), ledger.new_id()?.as_id().as_str(), &now.to_string());
+    let sent = courier.deliver(webhook.creation.url.as_str(), &subscription.secret, &message, now);
+    Ok(TestReport {
+        webhook_id: id.as_str().to_owned(),
+        delivered: sent.is_ok(),
+        status: sent.as_ref().ok().copied(),
+        error: sent.err().map(|undelivered| undelivered.why),
+    })
+}
+
+/// A webhook as the log has it.
+struct FoundWebhook {
+    creation: WebhookCreation,
+    entry: StoredEntry,
+    is_deleted: bool,
+}
+
+impl FoundWebhook {
+    fn subscription<'s>(&self, all: &'s [Subscription]) -> Option<&'s Subscription> {
+        all.iter().find(|one| one.id == self.creation.webhook_id && !self.is_deleted)
+    }
+
+    fn report(&self, tenant: &TenantId, subscriptions: &[Subscription]) -> WebhookReport {
+        let WebhookCreation { webhook_id, url, events, robot_id, payloads, label } = &self.creation;
+        let progress = self.subscription(subscriptions).map(Progress::read);
+        let events =
+            events.as_ref().map(|events| events.as_slice().iter().map(ToString::to_string).collect());
+        WebhookReport {
+            webhook_id: webhook_id.as_str().to_owned(),
+            tenant_id: tenant.as_str().to_owned(),
+            url: url.as_str().to_owned(),
+            events,
+            robot_id: robot_id.as_ref().map(ToString::to_string),
+            payloads: payloads.unwrap_or(false),
+            label: label.as_ref().map(|label| label.as_str().to_owned()),
+            created_at: self.entry.created_at.to_string(),
+            state: progress.as_ref().map_or("deleted", Progress::state),
+            reason: progress.and_then(|progress| progress.last_error),
+            entry: self.entry.id.as_str().to_owned(),
+        }
+    }
+}
+
+fn find(ledger: &Ledger, tenant: &TenantId, id: &Name) -> Result<FoundWebhook, WebhookError> {
+    let found = ledger.view(tenant, |view| find_in(view, id))?.flatten();
+    found.ok_or_else(|| WebhookError::NoWebhook { id: id.clone(), tenant: tenant.clone() })
+}
+
+/// Looks a webhook up by its id. An id that cannot be one is nobody's.
+fn find_in(view: &mut LogView<'_>, id: &Name) -> Result<Option<FoundWebhook>, LedgerError> {
+    let mut find = |key: String| -> Result<Option<(WebhookEntry, StoredEntry)>, LedgerError> {
+        let Ok(key) = ClientKey::parse(&key) else { return Ok(None) };
+        let entry = view.get_by_key(&key)?;
+        Ok(entry.and_then(|entry| Some((webhook_entry(&entry)?, entry))))
+    };
+    let Some((WebhookEntry::Creation(creation), entry)) = find(creation_key(id))? else { return Ok(None) };
+    let is_deleted = find(deletion_key(id))?.is_some();
+    Ok(Some(FoundWebhook { creation, entry, is_deleted }))
+}
+
+/// What an entry says of a webhook, if it is one of ours and about the webhook that it stands under.
+fn webhook_entry(entry: &StoredEntry) -> Option<WebhookEntry> {
+    let content = &entry.content;
+    if content.module.as_str() != ACCESS.as_str() {
+        return None;
+    }
+    let read = WebhookEntry::read(content.kind.as_str(), &JsonObject::parse_own(&content.payload)?).ok()?;
+    let is_its_own = content.key.as_ref().is_some_and(|key| key.as_str() == read.client_key());
+    is_its_own.then_some(read)
+}
+
+fn check_length(what: &'static str, text: Option<&Text>) -> Result<(), WebhookError> {
+    match text.map(|text| text.as_str().len()).filter(|found| *found > MAX_TEXT_BYTES) {
+        Some(found) => Err(WebhookError::TooLong { what, found, limit: MAX_TEXT_BYTES }),
+        None => Ok(()),
+    }
+}
+
+/// Records what happened to a webhook, under the client key that exists once.
+fn append(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    kind: Literal,
+    state: Literal,
+    entry: WebhookEntry,
+) -> Result<(), WebhookError> {
+    let key = ClientKey::parse(&entry.client_key())?;
+    let payload = match &entry {
+        WebhookEntry::Creation(creation) => JsonObject::of("the webhook", creation)?,
+        WebhookEntry::Deletion(deletion) => JsonObject::of("the deletion", deletion)?,
+    };
+    let draft = Draft {
+        robot_id: RobotId::from(TENANT_ROBOT),
+        module: Name::from(ACCESS),
+        source: Name::from(Literal::new("operator")),
+        kind: Name::from(kind),
+        state: Name::from(state),
+        payload,
+        lineage: None,
+        observed_at: None,
+        key: Some(key),
+    };
+    ledger.append_as(tenant, vec![(None, draft)])?;
+    Ok(())
+}
