@@ -28,13 +28,13 @@ words! {
     KeyRole {
         /// Reads evidence.
         Reader = "reader",
-        /// Reads, and appends entries.
+        /// Reads, appends entries, and hands in verdicts that people signed.
         Writer = "writer",
-        /// Reads, appends, and runs the Builder.
+        /// The same, runs the Builder, and reports receipts of work runs.
         Operator = "operator",
         /// Reads, and sees who may do what.
         Auditor = "auditor",
-        /// Manages keys, and reads no evidence.
+        /// Manages keys, signers, people and rules, and reads no evidence.
         Admin = "admin",
     }
 }

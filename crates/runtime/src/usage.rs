@@ -189,10 +189,10 @@ impl Counting {
         let (mut cursor, mut count) = (None, 0);
         loop {
             let page = ledger.list(tenant, &filter, Order::NewestFirst, cursor, PAGE_ENTRIES)?;
-            for entry in page.entries.into_iter().filter(sees) {
-                count += 1;
-                self.add(entry);
-            }
+            // What may not be seen is read too, and counts against the bounds.
+            count += page.entries.len();
+            self.bytes += page.entries.iter().map(|entry| entry.content.payload.len()).sum::<usize>();
+            page.entries.into_iter().filter(sees).for_each(|entry| self.add(entry));
             cursor = page.next;
             if cursor.is_none() {
                 return Ok(());
@@ -206,7 +206,6 @@ impl Counting {
 
     fn add(&mut self, entry: StoredEntry) {
         self.entries += 1;
-        self.bytes += entry.content.payload.len();
         let at = entry.created_at.instant();
         self.oldest = Some(self.oldest.map_or(at, |oldest| oldest.min(at)));
         let used = match entry.content.kind.as_str() == EXECUTION_RECORD.as_str() {

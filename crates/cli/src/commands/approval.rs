@@ -57,7 +57,7 @@ impl Task for ApprovalTask {
             SubjectId::Draft(id) => id,
             SubjectId::Change(run) => named("run", &run.to_string(), LedgerId::parse)?,
         };
-        let mut explained = reader.explain(&id)?;
+        let mut explained = reader.explain(reader.read(&id)?)?;
         let found = explained.root().map(str::to_owned);
         if let (Some(root), Some(found)) = (&root, &found)
             && root != found

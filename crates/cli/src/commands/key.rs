@@ -23,10 +23,10 @@ Examples:
 
 Roles:
   reader    reads entries, proofs and checkpoints
-  writer    reads, and appends entries
-  operator  reads, appends, and runs the Builder
+  writer    reads, appends entries, and hands in verdicts that people signed
+  operator  the same, runs the Builder, and reports receipts of work runs
   auditor   reads, and sees who may do what
-  admin     grants and revokes keys, and reads no evidence
+  admin     manages keys, signers, people and rules, and reads no evidence
 
 The token is printed once; the ledger has its digest. It names its tenant. A revoked key stops working at once, on every server of the ledger.
 

@@ -189,12 +189,11 @@ pub struct ExplainedApproval {
 }
 
 impl SubjectReader<'_> {
-    /// Reads a subject and what decided it.
+    /// Reads what decided a subject.
     ///
     /// # Errors
-    /// When there is none, or the ledger cannot be read.
-    pub fn explain(&self, id: &LedgerId) -> Result<ExplainedApproval, ApprovalError> {
-        let case = self.read(id)?;
+    /// When the ledger cannot be read.
+    pub fn explain(&self, case: SubjectCase) -> Result<ExplainedApproval, ApprovalError> {
         let at_landing = self.read_at_landing(&case)?;
         Ok(ExplainedApproval { case, at_landing, is_pinned: false })
     }

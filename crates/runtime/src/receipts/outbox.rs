@@ -206,23 +206,33 @@ impl Outbox {
     /// When the run has no receipt, or the folder cannot be written.
     pub fn keep(&self, reader: &RunReader, run: &Uuid) -> Result<Vec<Uuid>, OutboxError> {
         let text = to_json(&report_of(reader, run)?);
-        let mut pending = self.pending()?;
-        let mut bytes: u64 = pending.iter().map(|kept| kept.bytes).sum::<u64>() + text.len() as u64;
-        let mut dropped = Vec::new();
-        pending.retain(|kept| kept.run != *run);
-        let mut oldest = pending.into_iter();
-        while oldest.len() >= MAX_PENDING || bytes > MAX_PENDING_BYTES {
-            let Some(kept) = oldest.next() else { break };
-            self.remove(&kept.run)?;
-            bytes = bytes.saturating_sub(kept.bytes);
-            dropped.push(kept.run);
-        }
+        let dropped = self.make_room(run, text.len() as u64, (MAX_PENDING, MAX_PENDING_BYTES))?;
         let (path, temporary) = (self.path(run), self.folder.join(format!("{run}.new")));
         let mut options = fs::OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(&temporary);
         let mut file = file.map_err(failed(&temporary))?;
         file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed(&temporary))?;
         fs::rename(&temporary, &path).map_err(failed(&path))?;
+        Ok(dropped)
+    }
+
+    /// Drops the oldest reports until there is room for that of a run; those that were dropped.
+    fn make_room(
+        &self,
+        run: &Uuid,
+        size: u64,
+        (most, most_bytes): (usize, u64),
+    ) -> Result<Vec<Uuid>, OutboxError> {
+        let mut others = self.pending()?;
+        others.retain(|kept| kept.run != *run);
+        let mut bytes = others.iter().map(|kept| kept.bytes).sum::<u64>() + size;
+        let (mut oldest, mut dropped) = (others.into_iter(), Vec::new());
+        while oldest.len() >= most || bytes > most_bytes {
+            let Some(kept) = oldest.next() else { break };
+            self.remove(&kept.run)?;
+            bytes = bytes.saturating_sub(kept.bytes);
+            dropped.push(kept.run);
+        }
         Ok(dropped)
     }
 
@@ -332,7 +342,28 @@ fn report_of(reader: &RunReader, run: &Uuid) -> Result<ReceiptReport, OutboxErro
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    #[test]
+    fn the_oldest_reports_make_room_and_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = ReportTarget::new("http://127.0.0.1:9", "crealeph_x", None).unwrap();
+        let outbox = Outbox::open(folder.path(), &target).unwrap();
+        let run = |number: u8| Uuid::from_bytes([number; 16]);
+        for number in [3, 1, 2] {
+            fs::write(outbox.path(&run(number)), "0123456789").unwrap();
+        }
+        assert_eq!(outbox.make_room(&run(4), 10, (4, 40)).unwrap(), []);
+        // A report that is written again takes no more room.
+        assert_eq!(outbox.make_room(&run(3), 10, (3, 30)).unwrap(), []);
+        assert_eq!(outbox.make_room(&run(4), 10, (3, 40)).unwrap(), [run(1)]);
+        assert_eq!(outbox.make_room(&run(4), 25, (9, 35)).unwrap(), [run(2)]);
+        assert_eq!(outbox.pending().unwrap().iter().map(|kept| kept.run).collect::<Vec<_>>(), [run(3)]);
+        // What could not be sent is kept.
+        let sent = outbox.send(&target).unwrap();
+        assert!(sent.sent.is_empty() && sent.away.is_some() && sent.pending == 1, "{sent:?}");
+    }
 
     #[test]
     fn a_key_is_sent_over_tls_or_within_this_machine_alone() {

@@ -124,9 +124,7 @@ fn show(call: &Call) -> Result<Reply, Problem> {
 }
 
 fn why(call: &Call) -> Result<Reply, Problem> {
-    let id = named(call)?;
-    seen(call, &id)?;
-    Ok(Reply::json_of(&reader(call)?.explain(&id)?.json()?))
+    Ok(Reply::json_of(&reader(call)?.explain(seen(call, &named(call)?)?)?.json()?))
 }
 
 fn prepare(call: &Call) -> Result<Reply, Problem> {

@@ -3,7 +3,7 @@
 use crealeph_contracts::attestation::WorkRun;
 use crealeph_contracts::json::{JsonObject, canonical};
 use crealeph_contracts::receipt::Phase;
-use crealeph_contracts::scalar::{Name, TenantId};
+use crealeph_contracts::scalar::{ClientKey, Name, TenantId};
 use crealeph_contracts::short_id::{IdWord, one_id, short_id};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_ledger::{Filter, Ledger, StoredEntry};
@@ -19,7 +19,7 @@ use crate::report::{
     newest_first,
 };
 use crate::work::RunsError;
-use crate::work::receipt::RUN_RECEIPT;
+use crate::work::receipt::{RUN_RECEIPT, RUN_RECEIPT_KEY};
 
 /// The runs of a log that are asked for.
 pub(super) fn in_log(
@@ -28,29 +28,25 @@ pub(super) fn in_log(
     covered_entries: u64,
 ) -> Result<RunSection, ReportError> {
     let Some(log) = source.log else { return Ok(RunSection::default()) };
-    let filter =
-        Filter { robot_id: question.robot.clone(), kind: Some(Name::from(RUN_RECEIPT)), ..Filter::default() };
+    let filter = Filter {
+        robot_id: question.robot.clone(),
+        kind: Some(Name::from(RUN_RECEIPT)),
+        // A run is recorded after its start.
+        from: question.since,
+        ..Filter::default()
+    };
     let one = match &question.subject {
         ReportSubject::Run(word) => Some(named_run(log, word)?),
         _ => None,
     };
     let mut section = RunSection::default();
-    newest_first(log, &filter, |entry| {
-        let Some(run) = run_of(&entry).filter(|run| one.is_none_or(|one| one == *run)) else {
-            return Ok(true);
-        };
+    let mut take = |entry: StoredEntry| -> Result<bool, ReportError> {
+        let Some(run) = run_of(&entry) else { return Ok(true) };
         if section.rows.len() >= MAX_ROWS {
             section.has_more = true;
             return Ok(false);
         }
-        let (proof, verified) = match source.origin {
-            // A workspace whose signer is not enrolled is not known, which is no fault of its receipts.
-            ReportOrigin::Ledger => {
-                let run = LoggedRun::of(entry.clone());
-                receipt_in(&entry, &run.map_or_else(Vec::new, |run| run.keys_of_workspace(source.keys)))
-            }
-            ReportOrigin::Workspace | ReportOrigin::Export => receipt_in(&entry, source.keys),
-        };
+        let (proof, verified) = checked(&entry, source);
         let stated = verified.as_ref().map(|verified| &verified.statement.predicate);
         let started = stated.map(|stated| stated.receipt.started_at.instant());
         if question.since.is_some_and(|since| started.unwrap_or(entry.created_at.instant()) < since) {
@@ -65,14 +61,43 @@ pub(super) fn in_log(
             section.stories.push(story);
         }
         section.rows.push(row);
-        Ok(one.is_none())
-    })?;
+        Ok(true)
+    };
+    match one {
+        None => newest_first(log, &filter, take)?,
+        Some(run) => {
+            let entry = log.0.get_by_key(log.1, &ClientKey::parse(&format!("{RUN_RECEIPT_KEY}{run}"))?)?;
+            let is_wanted = |entry: &StoredEntry| {
+                question.robot.as_ref().is_none_or(|robot| *robot == entry.content.robot_id)
+            };
+            if let Some(entry) = entry.filter(is_wanted) {
+                take(entry)?;
+            }
+        }
+    }
     shorten(&mut section);
     Ok(section)
 }
 
+/// The receipt that an entry holds, checked with the keys that are for it.
+fn checked(entry: &StoredEntry, source: &ReportSource<'_>) -> (ReceiptProof, Option<VerifiedReceipt>) {
+    match source.origin {
+        // A workspace whose signer is not enrolled is not known, which is no fault of its receipts.
+        ReportOrigin::Ledger => {
+            let run = LoggedRun::of(entry.clone());
+            receipt_in(entry, &run.map_or_else(Vec::new, |run| run.keys_of_workspace(source.keys)))
+        }
+        ReportOrigin::Workspace | ReportOrigin::Export => receipt_in(entry, source.keys),
+    }
+}
+
 /// The run that a word means, of those whose receipts the log holds.
 fn named_run(log: (&Ledger, &TenantId), word: &str) -> Result<Uuid, ReportError> {
+    if let Some(run) = Uuid::parse(word)
+        && log.0.get_by_key(log.1, &ClientKey::parse(&format!("{RUN_RECEIPT_KEY}{run}"))?)?.is_some()
+    {
+        return Ok(run);
+    }
     let filter = Filter { kind: Some(Name::from(RUN_RECEIPT)), ..Filter::default() };
     let mut found: Vec<Uuid> = Vec::new();
     newest_first(log, &filter, |entry| {
