@@ -16,6 +16,7 @@ use crate::ledger::Ledger;
 use crate::pending::{AnswerSender, AppendResult};
 use crate::position::{Millis, Seq};
 use crate::proposed::NewId;
+use crate::read::Cursor;
 use crate::store::{ClaimResult, LeaseRequest, LeaseRow, Transaction};
 use crate::subscription::{self, SubscriptionChange};
 use crate::writer::{Fence, Job, JobTask};
@@ -34,6 +35,16 @@ pub struct LeaseToken(i64);
 impl LeaseToken {
     pub(crate) fn new(number: i64) -> LeaseToken {
         LeaseToken(number)
+    }
+
+    /// The token that a cursor names.
+    pub fn from_cursor(cursor: Cursor) -> LeaseToken {
+        LeaseToken(cursor.seq().as_i64())
+    }
+
+    /// A cursor that names it, for a list in the order of tokens.
+    pub fn cursor(self) -> Cursor {
+        Cursor::after(Seq::from_i64(self.0).unwrap_or(Seq::MAX))
     }
 
     pub(crate) fn as_i64(self) -> i64 {
@@ -80,7 +91,7 @@ impl Lease {
         self.ttl
     }
 
-    fn fence(&self, is_last: bool) -> Fence {
+    pub(crate) fn fence(&self, is_last: bool) -> Fence {
         Fence { name: self.name.clone(), token: self.token, is_last }
     }
 }
@@ -209,12 +220,12 @@ impl Ledger {
     /// Appends as [`Ledger::append_as`], but only while the lease is held: [`LedgerError::LeaseLost`] if someone else has
     /// taken it since, or it was released.
     pub fn append_under(&self, lease: &Lease, batch: Vec<(Option<NewId>, Draft)>) -> AppendResult {
-        self.append_fenced(&lease.tenant_id, batch, Some(lease.fence(false)))
+        self.append_fenced(&lease.tenant_id, batch, Some(lease.fence(false)), None)
     }
 
     /// The same, and releases the lease in the same transaction. If nothing was written it is held as before.
     pub fn append_and_release(&self, lease: &Lease, batch: Vec<(Option<NewId>, Draft)>) -> AppendResult {
-        self.append_fenced(&lease.tenant_id, batch, Some(lease.fence(true)))
+        self.append_fenced(&lease.tenant_id, batch, Some(lease.fence(true)), None)
     }
 
     /// Renews a lease until the heartbeat is dropped or the lease is lost.

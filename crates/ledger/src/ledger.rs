@@ -270,7 +270,7 @@ impl Ledger {
             }
             entries.push(PreparedEntry { actor: self.actor.clone(), ..PreparedEntry::new(tenant, content) });
         }
-        Ok(Batch { entries, fence: None, answer })
+        Ok(Batch { entries, fence: None, settles: None, answer })
     }
 
     /// The thread that writes for this tenant; the threads are started by the first append.
@@ -333,8 +333,22 @@ impl Ledger {
 
     /// Writes outside the writing threads, in a transaction of its own: for what is rare.
     pub(crate) fn write(&self, tenant: &TenantId, work: TransactionWork<'_>) -> Result<(), LedgerError> {
+        self.write_apart(Some(tenant), false, work)
+    }
+
+    /// The same for what is no tenant's and need not survive what ends its processes.
+    pub(crate) fn write_shared(&self, work: TransactionWork<'_>) -> Result<(), LedgerError> {
+        self.write_apart(None, true, work)
+    }
+
+    fn write_apart(
+        &self,
+        tenant: Option<&TenantId>,
+        is_leases_only: bool,
+        work: TransactionWork<'_>,
+    ) -> Result<(), LedgerError> {
         let mut writer = self.spare_writer()?;
-        writer.transact(Some(tenant), false, work).map_err(|unwritten| match unwritten {
+        writer.transact(tenant, is_leases_only, work).map_err(|unwritten| match unwritten {
             WriteFailure::Nothing(error) | WriteFailure::Unknown(error) => error,
         })?;
         let mut spare = self.shared.spare.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,6 +5,7 @@
 //! not at all, and what was acknowledged survives a crash; one event identity or client key, one entry, under any
 //! number of writers. The ledger knows no policy, no agents and no HTTP; only its writer reads the clock.
 
+mod accepted;
 mod audit;
 mod checkpoint;
 mod clock;
@@ -31,6 +32,7 @@ mod plan;
 mod pool;
 mod position;
 mod postgresql;
+mod processes;
 mod proposed;
 mod query;
 mod queue;
@@ -47,6 +49,10 @@ mod transfer;
 mod view;
 mod writer;
 
+pub use accepted::{
+    Acceptance, AcceptanceLimits, AcceptedRequest, Cancellation, RequestName, RequestOutcome,
+    RequestToAccept, RequestToRun,
+};
 pub use audit::{AuditFault, AuditFaultKind};
 pub use checkpoint::SignedCheckpoint;
 pub use clock::Clock;
@@ -64,6 +70,7 @@ pub use migrate::{MigrationProgress, MigrationSummary};
 pub use pending::{AppendResult, PendingAnswer};
 pub use plan::AppendedEntry;
 pub use position::{MAX_SEQ, Millis, Seq};
+pub use processes::{Membership, ServerProcess};
 pub use proposed::{NewId, Position};
 pub use reach::LineageReach;
 pub use read::{Cursor, Direction, EntryPage, Filter, LineageEntries, LineageEntry, Order, StoredCheckpoint};

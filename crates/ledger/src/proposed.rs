@@ -6,6 +6,7 @@ use crealeph_contracts::scalar::{LedgerId, RobotId, TenantId};
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::snapshot::{Derivation, SnapshotFacts};
 
+use crate::accepted::RequestName;
 #[cfg(doc)]
 use crate::error::EntryRefusal;
 use crate::error::LedgerError;
@@ -13,7 +14,7 @@ use crate::identity::IdSource;
 use crate::ledger::Ledger;
 use crate::pending::{AnswerSender, AppendResult};
 use crate::position::{Millis, Seq};
-use crate::writer::{Fence, Job};
+use crate::writer::{Batch, Fence, Job};
 
 /// An id that no entry has yet: a UUID of version 7. Only the ledger makes one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ impl Ledger {
     /// Appends a batch of CreAleph's own, all of it or nothing, some of it under ids made before; refused if one is taken.
     /// Only this writes reserved types and keys.
     pub fn append_as(&self, tenant: &TenantId, batch: Vec<(Option<NewId>, Draft)>) -> AppendResult {
-        self.append_fenced(tenant, batch, None)
+        self.append_fenced(tenant, batch, None, None)
     }
 
     /// The same, if the log still ends where it was read; else the batch is refused as [`EntryRefusal::Moved`], so that
@@ -61,7 +62,11 @@ impl Ledger {
         read_at: Seq,
         batch: Vec<(Option<NewId>, Draft)>,
     ) -> AppendResult {
-        self.append_prepared(tenant, batch, None, Some(read_at))
+        self.append_prepared(tenant, batch, |batch| {
+            if let Some(first) = batch.entries.first_mut() {
+                first.after = Some(read_at);
+            }
+        })
     }
 
     pub(crate) fn append_fenced(
@@ -69,26 +74,23 @@ impl Ledger {
         tenant: &TenantId,
         batch: Vec<(Option<NewId>, Draft)>,
         fence: Option<Fence>,
+        settles: Option<RequestName>,
     ) -> AppendResult {
-        self.append_prepared(tenant, batch, fence, None)
+        self.append_prepared(tenant, batch, |batch| (batch.fence, batch.settles) = (fence, settles))
     }
 
     fn append_prepared(
         &self,
         tenant: &TenantId,
         batch: Vec<(Option<NewId>, Draft)>,
-        fence: Option<Fence>,
-        after: Option<Seq>,
+        prepare: impl FnOnce(&mut Batch),
     ) -> AppendResult {
         let (ids, drafts): (Vec<Option<NewId>>, Vec<Draft>) = batch.into_iter().unzip();
         let (answer, pending) = AnswerSender::pair();
         let mut batch = self.batch(tenant, drafts, answer)?;
-        batch.fence = fence;
+        prepare(&mut batch);
         for (entry, id) in batch.entries.iter_mut().zip(ids) {
             entry.id = id.map(|NewId(id)| id);
-        }
-        if let Some(first) = batch.entries.first_mut() {
-            first.after = after;
         }
         self.send(Job::append(tenant, batch))?;
         pending.wait()

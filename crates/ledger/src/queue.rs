@@ -151,7 +151,12 @@ mod tests {
     }
 
     fn batch() -> JobTask {
-        JobTask::Append(Batch { entries: Vec::new(), fence: None, answer: AnswerSender::pair().0 })
+        JobTask::Append(Batch {
+            entries: Vec::new(),
+            fence: None,
+            settles: None,
+            answer: AnswerSender::pair().0,
+        })
     }
 
     fn lease() -> JobTask {

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId, TenantId};
 
+use crate::accepted::{AcceptedRequest, RequestName, RequestOutcome, RequestToAccept, RequestToRun};
 use crate::audit::AuditFaultKind;
 use crate::error::LedgerError;
 use crate::lease::{LeaseHolder, LeaseToken};
 use crate::merkle::{Frontier, Tile};
 use crate::position::{Millis, Seq};
+use crate::processes::ProcessRow;
 use crate::reach::EffectiveTime;
 use crate::read::{EntryIndex, Filter, StoredCheckpoint};
 use crate::row::{EntryClass, EntryRow, EventIdentity, ExecutionKey, LineageNode, Outline, RawEntry};
@@ -146,6 +148,47 @@ pub(crate) trait Transaction {
     fn extend_lease(&mut self, tenant: &TenantId, lease: &LeaseRow) -> Result<(), LedgerError>;
     /// Removes leases that still have that token.
     fn drop_leases(&mut self, tenant: &TenantId, leases: &[(&Name, LeaseToken)]) -> Result<(), LedgerError>;
+    /// A request that was accepted.
+    fn request(
+        &mut self,
+        tenant: &TenantId,
+        name: &RequestName,
+    ) -> Result<Option<AcceptedRequest>, LedgerError>;
+    /// How many requests of the tenant and of all are open, each counted up to a number.
+    fn open_requests(
+        &mut self,
+        tenant: &TenantId,
+        per_tenant: u64,
+        total: u64,
+    ) -> Result<(u64, u64), LedgerError>;
+    /// Writes a request, under the tenant's next token, over one of its name.
+    fn put_request(
+        &mut self,
+        tenant: &TenantId,
+        request: &RequestToAccept,
+        now: Millis,
+    ) -> Result<LeaseToken, LedgerError>;
+    /// Says how often a request was taken up.
+    fn count_request(&mut self, tenant: &TenantId, name: &RequestName, tries: u64)
+    -> Result<(), LedgerError>;
+    /// Ends a request.
+    fn end_request(
+        &mut self,
+        tenant: &TenantId,
+        name: &RequestName,
+        outcome: &RequestOutcome,
+        now: Millis,
+    ) -> Result<(), LedgerError>;
+    /// Removes requests.
+    fn drop_requests(&mut self, tenant: &TenantId, names: &[&RequestName]) -> Result<(), LedgerError>;
+    /// Removes the tenant's requests that ended before a time.
+    fn sweep_requests(&mut self, tenant: &TenantId, before: Millis) -> Result<(), LedgerError>;
+    /// The server processes; no other process enters or leaves until the transaction ends.
+    fn locked_processes(&mut self) -> Result<Vec<ProcessRow>, LedgerError>;
+    /// Writes a process over what is there of it.
+    fn put_process(&mut self, row: &ProcessRow) -> Result<(), LedgerError>;
+    /// Removes a process.
+    fn drop_process(&mut self, name: &Name) -> Result<(), LedgerError>;
     /// How many subscriptions the tenant has.
     fn count_subscriptions(&mut self, tenant: &TenantId) -> Result<usize, LedgerError>;
     /// Adds a subscription.
@@ -366,6 +409,32 @@ pub(crate) trait Reads {
     fn lease(&mut self, tenant: &TenantId, name: &Name) -> Result<Option<LeaseRow>, LedgerError>;
     /// The time that leases go by.
     fn lease_time(&mut self) -> Result<Millis, LedgerError>;
+    /// A request that was accepted.
+    fn request(
+        &mut self,
+        tenant: &TenantId,
+        name: &RequestName,
+    ) -> Result<Option<AcceptedRequest>, LedgerError>;
+    /// Open requests in the order of acceptance.
+    fn requests(
+        &mut self,
+        tenant: &TenantId,
+        robot: Option<&RobotId>,
+        after: Option<LeaseToken>,
+        limit: usize,
+    ) -> Result<Vec<AcceptedRequest>, LedgerError>;
+    /// The first open request that nobody works on.
+    fn waiting_request(
+        &mut self,
+        tenant: &TenantId,
+        after: Option<LeaseToken>,
+    ) -> Result<Option<RequestToRun>, LedgerError>;
+    /// The first tenant after a name that has such a request, or one that ended before a time.
+    fn tenant_with_work(
+        &mut self,
+        after: &str,
+        ended_before: Millis,
+    ) -> Result<Option<TenantId>, LedgerError>;
     /// The subscriptions of a tenant, by id.
     fn subscriptions(&mut self, tenant: &TenantId) -> Result<Vec<Subscription>, LedgerError>;
     /// The tenants that have one.

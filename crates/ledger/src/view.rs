@@ -3,6 +3,7 @@
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::scalar::{ClientKey, LedgerId, TenantId};
 
+use crate::accepted::{AcceptedRequest, RequestName};
 use crate::clock::Clock;
 use crate::entry::StoredEntry;
 use crate::error::LedgerError;
@@ -52,6 +53,15 @@ impl LogView<'_> {
     /// The entry of an id.
     pub fn get(&mut self, id: &LedgerId) -> Result<Option<StoredEntry>, LedgerError> {
         Ok(self.reads.by_id(self.head, id)?.map(|row| row.entry))
+    }
+
+    /// The open request of a name, if one was accepted. An older ledger has none.
+    pub fn open_request(&mut self, name: &RequestName) -> Result<Option<AcceptedRequest>, LedgerError> {
+        if self.reads.check_schema().is_err() {
+            return Ok(None);
+        }
+        let found = self.reads.request(&self.head.tenant_id, name)?;
+        Ok(found.filter(AcceptedRequest::is_open))
     }
 
     /// The entry of a client key.

@@ -10,6 +10,7 @@ use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::log_rules::{LOG_RULES_KEY, RulesInForce};
 use crealeph_contracts::scalar::{LedgerId, Name, TenantId};
 
+use crate::accepted::{self, RequestAnswer, RequestChange, RequestName};
 use crate::clock::DatingClock;
 use crate::error::{AppendError, LedgerError};
 use crate::follow::Growth;
@@ -19,6 +20,7 @@ use crate::marker::marker;
 use crate::merkle::{Frontier, TILE_WIDTH, TileSource, complete_tiles};
 use crate::pending::{AnswerSender, AppendResult};
 use crate::plan::{self, AppendPlan, PreparedEntry};
+use crate::position::Millis;
 use crate::queue::{JobGroup, JobQueue};
 use crate::recent::RecentEntries;
 use crate::row::LineageNode;
@@ -40,6 +42,8 @@ pub(crate) struct Job {
 pub(crate) enum JobTask {
     Append(Batch),
     Lease(LeaseChange, AnswerSender<LeaseAnswer, LedgerError>),
+    /// With the time of the ledger's clock.
+    Request(RequestChange, Millis, AnswerSender<RequestAnswer, LedgerError>),
 }
 
 /// Entries that are written all or not at all.
@@ -47,6 +51,8 @@ pub(crate) enum JobTask {
 pub(crate) struct Batch {
     pub entries: Vec<PreparedEntry>,
     pub fence: Option<Fence>,
+    /// The accepted request whose outcome it is, and which goes with it.
+    pub settles: Option<RequestName>,
     pub answer: AnswerSender,
 }
 
@@ -68,13 +74,15 @@ impl Job {
         matches!(&self.task, JobTask::Lease(change, _) if change.is_passing())
     }
 
-    /// Entries and bytes; a lease counts as an entry.
+    /// Entries and bytes; a lease or a request counts as an entry.
     pub(crate) fn size(&self) -> (usize, usize) {
         match &self.task {
             JobTask::Append(Batch { entries, .. }) => {
                 (entries.len(), entries.iter().map(|entry| entry.content.payload.len() + 512).sum())
             }
             JobTask::Lease(..) => (1, 0),
+            JobTask::Request(RequestChange::Accept(request, _), ..) => (1, request.document.len() + 512),
+            JobTask::Request(..) => (1, 512),
         }
     }
 }
@@ -148,6 +156,7 @@ struct GroupAnswers {
 enum Reply {
     Batch(Batch, AppendResult),
     Lease(AnswerSender<LeaseAnswer, LedgerError>, Result<LeaseAnswer, LedgerError>),
+    Request(AnswerSender<RequestAnswer, LedgerError>, Result<RequestAnswer, LedgerError>),
 }
 
 impl Reply {
@@ -155,6 +164,7 @@ impl Reply {
         match self {
             Reply::Batch(batch, outcome) => batch.answer.give(outcome),
             Reply::Lease(answer, outcome) => answer.give(outcome),
+            Reply::Request(answer, outcome) => answer.give(outcome),
         }
     }
 }
@@ -167,6 +177,8 @@ struct WriteGroup {
     shares: Vec<RoundResult>,
     changes: Vec<(TenantId, LeaseChange, AnswerSender<LeaseAnswer, LedgerError>)>,
     changed: Vec<Result<LeaseAnswer, LedgerError>>,
+    requests: Vec<(TenantId, RequestChange, Millis, AnswerSender<RequestAnswer, LedgerError>)>,
+    answered: Vec<RequestAnswer>,
 }
 
 /// What one round came to.
@@ -193,7 +205,7 @@ impl WriteGroup {
         let mut commit_start = None;
         let written = writer.transact(only.as_ref(), group.is_leases_only, &mut |transaction| {
             let mut heads = BTreeMap::new();
-            (self.shares, self.changed) = (Vec::new(), Vec::new());
+            (self.shares, self.changed, self.answered) = (Vec::new(), Vec::new(), Vec::new());
             loop {
                 for (tenant, batches) in self.rounds.iter().skip(self.shares.len()) {
                     self.shares.push(write_round(transaction, tenant, batches, &mut heads, memory)?);
@@ -203,6 +215,9 @@ impl WriteGroup {
                     break;
                 }
                 self.take(joining);
+            }
+            for (tenant, change, now, _) in &self.requests {
+                self.answered.push(accepted::apply(transaction, tenant, change, *now)?);
             }
             for (tenant, change, _) in &self.changes {
                 self.changed.push(lease::apply(transaction, tenant, change)?);
@@ -227,6 +242,9 @@ impl WriteGroup {
             match task {
                 JobTask::Append(batch) => by_tenant.entry(tenant_id).or_default().push(batch),
                 JobTask::Lease(change, answer) => self.changes.push((tenant_id, change, answer)),
+                JobTask::Request(change, now, answer) => {
+                    self.requests.push((tenant_id, change, now, answer));
+                }
             }
         }
         self.rounds.extend(by_tenant);
@@ -239,7 +257,7 @@ impl WriteGroup {
     }
 
     fn end(self, written: Result<(), LedgerError>) -> GroupAnswers {
-        let WriteGroup { rounds, shares, changes, changed } = self;
+        let WriteGroup { rounds, shares, changes, changed, requests, answered } = self;
         let (mut replies, mut grown) = (Vec::new(), BTreeSet::new());
         match written {
             Ok(()) => {
@@ -250,6 +268,8 @@ impl WriteGroup {
                     let pairs = batches.into_iter().zip(share.outcomes);
                     replies.extend(pairs.map(|(batch, outcome)| Reply::Batch(batch, outcome)));
                 }
+                let answers = requests.into_iter().map(|(.., answer)| answer).zip(answered);
+                replies.extend(answers.map(|(answer, outcome)| Reply::Request(answer, Ok(outcome))));
                 for ((tenant, change, answer), outcome) in changes.into_iter().zip(changed) {
                     if matches!(change, LeaseChange::Release { .. }) {
                         grown.insert(tenant);
@@ -260,6 +280,8 @@ impl WriteGroup {
             Err(error) => {
                 let batches = rounds.into_iter().flat_map(|(_, batches)| batches);
                 replies.extend(batches.map(|batch| Reply::Batch(batch, Err(error.clone().into()))));
+                let requests = requests.into_iter().map(|(.., answer)| answer);
+                replies.extend(requests.map(|answer| Reply::Request(answer, Err(error.clone()))));
                 let leases = changes.into_iter().map(|(_, _, answer)| answer);
                 replies.extend(leases.map(|answer| Reply::Lease(answer, Err(error.clone()))));
             }
@@ -329,6 +351,10 @@ fn write_round(
     if has_released {
         transaction.drop_leases(tenant, &released)?;
     }
+    let settled = settled(batches, &outcomes);
+    if !settled.is_empty() {
+        transaction.drop_requests(tenant, &settled)?;
+    }
     heads.insert(tenant.clone(), after);
     Ok(RoundResult { outcomes, witness, has_released, written: nodes })
 }
@@ -338,6 +364,12 @@ fn released<'b>(batches: &'b [Batch], outcomes: &[AppendResult]) -> Vec<(&'b Nam
     let written = batches.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_ok());
     let fences = written.filter_map(|(batch, _)| batch.fence.as_ref().filter(|fence| fence.is_last));
     fences.map(|fence| (&fence.name, fence.token)).collect()
+}
+
+/// The accepted requests that end with their batches.
+fn settled<'b>(batches: &'b [Batch], outcomes: &[AppendResult]) -> Vec<&'b RequestName> {
+    let written = batches.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_ok());
+    written.filter_map(|(batch, _)| batch.settles.as_ref()).collect()
 }
 
 /// Why a batch may not be written, if its lease was lost.

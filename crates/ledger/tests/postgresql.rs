@@ -40,6 +40,8 @@ impl Fixture for Server {
              EXECUTE format('DROP ROLE %I', role);
            END LOOP;
          END $$;
+         DROP FUNCTION tenant_with_work; DROP FUNCTION open_requests; DROP TABLE accepted; DROP TABLE processes;
+         DROP POLICY owner_finds ON leases;
          DROP TABLE subscriptions; DROP FUNCTION subscribed_tenants; ALTER TABLE entries DROP COLUMN actor;
          DROP FUNCTION append; DROP FUNCTION may_use; DROP FUNCTION open_log; DROP FUNCTION keep_checkpoint;
          DROP FUNCTION bind_login; DROP TABLE logins;
@@ -56,8 +58,16 @@ impl Fixture for Server {
     }
 
     fn previous(&self) -> &'static str {
-        "DROP TABLE subscriptions; DROP FUNCTION subscribed_tenants; ALTER TABLE entries DROP COLUMN actor;
+        "DROP FUNCTION tenant_with_work; DROP FUNCTION open_requests; DROP TABLE accepted; DROP TABLE processes;
+         DROP POLICY owner_finds ON leases;
+         DROP TABLE subscriptions; DROP FUNCTION subscribed_tenants; ALTER TABLE entries DROP COLUMN actor;
          UPDATE version SET version = 3"
+    }
+
+    fn before(&self) -> &'static str {
+        "DROP FUNCTION tenant_with_work; DROP FUNCTION open_requests; DROP TABLE accepted; DROP TABLE processes;
+         DROP POLICY owner_finds ON leases;
+         UPDATE version SET version = 4"
     }
 
     fn tamper(&self, place: &Place, sql: &str) -> Result<(), String> {
@@ -386,8 +396,8 @@ fn a_database_that_is_not_a_ledger_is_refused_and_changes_are_noticed() {
     append(&ledger, (0..5).map(|n| entry("signal", &format!("{{\"n\":{n}}}"), "")).collect());
     let mut client = server.superuser(&database);
     client.batch_execute("UPDATE crealeph.version SET version = 9").unwrap();
-    assert!(matches!(open(), Err(LedgerError::Newer { found: 9, known: 4, .. })));
-    client.batch_execute("UPDATE crealeph.version SET version = 3").unwrap();
+    assert!(matches!(open(), Err(LedgerError::Newer { found: 9, known: 5, .. })));
+    client.batch_execute("UPDATE crealeph.version SET version = 5").unwrap();
     client
         .batch_execute("SET session_replication_role = replica; UPDATE crealeph.entries SET payload = '{}' WHERE seq = 3")
         .unwrap();

@@ -167,6 +167,11 @@ pub struct KeyIdentity {
     pub robot_id: Option<RobotId>,
 }
 
+/// Who appends with a key, as entries name it.
+pub(crate) fn key_actor(key_id: &KeyId) -> Result<Name, IdentifierError> {
+    Name::parse(&format!("key:{key_id}"))
+}
+
 impl KeyIdentity {
     /// Whether its role permits something.
     pub fn may(&self, permission: Permission) -> bool {
@@ -191,7 +196,7 @@ impl KeyIdentity {
     /// # Errors
     /// When its id is too long for a name, which no key has.
     pub fn actor(&self) -> Result<Name, IdentifierError> {
-        Name::parse(&format!("key:{}", self.key_id))
+        key_actor(&self.key_id)
     }
 
     /// Whether it may see and write what is of this robot.

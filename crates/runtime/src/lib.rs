@@ -4,6 +4,7 @@
 pub mod access;
 pub mod agents;
 pub mod approvals;
+pub mod backtest;
 pub mod builder;
 pub mod configuration;
 pub mod entries;
@@ -13,6 +14,7 @@ pub mod report;
 pub mod review;
 pub mod robot;
 pub mod robot_report;
+pub mod shared;
 pub mod trust;
 pub mod usage;
 pub mod validation;

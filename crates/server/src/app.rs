@@ -8,6 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tracing::Span;
 
+use crate::accepting::RunSignals;
 use crate::follower::Followers;
 use crate::hosts::ServerNames;
 use crate::limits::KeyUses;
@@ -32,6 +33,7 @@ pub(crate) struct App {
     ledger_calls: Arc<Semaphore>,
     /// Runs of the Builder.
     runs: Arc<Semaphore>,
+    pub run_signals: RunSignals,
     pub keys: Arc<KeyUses>,
     /// Event streams.
     pub streams: Arc<Semaphore>,
@@ -56,6 +58,7 @@ impl App {
             requests: permits(bounds.max_requests),
             ledger_calls: permits(bounds.max_ledger_calls),
             runs: permits(bounds.max_runs),
+            run_signals: RunSignals::default(),
             keys: Arc::default(),
             streams: permits(bounds.max_streams),
             stopping,
@@ -91,7 +94,21 @@ impl App {
             let detail = "as many runs of the Builder are under way as the server takes; try again";
             Problem::bound(ProblemKind::Overloaded, "max_runs", most, detail)
         })?;
-        on_thread(permit, work).await
+        let done = on_thread(permit, work).await;
+        self.run_signals.work.notify_one();
+        done
+    }
+
+    /// The right to run something, if there is one left.
+    pub(crate) fn run_permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.runs).try_acquire_owned().ok()
+    }
+
+    /// Waits until nothing runs.
+    pub(crate) async fn all_run_permits(&self) {
+        let all = u32::try_from(self.settings.bounds.max_runs).unwrap_or(u32::MAX);
+        // Nobody closes the semaphore.
+        let _ = self.runs.acquire_many(all).await;
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -10,6 +10,7 @@ use crealeph_runtime::access::KeyIdentity;
 use percent_encoding::percent_decode_str;
 
 use crate::app::App;
+use crate::prefer::Preferences;
 use crate::problem::{Problem, ProblemKind};
 use crate::route::{ParameterKind, Place, Route};
 use crate::settings::ServerBounds;
@@ -22,6 +23,8 @@ pub(crate) struct Call {
     pub body: Bytes,
     /// Where a stream resumes.
     pub last_event_id: Option<String>,
+    /// When the client wants to be answered.
+    pub preferences: Preferences,
 }
 
 impl Call {
@@ -108,7 +111,7 @@ pub(crate) fn read_query(route: &Route, query: Option<&str>) -> Result<Vec<(&'st
     for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (name, value) = (decoded(name)?, decoded(value)?);
-        let known = route.parameters.iter().filter(|known| known.place != Place::Path);
+        let known = route.parameters.iter().filter(|known| known.place.is_query());
         let Some(parameter) = known.into_iter().find(|known| known.name == name) else {
             return Err(Problem::parameter(&name, "is not known here"));
         };

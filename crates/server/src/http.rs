@@ -24,6 +24,7 @@ use tracing::{Instrument as _, Span, info_span};
 use crate::app::App;
 use crate::call::{Call, read_path, read_query};
 use crate::limits::CountedRequest;
+use crate::prefer::Preferences;
 use crate::problem::{Problem, ProblemKind};
 use crate::reply::{JSON_TYPE, Reply};
 use crate::route::{Access, Handler, RobotScope, Route, Verb};
@@ -197,7 +198,7 @@ async fn serve(
     let id = request_id(&request);
     let bounds = &app.settings.bounds;
     let (name, bound_ms) = match route.handler {
-        Handler::Running(_) => ("run_timeout_ms", bounds.run_timeout_ms),
+        Handler::Accepting(_) => ("run_timeout_ms", bounds.run_timeout_ms),
         _ => ("request_timeout_ms", bounds.request_timeout_ms),
     };
     match timeout(ServerBounds::time(bound_ms), handle(&app, route, path, request)).await {
@@ -229,7 +230,7 @@ async fn handle(
     let reply = match route.handler {
         Handler::Immediate(reply) => reply(),
         Handler::Blocking(handler) => app.blocking(move || handler(&call)).await?,
-        Handler::Running(handler) => app.running(move || handler(&call)).await?,
+        Handler::Accepting(handler) => handler(Arc::clone(app), Arc::new(call)).await?,
         Handler::Streaming(handler) => {
             return Ok((app.blocking(move || handler(&call)).await?, None));
         }
@@ -293,11 +294,12 @@ async fn call(
         Some(Err(_)) => return Err(Problem::new(ProblemKind::BadRequest, "`Last-Event-ID` is not text")),
         None => None,
     };
+    let preferences = Preferences::of(request.headers());
     let body = match &route.body {
         Some(_) => read_body(bounds, request).await?,
         None => Bytes::new(),
     };
-    let call = Call { app: Arc::clone(app), identity, parameters, body, last_event_id };
+    let call = Call { app: Arc::clone(app), identity, parameters, body, last_event_id, preferences };
     Ok((call, Held { _request: permit, _of_key: counted }))
 }
 

@@ -5,6 +5,7 @@
 //! comes from the key alone; a body is read as bytes within a bound and parsed by our own strict parser; everything that a
 //! client can use up has a bound that its problem document names; no secret and no payload is logged.
 
+mod accepting;
 mod app;
 mod call;
 mod connection;
@@ -13,7 +14,9 @@ mod follower;
 mod hosts;
 mod http;
 mod limits;
+mod membership;
 mod openapi;
+mod prefer;
 mod problem;
 mod reply;
 mod ring;

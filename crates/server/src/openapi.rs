@@ -1,10 +1,11 @@
 //! The OpenAPI 3.1 document, from the table of routes.
 
+use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::problem::PROBLEM_TYPE;
 use crate::reply::JSON_TYPE;
-use crate::route::{Access, Place, Route};
+use crate::route::{Access, Route};
 use crate::routes::routes;
 use crate::schemas::{Schema, components};
 
@@ -50,6 +51,10 @@ fn operation(route: &Route) -> Value {
         responses.insert(status.to_string(), problem(status));
     }
     for status in answer.also {
+        if *status == StatusCode::ACCEPTED {
+            responses.insert(status.to_string(), undecided());
+            continue;
+        }
         let mut also = problem(*status);
         if let Some(Value::Object(content)) = also.get_mut("content") {
             content.insert(answer.media_type.to_owned(), json!({ "schema": answer.schema.value() }));
@@ -61,8 +66,8 @@ fn operation(route: &Route) -> Value {
         "summary": route.summary,
         "parameters": route.parameters.iter().map(|parameter| json!({
             "name": parameter.name,
-            "in": if parameter.place == Place::Path { "path" } else { "query" },
-            "required": parameter.place != Place::Query,
+            "in": parameter.place.word(),
+            "required": parameter.place.is_required(),
             "description": parameter.about,
             "schema": parameter.kind.schema(),
         })).collect::<Vec<_>>(),
@@ -83,6 +88,19 @@ fn operation(route: &Route) -> Value {
         members.insert("x-crealeph-roles".to_owned(), json!(route.access.roles()));
     }
     operation
+}
+
+/// The answer of a run that is not decided.
+fn undecided() -> Value {
+    let header = |about: &str, schema: Value| json!({ "description": about, "schema": schema });
+    json!({
+        "description": "It is accepted, durably, and not decided yet.",
+        "headers": {
+            "Location": header("where to look for the answer", json!({ "type": "string" })),
+            "Retry-After": header("seconds to wait before looking again", json!({ "type": "integer" })),
+        },
+        "content": content(JSON_TYPE, Schema::Named("OpenRun")),
+    })
 }
 
 fn content(media_type: &str, schema: Schema) -> Value {

@@ -1,11 +1,15 @@
 //! What a route is. The router, the OpenAPI document, the `/docs` page and the tests' matrix all come from one table of
 //! them ([`crate::routes`]), so a route without a row cannot exist.
 
+use std::sync::Arc;
+
 use axum::http::{Method, StatusCode};
 use crealeph_contracts::api_key::KeyRole;
 use crealeph_decision::access::{Permission, permits};
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
+use crate::app::App;
 use crate::call::Call;
 use crate::problem::Problem;
 use crate::reply::Reply;
@@ -101,6 +105,27 @@ pub(crate) enum Place {
     Path,
     Query,
     RequiredQuery,
+    /// In a header; whoever needs it reads it there.
+    Header,
+}
+
+impl Place {
+    pub(crate) fn is_query(self) -> bool {
+        matches!(self, Place::Query | Place::RequiredQuery)
+    }
+
+    /// As OpenAPI writes it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Place::Path => "path",
+            Place::Query | Place::RequiredQuery => "query",
+            Place::Header => "header",
+        }
+    }
+
+    pub(crate) fn is_required(self) -> bool {
+        matches!(self, Place::Path | Place::RequiredQuery)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,9 +171,12 @@ pub(crate) struct AnswerShape {
     pub about: &'static str,
     pub media_type: &'static str,
     pub schema: Schema,
-    /// Other statuses under which the same is answered.
+    /// Other statuses under which the same is answered; under 202 what says that it is not decided yet.
     pub also: &'static [u16],
 }
+
+/// An answer that takes its time.
+pub(crate) type FutureReply = BoxFuture<'static, Result<Reply, Problem>>;
 
 /// How a route is answered.
 #[derive(Clone, Copy)]
@@ -157,8 +185,8 @@ pub(crate) enum Handler {
     Immediate(fn() -> Reply),
     /// On a thread that may block.
     Blocking(fn(&Call) -> Result<Reply, Problem>),
-    /// The same, for as long as an agent takes; few of these run at a time.
-    Running(fn(&Call) -> Result<Reply, Problem>),
+    /// As the request prefers: when the agent is done, of which few run at a time, or accepted to be run later.
+    Accepting(fn(Arc<App>, Arc<Call>) -> FutureReply),
     /// With a stream, which has a bound of its own and is no request in flight once it has begun.
     Streaming(fn(&Call) -> Result<Reply, Problem>),
 }

@@ -134,6 +134,31 @@ fn usage() -> Value {
     )
 }
 
+fn backtest() -> Value {
+    let flip = object(&[("what", text()), ("from", text()), ("to", text())], &[]);
+    let decision = object(
+        &[("executionId", text()), ("attempt", count()), ("robotId", text()), ("flips", list(flip))],
+        &[],
+    );
+    let totals = object(&[("decisions", count()), ("flips", count()), ("unreadable", count())], &[]);
+    let cut = json!({ "enum": ["limit", "time"], "description": "which bound ended it" });
+    object(&[("flipped", list(decision)), ("totals", totals)], &[("cut", cut), ("next", text())])
+}
+
+fn open_run() -> Value {
+    object(
+        &[
+            ("robotId", text()),
+            ("executionId", text()),
+            ("attempt", count()),
+            ("state", json!({ "enum": ["accepted", "running"] })),
+            ("acceptedAt", instant()),
+            ("tries", count()),
+        ],
+        &[],
+    )
+}
+
 fn signer() -> Value {
     let texts = ["signerId", "workspace", "key", "entry"].map(|name| (name, text()));
     let more = [("createdAt", instant()), ("state", json!({ "enum": ["active", "revoked"] }))];
@@ -261,6 +286,11 @@ pub(crate) fn components() -> Map<String, Value> {
                 &[],
             )
         }),
+        ("OpenRun", open_run()),
+        ("Rules", open()),
+        ("Backtest", backtest()),
+        ("OpenRunPage", object(&[("runs", list(reference("OpenRun")))], &next)),
+        ("CancelledRun", object(&[("robotId", text()), ("executionId", text())], &[])),
         ("Reasons", reasons()),
         ("Replays", object(&[("replays", list(replay()))], &[])),
         ("InboxPage", object(&[("items", list(open()))], &next)),

@@ -4,11 +4,12 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crealeph_ledger::Ledger;
+use crealeph_ledger::{Ledger, LedgerError};
 use crealeph_runtime::agents::Agents;
 use crealeph_runtime::builder::{Cancel, Scopes};
+use crealeph_runtime::shared::SharedConfiguration;
 use crealeph_runtime::webhook::{Deliverer, WebhookError};
 use futures_util::future::{Either, select};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -16,10 +17,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
+use crate::accepting::{finish_runs, take_up_runs};
 use crate::app::App;
 use crate::connection::Connection;
 use crate::hosts::ServerNames;
 use crate::http::router;
+use crate::membership::ProcessEntry;
 use crate::routes::ReportRenderer;
 use crate::settings::{ServerBounds, ServerSettings};
 use crate::tls::{ServerTls, TlsError};
@@ -46,6 +49,26 @@ pub enum ServeError {
     /// The certificate or its key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// A server that is alive on the same ledger decides by other rules or agents.
+    #[error(
+        "{holder} uses this ledger with another configuration: its digest is {other}, and {own} is the one of this server{sections}"
+    )]
+    OtherConfiguration {
+        /// The digest of this server's configuration.
+        own: String,
+        /// The other's.
+        other: String,
+        /// Who that is.
+        holder: String,
+        /// Which sections differ, if that is known.
+        sections: String,
+    },
+    /// A server with another configuration came to replace this one.
+    #[error("this server was replaced by one with another configuration")]
+    Replaced,
+    /// The ledger could not be used.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
     /// The system refuses threads or timers.
     #[error("cannot start the server")]
     Start(#[source] io::Error),
@@ -61,6 +84,9 @@ impl ServeError {
             ServeError::Unprotected(_) => "unprotected_address",
             ServeError::Listen { .. } => "listen_failed",
             ServeError::Tls(_) => "bad_certificate",
+            ServeError::OtherConfiguration { .. } => "other_configuration",
+            ServeError::Replaced => "server_replaced",
+            ServeError::Ledger(error) => error.code(),
             ServeError::Start(_) => "server_failed",
             ServeError::Webhooks(error) => error.code(),
         }
@@ -79,8 +105,12 @@ impl ServeError {
             ServeError::Tls(_) => Some(
                 "give the certificate with its chain and its key as PEM files; the key has no passphrase",
             ),
-            ServeError::Start(_) => None,
             ServeError::Webhooks(_) => Some("check the keys that begin with `webhook` under [server]"),
+            ServeError::OtherConfiguration { .. } => Some(
+                "give both the same [builder], [tenants] and [agents]; or stop the others first, of which one that died counts for 15 s; or add --replace-configuration, which makes the others end",
+            ),
+            ServeError::Replaced => Some("start it again with the configuration that is in force"),
+            ServeError::Ledger(_) | ServeError::Start(_) => None,
         }
     }
 }
@@ -117,6 +147,8 @@ pub struct Server {
     app: Arc<App>,
     tls: Option<ServerTls>,
     stop: watch::Sender<bool>,
+    /// Its entry among the servers of the ledger.
+    entry: Option<ProcessEntry>,
 }
 
 impl Server {
@@ -137,7 +169,16 @@ impl Server {
         let cancel = Cancel::new().map_err(ServeError::Start)?;
         let stop = watch::Sender::new(false);
         let app = Arc::new(App::new(parts, cancel, names, stop.subscribe()));
-        Ok(Server { listener, address, app, tls, stop })
+        Ok(Server { listener, address, app, tls, stop, entry: None })
+    }
+
+    /// Enters among the servers of the ledger, unless one that is alive has another configuration; with `replaces` that one ends.
+    ///
+    /// # Errors
+    /// When there is such a server, or the ledger cannot be used.
+    pub fn enter(&mut self, configuration: SharedConfiguration, replaces: bool) -> Result<(), ServeError> {
+        self.entry = Some(ProcessEntry::enter(&self.app.ledger, configuration, replaces)?);
+        Ok(())
     }
 
     /// Where it listens.
@@ -166,7 +207,7 @@ impl Server {
     /// When the system refuses threads or timers.
     pub fn run(self) -> Result<(), ServeError> {
         raise_file_limit();
-        let bounds = self.app.settings.bounds;
+        let (bounds, entry) = (self.app.settings.bounds, self.entry.clone());
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .thread_name("server")
@@ -179,11 +220,11 @@ impl Server {
         drop(deliverer);
         // Work on the ledger that is still under way is finished or lost whole; nobody waits for its answer any more.
         runtime.shutdown_timeout(ServerBounds::time(bounds.shutdown_timeout_ms));
-        outcome
+        outcome.and(entry.map_or(Ok(()), |entry| entry.leave()))
     }
 
     async fn listen(self) -> Result<(), ServeError> {
-        let Server { listener, app, tls, stop, .. } = self;
+        let Server { listener, app, tls, stop, entry, .. } = self;
         let listener = tokio::net::TcpListener::from_std(listener).map_err(ServeError::Start)?;
         let bounds = app.settings.bounds;
         let connections = Arc::new(Semaphore::new(ServerBounds::size(bounds.max_connections)));
@@ -193,6 +234,10 @@ impl Server {
             tokio::spawn(tls.reload(stop.subscribe()));
         }
         let graceful = GracefulShutdown::new();
+        tokio::spawn(take_up_runs(Arc::clone(&app)));
+        if let Some(entry) = entry {
+            tokio::spawn(entry.renew(stop.clone()));
+        }
         let mut stopped = stop.subscribe();
         loop {
             let next = async {
@@ -214,11 +259,12 @@ impl Server {
             }
         }
         drop(listener);
-        if timeout(ServerBounds::time(bounds.shutdown_timeout_ms), graceful.shutdown()).await.is_err() {
+        let (start, time) = (Instant::now(), ServerBounds::time(bounds.shutdown_timeout_ms));
+        if timeout(time, graceful.shutdown()).await.is_err() {
             tracing::warn!("requests were still in flight after {} ms", bounds.shutdown_timeout_ms);
-            // A run that is ended now has written nothing.
-            app.cancel.cancel();
         }
+        // A run that is ended then has written nothing.
+        finish_runs(&app, time.saturating_sub(start.elapsed())).await;
         Ok(())
     }
 }

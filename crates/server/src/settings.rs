@@ -85,6 +85,14 @@ bounds! {
     max_ledger_calls: 32 in 1..=512,
     /// Runs of the Builder at a time.
     max_runs: 8 in 1..=512,
+    /// Runs that are accepted and undecided.
+    max_accepted: 10_000 in 1..=1_000_000,
+    /// Runs of one tenant that are accepted and undecided.
+    max_accepted_per_tenant: 1_000 in 1..=1_000_000,
+    /// How often an accepted run is taken up before it ends as failed.
+    max_accepted_tries: 3 in 1..=100,
+    /// Milliseconds that the answer of an accepted run is kept if it leaves nothing in the log.
+    keep_refused_ms: 3_600_000 in 1_000..=604_800_000,
     /// Event streams at a time.
     max_streams: 1_024 in 1..=65_536,
     /// Bytes of recent entries that are in memory for event streams, of all tenants together.

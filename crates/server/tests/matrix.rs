@@ -102,8 +102,9 @@ fn example(
     match operation.value["operationId"].as_str().unwrap() {
         "health" | "readiness" | "openapi" | "docs" | "listEntries" | "getCheckpoint" | "getSchema"
         | "listKeys" | "listRobots" | "getSnapshot" | "getStatus" | "listExecutions" | "getExecution"
-        | "explainExecution" | "replayExecution" | "listInbox" | "listPeople" | "listRules" | "listRuns"
-        | "listSigners" | "getUsage" | "getReport" | "getReportPage" | "getReportText" => (path, None),
+        | "explainExecution" | "replayExecution" | "listBuilderRuns" | "getBuilderRun"
+        | "cancelBuilderRun" | "listInbox" | "listPeople" | "listRules" | "listRuns" | "listSigners"
+        | "getUsage" | "getReport" | "getReportPage" | "getReportText" => (path, None),
         "prepareVerdict" => (path, Some(r#"{"subject":"d-1","decision":"approve","keyId":"SHA256:x"}"#)),
         "recordVerdict" => (path, Some(VERDICT)),
         "getRun" | "verifyRun" | "getRunDiff" | "getRunLogs" => {
@@ -117,6 +118,7 @@ fn example(
         "setRules" => (path, Some(RULES)),
         "evaluatePolicy" => (path, Some(QUESTION)),
         "runBuilder" => (path, Some(REQUEST)),
+        "backtestPolicy" => (path, Some("{}")),
         // For another robot, so that the other tenant has none of the name `r`.
         "appendEntries" => (path, Some(OTHER_DRAFT)),
         "getEntry" | "getLineage" | "proveEntry" | "getInboxItem" | "explainApproval" => {
@@ -140,7 +142,7 @@ fn own_status(operation: &Operation<'_>) -> u16 {
         // There is no such agent.
         "runBuilder" => 400,
         // The Builder has not run, so there is no record of the execution.
-        "explainExecution" | "replayExecution" => 404,
+        "explainExecution" | "replayExecution" | "getBuilderRun" | "cancelBuilderRun" => 404,
         // There is no draft of the id, and the statements are for another tenant.
         "getInboxItem" | "explainApproval" | "prepareVerdict" | "recordVerdict" => 404,
         "enrolPerson" | "revokePerson" | "setRules" => 422,

@@ -197,7 +197,7 @@ fn event_document(entry: Node<'_>) -> String {
     let mut object = ObjectWriter::new(&mut text);
     for (name, value) in entry.members() {
         let name = name.text_value();
-        if !["id", "seq", "key"].contains(&name.as_ref()) {
+        if !["actor", "id", "key", "seq"].contains(&name.as_ref()) {
             object.raw(&name, value.source());
         }
     }

@@ -5,12 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use crealeph_contracts::instant::Instant;
-use crealeph_contracts::scalar::{Name, RobotId};
-use crealeph_decision::builder::replay::{Check, replay_under};
-use crealeph_decision::builder::{EXECUTION_RECORD, Record};
-use crealeph_ledger::{Filter, Order};
-use crealeph_runtime::builder::snapshot_of;
-use serde_json::json;
+use crealeph_contracts::scalar::RobotId;
+use crealeph_runtime::backtest::{BacktestScope, BacktestSummary, BacktestTotals, FlippedDecision, backtest};
 
 use super::Verdict;
 use super::ledger::{At, named};
@@ -19,8 +15,6 @@ use super::policy::read_rules;
 use crate::failure::{ArgumentFailure, Failure};
 use crate::output::Output;
 use crate::progress::Progress;
-
-const PAGE: usize = 200;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -56,13 +50,6 @@ pub(super) struct Backtest {
     at: At,
 }
 
-#[derive(Debug, Default)]
-struct Totals {
-    decisions: u64,
-    flips: u64,
-    unreadable: u64,
-}
-
 impl Backtest {
     pub(super) fn wants_json(&self) -> bool {
         self.at.json
@@ -73,53 +60,35 @@ impl Backtest {
         let since = self
             .since
             .map(|text| Instant::parse(&text).map_err(|why| ArgumentFailure::BadInstant(text, why)));
-        let filter = Filter {
+        let scope = BacktestScope {
             robot_id: self.robot.map(|name| named("robot", &name, RobotId::parse)).transpose()?,
-            kind: Some(Name::from(EXECUTION_RECORD)),
-            from: since.transpose()?,
-            ..Filter::default()
+            since: since.transpose()?,
+            cursor: None,
         };
         let at = self.at.settle()?;
         let Opened { ledger, tenant, .. } = &Opened::new(&at, self.from.as_deref(), output)?;
         let is_json = at.is_json(output);
         let mut progress = Progress::beside("decisions", output);
-        let (mut totals, mut cursor) = (Totals::default(), None);
-        loop {
-            let page = ledger.list(tenant, &filter, Order::OldestFirst, cursor, PAGE)?;
-            for entry in &page.entries {
-                progress.step(1);
-                let Some(record) = Record::read(&entry.content.payload) else {
-                    totals.unreadable += 1;
-                    continue;
-                };
-                totals.decisions += 1;
-                let snapshot = snapshot_of(ledger, tenant, &record)?;
-                let checks = replay_under(tenant, &record, snapshot, &rules)
-                    .map_err(crealeph_runtime::builder::BuildError::from)?;
-                let flipped: Vec<&Check> = checks
-                    .iter()
-                    .filter(|check| matches!(check.what, "decision" | "gate") && !check.is_same())
-                    .collect();
-                if !flipped.is_empty() {
-                    totals.flips += 1;
-                    match is_json {
-                        true => output.report_line(&as_json(&record, &flipped))?,
-                        false => output.line(&as_line(&record, &flipped))?,
-                    }
-                }
+        let mut shown = Ok(());
+        let goes_on = |_: &BacktestTotals| {
+            progress.step(1);
+            true
+        };
+        let show = |found: FlippedDecision| {
+            let line = match is_json {
+                true => output.report_line(&found),
+                false => output.line(&as_line(&found)),
+            };
+            if shown.is_ok() {
+                shown = line;
             }
-            cursor = page.next;
-            if cursor.is_none() {
-                break;
-            }
-        }
+        };
+        let BacktestSummary { totals, .. } = backtest(ledger, tenant, &rules, &scope, goes_on, show)?;
+        shown?;
         drop(progress);
-        let Totals { decisions, flips, unreadable } = totals;
+        let BacktestTotals { decisions, flips, unreadable } = totals;
         match is_json {
-            true => {
-                let totals = json!({ "decisions": decisions, "flips": flips, "unreadable": unreadable });
-                output.report_line(&totals)?;
-            }
+            true => output.report_line(&totals)?,
             false => output.line(&format!(
                 "{flips} of {decisions} decisions would flip; {unreadable} records could not be read"
             ))?,
@@ -128,22 +97,9 @@ impl Backtest {
     }
 }
 
-fn as_json(record: &Record, flipped: &[&Check]) -> serde_json::Value {
-    let execution = record.request.execution_id.as_ref().map_or("-", |id| id.as_str());
-    let (robot, attempt) = (record.request.robot_id.as_str(), record.request.attempt.get());
-    let changes: Vec<serde_json::Value> = flipped
-        .iter()
-        .map(|check| json!({ "what": check.what, "from": check.recorded, "to": check.derived }))
-        .collect();
-    json!({ "executionId": execution, "attempt": attempt, "robotId": robot, "flips": changes })
-}
-
-fn as_line(record: &Record, flipped: &[&Check]) -> String {
-    let execution = record.request.execution_id.as_ref().map_or("-", |id| id.as_str());
-    let (robot, attempt) = (record.request.robot_id.as_str(), record.request.attempt.get());
-    let changes: Vec<String> = flipped
-        .iter()
-        .map(|check| format!("{} from {} to {}", check.what, check.recorded, check.derived))
-        .collect();
-    format!("{execution} attempt {attempt}, robot {robot}: {}", changes.join("; "))
+fn as_line(found: &FlippedDecision) -> String {
+    let FlippedDecision { execution_id, attempt, robot_id, flips } = found;
+    let changes: Vec<String> =
+        flips.iter().map(|flip| format!("{} from {} to {}", flip.what, flip.from, flip.to)).collect();
+    format!("{execution_id} attempt {attempt}, robot {robot_id}: {}", changes.join("; "))
 }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use crealeph_contracts::contract::ContractName;
+use crealeph_runtime::validation::contract_name;
 
 use super::Verdict;
-use super::validate::contract_name;
 use crate::failure::{Failure, OutputFailure};
 use crate::output::{Output, note};
 

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use crealeph_ledger::Location;
 use crealeph_runtime::agents;
-use crealeph_runtime::builder::Scopes;
+use crealeph_runtime::builder::{BuildError, Scopes};
+use crealeph_runtime::shared::SharedConfiguration;
 use crealeph_server::{Server, ServerParts, ServerSettings, TlsFiles};
 use serde_json::json;
 
@@ -57,6 +58,10 @@ pub(super) struct Serve {
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
 
+    /// Replace servers that use this ledger with another configuration: they end
+    #[arg(long)]
+    replace_configuration: bool,
+
     #[command(flatten)]
     at: At,
 }
@@ -89,11 +94,13 @@ impl Serve {
         if is_new {
             note!("created the ledger `{}`", ledger.place());
         }
-        let server = Server::bind(
+        let shared = SharedConfiguration::of(&scopes, &agents).map_err(BuildError::from)?;
+        let mut server = Server::bind(
             self.listen,
             self.behind_proxy,
             ServerParts { ledger, agents, scopes, settings, renderer: RENDERER },
         )?;
+        server.enter(shared, self.replace_configuration)?;
         let stop = server.stop_handle();
         at_first(move || stop.stop())?;
         let url = server.url();

@@ -1,15 +1,12 @@
 //! `crealeph validate`: validates documents, one by one or as a stream of JSON Lines.
 
-use std::borrow::Cow;
 use std::path::PathBuf;
 
 use clap::Args;
 use crealeph_contracts::contract::ContractName;
-use crealeph_contracts::json::{Document, Limits, parse, shallow_members};
-use crealeph_contracts::shape::nearest;
-use crealeph_contracts::violation::Code;
+use crealeph_contracts::json::{Document, Limits, parse};
 use crealeph_decision::judge::{Judgement, judge};
-use crealeph_runtime::validation::ValidationReport;
+use crealeph_runtime::validation::{ValidationReport, contract_name, judge_line};
 use serde::Serialize;
 use serde_json::json;
 
@@ -73,17 +70,6 @@ pub(super) struct Validate {
     max_bytes: usize,
 }
 
-/// The contract of a name, or which names there are.
-pub(super) fn contract_name(name: &str) -> Result<ContractName, String> {
-    ContractName::parse(name).ok_or_else(|| {
-        let known: Vec<&str> = ContractName::ALL.iter().map(|contract| contract.as_str()).collect();
-        match nearest(name, &known) {
-            Some(near) => format!("there is no such contract; did you mean `{near}`?"),
-            None => format!("there is no such contract; there are {}", known.join(", ")),
-        }
-    })
-}
-
 impl Validate {
     pub(super) fn wants_json(&self) -> bool {
         self.json || self.batch.is_some()
@@ -132,7 +118,7 @@ impl Validate {
             progress.step(1);
             let judged = match next_line(&mut reader, max_line).map_err(|error| source.failure(error))? {
                 Line::End => return Ok(verdict),
-                Line::Whole(line) => judge_line(&line, &limits),
+                Line::Whole(line) => judge_line(&line, None, &limits),
                 Line::TooLong => {
                     if !skip_line(&mut reader, MAX_SKIPPED).map_err(|error| source.failure(error))? {
                         let what = format!("{}, line {number}", source.name());
@@ -163,55 +149,6 @@ fn context_document<'a>(name: &str, bytes: &'a [u8], limits: &Limits) -> Result<
         faults.into_iter().for_each(|fault| report.add_fault(fault));
         InputFailure::NoContext { name: name.to_owned(), violations: report.into_violations() }
     })
-}
-
-/// Judges one line of a batch; the error says why it cannot be judged.
-fn judge_line(line: &[u8], limits: &Limits) -> Result<Judgement, String> {
-    let members = shallow_members(line).map_err(|error| error.to_string())?;
-    let member = |name: &[u8]| members.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
-    let text = |json: &[u8]| {
-        parse(json, limits).0.and_then(|document| document.root().string().map(Cow::into_owned))
-    };
-    let contract = member(b"\"contract\"").ok_or("`contract` is missing; name the document's contract")?;
-    let contract = text(contract).ok_or("`contract` must be a string")?;
-    let contract = contract_name(&contract).map_err(|why| format!("`{contract}`: {why}"))?;
-    let raw =
-        member(b"\"raw\"").filter(|raw| *raw != b"null").map(|raw| raw_text(raw, limits)).transpose()?;
-    let document = match (&raw, member(b"\"doc\"")) {
-        (Some(raw), _) => raw.as_slice(),
-        (None, Some(document)) => document,
-        (None, None) => {
-            return Err("`doc` is missing; give the document, or its exact text as `raw`".to_owned());
-        }
-    };
-    let context = match member(b"\"context\"") {
-        None => None,
-        Some(context) => {
-            let (document, faults) = parse(context, limits);
-            let why = || faults.iter().map(|fault| fault.message.as_str()).collect::<Vec<_>>().join("; ");
-            Some(document.ok_or_else(|| format!("`context` cannot be read: {}", why()))?)
-        }
-    };
-    judge(contract, document, context.as_ref().map(Document::root), limits).map_err(|error| error.to_string())
-}
-
-/// The exact text that a `raw` member holds. Half of a surrogate pair has no UTF-8; its bytes are put where it stood,
-/// so that the text is judged as what it is.
-fn raw_text(json: &[u8], limits: &Limits) -> Result<Vec<u8>, String> {
-    const REPLACEMENT: &[u8] = "\u{FFFD}".as_bytes();
-    const HALF_A_PAIR: [u8; 3] = [0xED, 0xA0, 0x80];
-    let wide = Limits::outside(limits.max_bytes.saturating_mul(6).saturating_add(2));
-    let (document, faults) = parse(json, &wide);
-    let Some(text) = document.as_ref().and_then(|document| document.root().string()) else {
-        return Err("`raw` must be a string".to_owned());
-    };
-    let mut bytes = text.into_owned().into_bytes();
-    if faults.iter().any(|fault| fault.code == Code::LoneSurrogate)
-        && let Some(at) = bytes.windows(REPLACEMENT.len()).position(|window| window == REPLACEMENT)
-    {
-        bytes.splice(at..at + REPLACEMENT.len(), HALF_A_PAIR);
-    }
-    Ok(bytes)
 }
 
 /// The answer on a line of a batch, for a program.

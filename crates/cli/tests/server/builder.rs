@@ -89,3 +89,56 @@ fn robots_and_the_policy_are_shown_as_the_commands_show_them() {
     assert_eq!(server.get("/v1/robots", &own).json()["robots"], json!([]));
     assert_eq!(server.get("/v1/robots/r/status", &own).problem(404), "unknown_id");
 }
+
+#[test]
+fn rules_are_tried_on_recorded_decisions_as_the_command_does() {
+    let (server, token) = started(&["idea", "copy", "playbook"]);
+    for execution in ["e-1", "e-2"] {
+        let answer = server.post("/v1/builder/runs", &token, &request(execution, "block", true));
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    server.scratch.write("stricter.toml", "[thresholds]\nmin_lineage_count = 100\n");
+    let (code, printed, stderr) =
+        server.scratch.run(&["policy", "backtest", "--thresholds", "stricter.toml", "--json"], "");
+    assert_eq!(code, 1, "{stderr}");
+    let printed: Vec<serde_json::Value> =
+        printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rules = r#"{"thresholds":{"min_lineage_count":100}}"#;
+    let found = server.post("/v1/policy/backtest", &token, rules).json();
+    assert_eq!((&found["flipped"], &found["totals"]), (&json!(printed[..2]), &printed[2]), "{found}");
+    // What was cut is said, and where to go on.
+    let first = server.post("/v1/policy/backtest?limit=1", &token, rules).json();
+    assert_eq!((&first["cut"], &first["totals"]["decisions"]), (&json!("limit"), &json!(1)));
+    let rest = format!("/v1/policy/backtest?cursor={}", first["next"].as_str().unwrap());
+    let rest = server.post(&rest, &token, rules).json();
+    assert_eq!((&rest["flipped"], rest.get("cut")), (&json!([printed[1]]), None));
+    let own = server.key("local", &["--role", "reader", "--robot", "q"]);
+    for target in ["/v1/policy/backtest", "/v1/policy/backtest?robot=r"] {
+        assert_eq!(server.post(target, &own, rules).json()["totals"]["decisions"], json!(0));
+    }
+    let post = |body: &str| server.post("/v1/policy/backtest", &token, body).problem(400);
+    assert_eq!(post(r#"{"thresholds":{"min_lineage":1}}"#), "bad_rules");
+    assert_eq!(post(r#"{"thresholds":{},"thresholds":{}}"#), "invalid");
+}
+
+#[test]
+fn a_document_is_judged_with_its_context_as_the_command_does() {
+    let (server, token) = started(&[]);
+    let output = json!({ "ok": true, "executionId": "other", "status": "succeeded", "artifacts": [] });
+    let line = json!({ "contract": "agent-output", "doc": output, "context": { "input": {} } }).to_string();
+    let (_, printed, _) = server.scratch.run(&["validate", "--batch"], &line);
+    let printed: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    let judged = server.post("/v1/validate/agent-output?form=line", &token, &line);
+    match printed.get("error") {
+        None => assert_eq!(judged.json(), printed),
+        Some(error) => {
+            assert_eq!(judged.problem(400), "bad_line");
+            let detail = judged.json()["detail"].as_str().unwrap().to_owned();
+            assert!(error["message"].as_str().unwrap().contains(&detail), "{error} {detail}");
+        }
+    }
+    let alone = server.post("/v1/validate/agent-output", &token, &output.to_string()).json();
+    let wrapped = json!({ "doc": output }).to_string();
+    assert_eq!(server.post("/v1/validate/agent-output?form=line", &token, &wrapped).json(), alone);
+    assert_eq!(server.post("/v1/validate/work-item?form=line", &token, &line).problem(400), "bad_line");
+}

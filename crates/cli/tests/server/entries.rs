@@ -113,6 +113,16 @@ fn a_key_of_a_robot_sees_and_writes_nothing_else() {
         page["entries"].as_array().unwrap().iter().map(|entry| &entry["robotId"]).collect();
     assert_eq!(robots, ["r"]);
     assert_eq!(server.get("/v1/entries?robot=q", &own).json()["entries"], json!([]));
+    // A key that another robot's entry has is taken, and nothing more is said of that entry.
+    let theirs = server.get("/v1/entries/key:theirs", &whole).json()["id"].as_str().unwrap().to_owned();
+    let taken = server.post("/v1/entries", &own, &entry("r", "theirs", &[]).to_string());
+    assert_eq!(taken.problem(409), "IDEMPOTENCY_CONFLICT");
+    let said = taken.json().to_string();
+    assert!(!said.contains(&theirs) && !said.contains("robotId"), "{said}");
+    let mut changed = entry("r", "mine", &[]);
+    changed["payload"] = json!({});
+    let own_conflict = server.post("/v1/entries", &own, &changed.to_string()).json();
+    assert!(own_conflict["detail"].as_str().unwrap().contains("/payload"), "{own_conflict}");
     let unseen = server.get("/v1/entries/key:theirs", &own);
     let absent = server.get("/v1/entries/key:absent", &own);
     assert_eq!(

@@ -7,16 +7,19 @@ mod postgresql;
 #[path = "../scratch/mod.rs"]
 mod scratch;
 
+mod accepted;
 mod approvals;
 mod builder;
 mod client;
 mod entries;
 mod events;
 mod events_resumed;
+mod gate;
 mod hostile;
 mod keys;
 mod receiver;
 mod running;
+mod several;
 mod starting;
 mod tls;
 mod webhooks;

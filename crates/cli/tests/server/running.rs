@@ -7,7 +7,7 @@ use std::process::Child;
 use serde_json::Value;
 
 use crate::client::Client;
-use crate::scratch::{Scratch, signal};
+use crate::scratch::{Scratch, ended, signal};
 
 /// The file of what a server says and logs.
 const LOG: &str = "server.log";
@@ -85,11 +85,32 @@ impl Running {
         std::mem::replace(&mut self.scratch, Scratch::new())
     }
 
+    /// Waits for the server's end, and gives its folder, exit code and standard error.
+    pub(crate) fn ended_in(mut self) -> (Scratch, i32, String) {
+        let status = self.child.take().unwrap().wait().unwrap();
+        let log = self.log();
+        (std::mem::replace(&mut self.scratch, Scratch::new()), status.code().unwrap_or(-1), log)
+    }
+
     /// Waits for the server's end, and gives its exit code and standard error.
     pub(crate) fn ended(mut self) -> (i32, String) {
         let status = self.child.take().unwrap().wait().unwrap();
         (status.code().unwrap_or(-1), self.log())
     }
+}
+
+/// Starts a server in a folder, and waits until it listens.
+pub(crate) fn start_process(scratch: &Scratch, more: &[&str]) -> (Child, Client) {
+    let arguments = [&["serve", "--listen", "127.0.0.1:0", "--json"][..], more].concat();
+    let mut child = scratch.spawn(&arguments, "");
+    let mut line = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    if stdout.read_line(&mut line).unwrap() == 0 {
+        panic!("the server does not start: {}", ended(child).2);
+    }
+    let said: Value = serde_json::from_str(&line).unwrap();
+    let place = said["url"].as_str().unwrap().split_once("://").unwrap().1.replace("localhost", "127.0.0.1");
+    (child, Client(place.parse().unwrap()))
 }
 
 impl Deref for Running {

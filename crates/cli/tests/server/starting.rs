@@ -3,8 +3,8 @@
 use std::io::{BufReader, Write as _};
 
 use crate::client::Answer;
-use crate::running::Running;
-use crate::scratch::{Scratch, signal};
+use crate::running::{Running, start_process};
+use crate::scratch::{Scratch, ended, signal};
 
 #[test]
 fn in_an_empty_folder_it_makes_a_ledger_and_stops_in_order() {
@@ -72,4 +72,39 @@ fn the_committed_document_is_what_the_server_says() {
     assert_eq!(wrong.problem(405), "method_not_allowed");
     assert_eq!(wrong.header("allow"), Some("POST, GET, HEAD"));
     assert_eq!(server.request("GET", "/v2/entries", None, None).problem(404), "no_route");
+}
+
+#[test]
+fn servers_that_decide_differently_do_not_share_a_ledger() {
+    let server = Running::start("");
+    let start = |file: &str, more: &[&str]| {
+        let arguments =
+            [&["serve", "--listen", "127.0.0.1:0", "--json", "--config", file][..], more].concat();
+        server.scratch.spawn(&arguments, "")
+    };
+    server.scratch.write("other.toml", "[builder.thresholds]\nmin_lineage_count = 7\n");
+    let (code, _, stderr) = ended(start("other.toml", &[]));
+    assert_eq!(code, 2, "{stderr}");
+    assert!(
+        stderr.contains("sections differ: builder") && stderr.contains("--replace-configuration"),
+        "{stderr}"
+    );
+    // Bounds do not decide anything.
+    server.scratch.write("bounds.toml", "[server]\nmax_runs = 3\n");
+    let (mut alike, client) = start_process(&server.scratch, &["--config", "bounds.toml"]);
+    client.assert_serves();
+    signal(&alike, "-TERM");
+    alike.wait().unwrap();
+    // The new one may replace the others, which end when they notice.
+    let (mut next, client) =
+        start_process(&server.scratch, &["--config", "other.toml", "--replace-configuration"]);
+    let (scratch, code, stderr) = server.ended_in();
+    assert!(code == 2 && stderr.contains("replaced"), "{code} {stderr}");
+    client.assert_serves();
+    // The configuration of before is the other one now, until the server that goes by the new one has ended.
+    let (code, _, stderr) = scratch.run(&["serve", "--listen", "127.0.0.1:0"], "");
+    assert!(code == 2 && stderr.contains("sections differ: builder"), "{code} {stderr}");
+    signal(&next, "-TERM");
+    assert!(next.wait().unwrap().success());
+    Running::start_in(scratch).assert_serves();
 }

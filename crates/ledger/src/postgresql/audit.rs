@@ -71,8 +71,17 @@ pub(super) fn stray_row(session: &mut Session, head: &Head) -> Result<Option<Str
 const FACTS: &str = include_str!("schema-facts.txt");
 
 /// The tables that hold rows of tenants.
-const TABLES: [&str; 8] =
-    ["checkpoints", "edges", "entries", "lease_tokens", "leases", "logs", "subscriptions", "tiles"];
+const TABLES: [&str; 9] = [
+    "accepted",
+    "checkpoints",
+    "edges",
+    "entries",
+    "lease_tokens",
+    "leases",
+    "logs",
+    "subscriptions",
+    "tiles",
+];
 /// How the policies start that keep a bound login to its tenants.
 const BOUND_LOGIN: &str = "policy bound_login on ";
 

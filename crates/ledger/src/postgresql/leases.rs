@@ -15,7 +15,7 @@ use crate::query::Query;
 use crate::store::{ClaimResult, LeaseRequest, LeaseRow};
 
 /// The server's clock in milliseconds.
-const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+pub(super) const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
 pub(super) fn time(session: &mut Session) -> Result<Millis, LedgerError> {
     let row = session.query_one(&format!("SELECT {NOW} AS now"), &[])?;

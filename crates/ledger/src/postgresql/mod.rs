@@ -2,12 +2,14 @@
 //! nothing and cannot bypass row-level security; the tenant is set for each transaction, and if it is not, nothing
 //! is seen. A tenant's appends take turns on the lock of its log; different tenants' do not.
 
+mod accepted;
 mod audit;
 mod connection;
 mod leases;
 mod migration;
 mod notice;
 mod parameters;
+mod processes;
 mod read;
 mod rows;
 mod server;
@@ -40,7 +42,9 @@ const CONTRACT: &str = concat!(include_str!("schema-3-end.sql"), include_str!("s
 /// The version in which entries were filled in.
 const FILLED: u32 = STEPS.len() as u32 + 1;
 /// The steps after it, which fill nothing in.
-const LATER: &[&str] = &[include_str!("schema-4.sql")];
+const LATER: &[&str] = &[include_str!("schema-4.sql"), include_str!("schema-5.sql")];
+/// The version in which entries say who appended them.
+const ACTORS: u32 = FILLED + 1;
 const VERSION: u32 = FILLED + LATER.len() as u32;
 /// The oldest server that works: 15.
 const MIN_SERVER: i32 = 150_000;

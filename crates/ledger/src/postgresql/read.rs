@@ -10,9 +10,11 @@ use tokio_postgres::types::ToSql;
 
 use super::rows::{self, BY_ID, BY_SEQ, PostgresRow, each, get, hash};
 use super::session::{Session, Value};
-use super::{VERSION, audit, leases, subscriptions};
+use super::{VERSION, accepted, audit, leases, subscriptions};
+use crate::accepted::{AcceptedRequest, RequestName, RequestToRun};
 use crate::columns::{SelectLists, read_entry, read_node, read_raw};
 use crate::error::LedgerError;
+use crate::lease::LeaseToken;
 use crate::merkle::Tile;
 use crate::position::{Millis, Seq};
 use crate::query::Query;
@@ -344,6 +346,40 @@ impl Reads for PostgresReads<'_> {
 
     fn lease_time(&mut self) -> Result<Millis, LedgerError> {
         leases::time(self.session)
+    }
+
+    fn request(
+        &mut self,
+        tenant: &TenantId,
+        name: &RequestName,
+    ) -> Result<Option<AcceptedRequest>, LedgerError> {
+        accepted::find(self.session, tenant, name)
+    }
+
+    fn requests(
+        &mut self,
+        tenant: &TenantId,
+        robot: Option<&RobotId>,
+        after: Option<LeaseToken>,
+        limit: usize,
+    ) -> Result<Vec<AcceptedRequest>, LedgerError> {
+        accepted::list(self.session, tenant, robot, after, limit)
+    }
+
+    fn waiting_request(
+        &mut self,
+        tenant: &TenantId,
+        after: Option<LeaseToken>,
+    ) -> Result<Option<RequestToRun>, LedgerError> {
+        accepted::waiting(self.session, tenant, after)
+    }
+
+    fn tenant_with_work(
+        &mut self,
+        after: &str,
+        ended_before: Millis,
+    ) -> Result<Option<TenantId>, LedgerError> {
+        accepted::tenant_with_work(self.session, after, ended_before)
     }
 
     fn subscriptions(&mut self, tenant: &TenantId) -> Result<Vec<Subscription>, LedgerError> {

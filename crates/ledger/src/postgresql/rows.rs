@@ -10,7 +10,7 @@ use tokio_postgres::Row as SqlRow;
 use tokio_postgres::types::FromSql;
 
 use super::server::Server;
-use super::{FILLED, VERSION};
+use super::{ACTORS, FILLED};
 use crate::columns::{Dialect, SchemaAge, SelectLists, StoredRow};
 use crate::entry::effective_at;
 use crate::error::LedgerError;
@@ -47,7 +47,7 @@ const OLDER_HEAD: &str = "origin, size, last_at, frontier AS peaks, \
 pub(super) fn layout(version: u32) -> (&'static SelectLists, &'static str) {
     match version {
         ..FILLED => (&BEFORE_NEWEST, OLDER_HEAD),
-        FILLED..VERSION => (&BEFORE_ACTORS, HEAD),
+        FILLED..ACTORS => (&BEFORE_ACTORS, HEAD),
         _ => (&CURRENT, HEAD),
     }
 }

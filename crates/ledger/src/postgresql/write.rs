@@ -16,13 +16,15 @@ use super::read::stored_hashes;
 use super::rows::{self, BY_ID, BY_KEY, CURRENT, HEAD, PostgresRow, each};
 use super::server::{Purpose, Server};
 use super::session::{Session, Uncommitted, Value};
-use super::{VERSION, leases, subscriptions};
+use super::{VERSION, accepted, leases, processes, subscriptions};
+use crate::accepted::{AcceptedRequest, RequestName, RequestOutcome, RequestToAccept};
 use crate::columns::{Column, ColumnValue, ENTRY_COLUMNS, read_entry, read_node};
 use crate::error::LedgerError;
 use crate::identity::random_name;
 use crate::lease::LeaseToken;
 use crate::merkle::Tile;
 use crate::position::Millis;
+use crate::processes::ProcessRow;
 use crate::query::Query;
 use crate::read::StoredCheckpoint;
 use crate::row::{EntryClass, EntryRow, EventIdentity, ExecutionKey};
@@ -417,6 +419,71 @@ impl Transaction for PostgresTransaction<'_> {
 
     fn drop_leases(&mut self, tenant: &TenantId, leases: &[(&Name, LeaseToken)]) -> Result<(), LedgerError> {
         leases::remove(self.session, tenant, leases)
+    }
+
+    fn request(
+        &mut self,
+        tenant: &TenantId,
+        name: &RequestName,
+    ) -> Result<Option<AcceptedRequest>, LedgerError> {
+        accepted::find(self.session, tenant, name)
+    }
+
+    fn open_requests(
+        &mut self,
+        tenant: &TenantId,
+        per_tenant: u64,
+        total: u64,
+    ) -> Result<(u64, u64), LedgerError> {
+        accepted::open(self.session, tenant, per_tenant, total)
+    }
+
+    fn put_request(
+        &mut self,
+        tenant: &TenantId,
+        request: &RequestToAccept,
+        now: Millis,
+    ) -> Result<LeaseToken, LedgerError> {
+        accepted::put(self.session, tenant, request, now)
+    }
+
+    fn count_request(
+        &mut self,
+        tenant: &TenantId,
+        name: &RequestName,
+        tries: u64,
+    ) -> Result<(), LedgerError> {
+        accepted::count(self.session, tenant, name, tries)
+    }
+
+    fn end_request(
+        &mut self,
+        tenant: &TenantId,
+        name: &RequestName,
+        outcome: &RequestOutcome,
+        now: Millis,
+    ) -> Result<(), LedgerError> {
+        accepted::end(self.session, tenant, name, outcome, now)
+    }
+
+    fn drop_requests(&mut self, tenant: &TenantId, names: &[&RequestName]) -> Result<(), LedgerError> {
+        names.iter().try_for_each(|name| accepted::remove(self.session, tenant, name))
+    }
+
+    fn sweep_requests(&mut self, tenant: &TenantId, before: Millis) -> Result<(), LedgerError> {
+        accepted::sweep(self.session, tenant, before)
+    }
+
+    fn locked_processes(&mut self) -> Result<Vec<ProcessRow>, LedgerError> {
+        processes::locked(self.session)
+    }
+
+    fn put_process(&mut self, row: &ProcessRow) -> Result<(), LedgerError> {
+        processes::put(self.session, row)
+    }
+
+    fn drop_process(&mut self, name: &Name) -> Result<(), LedgerError> {
+        processes::remove(self.session, name)
     }
 
     fn count_subscriptions(&mut self, tenant: &TenantId) -> Result<usize, LedgerError> {

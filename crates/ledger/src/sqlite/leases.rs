@@ -37,13 +37,18 @@ impl TenantLeases<'_> {
         }))
     }
 
-    /// Writes a lease that nobody holds, under the tenant's next token.
-    pub(super) fn take(&self, request: &LeaseRequest) -> Result<LeaseToken, LedgerError> {
+    /// A token greater than any before in the tenant.
+    pub(super) fn next_token(&self) -> Result<LeaseToken, LedgerError> {
         let sql = "INSERT INTO lease_tokens (tenant, last) VALUES (?1, 1) \
                    ON CONFLICT (tenant) DO UPDATE SET last = last + 1 RETURNING last";
         let mut statement = self.connection.prepare_cached(sql).in_file(self.place)?;
         let token = statement.query_row([self.tenant.as_str()], |row| row.get(0)).map(LeaseToken::new);
-        let (token, now) = (token.in_file(self.place)?, boot::now().get());
+        token.in_file(self.place)
+    }
+
+    /// Writes a lease that nobody holds, under the tenant's next token.
+    pub(super) fn take(&self, request: &LeaseRequest) -> Result<LeaseToken, LedgerError> {
+        let (token, now) = (self.next_token()?, boot::now().get());
         if token.is_time_to_forget() {
             let sql = "DELETE FROM leases WHERE tenant = ?1 AND (until < ?2 OR boot <> ?3)";
             let expired = params![self.tenant.as_str(), now - FORGET_AFTER_MS, boot::id(self.place)?];

@@ -1,12 +1,14 @@
 //! The embedded backend: one SQLite file, in WAL mode, synced on every commit. Several processes may share it; writes
 //! take turns through immediate transactions, reads never wait for them.
 
+mod accepted;
 mod audit;
 mod boot;
 mod failure;
 mod file;
 mod leases;
 mod migration;
+mod processes;
 mod read;
 mod rows;
 mod schema;

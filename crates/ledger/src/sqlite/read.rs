@@ -6,6 +6,7 @@ use crealeph_decision::snapshot::SnapshotType;
 use rusqlite::types::{ToSql, Value};
 use rusqlite::{Connection, params, params_from_iter};
 
+use super::accepted::StoredRequests;
 use super::audit;
 use super::boot;
 use super::failure::{InFile as _, LedgerFile};
@@ -13,8 +14,10 @@ use super::leases::TenantLeases;
 use super::rows::{self, SqliteRow, row_id, seq_of};
 use super::schema::VERSION;
 use super::subscriptions;
+use crate::accepted::{AcceptedRequest, RequestName, RequestToRun};
 use crate::columns::{SelectLists, read_entry, read_node, read_raw};
 use crate::error::LedgerError;
+use crate::lease::LeaseToken;
 use crate::merkle::Tile;
 use crate::position::{Millis, Seq};
 use crate::query::Query;
@@ -38,6 +41,10 @@ impl<'a> SqliteReads<'a> {
     pub(super) fn new(connection: &'a Connection, place: &'a LedgerFile, version: u32) -> SqliteReads<'a> {
         let (select, head_columns) = rows::layout(version);
         SqliteReads { connection, place, version, select, head_columns }
+    }
+
+    fn stored_requests(&self) -> StoredRequests<'_> {
+        StoredRequests { connection: self.connection, place: self.place }
     }
 
     /// Runs a query and reads each row with `read`.
@@ -298,6 +305,40 @@ impl Reads for SqliteReads<'_> {
 
     fn lease_time(&mut self) -> Result<Millis, LedgerError> {
         Ok(boot::now())
+    }
+
+    fn request(
+        &mut self,
+        tenant: &TenantId,
+        name: &RequestName,
+    ) -> Result<Option<AcceptedRequest>, LedgerError> {
+        self.stored_requests().find(tenant, name)
+    }
+
+    fn requests(
+        &mut self,
+        tenant: &TenantId,
+        robot: Option<&RobotId>,
+        after: Option<LeaseToken>,
+        limit: usize,
+    ) -> Result<Vec<AcceptedRequest>, LedgerError> {
+        self.stored_requests().list(tenant, robot, after, limit)
+    }
+
+    fn waiting_request(
+        &mut self,
+        tenant: &TenantId,
+        after: Option<LeaseToken>,
+    ) -> Result<Option<RequestToRun>, LedgerError> {
+        self.stored_requests().waiting(tenant, after)
+    }
+
+    fn tenant_with_work(
+        &mut self,
+        after: &str,
+        ended_before: Millis,
+    ) -> Result<Option<TenantId>, LedgerError> {
+        self.stored_requests().tenant_with_work(after, ended_before)
     }
 
     fn subscriptions(&mut self, tenant: &TenantId) -> Result<Vec<Subscription>, LedgerError> {

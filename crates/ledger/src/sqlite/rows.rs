@@ -35,7 +35,7 @@ const OLDER_HEAD: &str = "number, tenant, origin, size, last_at, frontier AS pea
 pub(super) fn layout(version: u32) -> (&'static SelectLists, &'static str) {
     match version {
         ..schema::FILLED => (&BEFORE_NEWEST, OLDER_HEAD),
-        schema::FILLED..schema::VERSION => (&BEFORE_ACTORS, HEAD),
+        schema::FILLED..schema::ACTORS => (&BEFORE_ACTORS, HEAD),
         _ => (&CURRENT, HEAD),
     }
 }

@@ -9,19 +9,22 @@ use rusqlite::config::DbConfig;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::{CachedStatement, Connection, params};
 
+use super::accepted::StoredRequests;
 use super::boot;
 use super::failure::{InFile as _, LedgerFile};
 use super::file::OpenFiles;
 use super::leases::TenantLeases;
 use super::read::stored_hashes;
 use super::rows::{self, CURRENT, HEAD, SqliteRow, row_id};
-use super::{schema, subscriptions};
+use super::{processes, schema, subscriptions};
+use crate::accepted::{AcceptedRequest, RequestName, RequestOutcome, RequestToAccept};
 use crate::columns::{Column, ColumnValue, ENTRY_COLUMNS, SelectLists, read_entry, read_node};
 use crate::error::LedgerError;
 use crate::identity::random_name;
 use crate::lease::LeaseToken;
 use crate::merkle::Frontier;
 use crate::position::{Millis, Seq};
+use crate::processes::ProcessRow;
 use crate::reach::EffectiveTime;
 use crate::read::StoredCheckpoint;
 use crate::row::{EntryClass, EntryRow, EventIdentity, ExecutionKey, LineageNode};
@@ -121,9 +124,11 @@ fn permits(context: AuthContext<'_>) -> Authorization {
         | AuthAction::Insert { .. } => true,
         AuthAction::Update { table_name, column_name } => match table_name {
             "logs" => ["size", "last_at", "peaks"].contains(&column_name),
-            other => ["leases", "lease_tokens", "subscriptions"].contains(&other),
+            other => ["leases", "lease_tokens", "subscriptions", "accepted", "processes"].contains(&other),
         },
-        AuthAction::Delete { table_name } => ["leases", "subscriptions"].contains(&table_name),
+        AuthAction::Delete { table_name } => {
+            ["leases", "subscriptions", "accepted", "processes"].contains(&table_name)
+        }
         _ => false,
     };
     if is_permitted { Authorization::Allow } else { Authorization::Deny }
@@ -137,6 +142,10 @@ struct SqliteTransaction<'a> {
 impl SqliteTransaction<'_> {
     fn leases<'t>(&'t self, tenant: &'t TenantId) -> TenantLeases<'t> {
         TenantLeases { connection: self.connection, place: self.place, tenant }
+    }
+
+    fn requests(&self) -> StoredRequests<'_> {
+        StoredRequests { connection: self.connection, place: self.place }
     }
 
     fn find_head(&self, tenant: &TenantId) -> Result<Option<Head>, LedgerError> {
@@ -376,6 +385,73 @@ impl Transaction for SqliteTransaction<'_> {
 
     fn drop_leases(&mut self, tenant: &TenantId, leases: &[(&Name, LeaseToken)]) -> Result<(), LedgerError> {
         leases.iter().try_for_each(|(name, token)| self.leases(tenant).remove(name, *token))
+    }
+
+    fn request(
+        &mut self,
+        tenant: &TenantId,
+        name: &RequestName,
+    ) -> Result<Option<AcceptedRequest>, LedgerError> {
+        self.requests().find(tenant, name)
+    }
+
+    fn open_requests(
+        &mut self,
+        tenant: &TenantId,
+        per_tenant: u64,
+        total: u64,
+    ) -> Result<(u64, u64), LedgerError> {
+        self.requests().open(tenant, per_tenant, total)
+    }
+
+    fn put_request(
+        &mut self,
+        tenant: &TenantId,
+        request: &RequestToAccept,
+        now: Millis,
+    ) -> Result<LeaseToken, LedgerError> {
+        let number = self.leases(tenant).next_token()?;
+        self.requests().put(tenant, number, request, now)?;
+        Ok(number)
+    }
+
+    fn count_request(
+        &mut self,
+        tenant: &TenantId,
+        name: &RequestName,
+        tries: u64,
+    ) -> Result<(), LedgerError> {
+        self.requests().count(tenant, name, tries)
+    }
+
+    fn end_request(
+        &mut self,
+        tenant: &TenantId,
+        name: &RequestName,
+        outcome: &RequestOutcome,
+        now: Millis,
+    ) -> Result<(), LedgerError> {
+        self.requests().end(tenant, name, outcome, now)
+    }
+
+    fn drop_requests(&mut self, tenant: &TenantId, names: &[&RequestName]) -> Result<(), LedgerError> {
+        names.iter().try_for_each(|name| self.requests().remove(tenant, name))
+    }
+
+    fn sweep_requests(&mut self, tenant: &TenantId, before: Millis) -> Result<(), LedgerError> {
+        self.requests().sweep(tenant, before)
+    }
+
+    fn locked_processes(&mut self) -> Result<Vec<ProcessRow>, LedgerError> {
+        processes::all(self.connection, self.place)
+    }
+
+    fn put_process(&mut self, row: &ProcessRow) -> Result<(), LedgerError> {
+        processes::put(self.connection, self.place, row)
+    }
+
+    fn drop_process(&mut self, name: &Name) -> Result<(), LedgerError> {
+        processes::remove(self.connection, self.place, name)
     }
 
     fn count_subscriptions(&mut self, tenant: &TenantId) -> Result<usize, LedgerError> {

@@ -1,6 +1,7 @@
 //! The conformance suite: what any backend must do, as one list of cases that each backend's tests run.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod accepting;
 mod appending;
 mod concurrency;
 mod documents;
@@ -31,6 +32,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases.extend_from_slice(concurrency::CASES);
     cases.extend_from_slice(proposed::CASES);
     cases.extend_from_slice(leases::CASES);
+    cases.extend_from_slice(accepting::CASES);
     cases.extend_from_slice(provable::CASES);
     cases.extend_from_slice(subscribing::CASES);
     cases
@@ -54,6 +56,8 @@ pub(crate) trait Fixture: Sync {
     fn older(&self) -> &'static str;
     /// The statements that make a ledger one of the version before this one.
     fn previous(&self) -> &'static str;
+    /// The statements that make a ledger one of the version right before this one.
+    fn before(&self) -> &'static str;
     /// Runs statements that no trigger refuses.
     fn tamper(&self, place: &Place, sql: &str) -> Result<(), String>;
     /// What tells entries apart in the tables.

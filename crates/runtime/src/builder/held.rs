@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use crealeph_contracts::entry::Draft;
-use crealeph_contracts::scalar::Name;
+use crealeph_contracts::scalar::{Name, TenantId};
 use crealeph_decision::builder::Asked;
 use crealeph_ledger::{
-    AppendError, AppendResult, Heartbeat, Lease, LeaseClaim, Ledger, LedgerError, NewId, Seq,
+    AppendError, AppendResult, Heartbeat, Lease, LeaseClaim, Ledger, LedgerError, NewId, RequestName, Seq,
 };
 use crealeph_sandbox::Cancel;
 
@@ -18,33 +18,28 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// An execution that is ours to work on, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Held<'l> {
-    ledger: &'l Ledger,
+pub(super) struct Held {
+    ledger: Ledger,
     lease: Lease,
     is_given_back: bool,
     heartbeat: Option<Heartbeat>,
 }
 
-impl<'l> Held<'l> {
+impl Held {
     /// Takes the execution as it was looked up at a place of the log; `None` if something was recorded of it since, or
     /// someone else had it, and has it no longer: look again at what is recorded.
     pub(super) fn take(
-        ledger: &'l Ledger,
+        ledger: &Ledger,
         asked: &Asked,
         looked_at: Seq,
         ttl: Duration,
         cancel: &Cancel,
-    ) -> Result<Option<Held<'l>>, BuildError> {
+    ) -> Result<Option<Held>, BuildError> {
         let name = asked.lease_name()?;
-        let holder = Name::parse(&format!("process {}", std::process::id()))?;
         let overtaken = (&asked.execution_id, looked_at);
-        match ledger.take_lease_unless(&asked.tenant_id, &name, &holder, ttl, overtaken)? {
+        match ledger.take_lease_unless(&asked.tenant_id, &name, &holder()?, ttl, overtaken)? {
             None => Ok(None),
-            Some(LeaseClaim::Taken(lease)) => {
-                let mut held = Held { ledger, lease, is_given_back: false, heartbeat: None };
-                held.heartbeat = Some(ledger.keep_lease(&held.lease)?);
-                Ok(Some(held))
-            }
+            Some(LeaseClaim::Taken(lease)) => Held::kept(ledger, lease).map(Some),
             Some(LeaseClaim::Held(_)) => {
                 wait(ledger, asked, &name, cancel)?;
                 Ok(None)
@@ -52,16 +47,41 @@ impl<'l> Held<'l> {
         }
     }
 
-    /// Writes all of it or nothing, and only while it is ours; the transaction that writes gives it back.
-    pub(super) fn append(mut self, batch: Vec<(Option<NewId>, Draft)>) -> AppendResult {
-        let outcome = self.ledger.append_and_release(&self.lease, batch);
+    /// Takes the execution if nobody has it.
+    pub(super) fn take_now(
+        ledger: &Ledger,
+        asked: &Asked,
+        ttl: Duration,
+    ) -> Result<Option<Held>, BuildError> {
+        match ledger.take_lease(&asked.tenant_id, &asked.lease_name()?, &holder()?, ttl)? {
+            LeaseClaim::Taken(lease) => Held::kept(ledger, lease).map(Some),
+            LeaseClaim::Held(_) => Ok(None),
+        }
+    }
+
+    fn kept(ledger: &Ledger, lease: Lease) -> Result<Held, BuildError> {
+        let mut held = Held { ledger: ledger.clone(), lease, is_given_back: false, heartbeat: None };
+        held.heartbeat = Some(ledger.keep_lease(&held.lease)?);
+        Ok(held)
+    }
+
+    /// Writes all of it or nothing, and only while it is ours; the transaction that writes gives it back, and removes the
+    /// request if that was accepted.
+    pub(super) fn append(
+        mut self,
+        ledger: &Ledger,
+        tenant: &TenantId,
+        request: &RequestName,
+        batch: Vec<(Option<NewId>, Draft)>,
+    ) -> AppendResult {
+        let outcome = ledger.append_outcome(tenant, request, Some(&self.lease), batch);
         self.is_given_back =
             matches!(outcome, Ok(_) | Err(AppendError::Ledger(LedgerError::LeaseLost { .. })));
         outcome
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for Held {
     fn drop(&mut self) {
         drop(self.heartbeat.take());
         if !self.is_given_back {
@@ -69,6 +89,10 @@ impl Drop for Held<'_> {
             let _ = self.ledger.release_lease(&self.lease);
         }
     }
+}
+
+fn holder() -> Result<Name, BuildError> {
+    Ok(Name::parse(&format!("process {}", std::process::id()))?)
 }
 
 fn wait(ledger: &Ledger, asked: &Asked, name: &Name, cancel: &Cancel) -> Result<(), BuildError> {

@@ -1,7 +1,8 @@
 //! The orchestrator of builder-v1 (R12): request, snapshot, policy, gate, agent, validation, one transaction, answer. It
-//! decides nothing itself and keeps nothing but the requests in flight. What it writes it writes in one
+//! decides nothing itself and keeps nothing but the requests in flight and those that were accepted. What it writes it writes in one
 //! transaction, so a run that is interrupted anywhere leaves nothing, and the next identical request may run.
 
+mod accepted;
 mod flight;
 mod held;
 mod recorded;
@@ -23,9 +24,10 @@ use crealeph_decision::builder::{
     decide, lookup,
 };
 use crealeph_decision::snapshot::{Snapshot, SnapshotFacts};
-use crealeph_ledger::{AppendError, EntryRefusal, Ledger, LedgerError, NewId, Position, Seq};
+use crealeph_ledger::{AppendError, EntryRefusal, Ledger, LedgerError, NewId, Position, RequestName, Seq};
 
-use crate::agents::{Agents, Call};
+use crate::agents::{Agents, Call, NoAnswer};
+pub use accepted::{OpenRun, OpenRunPage, RunStanding, Submission, TakenRun, open_runs, run_standing};
 pub use crealeph_sandbox::Cancel;
 use flight::{Flights, Ticket};
 use held::Held;
@@ -176,7 +178,8 @@ impl Builder {
             }
             match self.flights.board(&asked, fingerprint) {
                 Ticket::Leads(seat) => {
-                    let outcome = self.lead(&asked, is_new, cancel);
+                    let course = Course { is_new, held: None, given_up: None };
+                    let outcome = self.lead(&asked, course, cancel);
                     seat.land(&outcome);
                     return outcome;
                 }
@@ -223,7 +226,7 @@ impl Builder {
     }
 
     /// Runs a request that nobody else in this process runs.
-    fn lead(&self, asked: &Asked, is_new: bool, cancel: &Cancel) -> Result<Answer, BuildError> {
+    fn lead(&self, asked: &Asked, mut course: Course, cancel: &Cancel) -> Result<Answer, BuildError> {
         let (tenant, robot, execution) = (&asked.tenant_id, &asked.request.robot_id, &asked.execution_id);
         let attempt = asked.request.attempt.get();
         let _span = info_span!("builder_run", %tenant, %robot, %execution, attempt).entered();
@@ -232,7 +235,7 @@ impl Builder {
             if cancel.is_cancelled() {
                 return Err(BuildError::Cancelled);
             }
-            if let Some(answer) = self.try_to_lead(asked, is_new, cancel, &mut calls)? {
+            if let Some(answer) = self.try_to_lead(asked, &mut course, cancel, &mut calls)? {
                 return Ok(answer);
             }
         }
@@ -242,13 +245,13 @@ impl Builder {
     fn try_to_lead(
         &self,
         asked: &Asked,
-        is_new: bool,
+        course: &mut Course,
         cancel: &Cancel,
         calls: &mut u32,
     ) -> Result<Option<Answer>, BuildError> {
         let stopwatch = Stopwatch::now();
         let settings = self.scopes.of(&asked.tenant_id, &asked.request.robot_id);
-        let (found, facts) = self.look(asked, is_new, Some(settings))?;
+        let (found, facts) = self.look(asked, course.is_new, Some(settings))?;
         let is_retry = match found {
             Found::Answer(answer) => return Ok(Some(answer)),
             Found::ToRun { is_retry } => is_retry,
@@ -267,26 +270,30 @@ impl Builder {
         };
         let Some(input) = &ready.input else {
             let concluded = self.conclude(&ready, None, stopwatch)?;
-            return self.write(asked, concluded, None, false);
+            return self.write(asked, concluded, course, None, false);
         };
-        let held = match is_new {
-            true => None,
-            false => match Held::take(&self.ledger, asked, looked_at, self.lease_time, cancel)? {
+        let held = match course.held.take() {
+            None if course.is_new => None,
+            None => match Held::take(&self.ledger, asked, looked_at, self.lease_time, cancel)? {
                 None => return Ok(None),
                 held => held,
             },
+            held => held,
         };
         // A call whose lease was lost leaves no result; that may happen once, not repeatedly.
         if *calls >= MAX_CALLS {
             return Err(BuildError::Overtaken);
         }
         *calls += 1;
-        let call = info_span!("agent_call", agent = %version).in_scope(|| agent.call(input, cancel));
+        let call = info_span!("agent_call", agent = %version).in_scope(|| match &course.given_up {
+            None => agent.call(input, cancel),
+            Some(reason) => uncalled(version, reason),
+        });
         if cancel.is_cancelled() {
             return Err(BuildError::Cancelled);
         }
         let concluded = self.conclude(&ready, Some(&call), stopwatch)?;
-        self.write(asked, concluded, held, true)
+        self.write(asked, concluded, course, held, true)
     }
 
     /// What the ledger says of the execution: an answer, or whether this is a retry (R11, R9); and, with settings, what
@@ -298,7 +305,10 @@ impl Builder {
         settings: Option<&Settings>,
     ) -> Result<(Found, Option<(SnapshotFacts, Position)>), BuildError> {
         let coherence = settings.map(|settings| &settings.coherence);
-        let Seen { recorded, record, facts } = recorded::seen(&self.ledger, asked, is_new, coherence)?;
+        let Seen { recorded, record, facts, open } = recorded::seen(&self.ledger, asked, is_new, coherence)?;
+        if let Some(open) = open {
+            return Ok((Found::Answer(accepted::conflict_with(asked, &open)), None));
+        }
         let found = match (lookup(&recorded, asked.attempt(), &asked.fingerprint()?), record) {
             (Ok(RequestVerdict::Repeat), Some(record)) => {
                 let response = BuilderResponse { idempotent: true, ..record.answer.clone().into_inner() };
@@ -387,16 +397,20 @@ impl Builder {
         &self,
         asked: &Asked,
         concluded: (Conclusion, Vec<NewId>),
-        held: Option<Held<'_>>,
+        course: &mut Course,
+        held: Option<Held>,
         ran: bool,
     ) -> Result<Option<Answer>, BuildError> {
         let (Conclusion { artifacts, rest, response, reason }, ids) = concluded;
         let artifacts = ids.into_iter().zip(artifacts).map(|(id, (_, draft))| (Some(id), draft));
         let batch = artifacts.chain(rest.into_iter().map(|draft| (None, draft))).collect();
         let agent = Called { version: asked.request.agent_version.clone(), ran };
-        let written = match held {
-            Some(held) => held.append(batch),
-            None => self.ledger.append_as(&asked.tenant_id, batch),
+        let (tenant, request) = (&asked.tenant_id, request_name(asked));
+        let written = match held.or_else(|| course.held.take()) {
+            Some(held) => held.append(&self.ledger, tenant, &request, batch),
+            // Nobody else can have accepted it under the name that it was given here.
+            None if course.is_new => self.ledger.append_as(tenant, batch),
+            None => self.ledger.append_outcome(tenant, &request, None, batch),
         };
         match written {
             Ok(_) => Ok(Some(Answer { response, detail: reason, agent: Some(agent) })),
@@ -413,6 +427,34 @@ impl Builder {
             },
             Err(error) => Err(BuildError::Unwritten(error)),
         }
+    }
+}
+
+/// How a request is led.
+struct Course {
+    /// Its execution was named here, so nobody else can have run it.
+    is_new: bool,
+    /// The execution, if it is ours already.
+    held: Option<Held>,
+    /// Why the agent is not called again.
+    given_up: Option<String>,
+}
+
+/// The name under which a request is accepted.
+fn request_name(asked: &Asked) -> RequestName {
+    let (robot_id, execution_id) = (asked.request.robot_id.clone(), asked.execution_id.clone());
+    RequestName { robot_id, execution_id }
+}
+
+/// What stands for a call that is not made again.
+fn uncalled(version: &Version, reason: &str) -> Call {
+    Call {
+        answer: Err(NoAnswer::from(reason.to_owned())),
+        identity: JsonObject::build(|object| {
+            object.text("name", version.as_str()).text("sandbox", "not run");
+        }),
+        diagnostics: String::new(),
+        tokens_used: None,
     }
 }
 

@@ -12,9 +12,11 @@ use crealeph_decision::builder::review::approved_key;
 use crealeph_decision::builder::{Asked, EXECUTION_RECORD, Record, RecordedExecution};
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::snapshot::{Derivation, Snapshot, SnapshotFacts};
-use crealeph_ledger::{EXECUTION_EVENT, Filter, Ledger, LedgerError, Order, Position, Seq, StoredEntry};
+use crealeph_ledger::{
+    AcceptedRequest, EXECUTION_EVENT, Filter, Ledger, LedgerError, Order, Position, Seq, StoredEntry,
+};
 
-use super::BuildError;
+use super::{BuildError, request_name};
 
 /// How many entries of one execution are shown beside its events and records.
 const MAX_OTHERS: usize = 1_000;
@@ -28,6 +30,8 @@ pub(super) struct Seen {
     pub(super) record: Option<Record>,
     /// What the snapshot is derived from, if that was asked for and the attempt is not recorded.
     pub(super) facts: Option<(SnapshotFacts, Position)>,
+    /// Another request of the execution that was accepted and is not decided, if the attempt is not recorded.
+    pub(super) open: Option<AcceptedRequest>,
 }
 
 /// Looks an execution up, unless it is new, and with coherence rules what is known of its robot.
@@ -39,6 +43,7 @@ pub(super) fn seen(
 ) -> Result<Seen, BuildError> {
     let robot = &asked.request.robot_id;
     let (key, kind) = (asked.record_key()?, Name::parse(EXECUTION_EVENT)?);
+    let (name, fingerprint) = (request_name(asked), asked.fingerprint()?);
     let filter = Filter {
         robot_id: Some(robot.clone()),
         kind: Some(kind),
@@ -66,10 +71,19 @@ pub(super) fn seen(
             }
             _ => None,
         };
+        let open = match is_new || record.is_some() {
+            true => None,
+            false => view.open_request(&name)?,
+        };
+        let is_other =
+            |open: &AcceptedRequest| open.fingerprint != fingerprint || open.attempt != asked.attempt();
         let fingerprint = record.as_ref().map(|record| record.fingerprint);
-        Ok(Ok(Seen { recorded: RecordedExecution { last, fingerprint }, record, facts }))
+        let open = open.filter(is_other);
+        Ok(Ok(Seen { recorded: RecordedExecution { last, fingerprint }, record, facts, open }))
     })?;
-    seen.unwrap_or_else(|| Ok(Seen { recorded: RecordedExecution::default(), record: None, facts: None }))
+    seen.unwrap_or_else(|| {
+        Ok(Seen { recorded: RecordedExecution::default(), record: None, facts: None, open: None })
+    })
 }
 
 fn state_and_attempt(event: &StoredEntry) -> Option<(ExecutionState, u64)> {

@@ -96,6 +96,21 @@ impl Scopes {
         }
     }
 
+    /// The digest of each section: `builder`, and a tenant's or robot's own.
+    ///
+    /// # Errors
+    /// When a section holds what no document can.
+    pub fn digests(&self) -> Result<BTreeMap<String, String>, ComposeError> {
+        let mut digests = BTreeMap::from([("builder".to_owned(), self.usual.version(None)?.to_string())]);
+        for (tenant, Tenant { usual, robots }) in &self.tenants {
+            digests.insert(format!("tenants.{tenant}"), usual.version(None)?.to_string());
+            for (robot, own) in robots {
+                digests.insert(format!("tenants.{tenant}.robots.{robot}"), own.version(None)?.to_string());
+            }
+        }
+        Ok(digests)
+    }
+
     /// Reads what a configuration says of the Builder. Rules that are given here are in force everywhere, instead of
     /// those that the configuration names.
     ///

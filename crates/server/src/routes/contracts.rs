@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use crealeph_contracts::contract::ContractName;
 use crealeph_contracts::json::Limits;
 use crealeph_decision::judge::judge;
-use crealeph_runtime::validation::ValidationReport;
+use crealeph_runtime::validation::{ValidationReport, judge_line};
 
 use crate::call::Call;
 use crate::problem::{Problem, ProblemKind};
@@ -19,10 +19,15 @@ pub(super) fn schema(call: &Call) -> Result<Reply, Problem> {
 pub(super) fn validate(call: &Call) -> Result<Reply, Problem> {
     let contract = named(call)?;
     let limits = Limits::outside(call.body.len());
-    // Without a context nothing of it can be wrong.
-    let judgement = judge(contract, &call.body, None, &limits).map_err(|error| {
-        Problem::new(ProblemKind::Other(StatusCode::BAD_REQUEST, "bad_context"), error.to_string())
-    })?;
+    let unjudged = |code, why: String| Problem::new(ProblemKind::Other(StatusCode::BAD_REQUEST, code), why);
+    let judgement = match call.text("form") {
+        Some("line") => {
+            judge_line(&call.body, Some(contract), &limits).map_err(|why| unjudged("bad_line", why))?
+        }
+        // Without a context nothing of it can be wrong.
+        _ => judge(contract, &call.body, None, &limits)
+            .map_err(|error| unjudged("bad_context", error.to_string()))?,
+    };
     Ok(Reply::json_of(&ValidationReport::of(&judgement)))
 }
 

@@ -1,6 +1,7 @@
 //! Entries: appended, listed, read, traced, proved. A key that is restricted to a robot sees and writes that robot's alone;
 //! what is another's is not there for it, as what is another tenant's.
 
+use axum::http::StatusCode;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::{Limits, Node, NodeKind, parse};
 use crealeph_contracts::scalar::{ClientKey, ExecutionId, LedgerId, Name, RobotId};
@@ -29,9 +30,24 @@ pub(super) fn append(call: &Call) -> Result<Reply, Problem> {
     for (position, draft) in drafts.iter().enumerate() {
         may_append(call, who, position, draft)?;
     }
-    let appended = call.acting_ledger()?.append(&who.tenant_id, drafts)?;
+    let appended = call.acting_ledger()?.append(&who.tenant_id, drafts);
+    let appended = appended.or_else(|error| Err(refused(call, who, error)?))?;
     let reports: Vec<AppendedReport> = appended.iter().map(AppendedReport::of).collect();
     Ok(Reply::json_of(&json!({ "appended": reports })))
+}
+
+/// Why nothing was appended. A restricted key learns nothing of the entry that it contradicts, if that is another robot's.
+fn refused(call: &Call, who: &KeyIdentity, error: AppendError) -> Result<Problem, Problem> {
+    if let AppendError::Refused { position, refusal: EntryRefusal::Conflict { existing, identity, .. } } =
+        &error
+        && who.robot_id.is_some()
+        && !call.ledger().get(&who.tenant_id, existing)?.is_some_and(|entry| who.sees(&entry))
+    {
+        let kind = ProblemKind::Other(StatusCode::CONFLICT, error.code());
+        let detail = format!("entry {position} of the batch: its {identity} is taken; nothing was written");
+        return Ok(Problem::new(kind, detail).with_hint("use another one"));
+    }
+    Ok(error.into())
 }
 
 /// Reads one entry or a list of them, or says everything that is wrong with them.
@@ -48,7 +64,7 @@ fn read_drafts(call: &Call) -> Result<Vec<Draft>, Problem> {
     let most = call.bounds().max_batch_entries;
     if nodes.len() as u64 > most {
         let detail = format!("the batch has {} entries, and {most} is the most", nodes.len());
-        let kind = ProblemKind::TooLarge(axum::http::StatusCode::PAYLOAD_TOO_LARGE);
+        let kind = ProblemKind::TooLarge(StatusCode::PAYLOAD_TOO_LARGE);
         return Err(Problem::bound(kind, "max_batch_entries", most, detail));
     }
     let parts: Vec<_> = nodes.into_iter().map(|node| Draft::read(node, "entry", &mut report)).collect();

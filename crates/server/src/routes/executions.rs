@@ -20,34 +20,48 @@ use crate::problem::{Problem, ProblemKind};
 use crate::reply::Reply;
 use crate::settings::ServerBounds;
 
-const USUAL_PAGE: usize = 100;
+pub(super) const USUAL_PAGE: usize = 100;
 
 /// Runs a request and waits for the answer (R12). A decided answer is 200; an error that left nothing is 400, 409 or 422.
 pub(super) fn run(call: &Call) -> Result<Reply, Problem> {
     let who = call.who()?;
     let rerun_of = call.identifier("rerunOf", ExecutionId::parse)?;
-    let robot = match Valid::<BuilderRequest>::parse(&call.body, &Limits::outside(call.body.len())) {
-        Ok(request) => Some(request.robot_id.clone()),
-        // The Builder says what is wrong with it.
-        Err(_) => None,
-    };
-    if robot.as_ref().is_some_and(|robot| !who.covers(robot)) {
-        let detail = "the request is for a robot that this key is not for";
-        return Err(Problem::new(ProblemKind::Forbidden, detail));
-    }
+    let robot = robot_of_request(call)?;
     let builder = call.app.builder.acting_for(call.actor()?);
     let answer = builder.run(&who.tenant_id, &call.body, rerun_of.as_ref(), &call.app.cancel)?;
-    let mut reply = Reply::json(to_json(&answer.response));
-    reply.status = status_of(&answer.response);
-    if let (Some(robot), Some(execution)) = (robot, &answer.response.execution_id) {
-        let part = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-        let (robot, execution) = (part(robot.as_str()), part(execution.as_str()));
+    Ok(answered(robot.as_ref(), &answer.response))
+}
+
+/// The robot that a request is for; `None` if the request is not valid, and then the Builder says what is wrong with it.
+pub(super) fn robot_of_request(call: &Call) -> Result<Option<RobotId>, Problem> {
+    let request = Valid::<BuilderRequest>::parse(&call.body, &Limits::outside(call.body.len()));
+    let robot = request.ok().map(|request| request.robot_id.clone());
+    match (&robot, call.who()?) {
+        (Some(robot), who) if !who.covers(robot) => {
+            let detail = "the request is for a robot that this key is not for";
+            Err(Problem::new(ProblemKind::Forbidden, detail))
+        }
+        _ => Ok(robot),
+    }
+}
+
+/// A part of a path.
+pub(super) fn path_part(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+/// A decided answer, with a link to its reasons.
+pub(super) fn answered(robot: Option<&RobotId>, response: &BuilderResponse) -> Reply {
+    let mut reply = Reply::json(to_json(response));
+    reply.status = status_of(response);
+    if let (Some(robot), Some(execution)) = (robot, &response.execution_id) {
+        let (robot, execution) = (path_part(robot.as_str()), path_part(execution.as_str()));
         let link = format!("</v1/executions/{robot}/{execution}/reasons>; rel=\"describedby\"");
         if let Ok(link) = HeaderValue::from_str(&link) {
             reply.headers.insert(header::LINK, link);
         }
     }
-    Ok(reply)
+    reply
 }
 
 fn status_of(response: &BuilderResponse) -> StatusCode {

@@ -11,6 +11,7 @@ mod operations;
 mod people;
 mod report;
 mod robots;
+mod runs;
 mod signers;
 mod usage;
 mod webhooks;
@@ -350,11 +351,39 @@ const ROUTES: &[Route] = &[
     },
     Route {
         method: Verb::Post,
+        path: "/v1/policy/backtest",
+        name: "backtestPolicy",
+        summary: "Derive recorded decisions again under other rules, and list those that would flip",
+        access: Access::Key(Permission::Read, RobotScope::Restricted),
+        parameters: &[
+            query("robot", ParameterKind::Identifier, "only of this robot"),
+            query("since", ParameterKind::Instant, "only those recorded at or after this"),
+            LIMIT,
+            CURSOR,
+        ],
+        body: Some(RequestBody {
+            about: "The rules, as a rules file has them, in JSON. Their `coherence` is not asked: the snapshots are those that were recorded.",
+            schema: Schema::Named("Rules"),
+        }),
+        answer: answer("what would flip; `cut` and `next` if there is more than was looked at", "Backtest"),
+        problems: &[],
+        handler: Handler::Blocking(robots::backtest_policy),
+    },
+    Route {
+        method: Verb::Post,
         path: "/v1/builder/runs",
         name: "runBuilder",
-        summary: "Run the Builder and wait for its answer",
+        summary: "Run the Builder and wait for its answer, or have the request accepted",
         access: Access::Key(Permission::Run, RobotScope::Restricted),
-        parameters: &[query("rerunOf", ParameterKind::Identifier, "the execution that this one repeats")],
+        parameters: &[
+            query("rerunOf", ParameterKind::Identifier, "the execution that this one repeats"),
+            Parameter {
+                name: "Prefer",
+                place: Place::Header,
+                kind: ParameterKind::Text,
+                about: "`respond-async`: answer when the request is accepted; `wait=SECONDS`: wait so long at most (RFC 7240)",
+            },
+        ],
         body: Some(RequestBody {
             about: "The request. With an `executionId`, sending it again is safe: it is answered from its record.",
             schema: Schema::Named("builder-request"),
@@ -364,10 +393,52 @@ const ROUTES: &[Route] = &[
             about: "the answer; its reasons are at the `Link` of the relation `describedby`",
             media_type: JSON_TYPE,
             schema: Schema::Named("builder-response"),
-            also: &[400, 409, 422],
+            also: &[202, 400, 409, 422],
         },
         problems: &[],
-        handler: Handler::Running(executions::run),
+        handler: Handler::Accepting(runs::submit),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/builder/runs",
+        name: "listBuilderRuns",
+        summary: "List the runs that are accepted and undecided, oldest first",
+        access: Access::Key(Permission::Read, RobotScope::Restricted),
+        parameters: &[LIMIT, CURSOR],
+        body: None,
+        answer: answer("a page of runs", "OpenRunPage"),
+        problems: &[],
+        handler: Handler::Blocking(runs::list),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/builder/runs/{robot}/{execution}",
+        name: "getBuilderRun",
+        summary: "Get the answer of a run, or how it stands",
+        access: Access::Key(Permission::Read, RobotScope::Restricted),
+        parameters: &[ROBOT, EXECUTION, ATTEMPT],
+        body: None,
+        answer: AnswerShape {
+            status: StatusCode::OK,
+            about: "the answer, under the same status as when it is waited for",
+            media_type: JSON_TYPE,
+            schema: Schema::Named("builder-response"),
+            also: &[202, 400, 409, 422],
+        },
+        problems: &[],
+        handler: Handler::Blocking(runs::show),
+    },
+    Route {
+        method: Verb::Delete,
+        path: "/v1/builder/runs/{robot}/{execution}",
+        name: "cancelBuilderRun",
+        summary: "Cancel a run that was accepted and not taken up",
+        access: Access::Key(Permission::Run, RobotScope::Restricted),
+        parameters: &[ROBOT, EXECUTION],
+        body: None,
+        answer: answer("it will not run", "CancelledRun"),
+        problems: &[409],
+        handler: Handler::Blocking(runs::cancel),
     },
     Route {
         method: Verb::Get,
@@ -432,9 +503,16 @@ const ROUTES: &[Route] = &[
         name: "validate",
         summary: "Validate a document against its contract",
         access: Access::Key(Permission::Validate, RobotScope::Unrelated),
-        parameters: &[in_path("contract", ParameterKind::Words(CONTRACTS), "the contract's name")],
+        parameters: &[
+            in_path("contract", ParameterKind::Words(CONTRACTS), "the contract's name"),
+            query(
+                "form",
+                ParameterKind::Words(&["document", "line"]),
+                "`line`: the body has the document as `doc` or `raw` and its `context`, as `validate --batch` [default: document]",
+            ),
+        ],
         body: Some(RequestBody {
-            about: "The document, exactly as it is to be judged.",
+            about: "The document, exactly as it is to be judged; or it and its context.",
             schema: Schema::Any,
         }),
         answer: answer("whether it is valid, and everything that is wrong with it", "Validation"),

@@ -1,18 +1,27 @@
 //! Robots: listed, their snapshots, how they stand. What the policy says of a question.
 
-use crealeph_contracts::PolicyInput;
+use std::time::Instant;
+
+use axum::http::StatusCode;
 use crealeph_contracts::contract::{Valid, to_json};
-use crealeph_contracts::json::Limits;
+use crealeph_contracts::json::{Limits, parse};
 use crealeph_contracts::scalar::RobotId;
-use crealeph_decision::policy::evaluate;
+use crealeph_contracts::{PolicyInput, Report};
+use crealeph_decision::policy::{Rules, RulesSource, evaluate};
 use crealeph_decision::snapshot::Snapshot;
+use crealeph_runtime::backtest::{BacktestScope, BacktestTotals, FlippedDecision, backtest};
 use crealeph_runtime::robot::{self, RobotSummary};
 use crealeph_runtime::robot_report::{status_json, summary_json};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::call::Call;
 use crate::problem::{Problem, ProblemKind};
 use crate::reply::Reply;
+use crate::settings::ServerBounds;
+
+/// How many decisions a backtest looks at unless it is told.
+const USUAL_DECISIONS: usize = 1_000;
 
 const USUAL_PAGE: usize = 100;
 
@@ -49,7 +58,7 @@ pub(super) fn snapshot(call: &Call) -> Result<Reply, Problem> {
     let rules = &call.app.scopes.of(&who.tenant_id, &robot).coherence;
     let facts = call.ledger().facts(&who.tenant_id, &robot, call.instant("at")?, rules)?;
     let Some(snapshot) = facts.and_then(|facts| Snapshot::derive(facts, rules)) else {
-        let kind = ProblemKind::Other(axum::http::StatusCode::NOT_FOUND, "SNAPSHOT_EMPTY");
+        let kind = ProblemKind::Other(StatusCode::NOT_FOUND, "SNAPSHOT_EMPTY");
         return Err(Problem::new(kind, "no entry of this robot counts"));
     };
     Ok(Reply::json(snapshot.document()?.as_str().to_owned()))
@@ -75,4 +84,61 @@ pub(super) fn evaluate_policy(call: &Call) -> Result<Reply, Problem> {
     }
     let rules = &call.app.scopes.of(&who.tenant_id, &input.robot_id).rules;
     Ok(Reply::json(to_json(&evaluate(&input, rules))))
+}
+
+/// What a backtest found, and which bound ended it.
+#[derive(Serialize)]
+struct BacktestReport {
+    flipped: Vec<FlippedDecision>,
+    totals: BacktestTotals,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cut: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+pub(super) fn backtest_policy(call: &Call) -> Result<Reply, Problem> {
+    let who = call.who()?;
+    let rules = rules_of_body(call)?;
+    let asked = call.identifier("robot", RobotId::parse)?;
+    let (since, cursor) = (call.instant("since")?, call.cursor()?);
+    let limit = call.limit(USUAL_DECISIONS)? as u64;
+    // What is left is for the answer.
+    let end = Instant::now() + ServerBounds::time(call.bounds().request_timeout_ms) / 2;
+    let is_seen = asked.as_ref().is_none_or(|robot| who.covers(robot));
+    let scope = BacktestScope { robot_id: asked.or_else(|| who.robot_id.clone()), since, cursor };
+    let (mut cut, mut flipped) = (None, Vec::new());
+    let goes_on = |totals: &BacktestTotals| {
+        cut = match totals.decisions + totals.unreadable {
+            // At least one, so that the next one gets further.
+            looked if looked >= limit => Some("limit"),
+            looked if looked > 0 && Instant::now() >= end => Some("time"),
+            _ => None,
+        };
+        cut.is_none()
+    };
+    let (totals, next) = match is_seen {
+        false => (BacktestTotals::default(), None),
+        true => {
+            let found =
+                backtest(call.ledger(), &who.tenant_id, &rules, &scope, goes_on, |one| flipped.push(one))?;
+            (found.totals, found.next)
+        }
+    };
+    let next = next.map(|cursor| cursor.to_string());
+    Ok(Reply::json_of(&BacktestReport { flipped, totals, cut, next }))
+}
+
+/// The rules in a body: read strictly first, since a repeated key is an error here as everywhere.
+fn rules_of_body(call: &Call) -> Result<Rules, Problem> {
+    let (document, faults) = parse(&call.body, &Limits::outside(call.body.len()));
+    if document.is_none() || !faults.is_empty() {
+        let mut report = Report::default();
+        faults.into_iter().for_each(|fault| report.add_fault(fault));
+        return Err(Problem::invalid("invalid", report.into_violations()));
+    }
+    let kind = ProblemKind::Other(StatusCode::BAD_REQUEST, "bad_rules");
+    let source: RulesSource = serde_json::from_slice(&call.body)
+        .map_err(|why| Problem::new(kind, format!("the body does not contain rules: {why}")))?;
+    Rules::load(&source).map_err(|why| Problem::new(kind, format!("the rules cannot be used: {why}")))
 }

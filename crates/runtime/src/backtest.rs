@@ -1,0 +1,128 @@
+//! Recorded decisions again under other rules, and those that would flip: the same by `crealeph policy backtest` and by the server.
+
+use crealeph_contracts::instant::Instant;
+use crealeph_contracts::scalar::{Name, RobotId, TenantId};
+use crealeph_decision::builder::replay::{Check, replay_under};
+use crealeph_decision::builder::{EXECUTION_RECORD, Record};
+use crealeph_decision::policy::Rules;
+use crealeph_ledger::{Cursor, Filter, Ledger, Order};
+use serde::Serialize;
+
+use crate::builder::{BuildError, execution_of_record, snapshot_of};
+
+/// How many records are read at a time.
+const PAGE: usize = 200;
+
+/// Which decisions are looked at.
+#[derive(Clone, Debug, Default)]
+pub struct BacktestScope {
+    /// Only of this robot.
+    pub robot_id: Option<RobotId>,
+    /// Only those recorded at or after this.
+    pub since: Option<Instant>,
+    /// Where an earlier one was cut.
+    pub cursor: Option<Cursor>,
+}
+
+/// A decision that would be another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FlippedDecision {
+    /// The execution.
+    pub execution_id: String,
+    /// Its attempt.
+    pub attempt: u64,
+    /// Its robot.
+    pub robot_id: String,
+    /// What would change.
+    pub flips: Vec<DecisionFlip>,
+}
+
+/// What would change about a decision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DecisionFlip {
+    /// `decision` or `gate`.
+    pub what: &'static str,
+    /// As it was recorded.
+    pub from: String,
+    /// As it would be.
+    pub to: String,
+}
+
+/// How many decisions were looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BacktestTotals {
+    /// Decisions that were derived again.
+    pub decisions: u64,
+    /// Those that would flip.
+    pub flips: u64,
+    /// Records that could not be read.
+    pub unreadable: u64,
+}
+
+/// What a backtest found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BacktestSummary {
+    /// How many.
+    pub totals: BacktestTotals,
+    /// Where to go on, if it was cut.
+    pub next: Option<Cursor>,
+}
+
+/// Derives recorded decisions again under other rules, oldest first, and gives each that would flip to `found`. Before each one
+/// `goes_on` is asked, with the totals so far, whether to go on.
+pub fn backtest(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    rules: &Rules,
+    scope: &BacktestScope,
+    mut goes_on: impl FnMut(&BacktestTotals) -> bool,
+    mut found: impl FnMut(FlippedDecision),
+) -> Result<BacktestSummary, BuildError> {
+    let filter = Filter {
+        robot_id: scope.robot_id.clone(),
+        kind: Some(Name::from(EXECUTION_RECORD)),
+        from: scope.since,
+        ..Filter::default()
+    };
+    let (mut totals, mut cursor) = (BacktestTotals::default(), scope.cursor);
+    loop {
+        let page = ledger.list(tenant, &filter, Order::OldestFirst, cursor, PAGE)?;
+        for entry in &page.entries {
+            if !goes_on(&totals) {
+                let next = Some(Cursor::after(entry.seq.previous()));
+                return Ok(BacktestSummary { totals, next });
+            }
+            let Some(record) = Record::read(&entry.content.payload) else {
+                totals.unreadable += 1;
+                continue;
+            };
+            totals.decisions += 1;
+            let snapshot = snapshot_of(ledger, tenant, &record)?;
+            let flips = flips(&replay_under(tenant, &record, snapshot, rules)?);
+            if !flips.is_empty() {
+                totals.flips += 1;
+                found(FlippedDecision {
+                    execution_id: execution_of_record(&record).to_owned(),
+                    attempt: record.request.attempt.get(),
+                    robot_id: record.request.robot_id.to_string(),
+                    flips,
+                });
+            }
+        }
+        cursor = page.next;
+        if cursor.is_none() {
+            return Ok(BacktestSummary { totals, next: None });
+        }
+    }
+}
+
+fn flips(checks: &[Check]) -> Vec<DecisionFlip> {
+    let flipped = checks.iter().filter(|check| matches!(check.what, "decision" | "gate") && !check.is_same());
+    let flip = |check: &Check| DecisionFlip {
+        what: check.what,
+        from: check.recorded.clone(),
+        to: check.derived.clone(),
+    };
+    flipped.map(flip).collect()
+}

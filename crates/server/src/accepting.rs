@@ -1,0 +1,97 @@
+//! Runs that were accepted: this process takes them up as long as it may run something, tenants in turn, those of processes that
+//! died as well. When the server stops, what does not end in time is given back.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crealeph_contracts::scalar::TenantId;
+use crealeph_ledger::{AcceptanceLimits, Millis};
+use crealeph_runtime::builder::{BuildError, TakenRun};
+use futures_util::future::select;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use crate::app::App;
+use crate::problem::Problem;
+use crate::settings::ServerBounds;
+
+/// How often work is looked for that other processes accepted or gave up.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// How long a run may take to be given back, once it was cancelled.
+const GIVE_BACK: Duration = Duration::from_secs(5);
+
+/// What wakes those who wait for runs.
+#[derive(Debug, Default)]
+pub(crate) struct RunSignals {
+    /// A request was accepted, or a place to run became free.
+    pub work: Notify,
+    /// A run has ended.
+    pub ended: Notify,
+}
+
+impl ServerBounds {
+    /// How many requests may be open.
+    pub(crate) fn acceptance(&self) -> AcceptanceLimits {
+        AcceptanceLimits {
+            per_tenant: self.max_accepted_per_tenant,
+            total: self.max_accepted,
+            keep_ms: self.keep_refused_ms,
+        }
+    }
+}
+
+/// Takes up accepted runs until the server stops.
+pub(crate) async fn take_up_runs(app: Arc<App>) {
+    let mut turn = None;
+    let mut stopping = app.stopping.clone();
+    while !app.is_stopping() {
+        while let Some(permit) = app.run_permit() {
+            let (taken, next_turn) = take_up(&app, turn).await;
+            turn = next_turn;
+            let Some(taken) = taken else { break };
+            start(&app, taken, permit);
+        }
+        let woken = timeout(LOOK_AGAIN, app.run_signals.work.notified());
+        select(pin!(woken), pin!(stopping.wait_for(|is_stopping| *is_stopping))).await;
+    }
+}
+
+/// The next run, and whose turn it was.
+async fn take_up(app: &Arc<App>, turn: Option<TenantId>) -> (Option<TakenRun>, Option<TenantId>) {
+    let own = Arc::clone(app);
+    let taken = app.blocking(move || {
+        let mut turn = turn;
+        let keep_ms = i64::try_from(own.settings.bounds.keep_refused_ms).unwrap_or(i64::MAX);
+        let ended_before = Millis::new(own.ledger.now().get().saturating_sub(keep_ms));
+        let taken = own.builder.take_up(&mut turn, ended_before).map_err(Problem::from)?;
+        Ok((taken, turn))
+    });
+    // What failed is in the log, and tried again.
+    taken.await.unwrap_or((None, None))
+}
+
+fn start(app: &Arc<App>, taken: TakenRun, permit: OwnedSemaphorePermit) {
+    let app = Arc::clone(app);
+    spawn_blocking(move || {
+        match app.builder.run_taken(taken, app.settings.bounds.max_accepted_tries, &app.cancel) {
+            Ok(_) => {}
+            Err(BuildError::Cancelled) => tracing::info!("an accepted run was given back"),
+            Err(error) => tracing::error!(code = error.code(), "an accepted run failed: {error}"),
+        }
+        drop(permit);
+        app.run_signals.ended.notify_waiters();
+        app.run_signals.work.notify_one();
+    });
+}
+
+/// Waits until nothing runs any more; when the time is over, what runs is cancelled and given back.
+pub(crate) async fn finish_runs(app: &App, time: Duration) {
+    if timeout(time, app.all_run_permits()).await.is_err() {
+        tracing::warn!("runs were still under way after {} ms", time.as_millis());
+        app.cancel.cancel();
+        // What is not given back by then is taken up when its lease has expired.
+        let _ = timeout(GIVE_BACK, app.all_run_permits()).await;
+    }
+}
