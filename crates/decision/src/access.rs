@@ -16,6 +16,8 @@ pub enum Permission {
     Run,
     /// Report receipts that were made elsewhere; who made them, their signatures say.
     Report,
+    /// Take the whole log along.
+    Export,
     /// See who may do what.
     SeeGrants,
     /// Grant and revoke keys.
@@ -38,6 +40,7 @@ pub fn permits(role: KeyRole, permission: Permission) -> bool {
         Permission::Read => matches!(role, Reader | Writer | Operator | Auditor),
         Permission::Append | Permission::Decide => matches!(role, Writer | Operator),
         Permission::Run | Permission::Report => matches!(role, Operator),
+        Permission::Export => matches!(role, Auditor),
         Permission::SeeGrants => matches!(role, Auditor | Admin),
         Permission::ManageKeys | Permission::ManagePeople | Permission::ManageWebhooks => {
             matches!(role, Admin)

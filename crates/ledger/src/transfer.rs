@@ -68,18 +68,60 @@ impl Ledger {
         let _span = info_span!("export", %tenant).entered();
         let found = self.ask(tenant, |reads, head| Ok((head.clone(), reads.checkpoints(head)?)))?;
         let Some((head, checkpoints)) = found else { return Ok(None) };
-        let mut checkpoints = checkpoints.into_iter().peekable();
-        let mut exported = ExportSummary { entries: 0, checkpoints: 0, covered: 0 };
         let mut line = String::new();
         let mut header = ObjectWriter::new(&mut line);
         header.raw("entries", &head.frontier.size().to_string());
         header.text("format", FORMAT).text("origin", &head.origin).text("tenantId", tenant.as_str());
         header.end();
         self.write_line(out, &line)?;
-        let mut low = Seq::ZERO;
+        self.export_entries(tenant, (Seq::ZERO, head.last_seq()), checkpoints, out).map(Some)
+    }
+
+    /// The rest of an export that was cut off after an entry: its lines up to the number of entries that its first line
+    /// states. The checkpoint of the entry that it resumes after may be there twice. `None` if the tenant has no log.
+    ///
+    /// # Errors
+    /// [`LedgerError::Beyond`] if the log has fewer entries.
+    pub fn export_rest(
+        &self,
+        tenant: &TenantId,
+        after: Seq,
+        up_to: Seq,
+        out: &mut dyn Write,
+    ) -> Result<Option<ExportSummary>, LedgerError> {
+        let _span = info_span!("export", %tenant, %after).entered();
+        let found = self.ask(tenant, |reads, head| Ok((head.last_seq(), reads.checkpoints(head)?)))?;
+        let Some((last, mut checkpoints)) = found else { return Ok(None) };
+        if up_to > last || after > up_to {
+            let what = "the export's last sequence number";
+            return Err(LedgerError::Beyond {
+                what,
+                found: up_to.get() as usize,
+                limit: last.get() as usize,
+            });
+        }
+        // Those of what was appended since are not part of it.
+        checkpoints.retain(|checkpoint| {
+            checkpoint.size >= after.get() && (up_to == last || checkpoint.size <= up_to.get())
+        });
+        self.export_entries(tenant, (after, up_to), checkpoints, out).map(Some)
+    }
+
+    /// Writes the entries after the first number up to the second, each checkpoint behind the last entry that it covers.
+    fn export_entries(
+        &self,
+        tenant: &TenantId,
+        (after, up_to): (Seq, Seq),
+        checkpoints: Vec<StoredCheckpoint>,
+        out: &mut dyn Write,
+    ) -> Result<ExportSummary, LedgerError> {
+        let mut checkpoints = checkpoints.into_iter().peekable();
+        let mut exported = ExportSummary { entries: 0, checkpoints: 0, covered: 0 };
+        let mut line = String::new();
+        let mut low = after;
         loop {
             // A checkpoint of more entries than there are is not left out: a verifier must see it.
-            let is_end = low >= head.last_seq();
+            let is_end = low >= up_to;
             while let Some(checkpoint) = checkpoints.next_if(|next| is_end || next.size <= low.get()) {
                 line.clear();
                 let mut object = ObjectWriter::new(&mut line);
@@ -90,10 +132,10 @@ impl Ledger {
                 exported.covered = checkpoint.size;
             }
             if is_end {
-                return Ok(Some(exported));
+                return Ok(exported);
             }
             let next_stop = checkpoints.peek().map_or(u64::MAX, |checkpoint| checkpoint.size);
-            let high = Seq::new((low.get() + PAGE).min(next_stop)).unwrap_or(Seq::MAX).min(head.last_seq());
+            let high = Seq::new((low.get() + PAGE).min(next_stop)).unwrap_or(Seq::MAX).min(up_to);
             let entries =
                 self.ask(tenant, |reads, head| reads.raw(head, low.next(), high))?.unwrap_or_default();
             for entry in entries {

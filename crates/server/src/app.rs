@@ -11,7 +11,7 @@ use tracing::Span;
 use crate::accepting::RunSignals;
 use crate::follower::Followers;
 use crate::hosts::ServerNames;
-use crate::limits::KeyUses;
+use crate::limits::{ExportUses, KeyUses};
 use crate::problem::{Problem, ProblemKind};
 use crate::routes::ReportRenderer;
 use crate::serve::ServerParts;
@@ -37,6 +37,9 @@ pub(crate) struct App {
     pub keys: Arc<KeyUses>,
     /// Event streams.
     pub streams: Arc<Semaphore>,
+    /// Exports, of all tenants and of each.
+    pub exports: Arc<Semaphore>,
+    pub exporting: Arc<ExportUses>,
     /// Whether the server is to end.
     pub stopping: watch::Receiver<bool>,
     /// Who reads logs for the streams.
@@ -61,6 +64,8 @@ impl App {
             run_signals: RunSignals::default(),
             keys: Arc::default(),
             streams: permits(bounds.max_streams),
+            exports: permits(bounds.max_exports),
+            exporting: Arc::default(),
             stopping,
             followers: Arc::default(),
             ledger,

@@ -88,6 +88,43 @@ impl Drop for CountedRequest {
     }
 }
 
+/// How many exports each tenant has under way.
+#[derive(Debug, Default)]
+pub(crate) struct ExportUses(Mutex<HashMap<TenantId, u64>>);
+
+/// An export that counts until this is dropped.
+#[derive(Debug)]
+pub(crate) struct CountedExport {
+    uses: Arc<ExportUses>,
+    tenant_id: TenantId,
+}
+
+impl ExportUses {
+    /// Counts an export of a tenant, or says which bound it hits.
+    pub(crate) fn count(self: &Arc<Self>, tenant: &TenantId, most: u64) -> Result<CountedExport, Problem> {
+        let mut uses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = uses.entry(tenant.clone()).or_default();
+        if *count >= most {
+            let detail = "the tenant has as many exports under way as it may; wait for the end of one";
+            return Err(Problem::bound(ProblemKind::RateLimited, "max_exports_per_tenant", most, detail));
+        }
+        *count += 1;
+        Ok(CountedExport { uses: Arc::clone(self), tenant_id: tenant.clone() })
+    }
+}
+
+impl Drop for CountedExport {
+    fn drop(&mut self) {
+        let mut uses = self.uses.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = uses.get_mut(&self.tenant_id) {
+            *count -= 1;
+            if *count == 0 {
+                uses.remove(&self.tenant_id);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]

@@ -97,6 +97,12 @@ bounds! {
     max_streams: 1_024 in 1..=65_536,
     /// Bytes of recent entries that are in memory for event streams, of all tenants together.
     max_stream_buffer_bytes: 67_108_864 in 0..=4_294_967_296,
+    /// Exports at a time.
+    max_exports: 4 in 1..=256,
+    /// Exports of one tenant at a time.
+    max_exports_per_tenant: 1 in 1..=256,
+    /// Milliseconds until an export must have ended.
+    export_timeout_ms: 3_600_000 in 100..=86_400_000,
     /// Milliseconds that requests may take to finish when the server is stopped.
     shutdown_timeout_ms: 10_000 in 0..=600_000,
 }

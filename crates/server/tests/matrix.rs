@@ -100,9 +100,9 @@ fn example(
     let path = operation.path.replace("{contract}", "work-item");
     let path = path.replace("{robot}", "r").replace("{execution}", "x-1");
     match operation.value["operationId"].as_str().unwrap() {
-        "health" | "readiness" | "openapi" | "docs" | "listEntries" | "getCheckpoint" | "getSchema"
-        | "listKeys" | "listRobots" | "getSnapshot" | "getStatus" | "listExecutions" | "getExecution"
-        | "explainExecution" | "replayExecution" | "listBuilderRuns" | "getBuilderRun"
+        "health" | "readiness" | "openapi" | "docs" | "listEntries" | "getCheckpoint" | "exportLog"
+        | "getSchema" | "listKeys" | "listRobots" | "getSnapshot" | "getStatus" | "listExecutions"
+        | "getExecution" | "explainExecution" | "replayExecution" | "listBuilderRuns" | "getBuilderRun"
         | "cancelBuilderRun" | "listInbox" | "listPeople" | "listRules" | "listRuns" | "listSigners"
         | "getUsage" | "getReport" | "getReportPage" | "getReportText" => (path, None),
         "prepareVerdict" => (path, Some(r#"{"subject":"d-1","decision":"approve","keyId":"SHA256:x"}"#)),
@@ -188,7 +188,7 @@ impl Checker<'_> {
             self.document.pointer(&response).unwrap_or_else(|| panic!("undocumented status: {what}"));
         let media_type = answer.header("content-type").unwrap();
         assert!(documented["content"].get(media_type).is_some(), "undocumented media type: {what}");
-        if media_type.contains("json") {
+        if media_type.ends_with("/json") || media_type.ends_with("+json") {
             let media_type = media_type.replace('/', "~1");
             let index = self.schema(&format!("{response}/content/{media_type}/schema"));
             let document = answer.json();

@@ -25,8 +25,8 @@ Roles:
   reader    reads entries, proofs and checkpoints
   writer    reads, appends entries, and hands in verdicts that people signed
   operator  the same, runs the Builder, and reports receipts of work runs
-  auditor   reads, and sees who may do what
-  admin     manages keys, signers, people and rules, and reads no evidence
+  auditor   reads, exports the log, and sees who may do what
+  admin     manages keys, signers, people, rules and webhooks, and reads no evidence
 
 The token is printed once; the ledger has its digest. It names its tenant. A revoked key stops working at once, on every server of the ledger.
 

@@ -104,11 +104,30 @@ impl Answer {
             Some(length) => {
                 reader.take(length).read_to_end(&mut answer.body).ok()?;
             }
+            None if answer.header("transfer-encoding") == Some("chunked") => {
+                answer.body = Answer::read_chunks(reader)?;
+            }
             None => {
                 reader.read_to_end(&mut answer.body).ok()?;
             }
         }
         Some(answer)
+    }
+
+    /// A body in chunks; `None` if it was cut off.
+    fn read_chunks(reader: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).ok()?;
+            let length = usize::from_str_radix(line.trim_end(), 16).ok()?;
+            let mut chunk = vec![0; length + 2];
+            reader.read_exact(&mut chunk).ok()?;
+            if length == 0 {
+                return Some(body);
+            }
+            body.extend_from_slice(&chunk[..length]);
+        }
     }
 
     pub fn header(&self, name: &str) -> Option<&str> {

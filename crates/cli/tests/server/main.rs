@@ -14,6 +14,7 @@ mod client;
 mod entries;
 mod events;
 mod events_resumed;
+mod exporting;
 mod gate;
 mod hostile;
 mod keys;

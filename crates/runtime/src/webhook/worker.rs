@@ -185,6 +185,7 @@ impl Shared {
             let (tenant, id) = &delivered;
             if let Err(error) = shared.deliver(tenant, id) {
                 warn!(%tenant, webhook = %id, "a webhook cannot be delivered now: {error}");
+                std::thread::sleep(LIST_AGAIN);
             }
             let mut under_way = shared.under_way();
             under_way.webhooks.remove(&delivered);
@@ -231,9 +232,17 @@ impl Turn<'_> {
             let Some(subscription) = subscription else { return Ok(()) };
             let webhook = ledger.view(self.tenant, |view| find_in(view, id))?.flatten();
             let progress = Progress::read(&subscription);
-            let Some(webhook) = webhook.filter(|webhook| !webhook.is_deleted) else {
-                let is_deleted = progress.asked_at.saturating_add(ABANDONED_MS) < ledger.now().get();
-                return if is_deleted { ledger.remove_subscription(self.tenant, id) } else { Ok(()) };
+            let webhook = match webhook {
+                Some(webhook) if webhook.is_deleted => return ledger.remove_subscription(self.tenant, id),
+                Some(webhook) => webhook,
+                None if progress.asked_at.saturating_add(ABANDONED_MS) < ledger.now().get() => {
+                    return ledger.remove_subscription(self.tenant, id);
+                }
+                None => {
+                    // It is about to be created.
+                    std::thread::sleep(LIST_AGAIN);
+                    return Ok(());
+                }
             };
             if !progress.is_due(ledger.now()) || !self.page(&webhook.creation, subscription, progress)? {
                 return Ok(());

@@ -5,6 +5,7 @@ mod contracts;
 mod entries;
 mod events;
 mod executions;
+mod export;
 mod keys;
 mod log;
 mod operations;
@@ -245,6 +246,35 @@ const ROUTES: &[Route] = &[
         },
         problems: &[],
         handler: Handler::Blocking(log::checkpoint),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/export",
+        name: "exportLog",
+        summary: "Export the whole log, for `crealeph ledger verify` on another machine",
+        access: Access::Key(Permission::Export, RobotScope::Refused),
+        parameters: &[
+            query(
+                "after",
+                ParameterKind::Number(0, crealeph_ledger::MAX_SEQ),
+                "only what comes after this entry, to resume an export that was cut off; needs `upTo`",
+            ),
+            query(
+                "upTo",
+                ParameterKind::Number(0, crealeph_ledger::MAX_SEQ),
+                "the number of entries that the first line of the export states",
+            ),
+        ],
+        body: None,
+        answer: AnswerShape {
+            status: StatusCode::OK,
+            about: "the lines of the export; resumed, without the first",
+            media_type: export::LINES_TYPE,
+            schema: Schema::Text,
+            also: &[],
+        },
+        problems: &[],
+        handler: Handler::Streaming(export::export),
     },
     Route {
         method: Verb::Get,
