@@ -198,7 +198,7 @@ async fn serve(
     let id = request_id(&request);
     let bounds = &app.settings.bounds;
     let (name, bound_ms) = match route.handler {
-        Handler::Accepting(_) => ("run_timeout_ms", bounds.run_timeout_ms),
+        Handler::Running(_) | Handler::Accepting(_) => ("run_timeout_ms", bounds.run_timeout_ms),
         _ => ("request_timeout_ms", bounds.request_timeout_ms),
     };
     match timeout(ServerBounds::time(bound_ms), handle(&app, route, path, request)).await {
@@ -230,6 +230,7 @@ async fn handle(
     let reply = match route.handler {
         Handler::Immediate(reply) => reply(),
         Handler::Blocking(handler) => app.blocking(move || handler(&call)).await?,
+        Handler::Running(handler) => app.running(move || handler(&call)).await?,
         Handler::Accepting(handler) => handler(Arc::clone(app), Arc::new(call)).await?,
         Handler::Streaming(handler) => {
             return Ok((app.blocking(move || handler(&call)).await?, None));

@@ -185,6 +185,8 @@ pub(crate) enum Handler {
     Immediate(fn() -> Reply),
     /// On a thread that may block.
     Blocking(fn(&Call) -> Result<Reply, Problem>),
+    /// The same, for as long as an agent takes; few of these run at a time.
+    Running(fn(&Call) -> Result<Reply, Problem>),
     /// As the request prefers: when the agent is done, of which few run at a time, or accepted to be run later.
     Accepting(fn(Arc<App>, Arc<Call>) -> FutureReply),
     /// With a stream, which has a bound of its own and is no request in flight once it has begun.
