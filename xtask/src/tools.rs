@@ -29,6 +29,12 @@ const TOOLS: &[Tools] = &[
         install: |folder, packages| vec![pip("install", "--target", folder, packages)],
     },
     Tools {
+        folder: "http",
+        packages: &["schemathesis==4.32.5", "prometheus-client==0.23.1"],
+        why: "the server is tested by its OpenAPI document, and its metrics are read by a parser that is not ours",
+        install: |folder, packages| vec![pip("install", "--target", folder, packages)],
+    },
+    Tools {
         folder: "uv",
         packages: &["uv==0.13.7"],
         why: "`uv run` must work in a work run",

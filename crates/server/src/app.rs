@@ -12,6 +12,7 @@ use crate::accepting::RunSignals;
 use crate::follower::Followers;
 use crate::hosts::ServerNames;
 use crate::limits::{ExportUses, KeyUses};
+use crate::metrics::ServerMetrics;
 use crate::problem::{Problem, ProblemKind};
 use crate::routes::ReportRenderer;
 use crate::serve::ServerParts;
@@ -27,12 +28,16 @@ pub(crate) struct App {
     pub settings: ServerSettings,
     pub renderer: ReportRenderer,
     pub names: ServerNames,
+    /// What is counted for operators.
+    pub metrics: ServerMetrics,
+    /// Connections.
+    pub connections: Arc<Semaphore>,
     /// Requests in flight.
     pub requests: Arc<Semaphore>,
     /// Requests that use the ledger.
-    ledger_calls: Arc<Semaphore>,
+    pub ledger_calls: Arc<Semaphore>,
     /// Runs of the Builder.
-    runs: Arc<Semaphore>,
+    pub runs: Arc<Semaphore>,
     pub run_signals: RunSignals,
     pub keys: Arc<KeyUses>,
     /// Event streams.
@@ -58,6 +63,8 @@ impl App {
         let bounds = &settings.bounds;
         let permits = |bound| Arc::new(Semaphore::new(ServerBounds::size(bound)));
         App {
+            metrics: ServerMetrics::default(),
+            connections: permits(bounds.max_connections),
             requests: permits(bounds.max_requests),
             ledger_calls: permits(bounds.max_ledger_calls),
             runs: permits(bounds.max_runs),
@@ -84,7 +91,9 @@ impl App {
         &self,
         work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
+        let waiting = self.metrics.waiting_call();
         let permit = Arc::clone(&self.ledger_calls).acquire_owned().await;
+        drop(waiting);
         let permit = permit.map_err(|_| Problem::new(ProblemKind::Overloaded, "the server is stopping"))?;
         on_thread(permit, work).await
     }

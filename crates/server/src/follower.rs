@@ -185,7 +185,10 @@ impl Follower {
             Ok((page.entries.into_iter().map(EntryFrame::render).collect::<Vec<_>>(), has_more))
         };
         let (frames, has_more) = app.blocking(read).await?;
-        let Some(newest) = frames.last().map(|frame| frame.entry.seq) else { return Ok(has_more) };
+        let Some((newest, at)) = frames.last().map(|frame| (frame.entry.seq, frame.entry.created_at)) else {
+            return Ok(has_more);
+        };
+        app.metrics.note_event_lag(app.ledger.now().get() - at.get());
         let room = self.table.ring_bytes(&app.settings.bounds);
         let mut ring = self.ring.write().unwrap_or_else(PoisonError::into_inner);
         frames.into_iter().for_each(|frame| ring.push(frame, room));

@@ -87,6 +87,7 @@ mod tests {
             hosts: vec!["team.example".to_owned()],
             origins: vec!["https://console.example".to_owned()],
             tls: None,
+            metrics: None,
             bounds: ServerBounds::default(),
         };
         let names = ServerNames::new("127.0.0.1:4114".parse().unwrap(), &settings);

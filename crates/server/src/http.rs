@@ -109,21 +109,40 @@ fn request_id(request: &Request) -> RequestId {
     request.extensions().get::<RequestId>().cloned().unwrap_or_else(|| RequestId::of(request.headers()))
 }
 
+/// The route that answered, for what is counted.
+#[derive(Clone, Copy)]
+struct ServedRoute(&'static Route);
+
+/// The bound that a request hit, for what is counted.
+#[derive(Clone, Copy)]
+struct HitBound(&'static str);
+
+/// A response outside the routes.
+pub(crate) fn answer_alone(headers: &HeaderMap, answer: Result<Reply, Problem>) -> Response<Body> {
+    answer_with(&RequestId::of(headers), answer)
+}
+
 fn answer_with(id: &RequestId, answer: Result<Reply, Problem>) -> Response<Body> {
+    let bound = answer.as_ref().err().and_then(Problem::bound_name);
     let reply = answer.unwrap_or_else(|problem| problem.into_reply(id.as_str()));
     Span::current().record("status", reply.status.as_u16());
-    reply.into_response(&id.0)
+    let mut response = reply.into_response(&id.0);
+    if let Some(name) = bound {
+        response.extensions_mut().insert(HitBound(name));
+    }
+    response
 }
 
 /// The answer to a client that does not encrypt although the server has TLS.
 pub(crate) fn refuse_plain(headers: &HeaderMap) -> Response<Body> {
     let problem =
         Problem::new(ProblemKind::BadRequest, "this port speaks HTTPS, and the request is plain HTTP");
-    answer_with(&RequestId::of(headers), Err(problem.with_hint("use a URL that begins with https://")))
+    answer_alone(headers, Err(problem.with_hint("use a URL that begins with https://")))
 }
 
 /// Answers a request within its time.
 pub(crate) async fn answer(app: Arc<App>, mut router: Router, mut request: Request) -> Response<Body> {
+    let started = Instant::now();
     let id = RequestId::of(request.headers());
     let method = request.method().as_str();
     let span = info_span!(
@@ -135,7 +154,7 @@ pub(crate) async fn answer(app: Arc<App>, mut router: Router, mut request: Reque
         key = Empty,
         status = Empty
     );
-    async {
+    let response = async {
         if let Err(problem) = check_head(&app, &request) {
             return answer_with(&id, Err(problem));
         }
@@ -146,7 +165,21 @@ pub(crate) async fn answer(app: Arc<App>, mut router: Router, mut request: Reque
         }
     }
     .instrument(span)
-    .await
+    .await;
+    count(&app, &response, started);
+    response
+}
+
+/// Counts a request whose response begins now.
+fn count(app: &App, response: &Response<Body>, started: Instant) {
+    let (route, method) = match response.extensions().get::<ServedRoute>() {
+        Some(ServedRoute(route)) => (route.path, route.method.word()),
+        None => ("none", "none"),
+    };
+    app.metrics.count_request(route, method, response.status().as_u16(), started.elapsed());
+    if let Some(HitBound(name)) = response.extensions().get() {
+        app.metrics.count_bound(name);
+    }
 }
 
 /// The router adds its own list of methods beside ours.
@@ -201,7 +234,7 @@ async fn serve(
         Handler::Running(_) | Handler::Accepting(_) => ("run_timeout_ms", bounds.run_timeout_ms),
         _ => ("request_timeout_ms", bounds.request_timeout_ms),
     };
-    match timeout(ServerBounds::time(bound_ms), handle(&app, route, path, request)).await {
+    let mut response = match timeout(ServerBounds::time(bound_ms), handle(&app, route, path, request)).await {
         Ok(Ok((reply, held))) => held_until_sent(answer_with(&id, Ok(reply)), held),
         Ok(Err(problem)) => answer_with(&id, Err(problem)),
         Err(_) => {
@@ -210,7 +243,9 @@ async fn serve(
             let hint = "what it writes may still be written: send it again with the same keys";
             answer_with(&id, Err(problem.with_hint(hint)))
         }
-    }
+    };
+    response.extensions_mut().insert(ServedRoute(route));
+    response
 }
 
 /// Checks a request and has it handled.

@@ -15,6 +15,8 @@ mod hosts;
 mod http;
 mod limits;
 mod membership;
+mod metrics;
+mod metrics_port;
 mod openapi;
 mod prefer;
 mod problem;

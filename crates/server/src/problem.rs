@@ -178,6 +178,11 @@ impl Problem {
             .with_hint("its log has the cause under this request's id")
     }
 
+    /// The name of the bound that caused it.
+    pub(crate) fn bound_name(&self) -> Option<&'static str> {
+        self.limit.as_ref().map(|limit| limit.0)
+    }
+
     /// What kind of problem it is.
     #[cfg(test)]
     pub(crate) fn kind(&self) -> ProblemKind {

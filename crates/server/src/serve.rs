@@ -14,7 +14,7 @@ use crealeph_runtime::webhook::{Deliverer, WebhookError};
 use futures_util::future::{Either, select};
 use hyper_util::server::graceful::GracefulShutdown;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use crate::accepting::{finish_runs, take_up_runs};
@@ -23,6 +23,7 @@ use crate::connection::Connection;
 use crate::hosts::ServerNames;
 use crate::http::router;
 use crate::membership::ProcessEntry;
+use crate::metrics_port::serve_metrics;
 use crate::routes::ReportRenderer;
 use crate::settings::{ServerBounds, ServerSettings};
 use crate::tls::{ServerTls, TlsError};
@@ -38,6 +39,9 @@ pub enum ServeError {
         "`{0}` is not a loopback address, and the server has no certificate: keys would be sent in the clear"
     )]
     Unprotected(SocketAddr),
+    /// Metrics where others can reach them.
+    #[error("`{0}` is not a loopback address, and metrics are served to anyone who asks")]
+    UnprotectedMetrics(SocketAddr),
     /// The address cannot be listened on.
     #[error("cannot listen on `{address}`")]
     Listen {
@@ -81,7 +85,7 @@ impl ServeError {
     /// The stable code.
     pub fn code(&self) -> &'static str {
         match self {
-            ServeError::Unprotected(_) => "unprotected_address",
+            ServeError::Unprotected(_) | ServeError::UnprotectedMetrics(_) => "unprotected_address",
             ServeError::Listen { .. } => "listen_failed",
             ServeError::Tls(_) => "bad_certificate",
             ServeError::OtherConfiguration { .. } => "other_configuration",
@@ -97,6 +101,9 @@ impl ServeError {
         match self {
             ServeError::Unprotected(_) => Some(
                 "give a certificate with --tls-cert and --tls-key, or listen on 127.0.0.1 behind a proxy with TLS; if the proxy is on another machine and the network between them is safe, add --behind-proxy",
+            ),
+            ServeError::UnprotectedMetrics(_) => Some(
+                "serve them on 127.0.0.1; if a proxy or a firewall protects the address, add --behind-proxy",
             ),
             ServeError::Listen { .. } => {
                 Some("choose another port with --listen 127.0.0.1:PORT, or 0 for a free one")
@@ -146,6 +153,7 @@ pub struct Server {
     address: SocketAddr,
     app: Arc<App>,
     tls: Option<ServerTls>,
+    metrics: Option<(TcpListener, SocketAddr)>,
     stop: watch::Sender<bool>,
     /// Its entry among the servers of the ledger.
     entry: Option<ProcessEntry>,
@@ -161,15 +169,18 @@ impl Server {
             return Err(ServeError::Unprotected(address));
         }
         let tls = parts.settings.tls.clone().map(ServerTls::load).transpose()?;
-        let failed = |source| ServeError::Listen { address, source };
-        let listener = TcpListener::bind(address).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+        let metrics = match parts.settings.metrics {
+            Some(address) if !address.ip().is_loopback() && !is_behind_proxy => {
+                return Err(ServeError::UnprotectedMetrics(address));
+            }
+            address => address.map(listen).transpose()?,
+        };
+        let (listener, address) = listen(address)?;
         let names = ServerNames::new(address, &parts.settings);
         let cancel = Cancel::new().map_err(ServeError::Start)?;
         let stop = watch::Sender::new(false);
         let app = Arc::new(App::new(parts, cancel, names, stop.subscribe()));
-        Ok(Server { listener, address, app, tls, stop, entry: None })
+        Ok(Server { listener, address, app, tls, metrics, stop, entry: None })
     }
 
     /// Enters among the servers of the ledger, unless one that is alive has another configuration; with `replaces` that one ends.
@@ -194,6 +205,11 @@ impl Server {
             true => format!("{scheme}://localhost:{}", self.address.port()),
             false => format!("{scheme}://{}", self.address),
         }
+    }
+
+    /// Where its metrics are.
+    pub fn metrics_url(&self) -> Option<String> {
+        self.metrics.as_ref().map(|(_, address)| format!("http://{address}/metrics"))
     }
 
     /// What ends it.
@@ -224,14 +240,17 @@ impl Server {
     }
 
     async fn listen(self) -> Result<(), ServeError> {
-        let Server { listener, app, tls, stop, entry, .. } = self;
+        let Server { listener, app, tls, metrics, stop, entry, .. } = self;
         let listener = tokio::net::TcpListener::from_std(listener).map_err(ServeError::Start)?;
         let bounds = app.settings.bounds;
-        let connections = Arc::new(Semaphore::new(ServerBounds::size(bounds.max_connections)));
         let router = router(&app);
         let config = tls.as_ref().map(|tls| Arc::clone(&tls.config));
         if let Some(tls) = tls {
             tokio::spawn(tls.reload(stop.subscribe()));
+        }
+        if let Some((listener, address)) = metrics {
+            let listener = tokio::net::TcpListener::from_std(listener).map_err(ServeError::Start)?;
+            tokio::spawn(serve_metrics(listener, address, Arc::clone(&app)));
         }
         let graceful = GracefulShutdown::new();
         tokio::spawn(take_up_runs(Arc::clone(&app)));
@@ -241,7 +260,7 @@ impl Server {
         let mut stopped = stop.subscribe();
         loop {
             let next = async {
-                let permit = Arc::clone(&connections).acquire_owned().await;
+                let permit = Arc::clone(&app.connections).acquire_owned().await;
                 (permit, listener.accept().await)
             };
             let accepted = match select(pin!(next), pin!(stopped.wait_for(|is_stopped| *is_stopped))).await {
@@ -267,6 +286,15 @@ impl Server {
         finish_runs(&app, time.saturating_sub(start.elapsed())).await;
         Ok(())
     }
+}
+
+/// Listens on an address; with port 0 on a free one.
+fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), ServeError> {
+    let failed = |source| ServeError::Listen { address, source };
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((listener, address))
 }
 
 /// A connection is an open file: takes as many as the system allows, which a shell's usual bound is far below.

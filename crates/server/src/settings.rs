@@ -1,5 +1,6 @@
 //! The settings of `[server]`: names that the server answers to, and a bound on everything that a client can use up.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crealeph_runtime::configuration::{ConfigError, Configuration, Table, absolute};
@@ -21,6 +22,8 @@ pub struct ServerSettings {
     pub tls: Option<TlsFiles>,
     /// How webhooks are delivered.
     pub webhooks: WebhookSettings,
+    /// Where metrics are served; nowhere if absent.
+    pub metrics: Option<SocketAddr>,
     /// The bounds.
     pub bounds: ServerBounds,
 }
@@ -130,9 +133,13 @@ impl ServerSettings {
                 _ => return Err("`tls_cert` and `tls_key` are given together or not at all".to_owned()),
             };
             let webhooks = WebhookSettings::read(&table, configuration.folder())?;
+            let metrics = table.text("metrics")?.map(|address| {
+                address.parse().map_err(|_| format!("`metrics` is not an address with a port: `{address}`"))
+            });
+            let metrics = metrics.transpose()?;
             let bounds = ServerBounds::read(&table)?;
             table.finish()?;
-            Ok(ServerSettings { hosts, origins, tls, webhooks, bounds })
+            Ok(ServerSettings { hosts, origins, tls, webhooks, metrics, bounds })
         };
         read().map_err(|why| configuration.wrong("server", why))
     }

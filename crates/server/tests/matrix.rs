@@ -46,6 +46,7 @@ impl Running {
             hosts: Vec::new(),
             origins: Vec::new(),
             tls: None,
+            metrics: None,
             bounds: ServerBounds::default(),
             webhooks: WebhookSettings::default(),
         };

@@ -54,6 +54,10 @@ pub(super) struct Serve {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
+    /// Serve metrics for Prometheus at /metrics of this address, a loopback one, to anyone who asks
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
+
     /// Host name that clients use; can be repeated
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
@@ -81,6 +85,7 @@ impl Serve {
         if let (Some(certificate), Some(key)) = (self.tls_cert, self.tls_key) {
             settings.tls = Some(TlsFiles { certificate, key });
         }
+        settings.metrics = self.metrics.or(settings.metrics);
         let is_new = matches!(&at.location, Location::File(file) if !file.exists());
         if let Location::File(file) = &at.location
             && is_new
@@ -105,8 +110,14 @@ impl Serve {
         at_first(move || stop.stop())?;
         let url = server.url();
         match at.is_json(output) {
-            true => output.report_line(&json!({ "url": url }))?,
+            true => output.report_line(&match server.metrics_url() {
+                Some(metrics) => json!({ "url": url, "metrics": metrics }),
+                None => json!({ "url": url }),
+            })?,
             false => output.line(&format!("listening on {url}"))?,
+        }
+        if let Some(metrics) = server.metrics_url() {
+            note!("metrics are at {metrics}");
         }
         output.flush()?;
         note!("the API is described at {url}/docs; make a key with `crealeph key create --role ROLE`");

@@ -18,6 +18,7 @@ mod exporting;
 mod gate;
 mod hostile;
 mod keys;
+mod metrics;
 mod receiver;
 mod running;
 mod several;

@@ -16,6 +16,8 @@ const LOG: &str = "server.log";
 pub(crate) struct Running {
     pub(crate) scratch: Scratch,
     pub(crate) url: String,
+    /// Where its metrics are.
+    pub(crate) metrics: Option<String>,
     client: Client,
     child: Option<Child>,
 }
@@ -51,7 +53,8 @@ impl Running {
         let said: Value = serde_json::from_str(&line).unwrap();
         let url = said["url"].as_str().unwrap().to_owned();
         let place = url.split_once("://").unwrap().1.replace("localhost", "127.0.0.1");
-        Running { scratch, url, client: Client(place.parse().unwrap()), child: Some(child) }
+        let metrics = said["metrics"].as_str().map(str::to_owned);
+        Running { scratch, url, metrics, client: Client(place.parse().unwrap()), child: Some(child) }
     }
 
     /// What it has said and logged so far.

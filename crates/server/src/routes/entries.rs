@@ -32,6 +32,8 @@ pub(super) fn append(call: &Call) -> Result<Reply, Problem> {
     }
     let appended = call.acting_ledger()?.append(&who.tenant_id, drafts);
     let appended = appended.or_else(|error| Err(refused(call, who, error)?))?;
+    let fresh = appended.iter().filter(|appended| !appended.is_repeat).count();
+    call.app.metrics.appended.inc_by(fresh as u64);
     let reports: Vec<AppendedReport> = appended.iter().map(AppendedReport::of).collect();
     Ok(Reply::json_of(&json!({ "appended": reports })))
 }
