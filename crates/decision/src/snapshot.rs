@@ -60,7 +60,7 @@ impl SnapshotType {
     }
 
     /// The key under which a snapshot shows it.
-    fn shown_as(self) -> &'static str {
+    pub fn shown_as(self) -> &'static str {
         if self == SnapshotType::Signal { "signals" } else { self.as_str() }
     }
 

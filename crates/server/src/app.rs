@@ -9,6 +9,7 @@ use tokio::task::spawn_blocking;
 use tracing::Span;
 
 use crate::accepting::RunSignals;
+use crate::checkpoints::NewestCheckpoints;
 use crate::follower::Followers;
 use crate::hosts::ServerNames;
 use crate::limits::{ExportUses, KeyUses};
@@ -47,6 +48,7 @@ pub(crate) struct App {
     pub exporting: Arc<ExportUses>,
     /// Whether the server is to end.
     pub stopping: watch::Receiver<bool>,
+    pub checkpoints: NewestCheckpoints,
     /// Who reads logs for the streams.
     pub followers: Arc<Followers>,
 }
@@ -74,6 +76,7 @@ impl App {
             exports: permits(bounds.max_exports),
             exporting: Arc::default(),
             stopping,
+            checkpoints: NewestCheckpoints::default(),
             followers: Arc::default(),
             ledger,
             builder,

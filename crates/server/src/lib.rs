@@ -8,6 +8,7 @@
 mod accepting;
 mod app;
 mod call;
+mod checkpoints;
 mod connection;
 mod docs_page;
 mod follower;

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use axum::http::{Method, StatusCode};
 use crealeph_contracts::api_key::KeyRole;
+use crealeph_contracts::scalar::Name;
+use crealeph_contracts::shape::Shape as _;
 use crealeph_decision::access::{Permission, permits};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -147,7 +149,7 @@ pub(crate) enum ParameterKind {
 impl ParameterKind {
     pub(crate) fn schema(self) -> Value {
         match self {
-            ParameterKind::Identifier => json!({ "type": "string", "minLength": 1, "maxLength": 256 }),
+            ParameterKind::Identifier => Name::schema(),
             ParameterKind::Instant => json!({ "type": "string", "format": "date-time" }),
             ParameterKind::Cursor => json!({ "type": "string", "pattern": "^seq-(0|[1-9][0-9]{0,12})$" }),
             ParameterKind::Text => json!({ "type": "string", "minLength": 1, "maxLength": 1024 }),

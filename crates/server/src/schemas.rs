@@ -1,6 +1,8 @@
 //! The shapes of what the API takes and answers, as JSON Schema. What a contract or a document of the ledger fixes comes from
 //! `contracts`; the few shapes that only the API has are here. The tests hold every answer to them.
 
+mod robots;
+
 use crealeph_contracts::api_key::KeyRequest;
 use crealeph_contracts::approval::{ApprovalRule, SignedPayload, VerdictRequest, VerdictStatement};
 use crealeph_contracts::contract::ContractName;
@@ -61,6 +63,10 @@ fn count() -> Value {
     json!({ "type": "integer", "minimum": 0 })
 }
 
+fn nullable(schema: Value) -> Value {
+    json!({ "anyOf": [schema, { "type": "null" }] })
+}
+
 fn list(items: Value) -> Value {
     json!({ "type": "array", "items": items })
 }
@@ -96,7 +102,6 @@ fn replay() -> Value {
 }
 
 fn logged_run() -> Value {
-    let nullable = |schema: Value| json!({ "anyOf": [schema, { "type": "null" }] });
     let number = || json!({ "anyOf": [{ "type": "number" }, { "type": "null" }] });
     let texts =
         ["run", "shortId", "task", "status", "startedAt", "robotId", "entry"].map(|name| (name, text()));
@@ -225,7 +230,6 @@ pub(crate) fn components() -> Map<String, Value> {
     let mut created = vec![("token", json!({ "type": "string", "description": "shown this once" }))];
     created.extend(key.clone());
     let relative = object(&[("distance", count()), ("entry", reference("Entry"))], &[]);
-    let nullable = |schema: Value| json!({ "anyOf": [schema, { "type": "null" }] });
     let mut components: Map<String, Value> = [
         ("Entry", Entry::schema()),
         ("Draft", Draft::schema()),
@@ -275,9 +279,9 @@ pub(crate) fn components() -> Map<String, Value> {
             ),
         ),
         ("Deliveries", deliveries()),
-        ("RobotPage", object(&[("robots", list(open()))], &next)),
-        ("Snapshot", open()),
-        ("RobotStatus", open()),
+        ("RobotPage", object(&[("robots", list(robots::summary()))], &next)),
+        ("Snapshot", robots::snapshot()),
+        ("RobotStatus", robots::status()),
         ("Execution", {
             let entries = || list(reference("Entry"));
             let is_cut = json!({ "type": "boolean", "description": "it made more than is shown" });

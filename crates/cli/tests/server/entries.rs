@@ -12,6 +12,24 @@ fn entry(robot: &str, key: &str, on: &[&str]) -> Value {
 }
 
 #[test]
+fn a_log_that_has_not_grown_is_not_signed_again() {
+    let server = Running::start("");
+    let token = server.key("t", &["--role", "writer"]);
+    let checkpoint = || server.get("/v1/log/checkpoint", &token);
+    let first = checkpoint();
+    assert_eq!(first.status, 200);
+    // Without its keys the server cannot sign, and does not need to.
+    let (keys, away) =
+        (server.scratch.path().join(".crealeph/ledger.db.keys"), server.scratch.path().join("away"));
+    std::fs::rename(&keys, &away).unwrap();
+    assert_eq!(checkpoint().body, first.body);
+    crate::events::append(&server, &token, "r", "one-more");
+    assert_ne!(checkpoint().status, 200, "a new state needs a new signature");
+    std::fs::rename(&away, &keys).unwrap();
+    assert_ne!(checkpoint().body, first.body);
+}
+
+#[test]
 fn what_is_appended_is_listed_traced_and_proved() {
     let server = Running::start("");
     let token = server.key("t", &["--role", "writer"]);

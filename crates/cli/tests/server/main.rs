@@ -11,6 +11,7 @@ mod accepted;
 mod approvals;
 mod builder;
 mod client;
+mod described;
 mod entries;
 mod events;
 mod events_resumed;

@@ -10,8 +10,8 @@ use crate::reply::Reply;
 pub(super) const NOTE_TYPE: &str = "text/plain; charset=utf-8";
 
 pub(super) fn checkpoint(call: &Call) -> Result<Reply, Problem> {
-    let checkpoint = call.ledger().checkpoint(&call.who()?.tenant_id)?;
-    Ok(Reply::text(NOTE_TYPE, checkpoint.note))
+    let note = call.app.checkpoints.note(call.ledger(), &call.who()?.tenant_id)?;
+    Ok(Reply::text(NOTE_TYPE, note))
 }
 
 pub(super) fn consistency(call: &Call) -> Result<Reply, Problem> {

@@ -233,7 +233,7 @@ const ROUTES: &[Route] = &[
         method: Verb::Get,
         path: "/v1/log/checkpoint",
         name: "getCheckpoint",
-        summary: "Sign the current state of the log",
+        summary: "Get the signed state of the log as it is now",
         access: Access::Key(Permission::Read, RobotScope::Unrelated),
         parameters: &[],
         body: None,
