@@ -39,7 +39,8 @@ fn an_auditor_takes_the_log_along_and_resumes_after_a_cut() {
     append(&server, &writer, &entries(1200, 10, "x"));
     let stated = serde_json::from_str::<Value>(whole.lines().next().unwrap()).unwrap()["entries"].clone();
     for cut in [whole.len() / 3, whole.len() - 10] {
-        let received = &whole[..=whole[..cut].rfind('\n').unwrap()];
+        let end = whole.split_at(cut).0.rfind('\n').unwrap() + 1;
+        let received = whole.split_at(end).0;
         let last = received.lines().rfind(|line| line.starts_with("{\"entry\"")).unwrap();
         let last = serde_json::from_str::<Value>(last).unwrap()["entry"]["seq"].clone();
         let rest = server.get(&format!("/v1/export?after={last}&upTo={stated}"), &auditor);
