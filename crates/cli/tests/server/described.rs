@@ -27,7 +27,7 @@ fn fuzz(server: &Running, which: &[&str]) {
     fuzzer.args(["300", "python3", "-c", "from schemathesis.cli import schemathesis; schemathesis()"]);
     fuzzer.arg("--config-file").arg(folder.join("schemathesis.toml")).arg("run");
     fuzzer.arg(format!("{}/openapi.json", server.url));
-    fuzzer.args(["--checks", "all", "--phases", "coverage,fuzzing", "--max-examples", "3", "--workers", "4"]);
+    fuzzer.args(["--checks", "all", "--phases", "coverage,fuzzing", "--max-examples", "3"]);
     fuzzer.args(["--generation-deterministic", "--continue-on-failure", "--no-shrink", "--no-color"]);
     fuzzer.args(which).env("PYTHONPATH", paths).env("SCHEMATHESIS_HOOKS", "keys");
     fuzzer.env("CREALEPH_TOKENS", json!(tokens).to_string()).env("PYTHONDONTWRITEBYTECODE", "1");
