@@ -191,7 +191,7 @@ fn a_file_of_an_older_program_is_migrated() {
     let migrated = Ledger::migrate(&location, &LedgerOptions::default(), |_| {}).unwrap();
     assert_eq!((migrated.from, migrated.to, migrated.entries), (1, 6, 0));
     let version: i64 = old.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
-    assert_eq!(version, 5);
+    assert_eq!(version, 6);
     let ledger = open(&file).unwrap();
     ledger.append(&local(), vec![draft(0)]).unwrap();
     assert_eq!(ledger.audit(&local()).unwrap(), None);

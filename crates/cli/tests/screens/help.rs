@@ -39,6 +39,7 @@ fn help_at_80_columns() {
               key          Manage API keys of the server: create, list, revoke
               signer       Manage signers whose receipts the ledger takes from elsewhere:
                            add, list, revoke
+              webhook      Manage webhooks of the server: create, list, test, delete
               report       Report what happened, for a person who was not there
               usage        Sum up tokens and cost, as agents reported them
               agent        Run the example agent, or test an agent for conformance

@@ -26,11 +26,12 @@ use Form::{Document, Json, Nothing, Report};
 
 const RULES: &str = "[[rule]]\nname = \"two\"\napprovals = 2\n";
 
-/// What the table rests on. `first` ends a command after its first line, `run` makes a run of a task and prints its id, `draft` prints a draft, `admin` enrols the admin of a tenant.
+/// What the table rests on. `first` ends a command after its first line, `run` makes a run of a task and prints its id, `draft` prints a draft, `hook` a webhook, `admin` enrols the admin of a tenant.
 const PRELUDE: &str = r#"
 first() { exec 3< <("$@"); read -r line <&3; echo "$line"; kill $!; }
 run() { crealeph work run --json --agent fixer "$@" | jq -r '.receipt_id // .run'; }
 draft() { sed s/false/true/ request.json > draft.json; crealeph build draft.json --json | jq -r '.artifacts[0].id'; }
+hook() { crealeph webhook create https://hooks.invalid/ --json | jq -r .webhookId; }
 admin() { ssh-keygen -q -t ed25519 -N '' -f "$1"; crealeph person add ana --key "$1.pub" --first-admin --tenant "$1" > /dev/null; }
 "#;
 
@@ -135,6 +136,11 @@ const COMMANDS: &[(&str, Form, &str)] = &[
         Report,
         "crealeph work key > lost$N; S=$(crealeph signer add lost$N --tenant v$N --json | jq -r .signerId); crealeph signer revoke $S --tenant v$N",
     ),
+    ("webhook create", Report, "crealeph webhook create https://hooks.invalid/"),
+    ("webhook list", Report, "hook > /dev/null; crealeph webhook list"),
+    ("webhook deliveries", Report, "crealeph webhook deliveries $(hook)"),
+    ("webhook test", Report, "crealeph webhook test $(hook)"),
+    ("webhook delete", Report, "crealeph webhook delete $(hook)"),
     ("report", Report, "crealeph report"),
     ("usage", Report, "crealeph usage"),
     ("agent example", Json, "crealeph agent example < $EXAMPLES/agent-input.json"),

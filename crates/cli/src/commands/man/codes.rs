@@ -96,6 +96,11 @@ const ERRORS: &[(&str, &str)] = &[
     ("bad_certificate", "the server's certificate or key cannot be used; the reason is named"),
     ("listen_failed", "the server cannot listen on the address; another program may"),
     ("server_failed", "the server cannot start; the system refuses threads or sockets"),
+    (
+        "other_configuration",
+        "a server of the same database runs with other rules or agents; stop it, or see `crealeph serve --help`",
+    ),
+    ("server_replaced", "the server ended because another one was started with other rules or agents"),
     ("bad_request", "HTTP: the request is not one that can be answered; the detail says why"),
     ("bad_parameter", "HTTP: a parameter is not known, is there twice, or has not its form"),
     ("unauthenticated", "HTTP: there is no key, or it is unknown, expired or revoked"),
