@@ -162,6 +162,12 @@ fn a_dump_is_restored_on_another_server_and_verified() {
     let ledger_role = format!("crealeph_ledger_{database}");
     let sql = format!("CREATE ROLE keeper LOGIN; GRANT {audit} TO keeper");
     server.superuser(&database).batch_execute(&sql).unwrap();
+    let mut auditor = server.superuser(&database);
+    let secret = "INSERT INTO crealeph.subscriptions VALUES ('local', 'hook', 'whsec_c2VjcmV0', 0, '{}')";
+    auditor.batch_execute(secret).unwrap();
+    auditor.batch_execute(&format!("SET ROLE {audit}; SET crealeph.tenant = 'local'")).unwrap();
+    let secrets = auditor.query("SELECT secret FROM crealeph.subscriptions", &[]).unwrap();
+    assert!(secrets.is_empty(), "the secret of a webhook");
     let dump = folder.path().join("ledger.dump");
     let program = |name: &str, args: &[&str]| {
         let done = Command::new(server.program_path(name)).args(args).output().unwrap();

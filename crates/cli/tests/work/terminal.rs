@@ -33,9 +33,14 @@ impl Terminal {
         unlockpt(&controller).unwrap();
         let name = ptsname(&controller, Vec::new()).unwrap();
         let line = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-        // The first argument of setsid makes the terminal that of the command, so that Ctrl-C reaches it.
+        // The first argument of setsid makes the terminal that of the command, so that Ctrl-C reaches it; a shell that runs the tests in
+        // the background has it ignored.
         let mut wrapped = Command::new("setsid");
-        wrapped.arg("--ctty").arg(command.get_program()).args(command.get_args()).env_remove("COLUMNS");
+        wrapped
+            .args(["--ctty", "env", "--default-signal=INT"])
+            .arg(command.get_program())
+            .args(command.get_args())
+            .env_remove("COLUMNS");
         wrapped.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         wrapped.current_dir(command.get_current_dir().unwrap());
         let end = || line.try_clone().unwrap();

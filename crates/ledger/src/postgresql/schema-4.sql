@@ -38,8 +38,8 @@ BEGIN
   END IF;
 END $$;
 
--- Who is told of a log's entries, up to which one they were told, and the secret that signs it. Not part of any log, and not
--- for audits, because of the secret.
+-- Who is told of a log's entries, up to which one they were told, and the secret that signs it. Not part of any log. The role for
+-- audits may read the table, because a dump locks every table, and sees none of its rows, because of the secret.
 CREATE TABLE crealeph.subscriptions (
   tenant   text COLLATE "C" NOT NULL,
   id       text COLLATE "C" NOT NULL,
@@ -50,8 +50,6 @@ CREATE TABLE crealeph.subscriptions (
 );
 ALTER TABLE crealeph.subscriptions ENABLE ROW LEVEL SECURITY;
 ALTER TABLE crealeph.subscriptions FORCE ROW LEVEL SECURITY;
-CREATE POLICY own_tenant ON crealeph.subscriptions USING (tenant = current_setting('crealeph.tenant', true))
-  WITH CHECK (tenant = current_setting('crealeph.tenant', true));
 -- Only for the function below, which works as the owner.
 CREATE POLICY owner_lists ON crealeph.subscriptions FOR SELECT TO CURRENT_USER USING (true);
 
@@ -77,8 +75,13 @@ END $$;
 
 DO $$ DECLARE
   ledger text := (SELECT ledger_role FROM crealeph.version);
+  audit text := (SELECT audit_role FROM crealeph.version);
 BEGIN
   EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON crealeph.subscriptions TO %I', ledger);
+  EXECUTE format('GRANT SELECT ON crealeph.subscriptions TO %I', audit);
+  EXECUTE format('CREATE POLICY own_tenant ON crealeph.subscriptions TO %I, CURRENT_USER '
+    'USING (tenant = current_setting(''crealeph.tenant'', true)) '
+    'WITH CHECK (tenant = current_setting(''crealeph.tenant'', true))', ledger);
   REVOKE ALL ON FUNCTION crealeph.append, crealeph.subscribed_tenants FROM PUBLIC;
   EXECUTE format('GRANT EXECUTE ON FUNCTION crealeph.append, crealeph.subscribed_tenants TO %I', ledger);
   IF EXISTS (SELECT FROM crealeph.logins) THEN

@@ -39,7 +39,7 @@ WITH names (oid, name) AS (
   SELECT pg_get_ruledef(r.oid) FROM pg_rewrite r JOIN tables ON tables.oid = ev_class
   UNION ALL
   SELECT format('policy %s on %s for %s to %s, %s, using %s, check %s', polname, relname, polcmd,
-    (SELECT string_agg(coalesce(names.name, r::text), ' ' ORDER BY 1) FROM unnest(polroles) r LEFT JOIN names ON names.oid = r),
+    (SELECT string_agg(coalesce(names.name, r::text), ' ' ORDER BY coalesce(names.name, r::text)) FROM unnest(polroles) r LEFT JOIN names ON names.oid = r),
     CASE WHEN polpermissive THEN 'permissive' ELSE 'restrictive' END,
     pg_get_expr(polqual, polrelid), pg_get_expr(polwithcheck, polrelid))
   FROM pg_policy JOIN tables ON tables.oid = polrelid
