@@ -1,4 +1,4 @@
-//! Webhooks as the ledger remembers them, so that who was told of what, and at whose request, can be proved. The secret that
+//! Webhooks as the ledger remembers them, so that it can be proved which entries went where, and at whose request. The secret that
 //! signs deliveries is in no entry. Entries count by their client key: one that starts with `crealeph:` was always reserved.
 //! They stand under the module of API keys ([`crate::api_key::ACCESS`]): a URL may hold what not every reader should see.
 
@@ -24,7 +24,7 @@ object! {
     WebhookRequest / WebhookRequestParts ["webhook_request", "R4"] {
         /// Where it is delivered to.
         url: Text = "url",
-        /// The types of entries that it is told of; all but those about access if absent.
+        /// The types of entries that are sent; all but those about access if absent.
         events: Option<Set<Name>> = "events",
         /// The robot that it is restricted to.
         robot_id: Option<RobotId> = "robotId",
@@ -52,7 +52,7 @@ object! {
         webhook_id: Name = "webhookId",
         /// Where it is delivered to.
         url: Text = "url",
-        /// The types of entries that it is told of; all but those about access if absent.
+        /// The types of entries that are sent; all but those about access if absent.
         events: Option<Set<Name>> = "events",
         /// The robot that it is restricted to.
         robot_id: Option<RobotId> = "robotId",

@@ -1,6 +1,6 @@
 //! Requests that were accepted and are not decided yet. They are stored beside the log, never in it: a row says what was asked
-//! for, and goes in the transaction that writes the outcome, so that no request is lost or answered twice. Whoever works on one
-//! holds the lease that it names, which fences the outcome.
+//! for, and goes in the transaction that writes the outcome, so that no request is lost or answered twice. The process that
+//! works on one holds the lease that it names, which fences the outcome.
 //!
 //! An outcome that leaves nothing in the log stays in the row for a bounded time.
 

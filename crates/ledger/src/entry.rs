@@ -123,7 +123,7 @@ pub struct StoredEntry {
     pub tenant_id: TenantId,
     /// When the ledger took it.
     pub created_at: Millis,
-    /// Who appended it through a server. The ledger was told so by the server, never by the producer, so it is no part of
+    /// Who appended it through a server. It comes from the server, never from the producer, so it is no part of
     /// what makes two entries the same (R10).
     pub actor: Option<Name>,
     /// What the producer said.

@@ -1,6 +1,6 @@
-//! Subscriptions: who is told of a tenant's entries, up to which one they were told, and the secret that signs what they are
-//! told. They are stored beside the log, never in it: they change, they are not exported, and the secret must not be read
-//! by those who read entries. The notes are the subscriber's own, and nothing here reads them.
+//! Subscriptions: where a tenant's entries are sent, up to which one they were, and the secret that signs them. They are stored beside
+//! the log, never in it: they change, they are not exported, and the secret must not be read by those who read entries. The notes are
+//! the subscriber's own, and nothing here reads them.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub struct Subscription {
     pub id: Name,
     /// What signs for it.
     pub secret: String,
-    /// The last entry that it was told of, or that is not for it.
+    /// The last entry that was sent, or that is not for it.
     pub position: Seq,
     /// What its owner has to remember.
     pub notes: String,

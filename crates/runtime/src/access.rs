@@ -13,26 +13,22 @@ use crealeph_contracts::api_key::{
     ACCESS, AccessEntry, KEY_GRANT, KEY_REVOCATION, KeyGrant, KeyRequest, KeyRevocation, KeyRole, grant_key,
     revocation_key,
 };
-use crealeph_contracts::approval::TENANT_ROBOT;
 use crealeph_contracts::digest::Blake3;
-use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::{ComposeError, JsonObject};
-use crealeph_contracts::scalar::{
-    ClientKey, IdentifierError, KeyId, LedgerId, Literal, Name, RobotId, TenantId, Text,
-};
+use crealeph_contracts::scalar::{IdentifierError, KeyId, LedgerId, Literal, Name, RobotId, TenantId, Text};
 use crealeph_decision::access::{KeyStanding, Permission, key_standing, permits};
-use crealeph_ledger::{AppendError, Cursor, Filter, Ledger, LedgerError, LogView, Order, StoredEntry};
+use crealeph_ledger::{AppendError, Cursor, Ledger, LedgerError, LogView, Order, StoredEntry};
 use serde::Serialize;
 use subtle::ConstantTimeEq as _;
+
+use crate::grants::{
+    MAX_TEXT_BYTES, excess_length, find_grant, grant_draft, grants, id_and_secret, is_overtaken,
+};
 
 /// What every token begins with, so that scanners for leaked secrets know it.
 const TOKEN_PREFIX: &str = "crealeph_";
 /// The longest token: a tenant of 256 bytes in base64url, an id, a secret.
 const MAX_TOKEN_BYTES: usize = 512;
-const ID_BYTES: usize = 8;
-const SECRET_BYTES: usize = 32;
-/// The longest label or reason, in bytes.
-const MAX_TEXT_BYTES: usize = 1_024;
 
 /// Why a key was not granted, listed or revoked.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -220,11 +216,7 @@ pub fn create_key(
     {
         return Err(AccessError::Past(expires.as_str().to_owned()));
     }
-    let (mut id, mut secret) = ([0; ID_BYTES], [0; SECRET_BYTES]);
-    for bytes in [&mut id[..], &mut secret[..]] {
-        getrandom::fill(bytes).map_err(|error| AccessError::Random(error.to_string()))?;
-    }
-    let id = id.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let (id, secret) = id_and_secret().map_err(|error| AccessError::Random(error.to_string()))?;
     let tenant_part = URL_SAFE_NO_PAD.encode(tenant.as_str());
     let token = format!("{TOKEN_PREFIX}{tenant_part}.{id}.{}", URL_SAFE_NO_PAD.encode(secret));
     let KeyRequest { role, robot_id, label, expires } = request;
@@ -254,7 +246,7 @@ pub fn revoke_key(
         let revocation = AccessEntry::Revocation(KeyRevocation { key_id: id.clone(), reason });
         match append(ledger, tenant, KEY_REVOCATION, Literal::new("revoked"), revocation) {
             // Another process has revoked it meanwhile, for another reason.
-            Err(AccessError::Unwritten(error)) if error.code() == "IDEMPOTENCY_CONFLICT" => {}
+            Err(AccessError::Unwritten(error)) if is_overtaken(&error) => {}
             written => {
                 written?;
             }
@@ -273,14 +265,8 @@ pub fn list_keys(
     cursor: Option<Cursor>,
     limit: usize,
 ) -> Result<(Vec<KeyReport>, Option<Cursor>), AccessError> {
-    let filter = Filter {
-        robot_id: Some(RobotId::from(TENANT_ROBOT)),
-        kind: Some(Name::from(KEY_GRANT)),
-        module: Some(Name::from(ACCESS)),
-        ..Filter::default()
-    };
     let read = ledger.view(tenant, |view| {
-        let page = view.list(&filter, Order::OldestFirst, cursor, limit)?;
+        let page = view.list(&grants(KEY_GRANT), Order::OldestFirst, cursor, limit)?;
         let mut keys = Vec::with_capacity(page.entries.len());
         for entry in &page.entries {
             if let Some(AccessEntry::Grant(grant)) = access_entry(entry) {
@@ -353,8 +339,7 @@ impl FoundKey {
 /// Looks a key up by its id. An id that cannot be one is nobody's.
 fn find_key(view: &mut LogView<'_>, id: &KeyId) -> Result<Option<FoundKey>, LedgerError> {
     let mut find = |key: String| -> Result<Option<(AccessEntry, StoredEntry)>, LedgerError> {
-        let Ok(key) = ClientKey::parse(&key) else { return Ok(None) };
-        let entry = view.get_by_key(&key)?;
+        let entry = find_grant(view, &key)?;
         Ok(entry.and_then(|entry| Some((access_entry(&entry)?, entry))))
     };
     let Some((AccessEntry::Grant(grant), entry)) = find(grant_key(id))? else { return Ok(None) };
@@ -400,10 +385,7 @@ fn report(
 }
 
 fn check_length(what: &'static str, text: Option<&Text>) -> Result<(), AccessError> {
-    match text.map(|text| text.as_str().len()).filter(|found| *found > MAX_TEXT_BYTES) {
-        Some(found) => Err(AccessError::TooLong { what, found }),
-        None => Ok(()),
-    }
+    excess_length(text).map_or(Ok(()), |found| Err(AccessError::TooLong { what, found }))
 }
 
 /// Records what happened to a key, under the client key that exists once.
@@ -414,22 +396,11 @@ fn append(
     state: Literal,
     entry: AccessEntry,
 ) -> Result<(LedgerId, String), AccessError> {
-    let key = ClientKey::parse(&entry.client_key())?;
     let payload = match &entry {
         AccessEntry::Grant(grant) => JsonObject::of("the grant", grant)?,
         AccessEntry::Revocation(revocation) => JsonObject::of("the revocation", revocation)?,
     };
-    let draft = Draft {
-        robot_id: RobotId::from(TENANT_ROBOT),
-        module: Name::from(ACCESS),
-        source: Name::from(Literal::new("operator")),
-        kind: Name::from(kind),
-        state: Name::from(state),
-        payload,
-        lineage: None,
-        observed_at: None,
-        key: Some(key),
-    };
+    let draft = grant_draft(kind, state, payload, &entry.client_key())?;
     let written = ledger.append_as(tenant, vec![(None, draft)])?;
     let written = written.into_iter().next().ok_or(LedgerError::Closed)?;
     Ok((written.id, written.created_at.to_string()))

@@ -8,6 +8,7 @@ pub mod backtest;
 pub mod builder;
 pub mod configuration;
 pub mod entries;
+mod grants;
 pub mod receipts;
 pub mod remedies;
 pub mod report;

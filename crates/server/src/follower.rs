@@ -146,7 +146,7 @@ impl Follower {
         self.head.subscribe()
     }
 
-    /// Whether a key still counts, as far as that is known; one of all that ask is told to find out.
+    /// Whether a key still counts, as far as that is known; one of all that ask has to find out.
     pub(crate) fn check_key(&self, key: &KeyId, now: Instant) -> KeyCheck {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         if keys.len() >= SWEEP_AT {

@@ -21,7 +21,7 @@ impl Preferences {
         let mut found = Preferences::default();
         let lines = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
         for preference in lines.flat_map(|line| line.split(',')) {
-            let named = preference.split(';').next().unwrap_or_default();
+            let named = preference.split_once(';').map_or(preference, |(named, _)| named);
             let (name, value) = named.split_once('=').unwrap_or((named, ""));
             let value = value.trim().trim_matches('"');
             match name.trim().to_ascii_lowercase().as_str() {

@@ -107,7 +107,7 @@ pub(crate) enum Place {
     Path,
     Query,
     RequiredQuery,
-    /// In a header; whoever needs it reads it there.
+    /// In a header, where its handler reads it.
     Header,
 }
 

@@ -5,11 +5,11 @@ use clap::{Args, Subcommand};
 use crealeph_contracts::api_key::{KeyRequest, KeyRole};
 use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::scalar::{KeyId, RobotId, Text};
-use crealeph_ledger::Cursor;
 use crealeph_runtime::access::{KeyReport, create_key, list_keys, revoke_key};
 
 use super::Verdict;
 use super::ledger::{Settled, named};
+use super::listing::{ListArgs, print_page};
 use super::on_ledger::Task;
 use crate::failure::{ArgumentFailure, Failure};
 use crate::output::{Output, note};
@@ -37,7 +37,7 @@ pub(super) enum KeyTask {
     /// Grant a key and print its token, once
     Create(Create),
     /// List the keys of the tenant, revoked ones too
-    List(List),
+    List(ListArgs),
     /// Revoke a key, at once
     Revoke(Revoke),
 }
@@ -59,16 +59,6 @@ pub(super) struct Create {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct List {
-    /// Maximum number of results
-    #[arg(long, default_value_t = 100)]
-    limit: usize,
-    /// Continue after this cursor, from the previous page
-    #[arg(long)]
-    cursor: Option<String>,
-}
-
-#[derive(Debug, Args)]
 pub(super) struct Revoke {
     /// Id of the key, from `key list`
     id: String,
@@ -85,7 +75,16 @@ impl Task for KeyTask {
     fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
         match self {
             KeyTask::Create(create) => create.run(at, output)?,
-            KeyTask::List(list) => list.run(at, output)?,
+            KeyTask::List(list) => {
+                let page = list_keys(&at.open()?, &at.tenant, list.start()?, list.limit)?;
+                print_page(
+                    page,
+                    in_words,
+                    "there is no key; make one with `crealeph key create --role ROLE`",
+                    at,
+                    output,
+                )?;
+            }
             KeyTask::Revoke(revoke) => revoke.run(at, output)?,
         }
         Ok(Verdict::Good)
@@ -115,27 +114,6 @@ impl Create {
         let KeyReport { key_id, role, .. } = &created.report;
         note!("granted key {key_id} of role {role} for tenant `{}`", at.tenant);
         note!("save the token now: it is not shown again");
-        Ok(())
-    }
-}
-
-impl List {
-    fn run(self, at: &Settled, output: &mut Output) -> Result<(), Failure> {
-        let cursor = self.cursor.as_deref().map(Cursor::parse).transpose()?;
-        let (keys, next) = list_keys(&at.open()?, &at.tenant, cursor, self.limit)?;
-        for key in &keys {
-            match at.is_json(output) {
-                true => output.report_line(key)?,
-                false => output.line(&in_words(key))?,
-            }
-        }
-        if keys.is_empty() && next.is_none() && !at.is_json(output) {
-            output.line("there is no key; make one with `crealeph key create --role ROLE`")?;
-        }
-        output.flush()?;
-        if let Some(next) = next {
-            note!("there is more: add --cursor {next}");
-        }
         Ok(())
     }
 }

@@ -16,6 +16,7 @@ mod inbox;
 mod init;
 mod key;
 mod ledger;
+mod listing;
 mod man;
 mod on_ledger;
 mod person;

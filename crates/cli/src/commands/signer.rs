@@ -6,15 +6,15 @@ use clap::{Args, Subcommand};
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::reported::SignerRequest;
 use crealeph_contracts::scalar::Text;
-use crealeph_ledger::Cursor;
 use crealeph_runtime::receipts::{SignerReport, add_signer, list_signers, revoke_signer};
 
 use super::Verdict;
 use super::ledger::Settled;
+use super::listing::{ListArgs, print_page};
 use super::on_ledger::Task;
 use crate::failure::{ArgumentFailure, Failure};
 use crate::input::Source;
-use crate::output::{Output, note};
+use crate::output::Output;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -38,7 +38,7 @@ pub(super) enum SignerTask {
     /// Enrol the keys of a workspace, as `crealeph work key` prints them
     Add(Add),
     /// List the signers of the tenant, revoked ones too
-    List(List),
+    List(ListArgs),
     /// Revoke a signer: its receipts are no longer taken
     Revoke(Revoke),
 }
@@ -50,16 +50,6 @@ pub(super) struct Add {
     /// Note on whose they are
     #[arg(long)]
     label: Option<String>,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct List {
-    /// Maximum number of results
-    #[arg(long, default_value_t = 100)]
-    limit: usize,
-    /// Continue after this cursor, from the previous page
-    #[arg(long)]
-    cursor: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -75,7 +65,16 @@ impl Task for SignerTask {
     fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
         match self {
             SignerTask::Add(add) => add.run(at, output)?,
-            SignerTask::List(list) => list.run(at, output)?,
+            SignerTask::List(list) => {
+                let page = list_signers(&at.open()?, &at.tenant, list.start()?, list.limit)?;
+                print_page(
+                    page,
+                    in_words,
+                    "no signer is enrolled; receipts from elsewhere are refused",
+                    at,
+                    output,
+                )?;
+            }
             SignerTask::Revoke(revoke) => revoke.run(at, output)?,
         }
         Ok(Verdict::Good)
@@ -99,27 +98,6 @@ impl Add {
                 true => output.report_line(&signer)?,
                 false => output.line(&format!("enrolled {} of {}", signer.signer_id, signer.workspace))?,
             }
-        }
-        Ok(())
-    }
-}
-
-impl List {
-    fn run(self, at: &Settled, output: &mut Output) -> Result<(), Failure> {
-        let cursor = self.cursor.as_deref().map(Cursor::parse).transpose()?;
-        let (signers, next) = list_signers(&at.open()?, &at.tenant, cursor, self.limit)?;
-        for signer in &signers {
-            match at.is_json(output) {
-                true => output.report_line(signer)?,
-                false => output.line(&in_words(signer))?,
-            }
-        }
-        if signers.is_empty() && next.is_none() && !at.is_json(output) {
-            output.line("no signer is enrolled; receipts from elsewhere are refused")?;
-        }
-        output.flush()?;
-        if let Some(next) = next {
-            note!("there is more: add --cursor {next}");
         }
         Ok(())
     }

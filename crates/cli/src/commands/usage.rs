@@ -1,7 +1,7 @@
 //! `crealeph usage`: tokens and cost, as agents reported them.
 
 use clap::Args;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use crealeph_contracts::scalar::RobotId;
 use crealeph_ledger::Clock;
 use crealeph_runtime::usage::{UsageKey, UsageQuestion, UsageReport, UsageSum, usage};
@@ -28,8 +28,8 @@ Exit codes: 0 done, 2 cannot be done.";
 #[command(after_help = EXAMPLES)]
 pub(super) struct Usage {
     /// What it is summed up by
-    #[arg(long, default_value = "agent", value_parser = PossibleValuesParser::new(UsageKey::NAMES))]
-    by: String,
+    #[arg(long, default_value = "agent", value_parser = keys())]
+    by: UsageKey,
 
     /// Only what was recorded since then: `2h`, `3d`, a date, or an instant
     #[arg(long, value_name = "TIME", value_parser = human_time::since)]
@@ -43,6 +43,11 @@ pub(super) struct Usage {
     at: At,
 }
 
+fn keys() -> impl TypedValueParser<Value = UsageKey> {
+    PossibleValuesParser::new(UsageKey::NAMES)
+        .try_map(|name| UsageKey::parse(&name).ok_or("is not what usage is summed up by"))
+}
+
 impl Usage {
     pub(super) fn wants_json(&self) -> bool {
         self.at.json
@@ -52,7 +57,7 @@ impl Usage {
         let at = self.at.settle()?;
         let robot = self.robot.as_deref().map(|name| named("robot", name, RobotId::parse)).transpose()?;
         let question = UsageQuestion {
-            by: UsageKey::parse(&self.by).unwrap_or_default(),
+            by: self.by,
             from: self.since.map(|since| since.instant(Clock::system().now().instant())),
             to: None,
             robot,
@@ -63,8 +68,7 @@ impl Usage {
             false => lines(&report).iter().try_for_each(|line| output.line(line))?,
         }
         output.flush()?;
-        if report.is_cut {
-            let oldest = report.oldest_read.as_deref().unwrap_or_default();
+        if let Some(oldest) = report.oldest_read.filter(|_| report.is_cut) {
             note!("older entries were not read; the oldest that was is of {oldest}");
         }
         Ok(Verdict::Good)
@@ -75,7 +79,7 @@ fn lines(report: &UsageReport) -> Vec<String> {
     if report.rows.is_empty() {
         return vec!["no run and no execution is recorded".to_owned()];
     }
-    let width = report.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or_default().max(5);
+    let width = report.rows.iter().map(|row| row.name.chars().count()).fold("total".len(), usize::max);
     let line = |name: &str, sum: &UsageSum| {
         let UsageSum { runs, executions, tokens, cost_usd, without_tokens, .. } = sum;
         let unsaid =

@@ -1,10 +1,10 @@
-//! `crealeph webhook`: who is told of a tenant's entries.
+//! `crealeph webhook`: sends a tenant's entries to other programs.
 
 use clap::{Args, Subcommand};
 use crealeph_contracts::scalar::{Name, RobotId, Text};
 use crealeph_contracts::shape::Set;
 use crealeph_contracts::webhook::WebhookRequest;
-use crealeph_ledger::{Cursor, Seq};
+use crealeph_ledger::Seq;
 use crealeph_runtime::webhook::{
     DeliveryReport, WebhookReport, WebhookSettings, create_webhook, delete_webhook, deliveries,
     list_webhooks, test_webhook,
@@ -13,6 +13,7 @@ use crealeph_server::ServerSettings;
 
 use super::Verdict;
 use super::ledger::{Settled, named};
+use super::listing::{ListArgs, print_page};
 use super::on_ledger::Task;
 use crate::failure::{ArgumentFailure, Failure};
 use crate::output::{Output, note};
@@ -36,7 +37,7 @@ pub(super) enum WebhookTask {
     /// Create a webhook and print its secret, once
     Create(Create),
     /// List the webhooks of the tenant, deleted ones too
-    List(List),
+    List(ListArgs),
     /// Print how far a webhook was delivered, and why its last try failed
     Deliveries(Named),
     /// Send a test event now
@@ -67,16 +68,6 @@ pub(super) struct Create {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct List {
-    /// Maximum number of results
-    #[arg(long, default_value_t = 100)]
-    limit: usize,
-    /// Continue after this cursor, from the previous page
-    #[arg(long)]
-    cursor: Option<String>,
-}
-
-#[derive(Debug, Args)]
 pub(super) struct Named {
     /// Id of the webhook, from `webhook list`
     id: String,
@@ -95,7 +86,16 @@ impl Task for WebhookTask {
     fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
         match self {
             WebhookTask::Create(create) => create.run(at, output)?,
-            WebhookTask::List(list) => list.run(at, output)?,
+            WebhookTask::List(list) => {
+                let page = list_webhooks(&at.open()?, &at.tenant, list.start()?, list.limit)?;
+                print_page(
+                    page,
+                    in_words,
+                    "there is no webhook; make one with `crealeph webhook create URL`",
+                    at,
+                    output,
+                )?;
+            }
             WebhookTask::Deliveries(one) => {
                 let report = deliveries(&at.open()?, &at.tenant, &one.id()?)?;
                 match at.is_json(output) {
@@ -146,27 +146,6 @@ impl Create {
         output.flush()?;
         note!("created webhook {} for tenant `{}`", created.report.webhook_id, at.tenant);
         note!("save the secret now: it is not shown again");
-        Ok(())
-    }
-}
-
-impl List {
-    fn run(self, at: &Settled, output: &mut Output) -> Result<(), Failure> {
-        let cursor = self.cursor.as_deref().map(Cursor::parse).transpose()?;
-        let (webhooks, next) = list_webhooks(&at.open()?, &at.tenant, cursor, self.limit)?;
-        for webhook in &webhooks {
-            match at.is_json(output) {
-                true => output.report_line(webhook)?,
-                false => output.line(&in_words(webhook))?,
-            }
-        }
-        if webhooks.is_empty() && next.is_none() && !at.is_json(output) {
-            output.line("there is no webhook; make one with `crealeph webhook create URL`")?;
-        }
-        output.flush()?;
-        if let Some(next) = next {
-            note!("there is more: add --cursor {next}");
-        }
         Ok(())
     }
 }

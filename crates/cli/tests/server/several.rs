@@ -138,7 +138,7 @@ fn what_a_killed_server_accepted_is_run_by_another() {
     assert_eq!(code, 0, "{stderr}");
 }
 
-/// Appends until it is told to stop, each entry until it is acknowledged by one of the servers.
+/// Appends until it is stopped, each entry until it is acknowledged by one of the servers.
 fn append_all(
     team: &Team,
     token: &str,

@@ -66,7 +66,7 @@ fn clients_are_served_over_tls_and_the_certificate_is_renewed() {
     let old = curl(&server, "a.pem", &["--tls-max", "1.1"]);
     assert!(!old.status.success(), "TLS 1.1 is spoken by nobody: {old:?}");
     assert!(!curl(&server, "b.pem", &[]).status.success(), "another authority");
-    // A client that speaks plain HTTP is told so.
+    // A client that speaks plain HTTP gets the reason.
     let plain = server.request("GET", "/healthz", None, None);
     assert!(
         (plain.status, plain.json()["detail"].as_str().unwrap().contains("HTTPS")) == (400, true),

@@ -38,7 +38,7 @@ BEGIN
   END IF;
 END $$;
 
--- Who is told of a log's entries, up to which one they were told, and the secret that signs it. Not part of any log. The role for
+-- Where a log's entries are sent, up to which one they were, and the secret that signs them. Not part of any log. The role for
 -- audits may read the table, because a dump locks every table, and sees none of its rows, because of the secret.
 CREATE TABLE crealeph.subscriptions (
   tenant   text COLLATE "C" NOT NULL,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 pub(super) const CASES: &[Case] = &[
-    ("a request is accepted once, whoever asks", accepted_once),
+    ("a request is accepted once, however many ask", accepted_once),
     ("the outcome and the end of a request are one step", settled),
     ("a process that lost its lease settles nothing", fenced),
     ("work is found in order, tenant by tenant, and not twice", found),

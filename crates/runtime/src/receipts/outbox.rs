@@ -100,7 +100,7 @@ impl ReportTarget {
     pub fn new(url: &str, token: &str, ca_file: Option<&Path>) -> Result<Self, OutboxError> {
         let refused = || OutboxError::Address(Shown::line(url).at_most(MAX_QUOTED_CHARS).to_string());
         let uri: Uri = url.parse().map_err(|_| refused())?;
-        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+        let host = uri.host().ok_or_else(refused)?.trim_matches(['[', ']']);
         let is_here =
             host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
         let has_more = uri.query().is_some() || uri.authority().is_some_and(|at| at.as_str().contains('@'));

@@ -2,30 +2,25 @@
 
 use std::borrow::Cow;
 
-use crealeph_contracts::api_key::ACCESS;
-use crealeph_contracts::approval::TENANT_ROBOT;
 use crealeph_contracts::digest::Blake3;
-use crealeph_contracts::entry::{Draft, Entry};
+use crealeph_contracts::entry::Entry;
 use crealeph_contracts::json::{ComposeError, JsonObject};
 use crealeph_contracts::reported::{
     SIGNER_ENROLMENT, SIGNER_REVOCATION, SignerEnrolment, SignerRequest, SignerRevocation,
     revoked_signer_key, signer_key,
 };
-use crealeph_contracts::scalar::{ClientKey, IdentifierError, Literal, Name, RobotId, TenantId, Text};
-use crealeph_ledger::{
-    AppendError, Cursor, EntryRefusal, Filter, Ledger, LedgerError, LogView, Order, Seq, StoredEntry,
-};
+use crealeph_contracts::scalar::{IdentifierError, Literal, TenantId, Text};
+use crealeph_ledger::{AppendError, Cursor, Ledger, LedgerError, LogView, Order, Seq, StoredEntry};
 use crealeph_verify::{SignerLog, VerifierKey, VerifierKeyError};
 use serde::Serialize;
 
+use crate::grants::{MAX_TEXT_BYTES, excess_length, find_grant, grant_draft, grants, is_overtaken};
 use crate::work::receipt::NAME_PREFIX;
 
 /// How many signers a tenant can have enrolled, revoked ones too: a report is checked with all that count.
 pub(super) const MAX_SIGNERS: usize = 10_000;
 /// How many entries are read at a time.
 const PAGE_ENTRIES: usize = 100;
-/// The longest label or reason, in bytes.
-const MAX_TEXT_BYTES: usize = 1_024;
 
 /// Why a signer was not enrolled, listed or revoked.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -168,7 +163,7 @@ pub fn add_signer(
     let find =
         || Ok::<_, SignerEnrolmentError>(ledger.view(tenant, |view| find(view, &signer_id))?.flatten());
     if find()?.is_none() {
-        if ledger.count(tenant, &signers(SIGNER_ENROLMENT), Seq::ZERO)? >= MAX_SIGNERS as u64 {
+        if ledger.count(tenant, &grants(SIGNER_ENROLMENT), Seq::ZERO)? >= MAX_SIGNERS as u64 {
             return Err(SignerEnrolmentError::TooMany);
         }
         let key = Text::new(text).ok_or(VerifierKeyError::Form)?;
@@ -217,7 +212,7 @@ pub fn list_signers(
     limit: usize,
 ) -> Result<(Vec<SignerReport>, Option<Cursor>), SignerEnrolmentError> {
     let read = ledger.view(tenant, |view| {
-        let page = view.list(&signers(SIGNER_ENROLMENT), Order::OldestFirst, cursor, limit)?;
+        let page = view.list(&grants(SIGNER_ENROLMENT), Order::OldestFirst, cursor, limit)?;
         let mut found = Vec::new();
         for entry in &page.entries {
             if let Some(enrolment) = enrolment_of(entry) {
@@ -245,7 +240,7 @@ pub(super) fn signer_log(ledger: &Ledger, tenant: &TenantId) -> Result<(SignerLo
     let read = ledger.view(tenant, |view| {
         let mut entries: Vec<Entry> = Vec::new();
         for kind in [SIGNER_ENROLMENT, SIGNER_REVOCATION] {
-            let (filter, mut cursor) = (signers(kind), None);
+            let (filter, mut cursor) = (grants(kind), None);
             loop {
                 let page = view.list(&filter, Order::OldestFirst, cursor, PAGE_ENTRIES)?;
                 entries.extend(page.entries.iter().map(StoredEntry::to_entry));
@@ -264,15 +259,6 @@ pub(super) fn signer_log(ledger: &Ledger, tenant: &TenantId) -> Result<(SignerLo
     Ok(read.unwrap_or((SignerLog::default(), Seq::ZERO)))
 }
 
-fn signers(kind: Literal) -> Filter {
-    Filter {
-        robot_id: Some(RobotId::from(TENANT_ROBOT)),
-        kind: Some(Name::from(kind)),
-        module: Some(Name::from(ACCESS)),
-        ..Filter::default()
-    }
-}
-
 fn enrolment_of(entry: &StoredEntry) -> Option<SignerEnrolment> {
     let enrolment = SignerEnrolment::of_payload(&JsonObject::parse_own(&entry.content.payload)?)?;
     let is_its_own = entry.content.key.as_ref().is_some_and(|key| key.as_str() == enrolment.client_key());
@@ -281,13 +267,8 @@ fn enrolment_of(entry: &StoredEntry) -> Option<SignerEnrolment> {
 
 /// Looks a signer up by its id.
 fn find(view: &mut LogView<'_>, id: &Blake3) -> Result<Option<SignerReport>, LedgerError> {
-    let mut get = |key: String| -> Result<Option<StoredEntry>, LedgerError> {
-        let Ok(key) = ClientKey::parse(&key) else { return Ok(None) };
-        let entry = view.get_by_key(&key)?;
-        Ok(entry.filter(|entry| entry.content.module.as_str() == ACCESS.as_str()))
-    };
-    let Some(entry) = get(signer_key(id))? else { return Ok(None) };
-    let revocation = get(revoked_signer_key(id))?;
+    let Some(entry) = find_grant(view, &signer_key(id))? else { return Ok(None) };
+    let revocation = find_grant(view, &revoked_signer_key(id))?;
     let Some(enrolment) = enrolment_of(&entry) else { return Ok(None) };
     let Ok(key) = VerifierKey::parse(enrolment.key.as_str()) else { return Ok(None) };
     let reason = revocation.as_ref().and_then(|entry| {
@@ -307,10 +288,7 @@ fn find(view: &mut LogView<'_>, id: &Blake3) -> Result<Option<SignerReport>, Led
 }
 
 fn check_length(what: &'static str, text: Option<&Text>) -> Result<(), SignerEnrolmentError> {
-    match text.map(|text| text.as_str().len()).filter(|found| *found > MAX_TEXT_BYTES) {
-        Some(found) => Err(SignerEnrolmentError::TooLong { what, found }),
-        None => Ok(()),
-    }
+    excess_length(text).map_or(Ok(()), |found| Err(SignerEnrolmentError::TooLong { what, found }))
 }
 
 /// Records what happened to a signer, under the client key that exists once.
@@ -322,20 +300,9 @@ fn append(
     payload: JsonObject,
     key: &str,
 ) -> Result<(), SignerEnrolmentError> {
-    let draft = Draft {
-        robot_id: RobotId::from(TENANT_ROBOT),
-        module: Name::from(ACCESS),
-        source: Name::from(Literal::new("operator")),
-        kind: Name::from(kind),
-        state: Name::from(state),
-        payload,
-        lineage: None,
-        observed_at: None,
-        key: Some(ClientKey::parse(key)?),
-    };
+    let draft = grant_draft(kind, state, payload, key)?;
     match ledger.append_as(tenant, vec![(None, draft)]) {
-        // Another process was first, with another label or reason.
-        Err(AppendError::Refused { refusal: EntryRefusal::Conflict { .. }, .. }) => Ok(()),
+        Err(error) if is_overtaken(&error) => Ok(()),
         written => Ok(written.map(drop)?),
     }
 }

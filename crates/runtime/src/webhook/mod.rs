@@ -13,16 +13,14 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use crealeph_contracts::api_key::ACCESS;
-use crealeph_contracts::approval::TENANT_ROBOT;
-use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::{ComposeError, JsonObject};
-use crealeph_contracts::scalar::{ClientKey, IdentifierError, Literal, Name, RobotId, TenantId, Text};
+use crealeph_contracts::scalar::{IdentifierError, Literal, Name, TenantId, Text};
 use crealeph_contracts::webhook::{
     WEBHOOK_CREATION, WEBHOOK_DELETION, WebhookCreation, WebhookDeletion, WebhookEntry, WebhookRequest,
     creation_key, deletion_key,
 };
 use crealeph_ledger::{
-    AppendError, Cursor, Filter, Ledger, LedgerError, LogView, Order, Seq, StoredEntry, Subscription,
+    AppendError, Cursor, Ledger, LedgerError, LogView, Order, Seq, StoredEntry, Subscription,
 };
 use serde::Serialize;
 
@@ -33,10 +31,10 @@ use progress::Progress;
 pub use settings::WebhookSettings;
 pub use worker::Deliverer;
 
-const ID_BYTES: usize = 8;
-const SECRET_BYTES: usize = 32;
-/// The longest label or reason, in bytes.
-const MAX_TEXT_BYTES: usize = 1_024;
+use crate::grants::{
+    MAX_TEXT_BYTES, excess_length, find_grant, grant_draft, grants, id_and_secret, is_overtaken,
+};
+
 /// How many types a webhook can name.
 const MAX_EVENTS: usize = 64;
 
@@ -99,6 +97,9 @@ pub enum WebhookError {
     /// There is no random number.
     #[error("the system gives no random numbers: {0}")]
     Random(String),
+    /// There is no thread to deliver with.
+    #[error("the system gives no thread for webhooks: {0}")]
+    Thread(String),
     /// A name is not valid.
     #[error("internal error: an invalid name: {0}; please report it")]
     Name(#[from] IdentifierError),
@@ -117,6 +118,7 @@ impl WebhookError {
             WebhookError::Unwritten(error) => error.code(),
             WebhookError::Ledger(error) => error.code(),
             WebhookError::Random(_) => "random",
+            WebhookError::Thread(_) => "server_failed",
             WebhookError::Name(_) => "bad_name",
         }
     }
@@ -166,7 +168,7 @@ pub struct WebhookReport {
     pub tenant_id: String,
     /// Where it is delivered to.
     pub url: String,
-    /// The types of entries that it is told of; absent for all but those about access.
+    /// The types of entries that are sent; absent for all but those about access.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<String>>,
     /// The robot that it is restricted to.
@@ -215,7 +217,7 @@ pub struct TestReport {
     pub error: Option<String>,
 }
 
-/// Creates a webhook. It is told of what is appended after an entry: the newest, unless an earlier one is given.
+/// Creates a webhook. It gets what is appended after an entry: the newest, unless an earlier one is given.
 ///
 /// # Errors
 /// When the URL may not be called, a bound is hit, or the ledger cannot be written.
@@ -239,11 +241,8 @@ pub fn create_webhook(
     if position > last {
         return Err(WebhookError::BadStart { after: position, last });
     }
-    let (mut id, mut secret) = ([0; ID_BYTES], [0; SECRET_BYTES]);
-    for bytes in [&mut id[..], &mut secret[..]] {
-        getrandom::fill(bytes).map_err(|error| WebhookError::Random(error.to_string()))?;
-    }
-    let webhook_id = Name::parse(&id.iter().map(|byte| format!("{byte:02x}")).collect::<String>())?;
+    let (id, secret) = id_and_secret().map_err(|error| WebhookError::Random(error.to_string()))?;
+    let webhook_id = Name::parse(&id)?;
     let secret = format!("{SECRET_PREFIX}{}", STANDARD.encode(secret));
     // First the secret, then the entry by which the webhook counts: a secret without one is nobody's.
     let notes = Progress { asked_at: ledger.now().get(), ..Progress::default() }.to_notes();
@@ -279,7 +278,7 @@ pub fn delete_webhook(
         let deletion = WebhookEntry::Deletion(WebhookDeletion { webhook_id: id.clone(), reason });
         match append(ledger, tenant, WEBHOOK_DELETION, Literal::new("deleted"), deletion) {
             // Another process has deleted it meanwhile, for another reason.
-            Err(WebhookError::Unwritten(error)) if error.code() == "IDEMPOTENCY_CONFLICT" => {}
+            Err(WebhookError::Unwritten(error)) if is_overtaken(&error) => {}
             written => written?,
         }
     }
@@ -297,15 +296,9 @@ pub fn list_webhooks(
     cursor: Option<Cursor>,
     limit: usize,
 ) -> Result<(Vec<WebhookReport>, Option<Cursor>), WebhookError> {
-    let filter = Filter {
-        robot_id: Some(RobotId::from(TENANT_ROBOT)),
-        kind: Some(Name::from(WEBHOOK_CREATION)),
-        module: Some(Name::from(ACCESS)),
-        ..Filter::default()
-    };
     let subscriptions = ledger.subscriptions(tenant)?;
     let read = ledger.view(tenant, |view| {
-        let page = view.list(&filter, Order::OldestFirst, cursor, limit)?;
+        let page = view.list(&grants(WEBHOOK_CREATION), Order::OldestFirst, cursor, limit)?;
         let mut found = Vec::with_capacity(page.entries.len());
         for entry in &page.entries {
             if let Some(WebhookEntry::Creation(creation)) = webhook_entry(entry) {
@@ -406,8 +399,7 @@ fn find(ledger: &Ledger, tenant: &TenantId, id: &Name) -> Result<FoundWebhook, W
 /// Looks a webhook up by its id. An id that cannot be one is nobody's.
 fn find_in(view: &mut LogView<'_>, id: &Name) -> Result<Option<FoundWebhook>, LedgerError> {
     let mut find = |key: String| -> Result<Option<(WebhookEntry, StoredEntry)>, LedgerError> {
-        let Ok(key) = ClientKey::parse(&key) else { return Ok(None) };
-        let entry = view.get_by_key(&key)?;
+        let entry = find_grant(view, &key)?;
         Ok(entry.and_then(|entry| Some((webhook_entry(&entry)?, entry))))
     };
     let Some((WebhookEntry::Creation(creation), entry)) = find(creation_key(id))? else { return Ok(None) };
@@ -427,10 +419,8 @@ fn webhook_entry(entry: &StoredEntry) -> Option<WebhookEntry> {
 }
 
 fn check_length(what: &'static str, text: Option<&Text>) -> Result<(), WebhookError> {
-    match text.map(|text| text.as_str().len()).filter(|found| *found > MAX_TEXT_BYTES) {
-        Some(found) => Err(WebhookError::TooLong { what, found, limit: MAX_TEXT_BYTES }),
-        None => Ok(()),
-    }
+    let limit = MAX_TEXT_BYTES;
+    excess_length(text).map_or(Ok(()), |found| Err(WebhookError::TooLong { what, found, limit }))
 }
 
 /// Records what happened to a webhook, under the client key that exists once.
@@ -441,22 +431,11 @@ fn append(
     state: Literal,
     entry: WebhookEntry,
 ) -> Result<(), WebhookError> {
-    let key = ClientKey::parse(&entry.client_key())?;
     let payload = match &entry {
         WebhookEntry::Creation(creation) => JsonObject::of("the webhook", creation)?,
         WebhookEntry::Deletion(deletion) => JsonObject::of("the deletion", deletion)?,
     };
-    let draft = Draft {
-        robot_id: RobotId::from(TENANT_ROBOT),
-        module: Name::from(ACCESS),
-        source: Name::from(Literal::new("operator")),
-        kind: Name::from(kind),
-        state: Name::from(state),
-        payload,
-        lineage: None,
-        observed_at: None,
-        key: Some(key),
-    };
+    let draft = grant_draft(kind, state, payload, &entry.client_key())?;
     ledger.append_as(tenant, vec![(None, draft)])?;
     Ok(())
 }

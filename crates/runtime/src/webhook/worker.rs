@@ -76,8 +76,7 @@ impl Deliverer {
         let following = Arc::clone(&shared);
         let thread =
             std::thread::Builder::new().name("webhooks".to_owned()).spawn(move || following.follow());
-        let thread =
-            thread.map_err(|error| WebhookError::Random(format!("no thread for webhooks: {error}")))?;
+        let thread = thread.map_err(|error| WebhookError::Thread(error.to_string()))?;
         Ok(Deliverer { shared, thread: Some(thread) })
     }
 }
@@ -227,7 +226,7 @@ impl Turn<'_> {
     fn run(mut self, id: &Name) -> Result<(), LedgerError> {
         let ledger = &self.shared.ledger;
         while self.sent < TURN_DELIVERIES && !self.shared.is_stopped() {
-            // Read anew for each page, under the lease: it may have been deleted, or moved by another process before.
+            // Read again for each page, under the lease: it may have been deleted, or moved by another process before.
             let subscription = ledger.subscriptions(self.tenant)?.into_iter().find(|one| one.id == *id);
             let Some(subscription) = subscription else { return Ok(()) };
             let webhook = ledger.view(self.tenant, |view| find_in(view, id))?.flatten();
@@ -323,7 +322,7 @@ impl Turn<'_> {
     }
 }
 
-/// Whether a webhook is told of an entry: of its types, and of those about access only if it names them.
+/// Whether a webhook gets an entry: of its types, and of those about access only if it names them.
 fn is_for(webhook: &WebhookCreation, entry: &StoredEntry) -> bool {
     let content = &entry.content;
     match &webhook.events {

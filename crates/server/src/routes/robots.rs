@@ -20,7 +20,7 @@ use crate::problem::{Problem, ProblemKind};
 use crate::reply::Reply;
 use crate::settings::ServerBounds;
 
-/// How many decisions a backtest looks at unless it is told.
+/// How many decisions a backtest looks at by default.
 const USUAL_DECISIONS: usize = 1_000;
 
 const USUAL_PAGE: usize = 100;

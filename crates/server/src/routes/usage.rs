@@ -31,8 +31,12 @@ pub(super) const ROUTES: &[Route] = &[Route {
 fn sum_up(call: &Call) -> Result<Reply, Problem> {
     let who = call.who()?;
     let asked = call.identifier("robot", RobotId::parse)?;
+    let by = match call.text("by") {
+        Some(name) => UsageKey::parse(name).ok_or_else(|| Problem::parameter("by", "is not known"))?,
+        None => UsageKey::default(),
+    };
     let question = UsageQuestion {
-        by: call.text("by").and_then(UsageKey::parse).unwrap_or_default(),
+        by,
         from: call.instant("from")?,
         to: call.instant("to")?,
         robot: asked.or_else(|| who.robot_id.clone()),
