@@ -486,6 +486,12 @@ impl Ledger {
         AllLogsWatch::new(&self.shared.growth)
     }
 
+    /// A number that is another one once anything was written since, by any process. `None` where that cannot be known without asking
+    /// a database, or the ledger cannot be read: its next read says why.
+    pub fn change_mark(&self) -> Option<i64> {
+        self.shared.backend.change_mark().ok().flatten()
+    }
+
     /// Starts the thread that waits for what other processes write, if it does not run yet.
     fn listen_to_others(&self) {
         let mut listener = self.shared.listener.lock().unwrap_or_else(PoisonError::into_inner);

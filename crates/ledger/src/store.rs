@@ -489,6 +489,9 @@ pub(crate) trait Backend: Send + Sync {
     fn read(&self, tenant: Option<&TenantId>, question: ReadQuestion<'_>) -> Result<(), LedgerError>;
     /// Waits, up to a bound, until another process may have written; used by one thread while someone follows.
     fn wait_for_others(&self, wait_ms: u64) -> Result<bool, LedgerError>;
+    /// A number that is another one once anything was written since, by any process; `None` where the database would have to be
+    /// asked for it.
+    fn change_mark(&self) -> Result<Option<i64>, LedgerError>;
     /// Every log; only for those who may see them all.
     fn tenants(&self) -> Result<Vec<TenantLog>, LedgerError>;
     /// Copies the whole ledger to a new file while it is in use, and reports how far it has come.

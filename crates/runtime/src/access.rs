@@ -5,6 +5,8 @@
 //! A token is `crealeph_TENANT.ID.SECRET`: the tenant's name in base64url, the key's id in hexadecimal, 256 random bits in
 //! base64url. So the tenant comes from the credential alone.
 
+mod recognised;
+
 use std::borrow::Cow;
 
 use base64::Engine as _;
@@ -24,6 +26,8 @@ use subtle::ConstantTimeEq as _;
 use crate::grants::{
     MAX_TEXT_BYTES, excess_length, find_grant, grant_draft, grants, id_and_secret, is_overtaken,
 };
+
+pub use recognised::RecognisedKeys;
 
 /// What every token begins with, so that scanners for leaked secrets know it.
 const TOKEN_PREFIX: &str = "crealeph_";
@@ -279,11 +283,8 @@ pub fn list_keys(
     Ok((keys.into_iter().map(|key| key.report(tenant)).collect(), next))
 }
 
-/// Who holds a token; `None` if nobody does, or its key no longer counts.
-///
-/// # Errors
-/// When the ledger cannot be read.
-pub fn authenticate(ledger: &Ledger, token: &str) -> Result<Option<KeyIdentity>, LedgerError> {
+/// Who holds a token, and the grant of the key; `None` if nobody does, or its key no longer counts.
+fn active_key(ledger: &Ledger, token: &str) -> Result<Option<(KeyIdentity, KeyGrant)>, LedgerError> {
     let Some((tenant_id, key_id)) = named_in(token) else { return Ok(None) };
     let found = ledger.view(&tenant_id, |view| find_key(view, &key_id))?.flatten();
     let Some(FoundKey { grant, standing, .. }) = found else { return Ok(None) };
@@ -292,7 +293,8 @@ pub fn authenticate(ledger: &Ledger, token: &str) -> Result<Option<KeyIdentity>,
     if !is_same || standing != KeyStanding::Active {
         return Ok(None);
     }
-    Ok(Some(KeyIdentity { tenant_id, key_id, role: grant.role, robot_id: grant.robot_id }))
+    let identity = KeyIdentity { tenant_id, key_id, role: grant.role, robot_id: grant.robot_id.clone() };
+    Ok(Some((identity, grant)))
 }
 
 /// Whether a key that was recognised before still counts.
@@ -409,8 +411,11 @@ fn append(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
     use crealeph_contracts::instant::Timestamp;
-    use crealeph_ledger::{LedgerOptions, Location};
+    use crealeph_ledger::{Clock, LedgerOptions, Location, Millis};
 
     use super::*;
 
@@ -430,27 +435,57 @@ mod tests {
         let (_folder, ledger) = ledger();
         let (own, other) = (TenantId::parse("a b/ä").unwrap(), TenantId::parse("other").unwrap());
         let created = create_key(&ledger, &own, request(KeyRole::Writer)).unwrap();
-        let identity = authenticate(&ledger, &created.token).unwrap().unwrap();
+        let keys = RecognisedKeys::default();
+        let identity = keys.authenticate(&ledger, &created.token).unwrap().unwrap();
         assert_eq!((identity.tenant_id.clone(), identity.role), (own.clone(), KeyRole::Writer));
         // The same key under another tenant's name, and every token that differs in one character, is nobody's.
         create_key(&ledger, &other, request(KeyRole::Admin)).unwrap();
         let part = |tenant: &TenantId| URL_SAFE_NO_PAD.encode(tenant.as_str());
         let moved = created.token.replace(&part(&own), &part(&other));
-        assert_eq!(authenticate(&ledger, &moved), Ok(None));
+        assert_eq!(keys.authenticate(&ledger, &moved), Ok(None));
         for (at, letter) in created.token.char_indices() {
             let mut changed = created.token.clone();
             changed.replace_range(at..=at, if letter == 'A' { "B" } else { "A" });
-            assert_eq!(authenticate(&ledger, &changed), Ok(None), "{changed}");
+            assert_eq!(keys.authenticate(&ledger, &changed), Ok(None), "{changed}");
         }
         let revoked = revoke_key(&ledger, &own, &identity.key_id, Text::new("lost")).unwrap();
         assert_eq!((revoked.state, revoked.reason.as_deref()), ("revoked", Some("lost")));
-        assert_eq!(authenticate(&ledger, &created.token), Ok(None));
+        assert_eq!(keys.known(&ledger, &created.token), None);
+        assert_eq!(keys.authenticate(&ledger, &created.token), Ok(None));
         let again = revoke_key(&ledger, &own, &identity.key_id, None).unwrap();
         assert_eq!(again, revoked);
         assert_eq!(
             revoke_key(&ledger, &other, &identity.key_id, None).unwrap_err().code(),
             "unknown_api_key"
         );
+    }
+
+    #[test]
+    fn a_key_is_known_without_the_log_until_anything_is_written_or_it_expires() {
+        let folder = tempfile::tempdir().unwrap();
+        let location = Location::File(folder.path().join("ledger.db"));
+        let now = Arc::new(AtomicI64::new(1_800_000_000_000));
+        let told = Arc::clone(&now);
+        let clock = Clock::from_fn(move || Millis::new(told.load(Ordering::SeqCst)));
+        let ledger = Ledger::init(&location, LedgerOptions { clock, ..LedgerOptions::default() }).unwrap();
+        let tenant = TenantId::parse("t").unwrap();
+        let expires = Some(Timestamp::from(Millis::new(1_800_000_060_000).instant()));
+        let created =
+            create_key(&ledger, &tenant, KeyRequest { expires, ..request(KeyRole::Reader) }).unwrap();
+        let keys = RecognisedKeys::default();
+        assert_eq!(keys.known(&ledger, &created.token), None, "it was never read");
+        let identity = keys.authenticate(&ledger, &created.token).unwrap();
+        assert_eq!(keys.known(&ledger, &created.token), identity);
+        assert_eq!(keys.known(&ledger, &created.token.replace(".", "..")), None);
+        // Another process writes.
+        let other = Ledger::open(&location, LedgerOptions::default()).unwrap();
+        create_key(&other, &TenantId::parse("u").unwrap(), request(KeyRole::Reader)).unwrap();
+        assert_eq!(keys.known(&ledger, &created.token), None);
+        assert_eq!(keys.authenticate(&ledger, &created.token).unwrap(), identity);
+        assert_eq!(keys.known(&ledger, &created.token), identity);
+        now.store(1_800_000_060_000, Ordering::SeqCst);
+        assert_eq!(keys.known(&ledger, &created.token), None);
+        assert_eq!(keys.authenticate(&ledger, &created.token), Ok(None));
     }
 
     #[test]

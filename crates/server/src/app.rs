@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crealeph_ledger::Ledger;
+use crealeph_runtime::access::RecognisedKeys;
 use crealeph_runtime::builder::{Builder, Cancel, Scopes};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::spawn_blocking;
@@ -18,6 +19,7 @@ use crate::problem::{Problem, ProblemKind};
 use crate::routes::ReportRenderer;
 use crate::serve::ServerParts;
 use crate::settings::{ServerBounds, ServerSettings};
+use crate::snapshots::NewestSnapshots;
 
 /// The shared part.
 pub(crate) struct App {
@@ -41,6 +43,8 @@ pub(crate) struct App {
     pub runs: Arc<Semaphore>,
     pub run_signals: RunSignals,
     pub keys: Arc<KeyUses>,
+    pub recognised: Arc<RecognisedKeys>,
+    pub snapshots: NewestSnapshots,
     /// Event streams.
     pub streams: Arc<Semaphore>,
     /// Exports, of all tenants and of each.
@@ -72,6 +76,8 @@ impl App {
             runs: permits(bounds.max_runs),
             run_signals: RunSignals::default(),
             keys: Arc::default(),
+            recognised: Arc::default(),
+            snapshots: NewestSnapshots::default(),
             streams: permits(bounds.max_streams),
             exports: permits(bounds.max_exports),
             exporting: Arc::default(),

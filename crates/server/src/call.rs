@@ -15,6 +15,8 @@ use crate::problem::{Problem, ProblemKind};
 use crate::route::{ParameterKind, Place, Route};
 use crate::settings::ServerBounds;
 
+const SMALL_BODY_BYTES: usize = 16 << 10;
+
 /// A request that may be answered.
 pub(crate) struct Call {
     pub app: Arc<App>,
@@ -53,6 +55,11 @@ impl Call {
     /// The bounds.
     pub(crate) fn bounds(&self) -> &ServerBounds {
         &self.app.settings.bounds
+    }
+
+    /// Whether the body is so small that parsing and judging it takes less than handing it to another thread and back.
+    pub(crate) fn is_small(&self) -> bool {
+        self.body.len() <= SMALL_BODY_BYTES
     }
 
     /// A parameter's text.

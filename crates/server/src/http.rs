@@ -13,7 +13,7 @@ use axum::http::header::{ALLOW, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH,
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use axum::routing::{MethodFilter, on};
 use bytes::Bytes;
-use crealeph_runtime::access::{KeyIdentity, authenticate};
+use crealeph_runtime::access::KeyIdentity;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
@@ -264,6 +264,10 @@ async fn handle(
     };
     let reply = match route.handler {
         Handler::Immediate(reply) => reply(),
+        Handler::Quick(now, later) => match now(&call) {
+            Some(answer) => answer?,
+            None => app.blocking(move || later(&call)).await?,
+        },
         Handler::Blocking(handler) => app.blocking(move || handler(&call)).await?,
         Handler::Running(handler) => app.running(move || handler(&call)).await?,
         Handler::Accepting(handler) => handler(Arc::clone(app), Arc::new(call)).await?,
@@ -352,8 +356,14 @@ async fn identify(app: &Arc<App>, headers: &HeaderMap) -> Result<KeyIdentity, Pr
     let given = value.to_str().ok().and_then(|text| text.split_once(' '));
     let token = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let Some((_, token)) = token else { return Err(refused("the request has no bearer token")) };
-    let (token, ledger) = (token.trim().to_owned(), app.ledger.clone());
-    let found = app.blocking(move || Ok(authenticate(&ledger, &token)?)).await?;
+    let found = match app.recognised.known(&app.ledger, token.trim()) {
+        Some(known) => Some(known),
+        None => {
+            let (token, ledger, keys) =
+                (token.trim().to_owned(), app.ledger.clone(), Arc::clone(&app.recognised));
+            app.blocking(move || Ok(keys.authenticate(&ledger, &token)?)).await?
+        }
+    };
     let who = found.ok_or_else(|| refused("the key is not known, has expired or was revoked"))?;
     let span = Span::current();
     span.record("tenant", who.tenant_id.as_str()).record("key", who.key_id.as_str());

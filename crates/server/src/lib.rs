@@ -28,6 +28,7 @@ mod routes;
 mod schemas;
 mod serve;
 mod settings;
+mod snapshots;
 mod stream;
 mod tls;
 

@@ -185,6 +185,8 @@ pub(crate) type FutureReply = BoxFuture<'static, Result<Reply, Problem>>;
 pub(crate) enum Handler {
     /// At once, from what is in memory.
     Immediate(fn() -> Reply),
+    /// At once if the first can answer, which must neither block nor take long; else by the second, on a thread that may block.
+    Quick(fn(&Call) -> Option<Result<Reply, Problem>>, fn(&Call) -> Result<Reply, Problem>),
     /// On a thread that may block.
     Blocking(fn(&Call) -> Result<Reply, Problem>),
     /// The same, for as long as an agent takes; few of these run at a time.

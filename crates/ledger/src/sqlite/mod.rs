@@ -49,6 +49,8 @@ pub(crate) struct Sqlite {
     readers: Pool<Connection>,
     /// Notices that any process has written; its own connection, because the number is the connection's.
     watcher: Mutex<Option<(Connection, i64)>>,
+    /// Says whether any process has written since it was asked before.
+    probe: Mutex<Option<Connection>>,
 }
 
 impl Sqlite {
@@ -74,8 +76,8 @@ impl Sqlite {
         let connection = reader(file, &place, wait_ms)?;
         schema::check(&connection, file, &place)?;
         drop(connection);
-        let (readers, watcher) = (Pool::of(READERS), Mutex::new(None));
-        Ok(Sqlite { file: file.to_owned(), place, wait_ms, readers, watcher })
+        let (readers, watcher, probe) = (Pool::of(READERS), Mutex::new(None), Mutex::new(None));
+        Ok(Sqlite { file: file.to_owned(), place, wait_ms, readers, watcher, probe })
     }
 }
 
@@ -149,6 +151,17 @@ impl Backend for Sqlite {
             std::thread::sleep(Duration::from_millis(LOOK_MS));
         }
         Ok(false)
+    }
+
+    /// Reads shared memory alone.
+    fn change_mark(&self) -> Result<Option<i64>, LedgerError> {
+        let mut probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
+        let connection = match &mut *probe {
+            Some(connection) => connection,
+            empty => empty.insert(reader(&self.file, &self.place, self.wait_ms)?),
+        };
+        let mut statement = connection.prepare_cached("PRAGMA data_version").in_file(&self.place)?;
+        statement.query_row([], |row| row.get(0)).map(Some).in_file(&self.place)
     }
 
     fn tenants(&self) -> Result<Vec<TenantLog>, LedgerError> {

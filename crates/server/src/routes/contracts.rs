@@ -16,6 +16,10 @@ pub(super) fn schema(call: &Call) -> Result<Reply, Problem> {
     Ok(Reply::text(SCHEMA_TYPE, named(call)?.schema()))
 }
 
+pub(super) fn validate_now(call: &Call) -> Option<Result<Reply, Problem>> {
+    call.is_small().then(|| validate(call))
+}
+
 pub(super) fn validate(call: &Call) -> Result<Reply, Problem> {
     let contract = named(call)?;
     let limits = Limits::outside(call.body.len());

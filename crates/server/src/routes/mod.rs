@@ -323,7 +323,7 @@ const ROUTES: &[Route] = &[
         body: None,
         answer: answer("the snapshot", "Snapshot"),
         problems: &[],
-        handler: Handler::Blocking(robots::snapshot),
+        handler: Handler::Quick(robots::known_snapshot, robots::snapshot),
     },
     Route {
         method: Verb::Get,
@@ -377,7 +377,7 @@ const ROUTES: &[Route] = &[
         }),
         answer: answer("the decision and its reasons", "policy-output"),
         problems: &[],
-        handler: Handler::Blocking(robots::evaluate_policy),
+        handler: Handler::Quick(robots::evaluate_policy_now, robots::evaluate_policy),
     },
     Route {
         method: Verb::Post,
@@ -547,7 +547,7 @@ const ROUTES: &[Route] = &[
         }),
         answer: answer("whether it is valid, and everything that is wrong with it", "Validation"),
         problems: &[],
-        handler: Handler::Blocking(contracts::validate),
+        handler: Handler::Quick(contracts::validate_now, contracts::validate),
     },
     Route {
         method: Verb::Get,

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use axum::http::StatusCode;
+use bytes::Bytes;
 use crealeph_contracts::contract::{Valid, to_json};
 use crealeph_contracts::json::{Limits, parse};
 use crealeph_contracts::scalar::RobotId;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::call::Call;
 use crate::problem::{Problem, ProblemKind};
-use crate::reply::Reply;
+use crate::reply::{JSON_TYPE, Reply};
 use crate::settings::ServerBounds;
 
 /// How many decisions a backtest looks at by default.
@@ -53,15 +54,31 @@ pub(super) fn named(call: &Call) -> Result<RobotId, Problem> {
     robot.filter(|robot| who.covers(robot)).ok_or_else(|| Problem::unknown_id("robot"))
 }
 
+/// The snapshot that was answered before, if nothing was written since.
+pub(super) fn known_snapshot(call: &Call) -> Option<Result<Reply, Problem>> {
+    if call.text("at").is_some() {
+        return None;
+    }
+    let of = (call.who().ok()?.tenant_id.clone(), named(call).ok()?);
+    let document = call.app.snapshots.get(&of, call.ledger().change_mark()?)?;
+    Some(Ok(Reply::text(JSON_TYPE, document)))
+}
+
 pub(super) fn snapshot(call: &Call) -> Result<Reply, Problem> {
     let (who, robot) = (call.who()?, named(call)?);
+    // Asked for first: what is written while the snapshot is derived is noticed the next time.
+    let mark = call.ledger().change_mark().filter(|_| call.text("at").is_none());
     let rules = &call.app.scopes.of(&who.tenant_id, &robot).coherence;
     let facts = call.ledger().facts(&who.tenant_id, &robot, call.instant("at")?, rules)?;
     let Some(snapshot) = facts.and_then(|facts| Snapshot::derive(facts, rules)) else {
         let kind = ProblemKind::Other(StatusCode::NOT_FOUND, "SNAPSHOT_EMPTY");
         return Err(Problem::new(kind, "no entry of this robot counts"));
     };
-    Ok(Reply::json(snapshot.document()?.as_str().to_owned()))
+    let document = Bytes::from(snapshot.document()?.as_str().to_owned());
+    if let Some(mark) = mark {
+        call.app.snapshots.put((who.tenant_id.clone(), robot), mark, document.clone());
+    }
+    Ok(Reply::text(JSON_TYPE, document))
 }
 
 pub(super) fn status(call: &Call) -> Result<Reply, Problem> {
@@ -72,6 +89,11 @@ pub(super) fn status(call: &Call) -> Result<Reply, Problem> {
         return Err(Problem::unknown_id("robot"));
     }
     Ok(Reply::json_of(&status_json(&status)))
+}
+
+/// A decision takes microseconds, unless the question is large.
+pub(super) fn evaluate_policy_now(call: &Call) -> Option<Result<Reply, Problem>> {
+    call.is_small().then(|| evaluate_policy(call))
 }
 
 pub(super) fn evaluate_policy(call: &Call) -> Result<Reply, Problem> {
