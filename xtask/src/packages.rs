@@ -59,7 +59,12 @@ const PACKAGES: &[Package] = &[
     },
     Package { provides: "xxd", debian: "xxd", why: "hostile agents write secrets in hexadecimal with it" },
     Package { provides: "rev", debian: "bsdextrautils", why: "a hostile agent scrambles a secret with it" },
-    Package { provides: "node", debian: "nodejs", why: "the sandbox must let it live" },
+    Package { provides: "chromium", debian: "chromium", why: "pages are tested in it" },
+    Package {
+        provides: "node",
+        debian: "nodejs",
+        why: "the sandbox must let it live, and the tests of pages run in it",
+    },
     Package { provides: "npm", debian: "npm", why: "the sandbox must let it install from a cache" },
     Package {
         provides: "gcc",

@@ -17,6 +17,8 @@ struct Tools {
     folder: &'static str,
     /// What is in it, as its installer takes it.
     packages: &'static [&'static str],
+    /// Files that the installer finds in the folder, with their contents.
+    files: &'static [(&'static str, &'static str)],
     why: &'static str,
     install: fn(&Path, &[&str]) -> Vec<Command>,
 }
@@ -25,30 +27,35 @@ const TOOLS: &[Tools] = &[
     Tools {
         folder: "python",
         packages: &["in-toto-attestation==0.9.3", "securesystemslib==1.6.0", "cryptography==50.0.2"],
+        files: &[],
         why: "receipts are checked with implementations that are not ours",
         install: |folder, packages| vec![pip("install", "--target", folder, packages)],
     },
     Tools {
         folder: "http",
         packages: &["schemathesis==4.32.5", "prometheus-client==0.23.1"],
+        files: &[],
         why: "the server is tested by its OpenAPI document, and its metrics are read by a parser that is not ours",
         install: |folder, packages| vec![pip("install", "--target", folder, packages)],
     },
     Tools {
         folder: "uv",
         packages: &["uv==0.13.7"],
+        files: &[],
         why: "`uv run` must work in a work run",
         install: |folder, packages| vec![pip("install", "--target", folder, packages)],
     },
     Tools {
         folder: "wheels",
         packages: &["pytest==8.3.5"],
+        files: &[],
         why: "a package index of the toolchain tests serves it to uv",
         install: |folder, packages| vec![pip("download", "--dest", folder, packages)],
     },
     Tools {
         folder: "agents",
         packages: &["@anthropic-ai/claude-code@2.1.197", "@openai/codex@0.166.0"],
+        files: &[],
         why: "the presets for agents are tested with the agents themselves",
         install: |folder, packages| {
             let mut npm = Command::new("npm");
@@ -65,6 +72,21 @@ const TOOLS: &[Tools] = &[
             let mut claude = Command::new("node");
             claude.arg(folder.join("node_modules/@anthropic-ai/claude-code/install.cjs"));
             vec![npm, claude]
+        },
+    },
+    Tools {
+        folder: "browser",
+        packages: &["playwright-core", "axe-core"],
+        files: &[
+            ("package.json", include_str!("../../crates/cli/tests/console/package.json")),
+            ("package-lock.json", include_str!("../../crates/cli/tests/console/package-lock.json")),
+        ],
+        why: "pages are opened in a browser and checked for accessibility",
+        install: |folder, _| {
+            let mut npm = Command::new("npm");
+            npm.args(["ci", "--no-audit", "--no-fund", "--loglevel=error", "--ignore-scripts", "--prefix"]);
+            npm.arg(folder);
+            vec![npm]
         },
     },
 ];
@@ -98,7 +120,8 @@ pub(crate) fn ensure(root: &Path) -> Outcome {
 /// Installs beside what is there and puts it in its place when it is whole; a file in it says what it holds.
 fn ensure_one(folder: &Path, tools: &Tools) -> Outcome {
     let place = folder.join(tools.folder);
-    let wanted = tools.packages.join("\n");
+    let files = tools.files.iter().map(|(_, contents)| *contents);
+    let wanted = tools.packages.iter().copied().chain(files).collect::<Vec<_>>().join("\n");
     let label = |place: &Path| place.join("installed.txt");
     if fs::read_to_string(label(&place)).is_ok_and(|there| there == wanted) {
         return Ok(());
@@ -114,6 +137,9 @@ fn ensure_one(folder: &Path, tools: &Tools) -> Outcome {
         }
     }
     fs::create_dir_all(&fresh).map_err(Failure::file("create", &fresh))?;
+    for (name, contents) in tools.files {
+        fs::write(fresh.join(name), contents).map_err(Failure::file("write", &fresh))?;
+    }
     for mut command in (tools.install)(&fresh, tools.packages) {
         process::run_within(&mut command, PATIENCE)?;
     }
@@ -129,6 +155,7 @@ mod tests {
     const ONCE: Tools = Tools {
         folder: "sample",
         packages: &["one@1"],
+        files: &[("lock", "1")],
         why: "a test",
         install: |folder, packages| {
             let mut command = Command::new("mkdir");
@@ -148,6 +175,8 @@ mod tests {
         assert!(!there.exists(), "nothing was installed a second time");
         ensure_one(folder.path(), &Tools { packages: &["one@2"], ..ONCE }).unwrap();
         assert!(folder.path().join("sample/one@2").is_dir());
+        ensure_one(folder.path(), &Tools { files: &[("lock", "2")], ..ONCE }).unwrap();
+        assert_eq!(fs::read(folder.path().join("sample/lock")).unwrap(), b"2", "another lock file too");
     }
 
     #[test]

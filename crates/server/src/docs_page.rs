@@ -6,7 +6,7 @@ use crate::route::{Access, Place, Route};
 use crate::routes::routes;
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;\
-color:#1b1b1b;background:#fff}code{font-family:ui-monospace,monospace}h2{font-size:1.05rem;margin:2rem 0 .25rem}\
+color:#1b1b1b;background:#fff}code{font-family:ui-monospace,monospace;overflow-wrap:anywhere}td{overflow-wrap:anywhere}h2{font-size:1.05rem;margin:2rem 0 .25rem}\
 table{border-collapse:collapse;margin:.5rem 0}td,th{text-align:left;padding:.15rem 1rem .15rem 0;vertical-align:top}\
 p{margin:.25rem 0}@media(prefers-color-scheme:dark){body{color:#e6e6e6;background:#161616}a{color:#8ab4f8}}";
 
@@ -15,14 +15,14 @@ pub(crate) fn page() -> String {
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\"><title>CreAleph API</title><style>{STYLE}</style></head>\
-         <body><h1>CreAleph API</h1>\
+         <body><main><h1>CreAleph API</h1>\
          <p>Send a key with every request: <code>Authorization: Bearer TOKEN</code>. The key names its tenant; \
          <code>crealeph key create</code> makes one. As a document for programs: \
          <a href=\"/openapi.json\">openapi.json</a>.</p>\
          <p>What is not an answer is a problem document (RFC 9457) with a stable <code>code</code>.</p>"
     );
     routes().for_each(|route| section(&mut page, route));
-    page.push_str("</body></html>\n");
+    page.push_str("</main></body></html>\n");
     page
 }
 
