@@ -2,11 +2,16 @@
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "tests")]
 
 use crealeph_contracts::Entry;
-use crealeph_contracts::approval::{ApprovalRule, SubjectKind, landing_key, landing_outcome_key};
+use crealeph_contracts::approval::{
+    ApprovalDocument as _, ApprovalRule, SubjectKind, landing_key, landing_outcome_key,
+};
 use crealeph_contracts::json::{Limits, parse};
 use crealeph_contracts::scalar::{LedgerId, TenantId};
 use crealeph_verify::{ApprovalLog, Finding, FindingKind};
 use serde_json::{Value, json};
+
+#[path = "second/mod.rs"]
+mod second;
 use ssh_key::private::Ed25519Keypair;
 use ssh_key::{HashAlg, LineEnding, PrivateKey};
 
@@ -80,12 +85,29 @@ fn landing(subject: &str, verdicts: &[&str], checked_seq: u64) -> Value {
     })
 }
 
-/// The log and the number of its last entry.
-struct Log(ApprovalLog, u64);
+/// The log, the number of its last entry, and every entry with what was said of it: when the test ends, the second verifier
+/// must say the same.
+struct Log(ApprovalLog, u64, Vec<(String, String)>);
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        if std::thread::panicking() || self.2.is_empty() {
+            return;
+        }
+        let (entries, expected): (Vec<String>, Vec<String>) = std::mem::take(&mut self.2).into_iter().unzip();
+        let question = json!({ "ask": "approvals", "origin": ORIGIN, "tenant": "t", "entries": entries });
+        let answers = second::answers(&[question]);
+        let answers = answers.first().and_then(Value::as_array).unwrap();
+        assert_eq!(answers.len(), expected.len());
+        for ((entry, expected), answer) in entries.iter().zip(expected).zip(answers) {
+            assert!(answer.as_str().unwrap().starts_with(&expected), "{entry}: {expected}, {answer}");
+        }
+    }
+}
 
 impl Log {
     fn with_first(admin: &Signer) -> Log {
-        let mut log = Log(ApprovalLog::new(ORIGIN, &TenantId::parse("t").unwrap()), 0);
+        let mut log = Log(ApprovalLog::new(ORIGIN, &TenantId::parse("t").unwrap()), 0, Vec::new());
         let first = enrolment(admin, &["admins"], admin, 1);
         log.add("person_enrolment", admin.sign("crealeph-enrolment", &first), "crealeph:first-admin")
             .unwrap();
@@ -106,7 +128,11 @@ impl Log {
         });
         let text = canonical(&text);
         let (document, _) = parse(text.as_bytes(), &Limits::default());
-        self.0.add(&Entry::read_from(document.unwrap().root()).unwrap()).map(|_| id)
+        let judged = self.0.add(&Entry::read_from(document.unwrap().root()).unwrap());
+        let said =
+            judged.as_ref().err().map_or("ok".to_owned(), |finding| format!("{} at", finding.kind.as_str()));
+        self.2.push((text, said));
+        judged.map(|_| id)
     }
 
     fn enrol(&mut self, who: &Signer, groups: &[&str], by: &Signer, number: u64) -> Result<String, Finding> {
@@ -152,8 +178,7 @@ fn a_signed_verdict_is_taken_and_every_changed_byte_of_it_is_not() {
         let payload = json!({ "statement": changed, "proof": "ssh", "signature": signature });
         // The key follows the nonce, so that the signature alone is what refuses a changed nonce.
         let key = changed.get("nonce").and_then(Value::as_str).unwrap_or_default();
-        let mut copy = Log(log.0.clone(), log.1);
-        let judged = copy.add("verdict", payload, &format!("crealeph:nonce:{key}"));
+        let judged = log.add("verdict", payload, &format!("crealeph:nonce:{key}"));
         assert!(judged.is_err(), "byte {at} of {changed}");
     }
     log.verdict(good.clone(), 3).unwrap();
@@ -210,7 +235,7 @@ fn each_forgery_is_named() {
 fn nothing_unsigned_follows_the_first_enrolment_not_even_when_nobody_is_left() {
     let ana = Signer::new("ana", 1);
     let tenant = TenantId::parse("t").unwrap();
-    let mut log = Log(ApprovalLog::new(ORIGIN, &tenant), 0);
+    let mut log = Log(ApprovalLog::new(ORIGIN, &tenant), 0, Vec::new());
     log.add_by("review", "review", json!({}), "review:1").unwrap();
     let mut log = Log::with_first(&ana);
     assert_refused(log.add_by("review", "review", json!({}), "review:2"), FindingKind::Invalid, "unsigned");
@@ -246,6 +271,40 @@ fn a_landing_uses_each_verdict_once() {
     assert_refused(log.add("landing", late, &key("draft-1")), FindingKind::Invalid, "does not follow");
     land(&mut log, "draft-1", &[&one]).unwrap();
     assert_refused(land(&mut log, "draft-1", &[&one]), FindingKind::Invalid, "out of turn");
+}
+
+#[test]
+fn a_landing_needs_the_approvals_that_its_rule_wants() {
+    let (ana, ben, eve) = (Signer::new("ana", 1), Signer::new("ben", 2), Signer::new("eve", 3));
+    let mut log = Log::with_first(&ana);
+    log.enrol(&ben, &["maintainers"], &ana, 2).unwrap();
+    log.enrol(&eve, &["maintainers"], &ana, 3).unwrap();
+    // Sets in it are written in another order than the one in which they are digested.
+    let rule = json!({
+        "name": "two", "subject": "draft", "objectives": ["b", "a"], "approvals": 2, "group": "maintainers",
+        "unattended": false, "requester": false, "osRequester": true, "proofs": ["passkey", "ssh"],
+    });
+    let digest = ApprovalRule::parse(rule.to_string().as_bytes()).unwrap().digest().unwrap().to_string();
+    let statement = json!({ "type": "approval_rule", "tenantId": "t", "logOrigin": ORIGIN, "rules": [rule],
+        "signedBy": "ana", "signerKeyId": ana.id(), "nonce": nonce(4), "time": "2026-01-02T00:00:00.000Z" });
+    let rules = ana.sign("crealeph-rule", &statement);
+    log.add("approval_rule", rules, &format!("crealeph:nonce:{}", nonce(4))).unwrap();
+    let mut approve = |who: &Signer, number: u64| {
+        let mut statement = verdict(who, "draft-1", number);
+        statement.as_object_mut().unwrap().insert("ruleDigest".to_owned(), json!(digest));
+        log.verdict(who.sign("crealeph-verdict", &statement), number).unwrap()
+    };
+    let (by_ana, by_ben, by_eve) = (approve(&ana, 5), approve(&ben, 6), approve(&eve, 7));
+    let mut land = |verdicts: &[&str], rule: &str| {
+        let mut record = landing("draft-1", verdicts, log.1);
+        record.as_object_mut().unwrap().insert("ruleDigest".to_owned(), json!(rule));
+        log.add("landing", record, &landing_key(&LedgerId::parse("draft-1").unwrap(), 1))
+    };
+    assert_refused(land(&[&by_ben], &digest), FindingKind::Invalid, "rule `two` wants 2");
+    // Ana is not in the group.
+    assert_refused(land(&[&by_ana, &by_ben], &digest), FindingKind::Invalid, "rule `two` wants 2");
+    assert_refused(land(&[&by_ben, &by_eve], &built_in()), FindingKind::Invalid, "does not approve it");
+    land(&[&by_ben, &by_eve], &digest).unwrap();
 }
 
 fn change_verdict(who: &Signer, run: &str, number: u64) -> Value {

@@ -4,6 +4,9 @@
 
 use crealeph_verify::{ExportVerifier, Finding};
 
+#[path = "second/mod.rs"]
+mod second;
+
 const OLDER: &str = include_str!("../../ledger/tests/older/too-deep.jsonl");
 
 fn verified(export: &str) -> Result<u64, Finding> {
@@ -20,12 +23,23 @@ fn entries_that_an_earlier_program_could_not_read_are_verified() {
 
 #[test]
 fn a_lost_payload_hides_no_change() {
-    for changed in [
+    let changed = [
         OLDER.replace("\"payload\":,", "\"payload\":{},"),
         OLDER.replace("\"payload\":,\"robotId\":\"robot-1\"", "\"payload\":,\"robotId\":\"robot-2\""),
         OLDER.replace("\"payload\":,\"robotId\"", "\"payload\":,\"payload\":,\"robotId\""),
-    ] {
-        let finding = verified(&changed).unwrap_err();
+    ];
+    for changed in &changed {
+        let finding = verified(changed).unwrap_err();
         assert_eq!((finding.kind.as_str(), finding.seq), ("changed", Some(22)), "{finding}");
     }
+    let question = |export: &str| {
+        let lines: Vec<&str> = export.lines().collect();
+        serde_json::json!({ "ask": "export", "lines": lines, "keys": [], "kept": [], "lenient": false })
+    };
+    let questions: Vec<_> =
+        [OLDER.to_owned()].iter().chain(&changed).map(|export| question(export)).collect();
+    let answers = second::answers(&questions);
+    let mut answers = answers.iter().map(|answer| answer.as_str().unwrap());
+    assert!(answers.next().unwrap().starts_with("ok, 22 entries"));
+    answers.for_each(|answer| assert!(answer.starts_with("changed at 22: "), "{answer}"));
 }

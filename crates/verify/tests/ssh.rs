@@ -6,6 +6,9 @@ use ed25519_dalek::{Signer as _, SigningKey};
 use ssh_key::public::{Ed25519PublicKey, KeyData, SkEd25519};
 use ssh_key::{Algorithm, HashAlg, LineEnding, PublicKey, Signature, SshSig};
 
+#[path = "second/mod.rs"]
+mod second;
+
 const NAMESPACE: &str = "crealeph-verdict";
 
 /// Made by OpenSSH 9.2 over `hello`.
@@ -138,4 +141,48 @@ fn a_hardware_key_must_have_been_touched() {
     assert_eq!(verify_signature(&key, NAMESPACE, b"hello", &armoured), Err(SignatureError::NotPresent));
     let (key, armoured) = hardware_signature(0x01, 9);
     assert_eq!(verify_signature(&key, NAMESPACE, b"hullo", &armoured), Err(SignatureError::Mismatch));
+}
+
+/// Asks the second verifier the same, and expects the same answer.
+#[test]
+fn the_second_verifier_agrees_about_signatures_and_keys() {
+    let mut asked = Vec::new();
+    let mut ask = |key: &PersonKey, namespace: &'static str, message: &str, armoured: &str| {
+        let line = key.line().unwrap();
+        let expected = match verify_signature(key, namespace, message.as_bytes(), armoured) {
+            Ok(facts) => {
+                let counter = facts.counter.map_or("null".to_owned(), |counter| counter.to_string());
+                format!("ok, {}, count {counter}", key.fingerprint())
+            }
+            Err(_) => "forged at null: is not proved: ".to_owned(),
+        };
+        let question = serde_json::json!({
+            "ask": "ssh", "key": line, "namespace": namespace, "message": message, "signature": armoured,
+        });
+        asked.push((question, expected));
+    };
+    for (position, (line, armoured)) in SAMPLES.into_iter().enumerate() {
+        let key = PersonKey::parse(line).unwrap();
+        ask(&key, NAMESPACE, "hello", armoured);
+        ask(&key, NAMESPACE, "hello\n", armoured);
+        ask(&key, "crealeph-rule", "hello", armoured);
+        let stranger = PersonKey::parse(SAMPLES[(position + 1) % SAMPLES.len()].0).unwrap();
+        ask(&stranger, NAMESPACE, "hello", armoured);
+        let body = armoured.find('\n').unwrap() + 1..armoured.rfind("-----END").unwrap();
+        for at in body.step_by(3) {
+            let mut bytes = armoured.as_bytes().to_vec();
+            bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
+            ask(&key, NAMESPACE, "hello", &String::from_utf8(bytes).unwrap());
+        }
+        ask(&key, NAMESPACE, "hello", armoured.split_at(armoured.len() / 2).0);
+    }
+    for flags in [0x00, 0x01, 0x05] {
+        let (key, armoured) = hardware_signature(flags, 9);
+        ask(&key, NAMESPACE, "hello", &armoured);
+        ask(&key, NAMESPACE, "hullo", &armoured);
+    }
+    let (questions, expected): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
+    for ((question, expected), answer) in questions.iter().zip(expected).zip(second::answers(&questions)) {
+        assert!(answer.as_str().unwrap().starts_with(&expected), "{question}: {expected}, {answer}");
+    }
 }

@@ -108,6 +108,8 @@ pub(crate) struct Key {
     secret: SigningKey,
     name: String,
     id: [u8; 4],
+    /// As `crealeph ledger key` prints it.
+    pub(crate) text: String,
     pub(crate) verifier: VerifierKey,
 }
 
@@ -124,8 +126,9 @@ impl Key {
         let typed = [&[1], secret.verifying_key().as_bytes().as_slice()].concat();
         let [a, b, c, d, ..] = *Sha256::of(&[log.as_bytes(), b"\n", &typed].concat()).as_bytes();
         let hex = format!("{a:02x}{b:02x}{c:02x}{d:02x}");
-        let verifier = VerifierKey::parse(&format!("{log}+{hex}+{}", STANDARD.encode(&typed))).unwrap();
-        Key { secret, name: log.to_owned(), id: [a, b, c, d], verifier }
+        let text = format!("{log}+{hex}+{}", STANDARD.encode(&typed));
+        let verifier = VerifierKey::parse(&text).unwrap();
+        Key { secret, name: log.to_owned(), id: [a, b, c, d], text, verifier }
     }
 
     fn signature(&self, text: &str) -> String {

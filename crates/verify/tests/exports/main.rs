@@ -9,6 +9,8 @@
 )]
 
 mod log;
+#[path = "../second/mod.rs"]
+mod second;
 
 use std::path::Path;
 
@@ -93,12 +95,11 @@ fn lines(case: &Map<String, Value>) -> Vec<String> {
     lines
 }
 
-/// What the verifier says of an export.
-fn export_answer(case: &Map<String, Value>) -> Result<String, Finding> {
+/// The checkpoints that the user of a case kept.
+fn kept_notes(case: &Map<String, Value>) -> Vec<String> {
     let (_, honest) = log_of(&Map::new());
     let kept = case.get("kept").and_then(Value::as_array).cloned().unwrap_or_default();
-    let kept: Vec<String> = kept
-        .iter()
+    kept.iter()
         .map(|size| {
             let size = usize::try_from(size.as_u64().unwrap()).unwrap();
             let mut leaves = honest.clone();
@@ -106,7 +107,12 @@ fn export_answer(case: &Map<String, Value>) -> Result<String, Finding> {
             let origin = case.get("kept_origin").map_or(ORIGIN, |origin| origin.as_str().unwrap());
             checkpoint(origin, &leaves[..size], &keys(case, "kept_signers"))
         })
-        .collect();
+        .collect()
+}
+
+/// What the verifier says of an export.
+fn export_answer(case: &Map<String, Value>) -> Result<String, Finding> {
+    let kept = kept_notes(case);
     let kept: Vec<&str> = kept.iter().map(String::as_str).collect();
     let mut verifier = ExportVerifier::new(verifiers(case), &kept)?;
     if case.contains_key("keys_of_the_ledger") {
@@ -133,8 +139,8 @@ fn export_answer(case: &Map<String, Value>) -> Result<String, Finding> {
     ))
 }
 
-/// What the verifier says of the proof of one entry.
-fn proof_answer(case: &Map<String, Value>, index: usize) -> String {
+/// The proof file of one entry, and the entry's text.
+fn proof_file(case: &Map<String, Value>, index: usize) -> (String, String) {
     let (entries, leaves) = log_of(case);
     let mut text = case.get("index").map_or_else(
         || proof(index, &leaves, &keys(case, "signers")),
@@ -156,6 +162,12 @@ fn proof_answer(case: &Map<String, Value>, index: usize) -> String {
     for pair in case.get("file_text").into_iter().flat_map(|pairs| pairs.as_array().unwrap()) {
         file = file.replacen(pair[0].as_str().unwrap(), pair[1].as_str().unwrap(), 1);
     }
+    (file, entry)
+}
+
+/// What the verifier says of the proof of one entry.
+fn proof_answer(case: &Map<String, Value>, index: usize) -> String {
+    let (file, entry) = proof_file(case, index);
     match verify_proof(file.as_bytes(), &verifiers(case)) {
         Ok(proven) => {
             assert_eq!(proven.entry, entry);
@@ -165,14 +177,25 @@ fn proof_answer(case: &Map<String, Value>, index: usize) -> String {
     }
 }
 
-#[test]
-fn every_case_is_answered_as_it_says() {
+/// Every case, with its place.
+fn cases() -> Vec<(String, Map<String, Value>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/exports/cases");
-    let (mut count, mut wrong) = (0, Vec::new());
+    let mut cases = Vec::new();
     for file in ["exports.jsonl", "proofs.jsonl", "rules.jsonl"] {
         for (line, text) in (1..).zip(std::fs::read_to_string(folder.join(file)).unwrap().lines()) {
-            let case: Map<String, Value> =
-                serde_json::from_str(text).unwrap_or_else(|error| panic!("{file}:{line}: {error}"));
+            let place = format!("{file}:{line}");
+            let case = serde_json::from_str(text).unwrap_or_else(|error| panic!("{place}: {error}"));
+            cases.push((place, case));
+        }
+    }
+    cases
+}
+
+#[test]
+fn every_case_is_answered_as_it_says() {
+    let (mut count, mut wrong) = (0, Vec::new());
+    for (place, case) in cases() {
+        {
             let expected = case["expect"].as_str().unwrap();
             let answer = match case.get("proof_of") {
                 Some(index) => proof_answer(&case, usize::try_from(index.as_u64().unwrap()).unwrap()),
@@ -187,14 +210,56 @@ fn every_case_is_answered_as_it_says() {
                 None => answer == expected,
             };
             if !is_met {
-                wrong.push(format!(
-                    "{file}:{line}: {}\n  expected {expected}\n  answered {answer}",
-                    case["about"]
-                ));
+                wrong.push(format!("{place}: {}\n  expected {expected}\n  answered {answer}", case["about"]));
             }
             count += 1;
         }
     }
     assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
     assert!(count >= 60, "{count} cases");
+}
+
+/// What the second verifier is asked about a case, and how its answer begins if it agrees with the first.
+fn question(case: &Map<String, Value>) -> (Value, String) {
+    let keys: Vec<String> = keys(case, "keys").iter().map(|key| key.text.clone()).collect();
+    if let Some(index) = case.get("proof_of") {
+        let index = usize::try_from(index.as_u64().unwrap()).unwrap();
+        let (file, _) = proof_file(case, index);
+        let answer = proof_answer(case, index);
+        let kind = if answer.contains("not a proof") { "unreadable at " } else { "" };
+        let expected = if answer.starts_with("ok") { answer } else { kind.to_owned() };
+        return (json!({ "ask": "proof", "file": file, "keys": keys }), expected);
+    }
+    let lenient = case.contains_key("keys_of_the_ledger");
+    let question = json!({
+        "ask": "export", "lines": lines(case), "keys": keys, "kept": kept_notes(case), "lenient": lenient,
+    });
+    let expected = match export_answer(case) {
+        Ok(answer) => format!("{answer}; root "),
+        Err(finding) => {
+            let seq = finding.seq.map_or_else(|| "null".to_owned(), |seq| seq.to_string());
+            format!("{} at {seq}: ", finding.kind.as_str())
+        }
+    };
+    (question, expected)
+}
+
+#[test]
+fn the_second_verifier_agrees_about_every_case() {
+    let cases = cases();
+    let (questions, expected): (Vec<Value>, Vec<String>) =
+        cases.iter().map(|(_, case)| question(case)).unzip();
+    let answers = second::answers(&questions);
+    let mut wrong = Vec::new();
+    for (((place, case), expected), answer) in cases.iter().zip(expected).zip(answers) {
+        let answer = answer.as_str().unwrap();
+        let is_ok = answer.starts_with("ok");
+        if !answer.starts_with(&expected)
+            || is_ok != expected.starts_with("ok")
+            || answer.starts_with("error")
+        {
+            wrong.push(format!("{place}: {}\n  first {expected}\n  second {answer}", case["about"]));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }

@@ -9,6 +9,8 @@
 )]
 
 mod run;
+#[path = "../second/mod.rs"]
+mod second;
 
 use std::path::Path;
 
@@ -207,18 +209,28 @@ fn with_names(text: &str) -> String {
     names.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
 }
 
-#[test]
-fn every_case_is_answered_as_it_says() {
+/// Every case, with its place.
+fn cases() -> Vec<(String, Case)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/receipts/cases");
-    let (mut count, mut wrong) = (0, Vec::new());
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
     files.sort();
+    let mut cases = Vec::new();
     for file in files {
         for (line, text) in (1..).zip(std::fs::read_to_string(&file).unwrap().lines()) {
             let place = format!("{}:{line}", file.file_name().unwrap().to_string_lossy());
             let fields =
                 serde_json::from_str(&with_names(text)).unwrap_or_else(|error| panic!("{place}: {error}"));
-            let case = Case { fields, used: Default::default() };
+            cases.push((place, Case { fields, used: Default::default() }));
+        }
+    }
+    cases
+}
+
+#[test]
+fn every_case_is_answered_as_it_says() {
+    let (mut count, mut wrong) = (0, Vec::new());
+    {
+        for (place, case) in cases() {
             let about = case.text("about").unwrap();
             let expected = case.text("expect").unwrap();
             let answer = answer(&case).unwrap_or_else(|finding| finding.to_string());
@@ -239,6 +251,65 @@ fn every_case_is_answered_as_it_says() {
     }
     assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
     assert!(count >= 60, "{count} cases");
+}
+
+/// What the second verifier is asked about receipt and envelope, and how its answer begins if it agrees with the first.
+fn question(receipt: &str, envelope: &str, keys: &[Key], is_unproven: bool) -> (Value, String) {
+    let (texts, keys): (Vec<&str>, Vec<VerifierKey>) =
+        keys.iter().map(|key| (key.text.as_str(), key.verifier.clone())).unzip();
+    let verified = match is_unproven {
+        true => read_unproven(receipt.as_bytes(), envelope.as_bytes()),
+        false => verify_receipt(receipt.as_bytes(), envelope.as_bytes(), &keys),
+    };
+    let expected = match verified {
+        Ok(it) => {
+            format!("ok, signed {}, others {}", it.known_signers.join(" "), it.other_signers.join(" "))
+        }
+        Err(finding) => format!("{} at ", finding.kind.as_str()),
+    };
+    let question = serde_json::json!({
+        "ask": "receipt", "receipt": receipt, "envelope": envelope, "keys": texts, "unproven": is_unproven,
+    });
+    (question, expected)
+}
+
+fn assert_agreed(asked: Vec<(String, (Value, String))>) {
+    let questions: Vec<Value> = asked.iter().map(|(_, (question, _))| question.clone()).collect();
+    let mut wrong = Vec::new();
+    for ((place, (_, expected)), answer) in asked.iter().zip(second::answers(&questions)) {
+        if !answer.as_str().unwrap().starts_with(expected) {
+            wrong.push(format!("{place}\n  first {expected}\n  second {answer}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), asked.len(), wrong.join("\n"));
+}
+
+#[test]
+fn the_second_verifier_agrees_about_every_case() {
+    let ask = |(place, case): (String, Case)| {
+        let (receipt, envelope) = sealed(&case);
+        (place, question(&receipt, &envelope, &case.keys("keys"), case.flag("unproven")))
+    };
+    assert_agreed(cases().into_iter().map(ask).collect());
+}
+
+#[test]
+fn the_second_verifier_refuses_any_changed_byte() {
+    let (receipt, envelope) = honest();
+    let keys = [Key::named("own")];
+    let mut asked = Vec::new();
+    for (is_receipt, whole) in [(true, &receipt), (false, &envelope)] {
+        for at in (0..whole.len()).step_by(3) {
+            let Ok(changed) = String::from_utf8(changes_at(whole.as_bytes(), at)[at % 5].clone()) else {
+                continue;
+            };
+            let (receipt, envelope) = if is_receipt { (&changed, &envelope) } else { (&receipt, &changed) };
+            let (question, expected) = question(receipt, envelope, &keys, false);
+            assert!(!expected.starts_with("ok"), "byte {at}");
+            asked.push((format!("receipt {is_receipt}, byte {at}"), (question, expected)));
+        }
+    }
+    assert_agreed(asked);
 }
 
 fn honest() -> (String, String) {

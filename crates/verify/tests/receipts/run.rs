@@ -192,6 +192,8 @@ pub(crate) struct Key {
     secret: SigningKey,
     /// `name+id`.
     pub(crate) id: String,
+    /// As `crealeph work key` prints it.
+    pub(crate) text: String,
     pub(crate) verifier: VerifierKey,
 }
 
@@ -209,8 +211,9 @@ impl Key {
         let hash = Sha256::of(&[workspace.as_bytes(), b"\n", &typed].concat());
         let id: String = hash.as_bytes()[..4].iter().map(|byte| format!("{byte:02x}")).collect();
         let id = format!("{workspace}+{id}");
-        let verifier = VerifierKey::parse(&format!("{id}+{}", STANDARD.encode(&typed))).unwrap();
-        Key { secret, id, verifier }
+        let text = format!("{id}+{}", STANDARD.encode(&typed));
+        let verifier = VerifierKey::parse(&text).unwrap();
+        Key { secret, id, text, verifier }
     }
 }
 

@@ -1,0 +1,30 @@
+// What a check reports: how something is wrong (the codes of `crealeph ledger verify`), of which entry, and what.
+
+export class Finding extends Error {
+  constructor(kind, what, seq = null) {
+    super(what);
+    this.kind = kind;
+    this.seq = seq;
+  }
+
+  /** The same about an entry that is named. */
+  ofEntry(seq, id) {
+    return new Finding(this.kind, `entry ${seq} (\`${id}\`) ${this.message}; no ledger would have taken it`, seq);
+  }
+}
+
+export function changed(what, seq = null) {
+  return new Finding('changed', what, seq);
+}
+
+export function unreadable(what, seq = null) {
+  return new Finding('unreadable', what, seq);
+}
+
+export function invalid(what) {
+  return new Finding('invalid', what);
+}
+
+export function forged(what, seq = null) {
+  return new Finding('forged', what, seq);
+}
