@@ -1,6 +1,46 @@
 //! Short forms of ids: the shortest start that no other id has, and what a word that a person types stands for. Pure; the
 //! caller takes the ids from an index, in their byte order.
 
+use crate::contract::read_own;
+use crate::scalar::Text;
+use crate::shape::{List, object, words};
+use crate::violation::Violation;
+
+/// The largest request that is read.
+const MAX_REQUEST_BYTES: usize = 1 << 20;
+
+words! {
+    /// What an id names, as a client of the server says it.
+    NamedKind {
+        /// An entry.
+        Entry = "entry",
+        /// An execution.
+        Execution = "execution",
+        /// The run of a held change.
+        Run = "run",
+    }
+}
+
+object! {
+    /// Ids or starts of ids that a client of the server asks about.
+    IdRequest / IdRequestParts ["id_request", "R4"] {
+        /// What they name.
+        kind: NamedKind = "kind",
+        /// The words.
+        words: List<Text> = "words",
+    }
+}
+
+impl IdRequest {
+    /// Reads a request strictly, or says everything that is wrong with it.
+    ///
+    /// # Errors
+    /// With every violation.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Vec<Violation>> {
+        read_own(bytes, MAX_REQUEST_BYTES, "R4")
+    }
+}
+
 /// The fewest characters of a short id: of a UUID by time, all of its time. With fewer, an id that is printed now would soon be
 /// the start of others as well.
 const LEAST_CHARS: usize = 13;

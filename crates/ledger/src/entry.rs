@@ -9,10 +9,11 @@ use std::sync::Arc;
 use crealeph_contracts::digest::{Blake3, Sha256};
 use crealeph_contracts::entry::{Draft, Entry, Lineage};
 use crealeph_contracts::instant::{Instant, Timestamp};
-use crealeph_contracts::json::{JsonObject, Limits, ObjectWriter, parse, push_text};
+use crealeph_contracts::json::{JsonObject, Limits, Node, ObjectWriter, parse, push_text};
 use crealeph_contracts::scalar::{ClientKey, Count, ExecutionId, LedgerId, Name, RobotId, TenantId};
 use crealeph_contracts::shape::Set;
 
+use crate::ledger::too_deep;
 use crate::merkle;
 use crate::position::{Millis, Seq};
 use crate::reach::EffectiveTime;
@@ -159,6 +160,36 @@ impl StoredEntry {
             kind: content.kind.as_str(),
         };
         columns.text()
+    }
+
+    /// Reads an entry as a ledger shows it: whole, with its time to the millisecond.
+    ///
+    /// # Errors
+    /// With what is wrong first.
+    pub fn read_from(node: Node<'_>) -> Result<Self, String> {
+        const INCOMPLETE: &str = "the entry is incomplete";
+        let entry = Entry::read_from(node).map_err(|violations| {
+            violations.first().map_or("the entry cannot be read".to_owned(), ToString::to_string)
+        })?;
+        let (content, depth) = Content::of(Draft {
+            robot_id: entry.robot_id,
+            module: entry.module.ok_or(INCOMPLETE)?,
+            source: entry.source.ok_or(INCOMPLETE)?,
+            kind: entry.kind,
+            state: entry.state.ok_or(INCOMPLETE)?,
+            payload: entry.payload.ok_or(INCOMPLETE)?,
+            lineage: entry.lineage,
+            observed_at: entry.observed_at,
+            key: entry.key,
+        });
+        if depth > MAX_PAYLOAD_DEPTH {
+            return Err(too_deep(depth).to_string());
+        }
+        let created_at = Millis::floor(entry.created_at.instant());
+        let is_exact = created_at.to_string() == entry.created_at.as_str();
+        let seq = entry.seq.and_then(|seq| Seq::new(seq.get())).filter(|_| is_exact).ok_or(INCOMPLETE)?;
+        let tenant_id = entry.tenant_id.ok_or(INCOMPLETE)?;
+        Ok(StoredEntry { id: entry.id, seq, tenant_id, created_at, actor: entry.actor, content })
     }
 
     /// The small canonical record that the Merkle log holds for this entry.

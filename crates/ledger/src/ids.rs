@@ -3,7 +3,7 @@
 
 use crealeph_contracts::held_change::HELD_CHANGE_KEY;
 use crealeph_contracts::scalar::TenantId;
-use crealeph_contracts::short_id::{MAX_CANDIDATES, one_id, short_id};
+use crealeph_contracts::short_id::{MAX_CANDIDATES, NamedKind, one_id, short_id};
 
 use crate::error::LedgerError;
 use crate::ledger::Ledger;
@@ -35,6 +35,16 @@ impl IdKind {
         match self {
             IdKind::Entry | IdKind::Execution => "",
             IdKind::HeldRun => HELD_CHANGE_KEY,
+        }
+    }
+}
+
+impl From<NamedKind> for IdKind {
+    fn from(kind: NamedKind) -> Self {
+        match kind {
+            NamedKind::Entry => IdKind::Entry,
+            NamedKind::Execution => IdKind::Execution,
+            NamedKind::Run => IdKind::HeldRun,
         }
     }
 }

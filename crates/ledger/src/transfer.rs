@@ -7,16 +7,16 @@
 use std::io::{BufRead, Write};
 
 use crealeph_contracts::digest::Sha256;
-use crealeph_contracts::entry::{Draft, Entry, with_lost_payload};
+use crealeph_contracts::entry::with_lost_payload;
 use crealeph_contracts::json::{Limits as JsonLimits, Node, ObjectWriter, canonical, parse};
 use crealeph_contracts::log_rules::RulesInForce;
 use crealeph_contracts::scalar::TenantId;
 use tracing::info_span;
 
 use crate::checkpoint::stated;
-use crate::entry::{Content, MAX_PAYLOAD_DEPTH};
+use crate::entry::StoredEntry;
 use crate::error::LedgerError;
-use crate::ledger::{Inner, Ledger, too_deep};
+use crate::ledger::{Inner, Ledger};
 use crate::log::root_at;
 use crate::merkle::complete_tiles;
 use crate::plan::{self, AppendPlan, ImportedEntry, PreparedEntry};
@@ -397,43 +397,20 @@ fn read_line(line: &str, tenant_id: &TenantId) -> Result<ExportLine, String> {
         if canonical(node) != node.source() {
             return Err("the entry is not in canonical form".to_owned());
         }
-        let entry = Entry::read_from(node).map_err(|violations| {
-            violations.first().map_or("the entry cannot be read".to_owned(), ToString::to_string)
-        })?;
-        if entry.tenant_id.as_ref() != Some(tenant_id) {
+        let entry = StoredEntry::read_from(node)?;
+        if entry.tenant_id != *tenant_id {
             return Err(format!("the entry belongs to another tenant than `{tenant_id}`"));
         }
-        let entry = imported(tenant_id, entry, has_lost_payload)?;
+        let entry = imported(entry, has_lost_payload);
         Ok(ExportLine::Entry(Box::new(entry), leaf))
     })?
 }
 
-fn imported(tenant_id: &TenantId, entry: Entry, has_lost_payload: bool) -> Result<ImportedEntry, String> {
-    const INCOMPLETE: &str = "the entry is incomplete";
-    let (mut content, depth) = Content::of(Draft {
-        robot_id: entry.robot_id,
-        module: entry.module.ok_or(INCOMPLETE)?,
-        source: entry.source.ok_or(INCOMPLETE)?,
-        kind: entry.kind,
-        state: entry.state.ok_or(INCOMPLETE)?,
-        payload: entry.payload.ok_or(INCOMPLETE)?,
-        lineage: entry.lineage,
-        observed_at: entry.observed_at,
-        key: entry.key,
-    });
-    let created_at = Millis::floor(entry.created_at.instant());
-    let is_exact = created_at.to_string() == entry.created_at.as_str();
-    let seq = entry.seq.and_then(|seq| Seq::new(seq.get())).filter(|_| is_exact).ok_or(INCOMPLETE)?;
-    if depth > MAX_PAYLOAD_DEPTH {
-        return Err(too_deep(depth).to_string());
-    }
+fn imported(entry: StoredEntry, has_lost_payload: bool) -> ImportedEntry {
+    let StoredEntry { id, seq, tenant_id, created_at, actor, mut content } = entry;
     if has_lost_payload {
         content.payload = "".into();
     }
-    let prepared = PreparedEntry {
-        id: Some(entry.id.clone()),
-        actor: entry.actor,
-        ..PreparedEntry::new(tenant_id, content)
-    };
-    Ok(ImportedEntry { prepared, id: entry.id, seq, created_at })
+    let prepared = PreparedEntry { id: Some(id.clone()), actor, ..PreparedEntry::new(&tenant_id, content) };
+    ImportedEntry { prepared, id, seq, created_at }
 }

@@ -306,6 +306,11 @@ pub fn is_active(ledger: &Ledger, identity: &KeyIdentity) -> Result<bool, Ledger
     Ok(found.is_some_and(|key| key.standing == KeyStanding::Active))
 }
 
+/// The tenant that a token is for, if it has the form of one.
+pub(crate) fn tenant_of_token(token: &str) -> Option<TenantId> {
+    named_in(token).map(|(tenant, _)| tenant)
+}
+
 /// The tenant and key that a token names, if it has the form of one.
 fn named_in(token: &str) -> Option<(TenantId, KeyId)> {
     let rest = token.strip_prefix(TOKEN_PREFIX).filter(|_| token.len() <= MAX_TOKEN_BYTES)?;

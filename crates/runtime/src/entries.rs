@@ -4,20 +4,21 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use crealeph_contracts::entry::with_lost_payload;
-use crealeph_contracts::json::ObjectWriter;
+use crealeph_contracts::json::{Limits, Node, ObjectWriter, parse};
 use crealeph_contracts::scalar::TenantId;
+use crealeph_contracts::short_id::NamedKind;
 use crealeph_ledger::{
     AppendedEntry, Cursor, EntryPage, Filter, Ledger, LedgerError, LineageEntries, LineageEntry, Order, Seq,
     StoredEntry,
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How many entries are read first; how many after that goes by their size.
 const FIRST_READ: usize = 16;
 
 /// What the ledger says of an entry that it took.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AppendedReport {
     /// The entry's id.
@@ -40,6 +41,45 @@ impl AppendedReport {
             repeat: appended.is_repeat,
         }
     }
+}
+
+/// What a word stands for that names something: an id, or the start of one.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct FoundId {
+    /// The word.
+    pub word: String,
+    /// The id; absent if there is none.
+    pub id: Option<String>,
+    /// The shortest start that only this id has; the word itself if there is none.
+    pub short: String,
+}
+
+/// The ids that words stand for.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct FoundIds {
+    /// One for each word.
+    pub ids: Vec<FoundId>,
+}
+
+/// Looks up the ids that words stand for.
+///
+/// # Errors
+/// When a word is the start of several, or the ledger cannot be read.
+pub fn find_ids(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    kind: NamedKind,
+    words: &[&str],
+) -> Result<FoundIds, LedgerError> {
+    let find = |word: &&str| ledger.id_of(tenant, kind.into(), word);
+    let found = words.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    let known: Vec<&str> = found.iter().filter_map(|id| id.as_deref()).collect();
+    let mut short = ledger.short_ids(tenant, kind.into(), &known)?.into_iter();
+    let ids = words.iter().zip(found).map(|(word, id)| {
+        let short = id.as_ref().and_then(|_| short.next());
+        FoundId { word: (*word).to_owned(), short: short.unwrap_or_else(|| (*word).to_owned()), id }
+    });
+    Ok(FoundIds { ids: ids.collect() })
 }
 
 /// Shows that a log of some entries is the beginning of a longer one (RFC 6962).
@@ -122,6 +162,62 @@ pub fn lineage_json(lineage: &LineageEntries) -> String {
     object.raw("entries", &array(lineage.entries.iter().map(relative_json)));
     object.end();
     out
+}
+
+/// Reads an entry that [`entry_json`] wrote.
+///
+/// # Errors
+/// With what is wrong first.
+pub fn read_entry(text: &str) -> Result<StoredEntry, String> {
+    document(text, entry_of)
+}
+
+/// Reads a page that [`page_json`] wrote.
+///
+/// # Errors
+/// With what is wrong first.
+pub fn read_page(text: &str) -> Result<EntryPage, String> {
+    document(text, |page| {
+        let next = page.member("next").and_then(Node::string);
+        let next = next.map(|next| Cursor::parse(&next)).transpose().map_err(|error| error.to_string())?;
+        let entries = page.member("entries").ok_or("it has no `entries`")?.elements();
+        Ok(EntryPage { entries: entries.map(entry_of).collect::<Result<_, String>>()?, next })
+    })
+}
+
+/// Reads a lineage that [`lineage_json`] wrote.
+///
+/// # Errors
+/// With what is wrong first.
+pub fn read_lineage(text: &str) -> Result<LineageEntries, String> {
+    let relative = |node: Node<'_>| {
+        let distance = node.member("distance").and_then(Node::number).ok_or("it has no `distance`")?;
+        let entry = entry_of(node.member("entry").ok_or("it has no `entry`")?)?;
+        Ok(LineageEntry { distance: distance as usize, entry })
+    };
+    document(text, |lineage| {
+        let is_cut = lineage.member("cut").and_then(Node::boolean).ok_or("it has no `cut`")?;
+        let entries = lineage.member("entries").ok_or("it has no `entries`")?.elements();
+        Ok(LineageEntries { entries: entries.map(relative).collect::<Result<_, String>>()?, is_cut })
+    })
+}
+
+/// Reads a document strictly.
+fn document<T>(text: &str, read: impl FnOnce(Node<'_>) -> Result<T, String>) -> Result<T, String> {
+    let (document, faults) = parse(text.as_bytes(), &Limits::own(text.len()));
+    match (document, faults.first()) {
+        (Some(document), None) => read(document.root()),
+        (_, fault) => Err(fault.map_or("it is not JSON".to_owned(), |fault| fault.message.clone())),
+    }
+}
+
+/// An entry, if its text is the one that would be written again.
+fn entry_of(node: Node<'_>) -> Result<StoredEntry, String> {
+    let entry = StoredEntry::read_from(node)?;
+    match entry.canonical() == node.source() {
+        true => Ok(entry),
+        false => Err("an entry is not in canonical form".to_owned()),
+    }
 }
 
 fn array(items: impl Iterator<Item = String>) -> String {

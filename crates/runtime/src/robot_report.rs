@@ -4,14 +4,17 @@ use crealeph_contracts::PolicyOutput;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::json::Node;
 use crealeph_contracts::scalar::ActionName;
+use crealeph_decision::coherence::CoherenceVerdict;
+use crealeph_decision::policy::NextStep;
 use crealeph_decision::snapshot::SnapshotType;
 use crealeph_ledger::StoredEntry;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::robot::{RobotSummary, Status};
 
 /// How the policy stands to an action.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ActionStanding {
     /// It may not run.
     Blocked,
@@ -62,77 +65,262 @@ pub fn event_reason(event: &StoredEntry) -> Option<String> {
     })
 }
 
-/// A robot in a list, as JSON.
-pub fn summary_json(robot: &RobotSummary) -> Value {
-    let coherence = robot.coherence.map(|coherence| coherence.as_str());
-    let evidence =
-        robot.oldest_evidence.map(|(kind, at)| json!({ "type": kind.as_str(), "at": at.to_string() }));
-    let last = robot.last_event.as_ref().map(|event| {
-        let (state, at) = (event.content.state.as_str(), event.created_at.to_string());
-        json!({ "executionId": execution_of(event), "state": state, "at": at })
-    });
-    json!({
-        "robotId": robot.robot_id.as_str(), "coherence": coherence, "oldestEvidence": evidence,
-        "lastExecution": last, "draftsWaiting": robot.drafts.count, "moreDraftsMayWait": robot.drafts.is_cut,
-    })
+/// A robot in a list.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RobotRow {
+    /// The robot.
+    pub robot_id: String,
+    /// Whether what is known is coherent; absent if nothing counts.
+    pub coherence: Option<String>,
+    /// Of the newest evidence the oldest.
+    pub oldest_evidence: Option<OldestEvidence>,
+    /// The execution whose event came last.
+    pub last_execution: Option<LastExecution>,
+    /// How many of its newest drafts wait for a person.
+    pub drafts_waiting: u64,
+    /// Older drafts were not looked at.
+    pub more_drafts_may_wait: bool,
 }
 
-/// The status of a robot as JSON.
-pub fn status_json(status: &Status) -> Value {
-    let known: Vec<Value> = SnapshotType::ALL
-        .into_iter()
-        .filter_map(|kind| {
-            let newest = status.snapshot.as_ref()?.facts.newest.get(kind).as_ref()?;
-            let at = newest.entry.true_at();
-            let age = age_minutes(status.at, at.instant());
-            Some(json!({ "type": kind.as_str(), "id": newest.entry.id.as_str(), "at": at.as_str(), "ageMinutes": age }))
-        })
-        .collect();
-    let coherence = status.snapshot.as_ref().map(|snapshot| {
+/// Evidence by its type, and when it was true.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct OldestEvidence {
+    /// The type.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// When it was true.
+    pub at: String,
+}
+
+/// An execution by its newest event.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastExecution {
+    /// The execution.
+    pub execution_id: Option<String>,
+    /// Its state.
+    pub state: String,
+    /// When the event was recorded.
+    pub at: String,
+}
+
+impl RobotRow {
+    /// The row of a robot.
+    pub fn of(robot: &RobotSummary) -> Self {
+        RobotRow {
+            robot_id: robot.robot_id.to_string(),
+            coherence: robot.coherence.map(|coherence| coherence.as_str().to_owned()),
+            oldest_evidence: robot
+                .oldest_evidence
+                .map(|(kind, at)| OldestEvidence { kind: kind.as_str().to_owned(), at: at.to_string() }),
+            last_execution: robot.last_event.as_ref().map(|event| LastExecution {
+                execution_id: execution_of(event),
+                state: event.content.state.to_string(),
+                at: event.created_at.to_string(),
+            }),
+            drafts_waiting: robot.drafts.count,
+            more_drafts_may_wait: robot.drafts.is_cut,
+        }
+    }
+}
+
+/// A page of robots, by name.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct RobotPage {
+    /// The robots.
+    pub robots: Vec<RobotRow>,
+    /// The last of them, if there are more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+impl RobotPage {
+    /// The page of these robots.
+    pub fn of(robots: &[RobotSummary], has_more: bool) -> Self {
+        let next = robots.last().filter(|_| has_more).map(|last| last.robot_id.to_string());
+        RobotPage { robots: robots.iter().map(RobotRow::of).collect(), next }
+    }
+}
+
+/// How a robot stands, as it is shown.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RobotStatusReport {
+    /// The tenant.
+    pub tenant_id: String,
+    /// The robot.
+    pub robot_id: String,
+    /// When that was judged.
+    pub at: String,
+    /// Whether what is known is coherent; absent if nothing counts.
+    pub coherence: Option<CoherenceOutline>,
+    /// The newest evidence of each type.
+    pub known: Vec<KnownEvidence>,
+    /// The entry that came last of each type.
+    pub latest: Vec<LatestEntry>,
+    /// There are more types than those.
+    pub has_more_types: bool,
+    /// How many drafts wait for a person.
+    pub drafts_waiting: u64,
+    /// What the policy says of each action.
+    pub actions: Vec<ActionReport>,
+    /// What must be made before the Builder may run, in order.
+    pub steps: Vec<StepReport>,
+}
+
+/// Whether what is known is coherent.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct CoherenceOutline {
+    /// The verdict.
+    pub status: String,
+    /// The types that newer evidence has overtaken.
+    pub outdated: Vec<String>,
+    /// The types that are missing or rest on part of the evidence.
+    pub partial: Vec<String>,
+    /// Why.
+    pub reason: String,
+}
+
+/// The newest evidence of a type.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KnownEvidence {
+    /// The type.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Its entry.
+    pub id: String,
+    /// When it was true.
+    pub at: String,
+    /// How long ago that was.
+    pub age_minutes: f64,
+}
+
+/// The entry that came last of a type.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct LatestEntry {
+    /// The module that made it.
+    pub module: String,
+    /// The type.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Its state.
+    pub state: String,
+    /// Its id.
+    pub id: String,
+    /// When it was recorded.
+    pub at: String,
+    /// The error or reason of an event.
+    pub why: Option<String>,
+}
+
+/// What the policy says of an action.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct ActionReport {
+    /// The action.
+    pub action: String,
+    /// How the policy stands to it.
+    pub is: ActionStanding,
+    /// Why.
+    pub reasons: Vec<ReasonReport>,
+}
+
+/// A reason of the policy.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReasonReport {
+    /// The rule.
+    pub rule_id: String,
+    /// What it says.
+    pub message: String,
+}
+
+/// Something that must be made before the Builder may run.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StepReport {
+    /// The type.
+    pub make: String,
+    /// The actions that make it; none if it comes from outside.
+    pub by_any_of: Vec<String>,
+    /// Why it is needed.
+    pub because: String,
+}
+
+impl RobotStatusReport {
+    /// The report of a status.
+    pub fn of(status: &Status) -> Self {
+        let snapshot = status.snapshot.as_ref();
+        let newest = SnapshotType::ALL
+            .into_iter()
+            .filter_map(|kind| Some((kind, snapshot?.facts.newest.get(kind).as_ref()?)));
+        RobotStatusReport {
+            tenant_id: status.tenant_id.to_string(),
+            robot_id: status.robot_id.to_string(),
+            at: status.at.to_string(),
+            coherence: snapshot.map(|snapshot| CoherenceOutline::of(&snapshot.coherence)),
+            known: newest
+                .map(|(kind, newest)| KnownEvidence {
+                    kind: kind.as_str().to_owned(),
+                    id: newest.entry.id.to_string(),
+                    at: newest.entry.true_at().as_str().to_owned(),
+                    age_minutes: age_minutes(status.at, newest.entry.true_at().instant()),
+                })
+                .collect(),
+            latest: status.latest.iter().map(LatestEntry::of).collect(),
+            has_more_types: status.has_more_types,
+            drafts_waiting: status.drafts,
+            actions: status.actions.iter().map(|(action, answer)| ActionReport::of(action, answer)).collect(),
+            steps: status.steps.iter().map(StepReport::of).collect(),
+        }
+    }
+}
+
+impl CoherenceOutline {
+    fn of(verdict: &CoherenceVerdict) -> Self {
         let names =
-            |types: Vec<SnapshotType>| types.into_iter().map(SnapshotType::as_str).collect::<Vec<_>>();
-        let verdict = &snapshot.coherence;
-        json!({
-            "status": verdict.status.as_str(),
-            "outdated": names(verdict.outdated()),
-            "partial": names(verdict.partial()),
-            "reason": verdict.reason,
-        })
-    });
-    let latest: Vec<Value> = status
-        .latest
-        .iter()
-        .map(|entry| {
-            let content = &entry.content;
-            json!({
-                "module": content.module.as_str(), "type": content.kind.as_str(), "state": content.state.as_str(),
-                "id": entry.id.as_str(), "at": entry.created_at.to_string(), "why": event_reason(entry),
-            })
-        })
-        .collect();
-    let actions: Vec<Value> = status
-        .actions
-        .iter()
-        .map(|(action, answer)| {
-            let reasons = answer.reasons.as_slice().iter();
-            let reasons: Vec<Value> = reasons
-                .map(
-                    |reason| json!({ "ruleId": reason.rule_id.as_str(), "message": reason.message.as_str() }),
-                )
-                .collect();
-            json!({ "action": action.as_str(), "is": ActionStanding::of(action, answer).as_str(), "reasons": reasons })
-        })
-        .collect();
-    let steps: Vec<Value> = status
-        .steps
-        .iter()
-        .map(|step| {
-            let by: Vec<&str> = step.by.iter().map(|action| action.as_str()).collect();
-            json!({ "make": step.kind.as_str(), "byAnyOf": by, "because": step.because })
-        })
-        .collect();
-    json!({
-        "tenantId": status.tenant_id.as_str(), "robotId": status.robot_id.as_str(), "at": status.at.to_string(), "coherence": coherence, "known": known, "latest": latest, "hasMoreTypes": status.has_more_types,
-        "draftsWaiting": status.drafts, "actions": actions, "steps": steps,
-    })
+            |types: Vec<SnapshotType>| types.into_iter().map(|kind| kind.as_str().to_owned()).collect();
+        CoherenceOutline {
+            status: verdict.status.as_str().to_owned(),
+            outdated: names(verdict.outdated()),
+            partial: names(verdict.partial()),
+            reason: verdict.reason.clone(),
+        }
+    }
+}
+
+impl LatestEntry {
+    fn of(entry: &StoredEntry) -> Self {
+        let content = &entry.content;
+        LatestEntry {
+            module: content.module.to_string(),
+            kind: content.kind.to_string(),
+            state: content.state.to_string(),
+            id: entry.id.to_string(),
+            at: entry.created_at.to_string(),
+            why: event_reason(entry),
+        }
+    }
+}
+
+impl ActionReport {
+    fn of(action: &ActionName, answer: &PolicyOutput) -> Self {
+        let reasons = answer.reasons.as_slice().iter().map(|reason| ReasonReport {
+            rule_id: reason.rule_id.to_string(),
+            message: reason.message.as_str().to_owned(),
+        });
+        let is = ActionStanding::of(action, answer);
+        ActionReport { action: action.to_string(), is, reasons: reasons.collect() }
+    }
+}
+
+impl StepReport {
+    fn of(step: &NextStep) -> Self {
+        StepReport {
+            make: step.kind.as_str().to_owned(),
+            by_any_of: step.by.iter().map(ToString::to_string).collect(),
+            because: step.because.clone(),
+        }
+    }
 }

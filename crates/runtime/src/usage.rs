@@ -11,7 +11,7 @@ use crealeph_contracts::scalar::{Literal, Name, RobotId, TenantId};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::builder::EXECUTION_RECORD;
 use crealeph_ledger::{Filter, Ledger, LedgerError, Order, StoredEntry};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::receipts::LoggedRun;
 use crate::work::receipt::RUN_RECEIPT;
@@ -55,7 +55,8 @@ impl UsageKey {
         }
     }
 
-    fn as_str(self) -> &'static str {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
         match self {
             UsageKey::Agent => "agent",
             UsageKey::Model => "model",
@@ -79,7 +80,7 @@ pub struct UsageQuestion {
 }
 
 /// What was used.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageSum {
     /// Work runs.
@@ -97,7 +98,7 @@ pub struct UsageSum {
 }
 
 /// A row.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageRow {
     /// The agent, models, day or robot; `-` if it is not known.
@@ -108,13 +109,13 @@ pub struct UsageRow {
 }
 
 /// Usage of a window of a log.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageReport {
     /// By what it is summed up.
-    pub by: &'static str,
+    pub by: String,
     /// Whose word it is.
-    pub reported_by: &'static str,
+    pub reported_by: String,
     /// The rows; of days the newest first, else the most tokens first.
     pub rows: Vec<UsageRow>,
     /// How many rows are left out.
@@ -235,8 +236,8 @@ impl Counting {
         let rows_left_out = rows.len().saturating_sub(MAX_ROWS) as u64;
         rows.truncate(MAX_ROWS);
         UsageReport {
-            by: self.by.as_str(),
-            reported_by: "agents",
+            by: self.by.as_str().to_owned(),
+            reported_by: "agents".to_owned(),
             rows,
             rows_left_out,
             total,

@@ -9,6 +9,7 @@ use crealeph_contracts::contract::ContractName;
 use crealeph_contracts::entry::{Draft, Entry};
 use crealeph_contracts::reported::{ReceiptReport, SignerRequest};
 use crealeph_contracts::shape::Shape as _;
+use crealeph_contracts::short_id::IdRequest;
 use crealeph_contracts::webhook::WebhookRequest;
 use serde_json::{Map, Value, json};
 
@@ -360,6 +361,17 @@ pub(crate) fn components() -> Map<String, Value> {
         ("Usage", usage()),
         ("Report", open()),
         ("ReceiptReport", ReceiptReport::schema()),
+        ("IdRequest", IdRequest::schema()),
+        (
+            "FoundIds",
+            object(
+                &[(
+                    "ids",
+                    list(object(&[("word", text()), ("id", nullable(text())), ("short", text())], &[])),
+                )],
+                &[],
+            ),
+        ),
         ("SignerRequest", SignerRequest::schema()),
         ("Signer", signer()),
         ("SignerPage", object(&[("signers", list(reference("Signer")))], &next)),

@@ -106,6 +106,7 @@ fn example(
         | "getExecution" | "explainExecution" | "replayExecution" | "listBuilderRuns" | "getBuilderRun"
         | "cancelBuilderRun" | "listInbox" | "listPeople" | "listRules" | "listRuns" | "listSigners"
         | "getUsage" | "getReport" | "getReportPage" | "getReportText" => (path, None),
+        "findIds" => (path, Some(r#"{"kind":"entry","words":["none"]}"#)),
         "prepareVerdict" => (path, Some(r#"{"subject":"d-1","decision":"approve","keyId":"SHA256:x"}"#)),
         "recordVerdict" => (path, Some(VERDICT)),
         "getRun" | "verifyRun" | "getRunDiff" | "getRunLogs" => {

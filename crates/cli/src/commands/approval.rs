@@ -7,14 +7,16 @@ use crealeph_contracts::approval::SignedKind;
 use crealeph_contracts::json::Node;
 use crealeph_contracts::scalar::LedgerId;
 use crealeph_decision::approval::SubjectOutcome;
-use crealeph_runtime::approvals::{ExplainedApproval, SubjectBasis, SubjectCase, SubjectReader};
+use crealeph_runtime::approvals::{
+    ExplainedApproval, SubjectBasis, SubjectCase, SubjectReader, rule_in_words,
+};
 use crealeph_runtime::builder::Scopes;
 
 use super::Verdict;
 use super::ids::{SubjectId, subject_id};
-use super::ledger::{Settled, named};
+use super::ledger::named;
 use super::on_ledger::{Opened, Task};
-use super::rule::wanted;
+use super::place::Place;
 use crate::failure::{ApprovalFailure, Failure, OutputFailure};
 use crate::output::{Output, note};
 
@@ -48,11 +50,12 @@ pub(super) enum ApprovalTask {
 }
 
 impl Task for ApprovalTask {
-    fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
         let ApprovalTask::Why { subject, from, root, statements } = self;
         let opened = Opened::new(at, from.as_deref(), output)?;
-        let scopes = Scopes::load(&at.configuration, None)?;
-        let reader = SubjectReader { ledger: &opened.ledger, tenant: &opened.tenant, scopes: &scopes };
+        let scopes = Scopes::load(&at.here()?.configuration, None)?;
+        let (ledger, tenant) = opened.log.ledger()?;
+        let reader = SubjectReader { ledger, tenant, scopes: &scopes };
         let id = match subject_id(reader, &subject)? {
             SubjectId::Draft(id) => id,
             SubjectId::Change(run) => named("run", &run.to_string(), LedgerId::parse)?,
@@ -94,7 +97,7 @@ fn lines(explained: &ExplainedApproval) -> Vec<String> {
         lines.push(format!("  target   {}, on state {}", record.target, record.base_state));
     }
     lines.push(format!("  digest   {}", subject.digest));
-    lines.push(format!("  rule     {}: {}", judged.state.rule.name, wanted(&judged.state.rule)));
+    lines.push(format!("  rule     {}: {}", judged.state.rule.name, rule_in_words(&judged.state.rule)));
     for used in judged.basis.evidence() {
         lines.push(format!("  evidence {} of {}, entry {}", used.kind.as_str(), used.at, used.seq));
     }
@@ -136,7 +139,7 @@ fn write_statements(opened: &Opened, draft: &SubjectCase, folder: &Path) -> Resu
     let unwritable = |source| OutputFailure::Unwritable { path: folder.to_owned(), source };
     std::fs::create_dir_all(folder).map_err(unwritable)?;
     for verdict in &draft.state.verdicts {
-        let Some(entry) = opened.ledger.get(&opened.tenant, &verdict.id)? else { continue };
+        let Some(entry) = opened.log.get(&verdict.id)? else { continue };
         let payload = entry.to_entry().payload;
         let parts = payload.and_then(|payload| {
             payload.with(|payload| {

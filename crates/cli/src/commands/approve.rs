@@ -9,8 +9,9 @@ use crealeph_contracts::approval::{
 };
 use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::scalar::{LedgerId, Text};
+use crealeph_contracts::short_id::NamedKind;
 use crealeph_decision::builder::review::ReviewOpinion;
-use crealeph_ledger::{AppendedEntry, IdKind, Ledger};
+use crealeph_ledger::{AppendedEntry, Ledger};
 use crealeph_runtime::approvals::{
     ApprovalError, Landed, RecordedVerdict, SubjectCase, SubjectReader, VerdictReport, is_unsigned_refused,
     verdict_statement,
@@ -22,6 +23,7 @@ use crealeph_verify::PersonKey;
 use super::Verdict;
 use super::ids::{ShortIds, SubjectId, subject_id};
 use super::ledger::Settled;
+use super::place::LogSource;
 use super::verdict_page::shown;
 use super::work::WorkspaceArgs;
 use crate::failure::{ApprovalFailure, ArgumentFailure, Failure, InputFailure, OutputFailure};
@@ -239,7 +241,7 @@ impl AskedVerdict {
             output.report(&report.json())?;
         } else {
             let ids = planned.iter().map(|entry| entry.id.as_str()).chain([id.as_str()]);
-            let short = ShortIds::find(ledger, &at.tenant, IdKind::Entry, ids)?;
+            let short = ShortIds::find(&LogSource::of(ledger, &at.tenant), NamedKind::Entry, ids)?;
             output.line(&format!(
                 "{} {}, unproven: nobody is enrolled",
                 opinion.as_str(),
@@ -361,7 +363,7 @@ impl AskedVerdict {
             return Ok(Verdict::Good);
         }
         let ids = landed.iter().map(|(_, planned)| planned.id.as_str()).chain([id.as_str()]);
-        let short = ShortIds::find(ledger, &at.tenant, IdKind::Entry, ids)?;
+        let short = ShortIds::find(&LogSource::of(ledger, &at.tenant), NamedKind::Entry, ids)?;
         let id = short.of(id.as_str());
         match (self.decision, landed) {
             (ApprovalDecision::Reject, _) => output.line(&format!("rejected {id}"))?,

@@ -2,8 +2,9 @@
 
 use crealeph_contracts::approval::ApprovalDecision;
 use crealeph_contracts::scalar::LedgerId;
+use crealeph_contracts::short_id::NamedKind;
 use crealeph_contracts::uuid::Uuid;
-use crealeph_ledger::{AppendedEntry, IdKind};
+use crealeph_ledger::AppendedEntry;
 use crealeph_runtime::approvals::{RecordedVerdict, SubjectReader, VerdictReport};
 use crealeph_runtime::work::{DecidedRun, RunState, RunVerdict, SettledRun, Work, WorkError};
 use serde_json::{Value, json};
@@ -12,6 +13,7 @@ use super::Verdict;
 use super::approve::AskedVerdict;
 use super::ids::ShortIds;
 use super::ledger::Settled;
+use super::place::LogSource;
 use super::work::{finished, open_runs};
 use crate::failure::{ApprovalFailure, Failure, OutputFailure};
 use crate::input::who;
@@ -151,7 +153,8 @@ impl ChangeVerdict<'_> {
             output.report(&self.json(landing, true)?)?;
         } else {
             let id = run.to_string();
-            let short = ShortIds::find(reader.ledger, reader.tenant, IdKind::HeldRun, [id.as_str()])?;
+            let short =
+                ShortIds::find(&LogSource::of(reader.ledger, reader.tenant), NamedKind::Run, [id.as_str()])?;
             let short = short.of(&id);
             match (decided, decision) {
                 (Some(decided), _) => output.page(&finished(&decided.result, short, ""))?,

@@ -65,8 +65,9 @@ impl Backtest {
             since: since.transpose()?,
             cursor: None,
         };
-        let at = self.at.settle()?;
-        let Opened { ledger, tenant, .. } = &Opened::new(&at, self.from.as_deref(), output)?;
+        let at = self.at.place()?;
+        let Opened { log, .. } = &Opened::new(&at, self.from.as_deref(), output)?;
+        let (ledger, tenant) = log.ledger()?;
         let is_json = at.is_json(output);
         let mut progress = Progress::beside("decisions", output);
         let mut shown = Ok(());

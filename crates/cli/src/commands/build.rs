@@ -8,14 +8,14 @@ use crealeph_contracts::builder::ErrorCode;
 use crealeph_contracts::contract::to_json;
 use crealeph_contracts::execution_event::ExecutionState;
 use crealeph_contracts::json::{JsonObject, ObjectWriter};
-use crealeph_contracts::scalar::TenantId;
-use crealeph_ledger::{IdKind, Ledger};
+use crealeph_contracts::short_id::NamedKind;
 use crealeph_runtime::agents;
 use crealeph_runtime::builder::{Answer, Builder, Called, Scopes};
 
 use super::Verdict;
 use super::ids::{ShortIds, execution_id};
 use super::ledger::At;
+use super::place::LogSource;
 use super::policy::read_rules;
 use super::sandbox::state_directory;
 use crate::failure::{ArgumentFailure, Failure};
@@ -163,7 +163,7 @@ impl Build {
         let cancel = interrupt::cancel()?;
         let ledger = at.open()?;
         let rerun_of = match &self.rerun_of {
-            Some(word) => Some(execution_id(&ledger, &at.tenant, None, word)?.0),
+            Some(word) => Some(execution_id(&LogSource::of(&ledger, &at.tenant), None, word)?.0),
             None => None,
         };
         let builder = Builder::new(ledger.clone(), agents, scopes);
@@ -174,7 +174,10 @@ impl Build {
                 note!("{}", answer.detail);
             }
         } else {
-            output.page(&as_page(&answer, &Short::of(&ledger, &at.tenant, &answer.response)?))?;
+            output.page(&as_page(
+                &answer,
+                &Short::of(&LogSource::of(&ledger, &at.tenant), &answer.response)?,
+            ))?;
         }
         Ok(Verdict::Exit(exit_code(&answer.response)))
     }
@@ -199,12 +202,12 @@ struct Short {
 }
 
 impl Short {
-    fn of(ledger: &Ledger, tenant: &TenantId, response: &BuilderResponse) -> Result<Self, Failure> {
+    fn of(log: &LogSource, response: &BuilderResponse) -> Result<Self, Failure> {
         let execution = response.execution_id.iter().map(|id| id.as_str());
         let entries = response.artifacts.as_slice().iter().map(|artifact| artifact.id.as_str());
         Ok(Short {
-            executions: ShortIds::find(ledger, tenant, IdKind::Execution, execution)?,
-            entries: ShortIds::find(ledger, tenant, IdKind::Entry, entries)?,
+            executions: ShortIds::find(log, NamedKind::Execution, execution)?,
+            entries: ShortIds::find(log, NamedKind::Entry, entries)?,
         })
     }
 }

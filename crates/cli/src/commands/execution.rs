@@ -4,19 +4,21 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use crealeph_contracts::execution_event::ExecutionState;
-use crealeph_contracts::scalar::{Name, RobotId, TenantId};
+use crealeph_contracts::scalar::{Name, RobotId};
+use crealeph_contracts::short_id::NamedKind;
 use crealeph_decision::builder::Record;
-use crealeph_decision::builder::replay::Check;
-use crealeph_ledger::{Cursor, EXECUTION_EVENT, Filter, IdKind, Ledger, StoredEntry};
+use crealeph_ledger::{Cursor, EXECUTION_EVENT, EntryPage, Filter, Order, StoredEntry};
 use crealeph_runtime::builder::{
-    self, BuildError, Execution as Found, execution_json, execution_of_record, reasons_json, replay_json,
+    self, BuildError, Execution as Found, ReplayList, ReplayReport, execution_json, execution_of_record,
+    reasons_json,
 };
 use crealeph_runtime::remedies::remedies;
 
 use super::Verdict;
-use super::ids::{ShortIds, events_page, execution_id, execution_of, payload_text};
-use super::ledger::{Settled, named};
+use super::ids::{ShortIds, execution_id, execution_of, payload_text};
+use super::ledger::named;
 use super::on_ledger::{Opened, Task};
+use super::place::{LogSource, Place, RemoteLog};
 use crate::failure::{BuilderFailure, Failure};
 use crate::output::{Output, note};
 use crate::page::Page;
@@ -82,7 +84,7 @@ pub(super) struct Named {
 }
 
 impl Task for ExecutionTask {
-    fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
         match self {
             ExecutionTask::List { robot, state, limit, cursor, from } => {
                 list(at, robot, state, (limit, cursor), from.as_deref(), output)
@@ -95,15 +97,15 @@ impl Task for ExecutionTask {
 }
 
 impl Named {
-    fn open(&self, at: &Settled, output: &Output) -> Result<Opened, Failure> {
+    fn open(&self, at: &Place, output: &Output) -> Result<Opened, Failure> {
         Opened::new(at, self.from.as_deref(), output)
     }
 
     fn find(&self, opened: &Opened) -> Result<Found, Failure> {
         let robot = self.robot.as_ref().map(|name| named("robot", name, RobotId::parse)).transpose()?;
         let word = self.execution.as_deref().unwrap_or("@");
-        let (id, robot) = execution_id(&opened.ledger, &opened.tenant, robot, word)?;
-        let found = builder::execution(&opened.ledger, &opened.tenant, robot.as_ref(), &id)?;
+        let (id, robot) = execution_id(&opened.log, robot, word)?;
+        let found = opened.log.execution(robot.as_ref(), &id)?;
         found.ok_or_else(|| BuilderFailure::NoExecution(id.to_string()).into())
     }
 
@@ -129,7 +131,7 @@ fn state(word: &str) -> Result<ExecutionState, String> {
 }
 
 fn list(
-    at: &Settled,
+    at: &Place,
     robot: Option<String>,
     state: Option<ExecutionState>,
     (limit, cursor): (usize, Option<String>),
@@ -144,10 +146,10 @@ fn list(
         ..Filter::default()
     };
     let cursor = cursor.map(|text| Cursor::parse(&text)).transpose()?;
-    let Opened { ledger, tenant, .. } = &Opened::new(at, from, output)?;
-    let (events, next) = events_page(ledger, tenant, &filter, cursor, limit)?;
+    let Opened { log, .. } = &Opened::new(at, from, output)?;
+    let EntryPage { entries: events, next } = log.whole_page(&filter, Order::NewestFirst, cursor, limit)?;
     let is_json = at.is_json(output);
-    let short = if is_json { ShortIds::default() } else { short_executions(ledger, tenant, &events)? };
+    let short = if is_json { ShortIds::default() } else { short_executions(log, &events)? };
     for event in &events {
         match is_json {
             true => output.json_line(&event.canonical())?,
@@ -165,9 +167,9 @@ fn list(
 }
 
 /// The short ids of the executions that events are of.
-fn short_executions(ledger: &Ledger, tenant: &TenantId, events: &[StoredEntry]) -> Result<ShortIds, Failure> {
+fn short_executions(log: &LogSource, events: &[StoredEntry]) -> Result<ShortIds, Failure> {
     let ids: Vec<String> = events.iter().map(execution_of).collect();
-    ShortIds::find(ledger, tenant, IdKind::Execution, ids.iter().map(String::as_str))
+    ShortIds::find(log, NamedKind::Execution, ids.iter().map(String::as_str))
 }
 
 fn event_line(event: &StoredEntry, short: &ShortIds) -> String {
@@ -184,15 +186,15 @@ fn event_line(event: &StoredEntry, short: &ShortIds) -> String {
     )
 }
 
-fn show(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Failure> {
+fn show(at: &Place, named: &Named, output: &mut Output) -> Result<Verdict, Failure> {
     let opened = named.open(at, output)?;
     let found = named.find(&opened)?;
     if at.is_json(output) {
         output.json(&execution_json(&found))?;
         return Ok(Verdict::Good);
     }
-    let executions = short_executions(&opened.ledger, &opened.tenant, &found.events)?;
-    let entries = ShortIds::of_entries(&opened.ledger, &opened.tenant, &found.others)?;
+    let executions = short_executions(&opened.log, &found.events)?;
+    let entries = ShortIds::of_entries(&opened.log, &found.others)?;
     for event in &found.events {
         output.line(&event_line(event, &executions))?;
     }
@@ -214,7 +216,7 @@ fn show(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Fai
     Ok(Verdict::Good)
 }
 
-fn why(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Failure> {
+fn why(at: &Place, named: &Named, output: &mut Output) -> Result<Verdict, Failure> {
     let opened = named.open(at, output)?;
     let records = named.records(&opened)?;
     let Some((_, record)) = records.last() else { return Ok(Verdict::Good) };
@@ -262,25 +264,40 @@ fn reasons_page(record: &Record, execution: &str) -> Page {
     out
 }
 
-fn replay(at: &Settled, named: &Named, output: &mut Output) -> Result<Verdict, Failure> {
+/// Derives recorded decisions again, here or where the log is.
+fn replays(opened: &Opened, named: &Named) -> Result<Vec<ReplayReport>, Failure> {
+    let records = named.records(opened)?;
+    let RemoteLog { client, .. } = match &opened.log {
+        LogSource::Ledger(ledger, tenant) => {
+            let replayed = records.iter().map(|(entry, record)| {
+                Ok(ReplayReport::of(record, &builder::replay(ledger, tenant, entry, record)?))
+            });
+            return replayed.collect();
+        }
+        LogSource::Server(remote) => remote,
+    };
+    let Some((entry, record)) = records.last() else { return Ok(Vec::new()) };
+    let path = ["executions", entry.content.robot_id.as_str(), record.execution_id.as_str(), "replay"];
+    let query = [("attempt", named.attempt.map(|attempt| attempt.to_string()))];
+    Ok(client.get(&path, &query)?.read::<ReplayList>()?.replays)
+}
+
+fn replay(at: &Place, named: &Named, output: &mut Output) -> Result<Verdict, Failure> {
     let opened = named.open(at, output)?;
-    let records = named.records(&opened)?;
     let is_json = at.is_json(output);
     let mut follows = true;
-    for (entry, record) in &records {
-        let checks = builder::replay(&opened.ledger, &opened.tenant, entry, record)?;
-        let is_same = checks.iter().all(Check::is_same);
-        follows &= is_same;
-        let attempt = record.request.attempt.get();
+    for replay in replays(&opened, named)? {
+        follows &= replay.follows;
         if is_json {
-            output.report_line(&replay_json(record, &checks))?;
+            output.report_line(&replay)?;
             continue;
         }
-        let word = if is_same { "follows" } else { "does not follow" };
-        let execution = opened.short_execution(execution_of_record(record))?;
+        let word = if replay.follows { "follows" } else { "does not follow" };
+        let execution = opened.short_execution(&replay.execution_id)?;
+        let attempt = replay.attempt;
         output.line(&format!("execution {execution}, attempt {attempt}: the recorded verdict {word}"))?;
-        for check in &checks {
-            match check.is_same() {
+        for check in &replay.checks {
+            match check.same {
                 true => output.line(&format!("  same    {}", check.what))?,
                 false => {
                     output.line(&format!("  differs {}", check.what))?;

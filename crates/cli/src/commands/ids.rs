@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId, TenantId};
-use crealeph_contracts::short_id::{IdWord, one_id};
+use crealeph_contracts::scalar::{ExecutionId, LedgerId, Name, RobotId};
+use crealeph_contracts::short_id::{IdWord, NamedKind, one_id};
 use crealeph_contracts::uuid::Uuid;
-use crealeph_ledger::{Cursor, EXECUTION_EVENT, Filter, IdKind, Ledger, LedgerError, Order, StoredEntry};
+use crealeph_ledger::{EXECUTION_EVENT, Filter, IdKind, LedgerError, Order, StoredEntry};
 use crealeph_runtime::approvals::{SubjectReader, change_of, inbox};
 
 use super::ledger::named;
+use super::place::LogSource;
 use crate::failure::{BuilderFailure, Failure, LedgerFailure};
 
 /// How many events are read at a time on the way to an earlier execution.
@@ -22,23 +23,20 @@ pub(super) struct ShortIds(BTreeMap<String, String>);
 impl ShortIds {
     /// Looks them up.
     pub(super) fn find<'i>(
-        ledger: &Ledger,
-        tenant: &TenantId,
-        kind: IdKind,
+        log: &LogSource,
+        kind: NamedKind,
         ids: impl IntoIterator<Item = &'i str>,
     ) -> Result<Self, Failure> {
         let ids: Vec<&str> = ids.into_iter().collect();
-        let short = ledger.short_ids(tenant, kind, &ids)?;
-        Ok(ShortIds(ids.into_iter().map(str::to_owned).zip(short).collect()))
+        Ok(ShortIds(log.short_ids(kind, &ids)?.into_iter().collect()))
     }
 
     /// The same for entries.
     pub(super) fn of_entries<'e>(
-        ledger: &Ledger,
-        tenant: &TenantId,
+        log: &LogSource,
         entries: impl IntoIterator<Item = &'e StoredEntry>,
     ) -> Result<Self, Failure> {
-        ShortIds::find(ledger, tenant, IdKind::Entry, entries.into_iter().map(|entry| entry.id.as_str()))
+        ShortIds::find(log, NamedKind::Entry, entries.into_iter().map(|entry| entry.id.as_str()))
     }
 
     /// The short form of an id; one that was not looked up stays whole.
@@ -90,36 +88,36 @@ pub(super) fn subject_id(reader: SubjectReader<'_>, word: &str) -> Result<Subjec
             }
         };
     }
-    let id = entry_id(ledger, tenant, word)?;
+    let id = entry_id(&LogSource::of(ledger, tenant), word)?;
     let change = ledger.get(tenant, &id)?.and_then(|entry| change_of(&entry));
     Ok(change.map_or(SubjectId::Draft(id), |change| SubjectId::Change(change.run)))
 }
 
 /// The id of the entry that a word means. A word that means none is an id as it is, of which there is no entry.
-pub(super) fn entry_id(ledger: &Ledger, tenant: &TenantId, word: &str) -> Result<LedgerId, Failure> {
+pub(super) fn entry_id(log: &LogSource, word: &str) -> Result<LedgerId, Failure> {
     let id = match IdWord::read(word) {
         IdWord::Recent(newer) => {
-            let page = ledger.list(tenant, &Filter::default(), Order::NewestFirst, None, newer + 1)?;
+            let page = log.whole_page(&Filter::default(), Order::NewestFirst, None, newer + 1)?;
             let entry = page.entries.into_iter().nth(newer);
-            let missing = || LedgerFailure::NoEntry { name: word.to_owned(), tenant: tenant.to_string() };
+            let missing =
+                || LedgerFailure::NoEntry { name: word.to_owned(), tenant: log.tenant().to_string() };
             return Ok(entry.ok_or_else(missing)?.id);
         }
-        IdWord::Start(start) => ledger.id_of(tenant, IdKind::Entry, start)?,
+        IdWord::Start(start) => log.id_of(NamedKind::Entry, start)?,
     };
     Ok(named("id", id.as_deref().unwrap_or(word), LedgerId::parse)?)
 }
 
 /// The execution that a word means, and its robot if one is known. A word that means none is an id as it is.
 pub(super) fn execution_id(
-    ledger: &Ledger,
-    tenant: &TenantId,
+    log: &LogSource,
     robot: Option<RobotId>,
     word: &str,
 ) -> Result<(ExecutionId, Option<RobotId>), Failure> {
     match IdWord::read(word) {
-        IdWord::Recent(newer) => recent_execution(ledger, tenant, robot, newer),
+        IdWord::Recent(newer) => recent_execution(log, robot, newer),
         IdWord::Start(start) => {
-            let id = ledger.id_of(tenant, IdKind::Execution, start)?;
+            let id = log.id_of(NamedKind::Execution, start)?;
             Ok((named("execution", id.as_deref().unwrap_or(word), ExecutionId::parse)?, robot))
         }
     }
@@ -127,8 +125,7 @@ pub(super) fn execution_id(
 
 /// The execution that has so many newer ones, by their newest events.
 fn recent_execution(
-    ledger: &Ledger,
-    tenant: &TenantId,
+    log: &LogSource,
     robot_id: Option<RobotId>,
     newer: usize,
 ) -> Result<(ExecutionId, Option<RobotId>), Failure> {
@@ -137,8 +134,8 @@ fn recent_execution(
     let mut seen: Vec<(String, RobotId)> = Vec::new();
     let mut cursor = None;
     loop {
-        let (events, next) = events_page(ledger, tenant, &filter, cursor, PAGE_EVENTS)?;
-        for event in &events {
+        let page = log.whole_page(&filter, Order::NewestFirst, cursor, PAGE_EVENTS)?;
+        for event in &page.entries {
             let of = (execution_of(event), event.content.robot_id.clone());
             if seen.contains(&of) {
                 continue;
@@ -148,31 +145,12 @@ fn recent_execution(
             }
             seen.push(of);
         }
-        cursor = next;
+        cursor = page.next;
         if cursor.is_none() {
             return Err(match seen.is_empty() {
                 true => BuilderFailure::NoExecutions.into(),
                 false => BuilderFailure::OnlyOneExecution.into(),
             });
-        }
-    }
-}
-
-/// A whole page, newest first, and the next cursor. A ledger with an older schema has no index for it and returns parts.
-pub(super) fn events_page(
-    ledger: &Ledger,
-    tenant: &TenantId,
-    filter: &Filter,
-    mut cursor: Option<Cursor>,
-    limit: usize,
-) -> Result<(Vec<StoredEntry>, Option<Cursor>), Failure> {
-    let mut entries = Vec::new();
-    loop {
-        let page = ledger.list(tenant, filter, Order::NewestFirst, cursor, limit - entries.len())?;
-        entries.extend(page.entries);
-        cursor = page.next;
-        if cursor.is_none() || entries.len() >= limit {
-            return Ok((entries, cursor));
         }
     }
 }

@@ -1,14 +1,15 @@
 //! `crealeph inbox`: everything that waits for a person.
 
 use clap::Args;
-use crealeph_ledger::{Cursor, IdKind};
-use crealeph_runtime::approvals::{InboxItem, SubjectReader, inbox, inbox_item_json, missing_approvals};
+use crealeph_contracts::short_id::NamedKind;
+use crealeph_ledger::Cursor;
+use crealeph_runtime::approvals::{InboxPage, InboxRow, SubjectReader, VerdictOutline, inbox};
 use crealeph_runtime::builder::Scopes;
 
 use super::Verdict;
 use super::ids::ShortIds;
 use super::ledger::At;
-use super::rule::wanted;
+use super::place::Place;
 use crate::failure::Failure;
 use crate::output::{Output, note};
 use crate::render::counted;
@@ -43,26 +44,33 @@ impl Inbox {
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let at = self.at.settle()?;
-        let scopes = Scopes::load(&at.configuration, None)?;
+        let at = self.at.place()?;
         let cursor = self.cursor.as_deref().map(Cursor::parse).transpose()?;
-        let ledger = at.open()?;
-        let reader = SubjectReader { ledger: &ledger, tenant: &at.tenant, scopes: &scopes };
-        let (items, next) = inbox(reader, None, cursor, self.limit)?;
-        let is_json = at.is_json(output);
-        let short_of = |kind: IdKind, is_change: bool| {
-            let items = items.iter().filter(|item| !is_json && item.change.is_some() == is_change);
-            ShortIds::find(&ledger, &at.tenant, kind, items.map(|item| item.subject.id.as_str()))
+        let page = match &at {
+            Place::Here(at) => {
+                let scopes = Scopes::load(&at.configuration, None)?;
+                let ledger = at.open()?;
+                let reader = SubjectReader { ledger: &ledger, tenant: &at.tenant, scopes: &scopes };
+                let (items, next) = inbox(reader, None, cursor, self.limit)?;
+                let items = items.iter().map(InboxRow::of).collect();
+                InboxPage { items, next: next.map(|next| next.to_string()) }
+            }
+            Place::Server(remote) => remote.inbox(cursor, self.limit)?,
         };
-        let (drafts, runs) = (short_of(IdKind::Entry, false)?, short_of(IdKind::HeldRun, true)?);
+        let InboxPage { items, next } = page;
+        let is_json = at.is_json(output);
+        let log = at.log()?;
+        let short_of = |kind: NamedKind, is_change: bool| {
+            let items = items.iter().filter(|item| !is_json && item.change.is_some() == is_change);
+            ShortIds::find(&log, kind, items.map(|item| item.subject.as_str()))
+        };
+        let (drafts, runs) = (short_of(NamedKind::Entry, false)?, short_of(NamedKind::Run, true)?);
         for item in &items {
             if is_json {
-                output.report_line(&inbox_item_json(item))?;
+                output.report_line(item)?;
             } else {
                 let short = if item.change.is_some() { &runs } else { &drafts };
-                lines(item, short.of(item.subject.id.as_str()))
-                    .iter()
-                    .try_for_each(|line| output.line(line))?;
+                lines(item, short.of(&item.subject)).iter().try_for_each(|line| output.line(line))?;
             }
         }
         if items.is_empty() && next.is_none() && !is_json {
@@ -77,47 +85,45 @@ impl Inbox {
 }
 
 /// What waits, in one line.
-fn title(item: &InboxItem, id: &str) -> String {
-    let content = &item.entry.content;
+fn title(item: &InboxRow, id: &str) -> String {
     match &item.change {
-        None => format!("{id}  {} {}, robot {}", item.subject.class.kind, content.kind, content.robot_id),
+        None => format!("{id}  {} {}, robot {}", item.kind, item.entry_type, item.robot_id),
         Some(change) => {
-            let files = counted(usize::try_from(change.files.get()).unwrap_or(usize::MAX), "file");
+            let files = counted(usize::try_from(change.files).unwrap_or(usize::MAX), "file");
             format!("{id}  change of {files} for {}, item {}", change.target, change.item)
         }
     }
 }
 
-fn lines(item: &InboxItem, id: &str) -> Vec<String> {
-    let InboxItem { entry, subject, change, state } = item;
+fn lines(item: &InboxRow, id: &str) -> Vec<String> {
     let mut lines = vec![title(item, id)];
     let mut say = |what: &str, words: &str| lines.push(format!("  {what:<9}{words}"));
-    say("since", &entry.created_at.to_string());
-    if let Some(change) = change {
+    say("since", &item.since);
+    if let Some(change) = &item.change {
         say("where", &format!("workspace {}", change.workspace));
-        say("task", change.task.lines().next().unwrap_or_default());
+        say("task", &change.task);
     }
-    let Some(state) = state else {
+    let (Some(rule), Some(needs)) = (&item.rule, &item.needs) else {
         say("rule", "nobody is enrolled: one verdict, unproven");
         return lines;
     };
-    say("rule", &format!("{}: {}", state.rule.name, wanted(&state.rule)));
-    let missing = usize::try_from(missing_approvals(state)).unwrap_or(usize::MAX);
-    match missing {
-        0 if change.is_some() => say("missing", "nothing; `crealeph work recover` in its workspace lands it"),
+    say("rule", &format!("{rule}: {needs}"));
+    match item.missing.map_or(0, |missing| usize::try_from(missing).unwrap_or(usize::MAX)) {
+        0 if item.change.is_some() => {
+            say("missing", "nothing; `crealeph work recover` in its workspace lands it");
+        }
         0 => say("missing", "nothing; `crealeph approve` lands it"),
         missing => say("missing", &counted(missing, "approval")),
     }
-    let people: Vec<&str> = state.may_decide.iter().map(|person| person.as_str()).collect();
+    let people = item.may_decide.as_deref().unwrap_or_default();
     say("who", &if people.is_empty() { "nobody is in the group".to_owned() } else { people.join(", ") });
-    if let Some(why) = &subject.outdated {
+    if let Some(why) = &item.outdated {
         say("outdated", &format!("{why}; build again"));
     }
-    for verdict in &state.verdicts {
-        let person = &verdict.statement.person;
-        match &verdict.uncounted {
-            None => say("approved", person.as_str()),
-            Some(why) => say("lapsed", &format!("{person}: {}", why.reason())),
+    for VerdictOutline { person, why, .. } in &item.verdicts {
+        match why {
+            None => say("approved", person),
+            Some(why) => say("lapsed", &format!("{person}: {why}")),
         }
     }
     lines

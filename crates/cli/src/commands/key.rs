@@ -11,6 +11,7 @@ use super::Verdict;
 use super::ledger::{Settled, named};
 use super::listing::{ListArgs, print_page};
 use super::on_ledger::Task;
+use super::place::Place;
 use crate::failure::{ArgumentFailure, Failure};
 use crate::output::{Output, note};
 
@@ -72,7 +73,8 @@ fn roles() -> PossibleValuesParser {
 }
 
 impl Task for KeyTask {
-    fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+        let at = at.here()?;
         match self {
             KeyTask::Create(create) => create.run(at, output)?,
             KeyTask::List(list) => {

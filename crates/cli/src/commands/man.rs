@@ -2,6 +2,8 @@
 
 mod codes;
 
+pub(crate) use codes::known_code;
+
 use std::fs;
 use std::path::PathBuf;
 

@@ -20,6 +20,7 @@ mod listing;
 mod man;
 mod on_ledger;
 mod person;
+mod place;
 mod policy;
 mod report;
 mod review;
@@ -28,6 +29,7 @@ mod rule;
 mod sandbox;
 mod schema;
 mod serve;
+mod server_args;
 mod signer;
 mod snapshot;
 mod trust;
@@ -44,10 +46,13 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use serde_json::json;
 
 use self::on_ledger::OnLedger;
+use self::server_args::ServerArgs;
 use self::typed_line::TypedLine;
-use crate::failure::{ArgumentFailure, Failure, OutputFailure};
+use crate::failure::{ArgumentFailure, Failure, OutputFailure, ServerFailure};
 use crate::logging;
 use crate::output::{self, Output};
+
+pub(crate) use self::man::known_code;
 
 /// How a command ended that could do its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +84,9 @@ struct Arguments {
     /// Print text instead of JSON into a pipe, as for a pager
     #[arg(short, long, global = true)]
     text: bool,
+
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -199,6 +207,9 @@ pub(crate) fn run() -> ExitCode {
             }
             output::read_by_person();
         }
+        if arguments.server.is_named() && !arguments.command.can_ask_server() {
+            return Err(ServerFailure::NoServerForm.into());
+        }
         let mut output = Output::new()?;
         let verdict = arguments.command.run(&mut output)?;
         output.flush()?;
@@ -270,6 +281,42 @@ impl Command {
             Command::Demo(command) => command.run(output),
             Command::Completions(command) => command.run(output),
             Command::Man(command) => command.run(output),
+        }
+    }
+
+    /// Whether some form of it asks a server; which do not, each says itself.
+    fn can_ask_server(&self) -> bool {
+        match self {
+            Command::Snapshot(_)
+            | Command::Ledger(_)
+            | Command::Execution(_)
+            | Command::Inbox(_)
+            | Command::Robot(_)
+            | Command::Usage(_) => true,
+            Command::Policy(_)
+            | Command::Build(_)
+            | Command::Approve(_)
+            | Command::Reject(_)
+            | Command::Report(_)
+            | Command::Init(_)
+            | Command::Validate(_)
+            | Command::Schema(_)
+            | Command::Work(_)
+            | Command::Approval(_)
+            | Command::Person(_)
+            | Command::Rule(_)
+            | Command::Review(_)
+            | Command::Serve(_)
+            | Command::Key(_)
+            | Command::Signer(_)
+            | Command::Webhook(_)
+            | Command::Agent(_)
+            | Command::Sandbox(_)
+            | Command::Trust(_)
+            | Command::Doctor(_)
+            | Command::Demo(_)
+            | Command::Completions(_)
+            | Command::Man(_) => false,
         }
     }
 

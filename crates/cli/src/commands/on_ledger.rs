@@ -4,12 +4,13 @@
 use std::path::Path;
 
 use clap::{Args, Subcommand};
-use crealeph_contracts::scalar::TenantId;
-use crealeph_ledger::{IdKind, Ledger, LedgerLimits, LedgerOptions, Location};
+use crealeph_contracts::short_id::NamedKind;
+use crealeph_ledger::{Ledger, LedgerLimits, LedgerOptions, Location};
 
 use super::Verdict;
 use super::ids::ShortIds;
-use super::ledger::{At, Settled};
+use super::ledger::At;
+use super::place::{LogSource, Place};
 use crate::failure::{Failure, OutputFailure};
 use crate::input::Source;
 use crate::interrupt::remove_before_end;
@@ -18,7 +19,7 @@ use crate::progress::{Counted, Progress};
 
 /// One of the things that a command does.
 pub(super) trait Task: Subcommand {
-    fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure>;
+    fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure>;
 }
 
 /// A command that does one of several things over a ledger.
@@ -37,29 +38,28 @@ impl<T: Task> OnLedger<T> {
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        self.task.run(&self.at.settle()?, output)
+        self.task.run(&self.at.place()?, output)
     }
 }
 
-/// A ledger to read from; one that was made for this is removed afterwards.
+/// A log to read from; one that was made for this is removed afterwards.
 pub(super) struct Opened {
-    pub(super) ledger: Ledger,
-    pub(super) tenant: TenantId,
+    pub(super) log: LogSource,
     _folder: Option<tempfile::TempDir>,
 }
 
 impl Opened {
-    /// The export, where one is named, else the ledger in use.
-    pub(super) fn new(at: &Settled, export: Option<&Path>, output: &Output) -> Result<Opened, Failure> {
+    /// The export, where one is named, else the log in use.
+    pub(super) fn new(at: &Place, export: Option<&Path>, output: &Output) -> Result<Opened, Failure> {
         match export {
-            None => Ok(Opened { ledger: at.open()?, tenant: at.tenant.clone(), _folder: None }),
+            None => Ok(Opened { log: at.log()?, _folder: None }),
             Some(export) => Opened::import(export, Progress::beside("entries read", output)),
         }
     }
 
     /// The short form of an execution's id.
     pub(super) fn short_execution(&self, id: &str) -> Result<String, Failure> {
-        let short = ShortIds::find(&self.ledger, &self.tenant, IdKind::Execution, [id])?;
+        let short = ShortIds::find(&self.log, NamedKind::Execution, [id])?;
         Ok(short.of(id).to_owned())
     }
 
@@ -75,6 +75,6 @@ impl Opened {
         let ledger = Ledger::init(&location, LedgerOptions { limits, ..LedgerOptions::default() })?;
         let mut lines = Counted { inner: input, progress };
         let imported = ledger.import(&mut lines)?;
-        Ok(Opened { ledger, tenant: imported.tenant_id, _folder: Some(folder) })
+        Ok(Opened { log: LogSource::Ledger(ledger, imported.tenant_id), _folder: Some(folder) })
     }
 }

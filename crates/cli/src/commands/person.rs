@@ -14,6 +14,7 @@ use serde_json::json;
 use super::Verdict;
 use super::ledger::{Settled, named};
 use super::on_ledger::Task;
+use super::place::Place;
 use crate::failure::{ArgumentFailure, Failure, SigningFailure};
 use crate::input::Source;
 use crate::output::{Output, note};
@@ -84,7 +85,8 @@ pub(super) struct Revoke {
 }
 
 impl Task for PersonTask {
-    fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+        let at = at.here()?;
         match self {
             PersonTask::Add(add) => add.run(at, output)?,
             PersonTask::List { allowed_signers } => list(at, allowed_signers, output)?,

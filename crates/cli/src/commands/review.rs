@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use crealeph_contracts::approval::ApprovalDecision;
 use crealeph_contracts::scalar::{LedgerId, RobotId};
-use crealeph_contracts::short_id::IdWord;
-use crealeph_ledger::{Cursor, IdKind, Ledger};
+use crealeph_contracts::short_id::{IdWord, NamedKind};
+use crealeph_ledger::{Cursor, Ledger};
 use crealeph_runtime::approvals::is_unsigned_refused;
 use crealeph_runtime::review::{VerdictError, waiting};
 use serde_json::json;
@@ -16,6 +16,7 @@ use super::approve::{AskedVerdict, unsigned};
 use super::ids::{ShortIds, entry_id};
 use super::ledger::{Settled, named};
 use super::on_ledger::{Opened, Task};
+use super::place::{LogSource, Place};
 use crate::failure::{Failure, LedgerFailure};
 use crate::output::{Output, note};
 
@@ -73,26 +74,27 @@ pub(super) struct Opined {
 }
 
 impl Task for ReviewTask {
-    fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
         match self {
             ReviewTask::List { robot, limit, cursor, from } => {
                 list(at, robot.as_deref(), (limit, cursor.as_deref()), from.as_deref(), output)?
             }
             ReviewTask::Show { artifact } => {
+                let at = at.here()?;
                 let ledger = at.open()?;
                 let id = draft_id(&ledger, at, &artifact)?;
                 let entry = ledger.get(&at.tenant, &id)?.ok_or(VerdictError::NoEntry(id))?;
                 output.json(&entry.canonical())?;
             }
-            ReviewTask::Approve(opined) => return opined.run(at, ApprovalDecision::Approve, output),
-            ReviewTask::Reject(opined) => return opined.run(at, ApprovalDecision::Reject, output),
+            ReviewTask::Approve(opined) => return opined.run(at.here()?, ApprovalDecision::Approve, output),
+            ReviewTask::Reject(opined) => return opined.run(at.here()?, ApprovalDecision::Reject, output),
         }
         Ok(Verdict::Good)
     }
 }
 
 fn list(
-    at: &Settled,
+    at: &Place,
     robot: Option<&str>,
     (limit, cursor): (usize, Option<&str>),
     from: Option<&Path>,
@@ -100,14 +102,15 @@ fn list(
 ) -> Result<(), Failure> {
     let robot = robot.map(|name| named("robot", name, RobotId::parse)).transpose()?;
     let cursor = cursor.map(Cursor::parse).transpose()?;
-    let Opened { ledger, tenant, .. } = &Opened::new(at, from, output)?;
+    let Opened { log, .. } = &Opened::new(at, from, output)?;
+    let (ledger, tenant) = log.ledger()?;
     let (drafts, next) = waiting(ledger, tenant, robot.as_ref(), cursor, limit)?;
     let is_json = at.is_json(output);
     let shown = || drafts.iter().filter(|_| !is_json);
-    let ids = ShortIds::of_entries(ledger, tenant, shown())?;
+    let ids = ShortIds::of_entries(log, shown())?;
     let executions = shown().filter_map(|draft| draft.content.execution_id.as_ref());
     let executions = executions.map(|id| id.as_str());
-    let executions = ShortIds::find(ledger, tenant, IdKind::Execution, executions)?;
+    let executions = ShortIds::find(log, NamedKind::Execution, executions)?;
     for draft in &drafts {
         if is_json {
             output.json_line(&draft.canonical())?;
@@ -136,7 +139,9 @@ fn list(
 
 /// The draft that a word means: `@` is the newest that awaits review, `@-` the one before.
 pub(super) fn draft_id(ledger: &Ledger, at: &Settled, word: &str) -> Result<LedgerId, Failure> {
-    let IdWord::Recent(newer) = IdWord::read(word) else { return entry_id(ledger, &at.tenant, word) };
+    let IdWord::Recent(newer) = IdWord::read(word) else {
+        return entry_id(&LogSource::of(ledger, &at.tenant), word);
+    };
     let (drafts, _) = waiting(ledger, &at.tenant, None, None, newer + 1)?;
     let missing = || LedgerFailure::NoEntry { name: word.to_owned(), tenant: at.tenant.to_string() };
     Ok(drafts.into_iter().nth(newer).ok_or_else(missing)?.id)
@@ -185,7 +190,7 @@ impl Opined {
             return Ok(Verdict::Good);
         }
         let ids = planned.iter().map(|entry| entry.id.as_str()).chain([id.as_str()]);
-        let short = ShortIds::find(ledger, &at.tenant, IdKind::Entry, ids)?;
+        let short = ShortIds::find(&LogSource::of(ledger, &at.tenant), NamedKind::Entry, ids)?;
         output.line(&format!("{} {}", opinion.as_str(), short.of(id.as_str())))?;
         if let Some(planned) = planned {
             output.line(&format!("planned as {}", short.of(planned.id.as_str())))?;

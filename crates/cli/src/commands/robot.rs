@@ -3,18 +3,20 @@
 use std::collections::BTreeMap;
 
 use clap::Subcommand;
+use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::RobotId;
+use crealeph_contracts::short_id::NamedKind;
 use crealeph_decision::snapshot::SnapshotType;
-use crealeph_ledger::IdKind;
+use crealeph_ledger::Clock;
 use crealeph_runtime::builder::Scopes;
-use crealeph_runtime::review::WaitingDrafts;
-use crealeph_runtime::robot::{Status, robots, status};
-use crealeph_runtime::robot_report::{ActionStanding, age_minutes, event_reason, status_json, summary_json};
+use crealeph_runtime::robot::{robots, status};
+use crealeph_runtime::robot_report::{ActionStanding, RobotPage, RobotRow, RobotStatusReport, age_minutes};
 
 use super::Verdict;
 use super::ids::ShortIds;
-use super::ledger::{Settled, named};
+use super::ledger::named;
 use super::on_ledger::Task;
+use super::place::Place;
 use crate::failure::Failure;
 use crate::output::{Output, note};
 use crate::page::Page;
@@ -49,130 +51,108 @@ pub(super) enum RobotTask {
 }
 
 impl Task for RobotTask {
-    fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
         let robot = match self {
             RobotTask::List { limit, after } => return list(at, limit, after.as_deref(), output),
-            RobotTask::Status { robot } => robot,
+            RobotTask::Status { robot } => named("robot", &robot, RobotId::parse)?,
         };
-        let robot = named("robot", &robot, RobotId::parse)?;
-        let scopes = Scopes::load(&at.configuration, None)?;
-        let ledger = at.open()?;
-        let status = status(&ledger, &at.tenant, &robot, scopes.of(&at.tenant, &robot))?;
+        let report = match at {
+            Place::Here(at) => {
+                let scopes = Scopes::load(&at.configuration, None)?;
+                let status = status(&at.open()?, &at.tenant, &robot, scopes.of(&at.tenant, &robot))?;
+                RobotStatusReport::of(&status)
+            }
+            Place::Server(remote) => remote.client.get(&["robots", robot.as_str(), "status"], &[])?.read()?,
+        };
         match at.is_json(output) {
-            true => output.report(&status_json(&status))?,
+            true => output.report(&report)?,
             false => {
-                let newest = status.snapshot.iter().flat_map(|snapshot| {
-                    SnapshotType::ALL.into_iter().filter_map(|kind| snapshot.facts.newest.get(kind).as_ref())
-                });
-                let ids = newest.map(|newest| newest.entry.id.as_str());
-                let short = ShortIds::find(&ledger, &at.tenant, IdKind::Entry, ids)?;
-                output.page(&as_page(&status, &short))?;
+                let ids = report.known.iter().map(|known| known.id.as_str());
+                let short = ShortIds::find(&at.log()?, NamedKind::Entry, ids)?;
+                output.page(&as_page(&report, &short))?;
             }
         }
         Ok(Verdict::Good)
     }
 }
 
-fn list(at: &Settled, limit: usize, after: Option<&str>, output: &mut Output) -> Result<Verdict, Failure> {
+fn list(at: &Place, limit: usize, after: Option<&str>, output: &mut Output) -> Result<Verdict, Failure> {
     let after = after.map(|name| named("robot", name, RobotId::parse)).transpose()?;
-    let scopes = Scopes::load(&at.configuration, None)?;
-    let ledger = at.open()?;
-    let (robots, has_more) = robots(&ledger, &at.tenant, &scopes, after.as_ref(), limit)?;
-    let now = ledger.now().instant();
-    let is_json = at.is_json(output);
-    for robot in &robots {
-        let coherence = robot.coherence.map(|coherence| coherence.as_str());
-        let event = robot.last_event.as_ref();
-        if is_json {
-            output.report_line(&summary_json(robot))?;
-            continue;
+    let page: RobotPage = match at {
+        Place::Here(at) => {
+            let scopes = Scopes::load(&at.configuration, None)?;
+            let (robots, has_more) = robots(&at.open()?, &at.tenant, &scopes, after.as_ref(), limit)?;
+            RobotPage::of(&robots, has_more)
         }
-        let evidence = robot.oldest_evidence.map_or("no evidence".to_owned(), |(kind, at)| {
-            format!("oldest evidence {}, {}", kind.as_str(), age(age_minutes(now, at)))
-        });
-        let last = event.map_or("no execution".to_owned(), |event| {
-            let since = age(age_minutes(now, event.created_at.instant()));
-            format!("last execution {} ({since})", event.content.state)
-        });
-        let drafts = match robot.drafts {
-            WaitingDrafts { count: 0, is_cut: false } => String::new(),
-            WaitingDrafts { count, is_cut: false } => format!("; {count} waiting for review"),
-            WaitingDrafts { count, is_cut: true } => format!("; {count} or more waiting for review"),
-        };
-        let coherence = coherence.unwrap_or("unknown");
-        output.line(&format!("{:<24} {coherence:<9} {evidence}; {last}{drafts}", robot.robot_id))?;
+        Place::Server(remote) => {
+            let after = after.map(|robot| robot.to_string());
+            remote.client.get(&["robots"], &[("limit", Some(limit.to_string())), ("after", after)])?.read()?
+        }
+    };
+    let now = Clock::system().now().instant();
+    let is_json = at.is_json(output);
+    for robot in &page.robots {
+        match is_json {
+            true => output.report_line(robot)?,
+            false => output.line(&robot_line(robot, now))?,
+        }
     }
-    if robots.is_empty() && !is_json {
+    if page.robots.is_empty() && !is_json {
         output.line("no robot has an entry yet")?;
     }
     output.flush()?;
-    if let (true, Some(last)) = (has_more, robots.last()) {
-        note!("there are more robots: add --after {}", last.robot_id);
+    if let Some(last) = page.next {
+        note!("there are more robots: add --after {last}");
     }
     Ok(Verdict::Good)
 }
 
-fn as_page(status: &Status, short: &ShortIds) -> Page {
+fn robot_line(robot: &RobotRow, now: Instant) -> String {
+    let evidence = robot.oldest_evidence.as_ref().map_or("no evidence".to_owned(), |evidence| {
+        format!("oldest evidence {}, {}", evidence.kind, age_of(now, &evidence.at))
+    });
+    let last = robot.last_execution.as_ref().map_or("no execution".to_owned(), |last| {
+        format!("last execution {} ({})", last.state, age_of(now, &last.at))
+    });
+    let drafts = match (robot.drafts_waiting, robot.more_drafts_may_wait) {
+        (0, false) => String::new(),
+        (count, false) => format!("; {count} waiting for review"),
+        (count, true) => format!("; {count} or more waiting for review"),
+    };
+    let coherence = robot.coherence.as_deref().unwrap_or("unknown");
+    format!("{:<24} {coherence:<9} {evidence}; {last}{drafts}", robot.robot_id)
+}
+
+fn as_page(status: &RobotStatusReport, short: &ShortIds) -> Page {
     let mut out = Page::default();
     let robot = &status.robot_id;
-    match &status.snapshot {
+    match &status.coherence {
         None => {
             let _ = writeln!(out, "Robot {robot}: nothing is known");
         }
-        Some(snapshot) => {
-            let _ = writeln!(out, "Robot {robot}: {}", snapshot.coherence.status);
-            out.line(&snapshot.coherence.reason);
+        Some(coherence) => {
+            let _ = writeln!(out, "Robot {robot}: {}", coherence.status);
+            out.line(&coherence.reason);
             out.blank();
             out.line("Known:");
-            for kind in SnapshotType::ALL {
-                let _ = match snapshot.facts.newest.get(kind) {
-                    Some(newest) => writeln!(
-                        out,
-                        "  {:<10} {:<10} {}",
-                        kind.as_str(),
-                        age(age_minutes(status.at, newest.entry.true_at().instant())),
-                        short.of(newest.entry.id.as_str())
-                    ),
-                    None => writeln!(out, "  {:<10} none", kind.as_str()),
+            for kind in SnapshotType::ALL.map(SnapshotType::as_str) {
+                let _ = match status.known.iter().find(|known| known.kind == kind) {
+                    Some(known) => {
+                        writeln!(out, "  {kind:<10} {:<10} {}", age(known.age_minutes), short.of(&known.id))
+                    }
+                    None => writeln!(out, "  {kind:<10} none"),
                 };
             }
         }
     }
-    if !status.latest.is_empty() {
-        out.blank();
-        out.line("Last of each type:");
-    }
-    for entry in &status.latest {
-        let content = &entry.content;
-        let why = event_reason(entry).map(|why| format!(", {why}")).unwrap_or_default();
-        let since = age(age_minutes(status.at, entry.created_at.instant()));
-        let _ = writeln!(
-            out,
-            "  {:<16} {} by {}{why} ({since})",
-            content.kind.as_str(),
-            content.state,
-            content.module
-        );
-    }
-    if status.has_more_types {
-        let _ = writeln!(out, "  and more types: crealeph ledger list --robot {robot}");
-    }
-    if status.drafts > 0 {
-        out.blank();
-        let _ = writeln!(
-            out,
-            "{} waiting: crealeph review list --robot {robot}",
-            counted(usize::try_from(status.drafts).unwrap_or(usize::MAX), "draft")
-        );
-    }
+    latest(status, &mut out);
     told_actions(status, &mut out);
     out.blank();
     out.line("What would help, in this order:");
     for (number, step) in status.steps.iter().enumerate() {
-        let by: Vec<&str> = step.by.iter().map(|action| action.as_str()).collect();
-        let how = match by.is_empty() {
-            true => format!("append a new {} (it comes from outside)", step.kind.as_str()),
-            false => format!("{} for a new {}", by.join(" or "), step.kind.as_str()),
+        let how = match step.by_any_of.is_empty() {
+            true => format!("append a new {} (it comes from outside)", step.make),
+            false => format!("{} for a new {}", step.by_any_of.join(" or "), step.make),
         };
         let _ = writeln!(out, "  {}. {how}: {}", number + 1, step.because);
     }
@@ -180,16 +160,37 @@ fn as_page(status: &Status, short: &ShortIds) -> Page {
     out
 }
 
+/// What came last, and what waits.
+fn latest(status: &RobotStatusReport, out: &mut Page) {
+    let robot = &status.robot_id;
+    if !status.latest.is_empty() {
+        out.blank();
+        out.line("Last of each type:");
+    }
+    let now = Instant::parse(&status.at).ok();
+    for entry in &status.latest {
+        let why = entry.why.as_ref().map(|why| format!(", {why}")).unwrap_or_default();
+        let since = now.map_or_else(|| entry.at.clone(), |now| age_of(now, &entry.at));
+        let _ = writeln!(out, "  {:<16} {} by {}{why} ({since})", entry.kind, entry.state, entry.module);
+    }
+    if status.has_more_types {
+        let _ = writeln!(out, "  and more types: crealeph ledger list --robot {robot}");
+    }
+    if status.drafts_waiting > 0 {
+        out.blank();
+        let drafts = counted(usize::try_from(status.drafts_waiting).unwrap_or(usize::MAX), "draft");
+        let _ = writeln!(out, "{drafts} waiting: crealeph review list --robot {robot}");
+    }
+}
+
 /// The actions by what they are, and within that by why.
-fn told_actions(status: &Status, out: &mut Page) {
+fn told_actions(status: &RobotStatusReport, out: &mut Page) {
     for wanted in [ActionStanding::Blocked, ActionStanding::Deferred, ActionStanding::Allowed] {
         let mut by_reason: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-        for (action, answer) in
-            status.actions.iter().filter(|(action, answer)| ActionStanding::of(action, answer) == wanted)
-        {
-            let reasons = answer.reasons.as_slice().iter().filter(|_| wanted != ActionStanding::Allowed);
+        for action in status.actions.iter().filter(|action| action.is == wanted) {
+            let reasons = action.reasons.iter().filter(|_| wanted != ActionStanding::Allowed);
             let why: Vec<&str> = reasons.map(|reason| reason.message.as_str()).collect();
-            by_reason.entry(why.join("; ")).or_default().push(action.as_str());
+            by_reason.entry(why.join("; ")).or_default().push(&action.action);
         }
         for (why, actions) in by_reason {
             let because = if why.is_empty() { String::new() } else { format!(", {why}") };
@@ -198,6 +199,11 @@ fn told_actions(status: &Status, out: &mut Page) {
             let _ = writeln!(out, "  {}", actions.join(", "));
         }
     }
+}
+
+/// How long ago an instant was; as it is written, if it is none.
+fn age_of(now: Instant, at: &str) -> String {
+    Instant::parse(at).map_or_else(|_| at.to_owned(), |at| age(age_minutes(now, at)))
 }
 
 /// An age as a person says it.

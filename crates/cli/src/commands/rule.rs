@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use crealeph_contracts::approval::{ApprovalRule, SignedKind, SubjectKind};
+use crealeph_contracts::approval::{ApprovalRule, SignedKind};
 use crealeph_runtime::approvals::{
-    ApprovalError, ApprovalHistory, RuledSubject, read_rules, record, rule_json, rule_statement,
-    ruled_subjects,
+    ApprovalError, ApprovalHistory, RuledSubject, read_rules, record, rule_in_words, rule_json,
+    rule_statement, ruled_subjects,
 };
 use serde_json::{Value, json};
 
@@ -14,6 +14,7 @@ use super::Verdict;
 use super::ledger::Settled;
 use super::on_ledger::Task;
 use super::person::admin_key;
+use super::place::Place;
 use crate::failure::{ApprovalFailure, Failure};
 use crate::input::{DEFAULT_MAX_BYTES, Source};
 use crate::output::Output;
@@ -73,7 +74,8 @@ pub(super) enum RuleTask {
 }
 
 impl Task for RuleTask {
-    fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+        let at = at.here()?;
         match self {
             RuleTask::Set { file, sign_with } => {
                 let rules = read(file)?;
@@ -111,7 +113,7 @@ fn show(at: &Settled, output: &mut Output) -> Result<(), Failure> {
     for rule in &rules {
         match is_json {
             true => output.report_line(&rule_json(rule)?)?,
-            false => output.line(&format!("{}: {}", rule.name, wanted(rule)))?,
+            false => output.line(&format!("{}: {}", rule.name, rule_in_words(rule)))?,
         }
     }
     if rules.is_empty() && !is_json {
@@ -130,7 +132,7 @@ fn test(at: &Settled, file: Option<PathBuf>, limit: usize, output: &mut Output) 
             false => {
                 output.line(&ruled_title(subject))?;
                 output.line(&match &subject.rule {
-                    Some(rule) => format!("  {}: {}", rule.name, wanted(rule)),
+                    Some(rule) => format!("  {}: {}", rule.name, rule_in_words(rule)),
                     None => "  no rule: lands at once".to_owned(),
                 })?;
             }
@@ -178,39 +180,4 @@ fn ruled_title(subject: &RuledSubject) -> String {
             format!("{}  change of {files}, item {item}", receipt.id)
         }
     }
-}
-
-/// What a rule wants, in words.
-pub(super) fn wanted(rule: &ApprovalRule) -> String {
-    let approvals = usize::try_from(rule.approvals.get()).unwrap_or(usize::MAX);
-    let group =
-        rule.group.as_ref().map_or_else(|| "anyone enrolled".to_owned(), |group| format!("`{group}`"));
-    let mut words = format!("{} by {group}", counted(approvals, "approval"));
-    if let Some(minutes) = rule.ttl_minutes {
-        words.push_str(&format!(", each for {minutes} minutes"));
-    }
-    if rule.unattended {
-        words.push_str(", also unattended");
-    }
-    match (&rule.objectives, rule.subject) {
-        (Some(objectives), _) => {
-            let names: Vec<&str> = objectives.as_slice().iter().map(|name| name.as_str()).collect();
-            words.push_str(&format!("; for {}", names.join(", ")));
-        }
-        (None, SubjectKind::Change) => words.push_str(&format!("; for changes{}", conditions(rule))),
-        (None, SubjectKind::Draft) => {}
-    }
-    words
-}
-
-/// Which changes a rule is for.
-fn conditions(rule: &ApprovalRule) -> String {
-    let named = [
-        rule.protected.map(|_| "protected paths".to_owned()),
-        rule.tests.map(|_| "tests".to_owned()),
-        rule.more_files_than.map(|files| format!("more than {files} files")),
-        rule.cost_above_usd.map(|cost| format!("a cost above {} US dollars", cost.get())),
-    ];
-    let named: Vec<String> = named.into_iter().flatten().collect();
-    if named.is_empty() { String::new() } else { format!(" with {}", named.join(" or ")) }
 }

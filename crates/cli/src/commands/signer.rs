@@ -12,6 +12,7 @@ use super::Verdict;
 use super::ledger::Settled;
 use super::listing::{ListArgs, print_page};
 use super::on_ledger::Task;
+use super::place::Place;
 use crate::failure::{ArgumentFailure, Failure};
 use crate::input::Source;
 use crate::output::Output;
@@ -62,7 +63,8 @@ pub(super) struct Revoke {
 }
 
 impl Task for SignerTask {
-    fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+        let at = at.here()?;
         match self {
             SignerTask::Add(add) => add.run(at, output)?,
             SignerTask::List(list) => {

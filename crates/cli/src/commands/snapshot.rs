@@ -8,18 +8,23 @@ use crealeph_contracts::entry::Entry;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::json::{Limits, parse};
 use crealeph_contracts::scalar::{RobotId, TenantId};
+use crealeph_contracts::short_id::NamedKind;
 use crealeph_contracts::violation::Report;
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::policy::RulesSource;
-use crealeph_decision::snapshot::{Derivation, MAX_LISTED, Question, Snapshot, SnapshotFacts, SnapshotType};
-use crealeph_ledger::IdKind;
+use crealeph_decision::snapshot::{
+    Derivation, MAX_LINEAGE, MAX_LISTED, Question, Snapshot, SnapshotFacts, SnapshotType,
+};
 use crealeph_runtime::builder::Scopes;
+use crealeph_runtime::client::ClientError;
+use crealeph_runtime::snapshot_report::SnapshotOutline;
 
 use super::Verdict;
 use super::ids::ShortIds;
 use super::ledger::{At, Settled, named};
+use super::place::{Place, RemoteLog};
 use super::policy::read_rules;
-use crate::failure::{ArgumentFailure, Failure, InputFailure, LedgerFailure};
+use crate::failure::{ArgumentFailure, Failure, InputFailure, LedgerFailure, ServerFailure};
 use crate::input::{DEFAULT_MAX_BYTES, Line, Source, next_line};
 use crate::output::Output;
 use crate::page::Page;
@@ -83,20 +88,38 @@ impl SnapshotCommand {
             Some(file) => Some(read_rules(Some(file))?.0),
             None => None,
         };
-        let (snapshot, short) = match self.from {
+        let mut log = None;
+        let (outline, document) = match self.from {
             Some(file) => {
                 let progress = Progress::beside("entries read", output);
                 let rules = rules.unwrap_or_default().coherence;
                 let (tenant, robot) = (self.at_ledger.tenant(), self.robot.as_deref());
-                (from_file(file, progress, tenant, robot, at, &rules)?, ShortIds::default())
+                shown(&from_file(file, progress, tenant, robot, at, &rules)?)?
             }
-            None => from_ledger(&self.at_ledger.settle()?, self.robot.as_deref(), at, rules)?,
+            None => {
+                let place = self.at_ledger.place()?;
+                let robot = self.robot.as_deref().ok_or(ArgumentFailure::RobotMissing)?;
+                let robot = named("robot", robot, RobotId::parse)?;
+                log = Some(place.log()?);
+                match &place {
+                    Place::Here(ledger) => shown(&from_ledger(ledger, &robot, at, rules)?)?,
+                    Place::Server(_) if rules.is_some() => {
+                        return Err(ServerFailure::Excluded("--rules").into());
+                    }
+                    Place::Server(remote) => from_server(remote, &robot, at)?,
+                }
+            }
         };
         if is_json {
-            output.json(snapshot.document()?.as_str())?;
-        } else {
-            output.page(&as_page(&snapshot, &short))?;
+            output.json(&document)?;
+            return Ok(Verdict::Good);
         }
+        let ids = SnapshotType::ALL.into_iter().filter_map(|kind| outline.newest.get(kind).as_ref());
+        let short = match &log {
+            Some(log) => ShortIds::find(log, NamedKind::Entry, ids.map(|(id, _)| id.as_str()))?,
+            None => ShortIds::default(),
+        };
+        output.page(&as_page(&outline, &short))?;
         Ok(Verdict::Good)
     }
 }
@@ -128,26 +151,39 @@ fn from_file(
         .ok_or_else(|| LedgerFailure::SnapshotEmpty(robot.as_str().to_owned()).into())
 }
 
+/// What is printed of a snapshot: an outline for people, the document for programs.
+fn shown(snapshot: &Snapshot) -> Result<(SnapshotOutline, String), Failure> {
+    Ok((SnapshotOutline::of(snapshot), snapshot.document()?.as_str().to_owned()))
+}
+
+fn from_server(
+    remote: &RemoteLog,
+    robot: &RobotId,
+    at: Option<Instant>,
+) -> Result<(SnapshotOutline, String), Failure> {
+    let query = [("at", at.map(|at| at.to_string()))];
+    let empty = || LedgerFailure::SnapshotEmpty(robot.as_str().to_owned());
+    let answer = match remote.client.get(&["robots", robot.as_str(), "snapshot"], &query) {
+        Err(ClientError::Refused(why)) if why.code == empty().code() => return Err(empty().into()),
+        answer => answer?,
+    };
+    Ok((answer.read_with(SnapshotOutline::read)?, answer.json_text()?.to_owned()))
+}
+
 fn from_ledger(
     ledger: &Settled,
-    robot: Option<&str>,
+    robot: &RobotId,
     at: Option<Instant>,
     rules: Option<RulesSource>,
-) -> Result<(Snapshot, ShortIds), Failure> {
-    let robot = named("robot", robot.ok_or(ArgumentFailure::RobotMissing)?, RobotId::parse)?;
+) -> Result<Snapshot, Failure> {
     let scopes = Scopes::load(&ledger.configuration, rules)?;
-    let rules = &scopes.of(&ledger.tenant, &robot).coherence;
-    let opened = ledger.open()?;
-    let facts = opened.facts(&ledger.tenant, &robot, at, rules)?;
+    let rules = &scopes.of(&ledger.tenant, robot).coherence;
+    let facts = ledger.open()?.facts(&ledger.tenant, robot, at, rules)?;
     let snapshot = facts.and_then(|facts| Snapshot::derive(facts, rules));
-    let snapshot = snapshot.ok_or_else(|| match Path::new(robot.as_str()).is_file() {
+    snapshot.ok_or_else(|| match Path::new(robot.as_str()).is_file() {
         true => Failure::from(ArgumentFailure::FileForRobot(robot.to_string())),
         false => LedgerFailure::SnapshotEmpty(robot.as_str().to_owned()).into(),
-    })?;
-    let newest = SnapshotType::ALL.into_iter().filter_map(|kind| snapshot.facts.newest.get(kind).as_ref());
-    let ids = newest.map(|newest| newest.entry.id.as_str());
-    let short = ShortIds::find(&opened, &ledger.tenant, IdKind::Entry, ids)?;
-    Ok((snapshot, short))
+    })
 }
 
 /// The one that is asked for, or the only one there is.
@@ -219,30 +255,24 @@ fn read_entries(source: &Source, mut progress: Progress) -> Result<Vec<Entry>, F
     }
 }
 
-fn as_page(snapshot: &Snapshot, short: &ShortIds) -> Page {
+fn as_page(snapshot: &SnapshotOutline, short: &ShortIds) -> Page {
     let mut out = Page::default();
-    let facts = &snapshot.facts;
-    let _ = writeln!(out, "Robot {}: {}", facts.robot_id, snapshot.coherence.status);
-    let _ = writeln!(out, "{}", snapshot.coherence.reason);
-    let _ = writeln!(out, "snapshot at {}", snapshot.snapshot_at.as_str());
+    let _ = writeln!(out, "Robot {}: {}", snapshot.robot_id, snapshot.status);
+    let _ = writeln!(out, "{}", snapshot.reason);
+    let _ = writeln!(out, "snapshot at {}", snapshot.snapshot_at);
     out.blank();
     for kind in SnapshotType::ALL {
-        match facts.newest.get(kind) {
-            Some(newest) => {
-                let (at, id) = (newest.entry.true_at(), short.of(newest.entry.id.as_str()));
-                let _ = writeln!(out, "  {:<10} {:<26} {id}", kind.as_str(), at.as_str());
-            }
-            None => {
-                let _ = writeln!(out, "  {:<10} none", kind.as_str());
-            }
-        }
+        let _ = match snapshot.newest.get(kind) {
+            Some((id, at)) => writeln!(out, "  {:<10} {at:<26} {}", kind.as_str(), short.of(id)),
+            None => writeln!(out, "  {:<10} none", kind.as_str()),
+        };
     }
-    let cut = if facts.is_lineage_cut { " (cut to the newest)" } else { "" };
-    let tasks = match facts.tasks.len() {
-        MAX_LISTED => format!("the newest {MAX_LISTED}"),
-        fewer => fewer.to_string(),
+    let listed = |count: usize, most: usize| match count >= most {
+        true => format!("the newest {most}"),
+        false => count.to_string(),
     };
+    let (tasks, lineage) = (listed(snapshot.tasks, MAX_LISTED), listed(snapshot.lineage, MAX_LINEAGE));
     out.blank();
-    let _ = writeln!(out, "{tasks} tasks, {} entries may be depended on{cut}", facts.lineage.len());
+    let _ = writeln!(out, "{tasks} tasks, {lineage} entries may be depended on");
     out
 }

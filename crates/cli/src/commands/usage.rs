@@ -8,6 +8,7 @@ use crealeph_runtime::usage::{UsageKey, UsageQuestion, UsageReport, UsageSum, us
 
 use super::Verdict;
 use super::ledger::{At, named};
+use super::place::Place;
 use crate::failure::Failure;
 use crate::human_time::{self, Since};
 use crate::output::{Output, note};
@@ -54,7 +55,7 @@ impl Usage {
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let at = self.at.settle()?;
+        let at = self.at.place()?;
         let robot = self.robot.as_deref().map(|name| named("robot", name, RobotId::parse)).transpose()?;
         let question = UsageQuestion {
             by: self.by,
@@ -62,13 +63,23 @@ impl Usage {
             to: None,
             robot,
         };
-        let report = usage(&at.open()?, &at.tenant, &question, |_| true)?;
+        let report = match &at {
+            Place::Here(at) => usage(&at.open()?, &at.tenant, &question, |_| true)?,
+            Place::Server(remote) => {
+                let query = [
+                    ("by", Some(question.by.as_str().to_owned())),
+                    ("from", question.from.map(|from| from.to_string())),
+                    ("robot", question.robot.map(|robot| robot.to_string())),
+                ];
+                remote.client.get(&["usage"], &query)?.read()?
+            }
+        };
         match at.is_json(output) {
             true => output.report(&report)?,
             false => lines(&report).iter().try_for_each(|line| output.line(line))?,
         }
         output.flush()?;
-        if let Some(oldest) = report.oldest_read.filter(|_| report.is_cut) {
+        if let Some(oldest) = report.oldest_read.as_ref().filter(|_| report.is_cut) {
             note!("older entries were not read; the oldest that was is of {oldest}");
         }
         Ok(Verdict::Good)

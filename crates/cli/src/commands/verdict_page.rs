@@ -5,9 +5,8 @@ use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::held_change::HeldChangeRecord;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::json::pretty;
-use crealeph_runtime::approvals::{SubjectBasis, SubjectCase};
+use crealeph_runtime::approvals::{SubjectBasis, SubjectCase, rule_in_words};
 
-use super::rule::wanted;
 use crate::page::{GUTTER, Page};
 use crate::render::counted;
 
@@ -22,7 +21,7 @@ pub(super) fn shown(case: &SubjectCase, statement: &VerdictStatement, diff: Opti
         SubjectBasis::Draft { .. } => draft(&mut page, case, statement),
         SubjectBasis::Change(record) => change(&mut page, record, statement, diff),
     }
-    page.line(&format!("  rule     {}: {}", state.rule.name, wanted(&state.rule)));
+    page.line(&format!("  rule     {}: {}", state.rule.name, rule_in_words(&state.rule)));
     if let Some(expires) = &statement.expires {
         page.line(&format!("  until    {}", expires.as_str()));
     }

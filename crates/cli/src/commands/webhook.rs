@@ -15,6 +15,7 @@ use super::Verdict;
 use super::ledger::{Settled, named};
 use super::listing::{ListArgs, print_page};
 use super::on_ledger::Task;
+use super::place::Place;
 use crate::failure::{ArgumentFailure, Failure};
 use crate::output::{Output, note};
 
@@ -83,7 +84,8 @@ pub(super) struct Delete {
 }
 
 impl Task for WebhookTask {
-    fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+        let at = at.here()?;
         match self {
             WebhookTask::Create(create) => create.run(at, output)?,
             WebhookTask::List(list) => {

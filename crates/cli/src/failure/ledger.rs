@@ -33,7 +33,7 @@ pub(crate) enum LedgerFailure {
 }
 
 impl LedgerFailure {
-    pub(super) fn code(&self) -> &'static str {
+    pub(crate) fn code(&self) -> &'static str {
         match self {
             LedgerFailure::Ledger(error) => error.code(),
             LedgerFailure::LedgerAbove { .. } => "ledger_missing",

@@ -23,6 +23,7 @@ use crealeph_runtime::access::AccessError;
 use crealeph_runtime::agents::conformance::Uncalled;
 use crealeph_runtime::approvals::ApprovalError;
 use crealeph_runtime::builder::BuildError;
+use crealeph_runtime::client::ClientError;
 use crealeph_runtime::configuration::{ConfigError, RulesFileError};
 use crealeph_runtime::receipts::{OutboxError, SignerEnrolmentError};
 use crealeph_runtime::report::ReportError;
@@ -124,6 +125,7 @@ belongs! {
     AccessError => ServerFailure,
     SignerEnrolmentError => ServerFailure,
     OutboxError => ServerFailure,
+    ClientError => ServerFailure,
     WebhookError => ServerFailure,
 }
 
@@ -229,6 +231,16 @@ impl Failure {
             Failure::Demo { .. } => JUDGED,
             Failure::Interrupted => INTERRUPTED,
             _ => NOT_JUDGED,
+        }
+    }
+
+    /// Whether it may be over soon, so that trying again makes sense.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Failure::Ledger(LedgerFailure::Ledger(error)) => error.is_passing(),
+            Failure::Server(ServerFailure::Client(ClientError::Away { .. })) => true,
+            Failure::Server(ServerFailure::Client(ClientError::Refused(why))) => why.status == 503,
+            _ => false,
         }
     }
 

@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 
 use crealeph_runtime::access::AccessError;
+use crealeph_runtime::client::{ClientError, ServerRefusal};
 use crealeph_runtime::receipts::{OutboxError, SignerEnrolmentError};
 use crealeph_runtime::webhook::WebhookError;
 use crealeph_server::ServeError;
 
 use super::{JUDGED, NOT_JUDGED};
+use crate::commands::known_code;
 
 /// Why a command about the server failed.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +27,16 @@ pub(crate) enum ServerFailure {
     #[error("no server is named")]
     NoServer,
     #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error("the server refused `{name}`, everything before it is written: {}", .why.detail)]
+    Line { name: String, why: Box<ServerRefusal> },
+    #[error("this command cannot ask a server: it works on a ledger or a workspace here")]
+    NoServerForm,
+    #[error(
+        "{0} cannot be used with --server: the tenant comes from the key, the configuration is the server's"
+    )]
+    Excluded(&'static str),
+    #[error(transparent)]
     Webhook(#[from] WebhookError),
 }
 
@@ -37,6 +49,10 @@ impl ServerFailure {
             ServerFailure::Outbox(error) => error.code(),
             ServerFailure::NoServerKey => "no_server_key",
             ServerFailure::NoServer => "bad_address",
+            ServerFailure::Client(error) => client_code(error),
+            ServerFailure::Line { why, .. } => known_code(&why.code),
+            ServerFailure::NoServerForm => "no_server_form",
+            ServerFailure::Excluded(_) => "usage",
             ServerFailure::Webhook(error) => error.code(),
         }
     }
@@ -49,6 +65,10 @@ impl ServerFailure {
             ServerFailure::Signer(error) if error.is_refusal() => JUDGED,
             ServerFailure::Outbox(OutboxError::Unreportable { .. } | OutboxError::Runs(_)) => JUDGED,
             ServerFailure::Webhook(error) if error.is_refusal() => JUDGED,
+            ServerFailure::Client(ClientError::Refused(why)) if matches!(why.status, 404 | 409 | 422) => {
+                JUDGED
+            }
+            ServerFailure::Line { .. } => JUDGED,
             _ => NOT_JUDGED,
         }
     }
@@ -63,7 +83,34 @@ impl ServerFailure {
                 Some("set CREALEPH_SERVER_KEY, or name a file with --server-key".into())
             }
             ServerFailure::NoServer => Some("name it with --report-to URL".into()),
+            ServerFailure::Client(error) => client_hint(error),
+            ServerFailure::Line { why, .. } => why.hint.clone().map(Cow::Owned),
+            ServerFailure::NoServerForm => Some(
+                "leave --server out, unset CREALEPH_SERVER or name a --ledger; `crealeph ledger --help` and docs/server.md say which commands ask a server"
+                    .into(),
+            ),
+            ServerFailure::Excluded(_) => None,
             ServerFailure::Webhook(error) => error.hint(),
         }
+    }
+}
+
+/// What a server refused keeps its code, if this version knows it.
+fn client_code(error: &ClientError) -> &'static str {
+    match error {
+        ClientError::Refused(why) => known_code(&why.code),
+        error => error.code(),
+    }
+}
+
+fn client_hint(error: &ClientError) -> Option<Cow<'static, str>> {
+    match error {
+        ClientError::Away { .. } => Some("check the address, and that `crealeph serve` runs there".into()),
+        ClientError::Answer { .. } => {
+            Some("check the address, and that server and command are of one version".into())
+        }
+        ClientError::TooLarge { .. } => Some("ask for fewer with --limit".into()),
+        ClientError::Refused(why) => why.hint.clone().map(Cow::Owned),
+        ClientError::Address(_) | ClientError::Token | ClientError::Certificates(_) => None,
     }
 }

@@ -57,6 +57,14 @@ fn help_at_80_columns() {
               -h, --help        Print help
               -V, --version     Print version
 
+            Server:
+                  --server <URL>       Ask this server instead of a ledger here (https, or
+                                       http on this machine)
+                  --server-key <FILE>  File that holds the key for the server [default: the
+                                       variable CREALEPH_SERVER_KEY]
+                  --server-ca <FILE>   File of certificates to trust for the server, PEM
+                                       [default: public authorities]
+
             Exit codes: 0 valid or done, 1 checked and refused, 2 cannot be checked or done
             (unreadable input, wrong usage).
             exit code 2
@@ -103,6 +111,14 @@ fn help_at_80_columns() {
               -t, --text             Print text instead of JSON into a pipe, as for a pager
               -h, --help             Print help
 
+            Server:
+                  --server <URL>       Ask this server instead of a ledger here (https, or
+                                       http on this machine)
+                  --server-key <FILE>  File that holds the key for the server [default: the
+                                       variable CREALEPH_SERVER_KEY]
+                  --server-ca <FILE>   File of certificates to trust for the server, PEM
+                                       [default: public authorities]
+
             Examples:
               crealeph ledger init
               crealeph ledger append entries.jsonl
@@ -121,6 +137,9 @@ fn help_at_80_columns() {
             The ledger is chosen by --ledger, else CREALEPH_LEDGER, else `location` under
             [ledger] in crealeph.toml, else .crealeph/ledger.db; the same for --tenant and
             --keys (CREALEPH_TENANT, CREALEPH_KEYS; `tenant`, `keys`).
+
+            With --server or CREALEPH_SERVER these ask a server: append, checkpoint, get,
+            list, tail, lineage, prove.
 
             An entry is named by its id or the start of it; `@` is the newest, `@-` the one
             before.
@@ -171,6 +190,14 @@ fn help_at_80_columns() {
               -v, --verbose...  Log to standard error; -vv logs more
               -t, --text        Print text instead of JSON into a pipe, as for a pager
               -h, --help        Print help
+
+            Server:
+                  --server <URL>       Ask this server instead of a ledger here (https, or
+                                       http on this machine)
+                  --server-key <FILE>  File that holds the key for the server [default: the
+                                       variable CREALEPH_SERVER_KEY]
+                  --server-ca <FILE>   File of certificates to trust for the server, PEM
+                                       [default: public authorities]
         "#]],
     );
     story.shows(
@@ -192,12 +219,20 @@ fn help_at_80_columns() {
                   --config <FILE>    Configuration file [default: crealeph.toml, if it
                                      exists]
                   --json             Print JSON
-                  --at <INSTANT>     Snapshot at this time [default: now]
-                  --rules <FILE>     A file of rules whose `[coherence]` counts, instead of
-                                     the configuration's (see `crealeph policy --help`)
               -v, --verbose...       Log to standard error; -vv logs more
               -t, --text             Print text instead of JSON into a pipe, as for a pager
               -h, --help             Print help
+
+            Server:
+                  --server <URL>       Ask this server instead of a ledger here (https, or
+                                       http on this machine)
+                  --server-key <FILE>  File that holds the key for the server [default: the
+                                       variable CREALEPH_SERVER_KEY]
+                  --server-ca <FILE>   File of certificates to trust for the server, PEM
+                                       [default: public authorities]
+                  --at <INSTANT>       Snapshot at this time [default: now]
+                  --rules <FILE>       A file of rules whose `[coherence]` counts, instead
+                                       of the configuration's (see `crealeph policy --help`)
 
             Examples:
               crealeph snapshot robot-7
@@ -237,6 +272,14 @@ fn help_at_80_columns() {
               -v, --verbose...       Log to standard error; -vv logs more
               -t, --text             Print text instead of JSON into a pipe, as for a pager
               -h, --help             Print help
+
+            Server:
+                  --server <URL>       Ask this server instead of a ledger here (https, or
+                                       http on this machine)
+                  --server-key <FILE>  File that holds the key for the server [default: the
+                                       variable CREALEPH_SERVER_KEY]
+                  --server-ca <FILE>   File of certificates to trust for the server, PEM
+                                       [default: public authorities]
 
             Examples:
               crealeph robot list

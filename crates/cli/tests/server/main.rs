@@ -9,6 +9,7 @@ mod scratch;
 
 mod accepted;
 mod approvals;
+mod asked;
 mod builder;
 mod client;
 mod described;

@@ -8,6 +8,7 @@ mod draft;
 mod error;
 mod history;
 mod inbox;
+mod inbox_report;
 mod people;
 mod report;
 mod ruled;
@@ -26,10 +27,10 @@ pub use history::{
     record_once, rules_in_force,
 };
 pub use inbox::{InboxItem, inbox, rejected_subjects};
+pub use inbox_report::{ChangeOutline, InboxPage, InboxRow, LapsedVerdict, VerdictOutline, rule_in_words};
 pub use people::{enrolment, first_enrolment, revocation, rule_statement};
 pub use report::{
-    ExplainedApproval, VerdictReport, inbox_item_json, missing_approvals, person_json, rule_json,
-    unsigned_json,
+    ExplainedApproval, VerdictReport, missing_approvals, person_json, rule_json, unsigned_json,
 };
 pub use ruled::{RuledSubject, ruled_subjects};
 pub use rules_file::{MAX_RULES, RulesTextError, read_rules};

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::case::{SubjectBasis, SubjectCase, SubjectReader};
 use super::error::ApprovalError;
 use super::inbox::InboxItem;
+use super::inbox_report::{ChangeOutline, InboxRow};
 use super::verdict::expiry;
 use crate::entries::entry_json;
 use crate::robot_report::age_minutes;
@@ -24,40 +25,6 @@ pub fn missing_approvals(state: &SubjectState) -> u64 {
         SubjectOutcome::Waiting { missing } => missing,
         _ => 0,
     }
-}
-
-/// Something that waits, as JSON.
-pub fn inbox_item_json(item: &InboxItem) -> Value {
-    let InboxItem { entry, subject, change, state } = item;
-    let lapsed = state.iter().flat_map(|state| &state.verdicts).filter_map(|verdict| {
-        let why = verdict.uncounted.as_ref().filter(|why| why.is_lapse())?;
-        Some(json!({ "verdict": verdict.id.as_str(), "person": verdict.statement.person.as_str(),
-            "code": why.as_str(), "reason": why.reason(), "renewal": why.renewal() }))
-    });
-    let people = |state: &SubjectState| -> Vec<String> {
-        state.may_decide.iter().map(|person| person.as_str().to_owned()).collect()
-    };
-    json!({
-        "subject": subject.id.as_str(), "kind": subject.class.kind.as_str(), "type": entry.content.kind.as_str(),
-        "robotId": entry.content.robot_id.as_str(), "since": entry.created_at.to_string(),
-        "objective": subject.class.objective.as_ref().map(|objective| objective.as_str()),
-        "outdated": subject.outdated,
-        "change": change.as_deref().map(change_summary_json),
-        "rule": state.as_ref().map(|state| state.rule.name.as_str()),
-        "missing": state.as_ref().map(missing_approvals),
-        "mayDecide": state.as_ref().map(people),
-        "lapsed": lapsed.collect::<Vec<_>>(),
-    })
-}
-
-/// What tells held changes apart.
-fn change_summary_json(change: &HeldChangeRecord) -> Value {
-    json!({
-        "item": change.item.as_str(), "workspace": change.workspace.as_str(), "target": change.target.as_str(),
-        "files": change.files.get(), "protected": change.protected, "tests": change.tests,
-        "costUsd": change.cost_usd.map(|cost| cost.get()),
-        "requester": change.requester.as_ref().map(|asked| format!("{}@{}", asked.user, asked.host)),
-    })
 }
 
 /// A rule as it is signed.
@@ -165,7 +132,7 @@ impl SubjectCase {
         });
         let mut out = String::new();
         let mut object = ObjectWriter::new(&mut out);
-        object.raw("item", &inbox_item_json(&self.as_item()).to_string());
+        object.raw("item", &json!(InboxRow::of(&self.as_item())).to_string());
         object.text("state", state.outcome.as_str());
         object.raw("rule", &rule_json(&state.rule)?.to_string());
         object.raw("evidence", &Value::Array(evidence.collect()).to_string());
@@ -258,7 +225,7 @@ impl ExplainedApproval {
 
 /// What is decided about, of a change.
 fn change_json(record: &HeldChangeRecord) -> Value {
-    let mut change = change_summary_json(record);
+    let mut change = json!(ChangeOutline::of(record));
     if let Value::Object(members) = &mut change {
         let more = [
             ("baseState", record.base_state),

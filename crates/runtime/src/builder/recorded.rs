@@ -13,7 +13,8 @@ use crealeph_decision::builder::{Asked, EXECUTION_RECORD, Record, RecordedExecut
 use crealeph_decision::coherence::CoherenceRules;
 use crealeph_decision::snapshot::{Derivation, Snapshot, SnapshotFacts};
 use crealeph_ledger::{
-    AcceptedRequest, EXECUTION_EVENT, Filter, Ledger, LedgerError, Order, Position, Seq, StoredEntry,
+    AcceptedRequest, Cursor, EXECUTION_EVENT, EntryPage, Filter, Ledger, LedgerError, Order, Position, Seq,
+    StoredEntry,
 };
 
 use super::{BuildError, request_name};
@@ -123,7 +124,7 @@ fn is_record(entry: &StoredEntry) -> bool {
 }
 
 /// Everything the ledger holds of an execution, oldest first.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Execution {
     /// Its events.
     pub events: Vec<StoredEntry>,
@@ -144,34 +145,45 @@ pub fn execution(
     robot: Option<&RobotId>,
     execution: &ExecutionId,
 ) -> Result<Option<Execution>, LedgerError> {
-    let filter =
-        Filter { robot_id: robot.cloned(), execution_id: Some(execution.clone()), ..Filter::default() };
-    let mut found = Execution {
-        events: Vec::new(),
-        records: Vec::new(),
-        unreadable: Vec::new(),
-        others: Vec::new(),
-        is_cut: false,
-    };
-    let mut cursor = None;
-    loop {
-        let page = ledger.list(tenant, &filter, Order::OldestFirst, cursor, ledger.limits().page_entries)?;
-        for entry in page.entries {
-            match read_record(&entry) {
-                Ok(Some(record)) => found.records.push((entry, record)),
-                Ok(None) if entry.content.is_event() => found.events.push(entry),
-                Ok(None) if found.others.len() < MAX_OTHERS => found.others.push(entry),
-                Ok(None) => found.is_cut = true,
-                Err(_) => found.unreadable.push(entry.id),
+    let limit = ledger.limits().page_entries;
+    Execution::gather(robot, execution, |filter, cursor| {
+        ledger.list(tenant, filter, Order::OldestFirst, cursor, limit)
+    })
+}
+
+impl Execution {
+    /// Reads an execution from the pages of its entries, oldest first; `None` if there is no trace of it.
+    ///
+    /// # Errors
+    /// When a page cannot be read.
+    pub fn gather<E>(
+        robot: Option<&RobotId>,
+        execution: &ExecutionId,
+        mut page: impl FnMut(&Filter, Option<Cursor>) -> Result<EntryPage, E>,
+    ) -> Result<Option<Self>, E> {
+        let filter =
+            Filter { robot_id: robot.cloned(), execution_id: Some(execution.clone()), ..Filter::default() };
+        let mut found = Execution::default();
+        let mut cursor = None;
+        loop {
+            let EntryPage { entries, next } = page(&filter, cursor)?;
+            for entry in entries {
+                match read_record(&entry) {
+                    Ok(Some(record)) => found.records.push((entry, record)),
+                    Ok(None) if entry.content.is_event() => found.events.push(entry),
+                    Ok(None) if found.others.len() < MAX_OTHERS => found.others.push(entry),
+                    Ok(None) => found.is_cut = true,
+                    Err(_) => found.unreadable.push(entry.id),
+                }
+            }
+            cursor = next;
+            if cursor.is_none() {
+                break;
             }
         }
-        cursor = page.next;
-        if cursor.is_none() {
-            break;
-        }
+        let is_empty = found.events.is_empty() && found.records.is_empty() && found.others.is_empty();
+        Ok((!is_empty).then_some(found))
     }
-    let is_empty = found.events.is_empty() && found.records.is_empty() && found.others.is_empty();
-    Ok((!is_empty).then_some(found))
 }
 
 /// The snapshot that a record's decision rested on, derived from the ledger as it stood then.

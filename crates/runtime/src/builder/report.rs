@@ -6,6 +6,7 @@ use crealeph_contracts::policy_output::PolicyReason;
 use crealeph_decision::builder::Record;
 use crealeph_decision::builder::replay::Check;
 use crealeph_ledger::StoredEntry;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Execution;
@@ -58,18 +59,54 @@ pub fn reasons_json(record: &Record) -> Value {
     })
 }
 
-/// Whether a recorded decision follows when it is derived again, as JSON.
-pub fn replay_json(record: &Record, checks: &[Check]) -> Value {
-    let all: Vec<Value> = checks
-        .iter()
-        .map(|check| {
-            json!({ "what": check.what, "recorded": check.recorded, "derived": check.derived, "same": check.is_same() })
-        })
-        .collect();
-    json!({
-        "executionId": execution_of_record(record),
-        "attempt": record.request.attempt.get(),
-        "follows": checks.iter().all(Check::is_same),
-        "checks": all,
-    })
+/// Whether a recorded decision follows when it is derived again.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplayReport {
+    /// The execution.
+    pub execution_id: String,
+    /// The attempt.
+    pub attempt: u64,
+    /// Whether all of it is the same.
+    pub follows: bool,
+    /// What was compared.
+    pub checks: Vec<CheckReport>,
+}
+
+/// Something that was derived again.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct CheckReport {
+    /// What.
+    pub what: String,
+    /// As it is recorded.
+    pub recorded: String,
+    /// As it was derived.
+    pub derived: String,
+    /// Whether that is the same.
+    pub same: bool,
+}
+
+/// The replays of an execution's attempts.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct ReplayList {
+    /// One for each attempt.
+    pub replays: Vec<ReplayReport>,
+}
+
+impl ReplayReport {
+    /// The report of a record and what was compared.
+    pub fn of(record: &Record, checks: &[Check]) -> Self {
+        let all = checks.iter().map(|check| CheckReport {
+            what: check.what.to_owned(),
+            recorded: check.recorded.clone(),
+            derived: check.derived.clone(),
+            same: check.is_same(),
+        });
+        ReplayReport {
+            execution_id: execution_of_record(record).to_owned(),
+            attempt: record.request.attempt.get(),
+            follows: checks.iter().all(Check::is_same),
+            checks: all.collect(),
+        }
+    }
 }

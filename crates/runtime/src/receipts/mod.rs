@@ -7,6 +7,6 @@ mod reported;
 mod signers;
 
 pub use log::{LoggedRun, LoggedRunReport, RunFileError, RunLogQuery, run_of_log, runs_of_log};
-pub use outbox::{Outbox, OutboxError, ReportTarget, SentReports};
+pub use outbox::{Outbox, OutboxError, SentReports};
 pub use reported::{ReceiptReportError, record_report};
 pub use signers::{SignerEnrolmentError, SignerReport, add_signer, known_keys, list_signers, revoke_signer};

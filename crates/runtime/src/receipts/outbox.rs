@@ -2,7 +2,7 @@
 //! them. Owns the bound of that folder; what it costs the oldest is said, never done silently. A run's outcome does not depend on it.
 
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,13 +15,10 @@ use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::reported::{ReceiptReport, ReportedFile};
 use crealeph_contracts::scalar::Text;
 use crealeph_contracts::shape::List;
-use crealeph_contracts::text::Shown;
 use crealeph_contracts::uuid::Uuid;
 use crealeph_verify::read_unproven;
-use ureq::http::Uri;
-use ureq::tls::{RootCerts, TlsConfig};
 
-use crate::agents::certificates;
+use crate::client::{ClientError, ServerClient};
 use crate::work::receipt::{DIFF_FILE, ENVELOPE_FILE, RECEIPT_FILE};
 use crate::work::{RunReader, RunsError};
 
@@ -30,27 +27,11 @@ const MAX_PENDING: usize = 1_000;
 const MAX_PENDING_BYTES: u64 = 256 << 20;
 /// The largest report: what a ledger takes by default, without what surrounds it.
 const MAX_REPORT_BYTES: usize = (4 << 20) - (64 << 10);
-/// How long one report may take, and all of them together.
-const SEND_TIME: Duration = Duration::from_secs(30);
+/// How long all reports may take together.
 const ALL_TIME: Duration = Duration::from_secs(120);
-/// How much of an answer is read, and how much of it is quoted.
-const MAX_ANSWER_BYTES: u64 = 64 << 10;
-const MAX_QUOTED_CHARS: usize = 300;
-const MAX_URL_BYTES: usize = 2_048;
-const MAX_TOKEN_BYTES: usize = 1_024;
-
 /// Why reports cannot be kept or sent.
 #[derive(Debug, thiserror::Error)]
 pub enum OutboxError {
-    /// Not an address that a key may be sent to.
-    #[error("`{0}` is not an https address, or an http address of this machine")]
-    Address(String),
-    /// Not a key.
-    #[error("the key is not one that `crealeph key create` printed")]
-    Token,
-    /// The certificates.
-    #[error("{0}")]
-    Certificates(String),
     /// The folder.
     #[error("cannot read or write `{}`", .path.display())]
     Folder {
@@ -76,86 +57,8 @@ impl OutboxError {
     /// The stable code.
     pub fn code(&self) -> &'static str {
         match self {
-            OutboxError::Address(_) => "bad_address",
-            OutboxError::Token | OutboxError::Certificates(_) => "bad_key",
             OutboxError::Folder { .. } => "unwritable",
             OutboxError::Runs(_) | OutboxError::Unreportable { .. } => "not_reportable",
-        }
-    }
-}
-
-/// Where receipts are reported to.
-#[derive(Debug)]
-pub struct ReportTarget {
-    url: String,
-    token: String,
-    client: ureq::Agent,
-}
-
-impl ReportTarget {
-    /// A server by its address, with the token that lets requests in. HTTP is for servers on this machine alone.
-    ///
-    /// # Errors
-    /// When address, token or certificates cannot be used.
-    pub fn new(url: &str, token: &str, ca_file: Option<&Path>) -> Result<Self, OutboxError> {
-        let refused = || OutboxError::Address(Shown::line(url).at_most(MAX_QUOTED_CHARS).to_string());
-        let uri: Uri = url.parse().map_err(|_| refused())?;
-        let host = uri.host().ok_or_else(refused)?.trim_matches(['[', ']']);
-        let is_here =
-            host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
-        let has_more = uri.query().is_some() || uri.authority().is_some_and(|at| at.as_str().contains('@'));
-        let is_tls = uri.scheme_str() == Some("https");
-        let is_plain_here = uri.scheme_str() == Some("http") && is_here;
-        if host.is_empty() || has_more || url.len() > MAX_URL_BYTES || !(is_tls || is_plain_here) {
-            return Err(refused());
-        }
-        let is_printable = token.bytes().all(|byte| byte.is_ascii_graphic());
-        if token.is_empty() || token.len() > MAX_TOKEN_BYTES || !is_printable {
-            return Err(OutboxError::Token);
-        }
-        let roots = match ca_file {
-            Some(file) => certificates(file).map_err(OutboxError::Certificates)?,
-            None => RootCerts::WebPki,
-        };
-        let config = ureq::Agent::config_builder()
-            .tls_config(TlsConfig::builder().root_certs(roots).build())
-            .https_only(is_tls)
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .proxy(None)
-            .timeout_global(Some(SEND_TIME))
-            .user_agent(concat!("crealeph/", env!("CARGO_PKG_VERSION")))
-            .build();
-        let url = url.trim_end_matches('/').to_owned();
-        Ok(ReportTarget { url, token: token.to_owned(), client: config.into() })
-    }
-
-    /// The address.
-    pub fn url(&self) -> &str {
-        &self.url
-    }
-
-    fn send(&self, report: &str) -> Result<(), Unsent> {
-        let request = self.client.post(format!("{}/v1/work/receipts", self.url));
-        let request = request.content_type("application/json");
-        let sent = request.header("authorization", format!("Bearer {}", self.token)).send(report);
-        let mut answer = sent.map_err(|error| Unsent::Away(error.to_string()))?;
-        let status = answer.status().as_u16();
-        let mut body = Vec::new();
-        let read = answer.body_mut().as_reader().take(MAX_ANSWER_BYTES).read_to_end(&mut body);
-        match (status, read) {
-            (200, Ok(_)) => Ok(()),
-            (200, Err(error)) => Err(Unsent::Away(error.to_string())),
-            (status, _) => {
-                let said = serde_json::from_slice::<serde_json::Value>(&body).ok();
-                let said = said.and_then(|said| Some(said.get("detail")?.as_str()?.to_owned()));
-                let said = said.unwrap_or_else(|| "no reason was given".to_owned());
-                let why = format!("{}: {}", status, Shown::line(&said).at_most(MAX_QUOTED_CHARS));
-                // What is wrong with one report is not wrong with the next.
-                let is_about_it = matches!(status, 400 | 409 | 413 | 422);
-                Err(if is_about_it { Unsent::Refused(why) } else { Unsent::Away(why) })
-            }
         }
     }
 }
@@ -166,6 +69,18 @@ enum Unsent {
     Refused(String),
     /// The server, or the way to it, does not take any now.
     Away(String),
+}
+
+fn send(server: &ServerClient, report: &str) -> Result<(), Unsent> {
+    match server.ask(&["work", "receipts"], &[], report.as_bytes()) {
+        Ok(_) => Ok(()),
+        // What is wrong with one report is not wrong with the next.
+        Err(ClientError::Refused(why)) if matches!(why.status, 400 | 409 | 413 | 422) => {
+            Err(Unsent::Refused(format!("{}: {}", why.status, why.detail)))
+        }
+        Err(ClientError::Refused(why)) => Err(Unsent::Away(format!("{}: {}", why.status, why.detail))),
+        Err(error) => Err(Unsent::Away(error.to_string())),
+    }
 }
 
 /// What became of reports.
@@ -192,8 +107,8 @@ impl Outbox {
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn open(state: &Path, target: &ReportTarget) -> Result<Self, OutboxError> {
-        let digest = Blake3::of(target.url.as_bytes()).to_string();
+    pub fn open(state: &Path, target: &ServerClient) -> Result<Self, OutboxError> {
+        let digest = Blake3::of(target.url().as_bytes()).to_string();
         let folder = state.join("reports").join(digest.get(..32).unwrap_or(&digest));
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
         made.map_err(failed(&folder))?;
@@ -240,7 +155,7 @@ impl Outbox {
     ///
     /// # Errors
     /// When the folder cannot be read.
-    pub fn send(&self, target: &ReportTarget) -> Result<SentReports, OutboxError> {
+    pub fn send(&self, target: &ServerClient) -> Result<SentReports, OutboxError> {
         let until = Instant::now() + ALL_TIME;
         let mut result = SentReports::default();
         let pending = self.pending()?;
@@ -252,7 +167,7 @@ impl Outbox {
             }
             let path = self.path(&kept.run);
             let report = fs::read_to_string(&path).map_err(failed(&path))?;
-            match target.send(&report) {
+            match send(target, &report) {
                 Ok(()) => {
                     self.remove(&kept.run)?;
                     result.pending -= 1;
@@ -348,7 +263,7 @@ mod tests {
     #[test]
     fn the_oldest_reports_make_room_and_are_named() {
         let folder = tempfile::tempdir().unwrap();
-        let target = ReportTarget::new("http://127.0.0.1:9", "crealeph_x", None).unwrap();
+        let target = ServerClient::new("http://127.0.0.1:9", "crealeph_x", None).unwrap();
         let outbox = Outbox::open(folder.path(), &target).unwrap();
         let run = |number: u8| Uuid::from_bytes([number; 16]);
         for number in [3, 1, 2] {
@@ -363,39 +278,5 @@ mod tests {
         // What could not be sent is kept.
         let sent = outbox.send(&target).unwrap();
         assert!(sent.sent.is_empty() && sent.away.is_some() && sent.pending == 1, "{sent:?}");
-    }
-
-    #[test]
-    fn a_key_is_sent_over_tls_or_within_this_machine_alone() {
-        for good in [
-            "https://crealeph.example.com",
-            "https://h:8443/",
-            "http://127.0.0.1:8",
-            "http://localhost:1",
-            "http://[::1]:80",
-        ] {
-            assert!(ReportTarget::new(good, "crealeph_x", None).is_ok(), "{good}");
-        }
-        for bad in [
-            "http://example.com",
-            "http://10.0.0.1:80",
-            "https://u:p@h",
-            "https://h?x=1",
-            "ftp://h",
-            "h",
-            "",
-            "http://localhost.evil.com",
-        ] {
-            assert!(
-                matches!(ReportTarget::new(bad, "crealeph_x", None), Err(OutboxError::Address(_))),
-                "{bad}"
-            );
-        }
-        for token in ["", "a b", "a\nb", "ü"] {
-            assert!(
-                matches!(ReportTarget::new("https://h", token, None), Err(OutboxError::Token)),
-                "{token:?}"
-            );
-        }
     }
 }

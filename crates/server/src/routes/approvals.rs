@@ -9,7 +9,7 @@ use crealeph_contracts::scalar::{LedgerId, RobotId};
 use crealeph_decision::access::Permission;
 use crealeph_decision::approval::SubjectOutcome;
 use crealeph_runtime::approvals::{
-    ApprovalError, RecordedVerdict, SubjectCase, SubjectReader, VerdictReport, inbox, inbox_item_json,
+    ApprovalError, InboxPage, InboxRow, RecordedVerdict, SubjectCase, SubjectReader, VerdictReport, inbox,
     unsigned_json, verdict_statement,
 };
 use serde_json::{Value, json};
@@ -112,11 +112,8 @@ fn list(call: &Call) -> Result<Reply, Problem> {
         true => (Vec::new(), None),
         false => inbox(reader(call)?, asked.as_ref().or(who.robot_id.as_ref()), cursor, limit)?,
     };
-    let items: Vec<Value> = items.iter().map(inbox_item_json).collect();
-    Ok(Reply::json_of(&match next {
-        Some(next) => json!({ "items": items, "next": next.to_string() }),
-        None => json!({ "items": items }),
-    }))
+    let items = items.iter().map(InboxRow::of).collect();
+    Ok(Reply::json_of(&InboxPage { items, next: next.map(|next| next.to_string()) }))
 }
 
 fn show(call: &Call) -> Result<Reply, Problem> {

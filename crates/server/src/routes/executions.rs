@@ -9,10 +9,9 @@ use crealeph_contracts::scalar::{ExecutionId, Name, RobotId};
 use crealeph_contracts::{BuilderRequest, BuilderResponse, Valid};
 use crealeph_decision::builder::Record;
 use crealeph_ledger::{EXECUTION_EVENT, EntryPage, Filter, Order, StoredEntry};
-use crealeph_runtime::builder::{self, Execution, execution_json, reasons_json, replay_json};
+use crealeph_runtime::builder::{self, Execution, ReplayList, ReplayReport, execution_json, reasons_json};
 use crealeph_runtime::entries::{PageQuery, bounded_page, page_json};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::{Value, json};
 
 use super::robots;
 use crate::call::Call;
@@ -114,12 +113,12 @@ pub(super) fn reasons(call: &Call) -> Result<Reply, Problem> {
 
 pub(super) fn replay(call: &Call) -> Result<Reply, Problem> {
     let tenant = &call.who()?.tenant_id;
-    let mut replays: Vec<Value> = Vec::new();
+    let mut replays = Vec::new();
     for (entry, record) in records(call)? {
         let checks = builder::replay(call.ledger(), tenant, &entry, &record)?;
-        replays.push(replay_json(&record, &checks));
+        replays.push(ReplayReport::of(&record, &checks));
     }
-    Ok(Reply::json_of(&json!({ "replays": replays })))
+    Ok(Reply::json_of(&ReplayList { replays }))
 }
 
 /// The execution that the path names.

@@ -6,6 +6,7 @@ mod entries;
 mod events;
 mod executions;
 mod export;
+mod ids;
 mod keys;
 mod log;
 mod operations;
@@ -80,9 +81,18 @@ const WEBHOOK: Parameter = in_path("id", ParameterKind::Identifier, "the webhook
 
 /// Every route.
 pub(crate) fn routes() -> impl Iterator<Item = &'static Route> + Clone {
-    [ROUTES, approvals::ROUTES, people::ROUTES, work::ROUTES, signers::ROUTES, usage::ROUTES, report::ROUTES]
-        .into_iter()
-        .flatten()
+    [
+        ROUTES,
+        ids::ROUTES,
+        approvals::ROUTES,
+        people::ROUTES,
+        work::ROUTES,
+        signers::ROUTES,
+        usage::ROUTES,
+        report::ROUTES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The routes that have no table of their own beside their handlers.

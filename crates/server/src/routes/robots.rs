@@ -12,9 +12,8 @@ use crealeph_decision::policy::{Rules, RulesSource, evaluate};
 use crealeph_decision::snapshot::Snapshot;
 use crealeph_runtime::backtest::{BacktestScope, BacktestTotals, FlippedDecision, backtest};
 use crealeph_runtime::robot::{self, RobotSummary};
-use crealeph_runtime::robot_report::{status_json, summary_json};
+use crealeph_runtime::robot_report::{RobotPage, RobotStatusReport};
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use crate::call::Call;
 use crate::problem::{Problem, ProblemKind};
@@ -38,12 +37,7 @@ pub(super) fn list(call: &Call) -> Result<Reply, Problem> {
             (own.into_iter().filter(|_| is_listed).collect(), false)
         }
     };
-    let next = robots.last().filter(|_| has_more).map(|last| last.robot_id.as_str().to_owned());
-    let robots: Vec<Value> = robots.iter().map(summary_json).collect();
-    Ok(Reply::json_of(&match next {
-        Some(next) => json!({ "robots": robots, "next": next }),
-        None => json!({ "robots": robots }),
-    }))
+    Ok(Reply::json_of(&RobotPage::of(&robots, has_more)))
 }
 
 /// The robot that the path names, if the key may see it.
@@ -88,7 +82,7 @@ pub(super) fn status(call: &Call) -> Result<Reply, Problem> {
     if status.snapshot.is_none() && status.latest.is_empty() {
         return Err(Problem::unknown_id("robot"));
     }
-    Ok(Reply::json_of(&status_json(&status)))
+    Ok(Reply::json_of(&RobotStatusReport::of(&status)))
 }
 
 /// A decision takes microseconds, unless the question is large.

@@ -16,7 +16,9 @@ use crealeph_runtime::configuration::{ConfigError, Configuration, Table, absolut
 pub(super) use proving::{parse_key, read_keys};
 
 use super::Verdict;
-use crate::failure::{ArgumentFailure, Failure, LedgerFailure, TrustFailure};
+use super::place::{Place, RemoteLog};
+use super::server_args::ServerArgs;
+use crate::failure::{ArgumentFailure, Failure, LedgerFailure, ServerFailure, TrustFailure};
 use crate::output::Output;
 use crate::own;
 use crate::trusting::{self, Uses};
@@ -44,6 +46,8 @@ A line for `append`: {\"robotId\",\"module\",\"source\",\"type\",\"state\",\"pay
 
 The ledger is chosen by --ledger, else CREALEPH_LEDGER, else `location` under [ledger] in crealeph.toml, else
 .crealeph/ledger.db; the same for --tenant and --keys (CREALEPH_TENANT, CREALEPH_KEYS; `tenant`, `keys`).
+
+With --server or CREALEPH_SERVER these ask a server: append, checkpoint, get, list, tail, lineage, prove.
 
 An entry is named by its id or the start of it; `@` is the newest, `@-` the one before.
 
@@ -82,6 +86,9 @@ pub(super) struct At {
     /// Print JSON
     #[arg(long, global = true)]
     pub(super) json: bool,
+
+    #[command(flatten)]
+    pub(super) server: ServerArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -122,22 +129,22 @@ impl LedgerCommand {
             Action::Verify(command) => return command.run(self.at, output),
             action => action,
         };
-        let at = self.at.settle()?;
+        let at = self.at.place()?;
         match action {
-            Action::Init => writing::init(&at),
-            Action::Migrate => maintaining::migrate(&at, output),
-            Action::Tenants => maintaining::tenants(&at, output),
+            Action::Init => writing::init(at.here()?),
+            Action::Migrate => maintaining::migrate(at.here()?, output),
+            Action::Tenants => maintaining::tenants(at.here()?, output),
             Action::Append(command) => command.run(&at, output),
-            Action::Import(command) => command.run(&at, output),
-            Action::Backup(command) => command.run(&at, output),
+            Action::Import(command) => command.run(at.here()?, output),
+            Action::Backup(command) => command.run(at.here()?, output),
             Action::Checkpoint => writing::checkpoint(&at, output),
-            Action::Key(command) => command.run(&at, output),
+            Action::Key(command) => command.run(at.here()?, output),
             Action::Get(command) => command.run(&at, output),
             Action::List(command) => command.run(&at, output),
             Action::Tail(command) => command.run(&at, output),
             Action::Lineage(command) => command.run(&at, output),
-            Action::Stats => reading::stats(&at, output),
-            Action::Export(command) => command.run(&at, output),
+            Action::Stats => reading::stats(at.here()?, output),
+            Action::Export(command) => command.run(at.here()?, output),
             Action::Prove(command) => command.run(&at, output),
             Action::Verify(_) | Action::VerifyProof(_) => Ok(Verdict::Unjudged),
         }
@@ -173,6 +180,30 @@ impl At {
     /// The tenant, where a flag names it.
     pub(super) fn tenant(&self) -> Option<&str> {
         self.tenant.as_deref()
+    }
+
+    /// A server, if one is named, else the ledger. What names a part of a ledger has no meaning for a server: the tenant comes from
+    /// the key.
+    pub(super) fn place(self) -> Result<Place, Failure> {
+        let flags = [
+            ("--ledger", self.ledger.is_some()),
+            ("--tenant", self.tenant.is_some()),
+            ("--keys", self.keys.is_some()),
+            ("--config", self.config.is_some()),
+        ];
+        let flag = flags.iter().find_map(|(name, is_given)| is_given.then_some(*name));
+        if let (true, Some(flag)) = (self.server.is_named(), flag) {
+            return Err(ServerFailure::Excluded(flag).into());
+        }
+        // A flag goes before the environment.
+        let server = if flag.is_some() { None } else { self.server.chosen()? };
+        match server {
+            None => Ok(Place::Here(Box::new(self.settle()?))),
+            Some(client) => {
+                let tenant = client.tenant()?;
+                Ok(Place::Server(RemoteLog { client, tenant, is_json: self.json }))
+            }
+        }
     }
 
     /// Flag, else environment, else configuration, else the default.

@@ -9,9 +9,10 @@ use crealeph_ledger::{AuditFaultKind, ExportSummary, ImportSummary, Ledger, Ledg
 use crealeph_verify::{ExportVerifier, Finding, FindingKind, VerifiedExport, VerifierKey, verify_proof};
 use serde_json::json;
 
+use super::reading::find;
 use super::writing::read_text;
 use super::{At, Settled, Verdict};
-use crate::commands::ids::entry_id;
+use crate::commands::place::Place;
 use crate::commands::tell_finding;
 use crate::failure::{Failure, InputFailure, LedgerFailure, OutputFailure};
 use crate::input::{Line, Reader, Source, next_line};
@@ -403,21 +404,20 @@ pub(in crate::commands) fn parse_key(text: &str) -> Result<VerifierKey, LedgerFa
 /// Print an inclusion proof of an entry
 #[derive(Debug, Args)]
 pub(super) struct Prove {
-    /// Entry id or its start, or `@` for the newest
+    /// Entry id or its start, `@` for the newest, or `key:` and its client key
     id: String,
 }
 
 impl Prove {
-    pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
-        let ledger = at.open()?;
-        let id = entry_id(&ledger, &at.tenant, &self.id)?;
-        let proof = ledger.prove(&at.tenant, &id)?;
-        let proof =
-            proof.ok_or_else(|| LedgerFailure::NoEntry { name: self.id, tenant: at.tenant.to_string() })?;
+    pub(super) fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+        let log = at.log()?;
+        let id = find(&log, &self.id)?.id;
+        let missing = || LedgerFailure::NoEntry { name: self.id, tenant: log.tenant().to_string() };
+        let proof = log.prove(&id)?.ok_or_else(missing)?;
         match output.is_for_person() {
-            true => output.json(&proof.to_json())?,
+            true => output.json(&proof)?,
             // The entry in it is checked byte by byte.
-            false => output.document(&format!("{}\n", proof.to_json()))?,
+            false => output.document(&format!("{proof}\n"))?,
         }
         Ok(Verdict::Good)
     }

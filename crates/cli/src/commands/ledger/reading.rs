@@ -5,12 +5,13 @@ use std::time::Duration;
 use clap::Args;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::{ClientKey, Name, RobotId};
-use crealeph_ledger::{Cursor, Direction, Filter, KEY_PREFIX, Ledger, Order, Seq, StoredEntry};
+use crealeph_ledger::{Cursor, Direction, Filter, KEY_PREFIX, Order, Seq, StoredEntry};
 use crealeph_runtime::entries::relative_json;
 use serde::Serialize;
 
 use super::{Settled, Verdict, named};
 use crate::commands::ids::{ShortIds, entry_id, execution_id};
+use crate::commands::place::{LogSource, Place};
 use crate::failure::{ArgumentFailure, Failure, LedgerFailure};
 use crate::output::{Output, note};
 
@@ -23,11 +24,11 @@ const RETRY: Duration = Duration::from_millis(500);
 const PAGE: usize = 500;
 
 /// Prints entries that were read together.
-fn print(ledger: &Ledger, entries: &[StoredEntry], at: &Settled, output: &mut Output) -> Result<(), Failure> {
+fn print(log: &LogSource, entries: &[StoredEntry], at: &Place, output: &mut Output) -> Result<(), Failure> {
     if at.is_json(output) {
         return Ok(entries.iter().try_for_each(|entry| output.json_line(&entry.canonical()))?);
     }
-    let short = ShortIds::of_entries(ledger, &at.tenant, entries)?;
+    let short = ShortIds::of_entries(log, entries)?;
     Ok(entries.iter().try_for_each(|entry| output.line(&in_words(entry, &short)))?)
 }
 
@@ -41,13 +42,14 @@ fn in_words(entry: &StoredEntry, short: &ShortIds) -> String {
 }
 
 /// The entry that an argument names: an id, the start of one, `@` or `@-`, or `key:` and a client key.
-pub(super) fn find(ledger: &Ledger, at: &Settled, name: &str) -> Result<StoredEntry, Failure> {
+pub(super) fn find(log: &LogSource, name: &str) -> Result<StoredEntry, Failure> {
     let found = match name.strip_prefix(KEY_PREFIX) {
-        Some(key) => ledger.get_by_key(&at.tenant, &named("key", key, ClientKey::parse)?)?,
-        None => ledger.get(&at.tenant, &entry_id(ledger, &at.tenant, name)?)?,
+        Some(key) => log.get_by_key(&named("key", key, ClientKey::parse)?)?,
+        None => log.get(&entry_id(log, name)?)?,
     };
-    found
-        .ok_or_else(|| LedgerFailure::NoEntry { name: name.to_owned(), tenant: at.tenant.to_string() }.into())
+    found.ok_or_else(|| {
+        LedgerFailure::NoEntry { name: name.to_owned(), tenant: log.tenant().to_string() }.into()
+    })
 }
 
 /// Print an entry by its id or key
@@ -58,8 +60,8 @@ pub(super) struct Get {
 }
 
 impl Get {
-    pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
-        let entry = find(&at.open()?, at, &self.id)?;
+    pub(super) fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+        let entry = find(&at.log()?, &self.id)?;
         output.json(&entry.canonical())?;
         Ok(Verdict::Good)
     }
@@ -101,17 +103,17 @@ pub(super) struct List {
 }
 
 impl List {
-    pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
-        let ledger = at.open()?;
-        let filter = self.filter(&ledger, at)?;
+    pub(super) fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+        let log = at.log()?;
+        let filter = self.filter(&log)?;
         let order = if self.newest { Order::NewestFirst } else { Order::OldestFirst };
         let mut cursor = self.cursor.as_deref().map(Cursor::parse).transpose()?;
         let mut left = self.limit;
         let is_from_start = cursor.is_none();
         while left > 0 {
-            let page = ledger.list(&at.tenant, &filter, order, cursor, left.min(PAGE))?;
+            let page = log.list(&filter, order, cursor, left.min(PAGE))?;
             left -= page.entries.len().min(left);
-            print(&ledger, &page.entries, at, output)?;
+            print(&log, &page.entries, at, output)?;
             cursor = page.next;
             if cursor.is_none() {
                 break;
@@ -121,12 +123,12 @@ impl List {
         if let Some(cursor) = cursor {
             note!("there is more: add --cursor {cursor}");
         } else if is_from_start && left == self.limit && left > 0 {
-            note!("tenant `{}` has no such entry", at.tenant);
+            note!("tenant `{}` has no such entry", log.tenant());
         }
         Ok(Verdict::Good)
     }
 
-    fn filter(&self, ledger: &Ledger, at: &Settled) -> Result<Filter, Failure> {
+    fn filter(&self, log: &LogSource) -> Result<Filter, Failure> {
         fn read<T>(
             what: &'static str,
             text: Option<&String>,
@@ -146,7 +148,7 @@ impl List {
             state: read("state", self.state.as_ref(), Name::parse)?,
             module: read("module", self.module.as_ref(), Name::parse)?,
             execution_id: match &self.execution {
-                Some(word) => Some(execution_id(ledger, &at.tenant, None, word)?.0),
+                Some(word) => Some(execution_id(log, None, word)?.0),
                 None => None,
             },
             from: instant(self.from.as_ref())?,
@@ -168,37 +170,37 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
-        let ledger = at.open()?;
-        let mut watch = ledger.watch(&at.tenant);
+    pub(super) fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+        let log = at.log()?;
+        let mut watch = log.watch();
         let mut last = match self.after {
             Some(number) => Seq::new(number).unwrap_or(Seq::MAX),
-            None => ledger.last_seq(&at.tenant)?,
+            None => log.last_seq()?,
         };
         let mut left = self.limit.unwrap_or(u64::MAX);
         let mut outage = None;
         while left > 0 {
             let limit = usize::try_from(left).unwrap_or(PAGE).min(PAGE);
             let cursor = Some(Cursor::after(last));
-            let page = match ledger.list(&at.tenant, &Filter::default(), Order::OldestFirst, cursor, limit) {
+            let page = match log.list(&Filter::default(), Order::OldestFirst, cursor, limit) {
                 Ok(page) => {
                     outage = None;
                     page
                 }
                 Err(error) if error.is_passing() => {
                     let start = *outage.get_or_insert_with(|| {
-                        note!("{error}; trying again for {} s", MAX_OUTAGE.as_secs());
+                        note!("{}; trying again for {} s", error.message(), MAX_OUTAGE.as_secs());
                         std::time::Instant::now()
                     });
                     if start.elapsed() > MAX_OUTAGE {
-                        return Err(error.into());
+                        return Err(error);
                     }
                     std::thread::sleep(RETRY);
                     continue;
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(error),
             };
-            print(&ledger, &page.entries, at, output)?;
+            print(&log, &page.entries, at, output)?;
             last = page.entries.last().map_or(last, |entry| entry.seq);
             left = left.saturating_sub(page.entries.len() as u64);
             output.flush()?;
@@ -224,11 +226,11 @@ pub(super) struct LineageOf {
 }
 
 impl LineageOf {
-    pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
-        let ledger = at.open()?;
-        let entry = find(&ledger, at, &self.id)?;
+    pub(super) fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+        let log = at.log()?;
+        let entry = find(&log, &self.id)?;
         let direction = if self.down { Direction::Down } else { Direction::Up };
-        let Some(lineage) = ledger.lineage(&at.tenant, &entry.id, direction, self.depth)? else {
+        let Some(lineage) = log.lineage(&entry.id, direction, self.depth)? else {
             return Ok(Verdict::Good);
         };
         let is_json = at.is_json(output);
@@ -236,7 +238,7 @@ impl LineageOf {
             true => ShortIds::default(),
             false => {
                 let entries = lineage.entries.iter().map(|relative| &relative.entry);
-                ShortIds::of_entries(&ledger, &at.tenant, entries)?
+                ShortIds::of_entries(&log, entries)?
             }
         };
         for relative in &lineage.entries {
@@ -248,7 +250,7 @@ impl LineageOf {
         }
         output.flush()?;
         if lineage.is_cut {
-            match lineage.entries.len() >= ledger.limits().lineage_entries {
+            match lineage.entries.len() >= log.lineage_entries() {
                 true => note!(
                     "only the nearest {} are listed; ask for the lineage of one of the last to see more",
                     lineage.entries.len()

@@ -8,13 +8,15 @@ use clap::Args;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::{Limits, parse};
 use crealeph_contracts::scalar::TenantId;
-use crealeph_ledger::{AppendError, AppendedEntry, IdKind, Ledger, Location};
+use crealeph_contracts::short_id::NamedKind;
+use crealeph_ledger::{Ledger, Location};
 use crealeph_runtime::entries::AppendedReport;
 use serde_json::json;
 
 use super::proving::{import_signed, read_keys};
 use super::{Settled, Verdict};
 use crate::commands::ids::ShortIds;
+use crate::commands::place::{LogSource, Place};
 use crate::failure::{Failure, InputFailure, LedgerFailure, OutputFailure};
 use crate::input::{DEFAULT_MAX_BYTES, Line, Reader, Source, next_line};
 use crate::output::{Output, note};
@@ -53,8 +55,8 @@ pub(super) struct Append {
 }
 
 impl Append {
-    pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
-        let ledger = at.open()?;
+    pub(super) fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+        let log = at.log()?;
         let source = Source::new(self.file);
         let mut reader = source.open()?;
         output.outlive_reader();
@@ -75,7 +77,7 @@ impl Append {
                 Line::Whole(line) => line,
                 Line::TooLong => {
                     let what = format!("{}, line {number}", source.name());
-                    batch.write(&ledger, at, &source, output, &mut tally)?;
+                    batch.write(&log, at, &source, output, &mut tally)?;
                     return Err(InputFailure::TooLarge { what, limit: DEFAULT_MAX_BYTES }.into());
                 }
             };
@@ -85,7 +87,7 @@ impl Append {
             match Draft::parse(&line, &Limits::outside(DEFAULT_MAX_BYTES)) {
                 Ok(draft) => batch.push(draft, number, line.len()),
                 Err(violations) => {
-                    batch.write(&ledger, at, &source, output, &mut tally)?;
+                    batch.write(&log, at, &source, output, &mut tally)?;
                     let name = format!("{}, line {number}", source.name());
                     let expected = "entry, one whole object per line";
                     return Err(InputFailure::Invalid { name, expected, violations }.into());
@@ -93,11 +95,11 @@ impl Append {
             }
             // A program that writes line by line gets an answer line by line.
             if batch.is_full() || !reader.buffer().contains(&b'\n') {
-                batch.write(&ledger, at, &source, output, &mut tally)?;
+                batch.write(&log, at, &source, output, &mut tally)?;
                 output.flush()?;
             }
         }
-        batch.write(&ledger, at, &source, output, &mut tally)?;
+        batch.write(&log, at, &source, output, &mut tally)?;
         let Tally { new, repeats, progress, .. } = tally;
         drop(progress);
         note!("{new} appended, {repeats} repeats");
@@ -133,35 +135,19 @@ impl Batch {
     /// Writes what is gathered. Where a line is refused, the lines before it are written all the same.
     fn write(
         &mut self,
-        ledger: &Ledger,
-        at: &Settled,
+        log: &LogSource,
+        at: &Place,
         source: &Source,
         output: &mut Output,
         tally: &mut Tally,
     ) -> Result<(), Failure> {
-        let Batch { mut drafts, lines, .. } = std::mem::take(self);
-        let mut refused = None;
-        while !drafts.is_empty() {
-            match ledger.append(&at.tenant, drafts.clone()) {
-                Ok(appended) => {
-                    tally.add(&appended, &lines, ledger, at, output)?;
-                    break;
-                }
-                Err(AppendError::Refused { position, refusal }) => {
-                    drafts.truncate(position);
-                    refused = Some((position, refusal));
-                }
-                Err(AppendError::Ledger(error)) => return Err(error.into()),
-            }
-        }
-        let Some((position, refusal)) = refused else { return Ok(()) };
+        let Batch { drafts, lines, .. } = std::mem::take(self);
+        let (appended, refused) = log.append(drafts)?;
+        tally.add(&appended, &lines, log, at, output)?;
+        let Some(why) = refused else { return Ok(()) };
         output.flush()?;
-        let line = lines.get(position).map_or(0, |line| line.number);
-        Err(LedgerFailure::Refused {
-            name: format!("{}, line {line}", source.name()),
-            refusal: Box::new(refusal),
-        }
-        .into())
+        let line = lines.get(appended.len()).map_or(0, |line| line.number);
+        Err(why.of_line(format!("{}, line {line}", source.name())))
     }
 }
 
@@ -177,40 +163,40 @@ impl Tally {
     /// Counts entries, and prints them if that is wanted.
     fn add(
         &mut self,
-        appended: &[AppendedEntry],
+        appended: &[AppendedReport],
         lines: &[BatchLine],
-        ledger: &Ledger,
-        at: &Settled,
+        log: &LogSource,
+        at: &Place,
         output: &mut Output,
     ) -> Result<(), Failure> {
         for (one, line) in appended.iter().zip(lines) {
             self.progress.step(line.bytes as u64 + 1);
-            match one.is_repeat {
+            match one.repeat {
                 true => self.repeats += 1,
                 false => self.new += 1,
             }
         }
         match self.is_printed {
-            true => print_appended(appended, ledger, at, output),
+            true => print_appended(appended, log, at, output),
             false => Ok(()),
         }
     }
 }
 
 fn print_appended(
-    appended: &[AppendedEntry],
-    ledger: &Ledger,
-    at: &Settled,
+    appended: &[AppendedReport],
+    log: &LogSource,
+    at: &Place,
     output: &mut Output,
 ) -> Result<(), Failure> {
     let is_json = at.is_json(output);
     let ids = appended.iter().filter(|_| !is_json).map(|one| one.id.as_str());
-    let short = ShortIds::find(ledger, &at.tenant, IdKind::Entry, ids)?;
+    let short = ShortIds::find(log, NamedKind::Entry, ids)?;
     for one in appended {
         if is_json {
-            output.report_line(&AppendedReport::of(one))?;
+            output.report_line(one)?;
         } else {
-            let repeat = if one.is_repeat { "  repeat" } else { "" };
+            let repeat = if one.repeat { "  repeat" } else { "" };
             let id = short.of(one.id.as_str());
             output.line(&format!("{:>8}  {}  {id}{repeat}", one.seq, one.created_at))?;
         }
@@ -303,9 +289,8 @@ impl Backup {
     }
 }
 
-pub(super) fn checkpoint(at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
-    let checkpoint = at.open()?.checkpoint(&at.tenant)?;
-    output.document(&checkpoint.note)?;
+pub(super) fn checkpoint(at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+    output.document(&at.log()?.checkpoint()?)?;
     Ok(Verdict::Good)
 }
 

@@ -3,6 +3,11 @@
 
 use std::fmt::Write as _;
 
+/// The code of this text, if the program knows it: a server may be newer.
+pub(crate) fn known_code(code: &str) -> &'static str {
+    ERRORS.iter().map(|(known, _)| *known).find(|known| *known == code).unwrap_or("server_refused")
+}
+
 /// The codes of errors, in `{"error":{"code"}}` with `--json`.
 const ERRORS: &[(&str, &str)] = &[
     ("not_found", "a file does not exist; check the path"),
@@ -67,6 +72,10 @@ const ERRORS: &[(&str, &str)] = &[
         "the verdict would not count: the rule, the group, time or newer evidence; the reason is named",
     ),
     ("approval_ended", "the draft has landed or was rejected already"),
+    ("server_away", "the server cannot be reached, or does not answer in time"),
+    ("bad_answer", "what answers at the address of a server is not one, or not of this version"),
+    ("server_refused", "the server refused a request with a code that this version does not know"),
+    ("no_server_form", "the command works on a ledger or a workspace here, and cannot ask a server"),
     ("unknown_signer", "the tenant has enrolled no signer of this id; see `crealeph signer list`"),
     ("signer_revoked", "a revoked key is not enrolled again as a signer; enrol another"),
     (

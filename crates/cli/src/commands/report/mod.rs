@@ -24,6 +24,7 @@ use super::Verdict;
 use super::ids::execution_id;
 use super::ledger::{Settled, named, parse_key, read_keys};
 use super::on_ledger::Opened;
+use super::place::{LogSource, Place};
 use super::work::{WorkspaceArgs, control};
 use crate::failure::{ArgumentFailure, Failure, LedgerFailure};
 use crate::human_time::{self, Since};
@@ -163,15 +164,17 @@ impl Report {
 
     fn of_export(&self, export: &Path, output: &Output) -> Result<ActivityReport, Failure> {
         let at = self.workspace.at.clone().settle()?;
-        let opened = Opened::new(&at, Some(export), output)?;
-        let question = self.question(Some((&opened.ledger, &opened.tenant)))?;
+        let place = Place::Here(Box::new(at));
+        let opened = Opened::new(&place, Some(export), output)?;
+        let log = opened.log.ledger()?;
+        let question = self.question(Some(log))?;
         let keys = read_keys(&self.key)?;
         let source = ReportSource {
-            log: Some((&opened.ledger, &opened.tenant)),
+            log: Some(log),
             runs: None,
             origin: ReportOrigin::Export,
             signer: None,
-            scopes: &Scopes::load(&at.configuration, None)?,
+            scopes: &Scopes::load(&place.here()?.configuration, None)?,
             keys: &keys,
             key_source: if keys.is_empty() { KeySource::Absent } else { KeySource::Kept },
         };
@@ -220,7 +223,7 @@ impl Report {
         let subject = match (&self.run, &self.execution, log) {
             (Some(run), ..) => ReportSubject::Run(run.clone()),
             (None, Some(word), Some((ledger, tenant))) => {
-                let (id, robot) = execution_id(ledger, tenant, robot.clone(), word)?;
+                let (id, robot) = execution_id(&LogSource::of(ledger, tenant), robot.clone(), word)?;
                 ReportSubject::Execution(id, robot)
             }
             (None, Some(_), None) => {

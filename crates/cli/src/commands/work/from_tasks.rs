@@ -8,6 +8,7 @@ use crealeph_runtime::work::from_tasks;
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::Verdict;
 use crate::commands::ids::execution_id;
+use crate::commands::place::LogSource;
 use crate::failure::{ArgumentFailure, Failure};
 use crate::output::Output;
 
@@ -44,7 +45,7 @@ impl FromTasks {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let settled = self.workspace.settle()?;
         let ledger = settled.open()?;
-        let (execution, _) = execution_id(&ledger, &settled.tenant, None, &self.execution)?;
+        let (execution, _) = execution_id(&LogSource::of(&ledger, &settled.tenant), None, &self.execution)?;
         let agent = AgentId::parse(&self.agent_id)
             .ok_or_else(|| ArgumentFailure::option(&self.agent_id, "an agent_id, `agent-0` to `agent-9`"))?;
         let items = from_tasks(&ledger, &settled.tenant, &execution, agent)?;

@@ -1,10 +1,9 @@
 //! `--report-to`, and `crealeph work report-pending`: receipts on their way to a server.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use crealeph_contracts::uuid::Uuid;
-use crealeph_runtime::receipts::{Outbox, OutboxError, ReportTarget, SentReports};
+use crealeph_runtime::client::ServerClient;
+use crealeph_runtime::receipts::{Outbox, OutboxError, SentReports};
 use crealeph_runtime::work::{RunReader, WorkError};
 use serde_json::json;
 
@@ -12,7 +11,6 @@ use super::named_run::open;
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::Verdict;
 use crate::failure::{Failure, ServerFailure};
-use crate::input::Source;
 use crate::output::{Output, note};
 use crate::user_state;
 
@@ -28,44 +26,25 @@ is kept in the user's state folder, at most 1,000 reports or 256 MiB for a serve
 
 Exit codes: 0 all sent, 1 some were refused, or there is no such run, 2 the server cannot be reached, or it cannot be done.";
 
-/// The variable that holds the key of the server.
-const KEY_VARIABLE: &str = "CREALEPH_SERVER_KEY";
-const MAX_KEY_BYTES: usize = 4_096;
-
-/// Where receipts are reported to. The key is in a file or the environment, never among the arguments, which others can see.
+/// Where receipts are reported to.
 #[derive(Debug, Args)]
 pub(super) struct ReportToArgs {
     /// Report receipts, diffs and logs to this server (https, or http on this machine)
     #[arg(long, value_name = "URL")]
     report_to: Option<String>,
-
-    /// File that holds the key for the server [default: the variable CREALEPH_SERVER_KEY]
-    #[arg(long, value_name = "FILE", requires = "report_to")]
-    server_key: Option<PathBuf>,
-
-    /// File of certificates to trust for the server, PEM [default: public authorities]
-    #[arg(long, value_name = "FILE", requires = "report_to")]
-    server_ca: Option<PathBuf>,
 }
 
 /// A server and what waits for it.
 pub(super) struct Reporter {
-    target: ReportTarget,
+    target: ServerClient,
     outbox: Outbox,
 }
 
 impl ReportToArgs {
     /// The server, if there is one; what is wrong with its address or key is said before anything runs.
-    pub(super) fn reporter(&self) -> Result<Option<Reporter>, Failure> {
+    pub(super) fn reporter(&self, workspace: &WorkspaceArgs) -> Result<Option<Reporter>, Failure> {
         let Some(url) = &self.report_to else { return Ok(None) };
-        let token = match &self.server_key {
-            Some(file) => {
-                let source = Source::new(Some(file.clone()));
-                source.text(source.read_bounded(MAX_KEY_BYTES)?)?
-            }
-            None => std::env::var(KEY_VARIABLE).map_err(|_| ServerFailure::NoServerKey)?,
-        };
-        let target = ReportTarget::new(url, token.trim(), self.server_ca.as_deref())?;
+        let target = workspace.at.server.client(url)?;
         let outbox = Outbox::open(&user_state::needed()?, &target)?;
         Ok(Some(Reporter { target, outbox }))
     }
@@ -132,7 +111,7 @@ impl ReportPending {
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let reporter = self.to.reporter()?.ok_or(ServerFailure::NoServer)?;
+        let reporter = self.to.reporter(&self.workspace)?.ok_or(ServerFailure::NoServer)?;
         let reader = open(&self.workspace)?;
         for word in &self.runs {
             let run = reader.find(Some(word)).map_err(WorkError::from)?.run;

@@ -113,7 +113,7 @@ impl Run {
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let destination = destination(&self.publish)?;
-        let reporter = self.report.reporter()?;
+        let reporter = self.report.reporter(&self.workspace)?;
         let is_in_words = self.what.contains(char::is_whitespace) && !Path::new(&self.what).exists();
         if self.agent.is_none() && is_in_words {
             return Err(WorkFailure::NoItems(self.what).into());

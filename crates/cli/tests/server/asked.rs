@@ -1,0 +1,202 @@
+//! Commands that ask a server print what they print on its ledger, and say clearly what they cannot ask.
+
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::running::Running;
+use crate::scratch::{Scratch, ended, known, request};
+
+const AGENT: &str = "[agents.\"example@1\"]\nkind = \"example\"\n";
+
+/// A server on a ledger with a story, and a folder elsewhere that has nothing but a key.
+pub(crate) struct Asked {
+    pub(crate) server: Running,
+    elsewhere: Scratch,
+}
+
+impl Asked {
+    pub(crate) fn new(configuration: &str) -> Asked {
+        let scratch = Scratch::with_ledger(&format!("{AGENT}{configuration}"));
+        scratch.append(&known(1, &["idea", "copy", "playbook"], ""));
+        scratch.append(&known(2, &["idea", "copy", "playbook"], "").map_robot("q"));
+        for (execution, is_dry) in [("e/1", false), ("e-2", true)] {
+            let (_, answer) = scratch.build(&request(execution, "block", is_dry));
+            assert_eq!(answer["ok"], Value::Bool(true), "{answer}");
+        }
+        let server = Running::start_in(scratch);
+        Asked { server, elsewhere: Scratch::new() }
+    }
+
+    /// Runs a command that asks the server, with a key of this role.
+    pub(crate) fn ask(&self, key: &str, args: &[&str], stdin: &str) -> (i32, String, String) {
+        self.ask_at(&self.server.url, key, args, stdin)
+    }
+
+    pub(crate) fn ask_at(&self, url: &str, key: &str, args: &[&str], stdin: &str) -> (i32, String, String) {
+        let mut command = self.elsewhere.command(&[&["--server", url][..], args].concat());
+        let mut child = command.env("CREALEPH_SERVER_KEY", key).stderr(Stdio::piped()).spawn().unwrap();
+        let _ = std::io::Write::write_all(&mut child.stdin.take().unwrap(), stdin.as_bytes());
+        ended(child)
+    }
+}
+
+/// The same lines for another robot.
+trait MapRobot {
+    fn map_robot(self, robot: &str) -> Vec<String>;
+}
+
+impl MapRobot for Vec<String> {
+    fn map_robot(self, robot: &str) -> Vec<String> {
+        let own = format!("\"robotId\":\"{robot}\"");
+        self.into_iter().map(|line| line.replace("\"robotId\":\"r\"", &own)).collect()
+    }
+}
+
+/// Every line is a command that asks; `ID` is the start of the first entry's id.
+const COMMANDS: &str = "
+ledger get @
+ledger get @-
+ledger get key:signal-1
+ledger get ID
+ledger get none-such
+ledger list
+ledger list --newest --limit 2
+ledger list --type signal --robot q
+ledger list --execution e/1
+ledger list --cursor seq-3 --limit 3
+ledger list --type none
+ledger tail --after 2 --limit 3
+ledger lineage key:playbook-1
+ledger lineage key:signal-1 --down --depth 1
+ledger lineage key:signal-1 --down
+ledger prove key:idea-1
+ledger checkpoint
+robot list
+robot list --limit 1
+robot status r
+robot status q
+snapshot r
+snapshot q
+snapshot none
+execution list
+execution list --state planned --robot r
+execution show e/1
+execution show
+execution why e-2
+execution why e/1 --attempt 2
+execution replay e/1
+execution replay @ --attempt 1
+usage
+usage --by day --robot r
+inbox
+";
+
+/// What a moment leaves in an answer: when it was judged, and how old things were then.
+fn without_moment(text: &str) -> Vec<Value> {
+    let read = |line: &str| serde_json::from_str::<Value>(line).unwrap_or_else(|_| Value::from(line));
+    let mut values: Vec<Value> = match serde_json::from_str(text) {
+        Ok(value) => vec![value],
+        Err(_) => text.lines().map(read).collect(),
+    };
+    for value in &mut values {
+        let Some(known) = value.get_mut("known").and_then(Value::as_array_mut) else { continue };
+        known.iter_mut().for_each(|known| known["ageMinutes"] = Value::Null);
+        value["at"] = Value::Null;
+    }
+    values
+}
+
+#[test]
+fn commands_print_of_a_server_what_they_print_of_its_ledger() {
+    let asked = Asked::new("");
+    // Whoever sees grants sees every entry.
+    let key = asked.server.key("local", &["--role", "auditor"]);
+    let (_, listed, _) = asked.server.scratch.run(&["ledger", "list", "--limit", "1", "--json"], "");
+    let first: Value = serde_json::from_str(&listed).unwrap();
+    let start = first["id"].as_str().unwrap();
+    for line in COMMANDS.lines().filter(|line| !line.is_empty()) {
+        let line = line.replace("ID", start.split_at(34).0);
+        let words: Vec<&str> = line.split(' ').collect();
+        for form in ["--json", "--text"] {
+            let args = [&words[..], &[form]].concat();
+            let (code, here, said_here) = asked.server.scratch.run(&args, "");
+            let (asked_code, there, said_there) = asked.ask(&key, &args, "");
+            assert_eq!(
+                (asked_code, without_moment(&there)),
+                (code, without_moment(&here)),
+                "{args:?}: {said_here}{said_there}"
+            );
+            // Hints may differ: there is no --tenant to check.
+            let first = |said: &str| said.lines().next().unwrap_or_default().to_owned();
+            if form == "--text" {
+                assert_eq!(first(&said_there), first(&said_here), "{args:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn entries_are_appended_through_a_server_up_to_the_first_that_is_refused() {
+    let asked = Asked::new("");
+    let key = asked.server.key("local", &["--role", "writer"]);
+    let lines = known(3, &["idea"], "").join("\n");
+    let (code, printed, stderr) = asked.ask(&key, &["ledger", "append"], &lines);
+    assert_eq!((code, printed.lines().count()), (0, 3), "{stderr}");
+    let (code, again, stderr) = asked.ask(&key, &["ledger", "append", "--json"], &lines);
+    let repeats = again.lines().filter(|line| line.contains("\"repeat\":true")).count();
+    assert_eq!((code, repeats), (0, 3), "{stderr}");
+    let before = asked.server.scratch.entries();
+    // Without keys nothing could be recognised as a repeat.
+    let plain = |text: &str| {
+        format!(
+            r#"{{"robotId":"r","module":"m","source":"s","type":"note","state":"final","payload":{{"text":"{text}"}}}}"#
+        )
+    };
+    let refused = r#"{"robotId":"r","module":"m","source":"s","type":"note","state":"final","payload":{},"lineage":{"dependsOnLedgerIds":["none-such"]}}"#;
+    let lines = [plain("a"), plain("b"), refused.to_owned(), plain("c")].join("\n");
+    let (code, printed, stderr) = asked.ask(&key, &["ledger", "append", "--json"], &lines);
+    assert_eq!((code, printed.lines().count()), (1, 2), "{stderr}");
+    assert!(stderr.contains("unknown_id") && stderr.contains("line 3"), "{stderr}");
+    assert_eq!(asked.server.scratch.entries(), before + 2);
+}
+
+#[test]
+fn what_cannot_be_asked_is_said() {
+    let asked = Asked::new("");
+    let reader = asked.server.key("local", &["--role", "reader"]);
+    let said = |code: &str, words: &str, (status, _, stderr): (i32, String, String)| {
+        assert!(status == 2 && stderr.contains(code) && stderr.contains(words), "{status}: {stderr}");
+    };
+    for args in [
+        &["ledger", "migrate", "--json"][..],
+        &["ledger", "stats", "--json"],
+        &["key", "list", "--json"],
+        &["work", "status", "--json"],
+        &["doctor", "--json"],
+        &["validate", "work-item", "--json"],
+    ] {
+        said("no_server_form", "leave --server out", asked.ask(&reader, args, ""));
+    }
+    for flag in ["--ledger", "--tenant", "--keys", "--config"] {
+        said("usage", "comes from the key", asked.ask(&reader, &["ledger", "list", flag, "x", "--json"], ""));
+    }
+    let list = ["robot", "list", "--json"];
+    let admin = asked.server.key("local", &["--role", "admin"]);
+    said("forbidden", "admin", asked.ask(&admin, &list, ""));
+    let unknown = format!("{}AAAAAA", reader.split_at(reader.len() - 6).0);
+    said("unauthenticated", "key", asked.ask(&unknown, &list, ""));
+    said("bad_key", "key create", asked.ask("secret", &list, ""));
+    said("bad_address", "https", asked.ask_at("http://192.0.2.1", &reader, &list, ""));
+    said("server_away", "crealeph serve", asked.ask_at("http://127.0.0.1:9", &reader, &list, ""));
+    // The environment names a server too, and a flag goes before it.
+    let mut command = asked.elsewhere.command(&["ledger", "list", "--limit", "1"]);
+    command.env("CREALEPH_SERVER", &asked.server.url);
+    let missing = ended(command.spawn().unwrap());
+    assert!(missing.0 == 2 && missing.2.contains("CREALEPH_SERVER_KEY"), "{}", missing.2);
+    asked.elsewhere.write("key.txt", &format!("{reader}\n"));
+    let file = command.args(["--server-key", "key.txt"]).spawn().unwrap();
+    assert_eq!(ended(file).1.lines().count(), 1);
+    let here = command.args(["--ledger", "none.db"]).spawn().unwrap();
+    assert!(ended(here).2.contains("none.db"));
+}
