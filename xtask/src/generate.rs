@@ -36,6 +36,11 @@ const GENERATED: &[Generated] = &[
         extension: "md",
         cargo: &["run", "--quiet", "--locked", "--package", "crealeph-cli", "--", "man", "--markdown"],
     },
+    Generated {
+        folder: "docs/reference",
+        extension: "html",
+        cargo: &["run", "--quiet", "--locked", "--package", "crealeph-cli", "--", "verify-page"],
+    },
 ];
 
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Outcome {

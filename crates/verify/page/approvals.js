@@ -68,7 +68,7 @@ export class ApprovalLog {
     const person = statement.get('person');
     let enrolled;
     try {
-      enrolled = await parsePersonKey(statement.get('publicKey'));
+      enrolled = parsePersonKey(statement.get('publicKey'));
     } catch (error) {
       throw invalid(`enrols a key that is not taken: ${error.message}`);
     }

@@ -52,7 +52,9 @@ function compress(chaining, counter, length, flags) {
     mix(2, 7, 8, 13, words[order[12]], words[order[13]]);
     mix(3, 4, 9, 14, words[order[14]], words[order[15]]);
   }
-  return Uint32Array.from({ length: 8 }, (_, at) => state[at] ^ state[at + 8]);
+  const next = new Uint32Array(8);
+  for (let at = 0; at < 8; at += 1) next[at] = state[at] ^ state[at + 8];
+  return next;
 }
 
 /** Reads a block into `words`, little-endian; what is missing counts as zero. */

@@ -27,8 +27,12 @@ export function equal(one, other) {
   return one.length === other.length && one.every((byte, at) => byte === other[at]);
 }
 
+const PAIRS = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
+
 export function hex(bytes) {
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+  let digits = '';
+  for (const byte of bytes) digits += PAIRS[byte];
+  return digits;
 }
 
 /** Standard base64 with padding. */

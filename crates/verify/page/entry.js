@@ -51,7 +51,7 @@ export function readAround(text) {
 }
 
 /** The leaf of the member `entry` of a document that was read; null if the entry is not in canonical form, or has no id or number. */
-export async function leafOf({ value, spans, text, hasLostPayload }) {
+export function leafOf({ value, spans, text, hasLostPayload }) {
   const entry = value.get('entry');
   const source = text.slice(...spans.get('entry'));
   if (canonical(entry) !== source || !(entry instanceof Map)) return null;
@@ -59,5 +59,5 @@ export async function leafOf({ value, spans, text, hasLostPayload }) {
   if (typeof id !== 'string' || !Number.isSafeInteger(seq) || seq < 1) return null;
   const stored = hasLostPayload ? source.replace(EMPTY_PAYLOAD, () => LOST_PAYLOAD) : source;
   const record = canonical(new Map([['blake3', hex(blake3(utf8(stored)))], ['id', id], ['seq', seq]]));
-  return { entry, id, seq, source, hash: await leafHash(utf8(record)) };
+  return { entry, id, seq, source, hash: leafHash(utf8(record)) };
 }

@@ -40,7 +40,7 @@ export class ExportVerifier {
       if (!(error instanceof Finding)) throw error;
       throw new Finding(error.kind === 'unsigned' ? 'forged' : error.kind, `the checkpoint you kept: ${error.message}`);
     }
-    await this.checkKept();
+    this.checkKept();
   }
 
   async line(line) {
@@ -75,7 +75,7 @@ export class ExportVerifier {
   async readEntry(read, isObject) {
     const next = this.tree.size + 1;
     if (!isObject || !read.value.has('entry') || read.value.size !== 2) throw changed(`the line of entry ${next} is not one of an export`, next);
-    const leaf = await leafOf(read);
+    const leaf = leafOf(read);
     if (!leaf) throw changed(`entry ${next} is not in canonical form; it was changed`, next);
     const { entry, id, seq, hash } = leaf;
     if (seq > next) throw new Finding('missing', `entry ${next} is missing; entry ${seq} (\`${id}\`) stands in its place`, next);
@@ -85,8 +85,8 @@ export class ExportVerifier {
     if (read.value.get('leaf') !== hex(hash)) throw changed(`entry ${seq} (\`${id}\`) is not what its leaf hash says; it was changed`, seq);
     if (entry.get('tenantId') !== this.tenant) throw changed(`entry ${seq} (\`${id}\`) belongs to another tenant`, seq);
     await this.checkRules(entry, read.hasLostPayload);
-    await this.tree.add(hash);
-    await this.checkKept();
+    this.tree.add(hash);
+    this.checkKept();
   }
 
   async checkRules(entry, hasLostPayload) {
@@ -125,18 +125,18 @@ export class ExportVerifier {
       throw new Finding('missing', `the checkpoint of ${checkpoint.size} entries stands after entry ${size}; entry ${size + 1} is missing`, size + 1);
     }
     if (checkpoint.size < size) throw new Finding('reordered', `a checkpoint of ${checkpoint.size} entries stands after entry ${size}`, size + 1);
-    await this.compare(checkpoint, 'the checkpoint in the export', isSigned);
+    this.compare(checkpoint, 'the checkpoint in the export', isSigned);
     if (isSigned) this.checkpoints += 1;
     else this.unknownCheckpoints += 1;
   }
 
-  async checkKept() {
-    for (const kept of this.kept) if (kept.size === this.tree.size) await this.compare(kept, 'the checkpoint you kept', true);
+  checkKept() {
+    for (const kept of this.kept) if (kept.size === this.tree.size) this.compare(kept, 'the checkpoint you kept', true);
   }
 
-  async compare(checkpoint, whose, isSigned) {
+  compare(checkpoint, whose, isSigned) {
     const { size, root } = checkpoint;
-    if (equal(root, await this.tree.root())) {
+    if (equal(root, this.tree.root())) {
       if (isSigned) this.signedEntries = Math.max(this.signedEntries, size);
       return;
     }
@@ -150,7 +150,7 @@ export class ExportVerifier {
   }
 
   /** Says what the export was found to be. */
-  async finish() {
+  finish() {
     if (this.origin === null) throw unreadable('the export is empty');
     const entries = this.tree.size;
     const cut = this.kept.find((kept) => kept.size > entries);
@@ -166,7 +166,7 @@ export class ExportVerifier {
       origin: this.origin,
       tenant: this.tenant,
       entries,
-      root: await this.tree.root(),
+      root: this.tree.root(),
       checkpoints: this.checkpoints,
       signedEntries: this.signedEntries,
       unknownCheckpoints: this.unknownCheckpoints,

@@ -75,7 +75,7 @@ export class GrantLog {
     for (const kind of KINDS) {
       for (const step of [kind.begin, kind.end]) if (key.startsWith(step.prefix)) this.addStep(entry, kind, key);
     }
-    if (key.startsWith(SIGNER) || key.startsWith(REVOKED_SIGNER)) await this.addSigner(entry, key);
+    if (key.startsWith(SIGNER) || key.startsWith(REVOKED_SIGNER)) this.addSigner(entry, key);
     if (key.startsWith(REPORTED)) await this.addReport(entry, key);
   }
 
@@ -92,7 +92,7 @@ export class GrantLog {
     else if (!this.begun.has(known)) throw invalid(`ends the ${what} \`${named}\`, which did not begin before`);
   }
 
-  async addSigner(entry, key) {
+  addSigner(entry, key) {
     if (entry.get('module') !== ACCESS) throw invalid('has the key of a signer under another module');
     const payload = entry.get('payload');
     const id = payload.get('signerId');
@@ -100,7 +100,7 @@ export class GrantLog {
       sized(signerEnrolment, payload) === null && hex(blake3(utf8(payload.get('key')))) === id && key === `${SIGNER}${id}`;
     if (isEnrolment) {
       try {
-        this.signers.set(id, await parseKey(payload.get('key')));
+        this.signers.set(id, parseKey(payload.get('key')));
       } catch (error) {
         throw invalid(`enrols no signer's key: ${error.message}`);
       }

@@ -3,14 +3,14 @@
 import { concat, equal, fromBase64, hex, utf8 } from './bytes.js';
 import { verifyEd25519 } from './signature.js';
 import { forged, Finding, unreadable } from './finding.js';
-import { sha256 } from './tree.js';
+import { sha256 } from './sha256.js';
 
 const ED25519 = 1;
 const MAX_NOTE_BYTES = 1 << 20;
 const MAX_SIGNATURES = 100;
 
 /** A key as `crealeph ledger key` and `crealeph work key` print it: `name+id+key`. Throws an Error that says what is wrong. */
-export async function parseKey(text) {
+export function parseKey(text) {
   const [name, id, ...rest] = text.replace(/\n+$/, '').split('+');
   const encoded = rest.join('+');
   if (id === undefined || rest.length === 0) throw new Error('a verifier key is `name+id+key`, as `crealeph ledger key` prints it');
@@ -18,15 +18,15 @@ export async function parseKey(text) {
   const typed = fromBase64(encoded);
   if (!typed) throw new Error('a verifier key is `name+id+key`, as `crealeph ledger key` prints it');
   if (typed[0] !== ED25519 || typed.length !== 33) throw new Error('the key is not an Ed25519 key');
-  const expected = (await sha256(concat(utf8(`${name}\n`), typed))).subarray(0, 4);
+  const expected = sha256(concat(utf8(`${name}\n`), typed)).subarray(0, 4);
   if (hex(expected) !== id) throw new Error("the key's id is not the one of its name and key; it was copied wrongly, or changed");
   return { name, id: expected, idText: `${name}+${id}`, publicKey: typed.subarray(1) };
 }
 
 /** Keys, one on each line; empty lines are left out. */
-export async function parseKeys(text) {
+export function parseKeys(text) {
   const lines = text.split('\n').map((line) => line.trim());
-  return Promise.all(lines.filter((line) => line !== '').map(parseKey));
+  return lines.filter((line) => line !== '').map(parseKey);
 }
 
 function isName(name) {

@@ -23,12 +23,12 @@ export async function verifyProof(text, keys) {
   if (!read.value.has('entry')) throw broken('it holds no entry');
   const proof = read.value.get('proof');
   if (typeof proof !== 'string') throw broken('it holds no proof');
-  const leaf = await leafOf(read);
+  const leaf = leafOf(read);
   if (!leaf) throw broken('the entry is not in canonical form');
   const { index, path, note } = readPath(proof, broken);
   const checkpoint = keys.length > 0 ? await openCheckpoint(note, keys) : statedCheckpoint(note);
   if (index + 1 !== leaf.seq) throw new Finding('changed', `the proof is for leaf ${index}, and the entry has sequence number ${leaf.seq}`);
-  if (!(await verifyInclusion(leaf.hash, index, checkpoint.size, path, checkpoint.root))) {
+  if (!verifyInclusion(leaf.hash, index, checkpoint.size, path, checkpoint.root)) {
     throw new Finding('changed', 'the entry is not in the log that the checkpoint states: entry or proof was changed', leaf.seq);
   }
   return { ...leaf, checkpoint, isSigned: keys.length > 0 };

@@ -6,7 +6,7 @@ import { canonical, JsonFault, parseJson } from './json.js';
 import { verifyEd25519 } from './signature.js';
 import { changed, Finding, forged, unreadable } from './finding.js';
 import { receiptProblem, statementProblem } from './receipt_shapes.js';
-import { sha256 } from './tree.js';
+import { sha256 } from './sha256.js';
 
 const PAYLOAD_TYPE = 'application/vnd.in-toto+json';
 const WORK_RUN = 'urn:crealeph:predicate:work-run:';
@@ -143,7 +143,7 @@ export async function fits(subject, bytes) {
   const stated = statedDigests(subject);
   const blob = concat(utf8(`blob ${bytes.length}\0`), bytes);
   const git = hex(new Uint8Array(await crypto.subtle.digest('SHA-1', blob)));
-  return stated.blake3 === hex(blake3(bytes)) && stated.sha256 === hex(await sha256(bytes)) && stated.gitBlob === git;
+  return stated.blake3 === hex(blake3(bytes)) && stated.sha256 === hex(sha256(bytes)) && stated.gitBlob === git;
 }
 
 /** The files that were reported with a receipt, each as the signed statement names it. */

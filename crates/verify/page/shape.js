@@ -8,6 +8,11 @@ const MAX_PATH_BYTES = 4096;
 
 const encoder = new TextEncoder();
 
+/** Whether a string has at most so many bytes; no UTF-16 unit has more than three. */
+function fits(value, most) {
+  return value.length * 3 <= most || encoder.encode(value).length <= most;
+}
+
 function matching(what, holds) {
   return (value) => (holds(value) ? null : `${what} is expected`);
 }
@@ -16,7 +21,7 @@ export const string = matching('a string', (value) => typeof value === 'string')
 export const text = matching('a non-empty string', (value) => typeof value === 'string' && VISIBLE.test(value));
 export const identifier = matching(
   'a non-empty string of at most 256 bytes without control characters',
-  (value) => text(value) === null && !CONTROL.test(value) && encoder.encode(value).length <= MAX_IDENTIFIER_BYTES,
+  (value) => text(value) === null && !CONTROL.test(value) && fits(value, MAX_IDENTIFIER_BYTES),
 );
 export const boolean = matching('true or false', (value) => typeof value === 'boolean');
 export const amount = matching('a number from 0', (value) => typeof value === 'number' && value >= 0);
@@ -78,7 +83,7 @@ function isInside(value) {
     else if (part !== '' && part !== '.') depth += 1;
     if (depth < 0) return false;
   }
-  return !value.includes('\0') && encoder.encode(value).length <= MAX_PATH_BYTES;
+  return !value.includes('\0') && fits(value, MAX_PATH_BYTES);
 }
 
 const INSTANT = /^(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?(?:Z|([+-])(\d{2}):(\d{2}))$/;

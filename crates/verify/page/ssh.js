@@ -4,7 +4,7 @@
 import { base64, concat, equal, fromBase64, textOf, utf8 } from './bytes.js';
 import { isWeakEd25519, verifyEcdsa, verifyEd25519 } from './signature.js';
 import { forged } from './finding.js';
-import { sha256 } from './tree.js';
+import { sha256 } from './sha256.js';
 
 const MAX_TEXT_BYTES = 16 << 10;
 const USER_PRESENT = 0x01;
@@ -86,13 +86,13 @@ function keyParts(blob) {
 }
 
 /** A person's key from its one line without a comment. Throws an Error that says why it is not taken. */
-export async function parsePersonKey(line) {
+export function parsePersonKey(line) {
   const [algorithm, encoded, ...more] = line.split(' ');
   const blob = line.length <= MAX_TEXT_BYTES && encoded ? fromBase64(encoded) : null;
   if (!blob || more.length > 0) throw new Error('it is not an OpenSSH public key in its plain form');
   const parts = keyParts(blob);
   if (parts.algorithm !== algorithm) throw new Error('it says another algorithm than it has');
-  const fingerprint = `SHA256:${base64(await sha256(blob)).replace(/=+$/, '')}`;
+  const fingerprint = `SHA256:${base64(sha256(blob)).replace(/=+$/, '')}`;
   return { ...parts, blob, fingerprint };
 }
 
@@ -157,7 +157,7 @@ async function checkSignature(key, blob, signed) {
     const trailer = fields.raw(5);
     flags = trailer[0];
     counter = new DataView(trailer.buffer, trailer.byteOffset + 1, 4).getUint32(0);
-    message = concat(await sha256(key.application), trailer, await sha256(signed));
+    message = concat(sha256(key.application), trailer, sha256(signed));
   }
   fields.end();
   if (!key.curve) return { holds: await verifyEd25519(key.publicKey, raw, message), flags, counter };

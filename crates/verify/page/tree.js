@@ -1,13 +1,10 @@
 // Merkle trees of RFC 6962: SHA-256, a zero byte before a leaf, a one before two children.
 
 import { concat, equal } from './bytes.js';
+import { sha256 } from './sha256.js';
 
 const LEAF = Uint8Array.of(0);
 const NODE = Uint8Array.of(1);
-
-export async function sha256(bytes) {
-  return new Uint8Array(await crypto.subtle.digest('SHA-256', bytes));
-}
 
 export function leafHash(record) {
   return sha256(concat(LEAF, record));
@@ -24,17 +21,17 @@ export class Tree {
     this.subtrees = [];
   }
 
-  async add(leaf) {
+  add(leaf) {
     let hash = leaf;
     // One subtree is completed for each one bit that the count loses.
-    for (let count = this.size; count % 2 === 1; count = Math.floor(count / 2)) hash = await nodeHash(this.subtrees.pop(), hash);
+    for (let count = this.size; count % 2 === 1; count = Math.floor(count / 2)) hash = nodeHash(this.subtrees.pop(), hash);
     this.subtrees.push(hash);
     this.size += 1;
   }
 
-  async root() {
+  root() {
     let root = null;
-    for (const subtree of this.subtrees.toReversed()) root = root ? await nodeHash(subtree, root) : subtree;
+    for (const subtree of this.subtrees.toReversed()) root = root ? nodeHash(subtree, root) : subtree;
     return root ?? sha256(new Uint8Array());
   }
 }
@@ -47,7 +44,7 @@ function split(count) {
 }
 
 /** Whether the path leads from the leaf at `index` to the root of a tree of `size` leaves: MTH of the definition, from the outside in. */
-export async function verifyInclusion(leaf, index, size, path, root) {
+export function verifyInclusion(leaf, index, size, path, root) {
   if (!(index < size)) return false;
   const sides = [];
   for (let at = index, count = size; count > 1; ) {
@@ -59,33 +56,33 @@ export async function verifyInclusion(leaf, index, size, path, root) {
   if (sides.length !== path.length) return false;
   let hash = leaf;
   for (const [step, isLeft] of sides.toReversed().entries()) {
-    hash = isLeft ? await nodeHash(hash, path[step]) : await nodeHash(path[step], hash);
+    hash = isLeft ? nodeHash(hash, path[step]) : nodeHash(path[step], hash);
   }
   return equal(hash, root);
 }
 
 /** Whether the path shows that a tree of `older` leaves is the beginning of one of `newer`: SUBPROOF of the definition. */
-export async function verifyConsistency(older, newer, path, olderRoot, newerRoot) {
+export function verifyConsistency(older, newer, path, olderRoot, newerRoot) {
   if (older > newer) return false;
   if (older === newer) return path.length === 0 && equal(olderRoot, newerRoot);
-  if (older === 0) return path.length === 0 && equal(olderRoot, await sha256(new Uint8Array()));
+  if (older === 0) return path.length === 0 && equal(olderRoot, sha256(new Uint8Array()));
   const rest = [...path];
   /** The roots of the old and the new part of `count` leaves, of which `old` are old; `isWhole` while that is the old tree itself. */
-  const roots = async (old, count, isWhole) => {
+  const roots = (old, count, isWhole) => {
     if (old === count) {
       const known = isWhole ? olderRoot : rest.shift();
       return known && [known, known];
     }
     const left = split(count);
     if (old <= left) {
-      const inner = await roots(old, left, isWhole);
+      const inner = roots(old, left, isWhole);
       const beside = rest.shift();
-      return inner && beside && [inner[0], await nodeHash(inner[1], beside)];
+      return inner && beside && [inner[0], nodeHash(inner[1], beside)];
     }
-    const inner = await roots(old - left, count - left, false);
+    const inner = roots(old - left, count - left, false);
     const beside = rest.shift();
-    return inner && beside && [await nodeHash(beside, inner[0]), await nodeHash(beside, inner[1])];
+    return inner && beside && [nodeHash(beside, inner[0]), nodeHash(beside, inner[1])];
   };
-  const found = await roots(older, newer, true);
+  const found = roots(older, newer, true);
   return Boolean(found) && rest.length === 0 && equal(found[0], olderRoot) && equal(found[1], newerRoot);
 }

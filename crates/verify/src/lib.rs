@@ -17,6 +17,7 @@ mod finding;
 mod held_changes;
 mod inclusion;
 mod note;
+mod page;
 mod receipt;
 mod reported;
 mod rules;
@@ -35,6 +36,7 @@ pub use files::{CLEANED_NAME, ENVELOPE_NAME, RunFiles, RunFolder, check_folder_n
 pub use finding::{Finding, FindingKind};
 pub use inclusion::{ProofError, ProvenEntry, verify_proof};
 pub use note::{NoteError, VerifierKey, VerifierKeyError};
+pub use page::{VERIFIER_MODULES, verifier_page};
 pub use receipt::{
     JournalRecord, MAX_RECEIPT_BYTES, VerifiedReceipt, check_journal, read_receipt, read_unproven,
     verify_receipt,

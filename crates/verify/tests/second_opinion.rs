@@ -1,4 +1,4 @@
-//! What the second verifier, in JavaScript, is built from, against the libraries that the first one uses: BLAKE3, strict and
+//! What the second verifier, in JavaScript, is built from, against the libraries that the first one uses: hashes, strict and
 //! canonical JSON, Merkle trees, keys that prove nothing.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, missing_docs, reason = "tests")]
 
@@ -21,15 +21,17 @@ fn assert_agreed(asked: Vec<(Value, Value)>) {
 }
 
 #[test]
-fn blake3_at_every_boundary() {
+fn hashes_at_every_boundary() {
     let around = |middle: usize| [middle - 1, middle, middle + 1];
     let blocks = [1, 2, 15, 16].into_iter().flat_map(|count| around(count * 64));
     let chunks =
         [2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 64, 100].into_iter().flat_map(|count| around(count * 1024));
-    let asked = [0, 1, 2, 3, 4, 31, 32].into_iter().chain(blocks).chain(chunks).map(|length| {
-        let message: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
-        (json!({ "ask": "blake3", "length": length }), json!(Blake3::of(&message).to_string()))
-    });
+    let asked =
+        [0, 1, 2, 3, 4, 31, 32, 55, 56, 119, 120].into_iter().chain(blocks).chain(chunks).map(|length| {
+            let message: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            let hashes = json!([Blake3::of(&message).to_string(), Sha256::of(&message).to_string()]);
+            (json!({ "ask": "hashes", "length": length }), hashes)
+        });
     assert_agreed(asked.collect());
 }
 

@@ -37,6 +37,7 @@ mod typed_line;
 mod usage;
 mod validate;
 mod verdict_page;
+mod verify_page;
 mod webhook;
 mod work;
 
@@ -141,6 +142,7 @@ enum Command {
     Trust(trust::Trust),
     Doctor(doctor::Doctor),
     Demo(demo::Demo),
+    VerifyPage(verify_page::VerifyPage),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -279,6 +281,7 @@ impl Command {
             Command::Trust(command) => command.run(output),
             Command::Doctor(command) => command.run(output),
             Command::Demo(command) => command.run(output),
+            Command::VerifyPage(command) => command.run(output),
             Command::Completions(command) => command.run(output),
             Command::Man(command) => command.run(output),
         }
@@ -315,6 +318,7 @@ impl Command {
             | Command::Trust(_)
             | Command::Doctor(_)
             | Command::Demo(_)
+            | Command::VerifyPage(_)
             | Command::Completions(_)
             | Command::Man(_) => false,
         }
@@ -350,6 +354,7 @@ impl Command {
             Command::Init(_)
             | Command::Schema(_)
             | Command::Demo(_)
+            | Command::VerifyPage(_)
             | Command::Completions(_)
             | Command::Man(_) => false,
         }

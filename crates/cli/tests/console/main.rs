@@ -14,6 +14,7 @@ mod running;
 mod scratch;
 
 mod stories;
+mod verifier;
 
 use running::Running;
 use stories::tell;

@@ -47,6 +47,7 @@ fn help_at_80_columns() {
               trust        Show what a configuration grants, and trust or revoke it
               doctor       Diagnose the machine, configuration and ledger, and suggest fixes
               demo         Run a guided demo in a new folder
+              verify-page  Print the verifier for browsers, one HTML file
               completions  Print shell completions
               man          Print the manual page, or write one per command
               help         Print this message or the help of the given subcommand(s)

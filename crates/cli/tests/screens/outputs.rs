@@ -150,6 +150,7 @@ const COMMANDS: &[(&str, Form, &str)] = &[
     ("trust", Report, "crealeph trust --list"),
     ("doctor", Report, "crealeph doctor"),
     ("demo", Document, "crealeph demo --help"),
+    ("verify-page", Document, "crealeph verify-page"),
     ("completions", Document, "crealeph completions bash"),
     ("man", Document, "crealeph man"),
 ];
