@@ -30,6 +30,7 @@ pub mod reported;
 pub mod run_result;
 pub mod scalar;
 mod schema;
+pub mod session;
 pub mod shape;
 pub mod short_id;
 pub mod staleness;

@@ -21,6 +21,9 @@ pub const RESERVED_TYPES: &[&str] = &[
     "review",
     "run_receipt",
     "run_verdict",
+    "session_end",
+    "session_grant",
+    "sign_in_link",
     "signer_enrolment",
     "signer_revocation",
     "verdict",
@@ -28,7 +31,7 @@ pub const RESERVED_TYPES: &[&str] = &[
     "webhook_deletion",
 ];
 
-/// The modules under which only CreAleph writes: its Builder's artifacts and records (R14), API keys and webhooks, and approvals (R33).
+/// The modules under which only CreAleph writes: its Builder's artifacts and records (R14), API keys, sessions and webhooks, and approvals (R33).
 pub const RESERVED_MODULES: &[&str] = &["builder", "crealeph-access", "crealeph-approvals"];
 
 /// How the keys begin that only CreAleph gives; `crealeph:` is kept for what is to come.
@@ -72,6 +75,9 @@ mod tests {
         REPORTED_KEY, REPORTED_RECEIPT, REVOKED_SIGNER_KEY, SIGNER_ENROLMENT, SIGNER_KEY, SIGNER_REVOCATION,
     };
     use crealeph_contracts::scalar::{ClientKey, KeyId, LedgerId, Name};
+    use crealeph_contracts::session::{
+        SESSION_END, SESSION_GRANT, SIGN_IN_LINK, link_key, session_end_key, session_key,
+    };
     use crealeph_contracts::webhook::{WEBHOOK_CREATION, WEBHOOK_DELETION, creation_key, deletion_key};
     use crealeph_decision::builder::EXECUTION_RECORD;
     use crealeph_decision::builder::lookup::record_key;
@@ -96,13 +102,18 @@ mod tests {
 
     #[test]
     fn what_is_said_of_access_is_reserved() {
-        for kind in [KEY_GRANT, KEY_REVOCATION, WEBHOOK_CREATION, WEBHOOK_DELETION] {
+        let sessions = [SIGN_IN_LINK, SESSION_GRANT, SESSION_END];
+        for kind in
+            sessions.into_iter().chain([KEY_GRANT, KEY_REVOCATION, WEBHOOK_CREATION, WEBHOOK_DELETION])
+        {
             assert!(RESERVED_TYPES.contains(&kind.as_str()), "{}", kind.as_str());
         }
         assert!(RESERVED_MODULES.contains(&ACCESS.as_str()));
         let id = KeyId::parse("k").unwrap();
         let webhook = Name::parse("w").unwrap();
-        for key in [grant_key(&id), revocation_key(&id), creation_key(&webhook), deletion_key(&webhook)] {
+        let sessions = [link_key(&id), session_key(&id), session_end_key(&id)];
+        let others = [grant_key(&id), revocation_key(&id), creation_key(&webhook), deletion_key(&webhook)];
+        for key in sessions.into_iter().chain(others) {
             assert!(RESERVED_KEYS.iter().any(|prefix| key.starts_with(prefix)), "{key}");
         }
     }

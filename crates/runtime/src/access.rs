@@ -6,6 +6,7 @@
 //! base64url. So the tenant comes from the credential alone.
 
 mod recognised;
+mod sessions;
 
 use std::borrow::Cow;
 
@@ -16,8 +17,10 @@ use crealeph_contracts::api_key::{
     revocation_key,
 };
 use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::instant::{Instant, Timestamp};
 use crealeph_contracts::json::{ComposeError, JsonObject};
 use crealeph_contracts::scalar::{IdentifierError, KeyId, LedgerId, Literal, Name, RobotId, TenantId, Text};
+use crealeph_contracts::session::session_end_key;
 use crealeph_decision::access::{KeyStanding, Permission, key_standing, permits};
 use crealeph_ledger::{AppendError, Cursor, Ledger, LedgerError, LogView, Order, StoredEntry};
 use serde::Serialize;
@@ -28,6 +31,10 @@ use crate::grants::{
 };
 
 pub use recognised::RecognisedKeys;
+pub use sessions::{
+    CreatedLink, LinkRequest, OpenedSession, PersonSession, SESSION_HOURS, SignInError, create_link,
+    end_session, open_for_person, sign_in, token_role,
+};
 
 /// What every token begins with, so that scanners for leaked secrets know it.
 const TOKEN_PREFIX: &str = "crealeph_";
@@ -159,12 +166,23 @@ pub struct CreatedKey {
 pub struct KeyIdentity {
     /// The tenant.
     pub tenant_id: TenantId,
-    /// The key.
+    /// The key or session.
     pub key_id: KeyId,
     /// Its role.
     pub role: KeyRole,
     /// The robot that it is restricted to.
     pub robot_id: Option<RobotId>,
+    /// With what it was opened, if it is a session of the console.
+    pub session: Option<SessionOrigin>,
+}
+
+/// With what a session was opened: with neither, by a link from the terminal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionOrigin {
+    /// The API key, with which it ends.
+    pub key_id: Option<KeyId>,
+    /// The person who signed in with a passkey.
+    pub person: Option<Name>,
 }
 
 /// Who appends with a key, as entries name it.
@@ -184,19 +202,28 @@ impl KeyIdentity {
         self.covers(&entry.content.robot_id) && (!is_about_keys || self.may(Permission::SeeGrants))
     }
 
-    /// Whether an entry revokes it.
+    /// Whether an entry revokes it, or the key that it was opened with.
     pub fn is_revoked_by(&self, entry: &StoredEntry) -> bool {
+        let ends = match &self.session {
+            None => [Some(revocation_key(&self.key_id)), None],
+            Some(origin) => [Some(session_end_key(&self.key_id)), origin.key_id.as_ref().map(revocation_key)],
+        };
         let content = &entry.content;
-        content.module.as_str() == ACCESS.as_str()
-            && content.key.as_ref().is_some_and(|key| key.as_str() == revocation_key(&self.key_id))
+        let key = content.key.as_ref().map(|key| key.as_str());
+        content.module.as_str() == ACCESS.as_str() && ends.iter().flatten().any(|end| key == Some(end))
     }
 
-    /// How an entry that it appends names it.
+    /// How an entry that it appends names it: the key, or who opened the session.
     ///
     /// # Errors
     /// When its id is too long for a name, which no key has.
     pub fn actor(&self) -> Result<Name, IdentifierError> {
-        key_actor(&self.key_id)
+        match &self.session {
+            Some(SessionOrigin { person: Some(person), .. }) => Name::parse(&format!("person:{person}")),
+            Some(SessionOrigin { key_id: Some(key_id), .. }) => key_actor(key_id),
+            Some(_) => Name::parse(&format!("link:{}", self.key_id)),
+            None => key_actor(&self.key_id),
+        }
     }
 
     /// Whether it may see and write what is of this robot.
@@ -221,11 +248,11 @@ pub fn create_key(
         return Err(AccessError::Past(expires.as_str().to_owned()));
     }
     let (id, secret) = id_and_secret().map_err(|error| AccessError::Random(error.to_string()))?;
-    let tenant_part = URL_SAFE_NO_PAD.encode(tenant.as_str());
-    let token = format!("{TOKEN_PREFIX}{tenant_part}.{id}.{}", URL_SAFE_NO_PAD.encode(secret));
+    let key_id = KeyId::parse(&id)?;
+    let token = token_of(tenant, &key_id, &secret);
     let KeyRequest { role, robot_id, label, expires } = request;
     let token_digest = Blake3::of(token.as_bytes());
-    let grant = KeyGrant { key_id: KeyId::parse(&id)?, role, robot_id, label, expires, token_digest };
+    let grant = KeyGrant { key_id, role, robot_id, label, expires, token_digest };
     let written =
         append(ledger, tenant, KEY_GRANT, Literal::new("granted"), AccessEntry::Grant(grant.clone()))?;
     let report = report(tenant, &grant, &written.0, written.1, KeyStanding::Active);
@@ -283,25 +310,28 @@ pub fn list_keys(
     Ok((keys.into_iter().map(|key| key.report(tenant)).collect(), next))
 }
 
-/// Who holds a token, and the grant of the key; `None` if nobody does, or its key no longer counts.
-fn active_key(ledger: &Ledger, token: &str) -> Result<Option<(KeyIdentity, KeyGrant)>, LedgerError> {
+/// Who holds a token, and when that ends; `None` if nobody does, or its key no longer counts.
+fn active_key(ledger: &Ledger, token: &str) -> Result<Option<(KeyIdentity, Option<Instant>)>, LedgerError> {
     let Some((tenant_id, key_id)) = named_in(token) else { return Ok(None) };
     let found = ledger.view(&tenant_id, |view| find_key(view, &key_id))?.flatten();
     let Some(FoundKey { grant, standing, .. }) = found else { return Ok(None) };
-    let digest = Blake3::of(token.as_bytes());
-    let is_same = bool::from(digest.as_bytes().ct_eq(grant.token_digest.as_bytes()));
-    if !is_same || standing != KeyStanding::Active {
+    if !is_digest_of(&grant.token_digest, token) || standing != KeyStanding::Active {
         return Ok(None);
     }
-    let identity = KeyIdentity { tenant_id, key_id, role: grant.role, robot_id: grant.robot_id.clone() };
-    Ok(Some((identity, grant)))
+    let (role, robot_id) = (grant.role, grant.robot_id.clone());
+    let expires = grant.expires.as_ref().map(Timestamp::instant);
+    Ok(Some((KeyIdentity { tenant_id, key_id, role, robot_id, session: None }, expires)))
 }
 
-/// Whether a key that was recognised before still counts.
+/// Whether a key or session that was recognised before still counts.
 ///
 /// # Errors
 /// When the ledger cannot be read.
 pub fn is_active(ledger: &Ledger, identity: &KeyIdentity) -> Result<bool, LedgerError> {
+    if identity.session.is_some() {
+        let session = ledger.view(&identity.tenant_id, |view| sessions::find(view, &identity.key_id))?;
+        return Ok(session.flatten().is_some());
+    }
     let found = ledger.view(&identity.tenant_id, |view| find_key(view, &identity.key_id))?.flatten();
     Ok(found.is_some_and(|key| key.standing == KeyStanding::Active))
 }
@@ -309,6 +339,17 @@ pub fn is_active(ledger: &Ledger, identity: &KeyIdentity) -> Result<bool, Ledger
 /// The tenant that a token is for, if it has the form of one.
 pub(crate) fn tenant_of_token(token: &str) -> Option<TenantId> {
     named_in(token).map(|(tenant, _)| tenant)
+}
+
+/// Whether a digest is a token's, compared in constant time.
+fn is_digest_of(digest: &Blake3, token: &str) -> bool {
+    bool::from(Blake3::of(token.as_bytes()).as_bytes().ct_eq(digest.as_bytes()))
+}
+
+/// A token of these parts.
+fn token_of(tenant: &TenantId, id: &KeyId, secret: &[u8]) -> String {
+    let tenant = URL_SAFE_NO_PAD.encode(tenant.as_str());
+    format!("{TOKEN_PREFIX}{tenant}.{id}.{}", URL_SAFE_NO_PAD.encode(secret))
 }
 
 /// The tenant and key that a token names, if it has the form of one.
@@ -419,7 +460,6 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicI64, Ordering};
 
-    use crealeph_contracts::instant::Timestamp;
     use crealeph_ledger::{Clock, LedgerOptions, Location, Millis};
 
     use super::*;

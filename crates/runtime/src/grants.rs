@@ -1,4 +1,4 @@
-//! What keys, signers and webhooks have in common: each is granted by an entry of the tenant, of no robot, under a client key that
+//! What keys, sessions, signers and webhooks have in common: each is granted by an entry of the tenant, of no robot, under a client key that
 //! exists once, and taken back by another.
 
 use crealeph_contracts::api_key::ACCESS;

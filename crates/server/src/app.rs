@@ -18,6 +18,7 @@ use crate::metrics::ServerMetrics;
 use crate::problem::{Problem, ProblemKind};
 use crate::routes::ReportRenderer;
 use crate::serve::ServerParts;
+use crate::session::SessionCookie;
 use crate::settings::{ServerBounds, ServerSettings};
 use crate::snapshots::NewestSnapshots;
 
@@ -44,6 +45,9 @@ pub(crate) struct App {
     pub run_signals: RunSignals,
     pub keys: Arc<KeyUses>,
     pub recognised: Arc<RecognisedKeys>,
+    /// The same for sessions of the console.
+    pub sessions: Arc<RecognisedKeys>,
+    pub cookie: SessionCookie,
     pub snapshots: NewestSnapshots,
     /// Event streams.
     pub streams: Arc<Semaphore>,
@@ -62,6 +66,7 @@ impl App {
         parts: ServerParts,
         cancel: Cancel,
         names: ServerNames,
+        cookie: SessionCookie,
         stopping: watch::Receiver<bool>,
     ) -> Self {
         let ServerParts { ledger, agents, scopes, settings, renderer } = parts;
@@ -77,6 +82,8 @@ impl App {
             run_signals: RunSignals::default(),
             keys: Arc::default(),
             recognised: Arc::default(),
+            sessions: Arc::new(RecognisedKeys::of_sessions()),
+            cookie,
             snapshots: NewestSnapshots::default(),
             streams: permits(bounds.max_streams),
             exports: permits(bounds.max_exports),

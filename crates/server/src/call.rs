@@ -12,10 +12,12 @@ use percent_encoding::percent_decode_str;
 use crate::app::App;
 use crate::prefer::Preferences;
 use crate::problem::{Problem, ProblemKind};
-use crate::route::{ParameterKind, Place, Route};
+use crate::route::{ParameterKind, Place, Route, Surface};
 use crate::settings::ServerBounds;
 
 const SMALL_BODY_BYTES: usize = 16 << 10;
+/// How many fields a form may have.
+const MAX_FIELDS: usize = 64;
 
 /// A request that may be answered.
 pub(crate) struct Call {
@@ -27,6 +29,10 @@ pub(crate) struct Call {
     pub last_event_id: Option<String>,
     /// When the client wants to be answered.
     pub preferences: Preferences,
+    /// What the session's forms carry, if a session asks.
+    pub form_token: Option<String>,
+    /// The fields of a form.
+    pub form: Vec<(String, String)>,
 }
 
 impl Call {
@@ -65,6 +71,11 @@ impl Call {
     /// A parameter's text.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// A field of the form that was sent; empty if it is not there.
+    pub(crate) fn field(&self, name: &str) -> &str {
+        self.form.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value.as_str())
     }
 
     /// The text of a parameter of the path, which the router found there.
@@ -113,11 +124,19 @@ impl Call {
 }
 
 /// Reads the query of a route: each parameter known, once, and of its form.
-pub(crate) fn read_query(route: &Route, query: Option<&str>) -> Result<Vec<(&'static str, String)>, Problem> {
+pub(crate) fn read_query(
+    route: &Route,
+    surface: Surface,
+    query: Option<&str>,
+) -> Result<Vec<(&'static str, String)>, Problem> {
     let mut found: Vec<(&'static str, String)> = Vec::new();
     for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (name, value) = (decoded(name)?, decoded(value)?);
+        // Browsers send the empty fields of a form too.
+        if surface == Surface::Page && value.is_empty() {
+            continue;
+        }
         let known = route.parameters.iter().filter(|known| known.place.is_query());
         let Some(parameter) = known.into_iter().find(|known| known.name == name) else {
             return Err(Problem::parameter(&name, "is not known here"));
@@ -151,6 +170,25 @@ pub(crate) fn read_path<'p>(
         read.push((parameter.name, value.to_owned()));
     }
     Ok(read)
+}
+
+/// Reads a form that was sent as a body: each field once.
+pub(crate) fn read_form(body: &[u8]) -> Result<Vec<(String, String)>, Problem> {
+    let text = std::str::from_utf8(body)
+        .map_err(|_| Problem::new(ProblemKind::BadRequest, "the form is not UTF-8"))?;
+    let mut fields: Vec<(String, String)> = Vec::new();
+    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (name, value) = (decoded(name)?, decoded(value)?);
+        if fields.iter().any(|(known, _)| *known == name) || fields.len() >= MAX_FIELDS {
+            return Err(Problem::new(
+                ProblemKind::BadRequest,
+                "the form has a field twice, or too many of them",
+            ));
+        }
+        fields.push((name, value));
+    }
+    Ok(fields)
 }
 
 /// The text that a part of a query stands for; `+` is a space, as forms write it.

@@ -9,11 +9,11 @@ use axum::Router;
 use axum::body::{Body, HttpBody as _};
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, Request};
-use axum::http::header::{ALLOW, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
+use axum::http::header::{ALLOW, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ORIGIN};
+use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use axum::routing::{MethodFilter, on};
 use bytes::Bytes;
-use crealeph_runtime::access::KeyIdentity;
+use crealeph_runtime::access::{KeyIdentity, RecognisedKeys};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
@@ -22,17 +22,22 @@ use tracing::field::Empty;
 use tracing::{Instrument as _, Span, info_span};
 
 use crate::app::App;
-use crate::call::{Call, read_path, read_query};
+use crate::call::{Call, read_form, read_path, read_query};
+use crate::console;
 use crate::limits::CountedRequest;
 use crate::prefer::Preferences;
 use crate::problem::{Problem, ProblemKind};
 use crate::reply::{JSON_TYPE, Reply};
-use crate::route::{Access, Handler, RobotScope, Route, Verb};
+use crate::route::{Access, Handler, RobotScope, Route, Surface, Verb};
 use crate::routes::routes;
+use crate::session::form_token;
 use crate::settings::ServerBounds;
 
 /// The longest id of a request that is taken over from a client.
 const MAX_REQUEST_ID: usize = 64;
+/// The media type of a form, and the field with the session's token.
+const FORM_TYPE: &str = "application/x-www-form-urlencoded";
+pub(crate) const FORM_TOKEN: &str = "form";
 
 /// The id of a request, as its response names it.
 #[derive(Clone)]
@@ -64,7 +69,8 @@ impl RequestId {
 /// The router of all routes.
 pub(crate) fn router(app: &Arc<App>) -> Router {
     let mut router = Router::new();
-    for route in routes() {
+    let api = routes().map(|route| (route, Surface::Api));
+    for (route, surface) in api.chain(console::pages().map(|page| (page, Surface::Page))) {
         let filter = match route.method {
             Verb::Get => MethodFilter::GET,
             Verb::Post => MethodFilter::POST,
@@ -72,7 +78,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         };
         let app = Arc::clone(app);
         let handler = move |path: Result<RawPathParams, RawPathParamsRejection>, request: Request| {
-            serve(Arc::clone(&app), route, path, request)
+            serve(Arc::clone(&app), route, surface, path, request)
         };
         router = router.route(route.path, on(filter, handler));
     }
@@ -224,6 +230,7 @@ struct Held {
 async fn serve(
     app: Arc<App>,
     route: &'static Route,
+    surface: Surface,
     path: Result<RawPathParams, RawPathParamsRejection>,
     request: Request,
 ) -> Response<Body> {
@@ -234,14 +241,20 @@ async fn serve(
         Handler::Running(_) | Handler::Accepting(_) => ("run_timeout_ms", bounds.run_timeout_ms),
         _ => ("request_timeout_ms", bounds.request_timeout_ms),
     };
-    let mut response = match timeout(ServerBounds::time(bound_ms), handle(&app, route, path, request)).await {
+    let target = request.uri().path_and_query().map_or_else(String::new, ToString::to_string);
+    let refused = |problem: Problem| match surface {
+        Surface::Api => answer_with(&id, Err(problem)),
+        Surface::Page => answer_with(&id, Ok(console::problem_page(&problem, &target, id.as_str()))),
+    };
+    let answer = timeout(ServerBounds::time(bound_ms), handle(&app, route, surface, path, request)).await;
+    let mut response = match answer {
         Ok(Ok((reply, held))) => held_until_sent(answer_with(&id, Ok(reply)), held),
-        Ok(Err(problem)) => answer_with(&id, Err(problem)),
+        Ok(Err(problem)) => refused(problem),
         Err(_) => {
             let detail = format!("the request has no answer after {bound_ms} ms");
             let problem = Problem::bound(ProblemKind::TimedOut, name, bound_ms, detail);
             let hint = "what it writes may still be written: send it again with the same keys";
-            answer_with(&id, Err(problem.with_hint(hint)))
+            refused(problem.with_hint(hint))
         }
     };
     response.extensions_mut().insert(ServedRoute(route));
@@ -252,15 +265,16 @@ async fn serve(
 async fn handle(
     app: &Arc<App>,
     route: &'static Route,
+    surface: Surface,
     path: Result<RawPathParams, RawPathParamsRejection>,
     request: Request,
 ) -> Result<(Reply, Option<Held>), Problem> {
     let (call, held) = match route.handler {
         Handler::Immediate(reply) => {
-            read_query(route, request.uri().query())?;
+            read_query(route, surface, request.uri().query())?;
             return Ok((reply(), None));
         }
-        _ => call(app, route, path, request).await?,
+        _ => call(app, route, surface, path, request).await?,
     };
     let reply = match route.handler {
         Handler::Immediate(reply) => reply(),
@@ -295,6 +309,7 @@ fn held_until_sent(mut response: Response<Body>, held: Option<Held>) -> Response
 async fn call(
     app: &Arc<App>,
     route: &'static Route,
+    surface: Surface,
     path: Result<RawPathParams, RawPathParamsRejection>,
     request: Request,
 ) -> Result<(Call, Held), Problem> {
@@ -306,7 +321,7 @@ async fn call(
     let identity = match route.access {
         Access::Public => None,
         Access::Key(permission, scope) => {
-            let identity = identify(app, request.headers()).await?;
+            let identity = identify(app, surface, request.method(), request.headers()).await?;
             let is_refused = scope == RobotScope::Refused && identity.robot_id.is_some();
             if !identity.may(permission) || is_refused {
                 let detail = match is_refused {
@@ -328,23 +343,88 @@ async fn call(
     };
     let path = path.map_err(|_| Problem::new(ProblemKind::BadRequest, "the path is not UTF-8"))?;
     let mut parameters = read_path(route, &path)?;
-    parameters.extend(read_query(route, request.uri().query())?);
+    parameters.extend(read_query(route, surface, request.uri().query())?);
     let last_event_id = match request.headers().get("last-event-id").map(HeaderValue::to_str) {
         Some(Ok(id)) => Some(id.to_owned()),
         Some(Err(_)) => return Err(Problem::new(ProblemKind::BadRequest, "`Last-Event-ID` is not text")),
         None => None,
     };
     let preferences = Preferences::of(request.headers());
-    let body = match &route.body {
-        Some(_) => read_body(bounds, request).await?,
-        None => Bytes::new(),
-    };
-    let call = Call { app: Arc::clone(app), identity, parameters, body, last_event_id, preferences };
+    let form_token = app.cookie.token(request.headers()).filter(|_| surface == Surface::Page).map(form_token);
+    let (mut body, mut form) = (Bytes::new(), Vec::new());
+    match (&route.body, surface) {
+        (Some(_), Surface::Api) => body = read_body(bounds, request, JSON_TYPE).await?,
+        (Some(_), Surface::Page) => {
+            form = own_form(bounds, request, form_token.as_deref(), identity.is_some()).await?
+        }
+        (None, _) => {}
+    }
+    let app = Arc::clone(app);
+    let call = Call { app, identity, parameters, body, last_event_id, preferences, form_token, form };
     Ok((call, Held { _request: permit, _of_key: counted }))
 }
 
-/// Who sends a request, by its key.
-async fn identify(app: &Arc<App>, headers: &HeaderMap) -> Result<KeyIdentity, Problem> {
+/// A form of one of the console's own pages: sent from there, and with the session's token if there is a session.
+async fn own_form(
+    bounds: &ServerBounds,
+    request: Request,
+    form_token: Option<&str>,
+    has_session: bool,
+) -> Result<Vec<(String, String)>, Problem> {
+    let refused = |what: &str| Err(Problem::new(ProblemKind::OriginRefused, what));
+    let headers = request.headers();
+    // An origin that is there was compared already.
+    let is_own = headers.contains_key(ORIGIN)
+        || headers.get("sec-fetch-site").is_some_and(|site| site == "same-origin");
+    if !is_own {
+        return refused("the form was not sent by a page of this server");
+    }
+    let form = read_form(&read_body(bounds, request, FORM_TYPE).await?)?;
+    let given = form.iter().find(|(name, _)| name == FORM_TOKEN).map(|(_, value)| value.as_str());
+    if has_session && (form_token.is_none() || given != form_token) {
+        return refused("the form is of another session; load the page again");
+    }
+    Ok(form)
+}
+
+/// Who sends a request: by its API key, or by the session of a browser that reads or uses a page.
+async fn identify(
+    app: &Arc<App>,
+    surface: Surface,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<KeyIdentity, Problem> {
+    let reads = method == Method::GET || method == Method::HEAD;
+    let session = app.cookie.token(headers).filter(|_| !headers.contains_key(AUTHORIZATION));
+    let who = match (surface, session) {
+        (Surface::Page, Some(token)) => recognise(app, &app.sessions, token).await?,
+        (Surface::Api, Some(token)) if reads => recognise(app, &app.sessions, token).await?,
+        (Surface::Page, None) => None,
+        (Surface::Api, _) => Some(identify_key(app, headers).await?),
+    };
+    let ended = || Problem::new(ProblemKind::Unauthenticated, "there is no session, or it is over");
+    let who = who.ok_or_else(ended)?;
+    Span::current().record("tenant", who.tenant_id.as_str()).record("key", who.key_id.as_str());
+    Ok(who)
+}
+
+/// Who holds a token; from the log, unless nothing was written since it was read.
+async fn recognise(
+    app: &Arc<App>,
+    tokens: &Arc<RecognisedKeys>,
+    token: &str,
+) -> Result<Option<KeyIdentity>, Problem> {
+    match tokens.known(&app.ledger, token) {
+        Some(known) => Ok(Some(known)),
+        None => {
+            let (token, ledger, tokens) = (token.to_owned(), app.ledger.clone(), Arc::clone(tokens));
+            app.blocking(move || Ok(tokens.authenticate(&ledger, &token)?)).await
+        }
+    }
+}
+
+/// Who sends a request, by its API key.
+async fn identify_key(app: &Arc<App>, headers: &HeaderMap) -> Result<KeyIdentity, Problem> {
     let refused = |why: &str| {
         Problem::new(ProblemKind::Unauthenticated, why)
             .with_hint("send `Authorization: Bearer TOKEN`; `crealeph key create` makes a key")
@@ -356,28 +436,17 @@ async fn identify(app: &Arc<App>, headers: &HeaderMap) -> Result<KeyIdentity, Pr
     let given = value.to_str().ok().and_then(|text| text.split_once(' '));
     let token = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let Some((_, token)) = token else { return Err(refused("the request has no bearer token")) };
-    let found = match app.recognised.known(&app.ledger, token.trim()) {
-        Some(known) => Some(known),
-        None => {
-            let (token, ledger, keys) =
-                (token.trim().to_owned(), app.ledger.clone(), Arc::clone(&app.recognised));
-            app.blocking(move || Ok(keys.authenticate(&ledger, &token)?)).await?
-        }
-    };
-    let who = found.ok_or_else(|| refused("the key is not known, has expired or was revoked"))?;
-    let span = Span::current();
-    span.record("tenant", who.tenant_id.as_str()).record("key", who.key_id.as_str());
-    Ok(who)
+    let found = recognise(app, &app.recognised, token.trim()).await?;
+    found.ok_or_else(|| refused("the key is not known, has expired or was revoked"))
 }
 
-/// Reads a body of JSON within its bound.
-async fn read_body(bounds: &ServerBounds, request: Request) -> Result<Bytes, Problem> {
+/// Reads a body of a media type within its bound.
+async fn read_body(bounds: &ServerBounds, request: Request, wanted: &str) -> Result<Bytes, Problem> {
     let headers = request.headers();
     let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let is_json =
-        media_type.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(JSON_TYPE));
-    if !is_json {
-        let detail = format!("the body must be {JSON_TYPE}, and `Content-Type` must say so");
+    let is_wanted = media_type.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(wanted));
+    if !is_wanted {
+        let detail = format!("the body must be {wanted}, and `Content-Type` must say so");
         return Err(Problem::new(ProblemKind::MediaType, detail));
     }
     if headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {

@@ -183,8 +183,12 @@ impl Problem {
         self.limit.as_ref().map(|limit| limit.0)
     }
 
+    /// What happened, and what to do.
+    pub(crate) fn words(&self) -> (&str, Option<&str>) {
+        (&self.detail, self.hint.as_deref())
+    }
+
     /// What kind of problem it is.
-    #[cfg(test)]
     pub(crate) fn kind(&self) -> ProblemKind {
         self.kind
     }

@@ -46,7 +46,7 @@ impl Reply {
         *response.headers_mut() = self.headers;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.media_type));
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert("x-request-id", request_id.clone());
         response

@@ -60,6 +60,15 @@ impl Verb {
     }
 }
 
+/// For whom a route is, which says how it is asked and how it answers what is not an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Surface {
+    /// Programs: an API key, or the session of a browser that reads; problem documents.
+    Api,
+    /// People: a session; pages.
+    Page,
+}
+
 /// Who may call a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {

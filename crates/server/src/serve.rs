@@ -25,6 +25,7 @@ use crate::http::router;
 use crate::membership::ProcessEntry;
 use crate::metrics_port::serve_metrics;
 use crate::routes::ReportRenderer;
+use crate::session::SessionCookie;
 use crate::settings::{ServerBounds, ServerSettings};
 use crate::tls::{ServerTls, TlsError};
 
@@ -177,9 +178,10 @@ impl Server {
         };
         let (listener, address) = listen(address)?;
         let names = ServerNames::new(address, &parts.settings);
+        let cookie = SessionCookie::new(address.port(), tls.is_some() || is_behind_proxy);
         let cancel = Cancel::new().map_err(ServeError::Start)?;
         let stop = watch::Sender::new(false);
-        let app = Arc::new(App::new(parts, cancel, names, stop.subscribe()));
+        let app = Arc::new(App::new(parts, cancel, names, cookie, stop.subscribe()));
         Ok(Server { listener, address, app, tls, metrics, stop, entry: None })
     }
 

@@ -1,11 +1,12 @@
 //! `crealeph key`: the API keys of the server.
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use crealeph_contracts::api_key::{KeyRequest, KeyRole};
 use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::scalar::{KeyId, RobotId, Text};
-use crealeph_runtime::access::{KeyReport, create_key, list_keys, revoke_key};
+use crealeph_runtime::access::{KeyReport, LinkRequest, create_key, create_link, list_keys, revoke_key};
+use serde_json::json;
 
 use super::Verdict;
 use super::ledger::{Settled, named};
@@ -18,6 +19,7 @@ use crate::output::{Output, note};
 pub(super) const EXAMPLES: &str = "\
 Examples:
   crealeph key create --role reader
+  crealeph key link --role operator
   crealeph key create --role writer --robot shop --label 'nightly import' --expires 2027-01-01T00:00:00Z
   crealeph key list
   crealeph key revoke 5f0c9a1b2d3e4f60 --reason 'laptop lost'
@@ -37,6 +39,8 @@ Exit codes: 0 done, 1 refused, 2 cannot be done.";
 pub(super) enum KeyTask {
     /// Grant a key and print its token, once
     Create(Create),
+    /// Print a link that signs in to the console once, within ten minutes
+    Link(Link),
     /// List the keys of the tenant, revoked ones too
     List(ListArgs),
     /// Revoke a key, at once
@@ -47,7 +51,7 @@ pub(super) enum KeyTask {
 pub(super) struct Create {
     /// Role: what the key allows
     #[arg(long, value_parser = roles())]
-    role: String,
+    role: KeyRole,
     /// Restrict it to one robot
     #[arg(long)]
     robot: Option<String>,
@@ -60,6 +64,19 @@ pub(super) struct Create {
 }
 
 #[derive(Debug, Args)]
+pub(super) struct Link {
+    /// What the session allows
+    #[arg(long, value_parser = roles())]
+    role: KeyRole,
+    /// Restrict the session to this robot
+    #[arg(long)]
+    robot: Option<String>,
+    /// Where the server is reached
+    #[arg(long, value_name = "URL", default_value = "http://localhost:4114")]
+    url: String,
+}
+
+#[derive(Debug, Args)]
 pub(super) struct Revoke {
     /// Id of the key, from `key list`
     id: String,
@@ -68,8 +85,9 @@ pub(super) struct Revoke {
     reason: Option<String>,
 }
 
-fn roles() -> PossibleValuesParser {
+fn roles() -> impl TypedValueParser<Value = KeyRole> {
     PossibleValuesParser::new(KeyRole::ALL.iter().map(|role| role.as_str()))
+        .try_map(|name| KeyRole::parse(&name).ok_or("is not a role"))
 }
 
 impl Task for KeyTask {
@@ -77,6 +95,7 @@ impl Task for KeyTask {
         let at = at.here()?;
         match self {
             KeyTask::Create(create) => create.run(at, output)?,
+            KeyTask::Link(link) => link.run(at, output)?,
             KeyTask::List(list) => {
                 let page = list_keys(&at.open()?, &at.tenant, list.start()?, list.limit)?;
                 print_page(
@@ -95,13 +114,11 @@ impl Task for KeyTask {
 
 impl Create {
     fn run(self, at: &Settled, output: &mut Output) -> Result<(), Failure> {
-        let role = KeyRole::parse(&self.role);
-        let role = role.ok_or_else(|| ArgumentFailure::option(self.role.as_str(), "a role"))?;
         let expires = self.expires.as_deref().map(|text| {
             Timestamp::parse(text).map_err(|why| ArgumentFailure::BadInstant(text.to_owned(), why))
         });
         let request = KeyRequest {
-            role,
+            role: self.role,
             robot_id: self.robot.as_deref().map(|robot| named("robot", robot, RobotId::parse)).transpose()?,
             label: self.label.as_deref().and_then(Text::new),
             expires: expires.transpose()?,
@@ -118,6 +135,26 @@ impl Create {
         note!("save the token now: it is not shown again");
         Ok(())
     }
+}
+
+impl Link {
+    fn run(self, at: &Settled, output: &mut Output) -> Result<(), Failure> {
+        let robot_id = self.robot.as_deref().map(|name| named("robot", name, RobotId::parse)).transpose()?;
+        let link = create_link(&at.open()?, &at.tenant, LinkRequest { role: self.role, robot_id })?;
+        let url = sign_in_url(&self.url, &link.token);
+        match at.is_json(output) {
+            true => output.report_line(&json!({ "url": url, "linkId": link.link_id, "tenantId": link.tenant_id, "role": link.role, "expires": link.expires }))?,
+            false => output.line(&url)?,
+        }
+        output.flush()?;
+        note!("this signs in once, until {}, as {} of the tenant `{}`", link.expires, link.role, at.tenant);
+        Ok(())
+    }
+}
+
+/// The link that signs in with a token.
+pub(super) fn sign_in_url(server: &str, token: &str) -> String {
+    format!("{}/sign-in?code={token}", server.trim_end_matches('/'))
 }
 
 fn in_words(key: &KeyReport) -> String {

@@ -1,10 +1,12 @@
-//! `crealeph serve`: the HTTP API over a ledger, for a team.
+//! `crealeph serve`: the console and the HTTP API over a ledger, for a team.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use crealeph_contracts::api_key::KeyRole;
 use crealeph_ledger::Location;
+use crealeph_runtime::access::{LinkRequest, create_link};
 use crealeph_runtime::agents;
 use crealeph_runtime::builder::{BuildError, Scopes};
 use crealeph_runtime::shared::SharedConfiguration;
@@ -12,12 +14,13 @@ use crealeph_server::{Server, ServerParts, ServerSettings, TlsFiles};
 use serde_json::json;
 
 use super::Verdict;
+use super::key::sign_in_url;
 use super::ledger::At;
 use super::report::RENDERER;
 use super::sandbox::state_directory;
 use crate::failure::{Failure, OutputFailure};
 use crate::interrupt::at_first;
-use crate::output::{Output, note};
+use crate::output::{Output, is_watched, note};
 use crate::trusting::{self, Uses};
 
 const EXAMPLES: &str = "\
@@ -29,12 +32,12 @@ Examples:
   crealeph serve --listen 10.0.0.5:4114 --behind-proxy --host crealeph.example.com
   crealeph serve --ledger postgres://crealeph@db.example.com/crealeph
 
-Every request needs a key, which `crealeph key create` makes and which names its tenant. The API is described at /docs and
+The console is at the address that is printed; `crealeph key link` prints a link that signs in. Every request of a program needs a key, which `crealeph key create` makes and which names its tenant. The API is described at /docs and
 /openapi.json. Ctrl-C or SIGTERM takes no more requests and finishes those in flight; a second one ends at once.
 
 Exit codes: 0 stopped, 2 cannot run.";
 
-/// Serve the HTTP API
+/// Serve the console and the HTTP API
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Serve {
@@ -99,6 +102,15 @@ impl Serve {
         if is_new {
             note!("created the ledger `{}`", ledger.place());
         }
+        // A person at the terminal of a server for this machine alone has the ledger anyway; elsewhere a log could keep the link.
+        let link = match is_watched() && self.listen.ip().is_loopback() && !self.behind_proxy {
+            true => Some(create_link(
+                &ledger,
+                &at.tenant,
+                LinkRequest { role: KeyRole::Operator, robot_id: None },
+            )?),
+            false => None,
+        };
         let shared = SharedConfiguration::of(&scopes, &agents).map_err(BuildError::from)?;
         let mut server = Server::bind(
             self.listen,
@@ -120,6 +132,15 @@ impl Serve {
             note!("metrics are at {metrics}");
         }
         output.flush()?;
+        match link {
+            Some(link) => note!(
+                "open the console, signed in once within ten minutes: {}",
+                sign_in_url(&url, &link.token)
+            ),
+            None => {
+                note!("the console is at {url}; sign in with `crealeph key link --role ROLE --url {url}`")
+            }
+        }
         note!("the API is described at {url}/docs; make a key with `crealeph key create --role ROLE`");
         server.run()?;
         note!("stopped");

@@ -35,7 +35,7 @@ fn help_at_80_columns() {
               rule         Set and test the rules that say how many approvals are needed
               review       List drafts that await review, and approve or reject them
               robot        Show the status of robots and next steps
-              serve        Serve the HTTP API
+              serve        Serve the console and the HTTP API
               key          Manage API keys of the server: create, list, revoke
               signer       Manage signers whose receipts the ledger takes from elsewhere:
                            add, list, revoke

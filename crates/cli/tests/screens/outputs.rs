@@ -119,6 +119,7 @@ const COMMANDS: &[(&str, Form, &str)] = &[
     ("robot status", Report, "crealeph robot status shop-17"),
     ("serve", Report, "first crealeph serve --listen 127.0.0.1:0"),
     ("key create", Report, "crealeph key create --role reader"),
+    ("key link", Report, "crealeph key link --role reader"),
     ("key list", Report, "crealeph key create --role reader > /dev/null; crealeph key list"),
     (
         "key revoke",

@@ -47,6 +47,32 @@ impl Client {
         self.send(format!("{head}\r\n{}", body.unwrap_or_default()).as_bytes())
     }
 
+    /// A request with these headers.
+    pub fn request_with(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let mut head = format!("{method} {target} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.0);
+        headers.iter().for_each(|(name, value)| head += &format!("{name}: {value}\r\n"));
+        self.send(format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes())
+    }
+
+    /// A page, as a browser with this cookie asks for it.
+    pub fn page(&self, target: &str, cookie: Option<&str>) -> Answer {
+        self.request_with(
+            "GET",
+            target,
+            &cookie.map(|cookie| ("cookie", cookie)).into_iter().collect::<Vec<_>>(),
+            "",
+        )
+    }
+
+    /// A form, sent by a page of this server or by one of no known origin.
+    pub fn form(&self, target: &str, cookie: Option<&str>, body: &str, is_own: bool) -> Answer {
+        let origin = format!("http://{}", self.0);
+        let mut headers = vec![("content-type", "application/x-www-form-urlencoded")];
+        headers.extend(cookie.map(|cookie| ("cookie", cookie)));
+        headers.extend(is_own.then_some(("origin", origin.as_str())));
+        self.request_with("POST", target, &headers, body)
+    }
+
     pub fn get(&self, target: &str, token: &str) -> Answer {
         self.request("GET", target, Some(token), None)
     }
@@ -132,6 +158,10 @@ impl Answer {
 
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
     }
 
     pub fn json(&self) -> Value {

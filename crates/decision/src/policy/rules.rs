@@ -228,6 +228,14 @@ impl Rules {
         Ok(rules)
     }
 
+    /// The same rules with other thresholds.
+    ///
+    /// # Errors
+    /// When a threshold is none.
+    pub fn with_thresholds(&self, source: &ThresholdsSource) -> Result<Self, RulesError> {
+        Ok(Rules { thresholds: thresholds(source)?, ..self.clone() })
+    }
+
     fn build(source: &RulesSource) -> Result<Self, RulesError> {
         let thresholds = thresholds(&source.thresholds)?;
         let default_actions = default_actions();

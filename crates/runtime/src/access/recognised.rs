@@ -8,14 +8,26 @@ use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::Instant;
 use crealeph_ledger::{Ledger, LedgerError};
 
-use super::{KeyIdentity, active_key};
+use super::{KeyIdentity, active_key, sessions};
 
 /// How many keys are remembered.
 const MAX_KEYS: usize = 4_096;
 
-/// The keys, by the digests of their tokens.
-#[derive(Debug, Default)]
-pub struct RecognisedKeys(Mutex<BTreeMap<Blake3, RecognisedKey>>);
+/// Who holds a token, and when that ends, by the log.
+type TokenReader = fn(&Ledger, &str) -> Result<Option<(KeyIdentity, Option<Instant>)>, LedgerError>;
+
+/// The keys or sessions, by the digests of their tokens.
+#[derive(Debug)]
+pub struct RecognisedKeys {
+    read: TokenReader,
+    known: Mutex<BTreeMap<Blake3, RecognisedKey>>,
+}
+
+impl Default for RecognisedKeys {
+    fn default() -> Self {
+        RecognisedKeys { read: active_key, known: Mutex::default() }
+    }
+}
 
 #[derive(Debug)]
 struct RecognisedKey {
@@ -26,6 +38,11 @@ struct RecognisedKey {
 }
 
 impl RecognisedKeys {
+    /// For the tokens of sessions instead of API keys.
+    pub fn of_sessions() -> Self {
+        RecognisedKeys { read: sessions::active_session, known: Mutex::default() }
+    }
+
     /// Who holds a token, if that is known without reading the log.
     pub fn known(&self, ledger: &Ledger, token: &str) -> Option<KeyIdentity> {
         let mark = ledger.change_mark()?;
@@ -42,20 +59,19 @@ impl RecognisedKeys {
     pub fn authenticate(&self, ledger: &Ledger, token: &str) -> Result<Option<KeyIdentity>, LedgerError> {
         // Asked for first: what is written while the key is read is noticed the next time.
         let mark = ledger.change_mark();
-        let Some((identity, grant)) = active_key(ledger, token)? else { return Ok(None) };
+        let Some((identity, expires)) = (self.read)(ledger, token)? else { return Ok(None) };
         if let Some(mark) = mark {
-            let expires = grant.expires.map(|expires| expires.instant());
             let known = RecognisedKey { mark, identity: identity.clone(), expires };
             let mut keys = self.lock();
             if keys.len() >= MAX_KEYS {
                 keys.clear();
             }
-            keys.insert(grant.token_digest, known);
+            keys.insert(Blake3::of(token.as_bytes()), known);
         }
         Ok(Some(identity))
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Blake3, RecognisedKey>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

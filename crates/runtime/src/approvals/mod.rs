@@ -15,6 +15,8 @@ mod ruled;
 mod rules_file;
 mod verdict;
 
+pub use crealeph_verify::EnrolledPerson;
+
 pub use case::{Moment, SubjectBasis, SubjectCase, SubjectReader};
 pub use change::change_of;
 pub(crate) use change::{

@@ -175,6 +175,15 @@ impl LoggedRun {
         models.map_or_else(Vec::new, |models| models.as_slice().iter().map(ToString::to_string).collect())
     }
 
+    /// The files that its statement names as changed.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        let receipt = self.read.as_ref().map(|read| &read.receipt);
+        receipt
+            .into_iter()
+            .flat_map(|receipt| receipt.artifacts.as_slice())
+            .map(|artifact| artifact.path.as_str())
+    }
+
     /// As it is listed.
     pub fn report(&self) -> LoggedRunReport {
         let LoggedRun { entry, run, is_reported, read } = self;

@@ -16,6 +16,7 @@ use super::{
     newest_first,
 };
 use crate::builder::{self, Execution};
+use crate::remedies::remedies;
 
 const NANOS_PER_MINUTE: i128 = 60_000_000_000;
 /// How much of a request or an artifact is kept.
@@ -118,6 +119,8 @@ pub struct RuleStory {
     pub rule_id: String,
     /// What it found.
     pub message: String,
+    /// What would change it, in sentences.
+    pub to_change: Vec<String>,
 }
 
 /// Evidence, as old as it was when it was used.
@@ -295,6 +298,11 @@ fn attempt(
     let rules = record.policy.reasons.as_slice().iter().map(|reason| RuleStory {
         rule_id: reason.rule_id.to_string(),
         message: reason.message.as_str().to_owned(),
+        to_change: match record.agent_ran {
+            // If the agent ran, the policy allowed it.
+            true => Vec::new(),
+            false => reason.evidence.with(remedies),
+        },
     });
     Ok(AttemptStory {
         attempt: record.attempt,

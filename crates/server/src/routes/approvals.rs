@@ -9,9 +9,10 @@ use crealeph_contracts::scalar::{LedgerId, RobotId};
 use crealeph_decision::access::Permission;
 use crealeph_decision::approval::SubjectOutcome;
 use crealeph_runtime::approvals::{
-    ApprovalError, InboxPage, InboxRow, RecordedVerdict, SubjectCase, SubjectReader, VerdictReport, inbox,
-    unsigned_json, verdict_statement,
+    ApprovalError, InboxItem, InboxPage, InboxRow, RecordedVerdict, SubjectCase, SubjectReader,
+    VerdictReport, inbox, unsigned_json, verdict_statement,
 };
+use crealeph_runtime::entries::NewestPage;
 use serde_json::{Value, json};
 
 use super::{CURSOR, LIMIT, answer, in_path, query};
@@ -105,15 +106,19 @@ fn reader(call: &Call) -> Result<SubjectReader<'_>, Problem> {
 }
 
 fn list(call: &Call) -> Result<Reply, Problem> {
-    let who = call.who()?;
-    let asked = call.identifier("robot", RobotId::parse)?;
-    let (cursor, limit) = (call.cursor()?, call.limit(USUAL_PAGE)?);
-    let (items, next) = match asked.as_ref().is_some_and(|robot| !who.covers(robot)) {
-        true => (Vec::new(), None),
-        false => inbox(reader(call)?, asked.as_ref().or(who.robot_id.as_ref()), cursor, limit)?,
-    };
+    let (items, next) = page(call, call.limit(USUAL_PAGE)?)?;
     let items = items.iter().map(InboxRow::of).collect();
     Ok(Reply::json_of(&InboxPage { items, next: next.map(|next| next.to_string()) }))
+}
+
+/// A page of what waits, as far as the key may see it.
+pub(crate) fn page(call: &Call, limit: usize) -> Result<NewestPage<InboxItem>, Problem> {
+    let who = call.who()?;
+    let asked = call.identifier("robot", RobotId::parse)?;
+    match asked.as_ref().is_some_and(|robot| !who.covers(robot)) {
+        true => Ok((Vec::new(), None)),
+        false => Ok(inbox(reader(call)?, asked.as_ref().or(who.robot_id.as_ref()), call.cursor()?, limit)?),
+    }
 }
 
 fn show(call: &Call) -> Result<Reply, Problem> {
@@ -184,12 +189,12 @@ pub(super) fn parsed<T: ApprovalDocument>(bytes: &[u8]) -> Result<T, Problem> {
     T::parse(bytes).map_err(|violations| Problem::invalid("invalid", violations))
 }
 
-fn named(call: &Call) -> Result<LedgerId, Problem> {
+pub(crate) fn named(call: &Call) -> Result<LedgerId, Problem> {
     LedgerId::parse(call.in_path("id")?).map_err(|_| unknown())
 }
 
 /// The subject of an id, if there is one and the key may see it.
-fn seen(call: &Call, id: &LedgerId) -> Result<SubjectCase, Problem> {
+pub(crate) fn seen(call: &Call, id: &LedgerId) -> Result<SubjectCase, Problem> {
     use ApprovalError::{NoEntry, NotAChange, NotADraft, NotTheBuilders, Reviewed};
     let who = call.who()?;
     match reader(call)?.read(id) {

@@ -8,7 +8,7 @@ use crealeph_contracts::scalar::{ClientKey, ExecutionId, LedgerId, Name, RobotId
 use crealeph_contracts::shape::Shape as _;
 use crealeph_contracts::violation::Report;
 use crealeph_ledger::{
-    AppendError, Direction, EntryPage, EntryRefusal, Filter, KEY_PREFIX, Order, StoredEntry,
+    AppendError, Direction, EntryPage, EntryRefusal, Filter, KEY_PREFIX, LineageEntries, Order, StoredEntry,
 };
 use crealeph_runtime::access::KeyIdentity;
 use crealeph_runtime::entries::{
@@ -103,6 +103,15 @@ fn may_append(call: &Call, who: &KeyIdentity, position: usize, draft: &Draft) ->
 }
 
 pub(super) fn list(call: &Call) -> Result<Reply, Problem> {
+    let order = match call.text("order") {
+        Some("newest") => Order::NewestFirst,
+        _ => Order::OldestFirst,
+    };
+    Ok(Reply::json(page_json(&page(call, order, call.limit(USUAL_PAGE)?)?)))
+}
+
+/// A page of the entries that are asked for.
+pub(crate) fn page(call: &Call, order: Order, limit: usize) -> Result<EntryPage, Problem> {
     let who = call.who()?;
     let asked = call.identifier("robot", RobotId::parse)?;
     let filter = Filter {
@@ -115,20 +124,12 @@ pub(super) fn list(call: &Call) -> Result<Reply, Problem> {
         to: call.instant("to")?,
         without_children: Vec::new(),
     };
-    let order = match call.text("order") {
-        Some("newest") => Order::NewestFirst,
-        _ => Order::OldestFirst,
-    };
-    let (cursor, limit) = (call.cursor()?, call.limit(USUAL_PAGE)?);
-    let page = match asked.is_some_and(|robot| !who.covers(&robot)) {
-        true => EntryPage { entries: Vec::new(), next: None },
-        false => {
-            let max_bytes = ServerBounds::size(call.bounds().max_page_bytes);
-            let query = PageQuery { filter, order, cursor, limit, max_bytes };
-            bounded_page(call.ledger(), &who.tenant_id, &query, |entry| who.sees(entry))?
-        }
-    };
-    Ok(Reply::json(page_json(&page)))
+    if asked.is_some_and(|robot| !who.covers(&robot)) {
+        return Ok(EntryPage { entries: Vec::new(), next: None });
+    }
+    let max_bytes = ServerBounds::size(call.bounds().max_page_bytes);
+    let query = PageQuery { filter, order, cursor: call.cursor()?, limit, max_bytes };
+    Ok(bounded_page(call.ledger(), &who.tenant_id, &query, |entry| who.sees(entry))?)
 }
 
 pub(super) fn get(call: &Call) -> Result<Reply, Problem> {
@@ -136,17 +137,26 @@ pub(super) fn get(call: &Call) -> Result<Reply, Problem> {
 }
 
 pub(super) fn lineage(call: &Call) -> Result<Reply, Problem> {
-    let who = call.who()?;
-    let entry = named(call)?;
     let direction = match call.text("direction") {
         Some("down") => Direction::Down,
         _ => Direction::Up,
     };
     let depth = ServerBounds::size(call.number("depth")?.unwrap_or(USUAL_DEPTH));
+    Ok(Reply::json(lineage_json(&relatives(call, &named(call)?, direction, depth)?)))
+}
+
+/// What an entry rests on, or what rests on it, as far as the key may see it.
+pub(crate) fn relatives(
+    call: &Call,
+    entry: &StoredEntry,
+    direction: Direction,
+    depth: usize,
+) -> Result<LineageEntries, Problem> {
+    let who = call.who()?;
     let lineage = call.ledger().lineage(&who.tenant_id, &entry.id, direction, depth)?;
     let mut lineage = lineage.ok_or_else(|| Problem::unknown_id("entry"))?;
     lineage.entries.retain(|relative| who.sees(&relative.entry));
-    Ok(Reply::json(lineage_json(&lineage)))
+    Ok(lineage)
 }
 
 pub(super) fn prove(call: &Call) -> Result<Reply, Problem> {
@@ -156,7 +166,7 @@ pub(super) fn prove(call: &Call) -> Result<Reply, Problem> {
 }
 
 /// The entry that the path names, if the key may see it.
-fn named(call: &Call) -> Result<StoredEntry, Problem> {
+pub(crate) fn named(call: &Call) -> Result<StoredEntry, Problem> {
     let who = call.who()?;
     let found = find(call, who, call.in_path("id")?)?;
     found.filter(|entry| who.sees(entry)).ok_or_else(|| Problem::unknown_id("entry"))

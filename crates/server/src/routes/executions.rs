@@ -73,6 +73,11 @@ fn status_of(response: &BuilderResponse) -> StatusCode {
 }
 
 pub(super) fn list(call: &Call) -> Result<Reply, Problem> {
+    Ok(Reply::json(page_json(&page(call, call.limit(USUAL_PAGE)?)?)))
+}
+
+/// A page of the events that are asked for, newest first.
+pub(crate) fn page(call: &Call, limit: usize) -> Result<EntryPage, Problem> {
     let who = call.who()?;
     let asked = call.identifier("robot", RobotId::parse)?;
     let state = match call.text("state").map(ExecutionState::parse) {
@@ -89,16 +94,12 @@ pub(super) fn list(call: &Call) -> Result<Reply, Problem> {
         state: named(state)?,
         ..Filter::default()
     };
-    let (cursor, limit) = (call.cursor()?, call.limit(USUAL_PAGE)?);
-    let max_bytes = ServerBounds::size(call.bounds().max_page_bytes);
-    let page = match asked.is_some_and(|robot| !who.covers(&robot)) {
-        true => EntryPage { entries: Vec::new(), next: None },
-        false => {
-            let query = PageQuery { filter, order: Order::NewestFirst, cursor, limit, max_bytes };
-            bounded_page(call.ledger(), &who.tenant_id, &query, |entry| who.sees(entry))?
-        }
-    };
-    Ok(Reply::json(page_json(&page)))
+    if asked.is_some_and(|robot| !who.covers(&robot)) {
+        return Ok(EntryPage { entries: Vec::new(), next: None });
+    }
+    let (cursor, max_bytes) = (call.cursor()?, ServerBounds::size(call.bounds().max_page_bytes));
+    let query = PageQuery { filter, order: Order::NewestFirst, cursor, limit, max_bytes };
+    Ok(bounded_page(call.ledger(), &who.tenant_id, &query, |entry| who.sees(entry))?)
 }
 
 pub(super) fn show(call: &Call) -> Result<Reply, Problem> {

@@ -1,23 +1,23 @@
 //! The table of routes: everything that the server answers.
 
-mod approvals;
+pub(crate) mod approvals;
 mod contracts;
-mod entries;
+pub(crate) mod entries;
 mod events;
-mod executions;
+pub(crate) mod executions;
 mod export;
 mod ids;
 mod keys;
 mod log;
 mod operations;
 mod people;
-mod report;
-mod robots;
+pub(crate) mod report;
+pub(crate) mod robots;
 mod runs;
 mod signers;
-mod usage;
+pub(crate) mod usage;
 mod webhooks;
-mod work;
+pub(crate) mod work;
 
 pub use report::ReportRenderer;
 
@@ -46,11 +46,11 @@ const CONTRACTS: &[&str] = &[
     "receipt",
 ];
 
-const fn query(name: &'static str, kind: ParameterKind, about: &'static str) -> Parameter {
+pub(crate) const fn query(name: &'static str, kind: ParameterKind, about: &'static str) -> Parameter {
     Parameter { name, place: Place::Query, kind, about }
 }
 
-const fn in_path(name: &'static str, kind: ParameterKind, about: &'static str) -> Parameter {
+pub(crate) const fn in_path(name: &'static str, kind: ParameterKind, about: &'static str) -> Parameter {
     Parameter { name, place: Place::Path, kind, about }
 }
 
@@ -66,15 +66,15 @@ const fn answer(about: &'static str, schema: &'static str) -> AnswerShape {
 
 const LIMIT: Parameter =
     query("limit", ParameterKind::Number(1, MAX_PAGE), "how many at most [default: 100]");
-const CURSOR: Parameter = query("cursor", ParameterKind::Cursor, "`next` of the page before");
-const ROBOT: Parameter = in_path("robot", ParameterKind::Identifier, "the robot");
-const EXECUTION: Parameter = in_path("execution", ParameterKind::Identifier, "the execution's id");
+pub(crate) const CURSOR: Parameter = query("cursor", ParameterKind::Cursor, "`next` of the page before");
+pub(crate) const ROBOT: Parameter = in_path("robot", ParameterKind::Identifier, "the robot");
+pub(crate) const EXECUTION: Parameter = in_path("execution", ParameterKind::Identifier, "the execution's id");
 const ATTEMPT: Parameter = query(
     "attempt",
     ParameterKind::Number(1, (1 << 53) - 1),
     "only this attempt [default: all, or the last]",
 );
-const ENTRY_ID: Parameter =
+pub(crate) const ENTRY_ID: Parameter =
     in_path("id", ParameterKind::Identifier, "the entry's id, or `key:` and its client key");
 
 const WEBHOOK: Parameter = in_path("id", ParameterKind::Identifier, "the webhook's id");

@@ -124,7 +124,12 @@ fn made(call: &Call) -> Result<ActivityReport, Problem> {
         (None, None) => ReportSubject::Everything,
     };
     let details = ServerBounds::size(call.number("limit")?.unwrap_or(USUAL_DETAILS));
-    let question = ReportQuestion { subject, since: call.instant("since")?, robot, details };
+    about(call, ReportQuestion { subject, since: call.instant("since")?, robot, details })
+}
+
+/// The report that answers a question.
+pub(crate) fn about(call: &Call, question: ReportQuestion) -> Result<ActivityReport, Problem> {
+    let who = call.who()?;
     let keys = known_keys(call.ledger(), &who.tenant_id)?;
     let source = ReportSource {
         origin: ReportOrigin::Ledger,

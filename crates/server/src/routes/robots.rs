@@ -26,9 +26,15 @@ const USUAL_DECISIONS: usize = 1_000;
 const USUAL_PAGE: usize = 100;
 
 pub(super) fn list(call: &Call) -> Result<Reply, Problem> {
+    let (robots, has_more) = page(call, call.limit(USUAL_PAGE)?)?;
+    Ok(Reply::json_of(&RobotPage::of(&robots, has_more)))
+}
+
+/// A page of the robots that the key may see, and whether there are more.
+pub(crate) fn page(call: &Call, limit: usize) -> Result<(Vec<RobotSummary>, bool), Problem> {
     let who = call.who()?;
     let after = call.identifier("after", RobotId::parse)?;
-    let (scopes, limit) = (&call.app.scopes, call.limit(USUAL_PAGE)?);
+    let scopes = &call.app.scopes;
     let (robots, has_more): (Vec<RobotSummary>, bool) = match &who.robot_id {
         None => robot::robots(call.ledger(), &who.tenant_id, scopes, after.as_ref(), limit)?,
         Some(own) => {
@@ -37,11 +43,11 @@ pub(super) fn list(call: &Call) -> Result<Reply, Problem> {
             (own.into_iter().filter(|_| is_listed).collect(), false)
         }
     };
-    Ok(Reply::json_of(&RobotPage::of(&robots, has_more)))
+    Ok((robots, has_more))
 }
 
 /// The robot that the path names, if the key may see it.
-pub(super) fn named(call: &Call) -> Result<RobotId, Problem> {
+pub(crate) fn named(call: &Call) -> Result<RobotId, Problem> {
     // What cannot be a name is nobody's.
     let robot = RobotId::parse(call.in_path("robot")?).ok();
     let who = call.who()?;
@@ -76,13 +82,18 @@ pub(super) fn snapshot(call: &Call) -> Result<Reply, Problem> {
 }
 
 pub(super) fn status(call: &Call) -> Result<Reply, Problem> {
+    Ok(Reply::json_of(&RobotStatusReport::of(&standing(call)?)))
+}
+
+/// How the robot that the path names stands.
+pub(crate) fn standing(call: &Call) -> Result<robot::Status, Problem> {
     let (who, robot) = (call.who()?, named(call)?);
     let settings = call.app.scopes.of(&who.tenant_id, &robot);
     let status = robot::status(call.ledger(), &who.tenant_id, &robot, settings)?;
     if status.snapshot.is_none() && status.latest.is_empty() {
         return Err(Problem::unknown_id("robot"));
     }
-    Ok(Reply::json_of(&RobotStatusReport::of(&status)))
+    Ok(status)
 }
 
 /// A decision takes microseconds, unless the question is large.
@@ -104,18 +115,22 @@ pub(super) fn evaluate_policy(call: &Call) -> Result<Reply, Problem> {
 
 /// What a backtest found, and which bound ended it.
 #[derive(Serialize)]
-struct BacktestReport {
-    flipped: Vec<FlippedDecision>,
-    totals: BacktestTotals,
+pub(crate) struct BacktestReport {
+    pub flipped: Vec<FlippedDecision>,
+    pub totals: BacktestTotals,
     #[serde(skip_serializing_if = "Option::is_none")]
-    cut: Option<&'static str>,
+    pub cut: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
+    pub next: Option<String>,
 }
 
 pub(super) fn backtest_policy(call: &Call) -> Result<Reply, Problem> {
+    Ok(Reply::json_of(&backtested(call, &rules_of_body(call)?)?))
+}
+
+/// Past decisions under other rules.
+pub(crate) fn backtested(call: &Call, rules: &Rules) -> Result<BacktestReport, Problem> {
     let who = call.who()?;
-    let rules = rules_of_body(call)?;
     let asked = call.identifier("robot", RobotId::parse)?;
     let (since, cursor) = (call.instant("since")?, call.cursor()?);
     let limit = call.limit(USUAL_DECISIONS)? as u64;
@@ -137,12 +152,12 @@ pub(super) fn backtest_policy(call: &Call) -> Result<Reply, Problem> {
         false => (BacktestTotals::default(), None),
         true => {
             let found =
-                backtest(call.ledger(), &who.tenant_id, &rules, &scope, goes_on, |one| flipped.push(one))?;
+                backtest(call.ledger(), &who.tenant_id, rules, &scope, goes_on, |one| flipped.push(one))?;
             (found.totals, found.next)
         }
     };
     let next = next.map(|cursor| cursor.to_string());
-    Ok(Reply::json_of(&BacktestReport { flipped, totals, cut, next }))
+    Ok(BacktestReport { flipped, totals, cut, next })
 }
 
 /// The rules in a body: read strictly first, since a repeated key is an error here as everywhere.

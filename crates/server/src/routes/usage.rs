@@ -2,7 +2,7 @@
 
 use crealeph_contracts::scalar::RobotId;
 use crealeph_decision::access::Permission;
-use crealeph_runtime::usage::{UsageKey, UsageQuestion, usage};
+use crealeph_runtime::usage::{UsageKey, UsageQuestion, UsageReport, usage};
 
 use super::{answer, query};
 use crate::call::Call;
@@ -29,6 +29,11 @@ pub(super) const ROUTES: &[Route] = &[Route {
 }];
 
 fn sum_up(call: &Call) -> Result<Reply, Problem> {
+    Ok(Reply::json_of(&summed_up(call)?))
+}
+
+/// What was used, as far as the key may see it.
+pub(crate) fn summed_up(call: &Call) -> Result<UsageReport, Problem> {
     let who = call.who()?;
     let asked = call.identifier("robot", RobotId::parse)?;
     let by = match call.text("by") {
@@ -41,6 +46,5 @@ fn sum_up(call: &Call) -> Result<Reply, Problem> {
         to: call.instant("to")?,
         robot: asked.or_else(|| who.robot_id.clone()),
     };
-    let report = usage(call.ledger(), &who.tenant_id, &question, |entry| who.sees(entry))?;
-    Ok(Reply::json_of(&report))
+    Ok(usage(call.ledger(), &who.tenant_id, &question, |entry| who.sees(entry))?)
 }

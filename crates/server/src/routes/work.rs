@@ -6,7 +6,9 @@ use crealeph_contracts::scalar::{Name, RobotId};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::access::Permission;
 use crealeph_runtime::entries::AppendedReport;
-use crealeph_runtime::receipts::{LoggedRun, RunLogQuery, record_report, run_of_log, runs_of_log};
+use crealeph_runtime::receipts::{
+    LoggedRun, LoggedRunReport, RunLogQuery, record_report, run_of_log, runs_of_log,
+};
 use serde_json::json;
 
 use super::{CURSOR, LIMIT, answer, in_path, query};
@@ -123,6 +125,15 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 fn list(call: &Call) -> Result<Reply, Problem> {
+    let (runs, next) = page(call, call.limit(USUAL_PAGE)?)?;
+    Ok(Reply::json_of(&match next {
+        Some(next) => json!({ "runs": runs, "next": next }),
+        None => json!({ "runs": runs }),
+    }))
+}
+
+/// A page of the runs that the key may see, and where the next begins.
+pub(crate) fn page(call: &Call, limit: usize) -> Result<(Vec<LoggedRunReport>, Option<String>), Problem> {
     let who = call.who()?;
     let asked = call.identifier("robot", RobotId::parse)?;
     let query = RunLogQuery {
@@ -131,18 +142,14 @@ fn list(call: &Call) -> Result<Reply, Problem> {
         since: call.instant("since")?,
         robot: asked.clone().or_else(|| who.robot_id.clone()),
         cursor: call.cursor()?,
-        limit: call.limit(USUAL_PAGE)?,
+        limit,
         max_bytes: ServerBounds::size(call.bounds().max_page_bytes),
     };
     let (runs, next) = match asked.is_some_and(|robot| !who.covers(&robot)) {
         true => (Vec::new(), None),
         false => runs_of_log(call.ledger(), &who.tenant_id, &query, |entry| who.sees(entry))?,
     };
-    let runs: Vec<_> = runs.iter().map(LoggedRun::report).collect();
-    Ok(Reply::json_of(&match next {
-        Some(next) => json!({ "runs": runs, "next": next.to_string() }),
-        None => json!({ "runs": runs }),
-    }))
+    Ok((runs.iter().map(LoggedRun::report).collect(), next.map(|next| next.to_string())))
 }
 
 fn show(call: &Call) -> Result<Reply, Problem> {
@@ -173,7 +180,7 @@ fn report(call: &Call) -> Result<Reply, Problem> {
 }
 
 /// The run that the path names, if the key may see it.
-fn named(call: &Call) -> Result<LoggedRun, Problem> {
+pub(crate) fn named(call: &Call) -> Result<LoggedRun, Problem> {
     let who = call.who()?;
     let unknown = || Problem::unknown_id("run");
     let run = Uuid::parse(call.in_path("id")?).ok_or_else(unknown)?;

@@ -1,0 +1,175 @@
+// What pages do beyond being read: keys, times that stay true, and news of what changed. Without it every page still reads.
+'use strict';
+
+const main = document.getElementById('main');
+
+// Times: relative, with the exact one on hover; in UTC or local.
+const startedAt = Date.now();
+const serverNow = Date.parse(main?.dataset.now ?? '') || startedAt;
+const now = () => serverNow + (Date.now() - startedAt);
+let exact = read('times');
+
+function read(name) {
+  try { return localStorage.getItem(`crealeph-${name}`); } catch { return null; }
+}
+
+function keep(name, value) {
+  try { localStorage.setItem(`crealeph-${name}`, value); } catch { /* it is not kept */ }
+}
+
+function ago(at) {
+  const seconds = Math.trunc((now() - at) / 1000);
+  const age = Math.abs(seconds);
+  if (seconds >= 0 && age < 5) return 'now';
+  const [size, unit] = age < 60 ? [1, 's'] : age < 3600 ? [60, 'min'] : age < 86400 ? [3600, 'h'] : [86400, 'd'];
+  const words = `${Math.trunc(age / size)} ${unit}`;
+  return seconds < 0 ? `in ${words}` : `${words} ago`;
+}
+
+function showTimes() {
+  for (const time of document.querySelectorAll('time[datetime]')) {
+    const at = Date.parse(time.dateTime);
+    if (Number.isNaN(at)) continue;
+    const local = new Date(at).toLocaleString();
+    time.title = `${time.dateTime}\n${local}`;
+    const text = exact === 'utc' ? time.dateTime : exact === 'local' ? local : ago(at);
+    if (time.textContent !== text) time.textContent = text;
+  }
+}
+
+const timesButton = document.querySelector('[data-times]');
+const timeModes = { relative: ['utc', 'Show times in UTC'], utc: ['local', 'Show local times'], local: ['relative', 'Show how long ago'] };
+function labelTimes() {
+  if (timesButton) timesButton.textContent = timeModes[exact ?? 'relative'][1];
+}
+if (timesButton) {
+  timesButton.hidden = false;
+  timesButton.addEventListener('click', () => {
+    exact = timeModes[exact ?? 'relative'][0];
+    keep('times', exact);
+    labelTimes();
+    showTimes();
+  });
+}
+if (!(exact in timeModes)) exact = 'relative';
+labelTimes();
+showTimes();
+setInterval(showTimes, 15000);
+
+// Keys.
+const rows = () => [...document.querySelectorAll('[data-row]')];
+let current = -1;
+let pending = '';
+
+function moveTo(index) {
+  const all = rows();
+  if (all.length === 0) return;
+  all[current]?.classList.remove('current');
+  current = Math.max(0, Math.min(all.length - 1, index));
+  const row = all[current];
+  row.classList.add('current');
+  row.querySelector('a')?.focus({ preventScroll: true });
+  row.scrollIntoView({ block: 'nearest' });
+}
+
+const places = { i: '/inbox', r: '/robots', e: '/executions', w: '/runs', l: '/ledger', p: '/policy', u: '/usage', a: '/access' };
+
+document.addEventListener('keydown', (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest?.('input, textarea, select')) {
+    if (event.key === 'Escape') event.target.blur();
+    return;
+  }
+  const before = pending;
+  pending = '';
+  if (before === 'g') {
+    if (places[event.key]) location.assign(places[event.key]);
+    return;
+  }
+  switch (event.key) {
+    case '/': document.getElementById('search')?.focus(); break;
+    case 'j': moveTo(current + 1); break;
+    case 'k': moveTo(current - 1); break;
+    case 'g': pending = 'g'; return;
+    case '?': document.getElementById('keys')?.showModal(); break;
+    default: return;
+  }
+  event.preventDefault();
+});
+
+// News: one event stream a browser. The tab that holds the lock reads it and tells the others.
+const live = main?.dataset.live;
+const bar = document.querySelector('.changed');
+let count = 0;
+
+function announce(entry) {
+  if (live === undefined || !bar || !concerns(entry)) return;
+  count += 1;
+  bar.hidden = false;
+  bar.replaceChildren(`${count} new ${count === 1 ? 'entry' : 'entries'}. `);
+  const button = document.createElement('button');
+  button.type = 'button';
+  button.textContent = 'Show';
+  button.addEventListener('click', refresh);
+  bar.append(button);
+  if (!isBusy()) refresh();
+}
+
+// What a page is about: a robot, or nothing in particular.
+function concerns(entry) {
+  return live === '' || live === `robot=${encodeURIComponent(entry.subject)}`;
+}
+
+// Nothing jumps under the cursor: a page is renewed by itself only while nobody is at work in it.
+function isBusy() {
+  const active = document.activeElement;
+  return window.scrollY > 0 || document.querySelector('main details[open] pre, dialog[open], main :hover') !== null
+    || (active && active !== document.body && main.contains(active)) || document.hidden;
+}
+
+let refreshing = false;
+async function refresh() {
+  if (refreshing) return;
+  refreshing = true;
+  try {
+    const answer = await fetch(location.href, { headers: { accept: 'text/html' } });
+    if (!answer.ok || answer.redirected) { location.reload(); return; }
+    const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html').getElementById('main');
+    if (!fresh) { location.reload(); return; }
+    const kept = bar;
+    kept.hidden = true;
+    kept.replaceChildren();
+    count = 0;
+    fresh.querySelector('.changed')?.replaceWith(kept);
+    main.replaceChildren(...fresh.childNodes);
+    current = -1;
+    showTimes();
+    document.dispatchEvent(new CustomEvent('console:renewed'));
+  } catch {
+    bar.replaceChildren('The server cannot be reached. ');
+  } finally {
+    refreshing = false;
+  }
+}
+
+const channel = 'BroadcastChannel' in window ? new BroadcastChannel('crealeph-events') : null;
+channel?.addEventListener('message', (event) => announce(event.data));
+
+function follow() {
+  const events = new EventSource('/v1/events');
+  events.addEventListener('entry', (event) => {
+    let entry;
+    try { entry = JSON.parse(event.data); } catch { return; }
+    const news = { id: entry.id, subject: entry.subject };
+    channel?.postMessage(news);
+    announce(news);
+  });
+  // The server says why: the session is over, or it stops. The page still reads, and reloading it says more.
+  events.addEventListener('end', () => events.close());
+  return new Promise(() => {});
+}
+
+if (main?.dataset.stream !== undefined) {
+  if (navigator.locks) navigator.locks.request('crealeph-events', follow);
+  else if (live !== undefined) follow();
+}

@@ -1,0 +1,202 @@
+//! What every page has: head, navigation, search, who is signed in, and the page of a problem.
+
+use crealeph_contracts::instant::Instant;
+use maud::{DOCTYPE, Markup, html};
+
+use crate::assets::url;
+use crate::parts::{line, words};
+
+/// What a page may load and do.
+pub const CONTENT_SECURITY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// Who looks at a page, and what they may do.
+#[derive(Clone, Debug)]
+pub struct Viewer {
+    /// The tenant.
+    pub tenant: String,
+    /// The role, as it is named.
+    pub role: &'static str,
+    /// The robot that the session is restricted to.
+    pub robot: Option<String>,
+    /// Who it is, as entries name them.
+    pub name: String,
+    /// What forms carry.
+    pub form_token: String,
+    /// Whether they may read evidence.
+    pub reads: bool,
+    /// Whether they may hand in verdicts.
+    pub decides: bool,
+    /// Whether they may see who may do what.
+    pub sees_grants: bool,
+    /// When the page is made.
+    pub now: Instant,
+}
+
+/// The part of the console that a page is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// What waits for a person.
+    Inbox,
+    /// Robots.
+    Robots,
+    /// Executions of the Builder.
+    Executions,
+    /// Work runs.
+    Work,
+    /// Entries.
+    Ledger,
+    /// The policy.
+    Policy,
+    /// Tokens and cost.
+    Usage,
+    /// Keys, people, rules.
+    Access,
+    /// What was searched for.
+    Search,
+}
+
+impl Section {
+    const LISTED: [(Section, &'static str, &'static str); 8] = [
+        (Section::Inbox, "/inbox", "Inbox"),
+        (Section::Robots, "/robots", "Robots"),
+        (Section::Executions, "/executions", "Executions"),
+        (Section::Work, "/runs", "Work"),
+        (Section::Ledger, "/ledger", "Ledger"),
+        (Section::Policy, "/policy", "Policy"),
+        (Section::Usage, "/usage", "Usage"),
+        (Section::Access, "/access", "Access"),
+    ];
+
+    fn is_shown(self, viewer: &Viewer) -> bool {
+        match self {
+            Section::Access => true,
+            _ => viewer.reads,
+        }
+    }
+}
+
+/// A page before it is framed.
+#[derive(Clone, Debug)]
+pub struct PageFrame<'f> {
+    /// Who looks at it.
+    pub viewer: &'f Viewer,
+    /// The part that it is of.
+    pub section: Section,
+    /// Its title.
+    pub title: &'f str,
+    /// Which entries change it, as the event stream filters them; `None` if none does.
+    pub live: Option<&'f str>,
+}
+
+impl PageFrame<'_> {
+    /// The whole page.
+    pub fn of(&self, content: Markup) -> String {
+        let PageFrame { viewer, section, title, live } = self;
+        let body = html! {
+            a .skip href="#main" { "Skip to content" }
+            header .top {
+                a .brand href="/" { "CreAleph" }
+                nav aria-label="Sections" {
+                    ul {
+                        @for (one, href, name) in Section::LISTED {
+                            @if one.is_shown(viewer) {
+                                li { a href=(href) aria-current=[(one == *section).then_some("page")] { (name) } }
+                            }
+                        }
+                    }
+                }
+                @if viewer.reads {
+                    form .search role="search" action="/search" method="get" {
+                        input #search type="search" name="q" aria-label="Search: an id, robot, path or words of a task" placeholder="Search" autocomplete="off" maxlength="200";
+                    }
+                }
+                details .who {
+                    summary { (viewer.role) " · " (line(&viewer.tenant)) }
+                    div .menu {
+                        p { "Signed in as " code { (line(&viewer.name)) } }
+                        @if let Some(robot) = &viewer.robot { p { "Restricted to the robot " code { (line(robot)) } } }
+                        p { button type="button" .quiet data-times="" hidden { "Show times in UTC" } }
+                        form action="/sign-out" method="post" {
+                            input type="hidden" name="form" value=(viewer.form_token);
+                            button type="submit" .quiet { "Sign out" }
+                        }
+                    }
+                }
+            }
+            main #main data-live=[*live] data-stream=[viewer.reads.then_some("")] data-now=(viewer.now.to_string()) {
+                div .changed role="status" aria-live="polite" hidden { }
+                (content)
+            }
+            footer {
+                p { "Keys: " kbd { "/" } " search, " kbd { "j" } " " kbd { "k" } " move, " kbd { "Enter" } " open, " kbd { "?" } " all of them" }
+            }
+            dialog #keys aria-labelledby="keys-title" {
+                h2 #keys-title { "Keyboard" }
+                dl {
+                    @for (key, what) in KEYS { div { dt { kbd { (key) } } dd { (what) } } }
+                }
+                form method="dialog" { button autofocus { "Close" } }
+            }
+        };
+        document(title, body)
+    }
+}
+
+const KEYS: [(&str, &str); 9] = [
+    ("/", "search"),
+    ("j", "next row"),
+    ("k", "previous row"),
+    ("Enter", "open the row"),
+    ("g i", "inbox"),
+    ("g r", "robots"),
+    ("g e", "executions"),
+    ("g w", "work"),
+    ("g l", "ledger"),
+];
+
+/// A page without navigation, as sign-in and problems have it.
+pub(crate) fn plain(title: &str, content: Markup) -> String {
+    let body = html! {
+        main #main .narrow {
+            p { a .brand href="/" { "CreAleph" } }
+            (content)
+        }
+    };
+    document(title, body)
+}
+
+fn document(title: &str, body: Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (line(title)) " · CreAleph" }
+                link rel="icon" href=(url("icon.svg")) type="image/svg+xml";
+                link rel="stylesheet" href=(url("console.css"));
+                script src=(url("console.js")) defer {}
+            }
+            body { (body) }
+        }
+    };
+    page.into_string()
+}
+
+/// The page of a problem: what happened, the request's id, and what to do.
+pub fn problem(title: &str, detail: &str, hint: Option<&str>, code: &str, request_id: &str) -> String {
+    plain(
+        title,
+        html! {
+            h1 { (title) }
+            p { (words(detail)) }
+            @if let Some(hint) = hint { p { (words(hint)) } }
+            dl .facts {
+                div { dt { "Code" } dd { code { (code) } } }
+                div { dt { "Request" } dd { code { (line(request_id)) } } }
+            }
+            p { a href="/" { "Go to the start" } }
+        },
+    )
+}

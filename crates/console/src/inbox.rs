@@ -1,0 +1,175 @@
+//! What waits for a person, and everything that they need to decide about one of it.
+
+use crealeph_decision::approval::{SubjectOutcome, SubjectState};
+use crealeph_runtime::approvals::{InboxItem, SubjectBasis, SubjectCase, missing_approvals};
+use crealeph_runtime::entries::entry_json;
+use maud::{Markup, html};
+
+use crate::diff::diff;
+use crate::frame::Viewer;
+use crate::ledger::pretty;
+use crate::parts::{
+    ago, badge, block, counted, empty, facts, line, next_page, path, query, short, time, words,
+};
+
+/// A page of the inbox.
+#[derive(Clone, Debug)]
+pub struct InboxView<'i> {
+    /// What waits, newest first.
+    pub items: &'i [InboxItem],
+    /// Where the list continues.
+    pub next: Option<String>,
+}
+
+/// The inbox.
+pub fn inbox(viewer: &Viewer, page: &InboxView<'_>) -> Markup {
+    html! {
+        h1 { "Inbox" }
+        @if page.items.is_empty() && page.next.is_none() {
+            (empty("Nothing waits for a person. Drafts and held changes come here:", Some("crealeph work run --hold --task \"…\" --agent NAME")))
+        } @else {
+            ul .cards { @for item in page.items { (card(viewer, item)) } }
+            (next_page(page.next.as_ref().map(|next| query("/inbox", &[("cursor", Some(next))]))))
+        }
+    }
+}
+
+fn card(viewer: &Viewer, item: &InboxItem) -> Markup {
+    let (content, id) = (&item.entry.content, item.subject.id.as_str());
+    html! {
+        li data-row="" {
+            h2 { a href={ "/inbox/" (path(id)) } {
+                @match &item.change {
+                    Some(change) => { (first_line(&change.task)) }
+                    None => { (line(content.kind.as_str())) " for " (line(content.robot_id.as_str())) }
+                }
+            } }
+            p {
+                @match &item.change {
+                    Some(change) => { "Change of " (counted(change.files.get(), "file")) " by " (line(&change.agent)) " for " code { (line(change.target.as_str())) }
+                        @if change.protected { " " (badge("protected")) } @if change.tests { " " (badge("tests")) } }
+                    None => { "Draft " (short(id)) }
+                }
+                " · " (time(&item.entry.created_at.to_string(), viewer.now))
+            }
+            @if let Some(why) = &item.subject.outdated { p { (badge("outdated")) " " (line(why)) } }
+            @match &item.state {
+                Some(state) => { (waiting(state)) (lapsed(state)) }
+                None => p .quiet { "Nobody is enrolled, so a verdict is not signed." },
+            }
+        }
+    }
+}
+
+fn waiting(state: &SubjectState) -> Markup {
+    html! {
+        p { "Rule " code { (line(state.rule.name.as_str())) } ": " (counted(missing_approvals(state), "approval")) " missing."
+            @if !state.may_decide.is_empty() { " May decide: " (line(&state.may_decide.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", "))) "." }
+            @else { " Nobody who is enrolled may decide." }
+        }
+    }
+}
+
+fn lapsed(state: &SubjectState) -> Markup {
+    let lapsed = state
+        .verdicts
+        .iter()
+        .filter_map(|verdict| Some((verdict, verdict.uncounted.as_ref().filter(|why| why.is_lapse())?)));
+    html! {
+        @for (verdict, why) in lapsed {
+            p { (badge("expired")) " The approval of " strong { (line(verdict.statement.person.as_str())) } " lapsed: " (line(&why.reason())) "."
+                @if let Some(renewal) = why.renewal() { " " (words(renewal)) } }
+        }
+    }
+}
+
+/// The first line of a task.
+pub(crate) fn first_line(text: &str) -> String {
+    line(text.lines().find(|line| !line.trim().is_empty()).unwrap_or(text).trim())
+}
+
+/// The page of what waits: exactly what a verdict is bound to.
+pub fn subject(viewer: &Viewer, case: &SubjectCase) -> Markup {
+    let SubjectCase { entry, subject, basis, history, state } = case;
+    let (content, id) = (&entry.content, subject.id.as_str());
+    let now = viewer.now;
+    html! {
+        h1 { @match basis.change() {
+            Some(change) => (first_line(&change.task)),
+            None => { (line(content.kind.as_str())) " for " (line(content.robot_id.as_str())) }
+        } " " (badge(state.outcome.as_str())) }
+        @if let Some(why) = &subject.outdated { p { (badge("outdated")) " " (line(why)) } }
+        (facts(vec![
+            ("Id", html! { code { (line(id)) } }),
+            ("Kind", html! { (subject.class.kind.as_str()) }),
+            ("Since", time(&entry.created_at.to_string(), now)),
+            ("Digest", html! { code { (subject.digest.to_string()) } }),
+            ("Lands in", html! { code { (line(subject.target.as_str())) } }),
+            ("Rule", html! { code { (line(state.rule.name.as_str())) } ", digest " code { (state.rule_digest.to_string()) } }),
+        ]))
+        @if history.judge.had_people() { (waiting(state)) } @else { p .quiet { "Nobody is enrolled, so a verdict is not signed." } }
+        (decide(viewer, case))
+        @match basis {
+            SubjectBasis::Draft { record, evidence } => {
+                section aria-labelledby="evidence" { h2 #evidence { "Evidence" }
+                    ul { @for used in evidence { li { (used.kind.as_str()) ", entry " (used.seq) ", " time datetime=(used.at.to_string()) title=(used.at.to_string()) { (ago(used.at, now)) } } } }
+                    @if evidence.is_empty() { p { "It rests on none." } }
+                }
+                @if let Some(record) = record {
+                    section aria-labelledby="policy" { h2 #policy { "Policy" }
+                        p { (badge(record.policy.decision.as_str())) " " (line(&record.reason)) " "
+                            a href={ "/executions/" (path(content.robot_id.as_str())) "/" (path(record.execution_id.as_str())) } { "The execution" } }
+                    }
+                }
+                section aria-labelledby="content" { h2 #content { "The draft" }
+                    (block(&pretty(&entry_json(entry)), "The draft as JSON", Some(&format!("/v1/entries/{}", path(entry.id.as_str()))))) }
+            }
+            SubjectBasis::Change(change) => {
+                (facts(vec![
+                    ("Agent", html! { (line(&change.agent)) }),
+                    ("Asked by", html! { @match &change.requester { Some(asked) => (line(&format!("{}@{}", asked.user, asked.host))), None => "not known" } }),
+                    ("Files", html! { (change.files.get()) @if change.protected { " " (badge("protected")) } @if change.tests { " " (badge("tests")) } }),
+                    ("Tests", html! { @match (&change.test_command, change.tests_passed, change.tests_failed) {
+                        (Some(command), passed, failed) => { code { (line(command)) } @if let Some(passed) = passed { ", " (passed.get()) " passed" } @if let Some(failed) = failed { ", " (failed.get()) " failed" } }
+                        (None, ..) => "none",
+                    } }),
+                    ("Cost", html! { @match change.cost_usd { Some(cost) => { "US$ " (format!("{:.2}", cost.get())) ", as the agent reported it" }, None => "not reported" } }),
+                    ("Base state", html! { code { (change.base_state.to_string()) } }),
+                ]))
+                section aria-labelledby="task" { h2 #task { "Task" } (block(&change.task, "Task", None)) }
+                section aria-labelledby="diff" { h2 #diff { "Change" }
+                    @match &change.diff {
+                        Some(text) => (diff(text, None)),
+                        None => p { "The diff is too large for the ledger; in the workspace " code { "crealeph work diff" } " shows it. Its digest is " code { (change.diff_digest.to_string()) } "." },
+                    }
+                }
+                @if let Some(log) = &change.test_log { section aria-labelledby="tests" { h2 #tests { "What the tests printed" } (block(log, "Tests", None)) } }
+            }
+        }
+        @if !state.verdicts.is_empty() {
+            section aria-labelledby="verdicts" { h2 #verdicts { "Verdicts" }
+                ul { @for verdict in &state.verdicts {
+                    li { (badge(verdict.statement.decision.as_str())) " by " strong { (line(verdict.statement.person.as_str())) } " "
+                        time datetime=(verdict.at.to_string()) title=(verdict.at.to_string()) { (ago(verdict.at, now)) }
+                        @if let Some(why) = &verdict.uncounted { " " span .quiet { "does not count: " (line(&why.reason())) } } }
+                } }
+            }
+        }
+        p { a href={ "/v1/approvals/" (path(id)) } { "Approval as JSON" } " · " a href={ "/ledger/" (path(entry.id.as_str())) } { "Its entry" } }
+    }
+}
+
+/// How to decide.
+fn decide(viewer: &Viewer, case: &SubjectCase) -> Markup {
+    if !matches!(case.state.outcome, SubjectOutcome::Waiting { .. } | SubjectOutcome::Approved { .. }) {
+        return html! {};
+    }
+    let id = case.subject.id.as_str();
+    html! {
+        section .decide aria-labelledby="decide" data-subject=(id) data-decides=[viewer.decides.then_some("")] {
+            h2 #decide { "Decide" }
+            p { "With your SSH key, in a terminal:" }
+            pre { code { "crealeph approve " (line(id)) "\ncrealeph reject " (line(id)) " --reason \"…\"" } }
+        }
+    }
+}

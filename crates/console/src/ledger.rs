@@ -1,0 +1,189 @@
+//! Entries: the list with its filters, never with payloads, and one entry with its lineage and what proves it.
+
+use crealeph_ledger::{EntryPage, LineageEntries, StoredEntry};
+use crealeph_runtime::entries::entry_json;
+use maud::{Markup, html};
+
+use crate::frame::Viewer;
+use crate::parts::{
+    badge, block, empty, facts, filter_field, line, next_page, number, path, query, short, time,
+};
+
+/// A page of the list.
+#[derive(Clone, Debug)]
+pub struct LedgerList<'l> {
+    /// The entries, newest first.
+    pub page: &'l EntryPage,
+    /// What is filtered by: names of parameters and their values.
+    pub filter: Vec<(&'static str, Option<&'l str>)>,
+}
+
+/// The list.
+pub fn entries(viewer: &Viewer, list: &LedgerList<'_>) -> Markup {
+    let next = list.page.next.as_ref().map(ToString::to_string);
+    html! {
+        h1 { "Ledger" }
+        form .filter action="/ledger" method="get" {
+            @for (name, value) in &list.filter { (filter_field(name, name, *value)) }
+            button type="submit" { "Filter" }
+        }
+        @if list.page.entries.is_empty() {
+            @match next.is_some() {
+                true => (empty("No entry fits in the part of the log that was looked at.", None)),
+                false => (empty("No entry fits. Append some:", Some("crealeph ledger append entries.jsonl"))),
+            }
+        } @else {
+            (entry_table(viewer, &list.page.entries))
+        }
+        @let pairs: Vec<_> = list.filter.iter().copied().chain([("cursor", next.as_deref())]).collect();
+        (next_page(next.as_ref().map(|_| query("/ledger", &pairs))))
+    }
+}
+
+/// Entries as a table.
+pub(crate) fn entry_table(viewer: &Viewer, entries: &[StoredEntry]) -> Markup {
+    html! {
+        div .scroll tabindex="0" role="region" aria-label="Entries" {
+            table {
+                thead { tr { th .number { "Seq" } th { "Entry" } th { "Type" } th { "State" } th { "Robot" } th { "Module" } th { "When" } } }
+                tbody { @for entry in entries {
+                    @let content = &entry.content;
+                    tr data-row="" {
+                        td .number { (entry.seq.get()) }
+                        th scope="row" { a href={ "/ledger/" (path(entry.id.as_str())) } { (short(entry.id.as_str())) } }
+                        td { (line(content.kind.as_str())) }
+                        td { (badge(content.state.as_str())) }
+                        td { (line(content.robot_id.as_str())) }
+                        td { (line(content.module.as_str())) }
+                        td { (time(&entry.created_at.to_string(), viewer.now)) }
+                    }
+                } }
+            }
+        }
+    }
+}
+
+/// One entry with what is around it.
+#[derive(Clone, Debug)]
+pub struct EntryDetail<'l> {
+    /// The entry.
+    pub entry: &'l StoredEntry,
+    /// What it rests on.
+    pub up: &'l LineageEntries,
+    /// What rests on it.
+    pub down: &'l LineageEntries,
+    /// Whether the page of an approval has more about it.
+    pub is_subject: bool,
+}
+
+/// The page of an entry.
+pub fn entry(viewer: &Viewer, detail: &EntryDetail<'_>) -> Markup {
+    let EntryDetail { entry, up, down, is_subject } = detail;
+    let (content, id) = (&entry.content, entry.id.as_str());
+    let api = format!("/v1/entries/{}", path(id));
+    html! {
+        h1 { (line(content.kind.as_str())) " " (badge(content.state.as_str())) }
+        (facts(vec![
+            ("Id", html! { code { (line(id)) } }),
+            ("Sequence", html! { (number(entry.seq.get())) }),
+            ("Recorded", time(&entry.created_at.to_string(), viewer.now)),
+            ("True at", html! { @if let Some(at) = &content.observed_at { (time(at.as_str(), viewer.now)) } @else { "when it was recorded" } }),
+            ("Robot", html! { a href={ "/robots/" (path(content.robot_id.as_str())) } { (line(content.robot_id.as_str())) } }),
+            ("Module", html! { (line(content.module.as_str())) ", source " (line(content.source.as_str())) }),
+            ("Execution", html! { @match &content.execution_id {
+                Some(execution) => a href={ "/executions/" (path(content.robot_id.as_str())) "/" (path(execution.as_str())) } { (short(execution.as_str())) },
+                None => "-",
+            } }),
+            ("Client key", html! { @if let Some(key) = &content.key { code { (line(key.as_str())) } } @else { "-" } }),
+            ("Appended by", html! { @if let Some(actor) = &entry.actor { code { (line(actor.as_str())) } } @else { "-" } }),
+        ]))
+        @if *is_subject { p { a href={ "/inbox/" (path(id)) } { "Its approval" } } }
+        section .verify aria-labelledby="verify" data-entry=(id) {
+            h2 #verify { "Proof" }
+            p { a href={ (api) "/proof" } { "Inclusion proof and checkpoint as JSON" } ". Check it with a key that you kept:" }
+            pre { code { "crealeph ledger verify --proof proof.json --key KEY" } }
+        }
+        section aria-labelledby="rests" { h2 #rests { "Rests on" } (relatives(viewer, up)) }
+        section aria-labelledby="used" { h2 #used { "Is used by" } (relatives(viewer, down)) }
+        section aria-labelledby="content" {
+            h2 #content { "Content" }
+            (block(&pretty(&entry_json(entry)), "The entry as JSON", Some(&api)))
+        }
+    }
+}
+
+fn relatives(viewer: &Viewer, lineage: &LineageEntries) -> Markup {
+    html! {
+        @if lineage.entries.is_empty() { p .quiet { "Nothing." } } @else {
+            ul .lineage { @for relative in &lineage.entries {
+                @let content = &relative.entry.content;
+                li { span .quiet { (relative.distance) " " } a href={ "/ledger/" (path(relative.entry.id.as_str())) } { (line(content.kind.as_str())) " " (short(relative.entry.id.as_str())) } " "
+                    (badge(content.state.as_str())) " " (time(&relative.entry.created_at.to_string(), viewer.now)) }
+            } }
+        }
+        @if lineage.is_cut { p .cut { "There are more that are not shown." } }
+    }
+}
+
+/// JSON with one member a line, as far as people read it; the bytes that count are in the raw entry.
+pub(crate) fn pretty(json: &str) -> String {
+    let mut out = String::with_capacity(json.len() * 2);
+    let (mut depth, mut in_string, mut is_escaped) = (0usize, false, false);
+    let indent = |out: &mut String, depth: usize| {
+        out.push('\n');
+        (0..depth.min(64)).for_each(|_| out.push_str("  "));
+    };
+    let mut letters = json.chars().peekable();
+    while let Some(letter) = letters.next() {
+        if in_string {
+            out.push(letter);
+            in_string = is_escaped || letter != '"';
+            is_escaped = letter == '\\' && !is_escaped;
+            continue;
+        }
+        match letter {
+            '{' | '[' if matches!(letters.peek(), Some('}' | ']')) => out.push(letter),
+            '{' | '[' => {
+                depth += 1;
+                out.push(letter);
+                indent(&mut out, depth);
+            }
+            '}' | ']' => {
+                if !matches!(out.chars().last(), Some('{' | '[')) {
+                    depth = depth.saturating_sub(1);
+                    indent(&mut out, depth);
+                }
+                out.push(letter);
+            }
+            ',' => {
+                out.push(letter);
+                indent(&mut out, depth);
+            }
+            ':' => out.push_str(": "),
+            '"' => {
+                in_string = true;
+                is_escaped = false;
+                out.push(letter);
+            }
+            _ => out.push(letter),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_laid_out_and_not_changed() {
+        let json = r#"{"a":{},"b":["x,\"{",1,[]],"c":"\\"}"#;
+        let laid_out = pretty(json);
+        assert_eq!(
+            laid_out,
+            "{\n  \"a\": {},\n  \"b\": [\n    \"x,\\\"{\",\n    1,\n    []\n  ],\n  \"c\": \"\\\\\"\n}"
+        );
+        let packed: String = laid_out.lines().map(str::trim_start).collect();
+        assert_eq!(packed.replace("\": ", "\":"), json);
+    }
+}

@@ -1,0 +1,34 @@
+//! The pages of the console: HTML from the read models of `runtime`, and the style and scripts that they need, all in the program.
+//!
+//! Refuses: to query a store, to write, to authenticate, to load anything from another host. A page is a function of a
+//! value that was read before; text from elsewhere is shown as text, with what would hide or reorder it escaped; every page
+//! reads without scripts.
+
+mod assets;
+mod diff;
+mod executions;
+mod frame;
+mod graph;
+mod inbox;
+mod ledger;
+mod parts;
+mod people;
+mod policy;
+mod robots;
+mod search;
+mod sign_in;
+mod usage;
+mod work;
+
+pub use assets::{Asset, asset};
+pub use executions::{ExecutionList, execution, executions};
+pub use frame::{CONTENT_SECURITY, PageFrame, Section, Viewer, problem};
+pub use inbox::{InboxView, inbox, subject};
+pub use ledger::{EntryDetail, LedgerList, entries, entry};
+pub use people::{AccessPage, access};
+pub use policy::{BacktestForm, BacktestPage, policy};
+pub use robots::{RobotView, robot, robots};
+pub use search::{SearchHit, SearchPage, search};
+pub use sign_in::{SignInPage, sign_in};
+pub use usage::usage;
+pub use work::{RunList, RunPage, run, runs};

@@ -1,0 +1,193 @@
+//! The small things that pages are made of: text from elsewhere, times, ids, words for states, lists and their next page.
+
+use crealeph_contracts::instant::Instant;
+use crealeph_contracts::text::Shown;
+use maud::{Markup, html};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// The longest text of one line that is shown.
+const MAX_LINE_CHARS: usize = 400;
+/// The longest text of several lines that is shown in a page.
+pub(crate) const MAX_BLOCK_BYTES: usize = 64 << 10;
+
+/// A text from elsewhere, on one line.
+pub(crate) fn line(text: &str) -> String {
+    Shown::line(text).at_most(MAX_LINE_CHARS).to_string()
+}
+
+/// A sentence of ours in which names may stand in backticks.
+pub(crate) fn words(text: &str) -> Markup {
+    let parts = text.split('`').enumerate();
+    html! {
+        @for (at, part) in parts {
+            @if at % 2 == 1 { code { (line(part)) } } @else { (Shown::block(part).to_string()) }
+        }
+    }
+}
+
+/// A text of several lines from elsewhere, cut if it is long, with a link to all of it.
+pub(crate) fn block(text: &str, label: &str, raw: Option<&str>) -> Markup {
+    let cut = text.floor_char_boundary(MAX_BLOCK_BYTES);
+    let (shown, left_out) = (text.get(..cut).unwrap_or(text), text.len() - cut);
+    html! {
+        pre tabindex="0" role="region" aria-label=(label) { (Shown::block(shown).to_string()) }
+        @if left_out > 0 {
+            p .cut { (number(left_out as u64)) " more bytes are not shown. " @if let Some(raw) = raw { a href=(raw) { "Show all of it" } } }
+        }
+    }
+}
+
+/// A part of a path.
+pub(crate) fn path(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+/// An instant as an RFC 3339 text: how long ago it was, and exactly.
+pub(crate) fn time(text: &str, now: Instant) -> Markup {
+    match Instant::parse(text) {
+        Ok(at) => html! { time datetime=(text) title=(text) { (ago(at, now)) } },
+        Err(_) => html! { (line(text)) },
+    }
+}
+
+/// How long ago something was, in the words that people use.
+pub(crate) fn ago(at: Instant, now: Instant) -> String {
+    let seconds = now.nanos_since(at) / 1_000_000_000;
+    let (age, suffix, prefix) = if seconds < 0 { (-seconds, "", "in ") } else { (seconds, " ago", "") };
+    let words = match age {
+        0..=4 if seconds >= 0 => return "now".to_owned(),
+        0..=59 => format!("{age} s"),
+        60..=3_599 => format!("{} min", age / 60),
+        3_600..=86_399 => format!("{} h", age / 3_600),
+        _ => format!("{} d", age / 86_400),
+    };
+    format!("{prefix}{words}{suffix}")
+}
+
+/// A number with its thousands apart.
+pub(crate) fn number(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// How many there are of something.
+pub(crate) fn counted(count: u64, one: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        _ => format!("{} {one}s", number(count)),
+    }
+}
+
+/// The start of an id, which tells most apart, with the whole of it on hover.
+pub(crate) fn short(id: &str) -> Markup {
+    // Ids of this program begin with a time; the end tells them apart.
+    let is_uuid = id.len() == 36 && id.bytes().filter(|byte| *byte == b'-').count() == 4;
+    let shown = match id.get(..13) {
+        Some(start) if is_uuid => format!("{start}…"),
+        _ => line(id),
+    };
+    html! { code title=(line(id)) { (shown) } }
+}
+
+/// A word for a state, with its colour.
+pub(crate) fn badge(word: &str) -> Markup {
+    let tone = match word {
+        "coherent" | "completed" | "succeeded" | "success" | "allowed" | "ALLOW" | "approved" | "landed"
+        | "verified" | "active" | "planned" | "final" | "fresh" | "approve" => "good",
+        "stale" | "failed" | "failure" | "denied" | "blocked" | "BLOCK" | "rejected" | "refused"
+        | "timeout" | "revoked" | "outdated" | "reject" => "bad",
+        "partial" | "deferred" | "DEFER" | "draft" | "waiting" | "held" | "pending" | "unproven"
+        | "missing" | "expired" => "open",
+        _ => "plain",
+    };
+    html! { span .badge .(tone) { (line(word)) } }
+}
+
+/// Facts, one a row.
+pub(crate) fn facts(rows: Vec<(&str, Markup)>) -> Markup {
+    html! { dl .facts { @for (name, value) in rows { div { dt { (name) } dd { (value) } } } } }
+}
+
+/// What is shown where there is nothing, with what to type.
+pub(crate) fn empty(what: &str, command: Option<&str>) -> Markup {
+    html! {
+        div .empty {
+            p { (words(what)) }
+            @if let Some(command) = command { pre { code { (command) } } }
+        }
+    }
+}
+
+/// The link to what comes after a page of a list.
+pub(crate) fn next_page(href: Option<String>) -> Markup {
+    html! { @if let Some(href) = href { p .next { a rel="next" href=(href) { "Older" } } } }
+}
+
+/// A query with one parameter set, the others as they were.
+pub(crate) fn query(base: &str, pairs: &[(&str, Option<&str>)]) -> String {
+    let pairs = pairs.iter().filter_map(|(name, value)| Some(format!("{name}={}", path((*value)?))));
+    let query: Vec<String> = pairs.collect();
+    match query.is_empty() {
+        true => base.to_owned(),
+        false => format!("{base}?{}", query.join("&")),
+    }
+}
+
+/// A field of a filter.
+pub(crate) fn filter_field(label: &str, name: &str, value: Option<&str>) -> Markup {
+    html! { label { span { (label) } input name=(name) value=[value] autocomplete="off" maxlength="256"; } }
+}
+
+/// A choice of a filter.
+pub(crate) fn filter_choice(label: &str, name: &str, words: &[&str], value: Option<&str>) -> Markup {
+    html! {
+        label { span { (label) }
+            select name=(name) {
+                option value="" { "any" }
+                @for word in words { option value=(word) selected[Some(*word) == value] { (word) } }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_hide_or_reorder_text_is_shown_as_an_escape() {
+        let hostile = "<script>alert(1)</script>\u{202e}abc\u{1b}[2J\u{0}";
+        let shown = html! { p { (line(hostile)) } }.into_string();
+        assert!(shown.contains("&lt;script&gt;") && shown.contains("\\u{202e}"), "{shown}");
+        assert!(
+            !shown.contains('\u{202e}') && !shown.contains('\u{1b}') && !shown.contains('\u{0}'),
+            "{shown}"
+        );
+        assert!(line(&"x".repeat(1 << 20)).len() < 1_000);
+        let long = format!("{}\n", "y".repeat(70)).repeat(2_000);
+        let shown = block(&long, "log", Some("/raw")).into_string();
+        assert!(shown.len() < MAX_BLOCK_BYTES + 1_000 && shown.contains("more bytes are not shown"));
+    }
+
+    #[test]
+    fn numbers_and_ages_are_read_at_a_glance() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(number), ["0", "999", "1,000", "1,234,567"]);
+        let now = Instant::from_unix_nanos(1_800_000_000_000_000_000);
+        let before = |seconds: i128| Instant::from_unix_nanos(now.unix_nanos() - seconds * 1_000_000_000);
+        let shown = [1, 5, 90, 7_200, 200_000, -90].map(|seconds| ago(before(seconds), now));
+        assert_eq!(shown, ["now", "5 s ago", "1 min ago", "2 h ago", "2 d ago", "in 1 min"]);
+    }
+
+    #[test]
+    fn a_query_keeps_what_is_set() {
+        assert_eq!(query("/x", &[("a", Some("1 &")), ("b", None)]), "/x?a=1%20%26");
+        assert_eq!(query("/x", &[("b", None)]), "/x");
+    }
+}

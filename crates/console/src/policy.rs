@@ -1,0 +1,69 @@
+//! The policy: its thresholds, and which past decisions would be others if one is moved.
+
+use crealeph_runtime::backtest::{BacktestTotals, FlippedDecision};
+use maud::{Markup, html};
+
+use crate::frame::Viewer;
+use crate::parts::{badge, counted, empty, filter_field, line, path, query, short};
+
+/// The thresholds that can be moved.
+#[derive(Clone, Debug)]
+pub struct BacktestForm {
+    /// The robot whose decisions are looked at; all if empty.
+    pub robot: String,
+    /// Each threshold: its name, what is in force, and what was asked for.
+    pub thresholds: Vec<(&'static str, f64, Option<String>)>,
+}
+
+/// What a backtest found.
+#[derive(Clone, Debug)]
+pub struct BacktestPage {
+    /// The decisions that would be others.
+    pub flipped: Vec<FlippedDecision>,
+    /// How many were looked at.
+    pub totals: BacktestTotals,
+    /// Why it ended before the log did.
+    pub cut: Option<&'static str>,
+    /// Where it goes on then.
+    pub next: Option<String>,
+}
+
+/// The page.
+pub fn policy(_viewer: &Viewer, form: &BacktestForm, found: Option<&BacktestPage>) -> Markup {
+    html! {
+        h1 { "Policy" }
+        p { "Move a threshold and see which past decisions would have been others. Nothing is changed." }
+        form .filter action="/policy" method="get" {
+            (filter_field("Robot", "robot", Some(&form.robot).filter(|robot| !robot.is_empty()).map(String::as_str)))
+            @for (name, in_force, asked) in &form.thresholds {
+                label { span { (name) " (" (in_force) ")" } input name=(name) inputmode="decimal" value=[asked.as_deref()] placeholder=(in_force) maxlength="20"; }
+            }
+            button type="submit" { "Backtest" }
+        }
+        @if let Some(found) = found {
+            p role="status" { (counted(found.totals.decisions, "decision")) " looked at, " strong { (counted(found.totals.flips, "decision")) " would be another" @if found.totals.flips == 0 { ". " } }
+                @if found.totals.unreadable > 0 { " " (counted(found.totals.unreadable, "record")) " cannot be read." } }
+            @if found.totals.decisions == 0 { (empty("No decision is recorded yet.", Some("crealeph build request.json"))) }
+            @if !found.flipped.is_empty() {
+                div .scroll tabindex="0" role="region" aria-label="Decisions that would be others" {
+                    table {
+                        thead { tr { th { "Execution" } th { "Robot" } th { "Attempt" } th { "What" } th { "From" } th { "To" } } }
+                        tbody { @for one in &found.flipped { @for flip in &one.flips {
+                            tr data-row="" {
+                                th scope="row" { a href={ "/executions/" (path(&one.robot_id)) "/" (path(&one.execution_id)) } { (short(&one.execution_id)) } }
+                                td { (line(&one.robot_id)) } td { (one.attempt) } td { (flip.what) }
+                                td { (badge(&flip.from)) } td { (badge(&flip.to)) }
+                            }
+                        } } }
+                    }
+                }
+            }
+            @if let Some(cut) = found.cut {
+                p .cut { "Later decisions were not looked at: the bound of " (cut) " was reached. "
+                    @let pairs: Vec<_> = form.thresholds.iter().map(|(name, _, asked)| (*name, asked.as_deref()))
+                        .chain([("robot", Some(form.robot.as_str()).filter(|robot| !robot.is_empty())), ("cursor", found.next.as_deref())]).collect();
+                    a href=(query("/policy", &pairs)) { "Go on" } }
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Robots: all of them with their coherence, and one with its evidence, what may run and what would help.
+
+use crealeph_decision::snapshot::SnapshotType;
+use crealeph_ledger::EntryPage;
+use crealeph_runtime::robot::{RobotSummary, Status};
+use crealeph_runtime::robot_report::{ActionStanding, event_reason, execution_of};
+use maud::{Markup, html};
+
+use crate::frame::Viewer;
+use crate::graph::evidence_graph;
+use crate::parts::{ago, badge, counted, empty, line, next_page, path, query, short, time, words};
+
+/// The list of robots.
+pub fn robots(viewer: &Viewer, robots: &[RobotSummary], next: Option<&str>) -> Markup {
+    html! {
+        h1 { "Robots" }
+        @if robots.is_empty() {
+            (empty("No robot has an entry yet. Append the first, or let the demo fill a ledger:", Some("crealeph demo")))
+        } @else {
+            div .scroll tabindex="0" role="region" aria-label="Robots" {
+                table {
+                    thead { tr { th { "Robot" } th { "Coherence" } th { "Oldest evidence" } th { "Last execution" } th { "Drafts waiting" } } }
+                    tbody { @for robot in robots { (row(viewer, robot)) } }
+                }
+            }
+            (next_page(next.map(|next| query("/robots", &[("after", Some(next))]))))
+        }
+    }
+}
+
+fn row(viewer: &Viewer, robot: &RobotSummary) -> Markup {
+    let name = robot.robot_id.as_str();
+    html! {
+        tr data-row="" {
+            th scope="row" { a href={ "/robots/" (path(name)) } { (line(name)) } }
+            td { @match robot.coherence { Some(coherence) => (badge(coherence.as_str())), None => span .quiet { "nothing counts" } } }
+            td { @if let Some((kind, at)) = &robot.oldest_evidence { (kind.as_str()) ", " time datetime=(at.to_string()) title=(at.to_string()) { (ago(*at, viewer.now)) } } }
+            td { @if let Some(event) = &robot.last_event {
+                (badge(event.content.state.as_str())) " "
+                @if let Some(id) = execution_of(event) { a href={ "/executions/" (path(name)) "/" (path(&id)) } { (short(&id)) } " " }
+                (time(&event.created_at.to_string(), viewer.now))
+            } }
+            td { (robot.drafts.count) @if robot.drafts.is_cut { " or more" } }
+        }
+    }
+}
+
+/// One robot with the entries that came last.
+#[derive(Clone, Debug)]
+pub struct RobotView<'r> {
+    /// How it stands.
+    pub status: &'r Status,
+    /// Its newest entries.
+    pub timeline: &'r EntryPage,
+}
+
+/// The page of a robot.
+pub fn robot(viewer: &Viewer, page: &RobotView<'_>) -> Markup {
+    let RobotView { status, timeline } = page;
+    let name = status.robot_id.as_str();
+    html! {
+        h1 { (line(name)) " " @if let Some(snapshot) = &status.snapshot { (badge(snapshot.coherence.status.as_str())) } }
+        @match &status.snapshot {
+            Some(snapshot) => p { (words(&snapshot.coherence.reason)) },
+            None => p { "No entry of this robot counts as evidence." },
+        }
+        section aria-labelledby="evidence" {
+            h2 #evidence { "Evidence" }
+            (evidence_graph(status))
+            (evidence_table(viewer, status))
+        }
+        section aria-labelledby="actions" {
+            h2 #actions { "Actions" }
+            (actions(status))
+        }
+        @if !status.steps.is_empty() {
+            section aria-labelledby="steps" {
+                h2 #steps { "What would help, in this order" }
+                ol { @for step in &status.steps {
+                    li { "Make " code { (step.kind.as_str()) } ": " (line(&step.because)) ". "
+                        @if step.by.is_empty() { "It comes from outside: append it." } @else {
+                            "Run " @for (at, action) in step.by.iter().enumerate() { @if at > 0 { " or " } code { (line(action.as_str())) } } "."
+                        }
+                    }
+                } }
+            }
+        }
+        section aria-labelledby="timeline" {
+            h2 #timeline { "Timeline" }
+            (crate::ledger::entry_table(viewer, &timeline.entries))
+            p { a href=(query("/ledger", &[("robot", Some(name))])) { "All entries of this robot" } " · "
+                a href=(query("/executions", &[("robot", Some(name))])) { "Executions" } " · "
+                a href={ "/v1/robots/" (path(name)) "/snapshot" } { "Snapshot as JSON" } }
+        }
+    }
+}
+
+fn evidence_table(viewer: &Viewer, status: &Status) -> Markup {
+    let Some(snapshot) = &status.snapshot else {
+        return empty(
+            "Nothing is known. Append what is observed:",
+            Some("crealeph ledger append entries.jsonl"),
+        );
+    };
+    let (outdated, partial) = (snapshot.coherence.outdated(), snapshot.coherence.partial());
+    html! {
+        div .scroll tabindex="0" role="region" aria-label="Evidence" {
+            table {
+                thead { tr { th { "Type" } th { "State" } th { "True at" } th { "Entry" } } }
+                tbody { @for kind in SnapshotType::ALL {
+                    @let newest = snapshot.facts.newest.get(kind).as_ref();
+                    tr data-row="" {
+                        th scope="row" { (kind.as_str()) }
+                        td { (badge(match newest {
+                            _ if outdated.contains(&kind) => "outdated",
+                            None => "missing",
+                            Some(_) if partial.contains(&kind) => "partial",
+                            Some(_) => "fresh",
+                        })) }
+                        @if let Some(newest) = newest {
+                            td { (time(newest.entry.true_at().as_str(), viewer.now)) }
+                            td { a href={ "/ledger/" (path(newest.entry.id.as_str())) } { (short(newest.entry.id.as_str())) } }
+                        } @else { td {} td {} }
+                    }
+                } }
+            }
+        }
+        @if snapshot.facts.is_lineage_cut { p .cut { "It rests on more entries than a snapshot lists." } }
+    }
+}
+
+fn actions(status: &Status) -> Markup {
+    if status.actions.is_empty() {
+        return html! { p { "Nothing is known, so nothing may run." } };
+    }
+    html! {
+        ul .actions { @for (action, answer) in &status.actions {
+            @let standing = ActionStanding::of(action, answer);
+            li { code { (line(action.as_str())) } " " (badge(standing.as_str()))
+                @if standing != ActionStanding::Allowed {
+                    ul { @for reason in answer.reasons.as_slice() { li { (line(reason.message.as_str())) " " span .quiet { (line(reason.rule_id.as_str())) } } } }
+                }
+            }
+        } }
+        p .quiet { (counted(status.drafts, "draft")) " waiting for a person." }
+        @if let Some(last) = status.latest.iter().find_map(event_reason) { p .quiet { "Last reason: " (line(&last)) } }
+    }
+}

@@ -1,0 +1,64 @@
+//! Search: one field that finds ids, robots, paths and words of tasks.
+
+use maud::{Markup, html};
+
+use crate::frame::Viewer;
+use crate::parts::{badge, empty, line, short, time};
+
+/// Something that was found.
+#[derive(Clone, Debug)]
+pub struct SearchHit {
+    /// What it is.
+    pub kind: &'static str,
+    /// Its id.
+    pub id: String,
+    /// What it is about.
+    pub about: String,
+    /// Where its page is.
+    pub href: String,
+    /// When it was recorded.
+    pub at: Option<String>,
+    /// Its state.
+    pub state: Option<String>,
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct SearchPage<'s> {
+    /// What was searched for.
+    pub words: &'s str,
+    /// What was found.
+    pub hits: &'s [SearchHit],
+    /// What was not looked at.
+    pub cut: Option<String>,
+}
+
+/// The page of a search.
+pub fn search(viewer: &Viewer, page: &SearchPage<'_>) -> Markup {
+    html! {
+        h1 { "Search" }
+        form .filter action="/search" method="get" {
+            label { span { "An id or its start, a robot, a path, words of a task" } input type="search" name="q" value=(page.words) maxlength="200"; }
+            button type="submit" { "Search" }
+        }
+        @if page.hits.is_empty() {
+            @if page.words.is_empty() { (empty("Type what you look for.", None)) } @else { (empty("Nothing was found.", None)) }
+        } @else {
+            div .scroll tabindex="0" role="region" aria-label="What was found" {
+                table {
+                    thead { tr { th { "What" } th { "Id" } th { "About" } th { "State" } th { "When" } } }
+                    tbody { @for hit in page.hits {
+                        tr data-row="" {
+                            td { (hit.kind) }
+                            th scope="row" { a href=(hit.href) { (short(&hit.id)) } }
+                            td { (line(&hit.about)) }
+                            td { @if let Some(state) = &hit.state { (badge(state)) } }
+                            td { @if let Some(at) = &hit.at { (time(at, viewer.now)) } }
+                        }
+                    } }
+                }
+            }
+        }
+        @if let Some(cut) = &page.cut { p .cut { (cut) } }
+    }
+}

@@ -1,0 +1,83 @@
+//! Tokens and cost as agents reported them: a chart, and the same as a table.
+
+use crealeph_runtime::usage::{UsageReport, UsageSum};
+use maud::{Markup, html};
+
+use crate::frame::Viewer;
+use crate::parts::{empty, line, number, time};
+
+const KEYS: [(&str, &str); 4] = [("agent", "Agent"), ("model", "Model"), ("day", "Day"), ("robot", "Robot")];
+/// How many rows the chart has.
+const MAX_BARS: usize = 30;
+const BAR_HEIGHT: usize = 22;
+const CHART_WIDTH: f64 = 640.0;
+const LABEL_WIDTH: f64 = 180.0;
+
+/// The page.
+pub fn usage(viewer: &Viewer, report: &UsageReport) -> Markup {
+    html! {
+        h1 { "Usage" }
+        p { "Tokens and cost as the agents reported them; nothing here is measured." }
+        nav .tabs aria-label="Summed up by" { ul { @for (key, name) in KEYS {
+            li { a href={ "/usage?by=" (key) } aria-current=[(report.by == key).then_some("page")] { (name) } }
+        } } }
+        @if report.rows.is_empty() {
+            (empty("No run and no execution is recorded.", Some("crealeph work run --task \"…\" --agent NAME")))
+        } @else {
+            (chart(report))
+            div .scroll tabindex="0" role="region" aria-label="Usage" {
+                table {
+                    thead { tr { th { "Name" } th .number { "Runs" } th .number { "Executions" } th .number { "Tokens" } th .number { "US$" } th .number { "Without tokens" } th .number { "Without cost" } } }
+                    tbody { @for row in &report.rows { (sum_row(&row.name, &row.sum)) } }
+                    tfoot { (sum_row("total", &report.total)) }
+                }
+            }
+            @if report.rows_left_out > 0 { p .cut { (number(report.rows_left_out)) " more rows are not shown; the total has them." } }
+            @if let Some(oldest) = report.oldest_read.as_deref().filter(|_| report.is_cut) {
+                p .cut { "Older entries were not read; the oldest that was is of " (time(oldest, viewer.now)) "." }
+            }
+        }
+    }
+}
+
+fn sum_row(name: &str, sum: &UsageSum) -> Markup {
+    html! {
+        tr data-row="" {
+            th scope="row" { (line(name)) }
+            td .number { (number(sum.runs)) } td .number { (number(sum.executions)) }
+            td .number { (whole(sum.tokens)) } td .number { (format!("{:.2}", sum.cost_usd)) }
+            td .number { (number(sum.without_tokens)) } td .number { (number(sum.without_cost)) }
+        }
+    }
+}
+
+/// A number of tokens, which agents report as any number.
+fn whole(tokens: f64) -> String {
+    match tokens {
+        tokens if (0.0..9e15).contains(&tokens) => number(tokens.round() as u64),
+        tokens => format!("{tokens:e}"),
+    }
+}
+
+fn chart(report: &UsageReport) -> Markup {
+    let most = report.rows.iter().map(|row| row.sum.tokens).fold(0.0, f64::max);
+    let rows = || report.rows.iter().take(MAX_BARS);
+    let height = rows().count() * BAR_HEIGHT;
+    let width = |tokens: f64| match most > 0.0 {
+        true => (tokens / most * (CHART_WIDTH - LABEL_WIDTH - 90.0)).max(1.0),
+        false => 1.0,
+    };
+    html! {
+        figure {
+            svg .chart viewBox={ "0 0 " (CHART_WIDTH) " " (height) } role="img" aria-label="Tokens; the table below has the numbers" {
+                @for (at, row) in rows().enumerate() {
+                    @let top = at * BAR_HEIGHT;
+                    text x="0" y=(top + 15) { (line(&row.name).chars().take(26).collect::<String>()) }
+                    rect x=(LABEL_WIDTH) y=(top + 4) width=(format!("{:.1}", width(row.sum.tokens))) height=(BAR_HEIGHT - 8) rx="2" {}
+                    text x=(format!("{:.1}", LABEL_WIDTH + width(row.sum.tokens) + 6.0)) y=(top + 15) { (whole(row.sum.tokens)) }
+                }
+            }
+            figcaption { "Tokens" @if report.rows.len() > MAX_BARS { ", the first " (MAX_BARS) " rows" } }
+        }
+    }
+}

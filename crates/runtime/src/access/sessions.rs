@@ -1,0 +1,401 @@
+//! Sessions of the console: opened with a link from the terminal, an API key or a passkey, and ended by their time, by signing out,
+//! or with the key. A session is an entry of its tenant's log like an API key, so every server knows it and its end at once; its
+//! client key exists once, so a link opens one session, wherever and however often it is used.
+
+use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::instant::{Instant, Timestamp};
+use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::session::{
+    SessionEnd, SessionEntry, SessionGrant, SignInLink, link_key, session_end_key, session_key,
+};
+use crealeph_decision::access::KeyStanding;
+
+use super::{
+    AccessError, KeyId, KeyIdentity, KeyRole, Ledger, LedgerError, Literal, LogView, Name, RobotId,
+    Serialize, SessionOrigin, StoredEntry, TenantId, find_grant, find_key, grant_draft, id_and_secret,
+    is_digest_of, is_overtaken, named_in, token_of,
+};
+
+/// How long a session lasts.
+pub const SESSION_HOURS: i128 = 8;
+/// How long a link can be used.
+const LINK_MINUTES: i128 = 10;
+const NANOS_PER_MINUTE: i128 = 60_000_000_000;
+
+/// Why nobody was signed in.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SignInError {
+    /// The token is of no link and no key that counts.
+    #[error("this is no link or key that can be used: it is not known, has expired or was revoked")]
+    Unknown,
+    /// The link, or what a person signed, has opened a session already.
+    #[error("this link was used already; each signs in once")]
+    Used,
+    /// The session could not be recorded.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+}
+
+/// What a link is for.
+#[derive(Clone, Debug)]
+pub struct LinkRequest {
+    /// What the session allows.
+    pub role: KeyRole,
+    /// The robot that the session is restricted to.
+    pub robot_id: Option<RobotId>,
+}
+
+/// A link that was just made, with its token: the only time that it is there.
+#[derive(Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CreatedLink {
+    /// The token.
+    pub token: String,
+    /// The id of the link, and of the session that it opens.
+    pub link_id: String,
+    /// The tenant.
+    pub tenant_id: String,
+    /// What the session allows.
+    pub role: &'static str,
+    /// Until when it can be used.
+    pub expires: String,
+}
+
+/// A session that was just opened.
+#[derive(Clone)]
+pub struct OpenedSession {
+    /// The token, for the browser's cookie.
+    pub token: String,
+    /// How long it lasts, in seconds.
+    pub seconds: u64,
+    /// Whose it is.
+    pub identity: KeyIdentity,
+}
+
+/// A person who has proved to be there, and what opened their session: an id that nothing else will ever have.
+#[derive(Clone, Debug)]
+pub struct PersonSession {
+    /// The person.
+    pub person: Name,
+    /// What they may do in the console.
+    pub role: KeyRole,
+    /// The id of what they signed.
+    pub nonce: KeyId,
+}
+
+/// Makes a link that signs in once, within ten minutes.
+///
+/// # Errors
+/// When the ledger cannot be written.
+pub fn create_link(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    request: LinkRequest,
+) -> Result<CreatedLink, AccessError> {
+    let (id, token) = new_token(tenant, None)?;
+    let expires = later(ledger, LINK_MINUTES);
+    let link = SignInLink {
+        link_id: id.clone(),
+        role: request.role,
+        robot_id: request.robot_id,
+        expires: expires.clone(),
+        token_digest: Blake3::of(token.as_bytes()),
+    };
+    append(ledger, tenant, &SessionEntry::Link(link))?;
+    Ok(CreatedLink {
+        token,
+        link_id: id.as_str().to_owned(),
+        tenant_id: tenant.as_str().to_owned(),
+        role: request.role.as_str(),
+        expires: expires.as_str().to_owned(),
+    })
+}
+
+/// The tenant and role that a link or key would sign in for; `None` if it would not.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn token_role(ledger: &Ledger, token: &str) -> Result<Option<(TenantId, KeyRole)>, LedgerError> {
+    Ok(bearer(ledger, token)?.map(|(tenant, bearer)| (tenant, bearer.role)))
+}
+
+/// Opens a session for the holder of a link or of an API key.
+///
+/// # Errors
+/// When the token is nobody's or the link was used, or the ledger cannot be used.
+pub fn sign_in(ledger: &Ledger, token: &str) -> Result<OpenedSession, SignInError> {
+    let (tenant, bearer) = bearer(ledger, token).map_err(AccessError::from)?.ok_or(SignInError::Unknown)?;
+    open(ledger, &tenant, bearer)
+}
+
+/// Opens a session for a person.
+///
+/// # Errors
+/// When what they signed was used before, or the ledger cannot be used.
+pub fn open_for_person(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    person: PersonSession,
+) -> Result<OpenedSession, SignInError> {
+    let PersonSession { person, role, nonce } = person;
+    let origin = SessionOrigin { key_id: None, person: Some(person) };
+    open(ledger, tenant, SessionBearer { id: Some(nonce), origin, role, robot_id: None, ends: None })
+}
+
+/// Ends a session.
+///
+/// # Errors
+/// When the ledger cannot be written.
+pub fn end_session(ledger: &Ledger, identity: &KeyIdentity) -> Result<(), AccessError> {
+    let end = SessionEnd { session_id: identity.key_id.clone() };
+    append(ledger, &identity.tenant_id, &SessionEntry::End(end))
+}
+
+/// The session of a token, and when it ends.
+pub(super) fn active_session(
+    ledger: &Ledger,
+    token: &str,
+) -> Result<Option<(KeyIdentity, Option<Instant>)>, LedgerError> {
+    let Some((tenant_id, key_id)) = named_in(token) else { return Ok(None) };
+    let Some(grant) = ledger.view(&tenant_id, |view| find(view, &key_id))?.flatten() else {
+        return Ok(None);
+    };
+    if !is_digest_of(&grant.token_digest, token) {
+        return Ok(None);
+    }
+    let session = Some(SessionOrigin { key_id: grant.key_id, person: grant.person });
+    let (role, robot_id, expires) = (grant.role, grant.robot_id, grant.expires.instant());
+    Ok(Some((KeyIdentity { tenant_id, key_id, role, robot_id, session }, Some(expires))))
+}
+
+/// Looks up a session that counts: opened, not over, and the key that opened it not revoked.
+pub(super) fn find(view: &mut LogView<'_>, id: &KeyId) -> Result<Option<SessionGrant>, LedgerError> {
+    let Some(SessionEntry::Grant(grant)) = entry_of(find_grant(view, &session_key(id))?) else {
+        return Ok(None);
+    };
+    if grant.expires.instant() <= view.place().now.instant()
+        || find_grant(view, &session_end_key(id))?.is_some()
+    {
+        return Ok(None);
+    }
+    if let Some(key) = &grant.key_id {
+        let key = find_key(view, key)?;
+        if key.is_none_or(|key| key.standing == KeyStanding::Revoked) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(grant))
+}
+
+/// For whom a session is opened.
+struct SessionBearer {
+    /// The session's id, if what opens it may be used once.
+    id: Option<KeyId>,
+    origin: SessionOrigin,
+    role: KeyRole,
+    robot_id: Option<RobotId>,
+    /// When what opens it ends, if that ends the session.
+    ends: Option<Instant>,
+}
+
+/// Who holds a link or an API key.
+fn bearer(ledger: &Ledger, token: &str) -> Result<Option<(TenantId, SessionBearer)>, LedgerError> {
+    let Some((tenant, id)) = named_in(token) else { return Ok(None) };
+    let found = ledger.view(&tenant, |view| {
+        if let Some(SessionEntry::Link(link)) = entry_of(find_grant(view, &link_key(&id))?) {
+            let counts = is_digest_of(&link.token_digest, token)
+                && view.place().now.instant() < link.expires.instant();
+            let origin = SessionOrigin { key_id: None, person: None };
+            let (role, robot_id) = (link.role, link.robot_id);
+            return Ok(counts.then_some(SessionBearer {
+                id: Some(id.clone()),
+                origin,
+                role,
+                robot_id,
+                ends: None,
+            }));
+        }
+        let Some(key) = find_key(view, &id)? else { return Ok(None) };
+        let counts = is_digest_of(&key.grant.token_digest, token) && key.standing == KeyStanding::Active;
+        let origin = SessionOrigin { key_id: Some(id.clone()), person: None };
+        let ends = key.grant.expires.as_ref().map(Timestamp::instant);
+        let (role, robot_id) = (key.grant.role, key.grant.robot_id);
+        Ok(counts.then_some(SessionBearer { id: None, origin, role, robot_id, ends }))
+    })?;
+    Ok(found.flatten().map(|bearer| (tenant, bearer)))
+}
+
+fn open(ledger: &Ledger, tenant: &TenantId, bearer: SessionBearer) -> Result<OpenedSession, SignInError> {
+    let SessionBearer { id, origin, role, robot_id, ends } = bearer;
+    let (id, token) = new_token(tenant, id)?;
+    let usual = later(ledger, SESSION_HOURS * 60).instant();
+    let expires = ends.map_or(usual, |ends| ends.min(usual));
+    let left = expires.nanos_since(ledger.now().instant()).max(0) / 1_000_000_000;
+    let grant = SessionGrant {
+        session_id: id.clone(),
+        key_id: origin.key_id.clone(),
+        person: origin.person.clone(),
+        role,
+        robot_id: robot_id.clone(),
+        expires: Timestamp::from(expires),
+        token_digest: Blake3::of(token.as_bytes()),
+    };
+    match append(ledger, tenant, &SessionEntry::Grant(grant)) {
+        Err(AccessError::Unwritten(error)) if is_overtaken(&error) => return Err(SignInError::Used),
+        written => written?,
+    }
+    let tenant_id = tenant.clone();
+    let identity = KeyIdentity { tenant_id, key_id: id, role, robot_id, session: Some(origin) };
+    Ok(OpenedSession { token, seconds: u64::try_from(left).unwrap_or(0), identity })
+}
+
+/// A new token, of this id or of a new one.
+fn new_token(tenant: &TenantId, id: Option<KeyId>) -> Result<(KeyId, String), AccessError> {
+    let (new, secret) = id_and_secret().map_err(|error| AccessError::Random(error.to_string()))?;
+    let id = match id {
+        Some(id) => id,
+        None => KeyId::parse(&new)?,
+    };
+    let token = token_of(tenant, &id, &secret);
+    Ok((id, token))
+}
+
+fn later(ledger: &Ledger, minutes: i128) -> Timestamp {
+    let now = ledger.now().instant().unix_nanos();
+    Timestamp::from(Instant::from_unix_nanos(now + minutes * NANOS_PER_MINUTE))
+}
+
+/// What an entry says, if it is about the link or session that it stands under.
+fn entry_of(entry: Option<StoredEntry>) -> Option<SessionEntry> {
+    let content = entry?.content;
+    let read = SessionEntry::read(content.kind.as_str(), &JsonObject::parse_own(&content.payload)?).ok()?;
+    let is_its_own = content.key.as_ref().is_some_and(|key| key.as_str() == read.client_key());
+    is_its_own.then_some(read)
+}
+
+fn append(ledger: &Ledger, tenant: &TenantId, entry: &SessionEntry) -> Result<(), AccessError> {
+    let (payload, state) = match entry {
+        SessionEntry::Link(link) => (JsonObject::of("the link", link)?, Literal::new("granted")),
+        SessionEntry::Grant(grant) => (JsonObject::of("the session", grant)?, Literal::new("granted")),
+        SessionEntry::End(end) => (JsonObject::of("the end of a session", end)?, Literal::new("revoked")),
+    };
+    let draft = grant_draft(entry.kind(), state, payload, &entry.client_key())?;
+    ledger.append_as(tenant, vec![(None, draft)])?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use crealeph_contracts::api_key::KeyRequest;
+    use crealeph_ledger::{Clock, LedgerOptions, Location, Millis};
+
+    use super::super::{RecognisedKeys, create_key, is_active, revoke_key};
+    use super::*;
+
+    struct Scene {
+        _folder: tempfile::TempDir,
+        ledger: Ledger,
+        now: Arc<AtomicI64>,
+        tenant: TenantId,
+        keys: RecognisedKeys,
+        sessions: RecognisedKeys,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let location = Location::File(folder.path().join("ledger.db"));
+            let now = Arc::new(AtomicI64::new(1_800_000_000_000));
+            let read = Arc::clone(&now);
+            let clock = Clock::from_fn(move || Millis::new(read.load(Ordering::SeqCst)));
+            let ledger =
+                Ledger::init(&location, LedgerOptions { clock, ..LedgerOptions::default() }).unwrap();
+            let (keys, sessions) = (RecognisedKeys::default(), RecognisedKeys::of_sessions());
+            Scene { _folder: folder, ledger, now, tenant: TenantId::parse("t").unwrap(), keys, sessions }
+        }
+
+        fn link(&self) -> String {
+            let request = LinkRequest { role: KeyRole::Operator, robot_id: None };
+            create_link(&self.ledger, &self.tenant, request).unwrap().token
+        }
+
+        fn key(&self) -> (KeyId, String) {
+            let request = KeyRequest { role: KeyRole::Reader, robot_id: None, label: None, expires: None };
+            let created = create_key(&self.ledger, &self.tenant, request).unwrap();
+            (KeyId::parse(&created.report.key_id).unwrap(), created.token)
+        }
+
+        fn passes(&self, minutes: i64) {
+            self.now.fetch_add(minutes * 60_000, Ordering::SeqCst);
+        }
+
+        fn session(&self, token: &str) -> Option<KeyIdentity> {
+            self.sessions.authenticate(&self.ledger, token).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_link_opens_one_session_within_its_time() {
+        let scene = Scene::new();
+        let link = scene.link();
+        assert_eq!(scene.keys.authenticate(&scene.ledger, &link), Ok(None), "a link is no API key");
+        assert_eq!(scene.session(&link), None);
+        let session = sign_in(&scene.ledger, &link).unwrap();
+        assert_eq!(sign_in(&scene.ledger, &link).err(), Some(SignInError::Used));
+        let identity = scene.session(&session.token).unwrap();
+        assert_eq!(
+            (identity.role, identity.actor().unwrap().as_str()),
+            (KeyRole::Operator, format!("link:{}", identity.key_id).as_str())
+        );
+        assert_eq!(
+            scene.keys.authenticate(&scene.ledger, &session.token),
+            Ok(None),
+            "a session is no API key"
+        );
+        let late = scene.link();
+        scene.passes(10);
+        assert_eq!(sign_in(&scene.ledger, &late).err(), Some(SignInError::Unknown));
+        assert_eq!(sign_in(&scene.ledger, "crealeph_x").err(), Some(SignInError::Unknown));
+        // A session ends by its time, cached or not.
+        assert!(scene.session(&session.token).is_some());
+        assert!(scene.sessions.known(&scene.ledger, &session.token).is_some());
+        scene.passes(8 * 60);
+        assert_eq!(scene.sessions.known(&scene.ledger, &session.token), None);
+        assert_eq!(scene.session(&session.token), None);
+        assert_eq!(is_active(&scene.ledger, &identity), Ok(false));
+    }
+
+    #[test]
+    fn a_session_ends_with_its_key_and_by_signing_out() {
+        let scene = Scene::new();
+        let (key_id, token) = scene.key();
+        let [first, second] = [(); 2].map(|()| sign_in(&scene.ledger, &token).unwrap());
+        let identity = scene.session(&first.token).unwrap();
+        assert_eq!(identity.actor().unwrap().as_str(), format!("key:{key_id}"));
+        end_session(&scene.ledger, &identity).unwrap();
+        end_session(&scene.ledger, &identity).unwrap();
+        assert_eq!(scene.session(&first.token), None);
+        let identity = scene.session(&second.token).unwrap();
+        revoke_key(&scene.ledger, &scene.tenant, &key_id, None).unwrap();
+        assert_eq!(scene.session(&second.token), None);
+        assert_eq!(is_active(&scene.ledger, &identity), Ok(false));
+        assert_eq!(sign_in(&scene.ledger, &token).err(), Some(SignInError::Unknown));
+    }
+
+    #[test]
+    fn what_a_person_signed_opens_one_session() {
+        let scene = Scene::new();
+        let person = PersonSession {
+            person: Name::parse("ana").unwrap(),
+            role: KeyRole::Reader,
+            nonce: KeyId::parse("0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f").unwrap(),
+        };
+        let session = open_for_person(&scene.ledger, &scene.tenant, person.clone()).unwrap();
+        assert_eq!(scene.session(&session.token).unwrap().actor().unwrap().as_str(), "person:ana");
+        assert_eq!(open_for_person(&scene.ledger, &scene.tenant, person).err(), Some(SignInError::Used));
+    }
+}

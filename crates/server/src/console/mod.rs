@@ -1,0 +1,208 @@
+//! The console's routes: which page is where, who may see it, and what it reads. Each page is what the API answers, as HTML: it
+//! reads through the same functions, and the crate `console` writes it. Forms are taken from the console's own pages alone.
+
+mod find;
+mod pages;
+mod sign_in;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use crealeph_console as view;
+use crealeph_decision::access::Permission;
+
+use crate::call::Call;
+use crate::problem::{Problem, ProblemKind};
+use crate::reply::Reply;
+use crate::route::{
+    Access, AnswerShape, Handler, Parameter, ParameterKind, RequestBody, RobotScope, Route, Verb,
+};
+use crate::routes::{CURSOR, ENTRY_ID, EXECUTION, ROBOT, in_path, query};
+use crate::schemas::Schema;
+
+const HTML_TYPE: &str = "text/html; charset=utf-8";
+const READ: Access = Access::Key(Permission::Read, RobotScope::Restricted);
+const SIGNED_IN: Access = Access::Key(Permission::Validate, RobotScope::Unrelated);
+
+/// A page that is read.
+const fn page(
+    path: &'static str,
+    access: Access,
+    parameters: &'static [Parameter],
+    handler: fn(&Call) -> Result<Reply, Problem>,
+) -> Route {
+    Route {
+        method: Verb::Get,
+        path,
+        name: path,
+        summary: "A page of the console",
+        access,
+        parameters,
+        body: None,
+        answer: AnswerShape {
+            status: StatusCode::OK,
+            about: "the page",
+            media_type: HTML_TYPE,
+            schema: Schema::Text,
+            also: &[],
+        },
+        problems: &[],
+        handler: Handler::Blocking(handler),
+    }
+}
+
+/// A form that is sent.
+const fn form(path: &'static str, access: Access, handler: fn(&Call) -> Result<Reply, Problem>) -> Route {
+    Route {
+        method: Verb::Post,
+        body: Some(RequestBody { about: "A form.", schema: Schema::Text }),
+        ..page(path, access, &[], handler)
+    }
+}
+
+const TEXT: ParameterKind = ParameterKind::Text;
+const NEXT: Parameter = query("next", TEXT, "where to go then");
+
+/// Every page.
+pub(crate) fn pages() -> impl Iterator<Item = &'static Route> + Clone {
+    PAGES.iter()
+}
+
+const PAGES: &[Route] = &[
+    page("/", SIGNED_IN, &[], pages::start),
+    page("/assets/{name}", Access::Public, &[in_path("name", TEXT, "the file")], asset),
+    page("/sign-in", Access::Public, &[query("code", TEXT, "the token of a link"), NEXT], sign_in::show),
+    form("/sign-in", Access::Public, sign_in::enter),
+    form("/sign-out", SIGNED_IN, sign_in::leave),
+    page(
+        "/inbox",
+        READ,
+        &[query("robot", ParameterKind::Identifier, "only of this robot"), CURSOR],
+        pages::inbox,
+    ),
+    page("/inbox/{id}", READ, &[ENTRY_ID], pages::subject),
+    page("/robots", READ, &[query("after", ParameterKind::Identifier, "after this one")], pages::robots),
+    page("/robots/{robot}", READ, &[ROBOT], pages::robot),
+    page(
+        "/executions",
+        READ,
+        &[
+            query("robot", ParameterKind::Identifier, "only of this robot"),
+            query("state", ParameterKind::Identifier, "only in this state"),
+            CURSOR,
+        ],
+        pages::executions,
+    ),
+    page("/executions/{robot}/{execution}", READ, &[ROBOT, EXECUTION], pages::execution),
+    page(
+        "/runs",
+        READ,
+        &[
+            query("agent", ParameterKind::Identifier, "only of this agent"),
+            query("status", ParameterKind::Words(&["succeeded", "failed"]), "only those that ended so"),
+            CURSOR,
+        ],
+        pages::runs,
+    ),
+    page("/runs/{id}", READ, &[in_path("id", ParameterKind::Identifier, "the run")], pages::run),
+    page(
+        "/ledger",
+        READ,
+        &[
+            query("robot", ParameterKind::Identifier, "only of this robot"),
+            query("type", ParameterKind::Identifier, "only of this type"),
+            query("state", ParameterKind::Identifier, "only in this state"),
+            query("module", ParameterKind::Identifier, "only of this module"),
+            query("execution", ParameterKind::Identifier, "only of this execution"),
+            CURSOR,
+        ],
+        pages::entries,
+    ),
+    page("/ledger/{id}", READ, &[ENTRY_ID], pages::entry),
+    page(
+        "/policy",
+        READ,
+        &[
+            query("robot", ParameterKind::Identifier, "only of this robot"),
+            query("minConfidence", TEXT, "the least confidence"),
+            query("maxStalenessMinutes", TEXT, "the greatest age"),
+            query("minLineageCount", TEXT, "the least lineage"),
+            CURSOR,
+        ],
+        pages::policy,
+    ),
+    page(
+        "/usage",
+        READ,
+        &[query("by", ParameterKind::Words(&["agent", "model", "day", "robot"]), "what it is summed up by")],
+        pages::usage,
+    ),
+    page("/access", Access::Key(Permission::SeePeople, RobotScope::Refused), &[], pages::access),
+    page("/search", READ, &[query("q", TEXT, "what is searched for")], find::search),
+];
+
+/// A framed page as an answer.
+fn html(text: String) -> Reply {
+    let mut reply = Reply::text(HTML_TYPE, text);
+    let headers = &mut reply.headers;
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(view::CONTENT_SECURITY));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    reply
+}
+
+/// Goes to another page.
+fn redirect(target: &str) -> Result<Reply, Problem> {
+    let mut reply = html(String::new());
+    reply.status = StatusCode::SEE_OTHER;
+    let target = HeaderValue::from_str(target)
+        .map_err(|_| Problem::new(ProblemKind::BadRequest, "the page to go to has no valid address"))?;
+    reply.headers.insert(header::LOCATION, target);
+    Ok(reply)
+}
+
+/// A file that pages load; its name has its digest, so it never changes.
+fn asset(call: &Call) -> Result<Reply, Problem> {
+    let found = view::asset(call.in_path("name")?);
+    let asset = found.ok_or_else(|| Problem::new(ProblemKind::NoRoute, "there is no such file"))?;
+    let mut reply = Reply::text(asset.media_type, asset.bytes);
+    let forever = HeaderValue::from_static("public, max-age=31536000, immutable");
+    reply.headers.insert(header::CACHE_CONTROL, forever);
+    Ok(reply)
+}
+
+/// A problem as a page; whoever is not signed in goes to sign in first, and comes back.
+pub(crate) fn problem_page(problem: &Problem, target: &str, request_id: &str) -> Reply {
+    if problem.kind() == ProblemKind::Unauthenticated {
+        let target = match target {
+            "/" => "/sign-in".to_owned(),
+            target => format!("/sign-in?next={}", encoded(target)),
+        };
+        if let Ok(reply) = redirect(&target) {
+            return reply;
+        }
+    }
+    let (detail, hint) = problem.words();
+    let status = problem.status();
+    let title = status.canonical_reason().unwrap_or("Problem");
+    let mut reply = html(view::problem(title, detail, hint, problem.kind().code(), request_id));
+    reply.status = status;
+    reply
+}
+
+fn encoded(text: &str) -> String {
+    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+/// Who looks at a page.
+fn viewer(call: &Call) -> Result<view::Viewer, Problem> {
+    let who = call.who()?;
+    Ok(view::Viewer {
+        tenant: who.tenant_id.as_str().to_owned(),
+        role: who.role.as_str(),
+        robot: who.robot_id.as_ref().map(|robot| robot.as_str().to_owned()),
+        name: call.actor()?.as_str().to_owned(),
+        form_token: call.form_token.clone().unwrap_or_default(),
+        reads: who.may(Permission::Read),
+        decides: who.may(Permission::Decide),
+        sees_grants: who.may(Permission::SeeGrants),
+        now: call.ledger().now().instant(),
+    })
+}

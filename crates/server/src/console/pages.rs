@@ -1,0 +1,233 @@
+//! What each page reads, and what is written of it.
+
+use crealeph_console::{self as view, PageFrame, Section};
+use crealeph_contracts::approval::TENANT_ROBOT;
+use crealeph_contracts::scalar::{ExecutionId, RobotId};
+use crealeph_decision::access::Permission;
+use crealeph_decision::policy::{RulesError, ThresholdsSource};
+use crealeph_ledger::{Direction, Filter, Order};
+use crealeph_runtime::access::list_keys;
+use crealeph_runtime::approvals::ApprovalHistory;
+use crealeph_runtime::entries::{PageQuery, bounded_page};
+use crealeph_runtime::receipts::RunFileError;
+use crealeph_runtime::report::{ReportQuestion, ReportSubject};
+
+use super::{html, redirect, viewer};
+use crate::call::Call;
+use crate::problem::{Problem, ProblemKind};
+use crate::reply::Reply;
+use crate::routes::{
+    approvals, entries as ledger, executions as builder, report, robots as robot_routes, usage as used, work,
+};
+
+/// How many rows a list has.
+const ROWS: usize = 50;
+/// How many of a robot's newest entries its page has, and how many bytes of payloads are read for that.
+const TIMELINE_ROWS: usize = 20;
+const TIMELINE_BYTES: usize = 1 << 20;
+/// How far a lineage is followed.
+const LINEAGE_DEPTH: usize = 2;
+/// How many keys are listed.
+const MAX_KEYS: usize = 200;
+
+/// The first page that a role has something on.
+pub(super) fn start(call: &Call) -> Result<Reply, Problem> {
+    redirect(if call.who()?.may(Permission::Read) { "/inbox" } else { "/access" })
+}
+
+pub(super) fn inbox(call: &Call) -> Result<Reply, Problem> {
+    let viewer = viewer(call)?;
+    let (items, next) = approvals::page(call, ROWS)?;
+    let page = view::InboxView { items: &items, next: next.map(|next| next.to_string()) };
+    let frame = PageFrame { viewer: &viewer, section: Section::Inbox, title: "Inbox", live: Some("") };
+    Ok(html(frame.of(view::inbox(&viewer, &page))))
+}
+
+pub(super) fn subject(call: &Call) -> Result<Reply, Problem> {
+    let viewer = viewer(call)?;
+    let case = approvals::seen(call, &approvals::named(call)?)?;
+    let frame = PageFrame { viewer: &viewer, section: Section::Inbox, title: "Approval", live: Some("") };
+    Ok(html(frame.of(view::subject(&viewer, &case))))
+}
+
+pub(super) fn robots(call: &Call) -> Result<Reply, Problem> {
+    let viewer = viewer(call)?;
+    let (robots, has_more) = robot_routes::page(call, ROWS)?;
+    let next = robots.last().filter(|_| has_more).map(|last| last.robot_id.as_str().to_owned());
+    let frame = PageFrame { viewer: &viewer, section: Section::Robots, title: "Robots", live: Some("") };
+    Ok(html(frame.of(view::robots(&viewer, &robots, next.as_deref()))))
+}
+
+pub(super) fn robot(call: &Call) -> Result<Reply, Problem> {
+    let viewer = viewer(call)?;
+    let who = call.who()?;
+    let status = robot_routes::standing(call)?;
+    let query = PageQuery {
+        filter: Filter { robot_id: Some(status.robot_id.clone()), ..Filter::default() },
+        order: Order::NewestFirst,
+        cursor: None,
+        limit: TIMELINE_ROWS,
+        max_bytes: TIMELINE_BYTES,
+    };
+    let timeline = bounded_page(call.ledger(), &who.tenant_id, &query, |entry| who.sees(entry))?;
+    let page = view::RobotView { status: &status, timeline: &timeline };
+    let live = format!("robot={}", super::encoded(status.robot_id.as_str()));
+    let title = status.robot_id.as_str();
+    let frame = PageFrame { viewer: &viewer, section: Section::Robots, title, live: Some(&live) };
+    Ok(html(frame.of(view::robot(&viewer, &page))))
+}
+
+pub(super) fn executions(call: &Call) -> Result<Reply, Problem> {
+    let viewer = viewer(call)?;
+    let events = builder::page(call, ROWS)?;
+    let list = view::ExecutionList { events: &events, robot: call.text("robot"), state: call.text("state") };
+    let live = call.text("cursor").is_none().then_some("");
+    let frame = PageFrame { viewer: &viewer, section: Section::Executions, title: "Executions", live };
+    Ok(html(frame.of(view::executions(&viewer, &list))))
+}
+
+pub(super) fn execution(call: &Call) -> Result<Reply, Problem> {
+    let viewer = viewer(call)?;
+    let robot = robot_routes::named(call)?;
+    let unknown = || Problem::unknown_id("execution");
+    let id = ExecutionId::parse(call.in_path("execution")?).map_err(|_| unknown())?;
+    let subject = ReportSubject::Execution(id, Some(robot.clone()));
+    let made = report::about(call, ReportQuestion { subject, since: None, robot: Some(robot), details: 1 })?;
+    let story = made.executions.stories.into_iter().next().ok_or_else(unknown)?;
+    let title = format!("Execution {}", story.row.execution_id);
+    let frame = PageFrame { viewer: &viewer, section: Section::Executions, title: &title, live: None };
+    Ok(html(frame.of(view::execution(&viewer, &story))))
+}
+
+pub(super) fn runs(call: &Call) -> Result<Reply, Problem> {
+    let viewer = viewer(call)?;
+    let (runs, next) = work::page(call, ROWS)?;
+    let list = view::RunList { runs: &runs, next, agent: call.text("agent"), status: call.text("status") };
+    let live = call.text("cursor").is_none().then_some("");
+    let frame = PageFrame { viewer: &viewer, section: Section::Work, title: "Work", live };
+    Ok(html(frame.of(view::runs(&viewer, &list))))
+}
+
+pub(super) fn run(call: &Call) -> Result<Reply, Problem> {
+    let viewer = viewer(call)?;
+    let run = work::named(call)?;
+    let question = ReportQuestion {
+        subject: ReportSubject::Run(run.run.to_string()),
+        since: None,
+        robot: call.who()?.robot_id.clone(),
+        details: 1,
+    };
+    let made = report::about(call, question)?;
+    let story = made.runs.stories.into_iter().next().ok_or_else(|| Problem::unknown_id("run"))?;
+    let page = view::RunPage {
+        story: &story,
+        logs: here(run.logs())?,
+        diff: here(run.diff(call.ledger(), &call.who()?.tenant_id))?,
+    };
+    let title = format!("Run {}", run.run);
+    let frame = PageFrame { viewer: &viewer, section: Section::Work, title: &title, live: None };
+    Ok(html(frame.of(view::run(&viewer, &page))))
+}
+
+/// A file of a run, or where it is if not here.
+fn here<T>(file: Result<T, RunFileError>) -> Result<Result<T, String>, Problem> {
+    match file {
+        Ok(file) => Ok(Ok(file)),
+        Err(RunFileError::Ledger(error)) => Err(error.into()),
+        Err(absent) => Ok(Err(absent.to_string())),
+    }
+}
+
+pub(super) fn entries(call: &Call) -> Result<Reply, Problem> {
+    let viewer = viewer(call)?;
+    let page = ledger::page(call, Order::NewestFirst, ROWS)?;
+    let filter = ["robot", "type", "state", "module", "execution"].map(|name| (name, call.text(name)));
+    let list = view::LedgerList { page: &page, filter: filter.to_vec() };
+    let live = call.text("cursor").is_none().then_some("");
+    let frame = PageFrame { viewer: &viewer, section: Section::Ledger, title: "Ledger", live };
+    Ok(html(frame.of(view::entries(&viewer, &list))))
+}
+
+pub(super) fn entry(call: &Call) -> Result<Reply, Problem> {
+    let viewer = viewer(call)?;
+    let entry = ledger::named(call)?;
+    let up = ledger::relatives(call, &entry, Direction::Up, LINEAGE_DEPTH)?;
+    let down = ledger::relatives(call, &entry, Direction::Down, LINEAGE_DEPTH)?;
+    let is_subject = entry.content.state.as_str() == "draft" && entry.content.module.as_str() == "builder";
+    let detail = view::EntryDetail { entry: &entry, up: &up, down: &down, is_subject };
+    let title = format!("Entry {}", entry.id);
+    let frame = PageFrame { viewer: &viewer, section: Section::Ledger, title: &title, live: None };
+    Ok(html(frame.of(view::entry(&viewer, &detail))))
+}
+
+pub(super) fn policy(call: &Call) -> Result<Reply, Problem> {
+    let viewer = viewer(call)?;
+    let asked = call.identifier("robot", RobotId::parse)?;
+    let robot = asked.clone().unwrap_or_else(|| RobotId::from(TENANT_ROBOT));
+    let rules = &call.app.scopes.of(&call.who()?.tenant_id, &robot).rules;
+    let in_force = rules.thresholds();
+    let (confidence, staleness, lineage) = (
+        in_force.min_confidence.get(),
+        in_force.max_staleness_minutes.get(),
+        in_force.min_lineage_count.get(),
+    );
+    let number = |name: &str, usual: f64| match call.text(name).map(str::parse::<f64>) {
+        None => Ok(usual),
+        Some(Ok(number)) if number.is_finite() => Ok(number),
+        Some(_) => Err(Problem::parameter(name, "is not a number")),
+    };
+    let moved = ThresholdsSource {
+        min_confidence: number("minConfidence", confidence)?,
+        max_staleness_minutes: number("maxStalenessMinutes", staleness)?,
+        min_lineage_count: number("minLineageCount", lineage)?,
+    };
+    let text = |name: &'static str, in_force: f64| (name, in_force, call.text(name).map(str::to_owned));
+    let form = view::BacktestForm {
+        robot: asked.map_or_else(String::new, |robot| robot.as_str().to_owned()),
+        thresholds: vec![
+            text("minConfidence", confidence),
+            text("maxStalenessMinutes", staleness),
+            text("minLineageCount", lineage),
+        ],
+    };
+    let is_asked = form.thresholds.iter().any(|(_, _, asked)| asked.is_some());
+    let unusable = |why: RulesError| {
+        Problem::new(ProblemKind::BadParameter, format!("these thresholds cannot be used: {why}"))
+    };
+    let found = match is_asked {
+        false => None,
+        true => {
+            let found = robot_routes::backtested(call, &rules.with_thresholds(&moved).map_err(unusable)?)?;
+            let next = found.next.filter(|_| found.cut.is_some());
+            Some(view::BacktestPage { flipped: found.flipped, totals: found.totals, cut: found.cut, next })
+        }
+    };
+    let frame = PageFrame { viewer: &viewer, section: Section::Policy, title: "Policy", live: None };
+    Ok(html(frame.of(view::policy(&viewer, &form, found.as_ref()))))
+}
+
+pub(super) fn usage(call: &Call) -> Result<Reply, Problem> {
+    let viewer = viewer(call)?;
+    let frame = PageFrame { viewer: &viewer, section: Section::Usage, title: "Usage", live: None };
+    Ok(html(frame.of(view::usage(&viewer, &used::summed_up(call)?))))
+}
+
+pub(super) fn access(call: &Call) -> Result<Reply, Problem> {
+    let viewer = viewer(call)?;
+    let tenant = &call.who()?.tenant_id;
+    let keys = match viewer.sees_grants {
+        true => Some(list_keys(call.ledger(), tenant, None, MAX_KEYS)?),
+        false => None,
+    };
+    let history = ApprovalHistory::load(call.ledger(), tenant)?;
+    let people = history.as_ref().map_or_else(Vec::new, |history| history.judge.people());
+    let page = view::AccessPage {
+        keys: keys.as_ref().map(|(keys, _)| keys.as_slice()),
+        has_more_keys: keys.as_ref().is_some_and(|(_, next)| next.is_some()),
+        people: &people,
+        root: history.as_ref().and_then(|history| history.judge.root()),
+        rules: history.as_ref().map_or(&[][..], |history| history.judge.rules()),
+    };
+    let frame = PageFrame { viewer: &viewer, section: Section::Access, title: "Access", live: None };
+    Ok(html(frame.of(view::access(&viewer, &page))))
+}

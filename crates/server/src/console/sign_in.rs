@@ -1,0 +1,93 @@
+//! Signing in and out. A link is looked at by GET and used by POST alone, so that a program that follows links signs nobody in.
+
+use axum::http::{StatusCode, header};
+use crealeph_console::{self as view, SignInPage};
+use crealeph_runtime::access::{SignInError, end_session, sign_in, token_role};
+
+use super::{html, redirect};
+use crate::call::Call;
+use crate::problem::Problem;
+use crate::reply::Reply;
+
+/// The sign-in page.
+pub(super) fn show(call: &Call) -> Result<Reply, Problem> {
+    let code = call.text("code").map(str::to_owned);
+    let offers = match &code {
+        Some(code) => token_role(call.ledger(), code)?,
+        None => None,
+    };
+    let error = match (&code, &offers) {
+        (Some(_), None) => Some(SignInError::Unknown.to_string()),
+        _ => None,
+    };
+    let offers = offers.map(|(tenant, role)| (role.as_str(), tenant.as_str().to_owned()));
+    let next = call.text("next").and_then(own_path).map(str::to_owned);
+    Ok(html(view::sign_in(&SignInPage { code, offers, next, error })))
+}
+
+/// Opens a session.
+pub(super) fn enter(call: &Call) -> Result<Reply, Problem> {
+    let next = own_path(call.field("next"));
+    let session = match sign_in(call.ledger(), call.field("token").trim()) {
+        Ok(session) => session,
+        Err(SignInError::Access(error)) => return Err(error.into()),
+        Err(refused) => {
+            let page = SignInPage {
+                error: Some(refused.to_string()),
+                next: next.map(str::to_owned),
+                ..SignInPage::default()
+            };
+            let mut reply = html(view::sign_in(&page));
+            reply.status = StatusCode::FORBIDDEN;
+            return Ok(reply);
+        }
+    };
+    let mut reply = redirect(next.unwrap_or("/"))?;
+    if let Some(cookie) = call.app.cookie.set(&session.token, session.seconds) {
+        reply.headers.insert(header::SET_COOKIE, cookie);
+    }
+    Ok(reply)
+}
+
+/// Ends the session.
+pub(super) fn leave(call: &Call) -> Result<Reply, Problem> {
+    end_session(call.ledger(), call.who()?)?;
+    let mut reply = redirect("/sign-in")?;
+    if let Some(cookie) = call.app.cookie.set("", 0) {
+        reply.headers.insert(header::SET_COOKIE, cookie);
+    }
+    Ok(reply)
+}
+
+/// A path of this server, and nothing that a browser would take for another one.
+fn own_path(target: &str) -> Option<&str> {
+    let is_own = target.starts_with('/')
+        && !target.starts_with("//")
+        && !target.contains('\\')
+        && target.bytes().all(|byte| byte.is_ascii_graphic());
+    is_own.then_some(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::own_path;
+
+    #[test]
+    fn signing_in_leads_to_pages_of_this_server_alone() {
+        for target in ["/", "/ledger?robot=a%20b", "/runs/1"] {
+            assert_eq!(own_path(target), Some(target));
+        }
+        for target in [
+            "",
+            "//evil.example",
+            "/\\evil.example",
+            "https://evil.example",
+            "x",
+            "/a\nb",
+            "/ä",
+            "javascript:1",
+        ] {
+            assert_eq!(own_path(target), None, "{target:?}");
+        }
+    }
+}

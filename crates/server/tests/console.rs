@@ -1,0 +1,230 @@
+//! Every page × every role × no session, and what keeps a session the browser's own: the cookie, the form's token, the origin.
+
+#![cfg(test)]
+
+#[path = "../../cli/tests/server/client.rs"]
+mod client;
+mod running;
+
+use client::Answer;
+use running::Running;
+
+const ROLES: [&str; 5] = ["reader", "writer", "operator", "auditor", "admin"];
+const DRAFT: &str =
+    r#"{"robotId":"r","module":"m","source":"s","type":"signal","state":"final","payload":{}}"#;
+
+/// A browser that is signed in.
+struct Browser<'s> {
+    server: &'s Running,
+    cookie: String,
+}
+
+impl<'s> Browser<'s> {
+    fn sign_in(server: &'s Running, token: &str) -> Result<Self, Answer> {
+        let answer = server.form("/sign-in", None, &format!("token={token}"), true);
+        match answer.status {
+            303 => {
+                let cookie = answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+                Ok(Browser { server, cookie })
+            }
+            _ => Err(answer),
+        }
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        self.server.page(path, Some(&self.cookie))
+    }
+
+    fn post(&self, path: &str, body: &str, is_own: bool) -> Answer {
+        self.server.form(path, Some(&self.cookie), body, is_own)
+    }
+
+    fn form_token(&self) -> String {
+        let page = self.get("/access").text();
+        page.split("name=\"form\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+    }
+}
+
+#[test]
+fn every_page_serves_its_roles_and_nobody_else() {
+    let server = Running::start();
+    let tokens = ROLES.map(|role| server.key("own", role));
+    let other = server.key("other", "operator");
+    let appended = server.post("/v1/entries", &tokens[1], DRAFT).json();
+    let entry = appended["appended"][0]["id"].as_str().unwrap().to_owned();
+    let named = format!("/ledger/{entry}");
+    // With the status of a reader; an admin reads no evidence, and sees who may do what.
+    let pages = [
+        ("/inbox", 200),
+        ("/inbox/nothing", 404),
+        ("/robots", 200),
+        ("/robots/r", 200),
+        ("/robots/none", 404),
+        ("/executions", 200),
+        ("/executions/r/none", 404),
+        ("/runs", 200),
+        ("/runs/none", 404),
+        ("/ledger", 200),
+        (named.as_str(), 200),
+        ("/ledger/none", 404),
+        ("/policy", 200),
+        ("/policy?minConfidence=0.9", 200),
+        ("/policy?minConfidence=x", 400),
+        ("/usage", 200),
+        ("/usage?by=day", 200),
+        ("/search", 200),
+        ("/search?q=r", 200),
+        ("/ledger?robot=&type=signal", 200),
+        ("/ledger?nonsense=1", 400),
+    ];
+    for (role, token) in ROLES.iter().zip(&tokens) {
+        let browser = Browser::sign_in(&server, token).unwrap();
+        for (path, status) in pages {
+            let answer = browser.get(path);
+            let expected = if *role == "admin" { 403 } else { status };
+            assert_eq!(answer.status, expected, "{role} {path}: {answer:?}");
+            assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"), "{path}");
+            let policy = answer.header("content-security-policy").unwrap();
+            assert!(policy.starts_with("default-src 'none'; script-src 'self'"), "{policy}");
+        }
+        assert_eq!(browser.get("/access").status, 200, "{role}");
+        assert_eq!(
+            browser.get("/access").text().contains("API keys"),
+            matches!(*role, "auditor" | "admin"),
+            "{role}"
+        );
+        let start = browser.get("/");
+        assert_eq!(
+            (start.status, start.header("location")),
+            (303, Some(if *role == "admin" { "/access" } else { "/inbox" }))
+        );
+    }
+    let stranger = Browser::sign_in(&server, &other).unwrap();
+    assert_eq!(stranger.get(&named).status, 404);
+    assert_eq!(stranger.get("/robots/r").status, 404);
+    assert!(
+        !stranger.get("/ledger").text().contains(&entry)
+            && !stranger.get("/search?q=r").text().contains("/robots/r")
+    );
+    for (path, _) in pages {
+        let answer = server.page(path, None);
+        assert_eq!(answer.status, 303, "{path}");
+        assert!(answer.header("location").unwrap().starts_with("/sign-in?next=%2F"), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_session_is_of_one_browser_and_its_forms_come_from_its_own_pages() {
+    let server = Running::start();
+    let key = server.key("own", "reader");
+    let browser = Browser::sign_in(&server, &key).unwrap();
+    // A cookie reads the API too, and changes nothing through it.
+    assert_eq!(browser.get("/v1/robots").status, 200);
+    let posted = server.request_with(
+        "POST",
+        "/v1/entries",
+        &[("cookie", &browser.cookie), ("content-type", "application/json")],
+        DRAFT,
+    );
+    assert_eq!(posted.status, 401, "{posted:?}");
+    // The token of a session is no API key, and an API key no session.
+    let session = browser.cookie.split_once('=').unwrap().1.to_owned();
+    assert_eq!(server.get("/v1/robots", &session).status, 401);
+    let name = browser.cookie.split_once('=').unwrap().0;
+    assert_eq!(server.page("/robots", Some(&format!("{name}={key}"))).status, 303);
+    // Forms: of this session, from this server.
+    let token = browser.form_token();
+    for (body, is_own) in
+        [("form=x".to_owned(), true), (String::new(), true), (format!("form={token}"), false)]
+    {
+        let answer = browser.post("/sign-out", &body, is_own);
+        assert_eq!(answer.status, 403, "{body}: {answer:?}");
+    }
+    let elsewhere = server.request_with(
+        "POST",
+        "/sign-out",
+        &[
+            ("cookie", &browser.cookie),
+            ("origin", "https://evil.example"),
+            ("content-type", "application/x-www-form-urlencoded"),
+        ],
+        &format!("form={token}"),
+    );
+    assert_eq!(elsewhere.status, 403);
+    assert_eq!(browser.get("/robots").status, 200);
+    let left = browser.post("/sign-out", &format!("form={token}"), true);
+    assert_eq!((left.status, left.header("location")), (303, Some("/sign-in")));
+    assert!(left.header("set-cookie").unwrap().contains("Max-Age=0"));
+    assert_eq!(browser.get("/robots").status, 303);
+}
+
+#[test]
+fn a_link_is_used_once_and_only_by_its_button() {
+    let server = Running::start();
+    let link = server.link("own", "operator");
+    let page = server.page(&format!("/sign-in?code={link}&next=%2Fledger"), None);
+    assert!(page.status == 200 && page.text().contains("as <strong>operator</strong>"), "{page:?}");
+    // Looking at it does not use it.
+    let browser = Browser::sign_in(&server, &link).map_err(|answer| answer.status).unwrap();
+    assert_eq!(browser.get("/robots").status, 200);
+    let again = Browser::sign_in(&server, &link).err().unwrap();
+    assert!(again.status == 403 && again.text().contains("this link was used already"), "{again:?}");
+    let unknown = Browser::sign_in(&server, "crealeph_x.y.z").err().unwrap();
+    assert_eq!((unknown.status, unknown.text().contains("crealeph_x.y.z")), (403, false));
+    for (next, place) in [
+        ("%2Fledger%3Frobot%3Dr", "/ledger?robot=r"),
+        ("%2F%2Fevil.example", "/"),
+        ("https%3A%2F%2Fevil.example", "/"),
+    ] {
+        let link = server.link("own", "reader");
+        let entered = server.form("/sign-in", None, &format!("token={link}&next={next}"), true);
+        assert_eq!((entered.status, entered.header("location")), (303, Some(place)));
+    }
+    assert_eq!(
+        server.form("/sign-in", None, &format!("token={link}"), false).status,
+        403,
+        "from another site"
+    );
+}
+
+#[test]
+fn a_session_ends_with_the_key_that_opened_it() {
+    let server = Running::start();
+    let (key, admin) = (server.key("own", "reader"), server.key("own", "admin"));
+    let browser = Browser::sign_in(&server, &key).unwrap();
+    assert_eq!(browser.get("/robots").status, 200);
+    let id = key.split('.').nth(1).unwrap();
+    assert_eq!(server.request("DELETE", &format!("/v1/keys/{id}"), Some(&admin), None).status, 200);
+    assert_eq!(browser.get("/robots").status, 303);
+    assert_eq!(browser.get("/v1/robots").status, 401);
+}
+
+#[test]
+fn what_others_wrote_is_shown_as_text() {
+    let server = Running::start();
+    let writer = server.key("own", "writer");
+    let hostile = "<script>alert(1)</script>\\u202e\\u001b[2J";
+    let entry = format!(
+        r#"{{"robotId":"r<b>","module":"<i>m</i>","source":"s","type":"<img src=x>","state":"\"><script>","payload":{{"text":"{hostile}","long":"{}"}}}}"#,
+        "x".repeat(1 << 20)
+    );
+    let appended = server.post("/v1/entries", &writer, &entry);
+    assert_eq!(appended.status, 200, "{appended:?}");
+    let id = appended.json()["appended"][0]["id"].as_str().unwrap().to_owned();
+    let browser = Browser::sign_in(&server, &writer).unwrap();
+    for path in [
+        "/ledger".to_owned(),
+        format!("/ledger/{id}"),
+        "/robots".to_owned(),
+        "/robots/r%3Cb%3E".to_owned(),
+        "/search?q=%3Cscript%3E".to_owned(),
+    ] {
+        let answer = browser.get(&path);
+        let page = answer.text();
+        assert_eq!(answer.status, 200, "{path}");
+        for markup in ["<script>", "<img", "<i>", "<b>", "\u{202e}", "\u{1b}"] {
+            assert!(!page.contains(markup), "{path} has {markup:?}");
+        }
+        assert!(page.len() < 200_000, "{path} is {} bytes", page.len());
+    }
+}
