@@ -141,6 +141,7 @@ fn payload<T: SignedStatement>(
         statement: JsonObject::of(T::WHAT, statement)?,
         proof: ProofKind::Ssh,
         signature: Text::new(armoured).ok_or_else(unsigned)?,
+        passkey: None,
     })
 }
 

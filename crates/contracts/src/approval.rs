@@ -5,6 +5,10 @@ use crate::contract::read_own;
 use crate::digest::{Blake3, Sha256};
 use crate::instant::{Instant, Timestamp};
 use crate::json::{ComposeError, JsonObject, canonical_of};
+use crate::passkey::{
+    AuthenticatorFacts, InvitationStatement, PASSKEY_ENROLMENT, PasskeyAssertion, PasskeyRecord,
+    PasskeyRequest, PasskeyStart, PasskeyStatement, SignInStatement,
+};
 use crate::scalar::{Amount, ApprovalCount, Count, LedgerId, Literal, Minutes, Name, TenantId, Text};
 use crate::shape::{List, Set, Shape, object, words};
 use crate::uuid::Uuid;
@@ -30,6 +34,8 @@ words! {
         Verdict = "verdict",
         /// A person and a key that is theirs.
         Enrolment = "person_enrolment",
+        /// A person who may enrol a passkey.
+        Invitation = "person_invitation",
         /// A key, or a person, that counts no more.
         Revocation = "person_revocation",
         /// What needs how many approvals.
@@ -43,6 +49,7 @@ impl SignedKind {
         match self {
             SignedKind::Verdict => "crealeph-verdict",
             SignedKind::Enrolment => "crealeph-enrolment",
+            SignedKind::Invitation => "crealeph-invitation",
             SignedKind::Revocation => "crealeph-revocation",
             SignedKind::Rules => "crealeph-rule",
         }
@@ -53,6 +60,7 @@ impl SignedKind {
         match self {
             SignedKind::Verdict => Literal::new("verdict"),
             SignedKind::Enrolment => Literal::new("person_enrolment"),
+            SignedKind::Invitation => Literal::new("person_invitation"),
             SignedKind::Revocation => Literal::new("person_revocation"),
             SignedKind::Rules => Literal::new("approval_rule"),
         }
@@ -297,8 +305,10 @@ object! {
         statement: JsonObject = "statement",
         /// What kind of proof follows.
         proof: ProofKind = "proof",
-        /// The signature, armoured (SSHSIG).
+        /// The signature: armoured (SSHSIG), or a passkey's in base64url.
         signature: Text = "signature",
+        /// What a passkey signed with it; only with the proof `passkey`.
+        passkey: Option<PasskeyAssertion> = "passkey",
     }
 }
 
@@ -311,7 +321,7 @@ object! {
         decision: ApprovalDecision = "decision",
         /// Why.
         reason: Option<Text> = "reason",
-        /// The fingerprint of the key that will sign.
+        /// The fingerprint of the key that will sign; of a passkey, its id.
         key_id: Name = "keyId",
         /// Nobody is asked at the moment of signing.
         unattended: Option<bool> = "unattended",
@@ -357,6 +367,10 @@ object! {
 pub enum ApprovalEntry {
     /// Somebody was enrolled.
     Enrolment(EnrolmentStatement),
+    /// Somebody was invited to enrol a passkey.
+    Invitation(InvitationStatement),
+    /// Somebody who was invited enrolled a passkey.
+    Passkey(Box<PasskeyRecord>),
     /// A key or a person was revoked.
     Revocation(RevocationStatement),
     /// The rules were set.
@@ -380,6 +394,8 @@ pub struct LoggedApproval {
     pub at: Instant,
     /// What it says.
     pub entry: ApprovalEntry,
+    /// What the authenticator said of itself that proved a verdict.
+    pub authenticator: Option<AuthenticatorFacts>,
     /// Why an outsider would not believe it; what has a problem never counts.
     pub problem: Option<String>,
 }
@@ -402,6 +418,9 @@ impl ApprovalEntry {
         if kind == LANDING_OUTCOME.as_str() {
             return Ok((ApprovalEntry::Outcome(statement(payload.as_str())?), None));
         }
+        if kind == PASSKEY_ENROLMENT.as_str() {
+            return Ok((ApprovalEntry::Passkey(Box::new(statement(payload.as_str())?)), None));
+        }
         let Some(kind) = SignedKind::parse(kind) else {
             return Err("it is of a type that approvals do not have".to_owned());
         };
@@ -410,10 +429,25 @@ impl ApprovalEntry {
         let entry = match kind {
             SignedKind::Verdict => ApprovalEntry::Verdict(statement(text)?, signed.proof),
             SignedKind::Enrolment => ApprovalEntry::Enrolment(statement(text)?),
+            SignedKind::Invitation => ApprovalEntry::Invitation(statement(text)?),
             SignedKind::Revocation => ApprovalEntry::Revocation(statement(text)?),
             SignedKind::Rules => ApprovalEntry::Rules(statement(text)?),
         };
         Ok((entry, Some(signed)))
+    }
+}
+
+impl ApprovalEntry {
+    /// The nonce of a statement that a person signed.
+    pub fn nonce(&self) -> Option<&Uuid> {
+        match self {
+            ApprovalEntry::Enrolment(statement) => Some(&statement.nonce),
+            ApprovalEntry::Invitation(statement) => Some(&statement.nonce),
+            ApprovalEntry::Revocation(statement) => Some(&statement.nonce),
+            ApprovalEntry::Rules(statement) => Some(&statement.nonce),
+            ApprovalEntry::Verdict(statement, _) => Some(&statement.nonce),
+            ApprovalEntry::Passkey(_) | ApprovalEntry::Landing(_) | ApprovalEntry::Outcome(_) => None,
+        }
     }
 }
 
@@ -466,17 +500,23 @@ macro_rules! documents {
 documents! {
     VerdictStatement is "the verdict" signed as Verdict,
     EnrolmentStatement is "the enrolment" signed as Enrolment,
+    InvitationStatement is "the invitation" signed as Invitation,
     RevocationStatement is "the revocation" signed as Revocation,
     RuleStatement is "the rules" signed as Rules,
     ApprovalRule is "the rule",
     SignedPayload is "the signed statement",
     VerdictRequest is "the request for a verdict",
+    PasskeyStatement is "the statement of a passkey's enrolment",
+    PasskeyRecord is "the enrolment of a passkey",
+    PasskeyStart is "the question about an invitation",
+    PasskeyRequest is "the new passkey",
+    SignInStatement is "the statement of a sign-in",
     LandingRecord is "the landing",
     LandingOutcomeRecord is "the landing's outcome",
 }
 
 impl ApprovalRule {
-    /// What holds for a subject that no rule fits: one approval by anyone who is enrolled, given at a terminal.
+    /// What holds for a subject that no rule fits: one approval by anyone who is enrolled, given at a terminal with an SSH key.
     pub fn built_in(subject: SubjectKind) -> Self {
         ApprovalRule {
             name: Name::from(Literal::new("built-in")),

@@ -8,6 +8,7 @@ use crealeph_contracts::approval::{
 };
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::{Instant, Timestamp};
+use crealeph_contracts::passkey::{InvitationStatement, PasskeyRecord};
 use crealeph_contracts::scalar::{ApprovalCount, Count, LedgerId, Minutes, Name};
 use crealeph_contracts::shape::Set;
 use crealeph_contracts::uuid::Uuid;
@@ -30,7 +31,14 @@ fn minute(minutes: i64) -> Instant {
 }
 
 fn logged(seq: u64, at: Instant, entry: ApprovalEntry) -> LoggedApproval {
-    LoggedApproval { id: LedgerId::parse(&format!("entry-{seq}")).unwrap(), seq, at, entry, problem: None }
+    LoggedApproval {
+        id: LedgerId::parse(&format!("entry-{seq}")).unwrap(),
+        seq,
+        at,
+        entry,
+        authenticator: None,
+        problem: None,
+    }
 }
 
 /// Everybody but `dot` is in the group.
@@ -344,4 +352,45 @@ fn a_void_landing_uses_nothing_and_a_completed_one_stands() {
     let state = at_minute(&log, &change, 500);
     assert_eq!(state.outcome.as_str(), "landed", "what was recorded first stands");
     assert_eq!(state.outcome.landing().unwrap().0.as_str(), "entry-33");
+}
+
+fn invitation(person: &str, groups: &str) -> ApprovalEntry {
+    let text = format!(
+        r#"{{"type":"person_invitation","tenantId":"t","logOrigin":"o","person":"{person}","groups":{groups},"role":"writer","origin":"https://team.example","secretDigest":"{}","expires":"1970-01-02T00:00:00Z","signedBy":"ana","signerKeyId":"key-ana","nonce":"00000000-0000-4000-8000-000000000001","time":"1970-01-01T00:00:00Z"}}"#,
+        "0".repeat(64)
+    );
+    ApprovalEntry::Invitation(InvitationStatement::parse(text.as_bytes()).unwrap())
+}
+
+fn passkey(person: &str) -> ApprovalEntry {
+    let text = format!(
+        r#"{{"statement":{{"type":"passkey_enrolment","tenantId":"t","logOrigin":"o","invitation":"00000000-0000-4000-8000-000000000001","person":"{person}","origin":"https://team.example","time":"1970-01-01T00:00:00Z"}},"secret":"s","keyId":"passkey-{person}","credentialId":"AAAA","publicKey":"AAAA","attestationObject":"AAAA","clientDataJson":"AAAA"}}"#
+    );
+    ApprovalEntry::Passkey(Box::new(PasskeyRecord::parse(text.as_bytes()).unwrap()))
+}
+
+/// A passkey counts where the rule takes it, for whoever was invited into the group, and nowhere else; neither does its rejection.
+#[test]
+fn a_passkey_counts_under_a_rule_that_takes_it() {
+    let taken = Set::new(vec![ProofKind::Ssh, ProofKind::Passkey]).unwrap();
+    let judged = |proofs: &Set<ProofKind, 1>, decision, groups: &str, invited_at: u64| {
+        let rule = ApprovalRule { proofs: proofs.clone(), ..rule(1) };
+        let mut verdict = statement("eve", decision, &rule, 1);
+        verdict.key_id = name("passkey-eve");
+        let mut log = log_of(&rule, &[]);
+        log.push(logged(invited_at, minute(0), invitation("eve", groups)));
+        log.push(logged(invited_at + 1, minute(0), passkey("eve")));
+        log.push(logged(FIRST_VERDICT_SEQ, minute(0), ApprovalEntry::Verdict(verdict, ProofKind::Passkey)));
+        let state = at_minute(&log, &subject(), 1);
+        (state.outcome.as_str(), state.verdicts.first().unwrap().uncounted.clone())
+    };
+    let (approve, reject, group) =
+        (ApprovalDecision::Approve, ApprovalDecision::Reject, r#"["maintainers"]"#);
+    assert_eq!(judged(&taken, approve, group, 11), ("approved", None));
+    assert_eq!(judged(&taken, reject, group, 11), ("rejected", None));
+    let ssh = Set::one(ProofKind::Ssh);
+    assert_eq!(judged(&ssh, approve, group, 11), ("waiting", Some(Uncounted::ProofKind)));
+    assert_eq!(judged(&ssh, reject, group, 11), ("waiting", Some(Uncounted::ProofKind)));
+    assert_eq!(judged(&taken, approve, "[]", 11), ("waiting", Some(Uncounted::NotInGroup)));
+    assert_eq!(judged(&taken, approve, group, 20), ("waiting", Some(Uncounted::NotEnrolled)));
 }

@@ -15,7 +15,9 @@ pub const RESERVED_TYPES: &[&str] = &[
     "landing",
     "landing_outcome",
     "log_rules",
+    "passkey_enrolment",
     "person_enrolment",
+    "person_invitation",
     "person_revocation",
     "reported_receipt",
     "review",
@@ -71,6 +73,7 @@ mod tests {
     };
     use crealeph_contracts::held_change::{HELD_CHANGE, HELD_CHANGE_KEY};
     use crealeph_contracts::log_rules::{LOG_RULES, LOG_RULES_KEY};
+    use crealeph_contracts::passkey::{PASSKEY_ENROLMENT, invitation_key};
     use crealeph_contracts::reported::{
         REPORTED_KEY, REPORTED_RECEIPT, REVOKED_SIGNER_KEY, SIGNER_ENROLMENT, SIGNER_KEY, SIGNER_REVOCATION,
     };
@@ -88,14 +91,16 @@ mod tests {
         let kinds = SignedKind::ALL.iter().map(|kind| kind.as_str()).chain([
             LANDING.as_str(),
             LANDING_OUTCOME.as_str(),
+            PASSKEY_ENROLMENT.as_str(),
             HELD_CHANGE.as_str(),
         ]);
         assert!(kinds.into_iter().all(|kind| RESERVED_TYPES.contains(&kind)));
         assert!(RESERVED_MODULES.contains(&APPROVALS.as_str()));
         let subject = LedgerId::parse("x").unwrap();
         let (landing, outcome) = (landing_key(&subject, 1), landing_outcome_key(&subject, 1));
-        let nonce = nonce_key(&crealeph_contracts::uuid::Uuid::from_bytes([0; 16]));
-        for key in [FIRST_ADMIN_KEY, HELD_CHANGE_KEY, &landing, &outcome, &nonce] {
+        let random = crealeph_contracts::uuid::Uuid::from_bytes([0; 16]);
+        let (nonce, invitation) = (nonce_key(&random), invitation_key(&random));
+        for key in [FIRST_ADMIN_KEY, HELD_CHANGE_KEY, &landing, &outcome, &nonce, &invitation] {
             assert!(RESERVED_KEYS.iter().any(|prefix| key.starts_with(prefix)), "{key}");
         }
     }

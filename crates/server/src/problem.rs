@@ -327,8 +327,8 @@ impl From<BuildError> for Problem {
 impl From<ApprovalError> for Problem {
     fn from(error: ApprovalError) -> Self {
         use ApprovalError::{
-            Busy, Drafts, Ended, Ledger, NoEntry, NoLongerApproved, NoPeople, NotFirst, OtherEvidence,
-            Records, Refused, Reviewed, Uncounted, Unwritten,
+            Busy, Drafts, Ended, InvitationOver, Ledger, NoEntry, NoLongerApproved, NoPeople, NotFirst,
+            OtherEvidence, Records, Refused, Reviewed, Uncounted, Unwritten,
         };
         let (code, hint) = (error.code(), error.hint());
         let check = match &error {
@@ -344,9 +344,12 @@ impl From<ApprovalError> for Problem {
             Drafts(error) => return Problem::ours(StatusCode::INTERNAL_SERVER_ERROR, code, &error),
             Busy(_) => return Problem::ours(StatusCode::SERVICE_UNAVAILABLE, code, &error),
             NoEntry(_) => StatusCode::NOT_FOUND,
-            NoPeople | NotFirst(_) | Ended { .. } | Reviewed { .. } | NoLongerApproved(_) => {
-                StatusCode::CONFLICT
-            }
+            NoPeople
+            | NotFirst(_)
+            | Ended { .. }
+            | Reviewed { .. }
+            | NoLongerApproved(_)
+            | InvitationOver(_) => StatusCode::CONFLICT,
             ref error if error.is_refusal() => StatusCode::UNPROCESSABLE_ENTITY,
             error => return Problem::ours(StatusCode::INTERNAL_SERVER_ERROR, code, &error),
         };

@@ -7,6 +7,7 @@ use crealeph_contracts::api_key::KeyRequest;
 use crealeph_contracts::approval::{ApprovalRule, SignedPayload, VerdictRequest, VerdictStatement};
 use crealeph_contracts::contract::ContractName;
 use crealeph_contracts::entry::{Draft, Entry};
+use crealeph_contracts::passkey::{PasskeyRequest, PasskeyStart, PasskeyStatement};
 use crealeph_contracts::reported::{ReceiptReport, SignerRequest};
 use crealeph_contracts::shape::Shape as _;
 use crealeph_contracts::short_id::IdRequest;
@@ -315,10 +316,31 @@ pub(crate) fn components() -> Map<String, Value> {
         (
             "UnsignedVerdict",
             object(
-                &[("statement", VerdictStatement::schema()), ("text", text()), ("namespace", text())],
+                &[
+                    ("statement", VerdictStatement::schema()),
+                    ("text", text()),
+                    ("namespace", text()),
+                    ("passkey", nullable(open())),
+                ],
                 &[],
             ),
         ),
+        ("PasskeyStart", PasskeyStart::schema()),
+        ("PasskeyRequest", PasskeyRequest::schema()),
+        ("PasskeyQuestion", {
+            let texts = ["challenge", "relyingParty", "person", "userHandle", "expires"];
+            let texts = texts.map(|name| (name, text()));
+            let more = [
+                ("statement", PasskeyStatement::schema()),
+                ("algorithms", list(json!({ "type": "integer" }))),
+                ("known", list(text())),
+            ];
+            object(&[&texts[..], &more[..]].concat(), &[])
+        }),
+        ("EnrolledPasskey", {
+            let texts = ["person", "keyId", "entry"].map(|name| (name, text()));
+            object(&[&texts[..], &[("repeat", json!({ "type": "boolean" }))]].concat(), &[])
+        }),
         ("RecordedVerdict", {
             let flag = || json!({ "type": "boolean" });
             let named = ["landed", "planned", "next"].map(|name| (name, nullable(text())));

@@ -32,6 +32,8 @@ const REQUEST: &str = r#"{"robotId":"r","objective_type":"landing_plan","objecti
 const VERDICT: &str = r#"{"statement":{"type":"verdict","tenantId":"t","logOrigin":"l","subjectKind":"draft","subjectId":"d-1","subjectDigest":"0000000000000000000000000000000000000000000000000000000000000000","target":"ledger","decision":"approve","person":"ana","keyId":"SHA256:x","ruleDigest":"0000000000000000000000000000000000000000000000000000000000000000","evidenceSeq":7,"evidenceRoot":"0000000000000000000000000000000000000000000000000000000000000000","nonce":"0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f","time":"2026-01-02T03:04:05.000Z","unattended":false},"proof":"ssh","signature":"x"}"#;
 const ENROLMENT: &str = r#"{"statement":{"type":"person_enrolment","tenantId":"t","logOrigin":"l","person":"ana","publicKey":"k","keyId":"SHA256:x","groups":["admins"],"signedBy":"ana","signerKeyId":"SHA256:x","nonce":"0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f","time":"2026-01-02T03:04:05.000Z"},"proof":"ssh","signature":"x"}"#;
 const REVOCATION: &str = r#"{"statement":{"type":"person_revocation","tenantId":"t","logOrigin":"l","person":"ana","signedBy":"ana","signerKeyId":"SHA256:x","nonce":"0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f","time":"2026-01-02T03:04:05.000Z"},"proof":"ssh","signature":"x"}"#;
+const INVITATION: &str = r#"{"statement":{"type":"person_invitation","tenantId":"t","logOrigin":"l","person":"ana","groups":[],"role":"reader","origin":"https://team.example","secretDigest":"0000000000000000000000000000000000000000000000000000000000000000","expires":"2026-01-03T03:04:05.000Z","signedBy":"ana","signerKeyId":"SHA256:x","nonce":"0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f","time":"2026-01-02T03:04:05.000Z"},"proof":"ssh","signature":"x"}"#;
+const PASSKEY: &str = r#"{"token":"x","statement":{"type":"passkey_enrolment","tenantId":"t","logOrigin":"l","invitation":"0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f","person":"ana","origin":"https://team.example","time":"2026-01-02T03:04:05.000Z"},"attestationObject":"oA","clientDataJson":"e30"}"#;
 const SIGNER: &str = r#"{"key":"crealeph-workspace/x+00000000+AAAA"}"#;
 const RULES: &str = r#"{"statement":{"type":"approval_rule","tenantId":"t","logOrigin":"l","rules":[],"signedBy":"ana","signerKeyId":"SHA256:x","nonce":"0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f","time":"2026-01-02T03:04:05.000Z"},"proof":"ssh","signature":"x"}"#;
 
@@ -61,6 +63,9 @@ fn example(
         "revokeSigner" => (path.replace("{id}", &"0".repeat(64)), None),
         "enrolPerson" => (path, Some(ENROLMENT)),
         "revokePerson" => (path, Some(REVOCATION)),
+        "invitePerson" => (path, Some(INVITATION)),
+        "preparePasskey" => (path, Some(r#"{"token":"x"}"#)),
+        "enrolPasskey" => (path, Some(PASSKEY)),
         "setRules" => (path, Some(RULES)),
         "evaluatePolicy" => (path, Some(QUESTION)),
         "runBuilder" => (path, Some(REQUEST)),
@@ -91,7 +96,9 @@ fn own_status(operation: &Operation<'_>) -> u16 {
         "explainExecution" | "replayExecution" | "getBuilderRun" | "cancelBuilderRun" => 404,
         // There is no draft of the id, and the statements are for another tenant.
         "getInboxItem" | "explainApproval" | "prepareVerdict" | "recordVerdict" => 404,
-        "enrolPerson" | "revokePerson" | "setRules" => 422,
+        "enrolPerson" | "invitePerson" | "revokePerson" | "setRules" => 422,
+        // No invitation is open.
+        "preparePasskey" | "enrolPasskey" => 422,
         // No run and no signer is known, and the receipt is nobody's.
         "getRun" | "verifyRun" | "getRunDiff" | "getRunLogs" | "revokeSigner" => 404,
         "reportReceipt" => 422,
@@ -184,7 +191,11 @@ fn every_route_serves_its_roles_and_nobody_else() {
             let send = |token: Option<&str>| server.request(&method.to_uppercase(), &target, token, body);
             let nobody = send(None);
             checker.check(&operation, &nobody);
-            assert_eq!(nobody.status, if roles.is_empty() { 200 } else { 401 }, "{method} {path}");
+            assert_eq!(
+                nobody.status,
+                if roles.is_empty() { own_status(&operation) } else { 401 },
+                "{method} {path}"
+            );
             for ((role, own), other) in ROLES.iter().zip(&own).zip(&other) {
                 let is_allowed = roles.is_empty() || roles.contains(role);
                 let answer = send(Some(own));

@@ -3,17 +3,23 @@
 //
 // Whether a verdict had lapsed when it was used depends on more than these entries; `crealeph approval why` derives that.
 
-import { hex, utf8 } from './bytes.js';
+import { equal, fromBase64url, hex, utf8 } from './bytes.js';
 import { blake3 } from './blake3.js';
 import { canonical } from './json.js';
 import { invalid } from './finding.js';
 import { isHeldChange } from './receipt_shapes.js';
+import { checkNewPasskey, readNewPasskey, verifyAssertion } from './passkey.js';
+import { instant } from './shape.js';
 import { parsePersonKey, verifySshSignature } from './ssh.js';
 import { approvalProblem, builtInRule, NAMESPACES, ruleText } from './statements.js';
+import { sha256 } from './sha256.js';
 
 const MODULE = 'crealeph-approvals';
 const ADMINS = 'admins';
 const UNSIGNED_TYPES = ['review', 'run_verdict'];
+const MAX_INVITATION_NANOS = 30n * 86_400_000_000_000n;
+/** An enrolment is taken before its invitation expires, and may be written a little after that. */
+const WRITING_NANOS = 600_000_000_000n;
 
 export class ApprovalLog {
   constructor(origin, tenant) {
@@ -23,6 +29,7 @@ export class ApprovalLog {
     this.keys = new Map();
     this.groups = new Map();
     this.nonces = new Set();
+    this.invitations = new Map();
     this.rules = [];
     this.verdicts = new Map();
     this.landings = new Map();
@@ -47,15 +54,16 @@ export class ApprovalLog {
     const key = entry.get('key');
     if (kind === 'landing') this.land(payload, key, entry);
     else if (kind === 'landing_outcome') this.settle(payload, key);
+    else if (kind === 'passkey_enrolment') this.enrolPasskey(payload, key, entry.get('createdAt'));
     else await this.addSigned(kind, payload, key, entry.get('id'));
   }
 
   async addSigned(kind, payload, key, id) {
     const statement = payload.get('statement');
-    if (statement.get('tenantId') !== this.tenant) throw invalid(`holds a statement for another tenant, \`${statement.get('tenantId')}\``);
-    if (statement.get('logOrigin') !== this.origin) throw invalid(`holds a statement for another log, \`${statement.get('logOrigin')}\``);
+    this.checkLog(statement);
     const take = {
       person_enrolment: () => this.enrol(statement, payload, key),
+      person_invitation: () => this.invite(statement, payload, key),
       person_revocation: () => this.revoke(statement, payload, key),
       approval_rule: () => this.setRules(statement, payload, key),
       verdict: () => this.takeVerdict(statement, payload, key, id),
@@ -84,11 +92,49 @@ export class ApprovalLog {
       if (!isOwn || !statement.get('groups').includes(ADMINS) || key !== 'crealeph:first-admin') {
         throw invalid('is the first enrolment, and not one of an admin by their own key');
       }
-      await proved(enrolled, 'person_enrolment', payload);
+      await provedBySsh(enrolled, 'person_enrolment', payload);
       this.root = enrolled.fingerprint;
     }
     this.groups.set(person, new Set(statement.get('groups')));
     this.keys.set(enrolled.fingerprint, fresh);
+  }
+
+  async invite(statement, payload, key) {
+    this.checkNonce(statement, key);
+    this.checkAdmin(statement);
+    const [time, expires] = ['time', 'expires'].map((name) => instant(statement.get(name)));
+    if (expires <= time || expires - time > MAX_INVITATION_NANOS) throw invalid('is an invitation for no time, or for over 30 days');
+    await this.checkSignature('person_invitation', statement.get('signerKeyId'), payload);
+    this.groups.set(statement.get('person'), new Set(statement.get('groups')));
+    this.invitations.set(statement.get('nonce'), { statement, isUsed: false, isVoid: false });
+  }
+
+  /** A passkey that whoever had the secret of an invitation enrolled. */
+  enrolPasskey(record, key, at) {
+    const statement = record.get('statement');
+    this.checkLog(statement);
+    const nonce = statement.get('invitation');
+    const invitation = this.invitations.get(nonce);
+    if (!invitation) throw invalid('enrols a passkey without an invitation');
+    const wanted = invitation.statement;
+    const isSame = (name) => statement.get(name) === wanted.get(name);
+    if (key !== `crealeph:invitation:${nonce}`) throw invalid('does not have the key of its invitation');
+    if (invitation.isUsed) throw invalid('uses an invitation again');
+    if (invitation.isVoid) throw invalid('uses an invitation of a person who was revoked since');
+    if (instant(at) - instant(wanted.get('expires')) > WRITING_NANOS) throw invalid('uses an invitation that has expired');
+    if (!isSame('person') || !isSame('origin')) throw invalid('enrols another person, or a passkey for another origin, than was invited');
+    if (hex(sha256(utf8(record.get('secret')))) !== wanted.get('secretDigest')) throw invalid('does not have the secret of its invitation');
+    const bytes = (name) => fromBase64url(record.get(name));
+    const made = readNewPasskey(bytes('attestationObject'));
+    const origin = statement.get('origin');
+    checkNewPasskey(made, canonical(statement), origin, bytes('clientDataJson'));
+    const isIt = made.keyId === record.get('keyId') && ['credentialId', 'publicKey'].every((name) => equal(made[name], bytes(name)));
+    if (!isIt) throw invalid('names another passkey than the authenticator made');
+    const isKnown = (known) => known.passkey && (known.passkey.keyId === made.keyId || equal(known.passkey.credentialId, made.credentialId));
+    if ([...this.keys.values()].some(isKnown)) throw invalid('enrols a passkey that was enrolled before');
+    invitation.isUsed = true;
+    const passkey = { keyId: made.keyId, credentialId: made.credentialId, key: made.key, origin };
+    this.keys.set(made.keyId, { person: statement.get('person'), passkey, isRevoked: false, counter: made.data.counter });
   }
 
   async revoke(statement, payload, key) {
@@ -96,9 +142,12 @@ export class ApprovalLog {
     this.checkNonce(statement, key);
     this.checkAdmin(statement);
     const meant = [...this.keys].filter(([id, known]) => known.person === person && (keyId === undefined || keyId === id));
-    if (meant.length === 0) throw invalid(`revokes a key that \`${person}\` never had`);
+    const isInvited = (invitation) => keyId === undefined && invitation.statement.get('person') === person;
+    const invited = [...this.invitations.values()].filter(isInvited);
+    if (meant.length === 0 && invited.length === 0) throw invalid(`revokes a key that \`${person}\` never had`);
     await this.checkSignature('person_revocation', statement.get('signerKeyId'), payload);
     for (const [, known] of meant) known.isRevoked = true;
+    for (const invitation of invited) invitation.isVoid = true;
   }
 
   async setRules(statement, payload, key) {
@@ -110,7 +159,7 @@ export class ApprovalLog {
     this.checkNonce(statement, key);
     this.checkSigner(statement.get('person'), statement.get('keyId'));
     await this.checkSignature('verdict', statement.get('keyId'), payload);
-    this.verdicts.set(id, { statement, isUsed: false });
+    this.verdicts.set(id, { statement, proof: payload.get('proof'), isUsed: false });
   }
 
   /** Remembers the digest of a change that waits for people: what was recorded first is what they were shown. */
@@ -131,11 +180,12 @@ export class ApprovalLog {
     if (last && last.end !== 'void') throw invalid('lands again what has landed');
     const verdicts = [...new Set(landing.get('verdicts'))];
     const people = new Set();
+    const rule = this.ruleOf(landing);
     for (const verdict of verdicts) {
-      const problem = this.verdictProblem(landing, this.verdicts.get(verdict), people);
+      const problem = this.verdictProblem(landing, rule, this.verdicts.get(verdict), people);
       if (problem) throw invalid(`lands by \`${verdict}\`, ${problem}`);
     }
-    this.checkQuorum(landing, people);
+    this.checkQuorum(rule, people);
     for (const verdict of verdicts) this.verdicts.get(verdict).isUsed = true;
     // A draft lands in the same transaction.
     const end = landing.get('subjectKind') === 'draft' ? 'completed' : null;
@@ -151,23 +201,29 @@ export class ApprovalLog {
     if (this.heldChanges.get(run) !== landing.get('subjectDigest')) throw invalid(`lands a change of run \`${run}\` that the log does not hold`);
   }
 
-  verdictProblem(landing, verdict, people) {
+  verdictProblem(landing, rule, verdict, people) {
     if (!verdict) return 'which is no verdict';
-    const { statement, isUsed } = verdict;
+    const { statement, proof, isUsed } = verdict;
     if (isUsed) return 'which another landing used';
     const isOfIt = ['subjectId', 'subjectDigest', 'ruleDigest'].every((name) => statement.get(name) === landing.get(name));
     if (statement.get('decision') !== 'approve' || !isOfIt) return 'which does not approve it';
     if (this.keys.get(statement.get('keyId'))?.isRevoked !== false) return 'whose key was revoked before';
+    if (!rule.get('proofs').includes(proof)) return 'of a kind of proof that its rule does not take';
     const person = statement.get('person');
     if (people.has(person)) return 'by a person who is counted already';
     people.add(person);
     return null;
   }
 
-  checkQuorum(landing, people) {
+  /** The rule that a landing names, which must be in force. */
+  ruleOf(landing) {
     const rules = [...this.rules, builtInRule(landing.get('subjectKind'))];
     const rule = rules.find((given) => digestOf(ruleText(given)) === landing.get('ruleDigest'));
     if (!rule) throw invalid('lands under a rule that is not in force');
+    return rule;
+  }
+
+  checkQuorum(rule, people) {
     const group = rule.get('group');
     const counted = [...people].filter((person) => group === undefined || this.groups.get(person)?.has(group)).length;
     if (counted < rule.get('approvals')) {
@@ -192,6 +248,12 @@ export class ApprovalLog {
     await this.checkSignature(kind, statement.get('signerKeyId'), payload);
   }
 
+  checkLog(statement) {
+    const [tenant, origin] = [statement.get('tenantId'), statement.get('logOrigin')];
+    if (tenant !== this.tenant) throw invalid(`holds a statement for another tenant, \`${tenant}\``);
+    if (origin !== this.origin) throw invalid(`holds a statement for another log, \`${origin}\``);
+  }
+
   checkNonce(statement, key) {
     const nonce = statement.get('nonce');
     if (this.nonces.has(nonce)) throw invalid(`repeats the nonce ${nonce}`);
@@ -211,19 +273,31 @@ export class ApprovalLog {
     if (!this.groups.get(person)?.has(ADMINS)) throw invalid(`is signed by \`${person}\`, who is not in the group \`${ADMINS}\``);
   }
 
-  /** The count of a hardware key's signatures must rise, or be 0 as ever. */
+  /** The count of signatures of a hardware key or passkey must rise, or be 0 as ever. */
   async checkSignature(kind, keyId, payload) {
     const enrolled = this.keys.get(keyId);
-    const { counter } = await proved(enrolled.key, kind, payload);
+    const expected = enrolled.passkey ? 'passkey' : 'ssh';
+    if (payload.get('proof') !== expected) throw invalid(`has a proof of the kind \`${payload.get('proof')}\`, and ${keyId} is of \`${expected}\``);
+    const counter = await (enrolled.passkey ? provedByPasskey(enrolled.passkey, kind, payload) : provedBySsh(enrolled.key, kind, payload));
     if (enrolled.counter !== null && counter !== null && counter <= enrolled.counter && (enrolled.counter !== 0 || counter !== 0)) {
-      throw invalid(`has the signature count ${counter} after ${enrolled.counter}: the hardware key was copied`);
+      throw invalid(`has the signature count ${counter} after ${enrolled.counter}: the hardware key or passkey was copied`);
     }
     enrolled.counter = counter ?? enrolled.counter;
   }
 }
 
-function proved(key, kind, payload) {
-  return verifySshSignature(key, NAMESPACES[kind], utf8(canonical(payload.get('statement'))), payload.get('signature'));
+async function provedBySsh(key, kind, payload) {
+  if (payload.get('proof') !== 'ssh' || payload.has('passkey')) throw invalid('has a passkey beside the signature of an SSH key');
+  const message = utf8(canonical(payload.get('statement')));
+  const { counter } = await verifySshSignature(key, NAMESPACES[kind], message, payload.get('signature'));
+  return counter;
+}
+
+/** What admins sign needs an SSH key: a page could ask a passkey for anything. */
+function provedByPasskey(passkey, kind, payload) {
+  if (kind !== 'verdict') throw invalid('is signed with a passkey, and what admins sign needs an SSH key');
+  if (!payload.has('passkey')) throw invalid('has no proof by its passkey');
+  return verifyAssertion(passkey, canonical(payload.get('statement')), payload.get('passkey'), payload.get('signature'));
 }
 
 function digestOf(text) {

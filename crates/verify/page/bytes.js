@@ -49,3 +49,15 @@ export function fromBase64(text) {
   const bytes = Uint8Array.from(binary, (character) => character.charCodeAt(0));
   return btoa(binary) === text ? bytes : null;
 }
+
+/** Base64url without padding. */
+export function base64url(bytes) {
+  return base64(bytes).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '');
+}
+
+/** The bytes of base64url without padding; null for any other text. */
+export function fromBase64url(text) {
+  if (!/^[A-Za-z0-9_-]*$/.test(text)) return null;
+  const standard = text.replaceAll('-', '+').replaceAll('_', '/');
+  return fromBase64(standard.padEnd(Math.ceil(standard.length / 4) * 4, '='));
+}

@@ -1,10 +1,15 @@
 // Shapes of documents. A shape is a function that gives null for a value that has it, or says what is wrong and where.
 
+import { fromBase64url } from './bytes.js';
+
 /** Anything but Unicode White_Space. */
 const VISIBLE = /[^\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]/;
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/;
 const MAX_IDENTIFIER_BYTES = 256;
 const MAX_PATH_BYTES = 4096;
+/** 65,536 bytes in base64url. */
+const MAX_BYTES_LENGTH = 87_382;
+const MAX_HOST_LENGTH = 253;
 
 const encoder = new TextEncoder();
 
@@ -37,6 +42,12 @@ export const uuid = matching(
 );
 export const timestamp = matching('an instant like 2026-01-02T03:04:05Z', (value) => typeof value === 'string' && instant(value) !== null);
 export const path = matching('a path in the workspace', (value) => text(value) === null && isInside(value));
+
+export const bytes = matching(
+  '1 to 65,536 bytes in base64url without padding',
+  (value) => typeof value === 'string' && value.length <= MAX_BYTES_LENGTH && (fromBase64url(value)?.length ?? 0) > 0,
+);
+export const passkeyOrigin = matching('an origin as browsers write it, by HTTPS or of localhost', isPasskeyOrigin);
 
 export function count(least) {
   return matching(`an integer from ${least}`, (value) => Number.isSafeInteger(value) && value >= least);
@@ -74,6 +85,16 @@ function firstProblem(pairs, shapeOf) {
     if (problem !== null) return `/${key}: ${problem}`;
   }
   return null;
+}
+
+/** An origin as browsers write it, of a page that they make passkeys for. */
+function isPasskeyOrigin(value) {
+  const found = typeof value === 'string' && /^(https?):\/\/([a-z0-9-]+(?:\.[a-z0-9-]+)*)(?::([1-9][0-9]{0,4}))?$/.exec(value);
+  if (!found) return false;
+  const [, scheme, host, port] = found;
+  if (host.length > MAX_HOST_LENGTH || /^[0-9.]+$/.test(host) || Number(port ?? 1) > 65_535) return false;
+  const isLocal = host === 'localhost' || host.endsWith('.localhost');
+  return (scheme === 'https' || isLocal) && port !== (scheme === 'https' ? '443' : '80');
 }
 
 function isInside(value) {

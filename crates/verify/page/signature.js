@@ -1,6 +1,6 @@
-// Signatures by WebCrypto: Ed25519, and ECDSA on P-256 and P-384.
+// Signatures by WebCrypto: Ed25519, ECDSA on P-256 and P-384, and RSA.
 
-import { hex } from './bytes.js';
+import { base64url, hex } from './bytes.js';
 
 /**
  * Encodings of points of small order, with which a signature can fit any text. The last byte's high bit is the sign of x.
@@ -37,10 +37,18 @@ export async function verifyEcdsa(curve, publicKey, signature, message) {
   return key !== null && crypto.subtle.verify({ name: 'ECDSA', hash }, key, signature, message);
 }
 
-async function imported(publicKey, algorithm) {
+/** The same for RSASSA-PKCS1-v1_5 with SHA-256, and a modulus of 2,048 to 8,192 bits. */
+export async function verifyRsa(modulus, exponent, signature, message) {
+  if (modulus.length < 256 || modulus.length > 1024) return false;
+  const algorithm = { name: 'RSASSA-PKCS1-v1_5', hash: 'SHA-256' };
+  const key = await imported({ kty: 'RSA', n: base64url(modulus), e: base64url(exponent) }, algorithm, 'jwk');
+  return key !== null && crypto.subtle.verify(algorithm, key, signature, message);
+}
+
+async function imported(publicKey, algorithm, form = 'raw') {
   if (!globalThis.crypto?.subtle) throw new Error('this browser gives the page no WebCrypto; open the file in a current browser');
   try {
-    return await crypto.subtle.importKey('raw', publicKey, algorithm, false, ['verify']);
+    return await crypto.subtle.importKey(form, publicKey, algorithm, false, ['verify']);
   } catch (error) {
     if (error.name === 'NotSupportedError') {
       throw new Error(`this browser cannot check ${algorithm.name} signatures; use a current Chromium, Firefox or Safari`);

@@ -1,6 +1,8 @@
 // The documents that people sign about approvals, and those that record what they signed.
 
-import { amount, boolean, count, digest, identifier, list, object, openObject, optional, text, timestamp, uuid, word } from './shape.js';
+import {
+  amount, boolean, bytes, count, digest, identifier, list, object, openObject, optional, passkeyOrigin, text, timestamp, uuid, word,
+} from './shape.js';
 import { canonical } from './json.js';
 import { utf8 } from './bytes.js';
 
@@ -55,6 +57,17 @@ const SIGNED = {
     groups: list(identifier),
     ...byAdmin,
   }),
+  person_invitation: object({
+    type: word('person_invitation'),
+    ...log,
+    person: identifier,
+    groups: list(identifier),
+    role: word('reader', 'writer', 'operator', 'auditor', 'admin'),
+    origin: passkeyOrigin,
+    secretDigest: digest,
+    expires: timestamp,
+    ...byAdmin,
+  }),
   person_revocation: object({
     type: word('person_revocation'),
     ...log,
@@ -66,9 +79,30 @@ const SIGNED = {
   approval_rule: object({ type: word('approval_rule'), ...log, rules: list(rule), ...byAdmin }),
 };
 
-const signedPayload = object({ statement: openObject, proof: word('ssh', 'passkey'), signature: text });
+const signedPayload = object({
+  statement: openObject,
+  proof: word('ssh', 'passkey'),
+  signature: text,
+  passkey: optional(object({ credentialId: bytes, authenticatorData: bytes, clientDataJson: bytes })),
+});
 
 const RECORDS = {
+  passkey_enrolment: object({
+    statement: object({
+      type: word('passkey_enrolment'),
+      ...log,
+      invitation: uuid,
+      person: identifier,
+      origin: passkeyOrigin,
+      time: timestamp,
+    }),
+    secret: text,
+    keyId: identifier,
+    credentialId: bytes,
+    publicKey: bytes,
+    attestationObject: bytes,
+    clientDataJson: bytes,
+  }),
   landing: object({
     subjectKind: word('draft', 'change'),
     subjectId: identifier,
@@ -85,6 +119,7 @@ const RECORDS = {
 export const NAMESPACES = {
   verdict: 'crealeph-verdict',
   person_enrolment: 'crealeph-enrolment',
+  person_invitation: 'crealeph-invitation',
   person_revocation: 'crealeph-revocation',
   approval_rule: 'crealeph-rule',
 };

@@ -10,14 +10,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use crealeph_contracts::Entry;
 use crealeph_contracts::approval::{
     ADMINS, APPROVALS, ApprovalDecision, ApprovalEntry, ApprovalRule, EnrolmentStatement, FIRST_ADMIN_KEY,
-    LandingEnd, LandingOutcomeRecord, LandingRecord, LoggedApproval, RevocationStatement, RuleStatement,
-    SignedKind, SignedPayload, SubjectKind, VerdictStatement, landing_key, landing_outcome_key, nonce_key,
+    LandingEnd, LandingOutcomeRecord, LandingRecord, LoggedApproval, ProofKind, RevocationStatement,
+    RuleStatement, SignedKind, SignedPayload, SubjectKind, VerdictStatement, landing_key,
+    landing_outcome_key, nonce_key,
 };
+use crealeph_contracts::instant::Instant;
+use crealeph_contracts::passkey::AuthenticatorFacts;
 use crealeph_contracts::scalar::{LedgerId, Name, TenantId};
 use crealeph_contracts::shape::Set;
 use crealeph_contracts::uuid::Uuid;
 
 use crate::finding::{Finding, FindingKind};
+use crate::invitations::{EnrolledPasskey, Invitation, check_counter, prove};
 use crate::ssh::{PersonKey, verify_signature};
 
 /// The types of verdicts that nobody signed; only before the first enrolment can one be written.
@@ -28,9 +32,10 @@ const UNSIGNED_TYPES: [&str; 2] = ["review", "run_verdict"];
 pub struct ApprovalLog {
     tenant: String,
     origin: String,
-    keys: BTreeMap<String, EnrolledKey>,
-    groups: BTreeMap<Name, Set<Name>>,
-    nonces: BTreeSet<Uuid>,
+    pub(crate) keys: BTreeMap<String, EnrolledKey>,
+    pub(crate) groups: BTreeMap<Name, Set<Name>>,
+    pub(crate) nonces: BTreeSet<Uuid>,
+    pub(crate) invitations: BTreeMap<Uuid, Invitation>,
     rules: Vec<ApprovalRule>,
     verdicts: BTreeMap<LedgerId, RecordedVerdict>,
     /// The last landing of each subject.
@@ -40,19 +45,42 @@ pub struct ApprovalLog {
 
 /// A key and whose it is.
 #[derive(Clone, Debug)]
-struct EnrolledKey {
-    person: Name,
-    key: PersonKey,
-    /// The key on one line.
-    line: String,
-    is_revoked: bool,
+pub(crate) struct EnrolledKey {
+    pub(crate) person: Name,
+    pub(crate) material: KeyMaterial,
+    pub(crate) is_revoked: bool,
     /// The count of its last signature.
-    counter: Option<u32>,
+    pub(crate) counter: Option<u32>,
+}
+
+/// What a key of a person is.
+#[derive(Clone, Debug)]
+pub enum KeyMaterial {
+    /// An SSH key.
+    Ssh {
+        /// The key.
+        key: PersonKey,
+        /// The key on one line.
+        line: String,
+    },
+    /// A passkey.
+    Passkey(Box<EnrolledPasskey>),
+}
+
+impl KeyMaterial {
+    /// How it proves that a statement is the person's.
+    pub fn proof(&self) -> ProofKind {
+        match self {
+            KeyMaterial::Ssh { .. } => ProofKind::Ssh,
+            KeyMaterial::Passkey(_) => ProofKind::Passkey,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
 struct RecordedVerdict {
     statement: VerdictStatement,
+    proof: ProofKind,
     is_used: bool,
 }
 
@@ -66,30 +94,30 @@ struct LastLanding {
 }
 
 /// A person as the log has them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct EnrolledPerson {
     /// Their name.
     pub name: String,
     /// Their groups.
     pub groups: Vec<String>,
-    /// Their keys: fingerprint, line, and whether it was revoked.
+    /// Their keys; none if they were invited and have enrolled no passkey yet.
     pub keys: Vec<PersonKeyState>,
 }
 
 /// A key of a person.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct PersonKeyState {
-    /// The fingerprint.
+    /// The fingerprint; of a passkey, its id.
     pub fingerprint: String,
-    /// The public key on one line.
-    pub line: String,
+    /// What it is.
+    pub material: KeyMaterial,
     /// It counts no more.
     pub is_revoked: bool,
 }
 
-type Judged<T> = Result<T, Finding>;
+pub(crate) type Judged<T> = Result<T, Finding>;
 
-fn invalid(what: impl Into<String>) -> Finding {
+pub(crate) fn invalid(what: impl Into<String>) -> Finding {
     Finding::new(FindingKind::Invalid, what)
 }
 
@@ -135,18 +163,28 @@ impl ApprovalLog {
         self.keys.get(fingerprint).filter(|key| !key.is_revoked).map(|key| &key.person)
     }
 
+    /// How a key that is, or was, enrolled proves a statement.
+    pub fn proof_of(&self, fingerprint: &str) -> Option<ProofKind> {
+        self.keys.get(fingerprint).map(|key| key.material.proof())
+    }
+
     /// Whether somebody may enrol, revoke and set rules.
     pub fn is_admin(&self, person: &Name) -> bool {
         self.groups.get(person).is_some_and(|groups| groups.contains(&Name::from(ADMINS)))
     }
 
-    /// Everybody who was ever enrolled, by name.
+    /// The groups of somebody who was enrolled or invited.
+    pub fn groups_of(&self, person: &Name) -> Option<&Set<Name>> {
+        self.groups.get(person)
+    }
+
+    /// Everybody who was ever enrolled or invited, by name.
     pub fn people(&self) -> Vec<EnrolledPerson> {
         let keys = |person: &Name| {
             let own = self.keys.iter().filter(|(_, key)| key.person == *person);
             own.map(|(fingerprint, key)| PersonKeyState {
                 fingerprint: fingerprint.clone(),
-                line: key.line.clone(),
+                material: key.material.clone(),
                 is_revoked: key.is_revoked,
             })
             .collect()
@@ -180,17 +218,13 @@ impl ApprovalLog {
             return Err(invalid("is a landing that does not follow the place where it was checked"));
         }
         let key = entry.key.as_ref().map(|key| key.as_str());
-        self.judge(&read, signed.as_ref(), key, &entry.id)?;
-        Ok(Some(LoggedApproval {
-            id: entry.id.clone(),
-            seq,
-            at: entry.created_at.instant(),
-            entry: read,
-            problem: None,
-        }))
+        let at = entry.created_at.instant();
+        let authenticator = self.judge(&read, signed.as_ref(), key, &entry.id, at)?;
+        Ok(Some(LoggedApproval { id: entry.id.clone(), seq, at, entry: read, authenticator, problem: None }))
     }
 
-    /// Judges what an entry says, and remembers it if it holds.
+    /// Judges what an entry says that the ledger takes at an instant, and remembers it if it holds: what the authenticator said of
+    /// itself, if a passkey proves it.
     ///
     /// # Errors
     /// The same.
@@ -200,18 +234,22 @@ impl ApprovalLog {
         signed: Option<&SignedPayload>,
         key: Option<&str>,
         id: &LedgerId,
-    ) -> Result<(), Finding> {
+        at: Instant,
+    ) -> Result<Option<AuthenticatorFacts>, Finding> {
         match (entry, signed) {
+            (ApprovalEntry::Verdict(statement, _), Some(signed)) => {
+                return self.take_verdict(statement, signed, key, id);
+            }
             (ApprovalEntry::Landing(landing), None) => self.land(landing, key, id),
             (ApprovalEntry::Outcome(outcome), None) => self.settle(outcome, key),
+            (ApprovalEntry::Passkey(record), None) => self.enrol_passkey(record, key, at),
             (ApprovalEntry::Enrolment(statement), Some(signed)) => self.enrol(statement, signed, key),
+            (ApprovalEntry::Invitation(statement), Some(signed)) => self.invite(statement, signed, key),
             (ApprovalEntry::Revocation(statement), Some(signed)) => self.revoke(statement, signed, key),
             (ApprovalEntry::Rules(statement), Some(signed)) => self.set_rules(statement, signed, key),
-            (ApprovalEntry::Verdict(statement, _), Some(signed)) => {
-                self.take_verdict(statement, signed, key, id)
-            }
             _ => Err(invalid("is not signed")),
-        }
+        }?;
+        Ok(None)
     }
 
     fn enrol(
@@ -244,7 +282,7 @@ impl ApprovalLog {
             if !is_own || !statement.groups.contains(&Name::from(ADMINS)) || key != Some(FIRST_ADMIN_KEY) {
                 return Err(invalid("is the first enrolment, and not one of an admin by their own key"));
             }
-            check_one(&person_key, SignedKind::Enrolment, signed)?;
+            check_ssh(&person_key, SignedKind::Enrolment, signed)?;
             self.root = Some(person_key.fingerprint().to_owned());
         }
         self.nonces.insert(statement.nonce);
@@ -252,8 +290,7 @@ impl ApprovalLog {
         let fingerprint = person_key.fingerprint().to_owned();
         self.keys.entry(fingerprint).or_insert(EnrolledKey {
             person: statement.person.clone(),
-            key: person_key,
-            line: statement.public_key.as_str().to_owned(),
+            material: KeyMaterial::Ssh { key: person_key, line: statement.public_key.as_str().to_owned() },
             is_revoked: false,
             counter: None,
         });
@@ -273,12 +310,17 @@ impl ApprovalLog {
             let is_it = statement.key_id.as_ref().is_none_or(|id| id.as_str() == fingerprint.as_str());
             key.person == statement.person && is_it
         };
-        if !self.keys.iter_mut().any(|key| is_meant(&key)) {
+        let is_invited = |invitation: &&mut Invitation| {
+            *invitation.person() == statement.person && statement.key_id.is_none()
+        };
+        let is_any_invited = self.invitations.values_mut().any(|invitation| is_invited(&invitation));
+        if !self.keys.iter_mut().any(|key| is_meant(&key)) && !is_any_invited {
             return Err(invalid(format!("revokes a key that `{}` never had", statement.person)));
         }
         self.check_signature(SignedKind::Revocation, &statement.signer_key_id, signed)?;
         self.nonces.insert(statement.nonce);
         self.keys.iter_mut().filter(is_meant).for_each(|(_, key)| key.is_revoked = true);
+        self.invitations.values_mut().filter(is_invited).for_each(|invitation| invitation.is_void = true);
         Ok(())
     }
 
@@ -303,15 +345,15 @@ impl ApprovalLog {
         signed: &SignedPayload,
         key: Option<&str>,
         id: &LedgerId,
-    ) -> Judged<()> {
+    ) -> Judged<Option<AuthenticatorFacts>> {
         self.check_log(&statement.tenant_id, &statement.log_origin)?;
         self.check_nonce(&statement.nonce, key)?;
         self.check_signer(&statement.person, &statement.key_id)?;
-        self.check_signature(SignedKind::Verdict, &statement.key_id, signed)?;
+        let facts = self.check_signature(SignedKind::Verdict, &statement.key_id, signed)?;
         self.nonces.insert(statement.nonce);
-        let verdict = RecordedVerdict { statement: statement.clone(), is_used: false };
-        self.verdicts.insert(id.clone(), verdict);
-        Ok(())
+        let (statement, proof) = (statement.clone(), signed.proof);
+        self.verdicts.insert(id.clone(), RecordedVerdict { statement, proof, is_used: false });
+        Ok(facts)
     }
 
     /// A landing: the next of its subject, by approvals of it by different people, none of them used or revoked.
@@ -325,6 +367,7 @@ impl ApprovalLog {
         if last.is_some_and(|last| last.end != Some(LandingEnd::Void)) {
             return Err(invalid("lands again what has landed"));
         }
+        let rule = self.rule_of(landing)?;
         let mut people = BTreeSet::new();
         for id in landing.verdicts.as_slice() {
             let verdict = self.verdicts.get(id);
@@ -339,12 +382,15 @@ impl ApprovalLog {
                 () if verdict.is_used => "that another landing used",
                 () if *decision != ApprovalDecision::Approve || !is_of_it => "that does not approve it",
                 () if self.person_of(key_id.as_str()).is_none() => "whose key was revoked before",
+                () if !rule.proofs.contains(&verdict.proof) => {
+                    "of a kind of proof that its rule does not take"
+                }
                 () if !people.insert(person.clone()) => "by a person who is counted already",
                 () => continue,
             };
             return Err(invalid(format!("lands by a verdict {problem}, `{id}`")));
         }
-        self.check_quorum(landing, &people)?;
+        self.check_quorum(&rule, &people)?;
         for id in landing.verdicts.as_slice() {
             if let Some(verdict) = self.verdicts.get_mut(id) {
                 verdict.is_used = true;
@@ -382,13 +428,16 @@ impl ApprovalLog {
         Ok(())
     }
 
-    /// Whether enough of those who approved are in the group of the rule, which must be in force.
-    fn check_quorum(&self, landing: &LandingRecord, people: &BTreeSet<Name>) -> Judged<()> {
+    /// The rule that a landing names, which must be in force.
+    fn rule_of(&self, landing: &LandingRecord) -> Judged<ApprovalRule> {
         let built_in = ApprovalRule::built_in(landing.subject_kind);
         let is_it = |rule: &&ApprovalRule| rule.digest().is_ok_and(|digest| digest == landing.rule_digest);
-        let Some(rule) = self.rules.iter().chain([&built_in]).find(is_it) else {
-            return Err(invalid("lands under a rule that is not in force"));
-        };
+        let rule = self.rules.iter().chain([&built_in]).find(is_it);
+        rule.cloned().ok_or_else(|| invalid("lands under a rule that is not in force"))
+    }
+
+    /// Whether enough of those who approved are in the group of the rule.
+    fn check_quorum(&self, rule: &ApprovalRule, people: &BTreeSet<Name>) -> Judged<()> {
         let is_in = |person: &Name| match (&rule.group, self.groups.get(person)) {
             (Some(group), groups) => groups.is_some_and(|groups| groups.contains(group)),
             (None, _) => true,
@@ -401,7 +450,7 @@ impl ApprovalLog {
         Err(invalid(format!("lands by {counted} approvals, and rule `{name}` wants {wanted}")))
     }
 
-    fn check_log(&self, tenant: &TenantId, origin: &Name) -> Judged<()> {
+    pub(crate) fn check_log(&self, tenant: &TenantId, origin: &Name) -> Judged<()> {
         if tenant.as_str() != self.tenant {
             return Err(invalid(format!("holds a statement for another tenant, `{tenant}`")));
         }
@@ -411,7 +460,7 @@ impl ApprovalLog {
         Ok(())
     }
 
-    fn check_nonce(&self, nonce: &Uuid, key: Option<&str>) -> Judged<()> {
+    pub(crate) fn check_nonce(&self, nonce: &Uuid, key: Option<&str>) -> Judged<()> {
         if self.nonces.contains(nonce) {
             return Err(invalid(format!("repeats the nonce {nonce}")));
         }
@@ -435,7 +484,7 @@ impl ApprovalLog {
         }
     }
 
-    fn check_admin(&self, person: &Name, key_id: &Name) -> Judged<()> {
+    pub(crate) fn check_admin(&self, person: &Name, key_id: &Name) -> Judged<()> {
         self.check_signer(person, key_id)?;
         match self.is_admin(person) {
             true => Ok(()),
@@ -446,25 +495,43 @@ impl ApprovalLog {
         }
     }
 
-    /// The signature by an enrolled key; the count of a hardware key must rise, or be 0 as ever.
-    fn check_signature(&mut self, kind: SignedKind, key_id: &Name, signed: &SignedPayload) -> Judged<()> {
+    /// The signature by an enrolled key, and what its authenticator said of itself if it is a passkey's; the count of a hardware key or
+    /// passkey must rise, or be 0 as ever. What admins sign, they sign with SSH keys: a page could ask a passkey for anything.
+    pub(crate) fn check_signature(
+        &mut self,
+        kind: SignedKind,
+        key_id: &Name,
+        signed: &SignedPayload,
+    ) -> Judged<Option<AuthenticatorFacts>> {
         let Some(enrolled) = self.keys.get_mut(key_id.as_str()) else {
             return Err(invalid(format!("is signed with {key_id}, which was not enrolled before")));
         };
-        let counter = check_one(&enrolled.key, kind, signed)?;
-        if let (Some(last), Some(counter)) = (enrolled.counter, counter)
-            && counter <= last
-            && (last, counter) != (0, 0)
-        {
-            let what = format!("has the signature count {counter} after {last}: the hardware key was copied");
-            return Err(invalid(what));
+        if enrolled.material.proof() != signed.proof {
+            let (found, expected) = (signed.proof, enrolled.material.proof());
+            return Err(invalid(format!(
+                "has a proof of the kind `{found}`, and {key_id} is of `{expected}`"
+            )));
         }
+        let (counter, facts) = match &enrolled.material {
+            KeyMaterial::Ssh { key, .. } => (check_ssh(key, kind, signed)?, None),
+            KeyMaterial::Passkey(passkey) if kind == SignedKind::Verdict => {
+                let facts = prove(passkey, signed)?;
+                (Some(facts.counter), Some(facts))
+            }
+            KeyMaterial::Passkey(_) => {
+                return Err(invalid("is signed with a passkey, and what admins sign needs an SSH key"));
+            }
+        };
+        check_counter(enrolled.counter, counter)?;
         enrolled.counter = counter.or(enrolled.counter);
-        Ok(())
+        Ok(facts)
     }
 }
 
-fn check_one(key: &PersonKey, kind: SignedKind, signed: &SignedPayload) -> Judged<Option<u32>> {
+fn check_ssh(key: &PersonKey, kind: SignedKind, signed: &SignedPayload) -> Judged<Option<u32>> {
+    if signed.proof != ProofKind::Ssh || signed.passkey.is_some() {
+        return Err(invalid("has a passkey beside the signature of an SSH key"));
+    }
     let message = signed.statement.canonical();
     let facts = verify_signature(key, kind.namespace(), message.as_bytes(), signed.signature.as_str());
     let facts =

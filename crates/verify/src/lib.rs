@@ -16,8 +16,10 @@ mod files;
 mod finding;
 mod held_changes;
 mod inclusion;
+mod invitations;
 mod note;
 mod page;
+mod passkey;
 mod receipt;
 mod reported;
 mod rules;
@@ -27,7 +29,7 @@ mod tree;
 mod webhooks;
 
 pub use access::AccessLog;
-pub use approvals::{ApprovalLog, EnrolledPerson, PersonKeyState};
+pub use approvals::{ApprovalLog, EnrolledPerson, KeyMaterial, PersonKeyState};
 pub use artifacts::{ArtifactCheck, check_folder_artifacts, check_stored_artifacts};
 pub use chain::{ChainPosition, ReceiptChain};
 pub use checkpoint::{Checkpoint, CheckpointError};
@@ -35,8 +37,10 @@ pub use export::{ExportVerifier, VerifiedExport};
 pub use files::{CLEANED_NAME, ENVELOPE_NAME, RunFiles, RunFolder, check_folder_name, check_run_folder};
 pub use finding::{Finding, FindingKind};
 pub use inclusion::{ProofError, ProvenEntry, verify_proof};
+pub use invitations::{EnrolledPasskey, SignedInPerson};
 pub use note::{NoteError, VerifierKey, VerifierKeyError};
 pub use page::{VERIFIER_MODULES, verifier_page};
+pub use passkey::{NewPasskey, Passkey, PasskeyError, read_new_passkey};
 pub use receipt::{
     JournalRecord, MAX_RECEIPT_BYTES, VerifiedReceipt, check_journal, read_receipt, read_unproven,
     verify_receipt,

@@ -1,6 +1,11 @@
 //! Forgeries of what people sign, each refused and named (R33).
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "tests")]
 
+#[path = "approvals/authenticator.rs"]
+mod authenticator;
+#[path = "approvals/passkeys.rs"]
+mod passkeys;
+
 use crealeph_contracts::Entry;
 use crealeph_contracts::approval::{
     ApprovalDocument as _, ApprovalRule, SubjectKind, landing_key, landing_outcome_key,
@@ -118,11 +123,27 @@ impl Log {
         self.add_by("crealeph-approvals", kind, payload, key)
     }
 
+    /// The enrolment of a passkey at an instant.
+    fn add_at(&mut self, at: &str, payload: Value, key: &str) -> Result<String, Finding> {
+        self.add_entry(at, "crealeph-approvals", "passkey_enrolment", payload, key)
+    }
+
     fn add_by(&mut self, module: &str, kind: &str, payload: Value, key: &str) -> Result<String, Finding> {
+        self.add_entry("2026-01-02T00:00:00.000Z", module, kind, payload, key)
+    }
+
+    fn add_entry(
+        &mut self,
+        at: &str,
+        module: &str,
+        kind: &str,
+        payload: Value,
+        key: &str,
+    ) -> Result<String, Finding> {
         self.1 += 1;
         let id = format!("entry-{}", self.1);
         let text = json!({
-            "createdAt": "2026-01-02T00:00:00.000Z", "id": id, "key": key, "module": module,
+            "createdAt": at, "id": id, "key": key, "module": module,
             "payload": payload, "robotId": "r", "seq": self.1, "source": "s", "state": "final", "tenantId": "t",
             "type": kind,
         });

@@ -3,14 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use crealeph_contracts::approval::SignedKind;
+use crealeph_contracts::approval::{ProofKind, SignedKind};
 use crealeph_contracts::json::Node;
+use crealeph_contracts::passkey::AuthenticatorFacts;
 use crealeph_contracts::scalar::LedgerId;
 use crealeph_decision::approval::SubjectOutcome;
 use crealeph_runtime::approvals::{
     ExplainedApproval, SubjectBasis, SubjectCase, SubjectReader, rule_in_words,
 };
 use crealeph_runtime::builder::Scopes;
+use crealeph_verify::KeyMaterial;
 
 use super::Verdict;
 use super::ids::{SubjectId, subject_id};
@@ -108,6 +110,7 @@ fn lines(explained: &ExplainedApproval) -> Vec<String> {
             statement.decision, statement.person, verdict.at, verdict.seq
         ));
         lines.push(format!("    key    {}", statement.key_id));
+        lines.extend(verdict.authenticator.as_ref().map(authenticator_line));
         if let Some(reason) = &statement.reason {
             lines.push(format!("    reason {}", reason.as_str()));
         }
@@ -134,7 +137,18 @@ fn lines(explained: &ExplainedApproval) -> Vec<String> {
     lines
 }
 
-/// Writes the signed bytes of each verdict and its signature, for `ssh-keygen -Y verify`.
+/// What the authenticator of a passkey said of itself.
+fn authenticator_line(facts: &AuthenticatorFacts) -> String {
+    let kept = match (facts.is_backed_up, facts.is_backup_eligible) {
+        (true, _) => "copied to other devices",
+        (false, true) => "may be copied to other devices",
+        (false, false) => "on one device",
+    };
+    let verified = if facts.is_user_verified { "user verified" } else { "user not verified" };
+    format!("    used   at {}, {verified}, {kept}, signature count {}", facts.origin, facts.counter)
+}
+
+/// Writes the signed bytes of each verdict and its signature, for `ssh-keygen -Y verify`; of one with a passkey, what the passkey signed.
 fn write_statements(opened: &Opened, draft: &SubjectCase, folder: &Path) -> Result<(), Failure> {
     let unwritable = |source| OutputFailure::Unwritable { path: folder.to_owned(), source };
     std::fs::create_dir_all(folder).map_err(unwritable)?;
@@ -144,18 +158,27 @@ fn write_statements(opened: &Opened, draft: &SubjectCase, folder: &Path) -> Resu
         let parts = payload.and_then(|payload| {
             payload.with(|payload| {
                 let statement = crealeph_contracts::json::canonical(payload.member("statement")?);
-                Some((statement, payload.member("signature").and_then(Node::string)?.into_owned()))
+                let proof = match verdict.proof {
+                    ProofKind::Ssh => payload.member("signature").and_then(Node::string)?.into_owned(),
+                    ProofKind::Passkey => crealeph_contracts::json::canonical(payload),
+                };
+                Some((statement, proof))
             })
         });
-        let Some((statement, signature)) = parts else { continue };
+        let Some((statement, proof)) = parts else { continue };
+        let end = match verdict.proof {
+            ProofKind::Ssh => "json.sig",
+            ProofKind::Passkey => "passkey.json",
+        };
         std::fs::write(folder.join(format!("{}.json", verdict.id)), statement).map_err(unwritable)?;
-        std::fs::write(folder.join(format!("{}.json.sig", verdict.id)), signature).map_err(unwritable)?;
+        std::fs::write(folder.join(format!("{}.{end}", verdict.id)), proof).map_err(unwritable)?;
     }
     let mut signers = String::new();
     for person in draft.history.judge.people() {
         for key in &person.keys {
+            let KeyMaterial::Ssh { line, .. } = &key.material else { continue };
             let namespace = SignedKind::Verdict.namespace();
-            signers.push_str(&format!("{} namespaces=\"{namespace}\" {}\n", person.name, key.line));
+            signers.push_str(&format!("{} namespaces=\"{namespace}\" {line}\n", person.name));
         }
     }
     Ok(std::fs::write(folder.join("allowed_signers"), signers).map_err(unwritable)?)

@@ -337,6 +337,7 @@ impl AskedVerdict {
             proof: ProofKind::Ssh,
             signature: Text::new(&armoured)
                 .ok_or_else(|| ArgumentFailure::option(signature.name(), "a signature"))?,
+            passkey: None,
         })
     }
 

@@ -85,7 +85,8 @@ pub(super) struct Revoke {
     reason: Option<String>,
 }
 
-fn roles() -> impl TypedValueParser<Value = KeyRole> {
+/// One of the roles.
+pub(super) fn roles() -> impl TypedValueParser<Value = KeyRole> {
     PossibleValuesParser::new(KeyRole::ALL.iter().map(|role| role.as_str()))
         .try_map(|name| KeyRole::parse(&name).ok_or("is not a role"))
 }

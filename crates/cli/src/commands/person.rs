@@ -3,15 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use crealeph_contracts::approval::SignedKind;
+use crealeph_contracts::api_key::KeyRole;
+use crealeph_contracts::approval::{ProofKind, SignedKind};
+use crealeph_contracts::passkey::{MAX_INVITATION_DAYS, PasskeyOrigin};
 use crealeph_contracts::scalar::{Name, Text};
 use crealeph_runtime::approvals::{
-    ApprovalError, ApprovalHistory, enrolment, first_enrolment, person_json, record, revocation,
+    ApprovalError, ApprovalHistory, InvitationTerms, enrolment, first_enrolment, invitation, person_json,
+    record, revocation,
 };
-use crealeph_verify::PersonKey;
+use crealeph_verify::{KeyMaterial, PersonKey};
 use serde_json::json;
 
 use super::Verdict;
+use super::key::roles;
 use super::ledger::{Settled, named};
 use super::on_ledger::Task;
 use super::place::Place;
@@ -24,11 +28,15 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   crealeph person add ana --key ~/.ssh/id_ed25519.pub --first-admin
   crealeph person add ben --key ben.pub --group maintainers
+  crealeph person invite cy --group maintainers --origin https://crealeph.example.com
   crealeph person list --allowed-signers > allowed_signers
   crealeph person revoke ben --reason 'left the company'
 
 The first admin enrols themselves, once in a tenant; admins (the group `admins`) enrol and revoke everybody else. Each enrolment is
 signed with the admin's key: a file, or ssh-agent. Save the fingerprint that --first-admin prints: all approvals rest on it.
+
+`invite` prints a link by which the person enrols a passkey, once. Give it to them over a channel that you trust. Only verdicts under
+a rule that takes them can be proved with a passkey: `proof = [\"ssh\", \"passkey\"]` (`crealeph rule --help`).
 
 Once somebody is enrolled, verdicts must be signed, and that stays so if everybody is revoked.
 
@@ -41,6 +49,8 @@ const MAX_KEY_BYTES: usize = 64 << 10;
 pub(super) enum PersonTask {
     /// Enrol a person, or one more key of a person
     Add(Add),
+    /// Invite a person to enrol a passkey: prints a link that can be used once
+    Invite(Invite),
     /// List people, their groups and keys
     List {
         /// Print the file that `ssh-keygen -Y verify` takes
@@ -70,10 +80,32 @@ pub(super) struct Add {
 }
 
 #[derive(Debug, Args)]
+pub(super) struct Invite {
+    /// Name of the person
+    name: String,
+    /// Group that the person is in, from now on; can be repeated [default: the groups they are in]
+    #[arg(long = "group", value_name = "GROUP")]
+    groups: Vec<String>,
+    /// What the person may do when they sign in with the passkey
+    #[arg(long, value_parser = roles(), default_value = "writer")]
+    role: KeyRole,
+    /// Address of the server as browsers have it; the passkey works there alone
+    #[arg(long, value_name = "URL", default_value = "http://localhost:4114")]
+    origin: String,
+    /// For how many hours the link can be used
+    #[arg(long, value_name = "HOURS", default_value_t = 24,
+        value_parser = clap::value_parser!(u32).range(1..=24 * MAX_INVITATION_DAYS as i64))]
+    hours: u32,
+    /// Key to sign with: private, or public if ssh-agent holds it [default: the enrolled one that is found]
+    #[arg(long, value_name = "FILE")]
+    sign_with: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 pub(super) struct Revoke {
     /// Name of the person
     name: String,
-    /// Fingerprint of one key, `SHA256:…` [default: all keys of the person]
+    /// Fingerprint of one key, `SHA256:…` or `passkey:…` [default: all keys of the person]
     #[arg(long, value_name = "FINGERPRINT")]
     key_id: Option<String>,
     /// Reason
@@ -89,6 +121,7 @@ impl Task for PersonTask {
         let at = at.here()?;
         match self {
             PersonTask::Add(add) => add.run(at, output)?,
+            PersonTask::Invite(invite) => invite.run(at, output)?,
             PersonTask::List { allowed_signers } => list(at, allowed_signers, output)?,
             PersonTask::Revoke(revoke) => revoke.run(at, output)?,
         }
@@ -147,6 +180,51 @@ impl Add {
     }
 }
 
+impl Invite {
+    fn run(self, at: &Settled, output: &mut Output) -> Result<(), Failure> {
+        let bad = |why: &str| ArgumentFailure::BadName {
+            what: "origin",
+            name: self.origin.clone(),
+            reason: why.to_owned(),
+        };
+        let origin = PasskeyOrigin::parse(&self.origin).map_err(bad)?;
+        let groups = self.groups.iter().map(|group| named("group", group, Name::parse));
+        let groups = groups.collect::<Result<Vec<_>, _>>()?;
+        let groups = Some(groups).filter(|groups| !groups.is_empty());
+        let (person, role, hours) = (person(&self.name)?, self.role, self.hours);
+        let ledger = at.open()?;
+        let history =
+            ApprovalHistory::load(&ledger, &at.tenant)?.filter(|history| history.judge.had_people());
+        let history = history.ok_or(ApprovalError::NoPeople)?;
+        let signing = admin_key(&history, self.sign_with.as_deref())?;
+        let signer = history.admin(signing.public().fingerprint())?;
+        let terms = InvitationTerms { person, groups, role, origin, hours };
+        let invited = invitation(&history, terms, signer)?;
+        let signed = signing.sign(&invited.statement)?;
+        let written = record(&ledger, &at.tenant, SignedKind::Invitation, &signed)?;
+        let expires = invited.statement.expires.as_str();
+        match at.is_json(output) {
+            true => output.report(&json!({
+                "person": self.name, "link": invited.link(), "token": invited.token, "expires": expires,
+                "entry": written.id.as_str(),
+            }))?,
+            // On a line of its own, so that it can be copied.
+            false => output.line(&invited.link())?,
+        }
+        note!(
+            "give this link to {} alone: whoever opens it first is {}; it ends at {expires}",
+            self.name,
+            self.name
+        );
+        if !history.judge.rules().iter().any(|rule| rule.proofs.contains(&ProofKind::Passkey)) {
+            note!(
+                "no rule takes passkeys yet: add `proof = [\"ssh\", \"passkey\"]` to one (`crealeph rule set`)"
+            );
+        }
+        Ok(())
+    }
+}
+
 /// The key of an admin, or any that is named.
 pub(super) fn admin_key(history: &ApprovalHistory, sign_with: Option<&Path>) -> Result<SigningKey, Failure> {
     SigningKey::find(sign_with, |fingerprint| history.admin(fingerprint).is_ok())
@@ -183,7 +261,8 @@ fn list(at: &Settled, allowed_signers: bool, output: &mut Output) -> Result<(), 
         let namespaces: Vec<&str> = SignedKind::ALL.iter().map(|kind| kind.namespace()).collect();
         for person in &people {
             for key in person.keys.iter().filter(|key| !key.is_revoked) {
-                let (name, line) = (&person.name, &key.line);
+                let KeyMaterial::Ssh { line, .. } = &key.material else { continue };
+                let name = &person.name;
                 output.document(&format!("{name} namespaces=\"{}\" {line}\n", namespaces.join(",")))?;
             }
         }
@@ -200,7 +279,14 @@ fn list(at: &Settled, allowed_signers: bool, output: &mut Output) -> Result<(), 
         for key in &person.keys {
             let revoked = if key.is_revoked { ", revoked" } else { "" };
             let first = if root == Some(key.fingerprint.as_str()) { ", first admin" } else { "" };
-            output.line(&format!("  {}{first}{revoked}", key.fingerprint))?;
+            let place = match &key.material {
+                KeyMaterial::Ssh { .. } => String::new(),
+                KeyMaterial::Passkey(own) => format!(", at {}, {}", own.origin.as_str(), own.role),
+            };
+            output.line(&format!("  {}{place}{first}{revoked}", key.fingerprint))?;
+        }
+        if person.keys.is_empty() {
+            output.line("  no key: invited")?;
         }
     }
     if people.is_empty() && !is_json {

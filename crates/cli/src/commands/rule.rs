@@ -36,6 +36,7 @@ Examples:
   unattended = false                 # whether `approve --yes` counts
   requester = false                  # whether the person who asked may approve
   os_requester = false               # whether a requester known by an operating system name only may ask
+  proof = [\"ssh\", \"passkey\"]         # with which kinds of keys [default: [\"ssh\"]]
 
   [[rule]]
   name = \"large changes\"
@@ -117,7 +118,9 @@ fn show(at: &Settled, output: &mut Output) -> Result<(), Failure> {
         }
     }
     if rules.is_empty() && !is_json {
-        output.line("no rule is set: a draft or a held change needs one approval by anyone enrolled")?;
+        output.line(
+            "no rule is set: a draft or a held change needs one approval by anyone enrolled, with an SSH key",
+        )?;
     }
     Ok(())
 }

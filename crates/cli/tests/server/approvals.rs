@@ -15,13 +15,13 @@ use crate::world::{AGENTS, World as Workspace, item, ran};
 const EXAMPLE: &str = "[agents.\"example@1\"]\nkind = \"example\"\n";
 
 /// A server, and people with keys beside it.
-struct World {
-    server: Running,
+pub(crate) struct World {
+    pub(crate) server: Running,
     origin: String,
 }
 
 impl World {
-    fn new(ledger: &str) -> World {
+    pub(crate) fn new(ledger: &str) -> World {
         let scratch = Scratch::with_ledger(&format!("{EXAMPLE}\n{ledger}"));
         for name in ["ana", "ben", "cy"] {
             keygen(&scratch, &["-q", "-t", "ed25519", "-N", "", "-C", "", "-f", name]);
@@ -34,13 +34,13 @@ impl World {
         World { server, origin: people["logOrigin"].as_str().unwrap().to_owned() }
     }
 
-    fn fingerprint(&self, name: &str) -> String {
+    pub(crate) fn fingerprint(&self, name: &str) -> String {
         let words = keygen(&self.server.scratch, &["-l", "-f", &format!("{name}.pub")]);
         words.split(' ').nth(1).unwrap().to_owned()
     }
 
     /// A statement and a signature over its canonical text, made by ssh-keygen.
-    fn signed(&self, namespace: &str, key: &str, statement: &Value) -> String {
+    pub(crate) fn signed(&self, namespace: &str, key: &str, statement: &Value) -> String {
         let text = canonical(statement);
         self.server.scratch.write("statement", &text);
         let _ = std::fs::remove_file(self.server.scratch.path().join("statement.sig"));
@@ -49,7 +49,7 @@ impl World {
         json!({ "statement": statement, "proof": "ssh", "signature": signature }).to_string()
     }
 
-    fn admin_statement(&self, kind: &str, by: &str, nonce: u32, more: &Value) -> Value {
+    pub(crate) fn admin_statement(&self, kind: &str, by: &str, nonce: u32, more: &Value) -> Value {
         let mut statement = json!({
             "type": kind, "tenantId": "local", "logOrigin": self.origin, "signedBy": by,
             "signerKeyId": self.fingerprint(by), "nonce": format!("0190a6f0-7c2e-4d31-8a4e-{nonce:012}"),
@@ -87,12 +87,12 @@ fn keygen(scratch: &Scratch, args: &[&str]) -> String {
 }
 
 /// The canonical text of a flat document: its members in order.
-fn canonical(document: &Value) -> String {
+pub(crate) fn canonical(document: &Value) -> String {
     let members: BTreeMap<&String, &Value> = document.as_object().unwrap().iter().collect();
     serde_json::to_string(&members).unwrap()
 }
 
-fn refused(answer: &Answer, status: u16, code: &str, check: Option<&str>) {
+pub(crate) fn refused(answer: &Answer, status: u16, code: &str, check: Option<&str>) {
     assert_eq!(answer.problem(status), code);
     assert_eq!(answer.json()["check"].as_str(), check, "{}", answer.json());
 }

@@ -10,6 +10,9 @@ mod scratch;
 mod accepted;
 mod approvals;
 mod asked;
+#[path = "../../../verify/tests/approvals/authenticator.rs"]
+#[allow(dead_code, reason = "the tests of the checks use the rest")]
+mod authenticator;
 mod builder;
 mod client;
 mod described;
@@ -21,6 +24,7 @@ mod gate;
 mod hostile;
 mod keys;
 mod metrics;
+mod passkeys;
 mod receiver;
 mod running;
 mod several;

@@ -28,6 +28,14 @@ impl People {
                     people.keys.entry(enrolment.key_id.clone()).or_insert((seq, person.clone()));
                     people.groups.entry(person).or_default().push((seq, enrolment.groups.clone()));
                 }
+                ApprovalEntry::Invitation(invitation) => {
+                    let groups = people.groups.entry(invitation.person.clone()).or_default();
+                    groups.push((logged.seq, invitation.groups.clone()));
+                }
+                ApprovalEntry::Passkey(record) => {
+                    let person = record.statement.person.clone();
+                    people.keys.entry(record.key_id.clone()).or_insert((logged.seq, person));
+                }
                 ApprovalEntry::Revocation(revocation) => {
                     let is_meant = |key: &Name| revocation.key_id.as_ref().is_none_or(|meant| meant == key);
                     let own = people.keys.iter().filter(|(_, (_, person))| *person == revocation.person);

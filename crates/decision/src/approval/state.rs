@@ -9,6 +9,7 @@ use crealeph_contracts::approval::{
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::json::ComposeError;
+use crealeph_contracts::passkey::AuthenticatorFacts;
 use crealeph_contracts::scalar::{LedgerId, Name};
 use crealeph_contracts::uuid::Uuid;
 
@@ -27,6 +28,10 @@ pub struct JudgedVerdict {
     pub at: Instant,
     /// What was signed.
     pub statement: VerdictStatement,
+    /// How.
+    pub proof: ProofKind,
+    /// What the authenticator said of itself, if it was with a passkey.
+    pub authenticator: Option<AuthenticatorFacts>,
     /// Why it does not count, if it does not.
     pub uncounted: Option<Uncounted>,
 }
@@ -138,6 +143,8 @@ pub fn derive(
             seq: logged.seq,
             at: logged.at,
             statement: statement.clone(),
+            proof: *proof,
+            authenticator: logged.authenticator.clone(),
             uncounted,
         });
     }
@@ -185,7 +192,7 @@ impl Tally<'_> {
             return Some(Uncounted::Used);
         }
         if statement.decision == ApprovalDecision::Reject {
-            return self.judge_rejection(logged, statement);
+            return self.judge_rejection(logged, statement, proof);
         }
         let uncounted = self.context.uncounted(statement, proof, logged.seq, logged.at);
         match uncounted {
@@ -196,13 +203,21 @@ impl Tally<'_> {
     }
 
     /// A rejection is judged by the rule of its time: what it ended stays ended when the rule changes.
-    fn judge_rejection(&self, logged: &LoggedApproval, statement: &VerdictStatement) -> Option<Uncounted> {
+    fn judge_rejection(
+        &self,
+        logged: &LoggedApproval,
+        statement: &VerdictStatement,
+        proof: ProofKind,
+    ) -> Option<Uncounted> {
         let then = rule_for(rules_before(self.log, logged.seq), &self.context.subject.class);
+        if !then.proofs.contains(&proof) {
+            return Some(Uncounted::ProofKind);
+        }
         if self.context.is_final(statement, then.group.as_ref(), logged.seq) {
             return None;
         }
         let context = VerdictContext { rule: &then, rule_digest: &statement.rule_digest, ..self.context };
-        let why = context.uncounted(statement, ProofKind::Ssh, logged.seq, logged.at);
+        let why = context.uncounted(statement, proof, logged.seq, logged.at);
         Some(why.unwrap_or(Uncounted::NotInGroup))
     }
 }

@@ -142,6 +142,9 @@ impl Uncounted {
             Uncounted::Unattended => "approve at a terminal, without --yes",
             Uncounted::Revoked => "approve with a key that is not revoked",
             Uncounted::OtherSubject => "approve what is shown now",
+            Uncounted::ProofKind => {
+                "decide with a key of a kind that the rule takes; `proof` in the rule says which (`crealeph rule show`)"
+            }
             Uncounted::UnknownRequester => {
                 "ask an admin to allow it with `os_requester = true` in the rule (`crealeph rule set`)"
             }

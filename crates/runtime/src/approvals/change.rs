@@ -196,7 +196,7 @@ impl ChangeLanding {
             checked_seq: count(case.history.place.seq.get())?,
         };
         let key = landing_key(run, *number);
-        judge(&case.history, &ApprovalEntry::Landing(record.clone()), &key)?;
+        case.history.check(&ApprovalEntry::Landing(record.clone()), None, &key)?;
         let because = [case.entry.id.clone()].into_iter().chain(verdicts.iter().cloned()).collect();
         let payload = JsonObject::of("the landing", &record)?;
         approvals_draft(LANDING, Literal::new("landing"), payload, resting(because), &key)
@@ -224,7 +224,7 @@ pub(crate) fn append_outcome(
             landing: entry.id.clone(),
             outcome,
         };
-        judge(&history, &ApprovalEntry::Outcome(record.clone()), &own)?;
+        history.check(&ApprovalEntry::Outcome(record.clone()), None, &own)?;
         let state = match outcome {
             LandingEnd::Completed => Literal::new("completed"),
             LandingEnd::Void => Literal::new("void"),
@@ -234,12 +234,6 @@ pub(crate) fn append_outcome(
         Ok(Some((history.place, vec![(None, draft)])))
     })?;
     Ok(())
-}
-
-/// Refuses what an outsider would.
-fn judge(history: &ApprovalHistory, entry: &ApprovalEntry, key: &str) -> Result<(), ApprovalError> {
-    let placeholder = LedgerId::from(Literal::new("not-written-yet"));
-    history.judge.clone().judge(entry, None, Some(key), &placeholder).map_err(ApprovalError::Refused)
 }
 
 fn resting(ids: Vec<LedgerId>) -> Option<Lineage> {

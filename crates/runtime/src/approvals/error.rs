@@ -50,6 +50,15 @@ pub enum ApprovalError {
     /// Somebody who may not.
     #[error("`{0}` is not in the group `admins`")]
     NotAdmin(String),
+    /// A link that no invitation has.
+    #[error("the link is not one of an invitation")]
+    BadInvitation,
+    /// An invitation that can no longer be used.
+    #[error("the invitation {0}")]
+    InvitationOver(&'static str),
+    /// An authenticator's answer that is none.
+    #[error("the passkey is not taken: {0}")]
+    BadPasskey(String),
     /// An outsider would refuse it.
     #[error("refused: the statement {}", .0.what)]
     Refused(Finding),
@@ -119,6 +128,9 @@ impl ApprovalError {
             ApprovalError::NotFirst(_) => "not_first_admin",
             ApprovalError::UnknownKey(_) => "unknown_key",
             ApprovalError::NotAdmin(_) => "not_admin",
+            ApprovalError::BadInvitation => "bad_invitation",
+            ApprovalError::InvitationOver(_) => "invitation_over",
+            ApprovalError::BadPasskey(_) => "bad_passkey",
             ApprovalError::Refused(_) | ApprovalError::OtherEvidence => "approval_refused",
             ApprovalError::Uncounted { .. } => "approval_not_counted",
             ApprovalError::Busy(_) => "ledger_busy",
@@ -135,12 +147,16 @@ impl ApprovalError {
     /// Whether what was asked was judged and refused, in contrast to what could not be done.
     pub fn is_refusal(&self) -> bool {
         use ApprovalError::{
-            Ended, NoEntry, NoLongerApproved, NoPeople, NotAChange, NotADraft, NotAdmin, NotFirst,
-            NotTheBuilders, OtherEvidence, Refused, Reviewed, Uncounted, UnknownKey,
+            BadInvitation, BadPasskey, Ended, InvitationOver, NoEntry, NoLongerApproved, NoPeople,
+            NotAChange, NotADraft, NotAdmin, NotFirst, NotTheBuilders, OtherEvidence, Refused, Reviewed,
+            Uncounted, UnknownKey,
         };
         matches!(
             self,
-            Ended { .. }
+            BadInvitation
+                | BadPasskey(_)
+                | Ended { .. }
+                | InvitationOver(_)
                 | NoEntry(_)
                 | NoLongerApproved(_)
                 | NoPeople
@@ -172,6 +188,8 @@ impl ApprovalError {
                 "sign with an enrolled key (--sign-with), or ask an admin to enrol it; see `crealeph person list`"
             }
             ApprovalError::NotAdmin(_) => "ask an admin; see `crealeph person list`",
+            ApprovalError::BadInvitation => "open the whole link that you were given",
+            ApprovalError::InvitationOver(_) => "ask an admin for a new link: `crealeph person invite`",
             ApprovalError::OtherEvidence => "write the statement again and sign that",
             ApprovalError::Uncounted { renewal: Some(renewal), .. } => renewal,
             ApprovalError::Busy(_) => "try again",

@@ -6,6 +6,7 @@ use crealeph_contracts::approval::{
 };
 use crealeph_contracts::entry::{Draft, Entry, Lineage};
 use crealeph_contracts::json::{ComposeError, JsonObject};
+use crealeph_contracts::passkey::PASSKEY_ENROLMENT;
 use crealeph_contracts::scalar::{ClientKey, Count, LedgerId, Literal, Name, RobotId, TenantId};
 use crealeph_contracts::shape::Set;
 use crealeph_ledger::{
@@ -107,28 +108,43 @@ impl ApprovalHistory {
         let unreadable = |reason| ComposeError { what: "the signed statement", reason };
         let (entry, _) = ApprovalEntry::read(kind.as_str(), &payload).map_err(unreadable)?;
         let is_first = !self.judge.had_people() && kind == SignedKind::Enrolment;
-        let (nonce, state) = match &entry {
-            ApprovalEntry::Enrolment(statement) => (statement.nonce, Literal::new("enrolled")),
-            ApprovalEntry::Revocation(statement) => (statement.nonce, Literal::new("revoked")),
-            ApprovalEntry::Rules(statement) => (statement.nonce, Literal::new("in_force")),
+        let state = match &entry {
+            ApprovalEntry::Enrolment(_) => Literal::new("enrolled"),
+            ApprovalEntry::Invitation(_) => Literal::new("invited"),
+            ApprovalEntry::Revocation(_) => Literal::new("revoked"),
+            ApprovalEntry::Rules(_) => Literal::new("in_force"),
             ApprovalEntry::Verdict(statement, _) => match statement.decision.as_str() {
-                "approve" => (statement.nonce, Literal::new("approve")),
-                _ => (statement.nonce, Literal::new("reject")),
+                "approve" => Literal::new("approve"),
+                _ => Literal::new("reject"),
             },
-            ApprovalEntry::Landing(_) | ApprovalEntry::Outcome(_) => {
+            ApprovalEntry::Passkey(_) | ApprovalEntry::Landing(_) | ApprovalEntry::Outcome(_) => {
                 return Err(ApprovalError::OtherEvidence);
             }
         };
-        let key = if is_first { FIRST_ADMIN_KEY.to_owned() } else { nonce_key(&nonce) };
-        let placeholder = LedgerId::from(Literal::new("not-written-yet"));
-        let judged = self.judge.clone().judge(&entry, Some(signed), Some(&key), &placeholder);
-        judged.map_err(ApprovalError::Refused)?;
+        let nonce = entry.nonce().ok_or(ApprovalError::OtherEvidence)?;
+        let key = if is_first { FIRST_ADMIN_KEY.to_owned() } else { nonce_key(nonce) };
+        self.check(&entry, Some(signed), &key)?;
         let draft = approvals_draft(kind.entry_type(), state, payload, lineage, &key)?;
         Ok((entry, draft))
     }
 }
 
-/// Records a statement that an admin signed: an enrolment, a revocation or rules.
+impl ApprovalHistory {
+    /// Judges what would be written now under a key, as an outsider would.
+    pub(super) fn check(
+        &self,
+        entry: &ApprovalEntry,
+        signed: Option<&SignedPayload>,
+        key: &str,
+    ) -> Result<(), ApprovalError> {
+        let placeholder = LedgerId::from(Literal::new("not-written-yet"));
+        let now = self.place.now.instant();
+        let judged = self.judge.clone().judge(entry, signed, Some(key), &placeholder, now);
+        judged.map(|_| ()).map_err(ApprovalError::Refused)
+    }
+}
+
+/// Records a statement that an admin signed: an enrolment, an invitation, a revocation or rules.
 ///
 /// # Errors
 /// When an outsider would refuse it, or the ledger cannot be written.
@@ -176,13 +192,7 @@ pub(super) fn recorded(
     let payload = JsonObject::of("the signed statement", signed)?;
     let unreadable = |reason| ComposeError { what: "the signed statement", reason };
     let (read, _) = ApprovalEntry::read(kind.as_str(), &payload).map_err(unreadable)?;
-    let nonce = match &read {
-        ApprovalEntry::Enrolment(statement) => &statement.nonce,
-        ApprovalEntry::Revocation(statement) => &statement.nonce,
-        ApprovalEntry::Rules(statement) => &statement.nonce,
-        ApprovalEntry::Verdict(statement, _) => &statement.nonce,
-        ApprovalEntry::Landing(_) | ApprovalEntry::Outcome(_) => return Ok(None),
-    };
+    let Some(nonce) = read.nonce() else { return Ok(None) };
     for key in [nonce_key(nonce).as_str(), FIRST_ADMIN_KEY] {
         let Some(entry) = ledger.get_by_key(tenant, &ClientKey::parse(key)?)? else { continue };
         let is_it = entry.content.module.as_str() == APPROVALS.as_str()
@@ -306,7 +316,8 @@ pub(super) fn resting_on(ids: Vec<LedgerId>, draft: &Entry) -> Option<Lineage> {
 
 /// Every entry about approvals, in the order of the log.
 pub(super) fn approval_entries(view: &mut LogView<'_>) -> Result<Vec<Entry>, LedgerError> {
-    let kinds = SignedKind::ALL.iter().map(|kind| kind.entry_type()).chain([LANDING, LANDING_OUTCOME]);
+    let unsigned = [PASSKEY_ENROLMENT, LANDING, LANDING_OUTCOME];
+    let kinds = SignedKind::ALL.iter().map(|kind| kind.entry_type()).chain(unsigned);
     let mut entries = Vec::new();
     for kind in kinds {
         let filter = Filter {
@@ -338,6 +349,7 @@ fn disbelieved(entry: &Entry, problem: String) -> Option<LoggedApproval> {
         seq: entry.seq.map_or(0, |seq| seq.get()),
         at: entry.created_at.instant(),
         entry: read,
+        authenticator: None,
         problem: Some(problem),
     })
 }

@@ -1,6 +1,6 @@
 //! What is shown of what waits for a person, the same by the command line and by the server.
 
-use crealeph_contracts::approval::{ApprovalRule, SubjectKind};
+use crealeph_contracts::approval::{ApprovalRule, ProofKind, SubjectKind};
 use crealeph_contracts::held_change::HeldChangeRecord;
 use crealeph_decision::approval::{JudgedVerdict, SubjectState};
 use serde::{Deserialize, Serialize};
@@ -180,6 +180,12 @@ pub fn rule_in_words(rule: &ApprovalRule) -> String {
     let mut words = format!("{approvals} approval{plural} by {group}");
     if let Some(minutes) = rule.ttl_minutes {
         words.push_str(&format!(", each for {minutes} minutes"));
+    }
+    if rule.proofs.contains(&ProofKind::Passkey) {
+        words.push_str(match rule.proofs.contains(&ProofKind::Ssh) {
+            true => ", with an SSH key or a passkey",
+            false => ", with a passkey",
+        });
     }
     if rule.unattended {
         words.push_str(", also unattended");

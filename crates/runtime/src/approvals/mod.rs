@@ -9,6 +9,7 @@ mod error;
 mod history;
 mod inbox;
 mod inbox_report;
+mod passkeys;
 mod people;
 mod report;
 mod ruled;
@@ -30,6 +31,9 @@ pub use history::{
 };
 pub use inbox::{InboxItem, inbox, rejected_subjects};
 pub use inbox_report::{ChangeOutline, InboxPage, InboxRow, LapsedVerdict, VerdictOutline, rule_in_words};
+pub use passkeys::{
+    EnrolledByLink, InvitationTerms, Invited, NewInvitation, invitation, sign_in_question, signed_in,
+};
 pub use people::{enrolment, first_enrolment, revocation, rule_statement};
 pub use report::{
     ExplainedApproval, VerdictReport, missing_approvals, person_json, rule_json, unsigned_json,

@@ -8,13 +8,14 @@ use crealeph_contracts::json::{ComposeError, ObjectWriter};
 use crealeph_contracts::scalar::LedgerId;
 use crealeph_decision::approval::{JudgedVerdict, SubjectOutcome, SubjectState};
 use crealeph_decision::builder::review::approved_key;
-use crealeph_verify::EnrolledPerson;
+use crealeph_verify::{EnrolledPasskey, EnrolledPerson, KeyMaterial};
 use serde_json::{Value, json};
 
 use super::case::{SubjectBasis, SubjectCase, SubjectReader};
 use super::error::ApprovalError;
 use super::inbox::InboxItem;
 use super::inbox_report::{ChangeOutline, InboxRow};
+use super::passkeys::assertion_question;
 use super::verdict::expiry;
 use crate::entries::entry_json;
 use crate::robot_report::age_minutes;
@@ -39,10 +40,19 @@ pub fn rule_json(rule: &ApprovalRule) -> Result<Value, ComposeError> {
 /// A person, by the root of trust.
 pub fn person_json(person: &EnrolledPerson, root: Option<&str>) -> Value {
     let keys = person.keys.iter().map(|key| {
-        json!({ "keyId": key.fingerprint, "publicKey": key.line, "revoked": key.is_revoked,
-            "root": root == Some(key.fingerprint.as_str()) })
+        let (public_key, passkey) = match &key.material {
+            KeyMaterial::Ssh { line, .. } => (line.clone(), None),
+            KeyMaterial::Passkey(own) => (own.passkey.public_key.to_string(), Some(passkey_json(own))),
+        };
+        json!({ "keyId": key.fingerprint, "kind": key.material.proof().as_str(), "publicKey": public_key,
+            "passkey": passkey, "revoked": key.is_revoked, "root": root == Some(key.fingerprint.as_str()) })
     });
     json!({ "person": person.name, "groups": person.groups, "keys": keys.collect::<Vec<_>>() })
+}
+
+fn passkey_json(own: &EnrolledPasskey) -> Value {
+    json!({ "credentialId": own.passkey.credential_id.to_string(), "origin": own.origin.as_str(),
+        "algorithm": own.passkey.algorithm(), "role": own.role.as_str() })
 }
 
 /// What became of a verdict.
@@ -76,16 +86,22 @@ impl VerdictReport<'_> {
     }
 }
 
-/// A statement that is to be signed, as JSON: its members, the exact text, and the namespace of the signature.
+/// A statement that is to be signed, as JSON: its members, the exact text, and the namespace of the signature; with a passkey, what its
+/// browser is to be asked.
 ///
 /// # Errors
 /// When its own reader would not take it.
-pub fn unsigned_json(statement: &VerdictStatement) -> Result<String, ComposeError> {
+pub fn unsigned_json(
+    statement: &VerdictStatement,
+    passkey: Option<&EnrolledPasskey>,
+) -> Result<String, ComposeError> {
     let text = statement.to_canonical()?;
     let mut out = String::new();
     let mut object = ObjectWriter::new(&mut out);
     object.raw("statement", &text).text("text", &text);
     object.text("namespace", VerdictStatement::KIND.namespace());
+    let question = passkey.map_or(Value::Null, |passkey| assertion_question(passkey, &text));
+    object.raw("passkey", &question.to_string());
     object.end();
     Ok(out)
 }
@@ -238,10 +254,16 @@ fn change_json(record: &HeldChangeRecord) -> Value {
 }
 
 fn verdict_json(verdict: &JudgedVerdict) -> Value {
-    let JudgedVerdict { id, seq, at, statement, uncounted } = verdict;
+    let JudgedVerdict { id, seq, at, statement, proof, authenticator, uncounted } = verdict;
+    let authenticator = authenticator.as_ref().map(|facts| {
+        json!({ "credentialId": facts.credential_id.to_string(), "origin": facts.origin,
+            "userVerified": facts.is_user_verified, "backupEligible": facts.is_backup_eligible,
+            "backedUp": facts.is_backed_up, "counter": facts.counter })
+    });
     json!({
         "entry": id.as_str(), "seq": seq, "at": at.to_string(), "decision": statement.decision.as_str(),
-        "person": statement.person.as_str(), "keyId": statement.key_id.as_str(),
+        "person": statement.person.as_str(), "keyId": statement.key_id.as_str(), "proof": proof.as_str(),
+        "authenticator": authenticator,
         "reason": statement.reason.as_ref().map(|reason| reason.as_str()),
         "evidenceSeq": statement.evidence_seq.get(), "evidenceRoot": statement.evidence_root.to_string(),
         "unattended": statement.unattended, "counted": uncounted.is_none(),

@@ -59,6 +59,7 @@ struct RuleText {
     requester: bool,
     #[serde(default)]
     os_requester: bool,
+    proof: Option<Vec<String>>,
 }
 
 fn draft() -> String {
@@ -121,6 +122,17 @@ impl RuleText {
             None => None,
             Some(cost) => Some(Amount::new(cost).ok_or("`cost_above_usd` must be a number, 0 or more")?),
         };
+        let proofs = match &self.proof {
+            None => Set::one(ProofKind::Ssh),
+            Some(kinds) => {
+                let kind = |text: &String| {
+                    let known = ProofKind::parse(text);
+                    known.ok_or_else(|| format!("there is no proof `{text}`; known are ssh, passkey"))
+                };
+                let kinds = kinds.iter().map(kind).collect::<Result<Vec<_>, _>>()?;
+                Set::new(kinds).ok_or("`proof` is empty; leave it out for ssh alone")?
+            }
+        };
         Ok(ApprovalRule {
             name: named(&self.name)?,
             subject,
@@ -135,7 +147,7 @@ impl RuleText {
             unattended: self.unattended,
             requester: self.requester,
             os_requester: self.os_requester,
-            proofs: Set::one(ProofKind::Ssh),
+            proofs,
         })
     }
 }
@@ -180,6 +192,10 @@ mod tests {
         let (first, second) = (rules.first().unwrap(), rules.last().unwrap());
         assert_eq!((first.approvals.get(), second.approvals.get()), (2, 1));
         assert!(second.objectives.is_none() && second.ttl_minutes.is_none() && !second.unattended);
+        assert_eq!(first.proofs.as_slice(), [ProofKind::Ssh]);
+        let text = "[[rule]]\nname = \"a\"\nproof = [\"passkey\", \"ssh\"]\n";
+        let both = read_rules(text).unwrap();
+        assert_eq!(both.first().unwrap().proofs.as_slice(), [ProofKind::Ssh, ProofKind::Passkey]);
         let text = "[[rule]]\nname = \"large\"\nsubject = \"change\"\nmore_files_than = 3\ncost_above_usd = 0.5\n\
                     protected = true\ntests = true\nos_requester = true\n";
         let rules = read_rules(text).unwrap();
@@ -197,6 +213,8 @@ mod tests {
             ("[[rule]]\nname = \"a\"\nttl_minutes = 0\n", "at least 1"),
             ("[[rule]]\nname = \"a\"\nobjectives = []\n", "empty"),
             ("[[rule]]\nname = \"a\"\nobjectives = [\"x\"]\n", "no objective `x`"),
+            ("[[rule]]\nname = \"a\"\nproof = []\n", "`proof` is empty"),
+            ("[[rule]]\nname = \"a\"\nproof = [\"fax\"]\n", "no proof `fax`"),
             ("[[rule]]\nname = \"a\"\napproval = 2\n", "approval"),
             ("[[rule]]\nname = \"a\"\nsubject = \"x\"\n", "`draft` or `change`"),
             ("[[rule]]\nname = \"a\"\ntests = true\n", "`tests` is for rules with `subject = \"change\"`"),

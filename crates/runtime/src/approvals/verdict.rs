@@ -193,8 +193,7 @@ fn landing(case: &SubjectCase) -> Result<Decided, ApprovalError> {
     };
     let key = landing_key(&subject.id, 1);
     let read = ApprovalEntry::Landing(record.clone());
-    let judged = history.judge.clone().judge(&read, None, Some(&key), &subject.id);
-    judged.map_err(ApprovalError::Refused)?;
+    history.check(&read, None, &key)?;
     let because: Vec<LedgerId> = [subject.id.clone()].into_iter().chain(verdicts.iter().cloned()).collect();
     let payload = JsonObject::of("the landing", &record)?;
     let landed = Literal::new("landed");
@@ -210,11 +209,13 @@ fn would_count(case: &SubjectCase, statement: &VerdictStatement) -> Result<(), A
     let mut log = history.log.clone();
     let now = history.place.now.instant();
     let id = LedgerId::from(Literal::new("not-written-yet"));
+    let proof = history.judge.proof_of(statement.key_id.as_str()).unwrap_or(ProofKind::Ssh);
     log.push(LoggedApproval {
         id: id.clone(),
         seq: history.place.seq.next().get(),
         at: now,
-        entry: ApprovalEntry::Verdict(statement.clone(), ProofKind::Ssh),
+        entry: ApprovalEntry::Verdict(statement.clone(), proof),
+        authenticator: None,
         problem: None,
     });
     let then = derive(&log, subject, now)?;

@@ -74,10 +74,13 @@ pub(super) const ROUTES: &[Route] = &[
         access: Access::Key(Permission::Decide, RobotScope::Restricted),
         parameters: &[],
         body: Some(RequestBody {
-            about: "What is decided, and the fingerprint of the key that will sign.",
+            about: "What is decided, and the fingerprint of the key, or the id of the passkey, that will sign.",
             schema: Schema::Named("VerdictRequest"),
         }),
-        answer: answer("the statement; sign `text` under `namespace`, as it is", "UnsignedVerdict"),
+        answer: answer(
+            "the statement; sign `text` under `namespace`, as it is, or ask the passkey with `challenge`",
+            "UnsignedVerdict",
+        ),
         problems: &[404, 409, 422],
         handler: Handler::Blocking(prepare),
     },
@@ -89,7 +92,7 @@ pub(super) const ROUTES: &[Route] = &[
         access: Access::Key(Permission::Decide, RobotScope::Restricted),
         parameters: &[],
         body: Some(RequestBody {
-            about: "The statement and its SSHSIG. Sending it again is safe.",
+            about: "The statement and its SSHSIG, or what a passkey signed. Sending it again is safe.",
             schema: Schema::Named("SignedStatement"),
         }),
         answer: answer(
@@ -141,13 +144,14 @@ fn prepare(call: &Call) -> Result<Reply, Problem> {
     }
     let signer = case.history.signer(key_id.as_str())?;
     let statement = verdict_statement(&case, signer, decision, reason, unattended.unwrap_or(false))?;
-    Ok(Reply::json(unsigned_json(&statement)?))
+    let passkey = case.history.judge.passkey(statement.key_id.as_str());
+    Ok(Reply::json(unsigned_json(&statement, passkey)?))
 }
 
 fn record(call: &Call) -> Result<Reply, Problem> {
-    let SignedPayload { statement, proof, signature } = parsed(&call.body)?;
-    let read: VerdictStatement = parsed(statement.as_str().as_bytes())?;
-    let signed = SignedPayload { statement: JsonObject::of("the verdict", &read)?, proof, signature };
+    let signed: SignedPayload = parsed(&call.body)?;
+    let read: VerdictStatement = parsed(signed.statement.as_str().as_bytes())?;
+    let signed = SignedPayload { statement: JsonObject::of("the verdict", &read)?, ..signed };
     let reader = reader(call)?;
     seen(call, &read.subject_id)?;
     let RecordedVerdict { verdict, missing, .. } = reader.record_verdict_once(&signed)?;

@@ -1,19 +1,23 @@
 //! People who may approve and the rules that they approve by: listed, and changed by statements that an enrolled admin has signed.
 
+use std::time::Instant;
+
 use crealeph_contracts::approval::{
     EnrolmentStatement, RevocationStatement, RuleStatement, SignedKind, SignedPayload, SignedStatement,
 };
 use crealeph_contracts::json::JsonObject;
-use crealeph_contracts::scalar::Name;
+use crealeph_contracts::passkey::{InvitationStatement, PasskeyRequest, PasskeyStart};
+use crealeph_contracts::scalar::{KeyId, Name};
 use crealeph_decision::access::Permission;
-use crealeph_runtime::approvals::{ApprovalHistory, person_json, record_once, rule_json};
+use crealeph_runtime::approvals::{ApprovalHistory, Invited, person_json, record_once, rule_json};
 use crealeph_runtime::entries::AppendedReport;
 use serde_json::{Value, json};
 
 use super::approvals::parsed;
 use super::{LIMIT, answer, query};
 use crate::call::Call;
-use crate::problem::Problem;
+use crate::limits::CountedRequest;
+use crate::problem::{Problem, ProblemKind};
 use crate::reply::Reply;
 use crate::route::{Access, Handler, ParameterKind, RequestBody, RobotScope, Route, Verb};
 use crate::schemas::Schema;
@@ -48,6 +52,51 @@ pub(super) const ROUTES: &[Route] = &[
         answer: answer("the entry", "Appended"),
         problems: &[409, 422],
         handler: Handler::Blocking(enrol),
+    },
+    Route {
+        method: Verb::Post,
+        path: "/v1/people/invitations",
+        name: "invitePerson",
+        summary: "Invite a person to enrol a passkey",
+        access: Access::Key(Permission::ManagePeople, RobotScope::Refused),
+        parameters: &[],
+        body: Some(RequestBody {
+            about: "An invitation, which has the digest of a secret, and its SSHSIG by an admin's key. Sending it again is safe.",
+            schema: SIGNED,
+        }),
+        answer: answer("the entry", "Appended"),
+        problems: &[409, 422],
+        handler: Handler::Blocking(invite),
+    },
+    Route {
+        method: Verb::Post,
+        path: "/v1/enrolments/statement",
+        name: "preparePasskey",
+        summary: "Write what the browser of an invited person is to be asked for; nothing is recorded",
+        access: Access::Public,
+        parameters: &[],
+        body: Some(RequestBody {
+            about: "What the link of the invitation has behind its `#`.",
+            schema: Schema::Named("PasskeyStart"),
+        }),
+        answer: answer("the statement, and what a new passkey is made with", "PasskeyQuestion"),
+        problems: &[409, 422, 429],
+        handler: Handler::Blocking(prepare_passkey),
+    },
+    Route {
+        method: Verb::Post,
+        path: "/v1/enrolments",
+        name: "enrolPasskey",
+        summary: "Enrol the passkey of an invited person",
+        access: Access::Public,
+        parameters: &[],
+        body: Some(RequestBody {
+            about: "The link's token, the statement, and what the authenticator made. Sending it again is safe.",
+            schema: Schema::Named("PasskeyRequest"),
+        }),
+        answer: answer("the passkey is enrolled", "EnrolledPasskey"),
+        problems: &[409, 422, 429],
+        handler: Handler::Blocking(enrol_passkey),
     },
     Route {
         method: Verb::Post,
@@ -124,6 +173,31 @@ fn enrol(call: &Call) -> Result<Reply, Problem> {
     recorded::<EnrolmentStatement>(call)
 }
 
+fn invite(call: &Call) -> Result<Reply, Problem> {
+    recorded::<InvitationStatement>(call)
+}
+
+fn prepare_passkey(call: &Call) -> Result<Reply, Problem> {
+    let PasskeyStart { token } = parsed(&call.body)?;
+    let invited = Invited::recognise(call.ledger(), token.as_str())?;
+    let _counted = counted(call, &invited)?;
+    Ok(Reply::json(invited.question_json(call.ledger())?))
+}
+
+fn enrol_passkey(call: &Call) -> Result<Reply, Problem> {
+    let request: PasskeyRequest = parsed(&call.body)?;
+    let invited = Invited::recognise(call.ledger(), request.token.as_str())?;
+    let _counted = counted(call, &invited)?;
+    Ok(Reply::json_of(&invited.enrol(call.ledger(), request)?.json()))
+}
+
+/// Counts a request under its invitation, as those of a key are under the key.
+fn counted(call: &Call, invited: &Invited) -> Result<CountedRequest, Problem> {
+    let invalid = |_| Problem::new(ProblemKind::Internal, "the invitation's nonce is no name");
+    let name = KeyId::parse(&format!("invitation:{}", invited.nonce)).map_err(invalid)?;
+    call.app.keys.count((invited.tenant_id.clone(), name), call.bounds(), Instant::now())
+}
+
 fn revoke(call: &Call) -> Result<Reply, Problem> {
     recorded::<RevocationStatement>(call)
 }
@@ -134,9 +208,9 @@ fn set_rules(call: &Call) -> Result<Reply, Problem> {
 
 /// Records a signed statement of a kind.
 fn recorded<T: SignedStatement>(call: &Call) -> Result<Reply, Problem> {
-    let SignedPayload { statement, proof, signature } = parsed(&call.body)?;
-    let read: T = parsed(statement.as_str().as_bytes())?;
-    let signed = SignedPayload { statement: JsonObject::of(T::WHAT, &read)?, proof, signature };
+    let signed: SignedPayload = parsed(&call.body)?;
+    let read: T = parsed(signed.statement.as_str().as_bytes())?;
+    let signed = SignedPayload { statement: JsonObject::of(T::WHAT, &read)?, ..signed };
     let kind: SignedKind = T::KIND;
     let appended = record_once(call.ledger(), &call.who()?.tenant_id, kind, &signed)?;
     Ok(Reply::json_of(&AppendedReport::of(&appended)))

@@ -58,6 +58,12 @@ const ERRORS: &[(&str, &str)] = &[
     ("not_first_admin", "the tenant has had a first admin already; an admin enrols everybody else"),
     ("not_admin", "only members of the group `admins` enrol, revoke and set rules"),
     ("unknown_key", "the key is not enrolled, or was revoked"),
+    ("bad_invitation", "the link, or its token, is not one of an invitation; open the whole link"),
+    (
+        "invitation_over",
+        "the invitation was used, has expired, or its person was revoked; ask for a new link",
+    ),
+    ("bad_passkey", "what the authenticator made cannot be read, or has an algorithm that is not taken"),
     (
         "no_signing_key",
         "no enrolled key was found to sign with; name one with `--sign-with`, or use ssh-agent",
