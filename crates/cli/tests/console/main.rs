@@ -12,7 +12,10 @@ mod client;
 mod running;
 #[path = "../scratch/mod.rs"]
 mod scratch;
+#[path = "../../../verify/tests/second/mod.rs"]
+mod second;
 
+mod agreement;
 mod stories;
 mod verifier;
 

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::scratch::{Scratch, ended, known, line, request};
 use crate::stories::tell;
 
-const CONFIGURATION: &str = "[agents.\"example@1\"]\nkind = \"example\"\n\n[work.agents.writer]\nagent_id = \"agent-1\"\n\
+pub(crate) const CONFIGURATION: &str = "[agents.\"example@1\"]\nkind = \"example\"\n\n[work.agents.writer]\nagent_id = \"agent-1\"\n\
                              command = [\"sh\", \"-c\", \"{prompt}\"]\n";
 /// What an entry may hold, and what must not act: markup, and a character that turns the direction of text.
 const HOSTILE: &str = r#"</pre><script>document.title='hacked'</script><img src=x onerror="document.title='hacked'">\u202etxt.exe"#;
@@ -15,13 +15,13 @@ const LONG_LINE: usize = 10 << 20;
 
 /// Runs a command that must succeed; its output goes to a file, if one is named.
 #[track_caller]
-fn good(scratch: &Scratch, args: &[&str], file: Option<&str>) -> String {
+pub(crate) fn good(scratch: &Scratch, args: &[&str], file: Option<&str>) -> String {
     good_in(scratch, ".", args, file)
 }
 
 /// The same in a folder of it.
 #[track_caller]
-fn good_in(scratch: &Scratch, folder: &str, args: &[&str], file: Option<&str>) -> String {
+pub(crate) fn good_in(scratch: &Scratch, folder: &str, args: &[&str], file: Option<&str>) -> String {
     let mut command = scratch.command(args);
     command.current_dir(scratch.path().join(folder));
     command.env("HOME", scratch.path()).env_remove("SSH_AUTH_SOCK").stdin(Stdio::null());
@@ -33,7 +33,7 @@ fn good_in(scratch: &Scratch, folder: &str, args: &[&str], file: Option<&str>) -
     stdout
 }
 
-fn ssh_keygen(scratch: &Scratch, args: &[&str]) {
+pub(crate) fn ssh_keygen(scratch: &Scratch, args: &[&str]) {
     let mut command = Command::new("ssh-keygen");
     let run = command.args(args).current_dir(scratch.path()).stdin(Stdio::null()).output().unwrap();
     assert!(run.status.success(), "{args:?}: {}", String::from_utf8_lossy(&run.stderr));
