@@ -27,7 +27,7 @@ pub(crate) fn diff(text: &str, raw: Option<&str>) -> Markup {
                 @let removed = file.lines.iter().filter(|line| line.starts_with('-')).count();
                 details open[file.lines.len() <= FOLDED_LINES] {
                     summary { code { (line(file.path)) } " " span .added { "+" (added) } " " span .removed { "−" (removed) } }
-                    pre tabindex="0" role="region" aria-label={ "Changes of " (line(file.path)) } {
+                    pre tabindex="0" role="group" aria-label={ "Changes of " (line(file.path)) } {
                         @for text in &file.lines { span .(tone(text)) { (Shown::line(text).at_most(MAX_LINE_CHARS).to_string()) "\n" } }
                     }
                 }

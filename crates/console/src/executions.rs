@@ -39,7 +39,7 @@ pub fn executions(viewer: &Viewer, list: &ExecutionList<'_>) -> Markup {
         @if events.entries.is_empty() && next.is_none() {
             (empty("No execution is recorded here. The Builder records one for each run:", Some("crealeph build request.json")))
         } @else {
-            div .scroll tabindex="0" role="region" aria-label="Executions" {
+            div .scroll tabindex="0" role="group" aria-label="Executions" {
                 table {
                     thead { tr { th { "Execution" } th { "Robot" } th { "State" } th { "Why" } th { "When" } } }
                     tbody { @for event in &events.entries {
@@ -142,7 +142,8 @@ fn artifact_section(viewer: &Viewer, artifact: &ArtifactStory) -> Markup {
     let id = artifact.entry.as_str();
     html! {
         details .artifact {
-            summary { code { (line(&artifact.kind)) } " " (badge(&artifact.state)) " " a href={ "/ledger/" (path(id)) } { (short(id)) } }
+            summary { code { (line(&artifact.kind)) } " " (badge(&artifact.state)) }
+            p { "Entry " a href={ "/ledger/" (path(id)) } { (short(id)) } }
             (block(&artifact.content.text, "Content", Some(&format!("/v1/entries/{}", path(id)))))
         }
         @if let Some(approval) = &artifact.approval { (approval_story(approval, viewer.now)) }

@@ -24,6 +24,7 @@ fn place(kind: SnapshotType) -> (u32, u32) {
 }
 
 /// An edge from evidence to what used it.
+#[derive(Clone, Copy)]
 struct Derivation {
     from: SnapshotType,
     to: SnapshotType,
@@ -39,7 +40,13 @@ fn derivations(snapshot: &Snapshot) -> Vec<Derivation> {
         let is_outdated = newest.get(from).as_ref().is_some_and(|newest| newest.place.seq > reached.seq);
         Some(Derivation { from, to, is_outdated })
     });
-    used.collect()
+    let used: Vec<Derivation> = used.collect();
+    // What was reached through another type that is shown needs no edge of its own.
+    let has = |from, to| used.iter().any(|edge| (edge.from, edge.to, edge.is_outdated) == (from, to, false));
+    let is_direct = |edge: &&Derivation| {
+        edge.is_outdated || !SnapshotType::ALL.iter().any(|via| has(edge.from, *via) && has(*via, edge.to))
+    };
+    used.iter().filter(is_direct).copied().collect()
 }
 
 /// The graph; the table below it says the same in words.
@@ -67,11 +74,12 @@ pub(crate) fn evidence_graph(status: &Status) -> Markup {
                     g .node .(state) {
                         rect x=(x) y=(y) width=(width) height=(height) rx="6" {}
                         text x=(x + 10) y=(y + 17) { (kind.as_str()) }
+                        " "
                         text .small x=(x + 10) y=(y + 32) { (state) @if let Some(age) = &age { ", " (age) } }
                     }
                 };
                 @match newest {
-                    Some(newest) => a href={ "/ledger/" (path(newest.entry.id.as_str())) } aria-label={ (kind.as_str()) ", " (state) } { (node) },
+                    Some(newest) => a href={ "/ledger/" (path(newest.entry.id.as_str())) } { (node) },
                     None => (node),
                 }
             }

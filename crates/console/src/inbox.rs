@@ -108,7 +108,6 @@ pub fn subject(viewer: &Viewer, case: &SubjectCase) -> Markup {
             ("Rule", html! { code { (line(state.rule.name.as_str())) } ", digest " code { (state.rule_digest.to_string()) } }),
         ]))
         @if history.judge.had_people() { (waiting(state)) } @else { p .quiet { "Nobody is enrolled, so a verdict is not signed." } }
-        (decide(viewer, case))
         @match basis {
             SubjectBasis::Draft { record, evidence } => {
                 section aria-labelledby="evidence" { h2 #evidence { "Evidence" }
@@ -143,9 +142,10 @@ pub fn subject(viewer: &Viewer, case: &SubjectCase) -> Markup {
                         None => p { "The diff is too large for the ledger; in the workspace " code { "crealeph work diff" } " shows it. Its digest is " code { (change.diff_digest.to_string()) } "." },
                     }
                 }
-                @if let Some(log) = &change.test_log { section aria-labelledby="tests" { h2 #tests { "What the tests printed" } (block(log, "Tests", None)) } }
+                @if let Some(log) = change.test_log.as_ref().filter(|log| !log.trim().is_empty()) { section aria-labelledby="tests" { h2 #tests { "What the tests printed" } (block(log, "Tests", None)) } }
             }
         }
+        (decide(viewer, case))
         @if !state.verdicts.is_empty() {
             section aria-labelledby="verdicts" { h2 #verdicts { "Verdicts" }
                 ul { @for verdict in &state.verdicts {
@@ -168,7 +168,7 @@ fn decide(viewer: &Viewer, case: &SubjectCase) -> Markup {
     html! {
         section .decide aria-labelledby="decide" data-subject=(id) data-decides=[viewer.decides.then_some("")] {
             h2 #decide { "Decide" }
-            p { "With your SSH key, in a terminal:" }
+            p { "In a terminal, with your own key:" }
             pre { code { "crealeph approve " (line(id)) "\ncrealeph reject " (line(id)) " --reason \"…\"" } }
         }
     }

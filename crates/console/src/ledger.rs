@@ -43,7 +43,7 @@ pub fn entries(viewer: &Viewer, list: &LedgerList<'_>) -> Markup {
 /// Entries as a table.
 pub(crate) fn entry_table(viewer: &Viewer, entries: &[StoredEntry]) -> Markup {
     html! {
-        div .scroll tabindex="0" role="region" aria-label="Entries" {
+        div .scroll tabindex="0" role="group" aria-label="Entries" {
             table {
                 thead { tr { th .number { "Seq" } th { "Entry" } th { "Type" } th { "State" } th { "Robot" } th { "Module" } th { "When" } } }
                 tbody { @for entry in entries {

@@ -30,7 +30,7 @@ pub(crate) fn block(text: &str, label: &str, raw: Option<&str>) -> Markup {
     let cut = text.floor_char_boundary(MAX_BLOCK_BYTES);
     let (shown, left_out) = (text.get(..cut).unwrap_or(text), text.len() - cut);
     html! {
-        pre tabindex="0" role="region" aria-label=(label) { (Shown::block(shown).to_string()) }
+        pre tabindex="0" role="group" aria-label=(label) { (Shown::block(shown).to_string()) }
         @if left_out > 0 {
             p .cut { (number(left_out as u64)) " more bytes are not shown. " @if let Some(raw) = raw { a href=(raw) { "Show all of it" } } }
         }

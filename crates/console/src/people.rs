@@ -31,7 +31,7 @@ pub fn access(viewer: &Viewer, page: &AccessPage<'_>) -> Markup {
             @if page.people.is_empty() { (empty("Nobody is enrolled. The first person enrols themselves as admin:", Some("crealeph person add NAME --key ~/.ssh/id_ed25519.pub --first-admin"))) }
             @else {
                 @if let Some(root) = page.root { p { "All of them rest on the first admin's key " code { (line(root)) } ". Compare it with the one that you kept." } }
-                div .scroll tabindex="0" role="region" aria-label="People" { table {
+                div .scroll tabindex="0" role="group" aria-label="People" { table {
                     thead { tr { th { "Person" } th { "Groups" } th { "Keys" } } }
                     tbody { @for person in page.people { tr data-row="" {
                         th scope="row" { (line(&person.name)) }
@@ -48,7 +48,7 @@ pub fn access(viewer: &Viewer, page: &AccessPage<'_>) -> Markup {
         @if let Some(keys) = page.keys {
             section aria-labelledby="keys-list" { h2 #keys-list { "API keys" }
                 @if keys.is_empty() { (empty("There is no API key.", Some("crealeph key create --role reader"))) } @else {
-                    div .scroll tabindex="0" role="region" aria-label="API keys" { table {
+                    div .scroll tabindex="0" role="group" aria-label="API keys" { table {
                         thead { tr { th { "Key" } th { "Role" } th { "State" } th { "Robot" } th { "Label" } th { "Granted" } th { "Expires" } } }
                         tbody { @for key in keys { tr data-row="" {
                             th scope="row" { (short(&key.key_id)) } td { (key.role) } td { (badge(key.state)) }

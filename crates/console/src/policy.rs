@@ -45,7 +45,7 @@ pub fn policy(_viewer: &Viewer, form: &BacktestForm, found: Option<&BacktestPage
                 @if found.totals.unreadable > 0 { " " (counted(found.totals.unreadable, "record")) " cannot be read." } }
             @if found.totals.decisions == 0 { (empty("No decision is recorded yet.", Some("crealeph build request.json"))) }
             @if !found.flipped.is_empty() {
-                div .scroll tabindex="0" role="region" aria-label="Decisions that would be others" {
+                div .scroll tabindex="0" role="group" aria-label="Decisions that would be others" {
                     table {
                         thead { tr { th { "Execution" } th { "Robot" } th { "Attempt" } th { "What" } th { "From" } th { "To" } } }
                         tbody { @for one in &found.flipped { @for flip in &one.flips {

@@ -17,7 +17,7 @@ pub fn robots(viewer: &Viewer, robots: &[RobotSummary], next: Option<&str>) -> M
         @if robots.is_empty() {
             (empty("No robot has an entry yet. Append the first, or let the demo fill a ledger:", Some("crealeph demo")))
         } @else {
-            div .scroll tabindex="0" role="region" aria-label="Robots" {
+            div .scroll tabindex="0" role="group" aria-label="Robots" {
                 table {
                     thead { tr { th { "Robot" } th { "Coherence" } th { "Oldest evidence" } th { "Last execution" } th { "Drafts waiting" } } }
                     tbody { @for robot in robots { (row(viewer, robot)) } }
@@ -104,7 +104,7 @@ fn evidence_table(viewer: &Viewer, status: &Status) -> Markup {
     };
     let (outdated, partial) = (snapshot.coherence.outdated(), snapshot.coherence.partial());
     html! {
-        div .scroll tabindex="0" role="region" aria-label="Evidence" {
+        div .scroll tabindex="0" role="group" aria-label="Evidence" {
             table {
                 thead { tr { th { "Type" } th { "State" } th { "True at" } th { "Entry" } } }
                 tbody { @for kind in SnapshotType::ALL {

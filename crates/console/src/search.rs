@@ -44,7 +44,7 @@ pub fn search(viewer: &Viewer, page: &SearchPage<'_>) -> Markup {
         @if page.hits.is_empty() {
             @if page.words.is_empty() { (empty("Type what you look for.", None)) } @else { (empty("Nothing was found.", None)) }
         } @else {
-            div .scroll tabindex="0" role="region" aria-label="What was found" {
+            div .scroll tabindex="0" role="group" aria-label="What was found" {
                 table {
                     thead { tr { th { "What" } th { "Id" } th { "About" } th { "State" } th { "When" } } }
                     tbody { @for hit in page.hits {

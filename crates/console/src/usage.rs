@@ -25,7 +25,7 @@ pub fn usage(viewer: &Viewer, report: &UsageReport) -> Markup {
             (empty("No run and no execution is recorded.", Some("crealeph work run --task \"…\" --agent NAME")))
         } @else {
             (chart(report))
-            div .scroll tabindex="0" role="region" aria-label="Usage" {
+            div .scroll tabindex="0" role="group" aria-label="Usage" {
                 table {
                     thead { tr { th { "Name" } th .number { "Runs" } th .number { "Executions" } th .number { "Tokens" } th .number { "US$" } th .number { "Without tokens" } th .number { "Without cost" } } }
                     tbody { @for row in &report.rows { (sum_row(&row.name, &row.sum)) } }

@@ -38,7 +38,7 @@ pub fn runs(viewer: &Viewer, list: &RunList<'_>) -> Markup {
         @if runs.is_empty() && next.is_none() {
             (empty("No run is recorded here. A workspace records its runs in this ledger, or reports them to this server:", Some("crealeph work run --task \"…\" --agent NAME --report-to URL")))
         } @else {
-            div .scroll tabindex="0" role="region" aria-label="Runs" {
+            div .scroll tabindex="0" role="group" aria-label="Runs" {
                 table {
                     thead { tr { th { "Run" } th { "Task" } th { "Agent" } th { "Status" } th .number { "Files" } th .number { "Tokens" } th .number { "US$" } th { "Started" } } }
                     tbody { @for run in *runs {

@@ -16,6 +16,7 @@ mod scratch;
 mod second;
 
 mod agreement;
+mod pages;
 mod stories;
 mod verifier;
 

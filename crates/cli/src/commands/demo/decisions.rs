@@ -52,6 +52,9 @@ pub(super) fn play(stage: &mut Stage<'_>) -> Result<(), Failure> {
     stage.run("crealeph ledger verify", &done("verified "))?;
     stage.run("sed -i 's/\"visits\":1180/\"visits\":9180/' .crealeph/ledger.db", &done(""))?;
     stage.run("crealeph ledger verify", &refused("changed: entry 1"))?;
+    stage.say("The entry is named, and nothing can be read from it until it is put right.")?;
+    stage.run("sed -i 's/\"visits\":9180/\"visits\":1180/' .crealeph/ledger.db", &done(""))?;
+    stage.run("crealeph ledger verify", &done("verified "))?;
     Ok(())
 }
 

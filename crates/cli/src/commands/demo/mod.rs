@@ -3,8 +3,10 @@
 
 mod bounds;
 mod decisions;
+mod people;
 mod stage;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -21,6 +23,7 @@ const EXAMPLES: &str = "\
 Examples:
   crealeph demo
   crealeph demo --folder try-it
+  crealeph demo --serve
 
 Needs no network and no model; the agents are small scripts that you can read in the folder afterwards.
 
@@ -33,6 +36,14 @@ pub(super) struct Demo {
     /// New or empty folder, which is kept [default: a new temporary folder]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
+
+    /// Then let a draft and a change wait for a person, and serve the console, until Ctrl-C
+    #[arg(long)]
+    serve: bool,
+
+    /// Address and port of the console; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4114", requires = "serve")]
+    listen: SocketAddr,
 }
 
 impl Demo {
@@ -52,7 +63,16 @@ impl Demo {
         bounds::play(&mut stage.act("shop")?, !missing.is_empty())?;
         stage.title("Decisions on evidence")?;
         decisions::play(&mut stage.act("decisions")?)?;
+        if self.serve {
+            stage.title("What waits for a person")?;
+            people::draft(&mut stage.back_in("decisions"))?;
+            people::change(&mut stage.back_in("shop"))?;
+        }
         stage.end()?;
+        if self.serve {
+            stage.title("The console")?;
+            return Err(stage.back_in("decisions").serve(self.listen));
+        }
         Ok(Verdict::Good)
     }
 }

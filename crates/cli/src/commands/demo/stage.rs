@@ -2,7 +2,9 @@
 //! every step to its expected result.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt as _, symlink};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -68,6 +70,19 @@ impl<'a> Stage<'a> {
         Ok(Stage { output: self.output, root: self.root.clone(), folder })
     }
 
+    /// Goes on in a folder that is there.
+    pub(super) fn back_in(&mut self, name: &str) -> Stage<'_> {
+        Stage { output: self.output, root: self.root.clone(), folder: self.root.join(name) }
+    }
+
+    /// Becomes the server of the folder's ledger; comes back only if that cannot be started.
+    pub(super) fn serve(&mut self, listen: SocketAddr) -> Failure {
+        let program = self.root.join("bin/crealeph");
+        let mut command = Command::new(&program);
+        command.args(["serve", "--listen", &listen.to_string()]).current_dir(&self.folder);
+        InputFailure::Unreadable { path: program, source: command.exec() }.into()
+    }
+
     /// Says where everything is and what to do next.
     pub(super) fn end(&mut self) -> Result<(), OutputFailure> {
         let folder = self.root.display().to_string();
@@ -78,6 +93,7 @@ impl<'a> Stage<'a> {
              and decisions:\n\
              \x20 export PATH={folder}/bin:$PATH\n\n\
              What to try next:\n\
+             \x20 crealeph serve                            the console, in the folder decisions\n\
              \x20 crealeph init                             a first agent of your own\n\
              \x20 crealeph work run --agent claude 'TASK'   a coding agent, in your repository\n\
              \x20 crealeph doctor                           what this machine offers\n\

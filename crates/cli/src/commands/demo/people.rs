@@ -1,0 +1,41 @@
+//! The third act, for the console: a draft and a change wait for a person, and the page is served that shows them.
+
+use super::stage::{Ending, Stage, done, refused};
+use crate::failure::Failure;
+
+const REQUEST: &str = r#"{
+  "robotId": "shop-17",
+  "objective_type": "landing_plan",
+  "objective_payload": { "page": "summer sale" },
+  "constraints": { "language": "en" },
+  "coherence_policy": { "on_stale": "block", "on_partial": "draft_only" },
+  "dryRun": true,
+  "workflowVersion": "1",
+  "agentVersion": "example@1",
+  "attempt": 1
+}
+"#;
+
+/// In the folder of the decisions: a plan that is only a draft.
+pub(super) fn draft(stage: &mut Stage<'_>) -> Result<(), Failure> {
+    stage.say("A plan is asked for as a draft, so it waits for a person.")?;
+    stage.file("draft.json", REQUEST)?;
+    stage.run("crealeph build draft.json", &done("decision   allowed"))?;
+    Ok(())
+}
+
+/// In the folder of the shop: runs that the ledger remembers, and a change that is held.
+pub(super) fn change(stage: &mut Stage<'_>) -> Result<(), Failure> {
+    stage.say("The shop's runs are recorded in the same ledger from now on, and its next change is held.")?;
+    let ledger = "--ledger ../decisions/.crealeph/ledger.db";
+    stage.run("git checkout -q price.sh", &done(""))?;
+    stage.run(
+        &format!("crealeph work run --agent hasty 'Be cheaper' --test 'sh test.sh' {ledger}"),
+        &refused("Tests failed"),
+    )?;
+    stage.run(
+        &format!("crealeph work run --agent careful 'Give the discount' --test 'sh test.sh' --hold {ledger}"),
+        &Ending { code: 3, ..done("held") },
+    )?;
+    Ok(())
+}

@@ -1,0 +1,157 @@
+// The console's pages: each is read, by each role, with and without scripts, in a narrow window, by keyboard; and renews itself.
+
+import { assert, assertAccessible, assertFits, screenshot, setting, tell } from './browser.mjs';
+
+const base = setting('CREALEPH_URL');
+const token = setting('CREALEPH_TOKEN');
+const links = setting('CREALEPH_LINKS').split(' ');
+
+/** A page of somebody who signed in with the next link. */
+async function enter(visitor, options) {
+  const page = await visitor.page(options);
+  await page.goto(links.shift());
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.waitForURL(/\/(inbox|access)$/);
+  return page;
+}
+
+const go = (page, path) => page.goto(new URL(path, base).href);
+const hrefs = (page, selector) => page.locator(selector).evaluateAll((all) => all.map((one) => one.getAttribute('href')));
+
+/** One page of each kind, found by following links as a person would. */
+async function everyPage(page) {
+  const paths = ['/inbox', '/robots', '/executions', '/runs', '/ledger', '/policy?minConfidence=0.99', '/usage?by=day', '/access', '/search?q=shop'];
+  await go(page, '/inbox');
+  paths.push(...(await hrefs(page, '.cards h2 a')).slice(0, 2));
+  await go(page, '/executions?state=failed');
+  paths.push(...(await hrefs(page, 'tbody th a')).slice(0, 1), '/robots/shop-17');
+  await go(page, '/executions?state=planned');
+  paths.push(...(await hrefs(page, 'tbody th a')).slice(0, 1));
+  await go(page, '/runs');
+  paths.push(...(await hrefs(page, 'tbody th a')).slice(0, 1));
+  await go(page, '/ledger?type=signal');
+  paths.push(...(await hrefs(page, 'tbody th a')).slice(0, 2));
+  assert.equal(paths.length, 17, paths.join('\n'));
+  return paths;
+}
+
+await tell({
+  'every page reads, is accessible and fits a phone': async (visitor) => {
+    const page = await enter(visitor);
+    for (const path of await everyPage(page)) {
+      await page.setViewportSize({ width: 1280, height: 800 });
+      const answer = await go(page, path);
+      assert.equal(answer.status(), 200, path);
+      await assertAccessible(page);
+      await page.locator('.who summary').click();
+      await assertFits(page, 360);
+    }
+  },
+
+  'pictures of the main pages': async (visitor) => {
+    const page = await enter(visitor, { viewport: { width: 1100, height: 760 } });
+    for (const [name, path, link] of [
+      ['inbox', '/inbox'], ['robot', '/robots/shop-17'], ['execution', '/executions?state=failed', 'tbody th a'], ['approval', '/inbox', '.cards h2 a'],
+    ]) {
+      await go(page, path);
+      if (link) await page.locator(link).first().click();
+      await page.waitForLoadState();
+      await screenshot(page, `console-${name}`);
+    }
+  },
+
+  'a change is read and its verdict is told where to give': async (visitor) => {
+    const page = await enter(visitor);
+    await page.getByRole('link', { name: 'Give the discount' }).click();
+    const text = await page.locator('main').innerText();
+    for (const said of [/Give the discount waiting/i, /sh test\.sh/, /price\.sh \+1 −1/, /crealeph approve [0-9a-f-]{36}/]) assert.match(text, said);
+    await go(page, '/runs');
+    assert.match(await page.locator('main').innerText(), /Be cheaper/);
+    await page.locator('tbody th a').first().click();
+    assert.match(await page.locator('main').innerText(), /Tests failed/);
+    // What would change a verdict.
+    await go(page, '/executions?state=failed');
+    await page.locator('tbody th a').first().click();
+    assert.match(await page.locator('main').innerText(), /To change it: regenerate idea: run ideator\.run/);
+    // Moving a threshold shows which decisions flip.
+    await go(page, '/policy');
+    await page.getByLabel(/minLineageCount/).fill('50');
+    await page.getByRole('button', { name: 'Backtest' }).click();
+    assert.match(await page.locator('main').innerText(), /4 decisions looked at, 3 decisions would be another/);
+  },
+
+  'what others wrote is text, and a page renews itself': async (visitor) => {
+    const page = await enter(visitor);
+    await go(page, '/ledger');
+    assert.equal(await page.title(), 'Ledger · CreAleph');
+    assert.match(await page.locator('main').innerText(), /<\/td><script>/);
+    const other = await page.context().newPage();
+    await go(other, '/robots');
+    await page.mouse.move(2, 2);
+    const appended = await fetch(new URL('/v1/entries', base), {
+      method: 'POST',
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ robotId: 'fresh-robot', module: 'm', source: 's', type: 'signal', state: 'final', payload: {} }),
+    });
+    assert.equal(appended.status, 200);
+    // One reads the stream and tells the other; each is renewed by itself or by its button.
+    for (const one of [page, other]) {
+      await one.bringToFront();
+      await one.waitForFunction(() => document.body.innerText.includes('fresh-robot') || !document.querySelector('.changed').hidden);
+      const button = one.locator('.changed button');
+      if (await button.isVisible()) await button.click();
+      await one.waitForFunction(() => document.querySelector('main').innerText.includes('fresh-robot'));
+    }
+    assert.equal(await page.title(), 'Ledger · CreAleph');
+  },
+
+  'a reader without scripts, and by keyboard': async (visitor) => {
+    const link = links.shift();
+    const context = { javaScriptEnabled: false };
+    const still = await visitor.page(context);
+    await still.goto(link);
+    await still.getByRole('button', { name: 'Sign in' }).click();
+    for (const path of ['/inbox', '/robots/shop-17', '/executions', '/runs', '/ledger', '/usage', '/search?q=shop']) {
+      assert.equal((await go(still, path)).status(), 200, path);
+      assert.ok((await still.locator('main h1').innerText()).length > 0, path);
+    }
+    const cookies = await still.context().cookies();
+    assert.ok(cookies.length === 1 && cookies[0].httpOnly && cookies[0].sameSite === 'Lax', JSON.stringify(cookies));
+    const page = await visitor.page();
+    await page.context().addCookies(cookies);
+    await go(page, '/robots');
+    await page.keyboard.press('j');
+    await page.keyboard.press('j');
+    await page.keyboard.press('k');
+    await page.keyboard.press('Enter');
+    await page.waitForURL(/\/robots\/.+/);
+    await page.keyboard.press('g');
+    await page.keyboard.press('l');
+    await page.waitForURL(/\/ledger$/);
+    await page.keyboard.press('/');
+    await page.keyboard.type('shop');
+    await page.keyboard.press('Enter');
+    await page.waitForURL(/\/search\?q=shop$/);
+    assert.match(await page.locator('main').innerText(), /robot\s+shop-17/);
+    await page.keyboard.press('?');
+    assert.ok(await page.getByRole('dialog').isVisible());
+    await page.keyboard.press('Escape');
+    await page.locator('.who summary').click();
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.waitForURL(/\/sign-in$/);
+    await assertAccessible(page);
+    await go(still, '/robots');
+    assert.match(still.url(), /\/sign-in\?next=/, 'the session is over in every window');
+  },
+
+  'an admin sees who may do what, and no evidence': async (visitor) => {
+    visitor.allowErrors(/403/);
+    const page = await enter(visitor);
+    assert.deepEqual(await page.locator('nav li').allInnerTexts(), ['Access']);
+    assert.match(await page.locator('main').innerText(), /API keys/);
+    const refused = await go(page, '/ledger');
+    assert.equal(refused.status(), 403);
+    assert.match(await page.locator('main').innerText(), /a key of the role admin cannot be used for this/);
+    await assertAccessible(page);
+  },
+});

@@ -1,0 +1,79 @@
+//! The console over the ledger that the demo leaves: what a person finds who runs `crealeph demo --serve`.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Child;
+
+use serde_json::Value;
+
+use crate::scratch::{Scratch, ended, signal};
+use crate::stories::tell;
+
+/// Entries that would act, hide or overflow if they were not shown as text.
+const HOSTILE: &str = r#"{"robotId":"<img src=x onerror=alert(1)>","module":"</td><script>document.title='hacked'</script>","source":"s","type":"signal","state":"\u202efinal","payload":{"text":"</pre><script>document.title='hacked'</script>"}}"#;
+
+struct Demo {
+    scratch: Scratch,
+    url: String,
+    child: Option<Child>,
+}
+
+impl Demo {
+    fn serve() -> Demo {
+        let scratch = Scratch::new();
+        let mut command =
+            scratch.command(&["demo", "--folder", "demo", "--serve", "--listen", "127.0.0.1:0"]);
+        let log = std::fs::File::create(scratch.path().join("server.log")).unwrap();
+        let mut child =
+            command.env("HOME", scratch.path()).env("CREALEPH_OUTPUT", "json").stderr(log).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let said = lines.map_while(Result::ok).find(|line| line.starts_with("{\"url\""));
+        let said: Value = serde_json::from_str(&said.unwrap_or_else(|| {
+            panic!("the demo does not serve: {}", scratch.read("server.log"));
+        }))
+        .unwrap();
+        Demo { url: said["url"].as_str().unwrap().to_owned(), scratch, child: Some(child) }
+    }
+
+    fn run(&self, args: &[&str]) -> String {
+        let mut command = self.scratch.command(args);
+        command.current_dir(self.scratch.path().join("demo/decisions")).env("HOME", self.scratch.path());
+        let (code, stdout, stderr) = ended(command.spawn().unwrap());
+        assert_eq!(code, 0, "{args:?}: {stderr}");
+        stdout
+    }
+
+    fn link(&self, role: &str) -> String {
+        let said: Value =
+            serde_json::from_str(&self.run(&["key", "link", "--role", role, "--url", &self.url, "--json"]))
+                .unwrap();
+        said["url"].as_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        if let Some(child) = self.child.take() {
+            signal(&child, "-TERM");
+            ended(child);
+        }
+    }
+}
+
+#[test]
+fn people_see_and_decide_in_a_browser() {
+    let demo = Demo::serve();
+    demo.scratch.write("demo/decisions/hostile.jsonl", &format!("{HOSTILE}\n"));
+    demo.run(&["ledger", "append", "hostile.jsonl"]);
+    let key: Value =
+        serde_json::from_str(&demo.run(&["key", "create", "--role", "writer", "--json"])).unwrap();
+    let links =
+        ["operator", "operator", "operator", "operator", "reader", "admin"].map(|role| demo.link(role));
+    tell(
+        "pages.mjs",
+        &[
+            ("CREALEPH_URL", &demo.url),
+            ("CREALEPH_LINKS", &links.join(" ")),
+            ("CREALEPH_TOKEN", key["token"].as_str().unwrap()),
+        ],
+    );
+}
