@@ -100,8 +100,8 @@ pub fn entry(viewer: &Viewer, detail: &EntryDetail<'_>) -> Markup {
         @if *is_subject { p { a href={ "/inbox/" (path(id)) } { "Its approval" } } }
         section .verify aria-labelledby="verify" data-entry=(id) {
             h2 #verify { "Proof" }
-            p { a href={ (api) "/proof" } { "Inclusion proof and checkpoint as JSON" } ". Check it with a key that you kept:" }
-            pre { code { "crealeph ledger verify --proof proof.json --key KEY" } }
+            p { a href={ (api) "/proof" } { "Inclusion proof and checkpoint as JSON" } ". Check it with a key that you kept, in " a href="/verify.html" { "the verifier for browsers" } " or with:" }
+            pre { code { "crealeph ledger verify-proof proof.json --key KEY" } }
         }
         section aria-labelledby="rests" { h2 #rests { "Rests on" } (relatives(viewer, up)) }
         section aria-labelledby="used" { h2 #used { "Is used by" } (relatives(viewer, down)) }

@@ -228,3 +228,13 @@ fn what_others_wrote_is_shown_as_text() {
         assert!(page.len() < 200_000, "{path} is {} bytes", page.len());
     }
 }
+
+#[test]
+fn the_verifier_is_a_download_for_anyone() {
+    let server = Running::start();
+    let answer = server.page("/verify.html", None);
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/html; charset=utf-8")));
+    assert_eq!(answer.header("content-disposition"), Some("attachment; filename=\"verify.html\""));
+    let committed = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/verify.html");
+    assert_eq!(answer.text(), std::fs::read_to_string(committed).unwrap());
+}

@@ -69,6 +69,7 @@ pub(crate) fn pages() -> impl Iterator<Item = &'static Route> + Clone {
 const PAGES: &[Route] = &[
     page("/", SIGNED_IN, &[], pages::start),
     page("/assets/{name}", Access::Public, &[in_path("name", TEXT, "the file")], asset),
+    page("/verify.html", Access::Public, &[], verifier),
     page("/sign-in", Access::Public, &[query("code", TEXT, "the token of a link"), NEXT], sign_in::show),
     form("/sign-in", Access::Public, sign_in::enter),
     form("/sign-out", SIGNED_IN, sign_in::leave),
@@ -165,6 +166,14 @@ fn asset(call: &Call) -> Result<Reply, Problem> {
     let mut reply = Reply::text(asset.media_type, asset.bytes);
     let forever = HeaderValue::from_static("public, max-age=31536000, immutable");
     reply.headers.insert(header::CACHE_CONTROL, forever);
+    Ok(reply)
+}
+
+/// The verifier for browsers, to be kept: opened from here it would only be as honest as this server.
+fn verifier(_: &Call) -> Result<Reply, Problem> {
+    let mut reply = Reply::text(HTML_TYPE, crealeph_verify::verifier_page());
+    let kept = HeaderValue::from_static("attachment; filename=\"verify.html\"");
+    reply.headers.insert(header::CONTENT_DISPOSITION, kept);
     Ok(reply)
 }
 
