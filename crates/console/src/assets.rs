@@ -26,6 +26,11 @@ const ASSETS: &[Asset] = &[
         media_type: "text/javascript; charset=utf-8",
         bytes: include_bytes!("../assets/console.js"),
     },
+    Asset {
+        name: "passkeys.js",
+        media_type: "text/javascript; charset=utf-8",
+        bytes: include_bytes!("../assets/passkeys.js"),
+    },
     Asset { name: "icon.svg", media_type: "image/svg+xml", bytes: include_bytes!("../assets/icon.svg") },
 ];
 

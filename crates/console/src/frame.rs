@@ -1,6 +1,7 @@
 //! What every page has: head, navigation, search, who is signed in, and the page of a problem.
 
 use crealeph_contracts::instant::Instant;
+use crealeph_contracts::scalar::Name;
 use maud::{DOCTYPE, Markup, html};
 
 use crate::assets::url;
@@ -20,6 +21,8 @@ pub struct Viewer {
     pub robot: Option<String>,
     /// Who it is, as entries name them.
     pub name: String,
+    /// The person who signed in with a passkey.
+    pub person: Option<Name>,
     /// What forms carry.
     pub form_token: String,
     /// Whether they may read evidence.
@@ -177,6 +180,7 @@ fn document(title: &str, body: Markup) -> String {
                 link rel="icon" href=(url("icon.svg")) type="image/svg+xml";
                 link rel="stylesheet" href=(url("console.css"));
                 script src=(url("console.js")) defer {}
+                script src=(url("passkeys.js")) type="module" {}
             }
             body { (body) }
         }

@@ -1,5 +1,6 @@
 //! What waits for a person, and everything that they need to decide about one of it.
 
+use crealeph_contracts::approval::ProofKind;
 use crealeph_decision::approval::{SubjectOutcome, SubjectState};
 use crealeph_runtime::approvals::{InboxItem, SubjectBasis, SubjectCase, missing_approvals};
 use crealeph_runtime::entries::entry_json;
@@ -159,6 +160,40 @@ pub fn subject(viewer: &Viewer, case: &SubjectCase) -> Markup {
     }
 }
 
+/// Deciding with a passkey, for a person who has one that works here and may decide.
+fn passkeys(viewer: &Viewer, case: &SubjectCase) -> Markup {
+    let Some(person) = viewer.person.as_ref().filter(|_| viewer.decides) else { return html! {} };
+    let own = case.history.judge.passkeys_of(person);
+    if own.is_empty() {
+        return html! {};
+    }
+    if !case.state.rule.proofs.contains(&ProofKind::Passkey) {
+        return html! { p .quiet { "The rule takes SSH keys alone." } };
+    }
+    html! {
+        div data-passkey-verdict="" hidden {
+            p { "As " strong { (line(person.as_str())) } ", with your passkey. It signs exactly what this page shows, by its digest:" }
+            form method="post" action={ "/inbox/" (path(case.subject.id.as_str())) } {
+                input type="hidden" name="form" value=(viewer.form_token);
+                input type="hidden" name="signed";
+                p { label for="reason" { "Reason" } }
+                p { input #reason name="reason" maxlength="4096" autocomplete="off"; }
+                p {
+                    label for="passkey" { "Passkey " }
+                    select #passkey name="keyId" {
+                        @for one in own { option value=(one.passkey.key_id) { (short(&one.passkey.key_id)) } }
+                    }
+                }
+                p {
+                    button type="button" name="decision" value="approve" { "Approve" } " "
+                    button type="button" name="decision" value="reject" .quiet { "Reject" }
+                }
+            }
+            p data-status="" role="status" {}
+        }
+    }
+}
+
 /// How to decide.
 fn decide(viewer: &Viewer, case: &SubjectCase) -> Markup {
     if !matches!(case.state.outcome, SubjectOutcome::Waiting { .. } | SubjectOutcome::Approved { .. }) {
@@ -168,8 +203,9 @@ fn decide(viewer: &Viewer, case: &SubjectCase) -> Markup {
     html! {
         section .decide aria-labelledby="decide" data-subject=(id) data-decides=[viewer.decides.then_some("")] {
             h2 #decide { "Decide" }
+            (passkeys(viewer, case))
             p { "In a terminal, with your own key:" }
-            pre { code { "crealeph approve " (line(id)) "\ncrealeph reject " (line(id)) " --reason \"…\"" } }
+            pre tabindex="0" { code { "crealeph approve " (line(id)) "\ncrealeph reject " (line(id)) " --reason \"…\"" } }
         }
     }
 }

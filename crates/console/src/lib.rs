@@ -29,6 +29,6 @@ pub use people::{AccessPage, access};
 pub use policy::{BacktestForm, BacktestPage, policy};
 pub use robots::{RobotView, robot, robots};
 pub use search::{SearchHit, SearchPage, search};
-pub use sign_in::{SignInPage, sign_in};
+pub use sign_in::{SignInPage, enrol, sign_in};
 pub use usage::usage;
 pub use work::{RunList, RunPage, run, runs};

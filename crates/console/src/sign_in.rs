@@ -44,6 +44,36 @@ pub fn sign_in(page: &SignInPage) -> String {
                         (next)
                         p { button type="submit" { "Sign in" } }
                     }
+                    section data-passkey-sign-in="" aria-labelledby="with-passkey" hidden {
+                        h2 #with-passkey { "With a passkey" }
+                        form action="/sign-in/passkey" method="post" {
+                            p { label for="tenant" { "Tenant" } }
+                            p { input #tenant name="tenant" value="local" required autocomplete="organization" spellcheck="false" maxlength="256"; }
+                            input type="hidden" name="signed";
+                            (next)
+                            p { button type="button" { "Sign in with a passkey" } }
+                        }
+                        p data-status="" role="status" {}
+                    }
+                }
+            }
+        },
+    )
+}
+
+/// The page that the link of an invitation opens. Its script reads what the link has behind `#`, and does the rest.
+pub fn enrol() -> String {
+    plain(
+        "Enrol a passkey",
+        html! {
+            h1 { "Enrol a passkey" }
+            section data-enrol="" aria-label="Your passkey" {
+                p { "An admin has invited you, " strong data-person="" { "whoever has this link" } ", to approve with a passkey: a key in this device, your phone or a security key. It can be made here once." }
+                p { button type="button" hidden { "Create a passkey" } }
+                p data-status="" role="status" { "This page needs scripts to ask your browser for a passkey." }
+                div data-done="" hidden {
+                    p { "Your key is " code data-key="" {} ". Tell your admin, over another channel: " code { "crealeph person list" } " must show the same." }
+                    p { a href="/sign-in" { "Sign in" } }
                 }
             }
         },

@@ -25,6 +25,8 @@ pub(crate) struct Call {
     pub identity: Option<KeyIdentity>,
     pub parameters: Vec<(&'static str, String)>,
     pub body: Bytes,
+    /// The page that sent it, if a browser says so; it is one of this server's own.
+    pub origin: Option<String>,
     /// Where a stream resumes.
     pub last_event_id: Option<String>,
     /// When the client wants to be answered.

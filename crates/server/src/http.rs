@@ -350,6 +350,7 @@ async fn call(
         None => None,
     };
     let preferences = Preferences::of(request.headers());
+    let origin = request.headers().get(ORIGIN).and_then(|origin| origin.to_str().ok()).map(str::to_owned);
     let form_token = app.cookie.token(request.headers()).filter(|_| surface == Surface::Page).map(form_token);
     let (mut body, mut form) = (Bytes::new(), Vec::new());
     match (&route.body, surface) {
@@ -360,7 +361,7 @@ async fn call(
         (None, _) => {}
     }
     let app = Arc::clone(app);
-    let call = Call { app, identity, parameters, body, last_event_id, preferences, form_token, form };
+    let call = Call { app, identity, parameters, body, origin, last_event_id, preferences, form_token, form };
     Ok((call, Held { _request: permit, _of_key: counted }))
 }
 

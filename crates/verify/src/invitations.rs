@@ -6,7 +6,7 @@ use crealeph_contracts::approval::{ApprovalDocument as _, ProofKind, SignedKind,
 use crealeph_contracts::digest::Sha256;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::passkey::{
-    AuthenticatorFacts, EncodedBytes, InvitationStatement, MAX_INVITATION_DAYS, PasskeyOrigin, PasskeyRecord,
+    AuthenticatorFacts, InvitationStatement, MAX_INVITATION_DAYS, PasskeyOrigin, PasskeyRecord,
     SIGN_IN_SECONDS, SignInStatement, invitation_key,
 };
 use crealeph_contracts::scalar::Name;
@@ -78,11 +78,11 @@ impl ApprovalLog {
         }
     }
 
-    /// The passkeys of a person, so that an authenticator that has one makes no second.
-    pub fn credentials_of(&self, person: &Name) -> Vec<EncodedBytes> {
+    /// The passkeys that a person may use.
+    pub fn passkeys_of(&self, person: &Name) -> Vec<&EnrolledPasskey> {
         let own = self.keys.values().filter(|key| key.person == *person && !key.is_revoked);
         own.filter_map(|key| match &key.material {
-            KeyMaterial::Passkey(own) => Some(own.passkey.credential_id.clone()),
+            KeyMaterial::Passkey(own) => Some(own.as_ref()),
             KeyMaterial::Ssh { .. } => None,
         })
         .collect()

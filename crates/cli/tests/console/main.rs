@@ -17,6 +17,7 @@ mod second;
 
 mod agreement;
 mod pages;
+mod passkeys;
 mod stories;
 mod verifier;
 

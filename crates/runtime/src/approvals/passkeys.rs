@@ -22,7 +22,7 @@ use crealeph_contracts::passkey::{
 use crealeph_contracts::scalar::{ClientKey, Literal, Name, TenantId, Text};
 use crealeph_contracts::shape::Set;
 use crealeph_contracts::uuid::Uuid;
-use crealeph_ledger::{AppendedEntry, Ledger, LedgerError, StoredEntry};
+use crealeph_ledger::{AppendedEntry, Ledger, LedgerError, LogPlace, StoredEntry};
 use crealeph_verify::{EnrolledPasskey, SignedInPerson, read_new_passkey};
 use serde_json::{Value, json};
 
@@ -169,8 +169,8 @@ impl Invited {
             time: history.place.now.timestamp(),
         };
         let text = statement.to_canonical()?;
-        let known = history.judge.credentials_of(person);
-        let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+        let known = history.judge.passkeys_of(person).into_iter();
+        let known: Vec<String> = known.map(|own| own.passkey.credential_id.to_string()).collect();
         let mut out = String::new();
         let mut object = ObjectWriter::new(&mut out);
         object.raw("statement", &text).text("challenge", &challenge(&text));
@@ -277,15 +277,19 @@ pub(super) fn assertion_question(passkey: &EnrolledPasskey, text: &str) -> Value
 ///
 /// # Errors
 /// When it cannot be made.
-pub fn sign_in_question(history: &ApprovalHistory, origin: PasskeyOrigin) -> Result<String, ApprovalError> {
+pub fn sign_in_question(
+    tenant: &TenantId,
+    place: &LogPlace,
+    origin: PasskeyOrigin,
+) -> Result<String, ApprovalError> {
     let relying_party = origin.relying_party().to_owned();
     let statement = SignInStatement {
         kind: SignInType::SignIn,
-        tenant_id: history.tenant_id.clone(),
-        log_origin: Name::parse(&history.place.origin)?,
+        tenant_id: tenant.clone(),
+        log_origin: Name::parse(&place.origin)?,
         origin,
         nonce: new_nonce()?,
-        time: history.place.now.timestamp(),
+        time: place.now.timestamp(),
     };
     let text = statement.to_canonical()?;
     let mut out = String::new();

@@ -3,6 +3,7 @@
 
 mod find;
 mod pages;
+mod passkeys;
 mod sign_in;
 
 use axum::http::{HeaderValue, StatusCode, header};
@@ -20,6 +21,7 @@ use crate::schemas::Schema;
 
 const HTML_TYPE: &str = "text/html; charset=utf-8";
 const READ: Access = Access::Key(Permission::Read, RobotScope::Restricted);
+const DECIDE: Access = Access::Key(Permission::Decide, RobotScope::Restricted);
 const SIGNED_IN: Access = Access::Key(Permission::Validate, RobotScope::Unrelated);
 
 /// A page that is read.
@@ -51,10 +53,20 @@ const fn page(
 
 /// A form that is sent.
 const fn form(path: &'static str, access: Access, handler: fn(&Call) -> Result<Reply, Problem>) -> Route {
+    form_about(path, access, &[], handler)
+}
+
+/// A form about something that its path names.
+const fn form_about(
+    path: &'static str,
+    access: Access,
+    parameters: &'static [Parameter],
+    handler: fn(&Call) -> Result<Reply, Problem>,
+) -> Route {
     Route {
         method: Verb::Post,
         body: Some(RequestBody { about: "A form.", schema: Schema::Text }),
-        ..page(path, access, &[], handler)
+        ..page(path, access, parameters, handler)
     }
 }
 
@@ -72,6 +84,9 @@ const PAGES: &[Route] = &[
     page("/verify.html", Access::Public, &[], verifier),
     page("/sign-in", Access::Public, &[query("code", TEXT, "the token of a link"), NEXT], sign_in::show),
     form("/sign-in", Access::Public, sign_in::enter),
+    form("/sign-in/question", Access::Public, passkeys::sign_in_asked),
+    form("/sign-in/passkey", Access::Public, passkeys::sign_in),
+    page("/enrol", Access::Public, &[], passkeys::enrol),
     form("/sign-out", SIGNED_IN, sign_in::leave),
     page(
         "/inbox",
@@ -80,6 +95,8 @@ const PAGES: &[Route] = &[
         pages::inbox,
     ),
     page("/inbox/{id}", READ, &[ENTRY_ID], pages::subject),
+    form_about("/inbox/{id}/question", DECIDE, &[ENTRY_ID], passkeys::verdict_asked),
+    form_about("/inbox/{id}", DECIDE, &[ENTRY_ID], passkeys::verdict),
     page("/robots", READ, &[query("after", ParameterKind::Identifier, "after this one")], pages::robots),
     page("/robots/{robot}", READ, &[ROBOT], pages::robot),
     page(
@@ -208,6 +225,7 @@ fn viewer(call: &Call) -> Result<view::Viewer, Problem> {
         role: who.role.as_str(),
         robot: who.robot_id.as_ref().map(|robot| robot.as_str().to_owned()),
         name: call.actor()?.as_str().to_owned(),
+        person: who.session.as_ref().and_then(|session| session.person.clone()),
         form_token: call.form_token.clone().unwrap_or_default(),
         reads: who.may(Permission::Read),
         decides: who.may(Permission::Decide),

@@ -60,7 +60,7 @@ pub(super) fn leave(call: &Call) -> Result<Reply, Problem> {
 }
 
 /// A path of this server, and nothing that a browser would take for another one.
-fn own_path(target: &str) -> Option<&str> {
+pub(super) fn own_path(target: &str) -> Option<&str> {
     let is_own = target.starts_with('/')
         && !target.starts_with("//")
         && !target.contains('\\')

@@ -133,7 +133,12 @@ fn why(call: &Call) -> Result<Reply, Problem> {
 }
 
 fn prepare(call: &Call) -> Result<Reply, Problem> {
-    let VerdictRequest { subject, decision, reason, key_id, unattended } = parsed(&call.body)?;
+    prepared(call, parsed(&call.body)?)
+}
+
+/// The statement of a verdict that somebody wants to give.
+pub(crate) fn prepared(call: &Call, request: VerdictRequest) -> Result<Reply, Problem> {
+    let VerdictRequest { subject, decision, reason, key_id, unattended } = request;
     if reason.as_ref().is_some_and(|reason| reason.as_str().len() > MAX_REASON_BYTES) {
         let detail = format!("the reason is longer than {MAX_REASON_BYTES} bytes");
         return Err(Problem::new(ProblemKind::BadRequest, detail));
@@ -149,7 +154,11 @@ fn prepare(call: &Call) -> Result<Reply, Problem> {
 }
 
 fn record(call: &Call) -> Result<Reply, Problem> {
-    let signed: SignedPayload = parsed(&call.body)?;
+    recorded(call, parsed(&call.body)?)
+}
+
+/// Records a verdict, and says what became of it.
+pub(crate) fn recorded(call: &Call, signed: SignedPayload) -> Result<Reply, Problem> {
     let read: VerdictStatement = parsed(signed.statement.as_str().as_bytes())?;
     let signed = SignedPayload { statement: JsonObject::of("the verdict", &read)?, ..signed };
     let reader = reader(call)?;
@@ -189,7 +198,7 @@ fn next_step(case: &SubjectCase) -> Option<String> {
 }
 
 /// Reads a document of the body, or says everything that is wrong with it.
-pub(super) fn parsed<T: ApprovalDocument>(bytes: &[u8]) -> Result<T, Problem> {
+pub(crate) fn parsed<T: ApprovalDocument>(bytes: &[u8]) -> Result<T, Problem> {
     T::parse(bytes).map_err(|violations| Problem::invalid("invalid", violations))
 }
 

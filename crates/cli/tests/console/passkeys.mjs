@@ -1,0 +1,138 @@
+// Enrolling, signing in and deciding with a passkey, and what a page, an authenticator or a copy of one could do wrong.
+
+import { assert, assertAccessible, assertFits, screenshot, setting, tell } from './browser.mjs';
+
+const url = setting('CREALEPH_URL');
+const link = setting('CREALEPH_LINK');
+const [first, second] = [setting('CREALEPH_DRAFT'), setting('CREALEPH_OTHER_DRAFT')];
+
+/** An authenticator that touches itself and knows its owner. */
+async function withAuthenticator(page) {
+  const session = await page.context().newCDPSession(page);
+  await session.send('WebAuthn.enable');
+  const options = {
+    protocol: 'ctap2', transport: 'internal', hasResidentKey: true, hasUserVerification: true, isUserVerified: true,
+    automaticPresenceSimulation: true,
+  };
+  const { authenticatorId } = await session.send('WebAuthn.addVirtualAuthenticator', { options });
+  return { authenticatorId, send: (method, more = {}) => session.send(`WebAuthn.${method}`, { authenticatorId, ...more }) };
+}
+
+await tell({
+  'a person enrols by the link, signs in and approves; what is forged is refused': async (visitor) => {
+    const page = await visitor.page();
+    const authenticator = await withAuthenticator(page);
+    const sent = [];
+    const posted = new Map();
+    page.on('request', (request) => {
+      sent.push(request.url());
+      if (request.method() === 'POST') posted.set(request.url(), request.postData());
+    });
+    await page.goto(link);
+    await page.getByText('An admin has invited you, ben,').waitFor();
+    assert.equal(page.url(), `${url}/enrol`, 'the secret is not left in the address');
+    assert.ok(!sent.some((address) => address.includes('crealeph-invite')), 'nor sent in one');
+    await assertAccessible(page);
+    await assertFits(page, 360);
+    await page.getByRole('button', { name: 'Create a passkey' }).click();
+    await page.getByText('Enrolled as ben.').waitFor();
+    const keyId = await page.locator('[data-key]').textContent();
+    assert.match(keyId, /^passkey:[\w-]{43}$/);
+    await screenshot(page, 'passkey-enrolled');
+
+    await page.goto(`${url}/inbox/${first}`);
+    await page.getByRole('button', { name: 'Sign in with a passkey' }).click();
+    await page.waitForURL(`${url}/inbox/${first}`);
+    await page.getByText('As ben, with your passkey').waitFor();
+    // What signed in once does not sign in again, not even with everything that was sent.
+    const again = await page.request.post(`${url}/sign-in/passkey`, {
+      headers: { origin: url, 'content-type': 'application/x-www-form-urlencoded' }, data: posted.get(`${url}/sign-in/passkey`), maxRedirects: 0,
+    });
+    assert.equal(again.status(), 403);
+    assert.match(await again.text(), /was used already/);
+    await assertAccessible(page);
+    await assertFits(page, 360);
+    await screenshot(page, 'passkey-decide');
+    await page.getByRole('button', { name: 'Approve' }).click();
+    await page.getByText('landed', { exact: true }).waitFor();
+
+    // Nobody proved to be the owner: the browser refuses, and the page says so.
+    await page.goto(`${url}/inbox/${second}`);
+    await authenticator.send('setUserVerified', { isUserVerified: false });
+    await page.getByRole('button', { name: 'Approve' }).click();
+    await page.getByText('The passkey was not used').waitFor();
+    await authenticator.send('setUserVerified', { isUserVerified: true });
+
+    visitor.allowErrors(/status of 422/);
+    const refused = async (why) => {
+      await page.getByText(why).waitFor();
+      await page.getByText('approval_refused', { exact: true }).waitFor();
+      await page.goto(`${url}/inbox/${second}`);
+    };
+    // A server or a script in between asks about something else than it shows.
+    await page.route('**/question', async (route) => {
+      const answer = await route.fetch();
+      const question = await answer.json();
+      question.passkey.challenge = 'A'.repeat(43);
+      await route.fulfill({ response: answer, json: question });
+    });
+    await page.getByRole('button', { name: 'Approve' }).click();
+    await refused(/asked about another statement/);
+    await page.unroute('**/question');
+
+    // A page of another origin asks, of the same host, and hands the answer in.
+    const question = await page.evaluate(async (keyId) => {
+      const form = document.querySelector('[data-passkey-verdict] form').elements.form.value;
+      const body = new URLSearchParams({ form, keyId, reason: '', decision: 'approve' });
+      return (await fetch(`${location.pathname}/question`, { method: 'POST', body })).json();
+    }, keyId);
+    await page.route('http://localhost:9/', (route) => route.fulfill({ contentType: 'text/html', body: '<html lang=en><title>x</title>' }));
+    await page.goto('http://localhost:9/');
+    const signed = await page.evaluate(async ({ statement, passkey }) => {
+      const bytes = (text) => Uint8Array.from(atob(text.replaceAll('-', '+').replaceAll('_', '/')), (letter) => letter.charCodeAt(0));
+      const encoded = (buffer) => new Uint8Array(buffer).toBase64?.({ alphabet: 'base64url', omitPadding: true })
+        ?? btoa(String.fromCharCode(...new Uint8Array(buffer))).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
+      const allowCredentials = [{ type: 'public-key', id: bytes(passkey.credentialId) }];
+      const { id, response } = await navigator.credentials.get({
+        publicKey: { challenge: bytes(passkey.challenge), rpId: 'localhost', allowCredentials, userVerification: 'required' },
+      });
+      const assertion = { credentialId: id, authenticatorData: encoded(response.authenticatorData), clientDataJson: encoded(response.clientDataJSON) };
+      return JSON.stringify({ statement, proof: 'passkey', signature: encoded(response.signature), passkey: assertion });
+    }, question);
+    visitor.problems = visitor.problems.filter((problem) => !problem.includes('localhost:9/'));
+    await page.goto(`${url}/inbox/${second}`);
+    await page.evaluate((signed) => {
+      const form = document.querySelector('[data-passkey-verdict] form');
+      form.elements.signed.value = signed;
+      form.submit();
+    }, signed);
+    await refused(/the page that asked was of .?http:..localhost:9/);
+
+    // A copy of the passkey counts from where it was copied.
+    const { credentials } = await authenticator.send('getCredentials');
+    const [credential] = credentials;
+    await authenticator.send('removeCredential', { credentialId: credential.credentialId });
+    await authenticator.send('addCredential', { credential: { ...credential, signCount: 0 } });
+    await page.getByRole('button', { name: 'Approve' }).click();
+    await refused(/signature count \d+ after \d+/);
+  },
+
+  'a link that was used, or is none, says so': async (visitor) => {
+    visitor.allowErrors(/status of 4(09|22)/);
+    const page = await visitor.page();
+    await page.goto(link);
+    await page.getByText('the invitation was used').waitFor();
+    await page.goto('about:blank');
+    await page.goto(`${url}/enrol#x`);
+    await page.getByText('the link is not one of an invitation').waitFor();
+    assert.equal(await page.getByRole('button', { name: 'Create a passkey' }).count(), 0);
+  },
+
+  'without scripts the page says what it needs': async (visitor) => {
+    const page = await visitor.page({ javaScriptEnabled: false });
+    await page.goto(`${url}/enrol`);
+    await page.getByText('needs scripts').waitFor();
+    await page.goto(`${url}/sign-in`);
+    assert.equal(await page.getByRole('button', { name: 'Sign in with a passkey' }).count(), 0);
+  },
+});

@@ -1,0 +1,139 @@
+// Passkeys: enrolling one by a link, signing in, and deciding with one. The server says what is asked; the browser and its
+// authenticator answer; the answer goes back whole. Nothing here is trusted: whoever checks the log checks the answer again.
+'use strict';
+
+const bytes = (text) => Uint8Array.from(atob(text.replaceAll('-', '+').replaceAll('_', '/')), (letter) => letter.charCodeAt(0));
+
+function encoded(buffer) {
+  const letters = Array.from(new Uint8Array(buffer), (byte) => String.fromCharCode(byte)).join('');
+  return btoa(letters).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
+}
+
+/** An answer's JSON; throws what went wrong in words, as the API or a page says it. */
+async function answered(answer) {
+  const text = await answer.text();
+  const isJson = (answer.headers.get('content-type') ?? '').includes('json');
+  if (answer.ok && isJson) return JSON.parse(text);
+  if (isJson) {
+    const { detail, hint } = JSON.parse(text);
+    throw new Error(hint ? `${detail}. To help: ${hint}.` : `${detail}.`);
+  }
+  const page = new DOMParser().parseFromString(text, 'text/html').getElementById('main');
+  const words = [...(page?.querySelectorAll('p:not(:has(.brand, a)), .error') ?? [])].map((part) => part.textContent);
+  throw new Error(words.join(' ') || 'The server did not answer as expected.');
+}
+
+const post = (url, body) => fetch(url, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }).then(answered);
+const sendForm = (url, fields) => fetch(url, { method: 'POST', body: new URLSearchParams(fields) }).then(answered);
+
+/** Says how it went, to everybody. */
+function say(place, words, isError = false) {
+  const status = place.querySelector('[data-status]');
+  status.textContent = words;
+  status.className = isError ? 'error' : '';
+}
+
+/** Does something once at a time, and says why if it fails. */
+function onClick(place, button, act) {
+  button.addEventListener('click', async () => {
+    button.disabled = true;
+    try {
+      await act();
+    } catch (error) {
+      const isRefused = error.name === 'NotAllowedError' || error.name === 'InvalidStateError';
+      say(place, isRefused ? 'The passkey was not used: it was refused, timed out, or is enrolled already.' : error.message, true);
+    } finally {
+      button.disabled = false;
+    }
+  });
+}
+
+/** Asks a passkey to prove a statement. */
+async function proved(question, allowed) {
+  const { id, response } = await navigator.credentials.get({
+    publicKey: {
+      challenge: bytes(question.challenge),
+      rpId: question.relyingParty,
+      allowCredentials: allowed.map((credential) => ({ type: 'public-key', id: bytes(credential) })),
+      userVerification: 'required',
+    },
+  });
+  return {
+    proof: 'passkey',
+    signature: encoded(response.signature),
+    passkey: { credentialId: id, authenticatorData: encoded(response.authenticatorData), clientDataJson: encoded(response.clientDataJSON) },
+  };
+}
+
+async function startEnrolment(place) {
+  const token = decodeURIComponent(location.hash.slice(1));
+  const question = await post('/v1/enrolments/statement', { token });
+  // The link is used up here, and not left in the history.
+  history.replaceState(null, '', location.pathname);
+  place.querySelector('[data-person]').textContent = question.person;
+  const button = place.querySelector('button');
+  button.hidden = false;
+  say(place, `The invitation ends at ${question.expires}.`);
+  onClick(place, button, async () => {
+    const { response } = await navigator.credentials.create({
+      publicKey: {
+        challenge: bytes(question.challenge),
+        rp: { id: question.relyingParty, name: 'CreAleph' },
+        user: { id: bytes(question.userHandle), name: question.person, displayName: question.person },
+        pubKeyCredParams: question.algorithms.map((alg) => ({ type: 'public-key', alg })),
+        excludeCredentials: question.known.map((id) => ({ type: 'public-key', id: bytes(id) })),
+        authenticatorSelection: { residentKey: 'required', requireResidentKey: true, userVerification: 'required' },
+        attestation: 'none',
+      },
+    });
+    const made = { attestationObject: encoded(response.attestationObject), clientDataJson: encoded(response.clientDataJSON) };
+    const enrolled = await post('/v1/enrolments', { token, statement: question.statement, ...made });
+    button.hidden = true;
+    say(place, `Enrolled as ${enrolled.person}.`);
+    place.querySelector('[data-key]').textContent = enrolled.keyId;
+    place.querySelector('[data-done]').hidden = false;
+  });
+}
+
+function offerSignIn(place) {
+  place.hidden = false;
+  onClick(place, place.querySelector('button'), async () => {
+    const form = place.querySelector('form');
+    const question = await sendForm('/sign-in/question', { tenant: form.elements.tenant.value });
+    const signed = { statement: question.statement, ...(await proved(question, [])) };
+    form.elements.signed.value = JSON.stringify(signed);
+    form.submit();
+  });
+}
+
+function offerVerdict(place) {
+  place.hidden = false;
+  const form = place.querySelector('form');
+  for (const button of place.querySelectorAll('button')) {
+    onClick(place, button, async () => {
+      const { form: token, keyId, reason } = form.elements;
+      const fields = { form: token.value, keyId: keyId.value, reason: reason.value, decision: button.value };
+      const question = await sendForm(`${location.pathname}/question`, fields);
+      const signed = { statement: question.statement, ...(await proved(question.passkey, [question.passkey.credentialId])) };
+      form.elements.signed.value = JSON.stringify(signed);
+      form.submit();
+    });
+  }
+}
+
+function begin() {
+  const enrol = document.querySelector('[data-enrol]');
+  const signIn = document.querySelector('[data-passkey-sign-in]');
+  const verdict = document.querySelector('[data-passkey-verdict]');
+  const hasPasskeys = 'credentials' in navigator && 'PublicKeyCredential' in window;
+  if (enrol && !hasPasskeys) say(enrol, 'This browser has no passkeys here: open the link by HTTPS, or at localhost.', true);
+  else if (enrol) startEnrolment(enrol).catch((error) => say(enrol, error.message, true));
+  if (signIn && hasPasskeys) offerSignIn(signIn);
+  if (verdict && hasPasskeys) offerVerdict(verdict);
+}
+
+begin();
+document.addEventListener('console:renewed', () => {
+  const verdict = document.querySelector('[data-passkey-verdict][hidden]');
+  if (verdict) offerVerdict(verdict);
+});

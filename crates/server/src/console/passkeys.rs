@@ -1,0 +1,96 @@
+//! Passkeys in the console: the page of an invitation, signing in, and deciding. The page asks for a question, the browser's
+//! authenticator answers it, and a form brings the answer back. Nothing is remembered in between.
+
+use std::time::Instant;
+
+use axum::http::{StatusCode, header};
+use crealeph_console::{self as view, SignInPage};
+use crealeph_contracts::approval::{ApprovalDecision, SignedPayload, VerdictRequest};
+use crealeph_contracts::passkey::{PasskeyOrigin, SignInStatement};
+use crealeph_contracts::scalar::{KeyId, Name, TenantId, Text};
+use crealeph_runtime::access::{PersonSession, SignInError, open_for_person};
+use crealeph_runtime::approvals::{ApprovalHistory, sign_in_question, signed_in};
+
+use super::sign_in::own_path;
+use super::{encoded, html, redirect};
+use crate::call::Call;
+use crate::problem::{Problem, ProblemKind};
+use crate::reply::Reply;
+use crate::routes::approvals;
+
+/// The page that an invitation's link opens. What the link has behind its `#` stays in the browser, which posts it.
+pub(super) fn enrol(_: &Call) -> Result<Reply, Problem> {
+    Ok(html(view::enrol()))
+}
+
+fn refused(detail: &'static str) -> Problem {
+    Problem::new(ProblemKind::Forbidden, detail)
+}
+
+/// What a passkey proves that signs in to a tenant.
+pub(super) fn sign_in_asked(call: &Call) -> Result<Reply, Problem> {
+    let unknown = || refused("no passkey signs in to this tenant here");
+    let tenant = TenantId::parse(call.field("tenant").trim()).map_err(|_| unknown())?;
+    let origin = call.origin.as_deref().and_then(|origin| PasskeyOrigin::parse(origin).ok());
+    let place = call.ledger().view(&tenant, |view| Ok(view.place()))?.ok_or_else(unknown)?;
+    let origin = origin.ok_or_else(|| refused("passkeys need HTTPS, or the address `localhost`"))?;
+    Ok(Reply::json(sign_in_question(&tenant, &place, origin)?))
+}
+
+/// Opens a session for whoever the passkey is of.
+pub(super) fn sign_in(call: &Call) -> Result<Reply, Problem> {
+    let next = own_path(call.field("next"));
+    let signed: SignedPayload = approvals::parsed(call.field("signed").as_bytes())?;
+    let statement: SignInStatement = approvals::parsed(signed.statement.as_str().as_bytes())?;
+    let tenant = statement.tenant_id;
+    let name = KeyId::parse("passkey-sign-in").map_err(|_| refused("the sign-in has no name"))?;
+    let _counted = call.app.keys.count((tenant.clone(), name), call.bounds(), Instant::now())?;
+    let history = ApprovalHistory::load(call.ledger(), &tenant)?;
+    let history = history.ok_or_else(|| refused("no passkey signs in to this tenant here"))?;
+    let opened = match signed_in(&history, &signed) {
+        Ok((found, nonce)) => {
+            let nonce = KeyId::parse(&nonce.to_string()).map_err(|_| refused("the sign-in has no name"))?;
+            let person = PersonSession { person: found.person, role: found.role, nonce };
+            open_for_person(call.ledger(), &tenant, person).map_err(|error| match error {
+                SignInError::Access(error) => Problem::from(error),
+                error => Problem::new(ProblemKind::Forbidden, error.to_string()),
+            })?
+        }
+        Err(error) => {
+            let page = SignInPage {
+                error: Some(error.to_string()),
+                next: next.map(str::to_owned),
+                ..SignInPage::default()
+            };
+            let mut reply = html(view::sign_in(&page));
+            reply.status = StatusCode::FORBIDDEN;
+            return Ok(reply);
+        }
+    };
+    let mut reply = redirect(next.unwrap_or("/"))?;
+    if let Some(cookie) = call.app.cookie.set(&opened.token, opened.seconds) {
+        reply.headers.insert(header::SET_COOKIE, cookie);
+    }
+    Ok(reply)
+}
+
+/// What a passkey proves that decides about what waits.
+pub(super) fn verdict_asked(call: &Call) -> Result<Reply, Problem> {
+    let bad =
+        |name: &str| Problem::new(ProblemKind::BadRequest, format!("the field `{name}` cannot be used"));
+    let request = VerdictRequest {
+        subject: approvals::named(call)?,
+        decision: ApprovalDecision::parse(call.field("decision")).ok_or_else(|| bad("decision"))?,
+        reason: Text::new(call.field("reason")),
+        key_id: Name::parse(call.field("keyId")).map_err(|_| bad("keyId"))?,
+        unattended: None,
+    };
+    approvals::prepared(call, request)
+}
+
+/// Records a verdict that a passkey has proved.
+pub(super) fn verdict(call: &Call) -> Result<Reply, Problem> {
+    let subject = approvals::named(call)?;
+    approvals::recorded(call, approvals::parsed(call.field("signed").as_bytes())?)?;
+    redirect(&format!("/inbox/{}", encoded(subject.as_str())))
+}
