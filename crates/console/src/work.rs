@@ -107,13 +107,13 @@ pub fn run(viewer: &Viewer, page: &RunPage<'_>) -> Markup {
         @if let Some(approval) = &story.approval { section aria-labelledby="approval" { h2 #approval { "Approval" } (approval_story(approval, viewer.now)) } }
         @if !story.connections.is_empty() {
             section aria-labelledby="hosts" { h2 #hosts { "Hosts" }
-                ul { @for one in &story.connections { li { code { (line(&one.host)) } " " (badge(if one.allowed { "allowed" } else { "refused" })) @if let Some(reason) = one.reason { " " (line(reason)) } } } }
+                ul { @for one in &story.connections { li { code { (line(&one.host)) } " " (badge(if one.allowed { "allowed" } else { "refused" })) @if let Some(reason) = &one.reason { " " (line(reason)) } } } }
                 @if story.connections_left_out > 0 { p .cut { (number(story.connections_left_out)) " more." } }
             }
         }
         section aria-labelledby="files" { h2 #files { "Files" }
             @if story.change.files.is_empty() { p { "None was changed." } } @else {
-                ul .files { @for file in &story.change.files { li { code { (line(&file.path)) } @if let Some(how) = file.change { " " (how) } @if let (Some(added), Some(removed)) = (file.added, file.removed) { " " span .added { "+" (added) } " " span .removed { "−" (removed) } } } } }
+                ul .files { @for file in &story.change.files { li { code { (line(&file.path)) } @if let Some(how) = &file.change { " " (how) } @if let (Some(added), Some(removed)) = (file.added, file.removed) { " " span .added { "+" (added) } " " span .removed { "−" (removed) } } } } }
             }
             @if story.change.files_left_out > 0 { p .cut { (number(story.change.files_left_out)) " more files." } }
         }

@@ -138,11 +138,18 @@ enum Repeat {
 }
 
 /// A server and the key that lets requests in.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ServerClient {
     url: String,
     token: String,
     agent: ureq::Agent,
+}
+
+/// The key is shown nowhere.
+impl std::fmt::Debug for ServerClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerClient").field("url", &self.url).finish_non_exhaustive()
+    }
 }
 
 impl ServerClient {
@@ -342,6 +349,11 @@ impl ServerAnswer {
         own.eq_ignore_ascii_case(media_type)
     }
 
+    /// An answer that is not one to the question.
+    pub fn refuse(&self, why: &str) -> ClientError {
+        self.bad(why)
+    }
+
     fn bad(&self, why: impl std::fmt::Display) -> ClientError {
         let why = Shown::line(&why.to_string()).at_most(MAX_QUOTED_CHARS).to_string();
         ClientError::Answer { url: self.url.clone(), why }
@@ -442,5 +454,6 @@ mod tests {
         let client = ServerClient::new("http://127.0.0.1:8/", "crealeph_x", None).unwrap();
         let target = client.target(&["robots", "a/b?c"], &[("x", None), ("at", Some("1&2".to_owned()))]);
         assert_eq!(target, "http://127.0.0.1:8/v1/robots/a%2Fb%3Fc?at=1%262");
+        assert!(!format!("{client:?}").contains("crealeph_x"));
     }
 }

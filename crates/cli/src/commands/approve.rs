@@ -23,12 +23,13 @@ use crealeph_verify::PersonKey;
 use super::Verdict;
 use super::ids::{ShortIds, SubjectId, subject_id};
 use super::ledger::Settled;
-use super::place::LogSource;
-use super::verdict_page::shown;
+use super::place::{LogSource, Place};
+use super::verdict_page::{ShownSubject, shown};
 use super::work::WorkspaceArgs;
 use crate::failure::{ApprovalFailure, ArgumentFailure, Failure, InputFailure, OutputFailure};
 use crate::input::{Source, who};
 use crate::output::{Output, note, note_page};
+use crate::page::Page;
 use crate::signing::SigningKey;
 use crate::trusting;
 
@@ -37,6 +38,7 @@ Examples:
   crealeph approve 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --reason 'fits the brand'
   crealeph reject 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --reason 'wrong audience'
   crealeph approve 0190a6f0 --workspace ~/project
+  crealeph --server https://crealeph.example.com approve 0190a6f0
   crealeph approve 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --sign-with key.pub --write-statement verdict.json
   ssh-keygen -Y sign -n crealeph-verdict -f key verdict.json
   crealeph approve 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --statement verdict.json --signature verdict.json.sig
@@ -134,7 +136,7 @@ impl VerdictArgs {
     ) -> Result<Verdict, Failure> {
         let VerdictArgs { subject, yes, sign_with, write_statement, statement, signature, by, workspace } =
             self;
-        let at = workspace.settle_here()?;
+        let place = workspace.place_here()?;
         let asked = AskedVerdict {
             decision,
             reason,
@@ -145,7 +147,39 @@ impl VerdictArgs {
             by,
             workspace: Some(workspace),
         };
-        asked.run(&at, &subject, output)
+        match &place {
+            Place::Here(at) => asked.run(at, &subject, output),
+            Place::Server(remote) => asked.run_remote(remote, &subject, output),
+        }
+    }
+}
+
+/// What a verdict is about, as it is read: from the ledger, or from a server.
+pub(super) trait VerdictSource {
+    /// The fingerprints of the keys that are enrolled.
+    fn known_keys(&self) -> Result<Vec<String>, Failure>;
+
+    /// The statement that the holder of a key signs.
+    fn statement(&self, asked: &AskedVerdict, fingerprint: &str) -> Result<VerdictStatement, Failure>;
+
+    /// What the person is shown before that.
+    fn page(&self, statement: &VerdictStatement, diff: Option<&str>) -> Page;
+}
+
+impl VerdictSource for SubjectCase {
+    fn known_keys(&self) -> Result<Vec<String>, Failure> {
+        let people = self.history.judge.people();
+        let keys = people.into_iter().flat_map(|person| person.keys);
+        Ok(keys.filter(|key| !key.is_revoked).map(|key| key.fingerprint).collect())
+    }
+
+    fn statement(&self, asked: &AskedVerdict, fingerprint: &str) -> Result<VerdictStatement, Failure> {
+        let signer = self.history.signer(fingerprint)?;
+        Ok(verdict_statement(self, signer, asked.decision, asked.reason_text()?, asked.is_sure)?)
+    }
+
+    fn page(&self, statement: &VerdictStatement, diff: Option<&str>) -> Page {
+        shown(&ShownSubject::of(self), statement, diff)
     }
 }
 
@@ -208,7 +242,7 @@ impl AskedVerdict {
     ) -> Result<Option<SignedPayload>, Failure> {
         match &self.signed {
             Some((statement, signature)) => self.read_signed(id, statement, signature).map(Some),
-            None => self.sign(reader, id, diff),
+            None => self.sign(&reader.read(id)?, diff),
         }
     }
 
@@ -230,15 +264,15 @@ impl AskedVerdict {
         let (review, planned) = (written.first(), written.get(1));
         if at.is_json(output) {
             let report = VerdictReport {
-                subject: id.as_str(),
-                decision: self.decision,
-                is_proven: false,
-                verdict: review.map(|entry| &entry.id),
+                subject: id.to_string(),
+                decision: self.decision.to_string(),
+                proven: false,
+                verdict: review.map(|entry| entry.id.to_string()),
                 landed: None,
-                planned: planned.map(|entry| &entry.id),
+                planned: planned.map(|entry| entry.id.to_string()),
                 missing: 0,
             };
-            output.report(&report.json())?;
+            output.report(&report)?;
         } else {
             let ids = planned.iter().map(|entry| entry.id.as_str()).chain([id.as_str()]);
             let short = ShortIds::find(&LogSource::of(ledger, &at.tenant), NamedKind::Entry, ids)?;
@@ -263,28 +297,28 @@ impl AskedVerdict {
 
     /// Shows what is to be signed, asks, and signs it; `None` if the person said no, or it is to be signed elsewhere. `diff` is that of
     /// a change, if the ledger does not have it.
-    fn sign(
+    pub(super) fn sign(
         &self,
-        reader: SubjectReader<'_>,
-        id: &LedgerId,
+        source: &dyn VerdictSource,
         diff: Option<&str>,
     ) -> Result<Option<SignedPayload>, Failure> {
-        let case = reader.read(id)?;
-        let is_known = |fingerprint: &str| case.history.signer(fingerprint).is_ok();
         if let (Some(path), Some(key)) = (&self.write_statement, &self.sign_with) {
-            let statement = self.statement(&case, public_key(key)?.fingerprint())?;
+            let statement = source.statement(self, public_key(key)?.fingerprint())?;
             write_exactly(path, &statement.to_canonical()?)?;
-            note_page(&shown(&case, &statement, diff));
+            note_page(&source.page(&statement, diff));
             note!("written to `{}`; sign it with ssh-keygen -Y sign -n crealeph-verdict", path.display());
             return Ok(None);
         }
+        // A key that is named needs no list.
+        let known = if self.sign_with.is_some() { Vec::new() } else { source.known_keys()? };
+        let is_known = |fingerprint: &str| known.iter().any(|key| key == fingerprint);
         let key = SigningKey::find(self.sign_with.as_deref(), is_known)?;
-        let statement = self.statement(&case, key.public().fingerprint())?;
+        let statement = source.statement(self, key.public().fingerprint())?;
         if let Some(path) = &self.write_statement {
             write_exactly(path, &statement.to_canonical()?)?;
             return Ok(None);
         }
-        note_page(&shown(&case, &statement, diff));
+        note_page(&source.page(&statement, diff));
         if !self.is_sure {
             if !trusting::can_ask() {
                 return Err(ApprovalFailure::NobodyToAsk.into());
@@ -296,8 +330,9 @@ impl AskedVerdict {
         Ok(Some(key.sign(&statement)?))
     }
 
-    fn statement(&self, case: &SubjectCase, fingerprint: &str) -> Result<VerdictStatement, Failure> {
-        let reason = match self.reason.as_deref() {
+    /// The reason, if one is given.
+    pub(super) fn reason_text(&self) -> Result<Option<Text>, Failure> {
+        Ok(match self.reason.as_deref() {
             Some(reason) if reason.len() > MAX_REASON_BYTES => {
                 let what = "the reason".to_owned();
                 return Err(InputFailure::TooLarge { what, limit: MAX_REASON_BYTES }.into());
@@ -306,13 +341,11 @@ impl AskedVerdict {
                 ArgumentFailure::option_with_hint(reason, "a reason", "give one with --reason")
             })?),
             None => None,
-        };
-        let signer = case.history.signer(fingerprint)?;
-        Ok(verdict_statement(case, signer, self.decision, reason, self.is_sure)?)
+        })
     }
 
     /// A statement that was signed elsewhere: it must be about this subject and say the same.
-    fn read_signed(
+    pub(super) fn read_signed(
         &self,
         id: &LedgerId,
         statement: &Path,
@@ -350,34 +383,45 @@ impl AskedVerdict {
         missing: u64,
         output: &mut Output,
     ) -> Result<Verdict, Failure> {
-        if at.is_json(output) {
-            let report = VerdictReport {
-                subject: id.as_str(),
-                decision: self.decision,
-                is_proven: true,
-                verdict: verdict.map(|verdict| &verdict.id),
-                landed: landed.map(|(landing, _)| &landing.id),
-                planned: landed.map(|(_, planned)| &planned.id),
-                missing,
-            };
-            output.report(&report.json())?;
-            return Ok(Verdict::Good);
-        }
-        let ids = landed.iter().map(|(_, planned)| planned.id.as_str()).chain([id.as_str()]);
-        let short = ShortIds::find(&LogSource::of(ledger, &at.tenant), NamedKind::Entry, ids)?;
-        let id = short.of(id.as_str());
-        match (self.decision, landed) {
-            (ApprovalDecision::Reject, _) => output.line(&format!("rejected {id}"))?,
-            (ApprovalDecision::Approve, Some((_, planned))) => {
-                output.line(&format!("approved {id}"))?;
-                output.line(&format!("planned as {}", short.of(planned.id.as_str())))?;
-            }
-            (ApprovalDecision::Approve, None) => {
-                output.line(&format!("approved {id}; {missing} more needed"))?;
-            }
-        }
+        let report = VerdictReport {
+            subject: id.to_string(),
+            decision: self.decision.to_string(),
+            proven: true,
+            verdict: verdict.map(|verdict| verdict.id.to_string()),
+            landed: landed.map(|(landing, _)| landing.id.to_string()),
+            planned: landed.map(|(_, planned)| planned.id.to_string()),
+            missing,
+        };
+        told(&report, &LogSource::of(ledger, &at.tenant), at.is_json, output)?;
         Ok(Verdict::Good)
     }
+}
+
+/// Prints what became of a verdict.
+pub(super) fn told(
+    report: &VerdictReport,
+    log: &LogSource,
+    is_json: bool,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    if is_json || !output.is_for_person() {
+        return Ok(output.report(report)?);
+    }
+    let ids = report.planned.iter().map(String::as_str).chain([report.subject.as_str()]);
+    let short = ShortIds::find(log, NamedKind::Entry, ids)?;
+    let (id, missing) = (short.of(&report.subject), report.missing);
+    if report.decision == ApprovalDecision::Reject.as_str() {
+        return Ok(output.line(&format!("rejected {id}"))?);
+    }
+    match &report.planned {
+        Some(planned) => {
+            output.line(&format!("approved {id}"))?;
+            output.line(&format!("planned as {}", short.of(planned)))?;
+        }
+        None if missing > 0 => output.line(&format!("approved {id}; {missing} more needed"))?,
+        None => output.line(&format!("approved {id}"))?,
+    }
+    Ok(())
 }
 
 /// Writes a verdict that nobody signed, while nobody is enrolled.

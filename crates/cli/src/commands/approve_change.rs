@@ -123,17 +123,16 @@ fn settled(work: &Work, run: &Uuid) -> Result<Option<DecidedRun>, Failure> {
 
 impl ChangeVerdict<'_> {
     fn json(&self, landed: Option<&LedgerId>, is_proven: bool) -> Result<Value, Failure> {
-        let subject = self.run.to_string();
         let report = VerdictReport {
-            subject: &subject,
-            decision: self.decision,
-            is_proven,
-            verdict: self.entry.map(|entry| &entry.id),
-            landed,
+            subject: self.run.to_string(),
+            decision: self.decision.to_string(),
+            proven: is_proven,
+            verdict: self.entry.map(|entry| entry.id.to_string()),
+            landed: landed.map(ToString::to_string),
             planned: None,
             missing: self.missing,
         };
-        let mut report = report.json();
+        let mut report = json!(report);
         if let Value::Object(members) = &mut report {
             members.insert("result".to_owned(), json!(self.decided.map(result_json).transpose()?));
         }

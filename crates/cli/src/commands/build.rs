@@ -3,22 +3,24 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use crealeph_contracts::BuilderResponse;
 use crealeph_contracts::builder::ErrorCode;
 use crealeph_contracts::contract::to_json;
 use crealeph_contracts::execution_event::ExecutionState;
-use crealeph_contracts::json::{JsonObject, ObjectWriter};
+use crealeph_contracts::json::{JsonObject, Limits, ObjectWriter};
 use crealeph_contracts::short_id::NamedKind;
+use crealeph_contracts::violation::Violation;
+use crealeph_contracts::{BuilderRequest, BuilderResponse, Valid};
+use crealeph_decision::builder::Record;
 use crealeph_runtime::agents;
 use crealeph_runtime::builder::{Answer, Builder, Called, Scopes};
 
 use super::Verdict;
 use super::ids::{ShortIds, execution_id};
-use super::ledger::At;
-use super::place::LogSource;
+use super::ledger::{At, Settled};
+use super::place::{LogSource, Place, RemoteLog};
 use super::policy::read_rules;
 use super::sandbox::state_directory;
-use crate::failure::{ArgumentFailure, Failure};
+use crate::failure::{ArgumentFailure, Failure, ServerFailure};
 use crate::input::{DEFAULT_MAX_BYTES, Source};
 use crate::interrupt;
 use crate::output::{Output, note};
@@ -31,6 +33,7 @@ Examples:
   crealeph build request.json
   crealeph build request.json --rerun-of 0190a6f0-7c2e
   crealeph build - --json < request.json
+  crealeph --server https://crealeph.example.com build request.json
 
 A request is a BuilderRunRequest (`crealeph schema builder-request`); its `agentVersion` names an agent of crealeph.toml:
   [agents.\"example@1\"]
@@ -46,7 +49,7 @@ A request is a BuilderRunRequest (`crealeph schema builder-request`); its `agent
   [tenants.acme.robots.\"robot-7\".builder]  # and for one robot
 
 A request with an executionId is executed once: sent again, it returns the recorded answer with `idempotent: true` and calls
-no agent. Without an executionId, each request is a new execution. Ctrl-C stops the run and writes nothing.
+no agent. Without an executionId, each request is a new execution. Ctrl-C stops the run and writes nothing; with --server it stops the waiting alone.
 
 Exit codes: 0 done (planned or succeeded), 1 refused by the gate, or nothing is known yet, 2 cannot be done (ledger,
 configuration, wrong usage), 3 deferred by the policy, 4 drafts wait for a review, 5 the agent failed or its answer
@@ -147,39 +150,85 @@ impl Build {
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let at = self.at.settle()?;
-        trusting::require(&at.configuration, Uses::Everything)?;
-        let is_json = at.is_json(output);
-        let rules = match self.rules {
-            Some(file) => Some(read_rules(Some(file))?.0),
-            None => None,
-        };
-        let scopes = Scopes::load(&at.configuration, rules)?;
-        let agents = agents::load(&at.configuration, &state_directory(None))?;
+        let place = self.at.place()?;
+        let is_json = place.is_json(output);
         let request = match self.request {
             Some(path) => Source::new(Some(path)).read_bounded(DEFAULT_MAX_BYTES)?,
             None => self.fields.document()?.into_bytes(),
         };
-        let cancel = interrupt::cancel()?;
-        let ledger = at.open()?;
-        let rerun_of = match &self.rerun_of {
-            Some(word) => Some(execution_id(&LogSource::of(&ledger, &at.tenant), None, word)?.0),
-            None => None,
+        let rerun_of = self.rerun_of.as_deref();
+        let (answer, log) = match &place {
+            Place::Here(at) => run_here(at, &request, rerun_of, self.rules)?,
+            Place::Server(_) if self.rules.is_some() => {
+                return Err(ServerFailure::Excluded("--rules").into());
+            }
+            Place::Server(remote) => (run_there(remote, &request, rerun_of)?, place.log()?),
         };
-        let builder = Builder::new(ledger.clone(), agents, scopes);
-        let answer = builder.run(&at.tenant, &request, rerun_of.as_ref(), &cancel)?;
         if is_json {
             output.json(&to_json(&answer.response))?;
             if !answer.response.ok {
                 note!("{}", answer.detail);
             }
         } else {
-            output.page(&as_page(
-                &answer,
-                &Short::of(&LogSource::of(&ledger, &at.tenant), &answer.response)?,
-            ))?;
+            output.page(&as_page(&answer, &Short::of(&log, &answer.response)?))?;
         }
         Ok(Verdict::Exit(exit_code(&answer.response)))
+    }
+}
+
+/// Runs a request on the ledger.
+fn run_here(
+    at: &Settled,
+    request: &[u8],
+    rerun_of: Option<&str>,
+    rules: Option<PathBuf>,
+) -> Result<(Answer, LogSource), Failure> {
+    trusting::require(&at.configuration, Uses::Everything)?;
+    let rules = match rules {
+        Some(file) => Some(read_rules(Some(file))?.0),
+        None => None,
+    };
+    let scopes = Scopes::load(&at.configuration, rules)?;
+    let agents = agents::load(&at.configuration, &state_directory(None))?;
+    let cancel = interrupt::cancel()?;
+    let ledger = at.open()?;
+    let log = LogSource::of(&ledger, &at.tenant);
+    let rerun_of = rerun_of.map(|word| execution_id(&log, None, word)).transpose()?;
+    let builder = Builder::new(ledger, agents, scopes);
+    let answer = builder.run(&at.tenant, request, rerun_of.as_ref().map(|(id, _)| id), &cancel)?;
+    Ok((answer, log))
+}
+
+/// Has a server run a request. Its answer is that of the contract; the reason is in the record, if the attempt left one.
+fn run_there(remote: &RemoteLog, request: &[u8], rerun_of: Option<&str>) -> Result<Answer, Failure> {
+    let log = LogSource::Server(remote.clone());
+    let rerun_of = rerun_of.map(|word| execution_id(&log, None, word)).transpose()?;
+    let query = [("rerunOf", rerun_of.map(|(id, _)| id.to_string()))];
+    let answer = remote.client.run(&["builder", "runs"], &query, request)?;
+    let response = answer.read_with(|text| {
+        let read = Valid::<BuilderResponse>::parse(text.as_bytes(), &Limits::outside(text.len()));
+        let why = |violations: &[Violation]| violations.first().map_or_else(String::new, ToString::to_string);
+        read.map_err(|violations| why(violations.as_slice())).map(Valid::into_inner)
+    })?;
+    let asked = Valid::<BuilderRequest>::parse(request, &Limits::outside(request.len()));
+    let (Ok(asked), Some(id)) = (asked, &response.execution_id) else {
+        let detail = "the request is not valid; see `crealeph validate builder-request`".to_owned();
+        return Ok(Answer { response, detail, agent: None });
+    };
+    let found = log.execution(Some(&asked.robot_id), id)?;
+    let records = found.into_iter().flat_map(|found| found.records).map(|(_, record)| record);
+    let is_answered = |record: &Record| {
+        record.attempt == asked.attempt.get() && response.error != Some(ErrorCode::IdempotencyConflict)
+    };
+    match records.into_iter().find(is_answered) {
+        Some(record) => {
+            let called = Called { version: record.request.agent_version.clone(), ran: record.agent_ran };
+            Ok(Answer { response, detail: record.reason, agent: Some(called) })
+        }
+        None => {
+            let detail = "the server left no record of it; the code says why".to_owned();
+            Ok(Answer { response, detail, agent: None })
+        }
     }
 }
 

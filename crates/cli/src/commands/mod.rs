@@ -4,6 +4,7 @@ mod agent;
 mod approval;
 mod approve;
 mod approve_change;
+mod approve_remote;
 mod backtest;
 mod build;
 mod complete;
@@ -290,18 +291,18 @@ impl Command {
     /// Whether some form of it asks a server; which do not, each says itself.
     fn can_ask_server(&self) -> bool {
         match self {
-            Command::Snapshot(_)
+            Command::Policy(_)
+            | Command::Snapshot(_)
             | Command::Ledger(_)
+            | Command::Build(_)
             | Command::Execution(_)
             | Command::Inbox(_)
-            | Command::Robot(_)
-            | Command::Usage(_) => true,
-            Command::Policy(_)
-            | Command::Build(_)
             | Command::Approve(_)
             | Command::Reject(_)
+            | Command::Robot(_)
             | Command::Report(_)
-            | Command::Init(_)
+            | Command::Usage(_) => true,
+            Command::Init(_)
             | Command::Validate(_)
             | Command::Schema(_)
             | Command::Work(_)

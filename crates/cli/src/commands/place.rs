@@ -14,7 +14,6 @@ use crealeph_runtime::approvals::InboxPage;
 use crealeph_runtime::builder::Execution;
 use crealeph_runtime::client::{ClientError, ServerAnswer, ServerClient, ServerRefusal};
 use crealeph_runtime::entries::{AppendedReport, FoundId, FoundIds, read_entry, read_lineage, read_page};
-
 use serde::Deserialize;
 
 use super::ledger::Settled;
@@ -186,7 +185,8 @@ impl LogSource {
             }
             LogSource::Server(remote) => remote,
         };
-        let order = if order == Order::NewestFirst { "newest" } else { "oldest" };
+        let is_newest = order == Order::NewestFirst;
+        let order = if is_newest { "newest" } else { "oldest" };
         let query = [
             ("robot", text(filter.robot_id.as_ref())),
             ("type", text(filter.kind.as_ref())),
@@ -199,7 +199,17 @@ impl LogSource {
             ("limit", Some(limit.to_string())),
             ("cursor", text(cursor)),
         ];
-        Ok(client.get(&["entries"], &query)?.read_with(read_page)?)
+        let answer = client.get(&["entries"], &query)?;
+        let page = answer.read_with(read_page)?;
+        // Pages that do not advance would have no end.
+        let advances = |next: Cursor, from: Cursor| match is_newest {
+            true => next.seq() < from.seq(),
+            false => next.seq() > from.seq(),
+        };
+        match page.next.zip(cursor).is_none_or(|(next, from)| advances(next, from)) {
+            true => Ok(page),
+            false => Err(answer.refuse("its list does not advance").into()),
+        }
     }
 
     /// A page that is as long as asked for, unless the list ends: an answer within bounds may be shorter.
@@ -367,8 +377,15 @@ impl RemoteLog {
         let mut all = Vec::new();
         for words in words.chunks(IDS_AT_ONCE) {
             let request = IdRequest { kind, words: words.iter().cloned().collect() };
-            let found: FoundIds = self.client.ask(&["ids"], &[], to_json(&request).as_bytes())?.read()?;
-            all.extend(found.ids);
+            let answer = self.client.ask(&["ids"], &[], to_json(&request).as_bytes())?;
+            let FoundIds { ids } = answer.read()?;
+            // A server could answer with what nobody asked for.
+            let is_start = |found: &FoundId| found.id.as_ref().is_none_or(|id| id.starts_with(&found.word));
+            let is_asked = ids.iter().map(|found| found.word.as_str()).eq(words.iter().map(Text::as_str));
+            if !is_asked || !ids.iter().all(is_start) {
+                return Err(answer.refuse("it found other ids than were asked for").into());
+            }
+            all.extend(ids);
         }
         Ok(all)
     }

@@ -6,14 +6,15 @@ use clap::{Args, Subcommand};
 use crealeph_contracts::contract::{Valid, to_json};
 use crealeph_contracts::json::Limits;
 use crealeph_contracts::policy_output::{Decision, PolicyReason};
+use crealeph_contracts::violation::Violation;
 use crealeph_contracts::{PolicyInput, PolicyOutput};
 use crealeph_decision::policy::{Rules, RulesSource, Standing, evaluate, standings};
 use crealeph_runtime::configuration::rules_of;
-
 use crealeph_runtime::remedies::remedies;
 
 use super::Verdict;
-use crate::failure::{Failure, InputFailure};
+use super::server_args::ServerArgs;
+use crate::failure::{Failure, InputFailure, ServerFailure};
 use crate::input::{DEFAULT_MAX_BYTES, Source};
 use crate::output::Output;
 use crate::page::Page;
@@ -87,6 +88,9 @@ struct Asked {
     /// Print JSON; evaluate always does
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    server: ServerArgs,
 }
 
 impl Policy {
@@ -121,6 +125,10 @@ impl Policy {
 
 impl Asked {
     fn decide(self) -> Result<(Valid<PolicyInput>, PolicyOutput), Failure> {
+        if self.server.is_named() && self.rules.is_some() {
+            return Err(ServerFailure::Excluded("--rules").into());
+        }
+        let server = if self.rules.is_some() { None } else { self.server.chosen()? };
         let (_, rules) = read_rules(self.rules)?;
         let source = Source::new(self.file);
         let bytes = source.read(DEFAULT_MAX_BYTES)?;
@@ -128,7 +136,19 @@ impl Asked {
             let violations = violations.as_slice().to_vec();
             InputFailure::Invalid { name: source.name(), expected: "policy-input", violations }
         })?;
-        let answer = evaluate(&input, &rules);
+        let answer = match server {
+            None => evaluate(&input, &rules),
+            Some(server) => {
+                let answer = server.ask(&["policy", "evaluate"], &[], &bytes)?;
+                answer.read_with(|text| {
+                    let read = Valid::<PolicyOutput>::parse(text.as_bytes(), &Limits::default());
+                    let why = |violations: &[Violation]| {
+                        violations.first().map_or_else(String::new, ToString::to_string)
+                    };
+                    read.map_err(|violations| why(violations.as_slice())).map(Valid::into_inner)
+                })?
+            }
+        };
         Ok((input, answer))
     }
 }

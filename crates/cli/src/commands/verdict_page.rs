@@ -1,11 +1,14 @@
 //! What a person is shown before they sign a verdict: exactly what is signed, and what it rests on.
 
-use crealeph_contracts::approval::VerdictStatement;
+use crealeph_contracts::approval::{ApprovalRule, VerdictStatement};
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::held_change::HeldChangeRecord;
-use crealeph_contracts::instant::Instant;
 use crealeph_contracts::json::pretty;
+use crealeph_contracts::scalar::LedgerId;
+use crealeph_ledger::StoredEntry;
 use crealeph_runtime::approvals::{SubjectBasis, SubjectCase, rule_in_words};
+use crealeph_runtime::robot_report::age_minutes;
+use serde::Deserialize;
 
 use crate::page::{GUTTER, Page};
 use crate::render::counted;
@@ -13,44 +16,104 @@ use crate::render::counted;
 /// How many files of a change are listed; its diff has all of them.
 const MAX_FILES: usize = 100;
 
-/// Exactly what is signed, and what it rests on. `diff` is that of a change, if the ledger does not have it.
-pub(super) fn shown(case: &SubjectCase, statement: &VerdictStatement, diff: Option<&str>) -> Page {
-    let SubjectCase { subject, basis, history, state, .. } = case;
-    let mut page = Page::default();
-    match basis {
-        SubjectBasis::Draft { .. } => draft(&mut page, case, statement),
-        SubjectBasis::Change(record) => change(&mut page, record, statement, diff),
+/// A subject as a person is shown it: read from the ledger, or from what a server says.
+pub(super) struct ShownSubject<'s> {
+    pub(super) entry: &'s StoredEntry,
+    pub(super) id: &'s LedgerId,
+    pub(super) digest: Blake3,
+    pub(super) rule: &'s ApprovalRule,
+    pub(super) change: Option<&'s HeldChangeRecord>,
+    pub(super) evidence: Vec<ShownEvidence>,
+    pub(super) policy: Option<ShownPolicy>,
+    /// The server whose word evidence and policy are.
+    pub(super) server: Option<&'s str>,
+}
+
+/// Evidence that a draft rests on.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ShownEvidence {
+    #[serde(rename = "type")]
+    kind: String,
+    seq: u64,
+    at: String,
+    age_minutes: f64,
+}
+
+/// What the policy said of a draft's execution.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ShownPolicy {
+    decision: String,
+    execution_id: String,
+    reason: String,
+}
+
+impl<'s> ShownSubject<'s> {
+    pub(super) fn of(case: &'s SubjectCase) -> Self {
+        let now = case.history.place.now.instant();
+        let evidence = case.basis.evidence().iter().map(|used| ShownEvidence {
+            kind: used.kind.as_str().to_owned(),
+            seq: used.seq,
+            at: used.at.to_string(),
+            age_minutes: age_minutes(now, used.at),
+        });
+        let policy = match &case.basis {
+            SubjectBasis::Draft { record: Some(record), .. } => Some(ShownPolicy {
+                decision: record.policy.decision.to_string(),
+                execution_id: record.execution_id.to_string(),
+                reason: record.reason.clone(),
+            }),
+            _ => None,
+        };
+        ShownSubject {
+            entry: &case.entry,
+            id: &case.subject.id,
+            digest: case.subject.digest,
+            rule: &case.state.rule,
+            change: case.basis.change(),
+            evidence: evidence.collect(),
+            policy,
+            server: None,
+        }
     }
-    page.line(&format!("  rule     {}: {}", state.rule.name, rule_in_words(&state.rule)));
+}
+
+/// Exactly what is signed, and what it rests on. `diff` is that of a change, if the ledger does not have it.
+pub(super) fn shown(subject: &ShownSubject<'_>, statement: &VerdictStatement, diff: Option<&str>) -> Page {
+    let mut page = Page::default();
+    match subject.change {
+        None => draft(&mut page, subject, statement),
+        Some(record) => change(&mut page, record, statement, diff),
+    }
+    page.line(&format!("  rule     {}: {}", subject.rule.name, rule_in_words(subject.rule)));
     if let Some(expires) = &statement.expires {
         page.line(&format!("  until    {}", expires.as_str()));
     }
     page.line(&format!("  digest   {}", subject.digest));
-    page.line(&format!("  log      {} at entry {}", history.place.origin, history.place.seq));
+    page.line(&format!("  log      {} at entry {}", statement.log_origin, statement.evidence_seq));
+    if let Some(server) = subject.server {
+        page.line(&format!(
+            "  server   {server}; which evidence is newest, and what the policy said, is its word"
+        ));
+    }
     page.line(&format!("  as       {} with {}", statement.person, statement.key_id));
     page
 }
 
-fn draft(page: &mut Page, case: &SubjectCase, statement: &VerdictStatement) {
-    let SubjectCase { entry, subject, basis, history, .. } = case;
-    let now = history.place.now.instant();
-    let content = &entry.content;
+fn draft(page: &mut Page, subject: &ShownSubject<'_>, statement: &VerdictStatement) {
+    let content = &subject.entry.content;
     page.line(&format!("{} {} {}, robot {}", statement.decision, content.kind, subject.id, content.robot_id));
-    if let Some(payload) = entry.to_entry().payload {
+    if let Some(payload) = subject.entry.to_entry().payload {
         page.quoted("  draft    ", &payload.with(pretty));
     }
-    for used in basis.evidence() {
-        let age = age_of(now, used.at);
-        page.line(&format!(
-            "  evidence {} of {}, entry {}, {age} old",
-            used.kind.as_str(),
-            used.at,
-            used.seq
-        ));
+    for used in &subject.evidence {
+        let age = age_in_words(used.age_minutes);
+        page.line(&format!("  evidence {} of {}, entry {}, {age} old", used.kind, used.at, used.seq));
     }
-    if let SubjectBasis::Draft { record: Some(record), .. } = basis {
-        page.line(&format!("  policy   {} for execution {}", record.policy.decision, record.execution_id));
-        page.line(&format!("  why      {}", record.reason));
+    if let Some(policy) = &subject.policy {
+        page.line(&format!("  policy   {} for execution {}", policy.decision, policy.execution_id));
+        page.line(&format!("  why      {}", policy.reason));
     }
     page.line("  asked    who asked for it is not recorded");
 }
@@ -109,8 +172,8 @@ fn files(page: &mut Page, record: &HeldChangeRecord) {
     }
 }
 
-fn age_of(now: Instant, then: Instant) -> String {
-    let minutes = now.nanos_since(then).max(0) / 60_000_000_000;
+fn age_in_words(minutes: f64) -> String {
+    let minutes = minutes.max(0.0).floor() as u64;
     match minutes {
         0..=119 => format!("{minutes} min"),
         _ => format!("{} h", minutes / 60),

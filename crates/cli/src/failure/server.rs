@@ -36,6 +36,8 @@ pub(crate) enum ServerFailure {
         "{0} cannot be used with --server: the tenant comes from the key, the configuration is the server's"
     )]
     Excluded(&'static str),
+    #[error("the server does not do what it showed, so nothing is signed: it would change {what}")]
+    NotShown { what: &'static str },
     #[error(transparent)]
     Webhook(#[from] WebhookError),
 }
@@ -53,6 +55,7 @@ impl ServerFailure {
             ServerFailure::Line { why, .. } => known_code(&why.code),
             ServerFailure::NoServerForm => "no_server_form",
             ServerFailure::Excluded(_) => "usage",
+            ServerFailure::NotShown { .. } => "not_what_was_shown",
             ServerFailure::Webhook(error) => error.code(),
         }
     }
@@ -68,7 +71,7 @@ impl ServerFailure {
             ServerFailure::Client(ClientError::Refused(why)) if matches!(why.status, 404 | 409 | 422) => {
                 JUDGED
             }
-            ServerFailure::Line { .. } => JUDGED,
+            ServerFailure::Line { .. } | ServerFailure::NotShown { .. } => JUDGED,
             _ => NOT_JUDGED,
         }
     }
@@ -90,6 +93,9 @@ impl ServerFailure {
                     .into(),
             ),
             ServerFailure::Excluded(_) => None,
+            ServerFailure::NotShown { .. } => {
+                Some("do not use this server before you know why; its operator may not".into())
+            }
             ServerFailure::Webhook(error) => error.hint(),
         }
     }

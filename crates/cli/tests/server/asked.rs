@@ -1,5 +1,6 @@
 //! Commands that ask a server print what they print on its ledger, and say clearly what they cannot ask.
 
+use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::Value;
@@ -12,7 +13,7 @@ const AGENT: &str = "[agents.\"example@1\"]\nkind = \"example\"\n";
 /// A server on a ledger with a story, and a folder elsewhere that has nothing but a key.
 pub(crate) struct Asked {
     pub(crate) server: Running,
-    elsewhere: Scratch,
+    pub(crate) elsewhere: Scratch,
 }
 
 impl Asked {
@@ -134,6 +135,87 @@ fn commands_print_of_a_server_what_they_print_of_its_ledger() {
             }
         }
     }
+}
+
+#[test]
+fn a_server_builds_and_evaluates_as_the_commands_do() {
+    let asked = Asked::new("");
+    let key = asked.server.key("local", &["--role", "operator"]);
+    // What is recorded, and what leaves nothing, each here and there.
+    let cases = [
+        ("planned", request("e-10", "block", false)),
+        ("blocked", request("e-11", "block", false).replace("\"r\"", "\"none\"")),
+        ("drafts", request("e-12", "draft_only", true)),
+        ("repeated", request("e/1", "block", false)),
+        ("taken", request("e/1", "block", true)),
+        ("invalid", "{}".to_owned()),
+    ];
+    for (name, there) in cases {
+        let here = there.replace("e-1", "e-2");
+        for form in ["--json", "--text"] {
+            let (code, own, _) = asked.server.scratch.run(&["build", "-", form], &here);
+            let (asked_code, printed, stderr) = asked.ask(&key, &["build", "-", form], &there);
+            // Ids differ, and why something was refused that left no record.
+            let words = |text: &str| -> Vec<String> {
+                let kept = text.lines().filter(|line| !line.contains("why  "));
+                kept.map(|line| line.replace("e-1", "e-2").split_whitespace().take(2).collect()).collect()
+            };
+            assert_eq!(code, asked_code, "{name}: {stderr}");
+            match form {
+                "--text" => assert_eq!(words(&printed), words(&own), "{name}"),
+                _ => {
+                    let state = |text: &str| {
+                        let value: Value = serde_json::from_str(text).unwrap();
+                        (value["state"].clone(), value["error"].clone(), value["idempotent"].clone())
+                    };
+                    assert_eq!(state(&printed), state(&own), "{name}");
+                }
+            }
+        }
+    }
+    let (_, status, _) =
+        asked.ask(&key, &["build", "-", "--text", "--rerun-of", "e/1"], &request("e-13", "block", false));
+    assert!(status.contains("allowed"), "{status}");
+    let (code, _, stderr) = asked.ask(&key, &["build", "-", "--rules", "x.toml", "--json"], "{}");
+    assert!(code == 2 && stderr.contains("--rules"), "{stderr}");
+    // The policy, by the rules of the server.
+    let question = std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/policy-input.json"),
+    );
+    let mut question: Value = serde_json::from_str(&question.unwrap()).unwrap();
+    question["tenantId"] = Value::from("local");
+    let question = question.to_string();
+    for args in [&["policy", "evaluate"][..], &["policy", "explain", "--text"]] {
+        let (code, own, _) = asked.server.scratch.run(args, &question);
+        let (asked_code, printed, stderr) = asked.ask(&key, args, &question);
+        assert_eq!((asked_code, printed), (code, own), "{stderr}");
+    }
+    // A report is made by the server, and written by the command as by the server.
+    let made = |text: &str| {
+        let lines = text.lines().filter(|line| !line.contains("Made at") && !line.contains("madeAt"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (format, route) in [("md", "/v1/report.md"), ("html", "/v1/report.html")] {
+        let (code, printed, stderr) = asked.ask(&key, &["report", "--format", format], "");
+        let own = asked.server.get(route, &key);
+        assert_eq!(
+            (code, made(&printed)),
+            (0, made(&String::from_utf8_lossy(&own.body))),
+            "{format}: {stderr}"
+        );
+    }
+    let (code, report, stderr) = asked.ask(&key, &["report", "--execution", "e-10", "--json"], "");
+    let (report, own) = (without_made_at(&report), asked.server.get("/v1/report?execution=e-10", &key));
+    assert_eq!((code, report), (0, without_made_at(&String::from_utf8_lossy(&own.body))), "{stderr}");
+    let other = question.replace("\"local\"", "\"other\"");
+    let (code, _, stderr) = asked.ask(&key, &["policy", "evaluate"], &other);
+    assert!(code == 2 && stderr.contains("forbidden"), "{stderr}");
+}
+
+fn without_made_at(report: &str) -> Value {
+    let mut report: Value = serde_json::from_str(report).unwrap();
+    report["madeAt"] = Value::Null;
+    report
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod exporting;
 mod gate;
 mod hostile;
 mod keys;
+mod lying;
 mod metrics;
 mod passkeys;
 mod receiver;

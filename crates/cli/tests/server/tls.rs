@@ -7,7 +7,7 @@ use crate::running::Running;
 use crate::scratch::{Scratch, signal, wait_until};
 
 /// Makes a self-signed certificate for localhost, in `NAME.pem` and `NAME.key`.
-fn make_pair(scratch: &Scratch, name: &str) {
+pub(crate) fn make_pair(scratch: &Scratch, name: &str) {
     let made = Command::new("openssl")
         .args([
             "req",
@@ -21,6 +21,8 @@ fn make_pair(scratch: &Scratch, name: &str) {
             "2",
         ])
         .args(["-subj", &format!("/CN={name}"), "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
+        // A certificate of an authority is no server's, for clients that are strict.
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
         .args(["-keyout", &format!("{name}.key"), "-out", &format!("{name}.pem")])
         .current_dir(scratch.path())
         .output()

@@ -1,7 +1,7 @@
 //! What is shown of approvals, the same by the command line's `--json` and by the server.
 
 use crealeph_contracts::approval::{
-    ApprovalDecision, ApprovalDocument as _, ApprovalRule, SignedStatement as _, VerdictStatement,
+    ApprovalDocument as _, ApprovalRule, SignedStatement as _, VerdictStatement,
 };
 use crealeph_contracts::held_change::HeldChangeRecord;
 use crealeph_contracts::json::{ComposeError, ObjectWriter};
@@ -9,6 +9,7 @@ use crealeph_contracts::scalar::LedgerId;
 use crealeph_decision::approval::{JudgedVerdict, SubjectOutcome, SubjectState};
 use crealeph_decision::builder::review::approved_key;
 use crealeph_verify::{EnrolledPasskey, EnrolledPerson, KeyMaterial};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::case::{SubjectBasis, SubjectCase, SubjectReader};
@@ -56,34 +57,22 @@ fn passkey_json(own: &EnrolledPasskey) -> Value {
 }
 
 /// What became of a verdict.
-#[derive(Clone, Debug)]
-pub struct VerdictReport<'v> {
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct VerdictReport {
     /// What it is about.
-    pub subject: &'v str,
-    /// Yes or no.
-    pub decision: ApprovalDecision,
+    pub subject: String,
+    /// `approve` or `reject`.
+    pub decision: String,
     /// Whether it was signed.
-    pub is_proven: bool,
+    pub proven: bool,
     /// Its entry, if one was added.
-    pub verdict: Option<&'v LedgerId>,
+    pub verdict: Option<String>,
     /// The landing that followed.
-    pub landed: Option<&'v LedgerId>,
+    pub landed: Option<String>,
     /// The planned artifact of a draft that landed.
-    pub planned: Option<&'v LedgerId>,
+    pub planned: Option<String>,
     /// How many approvals are still missing.
     pub missing: u64,
-}
-
-impl VerdictReport<'_> {
-    /// As JSON.
-    pub fn json(&self) -> Value {
-        let id = |id: Option<&LedgerId>| id.map(|id| id.as_str().to_owned());
-        json!({
-            "subject": self.subject, "decision": self.decision.as_str(), "proven": self.is_proven,
-            "verdict": id(self.verdict), "landed": id(self.landed), "planned": id(self.planned),
-            "missing": self.missing,
-        })
-    }
 }
 
 /// A statement that is to be signed, as JSON: its members, the exact text, and the namespace of the signature; with a passkey, what its

@@ -5,14 +5,14 @@ use crealeph_contracts::scalar::{LedgerId, TenantId};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::approval::JudgedVerdict;
 use crealeph_ledger::{Ledger, StoredEntry};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::ReportError;
 use crate::approvals::{ApprovalError, SubjectCase, SubjectReader, held_change};
 use crate::builder::Scopes;
 
 /// Who approved a draft or a held change, and whether it counts.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalStory {
     /// `waiting`, `approved`, `rejected`, `landed`, or `unproven` for a verdict that nobody signed.
@@ -30,7 +30,7 @@ pub struct ApprovalStory {
 }
 
 /// A verdict.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VerdictStory {
     /// `approve` or `reject`.

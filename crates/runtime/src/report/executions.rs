@@ -8,11 +8,12 @@ use crealeph_contracts::staleness::MaxAge;
 use crealeph_decision::builder::Record;
 use crealeph_decision::snapshot::SnapshotType;
 use crealeph_ledger::{EXECUTION_EVENT, Filter, IdKind, Ledger, StoredEntry};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 use super::approvals::{self, ApprovalStory};
 use super::{
-    MAX_DETAILS, MAX_ROWS, ReportError, ReportQuestion, ReportSource, ReportSubject, TextPart, as_text,
+    MAX_DETAILS, MAX_ROWS, ReportError, ReportQuestion, ReportSource, ReportSubject, TextPart, id_text,
     newest_first,
 };
 use crate::builder::{self, Execution};
@@ -25,7 +26,7 @@ const MAX_CONTENT_BYTES: usize = 16 << 10;
 const MAX_PARTS: usize = 20;
 
 /// The executions of a report.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecutionSection {
     /// One line an execution, newest first.
@@ -37,16 +38,16 @@ pub struct ExecutionSection {
 }
 
 /// An execution in one line, by its newest event.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecutionRow {
     /// Its id.
-    #[serde(serialize_with = "as_text")]
+    #[serde(with = "id_text")]
     pub execution_id: ExecutionId,
     /// The short form of its id.
     pub short_id: String,
     /// The robot.
-    #[serde(serialize_with = "as_text")]
+    #[serde(with = "id_text")]
     pub robot_id: RobotId,
     /// The state that it reached.
     pub state: String,
@@ -59,7 +60,7 @@ pub struct ExecutionRow {
 }
 
 /// An execution in full.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecutionStory {
     /// In one line.
@@ -82,7 +83,7 @@ pub struct ExecutionStory {
 }
 
 /// An attempt and how it was decided.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AttemptStory {
     /// Its number.
@@ -112,7 +113,7 @@ pub struct AttemptStory {
 }
 
 /// A rule that decided.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RuleStory {
     /// Its id.
@@ -124,14 +125,14 @@ pub struct RuleStory {
 }
 
 /// Evidence, as old as it was when it was used.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EvidenceStory {
     /// Its type.
     #[serde(rename = "type")]
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// The entry.
-    #[serde(serialize_with = "as_text")]
+    #[serde(with = "id_text")]
     pub entry: LedgerId,
     /// When it was true.
     pub at: String,
@@ -142,21 +143,21 @@ pub struct EvidenceStory {
 }
 
 /// A recorded decision, derived again.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplayProof {
     /// Whether it follows.
     pub follows: bool,
     /// What differs.
-    pub differs: Vec<&'static str>,
+    pub differs: Vec<Cow<'static, str>>,
 }
 
 /// An artifact that an execution made.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ArtifactStory {
     /// Its entry.
-    #[serde(serialize_with = "as_text")]
+    #[serde(with = "id_text")]
     pub entry: LedgerId,
     /// Its type.
     #[serde(rename = "type")]
@@ -278,8 +279,8 @@ fn attempt(
     record: &Record,
 ) -> Result<AttemptStory, ReportError> {
     let checks = builder::replay(log.0, log.1, entry, record)?;
-    let differs: Vec<&'static str> =
-        checks.iter().filter(|check| !check.is_same()).map(|check| check.what).collect();
+    let differs: Vec<Cow<'static, str>> =
+        checks.iter().filter(|check| !check.is_same()).map(|check| check.what.into()).collect();
     let max_age = record.rules.thresholds().max_staleness_minutes;
     let snapshot = builder::snapshot_of(log.0, log.1, record)?;
     let evidence = snapshot.iter().flat_map(|snapshot| {
@@ -287,7 +288,7 @@ fn attempt(
             let newest = snapshot.facts.newest.get(kind).as_ref()?;
             let at = newest.entry.true_at().instant();
             Some(EvidenceStory {
-                kind: kind.as_str(),
+                kind: kind.as_str().into(),
                 entry: newest.entry.id.clone(),
                 at: at.to_string(),
                 age_minutes: age_minutes(at, record.evaluated_at),

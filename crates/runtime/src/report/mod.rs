@@ -6,6 +6,7 @@
 
 mod approvals;
 mod executions;
+mod id_text;
 mod proof;
 mod runs;
 
@@ -13,7 +14,8 @@ use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::{ExecutionId, IdentifierError, RobotId, TenantId};
 use crealeph_ledger::{Clock, Ledger, LedgerError};
 use crealeph_verify::VerifierKey;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 use crate::approvals::ApprovalError;
 use crate::builder::{BuildError, Scopes};
@@ -82,7 +84,7 @@ pub struct ReportSource<'s> {
 }
 
 /// Whose keys the signatures of a report were checked with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum KeySource {
     /// Keys that the reader kept, which prove who signed.
@@ -96,7 +98,7 @@ pub enum KeySource {
 }
 
 /// Where a report was read from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ReportOrigin {
     /// A workspace and its ledger.
@@ -108,7 +110,7 @@ pub enum ReportOrigin {
 }
 
 /// What happened.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ActivityReport {
     /// When the report was made.
@@ -124,7 +126,7 @@ pub struct ActivityReport {
     /// Executions of the Builder, newest first.
     pub executions: ExecutionSection,
     /// What this report cannot know, in sentences.
-    pub unknown: Vec<&'static str>,
+    pub unknown: Vec<Cow<'static, str>>,
 }
 
 /// Why a report cannot be made.
@@ -151,7 +153,7 @@ pub enum ReportError {
 }
 
 /// The start or the end of a text, within a bound.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TextPart {
     /// What is kept.
@@ -206,7 +208,7 @@ pub fn activity(question: &ReportQuestion, source: &ReportSource<'_>) -> Result<
         origin: source.origin,
         key_source: source.key_source,
         log,
-        unknown: unknown(source, &runs, question),
+        unknown: unknown(source, &runs, question).into_iter().map(Cow::Borrowed).collect(),
         runs,
         executions,
     })
@@ -239,10 +241,6 @@ fn unknown(source: &ReportSource<'_>, runs: &RunSection, question: &ReportQuesti
 }
 
 /// Writes a value as its text.
-fn as_text<T: std::fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(value)
-}
-
 /// Reads all pages of a filter, newest first, until `take` has enough.
 fn newest_first(
     (ledger, tenant): (&Ledger, &TenantId),

@@ -8,14 +8,14 @@ use crealeph_verify::{
     CLEANED_NAME, Checkpoint, Finding, JournalRecord, RunFolder, VerifiedReceipt, VerifierKey, check_journal,
     check_run_folder, read_unproven, verify_receipt,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{ReportError, ReportSource};
 use crate::work::receipt::{ENVELOPE_FILE, NAME_PREFIX, RECEIPT_FILE};
 use crate::work::{RunReader, RunState, RunSummary};
 
 /// What a check came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ProofStatus {
     /// A key that was checked with has signed it, and everything is as signed.
@@ -29,7 +29,7 @@ pub enum ProofStatus {
 }
 
 /// What was found of a receipt.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReceiptProof {
     /// What the check came to.
@@ -182,7 +182,7 @@ fn held(reader: &RunReader, source: &ReportSource<'_>, run: &Uuid) -> Result<Rec
 }
 
 /// What was found of the log.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LogProof {
     /// The tenant.
@@ -198,7 +198,7 @@ pub struct LogProof {
 }
 
 /// What was found of a checkpoint.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckpointProof {
     /// What the check came to.

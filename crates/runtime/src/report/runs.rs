@@ -7,11 +7,12 @@ mod workspace;
 use crealeph_contracts::WorkItem;
 use crealeph_contracts::uuid::Uuid;
 use crealeph_ledger::StoredEntry;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 use super::approvals::ApprovalStory;
 use super::proof::ReceiptProof;
-use super::{ReportError, ReportQuestion, ReportSource, TextPart, as_text};
+use super::{ReportError, ReportQuestion, ReportSource, TextPart, id_text};
 use crate::work::receipt::RUN_RECEIPT_KEY;
 
 /// How much of a task, a reason or the output of tests is kept.
@@ -20,7 +21,7 @@ const MAX_TEXT_BYTES: usize = 16 << 10;
 const MAX_LISTED: usize = 100;
 
 /// The runs of a report.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunSection {
     /// One line a run, newest first.
@@ -32,11 +33,11 @@ pub struct RunSection {
 }
 
 /// A run in one line.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunRow {
     /// Its id.
-    #[serde(serialize_with = "as_text")]
+    #[serde(with = "id_text")]
     pub run: Uuid,
     /// The short form of its id.
     pub short_id: String,
@@ -55,7 +56,7 @@ pub struct RunRow {
 }
 
 /// A run in full.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunStory {
     /// In one line.
@@ -104,7 +105,7 @@ pub struct RunStory {
 }
 
 /// The agent of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentStory {
     /// Its name.
@@ -118,7 +119,7 @@ pub struct AgentStory {
 }
 
 /// An account of an operating system.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AccountStory {
     /// The user.
@@ -130,18 +131,18 @@ pub struct AccountStory {
 }
 
 /// The run that another one rests on.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EarlierRunStory {
     /// How: `retry_of`, `undoes`.
-    pub relation: &'static str,
+    pub relation: Cow<'static, str>,
     /// The run.
-    #[serde(serialize_with = "as_text")]
+    #[serde(with = "id_text")]
     pub run: Uuid,
 }
 
 /// What admission said.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdmissionStory {
     /// Whether the change was within every bound.
@@ -153,11 +154,11 @@ pub struct AdmissionStory {
 }
 
 /// A bound of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BoundStory {
     /// What it counts.
-    pub what: &'static str,
+    pub what: Cow<'static, str>,
     /// How much there was.
     pub used: u64,
     /// How much was allowed; absent if the statement does not say.
@@ -165,7 +166,7 @@ pub struct BoundStory {
 }
 
 /// What a run changed.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangeStory {
     /// The files.
@@ -185,13 +186,13 @@ pub struct ChangeStory {
 }
 
 /// A file that changed.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileStory {
     /// Its path.
     pub path: String,
     /// `created`, `modified` or `deleted`; absent if the change was discarded.
-    pub change: Option<&'static str>,
+    pub change: Option<Cow<'static, str>>,
     /// Lines added; absent without a diff.
     pub added: Option<u64>,
     /// Lines removed.
@@ -199,7 +200,7 @@ pub struct FileStory {
 }
 
 /// A commit.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CommitStory {
     /// The branch.
@@ -209,7 +210,7 @@ pub struct CommitStory {
 }
 
 /// The tests of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TestStory {
     /// The command.
@@ -223,11 +224,11 @@ pub struct TestStory {
 }
 
 /// A person's verdict on a held change.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunVerdictStory {
     /// `approved` or `rejected`.
-    pub decision: &'static str,
+    pub decision: Cow<'static, str>,
     /// Who, by the name that was given.
     pub by: String,
     /// Why.
@@ -241,7 +242,7 @@ pub struct RunVerdictStory {
 }
 
 /// A connection.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConnectionStory {
     /// To where.
@@ -249,7 +250,7 @@ pub struct ConnectionStory {
     /// Whether it was let through.
     pub allowed: bool,
     /// Why it was not.
-    pub reason: Option<&'static str>,
+    pub reason: Option<Cow<'static, str>>,
 }
 
 /// The runs that are asked for.

@@ -167,15 +167,15 @@ pub(crate) fn recorded(call: &Call, signed: SignedPayload) -> Result<Reply, Prob
     let case = reader.read(&read.subject_id)?;
     let planned = reader.planned(&read.subject_id)?;
     let report = VerdictReport {
-        subject: read.subject_id.as_str(),
-        decision: read.decision,
-        is_proven: true,
-        verdict: Some(&verdict.id),
-        landed: case.state.outcome.landing().map(|(landing, _)| landing),
-        planned: planned.as_ref(),
+        subject: read.subject_id.to_string(),
+        decision: read.decision.to_string(),
+        proven: true,
+        verdict: Some(verdict.id.to_string()),
+        landed: case.state.outcome.landing().map(|(landing, _)| landing.to_string()),
+        planned: planned.map(|planned| planned.to_string()),
         missing,
     };
-    let mut report = report.json();
+    let mut report = json!(report);
     if let Value::Object(members) = &mut report {
         members.insert("repeat".to_owned(), json!(verdict.is_repeat));
         members.insert("next".to_owned(), json!(next_step(&case)));

@@ -81,6 +81,10 @@ const ERRORS: &[(&str, &str)] = &[
     ("server_away", "the server cannot be reached, or does not answer in time"),
     ("bad_answer", "what answers at the address of a server is not one, or not of this version"),
     ("server_refused", "the server refused a request with a code that this version does not know"),
+    (
+        "not_what_was_shown",
+        "the server wrote a statement that says something else than it showed; nothing was signed",
+    ),
     ("no_server_form", "the command works on a ledger or a workspace here, and cannot ask a server"),
     ("unknown_signer", "the tenant has enrolled no signer of this id; see `crealeph signer list`"),
     ("signer_revoked", "a revoked key is not enrolled again as a signer; enrol another"),

@@ -125,7 +125,7 @@ fn evidence(used: &EvidenceStory, max_age_minutes: f64) -> Vec<Vec<Inline>> {
         age => counted(usize::try_from(age).unwrap_or(usize::MAX), "minute"),
     };
     vec![
-        only(text(used.kind)),
+        only(text(used.kind.as_ref())),
         only(text(&used.at)),
         vec![text(format!("{age}, ")), fresh],
         only(code(used.entry.as_str())),

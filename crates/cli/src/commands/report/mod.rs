@@ -24,9 +24,9 @@ use super::Verdict;
 use super::ids::execution_id;
 use super::ledger::{Settled, named, parse_key, read_keys};
 use super::on_ledger::Opened;
-use super::place::{LogSource, Place};
+use super::place::{LogSource, Place, RemoteLog};
 use super::work::{WorkspaceArgs, control};
-use crate::failure::{ArgumentFailure, Failure, LedgerFailure};
+use crate::failure::{ArgumentFailure, Failure, LedgerFailure, ServerFailure};
 use crate::human_time::{self, Since};
 use crate::new_file::NewFile;
 use crate::output::{Output, note};
@@ -43,6 +43,8 @@ Examples:
 A report says what was asked, what was decided and on how old evidence, what changed, what the tests said, who approved it, and
 whether receipts, decisions and the log's checkpoint hold. HTML is one file that loads nothing. Without --format the name of the file
 decides; else a terminal gets Markdown and a pipe JSON.
+
+With --server the server makes the report, from its ledger and with the keys that it knows; a run is named by its whole id.
 
 With --from it answers from an export alone. --key proves who signed: give the keys that you saved with `crealeph work key` and
 `crealeph ledger key`.
@@ -121,8 +123,14 @@ impl Report {
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         let format = self.format_for(output);
         let report = match &self.from {
+            Some(_) if self.workspace.at.server.is_named() => {
+                return Err(ServerFailure::Excluded("--from").into());
+            }
             Some(export) => self.of_export(export, output)?,
-            None => self.of_workspace()?,
+            None => match self.workspace.place_here()? {
+                Place::Here(_) => self.of_workspace()?,
+                Place::Server(remote) => self.of_server(&remote)?,
+            },
         };
         let written = match format {
             ReportFormat::Md => (RENDERER.markdown)(&report),
@@ -179,6 +187,28 @@ impl Report {
             key_source: if keys.is_empty() { KeySource::Absent } else { KeySource::Kept },
         };
         Ok(activity(&question, &source)?)
+    }
+
+    /// The report as the server makes it; it is written here.
+    fn of_server(&self, remote: &RemoteLog) -> Result<ActivityReport, Failure> {
+        if !self.key.is_empty() {
+            return Err(ServerFailure::Excluded("--key").into());
+        }
+        let log = LogSource::Server(remote.clone());
+        let robot = self.robot.as_ref().map(|name| named("robot", name, RobotId::parse)).transpose()?;
+        let execution = match &self.execution {
+            Some(word) => Some(execution_id(&log, robot.clone(), word)?.0.to_string()),
+            None => None,
+        };
+        let since = self.since.map(|since| since.instant(Clock::system().now().instant()));
+        let query = [
+            ("run", self.run.clone()),
+            ("execution", execution),
+            ("robot", robot.map(|robot| robot.to_string())),
+            ("since", since.map(|since| since.to_string())),
+            ("limit", Some(self.limit.to_string())),
+        ];
+        Ok(remote.client.get(&["report"], &query)?.read()?)
     }
 
     fn of_workspace(&self) -> Result<ActivityReport, Failure> {
@@ -286,7 +316,7 @@ fn document(report: &ActivityReport) -> Document {
     }
     if !report.unknown.is_empty() {
         blocks.push(Block::Heading { level: 2, text: only(text("What this report cannot know")) });
-        let unknown = report.unknown.iter().map(|sentence| Block::Paragraph(only(text(*sentence))));
+        let unknown = report.unknown.iter().map(|sentence| Block::Paragraph(only(text(sentence.as_ref()))));
         blocks.extend(unknown);
     }
     Document { title: "CreAleph report".to_owned(), blocks }

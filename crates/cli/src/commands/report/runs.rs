@@ -109,7 +109,7 @@ fn who(story: &RunStory) -> Vec<Fact> {
         facts.push(("Item", only(code(item))));
     }
     if let Some(earlier) = &story.earlier_run {
-        let relation = match earlier.relation {
+        let relation = match earlier.relation.as_ref() {
             "undoes" => "undoes run ",
             _ => "judges again run ",
         };
@@ -183,7 +183,7 @@ fn files(change: &ChangeStory, blocks: &mut Vec<Block>) {
     let rows = change.files.iter().map(|file| {
         vec![
             only(code(&file.path)),
-            only(text(file.change.unwrap_or("discarded"))),
+            only(text(file.change.as_deref().unwrap_or("discarded"))),
             only(number(file.added)),
             only(number(file.removed)),
         ]
@@ -207,7 +207,7 @@ fn tests(tests: &TestStory) -> Vec<Inline> {
 fn verdict(verdict: &RunVerdictStory) -> Vec<Inline> {
     let tone = if verdict.decision == "approved" { Tone::Good } else { Tone::Bad };
     let mut line = vec![
-        Inline::Word(verdict.decision.to_owned(), tone),
+        Inline::Word(verdict.decision.to_string(), tone),
         text(format!(" by {} at {}: {}", verdict.by, verdict.at, verdict.reason)),
     ];
     if let Some(account) = &verdict.account {
@@ -231,7 +231,7 @@ fn walls(story: &RunStory) -> Vec<Fact> {
         .connections
         .iter()
         .map(|connection| {
-            let fate = match (connection.allowed, connection.reason) {
+            let fate = match (connection.allowed, connection.reason.as_deref()) {
                 (true, _) => "reached".to_owned(),
                 (false, None) => "refused".to_owned(),
                 (false, Some(reason)) => format!("refused: {}", reason.replace('_', " ")),

@@ -8,8 +8,9 @@ use crealeph_runtime::configuration::{Configuration, FILE};
 use crealeph_runtime::work::{KeptFile, Recovery, Work, WorkConfig, WorkError, WorkSetup};
 
 use crate::commands::ledger::{At, Settled};
+use crate::commands::place::Place;
 use crate::commands::sandbox::state_directory;
-use crate::failure::{Failure, InputFailure, TrustFailure};
+use crate::failure::{Failure, InputFailure, ServerFailure, TrustFailure};
 use crate::output::note;
 use crate::trusting::{self, Uses};
 use crate::{own, user_state};
@@ -41,11 +42,12 @@ impl WorkspaceArgs {
         Ok(Configuration::find(named)?)
     }
 
-    /// The ledger and whose part of it, for a command that does not need a workspace.
-    pub(in crate::commands) fn settle_here(&self) -> Result<Settled, Failure> {
+    /// A server, or the ledger, for a command that does not need a workspace.
+    pub(in crate::commands) fn place_here(&self) -> Result<Place, Failure> {
         match self.root == Path::new(".") {
-            true => self.at.clone().settle(),
-            false => self.settle(),
+            true => self.at.clone().place(),
+            false if self.at.server.is_named() => Err(ServerFailure::Excluded("--workspace").into()),
+            false => Ok(Place::Here(Box::new(self.settle()?))),
         }
     }
 

@@ -31,7 +31,7 @@ pub(super) fn story(row: RunRow, statement: Option<&Statement>, proof: ReceiptPr
         started_by: stated.and_then(|stated| stated.started_by.as_ref()).map(account),
         earlier_run: receipt
             .and_then(|receipt| receipt.earlier_run.as_ref())
-            .map(|earlier| EarlierRunStory { relation: earlier.relation.as_str(), run: earlier.run }),
+            .map(|earlier| EarlierRunStory { relation: earlier.relation.as_str().into(), run: earlier.run }),
         reason: receipt.and_then(|receipt| receipt.error.as_ref()).map(|reason| text(reason.as_str())),
         admission: stated.and_then(admission),
         change: statement.map_or_else(ChangeStory::default, change),
@@ -86,7 +86,7 @@ pub(super) fn account(user: &LocalUser) -> AccountStory {
 
 fn verdict(verdict: &StatedVerdict) -> RunVerdictStory {
     RunVerdictStory {
-        decision: verdict.decision.as_str(),
+        decision: verdict.decision.as_str().into(),
         by: verdict.by.to_string(),
         reason: verdict.reason.to_string(),
         at: verdict.at.as_str().to_owned(),
@@ -99,7 +99,7 @@ fn connection(connection: &Connection) -> ConnectionStory {
     ConnectionStory {
         host: connection.host.to_string(),
         allowed: connection.allowed,
-        reason: connection.reason.map(|reason| reason.as_str()),
+        reason: connection.reason.map(|reason| reason.as_str().into()),
     }
 }
 
@@ -111,9 +111,9 @@ fn admission(stated: &WorkRun) -> Option<AdmissionStory> {
         admitted: admission.admitted,
         reason: admission.reason.as_ref().map(|reason| reason.as_str().to_owned()),
         bounds: vec![
-            bound("files", admission.files_touched.get(), bounds.map(|it| it.max_files.get())),
-            bound("deltas", admission.delta_size.get(), bounds.map(|it| it.max_delta_size.get())),
-            bound("tool operations", admission.tool_ops.get(), bounds.map(|it| it.max_tool_ops.get())),
+            bound("files".into(), admission.files_touched.get(), bounds.map(|it| it.max_files.get())),
+            bound("deltas".into(), admission.delta_size.get(), bounds.map(|it| it.max_delta_size.get())),
+            bound("tool operations".into(), admission.tool_ops.get(), bounds.map(|it| it.max_tool_ops.get())),
         ],
     })
 }
@@ -124,7 +124,7 @@ fn change(statement: &Statement) -> ChangeStory {
     let artifacts = receipt.artifacts.as_slice();
     let files = artifacts.iter().take(MAX_LISTED).map(|artifact| FileStory {
         path: artifact.path.as_str().to_owned(),
-        change: Some(artifact.change.as_str()),
+        change: Some(artifact.change.as_str().into()),
         added: None,
         removed: None,
     });

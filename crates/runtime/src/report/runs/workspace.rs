@@ -137,7 +137,7 @@ fn workspace_story(
     {
         let decision = if verdict.is_approved { "approved" } else { "rejected" };
         story.verdicts.push(RunVerdictStory {
-            decision,
+            decision: decision.into(),
             by: verdict.who.clone(),
             reason: verdict.why.clone(),
             at: verdict.at.as_str().to_owned(),

@@ -1,0 +1,233 @@
+//! A verdict that is handed in to a server. The server writes the statement, and this machine signs it, so everything in it that can be
+//! known here is compared with what the person was shown: a server that lies gets no signature over anything else.
+
+use crealeph_contracts::approval::{
+    ApprovalDocument as _, ApprovalRule, SignedPayload, SubjectKind, VerdictRequest, VerdictStatement,
+};
+use crealeph_contracts::contract::to_json;
+use crealeph_contracts::digest::Blake3;
+use crealeph_contracts::held_change::HeldChangeRecord;
+use crealeph_contracts::scalar::{LedgerId, Name};
+use crealeph_contracts::short_id::{IdWord, NamedKind};
+use crealeph_ledger::StoredEntry;
+use crealeph_runtime::approvals::{VerdictReport, change_of};
+use crealeph_runtime::entries::read_entry;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::Verdict;
+use super::approve::{AskedVerdict, VerdictSource, told};
+use super::ledger::named;
+use super::place::{LogSource, RemoteLog};
+use super::verdict_page::{ShownEvidence, ShownPolicy, ShownSubject, shown};
+use crate::failure::{ApprovalFailure, Failure, LedgerFailure, ServerFailure};
+use crate::output::{Output, note};
+use crate::page::Page;
+
+/// Where a draft lands.
+const LEDGER: &str = "ledger";
+
+/// What a server shows of a subject, as far as it is needed here.
+#[derive(Deserialize)]
+struct DecisionDocument {
+    entry: Box<RawValue>,
+    rule: Box<RawValue>,
+    evidence: Vec<ShownEvidence>,
+    policy: Option<ShownPolicy>,
+}
+
+#[derive(Deserialize)]
+struct UnsignedDocument {
+    statement: Box<RawValue>,
+}
+
+#[derive(Deserialize)]
+struct PersonPage {
+    people: Vec<ListedPerson>,
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ListedPerson {
+    keys: Vec<ListedKey>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListedKey {
+    key_id: String,
+    revoked: bool,
+}
+
+/// What became of a verdict, and what is left to be done.
+#[derive(Deserialize)]
+struct RecordedDocument {
+    #[serde(flatten)]
+    report: VerdictReport,
+    next: Option<String>,
+}
+
+/// A subject as a server shows it: its entry read strictly, its digest computed here.
+struct RemoteSubject<'r> {
+    remote: &'r RemoteLog,
+    id: LedgerId,
+    entry: StoredEntry,
+    change: Option<HeldChangeRecord>,
+    digest: Blake3,
+    rule: ApprovalRule,
+    evidence: Vec<ShownEvidence>,
+    policy: Option<ShownPolicy>,
+}
+
+impl AskedVerdict {
+    pub(super) fn run_remote(
+        self,
+        remote: &RemoteLog,
+        subject: &str,
+        output: &mut Output,
+    ) -> Result<Verdict, Failure> {
+        if self.by.is_some() {
+            return Err(ApprovalFailure::ByRefused.into());
+        }
+        let log = LogSource::Server(remote.clone());
+        let id = subject_id(remote, &log, subject)?;
+        let signed = match &self.signed {
+            Some((statement, signature)) => Some(self.read_signed(&id, statement, signature)?),
+            None => self.sign(&RemoteSubject::read(remote, &id)?, None)?,
+        };
+        let Some(signed) = signed else { return Ok(self.unsigned_verdict()) };
+        let RecordedDocument { report, next } = record(remote, &signed)?;
+        told(&report, &log, remote.is_json, output)?;
+        output.flush()?;
+        if let Some(next) = next.filter(|_| report.missing == 0) {
+            note!("{next}");
+        }
+        Ok(Verdict::Good)
+    }
+}
+
+/// Hands a verdict in. Sending it again is safe.
+fn record(remote: &RemoteLog, signed: &SignedPayload) -> Result<RecordedDocument, Failure> {
+    Ok(remote.client.ask(&["verdicts"], &[], to_json(signed).as_bytes())?.read()?)
+}
+
+/// The subject that a word means: `@` is the newest that waits, else a draft or the run of a held change, or the start of one.
+fn subject_id(remote: &RemoteLog, log: &LogSource, word: &str) -> Result<LedgerId, Failure> {
+    let missing = || LedgerFailure::NoEntry { name: word.to_owned(), tenant: remote.tenant.to_string() };
+    let id = match IdWord::read(word) {
+        IdWord::Recent(newer) => {
+            let page = remote.inbox(None, newer + 1)?;
+            page.items.into_iter().nth(newer).ok_or_else(missing)?.subject
+        }
+        IdWord::Start(start) => match log.id_of(NamedKind::Run, start)? {
+            Some(run) => run,
+            None => log.id_of(NamedKind::Entry, start)?.ok_or_else(missing)?,
+        },
+    };
+    Ok(named("id", &id, LedgerId::parse)?)
+}
+
+impl<'r> RemoteSubject<'r> {
+    /// Reads what the server shows, which must be what was asked for.
+    fn read(remote: &'r RemoteLog, id: &LedgerId) -> Result<Self, Failure> {
+        let answer = remote.client.get(&["inbox", id.as_str()], &[])?;
+        let DecisionDocument { entry, rule, evidence, policy } = answer.read()?;
+        let entry = answer.read_with(|_| read_entry(entry.get()))?;
+        let rule = answer.read_with(|_| {
+            ApprovalRule::parse(rule.get().as_bytes()).map_err(|violations| {
+                violations.first().map_or("its rule cannot be read".to_owned(), ToString::to_string)
+            })
+        })?;
+        let change = change_of(&entry);
+        let digest = match &change {
+            Some(record) => record.digest()?,
+            None => Blake3::of(entry.canonical().as_bytes()),
+        };
+        let own = change.as_ref().map_or_else(|| entry.id.to_string(), |record| record.run.to_string());
+        if own != id.as_str() || entry.tenant_id != remote.tenant {
+            return Err(
+                ServerFailure::NotShown { what: "it shows another subject than the one asked for" }.into()
+            );
+        }
+        Ok(RemoteSubject { remote, id: id.clone(), entry, change, digest, rule, evidence, policy })
+    }
+
+    /// Refuses a statement that says anything else than what is shown, or was asked for.
+    fn check(&self, statement: &VerdictStatement, asked: &VerdictRequest) -> Result<(), Failure> {
+        let (kind, target, base_state) = match &self.change {
+            Some(record) => (SubjectKind::Change, record.target.as_str(), Some(record.base_state)),
+            None => (SubjectKind::Draft, LEDGER, None),
+        };
+        let has_expiry = statement.expires.is_some() == self.rule.ttl_minutes.is_some();
+        let checks = [
+            (statement.tenant_id == self.remote.tenant, "the tenant"),
+            (statement.subject_kind == kind, "the kind of the subject"),
+            (statement.subject_id == self.id, "the subject"),
+            (statement.subject_digest == self.digest, "the digest of the subject"),
+            (statement.target.as_str() == target, "where it lands"),
+            (statement.base_state == base_state, "the state that it was made on"),
+            (statement.decision == asked.decision, "the decision"),
+            (statement.reason == asked.reason, "the reason"),
+            (statement.key_id == asked.key_id, "the key"),
+            (statement.unattended == asked.unattended.unwrap_or(false), "whether somebody was asked"),
+            (statement.rule_digest == self.rule.digest()?, "the rule"),
+            (has_expiry, "when it lapses"),
+            (statement.evidence_seq.get() >= self.entry.seq.get(), "the state of the log"),
+        ];
+        match checks.iter().find(|(holds, _)| !holds) {
+            Some((_, what)) => Err(ServerFailure::NotShown { what }.into()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl VerdictSource for RemoteSubject<'_> {
+    /// Whether somebody's key is enrolled and not revoked, as the server says; it must be so when the verdict is recorded.
+    fn known_keys(&self) -> Result<Vec<String>, Failure> {
+        let (mut known, mut after) = (Vec::new(), None);
+        loop {
+            let page: PersonPage =
+                self.remote.client.get(&["people"], &[("after", after.clone())])?.read()?;
+            let keys = page.people.into_iter().flat_map(|person| person.keys);
+            known.extend(keys.filter(|key| !key.revoked).map(|key| key.key_id));
+            // People come by name; a list that does not advance would have no end.
+            if page.next.is_none() || page.next <= after {
+                return Ok(known);
+            }
+            after = page.next;
+        }
+    }
+
+    fn statement(&self, asked: &AskedVerdict, fingerprint: &str) -> Result<VerdictStatement, Failure> {
+        let request = VerdictRequest {
+            subject: self.id.clone(),
+            decision: asked.decision,
+            reason: asked.reason_text()?,
+            key_id: named("key", fingerprint, Name::parse)?,
+            unattended: Some(asked.is_sure),
+        };
+        let answer = self.remote.client.ask(&["verdicts", "statement"], &[], to_json(&request).as_bytes())?;
+        let document: UnsignedDocument = answer.read()?;
+        let statement = answer.read_with(|_| {
+            VerdictStatement::parse(document.statement.get().as_bytes()).map_err(|violations| {
+                violations.first().map_or("its statement cannot be read".to_owned(), ToString::to_string)
+            })
+        })?;
+        self.check(&statement, &request)?;
+        Ok(statement)
+    }
+
+    fn page(&self, statement: &VerdictStatement, diff: Option<&str>) -> Page {
+        let subject = ShownSubject {
+            entry: &self.entry,
+            id: &self.id,
+            digest: self.digest,
+            rule: &self.rule,
+            change: self.change.as_ref(),
+            evidence: self.evidence.clone(),
+            policy: self.policy.clone(),
+            server: Some(self.remote.client.url()),
+        };
+        shown(&subject, statement, diff)
+    }
+}
