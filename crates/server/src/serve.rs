@@ -160,22 +160,44 @@ pub struct Server {
     entry: Option<ProcessEntry>,
 }
 
+/// What protects an address: nothing is needed on this machine alone.
+fn protection(
+    address: SocketAddr,
+    is_behind_proxy: bool,
+    settings: &ServerSettings,
+) -> Result<Option<ServerTls>, ServeError> {
+    if !address.ip().is_loopback() && !is_behind_proxy && settings.tls.is_none() {
+        return Err(ServeError::Unprotected(address));
+    }
+    let tls = settings.tls.clone().map(ServerTls::load).transpose()?;
+    match settings.metrics {
+        Some(metrics) if !metrics.ip().is_loopback() && !is_behind_proxy => {
+            Err(ServeError::UnprotectedMetrics(metrics))
+        }
+        _ => Ok(tls),
+    }
+}
+
 impl Server {
+    /// Checks what protects the addresses of a server, before anything is made for it.
+    ///
+    /// # Errors
+    /// When an address is not protected, or the certificate cannot be used.
+    pub fn check(
+        address: SocketAddr,
+        is_behind_proxy: bool,
+        settings: &ServerSettings,
+    ) -> Result<(), ServeError> {
+        protection(address, is_behind_proxy, settings).map(|_| ())
+    }
+
     /// Listens on an address: a loopback address, or any if TLS or a proxy protects it.
     ///
     /// # Errors
     /// When the address is not protected or cannot be had, or the certificate cannot be used.
     pub fn bind(address: SocketAddr, is_behind_proxy: bool, parts: ServerParts) -> Result<Self, ServeError> {
-        if !address.ip().is_loopback() && !is_behind_proxy && parts.settings.tls.is_none() {
-            return Err(ServeError::Unprotected(address));
-        }
-        let tls = parts.settings.tls.clone().map(ServerTls::load).transpose()?;
-        let metrics = match parts.settings.metrics {
-            Some(address) if !address.ip().is_loopback() && !is_behind_proxy => {
-                return Err(ServeError::UnprotectedMetrics(address));
-            }
-            address => address.map(listen).transpose()?,
-        };
+        let tls = protection(address, is_behind_proxy, &parts.settings)?;
+        let metrics = parts.settings.metrics.map(listen).transpose()?;
         let (listener, address) = listen(address)?;
         let names = ServerNames::new(address, &parts.settings);
         let cookie = SessionCookie::new(address.port(), tls.is_some() || is_behind_proxy);

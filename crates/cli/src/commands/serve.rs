@@ -89,6 +89,7 @@ impl Serve {
             settings.tls = Some(TlsFiles { certificate, key });
         }
         settings.metrics = self.metrics.or(settings.metrics);
+        Server::check(self.listen, self.behind_proxy, &settings)?;
         let is_new = matches!(&at.location, Location::File(file) if !file.exists());
         if let Location::File(file) = &at.location
             && is_new

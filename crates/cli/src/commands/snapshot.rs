@@ -56,7 +56,7 @@ pub(super) struct SnapshotCommand {
     robot: Option<String>,
 
     /// Read entries from JSON Lines, oldest first, instead of a ledger; `-` for standard input
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["ledger", "keys"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["ledger", "keys", "server"])]
     from: Option<PathBuf>,
 
     #[command(flatten)]

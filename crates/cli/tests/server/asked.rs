@@ -253,6 +253,7 @@ fn what_cannot_be_asked_is_said() {
     for args in [
         &["ledger", "migrate", "--json"][..],
         &["ledger", "stats", "--json"],
+        &["ledger", "verify", "--json"],
         &["key", "list", "--json"],
         &["work", "status", "--json"],
         &["doctor", "--json"],

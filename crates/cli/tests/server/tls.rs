@@ -106,6 +106,7 @@ fn an_address_that_others_reach_needs_tls_whose_key_is_private() {
         let server = bounded.current_dir(scratch.path()).output().unwrap();
         let (status, stderr) = (server.status.code().unwrap(), String::from_utf8(server.stderr).unwrap());
         assert!(status == 2 && stderr.contains(code) && stderr.contains(words), "{more:?}: {stderr}");
+        assert!(!scratch.path().join(".crealeph").exists(), "{more:?}: nothing is made for it");
     };
     refused(&["--listen", "0.0.0.0:0"], "unprotected_address", "--tls-cert");
     refused(&["--tls-cert", "server.pem"], "", "--tls-key");

@@ -3,7 +3,10 @@
 
 use serde_json::{Value, json};
 
+use crate::postgresql::Server as Postgres;
 use crate::running::Running;
+use crate::scratch::Scratch;
+use crate::tls::make_pair;
 use crate::world::{AGENTS, Ran, World, item, item_with, ran};
 
 /// Changes a file, prints something, and reports what it used.
@@ -199,19 +202,25 @@ fn a_server_that_is_away_changes_nothing_of_a_run_and_gets_its_receipt_later() {
     let mut command = world.command(&["work", "run", &path, "--report-to", url]);
     let keyless = ran(&command.env_remove("CREALEPH_SERVER_KEY").output().unwrap());
     assert!(keyless.code == 2 && keyless.stderr.contains("no key for the server"), "{}", keyless.stderr);
-    // To another server, it is reported by name.
-    let server = Running::start("");
+    // To another server, on PostgreSQL and over HTTPS, it is reported by name.
+    let postgres = Postgres::start();
+    let database = postgres.url(&postgres.database());
+    let scratch = Scratch::with_ledger(&format!("[ledger]\nlocation = \"{database}\"\nkeys = \"keys\"\n"));
+    make_pair(&scratch, "server");
+    let server = Running::start_with(scratch, &["--tls-cert", "server.pem", "--tls-key", "server.key"]);
     let operator = server.key("local", &["--role", "operator"]);
     let signer = world.crealeph(&["work", "key"]).stdout;
     server.scratch.write("dev.key", &String::from_utf8(signer).unwrap());
     let (code, _, stderr) = server.scratch.run(&["signer", "add", "dev.key", "--label", "CI"], "");
     assert_eq!(code, 0, "{stderr}");
-    let url = format!("http://{}", server.0);
+    let (url, authority) = (&server.url, server.scratch.path().join("server.pem"));
     std::fs::write(world.outside().join("key.txt"), format!("{operator}\n")).unwrap();
     let file = world.outside().join("key.txt");
-    let args = ["work", "report-pending", "@", "--report-to", &url, "--server-key", file.to_str().unwrap()];
-    let sent = ran(&world.crealeph(&args));
+    let server_flags = ["--server-key", file.to_str().unwrap(), "--server-ca", authority.to_str().unwrap()];
+    let report = ["work", "report-pending", "@", "--report-to", url];
+    let sent = ran(&world.crealeph(&[&report[..], &server_flags].concat()));
     assert_eq!((sent.code, &sent.lines[0]["pending"]), (0, &json!(0)), "{}", sent.stderr);
-    let runs = server.get("/v1/work/runs", &operator).json();
-    assert_eq!(runs["runs"][0]["run"], away.of("w")["receipt_id"], "{runs}");
+    let list = ["--server", url, "ledger", "list", "--type", "reported_receipt", "--json"];
+    let listed = ran(&world.crealeph(&[&list[..], &server_flags].concat()));
+    assert_eq!(listed.lines[0]["payload"]["receipt"]["id"], away.of("w")["receipt_id"], "{}", listed.stderr);
 }

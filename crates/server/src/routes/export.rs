@@ -40,11 +40,14 @@ pub(super) fn export(call: &Call) -> Result<Reply, Problem> {
                 &format!("is after `upTo`, or `upTo` after entry {last}, the newest"),
             ));
         }
-        _ => {
+        (Some(_), None) => {
             return Err(Problem::parameter(
                 "after",
                 "needs `upTo`, the number of entries that the first line states",
             ));
+        }
+        (None, Some(_)) => {
+            return Err(Problem::parameter("upTo", "needs `after`, the last entry that was received"));
         }
     };
     let most = call.bounds().max_exports;
