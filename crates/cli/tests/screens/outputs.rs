@@ -106,6 +106,7 @@ const COMMANDS: &[(&str, Form, &str)] = &[
         Report,
         "ssh-keygen -q -t ed25519 -N '' -f p$N; crealeph person add ana --key p$N.pub --first-admin --tenant p$N",
     ),
+    ("person invite", Report, "admin i$N; crealeph person invite ben --tenant i$N --sign-with i$N"),
     ("person list", Report, "admin l$N; crealeph person list --tenant l$N"),
     ("person revoke", Report, "admin r$N; crealeph person revoke ana --tenant r$N --sign-with r$N"),
     ("rule set", Report, "admin s$N; crealeph rule set approval-rules.toml --tenant s$N --sign-with s$N"),
