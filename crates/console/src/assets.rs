@@ -1,52 +1,49 @@
 //! The files of the console, in the program. A file's URL has its digest, so browsers keep it until it changes.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use crealeph_contracts::digest::Blake3;
+use crealeph_verify::verifier_script;
 
 /// A file that a page loads.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Asset {
     /// Its name.
     pub name: &'static str,
     /// Its media type.
     pub media_type: &'static str,
-    /// Its bytes.
-    pub bytes: &'static [u8],
+    /// Its text.
+    pub text: Cow<'static, str>,
 }
 
-const ASSETS: &[Asset] = &[
-    Asset {
-        name: "console.css",
-        media_type: "text/css; charset=utf-8",
-        bytes: include_bytes!("../assets/console.css"),
-    },
-    Asset {
-        name: "console.js",
-        media_type: "text/javascript; charset=utf-8",
-        bytes: include_bytes!("../assets/console.js"),
-    },
-    Asset {
-        name: "passkeys.js",
-        media_type: "text/javascript; charset=utf-8",
-        bytes: include_bytes!("../assets/passkeys.js"),
-    },
-    Asset { name: "icon.svg", media_type: "image/svg+xml", bytes: include_bytes!("../assets/icon.svg") },
-];
+const SCRIPT_TYPE: &str = "text/javascript; charset=utf-8";
+
+fn assets() -> [Asset; 5] {
+    let asset = |name, media_type, text| Asset { name, media_type, text: Cow::Borrowed(text) };
+    let proof = [&verifier_script(), include_str!("../assets/proof.js")].concat();
+    [
+        asset("console.css", "text/css; charset=utf-8", include_str!("../assets/console.css")),
+        asset("console.js", SCRIPT_TYPE, include_str!("../assets/console.js")),
+        asset("passkeys.js", SCRIPT_TYPE, include_str!("../assets/passkeys.js")),
+        asset("icon.svg", "image/svg+xml", include_str!("../assets/icon.svg")),
+        Asset { name: "proof.js", media_type: SCRIPT_TYPE, text: Cow::Owned(proof) },
+    ]
+}
 
 /// Each file's name under which pages load it, and the file.
 static NAMED: LazyLock<Vec<(String, Asset)>> = LazyLock::new(|| {
-    let named = ASSETS.iter().map(|asset| {
-        let digest = Blake3::of(asset.bytes).to_string();
+    let named = assets().map(|asset| {
+        let digest = Blake3::of(asset.text.as_bytes()).to_string();
         let start = digest.get(..12).unwrap_or(&digest);
-        (format!("{start}-{}", asset.name), *asset)
+        (format!("{start}-{}", asset.name), asset)
     });
-    named.collect()
+    named.into()
 });
 
 /// The file of a name that a page has.
-pub fn asset(name: &str) -> Option<Asset> {
-    NAMED.iter().find(|(known, _)| known == name).map(|(_, asset)| *asset)
+pub fn asset(name: &str) -> Option<&'static Asset> {
+    NAMED.iter().find(|(known, _)| known == name).map(|(_, asset)| asset)
 }
 
 /// Where pages load a file from.
@@ -62,10 +59,10 @@ mod tests {
 
     #[test]
     fn each_file_is_found_by_the_url_that_pages_have() {
-        for known in ASSETS {
+        for known in assets() {
             let url = url(known.name);
             let found = asset(url.strip_prefix("/assets/").unwrap()).unwrap();
-            assert_eq!((found.name, found.bytes), (known.name, known.bytes));
+            assert_eq!((found.name, &found.text), (known.name, &known.text));
         }
         assert!(asset("console.css").is_none(), "only by its digest, because browsers keep it");
     }

@@ -21,6 +21,7 @@ mod usage;
 mod work;
 
 pub use assets::{Asset, asset};
+pub use crealeph_verify::verifier_page;
 pub use executions::{ExecutionList, execution, executions};
 pub use frame::{CONTENT_SECURITY, PageFrame, Section, Viewer, problem};
 pub use inbox::{InboxView, inbox, subject};

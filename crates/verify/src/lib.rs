@@ -39,7 +39,7 @@ pub use finding::{Finding, FindingKind};
 pub use inclusion::{ProofError, ProvenEntry, verify_proof};
 pub use invitations::{EnrolledPasskey, SignedInPerson};
 pub use note::{NoteError, VerifierKey, VerifierKeyError};
-pub use page::{VERIFIER_MODULES, verifier_page};
+pub use page::{VERIFIER_MODULES, verifier_page, verifier_script};
 pub use passkey::{NewPasskey, Passkey, PasskeyError, read_new_passkey};
 pub use receipt::{
     JournalRecord, MAX_RECEIPT_BYTES, VerifiedReceipt, check_journal, read_receipt, read_unproven,

@@ -26,6 +26,17 @@ pub fn verifier_page() -> String {
     page.replace("{style}", STYLE).replacen("{script}", &script, 1)
 }
 
+/// What judges, without the page that shows it, as one script: its modules are members of `crealephVerifier`.
+pub fn verifier_script() -> String {
+    let judging = VERIFIER_MODULES.iter().filter(|(name, _)| !["shown", "page"].contains(name));
+    let (mut script, mut names) = (String::new(), Vec::new());
+    for (name, source) in judging {
+        script.push_str(&closed(name, source));
+        names.push(format!("{name}: module_{name}"));
+    }
+    format!("globalThis.crealephVerifier = (() => {{\n{script}return {{ {} }};\n}})();\n", names.join(", "))
+}
+
 /// A module as a function of its own that gives what it exports, so that no two modules share a name.
 fn closed(name: &str, source: &str) -> String {
     let (mut body, mut exports, mut import) = (String::new(), Vec::new(), None::<String>);

@@ -4,6 +4,7 @@ import { assert, assertAccessible, assertFits, screenshot, setting, tell } from 
 
 const base = setting('CREALEPH_URL');
 const token = setting('CREALEPH_TOKEN');
+const logKey = setting('CREALEPH_LOG_KEY');
 const links = setting('CREALEPH_LINKS').split(' ');
 
 /** A page of somebody who signed in with the next link. */
@@ -142,6 +143,38 @@ await tell({
     await assertAccessible(page);
     await go(still, '/robots');
     assert.match(still.url(), /\/sign-in\?next=/, 'the session is over in every window');
+  },
+
+  'an entry is verified in the browser, and a forged answer is not': async (visitor) => {
+    const page = await enter(visitor);
+    await go(page, '/ledger?type=signal&robot=shop-17');
+    await page.locator('tbody th a').first().click();
+    const verify = async (key) => {
+      await page.getByLabel(/Key of the log/).fill(key);
+      await page.getByRole('button', { name: 'Verify in this browser' }).click();
+      await page.waitForFunction(() => /^(Verified|Not verified|Consistent)/.test(document.querySelector('.outcome')?.textContent ?? ''));
+      return page.locator('.outcome').innerText();
+    };
+    assert.match(await verify(''), /^Consistent\. Entry \d+ of \d+ .* No key is pinned/);
+    assert.match(await verify(logKey), /^Verified\. Entry \d+ of \d+ .* signed with the key that you pinned/);
+    await assertAccessible(page);
+    await assertFits(page, 360);
+    assert.match(await verify('nonsense'), /^Not verified/);
+    // The server lies: a digit, another entry, another log's key.
+    const lies = [(text) => text.replace('"visits":', '"visits":9'), (text) => text.replace(/index \d+/, 'index 0'), (text) => text.replace(/"source":"demo"/, '"source":"dem0"')];
+    for (const lie of lies) {
+      await page.route('**/v1/entries/*/proof', async (route) => {
+        const answer = await route.fetch();
+        const text = await answer.text();
+        assert.notEqual(lie(text), text);
+        await route.fulfill({ response: answer, body: lie(text) });
+      });
+      assert.match(await verify(logKey), /^Not verified\. /);
+      await page.unroute('**/v1/entries/*/proof');
+    }
+    assert.match(await verify(logKey), /^Verified/);
+    const [saved] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Save the verifier' }).click()]);
+    assert.equal(saved.suggestedFilename(), 'verify.html');
   },
 
   'an admin sees who may do what, and no evidence': async (visitor) => {

@@ -66,13 +66,17 @@ fn people_see_and_decide_in_a_browser() {
     demo.run(&["ledger", "append", "hostile.jsonl"]);
     let key: Value =
         serde_json::from_str(&demo.run(&["key", "create", "--role", "writer", "--json"])).unwrap();
-    let links =
-        ["operator", "operator", "operator", "operator", "reader", "admin"].map(|role| demo.link(role));
+    // What the reader kept.
+    demo.run(&["ledger", "checkpoint"]);
+    let log_key = demo.run(&["ledger", "key", "--text"]).trim().to_owned();
+    let links = ["operator", "operator", "operator", "operator", "reader", "operator", "admin"]
+        .map(|role| demo.link(role));
     tell(
         "pages.mjs",
         &[
             ("CREALEPH_URL", &demo.url),
             ("CREALEPH_LINKS", &links.join(" ")),
+            ("CREALEPH_LOG_KEY", &log_key),
             ("CREALEPH_TOKEN", key["token"].as_str().unwrap()),
         ],
     );

@@ -180,17 +180,21 @@ fn redirect(target: &str) -> Result<Reply, Problem> {
 fn asset(call: &Call) -> Result<Reply, Problem> {
     let found = view::asset(call.in_path("name")?);
     let asset = found.ok_or_else(|| Problem::new(ProblemKind::NoRoute, "there is no such file"))?;
-    let mut reply = Reply::text(asset.media_type, asset.bytes);
+    let mut reply = Reply::text(asset.media_type, asset.text.as_ref());
     let forever = HeaderValue::from_static("public, max-age=31536000, immutable");
     reply.headers.insert(header::CACHE_CONTROL, forever);
     Ok(reply)
 }
 
-/// The verifier for browsers, to be kept: opened from here it would only be as honest as this server.
+/// The verifier as one file, to be saved and opened from there: what the server shows can only be as honest as the server.
 fn verifier(_: &Call) -> Result<Reply, Problem> {
-    let mut reply = Reply::text(HTML_TYPE, crealeph_verify::verifier_page());
-    let kept = HeaderValue::from_static("attachment; filename=\"verify.html\"");
-    reply.headers.insert(header::CONTENT_DISPOSITION, kept);
+    let mut reply = Reply::text(HTML_TYPE, view::verifier_page());
+    let headers = &mut reply.headers;
+    headers.insert(
+        header::CONTENT_DISPOSITION,
+        HeaderValue::from_static("attachment; filename=\"verify.html\""),
+    );
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox"));
     Ok(reply)
 }
 
