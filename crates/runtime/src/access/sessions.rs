@@ -2,6 +2,7 @@
 //! or with the key. A session is an entry of its tenant's log like an API key, so every server knows it and its end at once; its
 //! client key exists once, so a link opens one session, wherever and however often it is used.
 
+use crealeph_contracts::approval::{APPROVALS, ApprovalEntry, SignedKind, TENANT_ROBOT};
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::{Instant, Timestamp};
 use crealeph_contracts::json::JsonObject;
@@ -9,6 +10,7 @@ use crealeph_contracts::session::{
     SessionEnd, SessionEntry, SessionGrant, SignInLink, link_key, session_end_key, session_key,
 };
 use crealeph_decision::access::KeyStanding;
+use crealeph_ledger::{Filter, Order, Seq};
 
 use super::{
     AccessError, KeyId, KeyIdentity, KeyRole, Ledger, LedgerError, Literal, LogView, Name, RobotId,
@@ -20,6 +22,8 @@ use super::{
 pub const SESSION_HOURS: i128 = 8;
 /// How long a link can be used.
 const LINK_MINUTES: i128 = 10;
+/// How many revocations are read at a time.
+const REVOCATIONS_READ: usize = 50;
 const NANOS_PER_MINUTE: i128 = 60_000_000_000;
 
 /// Why nobody was signed in.
@@ -168,11 +172,11 @@ pub(super) fn active_session(
     Ok(Some((KeyIdentity { tenant_id, key_id, role, robot_id, session }, Some(expires))))
 }
 
-/// Looks up a session that counts: opened, not over, and the key that opened it not revoked.
+/// Looks up a session that counts: opened, not over, and neither the key nor the person that opened it revoked since.
 pub(super) fn find(view: &mut LogView<'_>, id: &KeyId) -> Result<Option<SessionGrant>, LedgerError> {
-    let Some(SessionEntry::Grant(grant)) = entry_of(find_grant(view, &session_key(id))?) else {
-        return Ok(None);
-    };
+    let Some(entry) = find_grant(view, &session_key(id))? else { return Ok(None) };
+    let opened = entry.seq;
+    let Some(SessionEntry::Grant(grant)) = entry_of(Some(entry)) else { return Ok(None) };
     if grant.expires.instant() <= view.place().now.instant()
         || find_grant(view, &session_end_key(id))?.is_some()
     {
@@ -184,7 +188,41 @@ pub(super) fn find(view: &mut LogView<'_>, id: &KeyId) -> Result<Option<SessionG
             return Ok(None);
         }
     }
-    Ok(Some(grant))
+    match &grant.person {
+        Some(person) if is_revoked_since(view, person, opened)? => Ok(None),
+        _ => Ok(Some(grant)),
+    }
+}
+
+/// Whether a key of a person was revoked after a place of the log; any of them, so that a stolen one leaves nothing open.
+fn is_revoked_since(view: &mut LogView<'_>, person: &Name, since: Seq) -> Result<bool, LedgerError> {
+    let revocations = Filter {
+        robot_id: Some(RobotId::from(TENANT_ROBOT)),
+        kind: Some(Name::from(Literal::new(SignedKind::Revocation.as_str()))),
+        module: Some(Name::from(APPROVALS)),
+        ..Filter::default()
+    };
+    let mut cursor = None;
+    loop {
+        let page = view.list(&revocations, Order::NewestFirst, cursor, REVOCATIONS_READ)?;
+        for entry in &page.entries {
+            if entry.seq < since {
+                return Ok(false);
+            }
+            let content = &entry.content;
+            let read = JsonObject::parse_own(&content.payload)
+                .map(|payload| ApprovalEntry::read(content.kind.as_str(), &payload));
+            if let Some(Ok((ApprovalEntry::Revocation(statement), _))) = read
+                && statement.person == *person
+            {
+                return Ok(true);
+            }
+        }
+        cursor = page.next;
+        if cursor.is_none() {
+            return Ok(false);
+        }
+    }
 }
 
 /// For whom a session is opened.
@@ -329,6 +367,23 @@ mod tests {
             (KeyId::parse(&created.report.key_id).unwrap(), created.token)
         }
 
+        /// The entry of a revocation, as the ledger has it once its signature was checked.
+        fn revoke(&self, person: &str) {
+            let statement = format!(
+                r#"{{"type":"person_revocation","tenantId":"t","logOrigin":"l","person":"{person}","keyId":"k","signedBy":"root","signerKeyId":"SHA256:x","nonce":"0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f","time":"2026-01-02T03:04:05.000Z"}}"#
+            );
+            let payload = format!(r#"{{"statement":{statement},"proof":"ssh","signature":"x"}}"#);
+            let mut draft = grant_draft(
+                Literal::new("person_revocation"),
+                Literal::new("revoked"),
+                JsonObject::parse(&payload).unwrap(),
+                &format!("crealeph:test:{person}"),
+            )
+            .unwrap();
+            draft.module = Name::from(APPROVALS);
+            self.ledger.append_as(&self.tenant, vec![(None, draft)]).unwrap();
+        }
+
         fn passes(&self, minutes: i64) {
             self.now.fetch_add(minutes * 60_000, Ordering::SeqCst);
         }
@@ -396,6 +451,17 @@ mod tests {
         };
         let session = open_for_person(&scene.ledger, &scene.tenant, person.clone()).unwrap();
         assert_eq!(scene.session(&session.token).unwrap().actor().unwrap().as_str(), "person:ana");
-        assert_eq!(open_for_person(&scene.ledger, &scene.tenant, person).err(), Some(SignInError::Used));
+        assert_eq!(
+            open_for_person(&scene.ledger, &scene.tenant, person.clone()).err(),
+            Some(SignInError::Used)
+        );
+        // Somebody else's revocation ends nothing; one of a key of theirs ends it, and not the sessions after it.
+        scene.revoke("ben");
+        assert!(scene.session(&session.token).is_some());
+        scene.revoke("ana");
+        assert_eq!(scene.session(&session.token), None);
+        let nonce = KeyId::parse("0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e90").unwrap();
+        let later = open_for_person(&scene.ledger, &scene.tenant, PersonSession { nonce, ..person }).unwrap();
+        assert!(scene.session(&later.token).is_some());
     }
 }
