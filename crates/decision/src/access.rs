@@ -2,6 +2,7 @@
 
 use crealeph_contracts::api_key::{KeyGrant, KeyRole};
 use crealeph_contracts::instant::Instant;
+use crealeph_contracts::session::SessionGrant;
 
 /// Something that a role permits or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +80,23 @@ pub fn key_standing(grant: &KeyGrant, is_revoked: bool, now: Instant) -> KeyStan
     }
 }
 
+/// What the log says of a session since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionHistory {
+    /// It was ended.
+    pub is_ended: bool,
+    /// The API key that opened it was revoked, or is not there.
+    pub is_key_revoked: bool,
+    /// A key of the person who opened it was revoked; any of them, so that a stolen one leaves nothing open.
+    pub is_person_revoked: bool,
+}
+
+/// Whether a session counts at an instant. The expiry of the key that opened it is in its own.
+pub fn session_counts(grant: &SessionGrant, history: SessionHistory, now: Instant) -> bool {
+    let SessionHistory { is_ended, is_key_revoked, is_person_revoked } = history;
+    now < grant.expires.instant() && !is_ended && !is_key_revoked && !is_person_revoked
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
@@ -117,5 +135,30 @@ mod tests {
         assert_eq!(key_standing(&grant, false, before), KeyStanding::Active);
         assert_eq!(key_standing(&grant, false, expires.instant()), KeyStanding::Expired);
         assert_eq!(key_standing(&grant, true, expires.instant()), KeyStanding::Revoked);
+    }
+
+    #[test]
+    fn a_session_counts_until_anything_ends_it() {
+        let expires = Timestamp::parse("2026-01-02T00:00:00Z").unwrap();
+        let grant = SessionGrant {
+            session_id: KeyId::parse("s").unwrap(),
+            key_id: None,
+            person: None,
+            role: KeyRole::Reader,
+            robot_id: None,
+            expires: expires.clone(),
+            token_digest: Blake3::of(b""),
+        };
+        let before = Instant::from_unix_nanos(expires.instant().unix_nanos() - 1);
+        let untouched = SessionHistory::default();
+        assert!(session_counts(&grant, untouched, before));
+        assert!(!session_counts(&grant, untouched, expires.instant()));
+        for ended in [
+            SessionHistory { is_ended: true, ..untouched },
+            SessionHistory { is_key_revoked: true, ..untouched },
+            SessionHistory { is_person_revoked: true, ..untouched },
+        ] {
+            assert!(!session_counts(&grant, ended, before), "{ended:?}");
+        }
     }
 }

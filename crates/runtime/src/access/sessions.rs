@@ -9,7 +9,7 @@ use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::session::{
     SessionEnd, SessionEntry, SessionGrant, SignInLink, link_key, session_end_key, session_key,
 };
-use crealeph_decision::access::KeyStanding;
+use crealeph_decision::access::{KeyStanding, SessionHistory, session_counts};
 use crealeph_ledger::{Filter, Order, Seq};
 
 use super::{
@@ -177,24 +177,20 @@ pub(super) fn find(view: &mut LogView<'_>, id: &KeyId) -> Result<Option<SessionG
     let Some(entry) = find_grant(view, &session_key(id))? else { return Ok(None) };
     let opened = entry.seq;
     let Some(SessionEntry::Grant(grant)) = entry_of(Some(entry)) else { return Ok(None) };
-    if grant.expires.instant() <= view.place().now.instant()
-        || find_grant(view, &session_end_key(id))?.is_some()
-    {
-        return Ok(None);
-    }
-    if let Some(key) = &grant.key_id {
-        let key = find_key(view, key)?;
-        if key.is_none_or(|key| key.standing == KeyStanding::Revoked) {
-            return Ok(None);
-        }
-    }
-    match &grant.person {
-        Some(person) if is_revoked_since(view, person, opened)? => Ok(None),
-        _ => Ok(Some(grant)),
-    }
+    let is_key_revoked = match &grant.key_id {
+        Some(key) => find_key(view, key)?.is_none_or(|key| key.standing == KeyStanding::Revoked),
+        None => false,
+    };
+    let is_person_revoked = match &grant.person {
+        Some(person) => is_revoked_since(view, person, opened)?,
+        None => false,
+    };
+    let is_ended = find_grant(view, &session_end_key(id))?.is_some();
+    let history = SessionHistory { is_ended, is_key_revoked, is_person_revoked };
+    Ok(session_counts(&grant, history, view.place().now.instant()).then_some(grant))
 }
 
-/// Whether a key of a person was revoked after a place of the log; any of them, so that a stolen one leaves nothing open.
+/// Whether a key of a person was revoked after a place of the log.
 fn is_revoked_since(view: &mut LogView<'_>, person: &Name, since: Seq) -> Result<bool, LedgerError> {
     let revocations = Filter {
         robot_id: Some(RobotId::from(TENANT_ROBOT)),
