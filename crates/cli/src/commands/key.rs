@@ -72,7 +72,7 @@ pub(super) struct Link {
     #[arg(long)]
     robot: Option<String>,
     /// Where the server is reached
-    #[arg(long, value_name = "URL", default_value = "http://localhost:4114")]
+    #[arg(long, value_name = "URL", default_value = "http://localhost:4114", value_parser = web_address)]
     url: String,
 }
 
@@ -153,6 +153,20 @@ impl Link {
     }
 }
 
+/// An address that a browser opens.
+fn web_address(text: &str) -> Result<String, &'static str> {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let is_plain = |rest: &str| {
+        !rest.is_empty()
+            && !rest.contains(['?', '#', '@'])
+            && rest.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    match rest.is_some_and(is_plain) {
+        true => Ok(text.to_owned()),
+        false => Err("must begin with https:// or http:// and name a host, without `?`, `#` or `@`"),
+    }
+}
+
 /// The link that signs in with a token.
 pub(super) fn sign_in_url(server: &str, token: &str) -> String {
     format!("{}/sign-in?code={token}", server.trim_end_matches('/'))
@@ -180,5 +194,30 @@ impl Revoke {
             false => output.line(&format!("revoked {}", revoked.key_id))?,
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_leads_to_a_web_address() {
+        for good in ["http://localhost:4114", "https://crealeph.example.com/", "https://example.com/team"] {
+            assert_eq!(web_address(good).as_deref(), Ok(good));
+        }
+        for bad in [
+            "",
+            "localhost:4114",
+            "ftp://x",
+            "https://",
+            "http://a b",
+            "https://a@b",
+            "https://a?b",
+            "https://a#b",
+        ] {
+            assert!(web_address(bad).is_err(), "{bad}");
+        }
+        assert_eq!(sign_in_url("https://a/", "t"), "https://a/sign-in?code=t");
     }
 }
