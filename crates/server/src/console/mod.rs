@@ -198,7 +198,7 @@ fn verifier(_: &Call) -> Result<Reply, Problem> {
     Ok(reply)
 }
 
-/// A problem as a page; whoever is not signed in goes to sign in first, and comes back.
+/// A problem as a page; somebody who is not signed in goes to sign in first, and comes back.
 pub(crate) fn problem_page(problem: &Problem, target: &str, request_id: &str) -> Reply {
     if problem.kind() == ProblemKind::Unauthenticated {
         let target = match target {
@@ -224,13 +224,15 @@ fn encoded(text: &str) -> String {
 /// Who looks at a page.
 fn viewer(call: &Call) -> Result<view::Viewer, Problem> {
     let who = call.who()?;
+    let no_session =
+        || Problem::new(ProblemKind::Internal, "the page needs a session and did not ask for one");
     Ok(view::Viewer {
         tenant: who.tenant_id.as_str().to_owned(),
         role: who.role.as_str(),
         robot: who.robot_id.as_ref().map(|robot| robot.as_str().to_owned()),
         name: call.actor()?.as_str().to_owned(),
         person: who.session.as_ref().and_then(|session| session.person.clone()),
-        form_token: call.form_token.clone().unwrap_or_default(),
+        form_token: call.form_token.clone().ok_or_else(no_session)?,
         reads: who.may(Permission::Read),
         decides: who.may(Permission::Decide),
         sees_grants: who.may(Permission::SeeGrants),

@@ -3,15 +3,14 @@
 
 use std::time::Instant;
 
-use axum::http::{StatusCode, header};
-use crealeph_console::{self as view, SignInPage};
+use crealeph_console as view;
 use crealeph_contracts::approval::{ApprovalDecision, SignedPayload, VerdictRequest};
 use crealeph_contracts::passkey::{PasskeyOrigin, SignInStatement};
 use crealeph_contracts::scalar::{KeyId, Name, TenantId, Text};
 use crealeph_runtime::access::{PersonSession, SignInError, open_for_person};
 use crealeph_runtime::approvals::{ApprovalHistory, sign_in_question, signed_in};
 
-use super::sign_in::own_path;
+use super::sign_in::{self, own_path};
 use super::{encoded, html, redirect};
 use crate::call::Call;
 use crate::problem::{Problem, ProblemKind};
@@ -37,7 +36,7 @@ pub(super) fn sign_in_asked(call: &Call) -> Result<Reply, Problem> {
     Ok(Reply::json(sign_in_question(&tenant, &place, origin)?))
 }
 
-/// Opens a session for whoever the passkey is of.
+/// Opens a session for the person of the passkey.
 pub(super) fn sign_in(call: &Call) -> Result<Reply, Problem> {
     let next = own_path(call.field("next"));
     let signed: SignedPayload = approvals::parsed(call.field("signed").as_bytes())?;
@@ -56,22 +55,9 @@ pub(super) fn sign_in(call: &Call) -> Result<Reply, Problem> {
                 error => Problem::new(ProblemKind::Forbidden, error.to_string()),
             })?
         }
-        Err(error) => {
-            let page = SignInPage {
-                error: Some(error.to_string()),
-                next: next.map(str::to_owned),
-                ..SignInPage::default()
-            };
-            let mut reply = html(view::sign_in(&page));
-            reply.status = StatusCode::FORBIDDEN;
-            return Ok(reply);
-        }
+        Err(error) => return Ok(sign_in::refused(error.to_string(), next)),
     };
-    let mut reply = redirect(next.unwrap_or("/"))?;
-    if let Some(cookie) = call.app.cookie.set(&opened.token, opened.seconds) {
-        reply.headers.insert(header::SET_COOKIE, cookie);
-    }
-    Ok(reply)
+    sign_in::entered(call, &opened, next)
 }
 
 /// What a passkey proves that decides about what waits.

@@ -2,7 +2,7 @@
 
 use axum::http::{StatusCode, header};
 use crealeph_console::{self as view, SignInPage};
-use crealeph_runtime::access::{SignInError, end_session, sign_in, token_role};
+use crealeph_runtime::access::{OpenedSession, SignInError, end_session, sign_in, token_role};
 
 use super::{html, redirect};
 use crate::call::Call;
@@ -31,17 +31,21 @@ pub(super) fn enter(call: &Call) -> Result<Reply, Problem> {
     let session = match sign_in(call.ledger(), call.field("token").trim()) {
         Ok(session) => session,
         Err(SignInError::Access(error)) => return Err(error.into()),
-        Err(refused) => {
-            let page = SignInPage {
-                error: Some(refused.to_string()),
-                next: next.map(str::to_owned),
-                ..SignInPage::default()
-            };
-            let mut reply = html(view::sign_in(&page));
-            reply.status = StatusCode::FORBIDDEN;
-            return Ok(reply);
-        }
+        Err(why) => return Ok(refused(why.to_string(), next)),
     };
+    entered(call, &session, next)
+}
+
+/// The page again, with why nobody was signed in.
+pub(super) fn refused(why: String, next: Option<&str>) -> Reply {
+    let page = SignInPage { error: Some(why), next: next.map(str::to_owned), ..SignInPage::default() };
+    let mut reply = html(view::sign_in(&page));
+    reply.status = StatusCode::FORBIDDEN;
+    reply
+}
+
+/// Goes on with a session that was opened.
+pub(super) fn entered(call: &Call, session: &OpenedSession, next: Option<&str>) -> Result<Reply, Problem> {
     let mut reply = redirect(next.unwrap_or("/"))?;
     if let Some(cookie) = call.app.cookie.set(&session.token, session.seconds) {
         reply.headers.insert(header::SET_COOKIE, cookie);

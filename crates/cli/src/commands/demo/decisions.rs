@@ -7,7 +7,7 @@ const CONFIGURATION: &str = r#"[agents."example@1"]     # built in; `crealeph ag
 kind = "example"
 "#;
 
-const REQUEST: &str = r#"{
+pub(super) const REQUEST: &str = r#"{
   "robotId": "shop-17",
   "objective_type": "landing_plan",
   "objective_payload": { "page": "spring sale" },

@@ -1,25 +1,13 @@
 //! The third act, for the console: a draft and a change wait for a person, and the page is served that shows them.
 
+use super::decisions::REQUEST;
 use super::stage::{Ending, Stage, done, refused};
 use crate::failure::Failure;
-
-const REQUEST: &str = r#"{
-  "robotId": "shop-17",
-  "objective_type": "landing_plan",
-  "objective_payload": { "page": "summer sale" },
-  "constraints": { "language": "en" },
-  "coherence_policy": { "on_stale": "block", "on_partial": "draft_only" },
-  "dryRun": true,
-  "workflowVersion": "1",
-  "agentVersion": "example@1",
-  "attempt": 1
-}
-"#;
 
 /// In the folder of the decisions: a plan that is only a draft.
 pub(super) fn draft(stage: &mut Stage<'_>) -> Result<(), Failure> {
     stage.say("A plan is asked for as a draft, so it waits for a person.")?;
-    stage.file("draft.json", REQUEST)?;
+    stage.file("draft.json", &REQUEST.replace("\"dryRun\": false", "\"dryRun\": true"))?;
     stage.run("crealeph build draft.json", &done("decision   allowed"))?;
     Ok(())
 }
