@@ -1,5 +1,5 @@
 // Passkeys: enrolling one by a link, signing in, and deciding with one. The server says what is asked; the browser and its
-// authenticator answer; the answer goes back whole. Nothing here is trusted: whoever checks the log checks the answer again.
+// authenticator answer; the answer goes back whole. Nothing here is trusted: anyone who checks the log checks the answer again.
 'use strict';
 
 const bytes = (text) => Uint8Array.from(atob(text.replaceAll('-', '+').replaceAll('_', '/')), (letter) => letter.charCodeAt(0));

@@ -68,7 +68,7 @@ pub fn enrol() -> String {
         html! {
             h1 { "Enrol a passkey" }
             section data-enrol="" aria-label="Your passkey" {
-                p { "An admin has invited you, " strong data-person="" { "whoever has this link" } ", to approve with a passkey: a key in this device, your phone or a security key. It can be made here once." }
+                p { "An admin has invited you, " strong data-person="" { "who has this link" } ", to approve with a passkey: a key in this device, your phone or a security key. It can be made here once." }
                 p { button type="button" hidden { "Create a passkey" } }
                 p data-status="" role="status" { "This page needs scripts to ask your browser for a passkey." }
                 div data-done="" hidden {

@@ -191,7 +191,7 @@ words! {
 }
 
 object! {
-    /// An admin invites a person to enrol one passkey; whoever has the secret can, once. The groups hold from here on.
+    /// An admin invites a person to enrol one passkey; anyone who has the secret can, once. The groups hold from here on.
     InvitationStatement / InvitationStatementParts ["person_invitation", "R4"] {
         /// What the statement is.
         kind: InvitationType = "type",

@@ -369,7 +369,7 @@ fn passkey(person: &str) -> ApprovalEntry {
     ApprovalEntry::Passkey(Box::new(PasskeyRecord::parse(text.as_bytes()).unwrap()))
 }
 
-/// A passkey counts where the rule takes it, for whoever was invited into the group, and nowhere else; neither does its rejection.
+/// A passkey counts where the rule takes it, for a person who was invited into the group, and nowhere else; neither does its rejection.
 #[test]
 fn a_passkey_counts_under_a_rule_that_takes_it() {
     let taken = Set::new(vec![ProofKind::Ssh, ProofKind::Passkey]).unwrap();

@@ -109,7 +109,7 @@ export class ApprovalLog {
     this.invitations.set(statement.get('nonce'), { statement, isUsed: false, isVoid: false });
   }
 
-  /** A passkey that whoever had the secret of an invitation enrolled. */
+  /** A passkey that was enrolled with the secret of an invitation. */
   enrolPasskey(record, key, at) {
     const statement = record.get('statement');
     this.checkLog(statement);

@@ -89,7 +89,7 @@ export async function openCheckpoint(note, keys) {
   return checkpoint;
 }
 
-/** What a checkpoint states, whoever signed it; it must at least be signed in the name of its log. */
+/** What a checkpoint states, by whichever key it is signed; it must at least be signed in the name of its log. */
 export function statedCheckpoint(note) {
   const { text, signatures } = noteParts(note);
   const checkpoint = checkpointOf(text);

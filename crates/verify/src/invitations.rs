@@ -1,4 +1,4 @@
-//! Passkeys in the log (R33): an admin invites, whoever has the secret enrols one passkey, and with it a person signs in. An invitation
+//! Passkeys in the log (R33): an admin invites, anyone who has the secret enrols one passkey, and with it a person signs in. An invitation
 //! counts for its tenant and log, for one person and one origin, once, until it expires or the person is revoked.
 
 use crealeph_contracts::api_key::KeyRole;

@@ -212,7 +212,7 @@ impl Invite {
             false => output.line(&invited.link())?,
         }
         note!(
-            "give this link to {} alone: whoever opens it first is {}; it ends at {expires}",
+            "give this link to {} alone: the first who opens it is enrolled as {}; it ends at {expires}",
             self.name,
             self.name
         );

@@ -61,7 +61,7 @@ await tell({
     }
   },
 
-  'a change is read and its verdict is told where to give': async (visitor) => {
+  'a change is read, and the page says how to decide about it': async (visitor) => {
     const page = await enter(visitor);
     await page.getByRole('link', { name: 'Give the discount' }).click();
     const text = await page.locator('main').innerText();

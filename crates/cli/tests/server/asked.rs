@@ -111,7 +111,7 @@ fn without_moment(text: &str) -> Vec<Value> {
 #[test]
 fn commands_print_of_a_server_what_they_print_of_its_ledger() {
     let asked = Asked::new("");
-    // Whoever sees grants sees every entry.
+    // A key that sees grants sees every entry.
     let key = asked.server.key("local", &["--role", "auditor"]);
     let (_, listed, _) = asked.server.scratch.run(&["ledger", "list", "--limit", "1", "--json"], "");
     let first: Value = serde_json::from_str(&listed).unwrap();

@@ -102,7 +102,7 @@ fn enrol_two(server: &Running, reader: &str) -> (Authenticator, Authenticator) {
     );
     let again = public(server, "/v1/enrolments", &body).json();
     assert_eq!((&again["entry"], &again["repeat"]), (&enrolled["entry"], &json!(true)));
-    // A link is used once, by whoever was first.
+    // A link is used once, by the first.
     let second = enrolment.body(&Authenticator::es256("eve-phone"), &page);
     assert_eq!(public(server, "/v1/enrolments", &second).problem(409), "invitation_over");
     let late = public(server, "/v1/enrolments/statement", &json!({ "token": token }));

@@ -108,7 +108,7 @@ pub fn invitation(
     Ok(NewInvitation { statement, token })
 }
 
-/// Whoever has the link of an invitation.
+/// Somebody who has the link of an invitation.
 #[derive(Clone, Debug)]
 pub struct Invited {
     /// The tenant.
