@@ -51,7 +51,7 @@ pub fn access(viewer: &Viewer, page: &AccessPage<'_>) -> Markup {
                     div .scroll tabindex="0" role="group" aria-label="API keys" { table {
                         thead { tr { th { "Key" } th { "Role" } th { "State" } th { "Robot" } th { "Label" } th { "Granted" } th { "Expires" } } }
                         tbody { @for key in keys { tr data-row="" {
-                            th scope="row" { (short(&key.key_id)) } td { (key.role) } td { (badge(key.state)) }
+                            th scope="row" { (short(&key.key_id)) } td { (key.role) } td { (badge(&key.state)) }
                             td { @if let Some(robot) = &key.robot_id { (line(robot)) } } td { @if let Some(label) = &key.label { (line(label)) } }
                             td { (time(&key.created_at, viewer.now)) } td { @if let Some(expires) = &key.expires { (time(expires, viewer.now)) } }
                         } } }

@@ -23,7 +23,7 @@ use crealeph_contracts::scalar::{IdentifierError, KeyId, LedgerId, Literal, Name
 use crealeph_contracts::session::session_end_key;
 use crealeph_decision::access::{KeyStanding, Permission, key_standing, permits};
 use crealeph_ledger::{AppendError, Cursor, Ledger, LedgerError, LogView, Order, StoredEntry};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
 
 use crate::grants::{
@@ -118,7 +118,7 @@ impl From<AppendError> for AccessError {
 }
 
 /// A key as it is listed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeyReport {
     /// Its id.
@@ -126,7 +126,7 @@ pub struct KeyReport {
     /// The tenant.
     pub tenant_id: String,
     /// What it allows.
-    pub role: &'static str,
+    pub role: Cow<'static, str>,
     /// The robot that it is restricted to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub robot_id: Option<String>,
@@ -139,7 +139,7 @@ pub struct KeyReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
     /// `active`, `expired` or `revoked`.
-    pub state: &'static str,
+    pub state: Cow<'static, str>,
     /// When it was revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<String>,
@@ -151,7 +151,7 @@ pub struct KeyReport {
 }
 
 /// A key that was just granted, with its token: the only time that it is there.
-#[derive(Clone, Serialize)]
+#[derive(Clone, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CreatedKey {
     /// The token.
@@ -420,12 +420,12 @@ fn report(
     KeyReport {
         key_id: grant.key_id.as_str().to_owned(),
         tenant_id: tenant.as_str().to_owned(),
-        role: grant.role.as_str(),
+        role: grant.role.as_str().into(),
         robot_id: grant.robot_id.as_ref().map(|robot| robot.as_str().to_owned()),
         label: grant.label.as_ref().map(|label| label.as_str().to_owned()),
         created_at,
         expires: grant.expires.as_ref().map(|expires| expires.as_str().to_owned()),
-        state: standing.as_str(),
+        state: standing.as_str().into(),
         revoked_at: None,
         reason: None,
         entry: entry.as_str().to_owned(),
@@ -494,7 +494,7 @@ mod tests {
             assert_eq!(keys.authenticate(&ledger, &changed), Ok(None), "{changed}");
         }
         let revoked = revoke_key(&ledger, &own, &identity.key_id, Text::new("lost")).unwrap();
-        assert_eq!((revoked.state, revoked.reason.as_deref()), ("revoked", Some("lost")));
+        assert_eq!((&*revoked.state, revoked.reason.as_deref()), ("revoked", Some("lost")));
         assert_eq!(keys.known(&ledger, &created.token), None);
         assert_eq!(keys.authenticate(&ledger, &created.token), Ok(None));
         let again = revoke_key(&ledger, &own, &identity.key_id, None).unwrap();

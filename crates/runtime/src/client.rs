@@ -239,8 +239,30 @@ impl ServerClient {
     ///
     /// # Errors
     /// When there is no answer, or the server refuses.
-    pub fn post(&self, path: &[&str], body: &[u8]) -> Result<ServerAnswer, ClientError> {
-        self.send(path, &[], body, REQUEST_TIME, Repeat::Untouched)
+    pub fn post(
+        &self,
+        path: &[&str],
+        query: &[(&str, Option<String>)],
+        body: &[u8],
+    ) -> Result<ServerAnswer, ClientError> {
+        self.send(path, query, body, REQUEST_TIME, Repeat::Untouched)
+    }
+
+    /// Has something ended: a key revoked, a webhook deleted. A second time it changes nothing.
+    ///
+    /// # Errors
+    /// When there is no answer, or the server refuses.
+    pub fn delete(
+        &self,
+        path: &[&str],
+        query: &[(&str, Option<String>)],
+    ) -> Result<ServerAnswer, ClientError> {
+        let url = self.target(path, query);
+        let send = || {
+            let request = self.agent.delete(&url).header("authorization", self.bearer());
+            request.config().timeout_global(Some(REQUEST_TIME)).build().call()
+        };
+        self.answer(Repeat::Freely, send)
     }
 
     /// Has something run, and waits for its end.

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use crealeph_contracts::api_key::{KeyRequest, KeyRole};
 use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::scalar::{KeyId, RobotId, Text};
-use crealeph_runtime::access::{KeyReport, LinkRequest, create_key, create_link, list_keys, revoke_key};
+use crealeph_runtime::access::{KeyReport, LinkRequest, create_link};
 use serde_json::json;
 
 use super::Verdict;
@@ -93,14 +93,12 @@ pub(super) fn roles() -> impl TypedValueParser<Value = KeyRole> {
 
 impl Task for KeyTask {
     fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
-        let at = at.here()?;
         match self {
             KeyTask::Create(create) => create.run(at, output)?,
-            KeyTask::Link(link) => link.run(at, output)?,
+            KeyTask::Link(link) => link.run(at.here()?, output)?,
             KeyTask::List(list) => {
-                let page = list_keys(&at.open()?, &at.tenant, list.start()?, list.limit)?;
                 print_page(
-                    page,
+                    at.keys(list.start()?, list.limit)?,
                     in_words,
                     "there is no key; make one with `crealeph key create --role ROLE`",
                     at,
@@ -114,7 +112,7 @@ impl Task for KeyTask {
 }
 
 impl Create {
-    fn run(self, at: &Settled, output: &mut Output) -> Result<(), Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<(), Failure> {
         let expires = self.expires.as_deref().map(|text| {
             Timestamp::parse(text).map_err(|why| ArgumentFailure::BadInstant(text.to_owned(), why))
         });
@@ -124,7 +122,7 @@ impl Create {
             label: self.label.as_deref().and_then(Text::new),
             expires: expires.transpose()?,
         };
-        let created = create_key(&at.open()?, &at.tenant, request)?;
+        let created = at.create_key(request)?;
         match at.is_json(output) {
             true => output.report(&created)?,
             // On a line of its own, so that it can be copied.
@@ -132,7 +130,7 @@ impl Create {
         }
         output.flush()?;
         let KeyReport { key_id, role, .. } = &created.report;
-        note!("granted key {key_id} of role {role} for tenant `{}`", at.tenant);
+        note!("granted key {key_id} of role {role} for tenant `{}`", at.tenant());
         note!("save the token now: it is not shown again");
         Ok(())
     }
@@ -185,10 +183,10 @@ fn in_words(key: &KeyReport) -> String {
 }
 
 impl Revoke {
-    fn run(self, at: &Settled, output: &mut Output) -> Result<(), Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<(), Failure> {
         let id = named("key", &self.id, KeyId::parse)?;
         let reason = self.reason.as_deref().and_then(Text::new);
-        let revoked = revoke_key(&at.open()?, &at.tenant, &id, reason)?;
+        let revoked = at.revoke_key(&id, reason)?;
         match at.is_json(output) {
             true => output.report(&revoked)?,
             false => output.line(&format!("revoked {}", revoked.key_id))?,

@@ -4,7 +4,7 @@ use clap::Args;
 use crealeph_ledger::Cursor;
 use serde::Serialize;
 
-use super::ledger::Settled;
+use super::place::Place;
 use crate::failure::Failure;
 use crate::output::{Output, note};
 
@@ -31,7 +31,7 @@ pub(super) fn print_page<T: Serialize>(
     (items, next): (Vec<T>, Option<Cursor>),
     in_words: fn(&T) -> String,
     none: &str,
-    at: &Settled,
+    at: &Place,
     output: &mut Output,
 ) -> Result<(), Failure> {
     let is_json = at.is_json(output);

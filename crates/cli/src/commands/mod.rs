@@ -31,6 +31,7 @@ mod sandbox;
 mod schema;
 mod serve;
 mod server_args;
+mod server_forms;
 mod signer;
 mod snapshot;
 mod trust;
@@ -50,7 +51,7 @@ use serde_json::json;
 use self::on_ledger::OnLedger;
 use self::server_args::ServerArgs;
 use self::typed_line::TypedLine;
-use crate::failure::{ArgumentFailure, Failure, OutputFailure, ServerFailure};
+use crate::failure::{ArgumentFailure, Failure, OutputFailure};
 use crate::logging;
 use crate::output::{self, Output};
 
@@ -195,8 +196,9 @@ pub(crate) fn run() -> ExitCode {
     }
     let line = TypedLine::new(std::env::args_os().skip(1));
     let parsed = with_limits_in_force(command_line(), &line).try_get_matches();
-    let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
-        Ok(arguments) => arguments,
+    let parsed = parsed.and_then(|matches| Ok((Arguments::from_arg_matches(&matches)?, matches)));
+    let (arguments, matches) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => return not_run(&error),
     };
     let wants_json = arguments.command.wants_json();
@@ -210,8 +212,8 @@ pub(crate) fn run() -> ExitCode {
             }
             output::read_by_person();
         }
-        if arguments.server.is_named() && !arguments.command.can_ask_server() {
-            return Err(ServerFailure::NoServerForm.into());
+        if arguments.server.is_named() {
+            server_forms::check(&matches)?;
         }
         let mut output = Output::new()?;
         let verdict = arguments.command.run(&mut output)?;
@@ -285,43 +287,6 @@ impl Command {
             Command::VerifyPage(command) => command.run(output),
             Command::Completions(command) => command.run(output),
             Command::Man(command) => command.run(output),
-        }
-    }
-
-    /// Whether some form of it asks a server; which do not, each says itself.
-    fn can_ask_server(&self) -> bool {
-        match self {
-            Command::Policy(_)
-            | Command::Snapshot(_)
-            | Command::Ledger(_)
-            | Command::Build(_)
-            | Command::Execution(_)
-            | Command::Inbox(_)
-            | Command::Approve(_)
-            | Command::Reject(_)
-            | Command::Robot(_)
-            | Command::Report(_)
-            | Command::Usage(_) => true,
-            Command::Init(_)
-            | Command::Validate(_)
-            | Command::Schema(_)
-            | Command::Work(_)
-            | Command::Approval(_)
-            | Command::Person(_)
-            | Command::Rule(_)
-            | Command::Review(_)
-            | Command::Serve(_)
-            | Command::Key(_)
-            | Command::Signer(_)
-            | Command::Webhook(_)
-            | Command::Agent(_)
-            | Command::Sandbox(_)
-            | Command::Trust(_)
-            | Command::Doctor(_)
-            | Command::Demo(_)
-            | Command::VerifyPage(_)
-            | Command::Completions(_)
-            | Command::Man(_) => false,
         }
     }
 

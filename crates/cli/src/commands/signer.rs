@@ -6,10 +6,9 @@ use clap::{Args, Subcommand};
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::reported::SignerRequest;
 use crealeph_contracts::scalar::Text;
-use crealeph_runtime::receipts::{SignerReport, add_signer, list_signers, revoke_signer};
+use crealeph_runtime::receipts::SignerReport;
 
 use super::Verdict;
-use super::ledger::Settled;
 use super::listing::{ListArgs, print_page};
 use super::on_ledger::Task;
 use super::place::Place;
@@ -64,13 +63,11 @@ pub(super) struct Revoke {
 
 impl Task for SignerTask {
     fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
-        let at = at.here()?;
         match self {
             SignerTask::Add(add) => add.run(at, output)?,
             SignerTask::List(list) => {
-                let page = list_signers(&at.open()?, &at.tenant, list.start()?, list.limit)?;
                 print_page(
-                    page,
+                    at.signers(list.start()?, list.limit)?,
                     in_words,
                     "no signer is enrolled; receipts from elsewhere are refused",
                     at,
@@ -84,18 +81,17 @@ impl Task for SignerTask {
 }
 
 impl Add {
-    fn run(self, at: &Settled, output: &mut Output) -> Result<(), Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<(), Failure> {
         let source = Source::new(Some(self.file));
         let text = source.text(source.read_bounded(MAX_KEY_BYTES)?)?;
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         if lines.is_empty() || lines.len() > MAX_KEYS {
             return Err(ArgumentFailure::option(source.name(), "a file of 1 to 100 public keys").into());
         }
-        let ledger = at.open()?;
         for line in lines {
             let key = Text::new(line.trim()).ok_or_else(|| ArgumentFailure::option(line, "a public key"))?;
             let label = self.label.as_deref().and_then(Text::new);
-            let signer = add_signer(&ledger, &at.tenant, SignerRequest { key, label })?;
+            let signer = at.add_signer(SignerRequest { key, label })?;
             match at.is_json(output) {
                 true => output.report_line(&signer)?,
                 false => output.line(&format!("enrolled {} of {}", signer.signer_id, signer.workspace))?,
@@ -112,11 +108,11 @@ fn in_words(signer: &SignerReport) -> String {
 }
 
 impl Revoke {
-    fn run(self, at: &Settled, output: &mut Output) -> Result<(), Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<(), Failure> {
         let wanted = "a signer's id, 64 hex digits";
         let id = Blake3::parse(&self.id).ok_or_else(|| ArgumentFailure::option(self.id.as_str(), wanted))?;
         let reason = self.reason.as_deref().and_then(Text::new);
-        let revoked = revoke_signer(&at.open()?, &at.tenant, &id, reason)?;
+        let revoked = at.revoke_signer(&id, reason)?;
         match at.is_json(output) {
             true => output.report(&revoked)?,
             false => output.line(&format!("revoked {}", revoked.signer_id))?,

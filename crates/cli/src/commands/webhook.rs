@@ -5,14 +5,10 @@ use crealeph_contracts::scalar::{Name, RobotId, Text};
 use crealeph_contracts::shape::Set;
 use crealeph_contracts::webhook::WebhookRequest;
 use crealeph_ledger::Seq;
-use crealeph_runtime::webhook::{
-    DeliveryReport, WebhookReport, WebhookSettings, create_webhook, delete_webhook, deliveries,
-    list_webhooks, test_webhook,
-};
-use crealeph_server::ServerSettings;
+use crealeph_runtime::webhook::{DeliveryReport, WebhookReport};
 
 use super::Verdict;
-use super::ledger::{Settled, named};
+use super::ledger::named;
 use super::listing::{ListArgs, print_page};
 use super::on_ledger::Task;
 use super::place::Place;
@@ -85,13 +81,11 @@ pub(super) struct Delete {
 
 impl Task for WebhookTask {
     fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
-        let at = at.here()?;
         match self {
             WebhookTask::Create(create) => create.run(at, output)?,
             WebhookTask::List(list) => {
-                let page = list_webhooks(&at.open()?, &at.tenant, list.start()?, list.limit)?;
                 print_page(
-                    page,
+                    at.webhooks(list.start()?, list.limit)?,
                     in_words,
                     "there is no webhook; make one with `crealeph webhook create URL`",
                     at,
@@ -99,7 +93,7 @@ impl Task for WebhookTask {
                 )?;
             }
             WebhookTask::Deliveries(one) => {
-                let report = deliveries(&at.open()?, &at.tenant, &one.id()?)?;
+                let report = at.webhook_deliveries(&one.id()?)?;
                 match at.is_json(output) {
                     true => output.report(&report)?,
                     false => output.line(&state_in_words(&report))?,
@@ -109,7 +103,7 @@ impl Task for WebhookTask {
             WebhookTask::Delete(delete) => {
                 let id = named("webhook", &delete.id, Name::parse)?;
                 let reason = delete.reason.as_deref().and_then(Text::new);
-                let deleted = delete_webhook(&at.open()?, &at.tenant, &id, reason)?;
+                let deleted = at.delete_webhook(&id, reason)?;
                 match at.is_json(output) {
                     true => output.report(&deleted)?,
                     false => output.line(&format!("deleted {}", deleted.webhook_id))?,
@@ -120,12 +114,8 @@ impl Task for WebhookTask {
     }
 }
 
-fn settings(at: &Settled) -> Result<WebhookSettings, Failure> {
-    Ok(ServerSettings::load(&at.configuration)?.webhooks)
-}
-
 impl Create {
-    fn run(self, at: &Settled, output: &mut Output) -> Result<(), Failure> {
+    fn run(self, at: &Place, output: &mut Output) -> Result<(), Failure> {
         let events = self.events.iter().map(|kind| named("type", kind, Name::parse));
         let events = events.collect::<Result<Vec<Name>, ArgumentFailure>>()?;
         let url = Text::new(&self.url).ok_or_else(|| ArgumentFailure::option(self.url.as_str(), "a URL"))?;
@@ -139,14 +129,14 @@ impl Create {
         let after = self.after.map(|number| {
             Seq::new(number).ok_or_else(|| ArgumentFailure::option(number.to_string(), "a sequence number"))
         });
-        let created = create_webhook(&at.open()?, &at.tenant, request, after.transpose()?, &settings(at)?)?;
+        let created = at.create_webhook(request, after.transpose()?)?;
         match at.is_json(output) {
             true => output.report(&created)?,
             // On a line of its own, so that it can be copied.
             false => output.line(&created.secret)?,
         }
         output.flush()?;
-        note!("created webhook {} for tenant `{}`", created.report.webhook_id, at.tenant);
+        note!("created webhook {} for tenant `{}`", created.report.webhook_id, at.tenant());
         note!("save the secret now: it is not shown again");
         Ok(())
     }
@@ -193,8 +183,8 @@ impl Named {
         named("webhook", &self.id, Name::parse)
     }
 
-    fn test(&self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
-        let tested = test_webhook(&at.open()?, &at.tenant, &self.id()?, &settings(at)?)?;
+    fn test(&self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+        let tested = at.test_webhook(&self.id()?)?;
         match (at.is_json(output), &tested.error) {
             (true, _) => output.report(&tested)?,
             (false, None) => output.line("delivered")?,

@@ -31,7 +31,7 @@ pub(crate) enum ServerFailure {
     #[error("the server refused `{name}`, everything before it is written: {}", .why.detail)]
     Line { name: String, why: Box<ServerRefusal> },
     #[error("this command cannot ask a server: it works on a ledger or a workspace here")]
-    NoServerForm,
+    NoServerForm(Option<&'static str>),
     #[error(
         "{0} cannot be used with --server: the tenant comes from the key, the configuration is the server's"
     )]
@@ -53,7 +53,7 @@ impl ServerFailure {
             ServerFailure::NoServer => "bad_address",
             ServerFailure::Client(error) => client_code(error),
             ServerFailure::Line { why, .. } => known_code(&why.code),
-            ServerFailure::NoServerForm => "no_server_form",
+            ServerFailure::NoServerForm(_) => "no_server_form",
             ServerFailure::Excluded(_) => "usage",
             ServerFailure::NotShown { .. } => "not_what_was_shown",
             ServerFailure::Webhook(error) => error.code(),
@@ -88,7 +88,8 @@ impl ServerFailure {
             ServerFailure::NoServer => Some("name it with --report-to URL".into()),
             ServerFailure::Client(error) => client_hint(error),
             ServerFailure::Line { why, .. } => why.hint.clone().map(Cow::Owned),
-            ServerFailure::NoServerForm => Some(
+            ServerFailure::NoServerForm(Some(instead)) => Some(Cow::Borrowed(instead)),
+            ServerFailure::NoServerForm(None) => Some(
                 "leave --server out, unset CREALEPH_SERVER or name a --ledger; `crealeph ledger --help` and docs/server.md say which commands ask a server"
                     .into(),
             ),

@@ -91,6 +91,10 @@ execution replay @ --attempt 1
 usage
 usage --by day --robot r
 inbox
+key list
+key list --limit 1
+signer list
+webhook list
 ";
 
 /// What a moment leaves in an answer: when it was judged, and how old things were then.
@@ -111,6 +115,15 @@ fn without_moment(text: &str) -> Vec<Value> {
 #[test]
 fn commands_print_of_a_server_what_they_print_of_its_ledger() {
     let asked = Asked::new("");
+    let here = |args: &[&str]| {
+        let (code, printed, stderr) = asked.server.scratch.run(args, "");
+        assert_eq!(code, 0, "{args:?}: {stderr}");
+        printed
+    };
+    let made: Value = serde_json::from_str(&here(&["webhook", "create", "https://h.invalid"])).unwrap();
+    here(&["webhook", "delete", made["webhookId"].as_str().unwrap(), "--reason", "moved"]);
+    asked.server.scratch.write("signer.key", &here(&["work", "key"]));
+    here(&["signer", "add", "signer.key", "--label", "CI"]);
     // A key that sees grants sees every entry.
     let key = asked.server.key("local", &["--role", "auditor"]);
     let (_, listed, _) = asked.server.scratch.run(&["ledger", "list", "--limit", "1", "--json"], "");
@@ -250,16 +263,14 @@ fn what_cannot_be_asked_is_said() {
     let said = |code: &str, words: &str, (status, _, stderr): (i32, String, String)| {
         assert!(status == 2 && stderr.contains(code) && stderr.contains(words), "{status}: {stderr}");
     };
-    for args in [
-        &["ledger", "migrate", "--json"][..],
-        &["ledger", "stats", "--json"],
-        &["ledger", "verify", "--json"],
-        &["key", "list", "--json"],
-        &["work", "status", "--json"],
-        &["doctor", "--json"],
-        &["validate", "work-item", "--json"],
+    for (args, instead) in [
+        (&["ledger", "migrate", "--json"][..], "on the server's machine"),
+        (&["review", "approve", "@", "--reason", "x", "--json"], "crealeph --server URL approve ID"),
+        (&["work", "undo", "@", "--json"], "in the workspace"),
+        (&["doctor", "--json"], "leave --server out"),
+        (&["validate", "work-item", "--json"], "needs neither"),
     ] {
-        said("no_server_form", "leave --server out", asked.ask(&reader, args, ""));
+        said("no_server_form", instead, asked.ask(&reader, args, ""));
     }
     for flag in ["--ledger", "--tenant", "--keys", "--config"] {
         said("usage", "comes from the key", asked.ask(&reader, &["ledger", "list", flag, "x", "--json"], ""));

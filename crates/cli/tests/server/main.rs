@@ -24,6 +24,7 @@ mod gate;
 mod hostile;
 mod keys;
 mod lying;
+mod managed;
 mod metrics;
 mod passkeys;
 mod receiver;

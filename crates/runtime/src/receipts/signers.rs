@@ -12,7 +12,7 @@ use crealeph_contracts::reported::{
 use crealeph_contracts::scalar::{IdentifierError, Literal, TenantId, Text};
 use crealeph_ledger::{AppendError, Cursor, Ledger, LedgerError, LogView, Order, Seq, StoredEntry};
 use crealeph_verify::{SignerLog, VerifierKey, VerifierKeyError};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::grants::{MAX_TEXT_BYTES, excess_length, find_grant, grant_draft, grants, is_overtaken};
 use crate::work::receipt::NAME_PREFIX;
@@ -118,7 +118,7 @@ impl From<AppendError> for SignerEnrolmentError {
 }
 
 /// A signer as it is listed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SignerReport {
     /// Its id.
@@ -133,7 +133,7 @@ pub struct SignerReport {
     /// When it was enrolled.
     pub created_at: String,
     /// `active` or `revoked`.
-    pub state: &'static str,
+    pub state: Cow<'static, str>,
     /// When it was revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<String>,
@@ -280,7 +280,7 @@ fn find(view: &mut LogView<'_>, id: &Blake3) -> Result<Option<SignerReport>, Led
         key: enrolment.key.as_str().to_owned(),
         label: enrolment.label.map(|label| label.as_str().to_owned()),
         created_at: entry.created_at.to_string(),
-        state: if revocation.is_some() { "revoked" } else { "active" },
+        state: if revocation.is_some() { "revoked" } else { "active" }.into(),
         revoked_at: revocation.map(|entry| entry.created_at.to_string()),
         reason: reason.map(|reason| reason.as_str().to_owned()),
         entry: entry.id.as_str().to_owned(),

@@ -22,7 +22,7 @@ use crealeph_contracts::webhook::{
 use crealeph_ledger::{
     AppendError, Cursor, Ledger, LedgerError, LogView, Order, Seq, StoredEntry, Subscription,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use delivery::{Courier, Endpoint};
 use message::{Message, SECRET_PREFIX};
@@ -159,7 +159,7 @@ impl From<AppendError> for WebhookError {
 }
 
 /// A webhook as it is listed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WebhookReport {
     /// Its id.
@@ -182,7 +182,7 @@ pub struct WebhookReport {
     /// When it was created.
     pub created_at: String,
     /// `active`, `failing`, `disabled` or `deleted`.
-    pub state: &'static str,
+    pub state: Cow<'static, str>,
     /// Why it fails or was disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -191,7 +191,7 @@ pub struct WebhookReport {
 }
 
 /// A webhook that was just created, with its secret: the only time that it is there.
-#[derive(Clone, Serialize)]
+#[derive(Clone, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CreatedWebhook {
     /// What deliveries are signed with.
@@ -202,7 +202,7 @@ pub struct CreatedWebhook {
 }
 
 /// What came of a try.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TestReport {
     /// The webhook.
@@ -384,7 +384,7 @@ impl FoundWebhook {
             payloads: payloads.unwrap_or(false),
             label: label.as_ref().map(|label| label.as_str().to_owned()),
             created_at: self.entry.created_at.to_string(),
-            state: progress.as_ref().map_or("deleted", Progress::state),
+            state: progress.as_ref().map_or("deleted", Progress::state).into(),
             reason: progress.and_then(|progress| progress.last_error),
             entry: self.entry.id.as_str().to_owned(),
         }

@@ -1,5 +1,7 @@
 //! How the deliveries of a webhook go, as its subscription's notes keep it.
 
+use std::borrow::Cow;
+
 use crealeph_ledger::{Millis, Seq, Subscription};
 use serde::{Deserialize, Serialize};
 
@@ -21,13 +23,13 @@ pub(super) struct Progress {
 }
 
 /// How far a webhook was delivered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeliveryReport {
     /// The webhook.
     pub webhook_id: String,
     /// `active`, `failing` or `disabled`.
-    pub state: &'static str,
+    pub state: Cow<'static, str>,
     /// The last entry that was delivered, or that is not for it.
     pub position: u64,
     /// The newest entry of the log.
@@ -104,7 +106,7 @@ impl Progress {
         let shown = |at: Option<i64>| at.map(|at| Millis::new(at).to_string());
         DeliveryReport {
             webhook_id: subscription.id.as_str().to_owned(),
-            state: self.state(),
+            state: self.state().into(),
             position: subscription.position.get(),
             last: last.get(),
             failures: self.failures,

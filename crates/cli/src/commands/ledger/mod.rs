@@ -124,10 +124,6 @@ impl LedgerCommand {
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         // Checking a proof needs no ledger, and so nothing of the configuration.
-        let is_check = matches!(self.action, Action::VerifyProof(_) | Action::Verify(_));
-        if is_check && self.at.server.is_named() {
-            return Err(ServerFailure::NoServerForm.into());
-        }
         let action = match self.action {
             Action::VerifyProof(command) => return command.run(output, self.at.json),
             Action::Verify(command) => return command.run(self.at, output),

@@ -1,27 +1,28 @@
-//! Where a command works: on a ledger here, or with a server that has one. Reading is the same for both: a [`LogSource`].
+//! Where a command works: on a ledger here, or with a server that has one. A command asks its [`Place`] and does not know which it is;
+//! what is read of a log is the same for both: a [`LogSource`].
+
+mod grants;
+mod remote;
 
 use std::time::Duration;
 
-use crealeph_contracts::contract::to_json;
 use crealeph_contracts::entry::Draft;
-use crealeph_contracts::scalar::{ClientKey, ExecutionId, LedgerId, RobotId, TenantId, Text};
-use crealeph_contracts::short_id::{IdRequest, NamedKind};
+use crealeph_contracts::scalar::{ClientKey, ExecutionId, LedgerId, RobotId, TenantId};
+use crealeph_contracts::short_id::NamedKind;
 use crealeph_ledger::{
-    AppendError, Cursor, Direction, EntryPage, EntryRefusal, Filter, KEY_PREFIX, Ledger, LedgerLimits,
-    LineageEntries, LogWatch, Order, Seq, StoredEntry,
+    AppendError, Cursor, Direction, EntryPage, Filter, KEY_PREFIX, Ledger, LedgerLimits, LineageEntries,
+    LogWatch, Order, Seq, StoredEntry,
 };
-use crealeph_runtime::approvals::InboxPage;
 use crealeph_runtime::builder::Execution;
-use crealeph_runtime::client::{ClientError, ServerAnswer, ServerClient, ServerRefusal};
-use crealeph_runtime::entries::{AppendedReport, FoundId, FoundIds, read_entry, read_lineage, read_page};
-use serde::Deserialize;
+use crealeph_runtime::entries::{AppendedReport, read_lineage, read_page};
+
+pub(super) use remote::{AppendedStart, RefusedDraft, RemoteLog};
+use remote::{found, text};
 
 use super::ledger::Settled;
-use crate::failure::{Failure, LedgerFailure, ServerFailure};
+use crate::failure::{Failure, ServerFailure};
 use crate::output::Output;
 
-/// How many ids are looked up at a time.
-const IDS_AT_ONCE: usize = 500;
 /// How many entries of an execution are read at a time.
 const PAGE_ENTRIES: usize = 500;
 /// The media type of a checkpoint.
@@ -36,20 +37,12 @@ pub(super) enum Place {
     Server(RemoteLog),
 }
 
-/// The log of the tenant that a key is for, on a server.
-#[derive(Clone, Debug)]
-pub(super) struct RemoteLog {
-    pub(super) client: ServerClient,
-    pub(super) tenant: TenantId,
-    pub(super) is_json: bool,
-}
-
 impl Place {
     /// The ledger, for a command that no server has a form of.
     pub(super) fn here(&self) -> Result<&Settled, ServerFailure> {
         match self {
             Place::Here(at) => Ok(at),
-            Place::Server(_) => Err(ServerFailure::NoServerForm),
+            Place::Server(_) => Err(ServerFailure::NoServerForm(None)),
         }
     }
 
@@ -59,6 +52,14 @@ impl Place {
             Place::Here(at) => LogSource::Ledger(at.open()?, at.tenant.clone()),
             Place::Server(remote) => LogSource::Server(remote.clone()),
         })
+    }
+
+    /// Whose part of the log.
+    pub(super) fn tenant(&self) -> &TenantId {
+        match self {
+            Place::Here(at) => &at.tenant,
+            Place::Server(remote) => &remote.tenant,
+        }
     }
 
     pub(super) fn is_json(&self, output: &Output) -> bool {
@@ -92,18 +93,6 @@ impl LogAlarm {
     }
 }
 
-/// What a server says of something that may not be there.
-fn found(answer: Result<ServerAnswer, ClientError>) -> Result<Option<ServerAnswer>, ClientError> {
-    match answer {
-        Err(ClientError::Refused(why)) if why.status == 404 && why.code == "unknown_id" => Ok(None),
-        answer => answer.map(Some),
-    }
-}
-
-fn text(value: Option<impl ToString>) -> Option<String> {
-    value.map(|value| value.to_string())
-}
-
 impl LogSource {
     /// A part of a ledger.
     pub(super) fn of(ledger: &Ledger, tenant: &TenantId) -> Self {
@@ -120,7 +109,7 @@ impl LogSource {
     pub(super) fn ledger(&self) -> Result<(&Ledger, &TenantId), ServerFailure> {
         match self {
             LogSource::Ledger(ledger, tenant) => Ok((ledger, tenant)),
-            LogSource::Server(_) => Err(ServerFailure::NoServerForm),
+            LogSource::Server(_) => Err(ServerFailure::NoServerForm(None)),
         }
     }
 
@@ -316,88 +305,5 @@ impl LogSource {
                 Ok(found.into_iter().map(|found| (found.word, found.short)).collect())
             }
         }
-    }
-}
-
-/// The entries that were appended, and why the next one was not.
-pub(super) type AppendedStart = (Vec<AppendedReport>, Option<RefusedDraft>);
-
-/// Why an entry was not appended.
-pub(super) enum RefusedDraft {
-    Here(Box<EntryRefusal>),
-    Server(Box<ServerRefusal>),
-}
-
-impl RefusedDraft {
-    /// The failure of a line, before which everything is written.
-    pub(super) fn of_line(self, name: String) -> Failure {
-        match self {
-            RefusedDraft::Here(refusal) => LedgerFailure::Refused { name, refusal }.into(),
-            RefusedDraft::Server(why) => ServerFailure::Line { name, why }.into(),
-        }
-    }
-}
-
-#[derive(Deserialize)]
-struct AppendedList {
-    appended: Vec<AppendedReport>,
-}
-
-impl RemoteLog {
-    /// Appends entries. A server names no place in a batch that it refused, and has written nothing of it: then one by one.
-    fn append(&self, drafts: &[Draft]) -> Result<AppendedStart, Failure> {
-        if drafts.is_empty() {
-            return Ok((Vec::new(), None));
-        }
-        let send = |drafts: &[Draft]| -> Result<Vec<AppendedReport>, ClientError> {
-            let lines: Vec<String> = drafts.iter().map(to_json).collect();
-            let body = format!("[{}]", lines.join(","));
-            Ok(self.client.post(&["entries"], body.as_bytes())?.read::<AppendedList>()?.appended)
-        };
-        let is_about_it = |why: &ServerRefusal| matches!(why.status, 400 | 409 | 413 | 422);
-        match send(drafts) {
-            Err(ClientError::Refused(why)) if is_about_it(&why) => {}
-            sent => return Ok((sent?, None)),
-        }
-        let mut appended = Vec::new();
-        for draft in drafts {
-            match send(std::slice::from_ref(draft)) {
-                Err(ClientError::Refused(why)) if is_about_it(&why) => {
-                    return Ok((appended, Some(RefusedDraft::Server(why))));
-                }
-                sent => appended.extend(sent?),
-            }
-        }
-        Ok((appended, None))
-    }
-
-    /// What words stand for, and their short forms. What is empty names nothing.
-    fn find_ids(&self, kind: NamedKind, words: &[&str]) -> Result<Vec<FoundId>, Failure> {
-        let words: Vec<Text> = words.iter().filter_map(|word| Text::new(word)).collect();
-        let mut all = Vec::new();
-        for words in words.chunks(IDS_AT_ONCE) {
-            let request = IdRequest { kind, words: words.iter().cloned().collect() };
-            let answer = self.client.ask(&["ids"], &[], to_json(&request).as_bytes())?;
-            let FoundIds { ids } = answer.read()?;
-            // A server could answer with what nobody asked for.
-            let is_start = |found: &FoundId| found.id.as_ref().is_none_or(|id| id.starts_with(&found.word));
-            let is_asked = ids.iter().map(|found| found.word.as_str()).eq(words.iter().map(Text::as_str));
-            if !is_asked || !ids.iter().all(is_start) {
-                return Err(answer.refuse("it found other ids than were asked for").into());
-            }
-            all.extend(ids);
-        }
-        Ok(all)
-    }
-
-    /// A page of what waits for a person.
-    pub(super) fn inbox(&self, cursor: Option<Cursor>, limit: usize) -> Result<InboxPage, Failure> {
-        let query = [("limit", Some(limit.to_string())), ("cursor", text(cursor))];
-        Ok(self.client.get(&["inbox"], &query)?.read()?)
-    }
-
-    fn entry(&self, name: &str) -> Result<Option<StoredEntry>, Failure> {
-        let answer = found(self.client.get(&["entries", name], &[]))?;
-        Ok(answer.map(|answer| answer.read_with(read_entry)).transpose()?)
     }
 }
