@@ -72,11 +72,78 @@ function moveTo(index) {
   row.scrollIntoView({ block: 'nearest' });
 }
 
+// Deciding: the keys lead to where it is done, and leave the doing to the person.
+const visible = (selector) => [...document.querySelectorAll(selector)].find((one) => one.checkVisibility());
+
+function focusDecision(decision) {
+  const target = decision === 'reject' ? visible('.decide input[name="reason"]') : visible('.decide button[value="approve"]');
+  const found = target ?? visible('.decide pre');
+  found?.scrollIntoView({ block: 'center' });
+  found?.focus();
+}
+
+function goDecide(decision) {
+  if (document.querySelector('.decide')) return focusDecision(decision);
+  const marks = visible('form[data-marked]');
+  if (marks) {
+    const ids = encodeURIComponent(marks.elements.ids.value);
+    return location.assign(`${marks.action}?ids=${ids}#${decision}`);
+  }
+  if (location.pathname !== '/inbox') return undefined;
+  if (current < 0) moveTo(0);
+  const link = rows()[current]?.querySelector('a');
+  return link && location.assign(`${link.href}#${decision}`);
+}
+
+// Once what a passkey can do is shown.
+document.addEventListener('DOMContentLoaded', () => {
+  const decision = location.hash.slice(1);
+  if (['approve', 'reject'].includes(decision)) focusDecision(decision);
+});
+
+// Enter in the reason goes on to the button that it is for; the button asks.
+document.addEventListener('submit', (event) => {
+  const field = event.target.querySelector('input[name="signed"]');
+  if (!field || !event.target.closest('.decide')) return;
+  event.preventDefault();
+  event.target.querySelector('button[value="reject"]')?.focus();
+});
+
+// Marking several that are alike. Those that are not cannot be marked with them.
+function showMarks() {
+  const form = document.querySelector('form[data-marked]');
+  if (!form) return;
+  const boxes = [...document.querySelectorAll('[data-mark]')];
+  const marked = boxes.filter((box) => box.checked);
+  const isFull = marked.length >= Number(form.dataset.marked);
+  for (const box of boxes) {
+    box.closest('p').hidden = false;
+    box.disabled = !box.checked && marked.length > 0 && (isFull || box.dataset.alike !== marked[0].dataset.alike);
+  }
+  form.hidden = marked.length === 0;
+  form.elements.ids.value = marked.map((box) => box.dataset.mark).join(',');
+  if (marked.length === 0) return;
+  const words = marked[0].dataset.words.replaceAll('`', '');
+  form.querySelector('[data-status]').textContent = `${marked.length} marked: ${words}.${isFull ? ' That is as many as can be decided in one go.' : ''}`;
+}
+
+function mark() {
+  const box = rows()[current]?.querySelector('[data-mark]');
+  if (!box || box.disabled) return;
+  box.checked = !box.checked;
+  showMarks();
+}
+
+document.addEventListener('change', (event) => { if (event.target.matches?.('[data-mark]')) showMarks(); });
+document.addEventListener('console:renewed', showMarks);
+window.addEventListener('pageshow', showMarks);
+showMarks();
+
 const places = { i: '/inbox', r: '/robots', e: '/executions', w: '/runs', l: '/ledger', p: '/policy', u: '/usage', a: '/access' };
 
 document.addEventListener('keydown', (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.closest?.('input, textarea, select')) {
+  if (event.target.closest?.('input:not([type="checkbox"]), textarea, select')) {
     if (event.key === 'Escape') event.target.blur();
     return;
   }
@@ -90,6 +157,9 @@ document.addEventListener('keydown', (event) => {
     case '/': document.getElementById('search')?.focus(); break;
     case 'j': moveTo(current + 1); break;
     case 'k': moveTo(current - 1); break;
+    case 'x': mark(); break;
+    case 'a': goDecide('approve'); break;
+    case 'r': goDecide('reject'); break;
     case 'g': pending = 'g'; return;
     case '?': document.getElementById('keys')?.showModal(); break;
     default: return;
@@ -123,7 +193,7 @@ function concerns(entry) {
 // Nothing jumps under the cursor: a page is renewed by itself only while nobody is at work in it.
 function isBusy() {
   const active = document.activeElement;
-  return window.scrollY > 0 || document.querySelector('main details[open] pre, dialog[open], main :hover') !== null
+  return window.scrollY > 0 || document.querySelector('main details[open] pre, dialog[open], main :hover, [data-mark]:checked') !== null
     || (active && active !== document.body && main.contains(active)) || document.hidden;
 }
 

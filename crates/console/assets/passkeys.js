@@ -33,6 +33,9 @@ function say(place, words, isError = false) {
   status.className = isError ? 'error' : '';
 }
 
+const REFUSED = 'The passkey was not used: it was refused, timed out, or is enrolled already.';
+const isRefused = (error) => error.name === 'NotAllowedError' || error.name === 'InvalidStateError';
+
 /** Does something once at a time, and says why if it fails. */
 function onClick(place, button, act) {
   button.addEventListener('click', async () => {
@@ -40,8 +43,7 @@ function onClick(place, button, act) {
     try {
       await act();
     } catch (error) {
-      const isRefused = error.name === 'NotAllowedError' || error.name === 'InvalidStateError';
-      say(place, isRefused ? 'The passkey was not used: it was refused, timed out, or is enrolled already.' : error.message, true);
+      say(place, isRefused(error) ? REFUSED : error.message, true);
     } finally {
       button.disabled = false;
     }
@@ -121,6 +123,56 @@ function offerVerdict(place) {
   }
 }
 
+/** One verdict: the question about it, the answer of the passkey, and the record. */
+async function decideAbout(id, fields) {
+  const page = `/inbox/${encodeURIComponent(id)}`;
+  const question = await sendForm(`${page}/question`, fields);
+  const signed = { statement: question.statement, ...(await proved(question.passkey, [question.passkey.credentialId])) };
+  const body = new URLSearchParams({ form: fields.form, signed: JSON.stringify(signed) });
+  const recorded = await fetch(page, { method: 'POST', body });
+  // It is recorded if the answer is the page of what was decided; a session that is over leads elsewhere.
+  const shown = decodeURIComponent(new URL(recorded.url).pathname);
+  if (!recorded.ok || shown !== `/inbox/${id}`) await answered(recorded);
+}
+
+function offerSeveral(place) {
+  place.hidden = false;
+  const form = place.querySelector('form');
+  const all = [...document.querySelectorAll('[data-several]')];
+  const tell = (one, words, isError) => {
+    const outcome = one.querySelector('[data-outcome]');
+    outcome.textContent = words;
+    outcome.className = isError ? 'error' : '';
+  };
+  const isOpen = (one) => one.dataset.recorded === undefined;
+  const buttons = [...place.querySelectorAll('button')];
+  for (const button of buttons) {
+    onClick(place, button, async () => {
+      const { form: token, keyId, reason } = form.elements;
+      const fields = { form: token.value, keyId: keyId.value, reason: reason.value, decision: button.value };
+      buttons.forEach((other) => { other.disabled = true; });
+      for (const [at, one] of all.entries()) {
+        if (!isOpen(one)) continue;
+        say(place, `${at + 1} of ${all.length}: ${one.querySelector('h2').textContent}`);
+        tell(one, 'Your passkey is asked.');
+        try {
+          await decideAbout(one.dataset.several, fields);
+        } catch (error) {
+          tell(one, 'Not recorded.', true);
+          const left = all.filter(isOpen).length;
+          const why = isRefused(error) ? REFUSED : error.message;
+          buttons.forEach((other) => { other.disabled = false; });
+          throw new Error(`Stopped at ${at + 1} of ${all.length}: ${why} Recorded: ${all.length - left}. Not recorded: ${left}; the button asks about these again.`);
+        }
+        one.dataset.recorded = button.value;
+        tell(one, button.value === 'approve' ? 'Approval recorded.' : 'Rejection recorded.');
+      }
+      say(place, `All ${all.length} recorded.`);
+      form.hidden = true;
+    });
+  }
+}
+
 function begin() {
   const enrol = document.querySelector('[data-enrol]');
   const signIn = document.querySelector('[data-passkey-sign-in]');
@@ -130,6 +182,8 @@ function begin() {
   else if (enrol) startEnrolment(enrol).catch((error) => say(enrol, error.message, true));
   if (signIn && hasPasskeys) offerSignIn(signIn);
   if (verdict && hasPasskeys) offerVerdict(verdict);
+  const several = document.querySelector('[data-passkey-several]');
+  if (several && hasPasskeys) offerSeveral(several);
 }
 
 begin();

@@ -3,32 +3,50 @@
 use crealeph_contracts::text::Shown;
 use maud::{Markup, html};
 
-use crate::parts::{counted, line, number};
+use crate::parts::{counted, line, markup_bytes, number};
 
-/// How many lines are shown in all, and of one file before it is folded.
-const MAX_LINES: usize = 20_000;
+/// How many lines are shown of one file before it is folded.
 const FOLDED_LINES: usize = 400;
 /// How many characters of a line are shown.
 const MAX_LINE_CHARS: usize = 1_000;
+/// What a line and a file take of a page besides their text.
+const LINE_MARKUP_BYTES: usize = 32;
+const FILE_MARKUP_BYTES: usize = 512;
+
+/// How much of a diff a page shows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DiffBounds {
+    /// How many lines.
+    lines: usize,
+    /// How many bytes of the page.
+    bytes: usize,
+}
+
+impl DiffBounds {
+    /// On a page of its own.
+    pub(crate) const PAGE: DiffBounds = DiffBounds { lines: 20_000, bytes: 2 << 20 };
+    /// On a page with others.
+    pub(crate) const PART: DiffBounds = DiffBounds { lines: 1_000, bytes: 64 << 10 };
+}
 
 /// The part of a diff that is about one file.
 struct DiffFile<'d> {
     path: &'d str,
-    lines: Vec<&'d str>,
+    lines: Vec<(&'d str, String)>,
 }
 
 /// A diff as a page shows it.
-pub(crate) fn diff(text: &str, raw: Option<&str>) -> Markup {
-    let (files, shown, all) = files(text);
+pub(crate) fn diff(text: &str, bounds: DiffBounds, raw: Option<&str>) -> Markup {
+    let (files, shown, all) = files(text, bounds);
     html! {
         div .diff {
             @for file in &files {
-                @let added = file.lines.iter().filter(|line| line.starts_with('+')).count();
-                @let removed = file.lines.iter().filter(|line| line.starts_with('-')).count();
+                @let added = file.count('+');
+                @let removed = file.count('-');
                 details open[file.lines.len() <= FOLDED_LINES] {
                     summary { code { (line(file.path)) } " " span .added { "+" (added) } " " span .removed { "−" (removed) } }
                     pre tabindex="0" role="group" aria-label={ "Changes of " (line(file.path)) } {
-                        @for text in &file.lines { span .(tone(text)) { (Shown::line(text).at_most(MAX_LINE_CHARS).to_string()) "\n" } }
+                        @for (tone, text) in &file.lines { span .(tone) { (text) "\n" } }
                     }
                 }
             }
@@ -41,18 +59,27 @@ pub(crate) fn diff(text: &str, raw: Option<&str>) -> Markup {
     }
 }
 
-fn files(text: &str) -> (Vec<DiffFile<'_>>, usize, usize) {
+impl DiffFile<'_> {
+    fn count(&self, sign: char) -> usize {
+        self.lines.iter().filter(|(_, line)| line.starts_with(sign)).count()
+    }
+}
+
+/// The files of a diff with the lines that are shown, how many these are, and how many there are.
+fn files(text: &str, bounds: DiffBounds) -> (Vec<DiffFile<'_>>, usize, usize) {
     let mut files: Vec<DiffFile<'_>> = Vec::new();
-    let (mut shown, mut all, mut in_head) = (0, 0, true);
+    let (mut shown, mut all, mut bytes, mut in_head) = (0, 0, 0, true);
     for text in text.lines() {
         all += 1;
-        if shown >= MAX_LINES {
+        if shown >= bounds.lines || bytes >= bounds.bytes {
             continue;
         }
         shown += 1;
+        bytes += LINE_MARKUP_BYTES;
         if let Some(names) = text.strip_prefix("diff --git ") {
             let path = names.split_once(" b/").map_or(names, |(_, path)| path);
             files.push(DiffFile { path, lines: Vec::new() });
+            bytes += FILE_MARKUP_BYTES + 2 * markup_bytes(&line(path));
             in_head = true;
             continue;
         }
@@ -63,7 +90,9 @@ fn files(text: &str) -> (Vec<DiffFile<'_>>, usize, usize) {
             files.push(DiffFile { path: "(all)", lines: Vec::new() });
         }
         if let Some(file) = files.last_mut().filter(|_| !is_name) {
-            file.lines.push(text);
+            let line = Shown::line(text).at_most(MAX_LINE_CHARS).to_string();
+            bytes += markup_bytes(&line);
+            file.lines.push((tone(text), line));
         }
     }
     (files, shown, all)
@@ -85,21 +114,37 @@ mod tests {
     #[test]
     fn each_file_has_its_lines_and_names_are_no_changes() {
         let text = "diff --git a/x b/x\nindex 1..2 100644\n--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-old\n+new\n+--- more\n--- a line that begins so\ndiff --git a/<b> b/<b>\n@@ -0,0 +1 @@\n+<script>\n";
-        let (found, shown, all) = files(text);
+        let (found, shown, all) = files(text, DiffBounds::PAGE);
         assert_eq!((found.len(), shown, all), (2, 12, 12));
-        assert_eq!(
-            found[0].lines,
-            ["@@ -1 +1,2 @@", "-old", "+new", "+--- more", "--- a line that begins so"]
-        );
-        let page = diff(text, None).into_string();
+        let lines: Vec<&str> = found[0].lines.iter().map(|(_, line)| line.as_str()).collect();
+        assert_eq!(lines, ["@@ -1 +1,2 @@", "-old", "+new", "+--- more", "--- a line that begins so"]);
+        let page = diff(text, DiffBounds::PAGE, None).into_string();
         assert!(!page.contains("<script>") && page.contains("&lt;b&gt;"), "{page}");
     }
 
     #[test]
     fn a_long_diff_is_cut_and_says_so() {
-        let text = format!("diff --git a/x b/x\n@@ @@\n{}", "+line\n".repeat(MAX_LINES + 500));
-        let page = diff(&text, Some("/raw")).into_string();
+        let text = format!("diff --git a/x b/x\n@@ @@\n{}", "+line\n".repeat(DiffBounds::PAGE.lines + 500));
+        let page = diff(&text, DiffBounds::PAGE, Some("/raw")).into_string();
         assert!(page.contains("502 more lines are not shown") && page.contains("href=\"/raw\""));
         assert!(!page.contains("<details open"), "a long file is folded");
+    }
+
+    #[test]
+    fn lines_and_names_of_any_length_leave_a_small_page() {
+        let long = format!("diff --git a/x b/x\n@@ @@\n+{}\n+end\n", "<\u{202e}".repeat(3 << 20));
+        let page = diff(&long, DiffBounds::PAGE, Some("/raw")).into_string();
+        assert!(page.len() < 20_000 && page.contains("more characters)") && page.contains("+end"));
+        let many = format!(
+            "diff --git a/x b/x\n@@ @@\n{}",
+            format!("+{}\n", "\u{202e}".repeat(2_000)).repeat(9_000)
+        );
+        let files = format!("diff --git a/{0} b/{0}\n", "<".repeat(2_000)).repeat(20_000);
+        for text in [many, files] {
+            for (bounds, most) in [(DiffBounds::PAGE, 4 << 20), (DiffBounds::PART, 200 << 10)] {
+                let page = diff(&text, bounds, Some("/raw")).into_string();
+                assert!(page.len() < most && page.contains("more lines are not shown"), "{}", page.len());
+            }
+        }
     }
 }

@@ -145,11 +145,14 @@ impl PageFrame<'_> {
     }
 }
 
-const KEYS: [(&str, &str); 9] = [
+const KEYS: [(&str, &str); 12] = [
     ("/", "search"),
     ("j", "next row"),
     ("k", "previous row"),
     ("Enter", "open the row"),
+    ("x", "mark the row of the inbox, to decide about several that are alike"),
+    ("a", "go to where the row, or what is open, is approved"),
+    ("r", "go to the reason for rejecting it"),
     ("g i", "inbox"),
     ("g r", "robots"),
     ("g e", "executions"),

@@ -1,17 +1,21 @@
 //! What waits for a person, and everything that they need to decide about one of it.
 
 use crealeph_contracts::approval::ProofKind;
+use crealeph_contracts::held_change::HeldChangeRecord;
 use crealeph_decision::approval::{SubjectOutcome, SubjectState};
-use crealeph_runtime::approvals::{InboxItem, SubjectBasis, SubjectCase, missing_approvals};
+use crealeph_ledger::StoredEntry;
+use crealeph_runtime::approvals::{InboxItem, SubjectBasis, SubjectCase, SubjectLikeness, missing_approvals};
 use crealeph_runtime::entries::entry_json;
+use crealeph_verify::EnrolledPasskey;
 use maud::{Markup, html};
 
-use crate::diff::diff;
+use crate::diff::{DiffBounds, diff};
 use crate::frame::Viewer;
-use crate::ledger::pretty;
+use crate::ledger::json_block;
 use crate::parts::{
     ago, badge, block, counted, empty, facts, line, next_page, path, query, short, time, words,
 };
+use crate::several::MAX_SEVERAL;
 
 /// A page of the inbox.
 #[derive(Clone, Debug)]
@@ -29,6 +33,7 @@ pub fn inbox(viewer: &Viewer, page: &InboxView<'_>) -> Markup {
         @if page.items.is_empty() && page.next.is_none() {
             (empty("Nothing waits for a person. Drafts and held changes come here:", Some("crealeph work run --hold --task \"…\" --agent NAME")))
         } @else {
+            (marked_form())
             ul .cards { @for item in page.items { (card(viewer, item)) } }
             (next_page(page.next.as_ref().map(|next| query("/inbox", &[("cursor", Some(next))]))))
         }
@@ -36,15 +41,13 @@ pub fn inbox(viewer: &Viewer, page: &InboxView<'_>) -> Markup {
 }
 
 fn card(viewer: &Viewer, item: &InboxItem) -> Markup {
-    let (content, id) = (&item.entry.content, item.subject.id.as_str());
+    let id = item.subject.id.as_str();
     html! {
         li data-row="" {
-            h2 { a href={ "/inbox/" (path(id)) } {
-                @match &item.change {
-                    Some(change) => { (first_line(&change.task)) }
-                    None => { (line(content.kind.as_str())) " for " (line(content.robot_id.as_str())) }
-                }
-            } }
+            h2 { a href={ "/inbox/" (path(id)) } { (title(&item.entry, item.change.as_deref())) } }
+            @if let Some(likeness) = decidable(viewer, item) {
+                p hidden { label { input type="checkbox" data-mark=(id) data-alike=(likeness.key()) data-words=(likeness.to_string()); " Mark, to decide about several " (words(&likeness.to_string())) } }
+            }
             p {
                 @match &item.change {
                     Some(change) => { "Change of " (counted(change.files.get(), "file")) " by " (line(&change.agent)) " for " code { (line(change.target.as_str())) }
@@ -84,6 +87,33 @@ fn lapsed(state: &SubjectState) -> Markup {
     }
 }
 
+/// What subjects like this one are, if the viewer may decide about several of them with a passkey.
+fn decidable(viewer: &Viewer, item: &InboxItem) -> Option<SubjectLikeness> {
+    let person = viewer.person.as_ref().filter(|_| viewer.decides)?;
+    let state = item.state.as_ref()?;
+    let is_theirs = state.may_decide.contains(person) && state.rule.proofs.contains(&ProofKind::Passkey);
+    is_theirs.then(|| SubjectLikeness::of(&item.subject, state))
+}
+
+/// What leads to those that are marked; a script fills it.
+fn marked_form() -> Markup {
+    html! {
+        form .marked action="/inbox/several" method="get" data-marked=(MAX_SEVERAL) hidden {
+            input type="hidden" name="ids";
+            p role="status" data-status="" {}
+            p { button type="submit" { "Decide about them" } }
+        }
+    }
+}
+
+/// What a subject is called.
+pub(crate) fn title(entry: &StoredEntry, change: Option<&HeldChangeRecord>) -> String {
+    match change {
+        Some(change) => first_line(&change.task),
+        None => line(&format!("{} for {}", entry.content.kind, entry.content.robot_id)),
+    }
+}
+
 /// The first line of a task.
 pub(crate) fn first_line(text: &str) -> String {
     line(text.lines().find(|line| !line.trim().is_empty()).unwrap_or(text).trim())
@@ -95,10 +125,7 @@ pub fn subject(viewer: &Viewer, case: &SubjectCase) -> Markup {
     let (content, id) = (&entry.content, subject.id.as_str());
     let now = viewer.now;
     html! {
-        h1 { @match basis.change() {
-            Some(change) => (first_line(&change.task)),
-            None => { (line(content.kind.as_str())) " for " (line(content.robot_id.as_str())) }
-        } " " (badge(state.outcome.as_str())) }
+        h1 { (title(entry, basis.change())) " " (badge(state.outcome.as_str())) }
         @if let Some(why) = &subject.outdated { p { (badge("outdated")) " " (line(why)) } }
         (facts(vec![
             ("Id", html! { code { (line(id)) } }),
@@ -122,7 +149,7 @@ pub fn subject(viewer: &Viewer, case: &SubjectCase) -> Markup {
                     }
                 }
                 section aria-labelledby="content" { h2 #content { "The draft" }
-                    (block(&pretty(&entry_json(entry)), "The draft as JSON", Some(&format!("/v1/entries/{}", path(entry.id.as_str()))))) }
+                    (json_block(&entry_json(entry), "The draft as JSON", Some(&format!("/v1/entries/{}", path(entry.id.as_str()))))) }
             }
             SubjectBasis::Change(change) => {
                 (facts(vec![
@@ -139,7 +166,7 @@ pub fn subject(viewer: &Viewer, case: &SubjectCase) -> Markup {
                 section aria-labelledby="task" { h2 #task { "Task" } (block(&change.task, "Task", None)) }
                 section aria-labelledby="diff" { h2 #diff { "Change" }
                     @match &change.diff {
-                        Some(text) => (diff(text, None)),
+                        Some(text) => (diff(text, DiffBounds::PAGE, Some(&format!("/v1/inbox/{}", path(id))))),
                         None => p { "The diff is too large for the ledger; in the workspace " code { "crealeph work diff" } " shows it. Its digest is " code { (change.diff_digest.to_string()) } "." },
                     }
                 }
@@ -174,22 +201,30 @@ fn passkeys(viewer: &Viewer, case: &SubjectCase) -> Markup {
         div data-passkey-verdict="" hidden {
             p { "As " strong { (line(person.as_str())) } ", with your passkey. It signs exactly what this page shows, by its digest:" }
             form method="post" action={ "/inbox/" (path(case.subject.id.as_str())) } {
-                input type="hidden" name="form" value=(viewer.form_token);
-                input type="hidden" name="signed";
-                p { label for="reason" { "Reason" } }
-                p { input #reason name="reason" maxlength="4096" autocomplete="off"; }
-                p {
-                    label for="passkey" { "Passkey " }
-                    select #passkey name="keyId" {
-                        @for one in own { option value=(one.passkey.key_id) { (short(&one.passkey.key_id)) } }
-                    }
-                }
-                p {
-                    button type="button" name="decision" value="approve" { "Approve" } " "
-                    button type="button" name="decision" value="reject" .quiet { "Reject" }
-                }
+                (verdict_fields(viewer, &own, ["Approve", "Reject"]))
             }
             p data-status="" role="status" {}
+        }
+    }
+}
+
+/// What a person says with a verdict, and its two buttons.
+pub(crate) fn verdict_fields(viewer: &Viewer, own: &[&EnrolledPasskey], buttons: [&str; 2]) -> Markup {
+    let [approve, reject] = buttons;
+    html! {
+        input type="hidden" name="form" value=(viewer.form_token);
+        input type="hidden" name="signed";
+        p { label for="reason" { "Reason" } }
+        p { input #reason name="reason" maxlength="4096" autocomplete="off"; }
+        p {
+            label for="passkey" { "Passkey " }
+            select #passkey name="keyId" {
+                @for one in own { option value=(one.passkey.key_id) { (short(&one.passkey.key_id)) } }
+            }
+        }
+        p {
+            button type="button" name="decision" value="approve" { (approve) } " "
+            button type="button" name="decision" value="reject" .quiet { (reject) }
         }
     }
 }

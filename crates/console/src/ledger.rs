@@ -7,7 +7,8 @@ use maud::{Markup, html};
 use crate::assets::url;
 use crate::frame::Viewer;
 use crate::parts::{
-    badge, block, empty, facts, filter_field, line, next_page, number, path, query, short, time,
+    MAX_BLOCK_BYTES, badge, cut_block, empty, facts, filter_field, line, next_page, number, path, query,
+    short, start_of_block, time,
 };
 
 /// A page of the list.
@@ -109,7 +110,7 @@ pub fn entry(viewer: &Viewer, detail: &EntryDetail<'_>) -> Markup {
         section aria-labelledby="used" { h2 #used { "Is used by" } (relatives(viewer, down)) }
         section aria-labelledby="content" {
             h2 #content { "Content" }
-            (block(&pretty(&entry_json(entry)), "The entry as JSON", Some(&api)))
+            (json_block(&entry_json(entry), "The entry as JSON", Some(&api)))
         }
     }
 }
@@ -127,8 +128,17 @@ fn relatives(viewer: &Viewer, lineage: &LineageEntries) -> Markup {
     }
 }
 
+/// JSON with one member a line, cut if it is long, with a link to all of it.
+pub(crate) fn json_block(json: &str, label: &str, raw: Option<&str>) -> Markup {
+    let start = json.get(..json.floor_char_boundary(MAX_BLOCK_BYTES)).unwrap_or(json);
+    let (shown, left_out) = start_of_block(&pretty(start));
+    let is_cut = left_out > 0 || start.len() < json.len();
+    let cut = is_cut.then(|| format!("This is the start of {} bytes.", number(json.len() as u64)));
+    cut_block(&shown, cut, label, raw)
+}
+
 /// JSON with one member a line, as far as people read it; the bytes that count are in the raw entry.
-pub(crate) fn pretty(json: &str) -> String {
+fn pretty(json: &str) -> String {
     let mut out = String::with_capacity(json.len() * 2);
     let (mut depth, mut in_string, mut is_escaped) = (0usize, false, false);
     let indent = |out: &mut String, depth: usize| {
@@ -187,5 +197,16 @@ mod tests {
         );
         let packed: String = laid_out.lines().map(str::trim_start).collect();
         assert_eq!(packed.replace("\": ", "\":"), json);
+    }
+
+    #[test]
+    fn json_of_one_long_line_is_cut_and_says_so() {
+        let long = format!("{{\"a\":\"{}\"}}", "x".repeat(10 << 20));
+        for json in [long, "[".repeat(10 << 20), "\"\",".repeat(3 << 20)] {
+            let shown = json_block(&json, "JSON", Some("/raw")).into_string();
+            assert!(shown.len() < 140_000, "{}", shown.len());
+            assert!(shown.contains("This is the start of 1") || shown.contains("This is the start of 9"));
+            assert!(shown.contains("href=\"/raw\""));
+        }
     }
 }

@@ -7,8 +7,9 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// The longest text of one line that is shown.
 const MAX_LINE_CHARS: usize = 400;
-/// The longest text of several lines that is shown in a page.
+/// The longest text of several lines that is shown in a page, and how much of the page it may take with its escapes.
 pub(crate) const MAX_BLOCK_BYTES: usize = 64 << 10;
+const MAX_BLOCK_MARKUP: usize = 2 * MAX_BLOCK_BYTES;
 
 /// A text from elsewhere, on one line.
 pub(crate) fn line(text: &str) -> String {
@@ -27,14 +28,42 @@ pub(crate) fn words(text: &str) -> Markup {
 
 /// A text of several lines from elsewhere, cut if it is long, with a link to all of it.
 pub(crate) fn block(text: &str, label: &str, raw: Option<&str>) -> Markup {
-    let cut = text.floor_char_boundary(MAX_BLOCK_BYTES);
-    let (shown, left_out) = (text.get(..cut).unwrap_or(text), text.len() - cut);
+    let (shown, left_out) = start_of_block(text);
+    let cut = (left_out > 0).then(|| format!("{} more bytes are not shown.", number(left_out as u64)));
+    cut_block(&shown, cut, label, raw)
+}
+
+/// The start of a text, as it is shown, and how many bytes are left out.
+pub(crate) fn start_of_block(text: &str) -> (String, usize) {
+    let mut cut = text.floor_char_boundary(MAX_BLOCK_BYTES);
+    loop {
+        let shown = Shown::block(text.get(..cut).unwrap_or(text)).to_string();
+        if markup_bytes(&shown) <= MAX_BLOCK_MARKUP {
+            return (shown, text.len() - cut);
+        }
+        cut = text.floor_char_boundary(cut / 2);
+    }
+}
+
+/// A text as it is shown, and that it was cut.
+pub(crate) fn cut_block(shown: &str, cut: Option<String>, label: &str, raw: Option<&str>) -> Markup {
     html! {
-        pre tabindex="0" role="group" aria-label=(label) { (Shown::block(shown).to_string()) }
-        @if left_out > 0 {
-            p .cut { (number(left_out as u64)) " more bytes are not shown. " @if let Some(raw) = raw { a href=(raw) { "Show all of it" } } }
+        pre tabindex="0" role="group" aria-label=(label) { (shown) }
+        @if let Some(cut) = cut {
+            p .cut { (cut) " " @if let Some(raw) = raw { a href=(raw) { "Show all of it" } } }
         }
     }
+}
+
+/// How much of a page a text takes.
+pub(crate) fn markup_bytes(text: &str) -> usize {
+    let of_byte = |byte: u8| match byte {
+        b'<' | b'>' => 4,
+        b'&' => 5,
+        b'"' => 6,
+        _ => 1,
+    };
+    text.bytes().map(of_byte).sum()
 }
 
 /// A part of a path.
@@ -171,6 +200,10 @@ mod tests {
             "{shown}"
         );
         assert!(line(&"x".repeat(1 << 20)).len() < 1_000);
+        assert!(
+            block(&"\u{202e}<".repeat(5 << 20), "log", None).into_string().len() < 140_000,
+            "with escapes"
+        );
         let long = format!("{}\n", "y".repeat(70)).repeat(2_000);
         let shown = block(&long, "log", Some("/raw")).into_string();
         assert!(shown.len() < MAX_BLOCK_BYTES + 1_000 && shown.contains("more bytes are not shown"));

@@ -3,6 +3,7 @@
 use crealeph_contracts::approval::ApprovalRule;
 use crealeph_runtime::access::KeyReport;
 use crealeph_runtime::approvals::EnrolledPerson;
+use crealeph_verify::KeyMaterial;
 use maud::{Markup, html};
 
 use crate::frame::Viewer;
@@ -36,7 +37,7 @@ pub fn access(viewer: &Viewer, page: &AccessPage<'_>) -> Markup {
                     tbody { @for person in page.people { tr data-row="" {
                         th scope="row" { (line(&person.name)) }
                         td { (line(&person.groups.join(", "))) }
-                        td { ul { @for key in &person.keys { li { code { (line(&key.fingerprint)) } @if key.is_revoked { " " (badge("revoked")) } } } } }
+                        td { ul { @for key in &person.keys { li { (key_kind(&key.material)) " " code { (line(&key.fingerprint)) } @if key.is_revoked { " " (badge("revoked")) } } } } }
                     } } }
                 } }
             }
@@ -60,5 +61,13 @@ pub fn access(viewer: &Viewer, page: &AccessPage<'_>) -> Markup {
                 }
             }
         }
+    }
+}
+
+/// What a key of a person is, and where a passkey is used.
+fn key_kind(material: &KeyMaterial) -> Markup {
+    match material {
+        KeyMaterial::Ssh { .. } => html! { "SSH key" },
+        KeyMaterial::Passkey(own) => html! { "Passkey of " code { (line(own.origin.as_str())) } },
     }
 }

@@ -4,7 +4,7 @@ use crealeph_runtime::receipts::LoggedRunReport;
 use crealeph_runtime::report::{BoundStory, ProofStatus, RunStory};
 use maud::{Markup, html};
 
-use crate::diff::diff;
+use crate::diff::{DiffBounds, diff};
 use crate::executions::approval_story;
 use crate::frame::Viewer;
 use crate::parts::{
@@ -118,7 +118,7 @@ pub fn run(viewer: &Viewer, page: &RunPage<'_>) -> Markup {
             @if story.change.files_left_out > 0 { p .cut { (number(story.change.files_left_out)) " more files." } }
         }
         section aria-labelledby="change" { h2 #change { "Change" }
-            @match change { Ok(text) => (diff(text, Some(&format!("{api}/diff")))), Err(why) => p .quiet { (words(why)) } }
+            @match change { Ok(text) => (diff(text, DiffBounds::PAGE, Some(&format!("{api}/diff")))), Err(why) => p .quiet { (words(why)) } }
         }
         section aria-labelledby="logs" { h2 #logs { "Output" }
             @match logs {

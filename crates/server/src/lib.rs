@@ -34,6 +34,7 @@ mod snapshots;
 mod stream;
 mod tls;
 
+pub use console::console_routes;
 pub use openapi::document as openapi_document;
 pub use routes::ReportRenderer;
 pub use serve::{ServeError, Server, ServerParts, StopHandle};

@@ -1,4 +1,4 @@
-//! Every page × every role × no session, and what keeps a session the browser's own: the cookie, the form's token, the origin.
+//! Every page and form × every role × no session, each with a row here, and what keeps a session the browser's own: the cookie, the form's token, the origin.
 
 #![cfg(test)]
 
@@ -57,6 +57,9 @@ fn every_page_serves_its_roles_and_nobody_else() {
     let pages = [
         ("/inbox", 200),
         ("/inbox/nothing", 404),
+        ("/inbox/several", 400),
+        ("/inbox/several?ids=nothing", 404),
+        ("/inbox/several?ids=a,,b", 400),
         ("/robots", 200),
         ("/robots/r", 200),
         ("/robots/none", 404),
@@ -77,6 +80,11 @@ fn every_page_serves_its_roles_and_nobody_else() {
         ("/ledger?robot=&type=signal", 200),
         ("/ledger?nonsense=1", 400),
     ];
+    let targets = pages.iter().map(|(path, _)| ("get", *path));
+    let forms = FORMS.iter().map(|(path, ..)| ("post", *path));
+    let apart = [("get", "/"), ("get", "/access"), ("post", "/sign-out")];
+    let public = PUBLIC.iter().map(|(method, path, ..)| (*method, *path));
+    assert_each_has_a_row(targets.chain(forms).chain(public).chain(apart).collect());
     for (role, token) in ROLES.iter().zip(&tokens) {
         let browser = Browser::sign_in(&server, token).unwrap();
         for (path, status) in pages {
@@ -86,6 +94,13 @@ fn every_page_serves_its_roles_and_nobody_else() {
             assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"), "{path}");
             let policy = answer.header("content-security-policy").unwrap();
             assert!(policy.starts_with("default-src 'none'; script-src 'self'"), "{policy}");
+        }
+        let token = browser.form_token();
+        for (path, body, status) in FORMS {
+            let answer = browser.post(path, &format!("form={token}&{body}"), true);
+            let expected = if matches!(*role, "writer" | "operator") { status } else { 403 };
+            assert_eq!(answer.status, expected, "{role} {path}: {answer:?}");
+            assert_eq!(browser.post(path, body, true).status, 403, "{role} {path} without the form's token");
         }
         assert_eq!(browser.get("/access").status, 200, "{role}");
         assert_eq!(
@@ -111,6 +126,48 @@ fn every_page_serves_its_roles_and_nobody_else() {
         assert_eq!(answer.status, 303, "{path}");
         assert!(answer.header("location").unwrap().starts_with("/sign-in?next=%2F"), "{answer:?}");
     }
+    for (path, body, _) in FORMS {
+        assert_eq!(server.form(path, None, body, true).status, 303, "{path}");
+    }
+    for (method, path, status) in PUBLIC {
+        let answer = match method {
+            "get" => server.page(path, None),
+            _ => server.form(path, None, "", true),
+        };
+        assert_eq!(answer.status, status, "{path}: {answer:?}");
+    }
+}
+
+/// Forms of those who may decide, with what they are answered.
+const FORMS: [(&str, &str, u16); 2] =
+    [("/inbox/nothing/question", "decision=approve&keyId=k", 404), ("/inbox/nothing", "signed=%7B%7D", 400)];
+/// What needs no session.
+const PUBLIC: [(&str, &str, u16); 7] = [
+    ("get", "/assets/none", 404),
+    ("get", "/verify.html", 200),
+    ("get", "/sign-in", 200),
+    ("get", "/enrol", 200),
+    ("post", "/sign-in", 403),
+    ("post", "/sign-in/question", 403),
+    ("post", "/sign-in/passkey", 400),
+];
+
+/// Each route of the console is the nearest one to a target that is tried.
+fn assert_each_has_a_row(tried: Vec<(&str, &str)>) {
+    let routes: Vec<_> = crealeph_server::console_routes().collect();
+    let fits = |pattern: &str, path: &str| {
+        let is_same = |(pattern, part): (&str, &str)| pattern.starts_with('{') || pattern == part;
+        pattern.split('/').count() == path.split('/').count()
+            && pattern.split('/').zip(path.split('/')).all(is_same)
+    };
+    let nearest = |(method, target): &(&str, &str)| {
+        let path = target.split('?').next().unwrap();
+        let fitting = routes.iter().filter(|(known, pattern)| known == method && fits(pattern, path));
+        fitting.min_by_key(|(_, pattern)| pattern.matches('{').count()).copied()
+    };
+    let covered: Vec<_> = tried.iter().filter_map(nearest).collect();
+    let missing: Vec<_> = routes.iter().filter(|route| !covered.contains(route)).collect();
+    assert!(missing.is_empty(), "these have no row here: {missing:?}");
 }
 
 #[test]

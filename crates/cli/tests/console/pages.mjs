@@ -134,6 +134,12 @@ await tell({
     await page.keyboard.press('Enter');
     await page.waitForURL(/\/search\?q=shop$/);
     assert.match(await page.locator('main').innerText(), /robot\s+shop-17/);
+    // What is decided in a terminal is gone to as well.
+    await go(page, '/inbox');
+    await page.keyboard.press('j');
+    await page.keyboard.press('a');
+    await page.waitForURL(/\/inbox\/.+#approve$/);
+    await page.waitForFunction(() => document.activeElement?.innerText?.includes('crealeph approve'));
     await page.keyboard.press('?');
     assert.ok(await page.getByRole('dialog').isVisible());
     await page.keyboard.press('Escape');

@@ -5,6 +5,8 @@ import { assert, assertAccessible, assertFits, screenshot, setting, tell } from 
 const url = setting('CREALEPH_URL');
 const link = setting('CREALEPH_LINK');
 const [first, second] = [setting('CREALEPH_DRAFT'), setting('CREALEPH_OTHER_DRAFT')];
+const alike = setting('CREALEPH_ALIKE').split(' ');
+const unlike = setting('CREALEPH_UNLIKE');
 
 /** An authenticator that touches itself and knows its owner. */
 async function withAuthenticator(page) {
@@ -16,6 +18,57 @@ async function withAuthenticator(page) {
   };
   const { authenticatorId } = await session.send('WebAuthn.addVirtualAuthenticator', { options });
   return { authenticatorId, send: (method, more = {}) => session.send(`WebAuthn.${method}`, { authenticatorId, ...more }) };
+}
+
+/** Several that are alike, in one go: asked for one after the other, stopped at the first that is refused, and gone on with. */
+async function decideSeveral(visitor, page) {
+  await page.goto(`${url}/inbox`);
+  const box = (id) => page.locator(`[data-mark="${id}"]`);
+  await box(alike[0]).check();
+  assert.ok(await box(unlike).isDisabled(), 'what is not alike cannot be marked with it');
+  await box(alike[1]).check();
+  // By keyboard: the rows are newest first.
+  const rows = await page.locator('[data-row]').evaluateAll((all) => all.map((row) => row.querySelector('[data-mark]')?.dataset.mark));
+  for (let row = 0; row <= rows.indexOf(alike[2]); row += 1) await page.keyboard.press('j');
+  await page.keyboard.press('x');
+  await page.getByText('3 marked: drafts for landing_plan under the rule web.').waitFor();
+  await assertAccessible(page);
+  await assertFits(page, 360);
+  visitor.allowErrors(/status of 4(00|22)/);
+  await page.keyboard.press('a');
+  await page.waitForURL(/\/inbox\/several\?ids=.+#approve$/);
+  const order = await page.locator('[data-several]').evaluateAll((all) => all.map((one) => one.dataset.several));
+  assert.deepEqual([...order].sort(), [...alike].sort());
+  for (const part of await page.locator('[data-several]').allInnerTexts()) assert.match(part, /Digest\s+[0-9a-f]{64}/);
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Approve all 3');
+  await assertAccessible(page);
+  await assertFits(page, 360);
+  await screenshot(page, 'several');
+  // The second question is about something else than what is shown.
+  await page.route(`**/${order[1]}/question`, async (route) => {
+    const answer = await route.fetch();
+    const question = await answer.json();
+    question.passkey.challenge = 'A'.repeat(43);
+    await route.fulfill({ response: answer, json: question });
+  });
+  await page.getByRole('button', { name: 'Approve all 3' }).click();
+  await page.getByText(/Stopped at 2 of 3: .*another statement.* Recorded: 1\. Not recorded: 2/).waitFor();
+  assert.deepEqual(await page.locator('[data-outcome]').allInnerTexts(), ['Approval recorded.', 'Not recorded.', '']);
+  await page.unroute(`**/${order[1]}/question`);
+  const asked = [];
+  page.on('request', (request) => { if (request.url().endsWith('/question')) asked.push(request.url()); });
+  await page.getByRole('button', { name: 'Approve all 3' }).click();
+  await page.getByText('All 3 recorded.').waitFor();
+  assert.equal(asked.length, 2, 'what is recorded is not asked again');
+  await page.goto(`${url}/inbox/several?ids=${order[0]},${second}`);
+  assert.match(await page.locator('main').innerText(), /landed .* is not asked about/);
+  const refused = await page.goto(`${url}/inbox/several?ids=${second},${unlike}`);
+  assert.equal(refused.status(), 400);
+  assert.match(await page.locator('main').innerText(), /not alike: drafts for landing_plan under the rule web, and drafts for site_plan/);
+  assert.equal((await page.goto(`${url}/inbox/several?ids=${Array.from({ length: 21 }, (_, at) => `d-${at}`)}`)).status(), 400);
+  await page.getByText('at most 20 in one go').waitFor();
+  await page.goto(`${url}/access`);
+  assert.match(await page.locator('main').innerText(), /SSH key SHA256:.+[^]*Passkey of http:\/\/localhost:\d+ passkey:/);
 }
 
 await tell({
@@ -55,6 +108,20 @@ await tell({
     await screenshot(page, 'passkey-decide');
     await page.getByRole('button', { name: 'Approve' }).click();
     await page.getByText('landed', { exact: true }).waitFor();
+
+    // The keys lead to where it is decided, and decide nothing.
+    await page.goto(`${url}/inbox`);
+    await page.keyboard.press('j');
+    await page.keyboard.press('r');
+    await page.waitForURL(/\/inbox\/.+#reject$/);
+    await page.waitForFunction(() => document.activeElement?.name === 'reason');
+    await page.keyboard.press('Enter');
+    assert.equal(await page.evaluate(() => document.activeElement.value), 'reject', 'Enter goes on to the button');
+    await page.keyboard.press('a');
+    assert.equal(await page.evaluate(() => document.activeElement.value), 'approve');
+    assert.match(await page.locator('h1').innerText(), /waiting/);
+
+    await decideSeveral(visitor, page);
 
     // Nobody proved to be the owner: the browser refuses, and the page says so.
     await page.goto(`${url}/inbox/${second}`);

@@ -9,6 +9,7 @@ mod error;
 mod history;
 mod inbox;
 mod inbox_report;
+mod likeness;
 mod passkeys;
 mod people;
 mod report;
@@ -31,6 +32,7 @@ pub use history::{
 };
 pub use inbox::{InboxItem, inbox, rejected_subjects};
 pub use inbox_report::{ChangeOutline, InboxPage, InboxRow, LapsedVerdict, VerdictOutline, rule_in_words};
+pub use likeness::SubjectLikeness;
 pub use passkeys::{
     EnrolledByLink, InvitationTerms, Invited, NewInvitation, invitation, sign_in_question, signed_in,
 };

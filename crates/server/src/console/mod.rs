@@ -4,6 +4,7 @@
 mod find;
 mod pages;
 mod passkeys;
+mod several;
 mod sign_in;
 
 use axum::http::{HeaderValue, StatusCode, header};
@@ -78,6 +79,11 @@ pub(crate) fn pages() -> impl Iterator<Item = &'static Route> + Clone {
     PAGES.iter()
 }
 
+/// Method and path of every page and form, for tests that look at all of them.
+pub fn console_routes() -> impl Iterator<Item = (&'static str, &'static str)> {
+    PAGES.iter().map(|route| (route.method.word(), route.path))
+}
+
 const PAGES: &[Route] = &[
     page("/", SIGNED_IN, &[], pages::start),
     page("/assets/{name}", Access::Public, &[in_path("name", TEXT, "the file")], asset),
@@ -93,6 +99,12 @@ const PAGES: &[Route] = &[
         READ,
         &[query("robot", ParameterKind::Identifier, "only of this robot"), CURSOR],
         pages::inbox,
+    ),
+    page(
+        "/inbox/several",
+        READ,
+        &[query("ids", TEXT, "the ids of those that are decided about, with commas between them")],
+        several::several,
     ),
     page("/inbox/{id}", READ, &[ENTRY_ID], pages::subject),
     form_about("/inbox/{id}/question", DECIDE, &[ENTRY_ID], passkeys::verdict_asked),
