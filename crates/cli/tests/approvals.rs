@@ -19,7 +19,7 @@ use scratch::{Scratch, ended, known, line, request};
 use serde_json::{Value, json};
 
 const AGENT: &str = "[agents.\"example@1\"]\nkind = \"example\"\n";
-const TWO: &str = "[[rule]]\nname = \"two\"\napprovals = 2\ngroup = \"maintainers\"\n";
+const TWO: &str = "[[rule]]\nname = \"two\"\napprovals = 2\ngroup = \"maintainers\"\nos_requester = true\n";
 
 /// A folder with a ledger, in which `ana` is the first admin and `ben`, `cy` and `dot` are maintainers.
 struct World(Scratch);
@@ -256,9 +256,25 @@ fn what_was_changed_moved_or_signed_for_something_else_is_refused() {
 }
 
 #[test]
+fn what_an_account_asked_for_is_approved_only_if_the_rule_says_so() {
+    let world = World::with_people("");
+    let drafts = world.drafts("e-1");
+    let waiting = world.run(&["inbox", "--limit", "1"]).1;
+    let waiting: Value = serde_json::from_str(waiting.lines().next().unwrap()).unwrap();
+    assert!(waiting["requester"].as_str().is_some_and(|asked| asked.contains('@')), "{waiting}");
+    world.set_rules("[[rule]]\nname = \"proven\"\n");
+    let first = &drafts[0];
+    world.refused(&["approve", first, "--sign-with", "ben", "--write-statement", "x"], "os_requester = true");
+    // A rejection ends it, no matter who asked.
+    world.good(&["reject", first, "--reason", "no", "--yes", "--sign-with", "ben"]);
+    world.set_rules("[[rule]]\nname = \"proven\"\nos_requester = true\n");
+    assert!(world.approve(&drafts[1], "cy")["landed"].is_string());
+}
+
+#[test]
 fn an_unattended_approval_counts_if_the_rule_says_so_and_a_rejection_ends_it() {
     let world = World::with_people("");
-    world.set_rules("[[rule]]\nname = \"robots\"\nunattended = true\n");
+    world.set_rules("[[rule]]\nname = \"robots\"\nunattended = true\nos_requester = true\n");
     let drafts = world.drafts("e-1");
     let [first, second, third] = drafts.as_slice() else { panic!("{drafts:?}") };
     let landed = world.good(&["approve", first, "--yes", "--sign-with", "ben"]);

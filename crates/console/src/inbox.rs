@@ -131,6 +131,7 @@ pub fn subject(viewer: &Viewer, case: &SubjectCase) -> Markup {
             ("Id", html! { code { (line(id)) } }),
             ("Kind", html! { (subject.class.kind.as_str()) }),
             ("Since", time(&entry.created_at.to_string(), now)),
+            ("Asked by", html! { @match &subject.requester { Some(asked) => (line(&asked.to_string())), None => "not recorded" } }),
             ("Digest", html! { code { (subject.digest.to_string()) } }),
             ("Lands in", html! { code { (line(subject.target.as_str())) } }),
             ("Rule", html! { code { (line(state.rule.name.as_str())) } ", digest " code { (state.rule_digest.to_string()) } }),
@@ -154,7 +155,6 @@ pub fn subject(viewer: &Viewer, case: &SubjectCase) -> Markup {
             SubjectBasis::Change(change) => {
                 (facts(vec![
                     ("Agent", html! { (line(&change.agent)) }),
-                    ("Asked by", html! { @match &change.requester { Some(asked) => (line(&format!("{}@{}", asked.user, asked.host))), None => "not known" } }),
                     ("Files", html! { (change.files.get()) @if change.protected { " " (badge("protected")) } @if change.tests { " " (badge("tests")) } }),
                     ("Tests", html! { @match (&change.test_command, change.tests_passed, change.tests_failed) {
                         (Some(command), passed, failed) => { code { (line(command)) } @if let Some(passed) = passed { ", " (passed.get()) " passed" } @if let Some(failed) = failed { ", " (failed.get()) " failed" } }

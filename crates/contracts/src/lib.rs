@@ -5,6 +5,7 @@
 //! the rules across its fields and, if there is one, its context; what remains is a [`Valid`] value, and
 //! nothing else can be one. No I/O, no clock, no randomness: the same bytes give the same verdict everywhere.
 
+pub mod actor;
 pub mod agent_input;
 pub mod agent_output;
 pub mod api_key;

@@ -1,6 +1,7 @@
 //! What always holds of approvals (R33), whatever the log says.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "tests")]
 
+use crealeph_contracts::actor::Actor;
 use crealeph_contracts::approval::{
     ApprovalDecision, ApprovalDocument as _, ApprovalEntry, ApprovalRule, EnrolmentStatement, LandingEnd,
     LandingOutcomeRecord, LandingRecord, LoggedApproval, ProofKind, RevocationStatement, RuleStatement,
@@ -70,6 +71,7 @@ fn rule(approvals: u64) -> ApprovalRule {
         name: name("two"),
         approvals: ApprovalCount::new(approvals).unwrap(),
         group: Some(name(GROUP)),
+        os_requester: false,
         ttl_minutes: Minutes::new(60),
         ..ApprovalRule::built_in(SubjectKind::Draft)
     }
@@ -252,6 +254,19 @@ fn two_of_three_and_what_takes_one_away_again() {
 
     let asked = ApprovalSubject { requester: Some(Requester::Person(name("ana"))), ..subject() };
     assert_eq!(uncounted(&at_minute(&log, &asked, 5)), Some(Uncounted::OwnRequest));
+    // R33: what an account or a link from the terminal asked for needs a rule that says so; a key that an admin granted does not.
+    let counts = [
+        ("key:k1", None),
+        ("person:ben", None),
+        ("person:ana", Some(Uncounted::OwnRequest)),
+        ("account:ana@laptop", Some(Uncounted::UnknownRequester)),
+        ("link:s1", Some(Uncounted::UnknownRequester)),
+    ];
+    for (actor, expected) in counts {
+        let requester = Actor::of_name(&name(actor)).map(Requester::of_actor);
+        let asked = ApprovalSubject { requester, ..subject() };
+        assert_eq!(uncounted(&at_minute(&log, &asked, 5)), expected, "{actor}");
+    }
 
     let mut later = log.clone();
     later.push(logged(40, minute(1), revocation("ana")));

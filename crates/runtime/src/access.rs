@@ -12,6 +12,7 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use crealeph_contracts::actor::Actor;
 use crealeph_contracts::api_key::{
     ACCESS, AccessEntry, KEY_GRANT, KEY_REVOCATION, KeyGrant, KeyRequest, KeyRevocation, KeyRole, grant_key,
     revocation_key,
@@ -185,11 +186,6 @@ pub struct SessionOrigin {
     pub person: Option<Name>,
 }
 
-/// Who appends with a key, as entries name it.
-pub(crate) fn key_actor(key_id: &KeyId) -> Result<Name, IdentifierError> {
-    Name::parse(&format!("key:{key_id}"))
-}
-
 impl KeyIdentity {
     /// Whether its role permits something.
     pub fn may(&self, permission: Permission) -> bool {
@@ -218,12 +214,13 @@ impl KeyIdentity {
     /// # Errors
     /// When its id is too long for a name, which no key has.
     pub fn actor(&self) -> Result<Name, IdentifierError> {
-        match &self.session {
-            Some(SessionOrigin { person: Some(person), .. }) => Name::parse(&format!("person:{person}")),
-            Some(SessionOrigin { key_id: Some(key_id), .. }) => key_actor(key_id),
-            Some(_) => Name::parse(&format!("link:{}", self.key_id)),
-            None => key_actor(&self.key_id),
-        }
+        let actor = match &self.session {
+            Some(SessionOrigin { person: Some(person), .. }) => Actor::Person(person.clone()),
+            Some(SessionOrigin { key_id: Some(key_id), .. }) => Actor::Key(key_id.clone()),
+            Some(_) => Actor::Link(self.key_id.clone()),
+            None => Actor::Key(self.key_id.clone()),
+        };
+        actor.to_name()
     }
 
     /// Whether it may see and write what is of this robot.

@@ -2,6 +2,7 @@
 //! decides nothing, prints nothing and parses no arguments.
 
 pub mod access;
+mod account;
 pub mod agents;
 pub mod approvals;
 pub mod backtest;

@@ -10,7 +10,7 @@ use crealeph_contracts::held_change::HeldChangeRecord;
 use crealeph_contracts::scalar::{LedgerId, Name};
 use crealeph_contracts::short_id::{IdWord, NamedKind};
 use crealeph_ledger::StoredEntry;
-use crealeph_runtime::approvals::{VerdictReport, change_of};
+use crealeph_runtime::approvals::{VerdictReport, change_of, draft_requester};
 use crealeph_runtime::entries::read_entry;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -218,6 +218,10 @@ impl VerdictSource for RemoteSubject<'_> {
     }
 
     fn page(&self, statement: &VerdictStatement, diff: Option<&str>) -> Page {
+        let requester = match &self.change {
+            Some(change) => change.requester.as_ref().map(|asked| format!("{}@{}", asked.user, asked.host)),
+            None => draft_requester(&self.entry).map(|asked| asked.to_string()),
+        };
         let subject = ShownSubject {
             entry: &self.entry,
             id: &self.id,
@@ -226,6 +230,7 @@ impl VerdictSource for RemoteSubject<'_> {
             change: self.change.as_ref(),
             evidence: self.evidence.clone(),
             policy: self.policy.clone(),
+            requester,
             server: Some(self.remote.client.url()),
         };
         shown(&subject, statement, diff)

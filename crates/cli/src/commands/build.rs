@@ -194,7 +194,7 @@ fn run_here(
     let ledger = at.open()?;
     let log = LogSource::of(&ledger, &at.tenant);
     let rerun_of = rerun_of.map(|word| execution_id(&log, None, word)).transpose()?;
-    let builder = Builder::new(ledger, agents, scopes);
+    let builder = Builder::new(ledger, agents, scopes).acting_for_account()?;
     let answer = builder.run(&at.tenant, request, rerun_of.as_ref().map(|(id, _)| id), &cancel)?;
     Ok((answer, log))
 }

@@ -99,6 +99,9 @@ fn lines(item: &InboxRow, id: &str) -> Vec<String> {
     let mut lines = vec![title(item, id)];
     let mut say = |what: &str, words: &str| lines.push(format!("  {what:<9}{words}"));
     say("since", &item.since);
+    if let Some(requester) = &item.requester {
+        say("asked", &format!("by {requester}"));
+    }
     if let Some(change) = &item.change {
         say("where", &format!("workspace {}", change.workspace));
         say("task", &change.task);

@@ -25,6 +25,7 @@ pub(super) struct ShownSubject<'s> {
     pub(super) change: Option<&'s HeldChangeRecord>,
     pub(super) evidence: Vec<ShownEvidence>,
     pub(super) policy: Option<ShownPolicy>,
+    pub(super) requester: Option<String>,
     /// The server whose word evidence and policy are.
     pub(super) server: Option<&'s str>,
 }
@@ -74,6 +75,7 @@ impl<'s> ShownSubject<'s> {
             change: case.basis.change(),
             evidence: evidence.collect(),
             policy,
+            requester: case.subject.requester.as_ref().map(ToString::to_string),
             server: None,
         }
     }
@@ -86,6 +88,10 @@ pub(super) fn shown(subject: &ShownSubject<'_>, statement: &VerdictStatement, di
         None => draft(&mut page, subject, statement),
         Some(record) => change(&mut page, record, statement, diff),
     }
+    page.line(&match &subject.requester {
+        Some(requester) => format!("  asked    by {requester}"),
+        None => "  asked    who asked for it is not recorded".to_owned(),
+    });
     page.line(&format!("  rule     {}: {}", subject.rule.name, rule_in_words(subject.rule)));
     if let Some(expires) = &statement.expires {
         page.line(&format!("  until    {}", expires.as_str()));
@@ -115,17 +121,12 @@ fn draft(page: &mut Page, subject: &ShownSubject<'_>, statement: &VerdictStateme
         page.line(&format!("  policy   {} for execution {}", policy.decision, policy.execution_id));
         page.line(&format!("  why      {}", policy.reason));
     }
-    page.line("  asked    who asked for it is not recorded");
 }
 
 fn change(page: &mut Page, record: &HeldChangeRecord, statement: &VerdictStatement, diff: Option<&str>) {
     page.line(&format!("{} change of run {}, item {}", statement.decision, record.run, record.item));
     page.quoted("  task     ", record.task.trim());
     page.line(&format!("  agent    {}", record.agent));
-    match &record.requester {
-        Some(asked) => page.line(&format!("  asked    by {} on {}", asked.user, asked.host)),
-        None => page.line("  asked    who asked for it is not recorded"),
-    }
     page.line(&format!("  target   {}, workspace {}", record.target, record.workspace));
     page.line(&format!("  base     state {}", record.base_state));
     page.line(&format!("  after    state {}", record.after_state));

@@ -38,7 +38,10 @@ fn export() -> String {
         &["person", "add", "ben", "--key", "ben.pub", "--group", "maintainers", "--sign-with", "ana"],
         None,
     );
-    scratch.write("rules.toml", "[[rule]]\nname = \"two\"\napprovals = 2\ngroup = \"maintainers\"\n");
+    scratch.write(
+        "rules.toml",
+        "[[rule]]\nname = \"two\"\nos_requester = true\napprovals = 2\ngroup = \"maintainers\"\n",
+    );
     good(scratch, &["rule", "set", "rules.toml", "--sign-with", "ana"], None);
     let (_, answer) = scratch.build(&request("x-1", "draft_only", false));
     let draft = answer["artifacts"][0]["id"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();

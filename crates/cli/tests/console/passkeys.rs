@@ -7,7 +7,7 @@ use crate::scratch::{Scratch, known, request};
 use crate::stories::tell;
 
 const EXAMPLE: &str = "[agents.\"example@1\"]\nkind = \"example\"\n";
-const RULES: &str = "[[rule]]\nname = \"web\"\nproof = [\"ssh\", \"passkey\"]\n";
+const RULES: &str = "[[rule]]\nname = \"web\"\nos_requester = true\nproof = [\"ssh\", \"passkey\"]\n";
 
 fn done(scratch: &Scratch, arguments: &[&str]) {
     let (code, _, stderr) = scratch.run(arguments, "");

@@ -24,7 +24,7 @@ enum Form {
 
 use Form::{Document, Json, Nothing, Report};
 
-const RULES: &str = "[[rule]]\nname = \"two\"\napprovals = 2\n";
+const RULES: &str = "[[rule]]\nname = \"two\"\nos_requester = true\napprovals = 2\n";
 
 /// What the table rests on. `first` ends a command after its first line, `run` makes a run of a task and prints its id, `draft` prints a draft, `hook` a webhook, `admin` enrols the admin of a tenant.
 const PRELUDE: &str = r#"

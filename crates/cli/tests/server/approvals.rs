@@ -140,7 +140,9 @@ fn story(ledger: &str) {
     let (mine, theirs) = (key("writer", &["--robot", "r"]), key("writer", &["--robot", "q"]));
     let other = server.key("other", &["--role", "writer"]);
     enrol(&world, &admin);
-    let (_, built) = server.scratch.build(&request("e-1", "draft_only", false));
+    // Asked for with a key that an admin granted, so the rule need not trust an account of the operating system.
+    let operator = key("operator", &[]);
+    let built = server.post("/v1/builder/runs", &operator, &request("e-1", "draft_only", false)).json();
     let draft = built["artifacts"][0]["id"].as_str().unwrap().to_owned();
 
     // The same as the command line lists, in pages, and for a robot what is its own.
@@ -168,6 +170,8 @@ fn story(ledger: &str) {
     let shown = server.get(&format!("/v1/inbox/{draft}"), &reader).json();
     assert_eq!((&shown["entry"]["id"], &shown["item"]["missing"]), (&json!(draft), &json!(2)), "{shown}");
     assert_eq!(shown["evidence"][0]["type"], json!("signal"), "{shown}");
+    let asked = shown["item"]["requester"].as_str().unwrap();
+    assert!(asked.starts_with("API key "), "{asked}");
     let ben = world.verdict(&writer, &draft, "ben");
     let statement = serde_json::from_str::<Value>(&ben).unwrap()["statement"].clone();
     for (name, bound) in shown["signs"].as_object().unwrap() {

@@ -98,7 +98,10 @@ fn with_people() -> (Asked, String, String) {
         .stdin(Stdio::null())
         .status();
     assert!(made.unwrap().success());
-    scratch.write("rules.toml", "[[rule]]\nname = \"alone\"\napprovals = 1\nunattended = true\n");
+    scratch.write(
+        "rules.toml",
+        "[[rule]]\nname = \"alone\"\nos_requester = true\napprovals = 1\nunattended = true\n",
+    );
     for args in [
         &["person", "add", "ana", "--key", "ana.pub", "--first-admin"][..],
         &["rule", "set", "rules.toml", "--sign-with", "ana"],

@@ -9,8 +9,7 @@ use crate::postgresql;
 use crate::running::Running;
 use crate::scratch::{Scratch, request};
 
-const RULES: &str =
-    "[[rule]]\nname = \"web\"\napprovals = 2\ngroup = \"maintainers\"\nproof = [\"ssh\", \"passkey\"]\n";
+const RULES: &str = "[[rule]]\nname = \"web\"\nos_requester = true\napprovals = 2\ngroup = \"maintainers\"\nproof = [\"ssh\", \"passkey\"]\n";
 
 /// The part of a link behind its `#`.
 fn invited(server: &Running, person: &str) -> String {

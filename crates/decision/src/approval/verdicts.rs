@@ -1,13 +1,18 @@
 //! Whether one verdict counts for a subject, and if not, why not and what would renew it.
 
+use std::fmt;
+
+use crealeph_contracts::actor::Actor;
 use crealeph_contracts::approval::{ApprovalDecision, ApprovalRule, ProofKind, VerdictStatement};
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::Instant;
-use crealeph_contracts::scalar::{LedgerId, Name};
+use crealeph_contracts::scalar::{KeyId, LedgerId, Literal, Name};
 
 use super::people::People;
 use super::rule::SubjectClass;
 
+/// How somebody is called who signed in by a link from the terminal.
+const TERMINAL_LINK: Literal = Literal::new("a link from the terminal");
 const NANOS_PER_MINUTE: i128 = 60_000_000_000;
 
 /// Who asked for a subject.
@@ -15,8 +20,32 @@ const NANOS_PER_MINUTE: i128 = 60_000_000_000;
 pub enum Requester {
     /// Somebody who proved who they are.
     Person(Name),
+    /// A program, by the API key that an admin granted it.
+    Program(KeyId),
     /// A name of the operating system, which proves nothing.
     OsName(Name),
+}
+
+impl Requester {
+    /// Who asked, by the name of who appended a draft. A link is granted at the terminal, so it proves no more than an account.
+    pub fn of_actor(actor: Actor) -> Requester {
+        match actor {
+            Actor::Person(person) => Requester::Person(person),
+            Actor::Key(id) => Requester::Program(id),
+            Actor::Account(name) => Requester::OsName(name),
+            Actor::Link(_) => Requester::OsName(Name::from(TERMINAL_LINK)),
+        }
+    }
+}
+
+impl fmt::Display for Requester {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Requester::Person(name) => write!(f, "person {name}"),
+            Requester::Program(id) => write!(f, "API key {id}"),
+            Requester::OsName(name) => write!(f, "{name}"),
+        }
+    }
 }
 
 /// What waits for a person, as it is now.

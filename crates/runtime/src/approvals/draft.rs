@@ -1,9 +1,10 @@
 //! A draft as a subject of approval: exactly what is shown, what it rests on, and whether that is still the newest.
 
+use crealeph_contracts::actor::Actor;
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::{LedgerId, Literal, Name, TenantId};
-use crealeph_decision::approval::{ApprovalSubject, SubjectClass, derive};
+use crealeph_decision::approval::{ApprovalSubject, Requester, SubjectClass, derive};
 use crealeph_decision::builder::Record;
 use crealeph_decision::builder::review::{check_draft, review_key};
 use crealeph_decision::coherence::{CoherenceRules, outdated_by};
@@ -78,10 +79,16 @@ pub(super) fn subject_of(
         digest: Blake3::of(entry.canonical().as_bytes()),
         target: Name::from(LEDGER),
         base_state: None,
-        requester: None,
+        requester: draft_requester(entry),
         outdated: outdated_by(newest, facts, rules),
         moved_files: Vec::new(),
     }
+}
+
+/// Who asked for a draft: the one that its run was appended for. A name of an unknown form proves nothing.
+pub fn draft_requester(draft: &StoredEntry) -> Option<Requester> {
+    let actor = draft.actor.as_ref()?;
+    Some(Actor::of_name(actor).map_or_else(|| Requester::OsName(actor.clone()), Requester::of_actor))
 }
 
 /// The objective that a record's request asked for.

@@ -25,6 +25,8 @@ pub struct InboxRow {
     pub since: String,
     /// The objective of a draft.
     pub objective: Option<String>,
+    /// Who asked for it; absent if that was not recorded.
+    pub requester: Option<String>,
     /// What has overtaken it.
     pub outdated: Option<String>,
     /// The change, if it is one.
@@ -63,8 +65,6 @@ pub struct ChangeOutline {
     pub tests: bool,
     /// What it cost, as its agent reported it.
     pub cost_usd: Option<f64>,
-    /// Who asked for it.
-    pub requester: Option<String>,
 }
 
 /// A verdict, and whether it counts.
@@ -118,6 +118,7 @@ impl InboxRow {
             robot_id: entry.content.robot_id.to_string(),
             since: entry.created_at.to_string(),
             objective: subject.class.objective.as_ref().map(ToString::to_string),
+            requester: subject.requester.as_ref().map(ToString::to_string),
             outdated: subject.outdated.clone(),
             change: change.as_deref().map(ChangeOutline::of),
             rule: state.map(|state| state.rule.name.to_string()),
@@ -133,7 +134,6 @@ impl InboxRow {
 impl ChangeOutline {
     /// The outline of a change.
     pub(super) fn of(change: &HeldChangeRecord) -> Self {
-        let requester = change.requester.as_ref();
         ChangeOutline {
             item: change.item.to_string(),
             task: change.task.trim().lines().next().unwrap_or_default().to_owned(),
@@ -143,7 +143,6 @@ impl ChangeOutline {
             protected: change.protected,
             tests: change.tests,
             cost_usd: change.cost_usd.map(|cost| cost.get()),
-            requester: requester.map(|asked| format!("{}@{}", asked.user, asked.host)),
         }
     }
 }

@@ -24,7 +24,7 @@ pub use change::change_of;
 pub(crate) use change::{
     ChangeLanding, append_outcome, decided_changes, held_change, held_change_draft, read_change,
 };
-pub use draft::Evidence;
+pub use draft::{Evidence, draft_requester};
 pub use error::ApprovalError;
 pub use history::{
     ApprovalHistory, StatementSigner, UnsignedError, append_unsigned, is_unsigned_refused, record,

@@ -3,6 +3,7 @@
 //! followed by another when its lease has expired, and one that was overtaken writes nothing.
 
 use crealeph_contracts::BuilderResponse;
+use crealeph_contracts::actor::Actor;
 use crealeph_contracts::builder::ErrorCode;
 use crealeph_contracts::contract::{Valid, to_json};
 use crealeph_contracts::json::Limits;
@@ -15,8 +16,6 @@ use crealeph_ledger::{
 };
 use serde::Serialize;
 use tracing::info_span;
-
-use crate::access::key_actor;
 
 use super::flight::{Seat, Ticket};
 use super::held::Held;
@@ -253,7 +252,9 @@ impl Builder {
         let is_last = given_up.is_some();
         let course = Course { is_new: false, held: Some(held), given_up };
         let outcome = match &key_id {
-            Some(key_id) => self.acting_for(key_actor(key_id)?).lead(&asked, course, cancel),
+            Some(key_id) => {
+                self.acting_for(Actor::Key(key_id.clone()).to_name()?).lead(&asked, course, cancel)
+            }
             None => self.lead(&asked, course, cancel),
         };
         let ended = match &outcome {

@@ -26,6 +26,7 @@ use crealeph_decision::builder::{
 use crealeph_decision::snapshot::{Snapshot, SnapshotFacts};
 use crealeph_ledger::{AppendError, EntryRefusal, Ledger, LedgerError, NewId, Position, RequestName, Seq};
 
+use crate::account::Account;
 use crate::agents::{Agents, Call, NoAnswer};
 pub use accepted::{OpenRun, OpenRunPage, RunStanding, Submission, TakenRun, open_runs, run_standing};
 pub use crealeph_sandbox::Cancel;
@@ -144,6 +145,14 @@ impl Builder {
     #[must_use]
     pub fn with_lease_time(self, lease_time: Duration) -> Builder {
         Builder { lease_time, ..self }
+    }
+
+    /// The same Builder for requests of the account that this process runs under.
+    ///
+    /// # Errors
+    /// When the account's name is too long for an entry.
+    pub fn acting_for_account(&self) -> Result<Builder, BuildError> {
+        Ok(self.acting_for(Account::of_this_process().actor()?))
     }
 
     /// The same Builder, whose entries are appended for someone. It joins the requests in flight of the others.

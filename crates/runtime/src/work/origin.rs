@@ -17,6 +17,7 @@ use super::config::{Granted, WorkAgent};
 use super::confine::{PROMPT, agent_spec};
 use super::receipt::Signer;
 use super::secrets::RunSecrets;
+use crate::account::Account;
 use crate::configuration::absolute;
 
 /// The largest program whose digest is taken.
@@ -31,15 +32,8 @@ const SSH_KEY_TYPE: &[u8] = b"ssh-ed25519";
 
 /// The account that this process runs under, and the key it signs with.
 pub(super) fn local_user(signer: &Signer) -> LocalUser {
-    let named = |name: String| Name::parse(&name).ok();
-    let user = whoami::username().ok().and_then(named);
-    let user = user.or_else(|| named(format!("uid:{}", rustix::process::geteuid().as_raw())));
-    let host = rustix::system::uname().nodename().to_str().ok().and_then(|name| Name::parse(name).ok());
-    LocalUser {
-        user: user.unwrap_or_else(|| UNKNOWN.into()),
-        host: host.unwrap_or_else(|| UNKNOWN.into()),
-        key: signer.verifier_keys().last().and_then(|key| fingerprint(key)),
-    }
+    let Account { user, host } = Account::of_this_process();
+    LocalUser { user, host, key: signer.verifier_keys().last().and_then(|key| fingerprint(key)) }
 }
 
 /// The fingerprint of a public key, as ssh-keygen prints it: `SHA256:` and the digest of the key in SSH's wire format.
