@@ -167,6 +167,58 @@ fn npm_test_runs() {
 }
 
 #[test]
+fn npm_takes_packages_from_its_cache() {
+    for_each_user(|mut project| {
+        project.move_home();
+        let registry = LocalServer::serve(write_package);
+        project.write(
+            "package.json",
+            r#"{"name": "small", "version": "1.0.0", "scripts": {"test": "node --test"}, "dependencies": {"forty": "^1.0.0"}}"#,
+        );
+        project.write("answer.js", "module.exports = require('forty') + 1;\n");
+        project.write(
+            "answer.test.js",
+            "require('node:test')('answers', () => require('node:assert').equal(require('./answer'), 42));\n",
+        );
+        project.write(".gitignore", "node_modules\n");
+        let address = [("npm_config_registry", registry.address.as_str())];
+        project.prepare("npm", &["install", "--no-audit", "--no-fund"], &address);
+        drop(registry);
+        let (wrong, right) =
+            ("sed -i 's/+ ./+ 3/' answer.js", "npm --version && sed -i 's/+ ./+ 2/' answer.js");
+        project.tests_decide(wrong, right, "npm test");
+        // Without the folder it is installed from the cache, in a layer that is discarded.
+        fs::remove_dir_all(project.world.at("node_modules")).unwrap();
+        project.write("answer.js", "module.exports = require('forty') + 1;\n");
+        project.tests_decide(wrong, "sed -i 's/+ ./+ 2/' answer.js", "npm ci && npm test");
+        assert!(!project.world.at("node_modules").exists());
+    });
+}
+
+/// A package as a registry of npm's serves it.
+fn write_package(registry: &Path, address: &str) {
+    const FILES: &str = "
+import base64, hashlib, io, json, sys, tarfile
+folder, address = sys.argv[1:]
+archive = io.BytesIO()
+with tarfile.open(fileobj=archive, mode='w:gz') as tar:
+    for name, text in (('package.json', '{\"name\": \"forty\", \"version\": \"1.0.0\"}'), ('index.js', 'module.exports = 40;')):
+        member = tarfile.TarInfo('package/' + name)
+        member.size = len(text)
+        tar.addfile(member, io.BytesIO(text.encode()))
+content = archive.getvalue()
+with open(folder + '/forty-1.0.0.tgz', 'wb') as out:
+    out.write(content)
+integrity = 'sha512-' + base64.b64encode(hashlib.sha512(content).digest()).decode()
+dist = {'tarball': address + 'forty-1.0.0.tgz', 'integrity': integrity}
+version = {'name': 'forty', 'version': '1.0.0', 'dist': dist}
+with open(folder + '/forty', 'w') as out:
+    json.dump({'name': 'forty', 'dist-tags': {'latest': '1.0.0'}, 'versions': {'1.0.0': version}}, out)
+";
+    done(Command::new("python3").args(["-c", FILES]).arg(registry).arg(address));
+}
+
+#[test]
 fn a_virtual_environment_in_the_workspace_works_with_the_interpreter_it_was_made_from() {
     for_each_user(|project| {
         project.write("pyproject.toml", "[project]\nname = \"small\"\nversion = \"1\"\n");
@@ -185,39 +237,46 @@ fn a_virtual_environment_in_the_workspace_works_with_the_interpreter_it_was_made
     });
 }
 
-/// A package index on this machine with the wheels of pytest, gone when it is dropped.
-struct Index {
+/// Files that are served on this machine until it is dropped.
+struct LocalServer {
     server: Child,
     address: String,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
-impl Index {
-    fn serve() -> Index {
+impl LocalServer {
+    /// Serves what is written into a folder, given the folder and the address.
+    fn serve(write: impl FnOnce(&Path, &str)) -> LocalServer {
         let folder = tempfile::tempdir().unwrap();
-        for wheel in fs::read_dir(tool("wheels")).unwrap().map(|entry| entry.unwrap().path()) {
-            let name = wheel.file_name().unwrap().to_str().unwrap();
-            if name.ends_with(".whl") {
-                let package = name.split('-').next().unwrap().to_lowercase().replace('_', "-");
-                let page = folder.path().join(package);
-                fs::create_dir_all(&page).unwrap();
-                symlink(&wheel, page.join(name)).unwrap();
-            }
-        }
         let mut server = Command::new("python3");
         server.args(["-u", "-m", "http.server", "--bind", "127.0.0.1", "0"]).current_dir(folder.path());
         let mut server = server.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let port = line.split_whitespace().skip_while(|word| *word != "port").nth(1).unwrap();
-        Index { address: format!("http://127.0.0.1:{port}/"), server, _folder: folder }
+        let served = LocalServer { address: format!("http://127.0.0.1:{port}/"), server, folder: folder };
+        write(served.folder.path(), &served.address);
+        served
     }
 }
 
-impl Drop for Index {
+impl Drop for LocalServer {
     fn drop(&mut self) {
         let _ = self.server.kill();
         let _ = self.server.wait();
+    }
+}
+
+/// The wheels of pytest as a package index.
+fn write_index(folder: &Path) {
+    for wheel in fs::read_dir(tool("wheels")).unwrap().map(|entry| entry.unwrap().path()) {
+        let name = wheel.file_name().unwrap().to_str().unwrap();
+        if name.ends_with(".whl") {
+            let package = name.split('-').next().unwrap().to_lowercase().replace('_', "-");
+            let page = folder.join(package);
+            fs::create_dir_all(&page).unwrap();
+            symlink(&wheel, page.join(name)).unwrap();
+        }
     }
 }
 
@@ -226,7 +285,7 @@ fn uv_run_takes_packages_from_its_cache() {
     for_each_user(|mut project| {
         let home = project.move_home();
         done(Command::new("cp").arg(tool("uv/bin/uv")).arg(home.join(".local/bin")));
-        let index = Index::serve();
+        let index = LocalServer::serve(|folder, _| write_index(folder));
         project.write(
             "pyproject.toml",
             &format!(
