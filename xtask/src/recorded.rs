@@ -7,11 +7,14 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
 
 use crate::failure::{Failure, Outcome};
 use crate::process;
 use crate::temporary::TemporaryFolder;
 
+/// How many tests of a program run at once.
+const THREADS: &str = "RUST_TEST_THREADS";
 /// Programs that a tool of this kind might call.
 const NAMES: [&str; 20] = [
     "git",
@@ -66,6 +69,10 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Outcome {
         [] => command.args(["--workspace", "--locked", "--no-fail-fast"]),
         some => command.args(some),
     };
+    if std::env::var_os(THREADS).is_none() {
+        // Tests of commands wait for processes, disks and limits about half of their time.
+        command.env(THREADS, (2 * available_parallelism().map_or(1, usize::from)).to_string());
+    }
     process::run(&mut command)?;
     recorders.check()
 }

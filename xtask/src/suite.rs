@@ -33,7 +33,7 @@ const STEPS: &[Step] = &[
     Step { title: "tests", work: Work::Task { name: "recorded", arguments: &[], run: recorded::run } },
 ];
 
-const DURATION: &str = "about a quarter of an hour on two cores, half of it for compiling the first time";
+const DURATION: &str = "about half an hour on two cores, a quarter of it for compiling the first time";
 
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Outcome {
     if let Some(unknown) = arguments.first() {

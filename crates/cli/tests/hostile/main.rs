@@ -39,7 +39,9 @@ struct Case {
 }
 
 fn main() {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // Most of the time a case waits for a process or for a limit to be hit.
+    arguments.test_threads.get_or_insert(2 * std::thread::available_parallelism().map_or(1, usize::from));
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hostile");
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
     let cases = read_cases(&folder.join("cases"));
