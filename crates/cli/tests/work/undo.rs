@@ -41,6 +41,9 @@ fn a_run_is_undone_and_the_undoing_too() {
         json!({ "relation": "undoes", "run": landed["receipt_id"], "hash": world.receipt(&landed)["receipt_hash"] })
     );
     assert!(refused(&world, &landed, &[]).contains("already"));
+    let listed = String::from_utf8(world.crealeph(&["-t", "work", "status"]).stdout).unwrap();
+    let newest = listed.lines().next().unwrap();
+    assert!(newest.contains("Undo \"echo x") && !newest.contains("undo-"), "{listed}");
     done(&world, &undo(&world, &undone, &[]));
     assert_eq!(world.state(), after);
     done(&world, &undo(&world, &landed, &[]));

@@ -80,7 +80,7 @@ pub use run::RunStage;
 pub use signed::{DecidedChange, SettledRun};
 pub use store::RunsError;
 pub use tasks::{TasksError, from_tasks};
-pub use undo::{LandedRun, UndoOptions};
+pub use undo::{LandedRun, UNDO_PREFIX, UndoOptions};
 
 /// The time, as the system writes it (R1).
 fn now() -> Timestamp {

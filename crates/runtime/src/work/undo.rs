@@ -24,6 +24,9 @@ use super::stage::{AgentReport, ChangeContents, MadeChange, RunRequest};
 use super::store::RunsError;
 use super::trace::Trace;
 
+/// What the id of an item that undoes a run starts with.
+pub const UNDO_PREFIX: &str = "undo-";
+
 /// A run that can be undone.
 #[derive(Debug)]
 pub struct LandedRun {
@@ -55,7 +58,7 @@ impl LandedRun {
     pub fn undo_item(&self) -> Result<WorkItem, WorkError> {
         let subject = self.item.description.trim().lines().next().unwrap_or_default().trim();
         let subject = if subject.is_empty() { self.item.id.as_str() } else { subject };
-        let id = ItemId::parse(&format!("undo-{}", new_id()?)).map_err(SealError::Name)?;
+        let id = ItemId::parse(&format!("{UNDO_PREFIX}{}", new_id()?)).map_err(SealError::Name)?;
         Ok(WorkItem {
             id,
             agent_id: AgentId::Agent0,

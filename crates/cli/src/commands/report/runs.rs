@@ -5,7 +5,7 @@ use crealeph_runtime::report::{
     RunVerdictStory, TestStory,
 };
 
-use super::super::work::is_task_id;
+use super::super::work::is_made_id;
 use super::{approvals, cut, proof, told_in_full};
 use crate::render::counted;
 use crate::report::{Block, Inline, QuoteKind, Tone, code, listed, only, text};
@@ -105,7 +105,7 @@ fn story(story: &RunStory, blocks: &mut Vec<Block>) {
 fn who(story: &RunStory) -> Vec<Fact> {
     let row = &story.row;
     let mut facts = vec![("Id", only(code(row.run.to_string())))];
-    if let Some(item) = row.item.as_ref().filter(|item| !is_task_id(item)) {
+    if let Some(item) = row.item.as_ref().filter(|item| !is_made_id(item)) {
         facts.push(("Item", only(code(item))));
     }
     if let Some(earlier) = &story.earlier_run {

@@ -31,7 +31,7 @@ use crate::output::Output;
 pub(super) use bounds_args::in_force as limits_in_force;
 pub(super) use key::control;
 pub(super) use named_run::open as open_runs;
-pub(super) use report::{finished, is_task_id};
+pub(super) use report::{finished, is_made_id};
 pub(super) use workspace_args::{WorkspaceArgs, private_paths};
 
 /// Run coding agents in a sandbox with limits, review, and signed receipts

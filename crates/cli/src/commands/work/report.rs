@@ -6,7 +6,7 @@ use crealeph_contracts::RunResult;
 use crealeph_contracts::receipt::{Connection, ConnectionRefusal, Receipt};
 use crealeph_contracts::scalar::ItemId;
 use crealeph_contracts::uuid::Uuid;
-use crealeph_runtime::work::{CAPSULE_FILE, ItemOutcome, ItemResult};
+use crealeph_runtime::work::{CAPSULE_FILE, ItemOutcome, ItemResult, UNDO_PREFIX};
 
 use super::bounds_args::raised_by;
 use crate::page::{GUTTER, Page};
@@ -46,14 +46,15 @@ pub(super) fn run_of(outcome: &ItemOutcome) -> Option<Uuid> {
     }
 }
 
-/// Whether an item is a task that was given in words, whose id says nothing.
-pub(in crate::commands) fn is_task_id(item: &str) -> bool {
-    item.strip_prefix(TASK_PREFIX).is_some_and(|id| Uuid::parse(id).is_some())
+/// Whether an id was made here, for a task that was given in words or for an undoing, and says nothing.
+pub(in crate::commands) fn is_made_id(item: &str) -> bool {
+    let is_after = |prefix: &str| item.strip_prefix(prefix).is_some_and(|id| Uuid::parse(id).is_some());
+    [TASK_PREFIX, UNDO_PREFIX].into_iter().any(is_after)
 }
 
-/// What stands before a run: its item, unless it is a task that was given in words.
+/// What stands before a run: its item, unless its id says nothing.
 pub(super) fn prefix(item: &ItemId) -> String {
-    if is_task_id(item.as_str()) { String::new() } else { format!("{item}, ") }
+    if is_made_id(item.as_str()) { String::new() } else { format!("{item}, ") }
 }
 
 fn title(item: &ItemId, run: &str) -> String {

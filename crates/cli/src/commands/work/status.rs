@@ -8,7 +8,7 @@ use crealeph_contracts::uuid::Uuid;
 use crealeph_runtime::work::{DiffStat, RunReader, RunState, RunSummary, WorkError};
 
 use super::named_run::{RunLine, open};
-use super::report::is_task_id;
+use super::report::is_made_id;
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::Verdict;
 use crate::drawing::Drawing;
@@ -173,7 +173,7 @@ fn row(reader: &RunReader, summary: &RunSummary, now: i128) -> Result<Row, Failu
     let task = match (&summary.item, item) {
         (None, _) => "(merge of a level)".to_owned(),
         (Some(id), None) => id.to_string(),
-        (Some(id), Some(item)) if is_task_id(id.as_str()) => first_line(&item.description),
+        (Some(id), Some(item)) if is_made_id(id.as_str()) => first_line(&item.description),
         (Some(id), Some(item)) => format!("{id}: {}", first_line(&item.description)),
     };
     let files = files(reader, &summary.run, summary.state)?;
