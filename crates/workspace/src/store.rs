@@ -16,6 +16,7 @@ use rayon::iter::{IntoParallelIterator, IntoParallelRefIterator, ParallelIterato
 
 use crate::content;
 use crate::control::{Control, ControlError, failed, make_private, sync_file_system, sync_folder};
+use crate::durable::sync_together;
 use crate::git::objects::MAX_BLOB_BYTES;
 use crate::rooted::Root;
 
@@ -224,10 +225,10 @@ impl<'w> Store<'w> {
         if count >= SYNC_ALL_FROM {
             sync_file_system(&objects)?;
         } else {
-            for written in &written {
+            sync_together(&written, |written| {
                 let path = &written.temporary;
-                File::open(path).and_then(|file| file.sync_all()).map_err(failed("sync", path))?;
-            }
+                File::open(path).and_then(|file| file.sync_all()).map_err(failed("sync", path))
+            })?;
         }
         let mut folders: Vec<PathBuf> = Vec::new();
         for written in written {
@@ -242,7 +243,7 @@ impl<'w> Store<'w> {
         }
         folders.sort_unstable();
         folders.dedup();
-        folders.iter().try_for_each(|folder| sync_folder(folder))?;
+        sync_together(&folders, |folder| sync_folder(folder))?;
         Ok(sync_folder(&objects)?)
     }
 

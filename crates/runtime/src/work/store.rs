@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use crealeph_contracts::short_id::AmbiguousId;
 use crealeph_contracts::uuid::Uuid;
+use crealeph_workspace::sync_together;
 use rustix::fs::OFlags;
 
 use super::journal::{Event, Journal, JournalState};
@@ -259,7 +260,12 @@ impl LockedRuns<'_> {
     pub(super) fn put(&self, run: &Uuid, files: &[RunFile]) -> Result<(), RunsError> {
         let folder = self.store.folder(run);
         make_folder(&folder)?;
-        files.iter().try_for_each(|file| write_file(&folder, file))?;
+        let written = files.iter().map(|file| write_new(&folder, file)).collect::<Result<Vec<_>, _>>()?;
+        sync_together(&written, |(new, file)| file.sync_all().map_err(failed("write", new)))?;
+        for ((new, _), RunFile { name, .. }) in written.iter().zip(files) {
+            let path = folder.join(name);
+            fs::rename(new, &path).map_err(failed("name", &path))?;
+        }
         sync(&folder)?;
         sync(&self.store.folder)
     }
@@ -342,14 +348,15 @@ fn make_folder(folder: &Path) -> Result<(), RunsError> {
     }
 }
 
-fn write_file(folder: &Path, file: &RunFile) -> Result<(), RunsError> {
+/// Writes a file beside the one that it replaces.
+fn write_new(folder: &Path, file: &RunFile) -> Result<(PathBuf, File), RunsError> {
     let RunFile { name, bytes, is_executable } = file;
-    let (path, new) = (folder.join(name), folder.join(format!(".{name}.new")));
+    let new = folder.join(format!(".{name}.new"));
     let mode = if *is_executable { 0o700 } else { 0o600 };
     let opened = own_file().create(true).truncate(true).write(true).mode(mode).open(&new);
     let mut file = opened.map_err(failed("make", &new))?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed("write", &new))?;
-    fs::rename(&new, &path).map_err(failed("name", &path))
+    file.write_all(bytes).map_err(failed("write", &new))?;
+    Ok((new, file))
 }
 
 fn lock(folder: &Path) -> Result<File, RunsError> {
