@@ -26,11 +26,11 @@ pub(crate) fn violations(name: &str, bytes: &[u8], violations: &[Violation], pag
     let mut placed: Vec<_> = violations.iter().map(|violation| (span(violation), violation)).collect();
     placed.sort_by_key(|((start, _), _)| *start);
     for ((start, end), violation) in placed {
-        let place = Place::find(&text, start, end);
+        let place = SourceExcerpt::find(&text, start, end);
         page.blank();
         page.line(&format!("{}: {}", violation.code, violation.message));
         let pointer = if violation.pointer.is_empty() { "the document" } else { &violation.pointer };
-        let Place { line, column, .. } = place;
+        let SourceExcerpt { line, column, .. } = place;
         page.line(&format!("  at {name}:{line}:{column}, {pointer} ({})", violation.clause));
         if !place.excerpt.trim().is_empty() {
             let gutter = " ".repeat(line.to_string().len());
@@ -41,7 +41,7 @@ pub(crate) fn violations(name: &str, bytes: &[u8], violations: &[Violation], pag
     }
 }
 
-struct Place {
+struct SourceExcerpt {
     line: usize,
     column: usize,
     excerpt: String,
@@ -49,9 +49,9 @@ struct Place {
     width: usize,
 }
 
-impl Place {
+impl SourceExcerpt {
     /// The line that holds `start..end`, cut to what fits, and where in it the carets go.
-    fn find(text: &str, start: usize, end: usize) -> Place {
+    fn find(text: &str, start: usize, end: usize) -> SourceExcerpt {
         let start = floor_boundary(text, start);
         let before = text.get(..start).unwrap_or_default();
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
@@ -74,7 +74,7 @@ impl Place {
             indent += 1;
         }
         let width = width.clamp(1, MAX_WIDTH.saturating_sub(indent).max(1));
-        Place { line: before.matches('\n').count() + 1, column: column + 1, excerpt, indent, width }
+        SourceExcerpt { line: before.matches('\n').count() + 1, column: column + 1, excerpt, indent, width }
     }
 }
 

@@ -412,7 +412,7 @@ fn committed_files_are_what_the_program_writes() {
         }
         let (fresh, kept) = (files(&fresh.0), files(&root.join(committed)));
         let other: Vec<&String> = fresh.symmetric_difference(&kept).map(|(name, _)| name).collect();
-        assert!(other.is_empty(), "mend {other:?} of {committed} with: cargo xtask generate");
+        assert!(other.is_empty(), "update {other:?} of {committed} with: cargo xtask generate");
     }
 }
 

@@ -52,7 +52,7 @@ pub enum Membership {
 }
 
 impl Ledger {
-    /// Enters a process, or renews it, for a time. With `replaces` the processes of other digests are told to end, and do not keep
+    /// Enters a process, or renews it, for a time. With `replaces` the processes of other digests are asked to end, and do not keep
     /// this one from entering.
     pub fn enter_process(
         &self,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::outcome::Layer;
 use crate::spec::ResourceLimits;
-use crate::state::State;
+use crate::state::OwnerFolder;
 
 const V2_MOUNT: &str = "/sys/fs/cgroup";
 const REMOVE_TRIES: u32 = 50;
@@ -23,7 +23,7 @@ pub(crate) struct Parents {
 
 impl Parents {
     /// Finds the cgroups under which ours may go, by trying.
-    pub(crate) fn find(configured: Option<&Path>, state: &State) -> Self {
+    pub(crate) fn find(configured: Option<&Path>, state: &OwnerFolder) -> Self {
         if let Some(directory) = configured {
             let usable = v2_is_usable(directory, state).then(|| directory.to_path_buf());
             return Self { v2: usable, ..Self::default() };
@@ -62,14 +62,14 @@ impl Parents {
 }
 
 /// Processes below must be allowed beside ours: the controllers are on for the children.
-fn v2_is_usable(directory: &Path, state: &State) -> bool {
+fn v2_is_usable(directory: &Path, state: &OwnerFolder) -> bool {
     let Ok(on) = std::fs::read_to_string(directory.join("cgroup.subtree_control")) else { return false };
     let has = |name: &str| on.split_whitespace().any(|c| c == name);
     has("memory") && has("pids") && can_make(directory, state)
 }
 
 /// Tries; the name is noted first, so that a sweep finds it should we be killed between the two.
-fn can_make(directory: &Path, state: &State) -> bool {
+fn can_make(directory: &Path, state: &OwnerFolder) -> bool {
     let probe = directory.join(state.cgroup_name());
     let Ok(note) = state.note_cgroups(std::slice::from_ref(&probe)) else { return false };
     let made = std::fs::create_dir(&probe).is_ok();
@@ -105,7 +105,7 @@ pub(crate) struct Cgroup {
 
 impl Cgroup {
     /// Makes them; none where nothing can be made.
-    pub(crate) fn make(parents: &Parents, limits: &ResourceLimits, state: &State) -> Option<Self> {
+    pub(crate) fn make(parents: &Parents, limits: &ResourceLimits, state: &OwnerFolder) -> Option<Self> {
         let layer = parents.layer()?;
         let name = state.cgroup_name();
         let places: Vec<PathBuf> = [&parents.v2, &parents.v1_memory]
@@ -221,7 +221,7 @@ mod tests {
         let base = std::env::temp_dir().join(format!("crealeph-cgroup-{}", std::process::id()));
         let group = base.join("group");
         std::fs::create_dir_all(&group).unwrap();
-        let state = State::open(&base.join("state")).unwrap();
+        let state = OwnerFolder::open(&base.join("state")).unwrap();
         for (controllers, expected) in
             [("cpu memory\n", None), ("cpu pids\n", None), ("cpu memory pids\n", Some(Layer::CgroupV2))]
         {

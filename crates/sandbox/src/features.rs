@@ -9,7 +9,7 @@ use crate::outcome::Layer;
 use crate::sandbox::{Sandbox, refusal};
 use crate::spec::{ResourceLimits, Spec};
 use crate::sys;
-use crate::wire::Step;
+use crate::wire::SetupStep;
 
 /// One thing a sandbox can use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -38,8 +38,8 @@ impl Sandbox {
         let mut request = self.plan(&spec, &[], None)?;
         request.probe = true;
         let failure = self.probe(&spec, &request).err();
-        let failed = |steps: &[Step]| failure.as_ref().filter(|f| steps.contains(&f.step));
-        let advice = |steps: &[Step]| {
+        let failed = |steps: &[SetupStep]| failure.as_ref().filter(|f| steps.contains(&f.step));
+        let advice = |steps: &[SetupStep]| {
             let found = failed(steps).map(refusal);
             match found {
                 Some(SandboxError::Refused { missing }) => missing.first().map(|m| m.advice.clone()),
@@ -47,12 +47,18 @@ impl Sandbox {
                 None => None,
             }
         };
-        let detail = |steps: &[Step], good: &str| {
+        let detail = |steps: &[SetupStep], good: &str| {
             failed(steps).map_or_else(|| good.to_owned(), |f| format!("{}: {}", f.detail, f.source()))
         };
-        let namespaces = [Step::Namespaces, Step::IdMap, Step::Loopback, Step::Privileges, Step::Request];
-        let root = [Step::RootFileSystem, Step::Proc, Step::Grant];
-        let seccomp = [Step::Seccomp];
+        let namespaces = [
+            SetupStep::Namespaces,
+            SetupStep::IdMap,
+            SetupStep::Loopback,
+            SetupStep::Privileges,
+            SetupStep::Request,
+        ];
+        let root = [SetupStep::RootFileSystem, SetupStep::Proc, SetupStep::Grant];
+        let seccomp = [SetupStep::Seccomp];
         let kernel = rustix::system::uname();
         let mut features = vec![Feature {
             name: "kernel",
@@ -63,7 +69,7 @@ impl Sandbox {
             advice: None,
         }];
         let user = self.runs_as();
-        let groups: [(_, &[Step], _, &str); 3] = [
+        let groups: [(_, &[SetupStep], _, &str); 3] = [
             (
                 "namespaces",
                 &namespaces,
@@ -103,7 +109,7 @@ impl Sandbox {
                 "sums /proc from inside; socket buffers can hold {} MiB beside it with the default limits",
                 escaping_socket_bytes() >> 20
             ),
-            advice: advice(&[Step::Proc]),
+            advice: advice(&[SetupStep::Proc]),
         });
         features.push(landlock());
         features.push(self.cgroups());

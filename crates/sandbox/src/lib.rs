@@ -32,13 +32,13 @@ pub use cancel::Cancel;
 pub use error::SandboxError;
 pub use features::Feature;
 pub use jailer::helper_main_if_requested;
-pub use network::{Host, HostError, ProxiedConnection, Verdict, is_public_address, try_hosts};
+pub use network::{ConnectionVerdict, Host, HostError, ProxiedConnection, is_public_address, try_hosts};
 pub use outcome::{Captured, Cut, Exit, Layer, Level, Missing, RunFailure, SandboxOutcome, Strength, Usage};
 pub use preset::{Preset, Toolchain, find_toolchains};
 pub use redact::{REDACTED, RedactedStream, Redactor, Search};
 pub use sandbox::{Cgroups, Config, Output, Sandbox, Stream};
 pub use spec::{
-    Exposure, Grants, HOME, Mount, Network, Place, ResourceLimits, SECRETS, Secret, Seed, Spec, Stdin,
+    Exposure, GrantedPath, Grants, HOME, Mount, Network, ResourceLimits, SECRETS, Secret, Seed, Spec, Stdin,
     TRACE_CHANNEL,
 };
 pub use state::Swept;

@@ -21,7 +21,7 @@ use crate::redact::Redactor;
 use crate::sandbox::{Output, Stream, refusal};
 use crate::spec::{Network, Spec};
 use crate::starter::Starter;
-use crate::state::State;
+use crate::state::OwnerFolder;
 use crate::stdin::{Feed, Pump};
 use crate::wire::{self, Message, Report, Request, TERMINATE};
 
@@ -56,7 +56,7 @@ pub(crate) struct Ended {
 impl Run {
     pub(crate) fn start(
         starter: &Starter,
-        state: &State,
+        state: &OwnerFolder,
         spec: &Spec<'_>,
         request: &Request,
     ) -> Result<Self, SandboxError> {

@@ -16,11 +16,13 @@ use crate::network::Host;
 use crate::outcome::{Layer, Missing, SandboxOutcome};
 use crate::redact::Redactor;
 use crate::run::Run;
-use crate::spec::{Exposure, HOME, Mount, Network, Place, Spec};
+use crate::spec::{Exposure, GrantedPath, HOME, Mount, Network, Spec};
 use crate::starter::Starter;
-use crate::state::{self, Scratch, State, Swept};
+use crate::state::{self, OwnerFolder, Scratch, Swept};
 use crate::view::{self, Hidden, View};
-use crate::wire::{BarePlan, Failure, Message, MountPlan, NetworkPlan, Request, SeedPlan, SourcePlan, Step};
+use crate::wire::{
+    BarePlan, Failure, Message, MountPlan, NetworkPlan, Request, SeedPlan, SetupStep, SourcePlan,
+};
 
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -109,7 +111,7 @@ pub type Output<'s> = &'s (dyn Fn(Stream, &[u8]) + Sync);
 #[derive(Debug)]
 pub struct Sandbox {
     config: Config,
-    state: Arc<State>,
+    state: Arc<OwnerFolder>,
     cgroups: Parents,
     starter: Starter,
     /// Whether overlays work, by the device and owner of the lower directory.
@@ -117,7 +119,7 @@ pub struct Sandbox {
     /// Why runs have no namespaces, once that was tried; only ever tried where `reduced` is accepted.
     no_namespaces: OnceLock<Option<Failure>>,
     /// Where an unprivileged user finds what nothing can be mounted for.
-    reachable: Mutex<Option<Arc<State>>>,
+    reachable: Mutex<Option<Arc<OwnerFolder>>>,
 }
 
 impl Sandbox {
@@ -126,7 +128,7 @@ impl Sandbox {
     /// # Errors
     /// When the state directory cannot be used.
     pub fn new(config: Config) -> Result<Self, SandboxError> {
-        let state = Arc::new(State::open(&config.state_dir)?);
+        let state = Arc::new(OwnerFolder::open(&config.state_dir)?);
         let cgroups = match &config.cgroups {
             Cgroups::Off => Parents::default(),
             Cgroups::Auto => Parents::find(None, &state),
@@ -236,7 +238,7 @@ impl Sandbox {
     }
 
     /// Where views and private places are kept.
-    fn state(&self) -> Result<Arc<State>, SandboxError> {
+    fn state(&self) -> Result<Arc<OwnerFolder>, SandboxError> {
         // The user that a command of root's runs as has to walk there by itself when nothing is mounted.
         if self.without_namespaces().is_none() || self.ids().is_none() {
             return Ok(Arc::clone(&self.state));
@@ -245,7 +247,7 @@ impl Sandbox {
         if let Some(state) = &*reachable {
             return Ok(Arc::clone(state));
         }
-        let state = Arc::new(State::open_reachable(&std::env::temp_dir().join("crealeph-sandbox"))?);
+        let state = Arc::new(OwnerFolder::open_reachable(&std::env::temp_dir().join("crealeph-sandbox"))?);
         Ok(Arc::clone(reachable.insert(state)))
     }
 
@@ -305,7 +307,7 @@ impl Sandbox {
         request.probe = true;
         match self.probe(&spec, &request) {
             Ok(()) => Ok(()),
-            Err(failure) if matches!(failure.step, Step::Overlay | Step::IdMap) => {
+            Err(failure) if matches!(failure.step, SetupStep::Overlay | SetupStep::IdMap) => {
                 Err(Tried::NoOverlay(format!("overlayfs cannot be mounted on it: {}", failure.source())))
             }
             Err(failure) => Err(Tried::Other(refusal(&failure))),
@@ -315,7 +317,7 @@ impl Sandbox {
     /// Sets everything up and runs nothing.
     pub(crate) fn probe(&self, spec: &Spec<'_>, request: &Request) -> Result<(), Failure> {
         let lost = |e: &dyn std::fmt::Display| {
-            Failure::new(Step::Request, e.to_string(), &io::Error::other("the helper"))
+            Failure::new(SetupStep::Request, e.to_string(), &io::Error::other("the helper"))
         };
         let cancel = Cancel::new().map_err(|e| lost(&e))?;
         let run = Run::start(&self.starter, &self.state, spec, request).map_err(|e| lost(&e))?;
@@ -334,7 +336,7 @@ impl Sandbox {
         cgroup: Option<&Cgroup>,
     ) -> Result<Request, SandboxError> {
         let mut mounts = Vec::new();
-        for Place { from, at } in &spec.grants.read {
+        for GrantedPath { from, at } in &spec.grants.read {
             let path = canonical(from)?.into_os_string();
             mounts.push(MountPlan { at: at.clone().into_os_string(), source: SourcePlan::Read { path } });
         }
@@ -392,10 +394,10 @@ fn check_without_namespaces(spec: &Spec<'_>, missing: &Failure) -> Result<(), Sa
     if matches!(spec.network, Network::Hosts(_)) {
         return Err(refusal(missing));
     }
-    let private = |place: &&Place| ["/tmp", HOME].iter().any(|p| place.at.starts_with(p));
+    let private = |place: &&GrantedPath| ["/tmp", HOME].iter().any(|p| place.at.starts_with(p));
     let moved = spec.grants.read.iter().find(|place| place.at != place.from && !private(place));
     match moved {
-        Some(Place { at, .. }) => Err(SandboxError::InvalidSpec {
+        Some(GrantedPath { at, .. }) => Err(SandboxError::InvalidSpec {
             what: format!(
                 "nothing can be shown at `{}` on a machine without namespaces; grant it at its own path",
                 at.display()
@@ -460,38 +462,38 @@ pub(crate) fn refusal(failure: &Failure) -> SandboxError {
         }],
     };
     match failure.step {
-        Step::Namespaces | Step::IdMap | Step::Loopback => missing(
+        SetupStep::Namespaces | SetupStep::IdMap | SetupStep::Loopback => missing(
             "user namespaces",
             "set `user.max_user_namespaces` above 0 and, if the system has it, `kernel.unprivileged_userns_clone` to 1 \
              and `kernel.apparmor_restrict_unprivileged_userns` to 0; in a container allow them in its seccomp profile",
         ),
-        Step::Proc => {
+        SetupStep::Proc => {
             missing("a /proc of its own", "in a container run with `--security-opt systempaths=unconfined`")
         }
-        Step::RootFileSystem => missing(
+        SetupStep::RootFileSystem => missing(
             "a root file system of its own",
             "needs Linux 5.12 and mounts in user namespaces; in a container allow them in its seccomp profile",
         ),
-        Step::Landlock => missing(
+        SetupStep::Landlock => missing(
             "namespaces, or a Landlock that keeps signals inside",
             "needs user namespaces, or Linux 6.12 with CONFIG_SECURITY_LANDLOCK",
         ),
-        Step::Seccomp => missing("seccomp", "needs a kernel with CONFIG_SECCOMP_FILTER"),
-        Step::Start if failure.errno == libc::E2BIG => SandboxError::InvalidSpec {
+        SetupStep::Seccomp => missing("seccomp", "needs a kernel with CONFIG_SECCOMP_FILTER"),
+        SetupStep::Start if failure.errno == libc::E2BIG => SandboxError::InvalidSpec {
             what: format!(
                 "the arguments and variables of `{}` are longer than the kernel takes; pass them on standard input or in a file",
                 failure.detail
             ),
         },
-        Step::Start => {
+        SetupStep::Start => {
             SandboxError::CannotStart { program: failure.detail.clone(), source: failure.source() }
         }
-        Step::WorkingDirectory => SandboxError::Path {
+        SetupStep::WorkingDirectory => SandboxError::Path {
             action: "start inside the sandbox in",
             path: failure.detail.clone().into(),
             source: failure.source(),
         },
-        Step::Grant => SandboxError::Path {
+        SetupStep::Grant => SandboxError::Path {
             action: "show inside the sandbox",
             path: failure.detail.clone().into(),
             source: failure.source(),

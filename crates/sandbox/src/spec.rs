@@ -182,9 +182,9 @@ fn is_plain_absolute(path: &Path) -> bool {
 #[derive(Debug, Default, Clone)]
 pub struct Grants {
     /// Files and directories to read.
-    pub read: Vec<Place>,
+    pub read: Vec<GrantedPath>,
     /// Directories to see as a copy that can be written; what is written is gone when the run ends.
-    pub copy_on_write: Vec<Place>,
+    pub copy_on_write: Vec<GrantedPath>,
     /// Files to find at the start in HOME or `/tmp`; a command may change them, for they are its own.
     pub seeds: Vec<Seed>,
     /// Environment variables.
@@ -220,7 +220,7 @@ impl Grants {
 
     /// Adds what `other` grants; a variable that both set keeps `other`'s value.
     pub fn merge(&mut self, other: Self) {
-        let add = |to: &mut Vec<Place>, from: Vec<Place>| {
+        let add = |to: &mut Vec<GrantedPath>, from: Vec<GrantedPath>| {
             for place in from {
                 if !to.contains(&place) {
                     to.push(place);
@@ -246,14 +246,14 @@ impl Grants {
 
 /// A path of the machine and where it is found inside.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct GrantedPath {
     /// The path outside.
     pub from: PathBuf,
     /// The path inside.
     pub at: PathBuf,
 }
 
-impl Place {
+impl GrantedPath {
     /// The same path inside as outside.
     pub fn same(path: impl Into<PathBuf>) -> Self {
         let from = path.into();

@@ -27,13 +27,13 @@ const DYING_PAUSE: Duration = Duration::from_millis(5);
 
 /// One owner's folder.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct OwnerFolder {
     folder: PathBuf,
     lock: File,
     next: AtomicU64,
 }
 
-impl State {
+impl OwnerFolder {
     /// Sweeps what dead owners left and makes a folder of our own.
     pub(crate) fn open(directory: &Path) -> Result<Self, SandboxError> {
         let failed = |source| SandboxError::Path {
@@ -122,7 +122,7 @@ impl State {
     }
 }
 
-impl Drop for State {
+impl Drop for OwnerFolder {
     fn drop(&mut self) {
         // Whatever cannot be removed now is swept at the next start.
         remove_cgroups(&self.folder);
@@ -137,7 +137,7 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     /// Makes one that belongs to `ids`.
-    pub(crate) fn make(state: &State, ids: Option<(u32, u32)>) -> Result<Self, SandboxError> {
+    pub(crate) fn make(state: &OwnerFolder, ids: Option<(u32, u32)>) -> Result<Self, SandboxError> {
         let scratch = Self { folder: state.new_path() };
         let failed = |source| SandboxError::Path {
             action: "make the private places in",
@@ -252,13 +252,13 @@ mod tests {
         for (mode, expected) in [(0o700, true), (0o711, true), (0o770, false), (0o1777, false)] {
             std::fs::create_dir(&base).unwrap();
             std::fs::set_permissions(&base, Permissions::from_mode(mode)).unwrap();
-            assert_eq!(State::open(&base).is_ok(), expected, "{mode:o}");
+            assert_eq!(OwnerFolder::open(&base).is_ok(), expected, "{mode:o}");
             std::fs::remove_dir_all(&base).unwrap();
         }
         if rustix::process::geteuid().is_root() {
             std::fs::create_dir(&base).unwrap();
             chown(&base, Some(65_531), None).unwrap();
-            assert!(State::open(&base).is_err());
+            assert!(OwnerFolder::open(&base).is_err());
             std::fs::remove_dir_all(&base).unwrap();
         }
     }
@@ -266,8 +266,8 @@ mod tests {
     #[test]
     fn owners_in_different_directories_never_share_a_cgroup() {
         let base = std::env::temp_dir().join(format!("crealeph-state-{}", std::process::id()));
-        let one = State::open(&base.join("one")).unwrap();
-        let other = State::open(&base.join("other")).unwrap();
+        let one = OwnerFolder::open(&base.join("one")).unwrap();
+        let other = OwnerFolder::open(&base.join("other")).unwrap();
         assert_eq!(one.folder().file_name(), other.folder().file_name());
         assert_ne!(one.cgroup_name(), other.cgroup_name());
         drop((one, other));

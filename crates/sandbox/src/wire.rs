@@ -118,14 +118,14 @@ pub(crate) struct Report {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Failure {
-    pub step: Step,
+    pub step: SetupStep,
     pub detail: String,
     pub errno: i32,
 }
 
 /// A step of the set-up; what failed decides the advice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Step {
+pub(crate) enum SetupStep {
     Request,
     Cgroup,
     Grant,
@@ -145,7 +145,7 @@ pub(crate) enum Step {
 }
 
 impl Failure {
-    pub(crate) fn new(step: Step, detail: impl Into<String>, error: &io::Error) -> Self {
+    pub(crate) fn new(step: SetupStep, detail: impl Into<String>, error: &io::Error) -> Self {
         Self { step, detail: detail.into(), errno: error.raw_os_error().unwrap_or(0) }
     }
 
@@ -153,7 +153,7 @@ impl Failure {
     pub(crate) fn lacks_namespaces(&self) -> bool {
         let denied =
             [libc::EPERM, libc::EACCES, libc::ENOSYS, libc::ENOSPC, libc::EUSERS, libc::EINVAL, libc::ENODEV];
-        matches!(self.step, Step::Namespaces | Step::RootFileSystem | Step::Loopback)
+        matches!(self.step, SetupStep::Namespaces | SetupStep::RootFileSystem | SetupStep::Loopback)
             && denied.contains(&self.errno)
     }
 

@@ -1,7 +1,7 @@
 //! Who reads logs for event streams: one follower for each tenant that has a stream, however many streams those are. It reads
 //! what is new once, into a [`Ring`] that they share, and wakes them; what they missed before they read for themselves.
 //!
-//! A follower reads when its own tenant's log may have grown, and every few seconds without being told: a notice of another
+//! A follower reads when its own tenant's log may have grown, and every few seconds without a notice: that of another
 //! process can be lost. It goes with its last stream.
 
 use std::collections::HashMap;

@@ -66,7 +66,7 @@ impl Workspace {
         let known = known.filter(|known| known.name == name && known.device == device);
         let remembers = renews_times(&self.root).then_some(device);
         let search = Search { workspace: self, wanted, known: known.as_ref(), remembers };
-        let mut found = Found::default();
+        let mut found = WantedNames::default();
         search.folder(Path::new(""), 0, &mut found)?;
         let is_new =
             found.is_new || known.as_ref().is_none_or(|known| known.folders.len() != found.answers.len());
@@ -89,7 +89,7 @@ struct Search<'s> {
 }
 
 #[derive(Default)]
-struct Found {
+struct WantedNames {
     paths: Vec<PathBuf>,
     answers: BTreeMap<String, Answer>,
     /// Whether something can be remembered that was not.
@@ -104,7 +104,7 @@ struct Names {
 }
 
 impl Search<'_> {
-    fn folder(&self, folder: &Path, depth: usize, found: &mut Found) -> io::Result<()> {
+    fn folder(&self, folder: &Path, depth: usize, found: &mut WantedNames) -> io::Result<()> {
         let at = self.workspace.path().join(folder);
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = match rustix::fs::open(&at, flags, Mode::empty()).map_err(io::Error::from) {
@@ -138,7 +138,7 @@ impl Search<'_> {
         found.paths.extend(names.wanted.iter().map(|name| folder.join(name)));
         if depth < MAX_DEPTH {
             let below = names.below.par_iter().map(|name| {
-                let mut found = Found::default();
+                let mut found = WantedNames::default();
                 self.folder(&folder.join(name), depth + 1, &mut found).map(|()| found)
             });
             for mut below in below.collect::<io::Result<Vec<_>>>()? {

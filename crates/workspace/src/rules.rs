@@ -80,7 +80,7 @@ pub(crate) struct Scope {
 
 /// What becomes of a path that is met while walking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum IgnoreVerdict {
     /// It counts.
     Counts,
     /// It is ignored, but git tracks something in it.
@@ -106,8 +106,8 @@ impl Scope {
     }
 
     /// What holds in a folder that got this verdict.
-    pub(crate) fn below(&self, verdict: Verdict) -> Self {
-        Scope { only_tracked: verdict == Verdict::OnlyTracked, ..self.clone() }
+    pub(crate) fn below(&self, verdict: IgnoreVerdict) -> Self {
+        Scope { only_tracked: verdict == IgnoreVerdict::OnlyTracked, ..self.clone() }
     }
 
     /// Whether this folder of the outer repository is itself tracked: a submodule.
@@ -131,15 +131,15 @@ impl Scope {
     }
 
     /// Judges a path directly in this folder, which the rules ignore or not.
-    pub(crate) fn verdict(&self, is_ignored: bool, path: &[u8], is_folder: bool) -> Verdict {
+    pub(crate) fn verdict(&self, is_ignored: bool, path: &[u8], is_folder: bool) -> IgnoreVerdict {
         if !is_ignored {
-            Verdict::Counts
+            IgnoreVerdict::Counts
         } else if is_folder && self.tracked.reaches_into(path) {
-            Verdict::OnlyTracked
+            IgnoreVerdict::OnlyTracked
         } else if !is_folder && self.tracked.holds(path) {
-            Verdict::Counts
+            IgnoreVerdict::Counts
         } else {
-            Verdict::Ignored
+            IgnoreVerdict::Ignored
         }
     }
 }
@@ -235,7 +235,7 @@ impl Rules {
             let is_last = end == path.len();
             let is_folder = !is_last || is_folder;
             let verdict = scope.verdict(scope.ignores(part, is_folder), part, is_folder);
-            if verdict == Verdict::Ignored {
+            if verdict == IgnoreVerdict::Ignored {
                 return None;
             }
             scope = scope.below(verdict);

@@ -17,7 +17,7 @@ use crate::path::{PathFault, TreePath};
 use crate::rooted::{Root, is_gone, stat_in};
 use crate::rules::{IgnoreFiles, Rules, Scope};
 use crate::state::{FileAndFolder, State};
-use crate::walk::{Found, Walk, read_whole};
+use crate::walk::{Walk, WalkFindings, read_whole};
 
 /// How many refusals are listed at once.
 pub(crate) const MAX_REFUSALS: usize = 100;
@@ -158,7 +158,7 @@ pub(crate) fn scan(
     let device = device(root)?;
     let cache = cache.filter(|cache| cache.device() == device);
     let trusts_names = renews_times(root);
-    let found = Found::default();
+    let found = WalkFindings::default();
     let walk = Walk { root, limits, ignore_files, cache, device, trusts_names, deadline, found };
     let folder = walk.run(&outermost)?;
     let found = walk.found;

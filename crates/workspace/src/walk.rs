@@ -22,7 +22,7 @@ use crate::git::Tracked;
 use crate::node::TreeNode;
 use crate::path::{GIT, OUTSIDE_NAMES, TreePath, join};
 use crate::rooted::{Root, is_gone};
-use crate::rules::{FolderRules, IGNORE_FILE, IgnoreFiles, Scope, Verdict};
+use crate::rules::{FolderRules, IGNORE_FILE, IgnoreFiles, IgnoreVerdict, Scope};
 use crate::scan::{
     MAX_REFUSALS, OWNER_EXECUTES, Refusal, RefusalReason, ScanError, ScanLimits, Thing, link_in,
     read_ignore_file, what_is,
@@ -50,12 +50,12 @@ pub(crate) struct Walk<'a> {
     /// Whether this file system renews a folder's times with every change of its names.
     pub(crate) trusts_names: bool,
     pub(crate) deadline: Deadline<'a>,
-    pub(crate) found: Found,
+    pub(crate) found: WalkFindings,
 }
 
 /// What was met on the way, beside the folders themselves.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct WalkFindings {
     pub(crate) files: AtomicUsize,
     pub(crate) read_files: AtomicUsize,
     pub(crate) read_bytes: AtomicU64,
@@ -63,7 +63,7 @@ pub(crate) struct Found {
     pub(crate) rules: Mutex<BTreeMap<String, FolderRules>>,
 }
 
-impl Found {
+impl WalkFindings {
     fn refuse(&self, path: &[u8], reason: RefusalReason) {
         let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         if refusals.len() < MAX_REFUSALS {
@@ -73,7 +73,7 @@ impl Found {
 }
 
 /// A folder on the way.
-struct Place<'p> {
+struct VisitedFolder<'p> {
     path: &'p str,
     above: &'p Scope,
     depth: usize,
@@ -114,7 +114,7 @@ impl Walk<'_> {
             Err(error) => return Err(failed(error)),
         };
         let stat = rustix::fs::fstat(&opened).map_err(|errno| failed(errno.into()))?;
-        let place = Place { path, above, depth, known, opened, stat };
+        let place = VisitedFolder { path, above, depth, known, opened, stat };
         match self.as_known(&place)? {
             Some((known, scope)) => self.taken_over(place, &known, &scope).map(Some),
             None => self.listed(place).map(Some),
@@ -123,7 +123,7 @@ impl Walk<'_> {
 
     /// The folder as the cache knows it and what holds in it, if it still has the same names, all of them still count, and
     /// every file in it is what it was.
-    fn as_known(&self, place: &Place<'_>) -> Result<Option<(Arc<Folder>, Scope)>, ScanError> {
+    fn as_known(&self, place: &VisitedFolder<'_>) -> Result<Option<(Arc<Folder>, Scope)>, ScanError> {
         let (Some(cache), Some(known)) = (self.cache, place.known) else { return Ok(None) };
         let now = Identity::of(&place.stat);
         let is_here = place.stat.st_dev == self.device;
@@ -152,16 +152,16 @@ impl Walk<'_> {
     /// A folder whose own names and files are as they were.
     fn taken_over(
         &self,
-        place: Place<'_>,
+        place: VisitedFolder<'_>,
         known: &Arc<Folder>,
         scope: &Scope,
     ) -> Result<Arc<Folder>, ScanError> {
-        let Place { path, depth, opened, .. } = place;
+        let VisitedFolder { path, depth, opened, .. } = place;
         drop(opened);
         let folders: Vec<(&str, &Arc<Folder>)> =
             known.entries().iter().filter_map(|entry| Some((&*entry.name, entry.what.folder()?))).collect();
         self.count(path, known.entries().len() - folders.len())?;
-        let scope = scope.below(Verdict::Counts);
+        let scope = scope.below(IgnoreVerdict::Counts);
         let below: Vec<Option<Arc<Folder>>> = folders
             .par_iter()
             .map(|(name, known)| self.folder(&join(path, name), &scope, depth + 1, Some(known)))
@@ -183,7 +183,7 @@ impl Walk<'_> {
     }
 
     /// A folder whose names are read.
-    fn listed(&self, place: Place<'_>) -> Result<Arc<Folder>, ScanError> {
+    fn listed(&self, place: VisitedFolder<'_>) -> Result<Arc<Folder>, ScanError> {
         let failed = |source| ScanError::Io { path: self.root.at(place.path), source };
         let names = names(&place.opened).map_err(failed)?;
         let has = |wanted: &str| names.iter().any(|(name, _)| name == wanted.as_bytes());
@@ -213,7 +213,7 @@ impl Walk<'_> {
             let is_ignored = scope.ignores(&path, kind == FileType::Directory);
             do_all_count &= !is_ignored;
             let verdict = scope.verdict(is_ignored, &path, kind == FileType::Directory);
-            if verdict == Verdict::Ignored {
+            if verdict == IgnoreVerdict::Ignored {
                 continue;
             }
             let (Ok(text), Ok(name)) = (std::str::from_utf8(&path), std::str::from_utf8(name)) else {
@@ -234,7 +234,7 @@ impl Walk<'_> {
             Ok(what.map(|what| Entry { name: name.into(), what }))
         });
         let mut entries: Vec<Option<Entry>> = read.collect::<Result<_, ScanError>>()?;
-        let Place { depth, known, opened, stat, .. } = place;
+        let VisitedFolder { depth, known, opened, stat, .. } = place;
         drop(opened);
         let below = below.into_par_iter().map(|(name, path, scope)| {
             let known = known.and_then(|known| known.get(name)?.folder());
@@ -277,7 +277,7 @@ impl Walk<'_> {
     /// A file or link, from the cache or read; nothing if it is gone or was refused.
     fn node(
         &self,
-        place: &Place<'_>,
+        place: &VisitedFolder<'_>,
         name: &str,
         path: &str,
         stat: &Stat,
@@ -342,8 +342,13 @@ impl Walk<'_> {
     }
 
     /// What holds inside a folder: a nested repository starts afresh, an ignore file adds to what is above.
-    fn enter(&self, place: &Place<'_>, has_repository: bool, has_rules: bool) -> Result<Scope, ScanError> {
-        let Place { path, above, .. } = place;
+    fn enter(
+        &self,
+        place: &VisitedFolder<'_>,
+        has_repository: bool,
+        has_rules: bool,
+    ) -> Result<Scope, ScanError> {
+        let VisitedFolder { path, above, .. } = place;
         let mut rules = FolderRules::default();
         let mut scope = Scope::clone(above);
         let may_be_entered = !above.is_only_tracked() || above.is_submodule(path);

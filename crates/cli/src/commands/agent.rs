@@ -44,11 +44,11 @@ Exit codes: 0 the agent keeps every clause, 1 it does not, 2 it could not be che
 #[command(after_help = EXAMPLES)]
 pub(super) struct AgentCommand {
     #[command(subcommand)]
-    task: Task,
+    task: AgentTask,
 }
 
 #[derive(Debug, Subcommand)]
-enum Task {
+enum AgentTask {
     /// Answer an AgentInput from standard input as the built-in example agent
     Example,
     Check(Check),
@@ -86,13 +86,13 @@ struct Check {
 
 impl AgentCommand {
     pub(super) fn wants_json(&self) -> bool {
-        matches!(&self.task, Task::Check(check) if check.json)
+        matches!(&self.task, AgentTask::Check(check) if check.json)
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         match self.task {
-            Task::Example => example(output),
-            Task::Check(check) => check.run(output),
+            AgentTask::Example => example(output),
+            AgentTask::Check(check) => check.run(output),
         }
     }
 }

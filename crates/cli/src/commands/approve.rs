@@ -392,13 +392,13 @@ impl AskedVerdict {
             planned: landed.map(|(_, planned)| planned.id.to_string()),
             missing,
         };
-        told(&report, &LogSource::of(ledger, &at.tenant), at.is_json, output)?;
+        print_recorded(&report, &LogSource::of(ledger, &at.tenant), at.is_json, output)?;
         Ok(Verdict::Good)
     }
 }
 
 /// Prints what became of a verdict.
-pub(super) fn told(
+pub(super) fn print_recorded(
     report: &VerdictReport,
     log: &LogSource,
     is_json: bool,

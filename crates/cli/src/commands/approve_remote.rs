@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Verdict;
-use super::approve::{AskedVerdict, VerdictSource, told};
+use super::approve::{AskedVerdict, VerdictSource, print_recorded};
 use super::ledger::named;
 use super::place::{LogSource, RemoteLog};
 use super::verdict_page::{ShownEvidence, ShownPolicy, ShownSubject, shown};
@@ -97,7 +97,7 @@ impl AskedVerdict {
         };
         let Some(signed) = signed else { return Ok(self.unsigned_verdict()) };
         let RecordedDocument { report, next } = record(remote, &signed)?;
-        told(&report, &log, remote.is_json, output)?;
+        print_recorded(&report, &log, remote.is_json, output)?;
         output.flush()?;
         if let Some(next) = next.filter(|_| report.missing == 0) {
             note!("{next}");

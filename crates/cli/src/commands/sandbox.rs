@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use crealeph_sandbox::{
-    Cancel, Config, Exposure, Grants, HOME, Host, Mount, Network, Place, Preset, ResourceLimits, SECRETS,
-    Sandbox, SandboxError, SandboxOutcome, Secret, Seed, Spec, Stdin, Stream, Verdict as Reached, View,
-    ViewChange, ViewChangeKind,
+    Cancel, Config, ConnectionVerdict as Reached, Exposure, GrantedPath, Grants, HOME, Host, Mount, Network,
+    Preset, ResourceLimits, SECRETS, Sandbox, SandboxError, SandboxOutcome, Secret, Seed, Spec, Stdin,
+    Stream, View, ViewChange, ViewChangeKind,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -34,11 +34,11 @@ Exit codes: 0 the command exited with 0, 1 it failed or was stopped, 2 it could 
 #[derive(Debug, Args)]
 pub(super) struct SandboxCommand {
     #[command(subcommand)]
-    task: Task,
+    task: SandboxTask,
 }
 
 #[derive(Debug, Subcommand)]
-enum Task {
+enum SandboxTask {
     Run(RunCommand),
     Explain(ExplainCommand),
 }
@@ -147,15 +147,15 @@ struct Options {
 impl SandboxCommand {
     pub(super) fn wants_json(&self) -> bool {
         match &self.task {
-            Task::Run(command) => command.options.json,
-            Task::Explain(command) => command.options.json,
+            SandboxTask::Run(command) => command.options.json,
+            SandboxTask::Explain(command) => command.options.json,
         }
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
         match self.task {
-            Task::Run(command) => command.options.run(output),
-            Task::Explain(command) => command.options.explain(output),
+            SandboxTask::Run(command) => command.options.run(output),
+            SandboxTask::Explain(command) => command.options.explain(output),
         }
     }
 }
@@ -166,7 +166,7 @@ impl Options {
         config.accept_reduced = self.accept_reduced;
         let sandbox = Sandbox::new(config)?;
         let mut views: Vec<(View, PathBuf)> = Vec::new();
-        let places: Vec<Place> = self.view.iter().map(place).collect::<Result<_, _>>()?;
+        let places: Vec<GrantedPath> = self.view.iter().map(place).collect::<Result<_, _>>()?;
         let hidden = self.hidden(&places)?;
         for (place, hidden) in places.into_iter().zip(hidden) {
             views.push((sandbox.open_view_hiding(&place.from, &hidden)?, place.at));
@@ -210,7 +210,7 @@ impl Options {
     }
 
     /// What each view leaves out, relative to it. A path that no view would have shown is a mistake.
-    fn hidden(&self, views: &[Place]) -> Result<Vec<Vec<PathBuf>>, Failure> {
+    fn hidden(&self, views: &[GrantedPath]) -> Result<Vec<Vec<PathBuf>>, Failure> {
         let mut hidden = vec![Vec::new(); views.len()];
         for path in &self.hide {
             let absolute = std::path::absolute(path).map_err(OutputFailure::Stdout)?;
@@ -237,7 +237,7 @@ impl Options {
 
     fn explain(self, output: &mut Output) -> Result<Verdict, Failure> {
         let spec = self.spec()?;
-        let views: Vec<Place> = self.view.iter().map(place).collect::<Result<_, _>>()?;
+        let views: Vec<GrantedPath> = self.view.iter().map(place).collect::<Result<_, _>>()?;
         self.hidden(&views)?;
         let facts = json!({
             "command": spec.command.iter().map(|w| w.to_string_lossy().into_owned()).collect::<Vec<_>>(),
@@ -353,7 +353,7 @@ pub(super) fn state_directory(named: Option<PathBuf>) -> PathBuf {
 }
 
 /// `PATH` or `PATH=INSIDE`; a relative path is made absolute.
-fn place(text: &OsString) -> Result<Place, Failure> {
+fn place(text: &OsString) -> Result<GrantedPath, Failure> {
     let bad =
         |source| Failure::Sandbox(SandboxError::Path { action: "grant", path: PathBuf::from(text), source });
     let shown = text.to_string_lossy();
@@ -362,14 +362,14 @@ fn place(text: &OsString) -> Result<Place, Failure> {
         _ => (PathBuf::from(text), None),
     };
     let from = from.canonicalize().map_err(bad)?;
-    Ok(Place { at: at.unwrap_or_else(|| from.clone()), from })
+    Ok(GrantedPath { at: at.unwrap_or_else(|| from.clone()), from })
 }
 
 fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-fn places(places: &[Place]) -> Vec<serde_json::Value> {
+fn places(places: &[GrantedPath]) -> Vec<serde_json::Value> {
     places.iter().map(|place| json!({ "path": shown(&place.from), "inside": shown(&place.at) })).collect()
 }
 
@@ -429,11 +429,11 @@ fn as_page(outcome: &SandboxOutcome, changes: &[(PathBuf, Vec<ViewChange>)]) -> 
     text
 }
 
-fn explained(spec: &Spec<'_>, views: &[Place], hidden: &[PathBuf]) -> Page {
+fn explained(spec: &Spec<'_>, views: &[GrantedPath], hidden: &[PathBuf]) -> Page {
     let mut text = Page::default();
     let _ = writeln!(text, "it starts in {}", spec.cwd.clone().unwrap_or_else(|| HOME.into()).display());
     let _ = writeln!(text, "it reads the system's programs and libraries");
-    let mut list = |what: &str, places: &[Place]| {
+    let mut list = |what: &str, places: &[GrantedPath]| {
         for place in places {
             let _ = writeln!(text, "it {what} {} at {}", place.from.display(), place.at.display());
         }

@@ -234,13 +234,13 @@ impl<'a> Node<'a> {
 pub(crate) struct Trail {
     /// Where the document's tokens lie, to know another document by.
     address: usize,
-    steps: Vec<Step>,
+    steps: Vec<TrailStep>,
     pointer: String,
 }
 
 /// From a container to one of its children: an element, or a member by its key.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct TrailStep {
     container: usize,
     child: usize,
     position: usize,
@@ -268,15 +268,19 @@ impl Trail {
             self.steps.push(step);
             let container = step.child + usize::from(is_member);
             if container < target.index {
-                first =
-                    Some(Step { container, child: container + 1, position: 0, length: self.pointer.len() });
+                first = Some(TrailStep {
+                    container,
+                    child: container + 1,
+                    position: 0,
+                    length: self.pointer.len(),
+                });
             }
         }
         &self.pointer
     }
 
     /// Goes back until the way ahead leads to the target; the step to try next, unless it is there.
-    fn turn_back(&mut self, target: Node<'_>) -> Option<Step> {
+    fn turn_back(&mut self, target: Node<'_>) -> Option<TrailStep> {
         let at = |index| Node { index, ..target };
         while let Some(step) = self.steps.last().copied() {
             let value = step.child + usize::from(at(step.container).kind() == NodeKind::Object);
@@ -284,7 +288,7 @@ impl Trail {
                 return None;
             }
             if (value..at(value).end()).contains(&target.index) {
-                return Some(Step {
+                return Some(TrailStep {
                     container: value,
                     child: value + 1,
                     position: 0,
@@ -297,12 +301,12 @@ impl Trail {
                 return Some(step);
             }
         }
-        (target.index > 0).then_some(Step { container: 0, child: 1, position: 0, length: 0 })
+        (target.index > 0).then_some(TrailStep { container: 0, child: 1, position: 0, length: 0 })
     }
 }
 
 /// The step to the child that is or holds the target, looked for from `step` on.
-fn find_child(mut step: Step, target: Node<'_>) -> Option<Step> {
+fn find_child(mut step: TrailStep, target: Node<'_>) -> Option<TrailStep> {
     let at = |index| Node { index, ..target };
     let end = at(step.container).end();
     let is_object = at(step.container).kind() == NodeKind::Object;

@@ -115,12 +115,12 @@ struct Stop {
 }
 
 /// A fault that leaves the structure readable; its pointer is worked out when the parse is over.
-struct Found {
+struct LocatedFault {
     token: usize,
     code: Code,
 }
 
-impl Found {
+impl LocatedFault {
     fn resolve(&self, node: Node<'_>, trail: &mut Trail) -> Fault {
         let source = shortened(node.source());
         let message = match self.code {
@@ -156,7 +156,7 @@ struct Parser<'a> {
     max_depth: usize,
     /// How deep the containers nest so far.
     depth: usize,
-    found: Vec<Found>,
+    found: Vec<LocatedFault>,
     /// How many more were found than are listed.
     omitted: usize,
 }
@@ -502,7 +502,7 @@ impl Parser<'_> {
 
     fn note(&mut self, token: usize, code: Code) {
         if self.found.len() < MAX_VIOLATIONS {
-            self.found.push(Found { token, code });
+            self.found.push(LocatedFault { token, code });
         } else {
             self.omitted += 1;
         }

@@ -1,4 +1,4 @@
-//! What is stored beside the log for those who are told of it, and who appended an entry.
+//! What is stored beside the log for those who follow it, and who appended an entry.
 
 use std::time::Duration;
 

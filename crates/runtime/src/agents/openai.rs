@@ -258,11 +258,11 @@ struct Content<'a> {
     status: String,
     message: Option<String>,
     #[serde(borrow, default)]
-    artifacts: Vec<Made<'a>>,
+    artifacts: Vec<ProposedArtifact<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Made<'a> {
+struct ProposedArtifact<'a> {
     #[serde(rename = "type")]
     kind: String,
     #[serde(borrow)]
@@ -332,7 +332,7 @@ impl Completion<'_> {
         Ok(text)
     }
 
-    fn artifact(&self, made: &Made<'_>, input: &AgentInput) -> Result<String, String> {
+    fn artifact(&self, made: &ProposedArtifact<'_>, input: &AgentInput) -> Result<String, String> {
         let ids = input.allowed_lineage.depends_on.as_slice();
         let mut depends_on = Vec::new();
         for name in &made.depends_on {

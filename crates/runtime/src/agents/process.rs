@@ -11,8 +11,8 @@ use crealeph_contracts::agent_output::AgentAnswer;
 use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::{AgentInput, Valid};
 use crealeph_sandbox::{
-    Cancel, Exposure, Grants, Level, Network, Place, Preset, Redactor, ResourceLimits, RunFailure, Sandbox,
-    SandboxError, SandboxOutcome, Secret, Spec, Stdin, Strength,
+    Cancel, Exposure, GrantedPath, Grants, Level, Network, Preset, Redactor, ResourceLimits, RunFailure,
+    Sandbox, SandboxError, SandboxOutcome, Secret, Spec, Stdin, Strength,
 };
 
 use super::answer::{bounded, end, holds_secret, judge, tokens_used};
@@ -228,7 +228,7 @@ pub(crate) fn grant_program(
 
 /// Grants a path, once, unless the system's own folders have it.
 pub(crate) fn grant(grants: &mut Grants, path: &Path) {
-    let place = Place::same(path);
+    let place = GrantedPath::same(path);
     let is_there = grants.read.iter().any(|granted| place.at.starts_with(&granted.at));
     if !is_there && !is_system(path) {
         grants.read.push(place);

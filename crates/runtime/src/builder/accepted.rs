@@ -18,8 +18,8 @@ use serde::Serialize;
 use tracing::info_span;
 
 use super::flight::{Seat, Ticket};
-use super::held::Held;
-use super::{Answer, BuildError, Builder, Cancel, Course, Found, recorded, request_name};
+use super::held::HeldExecution;
+use super::{Answer, BuildError, Builder, Cancel, Course, RequestStanding, recorded, request_name};
 
 /// A request that was accepted and is not decided, as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -96,7 +96,7 @@ pub struct TakenRun {
     tries: u64,
     key_id: Option<KeyId>,
     seat: Seat,
-    held: Held,
+    held: HeldExecution,
 }
 
 /// How a request stands, of one attempt if one is named; `None` if there is no trace of it.
@@ -165,7 +165,7 @@ impl Builder {
             Ok(asked) => asked,
             Err(refused) => return answered(refused),
         };
-        if let (Found::Answer(answer), _) = self.look(&asked, is_new, None)? {
+        if let (RequestStanding::Answer(answer), _) = self.look(&asked, is_new, None)? {
             return answered(answer);
         }
         let settings = self.scopes.of(tenant, &asked.request.robot_id);
@@ -229,7 +229,9 @@ impl Builder {
             };
             // In this order: one that leads here may be waiting for the lease.
             let Ticket::Leads(seat) = self.flights.board(&asked, asked.fingerprint()?) else { continue };
-            let Some(held) = Held::take_now(&self.ledger, &asked, self.lease_time)? else { continue };
+            let Some(held) = HeldExecution::take_now(&self.ledger, &asked, self.lease_time)? else {
+                continue;
+            };
             if let Some(tries) = self.ledger.take_up_request(tenant, &found.request)? {
                 let RequestToRun { request, key_id, .. } = found;
                 return Ok(Some(TakenRun { asked, request, tries, key_id, seat, held }));

@@ -16,7 +16,7 @@ use super::{Answer, BuildError};
 const LOOK: Duration = Duration::from_millis(100);
 
 type Identity = (TenantId, RobotId, ExecutionId);
-type Outcome = Result<Answer, BuildError>;
+type FlightOutcome = Result<Answer, BuildError>;
 
 /// Every request in flight, by its execution.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ pub(super) struct Flight {
 enum Landing {
     Under,
     /// It ended with this, for all who joined.
-    With(Box<Outcome>),
+    With(Box<FlightOutcome>),
     /// It ended without an answer that others could use: its sender cancelled it.
     Without,
 }
@@ -81,7 +81,7 @@ impl Flights {
 
 impl Seat {
     /// Gives the outcome to every request that joined.
-    pub(super) fn land(self, outcome: &Outcome) {
+    pub(super) fn land(self, outcome: &FlightOutcome) {
         let landing = match outcome {
             Err(BuildError::Cancelled) => Landing::Without,
             outcome => Landing::With(Box::new(outcome.clone())),
@@ -103,7 +103,7 @@ impl Drop for Seat {
 
 impl Flight {
     /// Waits for its end; `None` if there is no answer to share, or if the waiting request was cancelled.
-    pub(super) fn wait(&self, cancel: &Cancel) -> Option<Outcome> {
+    pub(super) fn wait(&self, cancel: &Cancel) -> Option<FlightOutcome> {
         let mut landing = locked(&self.landing);
         loop {
             match &*landing {

@@ -18,14 +18,14 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// An execution that is ours to work on, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldExecution {
     ledger: Ledger,
     lease: Lease,
     is_given_back: bool,
     heartbeat: Option<Heartbeat>,
 }
 
-impl Held {
+impl HeldExecution {
     /// Takes the execution as it was looked up at a place of the log; `None` if something was recorded of it since, or
     /// someone else had it, and has it no longer: look again at what is recorded.
     pub(super) fn take(
@@ -34,12 +34,12 @@ impl Held {
         looked_at: Seq,
         ttl: Duration,
         cancel: &Cancel,
-    ) -> Result<Option<Held>, BuildError> {
+    ) -> Result<Option<HeldExecution>, BuildError> {
         let name = asked.lease_name()?;
         let overtaken = (&asked.execution_id, looked_at);
         match ledger.take_lease_unless(&asked.tenant_id, &name, &holder()?, ttl, overtaken)? {
             None => Ok(None),
-            Some(LeaseClaim::Taken(lease)) => Held::kept(ledger, lease).map(Some),
+            Some(LeaseClaim::Taken(lease)) => HeldExecution::kept(ledger, lease).map(Some),
             Some(LeaseClaim::Held(_)) => {
                 wait(ledger, asked, &name, cancel)?;
                 Ok(None)
@@ -52,15 +52,15 @@ impl Held {
         ledger: &Ledger,
         asked: &Asked,
         ttl: Duration,
-    ) -> Result<Option<Held>, BuildError> {
+    ) -> Result<Option<HeldExecution>, BuildError> {
         match ledger.take_lease(&asked.tenant_id, &asked.lease_name()?, &holder()?, ttl)? {
-            LeaseClaim::Taken(lease) => Held::kept(ledger, lease).map(Some),
+            LeaseClaim::Taken(lease) => HeldExecution::kept(ledger, lease).map(Some),
             LeaseClaim::Held(_) => Ok(None),
         }
     }
 
-    fn kept(ledger: &Ledger, lease: Lease) -> Result<Held, BuildError> {
-        let mut held = Held { ledger: ledger.clone(), lease, is_given_back: false, heartbeat: None };
+    fn kept(ledger: &Ledger, lease: Lease) -> Result<HeldExecution, BuildError> {
+        let mut held = HeldExecution { ledger: ledger.clone(), lease, is_given_back: false, heartbeat: None };
         held.heartbeat = Some(ledger.keep_lease(&held.lease)?);
         Ok(held)
     }
@@ -81,7 +81,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldExecution {
     fn drop(&mut self) {
         drop(self.heartbeat.take());
         if !self.is_given_back {

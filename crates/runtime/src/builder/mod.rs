@@ -31,7 +31,7 @@ use crate::agents::{Agents, Call, NoAnswer};
 pub use accepted::{OpenRun, OpenRunPage, RunStanding, Submission, TakenRun, open_runs, run_standing};
 pub use crealeph_sandbox::Cancel;
 use flight::{Flights, Ticket};
-use held::Held;
+use held::HeldExecution;
 use recorded::Seen;
 pub use recorded::{Execution, execution, is_made_by_builder, record_of, replay, snapshot_of};
 pub use report::{CheckReport, ReplayList, ReplayReport, execution_json, execution_of_record, reasons_json};
@@ -262,8 +262,8 @@ impl Builder {
         let settings = self.scopes.of(&asked.tenant_id, &asked.request.robot_id);
         let (found, facts) = self.look(asked, course.is_new, Some(settings))?;
         let is_retry = match found {
-            Found::Answer(answer) => return Ok(Some(answer)),
-            Found::ToRun { is_retry } => is_retry,
+            RequestStanding::Answer(answer) => return Ok(Some(answer)),
+            RequestStanding::ToRun { is_retry } => is_retry,
         };
         let version = &asked.request.agent_version;
         let Some(agent) = self.agents.get(version).filter(|_| settings.allows(version)) else {
@@ -283,7 +283,7 @@ impl Builder {
         };
         let held = match course.held.take() {
             None if course.is_new => None,
-            None => match Held::take(&self.ledger, asked, looked_at, self.lease_time, cancel)? {
+            None => match HeldExecution::take(&self.ledger, asked, looked_at, self.lease_time, cancel)? {
                 None => return Ok(None),
                 held => held,
             },
@@ -312,24 +312,24 @@ impl Builder {
         asked: &Asked,
         is_new: bool,
         settings: Option<&Settings>,
-    ) -> Result<(Found, Option<(SnapshotFacts, Position)>), BuildError> {
+    ) -> Result<(RequestStanding, Option<(SnapshotFacts, Position)>), BuildError> {
         let coherence = settings.map(|settings| &settings.coherence);
         let Seen { recorded, record, facts, open } = recorded::seen(&self.ledger, asked, is_new, coherence)?;
         if let Some(open) = open {
-            return Ok((Found::Answer(accepted::conflict_with(asked, &open)), None));
+            return Ok((RequestStanding::Answer(accepted::conflict_with(asked, &open)), None));
         }
         let found = match (lookup(&recorded, asked.attempt(), &asked.fingerprint()?), record) {
             (Ok(RequestVerdict::Repeat), Some(record)) => {
                 let response = BuilderResponse { idempotent: true, ..record.answer.clone().into_inner() };
                 let version = record.request.agent_version.clone();
                 let agent = Some(Called { version, ran: record.agent_ran });
-                Found::Answer(Answer { response, detail: record.reason, agent })
+                RequestStanding::Answer(Answer { response, detail: record.reason, agent })
             }
-            (Ok(verdict), _) => Found::ToRun { is_retry: verdict == RequestVerdict::Retry },
+            (Ok(verdict), _) => RequestStanding::ToRun { is_retry: verdict == RequestVerdict::Retry },
             (Err(conflict), _) => {
                 let execution_id = Some(asked.execution_id.clone());
                 let response = refusal(execution_id, ErrorCode::IdempotencyConflict, None);
-                Found::Answer(Answer { response, detail: conflict.to_string(), agent: None })
+                RequestStanding::Answer(Answer { response, detail: conflict.to_string(), agent: None })
             }
         };
         Ok((found, facts))
@@ -407,7 +407,7 @@ impl Builder {
         asked: &Asked,
         concluded: (Conclusion, Vec<NewId>),
         course: &mut Course,
-        held: Option<Held>,
+        held: Option<HeldExecution>,
         ran: bool,
     ) -> Result<Option<Answer>, BuildError> {
         let (Conclusion { artifacts, rest, response, reason }, ids) = concluded;
@@ -431,8 +431,8 @@ impl Builder {
                     ..
                 },
             ) => match self.look(asked, false, None)?.0 {
-                Found::Answer(answer) => Ok(Some(answer)),
-                Found::ToRun { .. } => Err(BuildError::Unwritten(error)),
+                RequestStanding::Answer(answer) => Ok(Some(answer)),
+                RequestStanding::ToRun { .. } => Err(BuildError::Unwritten(error)),
             },
             Err(error) => Err(BuildError::Unwritten(error)),
         }
@@ -444,7 +444,7 @@ struct Course {
     /// Its execution was named here, so nobody else can have run it.
     is_new: bool,
     /// The execution, if it is ours already.
-    held: Option<Held>,
+    held: Option<HeldExecution>,
     /// Why the agent is not called again.
     given_up: Option<String>,
 }
@@ -468,7 +468,7 @@ fn uncalled(version: &Version, reason: &str) -> Call {
 }
 
 /// What the ledger says of a request.
-enum Found {
+enum RequestStanding {
     Answer(Answer),
     ToRun { is_retry: bool },
 }

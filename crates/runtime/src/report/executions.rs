@@ -22,7 +22,7 @@ use crate::remedies::remedies;
 const NANOS_PER_MINUTE: i128 = 60_000_000_000;
 /// How much of a request or an artifact is kept.
 const MAX_CONTENT_BYTES: usize = 16 << 10;
-/// How many attempts, and how many artifacts, of an execution are told.
+/// How many attempts, and how many artifacts, of an execution are shown.
 const MAX_PARTS: usize = 20;
 
 /// The executions of a report.
@@ -72,7 +72,7 @@ pub struct ExecutionStory {
     pub dry_run: Option<bool>,
     /// Its attempts, oldest first.
     pub attempts: Vec<AttemptStory>,
-    /// How many older ones are not told.
+    /// How many older ones are not shown.
     pub attempts_left_out: u64,
     /// What it made.
     pub artifacts: Vec<ArtifactStory>,
@@ -254,8 +254,8 @@ fn story(
         TextPart::start(&format!("{} {payload}", record.request.objective_type), MAX_CONTENT_BYTES)
     });
     let attempts_left_out = found.records.len().saturating_sub(MAX_PARTS);
-    let told = found.records.iter().skip(attempts_left_out);
-    let attempts = told.map(|(entry, record)| attempt(log, entry, record)).collect::<Result<_, _>>()?;
+    let shown = found.records.iter().skip(attempts_left_out);
+    let attempts = shown.map(|(entry, record)| attempt(log, entry, record)).collect::<Result<_, _>>()?;
     let is_artifact = |entry: &&StoredEntry| entry.content.module.as_str() == "builder";
     let mut artifacts = Vec::new();
     for entry in found.others.iter().filter(is_artifact).take(MAX_PARTS) {

@@ -1,7 +1,7 @@
 //! What happened, for a person who was not there: what was asked, what was decided and on which evidence, what changed, who approved
 //! it, and what of that is proved. One value, built once from a workspace and its ledger or from an export; `cli` renders it.
 //!
-//! Owns the bounds of a report: how many runs and executions are listed, how many are told in full, how much of a text is kept. What
+//! Owns the bounds of a report: how many runs and executions are listed, how many are shown in full, how much of a text is kept. What
 //! is left out is counted in the report itself. Nothing here writes.
 
 mod approvals;
@@ -37,7 +37,7 @@ pub use runs::{
 
 /// How many runs, and how many executions, a report lists.
 pub const MAX_ROWS: usize = 1_000;
-/// How many of them can be told in full.
+/// How many of them can be shown in full.
 pub const MAX_DETAILS: usize = 100;
 
 /// What a report is about.
@@ -60,7 +60,7 @@ pub struct ReportQuestion {
     pub since: Option<Instant>,
     /// Only what was done for this robot.
     pub robot: Option<RobotId>,
-    /// How many of the newest are told in full, at most [`MAX_DETAILS`].
+    /// How many of the newest are shown in full, at most [`MAX_DETAILS`].
     pub details: usize,
 }
 

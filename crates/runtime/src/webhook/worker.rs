@@ -106,7 +106,7 @@ impl Shared {
         let mut due: BTreeMap<TenantId, Instant> = BTreeMap::new();
         let mut known: BTreeSet<TenantId> = BTreeSet::new();
         let (mut listed_at, mut looked_at_all) = (None, None);
-        let mut told = None;
+        let mut logged = None;
         let is_over = |since: Option<Instant>, time| since.is_none_or(|at: Instant| at.elapsed() >= time);
         while !self.is_stopped() {
             let now = Instant::now();
@@ -117,13 +117,13 @@ impl Shared {
                     Ok(all) => {
                         tenants.extend(all.iter().filter(|tenant| !known.contains(*tenant)).cloned());
                         known = all.into_iter().collect();
-                        told = None;
+                        logged = None;
                     }
                     // A ledger of an older schema is so until it is migrated: said once.
-                    Err(error) if told.as_ref() == Some(&error) => {}
+                    Err(error) if logged.as_ref() == Some(&error) => {}
                     Err(error) => {
                         warn!("the webhooks cannot be read: {error}");
-                        told = Some(error);
+                        logged = Some(error);
                     }
                 }
                 listed_at = Some(now);

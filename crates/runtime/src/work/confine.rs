@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crealeph_sandbox::{
-    Grants, HOME, Network, Place, ResourceLimits, SandboxError, Seed, Spec, find_toolchains,
+    GrantedPath, Grants, HOME, Network, ResourceLimits, SandboxError, Seed, Spec, find_toolchains,
 };
 
 use super::config::{Granted, WorkAgent};
@@ -28,7 +28,7 @@ pub(super) fn grants(granted: &Granted, workspace: &Path) -> Result<Grants, Sand
         paths.iter().filter(|path| !path.starts_with(workspace)).cloned().collect::<Vec<_>>()
     };
     outside(&granted.read).iter().for_each(|path| grant(&mut grants, path));
-    grants.copy_on_write.extend(outside(&granted.caches).into_iter().map(Place::same));
+    grants.copy_on_write.extend(outside(&granted.caches).into_iter().map(GrantedPath::same));
     for (from, inside) in &granted.home {
         grants.seed(Seed::from_file(from, Path::new(HOME).join(inside))?);
     }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crealeph_sandbox::{
-    Cancel, Config, Host, Level, Sandbox, SandboxError, Spec, Verdict, find_toolchains, try_hosts,
+    Cancel, Config, ConnectionVerdict, Host, Level, Sandbox, SandboxError, Spec, find_toolchains, try_hosts,
 };
 use crealeph_workspace::Workspace;
 
@@ -250,17 +250,20 @@ fn hosts(agent: &WorkAgent) -> Vec<AgentFinding> {
     tried.into_iter().map(|(host, verdict)| host_finding(&host, verdict)).collect()
 }
 
-fn host_finding(host: &Host, verdict: Verdict) -> AgentFinding {
+fn host_finding(host: &Host, verdict: ConnectionVerdict) -> AgentFinding {
     match verdict {
-        Verdict::Connected => HOST.good(host.to_string()),
-        Verdict::PrivateAddress => HOST.bad(
+        ConnectionVerdict::Connected => HOST.good(host.to_string()),
+        ConnectionVerdict::PrivateAddress => HOST.bad(
             format!("`{host}` leads to a private address"),
             "set `allow_private = true` in the agent's table if it is a server of your own",
         ),
-        Verdict::Unresolved => {
+        ConnectionVerdict::Unresolved => {
             HOST.bad(format!("the name of `{host}` does not resolve"), "check the name and the network")
         }
-        Verdict::NotGranted | Verdict::Unreachable | Verdict::Malformed | Verdict::TooMany => HOST.bad(
+        ConnectionVerdict::NotGranted
+        | ConnectionVerdict::Unreachable
+        | ConnectionVerdict::Malformed
+        | ConnectionVerdict::TooMany => HOST.bad(
             format!("`{host}` cannot be reached"),
             "check the network; a proxy of your own is not used, the sandbox connects directly",
         ),

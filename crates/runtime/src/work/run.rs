@@ -12,8 +12,8 @@ use crealeph_contracts::scalar::{Count, Name, Text};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::work::{AgentEnd, Ending, JudgedChange, ProcessEnd, admit, agent_ending, run_hash};
 use crealeph_sandbox::{
-    Cancel, Captured, Exit, HOME, Level, Mount, RunFailure, Sandbox, SandboxError, SandboxOutcome, Seed,
-    Spec, Stdin, TRACE_CHANNEL, Verdict, View,
+    Cancel, Captured, ConnectionVerdict, Exit, HOME, Level, Mount, RunFailure, Sandbox, SandboxError,
+    SandboxOutcome, Seed, Spec, Stdin, TRACE_CHANNEL, View,
 };
 use crealeph_workspace::{Change, TreeNode, Workspace};
 use tracing::debug_span;
@@ -448,15 +448,15 @@ fn connections(outcome: &SandboxOutcome) -> Vec<Connection> {
 }
 
 /// Why a connection was not made; nothing if it was.
-fn refusal(verdict: Verdict) -> Option<ConnectionRefusal> {
+fn refusal(verdict: ConnectionVerdict) -> Option<ConnectionRefusal> {
     match verdict {
-        Verdict::Connected => None,
-        Verdict::NotGranted => Some(ConnectionRefusal::NotGranted),
-        Verdict::PrivateAddress => Some(ConnectionRefusal::PrivateAddress),
-        Verdict::Unresolved => Some(ConnectionRefusal::Unresolved),
-        Verdict::Unreachable => Some(ConnectionRefusal::Unreachable),
-        Verdict::Malformed => Some(ConnectionRefusal::Malformed),
-        Verdict::TooMany => Some(ConnectionRefusal::TooMany),
+        ConnectionVerdict::Connected => None,
+        ConnectionVerdict::NotGranted => Some(ConnectionRefusal::NotGranted),
+        ConnectionVerdict::PrivateAddress => Some(ConnectionRefusal::PrivateAddress),
+        ConnectionVerdict::Unresolved => Some(ConnectionRefusal::Unresolved),
+        ConnectionVerdict::Unreachable => Some(ConnectionRefusal::Unreachable),
+        ConnectionVerdict::Malformed => Some(ConnectionRefusal::Malformed),
+        ConnectionVerdict::TooMany => Some(ConnectionRefusal::TooMany),
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use crealeph_decision::work::{Ending, ProcessEnd, test_ending};
-use crealeph_sandbox::{Cancel, Mount, Place, Sandbox, SandboxError, Spec, Stdin, View};
+use crealeph_sandbox::{Cancel, GrantedPath, Mount, Sandbox, SandboxError, Spec, Stdin, View};
 use crealeph_workspace::{Change, KeepError, TreeNode, Workspace};
 
 use super::config::WorkAgent;
@@ -161,7 +161,7 @@ impl TestRunner<'_> {
         }
         let mut spec = Spec::new(["/bin/sh", "-s"]);
         spec.stdin = Stdin::Bytes(script(&changes).into_bytes());
-        spec.grants.read.push(Place { from: self.scratch.to_owned(), at: CONTENTS.into() });
+        spec.grants.read.push(GrantedPath { from: self.scratch.to_owned(), at: CONTENTS.into() });
         spec.limits = limits(self.agent, self.agent.test_timeout_ms);
         spec.cwd = Some(root.to_owned());
         spec.views = vec![Mount { view, at: root.to_owned() }];

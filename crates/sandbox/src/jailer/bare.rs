@@ -25,7 +25,7 @@ use super::{become_user, sources};
 use crate::outcome::Layer;
 use crate::spec::{HOME, SECRETS, TRACE_CHANNEL};
 use crate::sys;
-use crate::wire::{BarePlan, Failure, NetworkPlan, Report, Request, SourcePlan, Step};
+use crate::wire::{BarePlan, Failure, NetworkPlan, Report, Request, SetupStep, SourcePlan};
 
 /// The version of Landlock that keeps signals inside.
 const SIGNALS_ABI: u32 = 6;
@@ -41,7 +41,7 @@ pub(super) fn run(
     }
     if sys::landlock_abi() < SIGNALS_ABI {
         let error = io::Error::from_raw_os_error(libc::ENOSYS);
-        return Err(Failure::new(Step::Landlock, "signals would reach other processes", &error));
+        return Err(Failure::new(SetupStep::Landlock, "signals would reach other processes", &error));
     }
     let places = Places::new(request, plan);
     let trace_channel = request.trace_channel.then(|| places.trace_channel(request)).transpose()?;
@@ -65,10 +65,11 @@ pub(super) fn run(
         return Ok(Report::default());
     }
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
-        .map_err(|e| Failure::new(Step::Watch, "adopt orphans", &e.into()))?;
+        .map_err(|e| Failure::new(SetupStep::Watch, "adopt orphans", &e.into()))?;
     let settle = |request: &Request| {
         if let Some((uid, gid)) = request.become_ids {
-            become_user(uid, gid).map_err(|e| Failure::new(Step::Privileges, "the unprivileged user", &e))?;
+            become_user(uid, gid)
+                .map_err(|e| Failure::new(SetupStep::Privileges, "the unprivileged user", &e))?;
         }
         let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
         places.make_private(request)
@@ -86,7 +87,7 @@ pub(super) fn run(
 
 fn directory(path: &Path) -> Result<OwnedFd, Failure> {
     open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|e| Failure::new(Step::Grant, path.to_string_lossy(), &e.into()))
+        .map_err(|e| Failure::new(SetupStep::Grant, path.to_string_lossy(), &e.into()))
 }
 
 /// The system's directories, as they are.
@@ -142,7 +143,7 @@ impl Places {
 
     fn trace_channel(&self, request: &Request) -> Result<OwnedFd, Failure> {
         let path = self.real(Path::new(TRACE_CHANNEL));
-        let failed = |e: io::Error| Failure::new(Step::RootFileSystem, TRACE_CHANNEL, &e);
+        let failed = |e: io::Error| Failure::new(SetupStep::RootFileSystem, TRACE_CHANNEL, &e);
         mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).map_err(|e| failed(e.into()))?;
         if let Some((uid, gid)) = request.become_ids {
             chown(&path, Some(uid), Some(gid)).map_err(failed)?;
@@ -155,7 +156,7 @@ impl Places {
     fn make_private(&self, request: &Request) -> Result<(), Failure> {
         let failed = |path: &Path| {
             let detail = path.to_string_lossy().into_owned();
-            move |e: io::Error| Failure::new(Step::Grant, detail, &e)
+            move |e: io::Error| Failure::new(SetupStep::Grant, detail, &e)
         };
         for inside in [HOME, "/tmp", SECRETS] {
             let path = self.real(Path::new(inside));

@@ -15,10 +15,10 @@ use rustix::process::{
 
 use super::confine::{self, Confinement};
 use super::survey::Disk;
-use super::watch::{Members, Verdict, Watch};
+use super::watch::{Members, Watch, WatchVerdict};
 use crate::outcome::{Cut, Exit, Layer};
 use crate::sys::{self, Forked};
-use crate::wire::{self, Failure, Message, Report, Request, Step, TERMINATE};
+use crate::wire::{self, Failure, Message, Report, Request, SetupStep, TERMINATE};
 
 /// How long the processes of the tree may take to die.
 const DYING: Duration = Duration::from_secs(10);
@@ -51,7 +51,7 @@ pub(super) fn run(
     let watched = start(request, confinement, stdin, settle).and_then(|child| {
         if let Members::Namespace = members {
             confine::keep_watch_capabilities()
-                .map_err(|e| Failure::new(Step::Privileges, "capabilities", &e))?;
+                .map_err(|e| Failure::new(SetupStep::Privileges, "capabilities", &e))?;
         }
         let mut watch = Watch::start(&request.limits, disk, scratch, members)?;
         let (exit, cut) = attend(control, child, &mut watch);
@@ -80,7 +80,7 @@ pub(super) fn offer_trace_channel(
 ) -> Result<(), Failure> {
     let Some(channel) = channel else { return Ok(()) };
     hand_over(control, channel.as_fd(), &Message::Tracing)
-        .map_err(|e| Failure::new(Step::Request, "the trace channel", &e))
+        .map_err(|e| Failure::new(SetupStep::Request, "the trace channel", &e))
 }
 
 /// Sends the parent a descriptor, and a message that says which.
@@ -101,10 +101,10 @@ fn start(
     stdin: OwnedFd,
     settle: impl FnOnce(&Request) -> Result<(), Failure>,
 ) -> Result<Child, Failure> {
-    let failed = |e: io::Error| Failure::new(Step::Start, "fork", &e);
+    let failed = |e: io::Error| Failure::new(SetupStep::Start, "fork", &e);
     // Before the command can look at us.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .map_err(|e| Failure::new(Step::Privileges, "not dumpable", &e.into()))?;
+        .map_err(|e| Failure::new(SetupStep::Privileges, "not dumpable", &e.into()))?;
     let (read, write) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
     let (pid, pidfd) = match sys::fork().map_err(failed)? {
@@ -171,7 +171,7 @@ fn attend(control: &mut UnixStream, child: Child, watch: &mut Watch) -> (Exit, O
             }
         }
         if watch.until_next_look(Instant::now()).is_zero()
-            && let Verdict::End(cut) = watch.look()
+            && let WatchVerdict::End(cut) = watch.look()
         {
             return (Exit::Killed, Some(cut));
         }

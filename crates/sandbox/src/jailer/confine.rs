@@ -19,7 +19,7 @@ use seccompiler::BpfProgram;
 use super::filter;
 use crate::outcome::Layer;
 use crate::sys;
-use crate::wire::{Failure, NetworkPlan, Request, Step};
+use crate::wire::{Failure, NetworkPlan, Request, SetupStep};
 
 /// Everything that can be made ready before the command's process exists.
 pub(super) struct Confinement {
@@ -47,11 +47,11 @@ impl Confinement {
             local_sockets,
             own_user: request.become_ids.is_some(),
         })
-        .map_err(|e| Failure::new(Step::Seccomp, e.to_string(), &io::Error::other("the filter")))?;
+        .map_err(|e| Failure::new(SetupStep::Seccomp, e.to_string(), &io::Error::other("the filter")))?;
         // Landlock forbids every mount, so it cannot hold a command that was granted namespaces of its own.
         let landlock = if request.nested_namespaces && !bare { None } else { ruleset(readable, writable) };
         if bare && landlock.is_none() {
-            return Err(Failure::new(Step::Landlock, "the ruleset", &io::Error::other("landlock")));
+            return Err(Failure::new(SetupStep::Landlock, "the ruleset", &io::Error::other("landlock")));
         }
         let mut confinement = Self { filters, landlock };
         if !sys::has_seccomp() {
@@ -63,7 +63,7 @@ impl Confinement {
     /// What full strength would have besides.
     pub(super) fn missing(&self) -> Option<Failure> {
         let error = io::Error::from_raw_os_error(libc::ENOSYS);
-        self.filters.is_empty().then(|| Failure::new(Step::Seccomp, "the filter", &error))
+        self.filters.is_empty().then(|| Failure::new(SetupStep::Seccomp, "the filter", &error))
     }
 
     pub(super) fn layers(&self) -> Vec<Layer> {
@@ -86,36 +86,38 @@ impl Confinement {
         request: &Request,
         stdin: &OwnedFd,
     ) -> Result<std::convert::Infallible, Failure> {
-        let privileges =
-            |what: &'static str| move |e: rustix::io::Errno| Failure::new(Step::Privileges, what, &e.into());
+        let privileges = |what: &'static str| {
+            move |e: rustix::io::Errno| Failure::new(SetupStep::Privileges, what, &e.into())
+        };
         rustix::process::setsid().map_err(privileges("a session of its own"))?;
         rustix::stdio::dup2_stdin(stdin).map_err(privileges("standard input"))?;
-        sys::close_on_exec_from(3).map_err(|e| Failure::new(Step::Privileges, "descriptors", &e))?;
+        sys::close_on_exec_from(3).map_err(|e| Failure::new(SetupStep::Privileges, "descriptors", &e))?;
         // The first to go when memory runs out, before pid 1; without it the limit still holds.
         let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-        rustix::process::chdir(&request.cwd)
-            .map_err(|e| Failure::new(Step::WorkingDirectory, request.cwd.to_string_lossy(), &e.into()))?;
+        rustix::process::chdir(&request.cwd).map_err(|e| {
+            Failure::new(SetupStep::WorkingDirectory, request.cwd.to_string_lossy(), &e.into())
+        })?;
         limits(request)?;
         rustix::thread::set_no_new_privs(true).map_err(privileges("no_new_privs"))?;
         if let Some(ruleset) = self.landlock {
-            let status = ruleset
-                .restrict_self()
-                .map_err(|e| Failure::new(Step::Landlock, e.to_string(), &io::Error::other("landlock")))?;
+            let status = ruleset.restrict_self().map_err(|e| {
+                Failure::new(SetupStep::Landlock, e.to_string(), &io::Error::other("landlock"))
+            })?;
             if status.ruleset == RulesetStatus::NotEnforced {
-                return Err(Failure::new(Step::Landlock, "not enforced", &io::Error::other("landlock")));
+                return Err(Failure::new(SetupStep::Landlock, "not enforced", &io::Error::other("landlock")));
             }
         }
-        sys::drop_capabilities().map_err(|e| Failure::new(Step::Privileges, "capabilities", &e))?;
+        sys::drop_capabilities().map_err(|e| Failure::new(SetupStep::Privileges, "capabilities", &e))?;
         let program = find_program(request);
         for filter in &self.filters {
             seccompiler::apply_filter(filter)
-                .map_err(|e| Failure::new(Step::Seccomp, e.to_string(), &io::Error::last_os_error()))?;
+                .map_err(|e| Failure::new(SetupStep::Seccomp, e.to_string(), &io::Error::last_os_error()))?;
         }
         let program = program?;
         sys::hold_signals(false);
         let Some((name, arguments)) = request.command.split_first() else {
-            return Err(Failure::new(Step::Start, "", &io::Error::from_raw_os_error(libc::ENOENT)));
+            return Err(Failure::new(SetupStep::Start, "", &io::Error::from_raw_os_error(libc::ENOENT)));
         };
         let error = Command::new(program)
             .arg0(name)
@@ -123,7 +125,7 @@ impl Confinement {
             .env_clear()
             .envs(request.env.iter().map(|(k, v)| (k, v)))
             .exec();
-        Err(Failure::new(Step::Start, name.to_string_lossy(), &error))
+        Err(Failure::new(SetupStep::Start, name.to_string_lossy(), &error))
     }
 }
 
@@ -150,7 +152,7 @@ fn find_program(request: &Request) -> Result<PathBuf, Failure> {
             return Ok(candidate);
         }
     }
-    Err(Failure::new(Step::Start, name.to_string_lossy(), &io::Error::from_raw_os_error(libc::ENOENT)))
+    Err(Failure::new(SetupStep::Start, name.to_string_lossy(), &io::Error::from_raw_os_error(libc::ENOENT)))
 }
 
 fn limits(request: &Request) -> Result<(), Failure> {
@@ -177,7 +179,7 @@ fn limits(request: &Request) -> Result<(), Failure> {
         let hard = now.maximum.map_or(hard, |maximum| maximum.min(hard));
         let wanted = Rlimit { current: Some(soft.min(hard)), maximum: Some(hard) };
         setrlimit(resource, wanted)
-            .map_err(|e| Failure::new(Step::ResourceLimits, format!("{resource:?}"), &e.into()))?;
+            .map_err(|e| Failure::new(SetupStep::ResourceLimits, format!("{resource:?}"), &e.into()))?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use super::{INSIDE_ID, become_user, root};
 use crate::network::PROXY_PORT;
 use crate::outcome::Layer;
 use crate::sys::{self, Forked};
-use crate::wire::{self, Failure, Message, NetworkPlan, Report, Request, Step};
+use crate::wire::{self, Failure, Message, NetworkPlan, Report, Request, SetupStep};
 
 /// Runs the inner half to its end and gives its exit code.
 pub(super) fn main(
@@ -46,11 +46,11 @@ fn run(
 ) -> Result<Report, Failure> {
     if request.become_ids.is_some() {
         become_user(INSIDE_ID, INSIDE_ID)
-            .map_err(|e| Failure::new(Step::Privileges, "the user inside", &e))?;
+            .map_err(|e| Failure::new(SetupStep::Privileges, "the user inside", &e))?;
     }
     let _ = rustix::process::setsid();
     rustix::system::sethostname(b"sandbox")
-        .map_err(|e| Failure::new(Step::Namespaces, "the host name", &e.into()))?;
+        .map_err(|e| Failure::new(SetupStep::Namespaces, "the host name", &e.into()))?;
     // This takes the kernel a while; the root file system is built meanwhile.
     let is_own = request.network != NetworkPlan::Host && request.no_network.is_none();
     let loopback = if is_own { Some(raise_loopback()?) } else { None };
@@ -67,7 +67,7 @@ fn run(
     }
     if let NetworkPlan::Proxy { bypass_loopback } = request.network {
         offer_listener(control, request, bypass_loopback)
-            .map_err(|e| Failure::new(Step::Loopback, "the proxy's socket", &e))?;
+            .map_err(|e| Failure::new(SetupStep::Loopback, "the proxy's socket", &e))?;
     }
     command::offer_trace_channel(control, built.trace_channel.as_ref())?;
     let confinement = Confinement::prepare(request, None, &built.writable, !built.shows_sockets)?;
@@ -97,7 +97,7 @@ fn run(
 
 /// Brings the loopback up from a process of its own.
 fn raise_loopback() -> Result<Pid, Failure> {
-    match sys::fork().map_err(|e| Failure::new(Step::Loopback, "fork", &e))? {
+    match sys::fork().map_err(|e| Failure::new(SetupStep::Loopback, "fork", &e))? {
         Forked::Parent { pid, .. } => Ok(pid),
         Forked::Child => {
             let code = sys::loopback_up().err().map_or(0, |e| e.raw_os_error().unwrap_or(libc::EIO));
@@ -108,7 +108,7 @@ fn raise_loopback() -> Result<Pid, Failure> {
 }
 
 fn finish_loopback(pid: Pid) -> Result<(), Failure> {
-    let failed = |e: io::Error| Failure::new(Step::Loopback, "lo", &e);
+    let failed = |e: io::Error| Failure::new(SetupStep::Loopback, "lo", &e);
     let ended = rustix::process::waitpid(Some(pid), WaitOptions::empty()).map_err(|e| failed(e.into()))?;
     match ended.and_then(|(_, status)| status.exit_status()) {
         Some(0) => Ok(()),

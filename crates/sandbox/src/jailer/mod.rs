@@ -25,7 +25,9 @@ use rustix::process::{Pid, Signal, WaitOptions, pidfd_send_signal, waitpid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::sys::{self, Forked};
-use crate::wire::{self, BarePlan, DESCRIPTORS, Failure, HELPER_NAME, Message, NetworkPlan, Request, Step};
+use crate::wire::{
+    self, BarePlan, DESCRIPTORS, Failure, HELPER_NAME, Message, NetworkPlan, Request, SetupStep,
+};
 
 /// The uid and gid a command has inside.
 pub(crate) const INSIDE_ID: u32 = 1000;
@@ -89,7 +91,7 @@ fn wait_for_a_run(socket: UnixStream, take: OwnedFd) -> i32 {
 /// Answers the next run with why there is no process for it; the run after that finds us gone and starts another helper.
 fn refuse_a_run(socket: &UnixStream, error: &io::Error) -> i32 {
     if let Some([control, ..]) = receive_run(socket) {
-        let failure = Failure::new(Step::Request, "fork", error);
+        let failure = Failure::new(SetupStep::Request, "fork", error);
         let _ = wire::send(&mut UnixStream::from(control), &Message::Failed(failure));
     }
     125
@@ -116,9 +118,9 @@ fn outer(
 ) -> Result<(), Failure> {
     rustix::process::umask(rustix::fs::Mode::empty());
     let mut request: Request =
-        wire::receive(control).map_err(|e| Failure::new(Step::Request, "the request", &e))?;
+        wire::receive(control).map_err(|e| Failure::new(SetupStep::Request, "the request", &e))?;
     for path in &request.cgroup_joins {
-        std::fs::write(path, "0").map_err(|e| Failure::new(Step::Cgroup, path.to_string_lossy(), &e))?;
+        std::fs::write(path, "0").map_err(|e| Failure::new(SetupStep::Cgroup, path.to_string_lossy(), &e))?;
     }
     if let Some(plan) = request.bare.clone() {
         return without_namespaces(control, request, &plan, stdin);
@@ -126,14 +128,14 @@ fn outer(
     // Root opens what is granted from outside, since the inner half may not walk there.
     let opened = match request.become_ids {
         Some((uid, _)) => {
-            set_thread_groups(&[]).map_err(|e| Failure::new(Step::Privileges, "groups", &e.into()))?;
+            set_thread_groups(&[]).map_err(|e| Failure::new(SetupStep::Privileges, "groups", &e.into()))?;
             Some(sources::open_all(&request, Some(uid))?)
         }
         None => None,
     };
 
     let (gate_read, gate_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-        .map_err(|e| Failure::new(Step::Request, "pipe", &e.into()))?;
+        .map_err(|e| Failure::new(SetupStep::Request, "pipe", &e.into()))?;
     let forked = clone(&mut request)?;
     let (pid, pidfd) = match forked {
         Forked::Child => {
@@ -163,7 +165,7 @@ fn outer(
     close_outputs();
     let ended = wait_for_end(control, pid, &pidfd);
     mapped?;
-    ended.map_err(|e| Failure::new(Step::Watch, "the inner half", &e))
+    ended.map_err(|e| Failure::new(SetupStep::Watch, "the inner half", &e))
 }
 
 fn without_namespaces(
@@ -173,17 +175,17 @@ fn without_namespaces(
     stdin: OwnedFd,
 ) -> Result<(), Failure> {
     if request.become_ids.is_some() {
-        set_thread_groups(&[]).map_err(|e| Failure::new(Step::Privileges, "groups", &e.into()))?;
+        set_thread_groups(&[]).map_err(|e| Failure::new(SetupStep::Privileges, "groups", &e.into()))?;
     }
     let report = bare::run(control, &mut request, plan, stdin)?;
-    wire::send(control, &Message::Done(report)).map_err(|e| Failure::new(Step::Watch, "the report", &e))
+    wire::send(control, &Message::Done(report)).map_err(|e| Failure::new(SetupStep::Watch, "the report", &e))
 }
 
 /// Starts the inner half; without a network namespace if there is none, that was accepted, and no network was
 /// asked for, since then every socket can be refused instead.
 fn clone(request: &mut Request) -> Result<Forked, Failure> {
     let flags = namespaces(request);
-    let failed = |what: &str, e: &io::Error| Failure::new(Step::Namespaces, what, e);
+    let failed = |what: &str, e: &io::Error| Failure::new(SetupStep::Namespaces, what, e);
     sys::clone_into_namespaces(flags).or_else(|e| {
         let all = failed("user, pid, mount, ipc, uts and network namespaces", &e);
         if !(request.reduced && request.network == NetworkPlan::None) {
@@ -211,13 +213,14 @@ fn map_ids(pid: Pid, become_ids: Option<(u32, u32)>) -> Result<(), Failure> {
         become_ids.unwrap_or((rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()));
     let proc = |file: &str| format!("/proc/{}/{file}", pid.as_raw_nonzero());
     let write = |file: &str, text: String| {
-        std::fs::write(proc(file), text).map_err(|e| Failure::new(Step::Namespaces, file.to_owned(), &e))
+        std::fs::write(proc(file), text).map_err(|e| Failure::new(SetupStep::Namespaces, file.to_owned(), &e))
     };
     write("setgroups", "deny".to_owned())?;
     write("uid_map", format!("{INSIDE_ID} {uid} 1"))?;
     write("gid_map", format!("{INSIDE_ID} {gid} 1"))?;
     if let Some((uid, gid)) = become_ids {
-        become_user(uid, gid).map_err(|e| Failure::new(Step::Privileges, "the unprivileged user", &e))?;
+        become_user(uid, gid)
+            .map_err(|e| Failure::new(SetupStep::Privileges, "the unprivileged user", &e))?;
     }
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     Ok(())

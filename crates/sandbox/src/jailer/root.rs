@@ -21,7 +21,7 @@ use super::sources::{Bind, Opened, Source};
 use super::survey::WrittenTo;
 use crate::spec::{HOME, SECRETS, TRACE_CHANNEL};
 use crate::sys;
-use crate::wire::{Failure, NetworkPlan, Request, SeedPlan, Step};
+use crate::wire::{Failure, NetworkPlan, Request, SeedPlan, SetupStep};
 
 const STAGE: &str = ".stage";
 
@@ -43,7 +43,8 @@ pub(super) struct Built {
 
 /// Builds the root and moves into it.
 pub(super) fn build(request: &Request, opened: Opened) -> Result<Built, Failure> {
-    let general = |what: &'static str| move |e: Errno| Failure::new(Step::RootFileSystem, what, &e.into());
+    let general =
+        |what: &'static str| move |e: Errno| Failure::new(SetupStep::RootFileSystem, what, &e.into());
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .map_err(general("make every mount private"))?;
     let root = tmpfs(&[("size", "16m"), ("nr_inodes", "8192"), ("mode", "0755")], MountAttrFlags::empty())
@@ -59,13 +60,13 @@ pub(super) fn build(request: &Request, opened: Opened) -> Result<Built, Failure>
 
     let scratch = scratch(request, root.as_fd())?;
     system(root.as_fd(), opened.system, opened.links)?;
-    etc(request, root.as_fd()).map_err(|e| Failure::new(Step::RootFileSystem, "/etc", &e))?;
+    etc(request, root.as_fd()).map_err(|e| Failure::new(SetupStep::RootFileSystem, "/etc", &e))?;
     devices(root.as_fd(), opened.devices)?;
     let missing = match processes(root.as_fd()) {
         Err(failure) if request.reduced => vec![failure],
         made => made.map(|()| Vec::new())?,
     };
-    secrets(request, root.as_fd()).map_err(|e| Failure::new(Step::RootFileSystem, SECRETS, &e))?;
+    secrets(request, root.as_fd()).map_err(|e| Failure::new(SetupStep::RootFileSystem, SECRETS, &e))?;
     for seed in &request.seeds {
         plant(seed, root.as_fd())?;
     }
@@ -99,7 +100,7 @@ pub(super) fn build(request: &Request, opened: Opened) -> Result<Built, Failure>
                 overlay(root.as_fd(), scratch.as_fd(), index, &at, &trees, Some(store.as_fd()))?;
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
                 let directory = openat(&store, "upper", flags, Mode::empty())
-                    .map_err(|e| Failure::new(Step::Overlay, at.to_string_lossy(), &e.into()))?;
+                    .map_err(|e| Failure::new(SetupStep::Overlay, at.to_string_lossy(), &e.into()))?;
                 stores.push(WrittenTo { directory, holds_a_copy: false });
                 writable.push(at);
             }
@@ -108,19 +109,20 @@ pub(super) fn build(request: &Request, opened: Opened) -> Result<Built, Failure>
     rustix::process::fchdir(&root).map_err(general("return to the root"))?;
     unmount(STAGE, UnmountFlags::DETACH).map_err(general("drop the stage"))?;
     rustix::fs::unlinkat(&root, STAGE, rustix::fs::AtFlags::REMOVEDIR).map_err(general("drop the stage"))?;
-    sys::pivot_to_current_directory().map_err(|e| Failure::new(Step::RootFileSystem, "pivot_root", &e))?;
+    sys::pivot_to_current_directory()
+        .map_err(|e| Failure::new(SetupStep::RootFileSystem, "pivot_root", &e))?;
     unmount(".", UnmountFlags::DETACH).map_err(general("let the old root go"))?;
     rustix::process::chdir("/").map_err(general("enter the new root"))?;
     let attributes = libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
     sys::mount_setattr(root.as_fd(), false, attributes, 0, None)
-        .map_err(|e| Failure::new(Step::RootFileSystem, "make the root read-only", &e))?;
+        .map_err(|e| Failure::new(SetupStep::RootFileSystem, "make the root read-only", &e))?;
     Ok(Built { stores, scratch, trace_channel, writable, shows_sockets, missing })
 }
 
 /// A descriptor of the same directory that can be listed.
 fn readable(directory: &OwnedFd) -> Result<OwnedFd, Failure> {
     openat(directory, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|e| Failure::new(Step::RootFileSystem, "a copied directory", &e.into()))
+        .map_err(|e| Failure::new(SetupStep::RootFileSystem, "a copied directory", &e.into()))
 }
 
 fn file_system(
@@ -161,14 +163,14 @@ fn attach_at(tree: BorrowedFd<'_>, at: BorrowedFd<'_>) -> Result<(), Errno> {
 fn place(root: BorrowedFd<'_>, bind: &Bind) -> Result<(), Failure> {
     let point = target(root, &bind.at, bind.is_dir)?;
     attach_at(bind.tree.as_fd(), point.as_fd())
-        .map_err(|e| Failure::new(Step::Grant, bind.at.to_string_lossy(), &e.into()))
+        .map_err(|e| Failure::new(SetupStep::Grant, bind.at.to_string_lossy(), &e.into()))
 }
 
 /// Opens the target of a mount, making it if it is missing, never through a symbolic link.
 fn target(root: BorrowedFd<'_>, at: &OsStr, is_dir: bool) -> Result<OwnedFd, Failure> {
     let failed = |e: Errno| {
         let detail = format!("{} (the place inside)", at.to_string_lossy());
-        Failure::new(Step::Grant, detail, &e.into())
+        Failure::new(SetupStep::Grant, detail, &e.into())
     };
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let names: Vec<&OsStr> = Path::new(at)
@@ -205,7 +207,7 @@ fn target(root: BorrowedFd<'_>, at: &OsStr, is_dir: bool) -> Result<OwnedFd, Fai
 /// One bounded tmpfs behind `/tmp`, `/dev/shm` and HOME. Its own root is where overlays are put together, and is
 /// let go before the command starts.
 fn scratch(request: &Request, root: BorrowedFd<'_>) -> Result<OwnedFd, Failure> {
-    let failed = |e: Errno| Failure::new(Step::RootFileSystem, "the private tmpfs", &e.into());
+    let failed = |e: Errno| Failure::new(SetupStep::RootFileSystem, "the private tmpfs", &e.into());
     let size = request.limits.scratch_bytes.to_string();
     let inodes = (request.limits.scratch_bytes / 4096).clamp(1024, 1 << 20).to_string();
     let tree = tmpfs(&[("size", &size), ("nr_inodes", &inodes), ("mode", "0755")], MountAttrFlags::empty())
@@ -230,7 +232,7 @@ fn system(root: BorrowedFd<'_>, binds: Vec<Bind>, links: Vec<(OsString, OsString
         let Some(name) = at.as_bytes().strip_prefix(b"/") else { continue };
         match symlinkat(to.as_os_str(), root, OsStr::from_bytes(name)) {
             Ok(()) | Err(Errno::EXIST | Errno::NOENT) => {}
-            Err(e) => return Err(Failure::new(Step::RootFileSystem, at.to_string_lossy(), &e.into())),
+            Err(e) => return Err(Failure::new(SetupStep::RootFileSystem, at.to_string_lossy(), &e.into())),
         }
     }
     Ok(())
@@ -287,7 +289,7 @@ fn secrets(request: &Request, root: BorrowedFd<'_>) -> io::Result<()> {
 /// Writes a seed to its private place, which nothing was mounted on yet.
 fn plant(seed: &SeedPlan, root: BorrowedFd<'_>) -> Result<(), Failure> {
     let at = Path::new(&seed.at);
-    let failed = |e: io::Error| Failure::new(Step::Grant, at.to_string_lossy(), &e);
+    let failed = |e: io::Error| Failure::new(SetupStep::Grant, at.to_string_lossy(), &e);
     let (Some(directory), Some(name)) = (at.parent(), at.file_name()) else {
         return Err(failed(io::ErrorKind::InvalidInput.into()));
     };
@@ -297,7 +299,7 @@ fn plant(seed: &SeedPlan, root: BorrowedFd<'_>) -> Result<(), Failure> {
 
 /// Makes the pipe and opens it for both directions, so that a writer never finds it closed and we never its end.
 fn trace_channel(root: BorrowedFd<'_>) -> Result<OwnedFd, Failure> {
-    let failed = |e: Errno| Failure::new(Step::RootFileSystem, TRACE_CHANNEL, &e.into());
+    let failed = |e: Errno| Failure::new(SetupStep::RootFileSystem, TRACE_CHANNEL, &e.into());
     let name = TRACE_CHANNEL.trim_start_matches('/');
     mknodat(root, name, FileType::Fifo, Mode::from_raw_mode(0o222), 0).map_err(failed)?;
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -308,7 +310,7 @@ fn devices(root: BorrowedFd<'_>, binds: Vec<Bind>) -> Result<(), Failure> {
     for bind in &binds {
         place(root, bind)?;
     }
-    let failed = |e: Errno| Failure::new(Step::RootFileSystem, "/dev", &e.into());
+    let failed = |e: Errno| Failure::new(SetupStep::RootFileSystem, "/dev", &e.into());
     let links = [
         ("/proc/self/fd", "dev/fd"),
         ("/proc/self/fd/0", "dev/stdin"),
@@ -332,7 +334,7 @@ fn devices(root: BorrowedFd<'_>, binds: Vec<Bind>) -> Result<(), Failure> {
 }
 
 fn processes(root: BorrowedFd<'_>) -> Result<(), Failure> {
-    let failed = |e: Errno| Failure::new(Step::Proc, "/proc", &e.into());
+    let failed = |e: Errno| Failure::new(SetupStep::Proc, "/proc", &e.into());
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
         | MountAttrFlags::MOUNT_ATTR_NOEXEC
         | MountAttrFlags::MOUNT_ATTR_NODEV;
@@ -348,7 +350,7 @@ fn show_apart(
     index: usize,
     bind: &Bind,
 ) -> Result<bool, Failure> {
-    let failed = |e: Errno| Failure::new(Step::Grant, bind.at.to_string_lossy(), &e.into());
+    let failed = |e: Errno| Failure::new(SetupStep::Grant, bind.at.to_string_lossy(), &e.into());
     if bind.has_mounts {
         return Ok(false);
     }
@@ -371,7 +373,7 @@ fn overlay(
     lowers: &[BorrowedFd<'_>],
     store: Option<BorrowedFd<'_>>,
 ) -> Result<(), Failure> {
-    let failed = |e: Errno| Failure::new(Step::Overlay, at.to_string_lossy(), &e.into());
+    let failed = |e: Errno| Failure::new(SetupStep::Overlay, at.to_string_lossy(), &e.into());
     let directory = |name: &str| mkdirat(stage, name, Mode::from_raw_mode(0o700)).map_err(failed);
     let mut names = Vec::new();
     for (layer, tree) in lowers.iter().enumerate() {

@@ -17,7 +17,7 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 use rustix::process::{WaitOptions, waitpid};
 
 use crate::sys::{self, Forked};
-use crate::wire::{Failure, Request, SourcePlan, Step};
+use crate::wire::{Failure, Request, SetupStep, SourcePlan};
 
 /// System directories shown read-only where they exist; a symbolic link is shown as one.
 pub(super) const SYSTEM: [&str; 9] =
@@ -115,21 +115,22 @@ fn open_system(path: &str, opened: &mut Opened) -> Result<(), Failure> {
 }
 
 fn required(path: &OsStr, at: OsString, attributes: u64) -> Result<Bind, Failure> {
-    let missing =
-        || Failure::new(Step::Grant, path.to_string_lossy(), &io::Error::from_raw_os_error(libc::ENOENT));
+    let missing = || {
+        Failure::new(SetupStep::Grant, path.to_string_lossy(), &io::Error::from_raw_os_error(libc::ENOENT))
+    };
     bind(path, at, attributes)?.ok_or_else(missing)
 }
 
 /// A detached copy of the mount tree at `path`; none when nothing is there.
 fn bind(path: &OsStr, at: OsString, attributes: u64) -> Result<Option<Bind>, Failure> {
-    let failed = |e: io::Error| Failure::new(Step::Grant, path.to_string_lossy(), &e);
+    let failed = |e: io::Error| Failure::new(SetupStep::Grant, path.to_string_lossy(), &e);
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
     let tree = match open_tree(CWD, path, flags) {
         Ok(tree) => tree,
         Err(rustix::io::Errno::NOENT) => return Ok(None),
         Err(e @ (rustix::io::Errno::PERM | rustix::io::Errno::NOSYS)) => {
-            return Err(Failure::new(Step::RootFileSystem, "mounts", &e.into()));
+            return Err(Failure::new(SetupStep::RootFileSystem, "mounts", &e.into()));
         }
         Err(e) => return Err(failed(e.into())),
     };
@@ -159,7 +160,7 @@ struct IdMaps {
 impl IdMaps {
     fn apply(&mut self, path: &OsStr, tree: &OwnedFd, required: bool) -> Result<(), Failure> {
         let Some(to) = self.map_to else { return Ok(()) };
-        let failed = |e: io::Error| Failure::new(Step::IdMap, path.to_string_lossy(), &e);
+        let failed = |e: io::Error| Failure::new(SetupStep::IdMap, path.to_string_lossy(), &e);
         let stat = rustix::fs::fstat(tree).map_err(|e| failed(e.into()))?;
         let owner = (stat.st_uid, stat.st_gid);
         if owner == (to, to) {

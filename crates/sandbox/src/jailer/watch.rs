@@ -14,7 +14,7 @@ use super::survey::{Disk, Survey, SurveyResult};
 use crate::outcome::{Cut, Exit};
 use crate::spec::ResourceLimits;
 use crate::sys;
-use crate::wire::{Failure, Step};
+use crate::wire::{Failure, SetupStep};
 
 const INTERVAL: Duration = Duration::from_millis(20);
 /// After a look, this many times what it took, so that watching is a small part of the work.
@@ -22,7 +22,7 @@ const DUTY: u32 = 10;
 /// But no longer than this, or a tree that takes long to look at would be left alone.
 const MAX_PAUSE: Duration = Duration::from_millis(200);
 
-pub(super) enum Verdict {
+pub(super) enum WatchVerdict {
     Continue,
     End(Cut),
 }
@@ -89,7 +89,7 @@ impl Watch {
         scratch: Option<OwnedFd>,
         members: Members,
     ) -> Result<Self, Failure> {
-        let survey = Survey::start(disk).map_err(|e| Failure::new(Step::Watch, "a thread", &e))?;
+        let survey = Survey::start(disk).map_err(|e| Failure::new(SetupStep::Watch, "a thread", &e))?;
         Ok(Self {
             limits: limits.clone(),
             survey,
@@ -146,7 +146,7 @@ impl Watch {
     }
 
     /// Looks at the whole tree once.
-    pub(super) fn look(&mut self) -> Verdict {
+    pub(super) fn look(&mut self) -> WatchVerdict {
         let start = Instant::now();
         let verdict = self.look_now();
         let cost = start.elapsed();
@@ -154,7 +154,7 @@ impl Watch {
         verdict
     }
 
-    fn look_now(&mut self) -> Verdict {
+    fn look_now(&mut self) -> WatchVerdict {
         let processes = self.members.processes();
         let threads = processes.iter().fold(0u32, |sum, p| sum.saturating_add(p.threads));
         self.peak_processes = self.peak_processes.max(threads);
@@ -164,7 +164,7 @@ impl Watch {
         let own_us = self.own_cpu.see(&processes).saturating_mul(1_000_000) / self.ticks;
         self.cpu_us = self.cpu_us.max(live_us.saturating_add(sys::children_usage().0)).max(own_us);
         if self.cpu_us / 1000 > self.limits.cpu_ms {
-            return Verdict::End(Cut::CpuTime { limit_ms: self.limits.cpu_ms });
+            return WatchVerdict::End(Cut::CpuTime { limit_ms: self.limits.cpu_ms });
         }
 
         let scratch = self.scratch.as_ref().map_or(0, used_bytes);
@@ -173,14 +173,14 @@ impl Watch {
         let memory = memory_bytes(&processes, beside, limit_bytes);
         self.peak_memory_bytes = self.peak_memory_bytes.max(memory);
         if memory > limit_bytes {
-            return Verdict::End(Cut::Memory { limit_bytes, seen_bytes: memory });
+            return WatchVerdict::End(Cut::Memory { limit_bytes, seen_bytes: memory });
         }
         match self.survey.turn(processes) {
             Some(SurveyResult { hidden_bytes, cut }) => {
                 self.hidden_bytes = hidden_bytes;
-                cut.map_or(Verdict::Continue, Verdict::End)
+                cut.map_or(WatchVerdict::Continue, WatchVerdict::End)
             }
-            None => Verdict::Continue,
+            None => WatchVerdict::Continue,
         }
     }
 }

@@ -89,7 +89,7 @@ pub struct ProxiedConnection {
     /// Where it led.
     pub address: Option<SocketAddr>,
     /// What became of it.
-    pub verdict: Verdict,
+    pub verdict: ConnectionVerdict,
     /// Bytes sent by the command.
     pub sent_bytes: u64,
     /// Bytes it received.
@@ -99,7 +99,7 @@ pub struct ProxiedConnection {
 /// What became of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum ConnectionVerdict {
     /// It was made.
     Connected,
     /// The host and port were not granted.

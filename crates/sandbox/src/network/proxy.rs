@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use super::request::{Plain, ProxyRequest, parse, read_head};
-use super::{GrantedHosts, Host, ProxiedConnection, Verdict};
+use super::{ConnectionVerdict, GrantedHosts, Host, ProxiedConnection};
 
 const MAX_OPEN: usize = 64;
 const MAX_LOG: usize = 1000;
@@ -35,11 +35,11 @@ pub(crate) struct Proxy {
 
 struct Shared {
     granted: GrantedHosts,
-    state: Mutex<State>,
+    state: Mutex<ProxyState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ProxyState {
     log: Vec<ProxiedConnection>,
     left_off: u64,
     stopped: bool,
@@ -49,12 +49,12 @@ struct State {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ProxyState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes a connection down; gives its place in the log.
-    fn record(&self, target: &str, address: Option<SocketAddr>, verdict: Verdict) -> Option<usize> {
+    fn record(&self, target: &str, address: Option<SocketAddr>, verdict: ConnectionVerdict) -> Option<usize> {
         let mut state = self.state();
         if state.log.len() >= MAX_LOG {
             state.left_off = state.left_off.saturating_add(1);
@@ -149,7 +149,7 @@ fn accept_until(listener: &TcpListener, stop: &OwnedFd, shared: &Arc<Shared>) {
 fn admit(client: &TcpStream, shared: &Shared) -> Option<u64> {
     let full = shared.state().open.len() >= MAX_OPEN;
     if full {
-        shared.record("", None, Verdict::TooMany);
+        shared.record("", None, ConnectionVerdict::TooMany);
         let _ =
             answer(client, "503 Too Many Connections", "the sandbox's proxy has no room; close a connection");
         return None;
@@ -176,7 +176,7 @@ fn serve(client: TcpStream, id: u64, shared: &Arc<Shared>) {
     let _ = client.set_read_timeout(Some(HEAD_TIMEOUT));
     let Ok(head) = read_head(&client) else { return };
     let Some(request) = parse(&head) else {
-        shared.record(&String::from_utf8_lossy(&head), None, Verdict::Malformed);
+        shared.record(&String::from_utf8_lossy(&head), None, ConnectionVerdict::Malformed);
         let _ = answer(
             &client,
             "400 Bad Request",
@@ -190,8 +190,8 @@ fn serve(client: TcpStream, id: u64, shared: &Arc<Shared>) {
         Err(verdict) => {
             shared.record(&target, None, verdict);
             let (status, why) = match verdict {
-                Verdict::NotGranted => ("403 Forbidden", "was not granted to this sandbox"),
-                Verdict::PrivateAddress => {
+                ConnectionVerdict::NotGranted => ("403 Forbidden", "was not granted to this sandbox"),
+                ConnectionVerdict::PrivateAddress => {
                     ("403 Forbidden", "leads to a private address that was not granted")
                 }
                 _ => ("502 Bad Gateway", "could not be reached"),
@@ -200,7 +200,7 @@ fn serve(client: TcpStream, id: u64, shared: &Arc<Shared>) {
             return;
         }
     };
-    let entry = shared.record(&target, Some(address), Verdict::Connected);
+    let entry = shared.record(&target, Some(address), ConnectionVerdict::Connected);
     if !keep_open(shared, id, &upstream) {
         return;
     }
@@ -230,39 +230,40 @@ fn keep_open(shared: &Shared, id: u64, upstream: &TcpStream) -> bool {
 }
 
 /// What becomes of a connection to each of these hosts if all of them are granted. Nothing is sent.
-pub fn try_hosts(hosts: &[Host], may_be_private: bool) -> Vec<(Host, Verdict)> {
+pub fn try_hosts(hosts: &[Host], may_be_private: bool) -> Vec<(Host, ConnectionVerdict)> {
     let granted = GrantedHosts { hosts: hosts.to_vec(), may_be_private };
     let attempt = |host: &Host| match connect(&granted, host) {
-        Ok(_) => Verdict::Connected,
+        Ok(_) => ConnectionVerdict::Connected,
         Err(verdict) => verdict,
     };
     let attempt = &attempt;
     std::thread::scope(|scope| {
         let running: Vec<_> = hosts.iter().map(|host| (host, scope.spawn(move || attempt(host)))).collect();
         let done = running.into_iter().map(|(host, thread)| (host.clone(), thread.join()));
-        done.map(|(host, verdict)| (host, verdict.unwrap_or(Verdict::Unreachable))).collect()
+        done.map(|(host, verdict)| (host, verdict.unwrap_or(ConnectionVerdict::Unreachable))).collect()
     })
 }
 
-fn connect(granted: &GrantedHosts, target: &Host) -> Result<(TcpStream, SocketAddr), Verdict> {
+fn connect(granted: &GrantedHosts, target: &Host) -> Result<(TcpStream, SocketAddr), ConnectionVerdict> {
     if !granted.is_granted(target) {
-        return Err(Verdict::NotGranted);
+        return Err(ConnectionVerdict::NotGranted);
     }
-    let found = (target.name(), target.port()).to_socket_addrs().map_err(|_| Verdict::Unresolved)?;
+    let found =
+        (target.name(), target.port()).to_socket_addrs().map_err(|_| ConnectionVerdict::Unresolved)?;
     let addresses: Vec<SocketAddr> = found.take(MAX_ADDRESSES).collect();
     if addresses.is_empty() {
-        return Err(Verdict::Unresolved);
+        return Err(ConnectionVerdict::Unresolved);
     }
     let allowed: Vec<SocketAddr> = addresses.into_iter().filter(|a| granted.may_lead_to(*a)).collect();
     if allowed.is_empty() {
-        return Err(Verdict::PrivateAddress);
+        return Err(ConnectionVerdict::PrivateAddress);
     }
     for address in allowed {
         if let Ok(stream) = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
             return Ok((stream, address));
         }
     }
-    Err(Verdict::Unreachable)
+    Err(ConnectionVerdict::Unreachable)
 }
 
 /// Carries both directions until both have ended; gives the bytes sent and received.

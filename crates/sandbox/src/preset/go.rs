@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::machine::{Machine, Manager};
 use crate::error::SandboxError;
-use crate::spec::{Grants, HOME, Place};
+use crate::spec::{GrantedPath, Grants, HOME};
 
 const MANAGERS: &[Manager] = &[
     Manager {
@@ -38,7 +38,7 @@ impl Machine {
         let programs = packages.join("bin");
         if programs.is_dir() {
             grants.merge(Grants {
-                read: vec![Place::same(&programs)],
+                read: vec![GrantedPath::same(&programs)],
                 path: vec![programs],
                 ..Grants::default()
             });

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::error::SandboxError;
-use crate::spec::{Grants, HOME, Place, Seed};
+use crate::spec::{GrantedPath, Grants, HOME, Seed};
 
 /// Folders that are visible in every sandbox.
 const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib64", "/nix/store"];
@@ -144,14 +144,14 @@ impl Machine {
             true => vec![programs.clone(), prefix.join("lib")],
             false => vec![prefix.to_path_buf()],
         };
-        let wanted = directories.into_iter().filter(|directory| directory.is_dir()).map(Place::same);
+        let wanted = directories.into_iter().filter(|directory| directory.is_dir()).map(GrantedPath::same);
         grants.merge(Grants { read: wanted.collect(), path: vec![programs], ..Grants::default() });
     }
 
     /// Grants one program, and nothing that lies beside it.
     pub(super) fn add_file(&self, grants: &mut Grants, program: &Path) {
         if let Some(folder) = program.parent() {
-            let read = if is_of_system(program) { Vec::new() } else { vec![Place::same(program)] };
+            let read = if is_of_system(program) { Vec::new() } else { vec![GrantedPath::same(program)] };
             grants.merge(Grants { read, path: vec![folder.to_owned()], ..Grants::default() });
         }
     }
@@ -159,7 +159,9 @@ impl Machine {
     /// Shows a cache of the user's as a copy that can be written, at the path that the tool looks at inside.
     pub(super) fn add_cache(&self, grants: &mut Grants, from: &Path, inside: &str) {
         if from.is_dir() {
-            grants.copy_on_write.push(Place { from: from.to_owned(), at: Path::new(HOME).join(inside) });
+            grants
+                .copy_on_write
+                .push(GrantedPath { from: from.to_owned(), at: Path::new(HOME).join(inside) });
         }
     }
 

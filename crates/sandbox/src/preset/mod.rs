@@ -16,7 +16,7 @@ pub use toolchain::{Toolchain, find_toolchains};
 
 use crate::error::SandboxError;
 use crate::settings;
-use crate::spec::{Grants, HOME, Place};
+use crate::spec::{GrantedPath, Grants, HOME};
 
 /// A tool whose grants are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,10 +104,10 @@ impl Machine {
         let inside = Path::new(HOME).join(".cargo");
         let rustup = self.folder("RUSTUP_HOME", ".rustup");
         if program.starts_with(cargo.join("bin")) {
-            grants.read.push(Place::same(cargo.join("bin")));
+            grants.read.push(GrantedPath::same(cargo.join("bin")));
             grants.path.push(cargo.join("bin"));
             if rustup.is_dir() {
-                grants.read.push(Place::same(&rustup));
+                grants.read.push(GrantedPath::same(&rustup));
                 grants.env.insert("RUSTUP_HOME".into(), rustup.into());
             }
         } else {
@@ -133,7 +133,7 @@ impl Machine {
         for name in [".config/git/ignore", ".config/git/attributes"] {
             let file = self.home().join(name);
             if file.is_file() {
-                grants.read.push(Place { from: file, at: Path::new(HOME).join(name) });
+                grants.read.push(GrantedPath { from: file, at: Path::new(HOME).join(name) });
             }
         }
         Ok(grants)

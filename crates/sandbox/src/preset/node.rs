@@ -6,7 +6,7 @@ use std::path::Path;
 use super::machine::{Machine, Manager, first_line, missing, tool_version};
 use crate::error::SandboxError;
 use crate::settings;
-use crate::spec::{Grants, Place};
+use crate::spec::{GrantedPath, Grants};
 
 const MANAGERS: &[Manager] = &[
     Manager {
@@ -64,7 +64,7 @@ impl Machine {
         self.add_cache(&mut grants, &cache, ".npm/_cacache");
         let corepack = self.folder("COREPACK_HOME", ".cache/node/corepack");
         if corepack.is_dir() {
-            grants.read.push(Place {
+            grants.read.push(GrantedPath {
                 from: corepack,
                 at: Path::new(crate::spec::HOME).join(".cache/node/corepack"),
             });

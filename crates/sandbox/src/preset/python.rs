@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::machine::{Machine, Manager, first_line, is_of_system, missing, tool_version};
 use crate::error::SandboxError;
-use crate::spec::{Grants, HOME, Place};
+use crate::spec::{GrantedPath, Grants, HOME};
 
 const MANAGERS: &[Manager] = &[
     Manager {
@@ -107,7 +107,7 @@ impl Machine {
                     ),
                 }
             })?;
-            grants.merge(Grants { read: vec![Place::same(root)], ..Grants::default() });
+            grants.merge(Grants { read: vec![GrantedPath::same(root)], ..Grants::default() });
         }
         grants.merge(Grants { path: vec![environment.join("bin")], ..Grants::default() });
         grants.env.insert("VIRTUAL_ENV".into(), environment.into());
@@ -139,7 +139,7 @@ impl Machine {
         self.add_cache(grants, &self.folder("UV_CACHE_DIR", ".cache/uv"), ".cache/uv");
         let interpreters = self.uv_interpreters();
         if interpreters.is_dir() {
-            grants.merge(Grants { read: vec![Place::same(&interpreters)], ..Grants::default() });
+            grants.merge(Grants { read: vec![GrantedPath::same(&interpreters)], ..Grants::default() });
             grants.env.insert("UV_PYTHON_INSTALL_DIR".into(), interpreters.into());
         }
         grants.env.insert("UV_CACHE_DIR".into(), Path::new(HOME).join(".cache/uv").into());

@@ -19,7 +19,7 @@ const MAX_DROPPED: usize = 8;
 const MAX_SEPARATORS: usize = 64;
 
 /// The finds so far, as places of the source.
-type Found = Vec<(u64, u64)>;
+type FoundRanges = Vec<(u64, u64)>;
 
 /// One automaton on its way through one stream.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ impl Track {
         self.state == automaton.start()
     }
 
-    fn step(&mut self, automaton: &Automaton, item: Item, found: &mut Found) {
+    fn step(&mut self, automaton: &Automaton, item: Item, found: &mut FoundRanges) {
         if self.is_resting(automaton) && !automaton.begins_with(item.byte) {
             return;
         }
@@ -79,7 +79,7 @@ struct Plain {
 }
 
 impl Plain {
-    fn take(&mut self, forms: &Forms, item: Item, found: &mut Found) {
+    fn take(&mut self, forms: &Forms, item: Item, found: &mut FoundRanges) {
         if !is_dropped(item.byte) {
             self.dropped = 0;
             self.track.step(&forms.plain, item, found);
@@ -100,7 +100,7 @@ struct Base64 {
 }
 
 impl Base64 {
-    fn take(&mut self, forms: &Forms, item: Item, found: &mut Found) {
+    fn take(&mut self, forms: &Forms, item: Item, found: &mut FoundRanges) {
         let byte = match item.byte {
             b'-' => b'+',
             b'_' => b'/',
@@ -129,7 +129,7 @@ struct Hexadecimal {
 }
 
 impl Hexadecimal {
-    fn take(&mut self, forms: &Forms, item: Item, found: &mut Found) {
+    fn take(&mut self, forms: &Forms, item: Item, found: &mut FoundRanges) {
         let was_after_backslash = std::mem::replace(&mut self.is_after_backslash, item.byte == b'\\');
         let zero = self.zero.take();
         if matches!(item.byte, b'x' | b'X') && (zero.is_some() || was_after_backslash) {
@@ -160,7 +160,7 @@ impl Hexadecimal {
         }
     }
 
-    fn finish(&mut self, forms: &Forms, found: &mut Found) {
+    fn finish(&mut self, forms: &Forms, found: &mut FoundRanges) {
         if let Some(zero) = self.zero.take() {
             self.track.step(&forms.hexadecimal, zero, found);
         }
@@ -182,7 +182,7 @@ struct Decimal {
 }
 
 impl Decimal {
-    fn take(&mut self, forms: &Forms, item: Item, found: &mut Found) {
+    fn take(&mut self, forms: &Forms, item: Item, found: &mut FoundRanges) {
         if let b'0'..=b'9' = item.byte {
             let digit = u32::from(item.byte - b'0');
             let (value, start) = self.number.map_or((0, item.start), |(value, start, _)| (value, start));
@@ -202,7 +202,7 @@ impl Decimal {
         }
     }
 
-    fn finish(&mut self, forms: &Forms, found: &mut Found) {
+    fn finish(&mut self, forms: &Forms, found: &mut FoundRanges) {
         let Some((value, start, end)) = self.number.take() else { return };
         match u8::try_from(value) {
             Ok(byte) if is_dropped(byte) => {}
@@ -237,14 +237,14 @@ impl Level {
         }
     }
 
-    fn take(&mut self, forms: &Forms, item: Item, found: &mut Found) {
+    fn take(&mut self, forms: &Forms, item: Item, found: &mut FoundRanges) {
         self.plain.take(forms, item, found);
         self.base64.take(forms, item, found);
         self.hexadecimal.take(forms, item, found);
         self.decimal.take(forms, item, found);
     }
 
-    fn finish(&mut self, forms: &Forms, found: &mut Found) {
+    fn finish(&mut self, forms: &Forms, found: &mut FoundRanges) {
         self.hexadecimal.finish(forms, found);
         self.decimal.finish(forms, found);
     }
@@ -287,7 +287,7 @@ impl Unescaped {
     }
 
     /// Takes what the level below is about to take.
-    fn take(&mut self, forms: &Forms, item: Item, below: &Level, found: &mut Found) {
+    fn take(&mut self, forms: &Forms, item: Item, below: &Level, found: &mut FoundRanges) {
         if !self.is_awake {
             if !self.decoder.family().starts_with(item.byte) {
                 return;
@@ -307,7 +307,7 @@ impl Unescaped {
             && self.above.as_ref().is_none_or(|above| !above.is_awake));
     }
 
-    fn finish(&mut self, forms: &Forms, found: &mut Found) {
+    fn finish(&mut self, forms: &Forms, found: &mut FoundRanges) {
         if !self.is_awake {
             return;
         }
@@ -353,7 +353,7 @@ impl Engine {
         Self { level: Level::new(&forms), unescaped, position: 0, is_idle: true, forms }
     }
 
-    pub(super) fn push(&mut self, bytes: &[u8], found: &mut Found) {
+    pub(super) fn push(&mut self, bytes: &[u8], found: &mut FoundRanges) {
         for byte in bytes {
             let start = self.position;
             self.position = start.saturating_add(1);
@@ -370,7 +370,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn finish(&mut self, found: &mut Found) {
+    pub(super) fn finish(&mut self, found: &mut FoundRanges) {
         for unescaped in &mut self.unescaped {
             unescaped.finish(&self.forms, found);
         }

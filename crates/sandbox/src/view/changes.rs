@@ -175,14 +175,14 @@ pub(super) struct Merged {
 }
 
 /// What a merged directory shows under a name.
-pub(super) enum Found {
+pub(super) enum MergedEntry {
     Directory(Merged, Metadata),
     Other(PathBuf, Metadata),
 }
 
 impl Merged {
     /// What is under `name`, if anything.
-    pub(super) fn look_up(&self, name: &OsStr) -> io::Result<Option<Found>> {
+    pub(super) fn look_up(&self, name: &OsStr) -> io::Result<Option<MergedEntry>> {
         let mut directories = Vec::new();
         let mut top = None;
         for layer in &self.layers {
@@ -197,14 +197,14 @@ impl Merged {
             }
             if !metadata.is_dir() {
                 if directories.is_empty() {
-                    return Ok(Some(Found::Other(path, metadata)));
+                    return Ok(Some(MergedEntry::Other(path, metadata)));
                 }
                 break;
             }
             directories.push(path);
             top.get_or_insert(metadata);
         }
-        Ok(top.map(|metadata| Found::Directory(Self { layers: directories }, metadata)))
+        Ok(top.map(|metadata| MergedEntry::Directory(Self { layers: directories }, metadata)))
     }
 
     /// Every name that is shown.
@@ -318,7 +318,7 @@ fn compare_directory(
 }
 
 fn compare_entry(
-    found: Option<Found>,
+    found: Option<MergedEntry>,
     at: &Path,
     metadata: &Metadata,
     path: &Path,
@@ -332,7 +332,7 @@ fn compare_entry(
         // Under an opaque directory nothing of the lower layers shows, whatever the marks below it say.
         let opaque = parent_opaque || is_opaque(at)?;
         return match found {
-            Some(Found::Directory(merged, before)) => {
+            Some(MergedEntry::Directory(merged, before)) => {
                 if before.permissions().mode() & 0o7777 != mode {
                     list_out.push(path, ViewChangeKind::Mode, entry)?;
                 }
@@ -349,7 +349,7 @@ fn compare_entry(
     }
     match found {
         None => list_out.push(path, ViewChangeKind::Created, entry),
-        Some(Found::Other(before_at, before)) => {
+        Some(MergedEntry::Other(before_at, before)) => {
             let was = entry_of(&before_at, &before)?;
             match difference((&was, &before_at), (&entry, at), list_out.reading)? {
                 Difference::None => Ok(()),
@@ -369,13 +369,20 @@ fn compare_entry(
 }
 
 /// Notes a path and all that was under it as gone.
-fn delete(found: &Found, path: &Path, depth: usize, list_out: &mut ChangeList<'_>) -> Result<(), ReadError> {
+fn delete(
+    found: &MergedEntry,
+    path: &Path,
+    depth: usize,
+    list_out: &mut ChangeList<'_>,
+) -> Result<(), ReadError> {
     if depth > MAX_DEPTH {
         return Err(ReadError::Bound(format!("directories more than {MAX_DEPTH} deep; remove them")));
     }
     match found {
-        Found::Other(at, metadata) => list_out.push(path, ViewChangeKind::Deleted, entry_of(at, metadata)?),
-        Found::Directory(merged, metadata) => {
+        MergedEntry::Other(at, metadata) => {
+            list_out.push(path, ViewChangeKind::Deleted, entry_of(at, metadata)?)
+        }
+        MergedEntry::Directory(merged, metadata) => {
             for name in merged.names()? {
                 list_out.tick()?;
                 if let Some(inner) = merged.look_up(&name)? {

@@ -16,7 +16,7 @@ use copy::Manifest;
 pub(crate) use hide::Hidden;
 
 use crate::error::SandboxError;
-use crate::state::State;
+use crate::state::OwnerFolder;
 use crate::tree;
 use crate::wire::SourcePlan;
 
@@ -51,7 +51,7 @@ struct Store {
     /// What is under it, nearest first.
     lowers: Vec<PathBuf>,
     /// Keeps the owner's folder locked while this is in use.
-    _state: Arc<State>,
+    _state: Arc<OwnerFolder>,
 }
 
 impl Store {
@@ -70,7 +70,7 @@ impl Drop for Store {
 impl View {
     /// Makes a view; `ids` are the owner inside when started as root, `copy` why it has to be a plain copy.
     pub(crate) fn make(
-        state: &Arc<State>,
+        state: &Arc<OwnerFolder>,
         lower: &Path,
         hidden: &Hidden,
         ids: Option<(u32, u32)>,

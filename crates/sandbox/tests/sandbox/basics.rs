@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crealeph_sandbox::{
-    Cancel, Cut, Exit, Exposure, Layer, Level, Mount, Place, SandboxError, Secret, Spec, Stdin,
+    Cancel, Cut, Exit, Exposure, GrantedPath, Layer, Level, Mount, SandboxError, Secret, Spec, Stdin,
 };
 
 use crate::world::{Case, World, good, is_root, shell};
@@ -60,7 +60,7 @@ fn a_read_grant_is_read_only(world: &World) {
         "cat $1/a $1/sub/b; for f in $1/a $1/new $1/sub/b; do echo x >>$f && echo WROTE; done; rm -f $1/a; chmod 777 $1/a; mv $1/sub $1/other; true",
     );
     spec.command.extend(["sh".into(), directory.clone().into_os_string()]);
-    spec.grants.read.push(Place::same(&directory));
+    spec.grants.read.push(GrantedPath::same(&directory));
     let outcome = world.run(&spec);
     assert_eq!(outcome.stdout.text(), "onetwo", "{}", outcome.stderr.text());
     assert_eq!(std::fs::read_to_string(directory.join("a")).unwrap(), "one");
@@ -74,7 +74,7 @@ fn a_private_file_is_readable_once_granted(world: &World) {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     }
     let mut spec = shell("cat /elsewhere/key");
-    spec.grants.read.push(Place { from: directory, at: "/elsewhere".into() });
+    spec.grants.read.push(GrantedPath { from: directory, at: "/elsewhere".into() });
     assert_eq!(good(&world.run(&spec)), "content");
 }
 
@@ -86,10 +86,10 @@ fn a_missing_program_is_an_error(world: &World) {
 
 fn a_missing_grant_is_an_error(world: &World) {
     let mut spec = shell("true");
-    spec.grants.read.push(Place::same("/no/such/path"));
+    spec.grants.read.push(GrantedPath::same("/no/such/path"));
     let error = world.sandbox.run(&spec, &Cancel::new().unwrap()).unwrap_err();
     assert!(matches!(error, SandboxError::Path { .. }), "{error:?}");
-    spec.grants.read = vec![Place { from: "/usr".into(), at: "relative".into() }];
+    spec.grants.read = vec![GrantedPath { from: "/usr".into(), at: "relative".into() }];
     let error = world.sandbox.run(&spec, &Cancel::new().unwrap()).unwrap_err();
     assert!(matches!(error, SandboxError::InvalidSpec { .. }), "{error:?}");
 }
@@ -102,7 +102,7 @@ fn what_cannot_be_had_is_named(world: &World) {
         assert_eq!(error.code(), code, "{error:?}");
         assert!(error.to_string().contains(said), "{error}");
     };
-    let at = |path: &str| Place { from: "/usr".into(), at: path.into() };
+    let at = |path: &str| GrantedPath { from: "/usr".into(), at: path.into() };
     for path in ["/", "/proc", "/proc/self"] {
         let said = format!("granted at `{path}`");
         refused(&|spec| spec.grants.read.push(at(path)), "SANDBOX_INVALID_REQUEST", &said);

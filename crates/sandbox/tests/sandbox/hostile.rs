@@ -3,7 +3,7 @@
 
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-use crealeph_sandbox::{Cancel, Exposure, Mount, Place, SandboxOutcome, Secret, Stdin};
+use crealeph_sandbox::{Cancel, Exposure, GrantedPath, Mount, SandboxOutcome, Secret, Stdin};
 
 use crate::world::{Case, World, python, shell};
 
@@ -375,7 +375,7 @@ fn a_link_in_the_workspace_does_not_move_a_mount(world: &World) {
     let view = world.sandbox.open_view(&work).unwrap();
     let mut spec = shell("ls /etc; echo TRIED");
     spec.views.push(Mount { view: &view, at: "/project".into() });
-    spec.grants.read.push(Place { from: granted, at: "/project/into/there".into() });
+    spec.grants.read.push(GrantedPath { from: granted, at: "/project/into/there".into() });
     let error = world.sandbox.run(&spec, &Cancel::new().unwrap()).unwrap_err();
     assert_eq!(error.code(), "SANDBOX_PATH", "{error}");
 }

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::process::{Command, Stdio};
 
-use crealeph_sandbox::{Exit, Host, Network, SandboxOutcome, Spec, Verdict};
+use crealeph_sandbox::{ConnectionVerdict, Exit, Host, Network, SandboxOutcome, Spec};
 
 use crate::world::{Case, World, good, python};
 
@@ -66,7 +66,7 @@ fn hosts(names: &[String]) -> Network {
     Network::Hosts(names.iter().map(|n| n.parse::<Host>().unwrap()).collect())
 }
 
-fn verdicts(outcome: &SandboxOutcome) -> Vec<(String, Verdict)> {
+fn verdicts(outcome: &SandboxOutcome) -> Vec<(String, ConnectionVerdict)> {
     outcome.connections.iter().map(|c| (c.target.clone(), c.verdict)).collect()
 }
 
@@ -197,9 +197,9 @@ except urllib.error.HTTPError as e: print(e.code)"
     assert_eq!(good(&outcome), "hello\nping\n403");
     let target = format!("127.0.0.1:{port}");
     let expected = [
-        (target.clone(), Verdict::Connected),
-        (target, Verdict::Connected),
-        ("127.0.0.1:1".to_owned(), Verdict::NotGranted),
+        (target.clone(), ConnectionVerdict::Connected),
+        (target, ConnectionVerdict::Connected),
+        ("127.0.0.1:1".to_owned(), ConnectionVerdict::NotGranted),
     ];
     assert_eq!(verdicts(&outcome), expected);
     let [_, tunnel, _] = &outcome.connections[..] else { panic!("{:?}", outcome.connections) };
@@ -272,7 +272,7 @@ print('TRIED')"
     assert_eq!(good(&outcome), "TRIED");
     assert_eq!(outcome.connections.len(), 15, "{:?}", outcome.connections);
     assert!(
-        outcome.connections.iter().all(|c| c.verdict == Verdict::NotGranted),
+        outcome.connections.iter().all(|c| c.verdict == ConnectionVerdict::NotGranted),
         "{:?}",
         outcome.connections
     );
@@ -290,7 +290,7 @@ except urllib.error.HTTPError as e: print(e.code)"
     spec.network = hosts(&[format!("localhost:{port}")]);
     let outcome = world.run(&spec);
     assert_eq!(good(&outcome), "403");
-    assert_eq!(verdicts(&outcome), [(format!("localhost:{port}"), Verdict::PrivateAddress)]);
+    assert_eq!(verdicts(&outcome), [(format!("localhost:{port}"), ConnectionVerdict::PrivateAddress)]);
     // Named itself, it is reached.
     spec.network = hosts(&[format!("localhost:{port}"), format!("127.0.0.1:{port}")]);
     assert_eq!(good(&world.run(&spec)), "GOT b'hello'");

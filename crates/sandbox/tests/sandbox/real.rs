@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
-use crealeph_sandbox::{Mount, Place, Preset, Spec};
+use crealeph_sandbox::{GrantedPath, Mount, Preset, Spec};
 
 use crate::world::{Case, World, good, shell};
 
@@ -145,7 +145,7 @@ fn npm_installs_from_a_cache(world: &World) {
         "npm install --offline --no-audit --no-fund little-package@1.0.0 >/dev/null && node -p 'require(\"little-package\")'",
     );
     spec.grants.env.insert("npm_config_registry".into(), address.into());
-    spec.grants.copy_on_write.push(Place { from: cache, at: "/home/agent/.npm".into() });
+    spec.grants.copy_on_write.push(GrantedPath { from: cache, at: "/home/agent/.npm".into() });
     spec.views.push(Mount { view: &view, at: "/project".into() });
     spec.cwd = Some("/project".into());
     assert_eq!(good(&world.run(&spec)), "from the cache");

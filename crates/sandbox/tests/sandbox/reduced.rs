@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crealeph_sandbox::{
-    Cancel, Cut, Exit, HOME, Host, Layer, Level, Mount, Network, Place, SandboxOutcome, Seed, Spec,
+    Cancel, Cut, Exit, GrantedPath, HOME, Host, Layer, Level, Mount, Network, SandboxOutcome, Seed, Spec,
     TRACE_CHANNEL, ViewMode,
 };
 
@@ -185,7 +185,7 @@ subprocess.Popen(['sh', '-c', 'while true; do sleep 1; done', '{name}'], start_n
         granted = granted.join("file").to_str().unwrap(),
     );
     let mut spec = python(&program);
-    spec.grants.read.push(Place::same(&granted));
+    spec.grants.read.push(GrantedPath::same(&granted));
     spec.grants.seeds.push(Seed::new(Path::new(HOME).join("a/seed"), "seed"));
     spec.grants.env.insert("SEED".into(), Path::new(HOME).join("a/seed").into());
     spec.grants.env.insert("TRACE".into(), TRACE_CHANNEL.into());
@@ -239,7 +239,7 @@ except OSError: print('refused')";
     let error = world.sandbox.run(&spec, &Cancel::new().unwrap()).unwrap_err();
     assert_eq!(error.code(), "SANDBOX_REFUSED", "{error:?}");
     let mut spec = shell("true");
-    spec.grants.read.push(Place { from: granted, at: "/elsewhere".into() });
+    spec.grants.read.push(GrantedPath { from: granted, at: "/elsewhere".into() });
     let error = world.sandbox.run(&spec, &Cancel::new().unwrap()).unwrap_err();
     assert_eq!(error.code(), "SANDBOX_INVALID_REQUEST", "{error:?}");
 }

@@ -444,11 +444,11 @@ fn a_dropped_view_leaves_nothing(world: &World) {
 fn copy_on_write_grants_are_forgotten(world: &World) {
     let root = world.directory("cache", &[("a", "one")]);
     let mut spec = shell("echo two >/cache/a; echo new >/cache/b; cat /cache/a");
-    spec.grants.copy_on_write.push(crealeph_sandbox::Place { from: root.clone(), at: "/cache".into() });
+    spec.grants.copy_on_write.push(crealeph_sandbox::GrantedPath { from: root.clone(), at: "/cache".into() });
     assert_eq!(good(&world.run(&spec)), "two");
     assert_eq!(std::fs::read_to_string(root.join("a")).unwrap(), "one");
     let mut spec = shell("cat /cache/a; ls /cache");
-    spec.grants.copy_on_write.push(crealeph_sandbox::Place { from: root, at: "/cache".into() });
+    spec.grants.copy_on_write.push(crealeph_sandbox::GrantedPath { from: root, at: "/cache".into() });
     assert_eq!(good(&world.run(&spec)), "onea");
 }
 

@@ -29,7 +29,7 @@ const PARAMETERS: &[Parameter] = &[
     query(
         "limit",
         ParameterKind::Number(0, MAX_DETAILS as u64),
-        "how many of the newest are told in full; the others are listed [default: 10]",
+        "how many of the newest are shown in full; the others are listed [default: 10]",
     ),
 ];
 

@@ -7,7 +7,7 @@ use std::io;
 use crate::rooted::{Root, is_gone, is_there};
 
 use super::journal::Journal;
-use super::plan::{Plan, Step};
+use super::plan::{Plan, PublishStep};
 use super::spot::{Seen, Spot, is_not_empty, is_unsupported};
 use super::{MAX_TOLD, PublishError, fault, io_error};
 
@@ -16,7 +16,7 @@ pub(super) fn conflicts(root: &Root, plan: &Plan) -> Result<Vec<String>, Publish
     let make_way: BTreeSet<&str> = plan
         .steps
         .iter()
-        .filter(|step| matches!(step, Step::RemoveFolder { .. } | Step::Delete { .. }))
+        .filter(|step| matches!(step, PublishStep::RemoveFolder { .. } | PublishStep::Delete { .. }))
         .map(|step| step.path().as_str())
         .collect();
     let mut paths = Vec::new();
@@ -25,10 +25,12 @@ pub(super) fn conflicts(root: &Root, plan: &Plan) -> Result<Vec<String>, Publish
         let seen =
             || -> io::Result<Seen> { Spot::at(root, path)?.map_or(Ok(Seen::Nothing), |spot| spot.look()) };
         let is_as_planned = match step {
-            Step::Delete { before, .. } | Step::Replace { before, .. } => seen().map(|seen| seen.is(before)),
-            Step::Create { .. } if make_way.contains(path.as_str()) => Ok(true),
-            Step::Create { .. } => seen().map(|seen| seen == Seen::Nothing),
-            Step::RemoveFolder { .. } | Step::MakeFolder { .. } => Ok(true),
+            PublishStep::Delete { before, .. } | PublishStep::Replace { before, .. } => {
+                seen().map(|seen| seen.is(before))
+            }
+            PublishStep::Create { .. } if make_way.contains(path.as_str()) => Ok(true),
+            PublishStep::Create { .. } => seen().map(|seen| seen == Seen::Nothing),
+            PublishStep::RemoveFolder { .. } | PublishStep::MakeFolder { .. } => Ok(true),
         };
         if !is_as_planned.map_err(io_error("look at", root, path.as_str()))? && paths.len() < MAX_TOLD {
             paths.push(path.to_string());
@@ -38,7 +40,12 @@ pub(super) fn conflicts(root: &Root, plan: &Plan) -> Result<Vec<String>, Publish
 }
 
 /// Does one step. A conflict is found before or right after it; then this step, too, is to be undone.
-pub(super) fn apply(root: &Root, journal: &Journal, plan: &Plan, step: &Step) -> Result<(), PublishError> {
+pub(super) fn apply(
+    root: &Root,
+    journal: &Journal,
+    plan: &Plan,
+    step: &PublishStep,
+) -> Result<(), PublishError> {
     let path = step.path().as_str();
     let conflict = || PublishError::Conflict { paths: vec![path.to_owned()], kept: Vec::new() };
     let failed = |error: io::Error| match is_unsupported(&error) {
@@ -52,7 +59,7 @@ pub(super) fn apply(root: &Root, journal: &Journal, plan: &Plan, step: &Step) ->
     };
     fault::point("before a step");
     match (step, slot) {
-        (Step::Delete { before, .. }, Some(slot)) => {
+        (PublishStep::Delete { before, .. }, Some(slot)) => {
             if target.is_folder().map_err(failed)? {
                 return Err(conflict());
             }
@@ -65,7 +72,7 @@ pub(super) fn apply(root: &Root, journal: &Journal, plan: &Plan, step: &Step) ->
                 return Err(conflict());
             }
         }
-        (Step::Replace { before, .. }, Some(slot)) => {
+        (PublishStep::Replace { before, .. }, Some(slot)) => {
             match slot.exchange(&target) {
                 Err(error) if is_gone(&error) => return Err(conflict()),
                 exchanged => exchanged.map_err(failed)?,
@@ -75,15 +82,15 @@ pub(super) fn apply(root: &Root, journal: &Journal, plan: &Plan, step: &Step) ->
                 return Err(conflict());
             }
         }
-        (Step::Create { .. }, Some(slot)) => match slot.move_to(&target) {
+        (PublishStep::Create { .. }, Some(slot)) => match slot.move_to(&target) {
             Err(error) if is_there(&error) => return Err(conflict()),
             moved => moved.map_err(failed)?,
         },
-        (Step::RemoveFolder { .. }, _) => match target.remove_folder() {
+        (PublishStep::RemoveFolder { .. }, _) => match target.remove_folder() {
             Err(error) if is_gone(&error) || is_not_empty(&error) => return Err(conflict()),
             removed => removed.map_err(failed)?,
         },
-        (Step::MakeFolder { .. }, _) => match target.make_folder(0o777) {
+        (PublishStep::MakeFolder { .. }, _) => match target.make_folder(0o777) {
             Err(error) if is_there(&error) => {
                 if !target.is_folder().map_err(failed)? {
                     return Err(conflict());

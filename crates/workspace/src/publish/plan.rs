@@ -26,7 +26,7 @@ pub(super) struct Slot {
 
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum PublishStep {
     /// A file or link goes away, into its slot.
     Delete { path: TreePath, before: TreeNode, slot: Slot },
     /// An empty folder makes way for a file or link.
@@ -39,21 +39,23 @@ pub(super) enum Step {
     Replace { path: TreePath, before: TreeNode, after: TreeNode, slot: Slot },
 }
 
-impl Step {
+impl PublishStep {
     pub(super) fn path(&self) -> &TreePath {
         match self {
-            Step::Delete { path, .. }
-            | Step::RemoveFolder { path, .. }
-            | Step::MakeFolder { path }
-            | Step::Create { path, .. }
-            | Step::Replace { path, .. } => path,
+            PublishStep::Delete { path, .. }
+            | PublishStep::RemoveFolder { path, .. }
+            | PublishStep::MakeFolder { path }
+            | PublishStep::Create { path, .. }
+            | PublishStep::Replace { path, .. } => path,
         }
     }
 
     pub(super) fn slot(&self) -> Option<Slot> {
         match self {
-            Step::Delete { slot, .. } | Step::Create { slot, .. } | Step::Replace { slot, .. } => Some(*slot),
-            Step::RemoveFolder { .. } | Step::MakeFolder { .. } => None,
+            PublishStep::Delete { slot, .. }
+            | PublishStep::Create { slot, .. }
+            | PublishStep::Replace { slot, .. } => Some(*slot),
+            PublishStep::RemoveFolder { .. } | PublishStep::MakeFolder { .. } => None,
         }
     }
 }
@@ -65,7 +67,7 @@ pub(super) struct Plan {
     pub(super) after: StateHash,
     /// Folders, relative to the workspace, under whose `.crealeph` the slots are: one for each mount.
     pub(super) areas: Vec<String>,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<PublishStep>,
     /// Folders that something was deleted from, deepest first: those left empty go, too.
     pub(super) emptied: Vec<String>,
 }
@@ -78,10 +80,10 @@ impl Plan {
             .iter()
             .filter_map(|step| {
                 let (before, after) = match step {
-                    Step::Delete { before, .. } => (Some(before), None),
-                    Step::Create { after, .. } => (None, Some(after)),
-                    Step::Replace { before, after, .. } => (Some(before), Some(after)),
-                    Step::RemoveFolder { .. } | Step::MakeFolder { .. } => return None,
+                    PublishStep::Delete { before, .. } => (Some(before), None),
+                    PublishStep::Create { after, .. } => (None, Some(after)),
+                    PublishStep::Replace { before, after, .. } => (Some(before), Some(after)),
+                    PublishStep::RemoveFolder { .. } | PublishStep::MakeFolder { .. } => return None,
                 };
                 Some(Change { path: step.path().clone(), before: before.cloned(), after: after.cloned() })
             })
@@ -115,8 +117,8 @@ impl Plan {
         }
         let text: PlanText =
             serde_json::from_str(line).ok().filter(|plan: &PlanText| plan.version == VERSION)?;
-        let steps: Vec<Step> = text.steps.iter().map(StepText::parse).collect::<Option<_>>()?;
-        let has_area = |step: &Step| step.slot().is_none_or(|slot| slot.area < text.areas.len());
+        let steps: Vec<PublishStep> = text.steps.iter().map(StepText::parse).collect::<Option<_>>()?;
+        let has_area = |step: &PublishStep| step.slot().is_none_or(|slot| slot.area < text.areas.len());
         steps.iter().all(has_area).then_some(())?;
         // Folders of the workspace, whatever is written there: what is in a slot is moved and removed.
         let is_beneath = |folder: &String| folder.is_empty() || TreePath::parse(folder).is_ok();
@@ -166,13 +168,13 @@ enum NodeText {
 }
 
 impl StepText {
-    fn of(step: &Step) -> Self {
+    fn of(step: &PublishStep) -> Self {
         let (name, before, after, mode) = match step {
-            Step::Delete { before, .. } => ("delete", Some(before), None, None),
-            Step::RemoveFolder { mode, .. } => ("remove_folder", None, None, Some(*mode)),
-            Step::MakeFolder { .. } => ("make_folder", None, None, None),
-            Step::Create { after, .. } => ("create", None, Some(after), None),
-            Step::Replace { before, after, .. } => ("replace", Some(before), Some(after), None),
+            PublishStep::Delete { before, .. } => ("delete", Some(before), None, None),
+            PublishStep::RemoveFolder { mode, .. } => ("remove_folder", None, None, Some(*mode)),
+            PublishStep::MakeFolder { .. } => ("make_folder", None, None, None),
+            PublishStep::Create { after, .. } => ("create", None, Some(after), None),
+            PublishStep::Replace { before, after, .. } => ("replace", Some(before), Some(after), None),
         };
         StepText {
             step: name.to_owned(),
@@ -184,17 +186,17 @@ impl StepText {
         }
     }
 
-    fn parse(&self) -> Option<Step> {
+    fn parse(&self) -> Option<PublishStep> {
         let path = TreePath::parse(&self.path).ok()?;
         let node = |text: &Option<NodeText>| text.as_ref().and_then(NodeText::parse);
         let (before, after) = (node(&self.before), node(&self.after));
         let slot = self.slot.map(|(area, number)| Slot { area, number });
         Some(match self.step.as_str() {
-            "delete" => Step::Delete { path, before: before?, slot: slot? },
-            "remove_folder" => Step::RemoveFolder { path, mode: self.mode? },
-            "make_folder" => Step::MakeFolder { path },
-            "create" => Step::Create { path, after: after?, slot: slot? },
-            "replace" => Step::Replace { path, before: before?, after: after?, slot: slot? },
+            "delete" => PublishStep::Delete { path, before: before?, slot: slot? },
+            "remove_folder" => PublishStep::RemoveFolder { path, mode: self.mode? },
+            "make_folder" => PublishStep::MakeFolder { path },
+            "create" => PublishStep::Create { path, after: after?, slot: slot? },
+            "replace" => PublishStep::Replace { path, before: before?, after: after?, slot: slot? },
             _ => return None,
         })
     }
@@ -238,11 +240,11 @@ mod tests {
             after: StateHash::from_digest(Blake3::of(b"a")),
             areas: vec![String::new()],
             steps: vec![
-                Step::Delete { path: path("d"), before: link.clone(), slot: slot(0) },
-                Step::RemoveFolder { path: path("f"), mode: 0o755 },
-                Step::MakeFolder { path: path("m") },
-                Step::Create { path: path("m/\n"), after: file.clone(), slot: slot(1) },
-                Step::Replace { path: path("r"), before: file, after: link, slot: slot(2) },
+                PublishStep::Delete { path: path("d"), before: link.clone(), slot: slot(0) },
+                PublishStep::RemoveFolder { path: path("f"), mode: 0o755 },
+                PublishStep::MakeFolder { path: path("m") },
+                PublishStep::Create { path: path("m/\n"), after: file.clone(), slot: slot(1) },
+                PublishStep::Replace { path: path("r"), before: file, after: link, slot: slot(2) },
             ],
             emptied: vec!["x/y".to_owned()],
         }

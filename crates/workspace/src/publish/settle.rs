@@ -11,7 +11,7 @@ use crate::node::TreeNode;
 use crate::rooted::{Root, is_gone, is_there};
 
 use super::journal::{Journal, Stage};
-use super::plan::{Plan, Slot, Step};
+use super::plan::{Plan, PublishStep, Slot};
 use super::spot::{Seen, Spot, is_not_empty};
 use super::{PublishError, apply, fault, io_error};
 
@@ -110,8 +110,12 @@ fn clear(root: &Root, journal: Journal, plan: &Plan, stage: Stage) -> Result<Vec
     let mut undo = Undo { root, journal: &journal, plan, kept: Vec::new() };
     for step in &plan.steps {
         let expected = match (stage, step) {
-            (Stage::Committed, Step::Delete { before, .. } | Step::Replace { before, .. }) => before,
-            (Stage::RolledBack, Step::Create { after, .. } | Step::Replace { after, .. }) => after,
+            (Stage::Committed, PublishStep::Delete { before, .. } | PublishStep::Replace { before, .. }) => {
+                before
+            }
+            (Stage::RolledBack, PublishStep::Create { after, .. } | PublishStep::Replace { after, .. }) => {
+                after
+            }
             _ => continue,
         };
         let Some(slot) = step.slot() else { continue };
@@ -134,12 +138,12 @@ struct Undo<'u> {
 }
 
 impl Undo<'_> {
-    fn step(&mut self, step: &Step) -> io::Result<()> {
+    fn step(&mut self, step: &PublishStep) -> io::Result<()> {
         match step {
-            Step::Create { after, slot, .. } => self.create(step, after, *slot),
-            Step::Replace { after, slot, .. } => self.replace(step, after, *slot),
-            Step::Delete { slot, .. } => self.delete(step, *slot),
-            Step::MakeFolder { path } => match Spot::at(self.root, path)? {
+            PublishStep::Create { after, slot, .. } => self.create(step, after, *slot),
+            PublishStep::Replace { after, slot, .. } => self.replace(step, after, *slot),
+            PublishStep::Delete { slot, .. } => self.delete(step, *slot),
+            PublishStep::MakeFolder { path } => match Spot::at(self.root, path)? {
                 Some(spot) => match spot.remove_folder() {
                     // Somebody uses it already, or it was never made.
                     Err(error) if is_not_empty(&error) || is_gone(&error) => Ok(()),
@@ -147,7 +151,7 @@ impl Undo<'_> {
                 },
                 None => Ok(()),
             },
-            Step::RemoveFolder { path, mode } => match Spot::at(self.root, path)? {
+            PublishStep::RemoveFolder { path, mode } => match Spot::at(self.root, path)? {
                 Some(spot) => match spot.make_folder(*mode) {
                     Err(error) if is_there(&error) => Ok(()),
                     made => made,
@@ -158,7 +162,7 @@ impl Undo<'_> {
     }
 
     /// Takes back what was created, into its slot.
-    fn create(&mut self, step: &Step, after: &TreeNode, slot: Slot) -> io::Result<()> {
+    fn create(&mut self, step: &PublishStep, after: &TreeNode, slot: Slot) -> io::Result<()> {
         let slot = self.journal.slot(self.root, self.plan, slot)?;
         if slot.stat()?.is_some() {
             return Ok(());
@@ -189,7 +193,7 @@ impl Undo<'_> {
     }
 
     /// Exchanges back what was exchanged.
-    fn replace(&mut self, step: &Step, after: &TreeNode, number: Slot) -> io::Result<()> {
+    fn replace(&mut self, step: &PublishStep, after: &TreeNode, number: Slot) -> io::Result<()> {
         let slot = self.journal.slot(self.root, self.plan, number)?;
         match slot.look()? {
             Seen::Nothing => return Ok(()),
@@ -229,7 +233,7 @@ impl Undo<'_> {
     }
 
     /// Puts back what was deleted.
-    fn delete(&mut self, step: &Step, slot: Slot) -> io::Result<()> {
+    fn delete(&mut self, step: &PublishStep, slot: Slot) -> io::Result<()> {
         let slot = self.journal.slot(self.root, self.plan, slot)?;
         if slot.stat()?.is_none() {
             return Ok(());
@@ -246,7 +250,7 @@ impl Undo<'_> {
     }
 
     /// Leaves what is in a slot to be removed if it is what it must be, and keeps it otherwise.
-    fn clear(&mut self, step: &Step, slot: Slot, expected: &TreeNode) -> io::Result<()> {
+    fn clear(&mut self, step: &PublishStep, slot: Slot, expected: &TreeNode) -> io::Result<()> {
         let slot = match self.journal.slot(self.root, self.plan, slot) {
             Ok(slot) => slot,
             // The slots were removed already.
@@ -260,13 +264,13 @@ impl Undo<'_> {
         }
     }
 
-    fn left_in_place(&mut self, step: &Step) -> io::Result<()> {
+    fn left_in_place(&mut self, step: &PublishStep) -> io::Result<()> {
         self.kept.push(Kept { path: step.path().to_string(), place: KeptPlace::InPlace });
         Ok(())
     }
 
     /// Moves what is in a slot to where it is kept, under a name of its own.
-    fn keep_beside(&mut self, step: &Step, slot: &Spot) -> io::Result<()> {
+    fn keep_beside(&mut self, step: &PublishStep, slot: &Spot) -> io::Result<()> {
         let Some(number) = step.slot() else { return Ok(()) };
         let folder = self.journal.kept(self.root, self.plan, number);
         std::fs::create_dir_all(&folder)?;

@@ -9,6 +9,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, Stat, StatxFlags, Uid};
 
 use crate::change::Change;
 use crate::control::sync_file_system;
+use crate::durable::sync_together;
 use crate::node::TreeNode;
 use crate::path::{CONTROL, TreePath, folders_above, join};
 use crate::rooted::Root;
@@ -17,7 +18,7 @@ use crate::workspace::Workspace;
 
 use super::fault;
 use super::journal::Journal;
-use super::plan::{Plan, Slot, Step};
+use super::plan::{Plan, PublishStep, Slot};
 use super::{PublishError, io_error};
 
 /// From this many files on, the file system is synced once instead of each file.
@@ -50,7 +51,7 @@ pub(super) fn plan(
         if let (Some(before), None) = (&change.before, &change.after) {
             emptied.extend(folders_above(change.path.as_str()).map(str::to_owned));
             let slot = slot(&mut areas, &path)?;
-            deletes.push(Step::Delete { path, before: before.clone(), slot });
+            deletes.push(PublishStep::Delete { path, before: before.clone(), slot });
             continue;
         }
         let Some(after) = change.after.clone() else { continue };
@@ -70,15 +71,15 @@ pub(super) fn plan(
         }
         let slot = slot(&mut areas, &path)?;
         arrivals.push(match change.before.clone() {
-            None => Step::Create { path, after, slot },
-            Some(before) => Step::Replace { path, before, after, slot },
+            None => PublishStep::Create { path, after, slot },
+            Some(before) => PublishStep::Replace { path, before, after, slot },
         });
     }
     let mut steps = deletes;
     steps.append(&mut in_the_way);
     for folder in missing {
         // A folder above a path of a state is a path of a state.
-        steps.extend(TreePath::parse(&folder).map(|path| Step::MakeFolder { path }));
+        steps.extend(TreePath::parse(&folder).map(|path| PublishStep::MakeFolder { path }));
     }
     steps.append(&mut arrivals);
     Ok(Plan { before, after, areas: areas.tops, steps, emptied: emptied.into_iter().rev().collect() })
@@ -94,7 +95,7 @@ fn folders_in(
     root: &Root,
     path: &TreePath,
     deleted: &BTreeSet<&str>,
-    steps: &mut Vec<Step>,
+    steps: &mut Vec<PublishStep>,
 ) -> Result<(), PublishError> {
     let failed = io_error("look into", root, path.as_str());
     let opened = root.folder(path.as_str()).map_err(&failed)?;
@@ -113,7 +114,7 @@ fn folders_in(
             None => return Err(PublishError::InTheWay { wanted: path.to_string(), path: inner }),
         }
     }
-    steps.push(Step::RemoveFolder { path: path.clone(), mode });
+    steps.push(PublishStep::RemoveFolder { path: path.clone(), mode });
     Ok(())
 }
 
@@ -170,10 +171,11 @@ pub(super) fn stage(workspace: &Workspace, journal: &Journal, plan: &Plan) -> Re
     let root = &workspace.root;
     journal.make_slots(root, &plan.areas)?;
     let syncs_each = plan.steps.len() < SYNC_ALL_FROM;
+    let mut staged = Vec::new();
     for step in &plan.steps {
         let (after, replaces) = match step {
-            Step::Create { after, .. } => (after, false),
-            Step::Replace { after, .. } => (after, true),
+            PublishStep::Create { after, .. } => (after, false),
+            PublishStep::Replace { after, .. } => (after, true),
             _ => continue,
         };
         let Some(slot) = step.slot() else { continue };
@@ -189,11 +191,12 @@ pub(super) fn stage(workspace: &Workspace, journal: &Journal, plan: &Plan) -> Re
                 dress(root, &file, path, *executable, replaces).map_err(&failed)?;
                 fault::point("slot written");
                 if syncs_each {
-                    file.sync_all().map_err(&failed)?;
+                    staged.push((path, file));
                 }
             }
         }
     }
+    sync_together(&staged, |(path, file)| file.sync_all().map_err(io_error("stage", root, path)))?;
     if !syncs_each {
         plan.areas.iter().try_for_each(|area| sync_file_system(&root.at(area).join(CONTROL)))?;
     }
@@ -205,7 +208,10 @@ pub(super) fn stage(workspace: &Workspace, journal: &Journal, plan: &Plan) -> Re
 pub(super) fn altered(root: &Root, journal: &Journal, plan: &Plan) -> Result<Vec<String>, PublishError> {
     let mut altered = Vec::new();
     for step in &plan.steps {
-        let (Step::Create { after, slot, .. } | Step::Replace { after, slot, .. }) = step else { continue };
+        let (PublishStep::Create { after, slot, .. } | PublishStep::Replace { after, slot, .. }) = step
+        else {
+            continue;
+        };
         let failed = io_error("look at", root, step.path().as_str());
         let seen = journal.slot(root, plan, *slot).and_then(|spot| spot.look()).map_err(failed)?;
         if !seen.is(after) {

@@ -1,4 +1,4 @@
-//! Who may do what, and who is told: keys, signers and webhooks of the tenant, on the ledger or through a server that has it.
+//! Who may do what, and who is notified: keys, signers and webhooks of the tenant, on the ledger or through a server that has it.
 
 use crealeph_contracts::api_key::KeyRequest;
 use crealeph_contracts::contract::to_json;

@@ -5,7 +5,7 @@ use crealeph_runtime::report::{
     ActivityReport, ArtifactStory, AttemptStory, EvidenceStory, ExecutionRow, ExecutionStory,
 };
 
-use super::{approvals, cut, told_in_full};
+use super::{approvals, cut, shown_in_full};
 use crate::render::counted;
 use crate::report::{Block, Inline, QuoteKind, Tone, code, only, text};
 
@@ -20,7 +20,7 @@ pub(super) fn blocks(report: &ActivityReport, blocks: &mut Vec<Block>) {
         head: vec!["Execution", "At", "Robot", "State", "Action"],
         rows: section.rows.iter().map(row).collect(),
     });
-    blocks.extend(told_in_full(section.rows.len(), section.stories.len(), "execution"));
+    blocks.extend(shown_in_full(section.rows.len(), section.stories.len(), "execution"));
     section.stories.iter().for_each(|story| self::story(story, blocks));
 }
 

@@ -71,7 +71,7 @@ pub(super) struct Report {
     #[arg(long)]
     robot: Option<String>,
 
-    /// How many of the newest runs and executions are told in full; the others are listed
+    /// How many of the newest runs and executions are shown in full; the others are listed
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = details)]
     limit: usize,
 
@@ -217,7 +217,7 @@ impl Report {
         let reader = RunReader::open(&folder).map_err(WorkError::from)?;
         let ledger = match at.open() {
             Ok(ledger) => Some(ledger),
-            // Runs can be told without a ledger.
+            // Runs can be shown without a ledger.
             Err(failure) if reader.count() > 0 && is_missing(&failure) => None,
             Err(failure) => return Err(failure),
         };
@@ -396,11 +396,11 @@ fn number(count: usize, has_more: bool) -> String {
     if has_more { format!("the newest {count}; older ones are left out") } else { count.to_string() }
 }
 
-/// How many are told in full, if not all of them are.
-fn told_in_full(rows: usize, told: usize, what: &str) -> Option<Block> {
-    (told < rows).then(|| {
-        let left = counted(rows - told, what);
-        let words = format!("Told in full: the newest {told}; listed alone: {left}; ");
+/// How many are shown in full, if not all of them are.
+fn shown_in_full(rows: usize, shown: usize, what: &str) -> Option<Block> {
+    (shown < rows).then(|| {
+        let left = counted(rows - shown, what);
+        let words = format!("Shown in full: the newest {shown}; listed alone: {left}; ");
         Block::Paragraph(vec![text(words), code("--limit"), text(" tells more.")])
     })
 }

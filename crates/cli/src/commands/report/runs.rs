@@ -6,7 +6,7 @@ use crealeph_runtime::report::{
 };
 
 use super::super::work::is_made_id;
-use super::{approvals, cut, proof, told_in_full};
+use super::{approvals, cut, proof, shown_in_full};
 use crate::render::counted;
 use crate::report::{Block, Inline, QuoteKind, Tone, code, listed, only, text};
 
@@ -26,7 +26,7 @@ pub(super) fn blocks(report: &ActivityReport, blocks: &mut Vec<Block>) {
         head: vec!["Run", "Started", "Agent", "Status", "Files", "Task"],
         rows: section.rows.iter().map(row).collect(),
     });
-    blocks.extend(told_in_full(section.rows.len(), section.stories.len(), "run"));
+    blocks.extend(shown_in_full(section.rows.len(), section.stories.len(), "run"));
     section.stories.iter().for_each(|story| self::story(story, blocks));
 }
 
