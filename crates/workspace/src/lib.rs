@@ -56,4 +56,5 @@ pub use scan::{Refusal, RefusalReason, ScanError, ScanLimits, Tally, WorkspaceSn
 pub use staged::Added;
 pub use state::{FileAndFolder, State, StateHash};
 pub use store::{Store, StoreError};
+pub use unified::unified_hunks;
 pub use workspace::{OpenError, SnapshotError, Workspace};

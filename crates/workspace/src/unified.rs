@@ -1,10 +1,11 @@
 //! A change as people read it: the unified form that `git diff` prints, by the algorithm of the deltas. Owns the text and
 //! its bound; a person reads it, nothing is judged by it.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
+use std::ops::Range;
 
 use crealeph_contracts::text::is_hidden;
-use imara_diff::{Algorithm, Diff, InternedInput, Interner, Token, UnifiedDiffConfig, UnifiedDiffPrinter};
+use imara_diff::{Algorithm, Diff, Hunk, InternedInput, Token};
 
 use crate::change::Change;
 use crate::deadline::Deadline;
@@ -12,6 +13,8 @@ use crate::delta::DeltaError;
 use crate::node::TreeNode;
 use crate::workspace::Workspace;
 
+/// How many lines stand before and after a change.
+const CONTEXT_LINES: u32 = 3;
 /// How many files that were left out are named.
 const MAX_NAMED: usize = 1000;
 
@@ -88,10 +91,7 @@ impl Workspace {
             return Ok(());
         }
         let _ = writeln!(out, "--- {}\n+++ {}", name("a", &change.before), name("b", &change.after));
-        let input = InternedInput::new(before.as_str(), after.as_str());
-        let diff = Diff::compute(Algorithm::Histogram, &input);
-        let printer = Printer(&input.interner);
-        let _ = write!(out, "{}", diff.unified_diff(&printer, UnifiedDiffConfig::default(), &input));
+        write_hunks(&before, &after, out);
         Ok(())
     }
 
@@ -107,42 +107,59 @@ impl Workspace {
     }
 }
 
-/// Prints hunks as git does, down to a last line that does not end.
-struct Printer<'i>(&'i Interner<&'i str>);
+/// The hunks between two texts, as git prints them; empty if they are the same.
+pub fn unified_hunks(before: &str, after: &str) -> String {
+    let mut out = String::new();
+    write_hunks(before, after, &mut out);
+    out
+}
 
-impl Printer<'_> {
-    fn line(&self, mut f: impl fmt::Write, sign: char, token: Token) -> fmt::Result {
-        let line: &str = self.0[token];
-        match line.ends_with('\n') {
-            true => write!(f, "{sign}{line}"),
-            false => writeln!(f, "{sign}{line}\n\\ No newline at end of file"),
+fn write_hunks(before: &str, after: &str, out: &mut String) {
+    let input = InternedInput::new(before, after);
+    let diff = Diff::compute(Algorithm::Histogram, &input);
+    let mut hunks = diff.hunks().peekable();
+    while let Some(first) = hunks.next() {
+        let mut end = first.before.end;
+        let mut group = vec![first];
+        // Changes whose context would touch are shown as one.
+        while let Some(next) = hunks.next_if(|next| next.before.start - end <= 2 * CONTEXT_LINES) {
+            end = next.before.end;
+            group.push(next);
         }
+        write_group(&input, &group, out);
     }
 }
 
-impl UnifiedDiffPrinter for Printer<'_> {
-    fn display_header(
-        &self,
-        mut f: impl fmt::Write,
-        start_before: u32,
-        start_after: u32,
-        len_before: u32,
-        len_after: u32,
-    ) -> fmt::Result {
-        // A side without lines starts before the first one.
-        let start = |at: u32, length: u32| if length == 0 { at } else { at + 1 };
-        let (before, after) = (start(start_before, len_before), start(start_after, len_after));
-        writeln!(f, "@@ -{before},{len_before} +{after},{len_after} @@")
+/// Changes with the context before, between and after them. The header is ours: that of `imara-diff` 0.2 is wrong if the first change is in lines
+/// 4 to 6.
+fn write_group(input: &InternedInput<&str>, group: &[Hunk], out: &mut String) {
+    let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
+    let start = first.before.start.saturating_sub(CONTEXT_LINES);
+    let end = (last.before.end + CONTEXT_LINES).min(input.before.len() as u32);
+    let start_after = first.after.start - (first.before.start - start);
+    let end_after = last.after.end + (end - last.before.end);
+    // A side without lines starts before the first one.
+    let side = |start: u32, end: u32| (if start == end { start } else { start + 1 }, end - start);
+    let ((one, lines), (other, lines_after)) = (side(start, end), side(start_after, end_after));
+    let _ = writeln!(out, "@@ -{one},{lines} +{other},{lines_after} @@");
+    let mut write = |sign: char, tokens: &[Token], range: Range<u32>| {
+        let tokens = tokens.get(range.start as usize..range.end as usize).unwrap_or_default();
+        for token in tokens {
+            let line: &str = input.interner[*token];
+            let _ = match line.ends_with('\n') {
+                true => write!(out, "{sign}{line}"),
+                false => writeln!(out, "{sign}{line}\n\\ No newline at end of file"),
+            };
+        }
+    };
+    let mut place = start;
+    for hunk in group {
+        write(' ', &input.before, place..hunk.before.start);
+        write('-', &input.before, hunk.before.clone());
+        write('+', &input.after, hunk.after.clone());
+        place = hunk.before.end;
     }
-
-    fn display_context_token(&self, f: impl fmt::Write, token: Token) -> fmt::Result {
-        self.line(f, ' ', token)
-    }
-
-    fn display_hunk(&self, mut f: impl fmt::Write, before: &[Token], after: &[Token]) -> fmt::Result {
-        before.iter().try_for_each(|token| self.line(&mut f, '-', *token))?;
-        after.iter().try_for_each(|token| self.line(&mut f, '+', *token))
-    }
+    write(' ', &input.before, place..end);
 }
 
 /// A name as git writes it: in quotes and with C escapes if it holds a quote, a backslash, a control character or
@@ -177,5 +194,45 @@ fn mode(node: &TreeNode) -> &'static str {
         TreeNode::File { executable: false, .. } => "100644",
         TreeNode::File { executable: true, .. } => "100755",
         TreeNode::Symlink { .. } => "120000",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_says_where_its_lines_are_wherever_the_change_is() {
+        let lines: Vec<String> = (1..=30).map(|number| format!("line {number}\n")).collect();
+        for changed in 1..=30 {
+            for is_removed in [false, true] {
+                let mut after = lines.clone();
+                after[changed - 1] = if is_removed { String::new() } else { "changed\n".to_owned() };
+                let text = unified_hunks(&lines.concat(), &after.concat());
+                let (header, shown) = text.split_once('\n').unwrap();
+                let (from, to) = (changed.saturating_sub(3).max(1), (changed + 3).min(30));
+                let (count, kept) = (to - from + 1, to - from + 1 - usize::from(is_removed));
+                assert_eq!(header, format!("@@ -{from},{count} +{from},{kept} @@"), "{changed}");
+                let old: Vec<&str> =
+                    shown.lines().filter(|line| !line.starts_with('+')).map(|line| &line[1..]).collect();
+                let expected: Vec<&str> = lines[from - 1..to].iter().map(|line| line.trim_end()).collect();
+                assert_eq!(old, expected, "{changed}");
+            }
+        }
+    }
+
+    #[test]
+    fn changes_that_are_near_share_a_header_and_a_last_line_without_an_end_says_so() {
+        let lines: Vec<String> = (1..=30).map(|number| format!("line {number}\n")).collect();
+        let changed = |places: &[usize]| {
+            let mut after = lines.clone();
+            places.iter().for_each(|place| after[place - 1] = "changed\n".to_owned());
+            unified_hunks(&lines.concat(), &after.concat()).matches("@@ -").count()
+        };
+        assert_eq!((changed(&[5, 12]), changed(&[5, 13])), (1, 2));
+        assert_eq!(unified_hunks("a\n", "a\nb"), "@@ -1,1 +1,2 @@\n a\n+b\n\\ No newline at end of file\n");
+        assert_eq!(unified_hunks("", "a\n"), "@@ -0,0 +1,1 @@\n+a\n");
+        assert_eq!(unified_hunks("a\n", ""), "@@ -1,1 +0,0 @@\n-a\n");
+        assert_eq!(unified_hunks("a\n", "a\n"), "");
     }
 }
