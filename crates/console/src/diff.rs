@@ -59,6 +59,12 @@ pub(crate) fn diff(text: &str, bounds: DiffBounds, raw: Option<&str>) -> Markup 
     }
 }
 
+/// The hunks of one file, as a page shows them.
+pub(crate) fn hunks(path: &str, text: &str, bounds: DiffBounds) -> Markup {
+    let named = format!("diff --git a/{0} b/{0}\n{text}", path.replace(['\n', '\r'], " "));
+    diff(&named, bounds, None)
+}
+
 impl DiffFile<'_> {
     fn count(&self, sign: char) -> usize {
         self.lines.iter().filter(|(_, line)| line.starts_with(sign)).count()

@@ -5,12 +5,14 @@
 //! reads without scripts.
 
 mod assets;
+mod compare;
 mod diff;
 mod executions;
 mod frame;
 mod graph;
 mod inbox;
 mod ledger;
+mod output;
 mod parts;
 mod people;
 mod policy;
@@ -22,11 +24,13 @@ mod usage;
 mod work;
 
 pub use assets::{Asset, asset};
+pub use compare::comparison;
 pub use crealeph_verify::verifier_page;
 pub use executions::{ExecutionList, execution, executions};
 pub use frame::{CONTENT_SECURITY, PageFrame, Section, Viewer, problem};
 pub use inbox::{InboxView, inbox, subject};
 pub use ledger::{EntryDetail, LedgerList, entries, entry};
+pub use output::{OUTPUT_BYTES, RunOutput, output};
 pub use people::{AccessPage, access};
 pub use policy::{BacktestForm, BacktestPage, policy};
 pub use robots::{RobotView, robot, robots};
@@ -34,4 +38,4 @@ pub use search::{SearchHit, SearchPage, search};
 pub use several::{MAX_SEVERAL, SeveralPage, several};
 pub use sign_in::{SignInPage, enrol, sign_in};
 pub use usage::usage;
-pub use work::{RunList, RunPage, run, runs};
+pub use work::{RunList, RunPage, UndoOffer, run, runs};

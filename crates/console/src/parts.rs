@@ -79,6 +79,21 @@ pub(crate) fn time(text: &str, now: Instant) -> Markup {
     }
 }
 
+/// How long something has lasted; scripts keep it true.
+pub(crate) fn elapsed(since: &str, now: Instant) -> Markup {
+    let seconds = Instant::parse(since).map_or(0, |at| now.nanos_since(at) / 1_000_000_000).max(0);
+    html! { span data-elapsed=(line(since)) { (duration(seconds)) } }
+}
+
+/// A duration: `45 s`, `3 min 5 s`, `2 h 4 min`.
+fn duration(seconds: i128) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+    }
+}
+
 /// How long ago something was, in the words that people use.
 pub(crate) fn ago(at: Instant, now: Instant) -> String {
     let seconds = now.nanos_since(at) / 1_000_000_000;
@@ -133,7 +148,7 @@ pub(crate) fn badge(word: &str) -> Markup {
         "stale" | "failed" | "failure" | "denied" | "blocked" | "BLOCK" | "rejected" | "refused"
         | "timeout" | "revoked" | "outdated" | "reject" => "bad",
         "partial" | "deferred" | "DEFER" | "draft" | "waiting" | "held" | "pending" | "unproven"
-        | "missing" | "expired" => "open",
+        | "missing" | "expired" | "running" | "unsettled" | "interrupted" => "open",
         _ => "plain",
     };
     html! { span .badge .(tone) { (line(word)) } }

@@ -1,22 +1,25 @@
-//! Work runs: the list with its filters, and one with what it changed, what it used of its bounds, and its receipt.
+//! Work runs: the list with its filters, and one with what it changed, what it used of its bounds, what it prints, and its receipt.
 
 use crealeph_runtime::receipts::LoggedRunReport;
-use crealeph_runtime::report::{BoundStory, ProofStatus, RunStory};
+use crealeph_runtime::report::{BoundStory, ProofStatus, RunRow, RunStory};
 use maud::{Markup, html};
 
 use crate::diff::{DiffBounds, diff};
 use crate::executions::approval_story;
 use crate::frame::Viewer;
+use crate::output::{RunOutput, run_output};
 use crate::parts::{
-    badge, block, counted, empty, facts, filter_choice, filter_field, line, next_page, number, path, query,
-    short, time, words,
+    badge, block, counted, elapsed, empty, facts, filter_choice, filter_field, line, next_page, number, path,
+    query, short, time, words,
 };
 
 /// A page of the list.
 #[derive(Clone, Debug)]
 pub struct RunList<'w> {
-    /// The runs, newest first.
+    /// The runs that are recorded, newest first.
     pub runs: &'w [LoggedRunReport],
+    /// Those of the server's own workspace that are running or held, and whether there are more; absent if it has none that may be seen.
+    pub open: Option<(Vec<RunRow>, bool)>,
     /// Where the list continues.
     pub next: Option<String>,
     /// The agent that is filtered by.
@@ -27,7 +30,7 @@ pub struct RunList<'w> {
 
 /// The list.
 pub fn runs(viewer: &Viewer, list: &RunList<'_>) -> Markup {
-    let RunList { runs, next, agent, status } = list;
+    let RunList { runs, open, next, agent, status } = list;
     html! {
         h1 { "Work" }
         form .filter action="/runs" method="get" {
@@ -35,50 +38,117 @@ pub fn runs(viewer: &Viewer, list: &RunList<'_>) -> Markup {
             (filter_choice("Status", "status", &["succeeded", "failed"], *status))
             button type="submit" { "Filter" }
         }
+        @if let Some((open, has_more)) = open.as_ref().filter(|(open, _)| !open.is_empty()) {
+            section aria-labelledby="open" { h2 #open { "In this workspace now" }
+                (open_table(viewer, open))
+                @if *has_more { p .cut { "There are more; see " code { "crealeph work status" } "." } }
+            }
+        }
         @if runs.is_empty() && next.is_none() {
             (empty("No run is recorded here. A workspace records its runs in this ledger, or reports them to this server:", Some("crealeph work run --task \"…\" --agent NAME --report-to URL")))
         } @else {
-            div .scroll tabindex="0" role="group" aria-label="Runs" {
-                table {
-                    thead { tr { th { "Run" } th { "Task" } th { "Agent" } th { "Status" } th .number { "Files" } th .number { "Tokens" } th .number { "US$" } th { "Started" } } }
-                    tbody { @for run in *runs {
-                        @let id = run.row.run.to_string();
-                        tr data-row="" {
-                            th scope="row" { a href={ "/runs/" (id) } { (short(&id)) } @if run.reported { " " (badge("reported")) } }
-                            td .wide { (line(&run.row.task)) }
-                            td { @if let Some(agent) = &run.row.agent { (line(agent)) } }
-                            td { (badge(&run.row.status)) }
-                            td .number { @if let Some(files) = run.row.files { (files) } }
-                            td .number { @if let Some(tokens) = run.tokens { (number(tokens.max(0.0) as u64)) } }
-                            td .number { @if let Some(cost) = run.cost_usd { (format!("{cost:.2}")) } }
-                            td { (time(&run.row.started_at, viewer.now)) }
-                        }
-                    } }
-                }
+            form action="/runs/compare" method="get" {
+                (logged_table(viewer, runs))
+                @if runs.len() > 1 { p { button type="submit" .quiet { "Compare A and B" } } }
             }
             (next_page(next.as_ref().map(|next| query("/runs", &[("agent", *agent), ("status", *status), ("cursor", Some(next))]))))
+        }
+        // A run that starts leaves no entry yet.
+        @if open.is_some() { div data-again="5" {} }
+    }
+}
+
+fn open_table(viewer: &Viewer, runs: &[RunRow]) -> Markup {
+    html! {
+        div .scroll tabindex="0" role="group" aria-label="Open runs" {
+            table {
+                thead { tr { th { "Run" } th { "Task" } th { "Agent" } th { "Status" } th .number { "Files" } th { "Started" } } }
+                tbody { @for run in runs {
+                    @let id = run.run.to_string();
+                    tr data-row="" {
+                        th scope="row" { a href={ "/runs/" (id) } { (short(&id)) } }
+                        td .wide { (line(&run.task)) }
+                        td { @if let Some(agent) = &run.agent { (line(agent)) } }
+                        td { (badge(&run.status)) }
+                        td .number { @if let Some(files) = run.files { (files) } }
+                        td { (time(&run.started_at, viewer.now)) }
+                    }
+                } }
+            }
         }
     }
 }
 
-/// One run, with what it printed as far as the ledger has it.
+/// The recorded runs; the two newest are those that are compared unless others are marked.
+fn logged_table(viewer: &Viewer, runs: &[LoggedRunReport]) -> Markup {
+    let can_compare = runs.len() > 1;
+    html! {
+        div .scroll tabindex="0" role="group" aria-label="Runs" {
+            table {
+                thead { tr { th { "Run" } th { "Task" } th { "Agent" } th { "Status" } th .number { "Files" } th .number { "Tokens" } th .number { "US$" } th { "Started" } @if can_compare { th { "A" } th { "B" } } } }
+                tbody { @for (at, run) in runs.iter().enumerate() {
+                    @let id = run.row.run.to_string();
+                    tr data-row="" {
+                        th scope="row" { a href={ "/runs/" (id) } { (short(&id)) } @if run.reported { " " (badge("reported")) } }
+                        td .wide { (line(&run.row.task)) }
+                        td { @if let Some(agent) = &run.row.agent { (line(agent)) } }
+                        td { (badge(&run.row.status)) }
+                        td .number { @if let Some(files) = run.row.files { (files) } }
+                        td .number { @if let Some(tokens) = run.tokens { (number(tokens.max(0.0) as u64)) } }
+                        td .number { @if let Some(cost) = run.cost_usd { (format!("{cost:.2}")) } }
+                        td { (time(&run.row.started_at, viewer.now)) }
+                        @if can_compare {
+                            @for (name, first) in [("a", 1), ("b", 0)] {
+                                td .mark { input type="radio" name=(name) value=(id) checked[at == first] aria-label={ "Compare " (id) " as " (name.to_ascii_uppercase()) }; }
+                            }
+                        }
+                    }
+                } }
+            }
+        }
+    }
+}
+
+/// One run, with what it printed as far as it is here.
 #[derive(Clone, Debug)]
 pub struct RunPage<'w> {
     /// What happened.
     pub story: &'w RunStory,
-    /// What agent and tests printed, by file; or why that is not here.
-    pub logs: Result<Vec<(String, String)>, String>,
+    /// What agent and tests printed.
+    pub output: RunOutput,
     /// The diff, or why it is not here.
     pub diff: Result<String, String>,
+    /// The ledger has its receipt.
+    pub is_recorded: bool,
+    /// The subject in the inbox that its held change is.
+    pub subject: Option<String>,
+    /// How it can be undone.
+    pub undo: UndoOffer,
+}
+
+/// How a run can be undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UndoOffer {
+    /// Here, by a form.
+    Here,
+    /// By a command in its workspace, and why only so.
+    Command(&'static str),
+    /// Not at all: it did not land.
+    Nothing,
 }
 
 /// The page of a run.
 pub fn run(viewer: &Viewer, page: &RunPage<'_>) -> Markup {
-    let RunPage { story, logs, diff: change } = page;
+    let RunPage { story, output, diff: change, .. } = page;
     let (row, id) = (&story.row, story.row.run.to_string());
     let api = format!("/v1/work/runs/{id}");
+    // What a run prints now is what people came for.
+    let is_open = matches!(output, RunOutput::Part(part) if part.is_running);
     html! {
-        h1 { (line(&row.task)) " " (badge(&row.status)) }
+        h1 { (line(&row.task)) }
+        @if let Some(task) = story.description.as_ref().filter(|task| task.text.trim() != row.task) {
+            details { summary { "The whole task" } (block(&task.text, "Task", None)) }
+        }
         @if let Some(reason) = &story.reason { p .error { (words(&reason.text)) } }
         (facts(vec![
             ("Run", html! { code { (id) } }),
@@ -86,9 +156,10 @@ pub fn run(viewer: &Viewer, page: &RunPage<'_>) -> Markup {
                 Some(agent) => { (line(&agent.name)) @if let Some(program) = &agent.program { ", " code { (line(program)) } } @if let Some(version) = &agent.version { " " (line(version)) } @if !agent.models.is_empty() { ", " (line(&agent.models.join(", "))) } }
                 None => (line(row.agent.as_deref().unwrap_or("-"))),
             } }),
+            ("Status", html! { span data-state="" { (badge(&row.status)) } @if let RunOutput::Part(part) = output { @if part.is_running { " for " (elapsed(&row.started_at, viewer.now)) } } }),
             ("Started", html! { (time(&row.started_at, viewer.now)) @if let Some(by) = &story.started_by { " by " (line(&by.user)) " on " (line(&by.host)) } }),
             ("Finished", html! { @if let Some(at) = &story.finished_at { (time(at, viewer.now)) } @else { "-" } }),
-            ("Changed", html! { (counted(row.files.unwrap_or(0), "file")) @if let (Some(added), Some(removed)) = (story.change.added, story.change.removed) { ", " span .added { "+" (added) } " " span .removed { "−" (removed) } } }),
+            ("Changed", html! { @match row.files { Some(files) => (counted(files, "file")), None => "-" } @if let (Some(added), Some(removed)) = (story.change.added, story.change.removed) { ", " span .added { "+" (added) } " " span .removed { "−" (removed) } } }),
             ("Tests", html! { @match &story.tests {
                 Some(tests) => { @if let Some(command) = &tests.command { code { (line(command)) } } @if let Some(passed) = tests.passed { ", " (passed) " passed" } @if let Some(failed) = tests.failed { ", " (failed) " failed" } }
                 None => "none",
@@ -98,6 +169,7 @@ pub fn run(viewer: &Viewer, page: &RunPage<'_>) -> Markup {
             ("Receipt", html! { (badge(match story.proof.status { ProofStatus::Verified => "verified", ProofStatus::Refused => "refused", ProofStatus::Unproven => "unproven", ProofStatus::Absent => "missing" }))
                 @if let Some(detail) = &story.proof.detail { " " (line(detail)) } }),
         ]))
+        @if is_open { (run_output(&id, output)) }
         @if let Some(admission) = &story.admission {
             section aria-labelledby="bounds" { h2 #bounds { "Bounds" }
                 @if let Some(reason) = &admission.reason { p { (line(reason)) } }
@@ -111,26 +183,66 @@ pub fn run(viewer: &Viewer, page: &RunPage<'_>) -> Markup {
                 @if story.connections_left_out > 0 { p .cut { (number(story.connections_left_out)) " more." } }
             }
         }
-        section aria-labelledby="files" { h2 #files { "Files" }
+        // What changed is known when it is over.
+        @if !is_open { section aria-labelledby="files" { h2 #files { "Files" }
             @if story.change.files.is_empty() { p { "None was changed." } } @else {
                 ul .files { @for file in &story.change.files { li { code { (line(&file.path)) } @if let Some(how) = &file.change { " " (how) } @if let (Some(added), Some(removed)) = (file.added, file.removed) { " " span .added { "+" (added) } " " span .removed { "−" (removed) } } } } }
             }
             @if story.change.files_left_out > 0 { p .cut { (number(story.change.files_left_out)) " more files." } }
-        }
-        section aria-labelledby="change" { h2 #change { "Change" }
+        } }
+        @if !is_open { section aria-labelledby="change" { h2 #change { "Change" }
             @match change { Ok(text) => (diff(text, DiffBounds::PAGE, Some(&format!("{api}/diff")))), Err(why) => p .quiet { (words(why)) } }
-        }
-        section aria-labelledby="logs" { h2 #logs { "Output" }
-            @match logs {
-                Ok(files) => { @for (name, text) in files { details { summary { code { (line(name)) } } (block(text, name, Some(&format!("{api}/logs")))) } } @if files.is_empty() { p .quiet { "Nothing was printed." } } }
-                Err(why) => p .quiet { (words(why)) },
-            }
-        }
+        } }
+        @if !is_open { (run_output(&id, output)) }
+        (undo(viewer, page, &id))
         section aria-labelledby="next" { h2 #next { "Next" }
+            @if let Some(subject) = &page.subject { p { a href={ "/inbox/" (path(subject)) } { "Decide about its change" } } }
+            @if let Some(earlier) = &story.earlier_run {
+                @let other = earlier.run.to_string();
+                p { (relation(&earlier.relation)) " " a href={ "/runs/" (path(&other)) } { (short(&other)) } ": " a href=(query("/runs/compare", &[("a", Some(&other)), ("b", Some(&id))])) { "compare with it" } }
+            }
+            form .filter action="/runs/compare" method="get" {
+                input type="hidden" name="a" value=(id);
+                label { span { "Compare with run" } input name="b" required autocomplete="off" maxlength="36" placeholder="its id"; }
+                button type="submit" .quiet { "Compare" }
+            }
+            @if page.is_recorded {
+                p { a href=(api) { "Receipt and statement as JSON" } " · " a href={ (api) "/verify" } { "Verification as JSON" } " · " a href={ "/v1/report.html?run=" (id) } { "Report" } }
+            }
             p { "In its workspace:" }
-            pre { code { "crealeph work show " (id) "\ncrealeph work undo " (id) } }
-            p { a href=(api) { "Receipt and statement as JSON" } " · " a href={ (api) "/verify" } { "Verification as JSON" } " · " a href={ "/v1/report.html?run=" (id) } { "Report" }
-                @if let Some(earlier) = &story.earlier_run { " · " (earlier.relation) " " a href={ "/runs/" (path(&earlier.run.to_string())) } { (short(&earlier.run.to_string())) } } }
+            pre tabindex="0" role="group" aria-label="Command" { code { "crealeph work show " (id) } }
+        }
+    }
+}
+
+/// How a run rests on another, in words.
+fn relation(word: &str) -> &str {
+    match word {
+        "retry_of" => "It retries",
+        "undoes" => "It undoes",
+        other => other,
+    }
+}
+
+fn undo(viewer: &Viewer, page: &RunPage<'_>, id: &str) -> Markup {
+    html! {
+        @if page.undo != UndoOffer::Nothing {
+            section aria-labelledby="undo" { h2 #undo { "Undo" }
+                @match page.undo {
+                    UndoOffer::Here => {
+                        p { "Starts a run that restores every file that this one changed: under its bounds, with its tests, and with a receipt of its own. If a file was changed since, nothing is run, and what changed it is named." }
+                        form action={ "/runs/" (id) "/undo" } method="post" {
+                            input type="hidden" name="form" value=(viewer.form_token);
+                            button type="submit" { "Undo this run" }
+                        }
+                    }
+                    UndoOffer::Command(why) => {
+                        p { (why) " In its workspace:" }
+                        pre tabindex="0" role="group" aria-label="Command" { code { "crealeph work undo " (id) } }
+                    }
+                    UndoOffer::Nothing => {}
+                }
+            }
         }
     }
 }

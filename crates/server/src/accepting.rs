@@ -91,6 +91,7 @@ pub(crate) async fn finish_runs(app: &App, time: Duration) {
     if timeout(time, app.all_run_permits()).await.is_err() {
         tracing::warn!("runs were still under way after {} ms", time.as_millis());
         app.cancel.cancel();
+        app.workspace.iter().for_each(|workspace| workspace.interrupt());
         // What is not given back by then is taken up when its lease has expired.
         let _ = timeout(GIVE_BACK, app.all_run_permits()).await;
     }

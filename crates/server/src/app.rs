@@ -21,6 +21,7 @@ use crate::serve::ServerParts;
 use crate::session::SessionCookie;
 use crate::settings::{ServerBounds, ServerSettings};
 use crate::snapshots::NewestSnapshots;
+use crate::workspace::ServerWorkspace;
 
 /// The shared part.
 pub(crate) struct App {
@@ -31,6 +32,8 @@ pub(crate) struct App {
     pub cancel: Cancel,
     pub settings: ServerSettings,
     pub renderer: ReportRenderer,
+    /// The workspace on this machine.
+    pub workspace: Option<Arc<ServerWorkspace>>,
     pub names: ServerNames,
     /// What is counted for operators.
     pub metrics: ServerMetrics,
@@ -69,7 +72,7 @@ impl App {
         cookie: SessionCookie,
         stopping: watch::Receiver<bool>,
     ) -> Self {
-        let ServerParts { ledger, agents, scopes, settings, renderer } = parts;
+        let ServerParts { ledger, agents, scopes, settings, renderer, workspace } = parts;
         let builder = Builder::new(ledger.clone(), agents, scopes.clone());
         let bounds = &settings.bounds;
         let permits = |bound| Arc::new(Semaphore::new(ServerBounds::size(bound)));
@@ -97,6 +100,7 @@ impl App {
             cancel,
             settings,
             renderer,
+            workspace: workspace.map(Arc::new),
             names,
         }
     }

@@ -7,6 +7,7 @@ use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::{IdentifierError, Name};
 use crealeph_ledger::{Cursor, Ledger};
 use crealeph_runtime::access::KeyIdentity;
+use crealeph_runtime::work::RunReader;
 use percent_encoding::percent_decode_str;
 
 use crate::app::App;
@@ -58,6 +59,16 @@ impl Call {
     pub(crate) fn who(&self) -> Result<&KeyIdentity, Problem> {
         let nobody = || Problem::new(ProblemKind::Internal, "the route needs a key and did not ask for one");
         self.identity.as_ref().ok_or_else(nobody)
+    }
+
+    /// The runs of the workspace on this machine, if they are the tenant's. What cannot be read is logged, and as if it were not here.
+    pub(crate) fn own_runs(&self) -> Result<Option<RunReader>, Problem> {
+        let tenant = &self.who()?.tenant_id;
+        let runs = self.app.workspace.as_ref().map(|workspace| workspace.served.runs(tenant));
+        Ok(runs.transpose().map(Option::flatten).unwrap_or_else(|error| {
+            tracing::warn!("the workspace on this machine is not shown: {error}");
+            None
+        }))
     }
 
     /// The bounds.

@@ -33,6 +33,7 @@ mod settings;
 mod snapshots;
 mod stream;
 mod tls;
+mod workspace;
 
 pub use console::console_routes;
 pub use openapi::document as openapi_document;
@@ -40,3 +41,4 @@ pub use routes::ReportRenderer;
 pub use serve::{ServeError, Server, ServerParts, StopHandle};
 pub use settings::{ServerBounds, ServerSettings};
 pub use tls::{TlsError, TlsFiles};
+pub use workspace::{OpenWork, ServerWorkspace};

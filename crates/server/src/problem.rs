@@ -15,6 +15,7 @@ use crealeph_runtime::report::ReportError;
 use crealeph_runtime::robot::StatusError;
 use crealeph_runtime::validation::ViolationReport;
 use crealeph_runtime::webhook::WebhookError;
+use crealeph_runtime::work::{RunsError, WorkError};
 use serde::Serialize;
 
 use crate::reply::Reply;
@@ -401,7 +402,7 @@ impl From<ReportError> for Problem {
             ReportError::Ledger(error) => error.into(),
             ReportError::Execution(error) => error.into(),
             ReportError::Approvals(error) => error.into(),
-            ReportError::Runs(_) => Problem::unknown_id("run"),
+            ReportError::Runs(error) => error.into(),
             ReportError::NoExecution(_) => Problem::unknown_id("execution"),
             error @ ReportError::Name(_) => {
                 Problem::ours(StatusCode::INTERNAL_SERVER_ERROR, "bad_name", &error)
@@ -414,9 +415,39 @@ impl From<RunFileError> for Problem {
     fn from(error: RunFileError) -> Self {
         match error {
             RunFileError::Ledger(error) => error.into(),
-            error @ RunFileError::NotHere { .. } => {
+            error @ (RunFileError::NotHere { .. } | RunFileError::Altered { .. }) => {
                 Problem::new(ProblemKind::Other(StatusCode::NOT_FOUND, "not_here"), error.to_string())
             }
+            RunFileError::Runs(error) => error.into(),
+        }
+    }
+}
+
+impl From<RunsError> for Problem {
+    fn from(error: RunsError) -> Self {
+        match error {
+            RunsError::Unknown(_) | RunsError::NoneYet | RunsError::OnlyOne | RunsError::Ambiguous(_) => {
+                Problem::unknown_id("run")
+            }
+            error => Problem::ours(StatusCode::INTERNAL_SERVER_ERROR, "runs", &error),
+        }
+    }
+}
+
+impl From<WorkError> for Problem {
+    fn from(error: WorkError) -> Self {
+        let code = error.code();
+        match error {
+            WorkError::Runs(error) => error.into(),
+            WorkError::Ledger(error) => error.into(),
+            WorkError::NotUndoable { .. }
+            | WorkError::InTheWay { .. }
+            | WorkError::Altered { .. }
+            | WorkError::Policy { .. }
+            | WorkError::NoAgent { .. } => {
+                Problem::new(ProblemKind::Other(StatusCode::CONFLICT, code), error.to_string())
+            }
+            error => Problem::ours(StatusCode::INTERNAL_SERVER_ERROR, code, &error),
         }
     }
 }

@@ -119,6 +119,68 @@ fn logged_run() -> Value {
     object(&[&texts[..], &named[..], &more[..]].concat(), &[])
 }
 
+fn work_run_row() -> Vec<(&'static str, Value)> {
+    let texts = ["run", "shortId", "task", "status", "startedAt"].map(|name| (name, text()));
+    let named = ["item", "agent"].map(|name| (name, nullable(text())));
+    [&texts[..], &named[..], &[("files", nullable(count()))]].concat()
+}
+
+fn run_comparison() -> Value {
+    let number = || nullable(json!({ "type": "number" }));
+    let part = || object(&[("text", text()), ("leftOutBytes", count())], &[]);
+    let bound = object(&[("what", text()), ("used", count()), ("limit", nullable(count()))], &[]);
+    let named = ["finishedAt", "testCommand"].map(|name| (name, nullable(text())));
+    let counts = ["testsPassed", "testsFailed", "added", "removed"].map(|name| (name, nullable(count())));
+    let more = [
+        ("models", list(text())),
+        ("reason", nullable(part())),
+        ("bounds", list(bound)),
+        ("tokens", number()),
+        ("costUsd", number()),
+    ];
+    let side = object(&[&work_run_row()[..], &named[..], &counts[..], &more[..]].concat(), &[]);
+    let standing = json!({ "enum": ["onlyA", "onlyB", "alike", "different", "unknown"] });
+    let file = object(
+        &[("path", text()), ("standing", standing), ("diff", nullable(part())), ("reason", nullable(text()))],
+        &[],
+    );
+    object(
+        &[
+            ("a", side.clone()),
+            ("b", side),
+            ("files", list(file)),
+            ("filesLeftOut", count()),
+            ("unknown", list(text())),
+        ],
+        &[],
+    )
+}
+
+fn run_output() -> Value {
+    let flag = || json!({ "type": "boolean" });
+    let words = |words: &[&str]| json!({ "enum": words });
+    let line = object(
+        &[
+            ("source", words(&["agent", "tests"])),
+            ("stream", words(&["stdout", "stderr"])),
+            ("text", text()),
+            ("goes_on", flag()),
+        ],
+        &[],
+    );
+    let gap = object(&[("left_out_bytes", count())], &[]);
+    let record = json!({ "anyOf": [line, gap] });
+    let known = ["run", "status", "startedAt", "since"].map(|name| (name, text()));
+    let more = [
+        ("isRunning", flag()),
+        ("after", count()),
+        ("next", count()),
+        ("hasMore", flag()),
+        ("records", list(record)),
+    ];
+    object(&[&known[..], &more[..]].concat(), &[])
+}
+
 fn usage() -> Value {
     let sum = || {
         let counts = ["runs", "executions", "withoutTokens", "withoutCost"].map(|name| (name, count()));
@@ -380,6 +442,12 @@ pub(crate) fn components() -> Map<String, Value> {
             let file = object(&[("name", text()), ("text", text())], &[]);
             object(&[("files", list(file)), ("leftOut", list(text()))], &[])
         }),
+        ("OpenWorkRuns", {
+            let runs = list(object(&work_run_row(), &[]));
+            object(&[("runs", runs), ("hasMore", json!({ "type": "boolean" }))], &[])
+        }),
+        ("RunComparison", run_comparison()),
+        ("RunOutput", run_output()),
         ("Usage", usage()),
         ("Report", open()),
         ("ReceiptReport", ReceiptReport::schema()),

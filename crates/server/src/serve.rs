@@ -28,6 +28,7 @@ use crate::routes::ReportRenderer;
 use crate::session::SessionCookie;
 use crate::settings::{ServerBounds, ServerSettings};
 use crate::tls::{ServerTls, TlsError};
+use crate::workspace::ServerWorkspace;
 
 /// How long to wait when the system takes no connection, too many open files for example.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
@@ -146,6 +147,8 @@ pub struct ServerParts {
     pub settings: ServerSettings,
     /// How reports are written for people.
     pub renderer: ReportRenderer,
+    /// The workspace that it is started in, if that is recorded in the ledger.
+    pub workspace: Option<ServerWorkspace>,
 }
 
 /// A server that listens and does not answer yet.

@@ -67,6 +67,10 @@ fn every_page_serves_its_roles_and_nobody_else() {
         ("/executions/r/none", 404),
         ("/runs", 200),
         ("/runs/none", 404),
+        ("/runs/none/output", 404),
+        ("/runs/none/output?after=x", 400),
+        ("/runs/compare", 404),
+        ("/runs/compare?a=none&b=none", 404),
         ("/ledger", 200),
         (named.as_str(), 200),
         ("/ledger/none", 404),
@@ -96,9 +100,9 @@ fn every_page_serves_its_roles_and_nobody_else() {
             assert!(policy.starts_with("default-src 'none'; script-src 'self'"), "{policy}");
         }
         let token = browser.form_token();
-        for (path, body, status) in FORMS {
+        for (path, body, status, roles) in FORMS {
             let answer = browser.post(path, &format!("form={token}&{body}"), true);
-            let expected = if matches!(*role, "writer" | "operator") { status } else { 403 };
+            let expected = if roles.contains(role) { status } else { 403 };
             assert_eq!(answer.status, expected, "{role} {path}: {answer:?}");
             assert_eq!(browser.post(path, body, true).status, 403, "{role} {path} without the form's token");
         }
@@ -126,7 +130,7 @@ fn every_page_serves_its_roles_and_nobody_else() {
         assert_eq!(answer.status, 303, "{path}");
         assert!(answer.header("location").unwrap().starts_with("/sign-in?next=%2F"), "{answer:?}");
     }
-    for (path, body, _) in FORMS {
+    for (path, body, ..) in FORMS {
         assert_eq!(server.form(path, None, body, true).status, 303, "{path}");
     }
     for (method, path, status) in PUBLIC {
@@ -138,9 +142,12 @@ fn every_page_serves_its_roles_and_nobody_else() {
     }
 }
 
-/// Forms of those who may decide, with what they are answered.
-const FORMS: [(&str, &str, u16); 2] =
-    [("/inbox/nothing/question", "decision=approve&keyId=k", 404), ("/inbox/nothing", "signed=%7B%7D", 400)];
+/// Forms, with what those of these roles are answered.
+const FORMS: [(&str, &str, u16, &[&str]); 3] = [
+    ("/inbox/nothing/question", "decision=approve&keyId=k", 404, &["writer", "operator"]),
+    ("/inbox/nothing", "signed=%7B%7D", 400, &["writer", "operator"]),
+    ("/runs/nothing/undo", "", 404, &["operator"]),
+];
 /// What needs no session.
 const PUBLIC: [(&str, &str, u16); 7] = [
     ("get", "/assets/none", 404),

@@ -34,6 +34,7 @@ const ENROLMENT: &str = r#"{"statement":{"type":"person_enrolment","tenantId":"t
 const REVOCATION: &str = r#"{"statement":{"type":"person_revocation","tenantId":"t","logOrigin":"l","person":"ana","signedBy":"ana","signerKeyId":"SHA256:x","nonce":"0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f","time":"2026-01-02T03:04:05.000Z"},"proof":"ssh","signature":"x"}"#;
 const INVITATION: &str = r#"{"statement":{"type":"person_invitation","tenantId":"t","logOrigin":"l","person":"ana","groups":[],"role":"reader","origin":"https://team.example","secretDigest":"0000000000000000000000000000000000000000000000000000000000000000","expires":"2026-01-03T03:04:05.000Z","signedBy":"ana","signerKeyId":"SHA256:x","nonce":"0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f","time":"2026-01-02T03:04:05.000Z"},"proof":"ssh","signature":"x"}"#;
 const PASSKEY: &str = r#"{"token":"x","statement":{"type":"passkey_enrolment","tenantId":"t","logOrigin":"l","invitation":"0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f","person":"ana","origin":"https://team.example","time":"2026-01-02T03:04:05.000Z"},"attestationObject":"oA","clientDataJson":"e30"}"#;
+const NO_RUN: &str = "0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f";
 const SIGNER: &str = r#"{"key":"crealeph-workspace/x+00000000+AAAA"}"#;
 const RULES: &str = r#"{"statement":{"type":"approval_rule","tenantId":"t","logOrigin":"l","rules":[],"signedBy":"ana","signerKeyId":"SHA256:x","nonce":"0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f","time":"2026-01-02T03:04:05.000Z"},"proof":"ssh","signature":"x"}"#;
 
@@ -51,12 +52,13 @@ fn example(
         | "getSchema" | "listKeys" | "listRobots" | "getSnapshot" | "getStatus" | "listExecutions"
         | "getExecution" | "explainExecution" | "replayExecution" | "listBuilderRuns" | "getBuilderRun"
         | "cancelBuilderRun" | "listInbox" | "listPeople" | "listRules" | "listRuns" | "listSigners"
-        | "getUsage" | "getReport" | "getReportPage" | "getReportText" => (path, None),
+        | "listOpenRuns" | "getUsage" | "getReport" | "getReportPage" | "getReportText" => (path, None),
         "findIds" => (path, Some(r#"{"kind":"entry","words":["none"]}"#)),
         "prepareVerdict" => (path, Some(r#"{"subject":"d-1","decision":"approve","keyId":"SHA256:x"}"#)),
         "recordVerdict" => (path, Some(VERDICT)),
-        "getRun" | "verifyRun" | "getRunDiff" | "getRunLogs" => {
-            (path.replace("{id}", "0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f"), None)
+        "compareRuns" => (format!("{path}?a={NO_RUN}&b={NO_RUN}"), None),
+        "getRun" | "verifyRun" | "getRunDiff" | "getRunLogs" | "getRunOutput" => {
+            (path.replace("{id}", NO_RUN), None)
         }
         "reportReceipt" => (path, Some(r#"{"receipt":{},"envelope":{},"files":[]}"#)),
         "enrolSigner" => (path, Some(SIGNER)),
@@ -100,7 +102,8 @@ fn own_status(operation: &Operation<'_>) -> u16 {
         // No invitation is open.
         "preparePasskey" | "enrolPasskey" => 422,
         // No run and no signer is known, and the receipt is nobody's.
-        "getRun" | "verifyRun" | "getRunDiff" | "getRunLogs" | "revokeSigner" => 404,
+        "getRun" | "verifyRun" | "getRunDiff" | "getRunLogs" | "getRunOutput" | "compareRuns"
+        | "revokeSigner" => 404,
         "reportReceipt" => 422,
         "enrolSigner" => 400,
         _ => 200,

@@ -1,7 +1,7 @@
 //! `crealeph serve`: the console and the HTTP API over a ledger, for a team.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use crealeph_contracts::api_key::KeyRole;
@@ -9,18 +9,22 @@ use crealeph_ledger::Location;
 use crealeph_runtime::access::{LinkRequest, create_link};
 use crealeph_runtime::agents;
 use crealeph_runtime::builder::{BuildError, Scopes};
+use crealeph_runtime::configuration::{Configuration, FILE};
 use crealeph_runtime::shared::SharedConfiguration;
-use crealeph_server::{Server, ServerParts, ServerSettings, TlsFiles};
+use crealeph_runtime::work::ServedWorkspace;
+use crealeph_server::{Server, ServerParts, ServerSettings, ServerWorkspace, TlsFiles};
 use serde_json::json;
 
 use super::Verdict;
 use super::key::sign_in_url;
-use super::ledger::At;
+use super::ledger::{At, configured_place};
 use super::report::RENDERER;
 use super::sandbox::state_directory;
+use super::work::WorkspaceArgs;
 use crate::failure::{Failure, OutputFailure};
 use crate::interrupt::at_first;
 use crate::output::{Output, is_watched, note};
+use crate::own;
 use crate::trusting::{self, Uses};
 
 const EXAMPLES: &str = "\
@@ -79,6 +83,7 @@ impl Serve {
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
+        let words = self.at.clone();
         let at = self.at.settle()?;
         trusting::require(&at.configuration, Uses::Everything)?;
         let scopes = Scopes::load(&at.configuration, None)?;
@@ -112,11 +117,12 @@ impl Serve {
             )?),
             false => None,
         };
+        let workspace = own_workspace(&words, &at.location)?;
         let shared = SharedConfiguration::of(&scopes, &agents).map_err(BuildError::from)?;
         let mut server = Server::bind(
             self.listen,
             self.behind_proxy,
-            ServerParts { ledger, agents, scopes, settings, renderer: RENDERER },
+            ServerParts { ledger, agents, scopes, settings, renderer: RENDERER, workspace },
         )?;
         server.enter(shared, self.replace_configuration)?;
         let stop = server.stop_handle();
@@ -146,5 +152,36 @@ impl Serve {
         server.run()?;
         note!("stopped");
         Ok(Verdict::Good)
+    }
+}
+
+/// The workspace that the server is started in: the user's own, and recorded in the ledger that is served.
+fn own_workspace(words: &At, served: &Location) -> Result<Option<ServerWorkspace>, Failure> {
+    let Ok(folder) = Path::new(".").canonicalize() else { return Ok(None) };
+    let inside = folder.join(FILE);
+    let is_own = |named: &Path| named.canonicalize().ok() == inside.canonicalize().ok();
+    if words.config().is_some_and(|named| !is_own(named)) || own::check(&folder).is_err() {
+        return Ok(None);
+    }
+    let configuration = Configuration::find(inside.exists().then_some(inside.as_path()))?;
+    let (location, tenant) = configured_place(&configuration, &folder)?;
+    if !is_same_ledger(&location, served) {
+        return Ok(None);
+    }
+    // Without a state directory no workspace is known to be the user's own.
+    let Ok(registry) = own::registry() else { return Ok(None) };
+    let open = WorkspaceArgs::new(folder.clone(), words.for_workspace(&location, &tenant));
+    Ok(Some(ServerWorkspace::new(
+        ServedWorkspace::new(folder, tenant, registry),
+        Box::new(move || open.open().map_err(|failure| failure.message())),
+    )))
+}
+
+fn is_same_ledger(one: &Location, other: &Location) -> bool {
+    match (one, other) {
+        (Location::File(one), Location::File(other)) => {
+            one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+        }
+        _ => one == other,
     }
 }

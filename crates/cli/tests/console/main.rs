@@ -7,6 +7,8 @@
 
 #[path = "../server/client.rs"]
 mod client;
+#[path = "../work/gate.rs"]
+mod gate;
 #[path = "../server/running.rs"]
 #[allow(dead_code, reason = "the tests of the server use the rest")]
 mod running;
@@ -16,10 +18,14 @@ mod scratch;
 mod second;
 
 mod agreement;
+mod own_workspace;
 mod pages;
 mod passkeys;
 mod stories;
 mod verifier;
+#[path = "../work/world.rs"]
+#[allow(dead_code, reason = "the tests of work runs use the rest")]
+mod world;
 
 use running::Running;
 use stories::tell;

@@ -1,10 +1,13 @@
 //! Runs as a log has them: receipts of the ledger's own workspaces and reported ones, newest first; one of them with its documents, its
-//! proof, its diff and what it printed, as far as the log holds that.
+//! proof, its diff and what it printed, as far as the log holds that, or else the workspace on this machine.
+
+use std::collections::BTreeMap;
 
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::held_change::held_change_key;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::json::{JsonObject, ObjectWriter, canonical};
+use crealeph_contracts::receipt::Receipt;
 use crealeph_contracts::reported::{REPORTED_KEY, REPORTED_RECEIPT, ReceiptReport, reported_key};
 use crealeph_contracts::scalar::{ClientKey, Name, RobotId, TenantId};
 use crealeph_contracts::uuid::Uuid;
@@ -17,6 +20,7 @@ use crate::approvals::change_of;
 use crate::entries::{PageQuery, bounded_page, merged_newest};
 use crate::report::{ReceiptProof, RunRow, log_row, receipt_proof};
 use crate::work::receipt::{DIFF_FILE, RUN_RECEIPT, RUN_RECEIPT_KEY};
+use crate::work::{RunReader, RunsError};
 
 /// Which runs are asked for.
 #[derive(Clone, Debug, Default)]
@@ -76,7 +80,7 @@ pub struct LoggedRunReport {
 }
 
 /// Why a file of a run is not shown.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum RunFileError {
     /// The log does not hold it.
     #[error("the ledger does not hold {what} of this run: {place}")]
@@ -86,6 +90,19 @@ pub enum RunFileError {
         /// Where it is.
         place: String,
     },
+    /// What the workspace has is not what the run left.
+    #[error(
+        "`{name}` in the workspace is not what run {run} left, and is not shown; see `crealeph work verify {run}`"
+    )]
+    Altered {
+        /// The file.
+        name: String,
+        /// The run.
+        run: Uuid,
+    },
+    /// The workspace could not be read.
+    #[error(transparent)]
+    Runs(#[from] RunsError),
     /// The ledger could not be read.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
@@ -237,11 +254,16 @@ impl LoggedRun {
         keys.iter().filter(|key| Some(key.name()) == workspace).cloned().collect()
     }
 
-    /// What it changed, in unified form: as it was reported, or as people were asked to approve it.
+    /// What it changed, in unified form: as it was reported, as people were asked to approve it, or as the workspace on this machine has it.
     ///
     /// # Errors
-    /// When the log does not hold it.
-    pub fn diff(&self, ledger: &Ledger, tenant: &TenantId) -> Result<String, RunFileError> {
+    /// When neither has it, or the workspace's is not what the run left.
+    pub fn diff(
+        &self,
+        ledger: &Ledger,
+        tenant: &TenantId,
+        kept: Option<&RunReader>,
+    ) -> Result<String, RunFileError> {
         if let Some((_, diff)) = self.files().into_iter().find(|(name, _)| name == DIFF_FILE) {
             return Ok(String::from_utf8_lossy(&diff).into_owned());
         }
@@ -249,22 +271,66 @@ impl LoggedRun {
             Ok(key) if !self.is_reported => ledger.get_by_key(tenant, &key)?,
             _ => None,
         };
-        let diff = held.and_then(|entry| change_of(&entry)).and_then(|change| change.diff);
-        diff.map(String::from).ok_or_else(|| self.not_here("the diff", "diff"))
+        if let Some(diff) = held.and_then(|entry| change_of(&entry)).and_then(|change| change.diff) {
+            return Ok(diff.into());
+        }
+        let kept = match kept {
+            Some(reader) => reader.file(&self.run, DIFF_FILE)?,
+            None => None,
+        };
+        match kept {
+            Some(diff) => self.unaltered(DIFF_FILE, &diff),
+            None => Err(self.not_here("the diff", "diff")),
+        }
     }
 
-    /// What it printed, as it was reported: each file with its text, in their order.
+    /// What it printed, as it was reported, or as the workspace on this machine has it: each file with its text, in their order.
     ///
     /// # Errors
-    /// When the log does not hold it.
-    pub fn logs(&self) -> Result<Vec<(String, String)>, RunFileError> {
+    /// When neither has it, or the workspace's is not what the run left.
+    pub fn logs(&self, kept: Option<&RunReader>) -> Result<Vec<(String, String)>, RunFileError> {
         let files = self.files().into_iter().filter(|(name, _)| name.ends_with(".log"));
         let logs: Vec<(String, String)> =
             files.map(|(name, bytes)| (name, String::from_utf8_lossy(&bytes).into_owned())).collect();
-        match logs.is_empty() && self.stated_files().any(|name| name.ends_with(".log")) || !self.is_reported {
-            true => Err(self.not_here("what was printed", "logs")),
-            false => Ok(logs),
+        let is_stated = self.stated_files().any(|name| name.ends_with(".log"));
+        if self.is_reported && !(logs.is_empty() && is_stated) {
+            return Ok(logs);
         }
+        let kept = match kept.filter(|reader| reader.get(&self.run).is_some()) {
+            Some(reader) => reader.log_files(&self.run)?,
+            None => return Err(self.not_here("what was printed", "logs")),
+        };
+        if kept.is_empty() && is_stated {
+            return Err(RunFileError::NotHere {
+                what: "what was printed",
+                place: "`crealeph work clean` removed it from the workspace".to_owned(),
+            });
+        }
+        let shown = |(name, bytes): (String, Vec<u8>)| {
+            let text = self.unaltered(&name, &bytes)?;
+            Ok((name, text))
+        };
+        kept.into_iter().map(shown).collect()
+    }
+
+    /// The text of a file that the workspace has, if it is what the statement says the run left.
+    fn unaltered(&self, name: &str, bytes: &[u8]) -> Result<String, RunFileError> {
+        let files = self.read.as_ref().and_then(|read| read.statement.predicate.files.as_ref());
+        let stated = files.map(|files| files.as_slice().iter().find(|file| file.name.as_str() == name));
+        let is_same = match stated {
+            // Statements of older versions name no files.
+            None => true,
+            Some(file) => file.is_some_and(|file| file.digest.blake3 == Some(Blake3::of(bytes))),
+        };
+        match is_same {
+            true => Ok(String::from_utf8_lossy(bytes).into_owned()),
+            false => Err(RunFileError::Altered { name: name.to_owned(), run: self.run }),
+        }
+    }
+
+    /// The files that it left, each with the digest of its content; none for one that it removed. Absent without its receipt.
+    pub fn outcomes(&self) -> Option<BTreeMap<String, Option<Blake3>>> {
+        self.read.as_ref().map(|read| outcomes_in(&read.receipt))
     }
 
     /// The names of files that the statement names and the log does not hold.
@@ -298,6 +364,12 @@ impl LoggedRun {
         );
         RunFileError::NotHere { what, place }
     }
+}
+
+/// The files that a receipt says were left, each with the digest of its content; none for one that was removed.
+pub(crate) fn outcomes_in(receipt: &Receipt) -> BTreeMap<String, Option<Blake3>> {
+    let artifacts = receipt.artifacts.as_slice().iter();
+    artifacts.map(|artifact| (artifact.path.as_str().to_owned(), artifact.hash)).collect()
 }
 
 /// The receipt and the envelope in an entry; `None` if they were too large for the log.

@@ -5,6 +5,7 @@
 //! is left out is counted in the report itself. Nothing here writes.
 
 mod approvals;
+mod compare;
 mod executions;
 mod id_text;
 mod proof;
@@ -25,6 +26,7 @@ use crate::work::{RunReader, RunsError};
 pub(crate) use runs::log::{log_row, receipt_proof};
 
 pub use approvals::{ApprovalStory, VerdictStory};
+pub use compare::{ComparedFile, ComparedRun, FileStanding, RunComparison, RunOutcome, compare_runs};
 pub use executions::{
     ArtifactStory, AttemptStory, EvidenceStory, ExecutionRow, ExecutionSection, ExecutionStory, ReplayProof,
     RuleStory,
@@ -32,7 +34,7 @@ pub use executions::{
 pub use proof::{CheckpointProof, LogProof, ProofStatus, ReceiptProof};
 pub use runs::{
     AccountStory, AdmissionStory, AgentStory, BoundStory, ChangeStory, CommitStory, ConnectionStory,
-    EarlierRunStory, FileStory, RunRow, RunSection, RunStory, RunVerdictStory, TestStory,
+    EarlierRunStory, FileStory, RunRow, RunSection, RunStory, RunVerdictStory, TestStory, open_run_rows,
 };
 
 /// How many runs, and how many executions, a report lists.

@@ -15,6 +15,8 @@ use super::proof::ReceiptProof;
 use super::{ReportError, ReportQuestion, ReportSource, TextPart, id_text};
 use crate::work::receipt::RUN_RECEIPT_KEY;
 
+pub use workspace::open_run_rows;
+
 /// How much of a task, a reason or the output of tests is kept.
 const MAX_TEXT_BYTES: usize = 16 << 10;
 /// How many files, connections or hidden paths of a run are listed.
@@ -102,6 +104,15 @@ pub struct RunStory {
     pub cost_usd: Option<f64>,
     /// What is proved.
     pub proof: ReceiptProof,
+}
+
+impl RunStory {
+    /// Adds the diff of its change, if it has none.
+    pub fn add_diff(&mut self, diff: &str) {
+        if self.change.diff.is_none() {
+            workspace::with_diff(&mut self.change, diff);
+        }
+    }
 }
 
 /// The agent of a run.

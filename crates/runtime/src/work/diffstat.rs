@@ -25,7 +25,7 @@ impl DiffStat {
         let mut is_in_hunk = false;
         for line in diff.lines() {
             if let Some(names) = line.strip_prefix("diff --git ") {
-                files.push(FileStat { name: new_name(names), added: 0, removed: 0 });
+                files.push(FileStat { name: diff_name(names), added: 0, removed: 0 });
                 is_in_hunk = false;
                 continue;
             }
@@ -48,7 +48,7 @@ impl DiffStat {
 }
 
 /// The second of two names, which for a file that stays where it is are the same but for their first letter.
-fn new_name(names: &str) -> String {
+pub(crate) fn diff_name(names: &str) -> String {
     let middle = names.len() / 2;
     let second = names.get(middle + 1..).filter(|_| names.as_bytes().get(middle) == Some(&b' '));
     let second = second.unwrap_or(names);

@@ -9,7 +9,7 @@ use crealeph_contracts::contract::Valid;
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::json::Limits;
 use crealeph_contracts::provenance::{AgentFacts, LocalUser, RunOrigin};
-use crealeph_contracts::scalar::{LedgerId, RobotId, TenantId};
+use crealeph_contracts::scalar::{ItemId, LedgerId, RobotId, TenantId};
 use crealeph_contracts::uuid::Uuid;
 use crealeph_contracts::work_item::{AgentId, Constraints};
 use crealeph_contracts::{Receipt, WorkItem};
@@ -144,6 +144,14 @@ impl Work {
     /// When the journal cannot be read.
     pub fn short_run(&self, run: &Uuid) -> Result<String, WorkError> {
         Ok(self.runs.state()?.short(run))
+    }
+
+    /// The newest run of an item.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub fn newest_run_of(&self, item: &ItemId) -> Result<Option<Uuid>, WorkError> {
+        Ok(self.runs.state()?.by_item.get(item).copied())
     }
 
     /// The bounds that an agent's table sets for tasks that leave them open.

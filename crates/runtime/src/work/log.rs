@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use crealeph_sandbox::{RedactedStream, Redactor, Stream};
+use serde::{Serialize, Serializer};
 use tracing::warn;
 
 use super::store::{RunsError, failed, own_file};
@@ -69,6 +70,27 @@ pub enum LogRecord {
     },
     /// So many bytes were left out.
     Gap(u64),
+}
+
+impl Serialize for LogRecord {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(untagged)]
+        enum Written<'r> {
+            Gap { left_out_bytes: u64 },
+            Text { source: &'static str, stream: &'static str, text: &'r str, goes_on: bool },
+        }
+        let written = match self {
+            LogRecord::Gap(bytes) => Written::Gap { left_out_bytes: *bytes },
+            LogRecord::Text { source, is_error, text, goes_on } => Written::Text {
+                source: source.as_str(),
+                stream: if *is_error { "stderr" } else { "stdout" },
+                text,
+                goes_on: *goes_on,
+            },
+        };
+        written.serialize(to)
+    }
 }
 
 /// Writes the output of one run.
@@ -259,17 +281,37 @@ impl LogReader {
         LogReader { folder, place: 0 }
     }
 
+    /// The same from a place on, which an earlier reading ended at.
+    pub(super) fn after(self, place: u64) -> Self {
+        LogReader { place, ..self }
+    }
+
+    /// Where the next reading begins.
+    pub(super) fn place(&self) -> u64 {
+        self.place
+    }
+
     /// The whole records that have come since the last time.
     ///
     /// # Errors
     /// When a file cannot be read.
     pub fn read(&mut self) -> Result<Vec<LogRecord>, RunsError> {
+        let (records, _) = self.read_within(u64::MAX)?;
+        Ok(records.into_iter().map(|(_, record)| record).collect())
+    }
+
+    /// The same until a bound of bytes is reached, each with its place; and whether there are more.
+    pub(super) fn read_within(
+        &mut self,
+        most_bytes: u64,
+    ) -> Result<(Vec<(u64, LogRecord)>, bool), RunsError> {
         let mut records = Vec::new();
         let there = match files(&self.folder) {
             Ok(there) => there,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(records),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((records, false)),
             Err(error) => return Err(failed("read", &self.folder)(error)),
         };
+        let mut bytes_read = 0;
         for LogFile { start, bytes } in there {
             if start + bytes <= self.place {
                 continue;
@@ -278,16 +320,21 @@ impl LogReader {
             let from = self.place.saturating_sub(start);
             let Some(text) = read_part(&path, from).map_err(failed("read", &path))? else { continue };
             if start > self.place {
-                records.push(LogRecord::Gap(start - self.place));
+                records.push((self.place, LogRecord::Gap(start - self.place)));
                 self.place = start;
             }
             for line in text.split_inclusive(|byte| *byte == b'\n') {
                 let Some(line) = line.strip_suffix(b"\n") else { break };
-                self.place += line.len() as u64 + 1;
-                records.extend(read_record(line));
+                if bytes_read >= most_bytes {
+                    return Ok((records, true));
+                }
+                let (place, length) = (self.place, line.len() as u64 + 1);
+                self.place += length;
+                bytes_read += length;
+                records.extend(read_record(line).map(|record| (place, record)));
             }
         }
-        Ok(records)
+        Ok((records, false))
     }
 }
 

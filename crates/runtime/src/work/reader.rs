@@ -85,7 +85,7 @@ pub struct KeptDocument<T> {
 /// The runs of a workspace.
 #[derive(Debug)]
 pub struct RunReader {
-    runs: RunStore,
+    runs: Arc<RunStore>,
     state: Arc<JournalState>,
 }
 
@@ -95,9 +95,36 @@ impl RunReader {
     /// # Errors
     /// When the journal cannot be read.
     pub fn open(workspace: &Path) -> Result<Self, RunsError> {
-        let runs = RunStore::new(workspace);
+        RunReader::of(Arc::new(RunStore::new(workspace)))
+    }
+
+    /// What there is now of runs that are read again and again.
+    pub(super) fn of(runs: Arc<RunStore>) -> Result<Self, RunsError> {
         let state = runs.state()?;
         Ok(RunReader { runs, state })
+    }
+
+    /// A run by its whole id; absent if there is none.
+    pub fn get(&self, run: &Uuid) -> Option<RunSummary> {
+        self.summary(run)
+    }
+
+    /// Runs that are neither over nor merges, the newest first: running, unsettled or held.
+    pub fn open_runs(&self) -> Vec<RunSummary> {
+        let mut open: Vec<RunSummary> = self
+            .state
+            .started
+            .keys()
+            .chain(self.state.held.keys())
+            .filter_map(|run| self.summary(run))
+            .collect();
+        open.sort_by_key(|run| std::cmp::Reverse(run.started_at.instant()));
+        open
+    }
+
+    /// The entry that holds its change for people, if it is held.
+    pub fn submitted(&self, run: &Uuid) -> Option<&str> {
+        self.state.submitted.get(run).filter(|_| self.state.held.contains_key(run)).map(String::as_str)
     }
 
     /// Every run, the newest first, as they were started.
@@ -242,6 +269,15 @@ impl RunReader {
     /// What it printed, as it is kept.
     pub fn log(&self, run: &Uuid) -> LogReader {
         LogReader::new(self.runs.folder(run))
+    }
+
+    /// What it printed, by file, in the order of the output.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub fn log_files(&self, run: &Uuid) -> Result<Vec<(String, Vec<u8>)>, RunsError> {
+        let files = self.runs.outputs(run)?;
+        Ok(files.into_iter().map(|file| (file.name, file.bytes)).collect())
     }
 
     /// What of a held change is not as it was when it was held, its plan and staged contents aside.

@@ -6,6 +6,7 @@ mod pages;
 mod passkeys;
 mod several;
 mod sign_in;
+mod work;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use crealeph_console as view;
@@ -17,12 +18,15 @@ use crate::reply::Reply;
 use crate::route::{
     Access, AnswerShape, Handler, Parameter, ParameterKind, RequestBody, RobotScope, Route, Verb,
 };
+use crate::routes::work::MAX_PLACE;
 use crate::routes::{CURSOR, ENTRY_ID, EXECUTION, ROBOT, in_path, query};
 use crate::schemas::Schema;
 
 const HTML_TYPE: &str = "text/html; charset=utf-8";
 const READ: Access = Access::Key(Permission::Read, RobotScope::Restricted);
 const DECIDE: Access = Access::Key(Permission::Decide, RobotScope::Restricted);
+const RUN_WORK: Access = Access::Key(Permission::Run, RobotScope::Refused);
+const RUN: Parameter = in_path("id", ParameterKind::Identifier, "the run");
 const SIGNED_IN: Access = Access::Key(Permission::Validate, RobotScope::Unrelated);
 
 /// A page that is read.
@@ -130,9 +134,25 @@ const PAGES: &[Route] = &[
             query("status", ParameterKind::Words(&["succeeded", "failed"]), "only those that ended so"),
             CURSOR,
         ],
-        pages::runs,
+        work::runs,
     ),
-    page("/runs/{id}", READ, &[in_path("id", ParameterKind::Identifier, "the run")], pages::run),
+    page(
+        "/runs/compare",
+        READ,
+        &[
+            query("a", ParameterKind::Identifier, "the one run"),
+            query("b", ParameterKind::Identifier, "the other run"),
+        ],
+        work::compare,
+    ),
+    page("/runs/{id}", READ, &[RUN], work::run),
+    page(
+        "/runs/{id}/output",
+        READ,
+        &[RUN, query("after", ParameterKind::Number(0, MAX_PLACE), "where it goes on")],
+        work::output,
+    ),
+    form_about("/runs/{id}/undo", RUN_WORK, &[RUN], work::undo),
     page(
         "/ledger",
         READ,

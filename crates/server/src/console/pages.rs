@@ -9,7 +9,6 @@ use crealeph_ledger::{Direction, Filter, Order};
 use crealeph_runtime::access::list_keys;
 use crealeph_runtime::approvals::ApprovalHistory;
 use crealeph_runtime::entries::{PageQuery, bounded_page};
-use crealeph_runtime::receipts::RunFileError;
 use crealeph_runtime::report::{ReportQuestion, ReportSubject};
 
 use super::{html, redirect, viewer};
@@ -17,11 +16,11 @@ use crate::call::Call;
 use crate::problem::{Problem, ProblemKind};
 use crate::reply::Reply;
 use crate::routes::{
-    approvals, entries as ledger, executions as builder, report, robots as robot_routes, usage as used, work,
+    approvals, entries as ledger, executions as builder, report, robots as robot_routes, usage as used,
 };
 
 /// How many rows a list has.
-const ROWS: usize = 50;
+pub(super) const ROWS: usize = 50;
 /// How many of a robot's newest entries its page has, and how many bytes of payloads are read for that.
 const TIMELINE_ROWS: usize = 20;
 const TIMELINE_BYTES: usize = 1 << 20;
@@ -97,45 +96,6 @@ pub(super) fn execution(call: &Call) -> Result<Reply, Problem> {
     let title = format!("Execution {}", story.row.execution_id);
     let frame = PageFrame { viewer: &viewer, section: Section::Executions, title: &title, live: None };
     Ok(html(frame.of(view::execution(&viewer, &story))))
-}
-
-pub(super) fn runs(call: &Call) -> Result<Reply, Problem> {
-    let viewer = viewer(call)?;
-    let (runs, next) = work::page(call, ROWS)?;
-    let list = view::RunList { runs: &runs, next, agent: call.text("agent"), status: call.text("status") };
-    let live = call.text("cursor").is_none().then_some("");
-    let frame = PageFrame { viewer: &viewer, section: Section::Work, title: "Work", live };
-    Ok(html(frame.of(view::runs(&viewer, &list))))
-}
-
-pub(super) fn run(call: &Call) -> Result<Reply, Problem> {
-    let viewer = viewer(call)?;
-    let run = work::named(call)?;
-    let question = ReportQuestion {
-        subject: ReportSubject::Run(run.run.to_string()),
-        since: None,
-        robot: call.who()?.robot_id.clone(),
-        details: 1,
-    };
-    let made = report::about(call, question)?;
-    let story = made.runs.stories.into_iter().next().ok_or_else(|| Problem::unknown_id("run"))?;
-    let page = view::RunPage {
-        story: &story,
-        logs: here(run.logs())?,
-        diff: here(run.diff(call.ledger(), &call.who()?.tenant_id))?,
-    };
-    let title = format!("Run {}", run.run);
-    let frame = PageFrame { viewer: &viewer, section: Section::Work, title: &title, live: None };
-    Ok(html(frame.of(view::run(&viewer, &page))))
-}
-
-/// A file of a run, or where it is if not here.
-fn here<T>(file: Result<T, RunFileError>) -> Result<Result<T, String>, Problem> {
-    match file {
-        Ok(file) => Ok(Ok(file)),
-        Err(RunFileError::Ledger(error)) => Err(error.into()),
-        Err(absent) => Ok(Err(absent.to_string())),
-    }
 }
 
 pub(super) fn entries(call: &Call) -> Result<Reply, Problem> {

@@ -50,6 +50,10 @@ pub(crate) const fn query(name: &'static str, kind: ParameterKind, about: &'stat
     Parameter { name, place: Place::Query, kind, about }
 }
 
+const fn required(name: &'static str, kind: ParameterKind, about: &'static str) -> Parameter {
+    Parameter { name, place: Place::RequiredQuery, kind, about }
+}
+
 pub(crate) const fn in_path(name: &'static str, kind: ParameterKind, about: &'static str) -> Parameter {
     Parameter { name, place: Place::Path, kind, about }
 }

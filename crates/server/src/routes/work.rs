@@ -1,5 +1,5 @@
-//! Work runs as the log has them: listed, shown, verified, with diff and logs as far as they are here; and receipts that were made
-//! elsewhere, taken from signers that an admin enrolled.
+//! Work runs as the log has them, and as the workspace on this machine does: listed, shown, verified, compared, with diff and output as far
+//! as they are here; and receipts that were made elsewhere, taken from signers that an admin enrolled.
 
 use crealeph_contracts::reported::ReceiptReport;
 use crealeph_contracts::scalar::{Name, RobotId};
@@ -7,11 +7,16 @@ use crealeph_contracts::uuid::Uuid;
 use crealeph_decision::access::Permission;
 use crealeph_runtime::entries::AppendedReport;
 use crealeph_runtime::receipts::{
-    LoggedRun, LoggedRunReport, RunLogQuery, record_report, run_of_log, runs_of_log,
+    LoggedRun, LoggedRunReport, RunFileError, RunLogQuery, record_report, run_of_log, runs_of_log,
 };
+use crealeph_runtime::report::{
+    KeySource, ReportOrigin, ReportQuestion, ReportSource, ReportSubject, RunComparison, RunOutcome, RunRow,
+    RunStory, activity, compare_runs, open_run_rows,
+};
+use crealeph_runtime::work::{OutputPart, RunReader, RunsError};
 use serde_json::json;
 
-use super::{CURSOR, LIMIT, answer, in_path, query};
+use super::{CURSOR, LIMIT, answer, in_path, query, report as reports, required};
 use crate::call::Call;
 use crate::problem::Problem;
 use crate::reply::Reply;
@@ -22,8 +27,12 @@ use crate::schemas::Schema;
 use crate::settings::ServerBounds;
 
 const USUAL_PAGE: usize = 100;
+/// How much of an output one answer has, about.
+const MAX_OUTPUT_BYTES: u64 = 256 << 10;
 /// The media type of a diff.
 const DIFF_TYPE: &str = "text/x-diff; charset=utf-8";
+/// No output is as long.
+pub(crate) const MAX_PLACE: u64 = 1 << 53;
 const RUN: Parameter = in_path("id", ParameterKind::Identifier, "the run's id, which is its receipt's");
 const READ: Access = Access::Key(Permission::Read, RobotScope::Restricted);
 
@@ -46,6 +55,33 @@ pub(super) const ROUTES: &[Route] = &[
         answer: answer("a page; it may have fewer than asked for, and still `next`", "RunPage"),
         problems: &[],
         handler: Handler::Blocking(list),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/work/runs/open",
+        name: "listOpenRuns",
+        summary: "List the runs of the server's own workspace that are running, unsettled or held, newest first",
+        access: READ,
+        parameters: &[],
+        body: None,
+        answer: answer("the runs; none if the server's workspace is another tenant's", "OpenWorkRuns"),
+        problems: &[],
+        handler: Handler::Blocking(open),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/work/compare",
+        name: "compareRuns",
+        summary: "Compare two runs: what they used, and which files came out alike or different",
+        access: READ,
+        parameters: &[
+            required("a", ParameterKind::Identifier, "the one run"),
+            required("b", ParameterKind::Identifier, "the other run"),
+        ],
+        body: None,
+        answer: answer("both runs and every file that either changed", "RunComparison"),
+        problems: &[404],
+        handler: Handler::Blocking(compare),
     },
     Route {
         method: Verb::Get,
@@ -78,7 +114,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: Verb::Get,
         path: "/v1/work/runs/{id}/diff",
         name: "getRunDiff",
-        summary: "Get what a run changed, if the ledger has it",
+        summary: "Get what a run changed, if the ledger or the server's own workspace has it",
         access: READ,
         parameters: &[RUN],
         body: None,
@@ -96,7 +132,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: Verb::Get,
         path: "/v1/work/runs/{id}/logs",
         name: "getRunLogs",
-        summary: "Get what agent and tests of a run printed, if the ledger has it",
+        summary: "Get what agent and tests of a run printed, if the ledger or the server's own workspace has it",
         access: READ,
         parameters: &[RUN],
         body: None,
@@ -106,6 +142,28 @@ pub(super) const ROUTES: &[Route] = &[
         ),
         problems: &[],
         handler: Handler::Blocking(logs),
+    },
+    Route {
+        method: Verb::Get,
+        path: "/v1/work/runs/{id}/output",
+        name: "getRunOutput",
+        summary: "Get what a run of the server's own workspace printed from a place on, also while it runs",
+        access: READ,
+        parameters: &[
+            RUN,
+            query(
+                "after",
+                ParameterKind::Number(0, MAX_PLACE),
+                "where it goes on: `next` of the part before [default: 0]",
+            ),
+        ],
+        body: None,
+        answer: answer(
+            "a part of the output; ask again from `next` while `isRunning` or `hasMore`",
+            "RunOutput",
+        ),
+        problems: &[],
+        handler: Handler::Blocking(output),
     },
     Route {
         method: Verb::Post,
@@ -161,14 +219,59 @@ fn verify(call: &Call) -> Result<Reply, Problem> {
 }
 
 fn diff(call: &Call) -> Result<Reply, Problem> {
-    let run = named(call)?;
-    Ok(Reply::text(DIFF_TYPE, run.diff(call.ledger(), &call.who()?.tenant_id)?))
+    Ok(Reply::text(DIFF_TYPE, found(call)?.diff(call)?))
 }
 
 fn logs(call: &Call) -> Result<Reply, Problem> {
-    let run = named(call)?;
-    let files = run.logs()?.into_iter().map(|(name, text)| json!({ "name": name, "text": text }));
-    Ok(Reply::json_of(&json!({ "files": files.collect::<Vec<_>>(), "leftOut": run.left_out() })))
+    let run = found(call)?;
+    let (files, left_out) = (run.logs()?, run.left_out());
+    let files = files.into_iter().map(|(name, text)| json!({ "name": name, "text": text }));
+    Ok(Reply::json_of(&json!({ "files": files.collect::<Vec<_>>(), "leftOut": left_out })))
+}
+
+fn output(call: &Call) -> Result<Reply, Problem> {
+    let after = call.number("after")?.unwrap_or(0);
+    Ok(Reply::json_of(&found(call)?.output_after(after, MAX_OUTPUT_BYTES)?))
+}
+
+fn open(call: &Call) -> Result<Reply, Problem> {
+    let (runs, has_more) = open_rows(call)?.unwrap_or_default();
+    Ok(Reply::json_of(&json!({ "runs": runs, "hasMore": has_more })))
+}
+
+/// The open runs of the workspace on this machine, and whether there are more; absent if there is none that the key may see. For whom an
+/// open run is, no entry says yet, so a key that is restricted to a robot sees none.
+pub(crate) fn open_rows(call: &Call) -> Result<Option<(Vec<RunRow>, bool)>, Problem> {
+    match call.own_runs()?.filter(|_| call.who().is_ok_and(|who| who.robot_id.is_none())) {
+        Some(reader) => Ok(Some(open_run_rows(&reader)?)),
+        None => Ok(None),
+    }
+}
+
+fn compare(call: &Call) -> Result<Reply, Problem> {
+    Ok(Reply::json_of(&compared(call)?))
+}
+
+/// The two runs that the query names, side by side.
+pub(crate) fn compared(call: &Call) -> Result<RunComparison, Problem> {
+    let side = |name: &str| {
+        let run = find(call, call.text(name).unwrap_or_default())?;
+        let diff = match run.diff(call) {
+            Ok(diff) => Some(diff),
+            Err(RunFileError::NotHere { .. } | RunFileError::Altered { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let mut story = run.story(call)?;
+        diff.iter().for_each(|diff| story.add_diff(diff));
+        Ok::<_, Problem>((run, story, diff))
+    };
+    let (a, b) = (side("a")?, side("b")?);
+    let [a, b] = [&a, &b].map(|(run, story, diff)| RunOutcome {
+        story,
+        diff: diff.as_deref(),
+        files: run.logged.as_ref().and_then(LoggedRun::outcomes),
+    });
+    Ok(compare_runs(&a, &b))
 }
 
 fn report(call: &Call) -> Result<Reply, Problem> {
@@ -179,10 +282,117 @@ fn report(call: &Call) -> Result<Reply, Problem> {
     Ok(Reply::json_of(&AppendedReport::of(&appended)))
 }
 
-/// The run that the path names, if the key may see it.
-pub(crate) fn named(call: &Call) -> Result<LoggedRun, Problem> {
+/// A run that the key may see: of the log, of the workspace on this machine, or of both.
+pub(crate) struct FoundRun {
+    pub run: Uuid,
+    pub logged: Option<LoggedRun>,
+    /// The workspace's runs, if this is one of them.
+    pub kept: Option<RunReader>,
+}
+
+/// The run that the path names, if the log has it.
+fn named(call: &Call) -> Result<LoggedRun, Problem> {
+    found(call)?.logged.ok_or_else(|| {
+        Problem::unknown_id("run that is over")
+            .with_hint("the run has no receipt in the ledger yet; see its output")
+    })
+}
+
+/// The run that the path names.
+pub(crate) fn found(call: &Call) -> Result<FoundRun, Problem> {
+    find(call, call.in_path("id")?)
+}
+
+fn find(call: &Call, id: &str) -> Result<FoundRun, Problem> {
     let who = call.who()?;
     let unknown = || Problem::unknown_id("run");
-    let run = Uuid::parse(call.in_path("id")?).ok_or_else(unknown)?;
-    run_of_log(call.ledger(), &who.tenant_id, &run, |entry| who.sees(entry))?.ok_or_else(unknown)
+    let run = Uuid::parse(id).ok_or_else(unknown)?;
+    let logged = run_of_log(call.ledger(), &who.tenant_id, &run, |entry| who.sees(entry))?;
+    // For whom a run is that has no entry is not known.
+    let is_seen = logged.is_some() || who.robot_id.is_none();
+    let kept = if is_seen { call.own_runs()?.filter(|reader| reader.get(&run).is_some()) } else { None };
+    match logged.is_some() || kept.is_some() {
+        true => Ok(FoundRun { run, logged, kept }),
+        false => Err(unknown()),
+    }
+}
+
+impl FoundRun {
+    /// What happened.
+    pub(crate) fn story(&self, call: &Call) -> Result<RunStory, Problem> {
+        let who = call.who()?;
+        let subject = ReportSubject::Run(self.run.to_string());
+        let question = ReportQuestion { subject, since: None, robot: who.robot_id.clone(), details: 1 };
+        let report = match (&self.logged, &self.kept) {
+            (None, Some(reader)) => {
+                let source = ReportSource {
+                    origin: ReportOrigin::Workspace,
+                    log: Some((call.ledger(), &who.tenant_id)),
+                    runs: Some(reader),
+                    signer: None,
+                    scopes: &call.app.scopes,
+                    keys: &[],
+                    key_source: KeySource::Absent,
+                };
+                activity(&question, &source)?
+            }
+            _ => reports::about(call, question)?,
+        };
+        report.runs.stories.into_iter().next().ok_or_else(|| Problem::unknown_id("run"))
+    }
+
+    /// What it changed.
+    pub(crate) fn diff(&self, call: &Call) -> Result<String, RunFileError> {
+        let absent =
+            || RunFileError::NotHere { what: "the diff", place: "none is kept of it, or not yet".to_owned() };
+        match (&self.logged, &self.kept, call.who()) {
+            (Some(run), kept, Ok(who)) => run.diff(call.ledger(), &who.tenant_id, kept.as_ref()),
+            (_, Some(reader), _) => reader.diff(&self.run)?.ok_or_else(absent),
+            _ => Err(absent()),
+        }
+    }
+
+    /// What it printed, by file.
+    pub(crate) fn logs(&self) -> Result<Vec<(String, String)>, RunFileError> {
+        match (&self.logged, &self.kept) {
+            (Some(run), kept) => run.logs(kept.as_ref()),
+            (None, Some(reader)) => {
+                let text =
+                    |(name, bytes): (String, Vec<u8>)| (name, String::from_utf8_lossy(&bytes).into_owned());
+                Ok(reader.log_files(&self.run)?.into_iter().map(text).collect())
+            }
+            (None, None) => Ok(Vec::new()),
+        }
+    }
+
+    fn left_out(&self) -> Vec<String> {
+        match (&self.logged, &self.kept) {
+            (Some(run), None) => run.left_out(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What it printed from a place on, if the workspace on this machine has it as the run left it.
+    pub(crate) fn output_after(&self, after: u64, most_bytes: u64) -> Result<OutputPart, RunFileError> {
+        self.output(|reader| OutputPart::after(reader, &self.run, after, most_bytes))
+    }
+
+    /// The end of what it printed.
+    pub(crate) fn output_end(&self, most_bytes: u64) -> Result<OutputPart, RunFileError> {
+        self.output(|reader| OutputPart::end(reader, &self.run, most_bytes))
+    }
+
+    fn output(
+        &self,
+        read: impl FnOnce(&RunReader) -> Result<Option<OutputPart>, RunsError>,
+    ) -> Result<OutputPart, RunFileError> {
+        if let Some(run) = &self.logged {
+            run.logs(self.kept.as_ref())?;
+        }
+        let part = self.kept.as_ref().map(read).transpose()?.flatten();
+        part.ok_or_else(|| RunFileError::NotHere {
+            what: "the output",
+            place: "it was reported from elsewhere; see its logs".to_owned(),
+        })
+    }
 }

@@ -40,7 +40,9 @@ impl Running {
             webhooks: WebhookSettings::default(),
         };
         let (agents, scopes) = (Agents::default(), Scopes::default());
-        let parts = ServerParts { ledger: ledger.clone(), agents, scopes, settings, renderer: RENDERER };
+        let (ledger_served, renderer) = (ledger.clone(), RENDERER);
+        let parts =
+            ServerParts { ledger: ledger_served, agents, scopes, settings, renderer, workspace: None };
         let server = Server::bind("127.0.0.1:0".parse().unwrap(), false, parts).unwrap();
         let client = Client(server.address());
         std::thread::spawn(move || server.run());

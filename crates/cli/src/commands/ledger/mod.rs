@@ -212,6 +212,15 @@ impl At {
         self.settle_with(configuration, Path::new(""))
     }
 
+    /// These words for a workspace whose configuration names this ledger and tenant, whatever flags and the environment say.
+    pub(super) fn for_workspace(&self, location: &Location, tenant: &TenantId) -> Self {
+        let ledger = match location {
+            Location::File(file) => file.display().to_string(),
+            Location::Postgres(url) => url.clone(),
+        };
+        At { ledger: Some(ledger), tenant: Some(tenant.to_string()), ..self.clone() }
+    }
+
     /// The configuration that a flag names.
     pub(super) fn config(&self) -> Option<&Path> {
         self.config.as_deref()
@@ -243,6 +252,16 @@ impl At {
         }
         Ok(Settled { location, tenant, keys, limits, configuration, is_json: self.json })
     }
+}
+
+/// The ledger and the tenant that the configuration of a folder names, else the defaults; neither flags nor the environment count.
+pub(super) fn configured_place(
+    configuration: &Configuration,
+    folder: &Path,
+) -> Result<(Location, TenantId), Failure> {
+    let LedgerTable { location, tenant, .. } = configured(configuration)?;
+    let location = location.unwrap_or_else(|| Location::File(folder.join(DEFAULT_LEDGER)));
+    Ok((location, named("tenant", tenant.as_deref().unwrap_or("local"), TenantId::parse)?))
 }
 
 fn configured(configuration: &Configuration) -> Result<LedgerTable, ConfigError> {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use clap::Args;
 use crealeph_runtime::work::{LogRecord, LogSource, RunState, WorkError};
-use serde::Serialize;
 
 use super::workspace_args::WorkspaceArgs;
 use crate::commands::Verdict;
@@ -68,7 +67,7 @@ impl Logs {
             {
                 is_empty = false;
                 match is_json {
-                    true => output.report_line(&LogLine::new(record))?,
+                    true => output.report_line(record)?,
                     false => output.document(&text.of(record))?,
                 }
             }
@@ -129,28 +128,6 @@ impl LogText {
     /// What ends an open line.
     fn end(&mut self) -> &'static str {
         if self.open.take().is_some() { "\n" } else { "" }
-    }
-}
-
-/// A part of the output as a program gets it.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum LogLine<'r> {
-    Gap { left_out_bytes: u64 },
-    Text { source: &'static str, stream: &'static str, text: &'r str, goes_on: bool },
-}
-
-impl<'r> LogLine<'r> {
-    fn new(record: &'r LogRecord) -> LogLine<'r> {
-        match record {
-            LogRecord::Gap(bytes) => LogLine::Gap { left_out_bytes: *bytes },
-            LogRecord::Text { source, is_error, text, goes_on } => LogLine::Text {
-                source: source.as_str(),
-                stream: if *is_error { "stderr" } else { "stdout" },
-                text,
-                goes_on: *goes_on,
-            },
-        }
     }
 }
 

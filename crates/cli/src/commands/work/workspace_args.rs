@@ -27,6 +27,11 @@ pub(in crate::commands) struct WorkspaceArgs {
 }
 
 impl WorkspaceArgs {
+    /// A folder, with what is said of its ledger.
+    pub(in crate::commands) fn new(root: PathBuf, at: At) -> Self {
+        WorkspaceArgs { root, at }
+    }
+
     /// The workspace's folder, in full. Its `.crealeph` is the user's own, or absent.
     pub(in crate::commands) fn folder(&self) -> Result<PathBuf, Failure> {
         let folder = &self.root;

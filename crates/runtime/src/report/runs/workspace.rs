@@ -9,8 +9,8 @@ use crealeph_verify::VerifiedReceipt;
 
 use super::statement::{account, agent, story};
 use super::{
-    ChangeStory, FileStory, MAX_LISTED, MAX_TEXT_BYTES, RunRow, RunSection, RunStory, RunVerdictStory,
-    TestStory, run_of, task,
+    ChangeStory, EarlierRunStory, FileStory, MAX_LISTED, MAX_TEXT_BYTES, RunRow, RunSection, RunStory,
+    RunVerdictStory, TestStory, run_of, task,
 };
 use crate::report::approvals;
 use crate::report::proof::{self, ReceiptProof};
@@ -80,6 +80,16 @@ fn robots_runs(
     Ok(Some(runs))
 }
 
+/// The runs of a workspace that are running, unsettled or held, the newest first, and whether there are more than are listed.
+///
+/// # Errors
+/// When they cannot be read.
+pub fn open_run_rows(reader: &RunReader) -> Result<(Vec<RunRow>, bool), ReportError> {
+    let open = reader.open_runs();
+    let rows = open.iter().take(MAX_LISTED).map(|summary| workspace_row(reader, summary));
+    Ok((rows.collect::<Result<_, _>>()?, open.len() > MAX_LISTED))
+}
+
 fn workspace_row(reader: &RunReader, summary: &RunSummary) -> Result<RunRow, ReportError> {
     let item = reader.item(&summary.run)?;
     let files = match summary.state {
@@ -118,6 +128,10 @@ fn workspace_story(
         story.program.get_or_insert_with(|| agent(&origin.agent));
         story.started_by.get_or_insert_with(|| account(&origin.started_by));
     }
+    if let Some(earlier) = reader.earlier(run) {
+        let relation = earlier.relation.as_str().into();
+        story.earlier_run.get_or_insert(EarlierRunStory { relation, run: earlier.run });
+    }
     let result = reader.result(run)?.and_then(|result| result.value);
     if let Some(result) = &result {
         let reason = result.result.error.as_ref().or(result.result.denial_reason.as_ref());
@@ -154,7 +168,7 @@ fn workspace_story(
 }
 
 /// Adds a diff to what the receipt says of a change.
-fn with_diff(change: &mut ChangeStory, diff: &str) {
+pub(super) fn with_diff(change: &mut ChangeStory, diff: &str) {
     let stat = DiffStat::read(diff);
     let (added, removed) = stat.total();
     (change.added, change.removed) = (Some(added as u64), Some(removed as u64));

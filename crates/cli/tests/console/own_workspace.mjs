@@ -1,0 +1,103 @@
+// The work pages of a server in its own workspace: a run while it runs, with and without scripts; two runs side by side; undoing one.
+
+import { writeFileSync } from 'node:fs';
+
+import { assert, assertAccessible, assertFits, screenshot, setting, tell } from './browser.mjs';
+
+const base = setting('CREALEPH_URL');
+const links = setting('CREALEPH_LINKS').split(' ');
+const [failed, landed, later] = setting('CREALEPH_RUNS').split(' ');
+const go = (page, path) => page.goto(new URL(path, base).href);
+
+async function enter(visitor, link, options) {
+  const page = await visitor.page(options);
+  await page.goto(link);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.waitForURL(/\/inbox$/);
+  return page;
+}
+
+async function picture(page, name) {
+  for (const colorScheme of ['light', 'dark']) {
+    await page.emulateMedia({ colorScheme });
+    for (const width of [360, 1100]) {
+      await page.setViewportSize({ width, height: 800 });
+      await screenshot(page, `${name}-${colorScheme}-${width}`);
+    }
+  }
+}
+
+await tell({
+  'a run is watched while it runs': async (visitor) => {
+    const page = await enter(visitor, links[0]);
+    globalThis.operator = await page.context().cookies();
+    await go(page, '/runs');
+    await page.getByRole('heading', { name: 'In this workspace now' }).waitFor();
+    await assertAccessible(page);
+    await assertFits(page, 360);
+    await picture(page, 'work-list');
+    await page.setViewportSize({ width: 1280, height: 800 });
+    await page.getByRole('group', { name: 'Open runs' }).getByRole('link').click();
+    const output = page.locator('pre.output');
+    await page.waitForFunction(() => document.querySelector('pre.output')?.textContent.endsWith('wait'));
+    const shown = await output.textContent();
+    assert.ok(shown.length < 200_000, `${shown.length} characters`);
+    assert.match(await page.locator('[data-state]').innerText(), /running/);
+    assert.match(await page.locator('main').innerText(), /running for \d+ s/);
+    await assertAccessible(page);
+    await assertFits(page, 360);
+    await picture(page, 'work-running');
+    await page.setViewportSize({ width: 1280, height: 800 });
+    // From the start, without scripts: what was printed is text.
+    const still = await visitor.page({ javaScriptEnabled: false });
+    await still.context().addCookies(await page.context().cookies());
+    await still.goto(page.url());
+    await still.getByRole('link', { name: 'Refresh' }).click();
+    await still.getByRole('link', { name: 'Show it from the start' }).click();
+    const start = await still.locator('pre.output').textContent();
+    assert.ok(start.startsWith('agent\n</pre><script>document.title=1</script>\\u{202e}\\x1b[2J\n'), start.slice(0, 200));
+    await still.getByRole('link', { name: 'What comes after' }).click();
+    await assertFits(still, 360);
+    // What is selected or looked at stays where it is; the rest of the line, the tests and the end appear.
+    await page.evaluate(() => { globalThis.first = document.querySelector('pre.output').firstChild; });
+    await output.hover();
+    writeFileSync(setting('CREALEPH_GATE'), '');
+    await page.waitForFunction(() => /waiting\n[^]*tests\nchecked\n$/.test(document.querySelector('pre.output').textContent));
+    assert.ok(await page.evaluate(() => globalThis.first.isConnected), 'what was there was not replaced');
+    await page.getByRole('button', { name: 'Show how it ended' }).click();
+    await page.waitForFunction(() => /succeeded/.test(document.querySelector('[data-state]').textContent));
+    assert.match(await page.locator('main').innerText(), /c\.txt/);
+    assert.match(await page.title(), /^Run /);
+    await assertAccessible(page);
+  },
+
+  'two runs are compared, and one is undone': async (visitor) => {
+    const page = await enter(visitor, links[1]);
+    await go(page, `/runs/${later}`);
+    assert.match(await page.locator('main').innerText(), /Your role cannot start runs here/);
+    await go(page, '/runs');
+    await page.getByLabel(`Compare ${failed} as A`).check();
+    await page.getByLabel(`Compare ${landed} as B`).check();
+    await page.getByRole('button', { name: 'Compare A and B' }).click();
+    await page.waitForURL(/\/runs\/compare\?/);
+    const text = await page.locator('main').innerText();
+    for (const said of [/1 file only in A, 1 file different/, /-FOUR\s+\+four/, /70/, /Bound: files/]) assert.match(text, said);
+    await assertAccessible(page);
+    await assertFits(page, 360);
+    await picture(page, 'work-compare');
+  },
+
+  'undoing leads to the run that does it': async (visitor) => {
+    const page = await visitor.page();
+    await page.context().addCookies(globalThis.operator);
+    await go(page, `/runs/${later}`);
+    await assertAccessible(page);
+    await picture(page, 'work-run');
+    await page.getByRole('button', { name: 'Undo this run' }).press('Enter');
+    await page.waitForURL((url) => /\/runs\/[0-9a-f-]{36}$/.test(url.pathname) && !url.pathname.endsWith(later));
+    await page.waitForFunction(() => /succe/.test(document.querySelector('[data-state]').textContent));
+    assert.match(await page.locator('main').innerText(), /It undoes/);
+    await page.getByRole('link', { name: 'compare with it' }).click();
+    assert.match(await page.locator('main').innerText(), /1 file different/);
+  },
+});

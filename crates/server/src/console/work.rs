@@ -1,0 +1,110 @@
+//! The pages of work runs: the list, one run, what it prints, two side by side; and the form that undoes one.
+
+use axum::http::StatusCode;
+use crealeph_console::{self as view, OUTPUT_BYTES, PageFrame, RunOutput, Section, UndoOffer};
+use crealeph_decision::access::Permission;
+use crealeph_runtime::receipts::RunFileError;
+use crealeph_runtime::report::RunStory;
+
+use super::pages::ROWS;
+use super::{html, redirect, viewer};
+use crate::call::Call;
+use crate::problem::{Problem, ProblemKind};
+use crate::reply::Reply;
+use crate::routes::work::{self, FoundRun};
+use crate::workspace::start_undo;
+
+pub(super) fn runs(call: &Call) -> Result<Reply, Problem> {
+    let viewer = viewer(call)?;
+    let (runs, next) = work::page(call, ROWS)?;
+    let (agent, status) = (call.text("agent"), call.text("status"));
+    let is_first = call.text("cursor").is_none();
+    // What is open has not ended in any way.
+    let mut open = if is_first && status.is_none() { work::open_rows(call)? } else { None };
+    if let (Some((rows, _)), Some(agent)) = (&mut open, agent) {
+        rows.retain(|row| row.agent.as_deref() == Some(agent));
+    }
+    let list = view::RunList { runs: &runs, open, next, agent, status };
+    let live = is_first.then_some("");
+    let frame = PageFrame { viewer: &viewer, section: Section::Work, title: "Work", live };
+    Ok(html(frame.of(view::runs(&viewer, &list))))
+}
+
+pub(super) fn run(call: &Call) -> Result<Reply, Problem> {
+    let viewer = viewer(call)?;
+    let run = work::found(call)?;
+    let diff = here(run.diff(call))?;
+    let mut story = run.story(call)?;
+    diff.iter().for_each(|diff| story.add_diff(diff));
+    let output = match (&run.kept, &run.logged) {
+        (None, Some(_)) => here(run.logs())?.map(RunOutput::Files),
+        _ => here(run.output_end(OUTPUT_BYTES))?.map(RunOutput::Part),
+    };
+    let page = view::RunPage {
+        output: output.unwrap_or_else(RunOutput::Absent),
+        diff,
+        is_recorded: run.logged.is_some(),
+        subject: run.kept.as_ref().and_then(|reader| reader.submitted(&run.run)).map(str::to_owned),
+        undo: undo_offer(call, &run, &story)?,
+        story: &story,
+    };
+    let title = format!("Run {}", run.run);
+    let frame = PageFrame { viewer: &viewer, section: Section::Work, title: &title, live: None };
+    Ok(html(frame.of(view::run(&viewer, &page))))
+}
+
+/// How a run can be undone by who asks.
+fn undo_offer(call: &Call, run: &FoundRun, story: &RunStory) -> Result<UndoOffer, Problem> {
+    let who = call.who()?;
+    let has_landed = matches!(story.row.status.as_str(), "success" | "succeeded")
+        && story.row.item.is_some()
+        && !story.change.files.is_empty();
+    Ok(match &run.kept {
+        _ if !has_landed => UndoOffer::Nothing,
+        None => UndoOffer::Command("Its workspace is not the one that this server was started in."),
+        Some(_) if who.robot_id.is_some() || !who.may(Permission::Run) => {
+            UndoOffer::Command("Your role cannot start runs here.")
+        }
+        Some(_) => UndoOffer::Here,
+    })
+}
+
+/// A file of a run, or why it is not here.
+fn here<T>(file: Result<T, RunFileError>) -> Result<Result<T, String>, Problem> {
+    match file {
+        Ok(file) => Ok(Ok(file)),
+        Err(absent @ (RunFileError::NotHere { .. } | RunFileError::Altered { .. })) => {
+            Ok(Err(absent.to_string()))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(super) fn output(call: &Call) -> Result<Reply, Problem> {
+    let viewer = viewer(call)?;
+    let run = work::found(call)?;
+    let part = run.output_after(call.number("after")?.unwrap_or(0), OUTPUT_BYTES)?;
+    let frame = PageFrame { viewer: &viewer, section: Section::Work, title: "Output", live: None };
+    Ok(html(frame.of(view::output(&viewer, &run.run.to_string(), &part))))
+}
+
+pub(super) fn compare(call: &Call) -> Result<Reply, Problem> {
+    let viewer = viewer(call)?;
+    let found = work::compared(call)?;
+    let frame = PageFrame { viewer: &viewer, section: Section::Work, title: "Two runs", live: None };
+    Ok(html(frame.of(view::comparison(&viewer, &found))))
+}
+
+/// Starts the run that undoes this one, and goes to its page.
+pub(super) fn undo(call: &Call) -> Result<Reply, Problem> {
+    let run = work::found(call)?;
+    let Some(workspace) = call.app.workspace.as_ref().filter(|_| run.kept.is_some()) else {
+        let kind = ProblemKind::Other(StatusCode::CONFLICT, "not_here");
+        return Err(Problem::new(kind, "the run's workspace is not the one that this server was started in")
+            .with_hint(format!("undo it there: `crealeph work undo {}`", run.run)));
+    };
+    match start_undo(&call.app, workspace, run.run, &call.actor()?)? {
+        Some(started) => redirect(&format!("/runs/{started}")),
+        None => redirect("/runs"),
+    }
+}
