@@ -6,7 +6,7 @@ use crate::contract::read_own;
 use crate::digest::Blake3;
 use crate::instant::Timestamp;
 use crate::json::JsonObject;
-use crate::scalar::{KeyId, Literal, RobotId, Text};
+use crate::scalar::{ClientKey, KeyId, Literal, RobotId, Text};
 use crate::shape::{object, words};
 use crate::violation::Violation;
 
@@ -50,6 +50,8 @@ object! {
         label: Option<Text> = "label",
         /// When it ends.
         expires: Option<Timestamp> = "expires",
+        /// The client's own name for this request: sent again, it grants no second key.
+        client_key: Option<ClientKey> = "clientKey",
     }
 }
 

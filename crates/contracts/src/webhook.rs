@@ -3,8 +3,9 @@
 //! They stand under the module of API keys ([`crate::api_key::ACCESS`]): a URL may hold what not every reader should see.
 
 use crate::contract::read_own;
+use crate::instant::Timestamp;
 use crate::json::JsonObject;
-use crate::scalar::{Literal, Name, RobotId, Text};
+use crate::scalar::{ClientKey, Literal, Name, RobotId, Text};
 use crate::shape::{Set, object};
 use crate::violation::Violation;
 
@@ -12,10 +13,14 @@ use crate::violation::Violation;
 pub const WEBHOOK_CREATION: Literal = Literal::new("webhook_creation");
 /// The type of the entry that deletes one.
 pub const WEBHOOK_DELETION: Literal = Literal::new("webhook_deletion");
+/// The type of the entry that enables one again.
+pub const WEBHOOK_ENABLEMENT: Literal = Literal::new("webhook_enablement");
 /// How the client key of a creation begins; the id of the webhook follows.
 const CREATION_PREFIX: &str = "crealeph:webhook:";
 /// The same of a deletion.
 const DELETION_PREFIX: &str = "crealeph:webhook-deleted:";
+/// The same of an enablement; the id follows, `:`, and when it had been disabled.
+const ENABLEMENT_PREFIX: &str = "crealeph:webhook-enabled:";
 /// The largest payload that is read.
 const MAX_BYTES: usize = 64 << 10;
 
@@ -32,6 +37,8 @@ object! {
         payloads: Option<bool> = "payloads",
         /// What it is for.
         label: Option<Text> = "label",
+        /// The client's own name for this request: sent again, it makes no second webhook.
+        client_key: Option<ClientKey> = "clientKey",
     }
 }
 
@@ -73,6 +80,18 @@ object! {
     }
 }
 
+object! {
+    /// A webhook that had been disabled was enabled again: the payload of the entry.
+    WebhookEnablement / WebhookEnablementParts ["webhook_enablement", "R4"] {
+        /// Which.
+        webhook_id: Name = "webhookId",
+        /// When it had been disabled.
+        disabled_at: Timestamp = "disabledAt",
+        /// Why.
+        reason: Option<Text> = "reason",
+    }
+}
+
 /// What an entry about webhooks says.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WebhookEntry {
@@ -80,6 +99,8 @@ pub enum WebhookEntry {
     Creation(WebhookCreation),
     /// One was deleted.
     Deletion(WebhookDeletion),
+    /// One was enabled again.
+    Enablement(WebhookEnablement),
 }
 
 impl WebhookEntry {
@@ -93,6 +114,8 @@ impl WebhookEntry {
             read_own(bytes, MAX_BYTES, "R4").map(WebhookEntry::Creation)
         } else if kind == WEBHOOK_DELETION.as_str() {
             read_own(bytes, MAX_BYTES, "R4").map(WebhookEntry::Deletion)
+        } else if kind == WEBHOOK_ENABLEMENT.as_str() {
+            read_own(bytes, MAX_BYTES, "R4").map(WebhookEntry::Enablement)
         } else {
             return Err("is of a type that webhooks do not have".to_owned());
         };
@@ -107,6 +130,7 @@ impl WebhookEntry {
         match self {
             WebhookEntry::Creation(creation) => &creation.webhook_id,
             WebhookEntry::Deletion(deletion) => &deletion.webhook_id,
+            WebhookEntry::Enablement(enablement) => &enablement.webhook_id,
         }
     }
 
@@ -115,6 +139,9 @@ impl WebhookEntry {
         match self {
             WebhookEntry::Creation(creation) => creation_key(&creation.webhook_id),
             WebhookEntry::Deletion(deletion) => deletion_key(&deletion.webhook_id),
+            WebhookEntry::Enablement(WebhookEnablement { webhook_id, disabled_at, .. }) => {
+                format!("{ENABLEMENT_PREFIX}{webhook_id}:{}", disabled_at.as_str())
+            }
         }
     }
 }
@@ -131,7 +158,7 @@ pub fn deletion_key(id: &Name) -> String {
 
 /// Whether a client key is one of an entry about webhooks.
 pub fn is_webhook_key(key: &str) -> bool {
-    key.starts_with(CREATION_PREFIX) || key.starts_with(DELETION_PREFIX)
+    [CREATION_PREFIX, DELETION_PREFIX, ENABLEMENT_PREFIX].iter().any(|prefix| key.starts_with(prefix))
 }
 
 #[cfg(test)]
@@ -154,5 +181,9 @@ mod tests {
             assert!(read(&text.replace(from, to)).is_err(), "{from}");
         }
         assert!(WebhookEntry::read("signal", &JsonObject::empty()).is_err());
+        let text = r#"{"webhookId":"a1","disabledAt":"2026-01-02T03:04:05.000Z"}"#;
+        let entry = WebhookEntry::read("webhook_enablement", &JsonObject::parse(text).unwrap()).unwrap();
+        assert_eq!(entry.client_key(), "crealeph:webhook-enabled:a1:2026-01-02T03:04:05.000Z");
+        assert!(is_webhook_key(&entry.client_key()));
     }
 }

@@ -31,6 +31,7 @@ pub const RESERVED_TYPES: &[&str] = &[
     "verdict",
     "webhook_creation",
     "webhook_deletion",
+    "webhook_enablement",
 ];
 
 /// The modules under which only CreAleph writes: its Builder's artifacts and records (R14), API keys, sessions and webhooks, and approvals (R33).
@@ -81,7 +82,9 @@ mod tests {
     use crealeph_contracts::session::{
         SESSION_END, SESSION_GRANT, SIGN_IN_LINK, link_key, session_end_key, session_key,
     };
-    use crealeph_contracts::webhook::{WEBHOOK_CREATION, WEBHOOK_DELETION, creation_key, deletion_key};
+    use crealeph_contracts::webhook::{
+        WEBHOOK_CREATION, WEBHOOK_DELETION, WEBHOOK_ENABLEMENT, creation_key, deletion_key,
+    };
     use crealeph_decision::builder::EXECUTION_RECORD;
     use crealeph_decision::builder::lookup::record_key;
     use crealeph_decision::builder::review::{REVIEW, approved_key, review_key};
@@ -108,9 +111,8 @@ mod tests {
     #[test]
     fn what_is_said_of_access_is_reserved() {
         let sessions = [SIGN_IN_LINK, SESSION_GRANT, SESSION_END];
-        for kind in
-            sessions.into_iter().chain([KEY_GRANT, KEY_REVOCATION, WEBHOOK_CREATION, WEBHOOK_DELETION])
-        {
+        let webhooks = [WEBHOOK_CREATION, WEBHOOK_DELETION, WEBHOOK_ENABLEMENT];
+        for kind in sessions.into_iter().chain([KEY_GRANT, KEY_REVOCATION]).chain(webhooks) {
             assert!(RESERVED_TYPES.contains(&kind.as_str()), "{}", kind.as_str());
         }
         assert!(RESERVED_MODULES.contains(&ACCESS.as_str()));

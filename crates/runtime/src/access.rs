@@ -20,7 +20,9 @@ use crealeph_contracts::api_key::{
 use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::instant::{Instant, Timestamp};
 use crealeph_contracts::json::{ComposeError, JsonObject};
-use crealeph_contracts::scalar::{IdentifierError, KeyId, LedgerId, Literal, Name, RobotId, TenantId, Text};
+use crealeph_contracts::scalar::{
+    ClientKey, IdentifierError, KeyId, LedgerId, Literal, Name, RobotId, TenantId, Text,
+};
 use crealeph_contracts::session::session_end_key;
 use crealeph_decision::access::{KeyStanding, Permission, key_standing, permits};
 use crealeph_ledger::{AppendError, Cursor, Ledger, LedgerError, LogView, Order, StoredEntry};
@@ -28,7 +30,8 @@ use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
 
 use crate::grants::{
-    MAX_TEXT_BYTES, excess_length, find_grant, grant_draft, grants, id_and_secret, is_overtaken,
+    MAX_TEXT_BYTES, excess_length, find_grant, grant_draft, grants, id_and_secret, id_of_request,
+    is_overtaken,
 };
 
 pub use recognised::RecognisedKeys;
@@ -54,6 +57,9 @@ pub enum AccessError {
         /// The tenant.
         tenant: TenantId,
     },
+    /// The client has named another request so.
+    #[error("the client key `{0}` was used for another request")]
+    OtherRequest(ClientKey),
     /// A key that would never count.
     #[error("the key would expire at {0}, which is past")]
     Past(String),
@@ -87,6 +93,7 @@ impl AccessError {
     pub fn code(&self) -> &'static str {
         match self {
             AccessError::NoKey { .. } => "unknown_api_key",
+            AccessError::OtherRequest(_) => "IDEMPOTENCY_CONFLICT",
             AccessError::Past(_) => "bad_expiry",
             AccessError::TooLong { .. } | AccessError::Compose(_) => "too_large",
             AccessError::Unwritten(error) => error.code(),
@@ -151,12 +158,13 @@ pub struct KeyReport {
     pub entry: String,
 }
 
-/// A key that was just granted, with its token: the only time that it is there.
+/// A key that was granted, with its token if that was just now: the only time that it is there.
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CreatedKey {
-    /// The token.
-    pub token: String,
+    /// The token; absent if the same request had granted the key before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
     /// The key.
     #[serde(flatten)]
     pub report: KeyReport,
@@ -229,31 +237,60 @@ impl KeyIdentity {
     }
 }
 
-/// Grants a key.
+/// Grants a key, unless the same request of the same client key has granted it before.
 ///
 /// # Errors
-/// When the ledger cannot be written.
+/// When the client key was used for another request, or the ledger cannot be written.
 pub fn create_key(
     ledger: &Ledger,
     tenant: &TenantId,
     request: KeyRequest,
 ) -> Result<CreatedKey, AccessError> {
     check_length("the label", request.label.as_ref())?;
+    if let Some(granted) = granted_before(ledger, tenant, &request)? {
+        return Ok(granted);
+    }
     if let Some(expires) = &request.expires
         && expires.instant() <= ledger.now().instant()
     {
         return Err(AccessError::Past(expires.as_str().to_owned()));
     }
     let (id, secret) = id_and_secret().map_err(|error| AccessError::Random(error.to_string()))?;
-    let key_id = KeyId::parse(&id)?;
+    let key_id = KeyId::parse(&request.client_key.as_ref().map_or(id, |key| id_of_request(KEY_GRANT, key)))?;
     let token = token_of(tenant, &key_id, &secret);
-    let KeyRequest { role, robot_id, label, expires } = request;
+    let KeyRequest { role, robot_id, label, expires, .. } = request.clone();
     let token_digest = Blake3::of(token.as_bytes());
     let grant = KeyGrant { key_id, role, robot_id, label, expires, token_digest };
-    let written =
-        append(ledger, tenant, KEY_GRANT, Literal::new("granted"), AccessEntry::Grant(grant.clone()))?;
-    let report = report(tenant, &grant, &written.0, written.1, KeyStanding::Active);
-    Ok(CreatedKey { token, report })
+    let entry = AccessEntry::Grant(grant.clone());
+    match append(ledger, tenant, KEY_GRANT, Literal::new("granted"), entry) {
+        Ok((entry, created_at)) => {
+            let report = report(tenant, &grant, &entry, created_at, KeyStanding::Active);
+            Ok(CreatedKey { token: Some(token), report })
+        }
+        // The same request, sent at the same time, was first.
+        Err(AccessError::Unwritten(error)) if is_overtaken(&error) => {
+            granted_before(ledger, tenant, &request)?.ok_or(AccessError::Unwritten(error))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What this request has granted before, without the token.
+fn granted_before(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    request: &KeyRequest,
+) -> Result<Option<CreatedKey>, AccessError> {
+    let Some(client_key) = &request.client_key else { return Ok(None) };
+    let id = KeyId::parse(&id_of_request(KEY_GRANT, client_key))?;
+    let Some(found) = ledger.view(tenant, |view| find_key(view, &id))?.flatten() else { return Ok(None) };
+    let KeyGrant { role, robot_id, label, expires, .. } = &found.grant;
+    let is_same = (role, robot_id, label, expires)
+        == (&request.role, &request.robot_id, &request.label, &request.expires);
+    match is_same {
+        true => Ok(Some(CreatedKey { token: None, report: found.report(tenant) })),
+        false => Err(AccessError::OtherRequest(client_key.clone())),
+    }
 }
 
 /// Revokes a key, from now on in every process. A key that is revoked already stays as it is.
@@ -469,7 +506,7 @@ mod tests {
     }
 
     fn request(role: KeyRole) -> KeyRequest {
-        KeyRequest { role, robot_id: None, label: None, expires: None }
+        KeyRequest { role, robot_id: None, label: None, expires: None, client_key: None }
     }
 
     #[test]
@@ -477,23 +514,24 @@ mod tests {
         let (_folder, ledger) = ledger();
         let (own, other) = (TenantId::parse("a b/ä").unwrap(), TenantId::parse("other").unwrap());
         let created = create_key(&ledger, &own, request(KeyRole::Writer)).unwrap();
+        let token = created.token.clone().unwrap();
         let keys = RecognisedKeys::default();
-        let identity = keys.authenticate(&ledger, &created.token).unwrap().unwrap();
+        let identity = keys.authenticate(&ledger, &token).unwrap().unwrap();
         assert_eq!((identity.tenant_id.clone(), identity.role), (own.clone(), KeyRole::Writer));
         // The same key under another tenant's name, and every token that differs in one character, is nobody's.
         create_key(&ledger, &other, request(KeyRole::Admin)).unwrap();
         let part = |tenant: &TenantId| URL_SAFE_NO_PAD.encode(tenant.as_str());
-        let moved = created.token.replace(&part(&own), &part(&other));
+        let moved = token.replace(&part(&own), &part(&other));
         assert_eq!(keys.authenticate(&ledger, &moved), Ok(None));
-        for (at, letter) in created.token.char_indices() {
-            let mut changed = created.token.clone();
+        for (at, letter) in token.char_indices() {
+            let mut changed = token.clone();
             changed.replace_range(at..=at, if letter == 'A' { "B" } else { "A" });
             assert_eq!(keys.authenticate(&ledger, &changed), Ok(None), "{changed}");
         }
         let revoked = revoke_key(&ledger, &own, &identity.key_id, Text::new("lost")).unwrap();
         assert_eq!((&*revoked.state, revoked.reason.as_deref()), ("revoked", Some("lost")));
-        assert_eq!(keys.known(&ledger, &created.token), None);
-        assert_eq!(keys.authenticate(&ledger, &created.token), Ok(None));
+        assert_eq!(keys.known(&ledger, &token), None);
+        assert_eq!(keys.authenticate(&ledger, &token), Ok(None));
         let again = revoke_key(&ledger, &own, &identity.key_id, None).unwrap();
         assert_eq!(again, revoked);
         assert_eq!(
@@ -514,20 +552,21 @@ mod tests {
         let expires = Some(Timestamp::from(Millis::new(1_800_000_060_000).instant()));
         let created =
             create_key(&ledger, &tenant, KeyRequest { expires, ..request(KeyRole::Reader) }).unwrap();
+        let token = created.token.clone().unwrap();
         let keys = RecognisedKeys::default();
-        assert_eq!(keys.known(&ledger, &created.token), None, "it was never read");
-        let identity = keys.authenticate(&ledger, &created.token).unwrap();
-        assert_eq!(keys.known(&ledger, &created.token), identity);
-        assert_eq!(keys.known(&ledger, &created.token.replace(".", "..")), None);
+        assert_eq!(keys.known(&ledger, &token), None, "it was never read");
+        let identity = keys.authenticate(&ledger, &token).unwrap();
+        assert_eq!(keys.known(&ledger, &token), identity);
+        assert_eq!(keys.known(&ledger, &token.replace(".", "..")), None);
         // Another process writes.
         let other = Ledger::open(&location, LedgerOptions::default()).unwrap();
         create_key(&other, &TenantId::parse("u").unwrap(), request(KeyRole::Reader)).unwrap();
-        assert_eq!(keys.known(&ledger, &created.token), None);
-        assert_eq!(keys.authenticate(&ledger, &created.token).unwrap(), identity);
-        assert_eq!(keys.known(&ledger, &created.token), identity);
+        assert_eq!(keys.known(&ledger, &token), None);
+        assert_eq!(keys.authenticate(&ledger, &token).unwrap(), identity);
+        assert_eq!(keys.known(&ledger, &token), identity);
         now.store(1_800_000_060_000, Ordering::SeqCst);
-        assert_eq!(keys.known(&ledger, &created.token), None);
-        assert_eq!(keys.authenticate(&ledger, &created.token), Ok(None));
+        assert_eq!(keys.known(&ledger, &token), None);
+        assert_eq!(keys.authenticate(&ledger, &token), Ok(None));
     }
 
     #[test]
@@ -535,7 +574,8 @@ mod tests {
         let (_folder, ledger) = ledger();
         let tenant = TenantId::parse("t").unwrap();
         let created = create_key(&ledger, &tenant, request(KeyRole::Reader)).unwrap();
-        let secret = created.token.rsplit('.').next().unwrap();
+        let token = created.token.clone().unwrap();
+        let secret = token.rsplit('.').next().unwrap();
         let (keys, next) = list_keys(&ledger, &tenant, None, 10).unwrap();
         assert_eq!((keys.as_slice(), next), ([created.report.clone()].as_slice(), None));
         let mut exported = Vec::new();

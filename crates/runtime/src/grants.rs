@@ -3,6 +3,7 @@
 
 use crealeph_contracts::api_key::ACCESS;
 use crealeph_contracts::approval::TENANT_ROBOT;
+use crealeph_contracts::digest::Blake3;
 use crealeph_contracts::entry::Draft;
 use crealeph_contracts::json::JsonObject;
 use crealeph_contracts::scalar::{ClientKey, IdentifierError, Literal, Name, RobotId, Text};
@@ -25,6 +26,12 @@ pub(crate) fn id_and_secret() -> Result<(String, [u8; SECRET_BYTES]), getrandom:
     getrandom::fill(&mut id)?;
     getrandom::fill(&mut secret)?;
     Ok((id.iter().map(|byte| format!("{byte:02x}")).collect(), secret))
+}
+
+/// The id of what is granted at a request that its client named: the same each time, so that the log takes one.
+pub(crate) fn id_of_request(kind: Literal, key: &ClientKey) -> String {
+    let digest = Blake3::of(format!("{}\n{key}", kind.as_str()).as_bytes());
+    digest.as_bytes().iter().take(ID_BYTES).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The entries of one type.

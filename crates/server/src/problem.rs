@@ -460,6 +460,7 @@ impl From<AccessError> for Problem {
                 return Problem::new(ProblemKind::Other(StatusCode::NOT_FOUND, code), "there is no such key");
             }
             AccessError::Past(_) | AccessError::TooLong { .. } => StatusCode::BAD_REQUEST,
+            AccessError::OtherRequest(_) => StatusCode::CONFLICT,
             AccessError::Ledger(error) => return error.clone().into(),
             AccessError::Unwritten(error) => return error.clone().into(),
             _ => return Problem::ours(StatusCode::INTERNAL_SERVER_ERROR, code, &error),
@@ -482,6 +483,8 @@ impl From<WebhookError> for Problem {
             }
             WebhookError::Ledger(error) => return error.clone().into(),
             WebhookError::Unwritten(error) => return error.clone().into(),
+            WebhookError::OtherRequest(_) => StatusCode::CONFLICT,
+            WebhookError::Busy(_) => return Problem::ours(StatusCode::SERVICE_UNAVAILABLE, code, &error),
             error if error.is_refusal() => StatusCode::BAD_REQUEST,
             _ => return Problem::ours(StatusCode::INTERNAL_SERVER_ERROR, code, &error),
         };

@@ -246,7 +246,7 @@ fn webhook(more: &[(&str, Value)]) -> Value {
         ("entry", text()),
     ];
     let optional = [("events", list(text())), ("robotId", text()), ("label", text()), ("reason", text())];
-    object(&[&required[..], more].concat(), &optional)
+    object(&required, &[&optional[..], more].concat())
 }
 
 fn deliveries() -> Value {
@@ -291,8 +291,8 @@ pub(crate) fn components() -> Map<String, Value> {
         ("revokedAt", instant()),
         ("reason", text()),
     ];
-    let mut created = vec![("token", json!({ "type": "string", "description": "shown this once" }))];
-    created.extend(key.clone());
+    let shown_once = || json!({ "type": "string", "description": "shown this once" });
+    let created_optional = [&key_optional[..], &[("token", shown_once())]].concat();
     let relative = object(&[("distance", count()), ("entry", reference("Entry"))], &[]);
     let mut components: Map<String, Value> = [
         ("Entry", Entry::schema()),
@@ -329,11 +329,11 @@ pub(crate) fn components() -> Map<String, Value> {
             ),
         ),
         ("Key", object(&key, &key_optional)),
-        ("CreatedKey", object(&created, &key_optional)),
+        ("CreatedKey", object(&key, &created_optional)),
         ("KeyPage", object(&[("keys", list(reference("Key")))], &next)),
         ("WebhookRequest", WebhookRequest::schema()),
         ("Webhook", webhook(&[])),
-        ("CreatedWebhook", webhook(&[("secret", text())])),
+        ("CreatedWebhook", webhook(&[("secret", shown_once())])),
         ("WebhookPage", object(&[("webhooks", list(reference("Webhook")))], &next)),
         (
             "WebhookTest",

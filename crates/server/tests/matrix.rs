@@ -83,7 +83,9 @@ fn example(
         "revokeKey" => (path.replace("{id}", key), None),
         "listWebhooks" => (path, None),
         "createWebhook" => (path, Some(r#"{"url":"https://hook.invalid/"}"#)),
-        "getWebhook" | "testWebhook" | "getDeliveries" => (path.replace("{id}", &webhooks[0]), None),
+        "getWebhook" | "testWebhook" | "enableWebhook" | "getDeliveries" => {
+            (path.replace("{id}", &webhooks[0]), None)
+        }
         "deleteWebhook" => (path.replace("{id}", &webhooks[1]), None),
         new => panic!("say here how `{new}` is called"),
     }

@@ -46,6 +46,12 @@ const KINDS = [
       }),
     },
     end: { prefix: 'crealeph:webhook-deleted:', type: 'webhook_deletion', shape: object({ webhookId: identifier, reason: optional(text) }) },
+    enable: {
+      prefix: 'crealeph:webhook-enabled:',
+      type: 'webhook_enablement',
+      shape: object({ webhookId: identifier, disabledAt: timestamp, reason: optional(text) }),
+      rest: (payload) => `:${payload.get('disabledAt')}`,
+    },
   },
 ];
 
@@ -73,23 +79,24 @@ export class GrantLog {
     const key = entry.get('key');
     if (key === undefined) return;
     for (const kind of KINDS) {
-      for (const step of [kind.begin, kind.end]) if (key.startsWith(step.prefix)) this.addStep(entry, kind, key);
+      for (const step of stepsOf(kind)) if (key.startsWith(step.prefix)) this.addStep(entry, kind, key);
     }
     if (key.startsWith(SIGNER) || key.startsWith(REVOKED_SIGNER)) this.addSigner(entry, key);
     if (key.startsWith(REPORTED)) await this.addReport(entry, key);
   }
 
-  addStep(entry, { what, id, begin, end }, key) {
+  addStep(entry, kind, key) {
+    const { what, id, begin } = kind;
     if (entry.get('module') !== ACCESS) throw invalid(`has the key of a grant of an ${what} under another module`);
     const payload = entry.get('payload');
-    const step = [begin, end].find(({ type }) => type === entry.get('type'));
+    const step = stepsOf(kind).find(({ type }) => type === entry.get('type'));
     const problem = step ? sized(step.shape, payload) : 'it is of another type';
     if (problem) throw invalid(`is about an ${what} and cannot be read: ${problem}`);
     const named = payload.get(id);
-    if (key !== `${step.prefix}${named}`) throw invalid(`is about the ${what} \`${named}\` under the key of another`);
+    if (key !== `${step.prefix}${named}${step.rest?.(payload) ?? ''}`) throw invalid(`is about the ${what} \`${named}\` under the key of another`);
     const known = JSON.stringify([what, named]);
     if (step === begin) this.begun.add(known);
-    else if (!this.begun.has(known)) throw invalid(`ends the ${what} \`${named}\`, which did not begin before`);
+    else if (!this.begun.has(known)) throw invalid(`changes the ${what} \`${named}\`, which did not begin before`);
   }
 
   addSigner(entry, key) {
@@ -120,6 +127,10 @@ export class GrantLog {
     await checkReportedFiles(verified, payload.get('files'));
     if (key !== `${REPORTED}${verified.receipt.get('id')}`) throw invalid('holds the receipt of another run than its key names');
   }
+}
+
+function stepsOf({ begin, end, enable }) {
+  return enable ? [begin, end, enable] : [begin, end];
 }
 
 function sized(shape, payload) {

@@ -1,5 +1,5 @@
-//! Creations and deletions of webhooks, as an outsider judges them: readable, under the client key of the webhook that they
-//! name, and a deletion only of what was created before it.
+//! Creations, enablements and deletions of webhooks, as an outsider judges them: readable, under the client key of the webhook that
+//! they name, and the others only of what was created before them.
 
 use std::collections::BTreeSet;
 
@@ -32,9 +32,12 @@ impl WebhookLog {
         }
         match &read {
             WebhookEntry::Creation(_) => _ = self.created.insert(id.clone()),
-            WebhookEntry::Deletion(_) if self.created.contains(id) => {}
+            _ if self.created.contains(id) => {}
             WebhookEntry::Deletion(_) => {
                 return Err(invalid(format!("deletes the webhook `{id}`, which was not created before")));
+            }
+            WebhookEntry::Enablement(_) => {
+                return Err(invalid(format!("enables the webhook `{id}`, which was not created before")));
             }
         }
         Ok(())
@@ -60,12 +63,21 @@ mod tests {
         let payload = r#"{"webhookId":"a","url":"https://example.com/"}"#;
         let (own, key) = ("crealeph-access", "crealeph:webhook:a");
         let deleted = entry("webhook_deletion", own, "crealeph:webhook-deleted:a", r#"{"webhookId":"a"}"#);
+        let enabled = |key: &str| {
+            let payload = r#"{"webhookId":"a","disabledAt":"2026-01-02T00:00:00.000Z"}"#;
+            entry("webhook_enablement", own, &format!("crealeph:webhook-enabled:{key}"), payload)
+        };
         let mut log = WebhookLog::default();
+        assert!(log.add(&enabled("a:2026-01-02T00:00:00.000Z")).is_err());
         let early = log.add(&deleted).unwrap_err();
         assert_eq!(early.what, "deletes the webhook `a`, which was not created before");
         log.add(&entry("webhook_creation", own, key, payload)).unwrap();
+        log.add(&enabled("a:2026-01-02T00:00:00.000Z")).unwrap();
         log.add(&deleted).unwrap();
         for other in [
+            enabled("a"),
+            enabled("b:2026-01-02T00:00:00.000Z"),
+            enabled("a:2026-01-03T00:00:00.000Z"),
             entry("webhook_creation", own, "crealeph:webhook:b", payload),
             entry("webhook_creation", "m", key, payload),
             entry("signal", own, key, payload),

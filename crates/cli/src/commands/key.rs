@@ -4,7 +4,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use crealeph_contracts::api_key::{KeyRequest, KeyRole};
 use crealeph_contracts::instant::Timestamp;
-use crealeph_contracts::scalar::{KeyId, RobotId, Text};
+use crealeph_contracts::scalar::{ClientKey, KeyId, RobotId, Text};
 use crealeph_runtime::access::{KeyReport, LinkRequest, create_link};
 use serde_json::json;
 
@@ -31,7 +31,7 @@ Roles:
   auditor   reads, exports the log, and sees who may do what
   admin     manages keys, signers, people, rules and webhooks, and reads no evidence
 
-The token is printed once; the ledger has its digest. It names its tenant. A revoked key stops working at once, on every server of the ledger.
+The token is printed once; the ledger has its digest. It names its tenant. With --client-key, creating it again grants no second key and shows no token. A revoked key stops working at once, on every server of the ledger.
 
 Exit codes: 0 done, 1 refused, 2 cannot be done.";
 
@@ -61,6 +61,9 @@ pub(super) struct Create {
     /// When it ends
     #[arg(long, value_name = "INSTANT")]
     expires: Option<String>,
+    /// Your own name for this request, so that repeating it grants no second key
+    #[arg(long, value_name = "KEY")]
+    client_key: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -121,17 +124,28 @@ impl Create {
             robot_id: self.robot.as_deref().map(|robot| named("robot", robot, RobotId::parse)).transpose()?,
             label: self.label.as_deref().and_then(Text::new),
             expires: expires.transpose()?,
+            client_key: self
+                .client_key
+                .as_deref()
+                .map(|key| named("client key", key, ClientKey::parse))
+                .transpose()?,
         };
         let created = at.create_key(request)?;
-        match at.is_json(output) {
-            true => output.report(&created)?,
+        match (at.is_json(output), &created.token) {
+            (true, _) => output.report(&created)?,
             // On a line of its own, so that it can be copied.
-            false => output.line(&created.token)?,
+            (false, Some(token)) => output.line(token)?,
+            (false, None) => {}
         }
         output.flush()?;
         let KeyReport { key_id, role, .. } = &created.report;
-        note!("granted key {key_id} of role {role} for tenant `{}`", at.tenant());
-        note!("save the token now: it is not shown again");
+        match &created.token {
+            Some(_) => {
+                note!("granted key {key_id} of role {role} for tenant `{}`", at.tenant());
+                note!("save the token now: it is not shown again");
+            }
+            None => note!("this request has granted key {key_id} before; its token is not shown again"),
+        }
         Ok(())
     }
 }

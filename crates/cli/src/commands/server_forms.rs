@@ -101,6 +101,7 @@ const FORMS: &[(&str, ServerForm)] = &[
     ("webhook list", Asks),
     ("webhook deliveries", Asks),
     ("webhook test", Asks),
+    ("webhook enable", Asks),
     ("webhook delete", Asks),
     ("report", Asks),
     ("usage", Asks),

@@ -1,7 +1,7 @@
 //! `crealeph webhook`: sends a tenant's entries to other programs.
 
 use clap::{Args, Subcommand};
-use crealeph_contracts::scalar::{Name, RobotId, Text};
+use crealeph_contracts::scalar::{ClientKey, Name, RobotId, Text};
 use crealeph_contracts::shape::Set;
 use crealeph_contracts::webhook::WebhookRequest;
 use crealeph_ledger::Seq;
@@ -22,10 +22,12 @@ Examples:
   crealeph webhook list
   crealeph webhook deliveries 5f0c9a1b2d3e4f60
   crealeph webhook test 5f0c9a1b2d3e4f60
+  crealeph webhook enable 5f0c9a1b2d3e4f60 --reason 'receiver is back'
   crealeph webhook delete 5f0c9a1b2d3e4f60
 
 Every new entry is sent as a CloudEvent, signed as Standard Webhooks has it, in the order of the log and at least once, while `crealeph serve` runs. The secret
-is printed once. Without --payloads only ids are sent. A webhook that is disabled can be created again with --after and its last position.
+is printed once. Without --payloads only ids are sent. A webhook that was disabled is enabled again from where it stopped. With --client-key, creating it again
+makes no second one and shows no secret.
 
 Exit codes: 0 done, 1 refused or not delivered, 2 cannot be done.";
 
@@ -39,8 +41,10 @@ pub(super) enum WebhookTask {
     Deliveries(Named),
     /// Send a test event now
     Test(Named),
+    /// Enable a webhook that was disabled, from where it stopped
+    Enable(Changed),
     /// Delete a webhook and its secret
-    Delete(Delete),
+    Delete(Changed),
 }
 
 #[derive(Debug, Args)]
@@ -62,6 +66,9 @@ pub(super) struct Create {
     /// Start after this sequence number instead of the newest
     #[arg(long, value_name = "SEQ")]
     after: Option<u64>,
+    /// Your own name for this request, so that repeating it makes no second webhook
+    #[arg(long, value_name = "KEY")]
+    client_key: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -71,7 +78,7 @@ pub(super) struct Named {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Delete {
+pub(super) struct Changed {
     /// Id of the webhook, from `webhook list`
     id: String,
     /// Reason
@@ -100,17 +107,30 @@ impl Task for WebhookTask {
                 }
             }
             WebhookTask::Test(one) => return one.test(at, output),
-            WebhookTask::Delete(delete) => {
-                let id = named("webhook", &delete.id, Name::parse)?;
-                let reason = delete.reason.as_deref().and_then(Text::new);
-                let deleted = at.delete_webhook(&id, reason)?;
-                match at.is_json(output) {
-                    true => output.report(&deleted)?,
-                    false => output.line(&format!("deleted {}", deleted.webhook_id))?,
-                }
+            WebhookTask::Enable(change) => {
+                let (id, reason) = change.read()?;
+                print_change("enabled", &at.enable_webhook(&id, reason)?, at, output)?;
+            }
+            WebhookTask::Delete(change) => {
+                let (id, reason) = change.read()?;
+                print_change("deleted", &at.delete_webhook(&id, reason)?, at, output)?;
             }
         }
         Ok(Verdict::Good)
+    }
+}
+
+fn print_change(done: &str, webhook: &WebhookReport, at: &Place, output: &mut Output) -> Result<(), Failure> {
+    match at.is_json(output) {
+        true => output.report(webhook)?,
+        false => output.line(&format!("{done} {}", webhook.webhook_id))?,
+    }
+    Ok(())
+}
+
+impl Changed {
+    fn read(&self) -> Result<(Name, Option<Text>), ArgumentFailure> {
+        Ok((named("webhook", &self.id, Name::parse)?, self.reason.as_deref().and_then(Text::new)))
     }
 }
 
@@ -125,19 +145,33 @@ impl Create {
             robot_id: self.robot.as_deref().map(|robot| named("robot", robot, RobotId::parse)).transpose()?,
             payloads: self.payloads.then_some(true),
             label: self.label.as_deref().and_then(Text::new),
+            client_key: self
+                .client_key
+                .as_deref()
+                .map(|key| named("client key", key, ClientKey::parse))
+                .transpose()?,
         };
         let after = self.after.map(|number| {
             Seq::new(number).ok_or_else(|| ArgumentFailure::option(number.to_string(), "a sequence number"))
         });
         let created = at.create_webhook(request, after.transpose()?)?;
-        match at.is_json(output) {
-            true => output.report(&created)?,
+        match (at.is_json(output), &created.secret) {
+            (true, _) => output.report(&created)?,
             // On a line of its own, so that it can be copied.
-            false => output.line(&created.secret)?,
+            (false, Some(secret)) => output.line(secret)?,
+            (false, None) => {}
         }
         output.flush()?;
-        note!("created webhook {} for tenant `{}`", created.report.webhook_id, at.tenant());
-        note!("save the secret now: it is not shown again");
+        let id = &created.report.webhook_id;
+        match &created.secret {
+            Some(_) => {
+                note!("created webhook {id} for tenant `{}`", at.tenant());
+                note!("save the secret now: it is not shown again");
+            }
+            None => {
+                note!("this request has created webhook {id} before; its secret is not shown again");
+            }
+        }
         Ok(())
     }
 }

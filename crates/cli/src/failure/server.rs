@@ -63,7 +63,10 @@ impl ServerFailure {
     pub(super) fn exit_code(&self) -> u8 {
         match self {
             ServerFailure::Access(
-                AccessError::NoKey { .. } | AccessError::Past(_) | AccessError::TooLong { .. },
+                AccessError::NoKey { .. }
+                | AccessError::Past(_)
+                | AccessError::TooLong { .. }
+                | AccessError::OtherRequest(_),
             ) => JUDGED,
             ServerFailure::Signer(error) if error.is_refusal() => JUDGED,
             ServerFailure::Outbox(OutboxError::Unreportable { .. } | OutboxError::Runs(_)) => JUDGED,

@@ -68,6 +68,14 @@ fn keys_signers_and_webhooks_are_managed_through_a_server() {
     let (code, tested, stderr) = asked.ask(&admin, &["webhook", "test", id, "--json"], "");
     let tested: Value = serde_json::from_str(&tested).unwrap();
     assert_eq!((code, &tested["delivered"]), (1, &json!(false)), "{stderr}");
+    assert_eq!(done(&asked, &admin, &["webhook", "enable", id])["webhookId"], json!(id));
+    let named = ["webhook", "create", "https://hook.invalid/y", "--client-key", "deploy-1"];
+    let first = done(&asked, &admin, &named);
+    let again = done(&asked, &admin, &named);
+    assert_eq!((&again["webhookId"], &again["secret"]), (&first["webhookId"], &Value::Null));
+    let (code, printed, said) = asked.ask(&admin, &[&named[..], &["--text"]].concat(), "");
+    assert!(code == 0 && printed.is_empty() && said.contains("not shown again"), "{printed}{said}");
+    assert_eq!(refused(&asked, &admin, &[&named[..], &["--payloads"]].concat()).1, "IDEMPOTENCY_CONFLICT");
     let deleted = done(&asked, &admin, &["webhook", "delete", id, "--reason", "moved"]);
     assert_eq!((&deleted["state"], &deleted), (&json!("deleted"), &listed("webhook", id)));
     assert_eq!(refused(&asked, &admin, &["webhook", "create", "ftp://x"]).0, 2);

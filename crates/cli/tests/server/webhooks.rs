@@ -216,6 +216,85 @@ fn receivers_that_misbehave_are_bounded_and_do_not_stop_others() {
 }
 
 #[test]
+fn a_webhook_that_was_disabled_is_enabled_from_where_it_stopped() {
+    let port = free_port();
+    let server = Running::start_in(scratch(&[port]));
+    let is_gone = Arc::new(AtomicBool::new(true));
+    let gone = Arc::clone(&is_gone);
+    let receiver = Receiver::start(server.scratch.path(), port, move |_| match gone.load(Ordering::SeqCst) {
+        true => ("410 Gone\r\n".to_owned(), Vec::new()),
+        false => taken(),
+    });
+    let (admin, writer) = (server.key("t", &["--role", "admin"]), server.key("t", &["--role", "writer"]));
+    let webhook = create(&server, &admin, &json!({ "url": receiver.url() }));
+    let id = webhook["webhookId"].as_str().unwrap();
+    append(&server, &writer, &[entry("a"), entry("b")]);
+    until("it is disabled", || state(&server, &admin, &webhook)["state"] == "disabled");
+    let refused = receiver.deliveries().len();
+    append(&server, &writer, &[entry("c")]);
+    is_gone.store(false, Ordering::SeqCst);
+
+    let args = ["webhook", "enable", id, "--tenant", "t", "--reason", "it is back"];
+    let (code, enabled) = server.scratch.json(&args, "");
+    assert_eq!((code, &enabled["state"], &enabled["reason"]), (0, &json!("active"), &Value::Null));
+    let arrived = receiver.wait(|all| all.len() >= refused + 3);
+    let start = sequence(&arrived)[0];
+    assert_eq!(sequence(&arrived[refused..]), [start, start + 1, start + 2], "what had waited, in order");
+    // To enable it again changes nothing and writes nothing.
+    let again = server.post(&format!("/v1/webhooks/{id}/enable?reason=again"), &admin, "");
+    assert_eq!((again.status, &again.json()["state"]), (200, &json!("active")));
+    let listed = ["ledger", "list", "--type", "webhook_enablement", "--tenant", "t", "--json"];
+    let (_, entries, _) = server.scratch.run(&listed, "");
+    assert_eq!((entries.lines().count(), entries.contains("it is back")), (1, true), "{entries}");
+    let (code, _, stderr) = server.scratch.run(&["ledger", "verify", "--tenant", "t"], "");
+    assert_eq!(code, 0, "{stderr}");
+    server.request("DELETE", &format!("/v1/webhooks/{id}"), Some(&admin), None);
+    let deleted = server.post(&format!("/v1/webhooks/{id}/enable"), &admin, "");
+    assert_eq!(deleted.problem(404), "unknown_webhook");
+}
+
+#[test]
+fn a_request_that_its_client_names_creates_one_webhook_and_one_key() {
+    let server = Running::start_in(scratch(&[]));
+    let admin = server.key("t", &["--role", "admin"]);
+    for (path, member, id, request, other) in [
+        (
+            "webhooks",
+            "secret",
+            "webhookId",
+            json!({ "url": "https://hook.invalid/" }),
+            ("payloads", json!(true)),
+        ),
+        ("keys", "token", "keyId", json!({ "role": "reader" }), ("role", json!("admin"))),
+    ] {
+        let mut request = request;
+        request["clientKey"] = json!("deploy/1");
+        let path = format!("/v1/{path}");
+        let send = || {
+            let answer = server.post(&path, &admin, &request.to_string());
+            assert_eq!(answer.status, 200, "{answer:?}");
+            answer.json()
+        };
+        let answers: Vec<Value> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..6).map(|_| scope.spawn(send)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(answers.iter().filter(|answer| answer[member].is_string()).count(), 1, "{answers:?}");
+        let ids: BTreeSet<&str> = answers.iter().map(|answer| answer[id].as_str().unwrap()).collect();
+        assert_eq!(ids.len(), 1, "{answers:?}");
+        assert!(send()[member].is_null());
+        request[other.0] = other.1;
+        let refused = server.post(&path, &admin, &request.to_string());
+        assert_eq!(refused.problem(409), "IDEMPOTENCY_CONFLICT");
+    }
+    for (kind, count) in [("webhook_creation", 1), ("key_grant", 2)] {
+        let listed = ["ledger", "list", "--type", kind, "--tenant", "t", "--json"];
+        let (_, entries, _) = server.scratch.run(&listed, "");
+        assert_eq!(entries.lines().count(), count, "{entries}");
+    }
+}
+
+#[test]
 fn one_of_two_servers_delivers_and_the_other_takes_over_when_it_dies() {
     let database = Server::start();
     let ledger =

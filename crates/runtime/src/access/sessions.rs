@@ -358,9 +358,15 @@ mod tests {
         }
 
         fn key(&self) -> (KeyId, String) {
-            let request = KeyRequest { role: KeyRole::Reader, robot_id: None, label: None, expires: None };
+            let request = KeyRequest {
+                role: KeyRole::Reader,
+                robot_id: None,
+                label: None,
+                expires: None,
+                client_key: None,
+            };
             let created = create_key(&self.ledger, &self.tenant, request).unwrap();
-            (KeyId::parse(&created.report.key_id).unwrap(), created.token)
+            (KeyId::parse(&created.report.key_id).unwrap(), created.token.unwrap())
         }
 
         /// The entry of a revocation, as the ledger has it once its signature was checked.

@@ -1,4 +1,4 @@
-//! Webhooks: created, listed, deleted and tried here; delivered by [`Deliverer`]. That one was created or deleted is an entry
+//! Webhooks: created, listed, enabled again, deleted and tried here; delivered by [`Deliverer`]. Each of it but a try is an entry
 //! of the tenant's log. Its secret, and how far it was delivered, are a subscription beside the log: a secret that signs
 //! cannot be kept as a digest, so it is in no entry, no export and no log line, and is shown once.
 
@@ -9,18 +9,22 @@ mod settings;
 mod worker;
 
 use std::borrow::Cow;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use crealeph_contracts::api_key::ACCESS;
+use crealeph_contracts::entry::Draft;
+use crealeph_contracts::instant::Timestamp;
 use crealeph_contracts::json::{ComposeError, JsonObject};
-use crealeph_contracts::scalar::{IdentifierError, Literal, Name, TenantId, Text};
+use crealeph_contracts::scalar::{ClientKey, IdentifierError, Literal, Name, TenantId, Text};
 use crealeph_contracts::webhook::{
-    WEBHOOK_CREATION, WEBHOOK_DELETION, WebhookCreation, WebhookDeletion, WebhookEntry, WebhookRequest,
-    creation_key, deletion_key,
+    WEBHOOK_CREATION, WEBHOOK_DELETION, WEBHOOK_ENABLEMENT, WebhookCreation, WebhookDeletion,
+    WebhookEnablement, WebhookEntry, WebhookRequest, creation_key, deletion_key,
 };
 use crealeph_ledger::{
-    AppendError, Cursor, Ledger, LedgerError, LogView, Order, Seq, StoredEntry, Subscription,
+    AppendError, Cursor, Lease, LeaseClaim, Ledger, LedgerError, LogView, Millis, Order, Seq, StoredEntry,
+    Subscription,
 };
 use serde::{Deserialize, Serialize};
 
@@ -32,8 +36,15 @@ pub use settings::WebhookSettings;
 pub use worker::Deliverer;
 
 use crate::grants::{
-    MAX_TEXT_BYTES, excess_length, find_grant, grant_draft, grants, id_and_secret, is_overtaken,
+    MAX_TEXT_BYTES, excess_length, find_grant, grant_draft, grants, id_and_secret, id_of_request,
+    is_overtaken,
 };
+
+/// How long the webhook of a process that died is nobody's.
+const LEASE_TIME: Duration = Duration::from_secs(5);
+/// How long another process is waited for that delivers or creates a webhook, and how often it is looked.
+const WAIT_FOR_LEASE: Duration = Duration::from_secs(10);
+const LOOK_FOR_LEASE: Duration = Duration::from_millis(100);
 
 /// How many types a webhook can name.
 const MAX_EVENTS: usize = 64;
@@ -82,6 +93,12 @@ pub enum WebhookError {
         /// How long it may be.
         limit: usize,
     },
+    /// The client has named another request so.
+    #[error("the client key `{0}` was used for another request")]
+    OtherRequest(ClientKey),
+    /// Another process delivers or creates it all the time.
+    #[error("webhook `{0}` is being delivered or created by another process")]
+    Busy(Name),
     /// The authorities' certificates cannot be used.
     #[error("{0}")]
     Certificates(String),
@@ -114,6 +131,8 @@ impl WebhookError {
             WebhookError::BadStart { .. } => "bad_start",
             WebhookError::TooMany { .. } => "too_many_webhooks",
             WebhookError::TooLong { .. } | WebhookError::Compose(_) => "too_large",
+            WebhookError::OtherRequest(_) => "IDEMPOTENCY_CONFLICT",
+            WebhookError::Busy(_) => "webhook_busy",
             WebhookError::Certificates(_) => "bad_certificates",
             WebhookError::Unwritten(error) => error.code(),
             WebhookError::Ledger(error) => error.code(),
@@ -130,6 +149,7 @@ impl WebhookError {
                 Some("list the webhooks with `crealeph webhook list`, and check --tenant".into())
             }
             WebhookError::TooMany { .. } => Some("delete one, or raise `max_webhooks` under [server]".into()),
+            WebhookError::Busy(_) => Some("try again in some seconds".into()),
             WebhookError::Certificates(_) => Some("check `webhook_ca` under [server]".into()),
             WebhookError::Ledger(error) => error.hint(),
             _ => None,
@@ -145,6 +165,7 @@ impl WebhookError {
                 | WebhookError::BadStart { .. }
                 | WebhookError::TooMany { .. }
                 | WebhookError::TooLong { .. }
+                | WebhookError::OtherRequest(_)
         )
     }
 }
@@ -190,12 +211,13 @@ pub struct WebhookReport {
     pub entry: String,
 }
 
-/// A webhook that was just created, with its secret: the only time that it is there.
+/// A webhook that was created, with its secret if that was just now: the only time that it is there.
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CreatedWebhook {
-    /// What deliveries are signed with.
-    pub secret: String,
+    /// What deliveries are signed with; absent if the same request had created the webhook before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
     /// The webhook.
     #[serde(flatten)]
     pub report: WebhookReport,
@@ -217,10 +239,11 @@ pub struct TestReport {
     pub error: Option<String>,
 }
 
-/// Creates a webhook. It gets what is appended after an entry: the newest, unless an earlier one is given.
+/// Creates a webhook, unless the same request of the same client key has created it before. It gets what is appended after an
+/// entry: the newest, unless an earlier one is given.
 ///
 /// # Errors
-/// When the URL may not be called, a bound is hit, or the ledger cannot be written.
+/// When the URL may not be called, a bound is hit, the client key was used for another request, or the ledger cannot be written.
 pub fn create_webhook(
     ledger: &Ledger,
     tenant: &TenantId,
@@ -228,7 +251,7 @@ pub fn create_webhook(
     after: Option<Seq>,
     settings: &WebhookSettings,
 ) -> Result<CreatedWebhook, WebhookError> {
-    let WebhookRequest { url, events, robot_id, payloads, label } = request;
+    let WebhookRequest { url, events, robot_id, payloads, label, client_key } = request;
     Endpoint::parse(url.as_str(), settings)
         .map_err(|why| WebhookError::BadUrl { url: url.as_str().to_owned(), why })?;
     check_length("the label", label.as_ref())?;
@@ -242,24 +265,108 @@ pub fn create_webhook(
         return Err(WebhookError::BadStart { after: position, last });
     }
     let (id, secret) = id_and_secret().map_err(|error| WebhookError::Random(error.to_string()))?;
+    let id = client_key.as_ref().map_or(id, |key| id_of_request(WEBHOOK_CREATION, key));
     let webhook_id = Name::parse(&id)?;
     let secret = format!("{SECRET_PREFIX}{}", STANDARD.encode(secret));
-    // First the secret, then the entry by which the webhook counts: a secret without one is nobody's.
     let notes = Progress { asked_at: ledger.now().get(), ..Progress::default() }.to_notes();
     let subscription = Subscription { id: webhook_id.clone(), secret: secret.clone(), position, notes };
+    let creation = WebhookCreation { webhook_id: webhook_id.clone(), url, events, robot_id, payloads, label };
     let most = usize::try_from(settings.max_webhooks).unwrap_or(usize::MAX);
+    let is_new = under_lease(ledger, tenant, &webhook_id, |lease| {
+        let found = ledger.view(tenant, |view| find_in(view, &webhook_id))?.flatten();
+        match (found, client_key) {
+            (None, _) => create_under((lease, ledger, tenant), subscription, most, creation).map(|()| true),
+            (Some(found), Some(key)) if found.creation != creation => Err(WebhookError::OtherRequest(key)),
+            (Some(_), _) => Ok(false),
+        }
+    })?;
+    let report = get_webhook(ledger, tenant, &webhook_id)?;
+    Ok(CreatedWebhook { secret: is_new.then_some(secret), report })
+}
+
+/// First the secret, then the entry by which the webhook counts: a secret without one is nobody's.
+fn create_under(
+    (lease, ledger, tenant): (&Lease, &Ledger, &TenantId),
+    subscription: Subscription,
+    most: usize,
+    creation: WebhookCreation,
+) -> Result<(), WebhookError> {
+    let id = creation.webhook_id.clone();
+    // What a process left that died while it created the webhook.
+    ledger.remove_subscription(tenant, &id)?;
     ledger.add_subscription(tenant, subscription, most).map_err(|error| match error {
         LedgerError::Beyond { limit, .. } => WebhookError::TooMany { limit },
         other => WebhookError::Ledger(other),
     })?;
-    let creation = WebhookCreation { webhook_id: webhook_id.clone(), url, events, robot_id, payloads, label };
-    let written =
-        append(ledger, tenant, WEBHOOK_CREATION, Literal::new("created"), WebhookEntry::Creation(creation));
-    if let Err(error) = written {
-        ledger.remove_subscription(tenant, &webhook_id)?;
-        return Err(error);
+    let draft = draft_of(&WebhookEntry::Creation(creation))?;
+    match ledger.append_under(lease, vec![(None, draft)]).map_err(WebhookError::from) {
+        Ok(_) => Ok(()),
+        // The secret that is there is of the process that has the lease now.
+        Err(error @ WebhookError::Ledger(LedgerError::LeaseLost { .. })) => Err(error),
+        Err(error) => {
+            ledger.remove_subscription(tenant, &id)?;
+            Err(error)
+        }
     }
-    Ok(CreatedWebhook { secret, report: get_webhook(ledger, tenant, &webhook_id)? })
+}
+
+/// Does something while no other process delivers, creates or enables this webhook.
+fn under_lease<T>(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    id: &Name,
+    act: impl FnOnce(&Lease) -> Result<T, WebhookError>,
+) -> Result<T, WebhookError> {
+    let holder = Name::parse(&format!("process {}", std::process::id()))?;
+    let name = lease_name(id)?;
+    let began = Instant::now();
+    let lease = loop {
+        match ledger.take_lease(tenant, &name, &holder, LEASE_TIME)? {
+            LeaseClaim::Taken(lease) => break lease,
+            LeaseClaim::Held(_) if began.elapsed() < WAIT_FOR_LEASE => std::thread::sleep(LOOK_FOR_LEASE),
+            LeaseClaim::Held(_) => return Err(WebhookError::Busy(id.clone())),
+        }
+    };
+    let done = act(&lease);
+    ledger.release_lease(&lease)?;
+    done
+}
+
+/// The lease under which a webhook is delivered, created or enabled.
+fn lease_name(id: &Name) -> Result<Name, IdentifierError> {
+    Name::parse(&format!("webhook:{id}"))
+}
+
+/// Enables a webhook that was disabled: it is delivered from where it stopped. One that is not disabled stays as it is.
+///
+/// # Errors
+/// When there is no such webhook, or the ledger cannot be written.
+pub fn enable_webhook(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    id: &Name,
+    reason: Option<Text>,
+) -> Result<WebhookReport, WebhookError> {
+    check_length("the reason", reason.as_ref())?;
+    find(ledger, tenant, id)?;
+    under_lease(ledger, tenant, id, |lease| {
+        let webhook = find(ledger, tenant, id)?;
+        let subscriptions = ledger.subscriptions(tenant)?;
+        let no_webhook = || WebhookError::NoWebhook { id: id.clone(), tenant: tenant.clone() };
+        let subscription = webhook.subscription(&subscriptions).ok_or_else(no_webhook)?;
+        let progress = Progress::read(subscription);
+        let Some(disabled_at) = progress.disabled_at else { return Ok(()) };
+        let disabled_at = Timestamp::from(Millis::new(disabled_at).instant());
+        let enablement = WebhookEnablement { webhook_id: id.clone(), disabled_at, reason };
+        let draft = draft_of(&WebhookEntry::Enablement(enablement))?;
+        match ledger.append_under(lease, vec![(None, draft)]).map_err(WebhookError::from) {
+            // A process that died before it moved the subscription had another reason.
+            Err(WebhookError::Unwritten(error)) if is_overtaken(&error) => {}
+            written => _ = written?,
+        }
+        Ok(ledger.move_subscription(lease, id, subscription.position, progress.enable().to_notes())?)
+    })?;
+    get_webhook(ledger, tenant, id)
 }
 
 /// Deletes a webhook and its secret. One that is deleted already stays as it is.
@@ -276,10 +383,11 @@ pub fn delete_webhook(
     let found = find(ledger, tenant, id)?;
     if !found.is_deleted {
         let deletion = WebhookEntry::Deletion(WebhookDeletion { webhook_id: id.clone(), reason });
-        match append(ledger, tenant, WEBHOOK_DELETION, Literal::new("deleted"), deletion) {
+        let draft = draft_of(&deletion)?;
+        match ledger.append_as(tenant, vec![(None, draft)]).map_err(WebhookError::from) {
             // Another process has deleted it meanwhile, for another reason.
             Err(WebhookError::Unwritten(error)) if is_overtaken(&error) => {}
-            written => written?,
+            written => _ = written?,
         }
     }
     ledger.remove_subscription(tenant, id)?;
@@ -423,19 +531,18 @@ fn check_length(what: &'static str, text: Option<&Text>) -> Result<(), WebhookEr
     excess_length(text).map_or(Ok(()), |found| Err(WebhookError::TooLong { what, found, limit }))
 }
 
-/// Records what happened to a webhook, under the client key that exists once.
-fn append(
-    ledger: &Ledger,
-    tenant: &TenantId,
-    kind: Literal,
-    state: Literal,
-    entry: WebhookEntry,
-) -> Result<(), WebhookError> {
-    let payload = match &entry {
-        WebhookEntry::Creation(creation) => JsonObject::of("the webhook", creation)?,
-        WebhookEntry::Deletion(deletion) => JsonObject::of("the deletion", deletion)?,
+/// What is recorded of a webhook, under the client key that exists once.
+fn draft_of(entry: &WebhookEntry) -> Result<Draft, WebhookError> {
+    let (kind, state, payload) = match entry {
+        WebhookEntry::Creation(creation) => {
+            (WEBHOOK_CREATION, Literal::new("created"), JsonObject::of("the webhook", creation)?)
+        }
+        WebhookEntry::Deletion(deletion) => {
+            (WEBHOOK_DELETION, Literal::new("deleted"), JsonObject::of("the deletion", deletion)?)
+        }
+        WebhookEntry::Enablement(enablement) => {
+            (WEBHOOK_ENABLEMENT, Literal::new("enabled"), JsonObject::of("the enablement", enablement)?)
+        }
     };
-    let draft = grant_draft(kind, state, payload, &entry.client_key())?;
-    ledger.append_as(tenant, vec![(None, draft)])?;
-    Ok(())
+    Ok(grant_draft(kind, state, payload, &entry.client_key())?)
 }

@@ -102,6 +102,12 @@ impl Progress {
         self.next_attempt_at = None;
     }
 
+    /// Sends again from where it stopped, as if nothing had failed.
+    pub(super) fn enable(self) -> Progress {
+        let Progress { asked_at, last_attempt_at, last_delivery_at, .. } = self;
+        Progress { asked_at, last_attempt_at, last_delivery_at, ..Progress::default() }
+    }
+
     pub(super) fn report(self, subscription: &Subscription, last: Seq) -> DeliveryReport {
         let shown = |at: Option<i64>| at.map(|at| Millis::new(at).to_string());
         DeliveryReport {

@@ -20,11 +20,9 @@ use super::delivery::{Courier, Undelivered};
 use super::message::Message;
 use super::progress::Progress;
 use super::settings::WebhookSettings;
-use super::{WebhookError, find_in};
+use super::{LEASE_TIME, WebhookError, find_in, lease_name};
 use crate::entries::{PageQuery, bounded_page};
 
-/// How long the webhook of a process that died is nobody's.
-const LEASE_TIME: Duration = Duration::from_secs(5);
 /// How often it is looked for what became due, for tenants with a first webhook, and at all of them whatever was noticed.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 const LIST_AGAIN: Duration = Duration::from_secs(1);
@@ -207,7 +205,7 @@ impl Shared {
 
     /// Delivers a webhook as long as its turn lasts, if no other process does.
     fn deliver(&self, tenant: &TenantId, id: &Name) -> Result<(), LedgerError> {
-        let Ok(name) = Name::parse(&format!("webhook:{id}")) else { return Ok(()) };
+        let Ok(name) = lease_name(id) else { return Ok(()) };
         let LeaseClaim::Taken(lease) = self.ledger.take_lease(tenant, &name, &self.holder, LEASE_TIME)?
         else {
             std::thread::sleep(LOOK_AGAIN);

@@ -600,9 +600,12 @@ const ROUTES: &[Route] = &[
         summary: "Grant a key of this tenant",
         access: Access::Key(Permission::ManageKeys, RobotScope::Refused),
         parameters: &[],
-        body: Some(RequestBody { about: "What the key is for.", schema: Schema::Named("KeyRequest") }),
+        body: Some(RequestBody {
+            about: "What the key is for. With a `clientKey`, sending it again is safe: no second key is granted, and the token is not shown again.",
+            schema: Schema::Named("KeyRequest"),
+        }),
         answer: answer("the key with its token, which is shown this once", "CreatedKey"),
-        problems: &[],
+        problems: &[409],
         handler: Handler::Blocking(keys::create),
     },
     Route {
@@ -644,11 +647,11 @@ const ROUTES: &[Route] = &[
             "start after this sequence number [default: the newest]",
         )],
         body: Some(RequestBody {
-            about: "Where it is delivered to, and what.",
+            about: "Where it is delivered to, and what. With a `clientKey`, sending it again is safe: no second webhook is created, and the secret is not shown again.",
             schema: Schema::Named("WebhookRequest"),
         }),
         answer: answer("the webhook with its secret, which is shown this once", "CreatedWebhook"),
-        problems: &[],
+        problems: &[409],
         handler: Handler::Blocking(webhooks::create),
     },
     Route {
@@ -674,6 +677,18 @@ const ROUTES: &[Route] = &[
         answer: answer("the webhook", "Webhook"),
         problems: &[],
         handler: Handler::Blocking(webhooks::delete),
+    },
+    Route {
+        method: Verb::Post,
+        path: "/v1/webhooks/{id}/enable",
+        name: "enableWebhook",
+        summary: "Enable a webhook that was disabled, from where it stopped",
+        access: Access::Key(Permission::ManageWebhooks, RobotScope::Refused),
+        parameters: &[WEBHOOK, query("reason", ParameterKind::Text, "why")],
+        body: None,
+        answer: answer("the webhook", "Webhook"),
+        problems: &[],
+        handler: Handler::Blocking(webhooks::enable),
     },
     Route {
         method: Verb::Post,

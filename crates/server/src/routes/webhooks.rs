@@ -1,10 +1,10 @@
-//! Webhooks of the tenant: created, listed, deleted, tried.
+//! Webhooks of the tenant: created, listed, enabled again, deleted, tried.
 
 use crealeph_contracts::scalar::{Name, Text};
 use crealeph_contracts::webhook::WebhookRequest;
 use crealeph_ledger::Seq;
 use crealeph_runtime::webhook::{
-    create_webhook, delete_webhook, deliveries, get_webhook, list_webhooks, test_webhook,
+    create_webhook, delete_webhook, deliveries, enable_webhook, get_webhook, list_webhooks, test_webhook,
 };
 use serde_json::json;
 
@@ -43,6 +43,12 @@ pub(super) fn delete(call: &Call) -> Result<Reply, Problem> {
     let reason = call.text("reason").and_then(Text::new);
     let deleted = delete_webhook(&call.acting_ledger()?, &call.who()?.tenant_id, &id(call)?, reason)?;
     Ok(Reply::json_of(&deleted))
+}
+
+pub(super) fn enable(call: &Call) -> Result<Reply, Problem> {
+    let reason = call.text("reason").and_then(Text::new);
+    let enabled = enable_webhook(&call.acting_ledger()?, &call.who()?.tenant_id, &id(call)?, reason)?;
+    Ok(Reply::json_of(&enabled))
 }
 
 pub(super) fn test(call: &Call) -> Result<Reply, Problem> {

@@ -51,8 +51,8 @@ impl Running {
 
     pub fn key(&self, tenant: &str, role: &str) -> String {
         let role = KeyRole::parse(role).unwrap();
-        let request = KeyRequest { role, robot_id: None, label: None, expires: None };
-        create_key(&self.ledger, &TenantId::parse(tenant).unwrap(), request).unwrap().token
+        let request = KeyRequest { role, robot_id: None, label: None, expires: None, client_key: None };
+        create_key(&self.ledger, &TenantId::parse(tenant).unwrap(), request).unwrap().token.unwrap()
     }
 
     /// The token of a link that signs in.

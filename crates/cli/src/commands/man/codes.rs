@@ -106,6 +106,7 @@ const ERRORS: &[(&str, &str)] = &[
         "a webhook would lead where it may not: not https, or an address that is not public and not granted",
     ),
     ("bad_start", "a webhook would start after an entry that the log does not have"),
+    ("webhook_busy", "another process delivers or creates this webhook; try again in some seconds"),
     ("too_many_webhooks", "the tenant has as many webhooks as `max_webhooks` under [server] allows"),
     ("bad_certificates", "the certificates that `webhook_ca` names cannot be used"),
     (

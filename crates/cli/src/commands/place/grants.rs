@@ -11,7 +11,7 @@ use crealeph_runtime::access::{CreatedKey, KeyReport, create_key, list_keys, rev
 use crealeph_runtime::receipts::{SignerReport, add_signer, list_signers, revoke_signer};
 use crealeph_runtime::webhook::{
     CreatedWebhook, DeliveryReport, TestReport, WebhookReport, WebhookSettings, create_webhook,
-    delete_webhook, deliveries, list_webhooks, test_webhook,
+    delete_webhook, deliveries, enable_webhook, list_webhooks, test_webhook,
 };
 use crealeph_server::ServerSettings;
 
@@ -132,6 +132,19 @@ impl Place {
             Place::Here(at) => Ok(delete_webhook(&at.open()?, &at.tenant, id, reason)?),
             Place::Server(RemoteLog { client, .. }) => {
                 Ok(client.delete(&["webhooks", id.as_str()], &because(reason))?.read()?)
+            }
+        }
+    }
+
+    pub(in crate::commands) fn enable_webhook(
+        &self,
+        id: &Name,
+        reason: Option<Text>,
+    ) -> Result<WebhookReport, Failure> {
+        match self {
+            Place::Here(at) => Ok(enable_webhook(&at.open()?, &at.tenant, id, reason)?),
+            Place::Server(RemoteLog { client, .. }) => {
+                Ok(client.ask(&["webhooks", id.as_str(), "enable"], &because(reason), b"")?.read()?)
             }
         }
     }
