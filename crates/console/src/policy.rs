@@ -23,7 +23,7 @@ pub struct BacktestPage {
     /// How many were looked at.
     pub totals: BacktestTotals,
     /// Why it ended before the log did.
-    pub cut: Option<&'static str>,
+    pub cut: Option<std::borrow::Cow<'static, str>>,
     /// Where it goes on then.
     pub next: Option<String>,
 }
@@ -58,7 +58,7 @@ pub fn policy(_viewer: &Viewer, form: &BacktestForm, found: Option<&BacktestPage
                     }
                 }
             }
-            @if let Some(cut) = found.cut {
+            @if let Some(cut) = &found.cut {
                 p .cut { "Later decisions were not looked at: the bound of " (cut) " was reached. "
                     @let pairs: Vec<_> = form.thresholds.iter().map(|(name, _, asked)| (*name, asked.as_deref()))
                         .chain([("robot", Some(form.robot.as_str()).filter(|robot| !robot.is_empty())), ("cursor", found.next.as_deref())]).collect();

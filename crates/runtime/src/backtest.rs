@@ -1,12 +1,14 @@
 //! Recorded decisions again under other rules, and those that would flip: the same by `crealeph policy backtest` and by the server.
 
+use std::borrow::Cow;
+
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::{Name, RobotId, TenantId};
 use crealeph_decision::builder::replay::{Check, replay_under};
 use crealeph_decision::builder::{EXECUTION_RECORD, Record};
 use crealeph_decision::policy::Rules;
 use crealeph_ledger::{Cursor, Filter, Ledger, Order};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::builder::{BuildError, execution_of_record, snapshot_of};
 
@@ -25,7 +27,7 @@ pub struct BacktestScope {
 }
 
 /// A decision that would be another.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FlippedDecision {
     /// The execution.
@@ -39,10 +41,10 @@ pub struct FlippedDecision {
 }
 
 /// What would change about a decision.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct DecisionFlip {
     /// `decision` or `gate`.
-    pub what: &'static str,
+    pub what: Cow<'static, str>,
     /// As it was recorded.
     pub from: String,
     /// As it would be.
@@ -50,7 +52,7 @@ pub struct DecisionFlip {
 }
 
 /// How many decisions were looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct BacktestTotals {
     /// Decisions that were derived again.
     pub decisions: u64,
@@ -58,6 +60,21 @@ pub struct BacktestTotals {
     pub flips: u64,
     /// Records that could not be read.
     pub unreadable: u64,
+}
+
+/// What a part of a backtest found, as a server answers it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct BacktestReport {
+    /// The decisions that would flip.
+    pub flipped: Vec<FlippedDecision>,
+    /// How many were looked at.
+    pub totals: BacktestTotals,
+    /// Which bound ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<Cow<'static, str>>,
+    /// Where to go on, if it was cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// What a backtest found.
@@ -120,7 +137,7 @@ pub fn backtest(
 fn flips(checks: &[Check]) -> Vec<DecisionFlip> {
     let flipped = checks.iter().filter(|check| matches!(check.what, "decision" | "gate") && !check.is_same());
     let flip = |check: &Check| DecisionFlip {
-        what: check.what,
+        what: check.what.into(),
         from: check.recorded.clone(),
         to: check.derived.clone(),
     };

@@ -2,7 +2,7 @@
 //! size of its answer, how often it is repeated. What the server refused keeps its stable code; what is no answer of such a server is
 //! never taken for one.
 
-use std::io::Read as _;
+use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ use crate::agents::certificates;
 /// How long a request may take, and one that runs the Builder: longer than a server's own bound by default.
 const REQUEST_TIME: Duration = Duration::from_secs(60);
 const RUN_TIME: Duration = Duration::from_secs(900);
+/// How long an answer without a bound on its size may take.
+const STREAM_TIME: Duration = Duration::from_secs(24 * 3_600);
 /// How long it may take to reach the server.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// How much of an answer is read, and how much of a text in it is quoted.
@@ -222,6 +224,29 @@ impl ServerClient {
         self.answer(Repeat::Freely, send)
     }
 
+    /// Reads something of any length, as it comes.
+    ///
+    /// # Errors
+    /// When there is no answer, it is not of the media type, or the server refuses.
+    pub fn stream(&self, path: &[&str], media_type: &str) -> Result<impl Read + 'static, ClientError> {
+        let url = self.target(path, &[]);
+        let send = || {
+            let request = self.agent.get(&url).header("authorization", self.bearer()).config();
+            let request = request.timeout_recv_response(Some(REQUEST_TIME));
+            request.timeout_global(Some(STREAM_TIME)).build().call()
+        };
+        let mut response = self.response(Repeat::Freely, send)?;
+        let status = response.status().as_u16();
+        let own = response.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        match status == 200 && own == Some(media_type) {
+            true => Ok(response.into_body().into_reader()),
+            false => {
+                let answer = self.read(status, &mut response)?;
+                Err(answer.bad(format!("it sent `{}` instead of `{media_type}`", answer.media_type)))
+            }
+        }
+    }
+
     /// Asks something that takes a document and writes nothing, or nothing a second time.
     ///
     /// # Errors
@@ -310,15 +335,24 @@ impl ServerClient {
         target
     }
 
-    /// Sends until there is an answer, a bounded number of times.
     fn answer(
         &self,
         repeat: Repeat,
         send: impl Fn() -> Result<Response<Body>, ureq::Error>,
     ) -> Result<ServerAnswer, ClientError> {
+        let mut response = self.response(repeat, send)?;
+        self.read(response.status().as_u16(), &mut response)
+    }
+
+    /// Sends until there is an answer, a bounded number of times.
+    fn response(
+        &self,
+        repeat: Repeat,
+        send: impl Fn() -> Result<Response<Body>, ureq::Error>,
+    ) -> Result<Response<Body>, ClientError> {
         let mut left = MAX_REPEATS;
         loop {
-            let mut response = send()
+            let response = send()
                 .map_err(|error| ClientError::Away { url: self.url.clone(), why: error.to_string() })?;
             let status = response.status().as_u16();
             let may_repeat = status == 429 || (status == 503 && repeat == Repeat::Freely);
@@ -327,7 +361,7 @@ impl ServerClient {
                 std::thread::sleep(pause(&response));
                 continue;
             }
-            return self.read(status, &mut response);
+            return Ok(response);
         }
     }
 

@@ -29,7 +29,8 @@ Examples:
   crealeph approval why 0190a6f0-7c2e-7d31-8a4e-3f5b6c7d8e9f --statements signed/
 
 Every signature is checked and everything is derived again. --root is the fingerprint of the first admin's key, as you saved it when
-it was enrolled; without it the answer says `root unproven`. An export is checked with `crealeph ledger verify` first.
+it was enrolled; without it the answer says `root unproven`. An export is checked with `crealeph ledger verify` first. With --server the
+log is exported, which needs the key of an auditor, and everything is derived from it here.
 
 Exit codes: 0 done, 1 refused: no such draft or change, or another root, 2 cannot be done.";
 
@@ -54,8 +55,11 @@ pub(super) enum ApprovalTask {
 impl Task for ApprovalTask {
     fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
         let ApprovalTask::Why { subject, from, root, statements } = self;
-        let opened = Opened::new(at, from.as_deref(), output)?;
-        let scopes = Scopes::load(&at.here()?.configuration, None)?;
+        let opened = Opened::whole(at, from.as_deref(), output)?;
+        let scopes = match at {
+            Place::Here(at) => Scopes::load(&at.configuration, None)?,
+            Place::Server(_) => Scopes::default(),
+        };
         let (ledger, tenant) = opened.log.ledger()?;
         let reader = SubjectReader { ledger, tenant, scopes: &scopes };
         let id = match subject_id(reader, &subject)? {

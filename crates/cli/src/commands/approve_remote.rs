@@ -11,6 +11,7 @@ use crealeph_contracts::scalar::{LedgerId, Name};
 use crealeph_contracts::short_id::{IdWord, NamedKind};
 use crealeph_ledger::StoredEntry;
 use crealeph_runtime::approvals::{VerdictReport, change_of, draft_requester};
+use crealeph_runtime::client::ClientError;
 use crealeph_runtime::entries::read_entry;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -39,12 +40,6 @@ struct DecisionDocument {
 #[derive(Deserialize)]
 struct UnsignedDocument {
     statement: Box<RawValue>,
-}
-
-#[derive(Deserialize)]
-struct PersonPage {
-    people: Vec<ListedPerson>,
-    next: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -184,18 +179,16 @@ impl<'r> RemoteSubject<'r> {
 impl VerdictSource for RemoteSubject<'_> {
     /// Whether somebody's key is enrolled and not revoked, as the server says; it must be so when the verdict is recorded.
     fn known_keys(&self) -> Result<Vec<String>, Failure> {
-        let (mut known, mut after) = (Vec::new(), None);
-        loop {
-            let page: PersonPage =
-                self.remote.client.get(&["people"], &[("after", after.clone())])?.read()?;
-            let keys = page.people.into_iter().flat_map(|person| person.keys);
-            known.extend(keys.filter(|key| !key.revoked).map(|key| key.key_id));
-            // People come by name; a list that does not advance would have no end.
-            if page.next.is_none() || page.next <= after {
-                return Ok(known);
-            }
-            after = page.next;
+        let mut known = Vec::new();
+        for person in self.remote.people()? {
+            let unread = |error: serde_json::Error| ClientError::Answer {
+                url: self.remote.client.url().to_owned(),
+                why: error.to_string(),
+            };
+            let person: ListedPerson = serde_json::from_value(person).map_err(unread)?;
+            known.extend(person.keys.into_iter().filter(|key| !key.revoked).map(|key| key.key_id));
         }
+        Ok(known)
     }
 
     fn statement(&self, asked: &AskedVerdict, fingerprint: &str) -> Result<VerdictStatement, Failure> {

@@ -1,18 +1,24 @@
 //! `crealeph policy backtest`: every recorded decision again under candidate rules, and those that would flip. Streams:
 //! one page of records at a time.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use clap::Args;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::RobotId;
-use crealeph_runtime::backtest::{BacktestScope, BacktestSummary, BacktestTotals, FlippedDecision, backtest};
+use crealeph_runtime::backtest::{
+    BacktestReport, BacktestScope, BacktestSummary, BacktestTotals, FlippedDecision, backtest,
+};
+use serde_json::Value;
 
 use super::Verdict;
 use super::ledger::{At, named};
 use super::on_ledger::Opened;
+use super::place::{Place, RemoteLog};
 use super::policy::read_rules;
 use crate::failure::{ArgumentFailure, Failure};
+use crate::input::{DEFAULT_MAX_BYTES, Source};
 use crate::output::Output;
 use crate::progress::Progress;
 
@@ -56,7 +62,7 @@ impl Backtest {
     }
 
     pub(super) fn run(self, output: &mut Output) -> Result<Verdict, Failure> {
-        let (_, rules) = read_rules(Some(self.thresholds))?;
+        let (_, rules) = read_rules(Some(self.thresholds.clone()))?;
         let since = self
             .since
             .map(|text| Instant::parse(&text).map_err(|why| ArgumentFailure::BadInstant(text, why)));
@@ -66,9 +72,13 @@ impl Backtest {
             cursor: None,
         };
         let at = self.at.place()?;
+        let is_json = at.is_json(output);
+        if let (Place::Server(remote), None) = (&at, &self.from) {
+            let totals = ask(remote, self.thresholds, &scope, |found| show(&found, is_json, output))?;
+            return conclude(totals, is_json, output);
+        }
         let Opened { log, .. } = &Opened::new(&at, self.from.as_deref(), output)?;
         let (ledger, tenant) = log.ledger()?;
-        let is_json = at.is_json(output);
         let mut progress = Progress::beside("decisions", output);
         let mut shown = Ok(());
         let goes_on = |_: &BacktestTotals| {
@@ -76,10 +86,7 @@ impl Backtest {
             true
         };
         let show = |found: FlippedDecision| {
-            let line = match is_json {
-                true => output.report_line(&found),
-                false => output.line(&as_line(&found)),
-            };
+            let line = show(&found, is_json, output);
             if shown.is_ok() {
                 shown = line;
             }
@@ -87,14 +94,61 @@ impl Backtest {
         let BacktestSummary { totals, .. } = backtest(ledger, tenant, &rules, &scope, goes_on, show)?;
         shown?;
         drop(progress);
-        let BacktestTotals { decisions, flips, unreadable } = totals;
-        match is_json {
-            true => output.report_line(&totals)?,
-            false => output.line(&format!(
-                "{flips} of {decisions} decisions would flip; {unreadable} records could not be read"
-            ))?,
+        conclude(totals, is_json, output)
+    }
+}
+
+fn show(found: &FlippedDecision, is_json: bool, output: &mut Output) -> Result<(), Failure> {
+    match is_json {
+        true => output.report_line(found)?,
+        false => output.line(&as_line(found))?,
+    }
+    Ok(())
+}
+
+fn conclude(totals: BacktestTotals, is_json: bool, output: &mut Output) -> Result<Verdict, Failure> {
+    let BacktestTotals { decisions, flips, unreadable } = totals;
+    match is_json {
+        true => output.report_line(&totals)?,
+        false => output.line(&format!(
+            "{flips} of {decisions} decisions would flip; {unreadable} records could not be read"
+        ))?,
+    }
+    Ok(if flips == 0 { Verdict::Good } else { Verdict::Bad })
+}
+
+/// Asks a server, part by part, until it has looked at every decision.
+fn ask(
+    remote: &RemoteLog,
+    rules: PathBuf,
+    scope: &BacktestScope,
+    mut show: impl FnMut(FlippedDecision) -> Result<(), Failure>,
+) -> Result<BacktestTotals, Failure> {
+    let source = Source::new(Some(rules));
+    let text = source.text(source.read_bounded(DEFAULT_MAX_BYTES)?)?;
+    // It was read as rules before.
+    let rules: Value = toml::from_str(&text).map_err(|_| source.failure(ErrorKind::InvalidData.into()))?;
+    let mut totals = BacktestTotals::default();
+    let mut next: Option<String> = None;
+    loop {
+        let query = [
+            ("robot", scope.robot_id.as_ref().map(ToString::to_string)),
+            ("since", scope.since.map(|since| since.to_string())),
+            ("cursor", next.clone()),
+        ];
+        let answer = remote.client.ask(&["policy", "backtest"], &query, rules.to_string().as_bytes())?;
+        let report: BacktestReport = answer.read()?;
+        totals.decisions += report.totals.decisions;
+        totals.flips += report.totals.flips;
+        totals.unreadable += report.totals.unreadable;
+        report.flipped.into_iter().try_for_each(&mut show)?;
+        if report.next.is_some() && report.next == next {
+            return Err(answer.refuse("its list does not advance").into());
         }
-        Ok(if flips == 0 { Verdict::Good } else { Verdict::Bad })
+        next = report.next;
+        if next.is_none() {
+            return Ok(totals);
+        }
     }
 }
 

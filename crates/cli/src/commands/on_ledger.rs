@@ -11,8 +11,8 @@ use super::Verdict;
 use super::ids::ShortIds;
 use super::ledger::At;
 use super::place::{LogSource, Place};
-use crate::failure::{Failure, OutputFailure};
-use crate::input::Source;
+use crate::failure::{Failure, OutputFailure, ServerFailure};
+use crate::input::{Reader, Source};
 use crate::interrupt::remove_before_end;
 use crate::output::Output;
 use crate::progress::{Counted, Progress};
@@ -57,6 +57,24 @@ impl Opened {
         }
     }
 
+    /// The same for what is derived from the whole log: of a server, its export.
+    pub(super) fn whole(at: &Place, export: Option<&Path>, output: &Output) -> Result<Opened, Failure> {
+        match (export, at) {
+            (None, Place::Server(remote)) => {
+                let (_, reader) = remote.export()?;
+                let opened = Opened::import_from(reader, Progress::beside("entries read", output))?;
+                match opened.log.tenant() == &remote.tenant {
+                    true => Ok(opened),
+                    false => {
+                        let what = "the tenant: its export is another's";
+                        Err(ServerFailure::NotShown { what }.into())
+                    }
+                }
+            }
+            _ => Opened::new(at, export, output),
+        }
+    }
+
     /// The short form of an execution's id.
     pub(super) fn short_execution(&self, id: &str) -> Result<String, Failure> {
         let short = ShortIds::find(&self.log, NamedKind::Execution, [id])?;
@@ -64,11 +82,15 @@ impl Opened {
     }
 
     fn import(export: &Path, progress: Progress) -> Result<Opened, Failure> {
+        let source = Source::new(Some(export.to_owned()));
+        let progress = progress.of(source.size());
+        Opened::import_from(source.open()?, progress)
+    }
+
+    fn import_from(input: Reader, progress: Progress) -> Result<Opened, Failure> {
         let unwritable = |source| OutputFailure::Unwritable { path: std::env::temp_dir(), source };
         let folder = tempfile::Builder::new().prefix("crealeph-").tempdir().map_err(unwritable)?;
         remove_before_end(folder.path().to_owned())?;
-        let source = Source::new(Some(export.to_owned()));
-        let (input, progress) = (source.open()?, progress.of(source.size()));
         let location = Location::File(folder.path().join("ledger.db"));
         // What is in the export was taken already, by whatever clock.
         let limits = LedgerLimits { clock_skew_ms: i64::MAX, ..LedgerLimits::default() };

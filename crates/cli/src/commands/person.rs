@@ -11,7 +11,8 @@ use crealeph_runtime::approvals::{
     ApprovalError, ApprovalHistory, InvitationTerms, enrolment, first_enrolment, invitation, person_json,
     record, revocation,
 };
-use crealeph_verify::{KeyMaterial, PersonKey};
+use crealeph_verify::PersonKey;
+use serde::Deserialize;
 use serde_json::json;
 
 use super::Verdict;
@@ -118,12 +119,11 @@ pub(super) struct Revoke {
 
 impl Task for PersonTask {
     fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
-        let at = at.here()?;
         match self {
-            PersonTask::Add(add) => add.run(at, output)?,
-            PersonTask::Invite(invite) => invite.run(at, output)?,
+            PersonTask::Add(add) => add.run(at.here()?, output)?,
+            PersonTask::Invite(invite) => invite.run(at.here()?, output)?,
             PersonTask::List { allowed_signers } => list(at, allowed_signers, output)?,
-            PersonTask::Revoke(revoke) => revoke.run(at, output)?,
+            PersonTask::Revoke(revoke) => revoke.run(at.here()?, output)?,
         }
         Ok(Verdict::Good)
     }
@@ -253,44 +253,83 @@ impl Revoke {
     }
 }
 
-fn list(at: &Settled, allowed_signers: bool, output: &mut Output) -> Result<(), Failure> {
-    let history = ApprovalHistory::load(&at.open()?, &at.tenant)?;
-    let people = history.as_ref().map_or_else(Vec::new, |history| history.judge.people());
-    let root = history.as_ref().and_then(|history| history.judge.root());
-    if allowed_signers {
-        let namespaces: Vec<&str> = SignedKind::ALL.iter().map(|kind| kind.namespace()).collect();
-        for person in &people {
-            for key in person.keys.iter().filter(|key| !key.is_revoked) {
-                let KeyMaterial::Ssh { line, .. } = &key.material else { continue };
-                let name = &person.name;
-                output.document(&format!("{name} namespaces=\"{}\" {line}\n", namespaces.join(",")))?;
-            }
+/// A person as `--json` prints them, and as a server lists them.
+#[derive(Deserialize)]
+struct ListedPerson {
+    person: String,
+    groups: Vec<String>,
+    keys: Vec<ListedKey>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListedKey {
+    key_id: String,
+    public_key: String,
+    passkey: Option<ListedPasskey>,
+    revoked: bool,
+    root: bool,
+}
+
+#[derive(Deserialize)]
+struct ListedPasskey {
+    origin: String,
+    role: String,
+}
+
+fn list(at: &Place, allowed_signers: bool, output: &mut Output) -> Result<(), Failure> {
+    let people = match at {
+        Place::Here(at) => {
+            let history = ApprovalHistory::load(&at.open()?, &at.tenant)?;
+            let root = history.as_ref().and_then(|history| history.judge.root());
+            let people = history.as_ref().map_or_else(Vec::new, |history| history.judge.people());
+            people.iter().map(|person| person_json(person, root)).collect()
         }
-        return Ok(());
-    }
+        Place::Server(remote) => remote.people()?,
+    };
     let is_json = at.is_json(output);
-    for person in &people {
-        if is_json {
-            output.report_line(&person_json(person, root))?;
+    for document in &people {
+        if is_json && !allowed_signers {
+            output.report_line(document)?;
             continue;
         }
-        let groups = if person.groups.is_empty() { "no group".to_owned() } else { person.groups.join(", ") };
-        output.line(&format!("{} ({groups})", person.name))?;
-        for key in &person.keys {
-            let revoked = if key.is_revoked { ", revoked" } else { "" };
-            let first = if root == Some(key.fingerprint.as_str()) { ", first admin" } else { "" };
-            let place = match &key.material {
-                KeyMaterial::Ssh { .. } => String::new(),
-                KeyMaterial::Passkey(own) => format!(", at {}, {}", own.origin.as_str(), own.role),
-            };
-            output.line(&format!("  {}{place}{first}{revoked}", key.fingerprint))?;
-        }
-        if person.keys.is_empty() {
-            output.line("  no key: invited")?;
+        let person = ListedPerson::deserialize(document).map_err(|error| at.unreadable(&error))?;
+        let lines = if allowed_signers { signer_lines(&person) } else { lines(&person) };
+        match allowed_signers {
+            true => lines.iter().try_for_each(|line| output.document(&format!("{line}\n")))?,
+            false => lines.iter().try_for_each(|line| output.line(line))?,
         }
     }
-    if people.is_empty() && !is_json {
+    if people.is_empty() && !is_json && !allowed_signers {
         output.line("nobody is enrolled; verdicts are not signed")?;
     }
     Ok(())
+}
+
+/// The lines of a person in the file that `ssh-keygen -Y verify` takes.
+fn signer_lines(person: &ListedPerson) -> Vec<String> {
+    let namespaces: Vec<&str> = SignedKind::ALL.iter().map(|kind| kind.namespace()).collect();
+    let keys = person.keys.iter().filter(|key| !key.revoked && key.passkey.is_none());
+    let line = |key: &ListedKey| {
+        format!("{} namespaces=\"{}\" {}", person.person, namespaces.join(","), key.public_key)
+    };
+    keys.map(line).collect()
+}
+
+fn lines(person: &ListedPerson) -> Vec<String> {
+    let groups = if person.groups.is_empty() { "no group".to_owned() } else { person.groups.join(", ") };
+    let mut lines = vec![format!("{} ({groups})", person.person)];
+    for key in &person.keys {
+        let revoked = if key.revoked { ", revoked" } else { "" };
+        let first = if key.root { ", first admin" } else { "" };
+        let place = match &key.passkey {
+            None => String::new(),
+            Some(ListedPasskey { origin, role }) => format!(", at {origin}, {role}"),
+        };
+        lines.push(format!("  {}{place}{first}{revoked}", key.key_id));
+    }
+    if person.keys.is_empty() {
+        lines.push("  no key: invited".to_owned());
+    }
+    lines
 }

@@ -102,7 +102,7 @@ fn list(
 ) -> Result<(), Failure> {
     let robot = robot.map(|name| named("robot", name, RobotId::parse)).transpose()?;
     let cursor = cursor.map(Cursor::parse).transpose()?;
-    let Opened { log, .. } = &Opened::new(at, from, output)?;
+    let Opened { log, .. } = &Opened::whole(at, from, output)?;
     let (ledger, tenant) = log.ledger()?;
     let (drafts, next) = waiting(ledger, tenant, robot.as_ref(), cursor, limit)?;
     let is_json = at.is_json(output);

@@ -3,18 +3,19 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use crealeph_contracts::approval::{ApprovalRule, SignedKind};
+use crealeph_contracts::approval::{ApprovalDocument as _, ApprovalRule, SignedKind};
 use crealeph_runtime::approvals::{
     ApprovalError, ApprovalHistory, RuledSubject, read_rules, record, rule_in_words, rule_json,
     rule_statement, ruled_subjects,
 };
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::Verdict;
-use super::ledger::Settled;
-use super::on_ledger::Task;
+use super::on_ledger::{Opened, Task};
 use super::person::admin_key;
-use super::place::Place;
+use super::place::{Place, RemoteLog};
 use crate::failure::{ApprovalFailure, Failure};
 use crate::input::{DEFAULT_MAX_BYTES, Source};
 use crate::output::Output;
@@ -76,9 +77,9 @@ pub(super) enum RuleTask {
 
 impl Task for RuleTask {
     fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
-        let at = at.here()?;
         match self {
             RuleTask::Set { file, sign_with } => {
+                let at = at.here()?;
                 let rules = read(file)?;
                 let ledger = at.open()?;
                 let history = ApprovalHistory::load(&ledger, &at.tenant)?;
@@ -107,9 +108,34 @@ fn read(file: PathBuf) -> Result<Vec<ApprovalRule>, Failure> {
     Ok(read_rules(&text).map_err(|error| ApprovalFailure::Rules { name: source.name(), error })?)
 }
 
-fn show(at: &Settled, output: &mut Output) -> Result<(), Failure> {
-    let history = ApprovalHistory::load(&at.open()?, &at.tenant)?;
-    let rules = history.map_or_else(Vec::new, |history| history.judge.rules().to_vec());
+/// The rules as a server lists them.
+#[derive(Deserialize)]
+struct RuleList {
+    rules: Vec<Box<RawValue>>,
+}
+
+/// The rules in force.
+fn in_force(at: &Place) -> Result<Vec<ApprovalRule>, Failure> {
+    let RemoteLog { client, .. } = match at {
+        Place::Here(at) => {
+            let history = ApprovalHistory::load(&at.open()?, &at.tenant)?;
+            return Ok(history.map_or_else(Vec::new, |history| history.judge.rules().to_vec()));
+        }
+        Place::Server(remote) => remote,
+    };
+    let answer = client.get(&["rules"], &[])?;
+    let listed: RuleList = answer.read()?;
+    let rules = listed.rules.iter().map(|rule| {
+        ApprovalRule::parse(rule.get().as_bytes()).map_err(|violations| {
+            let first = violations.first().map_or_else(String::new, ToString::to_string);
+            Failure::from(answer.refuse(&format!("a rule of it cannot be read: {first}")))
+        })
+    });
+    rules.collect()
+}
+
+fn show(at: &Place, output: &mut Output) -> Result<(), Failure> {
+    let rules = in_force(at)?;
     let is_json = at.is_json(output);
     for rule in &rules {
         match is_json {
@@ -125,9 +151,11 @@ fn show(at: &Settled, output: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-fn test(at: &Settled, file: Option<PathBuf>, limit: usize, output: &mut Output) -> Result<(), Failure> {
+fn test(at: &Place, file: Option<PathBuf>, limit: usize, output: &mut Output) -> Result<(), Failure> {
     let rules = file.map(read).transpose()?;
-    let subjects = ruled_subjects(&at.open()?, &at.tenant, rules.as_deref(), limit)?;
+    let Opened { log, .. } = &Opened::whole(at, None, output)?;
+    let (ledger, tenant) = log.ledger()?;
+    let subjects = ruled_subjects(ledger, tenant, rules.as_deref(), limit)?;
     let is_json = at.is_json(output);
     for subject in &subjects {
         match is_json {

@@ -1,7 +1,7 @@
 //! Commands that ask a server print what they print on its ledger, and say clearly what they cannot ask.
 
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ impl Asked {
 }
 
 /// The same lines for another robot.
-trait MapRobot {
+pub(crate) trait MapRobot {
     fn map_robot(self, robot: &str) -> Vec<String>;
 }
 
@@ -54,7 +54,7 @@ impl MapRobot for Vec<String> {
     }
 }
 
-/// Every line is a command that asks; `ID` is the start of the first entry's id.
+/// Every line is a command that asks; `ID` is the start of the first entry's id, `DRAFT` the id of a draft.
 const COMMANDS: &str = "
 ledger get @
 ledger get @-
@@ -95,6 +95,19 @@ key list
 key list --limit 1
 signer list
 webhook list
+person list
+person list --allowed-signers
+rule show
+rule test
+rule test approvals.toml --limit 1
+review list
+review list --robot none
+approval why DRAFT
+approval why none
+policy backtest --thresholds strict.toml
+policy backtest --thresholds strict.toml --robot none
+ledger verify --key saved.key
+ledger export
 ";
 
 /// What a moment leaves in an answer: when it was judged, and how old things were then.
@@ -124,13 +137,35 @@ fn commands_print_of_a_server_what_they_print_of_its_ledger() {
     here(&["webhook", "delete", made["webhookId"].as_str().unwrap(), "--reason", "moved"]);
     asked.server.scratch.write("signer.key", &here(&["work", "key"]));
     here(&["signer", "add", "signer.key", "--label", "CI"]);
+    // A draft that waits, people who may decide, and their rules.
+    let scratch = &asked.server.scratch;
+    scratch.append(&known(3, &["idea"], "").map_robot("p"));
+    let (_, built) = scratch.build(&request("e-3", "draft_only", false).replace("\"r\"", "\"p\""));
+    assert_eq!(built["artifacts"].as_array().map(Vec::len), Some(3), "{built}");
+    for name in ["ana", "ben"] {
+        let key = scratch.path().join(name);
+        let made =
+            Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", ""]).arg("-f").arg(&key).status();
+        assert!(made.unwrap().success());
+    }
+    here(&["person", "add", "ana", "--key", "ana.pub", "--first-admin"]);
+    here(&["person", "add", "ben", "--key", "ben.pub", "--group", "maintainers", "--sign-with", "ana"]);
+    for folder in [scratch, &asked.elsewhere] {
+        folder.write("approvals.toml", "[[rule]]\nname = \"all\"\napprovals = 2\ngroup = \"maintainers\"\n");
+        folder.write("strict.toml", "[thresholds]\nmin_lineage_count = 50\n");
+        folder.write("saved.key", &here(&["ledger", "key"]));
+    }
+    here(&["rule", "set", "approvals.toml", "--sign-with", "ana"]);
+    here(&["ledger", "checkpoint"]);
+    let (_, waiting, _) = scratch.run(&["review", "list", "--json"], "");
+    let draft: Value = serde_json::from_str(waiting.lines().next().unwrap()).unwrap();
     // A key that sees grants sees every entry.
     let key = asked.server.key("local", &["--role", "auditor"]);
     let (_, listed, _) = asked.server.scratch.run(&["ledger", "list", "--limit", "1", "--json"], "");
     let first: Value = serde_json::from_str(&listed).unwrap();
     let start = first["id"].as_str().unwrap();
     for line in COMMANDS.lines().filter(|line| !line.is_empty()) {
-        let line = line.replace("ID", start.split_at(34).0);
+        let line = line.replace("ID", start.split_at(34).0).replace("DRAFT", draft["id"].as_str().unwrap());
         let words: Vec<&str> = line.split(' ').collect();
         for form in ["--json", "--text"] {
             let args = [&words[..], &[form]].concat();

@@ -7,11 +7,13 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-use crate::asked::Asked;
+use crate::asked::{Asked, MapRobot as _};
 use crate::client::{Answer, Client};
-use crate::scratch::request;
+use crate::scratch::{known, request};
 use crate::tls::make_pair;
 
+/// What becomes of an export on its way.
+type Lie = Box<dyn Fn(String) -> String + Send>;
 /// What is sent instead of an answer.
 type Garbage = fn(&mut TcpStream);
 
@@ -281,4 +283,45 @@ fn a_server_is_asked_over_tls_if_its_authority_is_trusted() {
         assert!(code == 2 && stderr.contains("cannot reach"), "{stderr}");
     }
     assert!(ask(&["--server-ca", "server.key"]).2.contains("holds no certificate"));
+}
+
+#[test]
+fn an_export_that_was_changed_cut_or_swapped_is_noticed() {
+    let asked = Asked::new("");
+    let auditor = asked.server.key("local", &["--role", "auditor"]);
+    asked.server.scratch.append(&known(7, &["idea"], "").map_robot("z"));
+    let (_, key, _) = asked.server.scratch.run(&["ledger", "key"], "");
+    let (_, checkpoint, _) = asked.server.scratch.run(&["ledger", "checkpoint"], "");
+    asked.elsewhere.write("saved.key", &key);
+    asked.elsewhere.write("saved.checkpoint", &checkpoint);
+    let verify = ["ledger", "verify", "--key", "saved.key", "--checkpoint", "saved.checkpoint", "--json"];
+    assert_eq!(asked.ask(&auditor, &verify, "").0, 0);
+    let last_entry = |body: &str| body.lines().filter(|line| line.starts_with("{\"entry\"")).count();
+    let without = move |body: &str, place: usize| {
+        let lines = body.lines().enumerate().filter(|(number, _)| *number != place);
+        lines.map(|(_, line)| format!("{line}\n")).collect::<String>()
+    };
+    let lies: [(&str, Lie); 4] = [
+        ("an entry is changed", Box::new(|body| body.replacen("\"robotId\":\"z\"", "\"robotId\":\"y\"", 1))),
+        ("an entry is left out", Box::new(move |body| without(&body, 3))),
+        ("the end is missing", Box::new(move |body| without(&body, last_entry(&body)))),
+        (
+            "another tenant",
+            Box::new(|body| body.replacen("\"tenantId\":\"local\"", "\"tenantId\":\"other\"", 1)),
+        ),
+    ];
+    for (what, lie) in lies {
+        let between = Between::changing(&asked.server, move |_, body| lie(body));
+        let (code, printed, stderr) = asked.ask_at(&between.url, &auditor, &verify, "");
+        assert_eq!(code, 1, "{what}: {printed}{stderr}");
+        assert!(between.has_seen("GET /v1/export "), "{what}");
+        let (code, printed, _) = asked.ask_at(&between.url, &auditor, &["review", "list", "--json"], "");
+        assert!(code != 0 && printed.is_empty(), "{what}: {printed}");
+    }
+    // A part of a log is no export, and a file of that name is not left.
+    let between = Between::changing(&asked.server, move |_, body| without(&body, last_entry(&body)));
+    let (code, _, stderr) =
+        asked.ask_at(&between.url, &auditor, &["ledger", "export", "log.export", "--json"], "");
+    assert!(code == 2 && stderr.contains("bad_answer"), "{stderr}");
+    assert!(!asked.elsewhere.path().join("log.export").exists());
 }

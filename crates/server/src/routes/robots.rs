@@ -10,10 +10,9 @@ use crealeph_contracts::scalar::RobotId;
 use crealeph_contracts::{PolicyInput, Report};
 use crealeph_decision::policy::{Rules, RulesSource, evaluate};
 use crealeph_decision::snapshot::Snapshot;
-use crealeph_runtime::backtest::{BacktestScope, BacktestTotals, FlippedDecision, backtest};
+use crealeph_runtime::backtest::{BacktestReport, BacktestScope, BacktestTotals, backtest};
 use crealeph_runtime::robot::{self, RobotSummary};
 use crealeph_runtime::robot_report::{RobotPage, RobotStatusReport};
-use serde::Serialize;
 
 use crate::call::Call;
 use crate::problem::{Problem, ProblemKind};
@@ -113,17 +112,6 @@ pub(super) fn evaluate_policy(call: &Call) -> Result<Reply, Problem> {
     Ok(Reply::json(to_json(&evaluate(&input, rules))))
 }
 
-/// What a backtest found, and which bound ended it.
-#[derive(Serialize)]
-pub(crate) struct BacktestReport {
-    pub flipped: Vec<FlippedDecision>,
-    pub totals: BacktestTotals,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cut: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub next: Option<String>,
-}
-
 pub(super) fn backtest_policy(call: &Call) -> Result<Reply, Problem> {
     Ok(Reply::json_of(&backtested(call, &rules_of_body(call)?)?))
 }
@@ -157,7 +145,7 @@ pub(crate) fn backtested(call: &Call, rules: &Rules) -> Result<BacktestReport, P
         }
     };
     let next = next.map(|cursor| cursor.to_string());
-    Ok(BacktestReport { flipped, totals, cut, next })
+    Ok(BacktestReport { flipped, totals, cut: cut.map(Into::into), next })
 }
 
 /// The rules in a body: read strictly first, since a repeated key is an error here as everywhere.

@@ -6,15 +6,17 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use crealeph_ledger::{AuditFaultKind, ExportSummary, ImportSummary, Ledger, LedgerError, Seq};
+use crealeph_runtime::client::ClientError;
 use crealeph_verify::{ExportVerifier, Finding, FindingKind, VerifiedExport, VerifierKey, verify_proof};
+use serde::Deserialize;
 use serde_json::json;
 
 use super::reading::find;
 use super::writing::read_text;
 use super::{At, Settled, Verdict};
-use crate::commands::place::Place;
+use crate::commands::place::{Place, RemoteLog};
 use crate::commands::tell_finding;
-use crate::failure::{Failure, InputFailure, LedgerFailure, OutputFailure};
+use crate::failure::{Failure, InputFailure, LedgerFailure, OutputFailure, ServerFailure};
 use crate::input::{Line, Reader, Source, next_line};
 use crate::new_file::NewFile;
 use crate::output::{Output, note};
@@ -38,7 +40,11 @@ pub(super) struct Export {
 }
 
 impl Export {
-    pub(super) fn run(self, at: &Settled, output: &mut Output) -> Result<Verdict, Failure> {
+    pub(super) fn run(self, at: &Place, output: &mut Output) -> Result<Verdict, Failure> {
+        let at = match at {
+            Place::Here(at) => at,
+            Place::Server(remote) => return self.run_remote(remote, output),
+        };
         let ledger = at.open()?;
         let size = require_log(&ledger, at)?;
         let exported = match self.file.filter(|file| file.as_os_str() != "-") {
@@ -55,15 +61,94 @@ impl Export {
             }
         };
         if let Some(exported) = exported {
-            note!("entries: {}, checkpoints: {}", exported.entries, exported.checkpoints);
-            let unsigned = exported.entries.saturating_sub(exported.covered);
-            if unsigned > 0 {
-                note!(
-                    "not covered by any checkpoint: the last {unsigned}; `crealeph ledger checkpoint` signs for them"
-                );
-            }
+            tell_exported(exported.entries, exported.checkpoints, exported.covered);
         }
         Ok(Verdict::Good)
+    }
+
+    /// Copies the export of a server, which must be whole. Whether it is right is for `ledger verify`.
+    fn run_remote(self, remote: &RemoteLog, output: &mut Output) -> Result<Verdict, Failure> {
+        let (source, reader) = remote.export()?;
+        let mut lines = ExportLines::new(&source, reader, "entries exported");
+        let mut counted = CountedExport::default();
+        match self.file.filter(|file| file.as_os_str() != "-") {
+            None => {
+                let mut out = output.json_lines();
+                while let Some(line) = lines.next()? {
+                    counted.add(&line);
+                    writeln!(out, "{line}").map_err(OutputFailure::Stdout)?;
+                }
+                out.flush().map_err(OutputFailure::Stdout)?;
+            }
+            Some(path) => {
+                let unwritten = |source| OutputFailure::Unwritable { path: path.clone(), source };
+                let mut file = BufWriter::new(NewFile::create(&path)?);
+                while let Some(line) = lines.next()? {
+                    counted.add(&line);
+                    writeln!(file, "{line}").map_err(unwritten)?;
+                }
+                counted.check(remote)?;
+                file.into_inner().map_err(|error| unwritten(error.into_error()))?.finish()?;
+            }
+        }
+        drop(lines);
+        counted.check(remote)?;
+        tell_exported(counted.entries, counted.checkpoints, counted.covered);
+        Ok(Verdict::Good)
+    }
+}
+
+fn tell_exported(entries: u64, checkpoints: u64, covered: u64) {
+    note!("entries: {entries}, checkpoints: {checkpoints}");
+    let unsigned = entries.saturating_sub(covered);
+    if unsigned > 0 {
+        note!(
+            "not covered by any checkpoint: the last {unsigned}; `crealeph ledger checkpoint` signs for them"
+        );
+    }
+}
+
+/// What an export that passes by holds.
+#[derive(Default)]
+struct CountedExport {
+    /// As many entries as its first line states.
+    stated: Option<u64>,
+    entries: u64,
+    checkpoints: u64,
+    /// How many entries its last checkpoint is about.
+    covered: u64,
+}
+
+#[derive(Deserialize)]
+struct HeaderLine {
+    entries: u64,
+}
+
+#[derive(Deserialize)]
+struct CheckpointLine {
+    checkpoint: String,
+}
+
+impl CountedExport {
+    fn add(&mut self, line: &str) {
+        if line.starts_with("{\"entry\":") {
+            self.entries += 1;
+        } else if let Ok(CheckpointLine { checkpoint }) = serde_json::from_str(line) {
+            self.checkpoints += 1;
+            let size = checkpoint.lines().nth(1).and_then(|size| size.parse().ok());
+            self.covered = self.covered.max(size.unwrap_or(0));
+        } else if let (None, Ok(HeaderLine { entries })) = (self.stated, serde_json::from_str(line)) {
+            self.stated = Some(entries);
+        }
+    }
+
+    /// An export that ends early is none.
+    fn check(&self, remote: &RemoteLog) -> Result<(), Failure> {
+        if self.stated == Some(self.entries) {
+            return Ok(());
+        }
+        let why = format!("its export has {} entries and states {}", self.entries, self.stated.unwrap_or(0));
+        Err(ServerFailure::from(ClientError::Answer { url: remote.client.url().to_owned(), why }).into())
     }
 }
 
@@ -112,15 +197,19 @@ impl Verify {
         let are_kept = !keys.is_empty();
         let is_json = at.json || !output.is_for_person();
         // An export needs no ledger, and so nothing of the configuration.
-        let ledger = match self.export.is_some() {
-            true => None,
-            false => {
-                let at = at.settle()?;
+        let place = if self.export.is_some() { None } else { Some(at.place()?) };
+        let (ledger, remote) = match place {
+            None => (None, None),
+            Some(Place::Server(remote)) => (None, Some(remote)),
+            Some(Place::Here(at)) => {
                 let ledger = at.open()?;
                 let size = require_log(&ledger, &at)?;
-                Some((ledger, at, size))
+                (Some((ledger, at, size)), None)
             }
         };
+        if remote.is_some() && keys.is_empty() {
+            note!("no key is given, so no signature is checked; use --key with a key that you saved");
+        }
         if keys.is_empty()
             && let Some((ledger, at, _)) = &ledger
         {
@@ -136,9 +225,17 @@ impl Verify {
             Ok(verifier) => verifier.with_keys_of_the_ledger(),
             Err(finding) => return tell_finding(&finding, "seq", is_json, output),
         };
-        let checked = match &ledger {
-            Some((ledger, at, size)) => check_ledger(ledger, at, *size, verifier)?,
-            None => check_export(&Source::new(self.export), verifier)?,
+        let checked = match (&ledger, remote) {
+            (Some((ledger, at, size)), _) => check_ledger(ledger, at, *size, verifier)?,
+            (None, Some(remote)) => {
+                let (source, reader) = remote.export()?;
+                check_export(&source, reader, verifier)?
+            }
+            (None, None) => {
+                let source = Source::new(self.export);
+                let reader = source.open()?;
+                check_export(&source, reader, verifier)?
+            }
         };
         let verified = match checked {
             Ok(verified) => verified,
@@ -192,9 +289,10 @@ fn damaged(error: &LedgerError, seq: Option<u64>) -> Finding {
 
 fn check_export(
     source: &Source,
+    reader: Reader,
     mut verifier: ExportVerifier,
 ) -> Result<Result<VerifiedExport, Finding>, Failure> {
-    let mut lines = ExportLines::new(source, source.open()?, "entries verified");
+    let mut lines = ExportLines::new(source, reader, "entries verified");
     while let Some(line) = lines.next()? {
         if let Err(finding) = verifier.line(&line) {
             return Ok(Err(finding));

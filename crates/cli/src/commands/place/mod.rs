@@ -1,6 +1,7 @@
 //! Where a command works: on a ledger here, or with a server that has one. A command asks its [`Place`] and does not know which it is;
 //! what is read of a log is the same for both: a [`LogSource`].
 
+mod exporting;
 mod grants;
 mod remote;
 
@@ -14,6 +15,7 @@ use crealeph_ledger::{
     LogWatch, Order, Seq, StoredEntry,
 };
 use crealeph_runtime::builder::Execution;
+use crealeph_runtime::client::ClientError;
 use crealeph_runtime::entries::{AppendedReport, read_lineage, read_page};
 
 pub(super) use remote::{AppendedStart, RefusedDraft, RemoteLog};
@@ -60,6 +62,15 @@ impl Place {
             Place::Here(at) => &at.tenant,
             Place::Server(remote) => &remote.tenant,
         }
+    }
+
+    /// What was read of the place is not what it should be.
+    pub(super) fn unreadable(&self, why: &dyn std::fmt::Display) -> Failure {
+        let url = match self {
+            Place::Here(_) => "this ledger".to_owned(),
+            Place::Server(remote) => remote.client.url().to_owned(),
+        };
+        ClientError::Answer { url, why: why.to_string() }.into()
     }
 
     pub(super) fn is_json(&self, output: &Output) -> bool {

@@ -63,6 +63,12 @@ struct AppendedList {
     appended: Vec<AppendedReport>,
 }
 
+#[derive(Deserialize)]
+struct PersonPage {
+    people: Vec<Value>,
+    next: Option<String>,
+}
+
 impl RemoteLog {
     /// Appends entries. A server names no place in a batch that it refused, and has written nothing of it: then one by one.
     pub(super) fn append(&self, drafts: &[Draft]) -> Result<AppendedStart, Failure> {
@@ -123,6 +129,20 @@ impl RemoteLog {
     pub(super) fn entry(&self, name: &str) -> Result<Option<StoredEntry>, Failure> {
         let answer = found(self.client.get(&["entries", name], &[]))?;
         Ok(answer.map(|answer| answer.read_with(read_entry)).transpose()?)
+    }
+
+    /// The people that a tenant has enrolled, each as its document.
+    pub(in crate::commands) fn people(&self) -> Result<Vec<Value>, Failure> {
+        let (mut people, mut after) = (Vec::new(), None);
+        loop {
+            let page: PersonPage = self.client.get(&["people"], &[("after", after.clone())])?.read()?;
+            people.extend(page.people);
+            // People come by name; a list that does not advance would have no end.
+            if page.next.is_none() || page.next <= after {
+                return Ok(people);
+            }
+            after = page.next;
+        }
     }
 
     /// A page of a list that goes by cursors, under the name that its items have there; it is as long as asked for, unless the list ends.
