@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use crate::client::Answer;
+use crate::client::{Answer, Client};
 use crate::running::Running;
 use crate::scratch::signal;
 
@@ -13,7 +13,7 @@ use crate::scratch::signal;
 pub(crate) struct Events(BufReader<TcpStream>);
 
 impl Events {
-    pub(crate) fn open(server: &Running, target: &str, token: &str, last: Option<u64>) -> Events {
+    pub(crate) fn open(server: &Client, target: &str, token: &str, last: Option<u64>) -> Events {
         let mut stream = server.connect();
         let last = last.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
         let request = format!(

@@ -23,6 +23,7 @@ mod exporting;
 mod gate;
 mod hostile;
 mod keys;
+mod load;
 mod lying;
 mod managed;
 mod metrics;
