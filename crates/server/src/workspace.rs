@@ -67,7 +67,7 @@ pub(crate) fn start_undo(
     spawn_blocking(move || {
         let start = UndoStart(Mutex::new(Some(sender)));
         if let Err(problem) = undo(&app, &workspace, &run, &asked_by, &start) {
-            start.tell(Err(problem));
+            start.answer(Err(problem));
         }
         workspace.running().take();
         drop((only_one, permit));
@@ -83,11 +83,11 @@ pub(crate) fn start_undo(
     }
 }
 
-/// Who waits for a run to start: told once.
+/// Who waits for a run to start; answered once.
 struct UndoStart(Mutex<Option<Sender<Result<Uuid, Problem>>>>);
 
 impl UndoStart {
-    fn tell(&self, what: Result<Uuid, Problem>) {
+    fn answer(&self, what: Result<Uuid, Problem>) {
         let waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         match (waiting, what) {
             // Nobody may wait any more.
@@ -121,12 +121,12 @@ fn undo(
         if matches!(progress, WorkProgress::Item { .. })
             && let Ok(Some(run)) = work.newest_run_of(&id)
         {
-            start.tell(Ok(run));
+            start.answer(Ok(run));
         }
     };
     work.undo(landed, options, &progress)?;
     if let Some(run) = work.newest_run_of(&id)? {
-        start.tell(Ok(run));
+        start.answer(Ok(run));
     }
     Ok(())
 }
