@@ -46,7 +46,7 @@ fn rows(viewer: &Viewer, a: &ComparedRun, b: &ComparedRun) -> Vec<(String, Marku
     row("Model", &|run| dash((!run.models.is_empty()).then(|| run.models.join(", "))));
     row(
         "Status",
-        &|run| html! { (badge(&run.row.status)) @if let Some(reason) = &run.reason { " " (line(&reason.text)) } },
+        &|run| html! { (badge(&run.row.status)) @if let Some(reason) = &run.reason { " " (words(&line(&reason.text))) } },
     );
     row("Started", &|run| time(&run.row.started_at, viewer.now));
     row(
@@ -70,10 +70,13 @@ fn rows(viewer: &Viewer, a: &ComparedRun, b: &ComparedRun) -> Vec<(String, Marku
             None => number(bound.used),
         }))
     };
-    let mut names: Vec<&str> = a.bounds.iter().chain(&b.bounds).map(|bound| bound.what.as_ref()).collect();
-    names.dedup();
-    names.sort_unstable();
-    names.dedup();
+    let mut names: Vec<&str> = a.bounds.iter().map(|bound| bound.what.as_ref()).collect();
+    names.extend(
+        b.bounds
+            .iter()
+            .map(|bound| bound.what.as_ref())
+            .filter(|what| a.bounds.iter().all(|bound| bound.what != *what)),
+    );
     for what in names {
         row(&format!("Bound: {what}"), &|run| used(run, what));
     }

@@ -47,6 +47,7 @@ pub fn runs(viewer: &Viewer, list: &RunList<'_>) -> Markup {
         @if runs.is_empty() && next.is_none() {
             (empty("No run is recorded here. A workspace records its runs in this ledger, or reports them to this server:", Some("crealeph work run --task \"…\" --agent NAME --report-to URL")))
         } @else {
+            @if open.as_ref().is_some_and(|(open, _)| !open.is_empty()) { h2 { "Recorded" } }
             form action="/runs/compare" method="get" {
                 (logged_table(viewer, runs))
                 @if runs.len() > 1 { p { button type="submit" .quiet { "Compare A and B" } } }

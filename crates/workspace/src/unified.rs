@@ -213,8 +213,11 @@ mod tests {
                 let (from, to) = (changed.saturating_sub(3).max(1), (changed + 3).min(30));
                 let (count, kept) = (to - from + 1, to - from + 1 - usize::from(is_removed));
                 assert_eq!(header, format!("@@ -{from},{count} +{from},{kept} @@"), "{changed}");
-                let old: Vec<&str> =
-                    shown.lines().filter(|line| !line.starts_with('+')).map(|line| &line[1..]).collect();
+                let old: Vec<&str> = shown
+                    .lines()
+                    .filter(|line| !line.starts_with('+'))
+                    .filter_map(|line| line.get(1..))
+                    .collect();
                 let expected: Vec<&str> = lines[from - 1..to].iter().map(|line| line.trim_end()).collect();
                 assert_eq!(old, expected, "{changed}");
             }
