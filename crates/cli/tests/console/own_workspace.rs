@@ -67,7 +67,9 @@ impl<'w> Server<'w> {
 
 impl Drop for Server<'_> {
     fn drop(&mut self) {
-        signal(&self.child, "-KILL");
+        if self.child.try_wait().unwrap().is_none() {
+            signal(&self.child, "-KILL");
+        }
         self.child.wait().unwrap();
     }
 }
@@ -76,9 +78,9 @@ fn id(run: &Value) -> &str {
     run["receipt_id"].as_str().unwrap()
 }
 
-/// A workspace with a run whose tests failed, one that landed from the same start, and one that landed after it.
+/// A workspace with a run whose tests failed, one that landed from the same start, and one that landed after it, whose tests wait at the gate.
 fn worked(gate: &Gate) -> (World, [String; 3]) {
-    let world = World::with(&gate.agents());
+    let world = World::with(&format!("{}\n[server]\nshutdown_timeout_ms = 100\n", gate.agents()));
     world.write("a.txt", "one\ntwo\nthree\n");
     let failing =
         item_with("failed", "echo FOUR >> a.txt; echo b > b.txt", json!({ "test_command": "false" }));
@@ -86,7 +88,11 @@ fn worked(gate: &Gate) -> (World, [String; 3]) {
     let script =
         r#"echo four >> a.txt; echo said; echo '{"tokens_used":70,"cost_usd":0.25}' >> $CREALEPH_TRACE"#;
     let landed = world.run_one(item("landed", script));
-    let later = world.run_one(item("later", "echo five >> a.txt"));
+    let tests = json!({ "test_command": format!("echo checking; {}", gate.wait()) });
+    let later = std::thread::scope(|scope| {
+        scope.spawn(|| gate.open());
+        world.run_one(item_with("later", "echo five >> a.txt", tests))
+    });
     let ids = [&failed, &landed, &later].map(|run| id(run).to_owned());
     (world, ids)
 }
@@ -95,7 +101,7 @@ fn worked(gate: &Gate) -> (World, [String; 3]) {
 fn a_server_shows_and_undoes_the_runs_of_its_own_workspace_to_its_tenant_alone() {
     let gate = Gate::new();
     let (world, [failed, landed, later]) = worked(&gate);
-    let server = Server::start(&world);
+    let mut server = Server::start(&world);
     let (reader, operator) =
         (server.key("local", &["--role", "reader"]), server.key("local", &["--role", "operator"]));
     let other = server.key("other", &["--role", "operator"]);
@@ -174,11 +180,26 @@ fn a_server_shows_and_undoes_the_runs_of_its_own_workspace_to_its_tenant_alone()
     fs::set_permissions(world.at(".crealeph"), fs::Permissions::from_mode(0o700)).unwrap();
     assert_eq!(server.client.get(&target(&landed, "/diff"), &reader).status, 200);
 
-    undone(&server, &reader, &operator, [&landed, &later]);
+    let undoing = undone(&server, &gate, [&reader, &operator], [&landed, &later]);
+    // A server that stops ends an undo that is under way, and the files are what they were.
+    let cookie = server.sign_in(&operator);
+    let started = server.undo(&cookie, &undoing);
+    assert_eq!(started.status, 303, "{started:?}");
+    signal(&server.child, "-TERM");
+    assert!(server.child.wait().unwrap().success());
+    assert_eq!(world.read("a.txt"), "one\ntwo\nthree\nfour\n");
+    let run = started.header("location").unwrap().rsplit('/').next().unwrap();
+    let shown = ran(&world.crealeph(&["work", "status", "--status", "interrupted"]));
+    assert_eq!(shown.lines[0]["run"], json!(run), "{}", shown.stderr);
 }
 
 /// Only a role that runs work undoes, later changes are named, and the run that undoes names who asked.
-fn undone(server: &Server<'_>, reader: &str, operator: &str, [landed, later]: [&str; 2]) {
+fn undone(
+    server: &Server<'_>,
+    gate: &Gate,
+    [reader, operator]: [&str; 2],
+    [landed, later]: [&str; 2],
+) -> String {
     let looks = server.sign_in(reader);
     let page = server.page(&looks, &format!("/runs/{later}")).text();
     assert!(page.contains("Your role cannot start runs here.") && !page.contains("/undo\""), "{page}");
@@ -190,6 +211,11 @@ fn undone(server: &Server<'_>, reader: &str, operator: &str, [landed, later]: [&
     let started = server.undo(&runs, later);
     assert_eq!(started.status, 303, "{started:?}");
     let target = started.header("location").unwrap().to_owned();
+    // The answer does not wait for its tests, whose output is there meanwhile; and there is one at a time.
+    wait_until("its tests", || server.page(&runs, &target).text().contains("checking"));
+    let second = server.undo(&runs, later);
+    assert!(second.status == 409 && second.text().contains("undo_under_way"), "{second:?}");
+    gate.open();
     wait_until("the undo to land", || server.page(&runs, &target).text().contains("succeeded"));
     assert_eq!(server.world.read("a.txt"), "one\ntwo\nthree\nfour\n");
     let page = server.page(&runs, &target).text();
@@ -205,6 +231,7 @@ fn undone(server: &Server<'_>, reader: &str, operator: &str, [landed, later]: [&
     assert_eq!(ran(&server.world.crealeph(&["work", "verify", run])).code, 0);
     let again = server.undo(&runs, later);
     assert!(again.status == 409 && again.text().contains("what they were before it already"), "{again:?}");
+    run.to_owned()
 }
 
 #[test]
