@@ -5,6 +5,7 @@ pub mod ajv;
 pub mod cedar;
 pub mod documents;
 pub mod policy;
+pub mod program;
 pub mod rego;
 pub mod timing;
 pub mod validation;

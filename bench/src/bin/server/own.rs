@@ -1,10 +1,10 @@
 //! Our side: the program itself, built as it is released, with a ledger of its own.
 
-use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Child;
 
+use crealeph_bench::program::{built, resident_mib, run, serve};
 use crealeph_bench::{FOLDER, Outcome};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -37,27 +37,12 @@ impl OwnServer {
             entries.push('\n');
         }
         std::fs::write(folder.path().join("entries.jsonl"), entries)?;
-        let run = |arguments: &[&str]| -> Outcome<String> {
-            let output = command(&program, folder.path()).args(arguments).output()?;
-            match output.status.success() {
-                true => Ok(String::from_utf8(output.stdout)?),
-                false => Err(String::from_utf8_lossy(&output.stderr).into()),
-            }
-        };
+        let run = |arguments: &[&str]| run(&program, folder.path(), arguments);
         run(&["ledger", "init"])?;
         run(&["ledger", "append", "entries.jsonl"])?;
         let key: Value = serde_json::from_str(&run(&["key", "create", "--role", "operator", "--json"])?)?;
         let token = key["token"].as_str().ok_or("no token")?.to_owned();
-        let mut child = command(&program, folder.path())
-            .args(["serve", "--listen", "127.0.0.1:0", "--json"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut line)?;
-        let told: Value = serde_json::from_str(&line)?;
-        let port = told["url"].as_str().and_then(|url| url.rsplit(':').next()).ok_or("no address")?;
-        let address = SocketAddr::from(([127, 0, 0, 1], port.trim_end_matches('/').parse()?));
+        let (child, address) = serve(&program, folder.path())?;
         Ok(OwnServer { folder, child, address, token })
     }
 
@@ -90,10 +75,7 @@ impl OwnServer {
     }
 
     pub(crate) fn resident_mib(&self) -> Outcome<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib: u64 = resident.and_then(|text| text.split_whitespace().next()).ok_or("no VmRSS")?.parse()?;
-        Ok(kib / 1024)
+        resident_mib(&self.child)
     }
 }
 
@@ -117,25 +99,4 @@ fn entry(kind: &str, key: &str, on: &str) -> String {
         r#"{{"key":"{key}","robotId":"r","module":"m","source":"s","type":"{kind}","state":"final","payload":{{"text":"{}"}},"lineage":{{"dependsOnLedgerIds":[{on}]}}}}"#,
         "words ".repeat(20)
     )
-}
-
-fn command(program: &Path, folder: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.current_dir(folder).env("CREALEPH_TRUST", "1").env("XDG_STATE_HOME", folder.join("state"));
-    command
-}
-
-/// The program as it is released.
-fn built() -> Outcome<PathBuf> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let manifest = format!("{FOLDER}/../Cargo.toml");
-    let output = Command::new(cargo)
-        .args(["build", "--release", "--locked", "--package", "crealeph-cli", "--manifest-path", &manifest])
-        .args(["--message-format", "json-render-diagnostics"])
-        .stderr(Stdio::inherit())
-        .output()?;
-    let lines = String::from_utf8(output.stdout)?;
-    let mut messages = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let program = messages.find_map(|message| Some(PathBuf::from(message["executable"].as_str()?)));
-    program.ok_or_else(|| "cargo built no program".into())
 }
