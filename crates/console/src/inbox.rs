@@ -121,7 +121,7 @@ pub(crate) fn first_line(text: &str) -> String {
 
 /// The page of what waits: exactly what a verdict is bound to.
 pub fn subject(viewer: &Viewer, case: &SubjectCase) -> Markup {
-    let SubjectCase { entry, subject, basis, history, state } = case;
+    let SubjectCase { entry, subject, basis, history, state, .. } = case;
     let (content, id) = (&entry.content, subject.id.as_str());
     let now = viewer.now;
     html! {

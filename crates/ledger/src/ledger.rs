@@ -24,6 +24,7 @@ use crate::entry::{Content, MAX_PAYLOAD_DEPTH, StoredEntry};
 use crate::error::{AppendError, EntryRefusal, LedgerError};
 use crate::follow::{AllLogsWatch, Growth, LogWatch};
 use crate::heart::Heart;
+use crate::kept::KeptValues;
 use crate::keys::{Keyring, SigningKeyError};
 use crate::limits::LedgerLimits;
 use crate::pending::{AnswerSender, AppendResult, PendingAnswer};
@@ -119,6 +120,8 @@ pub(crate) struct Inner {
     spare: Mutex<Vec<Box<dyn Writer>>>,
     growth: Arc<Growth>,
     pub heart: Heart,
+    /// What others derive from the ledger.
+    pub kept: KeptValues,
     listener: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -179,6 +182,7 @@ impl Ledger {
             spare: Mutex::new(Vec::new()),
             growth: Arc::new(Growth::default()),
             heart: Heart::default(),
+            kept: KeptValues::default(),
             listener: Mutex::new(None),
         });
         Ok(Ledger { shared, actor: None })

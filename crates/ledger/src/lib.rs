@@ -19,6 +19,7 @@ mod follow;
 mod heart;
 mod identity;
 mod ids;
+mod kept;
 mod keys;
 mod lease;
 mod ledger;

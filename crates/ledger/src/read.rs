@@ -49,7 +49,14 @@ pub(crate) enum EntryIndex {
     Events,
     /// Drafts, of a robot or of all.
     Drafts,
+    /// Of one of the types of [`RECEIPT_TYPES`], of all robots.
+    Receipts,
 }
+
+/// The types of receipts and records, which are listed of all robots together.
+const RECEIPT_TYPES: [&str; 3] = ["execution_record", "reported_receipt", "run_receipt"];
+/// The same as a condition, which is the one of the index.
+pub(crate) const IS_RECEIPT: &str = "kind IN ('execution_record', 'reported_receipt', 'run_receipt')";
 
 /// The state in which an entry waits for a person.
 pub(crate) const DRAFT: &str = "draft";
@@ -62,6 +69,9 @@ impl Filter {
             () if self.robot_id.is_some() && self.kind.is_some() && self.state.is_some() => EntryIndex::Class,
             () if is(&self.kind, EXECUTION_EVENT) && self.state.is_some() => EntryIndex::Events,
             () if is(&self.state, DRAFT) => EntryIndex::Drafts,
+            () if self.robot_id.is_none() && RECEIPT_TYPES.iter().any(|kind| is(&self.kind, kind)) => {
+                EntryIndex::Receipts
+            }
             () => EntryIndex::None,
         }
     }
@@ -200,7 +210,11 @@ impl LogView<'_> {
         let is_plain = *filter == Filter { from: filter.from, to: filter.to, ..Filter::default() };
         // An older schema lacks some of the indexes.
         let index = match filter.index() {
-            EntryIndex::Events | EntryIndex::Drafts if self.reads.check_schema().is_err() => EntryIndex::None,
+            EntryIndex::Events | EntryIndex::Drafts | EntryIndex::Receipts
+                if self.reads.check_schema().is_err() =>
+            {
+                EntryIndex::None
+            }
             index => index,
         };
         let is_found = index != EntryIndex::None || is_plain || states.is_some();

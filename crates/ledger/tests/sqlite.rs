@@ -24,17 +24,17 @@ impl Fixture for SqliteFixture {
     }
 
     fn older(&self) -> &'static str {
-        "BEGIN IMMEDIATE; DROP TABLE accepted; DROP TABLE processes; DROP TABLE subscriptions; ALTER TABLE entries DROP COLUMN actor; DROP INDEX events_by_state; DROP INDEX drafts; DROP INDEX drafts_of_robot;
+        "BEGIN IMMEDIATE; DROP TABLE accepted; DROP TABLE processes; DROP TABLE subscriptions; ALTER TABLE entries DROP COLUMN actor; DROP INDEX events_by_state; DROP INDEX drafts; DROP INDEX drafts_of_robot; DROP INDEX receipts;
          ALTER TABLE entries DROP COLUMN newest; ALTER TABLE entries DROP COLUMN used;
          ALTER TABLE leases DROP COLUMN boot; ALTER TABLE logs RENAME COLUMN peaks TO frontier; PRAGMA user_version = 3; COMMIT"
     }
 
     fn previous(&self) -> &'static str {
-        "BEGIN IMMEDIATE; DROP TABLE accepted; DROP TABLE processes; DROP TABLE subscriptions; ALTER TABLE entries DROP COLUMN actor; PRAGMA user_version = 4; COMMIT"
+        "BEGIN IMMEDIATE; DROP TABLE accepted; DROP TABLE processes; DROP TABLE subscriptions; DROP INDEX receipts; ALTER TABLE entries DROP COLUMN actor; PRAGMA user_version = 4; COMMIT"
     }
 
     fn before(&self) -> &'static str {
-        "BEGIN IMMEDIATE; DROP TABLE accepted; DROP TABLE processes; PRAGMA user_version = 5; COMMIT"
+        "BEGIN IMMEDIATE; DROP TABLE accepted; DROP TABLE processes; DROP INDEX receipts; PRAGMA user_version = 5; COMMIT"
     }
 
     fn tamper(&self, place: &Place, sql: &str) -> Result<(), String> {

@@ -168,7 +168,7 @@ fn a_file_that_is_not_a_ledger_is_refused() {
     drop(filled(&path("new.db"), 1));
     Connection::open(path("new.db")).unwrap().pragma_update(None, "user_version", 99).unwrap();
     let newer = open(&path("new.db"));
-    assert!(matches!(&newer, Err(LedgerError::Newer { found: 99, known: 6, .. })), "{newer:?}");
+    assert!(matches!(&newer, Err(LedgerError::Newer { found: 99, known: 7, .. })), "{newer:?}");
     assert!(newer.unwrap_err().hint().unwrap().contains("use a newer crealeph"));
     let nowhere = Ledger::init(&Location::File(path("no/folder/ledger.db")), LedgerOptions::default());
     assert!(matches!(nowhere, Err(LedgerError::ReadOnly { .. })), "{nowhere:?}");
@@ -189,9 +189,9 @@ fn a_file_of_an_older_program_is_migrated() {
     old.pragma_update(None, "user_version", 1).unwrap();
     let location = Location::File(file.clone());
     let migrated = Ledger::migrate(&location, &LedgerOptions::default(), |_| {}).unwrap();
-    assert_eq!((migrated.from, migrated.to, migrated.entries), (1, 6, 0));
+    assert_eq!((migrated.from, migrated.to, migrated.entries), (1, 7, 0));
     let version: i64 = old.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
-    assert_eq!(version, 6);
+    assert_eq!(version, 7);
     let ledger = open(&file).unwrap();
     ledger.append(&local(), vec![draft(0)]).unwrap();
     assert_eq!(ledger.audit(&local()).unwrap(), None);

@@ -1,7 +1,7 @@
 //! Reviews of drafts (R14): which drafts are pending, and one verdict each, written with what follows from it in one
 //! transaction.
 
-use crate::approvals::{UnsignedError, append_unsigned, rejected_subjects};
+use crate::approvals::{RejectedSubjects, UnsignedError, append_unsigned};
 use crate::builder::{BuildError, is_made_by_builder};
 use crealeph_contracts::approval::LANDING;
 use crealeph_contracts::scalar::{IdentifierError, LedgerId, Name, RobotId, TenantId, Text};
@@ -89,10 +89,12 @@ pub struct WaitingDrafts {
     pub is_cut: bool,
 }
 
-/// Counts the drafts of a robot that wait for a verdict, among all of its drafts or among this many of the newest.
+/// Counts the drafts of a robot that wait for a verdict, among all of its drafts or among this many of the newest. Those that
+/// somebody rejected do not wait.
 pub fn count_waiting(
     ledger: &Ledger,
     tenant: &TenantId,
+    rejected: &RejectedSubjects,
     robot: &RobotId,
     newest: Option<usize>,
 ) -> Result<WaitingDrafts, VerdictError> {
@@ -100,12 +102,7 @@ pub fn count_waiting(
     let after = cut.unwrap_or(Seq::ZERO);
     let unreserved = ledger.first_rules_end(tenant)?;
     let mut count = ledger.count(tenant, &waiting_filter(Some(robot))?, after.max(unreserved))?;
-    for rejected in rejected_subjects(ledger, tenant)? {
-        let entry = ledger.get(tenant, &rejected)?;
-        let is_counted =
-            |entry: &StoredEntry| entry.content.robot_id == *robot && entry.seq > after.max(unreserved);
-        count = count.saturating_sub(u64::from(entry.as_ref().is_some_and(is_counted)));
-    }
+    count = count.saturating_sub(rejected.drafts_after(robot, after.max(unreserved)));
     // Under the first rules of a log anyone could write what looks like a draft, so each is compared with its record.
     let mut cursor = (unreserved > after).then(|| Cursor::after(unreserved.next()));
     while let Some(at) = cursor {
@@ -125,7 +122,7 @@ pub fn waiting(
     limit: usize,
 ) -> Result<(Vec<StoredEntry>, Option<Cursor>), VerdictError> {
     let page = ledger.list(tenant, &waiting_filter(robot)?, Order::NewestFirst, cursor, limit)?;
-    let rejected = rejected_subjects(ledger, tenant)?;
+    let rejected = RejectedSubjects::read(ledger, tenant)?;
     let mut drafts = Vec::new();
     for draft in page.entries.into_iter().filter(|draft| !rejected.contains(&draft.id)) {
         // Under the first rules of a log anyone could write what looks like a draft.

@@ -11,6 +11,7 @@ use crealeph_decision::policy::{NextStep, evaluate, way_to_run};
 use crealeph_decision::snapshot::{Derivation, Snapshot, SnapshotType};
 use crealeph_ledger::{EXECUTION_EVENT, Filter, Ledger, LedgerError, Order, StoredEntry};
 
+use crate::approvals::RejectedSubjects;
 use crate::builder::{Scopes, Settings};
 use crate::review::{VerdictError, WaitingDrafts, count_waiting};
 
@@ -97,7 +98,8 @@ pub fn status(
         }
     }
     let steps = way_to_run(snapshot.as_ref(), rules, coherence, at);
-    let drafts = count_waiting(ledger, tenant, robot, None)?.count;
+    let rejected = RejectedSubjects::read(ledger, tenant)?;
+    let drafts = count_waiting(ledger, tenant, &rejected, robot, None)?.count;
     let (latest, has_more_types) = ledger.last_of_types(tenant, robot, MAX_TYPES)?;
     let (tenant_id, robot_id) = (tenant.clone(), robot.clone());
     Ok(Status { tenant_id, robot_id, at, latest, has_more_types, drafts, snapshot, actions, steps })
@@ -134,7 +136,8 @@ pub fn robots(
     names.truncate(limit);
     // What is about the tenant is no robot's.
     names.retain(|robot| robot.as_str() != TENANT_ROBOT.as_str());
-    let summaries = names.into_iter().map(|robot_id| summarize(ledger, tenant, scopes, robot_id));
+    let rejected = RejectedSubjects::read(ledger, tenant)?;
+    let summaries = names.into_iter().map(|robot_id| summarize(ledger, tenant, scopes, &rejected, robot_id));
     Ok((summaries.collect::<Result<_, StatusError>>()?, has_more))
 }
 
@@ -151,7 +154,10 @@ pub fn summary(
     let (latest, _) = ledger.last_of_types(tenant, robot, 1)?;
     match latest.is_empty() {
         true => Ok(None),
-        false => summarize(ledger, tenant, scopes, robot.clone()).map(Some),
+        false => {
+            let rejected = RejectedSubjects::read(ledger, tenant)?;
+            summarize(ledger, tenant, scopes, &rejected, robot.clone()).map(Some)
+        }
     }
 }
 
@@ -159,6 +165,7 @@ fn summarize(
     ledger: &Ledger,
     tenant: &TenantId,
     scopes: &Scopes,
+    rejected: &RejectedSubjects,
     robot_id: RobotId,
 ) -> Result<RobotSummary, StatusError> {
     let rules = &scopes.of(tenant, &robot_id).coherence;
@@ -179,7 +186,7 @@ fn summarize(
         oldest_evidence: evidence.min_by_key(|(_, at)| *at),
         coherence: snapshot.as_ref().map(|snapshot| snapshot.coherence.status),
         last_event: ledger.list(tenant, &events, Order::NewestFirst, None, 1)?.entries.pop(),
-        drafts: count_waiting(ledger, tenant, &robot_id, Some(DRAFTS_LOOKED_AT))?,
+        drafts: count_waiting(ledger, tenant, rejected, &robot_id, Some(DRAFTS_LOOKED_AT))?,
         robot_id,
     })
 }

@@ -73,7 +73,8 @@ pub(crate) fn fill(folder: &Path, size: u64) -> Outcome<FilledLedger> {
     let agents = load(&configuration, &folder.join("agents-state"))?;
     let builder = Builder::new(ledger.clone(), agents, Settings::default());
     let receipts = Receipts::start(&folder.join("workspace"))?;
-    let mut filling = Filling { ledger, tenant, builder, people, receipts, robots: 0, notes: 0, looked_at: Seq::ZERO };
+    let mut filling =
+        Filling { ledger, tenant, builder, people, receipts, robots: 0, notes: 0, looked_at: Seq::ZERO };
     filling.robots(ROBOTS)?;
     filling.grow(50)?;
     let landed = filling.newest_draft(1)?;
@@ -84,7 +85,11 @@ pub(crate) fn fill(folder: &Path, size: u64) -> Outcome<FilledLedger> {
         filling.grow(GROWING_NOTES)?;
         if shown.elapsed() > Duration::from_secs(5) {
             shown = Instant::now();
-            eprintln!("filled {} of {size} entries in {:.0} s", filling.size()?, start.elapsed().as_secs_f64());
+            eprintln!(
+                "filled {} of {size} entries in {:.0} s",
+                filling.size()?,
+                start.elapsed().as_secs_f64()
+            );
         }
     }
     filling.notes(end(&filling).saturating_sub(filling.size()?))?;
@@ -184,7 +189,9 @@ impl Filling {
         };
         std::thread::scope(|scope| {
             let running: Vec<_> = robots.into_iter().map(|robot| scope.spawn(move || run(robot))).collect();
-            running.into_iter().try_for_each(|run| run.join().map_err(|_| "a run panicked")?.map_err(Into::into))
+            running
+                .into_iter()
+                .try_for_each(|run| run.join().map_err(|_| "a run panicked")?.map_err(Into::into))
         })
     }
 
@@ -309,7 +316,9 @@ fn held_change(run: Uuid, lines: usize) -> Outcome<Draft> {
     for line in 0..lines {
         if line % FILE_LINES == 0 {
             let file = line / FILE_LINES;
-            diff.push_str(&format!("diff --git a/src/{file}.sh b/src/{file}.sh\n@@ -0,0 +1,{FILE_LINES} @@\n"));
+            diff.push_str(&format!(
+                "diff --git a/src/{file}.sh b/src/{file}.sh\n@@ -0,0 +1,{FILE_LINES} @@\n"
+            ));
         }
         diff.push_str(&format!("+echo the price of {line} sprockets\n"));
     }

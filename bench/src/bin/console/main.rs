@@ -10,8 +10,8 @@ mod people;
 use std::path::PathBuf;
 use std::process::Child;
 
-use crealeph_bench::program;
 use crealeph_bench::Outcome;
+use crealeph_bench::program;
 use fill::{FilledLedger, Landmarks};
 use pages::Visitor;
 

@@ -39,7 +39,8 @@ impl Visitor {
         ))?;
         let cookie = head.lines().find_map(|line| {
             let (name, value) = line.split_once(": ")?;
-            name.eq_ignore_ascii_case("set-cookie").then(|| value.split(';').next().unwrap_or(value).to_owned())
+            name.eq_ignore_ascii_case("set-cookie")
+                .then(|| value.split(';').next().unwrap_or(value).to_owned())
         });
         visitor.cookie = cookie.ok_or_else(|| format!("nobody was signed in: {head}"))?;
         Ok(visitor)

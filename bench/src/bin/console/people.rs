@@ -72,7 +72,12 @@ impl People {
     }
 
     /// Decides about drafts: most land, some are rejected.
-    pub(crate) fn decide(&mut self, ledger: &Ledger, tenant: &TenantId, drafts: &[StoredEntry]) -> Outcome<()> {
+    pub(crate) fn decide(
+        &mut self,
+        ledger: &Ledger,
+        tenant: &TenantId,
+        drafts: &[StoredEntry],
+    ) -> Outcome<()> {
         let place = ledger.view(tenant, |view| Ok(view.place()))?.ok_or("no log")?;
         let mut verdicts: Vec<(Option<NewId>, Draft)> = Vec::new();
         let mut approved = Vec::new();
@@ -112,7 +117,13 @@ impl People {
                 ApprovalDecision::Approve => (true, Literal::new("approve")),
                 ApprovalDecision::Reject => (false, Literal::new("reject")),
             };
-            let entry = entry(SignedKind::Verdict.entry_type(), state, payload, vec![draft.id.clone()], &nonce_key(&nonce))?;
+            let entry = entry(
+                SignedKind::Verdict.entry_type(),
+                state,
+                payload,
+                vec![draft.id.clone()],
+                &nonce_key(&nonce),
+            )?;
             let id = ledger.new_id()?;
             if is_approved {
                 approved.push((draft, id.as_id().clone()));

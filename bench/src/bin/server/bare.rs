@@ -33,11 +33,8 @@ impl BareServer {
             answers.insert(request.path.clone(), Value::String(String::from_utf8(body)?));
         }
         std::fs::write(folder.join(ANSWERS), Value::Object(answers).to_string())?;
-        let mut child = Command::new(std::env::current_exe()?)
-            .arg(MODE)
-            .arg(folder)
-            .stdout(Stdio::piped())
-            .spawn()?;
+        let mut child =
+            Command::new(std::env::current_exe()?).arg(MODE).arg(folder).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut line)?;
         Ok(BareServer { child, address: line.trim().parse()? })
@@ -57,8 +54,7 @@ impl Drop for BareServer {
 
 /// The process that is the peer.
 pub(crate) fn serve(folder: &Path) -> Outcome<()> {
-    let answers: Map<String, Value> =
-        serde_json::from_str(&std::fs::read_to_string(folder.join(ANSWERS))?)?;
+    let answers: Map<String, Value> = serde_json::from_str(&std::fs::read_to_string(folder.join(ANSWERS))?)?;
     let mut router = Router::new();
     for (path, answer) in answers {
         let answer = Bytes::from(answer.as_str().ok_or("an answer is no text")?.to_owned());

@@ -176,7 +176,7 @@ fn proofs_of_a_ledger() {
     story.shows(
         "crealeph ledger migrate",
         expect![[r#"
-        the ledger already has schema version 6; nothing was changed
+        the ledger already has schema version 7; nothing was changed
     "#]],
     );
     story.shows(

@@ -1,11 +1,13 @@
 //! Approvals (R33): which rule holds for a subject, which verdicts count and why the others do not, and what is missing. A
 //! pure function of the log's entries, the subject and the time, so that anyone can derive it again.
 
+mod entries;
 mod people;
 mod rule;
 mod state;
 mod verdicts;
 
+pub use entries::ApprovalEntries;
 pub use people::People;
 pub use rule::{SubjectClass, needs_approval, rule_for};
 pub use state::{JudgedVerdict, SubjectOutcome, SubjectState, derive};

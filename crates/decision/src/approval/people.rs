@@ -1,5 +1,6 @@
 //! Who was enrolled with which key, in which groups, at which place of the log.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use crealeph_contracts::approval::{ApprovalEntry, LoggedApproval};
@@ -19,9 +20,9 @@ pub struct People {
 
 impl People {
     /// The people of these entries, which are in the order of the log. What has a problem does not count.
-    pub fn of(log: &[LoggedApproval]) -> People {
+    pub fn of<L: Borrow<LoggedApproval>>(log: &[L]) -> People {
         let mut people = People::default();
-        for logged in log.iter().filter(|logged| logged.problem.is_none()) {
+        for logged in log.iter().map(L::borrow).filter(|logged| logged.problem.is_none()) {
             match &logged.entry {
                 ApprovalEntry::Enrolment(enrolment) => {
                     let (seq, person) = (logged.seq, enrolment.person.clone());
@@ -58,6 +59,11 @@ impl People {
     /// Whether a key was enrolled for a person before a place of the log.
     pub fn is_enrolled(&self, person: &Name, key: &Name, before: u64) -> bool {
         self.keys.get(key).is_some_and(|(seq, owner)| owner == person && *seq < before)
+    }
+
+    /// The person of a key that may sign now.
+    pub fn person_of(&self, key: &Name) -> Option<&Name> {
+        self.keys.get(key).filter(|_| !self.revoked.contains_key(key)).map(|(_, person)| person)
     }
 
     /// Where a key was revoked.

@@ -1,5 +1,6 @@
 //! What the log says of a subject: every verdict judged, what is missing, and how it stands.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crealeph_contracts::approval::{
@@ -115,12 +116,13 @@ pub struct SubjectState {
     pub outcome: SubjectOutcome,
 }
 
-/// Derives how a subject stands at an instant, from the entries about approvals in the order of the log.
+/// Derives how a subject stands at an instant, from the entries about approvals in the order of the log: all of them, or those
+/// that [`super::ApprovalEntries::about`] selects.
 ///
 /// # Errors
 /// When a rule cannot be hashed, which does not happen to one that was read.
-pub fn derive(
-    log: &[LoggedApproval],
+pub fn derive<L: Borrow<LoggedApproval>>(
+    log: &[L],
     subject: &ApprovalSubject,
     now: Instant,
 ) -> Result<SubjectState, ComposeError> {
@@ -132,7 +134,7 @@ pub fn derive(
     let used = ends.used(log);
     let mut tally = Tally { log, context, nonces: BTreeSet::new(), approvers: BTreeSet::new(), used };
     let mut verdicts = Vec::new();
-    for logged in log {
+    for logged in log.iter().map(L::borrow) {
         let ApprovalEntry::Verdict(statement, proof) = &logged.entry else { continue };
         if statement.subject_id != subject.id {
             continue;
@@ -170,15 +172,15 @@ fn outcome(rule: &ApprovalRule, verdicts: &[JudgedVerdict]) -> SubjectOutcome {
 }
 
 /// The verdicts of a subject, one after the other.
-struct Tally<'a> {
-    log: &'a [LoggedApproval],
+struct Tally<'a, L> {
+    log: &'a [L],
     context: VerdictContext<'a>,
     nonces: BTreeSet<Uuid>,
     approvers: BTreeSet<Name>,
     used: BTreeSet<LedgerId>,
 }
 
-impl Tally<'_> {
+impl<L: Borrow<LoggedApproval>> Tally<'_, L> {
     fn judge(
         &mut self,
         logged: &LoggedApproval,
@@ -223,8 +225,9 @@ impl Tally<'_> {
 }
 
 /// The rules that were in force before a place of the log.
-fn rules_before(log: &[LoggedApproval], seq: u64) -> &[ApprovalRule] {
-    let mut set = log.iter().rev().filter(|logged| logged.problem.is_none() && logged.seq < seq);
+fn rules_before<L: Borrow<LoggedApproval>>(log: &[L], seq: u64) -> &[ApprovalRule] {
+    let mut set =
+        log.iter().map(L::borrow).rev().filter(|logged| logged.problem.is_none() && logged.seq < seq);
     let found = set.find_map(|logged| match &logged.entry {
         ApprovalEntry::Rules(statement) => Some(statement.rules.as_slice()),
         _ => None,
@@ -236,9 +239,9 @@ fn rules_before(log: &[LoggedApproval], seq: u64) -> &[ApprovalRule] {
 struct LandingEnds<'l>(BTreeMap<&'l LedgerId, LandingEnd>);
 
 impl<'l> LandingEnds<'l> {
-    fn of(log: &'l [LoggedApproval]) -> Self {
+    fn of<L: Borrow<LoggedApproval>>(log: &'l [L]) -> Self {
         let mut ends = BTreeMap::new();
-        for logged in log.iter().filter(|logged| logged.problem.is_none()) {
+        for logged in log.iter().map(L::borrow).filter(|logged| logged.problem.is_none()) {
             if let ApprovalEntry::Outcome(record) = &logged.entry {
                 // What was recorded first stands.
                 ends.entry(&record.landing).or_insert(record.outcome);
@@ -248,8 +251,11 @@ impl<'l> LandingEnds<'l> {
     }
 
     /// The landings that are not void.
-    fn standing(&self, log: &'l [LoggedApproval]) -> impl Iterator<Item = (&'l LedgerId, &'l LandingRecord)> {
-        log.iter().filter_map(|logged| match &logged.entry {
+    fn standing<L: Borrow<LoggedApproval>>(
+        &self,
+        log: &'l [L],
+    ) -> impl Iterator<Item = (&'l LedgerId, &'l LandingRecord)> {
+        log.iter().map(L::borrow).filter_map(|logged| match &logged.entry {
             ApprovalEntry::Landing(record)
                 if logged.problem.is_none() && self.0.get(&logged.id) != Some(&LandingEnd::Void) =>
             {
@@ -260,12 +266,16 @@ impl<'l> LandingEnds<'l> {
     }
 
     /// The verdicts that landings used; a void landing gives them back.
-    fn used(&self, log: &'l [LoggedApproval]) -> BTreeSet<LedgerId> {
+    fn used<L: Borrow<LoggedApproval>>(&self, log: &'l [L]) -> BTreeSet<LedgerId> {
         self.standing(log).flat_map(|(_, record)| record.verdicts.as_slice().iter().cloned()).collect()
     }
 
     /// How a subject stands that landed, or was about to. A draft has landed with the entry that says so.
-    fn landing_of(&self, log: &'l [LoggedApproval], subject: &ApprovalSubject) -> Option<SubjectOutcome> {
+    fn landing_of<L: Borrow<LoggedApproval>>(
+        &self,
+        log: &'l [L],
+        subject: &ApprovalSubject,
+    ) -> Option<SubjectOutcome> {
         let is_of_it = |record: &LandingRecord| {
             record.subject_id == subject.id && record.subject_digest == subject.digest
         };

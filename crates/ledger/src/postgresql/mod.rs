@@ -42,7 +42,8 @@ const CONTRACT: &str = concat!(include_str!("schema-3-end.sql"), include_str!("s
 /// The version in which entries were filled in.
 const FILLED: u32 = STEPS.len() as u32 + 1;
 /// The steps after it, which fill nothing in.
-const LATER: &[&str] = &[include_str!("schema-4.sql"), include_str!("schema-5.sql")];
+const LATER: &[&str] =
+    &[include_str!("schema-4.sql"), include_str!("schema-5.sql"), include_str!("schema-6.sql")];
 /// The version in which entries say who appended them.
 const ACTORS: u32 = FILLED + 1;
 const VERSION: u32 = FILLED + LATER.len() as u32;

@@ -18,7 +18,7 @@ use crate::lease::LeaseToken;
 use crate::merkle::Tile;
 use crate::position::{Millis, Seq};
 use crate::query::Query;
-use crate::read::{EntryIndex, StoredCheckpoint};
+use crate::read::{EntryIndex, IS_RECEIPT, StoredCheckpoint};
 use crate::row::{EntryRow, LineageNode, Outline, RawEntry};
 use crate::store::{
     EntrySelection, Equalities, Head, LatestEntries, LeaseRow, NO_NEWEST, Neighbours, Reads, Side, StrayRow,
@@ -445,6 +445,7 @@ fn select(columns: &str, head: &Head, selection: &EntrySelection<'_>) -> Query<V
     match selection.index {
         EntryIndex::Events => _ = query.push(" AND e.attempt IS NOT NULL"),
         EntryIndex::Drafts => _ = query.push(" AND e.state = 'draft'"),
+        EntryIndex::Receipts => _ = query.push(" AND e.").push(IS_RECEIPT),
         _ => {}
     }
     for (column, value) in selection.equalities() {

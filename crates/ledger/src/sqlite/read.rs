@@ -21,7 +21,7 @@ use crate::lease::LeaseToken;
 use crate::merkle::Tile;
 use crate::position::{Millis, Seq};
 use crate::query::Query;
-use crate::read::{EntryIndex, StoredCheckpoint};
+use crate::read::{EntryIndex, IS_RECEIPT, StoredCheckpoint};
 use crate::row::{EntryRow, LineageNode, Outline, RawEntry};
 use crate::store::{
     EntrySelection, Equalities, Head, LatestEntries, LeaseRow, NO_NEWEST, Reads, Side, StrayRow,
@@ -375,6 +375,7 @@ fn select(columns: &str, head: &Head, selection: &EntrySelection<'_>) -> Query<V
         (EntryIndex::Events, _) => " INDEXED BY events_by_state",
         (EntryIndex::Drafts, Some(_)) => " INDEXED BY drafts_of_robot",
         (EntryIndex::Drafts, None) => " INDEXED BY drafts",
+        (EntryIndex::Receipts, _) => " INDEXED BY receipts",
         _ => "",
     };
     let range = vec![row_id(head, selection.low).into(), row_id(head, selection.high).into()];
@@ -386,6 +387,7 @@ fn select(columns: &str, head: &Head, selection: &EntrySelection<'_>) -> Query<V
     match selection.index {
         EntryIndex::Events => _ = query.push(" AND attempt IS NOT NULL"),
         EntryIndex::Drafts => _ = query.push(" AND state = 'draft'"),
+        EntryIndex::Receipts => _ = query.push(" AND ").push(IS_RECEIPT),
         _ => {}
     }
     // If no index gives the order, a `+` keeps SQLite on the range of row ids, which is bounded.

@@ -24,7 +24,8 @@ pub(super) const CONTRACT: &str = include_str!("schema-4-end.sql");
 /// The version in which entries were filled in.
 pub(super) const FILLED: u32 = STEPS.len() as u32 + 1;
 /// The steps after it, which fill nothing in.
-pub(super) const LATER: &[&str] = &[include_str!("schema-5.sql"), include_str!("schema-6.sql")];
+pub(super) const LATER: &[&str] =
+    &[include_str!("schema-5.sql"), include_str!("schema-6.sql"), include_str!("schema-7.sql")];
 
 /// The version in which entries say who appended them.
 pub(super) const ACTORS: u32 = FILLED + 1;

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(super) const CASES: &[Case] = &[
     ("lists give what a plain filter gives, page by page", lists),
     ("a page that looked far enough goes on later", bounded_pages),
-    ("events, drafts and robots are found however long the log is", long_log),
+    ("events, drafts, receipts and robots are found however long the log is", long_log),
     ("the events of an execution are found", executions),
     ("an id is found by its start, and printed as short as it is unique", short_ids),
     ("lineage is followed up and down within a bound", lineage),
@@ -168,11 +168,27 @@ fn long_log(fixture: &dyn Fixture) {
     let on = |id: &LedgerId| format!(r#""lineage":{{"dependsOnLedgerIds":["{id}"]}}"#);
     append_one(&ledger, entry("opinion", "{}", &on(&drafts[1])));
     append_one(&ledger, entry("note", "{}", &on(&drafts[2])));
+    let receipt_of = |robot: &str, kind: &str| {
+        draft(&format!(
+            r#"{{"robotId":"{robot}","module":"work","source":"s","type":"{kind}","state":"failed","payload":{{}}}}"#
+        ))
+    };
+    let kinds = ["run_receipt", "reported_receipt", "execution_record"];
+    let receipts = kinds.iter().flat_map(|kind| [receipt_of("busy", kind), receipt_of("q", kind)]);
+    ledger.append_as(&local(), receipts.map(|receipt| (None, receipt)).collect()).unwrap();
     let busy = r#"{"robotId":"busy","module":"m","source":"s","type":"signal","state":"final","payload":{}}"#;
     append(&ledger, (0..60).map(|_| draft(busy)).collect());
 
     let first_page =
         |filter: &Filter, limit| ledger.list(&local(), filter, Order::NewestFirst, None, limit).unwrap();
+    for kind in kinds {
+        let of_kind = Filter { kind: Some(name(kind)), ..Filter::default() };
+        let failed = Filter { state: Some(name("failed")), ..of_kind.clone() };
+        for filter in [of_kind, failed] {
+            let page = first_page(&filter, 9);
+            assert_eq!((page.entries.len(), page.next), (2, None), "{kind}");
+        }
+    }
     let states = |filter: &Filter| -> Vec<String> {
         first_page(filter, 9).entries.iter().map(|event| event.content.state.as_str().to_owned()).collect()
     };
@@ -225,7 +241,7 @@ fn long_log(fixture: &dyn Fixture) {
     assert_eq!((latest.as_slice(), has_more), (expected.as_slice(), false));
     assert!(ledger.last_of_types(&local(), &robot("r"), 4).unwrap().1, "one more type");
     let tenants = ledger.tenants().unwrap();
-    assert_eq!((tenants.len(), tenants[0].tenant_id.as_str(), tenants[0].entries), (1, "local", 69));
+    assert_eq!((tenants.len(), tenants[0].tenant_id.as_str(), tenants[0].entries), (1, "local", 75));
 }
 
 fn executions(fixture: &dyn Fixture) {

@@ -1,15 +1,12 @@
 //! A subject of approval with all that a verdict on it is judged by: a draft or a held change, the log it was read in, and how it stands.
 
-use std::collections::BTreeSet;
-
-use crealeph_contracts::approval::ApprovalEntry;
-use crealeph_contracts::entry::Entry;
+use crealeph_contracts::approval::{ApprovalEntry, LoggedApproval};
 use crealeph_contracts::held_change::HeldChangeRecord;
 use crealeph_contracts::instant::Instant;
 use crealeph_contracts::scalar::{LedgerId, TenantId};
 use crealeph_decision::approval::{ApprovalSubject, SubjectState};
 use crealeph_decision::builder::Record;
-use crealeph_ledger::{Ledger, LedgerError, LogPlace, LogView, Seq, StoredEntry};
+use crealeph_ledger::{Ledger, LedgerError, LogView, Seq, StoredEntry};
 
 use super::change::{change_case, held_change};
 use super::draft::{Evidence, draft_case};
@@ -26,8 +23,10 @@ pub struct SubjectCase {
     pub subject: ApprovalSubject,
     /// What it is, and what it rests on.
     pub basis: SubjectBasis,
-    /// What the log says of approvals.
+    /// What the log says of approvals, at its end.
     pub history: ApprovalHistory,
+    /// The entries that say how it stands, in the order of the log, up to the moment that it is judged at.
+    pub log: Vec<LoggedApproval>,
     /// How it stands.
     pub state: SubjectState,
 }
@@ -100,7 +99,8 @@ impl SubjectReader<'_> {
     pub fn read_at_landing(&self, case: &SubjectCase) -> Result<Option<SubjectCase>, ApprovalError> {
         let Some((landing, record)) = case.state.outcome.landing() else { return Ok(None) };
         let checked = Seq::new(record.checked_seq.get());
-        let logged = case.history.log.iter().find(|logged| logged.id == *landing);
+        let own = case.history.entries.about(&case.subject.id, u64::MAX);
+        let logged = own.into_iter().find(|logged| logged.id == *landing);
         let (Some(seq), Some(logged)) = (checked, logged) else { return Ok(None) };
         Ok(Some(self.read_from(&case.subject.id, Some(Moment { seq, at: logged.at }))?))
     }
@@ -114,42 +114,23 @@ impl SubjectReader<'_> {
     }
 }
 
-/// The verdicts on a subject that name another root than the log had at their place.
-pub(super) fn doubted(
+/// The entries that say how a subject stands, up to a moment. A verdict that names another root than the log had at its place has a
+/// problem.
+pub(super) fn entries_about(
     view: &mut LogView<'_>,
-    entries: &[Entry],
+    history: &ApprovalHistory,
     subject: &LedgerId,
-) -> Result<BTreeSet<LedgerId>, LedgerError> {
-    let mut doubted = BTreeSet::new();
-    for entry in entries {
-        let read = entry.payload.as_ref().map(|payload| ApprovalEntry::read(entry.kind.as_str(), payload));
-        let Some(Ok((ApprovalEntry::Verdict(statement, _), _))) = read else { continue };
-        if statement.subject_id != *subject {
-            continue;
-        }
+    moment: Option<Moment>,
+) -> Result<Vec<LoggedApproval>, LedgerError> {
+    let about = history.entries.about(subject, moment.map_or(u64::MAX, |moment| moment.seq.get()));
+    let mut found: Vec<LoggedApproval> = about.into_iter().cloned().collect();
+    for logged in &mut found {
+        let ApprovalEntry::Verdict(statement, _) = &logged.entry else { continue };
         let seq = Seq::new(statement.evidence_seq.get());
         let root = seq.map_or(Ok(None), |seq| view.root_at(seq))?;
         if root != Some(statement.evidence_root) {
-            doubted.insert(entry.id.clone());
+            logged.problem.get_or_insert_with(|| "was signed over another state of the log".to_owned());
         }
     }
-    Ok(doubted)
-}
-
-/// The history of these entries, up to a moment; verdicts that are doubted have a problem.
-pub(super) fn judged_history(
-    tenant: &TenantId,
-    mut entries: Vec<Entry>,
-    doubted: &BTreeSet<LedgerId>,
-    place: LogPlace,
-    moment: Option<Moment>,
-) -> ApprovalHistory {
-    if let Some(moment) = moment {
-        entries.retain(|entry| entry.seq.is_some_and(|own| own.get() <= moment.seq.get()));
-    }
-    let mut history = ApprovalHistory::of(tenant, &entries, place);
-    for logged in history.log.iter_mut().filter(|logged| doubted.contains(&logged.id)) {
-        logged.problem.get_or_insert_with(|| "was signed over another state of the log".to_owned());
-    }
-    history
+    Ok(found)
 }

@@ -13,15 +13,13 @@ use crealeph_contracts::provenance::LocalUser;
 use crealeph_contracts::scalar::{ClientKey, LedgerId, Literal, Name, RobotId, TenantId};
 use crealeph_contracts::shape::Set;
 use crealeph_contracts::uuid::Uuid;
-use crealeph_decision::approval::{ApprovalSubject, Requester, SubjectClass, SubjectOutcome, derive};
+use crealeph_decision::approval::{ApprovalSubject, People, Requester, SubjectClass, SubjectOutcome, derive};
 use crealeph_ledger::{AppendedEntry, Ledger, LedgerError, StoredEntry};
-use crealeph_verify::ApprovalLog;
 
-use super::case::{Moment, SubjectBasis, SubjectCase, doubted, judged_history};
+use super::case::{Moment, SubjectBasis, SubjectCase, entries_about};
 use super::error::ApprovalError;
-use super::history::{
-    ApprovalHistory, append_at_end, approval_entries, approvals_draft, count, first, is_unsigned_refused,
-};
+use super::history::{ApprovalHistory, append_at_end, approvals_draft, count, first, is_unsigned_refused};
+use super::kept_history::HistoryReader;
 
 /// The module of entries about work.
 pub(crate) const WORK: Literal = Literal::new("work");
@@ -85,13 +83,15 @@ pub(crate) fn decided_changes(
         return Ok(Vec::new());
     }
     let Some(history) = ApprovalHistory::load(ledger, tenant)? else { return Ok(Vec::new()) };
+    let people = history.entries.people(u64::MAX);
     let mut decided = Vec::new();
     for run in runs {
         let Some((_, record)) = held_change(ledger, tenant, &LedgerId::parse(&run.to_string())?)? else {
             continue;
         };
-        let subject = change_subject(&record, &history.judge)?;
-        let state = derive(&history.log, &subject, history.place.now.instant())?;
+        let subject = change_subject(&record, &people)?;
+        let log = history.entries.about(&subject.id, u64::MAX);
+        let state = derive(&log, &subject, history.place.now.instant())?;
         if !matches!(state.outcome, SubjectOutcome::Waiting { .. }) {
             decided.push(*run);
         }
@@ -115,23 +115,23 @@ pub(super) fn change_case(
     moment: Option<Moment>,
 ) -> Result<SubjectCase, ApprovalError> {
     let run = LedgerId::parse(&record.run.to_string())?;
+    let reader = HistoryReader::new(ledger, tenant);
     let read = ledger.view(tenant, |view| {
-        let entries = approval_entries(view)?;
-        let doubted = doubted(view, &entries, &run)?;
-        Ok((entries, doubted, view.place()))
+        let history = reader.read(view)?;
+        let log = entries_about(view, &history, &run, moment)?;
+        Ok((history, log))
     })?;
-    let (entries, doubted, place) = read.ok_or_else(|| ApprovalError::NoEntry(run.clone()))?;
-    let history = judged_history(tenant, entries, &doubted, place, moment);
-    let subject = change_subject(&record, &history.judge)?;
+    let (history, log) = read.ok_or_else(|| ApprovalError::NoEntry(run.clone()))?;
+    let subject = change_subject(&record, &People::of(&log))?;
     let now = moment.map_or(history.place.now.instant(), |moment| moment.at);
-    let state = derive(&history.log, &subject, now)?;
-    Ok(SubjectCase { entry, subject, basis: SubjectBasis::Change(Box::new(record)), history, state })
+    let state = derive(&log, &subject, now)?;
+    Ok(SubjectCase { entry, subject, basis: SubjectBasis::Change(Box::new(record)), history, log, state })
 }
 
 /// A held change as a subject. Which of its files have moved is known where its workspace is, and checked there before it lands.
 pub(super) fn change_subject(
     record: &HeldChangeRecord,
-    judge: &ApprovalLog,
+    people: &People,
 ) -> Result<ApprovalSubject, ApprovalError> {
     Ok(ApprovalSubject {
         id: LedgerId::parse(&record.run.to_string())?,
@@ -139,15 +139,15 @@ pub(super) fn change_subject(
         digest: record.digest()?,
         target: record.target.clone(),
         base_state: Some(record.base_state),
-        requester: record.requester.as_ref().map(|asked| requester(asked, judge)).transpose()?,
+        requester: record.requester.as_ref().map(|asked| requester(asked, people)).transpose()?,
         outdated: None,
         moved_files: Vec::new(),
     })
 }
 
 /// Somebody whose key is enrolled has proved who they are; an account of an operating system has not.
-fn requester(asked: &LocalUser, judge: &ApprovalLog) -> Result<Requester, ApprovalError> {
-    let person = asked.key.as_ref().and_then(|key| judge.person_of(key.as_str()));
+fn requester(asked: &LocalUser, people: &People) -> Result<Requester, ApprovalError> {
+    let person = asked.key.as_ref().and_then(|key| people.person_of(key));
     Ok(match person {
         Some(person) => Requester::Person(person.clone()),
         None => Requester::OsName(Name::parse(&format!("{}@{}", asked.user, asked.host))?),

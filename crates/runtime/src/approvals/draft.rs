@@ -11,9 +11,9 @@ use crealeph_decision::coherence::{CoherenceRules, outdated_by};
 use crealeph_decision::snapshot::{Derivation, Newest, SnapshotFacts, SnapshotType};
 use crealeph_ledger::{Ledger, LedgerError, StoredEntry};
 
-use super::case::{Moment, SubjectBasis, SubjectCase, doubted, judged_history};
+use super::case::{Moment, SubjectBasis, SubjectCase, entries_about};
 use super::error::ApprovalError;
-use super::history::approval_entries;
+use super::kept_history::HistoryReader;
 use crate::builder::{Scopes, execution, is_made_by_builder};
 
 /// Where a draft lands.
@@ -48,21 +48,21 @@ pub(super) fn draft_case(
     }
     let record = record_of_draft(ledger, tenant, &entry)?;
     let rules = &scopes.of(tenant, &entry.content.robot_id).coherence;
+    let reader = HistoryReader::new(ledger, tenant);
     let read = ledger.view(tenant, |view| {
         let newest = view.entry_with_reach(id)?.ok_or(LedgerError::Closed)?;
         let up_to = moment.map(|moment| moment.seq);
         let (facts, _) = view.facts_up_to(&entry.content.robot_id, up_to, rules, Derivation::default())?;
-        let entries = approval_entries(view)?;
-        let doubted = doubted(view, &entries, id)?;
-        Ok((entries, doubted, view.place(), newest, facts))
+        let history = reader.read(view)?;
+        let log = entries_about(view, &history, id, moment)?;
+        Ok((history, log, newest, facts))
     })?;
-    let (entries, doubted, place, newest, facts) = read.ok_or_else(|| ApprovalError::NoEntry(id.clone()))?;
-    let history = judged_history(tenant, entries, &doubted, place, moment);
+    let (history, log, newest, facts) = read.ok_or_else(|| ApprovalError::NoEntry(id.clone()))?;
     let subject = subject_of(&entry, record.as_ref(), &newest, &facts, rules);
     let now = moment.map_or(history.place.now.instant(), |moment| moment.at);
-    let state = derive(&history.log, &subject, now)?;
+    let state = derive(&log, &subject, now)?;
     let basis = SubjectBasis::Draft { record: record.map(Box::new), evidence: evidence_of(&newest) };
-    Ok(SubjectCase { entry, subject, basis, history, state })
+    Ok(SubjectCase { entry, subject, basis, history, log, state })
 }
 
 /// A draft as a subject, by what is known of its robot.

@@ -1,5 +1,7 @@
 //! The entries about approvals, read at one place of the log and judged in its order; and the one way to add to them.
 
+use std::sync::Arc;
+
 use crealeph_contracts::approval::{
     APPROVALS, ApprovalEntry, ApprovalRule, FIRST_ADMIN_KEY, LANDING, LANDING_OUTCOME, LoggedApproval,
     SignedKind, SignedPayload, TENANT_ROBOT, nonce_key,
@@ -9,13 +11,15 @@ use crealeph_contracts::json::{ComposeError, JsonObject};
 use crealeph_contracts::passkey::PASSKEY_ENROLMENT;
 use crealeph_contracts::scalar::{ClientKey, Count, LedgerId, Literal, Name, RobotId, TenantId};
 use crealeph_contracts::shape::Set;
+use crealeph_decision::approval::ApprovalEntries;
 use crealeph_ledger::{
-    AppendError, AppendedEntry, EntryRefusal, Filter, Ledger, LedgerError, LogPlace, LogView, NewId, Order,
-    StoredEntry,
+    AppendError, AppendedEntry, Cursor, EntryRefusal, Filter, Ledger, LedgerError, LogPlace, LogView, NewId,
+    Order, Seq, StoredEntry,
 };
 use crealeph_verify::ApprovalLog;
 
 use super::error::ApprovalError;
+use super::kept_history::{HistoryReader, RejectedDrafts};
 
 /// How many entries are read at a time.
 const PAGE_ENTRIES: usize = 100;
@@ -25,10 +29,11 @@ const MAX_READS: usize = 100;
 /// What the log says of approvals, at one place of it.
 #[derive(Clone, Debug)]
 pub struct ApprovalHistory {
-    /// The entries, in the order of the log; what an outsider would refuse has a problem.
-    pub log: Vec<LoggedApproval>,
+    /// The entries; what an outsider would refuse has a problem.
+    pub entries: Arc<ApprovalEntries>,
+    pub(super) rejected_drafts: Arc<RejectedDrafts>,
     /// People, keys and rules, as an outsider knows them.
-    pub judge: ApprovalLog,
+    pub judge: Arc<ApprovalLog>,
     /// Where the log stood.
     pub place: LogPlace,
     /// The tenant.
@@ -50,8 +55,8 @@ impl ApprovalHistory {
     /// # Errors
     /// When the ledger cannot be read.
     pub fn load(ledger: &Ledger, tenant: &TenantId) -> Result<Option<Self>, ApprovalError> {
-        let read = ledger.view(tenant, |view| Ok((approval_entries(view)?, view.place())))?;
-        Ok(read.map(|(entries, place)| ApprovalHistory::of(tenant, &entries, place)))
+        let reader = HistoryReader::new(ledger, tenant);
+        Ok(ledger.view(tenant, |view| reader.read(view))?)
     }
 
     /// The same, of a tenant that gets a log if it has none.
@@ -61,18 +66,6 @@ impl ApprovalHistory {
     pub fn load_or_start(ledger: &Ledger, tenant: &TenantId) -> Result<Self, ApprovalError> {
         ledger.origin(tenant)?;
         Self::load(ledger, tenant)?.ok_or(ApprovalError::Ledger(LedgerError::Closed))
-    }
-
-    pub(super) fn of(tenant: &TenantId, entries: &[Entry], place: LogPlace) -> Self {
-        let mut judge = ApprovalLog::new(&place.origin, tenant);
-        let mut log = Vec::new();
-        for entry in entries {
-            match judge.add(entry) {
-                Ok(logged) => log.extend(logged),
-                Err(finding) => log.extend(disbelieved(entry, finding.what)),
-            }
-        }
-        ApprovalHistory { log, judge, place, tenant_id: tenant.clone() }
     }
 
     /// The person whose key this is, if it may sign.
@@ -139,7 +132,7 @@ impl ApprovalHistory {
     ) -> Result<(), ApprovalError> {
         let placeholder = LedgerId::from(Literal::new("not-written-yet"));
         let now = self.place.now.instant();
-        let judged = self.judge.clone().judge(entry, signed, Some(key), &placeholder, now);
+        let judged = ApprovalLog::clone(&self.judge).judge(entry, signed, Some(key), &placeholder, now);
         judged.map(|_| ()).map_err(ApprovalError::Refused)
     }
 }
@@ -314,8 +307,8 @@ pub(super) fn resting_on(ids: Vec<LedgerId>, draft: &Entry) -> Option<Lineage> {
     Some(Lineage { depends_on: Set::new(ids), execution_id, rerun_of: None })
 }
 
-/// Every entry about approvals, in the order of the log.
-pub(super) fn approval_entries(view: &mut LogView<'_>) -> Result<Vec<Entry>, LedgerError> {
+/// Every entry about approvals after a place, in the order of the log.
+pub(super) fn approval_entries(view: &mut LogView<'_>, after: Seq) -> Result<Vec<Entry>, LedgerError> {
     let unsigned = [PASSKEY_ENROLMENT, LANDING, LANDING_OUTCOME];
     let kinds = SignedKind::ALL.iter().map(|kind| kind.entry_type()).chain(unsigned);
     let mut entries = Vec::new();
@@ -326,7 +319,7 @@ pub(super) fn approval_entries(view: &mut LogView<'_>) -> Result<Vec<Entry>, Led
             module: Some(Name::from(APPROVALS)),
             ..Filter::default()
         };
-        let mut cursor = None;
+        let mut cursor = (after > Seq::ZERO).then(|| Cursor::after(after));
         loop {
             let page = view.list(&filter, Order::OldestFirst, cursor, PAGE_ENTRIES)?;
             entries.extend(page.entries.iter().map(|entry| entry.to_entry()));
@@ -338,6 +331,11 @@ pub(super) fn approval_entries(view: &mut LogView<'_>) -> Result<Vec<Entry>, Led
     }
     entries.sort_by_key(|entry| entry.seq);
     Ok(entries)
+}
+
+/// Judges the next entry of a log; one that an outsider refuses has a problem and leaves no trace in the judge.
+pub(super) fn judge_next(judge: &mut ApprovalLog, entry: &Entry) -> Option<LoggedApproval> {
+    judge.add(entry).unwrap_or_else(|finding| disbelieved(entry, finding.what))
 }
 
 /// An entry that an outsider refuses, kept to be shown; `None` if it cannot even be read.

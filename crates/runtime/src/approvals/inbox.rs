@@ -1,20 +1,21 @@
 //! What waits for a person: drafts and held changes, with the rule that holds for each, who may decide and how many are missing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use crealeph_contracts::approval::{APPROVALS, ApprovalDecision, ApprovalEntry, SignedKind, TENANT_ROBOT};
+use crealeph_contracts::approval::{APPROVALS, SignedKind, TENANT_ROBOT};
 use crealeph_contracts::held_change::{HELD, HELD_CHANGE, HeldChangeRecord};
 use crealeph_contracts::scalar::{LedgerId, Name, RobotId, TenantId};
-use crealeph_decision::approval::{ApprovalSubject, SubjectState, derive};
+use crealeph_decision::approval::{ApprovalEntries, ApprovalSubject, People, SubjectState, derive};
 use crealeph_decision::snapshot::SnapshotFacts;
-use crealeph_ledger::{Cursor, Filter, Ledger, LedgerError, Order, StoredEntry};
-use crealeph_verify::ApprovalLog;
+use crealeph_ledger::{Cursor, Filter, Ledger, LedgerError, Order, Seq, StoredEntry};
 
 use super::case::SubjectReader;
 use super::change::{WORK, change_of, change_subject};
 use super::draft::{record_of_draft, subject_of};
 use super::error::ApprovalError;
 use super::history::ApprovalHistory;
+use super::kept_history::RejectedDrafts;
 use crate::builder::Scopes;
 use crate::entries::{NewestPage, merged_newest};
 use crate::review::waiting;
@@ -97,18 +98,11 @@ impl InboxReader<'_> {
         let InboxReader { ledger, tenant, .. } = self;
         let filter = Filter { without_children: vec![Name::from(RUN_RECEIPT)], ..held_changes() };
         let page = ledger.list(tenant, &filter, Order::NewestFirst, cursor, limit)?;
-        let nobody;
-        let judge = match self.history {
-            Some(history) => &history.judge,
-            None => {
-                nobody = ApprovalLog::new("", tenant);
-                &nobody
-            }
-        };
+        let people = self.history.map_or_else(People::default, |history| history.entries.people(u64::MAX));
         let mut items = Vec::new();
         for entry in page.entries {
             let Some(record) = change_of(&entry) else { continue };
-            let subject = change_subject(&record, judge)?;
+            let subject = change_subject(&record, &people)?;
             items.extend(self.item(entry, subject, Some(Box::new(record)))?);
         }
         Ok((items, page.next))
@@ -122,7 +116,10 @@ impl InboxReader<'_> {
         change: Option<Box<HeldChangeRecord>>,
     ) -> Result<Option<InboxItem>, ApprovalError> {
         let state = match self.history {
-            Some(history) => Some(derive(&history.log, &subject, history.place.now.instant())?),
+            Some(history) => {
+                let log = history.entries.about(&subject.id, u64::MAX);
+                Some(derive(&log, &subject, history.place.now.instant())?)
+            }
             None => None,
         };
         let is_open = state.as_ref().is_none_or(|state| state.outcome.is_open());
@@ -142,29 +139,45 @@ fn held_changes() -> Filter {
 }
 
 /// The subjects that somebody rejected, with a key that was not revoked since.
-///
-/// # Errors
-/// When the ledger cannot be read.
-pub fn rejected_subjects(ledger: &Ledger, tenant: &TenantId) -> Result<BTreeSet<LedgerId>, LedgerError> {
-    // Most tenants have no rejection, and then no signature has to be checked.
-    if !has_rejection(ledger, tenant)? {
-        return Ok(BTreeSet::new());
-    }
-    let history = match ApprovalHistory::load(ledger, tenant) {
-        Ok(Some(history)) => history,
-        Ok(None) => return Ok(BTreeSet::new()),
-        Err(ApprovalError::Ledger(error)) => return Err(error),
-        Err(_) => return Err(LedgerError::Closed),
-    };
-    let rejections = history.log.iter().filter_map(|logged| match &logged.entry {
-        ApprovalEntry::Verdict(statement, _)
-            if logged.problem.is_none() && statement.decision == ApprovalDecision::Reject =>
-        {
-            history.judge.person_of(statement.key_id.as_str()).map(|_| statement.subject_id.clone())
+#[derive(Clone, Debug, Default)]
+pub struct RejectedSubjects {
+    entries: Arc<ApprovalEntries>,
+    drafts: Arc<RejectedDrafts>,
+    people: People,
+}
+
+impl RejectedSubjects {
+    /// Those of a tenant.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read.
+    pub fn read(ledger: &Ledger, tenant: &TenantId) -> Result<Self, LedgerError> {
+        // Most tenants have no rejection, and then no signature has to be checked.
+        if !has_rejection(ledger, tenant)? {
+            return Ok(Self::default());
         }
-        _ => None,
-    });
-    Ok(rejections.collect())
+        match ApprovalHistory::load(ledger, tenant) {
+            Ok(Some(ApprovalHistory { entries, rejected_drafts: drafts, .. })) => {
+                Ok(RejectedSubjects { people: entries.people(u64::MAX), entries, drafts })
+            }
+            Ok(None) => Ok(Self::default()),
+            Err(ApprovalError::Ledger(error)) => Err(error),
+            Err(_) => Err(LedgerError::Closed),
+        }
+    }
+
+    /// Whether this is one.
+    pub fn contains(&self, subject: &LedgerId) -> bool {
+        self.entries.is_rejected(subject, &self.people)
+    }
+
+    /// How many of them are drafts of a robot after a place of the log.
+    pub fn drafts_after(&self, robot: &RobotId, after: Seq) -> u64 {
+        let own = self.drafts.get(robot).map_or(&[][..], Vec::as_slice).iter();
+        let rejected: BTreeSet<&LedgerId> =
+            own.filter(|(seq, id)| *seq > after && self.contains(id)).map(|(_, id)| id).collect();
+        rejected.len() as u64
+    }
 }
 
 fn has_rejection(ledger: &Ledger, tenant: &TenantId) -> Result<bool, LedgerError> {

@@ -112,7 +112,7 @@ impl SubjectCase {
     /// # Errors
     /// When the rule cannot be written.
     pub fn decision_json(&self) -> Result<String, ApprovalError> {
-        let SubjectCase { entry, subject, basis, history, state } = self;
+        let SubjectCase { entry, subject, basis, history, state, .. } = self;
         let place = &history.place;
         let now = place.now.instant();
         let evidence = basis.evidence().iter().map(|used| {

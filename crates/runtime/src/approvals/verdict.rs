@@ -204,9 +204,9 @@ fn landing(case: &SubjectCase) -> Result<Decided, ApprovalError> {
 
 /// Refuses a verdict on what is decided, and one that would not count if it were recorded now.
 fn would_count(case: &SubjectCase, statement: &VerdictStatement) -> Result<(), ApprovalError> {
-    let SubjectCase { subject, history, .. } = case;
+    let SubjectCase { subject, history, log, .. } = case;
     check_open(case)?;
-    let mut log = history.log.clone();
+    let mut log = log.clone();
     let now = history.place.now.instant();
     let id = LedgerId::from(Literal::new("not-written-yet"));
     let proof = history.judge.proof_of(statement.key_id.as_str()).unwrap_or(ProofKind::Ssh);

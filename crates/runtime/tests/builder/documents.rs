@@ -12,6 +12,7 @@ use crealeph_contracts::work_item::AgentId;
 use crealeph_decision::builder::review::ReviewOpinion;
 use crealeph_ledger::{Ledger, LedgerOptions, Location};
 use crealeph_runtime::agents::{Agent, Agents, Call};
+use crealeph_runtime::approvals::RejectedSubjects;
 use crealeph_runtime::builder::{Builder, Settings, execution, is_made_by_builder, replay};
 use crealeph_runtime::review::{WaitingDrafts, count_waiting, settle, waiting};
 use crealeph_runtime::work::{TasksError, from_tasks};
@@ -200,7 +201,8 @@ pub(crate) fn only_what_a_record_names_is_the_builders(place: &dyn Place) {
     assert_eq!(listed, expected, "the fake one is not among the drafts");
     let older = under_first_rules(&world);
     let robot = RobotId::parse("r").unwrap();
-    let count = |newest| count_waiting(&older, &tenant(), &robot, newest).unwrap();
+    let count =
+        |newest| count_waiting(&older, &tenant(), &RejectedSubjects::default(), &robot, newest).unwrap();
     let all = WaitingDrafts { count: drafts.len() as u64, is_cut: false };
     assert_eq!(count(None), all, "nor is it counted");
     assert_eq!(count(Some(drafts.len() + 1)), all);

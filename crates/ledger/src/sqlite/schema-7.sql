@@ -1,0 +1,2 @@
+-- Version 7: receipts of work runs and records of executions, of all robots, however many other entries lie between them.
+CREATE INDEX receipts ON entries (log, kind) WHERE kind IN ('execution_record', 'reported_receipt', 'run_receipt');
