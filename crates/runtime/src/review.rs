@@ -101,8 +101,7 @@ pub fn count_waiting(
     let cut = newest.map_or(Ok(None), |newest| ledger.draft_after(tenant, robot, newest))?;
     let after = cut.unwrap_or(Seq::ZERO);
     let unreserved = ledger.first_rules_end(tenant)?;
-    let mut count = ledger.count(tenant, &waiting_filter(Some(robot))?, after.max(unreserved))?;
-    count = count.saturating_sub(rejected.drafts_after(robot, after.max(unreserved)));
+    let mut count = reserved_waiting(ledger, tenant, rejected, robot, after.max(unreserved))?;
     // Under the first rules of a log anyone could write what looks like a draft, so each is compared with its record.
     let mut cursor = (unreserved > after).then(|| Cursor::after(unreserved.next()));
     while let Some(at) = cursor {
@@ -111,6 +110,28 @@ pub fn count_waiting(
         cursor = next.filter(|_| drafts.last().is_none_or(|draft| draft.seq > after));
     }
     Ok(WaitingDrafts { count, is_cut: cut.is_some() })
+}
+
+/// Counts the drafts of a robot that wait for a verdict after a place from which on only the Builder writes drafts.
+fn reserved_waiting(
+    ledger: &Ledger,
+    tenant: &TenantId,
+    rejected: &RejectedSubjects,
+    robot: &RobotId,
+    after: Seq,
+) -> Result<u64, VerdictError> {
+    let waiting = waiting_filter(Some(robot))?;
+    let reviews =
+        Filter { robot_id: Some(robot.clone()), kind: Some(Name::from(REVIEW)), ..Filter::default() };
+    // If every verdict is signed, those that were decided need not be looked at one by one.
+    if let Some(decided) = rejected.decided_drafts_after(robot, after)
+        && ledger.list(tenant, &reviews, Order::OldestFirst, None, 1)?.entries.is_empty()
+    {
+        let drafts = Filter { without_children: Vec::new(), ..waiting };
+        return Ok(ledger.count(tenant, &drafts, after)?.saturating_sub(decided));
+    }
+    let count = ledger.count(tenant, &waiting, after)?;
+    Ok(count.saturating_sub(rejected.drafts_after(robot, after)))
 }
 
 /// A page of drafts that wait for a verdict, newest first, and where it goes on.

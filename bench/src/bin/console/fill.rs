@@ -29,19 +29,19 @@ use crate::people::People;
 /// The smallest ledger that has all of the mix.
 pub(crate) const LEAST: u64 = 1_000;
 const ROBOTS: u64 = 55;
-/// Executions whose drafts wait, each with three; held changes that wait; and receipts that a page shows.
+/// Executions whose drafts wait, each with three, and others; held changes that wait; and receipts that a page shows.
 const WAITING: u64 = 20;
+const PLANNED: u64 = 30;
 const HELD_CHANGES: u64 = 20;
-const RECEIPTS: u64 = 60;
+const RECEIPTS: u64 = 110;
 /// What grows with the ledger, for about a thousand entries.
 const GROWING_NOTES: u64 = 935;
 const GROWING_PLANS: u64 = 6;
 const GROWING_DRAFTS: u64 = 2;
 const GROWING_RECEIPTS: u64 = 5;
 const BATCH: usize = 1_000;
-/// Evidence of a robot, each resting on the one before. No benchmark: what is known is partial, so the Builder may draft.
+/// Evidence of a robot, each resting on the one before.
 const KNOWN: [&str; 5] = ["signal", "fusion", "idea", "copy", "playbook"];
-/// What is known in part lets the Builder draft.
 const REQUEST: &str = r#""objective_type":"landing_plan","objective_payload":{"page":"spring sale"},"constraints":{"language":"en"},"coherence_policy":{"on_stale":"block","on_partial":"draft_only"},"workflowVersion":"1","agentVersion":"example@1","attempt":1"#;
 const DIFF_LINES: usize = 20_000;
 const FILE_LINES: usize = 400;
@@ -119,7 +119,7 @@ impl Filling {
 
     /// How many entries `finish` writes.
     fn rest(&self) -> u64 {
-        WAITING * 5 + HELD_CHANGES + RECEIPTS + 10
+        (WAITING + PLANNED) * 5 + HELD_CHANGES + RECEIPTS + 10
     }
 
     /// New robots, each with its evidence.
@@ -165,8 +165,8 @@ impl Filling {
     /// About as many entries as these notes and a little more, of everything.
     fn grow(&mut self, notes: u64) -> Outcome<()> {
         self.notes(notes)?;
-        self.executions(GROWING_PLANS, true)?;
-        self.executions(GROWING_DRAFTS, false)?;
+        self.executions(GROWING_PLANS, false)?;
+        self.executions(GROWING_DRAFTS, true)?;
         let drafts = self.new_drafts()?;
         self.people.decide(&self.ledger, &self.tenant, &drafts)?;
         let mut batch = Vec::new();
@@ -177,7 +177,7 @@ impl Filling {
         Ok(())
     }
 
-    /// Executions of different robots, at the same time.
+    /// Executions of different robots, at the same time; a dry run leaves drafts.
     fn executions(&mut self, count: u64, is_dry: bool) -> Outcome<()> {
         let robots: Vec<u64> = (0..count).map(|number| (self.notes + number * 7) % self.robots).collect();
         let run = |robot: u64| -> Result<(), String> {
@@ -212,9 +212,11 @@ impl Filling {
 
     /// What waits, and the newest runs.
     fn finish(&mut self, landed: StoredEntry) -> Outcome<Landmarks> {
-        for _ in 0..WAITING / 5 {
-            self.executions(5, false)?;
-            self.notes += 31;
+        for (count, is_dry) in [(PLANNED, false), (WAITING, true)] {
+            for _ in 0..count / 5 {
+                self.executions(5, is_dry)?;
+                self.notes += 31;
+            }
         }
         let waiting = self.newest_draft(0)?;
         let (mut held, mut long_diff, mut run) = (String::new(), String::new(), String::new());
@@ -296,7 +298,7 @@ impl Receipts {
         let at = crealeph_contracts::Timestamp::parse("2026-11-18T06:00:00.000Z")?;
         let robot = RobotId::parse("workspace")?;
         let nothing = ReceiptFacts::unchanged(run, AgentId::Agent1, at, self.state, robot);
-        let has_failed = self.runs % 4 == 0;
+        let has_failed = self.runs % 2 == 0;
         let facts = ReceiptFacts {
             item: Some(self.item.clone()),
             status: if has_failed { RunStatus::Failure } else { RunStatus::Success },

@@ -117,7 +117,7 @@ const PAGES: &[Page] = &[
     windowed("policy with a backtest", |_| "/policy?minConfidence=0.9".to_owned()),
     windowed("usage", |_| "/usage".to_owned()),
     page("access", |_| "/access".to_owned()),
-    page("search for a robot", |marks| format!("/search?q={}", marks.robot)),
+    windowed("search for a robot", |marks| format!("/search?q={}", marks.robot)),
     windowed("search for words", |_| "/search?q=sprocket".to_owned()),
 ];
 

@@ -19,7 +19,7 @@ use crealeph_ledger::{
 use crealeph_verify::ApprovalLog;
 
 use super::error::ApprovalError;
-use super::kept_history::{HistoryReader, RejectedDrafts};
+use super::kept_history::{DecidedDrafts, HistoryReader};
 
 /// How many entries are read at a time.
 const PAGE_ENTRIES: usize = 100;
@@ -31,7 +31,7 @@ const MAX_READS: usize = 100;
 pub struct ApprovalHistory {
     /// The entries; what an outsider would refuse has a problem.
     pub entries: Arc<ApprovalEntries>,
-    pub(super) rejected_drafts: Arc<RejectedDrafts>,
+    pub(super) decided_drafts: Arc<DecidedDrafts>,
     /// People, keys and rules, as an outsider knows them.
     pub judge: Arc<ApprovalLog>,
     /// Where the log stood.

@@ -15,7 +15,7 @@ use super::change::{WORK, change_of, change_subject};
 use super::draft::{record_of_draft, subject_of};
 use super::error::ApprovalError;
 use super::history::ApprovalHistory;
-use super::kept_history::RejectedDrafts;
+use super::kept_history::{DecidedDraft, DecidedDrafts, is_kept};
 use crate::builder::Scopes;
 use crate::entries::{NewestPage, merged_newest};
 use crate::review::waiting;
@@ -138,11 +138,11 @@ fn held_changes() -> Filter {
     }
 }
 
-/// The subjects that somebody rejected, with a key that was not revoked since.
+/// The subjects that somebody rejected, with a key that was not revoked since; and which drafts landed, if that is known.
 #[derive(Clone, Debug, Default)]
 pub struct RejectedSubjects {
     entries: Arc<ApprovalEntries>,
-    drafts: Arc<RejectedDrafts>,
+    decided: Option<Arc<DecidedDrafts>>,
     people: People,
 }
 
@@ -152,13 +152,14 @@ impl RejectedSubjects {
     /// # Errors
     /// When the ledger cannot be read.
     pub fn read(ledger: &Ledger, tenant: &TenantId) -> Result<Self, LedgerError> {
-        // Most tenants have no rejection, and then no signature has to be checked.
-        if !has_rejection(ledger, tenant)? {
+        // Most tenants have no rejection, and then no signature has to be checked for it.
+        if !is_kept(ledger, tenant) && !has_rejection(ledger, tenant)? {
             return Ok(Self::default());
         }
         match ApprovalHistory::load(ledger, tenant) {
-            Ok(Some(ApprovalHistory { entries, rejected_drafts: drafts, .. })) => {
-                Ok(RejectedSubjects { people: entries.people(u64::MAX), entries, drafts })
+            Ok(Some(ApprovalHistory { entries, decided_drafts, .. })) => {
+                let (people, decided) = (entries.people(u64::MAX), Some(decided_drafts));
+                Ok(RejectedSubjects { people, entries, decided })
             }
             Ok(None) => Ok(Self::default()),
             Err(ApprovalError::Ledger(error)) => Err(error),
@@ -173,10 +174,19 @@ impl RejectedSubjects {
 
     /// How many of them are drafts of a robot after a place of the log.
     pub fn drafts_after(&self, robot: &RobotId, after: Seq) -> u64 {
-        let own = self.drafts.get(robot).map_or(&[][..], Vec::as_slice).iter();
-        let rejected: BTreeSet<&LedgerId> =
-            own.filter(|(seq, id)| *seq > after && self.contains(id)).map(|(_, id)| id).collect();
-        rejected.len() as u64
+        self.counted(robot, |draft| draft.seq > after && self.contains(&draft.id)).unwrap_or(0)
+    }
+
+    /// How many drafts of a robot after a place of the log landed or were rejected; `None` if that is not known.
+    pub fn decided_drafts_after(&self, robot: &RobotId, after: Seq) -> Option<u64> {
+        self.counted(robot, |draft| draft.seq > after && (draft.is_landed || self.contains(&draft.id)))
+    }
+
+    fn counted(&self, robot: &RobotId, counts: impl Fn(&DecidedDraft) -> bool) -> Option<u64> {
+        let own = self.decided.as_ref()?.get(robot).map_or(&[][..], Vec::as_slice);
+        let ids: BTreeSet<&LedgerId> =
+            own.iter().filter(|draft| counts(draft)).map(|draft| &draft.id).collect();
+        Some(ids.len() as u64)
     }
 }
 

@@ -17,8 +17,17 @@ use super::history::{ApprovalHistory, approval_entries, judge_next};
 /// How many entries about approvals are kept of all tenants together; each takes a few kilobytes.
 const MAX_KEPT_ENTRIES: usize = 50_000;
 
-/// The drafts that were ever rejected, by robot, each with its place.
-pub(super) type RejectedDrafts = BTreeMap<RobotId, Vec<(Seq, LedgerId)>>;
+/// The drafts that landed or were ever rejected, by robot.
+pub(super) type DecidedDrafts = BTreeMap<RobotId, Vec<DecidedDraft>>;
+
+/// A draft of which the log has a landing or a rejection.
+#[derive(Clone, Debug)]
+pub(super) struct DecidedDraft {
+    pub(super) seq: Seq,
+    pub(super) id: LedgerId,
+    /// Else somebody rejected it.
+    pub(super) is_landed: bool,
+}
 
 /// What was judged of a log up to a place of it.
 #[derive(Clone, Debug)]
@@ -29,7 +38,7 @@ struct JudgedPart {
     root: Sha256,
     judge: Arc<ApprovalLog>,
     entries: Arc<ApprovalEntries>,
-    rejected_drafts: Arc<RejectedDrafts>,
+    decided_drafts: Arc<DecidedDrafts>,
     /// When it was used last, by count.
     used: u64,
 }
@@ -51,6 +60,11 @@ pub(super) struct HistoryReader<'t> {
     tenant: &'t TenantId,
     kept: Arc<KeptHistories>,
     start: Option<JudgedPart>,
+}
+
+/// Whether something is kept of a tenant, so that its history costs little.
+pub(super) fn is_kept(ledger: &Ledger, tenant: &TenantId) -> bool {
+    ledger.kept::<KeptHistories>().get(tenant).is_some()
 }
 
 impl<'t> HistoryReader<'t> {
@@ -75,7 +89,7 @@ impl<'t> HistoryReader<'t> {
             root: place.root,
             judge: Arc::new(ApprovalLog::new(&place.origin, self.tenant)),
             entries: Arc::default(),
-            rejected_drafts: Arc::default(),
+            decided_drafts: Arc::default(),
             used: 0,
         });
         if part.seq < place.seq {
@@ -87,20 +101,30 @@ impl<'t> HistoryReader<'t> {
             (part.seq, part.root) = (place.seq, place.root);
         }
         self.kept.put(self.tenant, &part, is_other_log);
-        let JudgedPart { judge, entries, rejected_drafts, .. } = part;
-        Ok(ApprovalHistory { entries, rejected_drafts, judge, place, tenant_id: self.tenant.clone() })
+        let JudgedPart { judge, entries, decided_drafts, .. } = part;
+        Ok(ApprovalHistory { entries, decided_drafts, judge, place, tenant_id: self.tenant.clone() })
     }
 }
 
 impl JudgedPart {
     fn add(&mut self, view: &mut LogView<'_>, logged: LoggedApproval) -> Result<(), LedgerError> {
-        if let ApprovalEntry::Verdict(statement, _) = &logged.entry
-            && statement.decision == ApprovalDecision::Reject
-            && statement.subject_kind == SubjectKind::Draft
-            && let Some(draft) = view.get(&statement.subject_id)?
+        let decided = match &logged.entry {
+            ApprovalEntry::Verdict(statement, _)
+                if statement.decision == ApprovalDecision::Reject
+                    && statement.subject_kind == SubjectKind::Draft =>
+            {
+                Some((&statement.subject_id, false))
+            }
+            ApprovalEntry::Landing(landing) if landing.subject_kind == SubjectKind::Draft => {
+                Some((&landing.subject_id, true))
+            }
+            _ => None,
+        };
+        if let Some((draft, is_landed)) = decided
+            && let Some(draft) = view.get(draft)?
         {
-            let of_robot = Arc::make_mut(&mut self.rejected_drafts).entry(draft.content.robot_id);
-            of_robot.or_default().push((draft.seq, draft.id));
+            let of_robot = Arc::make_mut(&mut self.decided_drafts).entry(draft.content.robot_id);
+            of_robot.or_default().push(DecidedDraft { seq: draft.seq, id: draft.id, is_landed });
         }
         Arc::make_mut(&mut self.entries).add(logged);
         Ok(())

@@ -6,21 +6,25 @@ use std::path::Path;
 use crealeph_contracts::approval::{
     ApprovalRule, LandingEnd, ProofKind, SignedKind, SignedPayload, SignedStatement,
 };
+use crealeph_contracts::entry::Draft;
 use crealeph_contracts::held_change::HeldChangeRecord;
-use crealeph_contracts::json::JsonObject;
+use crealeph_contracts::json::{JsonObject, Limits};
 use crealeph_contracts::scalar::{Name, Text};
 use crealeph_decision::approval::{SubjectOutcome, Uncounted, derive};
-use crealeph_ledger::{LedgerOptions, Location};
+use crealeph_ledger::{Filter, LedgerOptions, Location, Order};
 use crealeph_verify::PersonKey;
 use ssh_key::private::Ed25519Keypair;
 use ssh_key::{HashAlg, LineEnding, PrivateKey};
 
 use super::*;
+use crate::agents::load;
 use crate::approvals::{
     ChangeLanding, RejectedSubjects, SubjectCase, SubjectReader, append_outcome, enrolment, first_enrolment,
     held_change_draft, inbox, record, revocation, rule_statement, verdict_statement,
 };
-use crate::builder::{Scopes, Settings};
+use crate::builder::{Builder, Scopes, Settings};
+use crate::configuration::Configuration;
+use crate::review::count_waiting;
 
 struct Person {
     name: &'static str,
@@ -125,6 +129,32 @@ impl World {
         let change = HeldChangeRecord::parse(text.as_bytes()).unwrap();
         let draft = held_change_draft(&change, Vec::new()).unwrap();
         self.other().append_as(&tenant(), vec![(None, draft)]).unwrap();
+    }
+
+    /// Six drafts of the Builder for robot `r`, oldest first.
+    fn drafted(&self) -> Vec<LedgerId> {
+        let configuration = self.folder.path().join("crealeph.toml");
+        std::fs::write(&configuration, "[agents.'example@1']\nkind = 'example'\n").unwrap();
+        let agents = load(&Configuration::find(Some(&configuration)).unwrap(), self.folder.path()).unwrap();
+        let builder = Builder::new(self.ledger.clone(), agents, Settings::default());
+        let mut before = String::new();
+        for kind in ["signal", "fusion", "idea"] {
+            let text = format!(
+                r#"{{"robotId":"r","module":"m","source":"s","type":"{kind}","state":"final","payload":{{"text":"words"}},"lineage":{{"dependsOnLedgerIds":[{before}]}}}}"#
+            );
+            let draft = Draft::parse(text.as_bytes(), &Limits::default()).unwrap();
+            before = format!("\"{}\"", self.ledger.append(&tenant(), vec![draft]).unwrap()[0].id);
+        }
+        let request = r#"{"robotId":"r","objective_type":"landing_plan","objective_payload":{"page":"spring sale"},"constraints":{"language":"en"},"coherence_policy":{"on_stale":"block","on_partial":"draft_only"},"dryRun":true,"workflowVersion":"1","agentVersion":"example@1","attempt":1}"#;
+        for _ in 0..2 {
+            let cancel = crealeph_sandbox::Cancel::new().unwrap();
+            let answer = builder.run(&tenant(), request.as_bytes(), None, &cancel).unwrap();
+            assert!(answer.response.ok, "{}", answer.detail);
+        }
+        let drafts = Filter { state: Some(Name::parse("draft").unwrap()), ..Filter::default() };
+        let page = self.ledger.list(&tenant(), &drafts, Order::OldestFirst, None, 10).unwrap();
+        assert_eq!(page.entries.len(), 6, "{page:?}");
+        page.entries.into_iter().map(|entry| entry.id).collect()
     }
 
     fn decide(&self, ledger: &Ledger, number: usize, who: &Person, decision: ApprovalDecision) {
@@ -313,4 +343,40 @@ fn past_the_bound_what_was_used_longest_ago_goes() {
     assert_eq!(left, ["a", "c"]);
     tenants.trim(0);
     assert!(tenants.by_tenant.is_empty());
+}
+
+/// Drafts that landed or were rejected do not wait, and one whose rejection counts no more waits again.
+#[test]
+fn drafts_that_wait_are_counted_without_those_that_were_decided() {
+    let world = World::new();
+    let (ada, ben) = (person("ada", 1), person("ben", 2));
+    world.enrol(&ada, &ada);
+    world.enrol(&ben, &ada);
+    let drafts = world.drafted();
+    let (tenant, robot) = (tenant(), RobotId::parse("r").unwrap());
+    let decide = |number: usize, decision| {
+        let reader = world.reader(&world.ledger, &tenant);
+        let case = reader.read(&drafts[number]).unwrap();
+        let signer = case.history.signer(ben.public.fingerprint()).unwrap();
+        let statement = verdict_statement(&case, signer, decision, None, false).unwrap();
+        reader.record_verdict(&ben.sign(&statement)).unwrap();
+    };
+    let counts = |ledger: &Ledger| {
+        let rejected = RejectedSubjects::read(ledger, &tenant).unwrap();
+        let count = |newest| count_waiting(ledger, &tenant, &rejected, &robot, newest).unwrap().count;
+        let inbox = inbox(world.reader(ledger, &tenant), None, None, 50).unwrap().0.len() as u64;
+        (count(None), inbox, count(Some(3)))
+    };
+    assert_eq!(counts(&world.ledger), (6, 6, 3));
+    decide(0, ApprovalDecision::Approve);
+    decide(4, ApprovalDecision::Approve);
+    // A handle that has judged nothing looks at each of them.
+    assert_eq!(counts(&world.ledger), (4, 4, 2));
+    assert_eq!(counts(&world.other()), (4, 4, 2));
+    decide(5, ApprovalDecision::Reject);
+    assert_eq!(counts(&world.ledger), (3, 3, 1));
+    assert_eq!(counts(&world.other()), (3, 3, 1));
+    world.revoke(&ben, &ada);
+    assert_eq!(counts(&world.ledger), (4, 4, 2), "the rejection counts no more, the landings stand");
+    assert_eq!(counts(&world.other()), (4, 4, 2));
 }
